@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+
+#include "tessera/comm/array.hpp"
+#include "tessera/comm/communicator.hpp"
+#include "tessera/comm/exchange_plan.hpp"
+
+namespace tessera {
+
+/// How bytes travel. mpi: through host buffers (pinned, for device arrays). cuda_mpi: device buffers handed
+/// to a CUDA-aware MPI. nccl: device to device on its own stream. automatic: nccl where every rank has its
+/// own GPU, else cuda_mpi where MPI can, else mpi.
+enum class TransportKind { automatic, mpi, cuda_mpi, nccl };
+
+/// Moves contiguous buffers between ranks; made once per run and shared by all exchanges. See transport.hpp.
+class Transport;
+/// Collective. `kind` automatic chooses; the choice is the same on all ranks.
+std::shared_ptr<Transport> make_transport(const Communicator& comm, Device device, TransportKind kind);
+const char* name(TransportKind kind);
+TransportKind kind(const Transport& transport);
+
+/// A plan with persistent packed buffers for one element type and up to `channels` channels on one device.
+///
+/// Packing and unpacking are one kernel each on a device, rows on a host. Messages above 2^31 - 1 elements
+/// are split. All ranks of the transport's communicator run the same exchanges in the same order, also those
+/// with empty boxes.
+class Exchange {
+ public:
+  Exchange(ExchangePlan plan, std::shared_ptr<Transport> transport, std::int64_t channels, ElementType type);
+  Exchange(Exchange&&) noexcept;
+  Exchange& operator=(Exchange&&) noexcept;
+  ~Exchange();
+
+  const ExchangePlan& plan() const;
+
+  /// An exchange in flight. Between begin and wait the arrays must stay in place; of a forward exchange the
+  /// source may be read, and the destination may be read and written where the plan does not write.
+  class [[nodiscard]] Pending {
+   public:
+    Pending(Pending&&) noexcept;
+    Pending& operator=(Pending&&) noexcept;
+    ~Pending();       // waits
+    bool progress();  // lets MPI move data; true when everything has arrived. Never blocks.
+    void wait();      // ends the exchange; time spent blocked is counted as exposed wait
+   private:
+    friend class Exchange;
+    explicit Pending(Exchange& owner) : owner_(&owner) {}
+    Exchange* owner_;
+  };
+
+  /// need <- own: after wait(), `need` holds at each of its pixels the image's value (border rule applied).
+  /// One run at a time per Exchange. Returned bytes are counted into the open phase.
+  Pending begin(const ArrayView& own, const ArrayView& need);
+  /// own += need^T: adds every value of `need` onto the pixel it came from, in a fixed order that does not
+  /// depend on arrival. The transpose of begin().
+  Pending begin_transposed(const ArrayView& need, const ArrayView& own);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tessera/comm/communicator.hpp"
+
+namespace tessera {
+
+/// A thread that ends the job when a rank hangs, and says which rank, peer, phase and iteration.
+///
+/// A rank is hung when its heartbeat has not advanced for longer than `limit_seconds` and than five times its
+/// slowest such phase. Every rank's thread publishes its heartbeat in a small file of `folder` (or of
+/// /dev/shm when empty), so that a waiting rank can name the one that does not come. Ends by MPI_Abort with
+/// code 3. On SIGTERM and SIGABRT of a dying job (a peer was killed) every survivor writes one line with its
+/// phase and iteration to stderr. Construction is collective; one per process.
+class Watchdog {
+ public:
+  Watchdog(const Communicator& comm, double limit_seconds, std::string folder = "");
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// What a rank is doing; the rows of the performance trace and the watchdog's heartbeat.
+enum class Phase { load, halo, op, adjoint, prox, denoise, reduce, metrics, checkpoint, write, other };
+const char* name(Phase phase);
+
+/// One finished phase on this rank.
+struct PhaseRecord {
+  Phase phase = Phase::other;
+  Phase parent = Phase::other;  // other: top level
+  double start = 0;             // seconds since the program began
+  double seconds = 0;
+  double own_seconds = 0;  // without children
+  double device_seconds = 0;
+  double wait_seconds = 0;  // blocked on communication that nothing hid
+  std::int64_t bytes_sent = 0, bytes_received = 0, messages = 0;
+  std::int64_t allocated_bytes = 0, peak_bytes = 0, reserved_bytes = 0, resident_bytes = 0;
+};
+
+/// Times a phase of this rank from construction to destruction; scopes nest. One thread (the rank's main
+/// one).
+///
+/// Cheap: two clock reads and one row in a vector. Without a reader, records are bounded (the oldest are
+/// dropped).
+class PhaseScope {
+ public:
+  explicit PhaseScope(Phase phase);
+  ~PhaseScope();
+  PhaseScope(const PhaseScope&) = delete;
+  PhaseScope& operator=(const PhaseScope&) = delete;
+};
+
+/// Adds to the innermost open scope.
+void count_sent(std::int64_t bytes, std::int64_t messages);
+void count_received(std::int64_t bytes);
+void count_wait(double seconds);
+void count_device(double seconds);
+
+/// Takes the records that finished since the last call.
+std::vector<PhaseRecord> take_phases();
+
+/// Where this rank is, for messages and for the watchdog; safe to read from another thread.
+struct Heartbeat {
+  Phase phase = Phase::other;
+  std::int64_t iteration = -1;  // -1: before the first
+  std::uint64_t beats = 0;      // grows with every phase begun or ended and every beat()
+  double since = 0;             // seconds in the current phase
+  double slowest = 0;           // longest finished phase of this kind on this rank
+};
+Heartbeat heartbeat();
+void beat();                                 // progress inside a long phase
+void set_iteration(std::int64_t iteration);  // said by the loop
+
+/// Seconds since the program began (monotonic).
+double now();
+
+}  // namespace tessera

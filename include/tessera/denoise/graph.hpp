@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/core/box.hpp"
+
+namespace tessera {
+
+/// Layers that networks are made of; all on zero-padded images, (N, C, H, W).
+enum class Op {
+  input,       // the image
+  sigma_map,   // one channel, constant: the noise level
+  conv,        // kernel k x k, stride 1, padding k/2; weight (out, in, k, k), optional bias
+  conv_down,   // 2x2, stride 2, no padding; weight (out, in, 2, 2)
+  conv_up,     // transposed 2x2, stride 2; weight (in, out, 2, 2)
+  batch_norm,  // evaluation form: weight, bias, running_mean, running_var under one prefix, eps 1e-5
+  relu,
+  add,       // two inputs
+  concat,    // inputs along the channels, in order
+  max_pool,  // 2x2, stride 2
+  upsample,  // nearest, x2
+};
+
+/// One layer; inputs are indices of earlier nodes.
+struct Node {
+  Op op = Op::input;
+  std::vector<int> inputs;
+  std::int64_t channels = 0;  // of the output
+  int level = 0;              // image side is divided by 2^level here
+  int kernel = 1;             // conv only
+  std::string weight, bias;   // state-dict names; empty: none. batch_norm: `weight` is the prefix
+};
+
+/// A network as a list of layers in order of evaluation; the last node is the output. No tensors in it.
+///
+/// What every executor runs: one definition of a network, whoever computes it.
+class Graph {
+ public:
+  int add(
+      Node node);  // channels and level are filled in where they follow from the inputs; returns the index
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const Node& output() const { return nodes_.back(); }
+
+  /// Image sides must be multiples of this (2^deepest level).
+  std::int64_t alignment() const;
+  /// Pixels needed around an alignment-aligned core, per side, rounded up to the alignment: exact, by walking
+  /// the graph backward with intervals (DRUNet 192, UNet 56, DnCNN 20).
+  std::int64_t halo() const;
+  /// Multiply-adds per pixel of the image.
+  double macs_per_pixel() const;
+
+ private:
+  std::vector<Node> nodes_;
+};
+
+}  // namespace tessera

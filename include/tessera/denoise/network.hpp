@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/denoise/graph.hpp"
+
+namespace tessera {
+
+/// Widths and depths; the defaults are those of the published networks.
+struct NetworkOptions {
+  std::string name = "drunet";       // drunet | dncnn | unet
+  std::int64_t channels = 3;         // of the image
+  std::vector<std::int64_t> widths;  // per scale; empty: 64, 128, 256, 512 (drunet, unet), 64 (dncnn)
+  std::int64_t blocks = 4;           // drunet: residual blocks per stage
+  std::int64_t depth = 20;           // dncnn: convolutions
+  bool batch_norm = true;            // unet
+  bool residual = true;              // unet, dncnn: output + input
+};
+
+/// Layer graph + weights (float32, on the CPU, as in the state dict).
+struct Network {
+  NetworkOptions options;
+  Graph graph;
+  std::map<std::string, at::Tensor> weights;
+  std::optional<std::pair<double, double>> sigma_range;  // trained noise levels, range [0, 1]
+  bool takes_sigma() const;
+
+  std::int64_t channels() const { return options.channels; }
+  std::int64_t alignment() const { return graph.alignment(); }
+  std::int64_t halo() const { return graph.halo(); }
+};
+
+/// Name -> graph. InputError for an unknown name or an impossible option.
+Graph make_graph(const NetworkOptions& options);
+const std::vector<std::string>& network_names();
+
+/// Every name and shape that the graph wants, in state-dict order.
+std::vector<std::pair<std::string, std::vector<std::int64_t>>> weight_shapes(const Graph& graph);
+
+/// Reads weights from safetensors: a path, or the name of a shipped file (data/weights, $TESSERA_WEIGHTS, or
+/// share/tessera/weights beside the program). Options (widths, blocks, channels, sigma_range) come from the
+/// file's metadata where it has them, else they are inferred from the shapes. A missing, extra or misshapen
+/// tensor is an InputError with the list.
+Network load_network(const std::string& name, const std::string& weights, std::int64_t image_channels);
+/// Seeded random weights (Kaiming normal), for tests and benchmarks.
+Network random_network(const NetworkOptions& options, std::uint64_t seed);
+void save_network(const Network& network, const std::string& path,
+                  const std::map<std::string, std::string>& metadata);
+
+/// Batch norms folded into the convolution before them; the graph without them.
+Network fold_batch_norm(const Network& network);
+
+/// Plain evaluation with at:: operators, any device, differentiable; the definition that the fast runner is
+/// tested against and that training uses. x (N, C, H, W) with sides multiples of the alignment; sigma: one
+/// value per item (N).
+at::Tensor evaluate(const Graph& graph, const std::map<std::string, at::Tensor>& weights, const at::Tensor& x,
+                    const at::Tensor& sigma);
+
+}  // namespace tessera

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "tessera/domain/distributed_operator.hpp"
+#include "tessera/domain/space.hpp"
+
+namespace tessera {
+
+/// Options of the proximal step's inner solver.
+struct ProxOptions {
+  int max_iterations = 50;
+  double tolerance = 1e-5;  // |residual| <= tolerance |right-hand side|
+};
+
+/// f(x) = 1/2 |A x - y|^2_W, W = weight per sample (default 1; 0 for masked, saturated or NaN samples).
+///
+/// Gradient: A^T W (A x - y), one forward and one adjoint; f and chi2 come with it. All calls are collective.
+/// Source: the quadratic proximal point is (A^T W A + 1/gamma)^-1 (A^T W y + z/gamma).
+class DataTerm {
+ public:
+  virtual ~DataTerm() = default;
+
+  /// f(x); waits for its reduction.
+  virtual double value(const at::Tensor& x) = 0;
+  /// Writes grad f(x) into `gradient`. objective() and chi2() then belong to this x.
+  virtual void gradient(const at::Tensor& x, at::Tensor& gradient) = 0;
+  /// argmin_u  gamma f(u) + 1/2 |u - z|^2 into `out` (may not alias z): closed form where there is one, else
+  /// conjugate gradients started at `out` when warm, else at z.
+  virtual void prox(const at::Tensor& z, double gamma, at::Tensor& out, bool warm = false) = 0;
+
+  /// f and |A x - y|^2_W per sample with weight (and per variance, with weights as inverse variances; with a
+  /// known noise level sigma it is divided by sigma^2), at the last gradient or prox point: one iteration
+  /// late.
+  virtual Deferred objective() const = 0;
+  virtual Deferred chi2() const = 0;
+
+  /// Lipschitz constant of the gradient, |A^T W A|. Collective at first call, then known.
+  virtual double lipschitz() = 0;
+  /// A^T W y into out: the starting point 'adjoint'.
+  virtual void adjoint_start(at::Tensor& out) = 0;
+  virtual const DistributedOperator& op() const = 0;
+};
+
+struct DataTermInput {
+  std::shared_ptr<DistributedOperator> A;
+  Measurement y;           // taken over; NaN where the weight is 0 is allowed
+  Measurement weights;     // empty: 1 everywhere
+  double noise_sigma = 0;  // 0: unknown, chi2 is then in squared units of y
+  ProxOptions prox;
+  std::uint64_t seed = 0;  // power iteration
+};
+std::unique_ptr<DataTerm> make_least_squares(DataTermInput input, const Space& space);
+
+}  // namespace tessera

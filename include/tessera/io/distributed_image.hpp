@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+#include "tessera/comm/array.hpp"
+#include "tessera/comm/communicator.hpp"
+#include "tessera/comm/exchange_plan.hpp"
+#include "tessera/io/image_file.hpp"
+
+namespace tessera {
+
+/// Header of a picture, .npy or HDF5 (`/image`, or `path.h5:/dataset`) file. Collective; InputError equal on
+/// all ranks.
+struct SourceInfo {
+  Box box;
+  std::int64_t channels = 1;
+  double full_scale = 1;  // divide by it for the internal range, unless the job says otherwise
+  std::string note;       // what was dropped or applied, one line, or empty
+};
+SourceInfo image_source_info(const std::string& path, const Communicator& comm);
+
+/// Collective. Reads each rank's box (float32 or float64 host view), file values divided by nothing. Where
+/// the format decodes only from the top, rank 0 streams bands and scatters them; otherwise each rank reads
+/// its own. Memory beyond the result: at most half of it + 64 MiB.
+void read_image(const std::string& path, const Layout& layout, const ArrayView& block,
+                const Communicator& comm);
+
+/// Collective. Gathers bands of rows on rank 0 and writes a picture (values in [0, 1], clamped).
+void write_picture(const std::string& path, const Box& image, const Layout& layout, const ArrayView& block,
+                   int bits, const Communicator& comm, const std::string& profile_from = "");
+
+}  // namespace tessera

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# tessera_add_test(NAME n SOURCES files... [LINK targets...] [RANKS r] [LABELS l...] [TIMEOUT s])
+# The one way in for tests. RANKS 1 (default) runs the program alone. RANKS 7 launches it once on 7 MPI ranks;
+# its tests loop over sub-communicators of 1, 2, 3, 4, 5 and 7 ranks (tests/support/mpi_main.cpp) and it passes
+# only if every rank says so.
+function(tessera_add_test)
+  cmake_parse_arguments(arg "" "NAME;RANKS;TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  if(NOT arg_RANKS)
+    set(arg_RANKS 1)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_executable(test_${arg_NAME} ${arg_SOURCES})
+  target_link_libraries(test_${arg_NAME} PRIVATE tessera_test_support ${arg_LINK})
+  set(command $<TARGET_FILE:test_${arg_NAME}>)
+  if(arg_RANKS GREATER 1)
+    set(command ${PROJECT_SOURCE_DIR}/jobs/launch.sh -n ${arg_RANKS} ${command})
+  endif()
+  add_test(NAME ${arg_NAME} COMMAND ${command} WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+  set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
+    ENVIRONMENT "TESSERA_SOURCE_DIR=${PROJECT_SOURCE_DIR};TESSERA_BINARY_DIR=${PROJECT_BINARY_DIR}")
+  if(arg_RANKS GREATER 1)
+    set_tests_properties(${arg_NAME} PROPERTIES PROCESSORS 2)
+  endif()
+endfunction()

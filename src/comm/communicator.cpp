@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/comm/communicator.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+
+#include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
+
+namespace tessera {
+namespace {
+
+bool running = false;
+
+// Set by mpirun (Open MPI), by srun --mpi=pmix, by other PMI launchers. Without one, MPI_Init would start a
+// helper daemon for a single process.
+bool launched() {
+  for (const char* key : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"})
+    if (std::getenv(key)) return true;
+  return false;
+}
+
+int count(std::size_t n) {
+  TESSERA_EXPECT(n <= std::numeric_limits<int>::max(), "a message has ", n,
+                 " elements (MPI counts are 32 bit) split it");
+  return static_cast<int>(n);
+}
+
+MPI_Op mpi_op(Reduce op) { return op == Reduce::sum ? MPI_SUM : op == Reduce::max ? MPI_MAX : MPI_MIN; }
+
+}  // namespace
+
+struct Communicator::Shared {
+  MPI_Comm comm = MPI_COMM_NULL;
+  int rank = 0, size = 1;
+  bool owned = false;
+  mutable int local_rank = -1, local_size = 0;
+
+  Shared(MPI_Comm c, bool own) : comm(c), owned(own) {
+    TESSERA_MPI(MPI_Comm_rank(comm, &rank));
+    TESSERA_MPI(MPI_Comm_size(comm, &size));
+    TESSERA_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  }
+  ~Shared() {
+    if (owned && running) MPI_Comm_free(&comm);
+  }
+  void find_local() const {
+    if (local_rank >= 0) return;
+    MPI_Comm node = MPI_COMM_NULL;
+    TESSERA_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node));
+    TESSERA_MPI(MPI_Comm_rank(node, &local_rank));
+    TESSERA_MPI(MPI_Comm_size(node, &local_size));
+    TESSERA_MPI(MPI_Comm_free(&node));
+  }
+};
+
+void check_mpi(int code, const char* call, const char* file, int line) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw RunError(concat(file, ":", line, ": ", call, " failed (", text, ")"));
+}
+
+bool mpi_running() { return running; }
+
+MpiSession::MpiSession(int* argc, char*** argv) {
+  if (!launched()) return;
+  int provided = 0;
+  TESSERA_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
+  running = true;
+}
+
+MpiSession::~MpiSession() {
+  if (!running) return;
+  MPI_Finalize();
+  running = false;
+}
+
+Communicator Communicator::world() {
+  Communicator c;
+  if (running) c.shared_ = std::make_shared<Shared>(MPI_COMM_WORLD, false);
+  return c;
+}
+
+int Communicator::rank() const { return shared_ ? shared_->rank : 0; }
+int Communicator::size() const { return shared_ ? shared_->size : 1; }
+int Communicator::local_rank() const {
+  if (shared_) shared_->find_local();
+  return shared_ ? shared_->local_rank : 0;
+}
+int Communicator::local_size() const {
+  if (shared_) shared_->find_local();
+  return shared_ ? shared_->local_size : 1;
+}
+MPI_Comm Communicator::handle() const { return shared_ ? shared_->comm : MPI_COMM_NULL; }
+
+Communicator Communicator::split(int color, int key) const {
+  Communicator c;
+  if (!shared_) return c;
+  MPI_Comm made = MPI_COMM_NULL;
+  TESSERA_MPI(MPI_Comm_split(shared_->comm, color < 0 ? MPI_UNDEFINED : color, key, &made));
+  if (made != MPI_COMM_NULL) c.shared_ = std::make_shared<Shared>(made, true);
+  return c;
+}
+
+Communicator Communicator::duplicate() const {
+  Communicator c;
+  if (!shared_) return c;
+  MPI_Comm made = MPI_COMM_NULL;
+  TESSERA_MPI(MPI_Comm_dup(shared_->comm, &made));
+  c.shared_ = std::make_shared<Shared>(made, true);
+  return c;
+}
+
+void Communicator::barrier() const {
+  if (shared_) TESSERA_MPI(MPI_Barrier(shared_->comm));
+}
+
+void Communicator::all_reduce(std::span<double> values, Reduce op) const {
+  if (shared_)
+    TESSERA_MPI(MPI_Allreduce(MPI_IN_PLACE, values.data(), count(values.size()), MPI_DOUBLE, mpi_op(op),
+                              shared_->comm));
+}
+
+void Communicator::all_reduce(std::span<std::int64_t> values, Reduce op) const {
+  if (shared_)
+    TESSERA_MPI(MPI_Allreduce(MPI_IN_PLACE, values.data(), count(values.size()), MPI_INT64_T, mpi_op(op),
+                              shared_->comm));
+}
+
+void Communicator::broadcast(void* bytes, std::int64_t total, int root) const {
+  if (!shared_) return;
+  constexpr std::int64_t kChunk = 1 << 30;
+  for (std::int64_t done = 0; done < total; done += kChunk) {
+    const auto part = static_cast<int>(std::min(kChunk, total - done));
+    TESSERA_MPI(MPI_Bcast(static_cast<char*>(bytes) + done, part, MPI_BYTE, root, shared_->comm));
+  }
+}
+
+std::string Communicator::broadcast(const std::string& text, int root) const {
+  std::int64_t length = static_cast<std::int64_t>(text.size());
+  broadcast(&length, sizeof length, root);
+  std::string out = text;
+  out.resize(static_cast<std::size_t>(length));
+  broadcast(out.data(), length, root);
+  return out;
+}
+
+std::vector<std::string> Communicator::gather(const std::string& text, int root) const {
+  if (!shared_) return {text};
+  const int length = count(text.size());
+  std::vector<int> lengths(static_cast<std::size_t>(size())), starts(lengths.size());
+  TESSERA_MPI(MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, root, shared_->comm));
+  std::string all;
+  if (rank() == root) {
+    std::int64_t total = 0;
+    for (std::size_t r = 0; r < lengths.size(); ++r) {
+      starts[r] = static_cast<int>(total);
+      total += lengths[r];
+    }
+    all.resize(static_cast<std::size_t>(count(static_cast<std::size_t>(total))));
+  }
+  TESSERA_MPI(MPI_Gatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR,
+                          root, shared_->comm));
+  std::vector<std::string> out;
+  if (rank() == root)
+    for (std::size_t r = 0; r < lengths.size(); ++r)
+      out.push_back(all.substr(static_cast<std::size_t>(starts[r]), static_cast<std::size_t>(lengths[r])));
+  return out;
+}
+
+std::vector<double> Communicator::all_gather(double value) const {
+  std::vector<double> all(static_cast<std::size_t>(size()), value);
+  if (shared_) TESSERA_MPI(MPI_Allgather(&value, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, shared_->comm));
+  return all;
+}
+
+Communicator::Pending::Pending(Pending&& other) noexcept
+    : request_(std::exchange(other.request_, MPI_REQUEST_NULL)) {}
+Communicator::Pending& Communicator::Pending::operator=(Pending&& other) noexcept {
+  std::swap(request_, other.request_);
+  return *this;
+}
+Communicator::Pending::~Pending() {
+  if (request_ != MPI_REQUEST_NULL && running) MPI_Wait(&request_, MPI_STATUS_IGNORE);
+}
+bool Communicator::Pending::progress() {
+  int done = 1;
+  if (request_ != MPI_REQUEST_NULL) TESSERA_MPI(MPI_Test(&request_, &done, MPI_STATUS_IGNORE));
+  return done != 0;
+}
+void Communicator::Pending::wait() {
+  if (request_ == MPI_REQUEST_NULL) return;
+  const double start = now();
+  TESSERA_MPI(MPI_Wait(&request_, MPI_STATUS_IGNORE));
+  count_wait(now() - start);
+}
+
+Communicator::Pending Communicator::all_reduce_begin(std::span<double> values) const {
+  Pending pending;
+  if (shared_)
+    TESSERA_MPI(MPI_Iallreduce(MPI_IN_PLACE, values.data(), count(values.size()), MPI_DOUBLE, MPI_SUM,
+                               shared_->comm, &pending.request_));
+  return pending;
+}
+
+void Communicator::together(const std::function<void()>& work) const {
+  std::string message;
+  bool input = false;
+  double first = static_cast<double>(size());
+  try {
+    work();
+  } catch (const InputError& e) {
+    message = e.what();
+    input = true;
+    first = rank();
+  } catch (const RunError& e) {
+    message = e.what();
+    first = rank();
+  }
+  all_reduce({&first, 1}, Reduce::min);
+  const int root = static_cast<int>(first);
+  if (root == size()) return;
+  message = broadcast((input ? "i" : "r") + message, root);
+  if (message[0] == 'i') throw InputError(message.substr(1));
+  throw RunError(message.substr(1));
+}
+
+void Communicator::abort(int code) const {
+  std::fflush(nullptr);
+  if (shared_) MPI_Abort(MPI_COMM_WORLD, code);
+  std::_Exit(code);
+}
+
+}  // namespace tessera

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/core/phase.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+
+#include "tessera/core/error.hpp"
+#include "tessera/core/memory.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr std::size_t kKinds = static_cast<std::size_t>(Phase::other) + 1;
+constexpr std::size_t kKept = 1 << 16;  // records kept when nobody takes them
+
+const auto program_start = std::chrono::steady_clock::now();
+
+struct Open {
+  PhaseRecord record;
+  double children = 0;
+};
+
+std::vector<Open> open_scopes;
+std::vector<PhaseRecord> finished;
+
+// Read by the watchdog's thread.
+std::atomic<int> current{static_cast<int>(Phase::other)};
+std::atomic<std::int64_t> current_iteration{-1};
+std::atomic<std::uint64_t> beats{0};
+std::atomic<double> current_start{0};
+std::array<std::atomic<double>, kKinds> slowest{};
+
+void enter(Phase phase, double start) {
+  current_start.store(start, std::memory_order_relaxed);
+  current.store(static_cast<int>(phase), std::memory_order_relaxed);
+  beats.fetch_add(1, std::memory_order_release);
+}
+
+}  // namespace
+
+const char* name(Phase phase) {
+  static constexpr std::array<const char*, kKinds> names = {"load",       "halo",    "operator", "adjoint",
+                                                            "prox",       "denoise", "reduce",   "metrics",
+                                                            "checkpoint", "write",   "other"};
+  return names.at(static_cast<std::size_t>(phase));
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - program_start).count();
+}
+
+PhaseScope::PhaseScope(Phase phase) {
+  Open scope;
+  scope.record.phase = phase;
+  scope.record.parent = open_scopes.empty() ? Phase::other : open_scopes.back().record.phase;
+  scope.record.start = now();
+  memory_begin_peak();
+  enter(phase, scope.record.start);
+  open_scopes.push_back(scope);
+}
+
+PhaseScope::~PhaseScope() {
+  Open scope = open_scopes.back();
+  open_scopes.pop_back();
+  PhaseRecord& r = scope.record;
+  const double end = now();
+  r.seconds = end - r.start;
+  r.own_seconds = r.seconds - scope.children;
+  r.allocated_bytes = memory_now();
+  r.peak_bytes = memory_end_peak();
+  r.reserved_bytes = memory_reserved();
+  r.resident_bytes = resident_bytes();
+  auto& longest = slowest[static_cast<std::size_t>(r.phase)];
+  longest.store(std::max(longest.load(std::memory_order_relaxed), r.seconds), std::memory_order_relaxed);
+  if (finished.size() >= kKept) finished.erase(finished.begin(), finished.begin() + kKept / 2);
+  finished.push_back(r);
+  if (open_scopes.empty()) {
+    enter(Phase::other, end);
+  } else {
+    open_scopes.back().children += r.seconds;
+    enter(open_scopes.back().record.phase, end);
+  }
+}
+
+void count_sent(std::int64_t bytes, std::int64_t messages) {
+  if (open_scopes.empty()) return;
+  open_scopes.back().record.bytes_sent += bytes;
+  open_scopes.back().record.messages += messages;
+}
+void count_received(std::int64_t bytes) {
+  if (!open_scopes.empty()) open_scopes.back().record.bytes_received += bytes;
+}
+void count_wait(double seconds) {
+  if (!open_scopes.empty()) open_scopes.back().record.wait_seconds += seconds;
+}
+void count_device(double seconds) {
+  if (!open_scopes.empty()) open_scopes.back().record.device_seconds += seconds;
+}
+
+std::vector<PhaseRecord> take_phases() {
+  std::vector<PhaseRecord> taken;
+  taken.swap(finished);
+  return taken;
+}
+
+Heartbeat heartbeat() {
+  Heartbeat h;
+  h.beats = beats.load(std::memory_order_acquire);
+  const int phase = current.load(std::memory_order_relaxed);
+  h.phase = static_cast<Phase>(phase);
+  h.iteration = current_iteration.load(std::memory_order_relaxed);
+  h.since = now() - current_start.load(std::memory_order_relaxed);
+  h.slowest = slowest[static_cast<std::size_t>(phase)].load(std::memory_order_relaxed);
+  return h;
+}
+void beat() { beats.fetch_add(1, std::memory_order_release); }
+void set_iteration(std::int64_t iteration) { current_iteration.store(iteration, std::memory_order_relaxed); }
+
+}  // namespace tessera

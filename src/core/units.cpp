@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/core/units.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "tessera/core/error.hpp"
+
+namespace tessera {
+
+std::int64_t parse_bytes(std::string_view text) {
+  static constexpr std::array<std::pair<std::string_view, double>, 9> units = {{{"", 1.0},
+                                                                                {"B", 1.0},
+                                                                                {"kB", 1e3},
+                                                                                {"MB", 1e6},
+                                                                                {"GB", 1e9},
+                                                                                {"KiB", 0x1p10},
+                                                                                {"MiB", 0x1p20},
+                                                                                {"GiB", 0x1p30},
+                                                                                {"TiB", 0x1p40}}};
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+  while (!unit.empty() && unit.back() == ' ') unit.remove_suffix(1);
+  const auto* known =
+      std::find_if(units.begin(), units.end(), [&](const auto& u) { return u.first == unit; });
+  TESSERA_VALIDATE(
+      error == std::errc{} && known != units.end() && number >= 0 && number * known->second < 0x1p62, "'",
+      std::string(text),
+      "' is no amount of memory (wanted a number and a unit) write for example '8 GiB', "
+      "'512 MiB' or '100 MB'");
+  return static_cast<std::int64_t>(std::llround(number * known->second));
+}
+
+std::string format_bytes(double bytes) {
+  static constexpr std::array<const char*, 6> units = {"B", "kB", "MB", "GB", "TB", "PB"};
+  std::size_t u = 0;
+  while (std::abs(bytes) >= 999.95 && u + 1 < units.size()) {
+    bytes /= 1000.0;
+    ++u;
+  }
+  return u == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, units[u]);
+}
+
+std::string format_seconds(double s) {
+  if (!std::isfinite(s)) return "?";
+  if (s < 1e-3) return fmt::format("{:.1f} us", s * 1e6);
+  if (s < 1.0) return fmt::format("{:.1f} ms", s * 1e3);
+  if (s < 60.0) return fmt::format("{:.1f} s", s);
+  const auto whole = static_cast<std::int64_t>(std::llround(s));
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
+}
+
+std::string nearest(std::string_view word, const std::vector<std::string>& known) {
+  std::string best;
+  std::size_t best_distance = word.size() / 3 + 2;  // only what a slip of the finger explains
+  for (const std::string& candidate : known) {
+    std::vector<std::size_t> row(candidate.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= word.size(); ++i) {
+      std::size_t diagonal = row[0];
+      row[0] = i;
+      for (std::size_t j = 1; j <= candidate.size(); ++j) {
+        const std::size_t above = row[j];
+        row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (word[i - 1] == candidate[j - 1] ? 0 : 1)});
+        diagonal = above;
+      }
+    }
+    if (row.back() < best_distance) {
+      best_distance = row.back();
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace tessera
