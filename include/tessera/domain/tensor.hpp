@@ -10,7 +10,7 @@ namespace tessera {
 /// View of a (C, H, W) or (C, D, H, W) tensor that holds these global pixels. Strides may be any.
 ArrayView view(const at::Tensor& tensor, const Box& box);
 ElementType element_type(at::ScalarType type);
-Device device_of(const at::Tensor& tensor);
+Device tensor_device(const at::Tensor& tensor);
 
 /// An uninitialized (C, H, W) tensor for a box of depth 1, (C, D, H, W) otherwise; legal for empty boxes.
 at::Tensor empty_block(std::int64_t channels, const Box& box, at::TensorOptions options);

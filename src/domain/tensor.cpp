@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/domain/tensor.hpp"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include "tessera/core/error.hpp"
+#include "tessera/core/memory.hpp"
+
+namespace tessera {
+namespace {
+
+// Wraps the CPU allocator: same memory, counted under the use that was open when it was asked for.
+class CountingAllocator final : public c10::Allocator {
+ public:
+  explicit CountingAllocator(c10::Allocator* inner) : inner_(inner) {}
+
+  c10::DataPtr allocate(std::size_t bytes) override {
+    auto* block = new Block{inner_->allocate(bytes), static_cast<std::int64_t>(bytes), current_memory_use()};
+    count_allocation(block->use, block->bytes);
+    return {block->memory.get(), block, &release, c10::Device(c10::DeviceType::CPU)};
+  }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    inner_->copy_data(to, from, bytes);
+  }
+
+ private:
+  struct Block {
+    c10::DataPtr memory;
+    std::int64_t bytes;
+    MemoryUse use;
+  };
+  static void release(void* context) {
+    auto* block = static_cast<Block*>(context);
+    count_release(block->use, block->bytes);
+    delete block;
+  }
+  c10::Allocator* inner_;
+};
+
+}  // namespace
+
+void track_tensor_memory() {
+  static CountingAllocator* installed = nullptr;
+  if (installed) return;
+  installed = new CountingAllocator(c10::GetCPUAllocator());  // lives as long as any tensor may
+  c10::SetCPUAllocator(installed, /*priority=*/100);
+}
+
+ElementType element_type(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return ElementType::float32;
+    case at::kDouble:
+      return ElementType::float64;
+    case at::kBFloat16:
+      return ElementType::bfloat16;
+    case at::kHalf:
+      return ElementType::float16;
+    case at::kComplexFloat:
+      return ElementType::complex64;
+    case at::kComplexDouble:
+      return ElementType::complex128;
+    default:
+      throw ContractError(
+          concat("tensors of type ", c10::toString(type), " do not travel (images are floating)"));
+  }
+}
+
+Device tensor_device(const at::Tensor& tensor) {
+  return {tensor.is_cuda() ? static_cast<int>(tensor.get_device()) : -1};
+}
+
+ArrayView view(const at::Tensor& t, const Box& box) {
+  const bool volume = t.dim() == 4;
+  TESSERA_EXPECT(t.dim() == 3 || volume, "a block has ", t.dim(),
+                 " axes (wanted channels, [depth,] height, width)");
+  ArrayView v;
+  v.data = t.data_ptr();
+  v.box = box;
+  v.channels = t.size(0);
+  v.channel_stride = t.stride(0);
+  v.stride = {volume ? t.stride(1) : 0, t.stride(-2), t.stride(-1)};
+  v.type = element_type(t.scalar_type());
+  v.device = tensor_device(t);
+  TESSERA_EXPECT(box.empty() ? t.numel() == 0
+                             : t.size(-1) == box.extent(2) && t.size(-2) == box.extent(1) &&
+                                   (volume ? t.size(1) : 1) == box.extent(0),
+                 "a tensor does not have the extents of its box ", box);
+  return v;
+}
+
+at::Tensor empty_block(std::int64_t channels, const Box& box, at::TensorOptions options) {
+  if (box.extent(0) > 1) return at::empty({channels, box.extent(0), box.extent(1), box.extent(2)}, options);
+  return at::empty({channels, box.extent(1), box.extent(2)}, options);
+}
+
+at::Tensor crop(const at::Tensor& tensor, const Box& box, const Box& part) {
+  TESSERA_EXPECT(box.contains(part), "a crop ", part, " leaves its tensor's box ", box);
+  if (part.empty()) return tensor.narrow(-1, 0, 0).narrow(-2, 0, 0);
+  at::Tensor t = tensor.narrow(-1, part.lo()[2] - box.lo()[2], part.extent(2))
+                     .narrow(-2, part.lo()[1] - box.lo()[1], part.extent(1));
+  return t.dim() == 4 ? t.narrow(1, part.lo()[0] - box.lo()[0], part.extent(0)) : t;
+}
+
+}  // namespace tessera
