@@ -42,7 +42,7 @@ TEST(Reducer, DeferredNumbersArriveWhenTheBatchIsFinished) {
     Reducer reducer(comm);
     const Space space(comm, &reducer);
     const at::Tensor x = at::full({4}, 2.0, at::kDouble), none = at::zeros({0}, at::kDouble);
-    const Deferred ratio = space.relative_norm(x, x * 2.0);
+    const Deferred ratio = space.relative_norm(x, at::full({4}, 4.0, at::kDouble));
     const Deferred squares = space.norm_squared(comm.rank() == 0 ? x : none);
     EXPECT_TRUE(std::isnan(ratio.value()));
     reducer.launch();
