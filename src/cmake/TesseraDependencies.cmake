@@ -2,11 +2,34 @@
 # Everything that tessera links, as targets. Used by the build and by the installed package.
 if(TESSERA_VENV)
   file(GLOB TESSERA_SITE ${TESSERA_VENV}/lib/python3*/site-packages)
+  if(NOT EXISTS "${TESSERA_SITE}/torch/share/cmake/Torch")
+    message(FATAL_ERROR "no torch in ${TESSERA_VENV} (tessera links its libraries) run jobs/setup.sh, or use "
+                        "--preset libtorch with the environment variable LIBTORCH")
+  endif()
   list(PREPEND CMAKE_PREFIX_PATH ${TESSERA_SITE}/torch/share/cmake)
 endif()
 
 find_package(CUDAToolkit REQUIRED)
+
+# Torch's config appends its own flags and architectures to the whole project; ours are kept instead.
+set(tessera_cuda_flags "${CMAKE_CUDA_FLAGS}")
+set(tessera_cuda_architectures ${CMAKE_CUDA_ARCHITECTURES})
+unset(CMAKE_CUDA_ARCHITECTURES)
+if(NOT DEFINED TORCH_CUDA_ARCH_LIST)
+  set(TORCH_CUDA_ARCH_LIST 9.0)  # else the config starts a program to ask the GPU
+endif()
+set(tessera_log_level "${CMAKE_MESSAGE_LOG_LEVEL}")
+set(CMAKE_MESSAGE_LOG_LEVEL ERROR)  # it warns of libraries that the wheel never has
 find_package(Torch REQUIRED)
+set(CMAKE_MESSAGE_LOG_LEVEL "${tessera_log_level}")
+message(STATUS "Found Torch: ${TORCH_LIBRARY}")
+set(CMAKE_CUDA_FLAGS "${tessera_cuda_flags}")
+if(tessera_cuda_architectures)
+  set(CMAKE_CUDA_ARCHITECTURES ${tessera_cuda_architectures})
+else()
+  unset(CMAKE_CUDA_ARCHITECTURES)
+endif()
+
 find_package(MPI REQUIRED COMPONENTS C)
 set(HDF5_PREFER_PARALLEL ON)
 find_package(HDF5 REQUIRED COMPONENTS C)
@@ -16,7 +39,8 @@ if(NOT HDF5_IS_PARALLEL)
 endif()
 find_package(yaml-cpp REQUIRED)
 if(NOT TARGET yaml-cpp::yaml-cpp)
-  add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
+  add_library(yaml-cpp::yaml-cpp INTERFACE IMPORTED)
+  set_target_properties(yaml-cpp::yaml-cpp PROPERTIES INTERFACE_LINK_LIBRARIES yaml-cpp)
 endif()
 find_package(CLI11 REQUIRED)
 find_package(fmt REQUIRED)
@@ -25,15 +49,18 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(VIPS REQUIRED IMPORTED_TARGET vips)
 find_package(Threads REQUIRED)
 
-# The torch libraries without the flags that its config pushes on every target.
-set(TESSERA_TORCH_LIBRARIES ${TORCH_LIBRARIES})
+if(NOT TARGET tessera::torch)
+  add_library(tessera::torch INTERFACE IMPORTED)
+  set_target_properties(tessera::torch PROPERTIES INTERFACE_LINK_LIBRARIES "${TORCH_LIBRARIES}")
+endif()
 
-# NCCL: the wheel that torch brings; the toolkit's own where there is none.
-find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${TESSERA_SITE}/nvidia/nccl/include ${CUDAToolkit_INCLUDE_DIRS})
-find_library(NCCL_LIBRARY NAMES libnccl.so.2 nccl HINTS ${TESSERA_SITE}/nvidia/nccl/lib NO_CMAKE_SYSTEM_PATH)
-find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 REQUIRED)
-if(NOT TARGET tessera_nccl)
-  add_library(tessera_nccl INTERFACE IMPORTED)
-  set_target_properties(tessera_nccl PROPERTIES
+# NCCL: the wheel that torch brings; the machine's own where there is none.
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${TESSERA_SITE}/nvidia/nccl/include ${CUDAToolkit_INCLUDE_DIRS}
+  ENV NCCL_HOME PATH_SUFFIXES include REQUIRED)
+find_library(NCCL_LIBRARY NAMES libnccl.so.2 HINTS ${TESSERA_SITE}/nvidia/nccl/lib NO_DEFAULT_PATH)
+find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ENV NCCL_HOME PATH_SUFFIXES lib lib64 REQUIRED)
+if(NOT TARGET tessera::nccl)
+  add_library(tessera::nccl INTERFACE IMPORTED)
+  set_target_properties(tessera::nccl PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES "${NCCL_INCLUDE_DIR}" INTERFACE_LINK_LIBRARIES "${NCCL_LIBRARY}")
 endif()

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Chooses the CUDA compiler, before project(): one that was named (CMAKE_CUDA_COMPILER, CUDACXX), a CUDA 13 toolkit of
+# the machine (CUDA_HOME, PATH, /usr/local/cuda), else the toolkit that jobs/setup.sh put into the virtual environment
+# from wheels. TESSERA_CUDA_ROOT names that toolkit, empty otherwise.
+set(TESSERA_CUDA_ROOT "")
+if(TESSERA_VENV AND NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(TESSERA_SYSTEM_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+  mark_as_advanced(TESSERA_SYSTEM_NVCC)
+  set(nvcc_version "")
+  if(TESSERA_SYSTEM_NVCC)
+    execute_process(COMMAND ${TESSERA_SYSTEM_NVCC} --version OUTPUT_VARIABLE nvcc_version ERROR_QUIET)
+  endif()
+  if(nvcc_version MATCHES "release 13\\.")
+    set(CMAKE_CUDA_COMPILER ${TESSERA_SYSTEM_NVCC})
+  else()
+    file(GLOB cuda_wheels ${TESSERA_VENV}/lib/python3*/site-packages/nvidia/cu13)
+    if(NOT EXISTS "${cuda_wheels}/bin/nvcc" OR NOT EXISTS "${cuda_wheels}/lib64")
+      message(FATAL_ERROR "no CUDA 13 compiler on this machine or in ${TESSERA_VENV} (the GPU code is always compiled) "
+                          "run jobs/setup.sh")
+    endif()
+    set(CMAKE_CUDA_COMPILER ${cuda_wheels}/bin/nvcc)
+  endif()
+endif()
+if(CMAKE_CUDA_COMPILER MATCHES "^(.*/nvidia/cu13)/bin/nvcc$")
+  set(TESSERA_CUDA_ROOT ${CMAKE_MATCH_1})
+  set(CUDAToolkit_ROOT ${TESSERA_CUDA_ROOT})
+  set(CUDA_TOOLKIT_ROOT_DIR ${TESSERA_CUDA_ROOT})  # for the older module that torch's package uses
+  set(ENV{CUDA_HOME} ${TESSERA_CUDA_ROOT})
+  set(ENV{PATH} "${TESSERA_CUDA_ROOT}/bin:$ENV{PATH}")
+endif()
