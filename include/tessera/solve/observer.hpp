@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/solve/metrics.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
@@ -32,7 +33,7 @@ struct IterationResult {
 class Observer {
  public:
   virtual ~Observer() = default;
-  /// Right after step k, before its reduction is known: may add terms to the reducer, look at the image.
+  /// Right after step k, before its numbers are known.
   virtual void after_step(int k, const Solver& solver) {}
   /// When the numbers of an iteration are known (one iteration later).
   virtual void on_result(const IterationResult& result) {}
@@ -46,10 +47,16 @@ struct StopRule {
   double chi2 = 0;      // discrepancy: stop when chi2 per sample falls below
 };
 
-/// Full-reference scores against a truth, as deferred numbers on the iteration's reduction.
-struct Scores {
-  at::Tensor truth;  // this rank's block; undefined: none
-  bool ssim_every_iteration = false;
+struct LoopInput {
+  Solver& solver;
+  DataTerm& data;
+  Reducer& reducer;
+  const Space& space;
+  StopRule stop;
+  const Metrics* metrics = nullptr;  // PSNR of every iteration
+  std::vector<Observer*> observers;
+  bool (*stop_requested)() = nullptr;  // polled once per iteration; one rank's yes is everybody's
+  double pixels = 1;                   // values of the whole image, for its root mean square
 };
 
 struct LoopResult {
@@ -60,12 +67,11 @@ struct LoopResult {
   at::Tensor image;  // the last good image, this rank's block
 };
 
-/// Runs a solver. One reduction per iteration, read one iteration later; a stop is therefore seen one step
-/// late and the image of the deciding iteration + 1 is returned, the same on any number of ranks. NaN or a
-/// residual that has grown a thousandfold ends the run as diverged with the last good image. `stop_requested`
-/// is polled once per iteration and agreed on by all ranks. Collective.
-LoopResult run_loop(Solver& solver, DataTerm& data, Reducer& reducer, const Space& space,
-                    const StopRule& stop, const Scores& scores, const std::vector<Observer*>& observers,
-                    bool (*stop_requested)() = nullptr);
+/// Runs a solver. One reduction per iteration, read one iteration later, so that no step waits for it: a stop
+/// takes effect after the step that follows the one that decided, on any number of ranks alike.
+///
+/// Diverged: a number that is not finite, or an image whose root mean square leaves 100 (its range is [0,
+/// 1]); the image returned is then the last one that was seen to be good. Collective.
+LoopResult run_loop(const LoopInput& in);
 
 }  // namespace tessera

@@ -61,6 +61,12 @@ class Solver {
   virtual std::vector<StateField> state() = 0;
 };
 
+/// Step lengths of a method with gradient steps: the option, checked against 0 < step < 2 / (L + extra), or 1
+/// / (L + extra) where it is unset. L = data.lipschitz(). Collective.
+Schedule gradient_steps(const SolverInput& in, double extra = 0);
+/// Penalties gamma > 0 of a splitting method; 1 where unset.
+Schedule penalties(const SolverInput& in);
+
 /// solvers/table.cpp. InputError with the nearest known name.
 std::unique_ptr<Solver> make_solver(const std::string& name, const SolverInput& input);
 const std::vector<std::string>& solver_names();

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <memory>
+#include <utility>
+
+#include "tessera/core/error.hpp"
+#include "tessera/solve/solver.hpp"
+
+namespace tessera {
+namespace {
+
+/// Alternating direction method of multipliers, plug-and-play, scaled dual z:
+///   u = prox_{gamma f}(x - z);   x+ = D(u + z, sigma);   z = z + beta (u - x+),   z_0 = 0.
+///
+/// Shapes: (C, [D,] H, W), this rank's block. Units: image and sigma in range [0, 1]. gamma: the option step,
+/// > 0;
+///   beta: dual_step, 0 < beta < (1 + sqrt 5) / 2.
+/// Assumes: with D the prox of gamma g, g convex, x tends to a minimizer of f + g.
+/// Collective: step().
+/// Source: Boyd, Parikh, Chu, Peleato, Eckstein, Found. Trends Mach. Learn. 3 (2011) 1; with a denoiser:
+///   Venkatakrishnan, Bouman, Wohlberg, GlobalSIP 2013.
+class Admm final : public Solver {
+ public:
+  explicit Admm(const SolverInput& in)
+      : in_(in),
+        gamma_(penalties(in)),
+        x_(in.start),
+        z_(at::zeros_like(x_)),
+        u_(in.start.clone()),
+        next_(at::empty_like(x_)),
+        work_(at::empty_like(x_)) {
+    TESSERA_VALIDATE(0 < in.options.dual_step && in.options.dual_step < 1.618, "solver.dual_step is ",
+                     in.options.dual_step, " (ADMM converges for 0 < dual_step < 1.618) use 1");
+  }
+
+  const at::Tensor& image() const override { return x_; }
+
+  IterationRecord step(int k) override {
+    const double gamma = gamma_.at(k), sigma = in_.options.sigma.at(k), beta = in_.options.dual_step;
+    at::sub_out(work_, x_, z_);
+    in_.data.prox(work_, gamma, u_);
+    at::add_out(work_, u_, z_);
+    in_.denoiser.apply(work_, sigma, next_);
+    z_.add_(u_, beta).sub_(next_, beta);
+    at::sub_out(work_, next_, x_);
+    Deferred movement = in_.space.relative_norm(work_, next_);
+    std::swap(x_, next_);
+    return {.step = gamma, .sigma = sigma, .residual = std::move(movement)};
+  }
+
+  std::vector<StateField> state() override { return {{"x", &x_, nullptr}, {"z", &z_, nullptr}}; }
+
+ private:
+  SolverInput in_;
+  Schedule gamma_;
+  at::Tensor x_, z_, u_;  // denoised image; scaled dual; data-consistent image
+  at::Tensor next_, work_;
+};
+
+}  // namespace
+
+std::unique_ptr<Solver> make_admm(const SolverInput& in) { return std::make_unique<Admm>(in); }
+
+}  // namespace tessera

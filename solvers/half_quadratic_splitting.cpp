@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/sub.h>
+
+#include <memory>
+#include <utility>
+
+#include "tessera/solve/solver.hpp"
+
+namespace tessera {
+namespace {
+
+/// Half-quadratic splitting, plug-and-play:  u = prox_{gamma f}(x);   x = D(u, sigma).
+///
+/// With the schedule 'dpir' (falling sigma_k, gamma_k = (sigma_k / noise)^2 / 0.23) this is DPIR.
+/// Shapes: (C, [D,] H, W), this rank's block. Units: image and sigma in range [0, 1]; gamma (the option step)
+/// > 0
+///   weighs f against |u - x|^2 / 2.
+/// Collective: step().
+/// Source: Geman, Yang, IEEE Trans. Image Process. 4 (1995) 932; with a denoiser: Zhang, Li, Zuo, Zhang, Van
+/// Gool,
+///   Timofte, "Plug-and-play image restoration with deep denoiser prior", arXiv 2008.13751.
+class HalfQuadraticSplitting final : public Solver {
+ public:
+  explicit HalfQuadraticSplitting(const SolverInput& in)
+      : in_(in), gamma_(penalties(in)), x_(in.start), u_(in.start.clone()), next_(at::empty_like(x_)) {}
+
+  const at::Tensor& image() const override { return x_; }
+
+  IterationRecord step(int k) override {
+    const double gamma = gamma_.at(k), sigma = in_.options.sigma.at(k);
+    in_.data.prox(x_, gamma, u_);
+    in_.denoiser.apply(u_, sigma, next_);
+    at::sub_out(u_, next_, x_);  // u has done its work: its memory takes the movement
+    Deferred movement = in_.space.relative_norm(u_, next_);
+    std::swap(x_, next_);
+    return {.step = gamma, .sigma = sigma, .residual = std::move(movement)};
+  }
+
+  std::vector<StateField> state() override { return {{"x", &x_, nullptr}}; }
+
+ private:
+  SolverInput in_;
+  Schedule gamma_;
+  at::Tensor x_, u_;  // image; data-consistent image
+  at::Tensor next_;
+};
+
+}  // namespace
+
+std::unique_ptr<Solver> make_half_quadratic_splitting(const SolverInput& in) {
+  return std::make_unique<HalfQuadraticSplitting>(in);
+}
+
+}  // namespace tessera

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/sub.h>
+
+#include <memory>
+#include <utility>
+
+#include "tessera/core/error.hpp"
+#include "tessera/solve/solver.hpp"
+
+namespace tessera {
+namespace {
+
+/// Proximal gradient, plug-and-play:  x <- (1 - r) x + r D(x - tau grad f(x), sigma),  f(x) = |A x - y|^2_W
+/// / 2.
+///
+/// Shapes: (C, [D,] H, W), this rank's block, no halo. Units: image and sigma in range [0, 1]. r: relaxation.
+/// Assumes: 0 < tau < 2 / L, L = |A^T W A|. If D is the prox of tau g and g is convex, x tends to a minimizer
+/// of
+///   f + g; for a network D we look for a fixed point and claim no objective.
+/// Errors: a bad option is an InputError, thrown by all ranks before the first collective of the iteration.
+/// Collective: construction and step(). What `in` refers to must outlive the solver.
+/// Source: Combettes, Wajs, Multiscale Model. Simul. 4 (2005) 1168; with a denoiser: Kamilov, Mansour,
+/// Wohlberg,
+///   IEEE Signal Process. Lett. 24 (2017) 1872.
+class ProximalGradient final : public Solver {
+ public:
+  explicit ProximalGradient(const SolverInput& in)
+      : in_(in), tau_(gradient_steps(in)), x_(in.start), next_(at::empty_like(x_)), z_(at::empty_like(x_)) {
+    TESSERA_VALIDATE(0 < in.options.relaxation && in.options.relaxation <= 1, "solver.relaxation is ",
+                     in.options.relaxation, " (a mean of the last and the new image lies in (0, 1]) use 1");
+  }
+
+  const at::Tensor& image() const override { return x_; }
+
+  IterationRecord step(int k) override {
+    const double tau = tau_.at(k), sigma = in_.options.sigma.at(k), r = in_.options.relaxation;
+    in_.data.gradient(x_, z_);
+    at::sub_out(z_, x_, z_, tau);  // z = x - tau grad f(x)
+    in_.denoiser.apply(z_, sigma, next_);
+    if (r != 1.0) next_.mul_(r).add_(x_, 1.0 - r);
+
+    // Movement, not grad f: it vanishes where f and the prior balance. The ratio is a promise on the
+    // iteration's one reduction; the loop reads it an iteration later, so no step waits for it.
+    at::sub_out(z_, next_, x_);
+    Deferred movement = in_.space.relative_norm(z_, next_);
+    std::swap(x_, next_);
+    return {.step = tau, .sigma = sigma, .residual = std::move(movement)};
+  }
+
+  std::vector<StateField> state() override { return {{"x", &x_, nullptr}}; }
+
+ private:
+  SolverInput in_;       // data term, denoiser, space: references; options, start: copies
+  Schedule tau_;         // step lengths
+  at::Tensor x_, next_;  // image; the denoiser's output
+  at::Tensor z_;         // gradient, then gradient step, then movement
+};
+
+}  // namespace
+
+std::unique_ptr<Solver> make_proximal_gradient(const SolverInput& in) {
+  return std::make_unique<ProximalGradient>(in);
+}
+
+}  // namespace tessera

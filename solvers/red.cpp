@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+
+#include <memory>
+#include <utility>
+
+#include "tessera/core/error.hpp"
+#include "tessera/solve/solver.hpp"
+
+namespace tessera {
+namespace {
+
+/// Regularization by denoising, gradient descent:  x <- x - tau (grad f(x) + lambda (x - D(x, sigma))).
+///
+/// Shapes: (C, [D,] H, W), this rank's block. Units: image and sigma in range [0, 1]; lambda weighs the
+/// prior. Assumes: 0 < tau < 2 / (L + lambda); fixed points solve grad f(x) + lambda (x - D(x)) = 0. If D has
+/// a symmetric
+///   Jacobian and is homogeneous, this is a gradient of f + lambda/2 x^T (x - D(x)).
+/// Collective: construction and step().
+/// Source: Romano, Elad, Milanfar, SIAM J. Imaging Sci. 10 (2017) 1804.
+class Red final : public Solver {
+ public:
+  explicit Red(const SolverInput& in)
+      : in_(in),
+        tau_(gradient_steps(in, in.options.lambda)),
+        x_(in.start),
+        denoised_(at::empty_like(x_)),
+        direction_(at::empty_like(x_)) {
+    TESSERA_VALIDATE(in.options.lambda > 0, "solver.lambda is ", in.options.lambda,
+                     " (the prior's weight is positive) use for example 0.1");
+  }
+
+  const at::Tensor& image() const override { return x_; }
+
+  IterationRecord step(int k) override {
+    const double tau = tau_.at(k), sigma = in_.options.sigma.at(k), lambda = in_.options.lambda;
+    in_.data.gradient(x_, direction_);
+    in_.denoiser.apply(x_, sigma, denoised_);
+    direction_.add_(x_, lambda).sub_(denoised_, lambda).mul_(tau);
+    x_.sub_(direction_);
+    return {.step = tau, .sigma = sigma, .residual = in_.space.relative_norm(direction_, x_)};
+  }
+
+  std::vector<StateField> state() override { return {{"x", &x_, nullptr}}; }
+
+ private:
+  SolverInput in_;
+  Schedule tau_;
+  at::Tensor x_;                     // image
+  at::Tensor denoised_, direction_;  // D(x); tau times the descent direction
+};
+
+}  // namespace
+
+std::unique_ptr<Solver> make_red(const SolverInput& in) { return std::make_unique<Red>(in); }
+
+}  // namespace tessera

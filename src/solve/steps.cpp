@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/core/error.hpp"
+#include "tessera/solve/solver.hpp"
+
+namespace tessera {
+
+Schedule gradient_steps(const SolverInput& in, double extra) {
+  const double curvature = in.data.lipschitz() + extra;  // known to every rank, no message of its own
+  if (!in.options.step.set()) return 1.0 / curvature;
+  const double limit = 2.0 / curvature;
+  for (const double step : in.options.step.values())
+    TESSERA_VALIDATE(0.0 < step && step < limit, "solver.step is ", step,
+                     " (the iteration may diverge outside 0 < step < ", limit,
+                     ") write 'step: auto' to take half of the limit");
+  return in.options.step;
+}
+
+Schedule penalties(const SolverInput& in) {
+  if (!in.options.step.set()) return 1.0;
+  for (const double gamma : in.options.step.values())
+    TESSERA_VALIDATE(gamma > 0.0, "solver.step is ", gamma,
+                     " (the penalty gamma of the data step is positive) use for example 1");
+  return in.options.step;
+}
+
+}  // namespace tessera
