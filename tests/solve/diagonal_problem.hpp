@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/abs.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/sign.h>
+#include <ATen/ops/sin.h>
+
+#include <stdexcept>
+
+#include "tessera/solve/solver.hpp"
+
+namespace tessera::test {
+
+/// f(x) = 1/2 |a x - y|^2 with a diagonal a: every solver's minimizer is known in closed form. The vector of
+/// `total` numbers is dealt out unevenly: rank r holds about r + 1 shares.
+class DiagonalTerm final : public DataTerm {
+ public:
+  DiagonalTerm(const Communicator& comm, const Space& space, std::int64_t total) : space_(space) {
+    const std::int64_t shares = comm.size() * (comm.size() + 1) / 2, r = comm.rank();
+    const std::int64_t lo = total * (r * (r + 1) / 2) / shares, hi = total * ((r + 1) * (r + 2) / 2) / shares;
+    const at::Tensor i = at::arange(lo, hi, at::kDouble).reshape({1, 1, hi - lo});
+    a = at::sin(i * 0.7) * 0.4 + 0.6;  // in (0.2, 1)
+    y = at::sin(i * 1.3) * 0.5;
+  }
+  double value(const at::Tensor& x) override {
+    const at::Tensor r = a * x - y;
+    return 0.5 * space_.dot(r, r);
+  }
+  void gradient(const at::Tensor& x, at::Tensor& out) override {
+    const at::Tensor r = a * x - y;
+    objective_ = space_.norm_squared(r);
+    out.copy_(a * r);
+  }
+  void prox(const at::Tensor& z, double gamma, at::Tensor& out, bool) override {
+    out.copy_((a * y * gamma + z) / (a * a * gamma + 1.0));
+  }
+  Deferred objective() const override { return objective_; }
+  Deferred chi2() const override { return objective_; }
+  double lipschitz() override { return 1.0; }
+  void adjoint_start(at::Tensor& out) override { out.copy_(a * y); }
+  const DistributedOperator& op() const override {
+    throw std::logic_error("a diagonal term has no operator");
+  }
+
+  at::Tensor a, y;
+
+ private:
+  const Space& space_;
+  Deferred objective_{0.0};
+};
+
+inline at::Tensor soft(const at::Tensor& x, double t) { return at::sign(x) * at::clamp(at::abs(x) - t, 0.0); }
+
+/// The prox of threshold |.|_1, or x -> shrink x.
+class KnownDenoiser final : public Denoiser {
+ public:
+  double threshold = 0, shrink = 1;
+  void apply(const at::Tensor& in, double, at::Tensor& out) override {
+    out.copy_(soft(in, threshold) * shrink);
+  }
+  std::int64_t bytes_sent() const override { return 0; }
+  std::string description() const override { return "known"; }
+};
+
+}  // namespace tessera::test

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full_like.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "solve/diagonal_problem.hpp"
+#include "support/groups.hpp"
+#include "tessera/solve/observer.hpp"
+
+namespace tessera {
+namespace {
+
+using test::DiagonalTerm;
+using test::KnownDenoiser;
+
+class Recorder final : public Observer {
+ public:
+  std::vector<IterationResult> results;
+  StopReason reason = StopReason::none;
+  void on_result(const IterationResult& r) override { results.push_back(r); }
+  void at_end(StopReason r) override { reason = r; }
+};
+
+// Image k + 1 = factors[k] * ones, so every number of the loop is known.
+class Scripted final : public Solver {
+ public:
+  Scripted(at::Tensor start, const Space& space, std::vector<double> values)
+      : x_(std::move(start)), space_(space), values_(std::move(values)) {}
+  const at::Tensor& image() const override { return x_; }
+  IterationRecord step(int k) override {
+    const at::Tensor next = at::full_like(x_, values_.at(static_cast<std::size_t>(k))), moved = next - x_;
+    x_.copy_(next);
+    return {.step = 1, .sigma = 0.1, .residual = space_.relative_norm(moved, x_)};
+  }
+  std::vector<StateField> state() override { return {{"x", &x_, nullptr}}; }
+
+ private:
+  at::Tensor x_;
+  const Space& space_;
+  std::vector<double> values_;
+};
+
+void script(std::vector<double> values, const StopRule& stop, StopReason reason, double image, int iterations,
+            bool (*stop_requested)() = nullptr) {
+  test::on_groups([&](const Communicator& comm) {
+    Reducer reducer(comm);
+    const Space space(comm, &reducer);
+    DiagonalTerm data(comm, space, 60);
+    Scripted solver(at::full_like(data.y, 0.5), space, values);
+    Recorder recorder;
+    const LoopResult result =
+        run_loop({solver, data, reducer, space, stop, nullptr, {&recorder}, stop_requested, 60.0});
+    EXPECT_EQ(result.reason, reason) << name(result.reason);
+    EXPECT_EQ(recorder.reason, reason);
+    EXPECT_EQ(result.iterations, iterations);
+    ASSERT_EQ(recorder.results.size(), static_cast<std::size_t>(iterations));
+    for (int k = 0; k < iterations; ++k)
+      EXPECT_EQ(recorder.results[static_cast<std::size_t>(k)].iteration, k);
+    if (result.image.numel() > 0) {
+      EXPECT_DOUBLE_EQ(result.image.flatten()[0].item().toDouble(), image);
+    }
+  });
+}
+
+const double nan = std::numeric_limits<double>::quiet_NaN();
+
+TEST(Loop, RunsToItsLimit) { script({1, 2, 3}, {.iterations = 3}, StopReason::limit, 3, 3); }
+
+TEST(Loop, AResidualBelowTheRuleStopsOneStepLater) {
+  script({1, 1.0001, 5, 9}, {.iterations = 4, .residual = 1e-3}, StopReason::converged, 5, 3);
+}
+
+TEST(Loop, TheLastIterationMayConvergeToo) {
+  script({1, 1.0001}, {.iterations = 2, .residual = 1e-3}, StopReason::converged, 1.0001, 2);
+}
+
+TEST(Loop, NanKeepsTheLastGoodImage) {
+  script({1, 2, nan, nan, nan}, {.iterations = 5}, StopReason::diverged, 2, 3);
+  script({1, nan}, {.iterations = 2}, StopReason::diverged, 1, 2);
+  script({nan, 1}, {.iterations = 2}, StopReason::diverged, 0.5, 1);
+}
+
+TEST(Loop, AnImageThatLeavesItsRangeDiverges) {
+  script({1, 20, 400, 8000, 1}, {.iterations = 5}, StopReason::diverged, 20, 3);
+}
+
+TEST(Loop, AStopAskedForEndsTheRun) {
+  script(
+      {1, 2, 3, 4}, {.iterations = 4}, StopReason::stopped, 2, 2, +[] { return true; });
+}
+
+TEST(Loop, NoIterationsLeaveTheStart) { script({}, {.iterations = 0}, StopReason::limit, 0.5, 0); }
+
+TEST(Loop, ChiSquareBelowTheRuleIsTheDiscrepancyPrinciple) {
+  test::on_groups([&](const Communicator& comm) {
+    Reducer reducer(comm);
+    const Space space(comm, &reducer);
+    DiagonalTerm data(comm, space, 60);
+    KnownDenoiser denoiser;
+    SolverOptions options;
+    options.sigma = 0.1;
+    const auto solver = make_solver("pgd", {data, denoiser, space, options, at::full_like(data.y, 0.0)});
+    Recorder recorder;
+    const LoopResult result = run_loop({*solver,
+                                        data,
+                                        reducer,
+                                        space,
+                                        {.iterations = 500, .chi2 = 1e-3},
+                                        nullptr,
+                                        {&recorder},
+                                        nullptr,
+                                        60});
+    EXPECT_EQ(result.reason, StopReason::converged);
+    EXPECT_LT(result.iterations, 100);
+    EXPECT_LT(result.last.chi2, 1e-3);
+    EXPECT_GT(recorder.results.front().chi2, 1e-2);
+  });
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every solver reaches a minimizer (or fixed point) that is known in closed form, on any number of ranks.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "solve/diagonal_problem.hpp"
+#include "support/groups.hpp"
+#include "tessera/core/error.hpp"
+
+namespace tessera {
+namespace {
+
+using test::DiagonalTerm;
+using test::KnownDenoiser;
+using test::soft;
+
+constexpr std::int64_t kTotal = 60;
+constexpr double kMu = 0.07;  // weight of |x|_1
+
+// Runs `name` and compares with the minimizer that `expected` makes of (a, y).
+void reaches(const std::string& name, const SolverOptions& options, double threshold, double shrink,
+             const std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>& expected) {
+  test::on_groups([&](const Communicator& comm) {
+    Reducer reducer(comm);
+    const Space space(comm, &reducer);
+    DiagonalTerm data(comm, space, kTotal);
+    KnownDenoiser denoiser;
+    denoiser.threshold = threshold;
+    denoiser.shrink = shrink;
+    const SolverInput input{data, denoiser, space, options, data.y.clone()};
+    const auto solver = make_solver(name, input);
+    double movement = 1;
+    for (int k = 0; k < options.iterations; ++k) {
+      const IterationRecord record = solver->step(k);
+      reducer.launch();
+      reducer.finish();
+      movement = record.residual.value();
+    }
+    const at::Tensor wanted = expected(data.a, data.y), error = solver->image() - wanted;
+    EXPECT_LT(space.norm(error), 1e-8 * space.norm(wanted)) << name;
+    EXPECT_LT(movement, 1e-8) << name;
+    EXPECT_FALSE(solver->state().empty());
+  });
+}
+
+at::Tensor lasso(const at::Tensor& a, const at::Tensor& y) { return soft(a * y, kMu) / (a * a); }
+
+SolverOptions options(double step, int iterations) {
+  SolverOptions o;
+  o.step = step;
+  o.sigma = 0.1;
+  o.iterations = iterations;
+  return o;
+}
+
+TEST(Solvers, ProximalGradientReachesTheLassoMinimizer) {
+  reaches("pgd", options(1.2, 800), 1.2 * kMu, 1, lasso);
+}
+
+TEST(Solvers, RelaxedProximalGradientHasTheSameFixedPoint) {
+  SolverOptions o = options(1.0, 1500);
+  o.relaxation = 0.6;
+  reaches("pgd", o, kMu, 1, lasso);
+}
+
+TEST(Solvers, FistaReachesTheLassoMinimizer) { reaches("fista", options(1.0, 3000), kMu, 1, lasso); }
+
+TEST(Solvers, AdmmReachesTheLassoMinimizer) {
+  SolverOptions o = options(2.0, 800);
+  reaches("admm", o, 2.0 * kMu, 1, lasso);
+  o.dual_step = 1.4;
+  reaches("admm", o, 2.0 * kMu, 1, lasso);
+}
+
+TEST(Solvers, HalfQuadraticSplittingReachesTheMinimizerOfItsPenalty) {
+  const double gamma = 0.5;
+  reaches("hqs", options(gamma, 3000), gamma * kMu, 1, [&](const at::Tensor& a, const at::Tensor& y) {
+    // min gamma f(u) + gamma mu |x|_1 + |u - x|^2 / 2, coordinate by coordinate: u = (a y -+ mu) / a^2 where
+    // x != 0.
+    return soft(soft(a * y, kMu) / (a * a), gamma * kMu);
+  });
+}
+
+TEST(Solvers, RedReachesTheMinimizerOfItsQuadratic) {
+  SolverOptions o = options(0.8, 1500);
+  o.lambda = 0.3;
+  reaches("red", o, 0, 0.5,
+          [](const at::Tensor& a, const at::Tensor& y) { return a * y / (a * a + 0.3 * (1 - 0.5)); });
+}
+
+TEST(Solvers, BadOptionsAreRefusedWithTheLimit) {
+  const Communicator comm;
+  Reducer reducer(comm);
+  const Space space(comm, &reducer);
+  DiagonalTerm data(comm, space, kTotal);
+  KnownDenoiser denoiser;
+  const auto refused = [&](const std::string& name, const SolverOptions& o, const std::string& part) {
+    try {
+      make_solver(name, {data, denoiser, space, o, data.y.clone()});
+      ADD_FAILURE() << name << " took " << part;
+    } catch (const InputError& e) {
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+    }
+  };
+  refused("pgd", options(2.5, 1), "solver.step is 2.5 (the iteration may diverge outside 0 < step < 2)");
+  refused("hqs", options(-1, 1), "solver.step is -1 (the penalty gamma");
+  refused("pdg", options(1, 1), "solver.name is 'pdg' (no such solver) use one of pgd, fista");
+  SolverOptions o = options(1, 1);
+  o.dual_step = 2;
+  refused("admm", o, "solver.dual_step is 2");
+  o.momentum = 1;
+  refused("fista", o, "solver.momentum is 1");
+  o.relaxation = 1.5;
+  refused("pgd", o, "solver.relaxation is 1.5");
+}
+
+}  // namespace
+}  // namespace tessera
