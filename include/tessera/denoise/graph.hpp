@@ -13,7 +13,7 @@ namespace tessera {
 enum class Op {
   input,       // the image
   sigma_map,   // one channel, constant: the noise level
-  conv,        // kernel k x k, stride 1, padding k/2; weight (out, in, k, k), optional bias
+  conv,        // kernel k x k (odd), stride 1, padding k/2; weight (out, in, k, k), optional bias
   conv_down,   // 2x2, stride 2, no padding; weight (out, in, 2, 2)
   conv_up,     // transposed 2x2, stride 2; weight (in, out, 2, 2)
   batch_norm,  // evaluation form: weight, bias, running_mean, running_var under one prefix, eps 1e-5
@@ -23,15 +23,16 @@ enum class Op {
   max_pool,  // 2x2, stride 2
   upsample,  // nearest, x2
 };
+const char* name(Op op);
 
 /// One layer; inputs are indices of earlier nodes.
 struct Node {
   Op op = Op::input;
-  std::vector<int> inputs;
+  std::vector<int> inputs{};
   std::int64_t channels = 0;  // of the output
   int level = 0;              // image side is divided by 2^level here
   int kernel = 1;             // conv only
-  std::string weight, bias;   // state-dict names; empty: none. batch_norm: `weight` is the prefix
+  std::string weight{}, bias{};   // state-dict names; empty: none. batch_norm: `weight` is the prefix
 };
 
 /// A network as a list of layers in order of evaluation; the last node is the output. No tensors in it.
@@ -39,17 +40,21 @@ struct Node {
 /// What every executor runs: one definition of a network, whoever computes it.
 class Graph {
  public:
-  int add(
-      Node node);  // channels and level are filled in where they follow from the inputs; returns the index
+  /// Appends a layer and returns its index. Channels and level are filled in where they follow from the
+  /// inputs: `channels` is read for input, conv, conv_down and conv_up only. ContractError for inputs that do
+  /// not fit together (channels or level of an add, a level below the image).
+  int add(Node node);
   const std::vector<Node>& nodes() const { return nodes_; }
   const Node& output() const { return nodes_.back(); }
 
   /// Image sides must be multiples of this (2^deepest level).
   std::int64_t alignment() const;
-  /// Pixels needed around an alignment-aligned core, per side, rounded up to the alignment: exact, by walking
-  /// the graph backward with intervals (DRUNet 192, UNet 56, DnCNN 20).
+  /// Pixels needed around an alignment-aligned core, per side, not rounded: exact for layers without zero
+  /// taps, by walking the graph backward with intervals (DRUNet 185, UNet 54, DnCNN 20).
+  std::int64_t reach() const;
+  /// reach() rounded up to the alignment (DRUNet 192, UNet 56, DnCNN 20).
   std::int64_t halo() const;
-  /// Multiply-adds per pixel of the image.
+  /// Multiply-adds of the convolutions per pixel of the image.
   double macs_per_pixel() const;
 
  private:

@@ -18,7 +18,7 @@ namespace tessera {
 struct NetworkOptions {
   std::string name = "drunet";       // drunet | dncnn | unet
   std::int64_t channels = 3;         // of the image
-  std::vector<std::int64_t> widths;  // per scale; empty: 64, 128, 256, 512 (drunet, unet), 64 (dncnn)
+  std::vector<std::int64_t> widths{};  // per scale; empty: 64, 128, 256, 512 (drunet, unet), 64 (dncnn)
   std::int64_t blocks = 4;           // drunet: residual blocks per stage
   std::int64_t depth = 20;           // dncnn: convolutions
   bool batch_norm = true;            // unet

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <string>
+
+#include "architectures.hpp"
+#include "tessera/core/error.hpp"
+
+namespace tessera {
+
+Graph make_dncnn(const NetworkOptions& options) {
+  TESSERA_VALIDATE(options.widths.size() <= 1, "dncnn with ", options.widths.size(),
+                   " widths (all its layers have the same) give one");
+  TESSERA_VALIDATE(options.depth >= 2, "dncnn with depth ", options.depth,
+                   " (it has a first and a last convolution) use at least 2");
+  const std::int64_t width = options.widths.empty() ? 64 : options.widths[0];
+
+  Graph g;
+  const int image = g.add({.op = Op::input, .channels = options.channels});
+  const auto conv = [&](int from, std::int64_t channels, const std::string& name) {
+    return g.add({.op = Op::conv,
+                  .inputs = {from},
+                  .channels = channels,
+                  .kernel = 3,
+                  .weight = name + ".weight",
+                  .bias = name + ".bias"});
+  };
+  int x = g.add({.op = Op::relu, .inputs = {conv(image, width, "in_conv")}});
+  for (std::int64_t i = 0; i < options.depth - 2; ++i)
+    x = g.add({.op = Op::relu, .inputs = {conv(x, width, "conv_list." + std::to_string(i))}});
+  x = conv(x, options.channels, "out_conv");
+  if (options.residual) g.add({.op = Op::add, .inputs = {x, image}});
+  return g;
+}
+
+}  // namespace tessera

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <string>
+#include <vector>
+
+#include "architectures.hpp"
+#include "tessera/core/error.hpp"
+
+namespace tessera {
+namespace {
+
+/// x + conv(relu(conv(x))); `name` is the block's prefix.
+int residual_block(Graph& g, int x, std::int64_t width, const std::string& name) {
+  const auto conv = [&](int from, const char* weight) {
+    return g.add({.op = Op::conv, .inputs = {from}, .channels = width, .kernel = 3, .weight = name + weight});
+  };
+  const int inner = conv(x, ".res.0.weight");
+  const int active = g.add({.op = Op::relu, .inputs = {inner}});
+  return g.add({.op = Op::add, .inputs = {x, conv(active, ".res.2.weight")}});
+}
+
+}  // namespace
+
+Graph make_drunet(const NetworkOptions& options) {
+  std::vector<std::int64_t> w = options.widths;
+  if (w.empty()) w = {64, 128, 256, 512};
+  TESSERA_VALIDATE(2 <= w.size() && w.size() <= 6, "drunet with ", w.size(),
+                   " widths (one per scale, 2 to 6 scales) give for example [64, 128, 256, 512]");
+  TESSERA_VALIDATE(options.blocks >= 1, "drunet with ", options.blocks,
+                   " blocks per stage (at least one) use 4");
+  const std::size_t last = w.size() - 1;  // the deepest scale
+
+  Graph g;
+  const int image = g.add({.op = Op::input, .channels = options.channels});
+  const int sigma = g.add({.op = Op::sigma_map});
+  const int in = g.add({.op = Op::concat, .inputs = {image, sigma}});
+  int x = g.add({.op = Op::conv, .inputs = {in}, .channels = w[0], .kernel = 3, .weight = "m_head.weight"});
+  std::vector<int> skips{x};
+  for (std::size_t s = 0; s < last; ++s) {
+    const std::string stage = "m_down" + std::to_string(s + 1) + ".";
+    for (std::int64_t b = 0; b < options.blocks; ++b)
+      x = residual_block(g, x, w[s], stage + std::to_string(b));
+    x = g.add({.op = Op::conv_down,
+               .inputs = {x},
+               .channels = w[s + 1],
+               .weight = stage + std::to_string(options.blocks) + ".weight"});
+    skips.push_back(x);
+  }
+  for (std::int64_t b = 0; b < options.blocks; ++b)
+    x = residual_block(g, x, w[last], "m_body." + std::to_string(b));
+  for (std::size_t s = last; s-- > 0;) {
+    const std::string stage = "m_up" + std::to_string(s + 1) + ".";
+    x = g.add({.op = Op::add, .inputs = {x, skips[s + 1]}});
+    x = g.add({.op = Op::conv_up, .inputs = {x}, .channels = w[s], .weight = stage + "0.weight"});
+    for (std::int64_t b = 0; b < options.blocks; ++b)
+      x = residual_block(g, x, w[s], stage + std::to_string(b + 1));
+  }
+  x = g.add({.op = Op::add, .inputs = {x, skips[0]}});
+  g.add(
+      {.op = Op::conv, .inputs = {x}, .channels = options.channels, .kernel = 3, .weight = "m_tail.weight"});
+  return g;
+}
+
+}  // namespace tessera
