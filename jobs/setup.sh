@@ -1,15 +1,177 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Installs what is missing and makes .venv. Idempotent.
+# Installs what is missing to build tessera, and makes .venv with torch: jobs/setup.sh [--check]
+# As root on Debian or Ubuntu it uses apt-get. Elsewhere it says what is missing and how to get it without root.
+# May be run again at any time; with nothing missing it takes about a second. --check changes nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-packages=(g++ cmake ninja-build ccache pkg-config python3-venv libopenmpi-dev openmpi-bin libhdf5-openmpi-dev
-  libvips-dev libyaml-cpp-dev libcli11-dev nlohmann-json3-dev libfmt-dev libgtest-dev libbenchmark-dev)
-missing=()
-for p in "${packages[@]}"; do dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || missing+=("$p"); done
-if ((${#missing[@]})); then
-  apt-get update -q
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+
+usage="usage: jobs/setup.sh [--check]"
+check_only=
+case ${1:-} in
+  "") ;;
+  --check) check_only=1 ;;
+  -h | --help) sed -n '3,5s/^# //p' "$0"; exit 0 ;;
+  *) echo "$usage" >&2; exit 2 ;;
+esac
+
+torch=torch==2.11.0
+# numpy, h5py, pandas: readers of traces and results. scikit-image: photographs. safetensors: weights.
+python_packages=(numpy==2.4.6 h5py==3.16.0 pandas==3.1.1 scikit-image==0.26.0 safetensors==0.8.0 clang-format==14.0.6)
+cuda_parts=nvcc,cccl,crt,nvvm,cudart,cublas,cusparse,cusolver,curand,cufft,nvrtc,nvtx,nvml,cupti,profiler
+cuda_wheels="cuda-toolkit[$cuda_parts]==13.0.2"
+
+# --- what the machine has ---------------------------------------------------------------------------------------------
+have() { command -v "$1" >/dev/null 2>&1; }
+at_least() { printf '%s\n%s\n' "$2" "$1" | sort -V -C; }  # at_least HAVE WANTED
+# A library counts as present when pkg-config knows it, or its header lies below a prefix that CMake will search.
+have_library() {
+  have pkg-config && pkg-config --exists "$1" 2>/dev/null && return
+  local prefix
+  for prefix in ${CMAKE_PREFIX_PATH//:/ } ${CONDA_PREFIX:-} /usr /usr/local; do
+    [[ -e $prefix/include/$2 ]] && return
+  done
+  return 1
+}
+pick_python() {
+  local p
+  for p in python3 python3.13 python3.12 python3.11; do
+    if "$p" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null; then
+      command -v "$p"
+      return
+    fi
+  done
+  return 1
+}
+found() {
+  case $1 in
+    compiler) have g++ && at_least "$(g++ -dumpversion)" 11 ;;
+    cmake) have cmake && at_least "$(cmake --version | sed -n '1s/.* //p')" 3.25 ;;
+    ninja) have ninja ;;
+    ccache) have ccache ;;
+    pkg-config) have pkg-config ;;
+    python) pick_python >/dev/null ;;
+    mpi) have mpicc && have mpirun ;;
+    hdf5) have h5pcc || have h5pcc.openmpi || { have h5cc && h5cc -showconfig | grep -q 'Parallel HDF5: *yes'; } ;;
+    vips) have pkg-config && pkg-config --exists vips 2>/dev/null ;;
+    yaml-cpp) have_library yaml-cpp yaml-cpp/yaml.h ;;
+    cli11) have_library CLI11 CLI/CLI.hpp ;;
+    json) have_library nlohmann_json nlohmann/json.hpp ;;
+    fmt) have_library fmt fmt/core.h ;;
+    gtest) have_library gtest gtest/gtest.h ;;
+    benchmark) have_library benchmark benchmark/benchmark.h ;;
+  esac
+}
+
+# part : what it is : Debian packages : conda-forge : spack
+parts="
+compiler:g++ 11 or newer:g++:gxx:gcc
+cmake:CMake 3.25 or newer:cmake:cmake:cmake
+ninja:Ninja:ninja-build:ninja:ninja
+ccache:ccache (optional):ccache:ccache:ccache
+pkg-config:pkg-config:pkg-config:pkg-config:pkgconf
+python:Python 3.11 to 3.14 with venv:python3 python3-venv:python=3.12:python
+mpi:MPI with its compiler wrapper:libopenmpi-dev openmpi-bin:openmpi:openmpi
+hdf5:HDF5 built with MPI:libhdf5-openmpi-dev:hdf5=*=mpi_openmpi*:hdf5+mpi
+vips:libvips:libvips-dev:libvips:libvips
+yaml-cpp:yaml-cpp:libyaml-cpp-dev:yaml-cpp:yaml-cpp
+cli11:CLI11:libcli11-dev:cli11:cli11
+json:nlohmann-json:nlohmann-json3-dev:nlohmann_json:nlohmann-json
+fmt:fmt:libfmt-dev:fmt:fmt
+gtest:GoogleTest:libgtest-dev:gtest:googletest
+benchmark:Google Benchmark:libbenchmark-dev:benchmark:benchmark
+"
+list_missing() {  # fills the arrays names, debian, conda, spack; required counts those that are not optional
+  names=() debian=() conda=() spack=() required=0
+  local part name deb con spa
+  while IFS=: read -r part name deb con spa; do
+    [[ -z $part ]] && continue
+    found "$part" && continue
+    names+=("$name") debian+=($deb) conda+=("'$con'") spack+=("$spa")
+    [[ $part == ccache ]] || required=$((required + 1))
+  done <<<"$parts"
+}
+explain_missing() {
+  cat >&2 <<TEXT
+missing: $(printf '%s; ' "${names[@]}")
+Any one of these brings it:
+  Debian, Ubuntu (an administrator): apt-get install --no-install-recommends ${debian[*]}
+  modules of the cluster: module avail gcc cmake openmpi hdf5 (the hdf5 one built with the same MPI), then module load
+  conda, no root needed: conda create -n tessera -c conda-forge ${conda[*]}
+                         conda activate tessera; export CMAKE_PREFIX_PATH=\$CONDA_PREFIX
+  spack, no root needed: spack install ${spack[*]}; spack load ${spack[*]}
+Then run jobs/setup.sh again, in the same shell. docs/install.md says more.
+TEXT
+}
+
+list_missing
+if ((${#names[@]})); then
+  if [[ -z $check_only && $(id -u) == 0 ]] && have apt-get; then
+    echo "installing: ${debian[*]}"
+    apt-get update -q
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${debian[@]}" ca-certificates
+    hash -r
+    list_missing
+  fi
+  if ((required)); then
+    explain_missing
+    exit 1
+  fi
 fi
-[[ -d .venv ]] || python3 -m venv .venv
-.venv/bin/python -c 'import torch' 2>/dev/null || .venv/bin/pip install -q torch==2.11.0 numpy h5py pandas scikit-image safetensors
+
+# --- .venv, which may be a link to a folder elsewhere ------------------------------------------------------------------
+venv=$(readlink -m .venv)
+site() { echo "$venv"/lib/python3*/site-packages; }
+installed() {  # installed NAME==VERSION: pip writes this folder last
+  local name=${1%%==*}
+  name=${name%%[*}
+  compgen -G "$(site)/${name//-/_}-${1##*==}*.dist-info/RECORD" >/dev/null
+}
+if ! "$venv/bin/python" -c '' 2>/dev/null || [[ ! -x $venv/bin/pip ]]; then
+  if [[ -n $check_only ]]; then
+    echo "missing: a working .venv; run jobs/setup.sh" >&2
+    exit 1
+  fi
+  [[ -e $venv ]] && echo "making .venv anew (its Python does not start)"
+  "$(pick_python)" -m venv --clear "$venv"
+fi
+wanted=()
+for package in "$torch" "${python_packages[@]}"; do
+  installed "$package" || wanted+=("$package")
+done
+
+# --- CUDA: a toolkit of the machine if it is version 13, as the torch wheel is; else nvcc and headers from wheels ------
+has_cuda_13() {
+  local nvcc
+  for nvcc in "${CUDACXX:-}" "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc; do
+    [[ -n $nvcc && -x $nvcc ]] || continue
+    "$nvcc" --version 2>/dev/null | grep -q 'release 13\.' && return
+  done
+  return 1
+}
+cuda=
+if ! has_cuda_13; then
+  cuda=$(site)/nvidia/cu13
+  [[ -x $cuda/bin/nvcc ]] || wanted+=("$cuda_wheels")
+fi
+if ((${#wanted[@]})); then
+  if [[ -n $check_only ]]; then
+    echo "missing in .venv: ${wanted[*]}; run jobs/setup.sh" >&2
+    exit 1
+  fi
+  echo "installing into .venv: ${wanted[*]}"
+  "$venv/bin/python" -m pip install -q --disable-pip-version-check "${wanted[@]}"
+  "$venv/bin/python" -c 'import torch' || {
+    echo "torch was installed but does not load (message above) remove .venv and run jobs/setup.sh again" >&2
+    exit 1
+  }
+fi
+if [[ -n $cuda && -z $check_only ]]; then
+  # CMake looks for lib64 and for unversioned library names; the wheels have lib and libX.so.N.
+  cuda=$(site)/nvidia/cu13
+  [[ -e $cuda/lib64 ]] || ln -s lib "$cuda/lib64"
+  for library in "$cuda"/lib/lib*.so.*; do
+    plain=${library%%.so.*}.so
+    [[ -e $plain ]] || ln -s "${library##*/}" "$plain"
+  done
+fi
