@@ -1,27 +1,43 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Starts a program on N ranks the right way on this machine: launch.sh -n N PROGRAM [ARGS...]
-# Inside a Slurm job: srun. Elsewhere: mpirun, quiet, oversubscribed when there are fewer cores, each rank with its
-# share of the threads. OMP_NUM_THREADS, when set, is left alone.
+# Starts a program on N ranks the right way on this machine: jobs/launch.sh -n N PROGRAM [ARGUMENTS...]
+#   Inside a Slurm job: srun with PMIx. Elsewhere: mpirun, quiet, more ranks than cores allowed, no binding.
+#   Each rank gets its share of the cores as OMP_NUM_THREADS, unless that is set.
+#   Waiting ranks yield their core. The exit code is the program's.
+#   TESSERA_LAUNCHER=mpirun or srun chooses; with either, one rank is launched too (otherwise it simply runs).
+#   TESSERA_LAUNCHER_OPTIONS are passed on to mpirun or srun.
 set -euo pipefail
-if [[ ${1:-} != -n || $# -lt 3 ]]; then
-  echo "usage: launch.sh -n N PROGRAM [ARGS...]" >&2
+case ${1:-} in
+  -h | --help) sed -n '3,8s/^# //p' "$0"; exit 0 ;;
+esac
+if [[ ${1:-} != -n || $# -lt 3 || ! $2 =~ ^[1-9][0-9]*$ ]]; then
+  echo "usage: launch.sh -n N PROGRAM [ARGUMENTS...]   (--help says more)" >&2
   exit 2
 fi
 ranks=$2
 shift 2
-export OMPI_MCA_mpi_yield_when_idle=1
-cores=$(nproc)
-share=$((cores / ranks))
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((share > 0 ? share : 1))}
-if [[ -n ${SLURM_JOB_ID:-} && -z ${TESSERA_LAUNCHER:-} ]]; then
-  exec srun --ntasks="$ranks" --mpi=pmix "$@"
+case ${TESSERA_LAUNCHER:-} in
+  "") [[ -n ${SLURM_JOB_ID:-} ]] && launcher=srun || launcher=mpirun ;;
+  mpirun | srun) launcher=$TESSERA_LAUNCHER ;;
+  *) echo "TESSERA_LAUNCHER is '$TESSERA_LAUNCHER' (it names no launcher) write mpirun or srun" >&2; exit 2 ;;
+esac
+read -ra options <<<"${TESSERA_LAUNCHER_OPTIONS:-}"
+
+# srun never tells Open MPI that ranks share cores; a spinning rank then costs the others milliseconds per message.
+export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1}
+if [[ $launcher == srun ]]; then
+  export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}}
+  exec srun --ntasks="$ranks" --mpi=pmix ${options[@]+"${options[@]}"} "$@"
 fi
+share=$(($(nproc) / ranks))
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((share > 0 ? share : 1))}
 if [[ $ranks == 1 && -z ${TESSERA_LAUNCHER:-} ]]; then
   exec "$@"
 fi
 if [[ $(id -u) == 0 ]]; then
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1  # containers; Open MPI refuses with one alone
 fi
+# Oversubscription: 4 ranks on 2 cores are refused without it. Binding: mpirun would pin both threads of a rank to one
+# core. Single-copy messages through process_vm_readv are forbidden in containers, and Open MPI then warns per rank.
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
-exec mpirun -q --bind-to none -n "$ranks" "$@"
+exec mpirun -q --bind-to none ${options[@]+"${options[@]}"} -n "$ranks" "$@"
