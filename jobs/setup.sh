@@ -27,8 +27,8 @@ at_least() { printf '%s\n%s\n' "$2" "$1" | sort -V -C; }  # at_least HAVE WANTED
 # A library counts as present when pkg-config knows it, or its header lies below a prefix that CMake will search.
 have_library() {
   have pkg-config && pkg-config --exists "$1" 2>/dev/null && return
-  local prefix
-  for prefix in ${CMAKE_PREFIX_PATH//:/ } ${CONDA_PREFIX:-} /usr /usr/local; do
+  local prefix prefixes=${CMAKE_PREFIX_PATH:-}
+  for prefix in ${prefixes//:/ } ${CONDA_PREFIX:-} /usr /usr/local; do
     [[ -e $prefix/include/$2 ]] && return
   done
   return 1

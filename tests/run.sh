@@ -1,9 +1,35 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Set-up, build, all tests, on a fresh machine: tests/run.sh [ctest options]
+# Set-up, build and all tests, on a fresh machine: tests/run.sh [CTEST OPTIONS...]   e.g. tests/run.sh -L domain
+#   TESSERA_PRESET  preset to build and test (release)
+#   TESSERA_JOBS    compilers and tests at once (2: a compiler needs up to 1 GB, a test up to 7 ranks)
 set -euo pipefail
+case ${1:-} in
+  --help) sed -n '3,5s/^# //p' "$0"; exit 0 ;;
+esac
 cd "$(dirname "$0")/.."
+preset=${TESSERA_PRESET:-release}
+jobs=${TESSERA_JOBS:-2}
+begin=$SECONDS
+step() { printf '== %s (%d s)\n' "$1" $((SECONDS - begin)); }
+
+step "set-up"
 jobs/setup.sh
-cmake --preset release
-cmake --build --preset release -j "$(nproc)"
-ctest --test-dir build/release --output-on-failure "$@"
+step "configure"
+cmake --preset "$preset"
+step "build"
+cmake --build --preset "$preset" -j "$jobs"
+step "test"
+log=build/$preset/tests.log
+code=0
+ctest --test-dir "build/$preset" -j "$jobs" --no-tests=error --output-on-failure "$@" 2>&1 | tee "$log" || code=$?
+
+# ctest calls a program passed that skipped some of its tests; they are named here.
+skipped=$(sed -n 's/^\[  SKIPPED \] \([^ ]*\.[^ ]*\) (.*/\1/p' "build/$preset/Testing/Temporary/LastTest.log" | sort -u)
+if [[ -n $skipped ]]; then
+  printf '\nskipped inside programs (the reason is in build/%s/Testing/Temporary/LastTest.log):\n%s\n' "$preset" "$skipped"
+fi
+echo
+sed -n '/tests passed/,$p' "$log"
+step "done, exit code $code"
+exit "$code"

@@ -6,7 +6,8 @@ namespace tessera {
 /// Version of the library, major.minor.patch.
 const char* version();
 
-/// Git commit the library was built from, 12 digits, with "-dirty" after local changes; "unknown" outside git.
+/// Git commit the library was built from, 12 digits, with "-dirty" after local changes; "unknown" outside
+/// git.
 const char* commit();
 
 }  // namespace tessera
