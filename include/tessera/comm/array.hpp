@@ -28,6 +28,7 @@ struct ArrayView {
   Index3 stride{};
   ElementType type = ElementType::float32;
   Device device;
+  void* stream = nullptr;  // the CUDA stream on which the data is ready; null: the default one
 };
 
 }  // namespace tessera

@@ -25,8 +25,10 @@ TransportKind kind(const Transport& transport);
 ///
 /// Packing and unpacking are one kernel each on a device, rows on a host. Messages above 2^31 - 1 elements
 /// are split. All ranks of the transport's communicator run the same exchanges in the same order, also those
-/// with empty boxes.
+/// with empty boxes. Arrays lie on the transport's device; their kernels run on own's stream.
 class Exchange {
+  struct Impl;
+
  public:
   Exchange(ExchangePlan plan, std::shared_ptr<Transport> transport, std::int64_t channels, ElementType type);
   Exchange(Exchange&&) noexcept;
@@ -36,29 +38,31 @@ class Exchange {
   const ExchangePlan& plan() const;
 
   /// An exchange in flight. Between begin and wait the arrays must stay in place; of a forward exchange the
-  /// source may be read, and the destination may be read and written where the plan does not write.
+  /// source may be read, and the destination may be read and written where the plan does not write. Pixels
+  /// that a rank has itself are in place when begin() returns.
   class [[nodiscard]] Pending {
    public:
     Pending(Pending&&) noexcept;
-    Pending& operator=(Pending&&) noexcept;
-    ~Pending();       // waits
+    Pending& operator=(Pending&&) noexcept;  // waits for what it held
+    ~Pending();                              // waits; an error is then lost
     bool progress();  // lets MPI move data; true when everything has arrived. Never blocks.
     void wait();      // ends the exchange; time spent blocked is counted as exposed wait
    private:
     friend class Exchange;
-    explicit Pending(Exchange& owner) : owner_(&owner) {}
-    Exchange* owner_;
+    explicit Pending(Impl& exchange) : exchange_(&exchange) {}
+    Impl* exchange_;  // null: ended
   };
 
   /// need <- own: after wait(), `need` holds at each of its pixels the image's value (border rule applied).
-  /// One run at a time per Exchange. Returned bytes are counted into the open phase.
+  /// `own` may be the part of need's memory that holds the same pixels (a block inside its halo).
+  /// One run at a time per Exchange. Bytes are counted into the open phase.
   Pending begin(const ArrayView& own, const ArrayView& need);
   /// own += need^T: adds every value of `need` onto the pixel it came from, in a fixed order that does not
-  /// depend on arrival. The transpose of begin().
+  /// depend on arrival: this rank's, then by peer. The transpose of begin(). Pixels that both share in memory
+  /// count once. 16-bit types are summed in float.
   Pending begin_transposed(const ArrayView& need, const ArrayView& own);
 
  private:
-  struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 

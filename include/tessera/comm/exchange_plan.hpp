@@ -79,6 +79,9 @@ class ExchangePlan {
   std::int64_t pixels_sent() const;
   std::int64_t pixels_received() const;
 
+  /// The same plan with local() as a message of `rank` to itself.
+  ExchangePlan through_self(int rank) const;
+
  private:
   Box own_, need_;
   std::vector<Message> sends_, receives_;

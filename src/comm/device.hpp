@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// CUDA handles with an owner; C++17, for .cpp and .cu.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "tessera/comm/array.hpp"
+
+namespace tessera {
+
+/// Every CUDA runtime return goes through here; throws RunError.
+void check_cuda(cudaError_t code, const char* call, const char* file, int line);
+#define TESSERA_CUDA(call) ::tessera::check_cuda((call), #call, __FILE__, __LINE__)
+
+/// Makes a device the current one inside a scope; nothing for the host.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(Device device);
+  ~DeviceGuard();
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  int before_ = -1;
+};
+
+/// Contiguous memory, counted as MemoryUse::data.
+class Buffer {
+ public:
+  enum class Kind { host, pinned, device };
+
+  Buffer() = default;
+  Buffer(Kind kind, Device device, std::int64_t bytes);
+  ~Buffer();
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  char* data() const { return static_cast<char*>(data_); }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  void swap(Buffer& other) {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(kind_, other.kind_);
+  }
+
+  void* data_ = nullptr;
+  std::int64_t bytes_ = 0;
+  Kind kind_ = Kind::host;
+};
+
+/// A point in a stream, without timing.
+class Event {
+ public:
+  explicit Event(Device device);
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  void record(cudaStream_t stream);
+  bool done() const;
+  void hold(cudaStream_t stream) const;  // later work of the stream waits for this point
+  void wait() const;                     // blocks the host
+
+ private:
+  Device device_;
+  cudaEvent_t event_ = nullptr;
+};
+
+/// A stream of the highest priority that does not wait for the default stream.
+class Stream {
+ public:
+  explicit Stream(Device device);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+}  // namespace tessera

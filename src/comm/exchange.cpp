@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/comm/exchange.hpp"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "exchange_programs.hpp"
+#include "pack.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
+#include "transport.hpp"
+
+namespace tessera {
+namespace {
+
+/// Programs for arrays of certain strides, with their copies in device memory.
+struct Prepared {
+  pack::Shape own, need;
+  std::int64_t channels;
+  bool aliased;
+  pack::Steps steps;
+  std::unique_ptr<pack::DeviceProgram> pack, local, unpack;  // only on a device
+
+  void upload(Device device) {
+    pack = std::make_unique<pack::DeviceProgram>(steps.pack, device);
+    local = std::make_unique<pack::DeviceProgram>(steps.local, device);
+    unpack = std::make_unique<pack::DeviceProgram>(steps.unpack, device);
+  }
+};
+
+/// Where own's first pixel lies in need's memory, if it is the same memory with the same strides.
+bool shares_memory(const ArrayView& own, const ArrayView& need, std::int64_t bytes) {
+  if (own.box.empty() || own.data == nullptr || need.data == nullptr || !need.box.contains(own.box))
+    return false;
+  const std::int64_t at = pack::Shape(need).offset(own.box.lo());
+  return static_cast<const char*>(need.data) + at * bytes == own.data && own.stride == need.stride &&
+         (own.channel_stride == need.channel_stride || own.channels == 1);
+}
+
+}  // namespace
+
+std::int64_t element_bytes(ElementType type) {
+  switch (type) {
+    case ElementType::bfloat16:
+    case ElementType::float16:
+      return 2;
+    case ElementType::float32:
+      return 4;
+    case ElementType::float64:
+    case ElementType::complex64:
+      return 8;
+    case ElementType::complex128:
+      break;
+  }
+  return 16;
+}
+
+struct Exchange::Impl {
+  ExchangePlan plan;
+  ExchangePlan route;  // the plan, with this rank's own pieces as a message where the transport wants that
+  std::shared_ptr<Transport> transport;
+  std::int64_t channels;
+  ElementType type;
+  std::unique_ptr<Lane> lane;
+  std::optional<Event> used;                    // the last kernel on the packed buffers; on a device
+  bool was_used = false;                        // `used` has been recorded
+  std::optional<Prepared> forward, transposed;  // of the last run's strides
+
+  // The run in flight.
+  bool running = false;
+  const Prepared* run = nullptr;
+  Lane::Side from = Lane::sends;
+  void* target = nullptr;  // need (forward) or own (transposed)
+  cudaStream_t stream = nullptr;
+  std::int64_t arriving = 0;  // bytes
+
+  Impl(ExchangePlan p, std::shared_ptr<Transport> t, std::int64_t c, ElementType e)
+      : plan(std::move(p)), transport(std::move(t)), channels(c), type(e) {
+    route = transport->self_messages ? plan.through_self(transport->comm.rank()) : plan;
+    const std::int64_t bytes = channels * element_bytes(type);
+    lane = transport->make_lane(route.pixels_sent() * bytes, route.pixels_received() * bytes);
+    if (transport->device.is_cuda()) used.emplace(transport->device);
+  }
+
+  void check(const ArrayView& view, const Box& box) const {
+    TESSERA_EXPECT(view.box == box, "exchange with an array over ", view.box, " (the plan was made for ", box,
+                   ") pass the plan's boxes");
+    TESSERA_EXPECT(view.type == type && view.channels <= channels, "exchange with ", view.channels,
+                   " channels of another type or number than the ", channels,
+                   " it was made for (buffers are fixed) make another one");
+    TESSERA_EXPECT(box.empty() || view.device == transport->device, "exchange with an array on device ",
+                   view.device.index, " (its transport is on ", transport->device.index, ") move the array");
+  }
+
+  std::vector<Part> parts(const std::vector<Message>& messages, std::int64_t bytes_per_pixel) const {
+    std::vector<Part> out;
+    std::int64_t at = 0;
+    for (const Message& m : messages) {
+      out.push_back({m.peer, at, m.pixels * bytes_per_pixel});
+      at += out.back().bytes;
+    }
+    return out;
+  }
+
+  const Prepared& prepare(std::optional<Prepared>& slot, const ArrayView& own, const ArrayView& need,
+                          bool transpose) {
+    const pack::Shape o(own), n(need);
+    const bool aliased = shares_memory(own, need, element_bytes(type));
+    if (slot && slot->own == o && slot->need == n && slot->channels == own.channels &&
+        slot->aliased == aliased)
+      return *slot;
+    slot.emplace(Prepared{o, n, own.channels, aliased,
+                          transpose ? pack::transposed_steps(route, n, o, own.channels, aliased)
+                                    : pack::forward_steps(route, o, n, own.channels, aliased),
+                          nullptr, nullptr, nullptr});
+    if (transport->device.is_cuda()) slot->upload(transport->device);
+    return *slot;
+  }
+
+  void execute(const pack::Program& program, const pack::DeviceProgram* on_device, void* to,
+               const void* source) {
+    if (program.empty()) return;
+    if (on_device)
+      on_device->run(type, to, source, stream);
+    else
+      pack::run_host(program, type, to, source);
+  }
+
+  Pending start(std::optional<Prepared>& slot, Lane::Side side, const ArrayView& own, const ArrayView& need) {
+    TESSERA_EXPECT(!running,
+                   "an exchange was begun twice (it has one set of buffers) wait for the first run");
+    TESSERA_EXPECT(own.channels == need.channels, "exchange between ", own.channels, " and ", need.channels,
+                   " channels (they travel one to one) pass equal numbers");
+    check(own, plan.own());
+    check(need, plan.need());
+    const bool forward_run = side == Lane::sends;
+    const ArrayView& source = forward_run ? own : need;
+    const ArrayView& to = forward_run ? need : own;
+    run = &prepare(slot, own, need, !forward_run);
+    from = side;
+    target = to.data;
+    stream = static_cast<cudaStream_t>(own.stream);
+
+    const std::int64_t bytes_per_pixel = own.channels * element_bytes(type);
+    const auto out = parts(forward_run ? route.sends() : route.receives(), bytes_per_pixel);
+    const auto in = parts(forward_run ? route.receives() : route.sends(), bytes_per_pixel);
+    arriving = in.empty() ? 0 : in.back().offset + in.back().bytes;
+
+    if (was_used) used->hold(stream);  // the last run may have been on another stream
+    execute(run->steps.pack, run->pack.get(), lane->buffer(side), source.data);
+    lane->start(side, out, in, stream);
+    running = true;
+    count_sent(out.empty() ? 0 : out.back().offset + out.back().bytes, static_cast<std::int64_t>(out.size()));
+    execute(run->steps.local, run->local.get(), target, source.data);
+    return Pending(*this);
+  }
+
+  void wait() {
+    if (!lane->progress()) {
+      const double start = now();
+      lane->wait();
+      count_wait(now() - start);
+    }
+    running = false;
+    count_received(arriving);
+    lane->deliver(stream);
+    execute(run->steps.unpack, run->unpack.get(), target,
+            lane->buffer(from == Lane::sends ? Lane::receives : Lane::sends));
+    if (used) {
+      used->record(stream);
+      was_used = true;
+    }
+  }
+};
+
+Exchange::Exchange(ExchangePlan plan, std::shared_ptr<Transport> transport, std::int64_t channels,
+                   ElementType type)
+    : impl_(std::make_unique<Impl>(std::move(plan), std::move(transport), channels, type)) {}
+Exchange::Exchange(Exchange&&) noexcept = default;
+Exchange& Exchange::operator=(Exchange&&) noexcept = default;
+Exchange::~Exchange() = default;
+
+const ExchangePlan& Exchange::plan() const { return impl_->plan; }
+
+Exchange::Pending Exchange::begin(const ArrayView& own, const ArrayView& need) {
+  return impl_->start(impl_->forward, Lane::sends, own, need);
+}
+Exchange::Pending Exchange::begin_transposed(const ArrayView& need, const ArrayView& own) {
+  return impl_->start(impl_->transposed, Lane::receives, own, need);
+}
+
+Exchange::Pending::Pending(Pending&& other) noexcept : exchange_(std::exchange(other.exchange_, nullptr)) {}
+Exchange::Pending& Exchange::Pending::operator=(Pending&& other) noexcept {
+  Pending old(std::move(*this));  // waits at the end of this function
+  exchange_ = std::exchange(other.exchange_, nullptr);
+  return *this;
+}
+Exchange::Pending::~Pending() {
+  try {
+    wait();
+  } catch (...) {  // a destructor must not throw; the run fails at its next communication
+  }
+}
+bool Exchange::Pending::progress() { return exchange_ == nullptr || exchange_->lane->progress(); }
+void Exchange::Pending::wait() {
+  if (Impl* exchange = std::exchange(exchange_, nullptr)) exchange->wait();
+}
+
+}  // namespace tessera

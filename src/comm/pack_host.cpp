@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cstring>
+
+#include "pack_body.hpp"
+
+namespace tessera::pack {
+namespace {
+
+template <class T>
+void row(Mode mode, const Cell& cell, const Term* terms, T* to, const T* from, std::int64_t c, std::int64_t d,
+         std::int64_t h) {
+  const std::int64_t width = cell.extent[3];
+  // Without repeats, one contiguous term: the common row, which the compiler may turn into vectors.
+  const bool plain = cell.terms == 1 && cell.stride[3] == 1 && terms->stride[3] == 1 &&
+                     terms->repeat[0] * terms->repeat[1] * terms->repeat[2] == 1;
+  if (plain) {
+    T* target = to + cell.offset + c * cell.stride[0] + d * cell.stride[1] + h * cell.stride[2];
+    const T* source =
+        from + terms->offset + c * terms->stride[0] + d * terms->stride[1] + h * terms->stride[2];
+    if (mode == Mode::assign) {
+      std::memcpy(static_cast<void*>(target), source, static_cast<std::size_t>(width) * sizeof(T));
+    } else {
+      for (std::int64_t w = 0; w < width; ++w) {
+        auto sum = Wide<T>::load(target[w]);
+        sum += Wide<T>::load(source[w]);
+        target[w] = Wide<T>::store(sum);
+      }
+    }
+    return;
+  }
+  for (std::int64_t w = 0; w < width; ++w) put(mode, cell, terms, to, from, c, d, h, w);
+}
+
+}  // namespace
+
+void Program::append(Cell cell, const std::vector<Term>& from) {
+  if (cell.elements() == 0) return;
+  cell.before = elements;
+  cell.first_term = static_cast<std::int64_t>(terms.size());
+  cell.terms = static_cast<std::int64_t>(from.size());
+  elements += cell.elements();
+  terms.insert(terms.end(), from.begin(), from.end());
+  cells.push_back(cell);
+}
+
+void run_host(const Program& program, ElementType type, void* to, const void* from) {
+  with_type(type, [&](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    for (const Cell& cell : program.cells)
+      for (std::int64_t c = 0; c < cell.extent[0]; ++c)
+        for (std::int64_t d = 0; d < cell.extent[1]; ++d)
+          for (std::int64_t h = 0; h < cell.extent[2]; ++h)
+            row(program.mode, cell, program.terms.data() + cell.first_term, static_cast<T*>(to),
+                static_cast<const T*>(from), c, d, h);
+  });
+}
+
+}  // namespace tessera::pack

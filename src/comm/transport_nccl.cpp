@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// NCCL: one group of sends and receives per exchange, on a stream of its own.
+#include <mpi.h>
+#include <nccl.h>
+#include <sched.h>
+
+#include <vector>
+
+#include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
+#include "transport.hpp"
+#include "waiting.hpp"
+
+namespace tessera {
+namespace {
+
+class NcclTransport final : public Transport {
+ public:
+  NcclTransport(const Communicator& communicator, Device where, double deadline_seconds)
+      : Transport(communicator, where, TransportKind::nccl), stream(where), deadline_(deadline_seconds) {
+    ncclUniqueId id{};
+    comm.together([&] {
+      if (comm.rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    });
+    comm.broadcast(&id, sizeof id, 0);
+    const DeviceGuard guard(device);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;  // a blocking one waits for a lost rank for ever
+    const Waiting waiting(kEverybody);
+    check(ncclCommInitRankConfig(&handle_, comm.size(), id, comm.rank(), &config), "ncclCommInitRankConfig");
+    settle("joining the NCCL communicator");
+  }
+
+  ~NcclTransport() override {
+    if (handle_) ncclCommAbort(handle_);  // nothing is in flight: every lane has waited
+  }
+
+  std::unique_ptr<Lane> make_lane(std::int64_t send_bytes, std::int64_t receive_bytes) override;
+
+  /// True when the last call has been enqueued; throws, with the communicator aborted, when it failed.
+  bool enqueued(const char* what) {
+    ncclResult_t state = ncclSuccess;
+    check(ncclCommGetAsyncError(handle_, &state), what);
+    check(state, what);
+    return state != ncclInProgress;
+  }
+
+  /// Waits for enqueued() within the deadline.
+  void settle(const char* what) {
+    const double start = now();
+    while (!enqueued(what)) yield_until(start, what);
+  }
+
+  /// Between two looks at something that began at `start`.
+  void yield_until(double start, const char* what) {
+    if (now() - start > deadline_)
+      fail(concat(what, " took longer than ", deadline_, " s (a rank or its GPU does not answer)",
+                  " look at the last lines of the other ranks"));
+    sched_yield();
+  }
+
+  /// ncclInProgress is no error: settle() follows.
+  void check(ncclResult_t code, const char* what) {
+    if (code == ncclSuccess || code == ncclInProgress) return;
+    fail(concat(what, " failed (NCCL: ", ncclGetErrorString(code),
+                ") try domain.transport: mpi, or set NCCL_DEBUG=WARN for the reason"));
+  }
+
+  ncclComm_t handle() const {
+    if (!handle_) throw RunError("the NCCL communicator was aborted after an error (see the first message)");
+    return handle_;
+  }
+
+  const Stream stream;
+
+ private:
+  [[noreturn]] void fail(const std::string& message) {
+    if (handle_) ncclCommAbort(handle_);  // frees the peers' kernels too, once they do the same
+    handle_ = nullptr;
+    throw RunError(message);
+  }
+
+  ncclComm_t handle_ = nullptr;
+  double deadline_;
+};
+
+class NcclLane final : public Lane {
+ public:
+  NcclLane(NcclTransport& transport, std::int64_t send_bytes, std::int64_t receive_bytes)
+      : transport_(transport), ready_(transport.device), done_(transport.device) {
+    packed_[sends] = Buffer(Buffer::Kind::device, transport.device, send_bytes);
+    packed_[receives] = Buffer(Buffer::Kind::device, transport.device, receive_bytes);
+  }
+
+  char* buffer(Side side) const override { return packed_[side].data(); }
+
+  void start(Side from, const std::vector<Part>& out, const std::vector<Part>& in,
+             cudaStream_t stream) override {
+    idle_ = out.empty() && in.empty();
+    if (idle_) return;
+    peer_ = transport_.world_rank(in.empty() ? out.front().peer : in.front().peer);
+    const DeviceGuard guard(transport_.device);
+    char* to = packed_[from == sends ? receives : sends].data();
+    ready_.record(stream);
+    ready_.hold(transport_.stream.get());
+    transport_.settle("the NCCL exchange before this one");
+    transport_.check(ncclGroupStart(), "ncclGroupStart");
+    for (const Part& p : out)
+      transport_.check(ncclSend(packed_[from].data() + p.offset, static_cast<std::size_t>(p.bytes), ncclChar,
+                                p.peer, transport_.handle(), transport_.stream.get()),
+                       "ncclSend");
+    for (const Part& p : in)
+      transport_.check(ncclRecv(to + p.offset, static_cast<std::size_t>(p.bytes), ncclChar, p.peer,
+                                transport_.handle(), transport_.stream.get()),
+                       "ncclRecv");
+    transport_.check(ncclGroupEnd(), "ncclGroupEnd");
+    recorded_ = false;
+    progress();
+  }
+
+  bool progress() override {
+    if (idle_) return true;
+    const bool enqueued = transport_.enqueued("an NCCL exchange");
+    if (!recorded_) {
+      if (!enqueued) return false;
+      done_.record(transport_.stream.get());
+      recorded_ = true;
+    }
+    return done_.done();
+  }
+
+  void wait() override {
+    const Waiting waiting(peer_);
+    const double start = now();
+    while (!progress()) transport_.yield_until(start, "an NCCL exchange");
+  }
+
+  void deliver(cudaStream_t stream) override {
+    if (!idle_) done_.hold(stream);
+  }
+
+ private:
+  NcclTransport& transport_;  // outlives the lane: the exchange holds both
+  Buffer packed_[2];          // by Side
+  Event ready_;               // packed bytes are there
+  Event done_;                // everything has left and arrived
+  bool idle_ = true;          // no message in this run
+  bool recorded_ = false;     // done_ belongs to this run
+  int peer_ = 0;              // one that this rank waits for
+};
+
+std::unique_ptr<Lane> NcclTransport::make_lane(std::int64_t send_bytes, std::int64_t receive_bytes) {
+  return std::make_unique<NcclLane>(*this, send_bytes, receive_bytes);
+}
+
+}  // namespace
+
+std::shared_ptr<Transport> make_nccl_transport(const Communicator& comm, Device device,
+                                               double deadline_seconds) {
+  return std::make_shared<NcclTransport>(comm, device, deadline_seconds);
+}
+
+}  // namespace tessera
