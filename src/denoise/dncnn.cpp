@@ -31,4 +31,13 @@ Graph make_dncnn(const NetworkOptions& options) {
   return g;
 }
 
+void infer_dncnn(const WeightShapes& shapes, NetworkOptions& options) {
+  const auto first = shapes.find("in_conv.weight");
+  if (first == shapes.end() || first->second.size() != 4) return;
+  options.channels = first->second[1];
+  options.widths = {first->second[0]};
+  options.depth = 2;
+  while (shapes.count("conv_list." + std::to_string(options.depth - 2) + ".weight")) ++options.depth;
+}
+
 }  // namespace tessera

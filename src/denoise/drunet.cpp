@@ -60,4 +60,20 @@ Graph make_drunet(const NetworkOptions& options) {
   return g;
 }
 
+void infer_drunet(const WeightShapes& shapes, NetworkOptions& options) {
+  const auto head = shapes.find("m_head.weight");
+  if (head == shapes.end() || head->second.size() != 4) return;
+  options.channels = head->second[1] - 1;
+  std::int64_t blocks = 0;
+  while (shapes.count("m_body." + std::to_string(blocks) + ".res.0.weight")) ++blocks;
+  options.blocks = blocks;
+  options.widths = {head->second[0]};
+  for (int scale = 1;; ++scale) {
+    const auto down =
+        shapes.find("m_down" + std::to_string(scale) + "." + std::to_string(blocks) + ".weight");
+    if (down == shapes.end() || down->second.empty()) break;
+    options.widths.push_back(down->second[0]);
+  }
+}
+
 }  // namespace tessera

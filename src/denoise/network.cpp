@@ -19,12 +19,14 @@ namespace {
 struct Architecture {
   std::string name;
   Graph (*make)(const NetworkOptions&);
+  void (*infer)(const WeightShapes&, NetworkOptions&);
 };
 
 /// One line per network: its name in a job file and its file here.
 const std::vector<Architecture>& architectures() {
-  static const std::vector<Architecture> table{
-      {"drunet", make_drunet}, {"dncnn", make_dncnn}, {"unet", make_unet}};
+  static const std::vector<Architecture> table{{"drunet", make_drunet, infer_drunet},
+                                               {"dncnn", make_dncnn, infer_dncnn},
+                                               {"unet", make_unet, infer_unet}};
   return table;
 }
 
@@ -59,6 +61,11 @@ Graph make_graph(const NetworkOptions& options) {
   const std::string near = nearest(options.name, network_names());
   throw InputError(concat("unknown network ", options.name, " (known: ", known, ") ",
                           near.empty() ? std::string("use one of them") : "did you mean " + near + "?"));
+}
+
+void infer_options(const WeightShapes& shapes, NetworkOptions& options) {
+  for (const Architecture& a : architectures())
+    if (a.name == options.name) a.infer(shapes, options);
 }
 
 std::vector<std::pair<std::string, std::vector<std::int64_t>>> weight_shapes(const Graph& graph) {

@@ -66,4 +66,17 @@ Graph make_unet(const NetworkOptions& options) {
   return g;
 }
 
+void infer_unet(const WeightShapes& shapes, NetworkOptions& options) {
+  const auto first = shapes.find("Conv1.0.weight");
+  if (first == shapes.end() || first->second.size() != 4) return;
+  options.channels = first->second[1];
+  options.batch_norm = shapes.count("Conv1.1.running_mean") > 0;
+  options.widths.clear();
+  for (int scale = 1;; ++scale) {
+    const auto conv = shapes.find("Conv" + std::to_string(scale) + ".0.weight");
+    if (conv == shapes.end() || conv->second.empty()) break;
+    options.widths.push_back(conv->second[0]);
+  }
+}
+
 }  // namespace tessera

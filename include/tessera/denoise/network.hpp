@@ -16,13 +16,13 @@ namespace tessera {
 
 /// Widths and depths; the defaults are those of the published networks.
 struct NetworkOptions {
-  std::string name = "drunet";       // drunet | dncnn | unet
-  std::int64_t channels = 3;         // of the image
+  std::string name = "drunet";         // drunet | dncnn | unet
+  std::int64_t channels = 3;           // of the image
   std::vector<std::int64_t> widths{};  // per scale; empty: 64, 128, 256, 512 (drunet, unet), 64 (dncnn)
-  std::int64_t blocks = 4;           // drunet: residual blocks per stage
-  std::int64_t depth = 20;           // dncnn: convolutions
-  bool batch_norm = true;            // unet
-  bool residual = true;              // unet, dncnn: output + input
+  std::int64_t blocks = 4;             // drunet: residual blocks per stage
+  std::int64_t depth = 20;             // dncnn: convolutions
+  bool batch_norm = true;              // unet
+  bool residual = true;                // unet, dncnn: output + input
 };
 
 /// Layer graph + weights (float32, on the CPU, as in the state dict).
@@ -45,13 +45,20 @@ const std::vector<std::string>& network_names();
 /// Every name and shape that the graph wants, in state-dict order.
 std::vector<std::pair<std::string, std::vector<std::int64_t>>> weight_shapes(const Graph& graph);
 
-/// Reads weights from safetensors: a path, or the name of a shipped file (data/weights, $TESSERA_WEIGHTS, or
-/// share/tessera/weights beside the program). Options (widths, blocks, channels, sigma_range) come from the
-/// file's metadata where it has them, else they are inferred from the shapes. A missing, extra or misshapen
-/// tensor is an InputError with the list.
+/// The file that `weights` names: a path (it has a / or ends in .safetensors), or a shipped name, looked for
+/// in $TESSERA_WEIGHTS, share/tessera/weights beside the program, and data/weights of the source tree.
+/// InputError with the places and names that exist.
+std::string find_weights(const std::string& weights);
+
+/// Reads weights from safetensors (find_weights). Options (network, channels, widths, blocks, depth,
+/// batch_norm, residual, sigma_range) come from the file's metadata where it has them, else they are inferred
+/// from the shapes. F64, F16 and BF16 become float32. InputError with the lists of missing, extra and
+/// misshapen tensors, and for weights that cannot take an image of `image_channels` (a color network takes
+/// gray images; 0: any).
 Network load_network(const std::string& name, const std::string& weights, std::int64_t image_channels);
 /// Seeded random weights (Kaiming normal), for tests and benchmarks.
 Network random_network(const NetworkOptions& options, std::uint64_t seed);
+/// Writes the weights with their options, sigma_range and `metadata`; whole or absent.
 void save_network(const Network& network, const std::string& path,
                   const std::map<std::string, std::string>& metadata);
 
