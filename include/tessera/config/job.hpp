@@ -10,20 +10,29 @@
 
 namespace tessera {
 
-// One plain struct per stage, defaults in place. What the values are for is known elsewhere.
+// One plain struct per stage, defaults in place. What the values are for is known elsewhere. docs/job_file.md
+// has every key. After parse_job() paths are absolute and whatever the file alone decides is filled in.
+
+// Outside of KernelConfig: a variant of nested types with defaults cannot be made inside their class.
+struct GaussianKernel {
+  std::array<double, 2> sigma{};  // rows, columns; pixels, or a share of the image width
+  bool sigma_is_share = false;    // written as "1 %"
+  double angle = 0;               // degrees
+  bool operator==(const GaussianKernel&) const = default;
+};
+
+struct FileKernel {
+  std::string path;                                   // picture, .npy, or .h5:/dataset
+  bool normalize = true;                              // divide by the sum
+  std::optional<std::array<std::int64_t, 2>> center;  // default: size / 2
+  bool operator==(const FileKernel&) const = default;
+};
 
 struct KernelConfig {
-  struct Gaussian {
-    std::array<double, 2> sigma{};  // rows, columns; pixels, or a share of the image width
-    bool sigma_is_share = false;    // written as "1 %"
-    double angle = 0;               // degrees
-  };
-  struct File {
-    std::string path;                                   // picture, .npy, or .h5:/dataset
-    bool normalize = true;                              // divide by the sum
-    std::optional<std::array<std::int64_t, 2>> center;  // default: size / 2
-  };
+  using Gaussian = GaussianKernel;
+  using File = FileKernel;
   std::variant<Gaussian, File> form;
+  bool operator==(const KernelConfig&) const = default;
 };
 
 struct OperatorConfig {
@@ -39,16 +48,19 @@ struct OperatorConfig {
   std::int64_t factor = 2;      // downsampling
   // stack
   std::vector<OperatorConfig> parts;
+  bool operator==(const OperatorConfig&) const = default;
 };
 
 struct NoiseConfig {
   double gaussian = 0;  // standard deviation
   double poisson = 0;   // gain; 0: none. y = gain P(x / gain)
+  bool operator==(const NoiseConfig&) const = default;
 };
 
 struct ScaleConfig {
   double offset = 0;
   double factor = 0;  // 0: the file format's full scale
+  bool operator==(const ScaleConfig&) const = default;
 };
 
 struct ImageConfig {
@@ -56,6 +68,7 @@ struct ImageConfig {
   std::int64_t channels = 0;
   std::vector<double> pixel;
   std::string unit;
+  bool operator==(const ImageConfig&) const = default;
 };
 
 struct ProblemConfig {
@@ -66,13 +79,14 @@ struct ProblemConfig {
   OperatorConfig op;  // key: operator
   NoiseConfig noise;
   std::int64_t seed = 0;
+  bool operator==(const ProblemConfig&) const = default;
 };
 
 struct DenoiserConfig {
-  std::string network = "drunet";                        // drunet | dncnn | unet | tv | none
-  std::string weights;                                   // shipped name, path, or "random" (seeded)
-  std::string mode = "auto";                             // auto | whole | patch | layer
-  std::optional<std::int64_t> patch, batch, halo_depth;  // unset: auto
+  std::string network = "drunet";            // drunet | dncnn | unet | tv | none
+  std::string weights;                       // shipped name, path, "random" (seeded); "": auto
+  std::string mode = "auto";                 // auto | whole | patch
+  std::optional<std::int64_t> patch, batch;  // unset: auto
   std::string precision = "float32";
   std::string averaging = "none";  // none | cycle | flips | all
   // network shape, for random weights
@@ -81,17 +95,21 @@ struct DenoiserConfig {
   // tv
   double weight = 1.0;
   std::int64_t iterations = 100;
+  double tolerance = 1e-5;
+  bool operator==(const DenoiserConfig&) const = default;
 };
 
 struct ScheduleConfig {
-  std::vector<double> values;  // one, or a list
-  std::string form;            // "", "log", "linear", "dpir"; with first, last
-  double first = 0, last = 0;
-  bool automatic = true;  // nothing was written
+  std::vector<double> values = {};  // one, or a list
+  std::string form = {};            // "", "log", "linear", "dpir"; with first, last
+  double first = 0, last = 0;       // dpir: last is the noise level it ends at, first is not used
+  bool automatic = true;            // the solver's own rule
+  bool operator==(const ScheduleConfig&) const = default;
 };
 
 struct StopConfig {
   double residual = 0, chi2 = 0;  // 0: off
+  bool operator==(const StopConfig&) const = default;
 };
 
 struct SolverConfig {
@@ -103,11 +121,13 @@ struct SolverConfig {
   double prox_tolerance = 1e-5;
   std::string start = "adjoint";  // adjoint | measurement | zero | a file
   StopConfig stop;
+  bool operator==(const SolverConfig&) const = default;
 };
 
 struct DomainConfig {
   std::vector<std::int64_t> grid;  // rows, columns; empty: auto
   std::string transport = "auto";  // auto | mpi | cuda-mpi | nccl
+  bool operator==(const DomainConfig&) const = default;
 };
 
 struct OutputConfig {
@@ -117,6 +137,7 @@ struct OutputConfig {
   bool crop = true;            // to the measured region, for boundary valid
   std::int64_t snapshots = 0;  // every n iterations; 0: none
   std::int64_t trace_every = 1;
+  bool operator==(const OutputConfig&) const = default;
 };
 
 struct JobConfig {
@@ -126,12 +147,13 @@ struct JobConfig {
   SolverConfig solver;
   DomainConfig domain;
   std::string device = "auto";
-  std::string memory = "auto";
-  double watchdog = 300;
+  std::string memory = "auto";  // auto, a share "0.5", an amount "8 GiB": memory_budget() in parse.hpp
+  double watchdog = 300;        // seconds; 0: none
   OutputConfig output;
 
   std::string folder;  // of the job file: paths are relative to it
   std::string text;    // the file as given
+  bool operator==(const JobConfig&) const = default;
 };
 
 }  // namespace tessera

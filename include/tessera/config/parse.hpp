@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,9 @@ namespace tessera {
 /// this job is an error. InputError only. Not collective: rank 0 reads the text, every rank parses it.
 JobConfig parse_job(const std::string& text, const std::string& path,
                     const std::vector<std::string>& overrides);
+
+/// Bytes per rank that the job allows where `available` are there for each rank; nothing for auto.
+std::optional<std::int64_t> memory_budget(const JobConfig& job, std::int64_t available);
 
 /// The job with every default written out: `tessera run resolved.yaml` gives the same run.
 std::string write_job(const JobConfig& job);

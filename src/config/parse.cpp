@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/config/parse.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "document.hpp"
+#include "table.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/units.hpp"
+#include "values.hpp"
+
+namespace tessera {
+namespace config {
+namespace {
+
+namespace fs = std::filesystem;
+using Present = std::map<std::string, std::string>;  // path -> place
+
+std::string join(const std::string& a, const std::string& b) { return a.empty() ? b : a + '.' + b; }
+
+/// The keys that may stand directly below `prefix`.
+template <class T>
+std::vector<std::string> names_below(const std::vector<Key<T>>& table, const std::string& prefix) {
+  std::vector<std::string> names;
+  const std::size_t start = prefix.empty() ? 0 : prefix.size() + 1;
+  for (const Key<T>& key : table) {
+    if (start > 0 && !key.info.path.starts_with(prefix + '.')) continue;
+    const std::string name = key.info.path.substr(start, key.info.path.find('.', start) - start);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
+[[noreturn]] void unknown_key(const std::string& place, const std::string& parent, const std::string& name,
+                              const std::vector<std::string>& known) {
+  std::string advice = nearest(name, known);
+  if (!advice.empty()) advice = join(parent, advice);
+  const auto depth = [](const std::string& path) { return std::count(path.begin(), path.end(), '.'); };
+  if (advice.empty())
+    for (const KeyInfo& key : job_keys())  // right name, wrong section; the outermost such key
+      if (key.path.ends_with('.' + name) && (advice.empty() || depth(key.path) < depth(advice)))
+        advice = key.path;
+  if (!advice.empty()) {
+    advice = "did you mean " + advice + '?';
+  } else {
+    for (const std::string& k : known) advice += (advice.empty() ? "known here: " : ", ") + k;
+  }
+  throw InputError(concat(place, ": unknown key ", join(parent, name), " (it would be ignored) ", advice));
+}
+
+/// Reads the keys of a node below `prefix` of the table.
+template <class T>
+void read_map(const Site& site, const Value& node, const std::string& prefix,
+              const std::vector<Key<T>>& table, T& out) {
+  const std::string parent = prefix.empty() ? site.path : join(site.path, prefix);
+  if (node.kind != Value::Kind::map)
+    reject({parent, site.folder}, node, "a map of keys", "write its keys below it");
+  for (std::size_t i = 0; i < node.items.size(); ++i) {
+    const std::string& name = node.keys[i];
+    const Value& value = node.items[i];
+    const std::string path = join(prefix, name);
+    const Site here{join(site.path, path), site.folder, site.present};
+    const auto key =
+        std::find_if(table.begin(), table.end(), [&](const auto& k) { return k.info.path == path; });
+    const bool section = std::any_of(table.begin(), table.end(),
+                                     [&](const auto& k) { return k.info.path.starts_with(path + '.'); });
+    if (key == table.end() && !section) unknown_key(value.place, parent, name, names_below(table, prefix));
+    (*site.present)[here.path] = value.place;
+    if (section)
+      read_map(site, value, path, table, out);
+    else
+      key->read(here, value, out);
+  }
+}
+
+template <class T>
+bool acts(const Key<T>& key, const T& config) {
+  return std::all_of(key.when.begin(), key.when.end(), [&](const auto& w) { return w.acts(config); });
+}
+
+/// A key that was written and acts on nothing is an error: the user believes that it does something.
+template <class T>
+void refuse_idle(const Site& site, const std::vector<Key<T>>& table, const T& config) {
+  for (const Key<T>& key : table) {
+    const std::string path = join(site.path, key.info.path);
+    const auto written = site.present->find(path);
+    if (written == site.present->end()) continue;
+    for (const When<T>& w : key.when)
+      if (!w.acts(config))
+        throw InputError(concat(written->second, ": ", path, " acts on nothing in this job (it acts only ",
+                                w.text, ") remove it"));
+  }
+}
+
+template <class T>
+Value write_map(const std::vector<Key<T>>& table, const T& config) {
+  Value out{.kind = Value::Kind::map};
+  for (const Key<T>& key : table) {
+    if (!acts(key, config)) continue;
+    Value value = key.write(config);
+    if (value.kind != Value::Kind::null) out.put(key.info.path, std::move(value));
+  }
+  return out;
+}
+
+/// Errors about a node: `PLACE: PATH PROBLEM`, at the nearest place that the file has.
+class Complaints {
+ public:
+  Complaints(const Site& site, std::string file) : site_(site), file_(std::move(file)) {}
+  bool has(const std::string& key) const { return site_.present->count(join(site_.path, key)) > 0; }
+  void refuse_if(bool wrong, const std::string& key, const std::string& message) const {
+    if (!wrong) return;
+    std::string place_of = join(site_.path, key);
+    auto at = site_.present->find(place_of);
+    while (at == site_.present->end() && place_of.find('.') != std::string::npos) {
+      place_of = place_of.substr(0, place_of.rfind('.'));
+      at = site_.present->find(place_of);
+    }
+    throw InputError(
+        concat(at == site_.present->end() ? file_ : at->second, ": ", join(site_.path, key), ' ', message));
+  }
+
+ private:
+  const Site& site_;
+  std::string file_;
+};
+
+void check_operator(const Site& site, const OperatorForm& form) {
+  const Complaints c(site, "");
+  const OperatorConfig& op = form.op;
+  refuse_idle(site, operator_table(), form);
+  if (op.type == "mask") {
+    c.refuse_if(c.has("file") && c.has("keep"), "keep",
+                "is written beside file (only one of them can say which pixels are measured) remove one");
+    c.refuse_if(!c.has("file") && !c.has("keep"), "keep",
+                "is missing (a mask needs a share of pixels or a file) write for example 'keep: 0.5' or "
+                "'file: m.png'");
+  }
+  if (op.type == "blur" || op.type == "downsampling") {
+    const bool gaussian = c.has("kernel.gaussian"), file = c.has("kernel.file");
+    c.refuse_if(gaussian && file, "kernel.file",
+                "is written beside gaussian (a kernel is one or the other) remove one");
+    c.refuse_if(gaussian && !c.has("kernel.gaussian.sigma"), "kernel.gaussian.sigma",
+                "is missing (a Gaussian needs its widths) write for example 'sigma: 1.6'");
+    for (const char* key : {"kernel.normalize", "kernel.center"})
+      c.refuse_if(!file && c.has(key), key,
+                  "acts on nothing in this job (it acts only with kernel.file) remove it");
+    c.refuse_if(
+        !gaussian && !file, "kernel",
+        "is missing (" + op.type + " needs one) write for example 'kernel: {gaussian: {sigma: 1.6}}'");
+  }
+  if (op.type != "stack") return;
+  c.refuse_if(op.parts.empty(), "parts",
+              "is missing (a stack needs its operators) write for example 'parts: [{type: identity}]'");
+  for (std::size_t i = 0; i < op.parts.size(); ++i)
+    c.refuse_if(op.parts[i].type == "stack", "parts." + std::to_string(i) + ".type",
+                "is stack (parts of a stack cannot be stacks) list its parts in the outer one");
+  if (!c.has("angles")) return;
+  c.refuse_if(form.count == 0, "angles.count",
+              "is missing (angles need their number) write for example 'count: 8'");
+  c.refuse_if(op.parts.size() != 1 || !c.has("parts.0.kernel.gaussian"), "angles",
+              "do not fit the parts (they turn one part with a Gaussian kernel) write that one part");
+  c.refuse_if(c.has("parts.0.kernel.gaussian.angle"), "parts.0.kernel.gaussian.angle",
+              "acts on nothing in this job (angles gives every angle) remove it");
+}
+
+bool has_boundary(const OperatorConfig& op) { return op.type == "blur" || op.type == "downsampling"; }
+
+void fill_boundary(OperatorConfig& op, const std::string& boundary) {
+  if (has_boundary(op) && op.boundary.empty()) op.boundary = boundary;
+  for (OperatorConfig& part : op.parts) fill_boundary(part, boundary);
+}
+
+/// The DPIR form of a schedule ends at a noise level that something must say.
+void fill_dpir(const Complaints& c, const std::string& key, double noise, ScheduleConfig& schedule) {
+  if (schedule.form != "dpir" || schedule.last > 0) return;
+  c.refuse_if(noise == 0, key,
+              "is dpir (the noise level that it ends at is not known) write for example {dpir: 0.02}");
+  schedule.last = noise;
+}
+
+void fill_schedules(const Complaints& c, JobConfig& job) {
+  SolverConfig& solver = job.solver;
+  const double noise = job.problem.noise.gaussian;
+  const bool penalty = solver.name == "hqs" || solver.name == "admm";
+  const bool takes_sigma = job.denoiser.network == "drunet" || job.denoiser.network == "tv";
+  if (takes_sigma && solver.sigma.automatic) {
+    c.refuse_if(
+        noise == 0, "solver.sigma",
+        "is missing (the noise level is not known, the denoiser needs one) write for example 'sigma: 0.02'");
+    solver.sigma.automatic = false;
+    if (solver.name == "hqs")
+      solver.sigma.form = "dpir";
+    else
+      solver.sigma.values = {noise};
+  }
+  c.refuse_if(
+      solver.step.form == "dpir" && !penalty, "solver.step",
+      "is dpir (" + solver.name + " takes a gradient step, dpir are penalties of hqs and admm) write auto");
+  fill_dpir(c, "solver.sigma", noise, solver.sigma);
+  if (solver.name == "hqs" && solver.sigma.form == "dpir" && solver.step.automatic)
+    solver.step = {.form = "dpir", .last = solver.sigma.last, .automatic = false};
+  fill_dpir(c, "solver.step", noise > 0 ? noise : solver.sigma.last, solver.step);
+  for (const auto& [key, schedule] :
+       {std::pair<const char*, const ScheduleConfig&>{"solver.step", solver.step},
+        {"solver.sigma", solver.sigma}})
+    c.refuse_if(static_cast<std::int64_t>(schedule.values.size()) > solver.iterations, key,
+                concat("has ", schedule.values.size(), " values (solver.iterations is ", solver.iterations,
+                       ", the others would be ignored) shorten the list"));
+}
+
+/// What no key says alone: missing, contradictory, without effect. Fills in what only the whole file decides.
+void finish(const Site& site, const std::string& file, JobConfig& job) {
+  const Complaints c(site, file);
+  ProblemConfig& problem = job.problem;
+  c.refuse_if(
+      problem.truth.empty() && problem.measurements.empty(), "problem.truth",
+      "is missing, and so is problem.measurements (there is nothing to reconstruct) write one of them");
+  const bool simulated = problem.measurements.empty();
+  fill_boundary(problem.op, simulated ? "circular" : "valid");
+  refuse_idle(site, job_table(), job);
+  c.refuse_if(!problem.image.unit.empty() && problem.image.pixel.empty(), "problem.image.unit",
+              "is written without pixel (there is nothing in that unit) write pixel or remove it");
+
+  const std::string& start = job.solver.start;
+  const std::string& type = problem.op.type;
+  c.refuse_if(
+      start == "measurement" && (type == "stack" || type == "downsampling" || problem.op.boundary == "valid"),
+      "solver.start",
+      "is measurement (this operator's measurement is no image of the unknown's size) write adjoint");
+  const bool trained = job.denoiser.network == "dncnn" || job.denoiser.network == "unet";
+  c.refuse_if(trained && job.denoiser.weights.empty(), "denoiser.weights",
+              "is missing (no weights of " + job.denoiser.network + " are shipped) write a path, or random");
+  const auto& grid = job.domain.grid;
+  c.refuse_if(job.denoiser.mode == "whole" && !grid.empty() && grid[0] * grid[1] > 1, "denoiser.mode",
+              "is whole (domain.grid asks for more than one rank) write patch");
+  c.refuse_if(job.device == "cpu" && (job.domain.transport == "nccl" || job.domain.transport == "cuda-mpi"),
+              "domain.transport",
+              "is " + job.domain.transport + " (it moves device memory, device is cpu) write mpi");
+  c.refuse_if(job.device == "cpu" && job.denoiser.precision == "tf32", "denoiser.precision",
+              "is tf32 (only GPUs have it, device is cpu) write float32");
+
+  const std::string& preview = job.output.preview;
+  const std::string suffix = fs::path(preview).extension().string();
+  const bool jpeg = suffix == ".jpg" || suffix == ".jpeg";
+  c.refuse_if(
+      !preview.empty() && (fs::path(preview).has_parent_path() ||
+                           (!jpeg && suffix != ".png" && suffix != ".tif" && suffix != ".tiff")),
+      "output.preview",
+      "is " + preview +
+          " (it must be the plain name of a .png, .jpg or .tif) write for example 'preview: result.png'");
+  c.refuse_if(jpeg && job.output.preview_bits == 16, "output.preview_bits",
+              "is 16 (JPEG has 8) write 8, or a preview .png or .tif");
+
+  fill_schedules(c, job);
+  if (job.output.folder.empty())
+    job.output.folder = absolute_path("runs/" + fs::path(file).stem().string(), job.folder);
+}
+
+}  // namespace
+
+OperatorConfig read_operator(const Site& site, const Value& value) {
+  OperatorForm form;
+  read_map(site, value, "", operator_table(), form);
+  check_operator(site, form);
+  if (form.count > 0) {
+    const OperatorConfig part = form.op.parts[0];
+    form.op.parts.assign(static_cast<std::size_t>(form.count), part);
+    for (std::int64_t k = 0; k < form.count; ++k)
+      std::get<KernelConfig::Gaussian>(form.op.parts[static_cast<std::size_t>(k)].kernel.form).angle =
+          form.first +
+          (form.last - form.first) * static_cast<double>(k) / static_cast<double>(form.count - 1);
+  }
+  return form.op;
+}
+
+Value write_operator(const OperatorConfig& op) { return write_map(operator_table(), OperatorForm{.op = op}); }
+
+}  // namespace config
+
+JobConfig parse_job(const std::string& text, const std::string& path,
+                    const std::vector<std::string>& overrides) {
+  using namespace config;
+  JobConfig job;
+  job.text = text;
+  job.folder = fs::absolute(path).lexically_normal().parent_path().string();
+  Value document = read_document(text, path);
+  for (const std::string& override_text : overrides) apply_override(document, override_text);
+
+  // A file for a later program has keys that this one cannot know: say that, not the first of them.
+  if (const Value* schema = document.find("schema")) {
+    std::int64_t version = 0;
+    TESSERA_VALIDATE(!scan(*schema, {.least = kSchema + 1}, version), schema->place, ": schema is ", version,
+                     " (this tessera reads schema ", kSchema, ") use a newer tessera");
+  }
+  Present present;
+  const Site site{"", job.folder, &present};
+  read_map(site, document, "", job_table(), job);
+  finish(site, path, job);
+  return job;
+}
+
+std::string write_job(const JobConfig& job) {
+  return config::write_document(config::write_map(config::job_table(), job));
+}
+
+const std::vector<KeyInfo>& job_keys() {
+  static const std::vector<KeyInfo> keys = [] {
+    std::vector<KeyInfo> all;
+    for (const auto& key : config::job_table()) {
+      if (key.info.path != "problem.operator") {
+        all.push_back(key.info);
+        continue;
+      }
+      for (const auto& inner : config::operator_table()) {
+        all.push_back(inner.info);
+        all.back().path = key.info.path + '.' + all.back().path;
+      }
+    }
+    return all;
+  }();
+  return keys;
+}
+
+std::optional<std::int64_t> memory_budget(const JobConfig& job, std::int64_t available) {
+  if (job.memory == "auto") return std::nullopt;
+  char* end = nullptr;
+  const double share = std::strtod(job.memory.c_str(), &end);
+  if (*end == '\0') return static_cast<std::int64_t>(share * static_cast<double>(available));
+  return parse_bytes(job.memory);
+}
+
+}  // namespace tessera

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "tessera/core/units.hpp"
+
+namespace tessera::config {
+namespace {
+
+using Job = JobConfig;
+using Gaussian = KernelConfig::Gaussian;
+using KernelFile = KernelConfig::File;
+
+/// A kernel of this form, made so if it is another: the first key of a form decides.
+template <class Form>
+Form& form_of(OperatorForm& c) {
+  if (auto* form = std::get_if<Form>(&c.op.kernel.form)) return *form;
+  return c.op.kernel.form.emplace<Form>();
+}
+
+/// "must be WANTED", from the rule alone.
+std::string wanted(const std::string& type, const Rule& rule) {
+  std::string out = !rule.choices.empty() ? "one of"
+                    : type == "number" || type == "whole number" || type == "text" || type.starts_with("list")
+                        ? "a " + type
+                        : type;
+  if (const std::string range = limits(rule); !range.empty()) out += ' ' + range;
+  return rule.word.empty() ? out : out + " or " + rule.word;
+}
+
+template <class T>
+std::string limits_and_conditions(const Rule& rule, const std::vector<When<T>>& when) {
+  std::string out = limits(rule);
+  if (!rule.word.empty()) out += (out.empty() ? "" : " or ") + rule.word;
+  for (const When<T>& w : when) out += (out.empty() ? "only " : "; only ") + w.text;
+  return out;
+}
+
+/// A key of a plain type: T's member that `at` selects.
+template <class T, class At>
+Key<T> key(std::string path, At at, Rule rule, std::string unit, std::string meaning,
+           std::vector<When<T>> when = {}) {
+  using V = std::remove_cvref_t<decltype(at(std::declval<T&>()))>;
+  Key<T> k;
+  const std::string type = type_name(V{}, rule);
+  k.write = [at, rule](const T& c) { return print(at(const_cast<T&>(c)), rule); };
+  const Value standard = k.write(T{});
+  const std::string fallback = !rule.fallback.empty()               ? rule.fallback
+                               : standard.kind == Value::Kind::null ? "none"
+                                                                    : show(standard);
+  k.info = {path, type, std::move(unit), fallback, limits_and_conditions(rule, when), std::move(meaning)};
+  const std::string leaf = path.substr(path.rfind('.') + 1);
+  const std::string example = leaf + ": " + (rule.example.empty() ? fallback : rule.example);
+  k.read = [at, rule, type, example](const Site& site, const Value& v, T& c) {
+    V& value = at(c);
+    if (v.kind == Value::Kind::scalar && !rule.word.empty() && v.text == rule.word) {
+      value = V{};
+    } else if (!scan(v, rule, value)) {
+      const std::string near = nearest(v.text, rule.choices);
+      reject(site, v, wanted(type, rule),
+             near.empty() ? "write for example '" + example + "'" : "did you mean " + near + '?');
+    } else if constexpr (std::is_same_v<V, std::string>) {
+      if (rule.file) value = existing_file(site, v);
+    }
+  };
+  k.when = std::move(when);
+  return k;
+}
+
+/// A key whose value has a form of its own.
+template <class T, class Read, class Write>
+Key<T> key(KeyInfo info, Read read, Write write, std::vector<When<T>> when = {}) {
+  info.limits = [&] {
+    Rule none;
+    const std::string conditions = limits_and_conditions(none, when);
+    return info.limits.empty() || conditions.empty() ? info.limits + conditions
+                                                     : info.limits + "; " + conditions;
+  }();
+  return {std::move(info), read, write, std::move(when)};
+}
+
+template <class T, class At>
+When<T> is(const std::string& path, At at, std::vector<std::string> values) {
+  const std::string text = fmt::format("for {} {}", path, fmt::join(values, ", "));
+  return {text, [at, values](const T& c) {
+            return std::find(values.begin(), values.end(), at(const_cast<T&>(c))) != values.end();
+          }};
+}
+
+// The member of the configuration that a key stands for.
+#define TESSERA_AT(member) \
+  [](auto& c) -> auto& { return c.member; }
+
+When<OperatorForm> type_is(std::vector<std::string> types) {
+  return is<OperatorForm>("type", TESSERA_AT(op.type), std::move(types));
+}
+When<Job> solver_is(std::vector<std::string> names) {
+  return is<Job>("solver.name", TESSERA_AT(solver.name), std::move(names));
+}
+When<Job> network_is(std::vector<std::string> names) {
+  return is<Job>("denoiser.network", TESSERA_AT(denoiser.network), std::move(names));
+}
+
+bool crops(const OperatorConfig& op) {
+  return op.boundary == "valid" || std::any_of(op.parts.begin(), op.parts.end(), crops);
+}
+
+std::vector<Key<OperatorForm>> make_operator_table() {
+  using F = OperatorForm;
+  const std::vector<When<F>> mask = {type_is({"mask"})};
+  const std::vector<When<F>> kernel = {type_is({"blur", "downsampling"})};
+  const std::vector<When<F>> stack = {type_is({"stack"})};
+  std::vector<Key<F>> table = {
+      key<F>("type", TESSERA_AT(op.type), {.choices = {"identity", "mask", "blur", "downsampling", "stack"}},
+             "",
+             "what is measured: the image itself, some of its pixels, a blur of it, a blur on a coarser "
+             "grid, or several of them"),
+      key<F>("file", TESSERA_AT(op.mask_file), {.file = true}, "",
+             "picture, .npy or HDF5 of the image's size: pixels that are not 0 are measured", mask),
+      key<F>("keep", TESSERA_AT(op.keep), {.least = 0, .most = 1, .above = true, .example = "0.5"}, "share",
+             "measures this share of the pixels, drawn with problem.seed, in place of a file", mask),
+      key<F>(
+          {"kernel.gaussian.sigma", "1 or 2 numbers", "pixels, or % of the image width", "required", "> 0",
+           "standard deviations along rows (down) and columns (right); one number for both"},
+          [](const Site& s, const Value& v, F& c) { read_gaussian_widths(s, v, form_of<Gaussian>(c)); },
+          [](const F& c) {
+            const auto* g = std::get_if<Gaussian>(&c.op.kernel.form);
+            return g ? print_gaussian_widths(*g) : Value{};
+          },
+          kernel),
+      key<F>(
+          {"kernel.gaussian.angle", "number", "degrees", "0", "", "turns the Gaussian"},
+          [](const Site& s, const Value& v, F& c) {
+            if (!scan(v, {}, form_of<Gaussian>(c).angle)) reject(s, v, "a number", "write for example 45");
+          },
+          [](const F& c) {
+            const auto* g = std::get_if<Gaussian>(&c.op.kernel.form);
+            return g ? print(g->angle, {}) : Value{};
+          },
+          kernel),
+      key<F>(
+          {"kernel.file", "file", "", "none", "",
+           "picture, .npy or HDF5 (k.h5:/dataset) with the kernel, in place of a Gaussian"},
+          [](const Site& s, const Value& v, F& c) { form_of<KernelFile>(c).path = existing_file(s, v); },
+          [](const F& c) {
+            const auto* f = std::get_if<KernelFile>(&c.op.kernel.form);
+            return f ? print(f->path, {}) : Value{};
+          },
+          kernel),
+      key<F>(
+          {"kernel.normalize", "true or false", "", "true", "only with kernel.file",
+           "divides the kernel by its sum"},
+          [](const Site& s, const Value& v, F& c) {
+            if (!scan(v, {}, form_of<KernelFile>(c).normalize))
+              reject(s, v, "true or false", "write for example 'normalize: false'");
+          },
+          [](const F& c) {
+            const auto* f = std::get_if<KernelFile>(&c.op.kernel.form);
+            return f ? print(f->normalize, {}) : Value{};
+          },
+          kernel),
+      key<F>(
+          {"kernel.center", "2 whole numbers", "pixels", "auto", ">= 0 or auto; only with kernel.file",
+           "row and column of the kernel's origin, from 0; auto: size / 2, rounded down"},
+          [](const Site& s, const Value& v, F& c) {
+            auto& center = form_of<KernelFile>(c).center;
+            if (v.kind == Value::Kind::scalar && v.text == "auto")
+              center.reset();
+            else if (!scan(v, {.least = 0}, center))
+              reject(s, v, "2 whole numbers >= 0 or auto", "write for example 'center: [7, 7]'");
+          },
+          [](const F& c) {
+            const auto* f = std::get_if<KernelFile>(&c.op.kernel.form);
+            return f ? print(f->center, {.word = "auto"}) : Value{};
+          },
+          kernel),
+      key<F>("boundary", TESSERA_AT(op.boundary),
+             {.choices = {"circular", "reflect", "replicate", "zero", "valid"},
+              .fallback = "circular; valid with problem.measurements"},
+             "", "what lies beyond the image; valid: only samples that need nothing from there", kernel),
+      key<F>("method", TESSERA_AT(op.method), {.choices = {"auto", "direct", "fft"}}, "",
+             "how the convolution is computed; the result is the same", kernel),
+      key<F>("factor", TESSERA_AT(op.factor), {.least = 2, .most = 4}, "",
+             "keeps one sample in this many, on both axes", {type_is({"downsampling"})}),
+      key<F>(
+          {"parts", "list of operators", "", "required", "not stacks themselves",
+           "operators that see the same image; each entry has the keys of an operator"},
+          [](const Site& s, const Value& v, F& c) {
+            if (v.kind != Value::Kind::list || v.items.empty())
+              reject(s, v, "a list of operators",
+                     "write for example [{type: identity}, {type: mask, keep: 0.5}]");
+            for (std::size_t i = 0; i < v.items.size(); ++i)
+              c.op.parts.push_back(
+                  read_operator({s.path + '.' + std::to_string(i), s.folder, s.present}, v.items[i]));
+          },
+          [](const F& c) {
+            Value list = Value::list({});
+            for (const OperatorConfig& part : c.op.parts) list.items.push_back(write_operator(part));
+            return list;
+          },
+          stack),
+      key<F>("angles.count", TESSERA_AT(count),
+             {.least = 2, .most = 65535, .example = "8", .fallback = "required"}, "",
+             "repeats the stack's one Gaussian part this often, turned from first to last", stack),
+      key<F>("angles.first", TESSERA_AT(first), {}, "degrees", "angle of the first of them", stack),
+      key<F>("angles.last", TESSERA_AT(last), {}, "degrees", "angle of the last of them", stack),
+  };
+  for (Key<F>& k : table)
+    if (k.info.path.starts_with("angles.")) k.write = [](const F&) { return Value{}; };  // parts say it all
+  return table;
+}
+
+std::vector<Key<Job>> make_job_table() {
+  using W = std::vector<When<Job>>;
+  const W simulated = {
+      {"without problem.measurements", [](const Job& j) { return j.problem.measurements.empty(); }}};
+  const W measured = {
+      {"with problem.measurements", [](const Job& j) { return !j.problem.measurements.empty(); }}};
+  const W grid = {measured[0],
+                  {"without problem.truth", [](const Job& j) { return j.problem.truth.empty(); }}};
+  const W network = {network_is({"drunet", "dncnn", "unet"})};
+  const W tv = {network_is({"tv"})};
+  const When<Job> random{"with denoiser.weights random",
+                         [](const Job& j) { return j.denoiser.weights == "random"; }};
+  const W windows = {
+      network[0], {"for denoiser.mode auto, patch", [](const Job& j) { return j.denoiser.mode != "whole"; }}};
+  const W by_cg = {solver_is({"hqs", "admm"}),
+                   {"for operators other than identity and mask", [](const Job& j) {
+                      return j.problem.op.type != "identity" && j.problem.op.type != "mask";
+                    }}};
+  const W preview = {{"with output.preview", [](const Job& j) { return !j.output.preview.empty(); }}};
+  const W cropped = {{"for boundary valid", [](const Job& j) { return crops(j.problem.op); }}};
+  const Rule positive{.least = 0, .above = true};
+  const Rule not_negative{.least = 0};
+  return {
+      key<Job>("schema", TESSERA_AT(schema), {.least = 1}, "", "version of the job file's keys"),
+
+      key<Job>("problem.truth", TESSERA_AT(problem.truth), {.file = true}, "",
+               "the true image: without measurements they are simulated from it; with measurements it only "
+               "scores the result"),
+      key<Job>("problem.measurements", TESSERA_AT(problem.measurements), {.file = true}, "",
+               "measured data: HDF5 (/measurements/0 ...), or a picture where the operator has one part"),
+      key<Job>("problem.weights", TESSERA_AT(problem.weights), {.file = true}, "",
+               "inverse variance of each sample, in the measurements' layout; 0 or NaN: not used", measured),
+      key<Job>("problem.saturation", TESSERA_AT(problem.saturation),
+               {.least = 0, .above = true, .word = "none", .example = "0.99"}, "internal range",
+               "samples from this value on are not used", measured),
+      key<Job>("problem.image.size", TESSERA_AT(problem.image.size),
+               {.least = 1, .word = "auto", .shortest = 2, .longest = 2, .example = "[2048, 3072]"}, "pixels",
+               "rows and columns of the unknown image; auto: from the measurements", grid),
+      key<Job>("problem.image.channels", TESSERA_AT(problem.image.channels),
+               {.least = 1, .word = "auto", .example = "3"}, "",
+               "of the unknown image; auto: from the measurements", grid),
+      key<Job>("problem.image.pixel", TESSERA_AT(problem.image.pixel),
+               {.least = 0, .above = true, .shortest = 2, .longest = 2, .example = "[0.1, 0.1]"},
+               "problem.image.unit", "height and width of a pixel, written into the result"),
+      key<Job>("problem.image.unit", TESSERA_AT(problem.image.unit), {.example = "um"}, "",
+               "of problem.image.pixel"),
+      key<Job>("problem.scale.offset", TESSERA_AT(problem.scale.offset), {}, "file units",
+               "file value that is 0 inside; inside = (file - offset) / factor, undone on output"),
+      key<Job>(
+          "problem.scale.factor", TESSERA_AT(problem.scale.factor),
+          {.least = 0, .above = true, .word = "auto", .example = "65535"}, "file units",
+          "file units that are 1 inside; auto: full scale of the file's type (255, 65535, 1 for floats)"),
+      key<Job>(
+          {"problem.operator", "operator", "", "", "", "the physics; its keys follow"},
+          [](const Site& s, const Value& v, Job& j) { j.problem.op = read_operator(s, v); },
+          [](const Job& j) { return write_operator(j.problem.op); }),
+      key<Job>("problem.noise.gaussian", TESSERA_AT(problem.noise.gaussian), not_negative, "internal range",
+               "standard deviation; 0: none", simulated),
+      key<Job>("problem.noise.poisson", TESSERA_AT(problem.noise.poisson), not_negative, "internal range",
+               "gain g of the counts, y = g P(x / g), before the Gaussian noise; 0: none", simulated),
+      key<Job>("problem.seed", TESSERA_AT(problem.seed), not_negative, "",
+               "of noise, random masks and random weights; the same numbers for any number of ranks"),
+
+      key<Job>("denoiser.network", TESSERA_AT(denoiser.network),
+               {.choices = {"drunet", "dncnn", "unet", "tv", "none"}}, "",
+               "the prior; tv: total variation, needs no weights; none: no prior"),
+      key<Job>(
+          {"denoiser.weights", "word or file", "", "auto",
+           "auto, random, the name of a shipped file, or a path",
+           "trained weights; auto: the shipped ones of drunet for gray or color; a value with '/' or "
+           "ending in .safetensors is a path"},
+          [](const Site& s, const Value& v, Job& j) {
+            std::string& weights = j.denoiser.weights;
+            if (!scan(v, {}, weights))
+              reject(s, v, "a name or a path", "write for example 'weights: random'");
+            if (weights == "auto") weights.clear();
+            if (weights.find('/') != std::string::npos || weights.ends_with(".safetensors"))
+              weights = existing_file(s, v);
+          },
+          [](const Job& j) { return print(j.denoiser.weights, {.choices = {"random"}, .word = "auto"}); },
+          network),
+      key<Job>(
+          "denoiser.mode", TESSERA_AT(denoiser.mode), {.choices = {"auto", "whole", "patch"}}, "",
+          "whole image at once (one rank only), or windows with an exact halo; auto: whole only on one rank",
+          network),
+      key<Job>("denoiser.patch", TESSERA_AT(denoiser.patch), {.least = 1, .word = "auto", .example = "256"},
+               "pixels", "side of a window without its halo, a multiple of the network's alignment", windows),
+      key<Job>("denoiser.batch", TESSERA_AT(denoiser.batch), {.least = 1, .word = "auto", .example = "4"},
+               "windows", "how many windows go through the network at once", windows),
+      key<Job>("denoiser.precision", TESSERA_AT(denoiser.precision),
+               {.choices = {"float32", "tf32", "bfloat16", "float16"}}, "",
+               "of the network; float32 is IEEE float32", network),
+      key<Job>(
+          "denoiser.averaging", TESSERA_AT(denoiser.averaging),
+          {.choices = {"none", "cycle", "flips", "all"}}, "",
+          "mean over flips (4) or all flips and quarter turns (8); cycle: the next of the 8 at each call",
+          network),
+      key<Job>("denoiser.widths", TESSERA_AT(denoiser.widths),
+               {.least = 1, .word = "auto", .example = "[16, 32, 64, 128]"}, "channels",
+               "of the network's scales; auto: as published", {network[0], random}),
+      key<Job>("denoiser.blocks", TESSERA_AT(denoiser.blocks), {.least = 1, .word = "auto", .example = "2"},
+               "", "residual blocks per scale; auto: 4", {network_is({"drunet"}), random}),
+      key<Job>("denoiser.depth", TESSERA_AT(denoiser.depth), {.least = 2, .word = "auto", .example = "17"},
+               "", "convolutions; auto: 20", {network_is({"dncnn"}), random}),
+      key<Job>("denoiser.tv.weight", TESSERA_AT(denoiser.weight), positive, "",
+               "strength of the total variation is weight times sigma", tv),
+      key<Job>("denoiser.tv.iterations", TESSERA_AT(denoiser.iterations), {.least = 1, .most = 1000000}, "",
+               "inner iterations, at most", tv),
+      key<Job>("denoiser.tv.tolerance", TESSERA_AT(denoiser.tolerance), not_negative, "",
+               "relative change that ends the inner iterations", tv),
+
+      key<Job>("solver.name", TESSERA_AT(solver.name), {.choices = {"pgd", "fista", "hqs", "admm", "red"}},
+               "", "the iteration"),
+      key<Job>("solver.iterations", TESSERA_AT(solver.iterations), {.least = 1, .most = 1000000}, "",
+               "how many, at most"),
+      key<Job>(
+          {"solver.step", "schedule", "", "auto", "> 0",
+           "gradient step (pgd, fista, red) or penalty gamma (hqs, admm); auto: the solver's own rule; "
+           "dpir only for hqs, admm"},
+          [](const Site& s, const Value& v, Job& j) {
+            read_schedule(s, v, {.least = 0, .above = true}, j.solver.step);
+          },
+          [](const Job& j) { return print_schedule(j.solver.step); }),
+      key<Job>(
+          {"solver.sigma", "schedule", "internal range", "auto", ">= 0",
+           "noise level for the denoiser; auto: the level of problem.noise.gaussian, for hqs the dpir "
+           "schedule that ends there; to be written where the level is not known"},
+          [](const Site& s, const Value& v, Job& j) { read_schedule(s, v, {.least = 0}, j.solver.sigma); },
+          [](const Job& j) { return print_schedule(j.solver.sigma); }, {network_is({"drunet", "tv"})}),
+      key<Job>("solver.relaxation", TESSERA_AT(solver.relaxation), {.least = 0, .most = 2, .above = true}, "",
+               "x <- r new + (1 - r) x with r = relaxation", {solver_is({"pgd"})}),
+      key<Job>("solver.lambda", TESSERA_AT(solver.lambda), positive, "", "weight of the prior",
+               {solver_is({"red"})}),
+      key<Job>("solver.momentum", TESSERA_AT(solver.momentum), {.least = 2}, "",
+               "a of the extrapolation (k + a - 1) / (k + a)", {solver_is({"fista"})}),
+      key<Job>("solver.dual_step", TESSERA_AT(solver.dual_step), {.least = 0, .most = 2, .above = true}, "",
+               "length of the multiplier's step", {solver_is({"admm"})}),
+      key<Job>("solver.prox_iterations", TESSERA_AT(solver.prox_iterations), {.least = 1, .most = 1000000},
+               "", "conjugate gradients inside a step, at most", by_cg),
+      key<Job>("solver.prox_tolerance", TESSERA_AT(solver.prox_tolerance),
+               {.least = 0, .most = 1, .above = true}, "", "relative residual that ends them", by_cg),
+      key<Job>(
+          {"solver.start", "word or file", "", "adjoint", "adjoint, measurement, zero or a path",
+           "first image: A^T y, y itself, 0, or an image file"},
+          [](const Site& s, const Value& v, Job& j) {
+            const std::vector<std::string> words = {"adjoint", "measurement", "zero"};
+            j.solver.start =
+                scan(v, {.choices = words}, j.solver.start) ? v.text : existing_file(s, v, words);
+          },
+          [](const Job& j) {
+            return print(j.solver.start, {.choices = {"adjoint", "measurement", "zero"}});
+          }),
+      key<Job>("solver.stop.residual", TESSERA_AT(solver.stop.residual), not_negative, "",
+               "stops when the image's relative change falls below; 0: off"),
+      key<Job>("solver.stop.chi2", TESSERA_AT(solver.stop.chi2), not_negative, "noise variance",
+               "stops when the mean squared residual per sample falls below; 1: at the noise level; 0: off"),
+
+      key<Job>("domain.grid", TESSERA_AT(domain.grid),
+               {.least = 1, .word = "auto", .shortest = 2, .longest = 2, .example = "[2, 2]"}, "ranks",
+               "rows and columns of blocks; their product is the number of ranks"),
+      key<Job>("domain.transport", TESSERA_AT(domain.transport),
+               {.choices = {"auto", "mpi", "cuda-mpi", "nccl"}}, "",
+               "how borders travel: MPI through host memory, MPI from device memory, NCCL"),
+      key<Job>("device", TESSERA_AT(device), {.choices = {"auto", "cpu", "cuda"}}, "",
+               "auto: a GPU where there is one"),
+      key<Job>(
+          {"memory", "number or text", "share, or bytes with unit", "auto",
+           "> 0, <= 1, an amount >= 1 MiB, or auto", "memory that one rank may use; auto: what is there"},
+          [](const Site& s, const Value& v, Job& j) { read_memory(s, v, j.memory); },
+          [](const Job& j) { return Value::scalar(j.memory); }),
+      key<Job>("watchdog", TESSERA_AT(watchdog), not_negative, "s",
+               "ends the job when a rank makes no progress for so long; 0: never"),
+
+      key<Job>(
+          {"output.folder", "text", "", "runs/NAME of the job file", "a path", "made by the run"},
+          [](const Site& s, const Value& v, Job& j) {
+            if (!scan(v, {}, j.output.folder)) reject(s, v, "the path of a folder", "write one path");
+            j.output.folder = absolute_path(j.output.folder, s.folder);
+          },
+          [](const Job& j) { return print(j.output.folder, {}); }),
+      key<Job>("output.preview", TESSERA_AT(output.preview), {.word = "none"}, "",
+               "name of a picture in the folder: .png, .jpg or .tif"),
+      key<Job>(
+          {"output.preview_bits", "whole number", "", "8", "8, 16", "bits per value of the preview"},
+          [](const Site& s, const Value& v, Job& j) {
+            if (!scan(v, {}, j.output.preview_bits) ||
+                (j.output.preview_bits != 8 && j.output.preview_bits != 16))
+              reject(s, v, "8 or 16", "write for example 'preview_bits: 16'");
+          },
+          [](const Job& j) { return print(j.output.preview_bits, {}); }, preview),
+      key<Job>("output.crop", TESSERA_AT(output.crop), {}, "", "cuts the result to the measured region",
+               cropped),
+      key<Job>("output.snapshots", TESSERA_AT(output.snapshots), not_negative, "iterations",
+               "writes the image every so many; 0: never"),
+      key<Job>("output.trace.every", TESSERA_AT(output.trace_every), {.least = 1, .most = 1000000},
+               "iterations", "records every n-th iteration in the trace"),
+  };
+}
+
+}  // namespace
+
+const std::vector<Key<OperatorForm>>& operator_table() {
+  static const std::vector<Key<OperatorForm>> table = make_operator_table();
+  return table;
+}
+const std::vector<Key<Job>>& job_table() {
+  static const std::vector<Key<Job>> table = make_job_table();
+  return table;
+}
+
+}  // namespace tessera::config

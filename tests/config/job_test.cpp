@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/config/job.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "config/job_folder.hpp"
+#include "tessera/config/parse.hpp"
+
+namespace tessera {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+class Job : public testing::Test {
+ protected:
+  JobConfig parse(const std::string& text, const Texts& overrides = {}) const {
+    return parse_job(text, folder.path() + "/photo.yaml", overrides);
+  }
+  test::JobFolder folder;
+};
+
+const std::string simulated = "problem:\n  truth: photo.jpg\n  noise: {gaussian: 0.01}\n";
+const std::string measured = "problem:\n  measurements: y.h5\nsolver: {sigma: 0.02}\n";
+const std::string eight_blurs =
+    "problem:\n"
+    "  truth: photo.jpg\n"
+    "  operator:\n"
+    "    type: stack\n"
+    "    parts: [{type: blur, kernel: {gaussian: {sigma: [1 %, 0.5 %]}}}]\n"
+    "    angles: {count: 8}\n"
+    "  noise: {gaussian: 0.01}\n";
+
+// Jobs that use, together, every key.
+const Texts good_jobs = {
+    simulated,
+    measured,
+    eight_blurs,
+    "problem: {truth: photo.jpg, noise: {gaussian: 0.1}, operator: {type: blur, method: fft, boundary: zero, "
+    "kernel: {file: k.npy, normalize: false, center: [3, 4]}}}\n"
+    "denoiser: {network: drunet, weights: random, widths: [8, 16], blocks: 2, mode: patch, patch: 64, batch: "
+    "4, precision: bfloat16, averaging: cycle}\n"
+    "solver: {name: fista, momentum: 4, step: 0.5, sigma: [0.1, 0.05], iterations: 2, stop: {residual: 1e-4, "
+    "chi2: 1}}\n",
+    "problem: {measurements: y.h5, weights: w.tif, saturation: 0.99, image: {size: [64, 96], channels: 3, "
+    "pixel: [0.1, 0.2], unit: um}, scale: {offset: -3.5, factor: 65535}, seed: 7, "
+    "operator: {type: downsampling, factor: 3, kernel: {gaussian: {sigma: 1.6, angle: 30}}}}\n"
+    "denoiser: {network: dncnn, weights: random, depth: 5}\n"
+    "solver: {name: admm, dual_step: 0.5, prox_iterations: 9, prox_tolerance: 1e-3, step: {linear: [2, 1]}}\n"
+    "output: {crop: false, preview: none, snapshots: 5, trace: {every: 3}, folder: /somewhere/else}\n"
+    "domain: {grid: [2, 3], transport: nccl}\n",
+    "problem: {truth: photo.jpg, measurements: y.h5, operator: {type: mask, file: m.png}}\n"
+    "denoiser: {network: tv, tv: {weight: 2, iterations: 30, tolerance: 1e-4}}\n"
+    "solver: {name: red, lambda: 0.2, sigma: {log: [0.2, 0.01]}, start: photo.jpg}\n"
+    "device: cpu\nmemory: 0.5\nwatchdog: 0\n",
+    "problem: {truth: photo.jpg, noise: {poisson: 0.01}, operator: {type: stack, parts: [{type: identity}, "
+    "{type: mask, keep: 0.3}]}}\n"
+    "denoiser: {weights: ./net.safetensors}\nsolver: {relaxation: 0.5, sigma: 0.05, start: zero}\n"
+    "output: {preview: a.tif, preview_bits: 16}\nmemory: 8 GiB\n",
+    "schema: 1\nproblem: {measurements: y.h5}\nsolver: {name: hqs, sigma: {dpir: 0.03}}\n",
+};
+
+TEST_F(Job, DefaultsStandInTheStructs) {
+  const JobConfig job = parse(simulated);
+  EXPECT_EQ(job.problem.truth, folder.path() + "/photo.jpg");
+  EXPECT_EQ(job.problem.op.type, "identity");
+  EXPECT_EQ(job.solver.name, "pgd");
+  EXPECT_EQ(job.solver.iterations, 20);
+  EXPECT_TRUE(job.solver.step.automatic);
+  EXPECT_EQ(job.solver.sigma.values, std::vector<double>{0.01}) << "auto is the noise level";
+  EXPECT_FALSE(job.denoiser.patch.has_value());
+  EXPECT_EQ(job.output.folder, folder.path() + "/runs/photo");
+  EXPECT_EQ(job.folder, folder.path());
+  EXPECT_EQ(job.text, simulated);
+}
+
+TEST_F(Job, BoundaryIsCircularWhenSimulatedAndValidForRealData) {
+  const std::string blur = "  operator: {type: blur, kernel: {gaussian: {sigma: 1.6}}}\n";
+  EXPECT_EQ(parse(simulated + blur).problem.op.boundary, "circular");
+  EXPECT_EQ(parse("problem:\n  measurements: y.h5\n" + blur + "solver: {sigma: 0.1}\n").problem.op.boundary,
+            "valid");
+}
+
+TEST_F(Job, AnglesTurnOnePartWithBothEnds) {
+  const OperatorConfig op = parse(eight_blurs).problem.op;
+  ASSERT_EQ(op.parts.size(), 8u);
+  for (std::size_t k = 0; k < 8; ++k) {
+    const auto& g = std::get<KernelConfig::Gaussian>(op.parts[k].kernel.form);
+    EXPECT_TRUE(g.sigma_is_share);
+    EXPECT_EQ(g.sigma, (std::array<double, 2>{0.01, 0.005}));
+    EXPECT_DOUBLE_EQ(g.angle, 180.0 * static_cast<double>(k) / 7.0);
+    EXPECT_EQ(op.parts[k].boundary, "circular");
+  }
+}
+
+TEST_F(Job, HqsTakesTheDpirScheduleToTheNoiseLevel) {
+  const SolverConfig solver = parse(simulated + "solver: {name: hqs}\n").solver;
+  for (const ScheduleConfig* s : {&solver.sigma, &solver.step}) {
+    EXPECT_FALSE(s->automatic);
+    EXPECT_EQ(s->form, "dpir");
+    EXPECT_EQ(s->last, 0.01);
+  }
+}
+
+TEST_F(Job, SchedulesHaveTheirForms) {
+  const auto sigma = [&](const std::string& text) {
+    return parse(simulated + "solver: {sigma: " + text + "}\n").solver.sigma;
+  };
+  EXPECT_EQ(sigma("0.2").values, std::vector<double>{0.2});
+  EXPECT_EQ(sigma("[0.2, 0.1]").values, (std::vector<double>{0.2, 0.1}));
+  EXPECT_EQ(sigma("{log: [0.2, 0.01]}").form, "log");
+  EXPECT_EQ(sigma("{linear: [0.2, 0]}").first, 0.2);
+  EXPECT_EQ(sigma("{dpir: 0.03}").last, 0.03);
+}
+
+TEST_F(Job, OverridesReplaceAddReachIntoListsAndTakeAway) {
+  const JobConfig job =
+      parse(eight_blurs + "solver: {name: red, lambda: 0.1}\n",
+            {"solver.lambda=0.3", "solver.iterations=7", "output={preview: none}",
+             "problem.operator.parts.0.kernel.gaussian.sigma=[2, 3]", "problem.operator.angles.count=2"});
+  EXPECT_EQ(job.solver.lambda, 0.3);
+  EXPECT_EQ(job.solver.iterations, 7);
+  EXPECT_EQ(job.output.preview, "");
+  ASSERT_EQ(job.problem.op.parts.size(), 2u);
+  EXPECT_EQ(std::get<KernelConfig::Gaussian>(job.problem.op.parts[1].kernel.form).sigma[1], 3);
+  EXPECT_EQ(job.text.find("0.3"), std::string::npos) << "the text stays as given";
+
+  const JobConfig file =
+      parse(eight_blurs, {"problem.operator.angles=null", "problem.operator.parts.0.kernel={file: k.npy}"});
+  EXPECT_EQ(std::get<KernelConfig::File>(file.problem.op.parts[0].kernel.form).path,
+            folder.path() + "/k.npy");
+}
+
+TEST_F(Job, WrittenJobGivesTheSameRun) {
+  for (const std::string& text : good_jobs) {
+    JobConfig job = parse(text);
+    const std::string written = write_job(job);
+    // From another folder: every path has become absolute.
+    JobConfig again = parse_job(written, "/elsewhere/resolved.yaml", {});
+    EXPECT_EQ(write_job(again), written);
+    again.folder = job.folder;
+    again.text = job.text;
+    EXPECT_TRUE(again == job) << written;
+  }
+}
+
+TEST_F(Job, GoodJobsUseEveryKey) {
+  std::string all;
+  for (const std::string& text : good_jobs) all += write_job(parse(text));
+  for (const KeyInfo& key : job_keys()) {
+    if (key.path.find(".angles.") != std::string::npos) continue;  // written as parts
+    EXPECT_NE(all.find(key.path.substr(key.path.rfind('.') + 1) + ':'), std::string::npos) << key.path;
+  }
+}
+
+TEST_F(Job, SharesReadBackExactly) {
+  for (int i = 1; i < 1000; ++i) {
+    const std::string percent = std::to_string(i) + "e-1 %";
+    JobConfig job =
+        parse(simulated + "  operator: {type: blur, kernel: {gaussian: {sigma: " + percent + "}}}\n");
+    JobConfig again = parse_job(write_job(job), "/r.yaml", {});
+    ASSERT_TRUE(again.problem.op == job.problem.op) << percent;
+  }
+}
+
+TEST_F(Job, MemoryIsAShareOrAnAmount) {
+  const auto budget = [&](const std::string& memory) {
+    return memory_budget(parse(simulated + "memory: " + memory + "\n"), std::int64_t{64} << 30);
+  };
+  EXPECT_EQ(budget("auto"), std::nullopt);
+  EXPECT_EQ(budget("0.5"), std::int64_t{32} << 30);
+  EXPECT_EQ(budget("8 GiB"), std::int64_t{8} << 30);
+}
+
+TEST_F(Job, QuotedAndOddNamesOfFilesSurvive) {
+  const std::string name = "a \"b\" \\ null: #1.png";
+  std::ofstream(folder.path() + '/' + name).flush();
+  const JobConfig job = parse("problem: {truth: 'a \"b\" \\ null: #1.png', noise: {gaussian: 0.1}}\n");
+  EXPECT_EQ(job.problem.truth, folder.path() + '/' + name);
+  EXPECT_EQ(parse_job(write_job(job), "/r.yaml", {}).problem.truth, job.problem.truth);
+}
+
+}  // namespace
+}  // namespace tessera
