@@ -4,6 +4,7 @@
 #include <hdf5.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -31,25 +32,29 @@ class H5Handle {
     id_ = -1;
   }
   hid_t get() const { return id_; }
+  hid_t release() { return std::exchange(id_, -1); }  // the caller closes it, and sees the error
 
  private:
   hid_t id_ = -1;
   herr_t (*close_)(hid_t) = nullptr;
 };
 
-/// A dataset of an image or measurement file: (C, H, W) or (C, D, H, W), any number type.
+/// A dataset of an image or measurement file: (H, W), (C, H, W) or (C, D, H, W), any number type.
 struct DatasetInfo {
   std::vector<std::int64_t> shape;
   std::int64_t channels = 1;
   Box box;           // the pixels, origin 0
-  std::string type;  // float32, float64, uint8, ...
+  std::string type;  // float32, float64, uint8, bool, ...
 };
 
-/// An HDF5 file opened or created by all ranks of a communicator (collective), or by one process alone.
+/// An HDF5 file opened or created by all ranks of a communicator (MPI-IO; serial for one rank).
 ///
-/// Created files are written under a temporary name; close() (collective) syncs and renames, so that a file
-/// is whole or absent. Destruction without close() removes the temporary file. Errors: InputError on reading,
-/// RunError on writing, equal on all ranks.
+/// A created file is written under a temporary name; close() syncs and renames it, so that it is whole or
+/// absent. Destruction without close() removes the temporary file. Written datasets are float32 or float64,
+/// as the view is. Views are host memory.
+/// Collective: open, create, close, destruction of a created file, read, write, set_attribute. The others
+/// only look up and may be called by one rank alone on an opened file.
+/// Errors: InputError on reading, RunError on writing; equal on all ranks for the collective ones.
 class Hdf5File {
  public:
   static Hdf5File open(const std::string& path, const Communicator& comm);
@@ -58,15 +63,18 @@ class Hdf5File {
   ~Hdf5File();
   void close();
 
-  bool has(const std::string& dataset) const;
-  std::vector<std::string> list(const std::string& group) const;
+  bool has(const std::string& object) const;
+  std::vector<std::string> list(const std::string& group) const;  // names of its members, ascending
   DatasetInfo info(const std::string& dataset) const;
-  /// Collective. Fills `to` (its box; may be empty) with values converted to its type (float32 or float64).
+  /// Fills `to` (its box; may be empty) with values converted to its type. Reads bands of rows, at most
+  /// 32 MiB beyond `to` (and what HDF5 needs for one chunk).
   void read(const std::string& dataset, const ArrayView& to);
-  /// Collective. A chunked dataset (512 x 512, 64^3; not more than the image) of `global` pixels; each rank
-  /// writes its box. The bytes do not depend on the number of ranks.
+  /// A new chunked dataset (512 x 512 pixels of a plane, 64^3 of a volume; not more than the image) of
+  /// `global` pixels, shape (C, H, W) or (C, D, H, W); each rank writes its box, boxes do not overlap, pixels
+  /// that no rank has are 0. The bytes do not depend on the number of ranks.
   void write(const std::string& dataset, const Box& global, const ArrayView& from);
 
+  /// On a dataset or group; "/" is the file itself, a group that is missing is made. Replaces a value.
   void set_attribute(const std::string& object, const std::string& key, const std::string& value);
   void set_attribute(const std::string& object, const std::string& key, double value);
   std::optional<std::string> text_attribute(const std::string& object, const std::string& key) const;
@@ -74,12 +82,12 @@ class Hdf5File {
   hid_t id() const;
 
  private:
-  Hdf5File() = default;
+  Hdf5File();
   struct Impl;
-  Impl* impl_ = nullptr;
+  std::unique_ptr<Impl> impl_;
 };
 
-/// Every HDF5 return goes through here; the message carries HDF5's own innermost line.
+/// Every HDF5 return goes through here: RunError with HDF5's own innermost line where `code` is negative.
 hid_t check_h5(hid_t code, const char* call, const std::string& path);
 
 }  // namespace tessera
