@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Packs build/release for a machine that has CUDA 13 and torch 2.11 (any Python) and nothing else of what tessera needs:
+# jobs/bundle.sh [OUT.tar.gz]      (default build/tessera-bundle.tar.gz)
+#   Inside: programs and tests, jobs/, tests/, data/, Open MPI with its launcher and plugins, HDF5, libvips and all they
+#   need, except what comes with the machine: the C and C++ runtime, torch, CUDA, NCCL.
+#   There: tar xf tessera-bundle.tar.gz; tessera-bundle/run COMMAND...     e.g. tessera-bundle/run tests/gpu.sh
+set -euo pipefail
+case ${1:-} in
+  -h | --help) sed -n '3,7s/^# //p' "$0"; exit 0 ;;
+esac
+out=$(realpath -m "${1:-$(dirname "$0")/../build/tessera-bundle.tar.gz}")
+cd "$(dirname "$0")/.."
+build=build/release
+limit=$((60 * 1024 * 1024))  # bytes
+[[ -x $build/bin/tessera ]] || { echo "no $build/bin/tessera (there is nothing to pack) build the preset release" >&2; exit 2; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+root=$work/tessera-bundle
+mkdir -p "$root/$build/bin" "$root/lib" "$root/bin"
+
+# --- ours ---------------------------------------------------------------------------------------------------------------
+for program in "$build"/bin/tessera "$build"/bin/test_*; do
+  [[ -x $program ]] && cp "$program" "$root/$build/bin/"
+done
+strip "$root/$build"/bin/*
+cp -r jobs "$root/"
+cp -r tests "$root/" && find "$root/tests" -name '*.cpp' -delete
+[[ -d data ]] && cp -r data "$root/"
+# What ctest would run, for a machine without ctest: name, labels, ranks, time limit, program and arguments.
+ctest --test-dir "$build" --show-only=json-v1 | python3 -c '
+import json, os, sys
+build = sys.argv[1]
+for test in json.load(sys.stdin)["tests"]:
+    command = test.get("command", [])
+    ranks = "1"
+    if command and command[0].endswith("jobs/launch.sh"):
+        ranks, command = command[2], command[3:]
+    if not command or not command[0].startswith(build + "/bin/test_"):
+        continue
+    properties = {p["name"]: p["value"] for p in test["properties"]}
+    command[0] = os.path.relpath(command[0], os.path.dirname(os.path.dirname(build)))
+    labels = ",".join(properties.get("LABELS", [])) or "-"
+    print(test["name"], labels, ranks, int(properties.get("TIMEOUT", 120)), *command, sep="\t")
+' "$PWD/$build" >"$root/tests/list.tsv"
+
+# --- Open MPI: programs, plugins, messages. No InfiniBand, Omni-Path or UCX: they would bring their own drivers. --------
+prefix=$(ompi_info --path prefix --parsable | sed 's/.*://')
+plugins=$(ompi_info --path pkglibdir --parsable | sed 's/.*://')
+messages=$(ompi_info --path pkgdatadir --parsable | sed 's/.*://')
+relative() { realpath -m --relative-to="$prefix" "$1"; }
+mkdir -p "$root/$(relative "$plugins")" "$root/$(relative "$messages")"
+for plugin in "$plugins"/mca_*.so; do
+  [[ $plugin == *_@(ucx|ofi|openib|psm|psm2|flux).so ]] || cp "$plugin" "$root/$(relative "$plugins")/"
+done
+cp "$messages"/*.txt "$root/$(relative "$messages")/"
+cp -L "$(command -v orterun)" "$root/bin/mpirun"
+cp -L "$(command -v orted)" "$root/bin/orted"
+pmix=$(dirname "$(ldd "$plugins"/mca_pmix_ext3x.so | awk '/libpmix/ {print $3}')")/pmix
+[[ -d $pmix ]] || pmix=$(find "$prefix/lib" -type d -path '*pmix2/lib/pmix' | head -1)
+if [[ -d $pmix ]]; then
+  mkdir -p "$root/$(relative "$pmix")"
+  cp "$pmix"/*.so "$root/$(relative "$pmix")/"
+fi
+
+# --- the libraries that these need, whole closure ------------------------------------------------------------------------
+from_machine='/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|resolv|util|mvec|anl|nsl|gcc_s|stdc\+\+|gomp))\.so[^/]*$'
+from_torch='/site-packages/|/cuda[^/]*/|/lib(cuda|cudart|nccl|nvidia)[^/]*\.so'
+mapfile -t needed < <(find "$root" -type f \( -name '*.so' -o -perm -u+x \) ! -name '*.sh' -exec ldd {} + 2>/dev/null |
+  awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u | grep -Ev "$from_machine" | grep -Ev "$from_torch")
+((${#needed[@]} > 20)) || { echo "only ${#needed[@]} libraries found (ldd should list more) is this a complete build?" >&2; exit 1; }
+for library in "${needed[@]}"; do
+  cp -L "$library" "$root/lib/"
+done
+strip --strip-unneeded "$root"/lib/*.so*
+
+cat >"$root/run" <<'RUN'
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Runs a command with the bundled libraries and this machine's torch: ./run COMMAND...   (from the bundle's folder)
+#   e.g.  ./run jobs/launch.sh -n 2 build/release/bin/tessera info;  ./run tests/gpu.sh;  ./run tests/bundled.sh
+# PYTHON names the Python that has torch (python3).
+set -euo pipefail
+root=$(cd "$(dirname "$0")" && pwd)
+torch=$("${PYTHON:-python3}" -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])') || {
+  echo "no torch in ${PYTHON:-python3} (tessera uses its libraries) install torch 2.11.0, or name a Python in PYTHON" >&2
+  exit 2
+}
+path=$root/lib:$torch/lib
+for folder in "$torch"/../nvidia/*/lib /usr/local/cuda/lib64; do
+  [[ -d $folder ]] && path=$path:$folder
+done
+export LD_LIBRARY_PATH=$path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export PATH=$root/bin:$root/build/release/bin:$PATH
+export OPAL_PREFIX=$root PMIX_INSTALL_PREFIX=$root
+export TESSERA_SOURCE_DIR=$root TESSERA_BINARY_DIR=$root/build/release
+cd "$root"
+exec "$@"
+RUN
+chmod +x "$root/run"
+
+tar -C "$work" --sort=name --owner=0 --group=0 -cf - tessera-bundle | gzip -9 >"$out.tmp"
+mv "$out.tmp" "$out"
+size=$(stat -c %s "$out")
+echo "$out: $((size / 1024 / 1024)) MiB, $(wc -l <"$root/tests/list.tsv") test programs, ${#needed[@]} libraries"
+if ((size > limit)); then
+  echo "larger than $((limit / 1024 / 1024)) MiB (a lent machine may refuse it) see which folder grew: tar tvf $out" >&2
+  exit 1
+fi
