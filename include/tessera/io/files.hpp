@@ -8,15 +8,17 @@
 
 namespace tessera {
 
-/// Writes path.tmp through `write`, syncs it to disk and renames it: whole or absent.
+/// Writes path.tmp through `write`, syncs it to disk and renames it: whole or absent. RunError where the disk
+/// refuses. Not collective, as everything here.
 void write_whole(const std::string& path, const std::function<void(const std::string& temporary)>& write);
 void write_text(const std::string& path, const std::string& text);
 std::string read_text(const std::string& path);  // InputError where it cannot be read
 std::string sha256(const std::string& path);     // lower-case hex
 
-/// A .npy array (format 1.0, 2.0; C order; f4, f8, u1, u2, i4) as float64.
+/// A .npy array in C order as float64. Files: format 1 to 3; C and Fortran order; either byte order; bool,
+/// integers, float32, float64. Header, shape and size are checked against each other: InputError.
 struct NpyArray {
-  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> shape;  // empty: one number
   std::vector<double> values;
 };
 NpyArray read_npy(const std::string& path);
