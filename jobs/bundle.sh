@@ -27,7 +27,9 @@ done
 strip "$root/$build"/bin/*
 cp -r jobs "$root/"
 cp -r tests "$root/" && find "$root/tests" -name '*.cpp' -delete
-[[ -d data ]] && cp -r data "$root/"
+cp -r data "$root/"
+mkdir -p "$root/runs/quickstart"
+.venv/bin/python jobs/show_quickstart.py photo "$root/runs/quickstart"
 # What ctest would run, for a machine without ctest: name, labels, ranks, time limit, program and arguments.
 ctest --test-dir "$build" --show-only=json-v1 | python3 -c '
 import json, os, sys
@@ -69,7 +71,7 @@ from_machine='/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|resolv|util|mvec|anl|nsl|gcc
 from_torch='/site-packages/|/cuda[^/]*/|/lib(cuda|cudart|nccl|nvidia)[^/]*\.so'
 mapfile -t needed < <(find "$root" -type f \( -name '*.so' -o -perm -u+x \) ! -name '*.sh' -exec ldd {} + 2>/dev/null |
   awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u | grep -Ev "$from_machine" | grep -Ev "$from_torch")
-((${#needed[@]} > 20)) || { echo "only ${#needed[@]} libraries found (ldd should list more) is this a complete build?" >&2; exit 1; }
+[[ " ${needed[*]} " == *libmpi.so* ]] || { echo "ldd does not name libmpi (tessera needs it) is this a complete build?" >&2; exit 1; }
 for library in "${needed[@]}"; do
   cp -L "$library" "$root/lib/"
 done
