@@ -54,10 +54,11 @@ if(NOT TARGET tessera::torch)
   set_target_properties(tessera::torch PROPERTIES INTERFACE_LINK_LIBRARIES "${TORCH_LIBRARIES}")
 endif()
 
-# NCCL: the wheel that torch brings; the machine's own where there is none.
-find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${TESSERA_SITE}/nvidia/nccl/include ${CUDAToolkit_INCLUDE_DIRS}
+# NCCL: the wheel that torch uses, beside torch; the machine's own where there is none.
+set(tessera_nccl ${TORCH_INSTALL_PREFIX}/../nvidia/nccl)
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${tessera_nccl}/include ${CUDAToolkit_INCLUDE_DIRS}
   ENV NCCL_HOME PATH_SUFFIXES include REQUIRED)
-find_library(NCCL_LIBRARY NAMES libnccl.so.2 HINTS ${TESSERA_SITE}/nvidia/nccl/lib NO_DEFAULT_PATH)
+find_library(NCCL_LIBRARY NAMES libnccl.so.2 HINTS ${tessera_nccl}/lib NO_DEFAULT_PATH)
 find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ENV NCCL_HOME PATH_SUFFIXES lib lib64 REQUIRED)
 if(NOT TARGET tessera::nccl)
   add_library(tessera::nccl INTERFACE IMPORTED)
