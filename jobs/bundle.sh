@@ -42,6 +42,9 @@ for test in json.load(sys.stdin)["tests"]:
     if not command or not command[0].startswith(build + "/bin/test_"):
         continue
     properties = {p["name"]: p["value"] for p in test["properties"]}
+    if not os.path.exists(command[0]):
+        print("not built, left out:", test["name"], file=sys.stderr)
+        continue
     command[0] = os.path.relpath(command[0], os.path.dirname(os.path.dirname(build)))
     labels = ",".join(properties.get("LABELS", [])) or "-"
     print(test["name"], labels, ranks, int(properties.get("TIMEOUT", 120)), *command, sep="\t")
@@ -59,12 +62,12 @@ done
 cp "$messages"/*.txt "$root/$(relative "$messages")/"
 cp -L "$(command -v orterun)" "$root/bin/mpirun"
 cp -L "$(command -v orted)" "$root/bin/orted"
-pmix=$(dirname "$(ldd "$plugins"/mca_pmix_ext3x.so | awk '/libpmix/ {print $3}')")/pmix
-[[ -d $pmix ]] || pmix=$(find "$prefix/lib" -type d -path '*pmix2/lib/pmix' | head -1)
-if [[ -d $pmix ]]; then
-  mkdir -p "$root/$(relative "$pmix")"
-  cp "$pmix"/*.so "$root/$(relative "$pmix")/"
-fi
+pmix=$(find "$prefix/lib" -type d -name 'pmix*' -path '*/pmix[0-9]*' -prune | head -1)  # Debian keeps PMIx in a prefix of its own
+[[ -d $pmix/lib/pmix ]] || { echo "no PMIx plugins below $prefix/lib (mpirun needs them) is Open MPI Debian's?" >&2; exit 1; }
+mkdir -p "$root/pmix/lib" "$root/pmix/share"
+cp -r "$pmix/lib/pmix" "$root/pmix/lib/"
+cp -r "$pmix/share/pmix" "$root/pmix/share/"
+find "$root/pmix" ! -type d ! -name '*.so' ! -name '*.txt' -delete
 
 # --- the libraries that these need, whole closure ------------------------------------------------------------------------
 from_machine='/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|resolv|util|mvec|anl|nsl|gcc_s|stdc\+\+|gomp))\.so[^/]*$'
@@ -95,7 +98,7 @@ for folder in "$torch"/../nvidia/*/lib /usr/local/cuda/lib64; do
 done
 export LD_LIBRARY_PATH=$path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export PATH=$root/bin:$root/build/release/bin:$PATH
-export OPAL_PREFIX=$root PMIX_INSTALL_PREFIX=$root
+export OPAL_PREFIX=$root PMIX_INSTALL_PREFIX=$root/pmix
 export TESSERA_SOURCE_DIR=$root TESSERA_BINARY_DIR=$root/build/release
 cd "$root"
 exec "$@"

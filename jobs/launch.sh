@@ -37,6 +37,9 @@ fi
 if [[ $(id -u) == 0 ]]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1  # containers; Open MPI refuses with one alone
 fi
+if ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
+  export OMPI_MCA_plm=isolated  # mpirun otherwise looks for ssh, even for ranks on this host alone, and gives up
+fi
 # Oversubscription: 4 ranks on 2 cores are refused without it. Binding: mpirun would pin both threads of a rank to one
 # core. Single-copy messages through process_vm_readv are forbidden in containers, and Open MPI then warns per rank.
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
