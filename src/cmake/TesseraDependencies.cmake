@@ -9,6 +9,10 @@ if(TESSERA_VENV)
   list(PREPEND CMAKE_PREFIX_PATH ${TESSERA_SITE}/torch/share/cmake)
 endif()
 
+if(CMAKE_VERSION VERSION_LESS 3.26 AND NOT TARGET CUDA::nvToolsExt)
+  # CMake 3.25.1 sets a property on this target without looking whether the toolkit has the library; CUDA 13 has not.
+  add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+endif()
 find_package(CUDAToolkit REQUIRED)
 
 # Torch's config appends its own flags and architectures to the whole project; ours are kept instead.
