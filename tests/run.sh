@@ -28,8 +28,7 @@ ctest --test-dir "build/$preset" -j "$jobs" --no-tests=error --output-on-failure
 skipped=$(sed -n 's/^\[  SKIPPED \] \([^ ]*\.[^ ]*\) (.*/\1/p' "build/$preset/Testing/Temporary/LastTest.log" | sort -u)
 if [[ -n $skipped ]]; then
   printf '\nskipped inside programs (the reason is in build/%s/Testing/Temporary/LastTest.log):\n%s\n' "$preset" "$skipped"
+  sed -n '/tests passed/,$p' "$log"
 fi
-echo
-sed -n '/tests passed/,$p' "$log"
 step "done, exit code $code"
 exit "$code"
