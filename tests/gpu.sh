@@ -23,8 +23,10 @@ gpus=$(grep -c '^GPU [0-9]' "$out/info")
 
 step "tests labeled gpu"
 if [[ -f tests/list.tsv ]]; then
+  gpu_tests=$(awk -F'\t' '$2 ~ /(^|,)gpu(,|$)/ {print $1}' tests/list.tsv)
   tests/bundled.sh -L gpu || failed+=("tests labeled gpu")
 else
+  gpu_tests=$(ctest --test-dir build/release -L gpu -N | sed -n 's/^ *Test *#[0-9]*: //p')
   ctest --test-dir build/release -L gpu --no-tests=error --output-on-failure || failed+=("tests labeled gpu")
 fi
 
@@ -64,8 +66,8 @@ if [[ -z $sanitizer ]]; then
   echo "skipped: no compute-sanitizer (it comes with the CUDA toolkit)"
 else
   for tool in memcheck racecheck synccheck; do
-    for program in "$bin"/test_*device* "$bin"/test_*gpu*; do
-      [[ -x $program ]] || continue
+    for name in $gpu_tests; do
+      program=$bin/test_$name
       "$sanitizer" --tool "$tool" --error-exitcode 9 "$program" >"$out/sanitizer" 2>&1 ||
         { tail -30 "$out/sanitizer"; failed+=("$tool of ${program##*/}"); }
       echo "$tool ${program##*/}: $(tail -1 "$out/sanitizer")"
