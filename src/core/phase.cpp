@@ -55,6 +55,7 @@ PhaseScope::PhaseScope(Phase phase) {
   Open scope;
   scope.record.phase = phase;
   scope.record.parent = open_scopes.empty() ? Phase::other : open_scopes.back().record.phase;
+  scope.record.iteration = current_iteration.load(std::memory_order_relaxed);
   scope.record.start = now();
   memory_begin_peak();
   enter(phase, scope.record.start);

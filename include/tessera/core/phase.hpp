@@ -15,6 +15,7 @@ const char* name(Phase phase);
 struct PhaseRecord {
   Phase phase = Phase::other;
   Phase parent = Phase::other;  // other: top level
+  std::int64_t iteration = -1;  // in which it began; -1: outside of the loop
   double start = 0;             // seconds since the program began
   double seconds = 0;
   double own_seconds = 0;  // without children

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/trace/trace.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "table.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/io/files.hpp"
+#include "tessera/io/hdf5.hpp"
+#include "tessera/trace/keys.hpp"
+
+namespace tessera {
+namespace {
+
+using trace::Column;
+using trace::Table;
+
+struct IterationRow {
+  std::int64_t iteration;
+  double start, seconds, objective, chi2, residual, step, sigma, psnr, ssim;
+};
+
+struct PhaseRow {
+  std::int64_t iteration;
+  std::int8_t phase, parent;
+  double start, seconds, own_seconds, device_seconds, wait_seconds;
+  std::int64_t bytes_sent, bytes_received, messages;
+  std::int64_t allocated_bytes, peak_bytes, reserved_bytes, resident_bytes;
+};
+
+const std::vector<Column>& iteration_columns() {
+  using R = IterationRow;
+  static const hid_t real = H5T_NATIVE_DOUBLE, whole = H5T_NATIVE_INT64;
+  static const std::vector<Column> columns = {{keys::iteration, offsetof(R, iteration), whole},
+                                              {keys::start, offsetof(R, start), real},
+                                              {keys::seconds, offsetof(R, seconds), real},
+                                              {keys::objective, offsetof(R, objective), real},
+                                              {keys::chi2, offsetof(R, chi2), real},
+                                              {keys::residual, offsetof(R, residual), real},
+                                              {keys::step, offsetof(R, step), real},
+                                              {keys::sigma, offsetof(R, sigma), real},
+                                              {keys::psnr, offsetof(R, psnr), real},
+                                              {keys::ssim, offsetof(R, ssim), real}};
+  return columns;
+}
+
+std::vector<Column> phase_columns(hid_t phase) {
+  using R = PhaseRow;
+  const hid_t real = H5T_NATIVE_DOUBLE, whole = H5T_NATIVE_INT64;
+  return {{keys::iteration, offsetof(R, iteration), whole},
+          {keys::phase, offsetof(R, phase), phase},
+          {keys::parent, offsetof(R, parent), phase},
+          {keys::start, offsetof(R, start), real},
+          {keys::seconds, offsetof(R, seconds), real},
+          {keys::own_seconds, offsetof(R, own_seconds), real},
+          {keys::device_seconds, offsetof(R, device_seconds), real},
+          {keys::wait_seconds, offsetof(R, wait_seconds), real},
+          {keys::bytes_sent, offsetof(R, bytes_sent), whole},
+          {keys::bytes_received, offsetof(R, bytes_received), whole},
+          {keys::messages, offsetof(R, messages), whole},
+          {keys::allocated_bytes, offsetof(R, allocated_bytes), whole},
+          {keys::peak_bytes, offsetof(R, peak_bytes), whole},
+          {keys::reserved_bytes, offsetof(R, reserved_bytes), whole},
+          {keys::resident_bytes, offsetof(R, resident_bytes), whole}};
+}
+
+/// The names of all phases, as HDF5 enumerates them.
+H5Handle phase_type(const std::string& path) {
+  H5Handle type(check_h5(H5Tenum_create(H5T_NATIVE_INT8), "H5Tenum_create", path), H5Tclose);
+  for (int p = 0; p <= static_cast<int>(Phase::other); ++p) {
+    const auto value = static_cast<std::int8_t>(p);
+    check_h5(H5Tenum_insert(type.get(), name(static_cast<Phase>(p)), &value), "H5Tenum_insert", path);
+  }
+  return type;
+}
+
+/// Earliest format and no file lock: what was flushed is there for every reader, also while the run goes on,
+/// and on file systems that have no locks.
+H5Handle create_file(const std::string& path) {
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // errors become messages in check_h5
+  const H5Handle access(check_h5(H5Pcreate(H5P_FILE_ACCESS), "H5Pcreate", path), H5Pclose);
+  check_h5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST), "H5Pset_libver_bounds",
+           path);
+  check_h5(H5Pset_file_locking(access.get(), false, true), "H5Pset_file_locking", path);
+  return {check_h5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), "H5Fcreate", path),
+          H5Fclose};
+}
+
+H5Handle create_attribute(hid_t file, const char* key, hid_t type, const std::vector<hsize_t>& shape,
+                          const std::string& path) {
+  const H5Handle space(
+      check_h5(shape.empty() ? H5Screate(H5S_SCALAR)
+                             : H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr),
+               "H5Screate", path),
+      H5Sclose);
+  return {check_h5(H5Acreate2(file, key, type, space.get(), H5P_DEFAULT, H5P_DEFAULT), "H5Acreate", path),
+          H5Aclose};
+}
+
+void put_attribute(hid_t file, const std::string& key, const std::string& value, const std::string& path) {
+  // Variable length: an attribute of fixed length cannot pass 64 KiB, a job can.
+  const H5Handle type(check_h5(H5Tcopy(H5T_C_S1), "H5Tcopy", path), H5Tclose);
+  check_h5(H5Tset_size(type.get(), H5T_VARIABLE), "H5Tset_size", path);
+  check_h5(H5Tset_cset(type.get(), H5T_CSET_UTF8), "H5Tset_cset", path);
+  const H5Handle attribute = create_attribute(file, key.c_str(), type.get(), {}, path);
+  const char* text = value.c_str();
+  check_h5(H5Awrite(attribute.get(), type.get(), &text), "H5Awrite", path);
+}
+
+void put_attribute(hid_t file, const std::string& key, const std::vector<std::int64_t>& values,
+                   const std::vector<hsize_t>& shape, const std::string& path) {
+  const H5Handle attribute = create_attribute(file, key.c_str(), H5T_NATIVE_INT64, shape, path);
+  check_h5(H5Awrite(attribute.get(), H5T_NATIVE_INT64, values.data()), "H5Awrite", path);
+}
+
+std::string rank_name(int rank) {
+  char text[24];
+  std::snprintf(text, sizeof text, "rank-%05d", rank);
+  return text;
+}
+
+constexpr std::size_t kStatusLength = 16;
+
+}  // namespace
+
+struct TraceWriter::Impl {
+  std::string path;
+  int every;
+  H5Handle file;
+  H5Handle phase_enum;
+  H5Handle seconds_attribute, status_type, status_attribute;
+  std::optional<Table<IterationRow>> iterations;
+  std::optional<Table<PhaseRow>> phases;
+  std::optional<IterationResult> left_out;  // the newest iteration, where `every` skips it
+  std::map<Phase, PhaseTotal> totals;
+  double inside = 0;      // seconds in calls of this class
+  double last_flush = 0;  // when
+  double interval = 0;    // seconds that have to pass until the next
+
+  Impl(const std::string& where, const TraceHeader& header, int n) : path(where), every(n) {
+    std::error_code error;
+    const auto parent = std::filesystem::path(path).parent_path();
+    if (!parent.empty()) std::filesystem::create_directories(parent, error);
+    if (error) throw RunError(concat("cannot make ", parent.string(), " (", error.message(), ")"));
+    file = create_file(path);
+    phase_enum = phase_type(path);
+    iterations.emplace(file.get(), keys::iterations, iteration_columns(), path);
+    phases.emplace(file.get(), keys::phases, phase_columns(phase_enum.get()), path);
+
+    put_attribute(file.get(), keys::schema, {kTraceSchema}, {}, path);
+    put_attribute(file.get(), keys::every, {every}, {}, path);
+    for (const auto& [key, value] : header.text) put_attribute(file.get(), key, value, path);
+    for (const auto& [key, value] : header.numbers) put_attribute(file.get(), key, {value}, {}, path);
+    const Index3 lo = header.own.lo(), hi = header.own.hi();
+    put_attribute(file.get(), keys::own_box, {lo[0], lo[1], lo[2], hi[0], hi[1], hi[2]}, {2, 3}, path);
+    seconds_attribute = create_attribute(file.get(), keys::trace_seconds, H5T_NATIVE_DOUBLE, {}, path);
+    status_type = H5Handle(check_h5(H5Tcopy(H5T_C_S1), "H5Tcopy", path), H5Tclose);
+    check_h5(H5Tset_size(status_type.get(), kStatusLength), "H5Tset_size", path);
+    status_attribute = create_attribute(file.get(), keys::status, status_type.get(), {}, path);
+    put_status("running");
+    to_disk();
+  }
+
+  void put_status(const std::string& status) {
+    std::array<char, kStatusLength> text{};
+    status.copy(text.data(), kStatusLength - 1);
+    check_h5(H5Awrite(status_attribute.get(), status_type.get(), text.data()), "H5Awrite", path);
+  }
+
+  bool recorded(std::int64_t iteration) const { return iteration < 0 || iteration % every == 0; }
+
+  void add(const IterationResult& r) {
+    iterations->add(
+        {r.iteration, r.start, r.seconds, r.objective, r.chi2, r.residual, r.step, r.sigma, r.psnr, r.ssim});
+  }
+
+  void take() {
+    for (const PhaseRecord& r : take_phases()) {
+      PhaseTotal& t = totals[r.phase];
+      t.seconds += r.seconds;
+      t.own_seconds += r.own_seconds;
+      t.wait_seconds += r.wait_seconds;
+      t.bytes_sent += r.bytes_sent;
+      t.bytes_received += r.bytes_received;
+      t.messages += r.messages;
+      t.peak_bytes = std::max(t.peak_bytes, r.peak_bytes);
+      ++t.calls;
+      if (recorded(r.iteration))
+        phases->add({r.iteration, static_cast<std::int8_t>(r.phase), static_cast<std::int8_t>(r.parent),
+                     r.start, r.seconds, r.own_seconds, r.device_seconds, r.wait_seconds, r.bytes_sent,
+                     r.bytes_received, r.messages, r.allocated_bytes, r.peak_bytes, r.reserved_bytes,
+                     r.resident_bytes});
+    }
+  }
+
+  void to_disk() {
+    const double begin = now();
+    iterations->append();
+    phases->append();
+    check_h5(H5Awrite(seconds_attribute.get(), H5T_NATIVE_DOUBLE, &inside), "H5Awrite", path);
+    check_h5(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "H5Fflush", path);
+    last_flush = now();
+    // A slow disk is asked less often, so that the trace stays below half a percent of the run; never less
+    // often than every second, so that nothing older than two is lost with the process.
+    interval = std::clamp(200 * (last_flush - begin), 0.1, 1.0);
+  }
+
+  void to_disk_when_due() {
+    if (now() - last_flush >= interval && (iterations->has_pending() || phases->has_pending())) to_disk();
+  }
+
+  /// Adds the time of its scope to `inside`.
+  struct Clock {
+    explicit Clock(Impl& i) : impl(i) {}
+    ~Clock() { impl.inside += now() - begin; }
+    Clock(const Clock&) = delete;
+    Clock& operator=(const Clock&) = delete;
+    Impl& impl;
+    double begin = now();
+  };
+};
+
+TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header, int every) {
+  TESSERA_EXPECT(every >= 1, "every is ", every, " (a trace of every 0th iteration is empty) pass 1 for all");
+  const double begin = now();
+  impl_ = std::make_unique<Impl>(path, header, every);
+  impl_->inside += now() - begin;
+}
+
+TraceWriter::~TraceWriter() {
+  try {
+    flush();
+  } catch (const RunError&) {
+    // Already on the way out; the file keeps what was flushed before.
+  }
+}
+
+void TraceWriter::after_step(int, const Solver&) {
+  const Impl::Clock clock(*impl_);
+  impl_->take();
+  impl_->to_disk_when_due();
+}
+
+void TraceWriter::on_result(const IterationResult& result) {
+  const Impl::Clock clock(*impl_);
+  impl_->take();
+  impl_->left_out.reset();
+  if (impl_->recorded(result.iteration))
+    impl_->add(result);
+  else
+    impl_->left_out = result;
+  impl_->to_disk_when_due();
+}
+
+void TraceWriter::at_end(StopReason reason) {
+  const Impl::Clock clock(*impl_);
+  if (impl_->left_out) impl_->add(*impl_->left_out);
+  impl_->left_out.reset();
+  impl_->put_status(name(reason));
+  impl_->take();
+  impl_->to_disk();
+}
+
+void TraceWriter::flush() {
+  const Impl::Clock clock(*impl_);
+  impl_->take();
+  impl_->to_disk();
+}
+
+const std::map<Phase, TraceWriter::PhaseTotal>& TraceWriter::totals() const { return impl_->totals; }
+double TraceWriter::seconds_inside() const { return impl_->inside; }
+
+std::string trace_name(int rank) { return "trace/" + rank_name(rank) + ".h5"; }
+
+void write_trace_index(const std::string& path, int ranks) {
+  write_whole(path, [&](const std::string& temporary) {
+    const H5Handle file = create_file(temporary);
+    put_attribute(file.get(), keys::schema, {kTraceSchema}, {}, path);
+    put_attribute(file.get(), keys::ranks, {ranks}, {}, path);
+    for (int r = 0; r < ranks; ++r)
+      check_h5(H5Lcreate_external(trace_name(r).c_str(), "/", file.get(), rank_name(r).c_str(), H5P_DEFAULT,
+                                  H5P_DEFAULT),
+               "H5Lcreate_external", path);
+  });
+}
+
+}  // namespace tessera
