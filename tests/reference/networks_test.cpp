@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Networks with the reference's weights give the reference's outputs.
+#include <ATen/ops/full.h>
+
+#include "reference/reference.hpp"
+#include "tessera/denoise/network.hpp"
+
+namespace tessera {
+namespace {
+
+using test::Reference;
+
+struct Case {
+  const char* file;
+  const char* name;  // the network's
+  std::int64_t channels, alignment;
+  bool takes_sigma;
+};
+
+class Networks : public testing::TestWithParam<Case> {
+ protected:
+  // The file's output in the type of `weights`.
+  at::Tensor run(const Network& network, at::ScalarType type) const {
+    std::map<std::string, at::Tensor> weights;
+    for (const auto& [key, w] : network.weights) weights[key] = w.is_floating_point() ? w.to(type) : w;
+    const Reference io(std::string(GetParam().file) + "_io");
+    const at::Tensor x = io["input"].to(type).unsqueeze(0);
+    const at::Tensor sigma = at::full({1}, io.number("sigma"), at::TensorOptions().dtype(type));
+    return evaluate(network.graph, weights, x, sigma)[0];
+  }
+  static Network load() {
+    return load_network(GetParam().name, test::reference_path(GetParam().file), GetParam().channels);
+  }
+};
+
+TEST_P(Networks, IsReadFromItsStateDict) {
+  const Network network = load();
+  EXPECT_EQ(network.channels(), GetParam().channels);
+  EXPECT_EQ(network.alignment(), GetParam().alignment);
+  EXPECT_EQ(network.takes_sigma(), GetParam().takes_sigma);
+}
+
+TEST_P(Networks, GivesTheReferenceOutput) {
+  const Network network = load();
+  const Reference io(std::string(GetParam().file) + "_io");
+  EXPECT_LT(test::difference(run(network, at::kFloat), io["output"]), 1e-5);
+  EXPECT_LT(test::difference(run(network, at::kDouble), io["output64"]), 1e-12);
+  EXPECT_GT(test::difference(io["input"], io["output"]), 1e-2) << "the network does nothing";
+}
+
+TEST_P(Networks, GivesItWithFoldedNorms) {
+  const Network network = fold_batch_norm(load());
+  const Reference io(std::string(GetParam().file) + "_io");
+  EXPECT_LT(test::difference(run(network, at::kFloat), io["output"]), 1e-5);
+}
+
+// What the comparison above is worth: every weight tensor, a tenth off, must be seen by it.
+TEST_P(Networks, NoWeightIsWithoutEffect) {
+  Network network = load();
+  const Reference io(std::string(GetParam().file) + "_io");
+  for (auto& [key, w] : network.weights) {
+    if (!w.is_floating_point()) continue;
+    const at::Tensor kept = w;
+    w = w.mul(1.1);
+    EXPECT_GT(test::difference(run(network, at::kDouble), io["output64"]), 1e-10) << key;
+    w = kept;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Reference, Networks,
+                         testing::Values(Case{"drunet_color", "drunet", 3, 8, true},
+                                         Case{"drunet_gray", "drunet", 1, 8, true},
+                                         Case{"dncnn", "dncnn", 3, 1, false},
+                                         Case{"unet", "unet", 1, 8, false},
+                                         Case{"unet_plain", "unet", 3, 2, false}),
+                         [](const auto& info) { return std::string(info.param.file); });
+
+}  // namespace
+}  // namespace tessera
