@@ -9,6 +9,7 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "waiting.hpp"
 
 namespace tessera {
 namespace {
@@ -82,7 +83,10 @@ MpiSession::~MpiSession() {
 
 Communicator Communicator::world() {
   Communicator c;
-  if (running) c.shared_ = std::make_shared<Shared>(MPI_COMM_WORLD, false);
+  if (running) {
+    static const auto all = std::make_shared<const Shared>(MPI_COMM_WORLD, false);  // knows its node once
+    c.shared_ = all;
+  }
   return c;
 }
 
@@ -102,6 +106,7 @@ Communicator Communicator::split(int color, int key) const {
   Communicator c;
   if (!shared_) return c;
   MPI_Comm made = MPI_COMM_NULL;
+  const Waiting waiting(kEverybody);
   TESSERA_MPI(MPI_Comm_split(shared_->comm, color < 0 ? MPI_UNDEFINED : color, key, &made));
   if (made != MPI_COMM_NULL) c.shared_ = std::make_shared<Shared>(made, true);
   return c;
@@ -111,22 +116,26 @@ Communicator Communicator::duplicate() const {
   Communicator c;
   if (!shared_) return c;
   MPI_Comm made = MPI_COMM_NULL;
+  const Waiting waiting(kEverybody);
   TESSERA_MPI(MPI_Comm_dup(shared_->comm, &made));
   c.shared_ = std::make_shared<Shared>(made, true);
   return c;
 }
 
 void Communicator::barrier() const {
+  const Waiting waiting(kEverybody);
   if (shared_) TESSERA_MPI(MPI_Barrier(shared_->comm));
 }
 
 void Communicator::all_reduce(std::span<double> values, Reduce op) const {
+  const Waiting waiting(kEverybody);
   if (shared_)
     TESSERA_MPI(MPI_Allreduce(MPI_IN_PLACE, values.data(), count(values.size()), MPI_DOUBLE, mpi_op(op),
                               shared_->comm));
 }
 
 void Communicator::all_reduce(std::span<std::int64_t> values, Reduce op) const {
+  const Waiting waiting(kEverybody);
   if (shared_)
     TESSERA_MPI(MPI_Allreduce(MPI_IN_PLACE, values.data(), count(values.size()), MPI_INT64_T, mpi_op(op),
                               shared_->comm));
@@ -134,6 +143,7 @@ void Communicator::all_reduce(std::span<std::int64_t> values, Reduce op) const {
 
 void Communicator::broadcast(void* bytes, std::int64_t total, int root) const {
   if (!shared_) return;
+  const Waiting waiting(kEverybody);
   constexpr std::int64_t kChunk = 1 << 30;
   for (std::int64_t done = 0; done < total; done += kChunk) {
     const auto part = static_cast<int>(std::min(kChunk, total - done));
@@ -152,6 +162,7 @@ std::string Communicator::broadcast(const std::string& text, int root) const {
 
 std::vector<std::string> Communicator::gather(const std::string& text, int root) const {
   if (!shared_) return {text};
+  const Waiting waiting(kEverybody);
   const int length = count(text.size());
   std::vector<int> lengths(static_cast<std::size_t>(size())), starts(lengths.size());
   TESSERA_MPI(MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, root, shared_->comm));
@@ -175,6 +186,7 @@ std::vector<std::string> Communicator::gather(const std::string& text, int root)
 
 std::vector<double> Communicator::all_gather(double value) const {
   std::vector<double> all(static_cast<std::size_t>(size()), value);
+  const Waiting waiting(kEverybody);
   if (shared_) TESSERA_MPI(MPI_Allgather(&value, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, shared_->comm));
   return all;
 }
@@ -196,6 +208,7 @@ bool Communicator::Pending::progress() {
 void Communicator::Pending::wait() {
   if (request_ == MPI_REQUEST_NULL) return;
   const double start = now();
+  const Waiting waiting(kEverybody);
   TESSERA_MPI(MPI_Wait(&request_, MPI_STATUS_IGNORE));
   count_wait(now() - start);
 }
@@ -218,7 +231,7 @@ void Communicator::together(const std::function<void()>& work) const {
     message = e.what();
     input = true;
     first = rank();
-  } catch (const RunError& e) {
+  } catch (const std::exception& e) {
     message = e.what();
     first = rank();
   }

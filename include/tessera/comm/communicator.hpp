@@ -70,9 +70,9 @@ class Communicator {
   };
   [[nodiscard]] Pending all_reduce_begin(std::span<double> values) const;  ///< collective, in place
 
-  /// Collective. Runs `work` on every rank; if it throws InputError or RunError anywhere, every rank throws
-  /// the message of the lowest such rank. What makes all ranks fail together: put validation inside,
-  /// collectives outside.
+  /// Collective. Runs `work` on every rank; if it throws anywhere, every rank throws the message of the
+  /// lowest such rank, as InputError or, for any other exception, as RunError. What makes all ranks fail
+  /// together: put validation inside, collectives outside.
   void together(const std::function<void()>& work) const;
 
   /// Ends the whole job at once with this exit code, after flushing what was said. For a rank that cannot go

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/comm/watchdog.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "heartbeat_board.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
+#include "waiting.hpp"
+
+namespace tessera {
+namespace {
+
+// --- Last words: only async-signal-safe calls from here to the next line of this kind.
+
+constexpr int kSignals[] = {SIGTERM, SIGABRT};
+
+struct sigaction before[2];
+int speaker = 0;                  // this rank in the launch
+std::vector<std::string> litter;  // files to remove, then the folder last
+std::atomic<bool> spoken{false};
+
+class Line {
+ public:
+  Line& operator<<(const char* text) {
+    while (*text && length_ < sizeof text_ - 1) text_[length_++] = *text++;
+    return *this;
+  }
+  Line& operator<<(std::int64_t value) {
+    char digits[24];
+    int n = 0;
+    do digits[n++] = static_cast<char>('0' + value % 10);
+    while ((value /= 10) > 0);
+    while (n > 0 && length_ < sizeof text_ - 1) text_[length_++] = digits[--n];
+    return *this;
+  }
+  void print() {
+    text_[length_++] = '\n';
+    [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text_, length_);
+  }
+
+ private:
+  char text_[256];
+  std::size_t length_ = 0;
+};
+
+void last_words(int signal, siginfo_t* info, void* context) {
+  const int saved = errno;
+  if (!spoken.exchange(true)) {
+    const Heartbeat h = heartbeat();
+    const int peer = waiting_peer().load();
+    Line line;
+    line << "rank " << speaker << " was ended by " << (signal == SIGTERM ? "SIGTERM" : "SIGABRT") << " in "
+         << name(h.phase);
+    if (h.iteration < 0)
+      line << ", before the first iteration";
+    else
+      line << ", iteration " << h.iteration;
+    if (peer >= 0)
+      line << " (it waited for rank " << peer << ")";
+    else if (peer == kEverybody)
+      line << " (it waited for all ranks)";
+    line.print();
+  }
+  struct sigaction& old = before[signal == SIGTERM ? 0 : 1];
+  if (old.sa_flags & SA_SIGINFO) {
+    old.sa_sigaction(signal, info, context);
+  } else if (old.sa_handler == SIG_DFL) {
+    for (const std::string& path : litter)
+      if (::unlink(path.c_str()) != 0) ::rmdir(path.c_str());
+    ::sigaction(signal, &old, nullptr);
+    ::raise(signal);  // delivered when this handler returns
+  } else if (old.sa_handler != SIG_IGN) {
+    old.sa_handler(signal);
+  }
+  errno = saved;
+}
+
+// ---
+
+std::string default_folder(const Communicator& comm) {
+  const char* job = std::getenv("SLURM_JOB_ID");
+  const std::string mine = concat(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", "/tessera-",
+                                  ::getuid(), '-', job ? concat(job, '-') : std::string(), ::getpid());
+  return comm.broadcast(mine, 0);
+}
+
+int world_rank() {
+  int rank = 0;
+  if (mpi_running()) TESSERA_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+  return rank;
+}
+
+int world_size() {
+  int size = 1;
+  if (mpi_running()) TESSERA_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
+  return size;
+}
+
+}  // namespace
+
+struct Watchdog::Impl {
+  Communicator comm;
+  double limit;
+  int rank;  // in the launch
+  std::optional<HeartbeatBoard> board;
+  std::mutex mutex;
+  std::condition_variable wake;
+  bool stop = false;
+  std::thread thread;
+
+  Impl(const Communicator& c, double seconds, std::string folder)
+      : comm(c), limit(seconds), rank(world_rank()) {
+    if (folder.empty()) folder = default_folder(comm);
+    comm.together([&] { board.emplace(std::move(folder), rank); });
+    comm.barrier();
+    board->publish(heartbeat(), kNobody);
+    board->join(world_size());
+    comm.barrier();  // nobody removes a file before everybody has mapped it
+    install();
+    if (limit > 0) thread = std::thread([this] { watch(); });
+  }
+
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex);
+      stop = true;
+    }
+    wake.notify_all();
+    if (thread.joinable()) thread.join();
+    for (std::size_t i = 0; i < 2; ++i) ::sigaction(kSignals[i], &before[i], nullptr);
+  }
+
+  void install() {
+    speaker = rank;
+    spoken = false;
+    litter.clear();
+    for (int r = 0; r < world_size(); ++r) litter.push_back(board->file(r));
+    litter.push_back(board->folder());
+    struct sigaction action {};
+    action.sa_sigaction = last_words;
+    action.sa_flags = SA_SIGINFO;
+    sigemptyset(&action.sa_mask);
+    for (std::size_t i = 0; i < 2; ++i) ::sigaction(kSignals[i], &action, &before[i]);
+  }
+
+  void watch() {
+    sigset_t all;  // signals belong to the main thread, whose phase is told
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    const auto interval = std::chrono::duration<double>(std::clamp(limit / 20, 0.02, 1.0));
+    std::unique_lock lock(mutex);
+    while (!wake.wait_for(lock, interval, [this] { return stop; })) {
+      board->publish(heartbeat(), waiting_peer().load());
+      const std::string verdict = diagnose(board->look(), rank, limit);
+      if (!verdict.empty()) end(verdict);
+    }
+  }
+
+  [[noreturn]] void end(const std::string& verdict) {
+    if (board->claim_verdict()) {
+      const std::string line = verdict + '\n';
+      [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
+    } else {
+      std::this_thread::sleep_for(std::chrono::seconds(2));  // another rank speaks and ends the job
+    }
+    for (const std::string& path : litter)
+      if (::unlink(path.c_str()) != 0) ::rmdir(path.c_str());
+    spoken = true;  // one line is enough
+    // The main thread hangs, perhaps inside MPI: if MPI cannot end the job either, the launcher sees this
+    // process go.
+    ::signal(SIGALRM, SIG_DFL);
+    ::alarm(10);
+    sigset_t alarm;
+    sigemptyset(&alarm);
+    sigaddset(&alarm, SIGALRM);
+    pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
+    if (mpi_running()) MPI_Abort(MPI_COMM_WORLD, 3);
+    std::_Exit(3);
+  }
+};
+
+Watchdog::Watchdog(const Communicator& comm, double limit_seconds, std::string folder)
+    : impl_(std::make_unique<Impl>(comm, limit_seconds, std::move(folder))) {}
+Watchdog::~Watchdog() = default;
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# lost_rank_test.sh LAUNCHER PROGRAM hang|kill|freeze|slow: what a job of 4 ranks does when rank 2 is lost.
+set -uo pipefail
+launcher=$1 program=$2 how=$3
+limit=1
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+fail() { echo "FAILED: $*"; cat "$out"; exit 1; }
+begin=$(date +%s%N)
+TESSERA_LAUNCHER=mpirun timeout 60 "$launcher" -n 4 "$program" "$how" 2 "$limit" > "$out" 2>&1
+code=$?
+took=$(( ($(date +%s%N) - begin) / 1000000 ))
+echo "$how: exit code $code after $took ms"
+cat "$out"
+((took < 15000)) || fail "took $took ms"
+case $how in
+  hang | freeze)
+    ((code == 3)) || fail "exit code $code, wanted 3"
+    pattern='^rank [013] waited [0-9]+ s for rank 2 in (reduce|halo), iteration 1[23] \(rank 2 sent nothing: (its process stands still, last seen )?in denoise, iteration 12, for [0-9]+ s\) see its last line in log.txt$'
+    (($(grep -cE "$pattern" "$out") == 1)) || fail "the message that names rank 2 is not there exactly once"
+    ;;
+  kill)
+    ((code == 137)) || fail "exit code $code, wanted the launcher's 137"
+    for r in 0 1 3; do
+      grep -qE "^rank $r was ended by SIGTERM in (reduce|halo), iteration 1[23]( \(it waited .*\))?$" "$out" ||
+        fail "rank $r did not say where it was"
+    done
+    ;;
+  slow)
+    ((code == 0)) && grep -q finished "$out" || fail "a slow rank that still works was taken for a hanging one"
+    ;;
+esac
+# Folders of other jobs may be there; ours names the uid and a process that has gone.
+for folder in /dev/shm/tessera-"$(id -u)"-*; do
+  [[ -e $folder && $folder -nt $out ]] && [[ ! -d /proc/${folder##*-} ]] && fail "$folder was left behind"
+done
+exit 0
