@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/comm/communicator.hpp"
+#include "tessera/denoise/network.hpp"
+
+namespace tessera {
+
+/// What training reports: after every step the loss; the PSNR where it was measured.
+struct TrainRecord {
+  std::int64_t step = 0;            // done so far
+  double loss = 0;                  // mean absolute error of this step's batch, range [0, 1]
+  double learning_rate = 0;         // of this step
+  std::map<double, double> psnr{};  // sigma -> mean PSNR in dB over the validation images; mostly empty
+};
+
+/// A denoiser is trained to map clean + sigma * noise, and sigma, to clean: mean absolute error, Adam.
+struct TrainOptions {
+  NetworkOptions network{};
+  std::string start{};   // weights to begin from (shipped name or path); empty: seeded, close to D(x) = x
+  std::string output{};  // the weights, safetensors; `output`.state beside it holds what resuming needs
+
+  // Clean crops
+  std::vector<std::string> photographs{};  // folders of pictures
+  std::vector<std::string> exclude{};      // "name" or "folder/name", without suffix
+  double dead_leaves = 0.1;                // share of crops that are drawn scenes
+  double shrink = 0.25;                    // share of photograph crops taken at half their resolution
+  std::int64_t crop = 64;                  // side, pixels; a multiple of the network's alignment
+  std::int64_t batch = 16;                 // crops per step, of all ranks together
+  std::pair<double, double> sigma{0.0, 50.0 / 255.0};  // uniform between them, range [0, 1]
+
+  // Steps
+  std::int64_t steps = 20000;
+  double learning_rate = 1e-3;        // rises over `warmup` steps, then falls to the final one as a cosine
+  double final_learning_rate = 1e-6;  //
+  std::int64_t warmup = 200;
+  double clip = 0.5;                  // largest norm of the gradient; longer ones are shortened; 0: off
+  double ema = 0.999;                 // the weights written are a running mean with this memory
+  std::string precision = "float32";  // or bfloat16: features in bfloat16, weights and Adam in float32
+  std::uint64_t seed = 0;
+
+  // Around it
+  double seconds = 0;              // stop after this long, with the state saved; 0: when the steps are done
+  double checkpoint_seconds = 60;  // between two saved states
+  std::int64_t log_every = 100;    // steps between two lines; 0: silent
+  std::string validate{};          // folder of pictures never trained on; empty: none
+  std::vector<double> validate_sigma{15.0 / 255.0, 25.0 / 255.0, 50.0 / 255.0};
+  std::int64_t validate_every = 2000;  // steps; and at the end
+  std::function<void(const TrainRecord&)> observe{};
+};
+
+/// Trains, or goes on where `output`.state stands (same options; `steps` and the time limit may change).
+/// Every rank computes its part of a batch, gradients are summed over the ranks. Random numbers depend on
+/// (seed, step, crop), not on the ranks and not on interruptions.
+/// Collective. Returns the exit code: 0 when all steps are done, 85 when the time ran out before.
+/// Errors: InputError for bad options, RunError when the loss is no number any more.
+int train(const TrainOptions& options, const Communicator& comm);
+
+/// The `train` section of a job file: keys checked, paths relative to the file. InputError names the line.
+TrainOptions parse_train_job(const std::string& text, const std::string& path);
+
+/// `tessera train JOB.yaml`. Collective.
+int run_train_file(const std::string& path, const Communicator& comm);
+
+/// Mean PSNR (dB, peak 1, output clamped to [0, 1]) over the pictures of a folder, each with its own seeded
+/// noise; the whole image at once, in float32.
+double validation_psnr(const Network& network, const std::string& folder, double sigma, std::uint64_t seed);
+
+}  // namespace tessera

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/core/random.hpp"
+
+namespace tessera::training {
+
+/// A decoded picture: 8 bits per value, planar (channels, height, width).
+struct Picture {
+  std::string name;
+  std::int64_t channels = 1, height = 0, width = 0;
+  std::vector<std::uint8_t> values;
+};
+
+/// All pictures of the folders, in the order of their names, as gray or RGB (gray is replicated; gray from
+/// RGB by the weights of ITU-R BT.601). `exclude`: "name" or "folder/name" without suffix. InputError where a
+/// folder holds none.
+std::vector<Picture> read_pictures(const std::vector<std::string>& folders,
+                                   const std::vector<std::string>& exclude, std::int64_t channels);
+
+/// Draws of one crop: a pure function of (seed, step, crop), each call takes the next number.
+class Draws {
+ public:
+  Draws(std::uint64_t seed, std::int64_t step, std::int64_t item);
+  double uniform() { return random_.uniform(item_, next_++); }
+  std::int64_t below(std::int64_t n);  // 0 .. n - 1
+
+ private:
+  Random random_;
+  std::int64_t item_;
+  std::uint32_t next_ = 0;
+};
+
+/// A square crop of a photograph at a random place, flipped and turned, values in [0, 1], planar. With
+/// `shrink` it covers twice the side and 2 x 2 pixels become one: sharper, and free of the file's coding
+/// errors.
+void photograph_crop(const Picture& picture, bool shrink, std::int64_t side, Draws& draws, float* out);
+
+/// Dead leaves: opaque disks of random place, size and color in front of each other, sizes by the power law
+/// r^-3 that makes such scenes scale invariant like photographs; edges anti-aliased 2 x 2.
+/// Source: Lee, Mumford, Huang, "Occlusion models for natural images", Int. J. Comput. Vis. 41 (2001) 35.
+void dead_leaves(std::int64_t channels, std::int64_t side, Draws& draws, float* out);
+
+}  // namespace tessera::training

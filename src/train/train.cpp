@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/train/train.hpp"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/l1_loss.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <numbers>
+#include <tuple>
+
+#include "adam.hpp"
+#include "scenes.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
+#include "tessera/core/units.hpp"
+
+namespace tessera {
+namespace {
+
+using training::Adam;
+using training::Draws;
+using training::Picture;
+
+/// printf into a string.
+template <class... Values>
+std::string print(const char* format, Values... values) {
+  std::array<char, 256> text{};
+  std::snprintf(text.data(), text.size(), format, values...);
+  return text.data();
+}
+
+constexpr int kTimeIsUp = 85;  // checkpointed, wants to be called again
+
+void check(const TrainOptions& o) {
+  const std::int64_t unit = make_graph(o.network).alignment();
+  TESSERA_VALIDATE(o.crop > 0 && o.crop % unit == 0, "train.crop is ", o.crop, " (", o.network.name,
+                   " needs a multiple of ", unit, ") use ", (o.crop / unit + 1) * unit);
+  TESSERA_VALIDATE(o.batch > 0 && o.steps > 0, "train.batch is ", o.batch, ", train.steps is ", o.steps,
+                   " (nothing would be learned) use at least 1");
+  TESSERA_VALIDATE(o.precision == "float32" || o.precision == "bfloat16", "train.precision is ", o.precision,
+                   " (known: float32, bfloat16) use one of them");
+  TESSERA_VALIDATE(0 <= o.sigma.first && o.sigma.first <= o.sigma.second, "train.sigma is [", o.sigma.first,
+                   ", ", o.sigma.second, "] (lowest, then highest, not negative) correct it");
+  TESSERA_VALIDATE(o.learning_rate > 0 && o.final_learning_rate >= 0, "train.learning_rate is ",
+                   o.learning_rate, " (nothing would be learned) use 1e-3");
+  TESSERA_VALIDATE(0 <= o.ema && o.ema < 1, "train.ema is ", o.ema, " (a share below 1) use 0.999");
+  TESSERA_VALIDATE(0 <= o.dead_leaves && o.dead_leaves <= 1, "train.dead_leaves is ", o.dead_leaves,
+                   " (a share of the crops) use 0 to 1");
+  TESSERA_VALIDATE(
+      !o.photographs.empty() || o.dead_leaves == 1,
+      "there are no train.photographs (only drawn scenes are left) name folders of pictures, or ",
+      "set dead_leaves to 1");
+  TESSERA_VALIDATE(!o.output.empty(), "train.output is missing (the weights must go somewhere) name a file");
+}
+
+/// Seeded weights with which D(x, sigma) = x + small: the head passes the image on in its first channels, the
+/// tail takes it from there, every residual branch begins small. Learning starts at the noisy image.
+void begin_near_identity(Network& network) {
+  if (network.options.name != "drunet") return;
+  for (auto& [name, tensor] : network.weights) {
+    if (name.ends_with("res.2.weight") || name.ends_with(".0.weight") || name == "m_tail.weight")
+      if (tensor.size(2) == 3 ? !name.ends_with("res.0.weight") : true) tensor.mul_(0.1);
+    const bool head = name == "m_head.weight", tail = name == "m_tail.weight";
+    if (!head && !tail) continue;
+    const std::int64_t channels = std::min(network.channels(), tensor.size(head ? 0 : 1));
+    for (std::int64_t c = 0; c < channels; ++c) {
+      if (head) tensor.select(0, c).zero_();
+      tensor.select(0, c).select(0, c).select(0, 1).select(0, 1).fill_(1);
+    }
+  }
+}
+
+/// A color network's weights as the start of a gray one: the same image in all channels, the mean of the
+/// outputs.
+void take_gray_from_color(const Network& color, Network& gray) {
+  for (auto& [name, tensor] : gray.weights) {
+    const at::Tensor& from = color.weights.at(name);
+    const std::int64_t c = color.channels();
+    if (name == "m_head.weight") {
+      tensor.narrow(1, 0, 1).copy_(from.narrow(1, 0, c).sum(at::IntArrayRef{1}, /*keepdim=*/true));
+      tensor.narrow(1, 1, 1).copy_(from.narrow(1, c, 1));
+    } else if (name == "m_tail.weight") {
+      tensor.copy_(from.mean(at::IntArrayRef{0}, /*keepdim=*/true));
+    } else {
+      tensor.copy_(from);
+    }
+  }
+}
+
+Network begin(const TrainOptions& options) {
+  Network network = random_network(options.network, options.seed);
+  network.sigma_range = options.sigma;
+  if (options.start.empty()) {
+    begin_near_identity(network);
+    return network;
+  }
+  const Network start = load_network(options.network.name, options.start, 0);
+  const bool to_gray = options.network.name == "drunet" && network.channels() == 1 && start.channels() == 3;
+  NetworkOptions same = start.options;
+  same.channels = network.channels();
+  TESSERA_VALIDATE(weight_shapes(make_graph(same)) == weight_shapes(network.graph) &&
+                       (to_gray || start.channels() == network.channels()),
+                   "train.start ", options.start,
+                   " has another shape than train.network (its weights cannot ",
+                   "be taken over) give the same widths, blocks and channels");
+  if (to_gray)
+    take_gray_from_color(start, network);
+  else
+    network.weights = start.weights;
+  return network;
+}
+
+double learning_rate(const TrainOptions& o, std::int64_t step) {
+  const double rise = std::min(1.0, static_cast<double>(step + 1) / static_cast<double>(o.warmup + 1));
+  const double share = std::min(1.0, static_cast<double>(step) / static_cast<double>(o.steps));
+  const double fall = 0.5 * (1 + std::cos(std::numbers::pi * share));
+  return rise * (o.final_learning_rate + (o.learning_rate - o.final_learning_rate) * fall);
+}
+
+struct Batch {
+  at::Tensor clean, noisy, sigma;
+};
+
+/// The crops of this step that this rank computes: item i belongs to rank i mod ranks.
+Batch make_batch(const TrainOptions& o, const std::vector<Picture>& pictures, std::int64_t step,
+                 const Communicator& comm) {
+  const std::int64_t channels = o.network.channels, values = channels * o.crop * o.crop;
+  const std::int64_t mine = (o.batch - comm.rank() + comm.size() - 1) / comm.size();
+  Batch batch{at::empty({mine, channels, o.crop, o.crop}, at::kFloat), {}, at::empty({mine}, at::kFloat)};
+  batch.noisy = at::empty_like(batch.clean);
+  for (std::int64_t k = 0; k < mine; ++k) {
+    Draws draws(o.seed, step, k * comm.size() + comm.rank());
+    float* clean = batch.clean.data_ptr<float>() + k * values;
+    const double sigma = o.sigma.first + draws.uniform() * (o.sigma.second - o.sigma.first);
+    const bool drawn = draws.uniform() < o.dead_leaves;
+    const bool shrink = draws.uniform() < o.shrink;
+    const std::uint64_t noise_seed = static_cast<std::uint64_t>(draws.uniform() * 9007199254740992.0);
+    if (drawn)
+      training::dead_leaves(channels, o.crop, draws, clean);
+    else
+      training::photograph_crop(pictures[draws.below(static_cast<std::int64_t>(pictures.size()))], shrink,
+                                o.crop, draws, clean);
+    batch.sigma.data_ptr<float>()[k] = static_cast<float>(sigma);
+    at::Tensor noisy = batch.noisy.select(0, k);
+    noisy.normal_(0, 1, at::detail::createCPUGenerator(noise_seed));
+    noisy.mul_(sigma).add_(batch.clean.select(0, k));
+  }
+  return batch;
+}
+
+/// Adds the gradients of all ranks; returns the loss of the whole batch. Collective.
+double sum_gradients(std::vector<at::Tensor>& gradients, double loss, const Communicator& comm) {
+  std::int64_t count = 1;
+  for (const at::Tensor& g : gradients) count += g.numel();
+  std::vector<double> sums(count);
+  sums[0] = loss;
+  std::int64_t at = 1;
+  for (const at::Tensor& g : gradients)
+    for (std::int64_t i = 0; i < g.numel(); ++i) sums[at++] = g.data_ptr<float>()[i];
+  comm.all_reduce(sums, Reduce::sum);
+  at = 1;
+  for (at::Tensor& g : gradients)
+    for (std::int64_t i = 0; i < g.numel(); ++i) g.data_ptr<float>()[i] = static_cast<float>(sums[at++]);
+  return sums[0];
+}
+
+/// One step's loss and, in `gradients`, its derivatives; both over the whole batch. Collective.
+double differentiate(const TrainOptions& o, const Network& network, const Batch& batch, const Adam& adam,
+                     std::vector<at::Tensor>& gradients, const Communicator& comm) {
+  double loss = 0;
+  gradients.clear();
+  const std::int64_t mine = batch.clean.size(0);
+  if (mine > 0) {
+    const at::AutoGradMode on(true);
+    at::Tensor x = batch.noisy;
+    if (o.precision == "bfloat16") x = x.to(at::kBFloat16);
+    x = x.contiguous(at::MemoryFormat::ChannelsLast);
+    const at::Tensor out = evaluate(network.graph, adam.parameters(), x, batch.sigma);
+    const at::Tensor error = at::l1_loss(out.to(at::kFloat), batch.clean);
+    const at::Tensor part = error * (static_cast<double>(mine) / static_cast<double>(o.batch));
+    part.backward();
+    loss = part.item<double>();
+  }
+  for (const auto& [name, tensor] : adam.parameters()) {
+    gradients.push_back(mine > 0 ? tensor.grad().contiguous() : at::zeros_like(tensor));
+    tensor.mutable_grad().reset();
+  }
+  return sum_gradients(gradients, loss, comm);
+}
+
+void save(const TrainOptions& o, Network& network, const Adam& adam, std::int64_t step, double seconds) {
+  network.weights = adam.averaged();
+  save_network(network, o.output,
+               {{"steps", std::to_string(step)},
+                {"seed", std::to_string(o.seed)},
+                {"training_seconds", print("%.0f", seconds)},
+                {"license", "BSD-3-Clause"}});
+  adam.save(o.output + ".state", step, seconds);
+}
+
+}  // namespace
+
+int train(const TrainOptions& options, const Communicator& comm) {
+  std::vector<Picture> pictures;
+  Network network;
+  std::int64_t step = 0;
+  double before = 0;  // seconds of earlier calls
+  std::unique_ptr<Adam> adam;
+  comm.together([&] {
+    check(options);
+    network = begin(options);
+    adam = std::make_unique<Adam>(network.weights, options.ema);
+    if (std::filesystem::exists(options.output + ".state"))
+      std::tie(step, before) = adam->load(options.output + ".state");
+    if (!options.photographs.empty())
+      pictures = training::read_pictures(options.photographs, options.exclude, options.network.channels);
+  });
+  const bool speaks = comm.rank() == 0 && options.log_every > 0;
+  const auto say = [&](const std::string& line) {
+    if (!speaks) return;
+    std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+  };
+  std::int64_t count = 0;
+  for (const auto& [name, tensor] : network.weights) count += tensor.numel();
+  say(concat(options.network.name, ": ", count, " weights, halo ", network.halo(), ", ", pictures.size(),
+             " pictures, ", comm.size(), " ranks, steps ", step, " to ", options.steps));
+
+  const double start = now();
+  double saved = start, spoken = start;
+  std::int64_t spoken_step = step;
+  bool time_is_up = false;
+  while (step < options.steps && !time_is_up) {
+    TrainRecord record;
+    record.learning_rate = learning_rate(options, step);
+    const Batch batch = make_batch(options, pictures, step, comm);
+    std::vector<at::Tensor> gradients;
+    record.loss = differentiate(options, network, batch, *adam, gradients, comm);
+    if (!std::isfinite(record.loss))
+      throw RunError(concat("training diverged at step ", step, " (the loss is ", record.loss,
+                            ") lower train.learning_rate"));
+    adam->step(gradients, record.learning_rate, options.clip, step);
+    record.step = ++step;
+
+    // One decision for all ranks: rank 0's clock.
+    double clock = now();
+    comm.broadcast(&clock, sizeof clock, 0);
+    time_is_up = options.seconds > 0 && clock - start >= options.seconds;
+    const bool last = time_is_up || step == options.steps;
+    if (comm.rank() == 0 && (last || clock - saved >= options.checkpoint_seconds)) {
+      save(options, network, *adam, step, before + clock - start);
+      saved = clock;
+    }
+    if (speaks && (step % options.log_every == 0 || last)) {
+      const double rate = static_cast<double>(step - spoken_step) / std::max(1e-9, clock - spoken);
+      say(print("step %6ld  loss %.5f  rate %.2e  %.2f steps/s  %.3f Mpx/s  %s", static_cast<long>(step),
+                record.loss, record.learning_rate, rate,
+                rate * static_cast<double>(options.batch * options.crop * options.crop) / 1e6,
+                format_seconds(before + clock - start).c_str()));
+      spoken = clock;
+      spoken_step = step;
+    }
+    if (!options.validate.empty() && (step % options.validate_every == 0 || last) && comm.rank() == 0) {
+      network.weights = adam->averaged();
+      std::string line = print("step %6ld  PSNR", static_cast<long>(step));
+      for (const double sigma : options.validate_sigma) {
+        record.psnr[sigma] = validation_psnr(network, options.validate, sigma, options.seed);
+        line += print("  %.2f dB at %.0f/255", record.psnr[sigma], 255 * sigma);
+      }
+      say(line);
+      spoken = now();
+      spoken_step = step;
+    }
+    if (options.observe) options.observe(record);
+  }
+  return step < options.steps ? kTimeIsUp : 0;
+}
+
+}  // namespace tessera
