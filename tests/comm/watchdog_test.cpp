@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Who is named, as a table; whole jobs that lose a rank are in lost_rank_test.sh.
+#include "tessera/comm/watchdog.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "heartbeat_board.hpp"
+#include "support/groups.hpp"
+#include "tessera/core/error.hpp"
+#include "waiting.hpp"
+
+namespace tessera::test {
+namespace {
+
+Sighting rank(int r, Phase phase, int waiting_for, double quiet, std::uint64_t beats = 50) {
+  Sighting s;
+  s.rank = r;
+  s.beats = beats;
+  s.iteration = 12;
+  s.phase = phase;
+  s.waiting_for = waiting_for;
+  s.quiet = quiet;
+  return s;
+}
+
+const Sighting kWorking = rank(0, Phase::denoise, kNobody, 3);
+
+TEST(Diagnosis, NobodyHangs) { EXPECT_EQ(diagnose({kWorking, rank(1, Phase::halo, 0, 250)}, 1, 300), ""); }
+
+TEST(Diagnosis, TheWaitingRankIsNotTheOneThatHangs) {
+  EXPECT_EQ(diagnose({kWorking, rank(2, Phase::denoise, kNobody, 310), rank(3, Phase::halo, 2, 301)}, 3, 300),
+            "rank 3 waited 301 s for rank 2 in halo, iteration 12 (rank 2 sent nothing: in denoise, "
+            "iteration 12, for "
+            "310 s) see its last line in log.txt");
+}
+
+TEST(Diagnosis, AChainIsFollowedToItsEnd) {
+  const std::vector<Sighting> ranks{rank(0, Phase::reduce, kEverybody, 302), rank(1, Phase::halo, 2, 303),
+                                    rank(2, Phase::halo, 3, 304), rank(3, Phase::op, kNobody, 305)};
+  for (int self = 0; self < 4; ++self)
+    EXPECT_EQ(diagnose(ranks, self, 300),
+              "rank 2 waited 304 s for rank 3 in halo, iteration 12 (rank 3 sent nothing: in operator, "
+              "iteration 12, "
+              "for 305 s) see its last line in log.txt");
+}
+
+TEST(Diagnosis, ALoneRank) {
+  EXPECT_EQ(diagnose({rank(0, Phase::denoise, kNobody, 301)}, 0, 300),
+            "rank 0 has not advanced for 301 s in denoise, iteration 12 (longer than the limit of 300 s) see "
+            "its last "
+            "line in log.txt");
+}
+
+TEST(Diagnosis, WhoIsWaitedForButStillWorksHasTime) {
+  EXPECT_EQ(diagnose({kWorking, rank(1, Phase::reduce, kEverybody, 2000)}, 1, 300), "");
+}
+
+TEST(Diagnosis, SlowPhasesGetFiveTimesTheirSlowest) {
+  Sighting slow = rank(0, Phase::denoise, kNobody, 900);
+  slow.slowest = 200;
+  EXPECT_EQ(diagnose({slow}, 0, 300), "");
+  slow.quiet = 1001;
+  EXPECT_NE(diagnose({slow}, 0, 300), "");
+}
+
+TEST(Diagnosis, AProcessThatStandsStillWaitsForNobody) {
+  Sighting frozen = rank(1, Phase::halo, 0, 320);  // it said so before it froze
+  frozen.silent = 319;
+  EXPECT_EQ(diagnose({rank(0, Phase::halo, 1, 301), frozen}, 0, 300),
+            "rank 0 waited 301 s for rank 1 in halo, iteration 12 (rank 1 sent nothing: its process stands "
+            "still, last "
+            "seen in halo, iteration 12, for 320 s) see its last line in log.txt");
+}
+
+TEST(Diagnosis, ARankOfAnotherNodeGetsTwiceTheTime) {
+  EXPECT_EQ(diagnose({rank(0, Phase::halo, 9, 301)}, 0, 300), "");
+  EXPECT_EQ(diagnose({rank(0, Phase::halo, 9, 601)}, 0, 300),
+            "rank 0 waited 601 s for rank 9 in halo, iteration 12 (rank 9, on another node, sent nothing) "
+            "see its last "
+            "line in log.txt");
+}
+
+TEST(Diagnosis, ARingOfWaitingRanksNamesTheOneBehind) {
+  EXPECT_EQ(diagnose({rank(0, Phase::halo, 1, 301, 70), rank(1, Phase::halo, 0, 302, 60)}, 0, 300),
+            "rank 1 waited 302 s for rank 0 in halo, iteration 12 (every rank waits for another) see the "
+            "last lines of "
+            "all in log.txt");
+}
+
+TEST(Waiting, NestsAndEnds) {
+  EXPECT_EQ(waiting_peer().load(), kNobody);
+  {
+    const Waiting everybody(kEverybody);
+    {
+      const Waiting one(4);
+      EXPECT_EQ(waiting_peer().load(), 4);
+    }
+    EXPECT_EQ(waiting_peer().load(), kEverybody);
+  }
+  EXPECT_EQ(waiting_peer().load(), kNobody);
+}
+
+TEST(Watchdog, LeavesNoFilesBehind) {
+  const Communicator world = Communicator::world();
+  const std::string folder = world.broadcast(
+      (std::filesystem::temp_directory_path() / ("tessera-watchdog-test-" + std::to_string(::getpid())))
+          .string(),
+      0);
+  {
+    const Watchdog watchdog(world, 100, folder);
+    EXPECT_TRUE(std::filesystem::exists(folder + "/rank-" + std::to_string(world.rank())));
+    world.barrier();
+  }
+  world.barrier();
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST(Watchdog, AnUnusableFolderIsAnErrorOnEveryRank) {
+  EXPECT_THROW(Watchdog(Communicator::world(), 100, "/proc/none/here"), RunError);
+}
+
+}  // namespace
+}  // namespace tessera::test
