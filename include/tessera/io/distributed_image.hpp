@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-/// Header of a picture, .npy or HDF5 (`/image`, or `path.h5:/dataset`) file. Collective; InputError equal on
-/// all ranks.
+/// Header of a picture, .npy or HDF5 file; `file.h5` is its dataset /image, `file.h5:/name` another one.
+/// Arrays are (H, W), (C, H, W) or (C, D, H, W). Collective; InputError equal on all ranks.
 struct SourceInfo {
   Box box;
   std::int64_t channels = 1;
@@ -20,13 +20,20 @@ struct SourceInfo {
 };
 SourceInfo image_source_info(const std::string& path, const Communicator& comm);
 
-/// Collective. Reads each rank's box (float32 or float64 host view), file values divided by nothing. Where
-/// the format decodes only from the top, rank 0 streams bands and scatters them; otherwise each rank reads
-/// its own. Memory beyond the result: at most half of it + 64 MiB.
+/// Collective. Reads each rank's box (float32 or float64 host view), file values divided by nothing.
+///
+/// `block.box` is the layout's box of this rank; boxes lie in the image, may overlap and be empty. Where the
+/// format decodes only from the top, rank 0 streams bands and sends every rank its part; otherwise each rank
+/// reads its own. Memory beyond the result: bands of some 8 MiB, never the whole image on one rank.
+/// Errors: InputError equal on all ranks, also where the file turns out to be damaged on the way.
 void read_image(const std::string& path, const Layout& layout, const ArrayView& block,
                 const Communicator& comm);
 
 /// Collective. Gathers bands of rows on rank 0 and writes a picture (values in [0, 1], clamped).
+///
+/// The layout's boxes are disjoint and cover `image`, which has depth 1 and may start anywhere. The ICC
+/// profile comes from the picture `profile_from` (empty, or no picture: none). Errors: as ImageWriter, equal
+/// on all ranks.
 void write_picture(const std::string& path, const Box& image, const Layout& layout, const ArrayView& block,
                    int bits, const Communicator& comm, const std::string& profile_from = "");
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,50 +13,64 @@ namespace tessera {
 /// What a picture file holds, read from its header alone.
 struct ImageInfo {
   std::int64_t height = 0, width = 0;  // after the EXIF orientation
+  std::int64_t stored_rows = 0;        // rows as they stand in the file, before it
   std::int64_t channels = 1;           // 1 or 3, without alpha
   int bits = 8;                        // 8, 16, 32 (float)
   bool is_float = false;
   bool had_alpha = false;  // dropped, the caller says so
   int orientation = 1;     // EXIF, applied
+  int pages = 1;           // the first is read
   bool has_profile = false;
   bool random_access = false;  // regions can be decoded alone (tiled TIFF); else only from the top
   double full_scale = 255;     // the file value that is 1.0: 255, 65535, or 1 for float
 };
 
+/// Pixels that the stored rows [first, first + count) are after the orientation: full rows, or full columns
+/// of a picture that lies on its side.
+Box stored_rows_box(const ImageInfo& info, std::int64_t first, std::int64_t count);
+
 /// Reads regions of PNG, JPEG, TIFF/BigTIFF (8, 16 bit, float; gray or RGB) through libvips.
 ///
-/// Not collective. One open file; regions should be asked for from top to bottom where !random_access.
+/// Palettes and samples of 1, 2, 4 bits are expanded to 8 bits. CMYK, Lab and other integers are refused.
+/// Memory: a band of at most 8 MiB beyond `out`; interlaced PNG and progressive JPEG are held whole by their
+/// decoders. Not collective. Errors: InputError with the file's name, also where a file is cut short.
 class ImageReader {
  public:
   explicit ImageReader(const std::string& path);
   ~ImageReader();
   ImageReader(ImageReader&&) noexcept;
   const ImageInfo& info() const;
-  /// File values as float32 (unscaled), planar (channels, h, w) into `out`, which has room for all.
+  /// File values as float32 (unscaled), planar (channels, h, w) into `out`, which has room for all. Where
+  /// !random_access, read stored_rows_box() from row 0 on: anything above the last read makes the decoder
+  /// start again from the top.
   void read(const Box& region, float* out);
-  std::vector<std::uint8_t> profile() const;
+  std::vector<std::uint8_t> profile() const;  // ICC, empty where there is none
 
  private:
   struct Impl;
-  Impl* impl_;
+  std::unique_ptr<Impl> impl_;
 };
 
-/// Writes a picture from bands of rows given from the top; temporary file, fsync, rename at finish().
+/// Writes a picture from bands of rows given from the top; whole or absent.
+///
+/// Rows wait in a raw file beside the picture until finish() encodes them, so that memory holds one band.
+/// Errors: InputError for a size or depth that the format does not have, RunError where the disk fails.
 class ImageWriter {
  public:
-  /// Format by suffix: .png, .jpg, .tif. bits 8 or 16. `profile` may be empty.
+  /// Format by suffix: .png (8, 16 bits), .jpg (8), .tif (8, 16; tiled, deflate, BigTIFF where it must be).
+  /// channels 1 or 3. `profile` (ICC) may be empty.
   ImageWriter(const std::string& path, std::int64_t height, std::int64_t width, std::int64_t channels,
               int bits, std::vector<std::uint8_t> profile = {});
   ~ImageWriter();
-  /// Rows [row, row + rows) planar (channels, rows, width) in [0, 1]; clamped and rounded.
+  /// Rows [row, row + rows) planar (channels, rows, width) in [0, 1]; clamped and rounded, NaN is 0.
   void write_rows(std::int64_t row, std::int64_t rows, const float* planar);
   void finish();
 
  private:
   struct Impl;
-  Impl* impl_;
+  std::unique_ptr<Impl> impl_;
 };
 
-bool is_picture(const std::string& path);  // by suffix
+bool is_picture(const std::string& path);  // by suffix: .png .jpg .jpeg .tif .tiff
 
 }  // namespace tessera

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/io/distributed_image.hpp"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include "array_copy.hpp"
+#include "npy_file.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
+#include "tessera/io/hdf5.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kBandBytes = 8 << 20;  // float32 samples that rank 0 holds at once
+
+enum class Kind { picture, npy, hdf5 };
+
+struct Source {
+  Kind kind = Kind::picture;
+  std::string file, dataset;
+};
+
+bool is_hdf5_name(const std::string& path) {
+  const std::string s = io::suffix(path);
+  return s == ".h5" || s == ".hdf5" || s == ".hdf" || s == ".nxs" || s == ".nx";
+}
+
+Source source_of(const std::string& path) {
+  const std::size_t colon = path.rfind(":/");
+  if (colon != std::string::npos && is_hdf5_name(path.substr(0, colon)))
+    return {Kind::hdf5, path.substr(0, colon), path.substr(colon + 1)};
+  if (is_hdf5_name(path)) return {Kind::hdf5, path, "/image"};
+  if (io::suffix(path) == ".npy") return {Kind::npy, path, ""};
+  TESSERA_VALIDATE(is_picture(path), "cannot read ", path,
+                   " (the suffix says the format) use .png, .jpg, .tif, .npy, .h5 or FILE.h5:/dataset");
+  return {Kind::picture, path, ""};
+}
+
+double full_scale(const std::string& type) { return type == "uint8" ? 255 : type == "uint16" ? 65535 : 1; }
+
+void require_channels_first(const std::string& path, const std::vector<std::int64_t>& shape) {
+  TESSERA_VALIDATE(shape.size() != 3 || shape[2] > 4 || shape[0] <= 4, path, " has the shape (", shape[0],
+                   ", ", shape[1], ", ", shape[2],
+                   ") (channels stand first, (C, H, W)) move its last axis to the front");
+}
+
+// Channels, depth, height, width of an array and their strides in the file.
+struct NpyImage {
+  io::NpyFile file;
+  std::array<std::int64_t, 4> extent{1, 1, 1, 1}, stride{};
+
+  explicit NpyImage(const std::string& path) : file(path) {
+    const auto& shape = file.shape();
+    TESSERA_VALIDATE(shape.size() >= 2 && shape.size() <= 4 && file.count() > 0, path, " has ", shape.size(),
+                     " axes and ", file.count(),
+                     " elements (an image is (H, W), (C, H, W) or (C, D, H, W)) reshape it");
+    require_channels_first(path, shape);
+    for (std::size_t k = 0; k < shape.size(); ++k) {
+      // (H, W) fills axes 2 and 3, (C, H, W) also 0, (C, D, H, W) all.
+      const std::size_t axis = k + 2 >= shape.size() ? k + 4 - shape.size() : k;
+      extent[axis] = shape[k];
+      stride[axis] = file.strides()[k];
+    }
+  }
+  Box box() const { return {{0, 0, 0}, {extent[1], extent[2], extent[3]}}; }
+
+  // Runs along the axis that is contiguous in the file, whatever its order.
+  void read(const ArrayView& to) {
+    std::array<std::int64_t, 4> low{0, to.box.lo()[0], to.box.lo()[1], to.box.lo()[2]};
+    std::array<std::int64_t, 4> count{to.channels, to.box.extent(0), to.box.extent(1), to.box.extent(2)};
+    const std::array<std::int64_t, 4> step{to.channel_stride, to.stride[0], to.stride[1], to.stride[2]};
+    std::size_t run = 3;
+    for (std::size_t d = 0; d < 4; ++d)
+      if (stride[d] == 1 && extent[d] > extent[run] * (stride[run] == 1 ? 1 : 0)) run = d;
+    const std::int64_t n = std::exchange(count[run], 1);
+    std::vector<double> values(static_cast<std::size_t>(n));
+    for (std::int64_t c = 0; c < count[0]; ++c)
+      for (std::int64_t z = 0; z < count[1]; ++z)
+        for (std::int64_t y = 0; y < count[2]; ++y)
+          for (std::int64_t x = 0; x < count[3]; ++x) {
+            const std::array<std::int64_t, 4> at{c, z, y, x};
+            std::int64_t from = 0, into = 0;
+            for (std::size_t d = 0; d < 4; ++d) {
+              from += (low[d] + at[d]) * stride[d];
+              into += at[d] * step[d];
+            }
+            file.read(from, n, values.data());
+            for (std::int64_t k = 0; k < n; ++k)
+              if (to.type == ElementType::float64)
+                static_cast<double*>(to.data)[into + k * step[run]] = values[static_cast<std::size_t>(k)];
+              else
+                static_cast<float*>(to.data)[into + k * step[run]] =
+                    static_cast<float>(values[static_cast<std::size_t>(k)]);
+          }
+  }
+};
+
+std::string note_of(const ImageInfo& info) {
+  std::string note;
+  const auto add = [&](const std::string& text) { note += (note.empty() ? "" : ", ") + text; };
+  if (info.had_alpha) add("alpha channel dropped");
+  if (info.orientation != 1) add(concat("EXIF orientation ", info.orientation, " applied"));
+  if (info.pages > 1) add(concat("first of ", info.pages, " pages read"));
+  return note;
+}
+
+SourceInfo header_of(const std::string& path) {
+  const Source source = source_of(path);
+  SourceInfo out;
+  if (source.kind == Kind::hdf5) {
+    const DatasetInfo about = Hdf5File::open(source.file, Communicator()).info(source.dataset);
+    require_channels_first(path, about.shape);
+    out.box = about.box;
+    out.channels = about.channels;
+    out.full_scale = full_scale(about.type);
+  } else if (source.kind == Kind::npy) {
+    const NpyImage array(source.file);
+    out.box = array.box();
+    out.channels = array.extent[0];
+    out.full_scale = full_scale(array.file.type());
+  } else {
+    const ImageInfo info = ImageReader(source.file).info();
+    out.box = Box::image2d(info.height, info.width);
+    out.channels = info.channels;
+    out.full_scale = info.full_scale;
+    out.note = note_of(info);
+  }
+  return out;
+}
+
+constexpr int kTag = 1;
+
+// Bands of stored rows, from the top, in displayed coordinates.
+std::vector<Box> stored_bands(const ImageInfo& info) {
+  const std::int64_t columns = info.height * info.width / info.stored_rows;
+  const std::int64_t rows = std::max<std::int64_t>(1, kBandBytes / (columns * info.channels * 4));
+  std::vector<Box> bands;
+  for (std::int64_t r = 0; r < info.stored_rows; r += rows)
+    bands.push_back(stored_rows_box(info, r, std::min(rows, info.stored_rows - r)));
+  return bands;
+}
+
+// Rank 0 decodes band after band and sends each rank its part. A message without samples says that it failed.
+void scatter(ImageReader* reader, const std::vector<Box>& bands, const Layout& layout, const ArrayView& block,
+             const Communicator& comm) {
+  std::string problem;
+  std::vector<float> band, parts;
+  std::vector<MPI_Request> sends;
+  for (const Box& box : bands) {
+    beat();
+    const Box mine = box.intersect(block.box);
+    const std::int64_t samples = mine.pixels() * block.channels;
+    if (comm.rank() != 0) {
+      if (mine.empty()) continue;
+      parts.resize(static_cast<std::size_t>(samples));
+      MPI_Status status;
+      int got = 0;
+      TESSERA_MPI(
+          MPI_Recv(parts.data(), static_cast<int>(samples), MPI_FLOAT, 0, kTag, comm.handle(), &status));
+      TESSERA_MPI(MPI_Get_count(&status, MPI_FLOAT, &got));
+      if (got == 0) break;
+      io::unpack(block, mine, 0, block.channels, parts.data());
+      continue;
+    }
+    band.resize(static_cast<std::size_t>(box.pixels() * block.channels));
+    try {
+      reader->read(box, band.data());
+    } catch (const InputError& e) {
+      problem = e.what();
+      Box rest;
+      for (auto later = &box; later != bands.data() + bands.size(); ++later) rest = rest.hull(*later);
+      for (const int rank : layout.overlapping(rest))
+        if (rank != 0) TESSERA_MPI(MPI_Send(nullptr, 0, MPI_FLOAT, rank, kTag, comm.handle()));
+      break;
+    }
+    const ArrayView view = io::dense_view(band.data(), box, block.channels);
+    if (!mine.empty()) {
+      parts.resize(static_cast<std::size_t>(samples));
+      io::pack(view, mine, 0, block.channels, parts.data());
+      io::unpack(block, mine, 0, block.channels, parts.data());
+    }
+    // Boxes may overlap, so one at a time: sends in flight could hold many copies of the band.
+    for (const int rank : layout.overlapping(box)) {
+      if (rank == 0) continue;
+      const Box part = box.intersect(layout.box(rank));
+      parts.resize(static_cast<std::size_t>(part.pixels() * block.channels));
+      io::pack(view, part, 0, block.channels, parts.data());
+      TESSERA_MPI(
+          MPI_Send(parts.data(), static_cast<int>(parts.size()), MPI_FLOAT, rank, kTag, comm.handle()));
+    }
+  }
+  comm.together([&] {
+    if (!problem.empty()) throw InputError(problem);
+  });
+}
+
+void read_own(ImageReader& reader, const ArrayView& block) {
+  if (block.box.empty()) return;
+  const std::int64_t rows =
+      std::max<std::int64_t>(1, kBandBytes / (block.box.extent(2) * block.channels * 4));
+  std::vector<float> band;
+  for (std::int64_t y = block.box.lo()[1]; y < block.box.hi()[1]; y += rows) {
+    beat();
+    const Box part = block.box.intersect(Box({0, y, block.box.lo()[2]}, {1, y + rows, block.box.hi()[2]}));
+    band.resize(static_cast<std::size_t>(part.pixels() * block.channels));
+    reader.read(part, band.data());
+    io::unpack(block, part, 0, block.channels, band.data());
+  }
+}
+
+void read_picture(const std::string& path, const Layout& layout, const ArrayView& block,
+                  const Communicator& comm) {
+  std::optional<ImageReader> reader;
+  ImageInfo info;
+  comm.together([&] {
+    if (comm.rank() != 0) return;
+    reader.emplace(path);
+    info = reader->info();
+  });
+  comm.broadcast(&info, sizeof info, 0);
+  if (!info.random_access) {
+    const Communicator own_space = comm.duplicate();  // no message of a transport can be mistaken for ours
+    return scatter(reader ? &*reader : nullptr, stored_bands(info), layout, block, own_space);
+  }
+  comm.together([&] {
+    if (block.box.empty()) return;
+    if (!reader) reader.emplace(path);
+    read_own(*reader, block);
+  });
+}
+
+}  // namespace
+
+SourceInfo image_source_info(const std::string& path, const Communicator& comm) {
+  SourceInfo out;
+  comm.together([&] {
+    if (comm.rank() == 0) out = header_of(path);
+  });
+  std::array<std::int64_t, 4> numbers{out.box.hi()[0], out.box.hi()[1], out.box.hi()[2], out.channels};
+  comm.broadcast(numbers.data(), sizeof numbers, 0);
+  comm.broadcast(&out.full_scale, sizeof out.full_scale, 0);
+  out.note = comm.broadcast(out.note, 0);
+  out.box = Box({0, 0, 0}, {numbers[0], numbers[1], numbers[2]});
+  out.channels = numbers[3];
+  return out;
+}
+
+void read_image(const std::string& path, const Layout& layout, const ArrayView& block,
+                const Communicator& comm) {
+  const SourceInfo about = image_source_info(path, comm);
+  const Source source = source_of(path);
+  comm.together([&] {
+    io::require_host(block);
+    if (layout.ranks() != comm.size() || layout.box(comm.rank()) != block.box)
+      throw ContractError(concat("the block ", block.box, " is not this rank's box of the layout"));
+    TESSERA_VALIDATE(block.channels == about.channels && about.box.contains(block.box), path, " holds ",
+                     about.channels, " channels of ", about.box, " (", block.channels, " of ", block.box,
+                     " are needed) is it the right file?");
+  });
+  if (source.kind == Kind::hdf5) {
+    Hdf5File::open(source.file, comm).read(source.dataset, block);
+  } else if (source.kind == Kind::npy) {
+    comm.together([&] {
+      if (!block.box.empty()) NpyImage(source.file).read(block);
+    });
+  } else {
+    read_picture(source.file, layout, block, comm);
+  }
+}
+
+void write_picture(const std::string& path, const Box& image, const Layout& layout, const ArrayView& block,
+                   int bits, const Communicator& shared, const std::string& profile_from) {
+  const Communicator comm = shared.duplicate();
+  std::optional<ImageWriter> writer;
+  comm.together([&] {
+    io::require_host(block);
+    if (layout.ranks() != comm.size() || layout.box(comm.rank()) != block.box || image.extent(0) != 1)
+      throw ContractError(concat("the block ", block.box, " is not this rank's box of a plane ", image));
+    if (comm.rank() != 0) return;
+    std::vector<std::uint8_t> profile;
+    if (is_picture(profile_from)) profile = ImageReader(profile_from).profile();
+    writer.emplace(path, image.extent(1), image.extent(2), block.channels, bits, std::move(profile));
+  });
+  const std::int64_t rows = std::max<std::int64_t>(1, kBandBytes / (image.extent(2) * block.channels * 4));
+  std::string problem;
+  std::vector<float> band, part;
+  for (std::int64_t y = image.lo()[1]; y < image.hi()[1]; y += rows) {
+    beat();
+    const Box box =
+        image.intersect(Box({image.lo()[0], y, image.lo()[2]}, {image.hi()[0], y + rows, image.hi()[2]}));
+    const Box mine = box.intersect(block.box);
+    part.resize(static_cast<std::size_t>(mine.pixels() * block.channels));
+    if (!mine.empty()) io::pack(block, mine, 0, block.channels, part.data());
+    if (comm.rank() != 0) {
+      // Synchronous: small messages must not pile up on a rank 0 that is busy with the disk.
+      if (!mine.empty())
+        TESSERA_MPI(MPI_Ssend(part.data(), static_cast<int>(part.size()), MPI_FLOAT, 0, kTag, comm.handle()));
+      continue;
+    }
+    band.assign(static_cast<std::size_t>(box.pixels() * block.channels), 0.0F);
+    const ArrayView view = io::dense_view(band.data(), box, block.channels);
+    for (const int rank : layout.overlapping(box)) {
+      const Box theirs = box.intersect(layout.box(rank));
+      if (rank != 0) {
+        part.resize(static_cast<std::size_t>(theirs.pixels() * block.channels));
+        TESSERA_MPI(MPI_Recv(part.data(), static_cast<int>(part.size()), MPI_FLOAT, rank, kTag, comm.handle(),
+                             MPI_STATUS_IGNORE));
+      }
+      io::unpack(view, theirs, 0, block.channels, part.data());
+    }
+    try {
+      if (problem.empty()) writer->write_rows(y - image.lo()[1], box.extent(1), band.data());
+    } catch (const RunError& e) {
+      problem = e.what();  // the other ranks go on sending; what they send is dropped
+    }
+  }
+  comm.together([&] {
+    if (!problem.empty()) throw RunError(problem);
+    if (writer) writer->finish();
+  });
+}
+
+}  // namespace tessera

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/io/image_file.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "io/pictures.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/io/files.hpp"
+
+namespace tessera {
+namespace {
+
+using test::read_all;
+using test::save_with_vips;
+using test::scene;
+using test::write_scene;
+
+std::string message_of(const std::string& path) {
+  try {
+    read_all(path);
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Pictures, LosslessFormatsComeBackExactly) {
+  for (const std::string suffix : {".png", ".tif"})
+    for (const int bits : {8, 16})
+      for (const int channels : {1, 3}) {
+        const std::string path = "lossless" + suffix;
+        SCOPED_TRACE(::testing::Message() << path << ", " << bits << " bits, " << channels << " channels");
+        write_scene(path, channels, 301, 283, bits);
+        const int top = bits == 8 ? 255 : 65535;
+        const std::vector<float> sent = scene(channels, 301, 283, top), back = read_all(path);
+        ASSERT_EQ(back.size(), sent.size());
+        int wrong = 0;
+        for (std::size_t k = 0; k < sent.size(); ++k)
+          wrong += back[k] != std::round(sent[k] * static_cast<float>(top));
+        EXPECT_EQ(wrong, 0);
+        const ImageInfo info = ImageReader(path).info();
+        EXPECT_EQ(info.bits, bits);
+        EXPECT_EQ(info.channels, channels);
+        EXPECT_EQ(info.full_scale, top);
+        EXPECT_EQ(info.random_access, suffix == ".tif");
+        EXPECT_FALSE(info.had_alpha || info.is_float || info.has_profile);
+        for (const char* left : {".tmp", ".raw.tmp"}) EXPECT_FALSE(std::filesystem::exists(path + left));
+      }
+}
+
+TEST(Pictures, JpegComesBackNearly) {
+  for (const int channels : {1, 3}) {
+    const std::int64_t height = 200, width = 150;
+    std::vector<float> smooth;
+    for (std::int64_t c = 0; c < channels; ++c)
+      for (std::int64_t y = 0; y < height; ++y)
+        for (std::int64_t x = 0; x < width; ++x)
+          smooth.push_back(static_cast<float>(y + x + 40 * c) / static_cast<float>(height + width + 120));
+    ImageWriter writer("smooth.jpg", height, width, channels, 8);
+    writer.write_rows(0, height, smooth.data());
+    writer.finish();
+    const std::vector<float> back = read_all("smooth.jpg");
+    ASSERT_EQ(back.size(), smooth.size());
+    for (std::size_t k = 0; k < back.size(); ++k) ASSERT_NEAR(back[k], 255 * smooth[k], 8) << k;
+  }
+}
+
+TEST(Pictures, ValuesAreClampedAndRounded) {
+  ImageWriter writer("clamped.png", 1, 6, 1, 8);
+  const std::vector<float> values{
+      -1, 2, 0.5F, 0.4999F / 255, 0.5001F / 255, std::numeric_limits<float>::quiet_NaN()};
+  writer.write_rows(0, 1, values.data());
+  writer.finish();
+  EXPECT_EQ(read_all("clamped.png"), (std::vector<float>{0, 255, 128, 0, 1, 0}));
+}
+
+TEST(Pictures, RegionsAreTheSameAsTheWholeInAnyOrder) {
+  for (const std::string path : {"regions.png", "regions.tif"}) {
+    write_scene(path, 3, 700, 300, 16);
+    const std::vector<float> whole = read_all(path);
+    ImageReader reader(path);
+    for (const Box& box :
+         {Box({0, 600, 10}, {1, 700, 20}), Box({0, 0, 0}, {1, 3, 300}), Box({0, 250, 299}, {1, 530, 300})}) {
+      std::vector<float> part(static_cast<std::size_t>(3 * box.pixels()));
+      reader.read(box, part.data());
+      std::size_t at = 0;
+      int wrong = 0;
+      for (std::int64_t c = 0; c < 3; ++c)
+        for (std::int64_t y = box.lo()[1]; y < box.hi()[1]; ++y)
+          for (std::int64_t x = box.lo()[2]; x < box.hi()[2]; ++x)
+            wrong += part[at++] != whole[static_cast<std::size_t>((c * 700 + y) * 300 + x)];
+      EXPECT_EQ(wrong, 0) << path << " " << box;
+    }
+  }
+}
+
+TEST(Pictures, OrientationIsAppliedAsLibvipsDoes) {
+  write_scene("start.png", 1, 4, 4, 8);  // starts libvips
+  const int width = 40, height = 24;
+  std::vector<std::uint8_t> samples(static_cast<std::size_t>(width * height * 3));
+  for (std::size_t k = 0; k < samples.size(); ++k) samples[k] = static_cast<std::uint8_t>(k * 37 % 251);
+  for (const std::string path : {"turned.tif", "turned.jpg", "tiled_turned.tif"})
+    for (int orientation = 1; orientation <= 8; ++orientation) {
+      SCOPED_TRACE(::testing::Message() << path << " " << orientation);
+      save_with_vips(path, samples, width, height, 3, VIPS_FORMAT_UCHAR, VIPS_INTERPRETATION_sRGB,
+                     orientation, path[1] == 'i');
+      VipsImage* stored = vips_image_new_from_file(path.c_str(), nullptr);
+      ASSERT_NE(stored, nullptr);
+      VipsImage* upright = nullptr;
+      ASSERT_EQ(vips_autorot(stored, &upright, nullptr), 0);
+      std::size_t bytes = 0;
+      auto* expected = static_cast<std::uint8_t*>(vips_image_write_to_memory(upright, &bytes));
+      ImageReader reader(path);
+      const ImageInfo info = reader.info();
+      EXPECT_EQ(info.orientation, orientation);
+      ASSERT_EQ(info.width, vips_image_get_width(upright));
+      ASSERT_EQ(info.height, vips_image_get_height(upright));
+      // In bands of stored rows, as a stream is read.
+      int wrong = 0;
+      std::int64_t seen = 0;
+      for (std::int64_t r = 0; r < info.stored_rows; r += 5) {
+        const Box box = stored_rows_box(info, r, std::min<std::int64_t>(5, info.stored_rows - r));
+        std::vector<float> band(static_cast<std::size_t>(3 * box.pixels()));
+        reader.read(box, band.data());
+        std::size_t at = 0;
+        for (int c = 0; c < 3; ++c)
+          for (std::int64_t y = box.lo()[1]; y < box.hi()[1]; ++y)
+            for (std::int64_t x = box.lo()[2]; x < box.hi()[2]; ++x, ++seen)
+              wrong += band[at++] != expected[(y * info.width + x) * 3 + c];
+      }
+      EXPECT_EQ(wrong, 0);
+      EXPECT_EQ(seen, width * height * 3);
+      g_free(expected);
+      g_object_unref(upright);
+      g_object_unref(stored);
+    }
+}
+
+TEST(Pictures, AlphaIsDroppedAndFloatIsKept) {
+  write_scene("start.png", 1, 4, 4, 8);
+  save_with_vips<std::uint8_t>("alpha.png", {1, 2, 3, 0, 4, 5, 6, 128}, 2, 1, 4, VIPS_FORMAT_UCHAR,
+                               VIPS_INTERPRETATION_sRGB);
+  EXPECT_TRUE(ImageReader("alpha.png").info().had_alpha);
+  EXPECT_EQ(read_all("alpha.png"), (std::vector<float>{1, 4, 2, 5, 3, 6}));
+  save_with_vips<std::uint16_t>("gray_alpha.png", {1000, 0, 65535, 7}, 2, 1, 2, VIPS_FORMAT_USHORT,
+                                VIPS_INTERPRETATION_GREY16);
+  EXPECT_TRUE(ImageReader("gray_alpha.png").info().had_alpha);
+  EXPECT_EQ(ImageReader("gray_alpha.png").info().bits, 16);
+  EXPECT_EQ(read_all("gray_alpha.png"), (std::vector<float>{1000, 65535}));
+  save_with_vips<float>("float.tif", {-0.5F, 1.25F, 3e6F}, 3, 1, 1, VIPS_FORMAT_FLOAT,
+                        VIPS_INTERPRETATION_B_W);
+  EXPECT_TRUE(ImageReader("float.tif").info().is_float);
+  EXPECT_EQ(ImageReader("float.tif").info().full_scale, 1);
+  EXPECT_EQ(read_all("float.tif"), (std::vector<float>{-0.5F, 1.25F, 3e6F}));
+}
+
+TEST(Pictures, PalettesAndSingleBitsAreExpanded) {
+  write_scene("start.png", 1, 4, 4, 8);
+  std::vector<std::uint8_t> samples{255, 0, 0, 0, 255, 0, 0, 0, 255, 255, 255, 255};
+  VipsImage* image = vips_image_new_from_memory(samples.data(), samples.size(), 4, 1, 3, VIPS_FORMAT_UCHAR);
+  image->Type = VIPS_INTERPRETATION_sRGB;
+  ASSERT_EQ(vips_pngsave(image, "palette.png", "palette", TRUE, "dither", 0.0, nullptr), 0)
+      << vips_error_buffer();
+  g_object_unref(image);
+  // 1-bit gray: 8 pixels 1 0 1 1 0 0 0 1.
+  std::vector<std::uint8_t> gray{255, 0, 255, 255, 0, 0, 0, 255};
+  image = vips_image_new_from_memory(gray.data(), gray.size(), 8, 1, 1, VIPS_FORMAT_UCHAR);
+  image->Type = VIPS_INTERPRETATION_B_W;
+  ASSERT_EQ(vips_tiffsave(image, "bit.tif", "bitdepth", 1, nullptr), 0) << vips_error_buffer();
+  ASSERT_EQ(vips_pngsave(image, "bit.png", "bitdepth", 1, nullptr), 0) << vips_error_buffer();
+  g_object_unref(image);
+  EXPECT_EQ(read_text("palette.png")[25], 3);  // IHDR: color type 3, so that the case tests what it says
+  EXPECT_EQ(read_all("palette.png"), (std::vector<float>{255, 0, 0, 255, 0, 255, 0, 255, 0, 0, 255, 255}));
+  for (const std::string path : {"bit.tif", "bit.png"}) {
+    EXPECT_EQ(read_all(path), std::vector<float>(gray.begin(), gray.end())) << path;
+    EXPECT_EQ(ImageReader(path).info().full_scale, 255);
+  }
+}
+
+TEST(Pictures, ProfileIsKept) {
+  VipsBlob* blob = nullptr;
+  write_scene("start.png", 1, 4, 4, 8);
+  ASSERT_EQ(vips_profile_load("srgb", &blob, nullptr), 0);
+  std::size_t length = 0;
+  const auto* bytes = static_cast<const std::uint8_t*>(vips_blob_get(blob, &length));
+  const std::vector<std::uint8_t> profile(bytes, bytes + length);
+  ASSERT_GT(length, 100U);
+  for (const std::string path : {"profile.png", "profile.jpg", "profile.tif"}) {
+    write_scene(path, 3, 20, 30, 8, profile);
+    EXPECT_TRUE(ImageReader(path).info().has_profile);
+    EXPECT_EQ(ImageReader(path).profile(), profile) << path;
+  }
+  vips_area_unref(VIPS_AREA(blob));
+}
+
+TEST(Pictures, WhatIsNoPictureIsRefusedWithItsName) {
+  write_scene("good.png", 3, 300, 200, 8);
+  write_scene("good.jpg", 3, 300, 200, 8);
+  write_scene("good.tif", 3, 600, 600, 8);
+  save_with_vips("strips.tif", std::vector<std::uint8_t>(90000, 7), 300, 300, 1, VIPS_FORMAT_UCHAR,
+                 VIPS_INTERPRETATION_B_W);
+  for (const std::string name : {"good.png", "good.jpg", "good.tif", "strips.tif"}) {
+    EXPECT_EQ(message_of(name), "");
+    const std::string whole = read_text(name), path = "cut_" + name;
+    for (const double share : {0.0, 0.01, 0.3, 0.7, 0.9}) {
+      std::ofstream(path, std::ios::binary)
+          << whole.substr(0, static_cast<std::size_t>(share * whole.size()));
+      EXPECT_NE(message_of(path).find(path), std::string::npos) << path << " cut to " << share;
+    }
+  }
+  save_with_vips("cmyk.tif", std::vector<std::uint8_t>(16, 9), 2, 2, 4, VIPS_FORMAT_UCHAR,
+                 VIPS_INTERPRETATION_CMYK);
+  save_with_vips("cmyk.jpg", std::vector<std::uint8_t>(16, 9), 2, 2, 4, VIPS_FORMAT_UCHAR,
+                 VIPS_INTERPRETATION_CMYK);
+  save_with_vips("int.tif", std::vector<std::int32_t>(4, 9), 2, 2, 1, VIPS_FORMAT_INT,
+                 VIPS_INTERPRETATION_B_W);
+  std::ofstream("text.png") << "this is no picture, but long enough to hold a header of one";
+  std::ofstream("vector.png") << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"9\" height=\"9\"></svg>";
+  for (const auto& [path, says] :
+       std::vector<std::pair<std::string, std::string>>{{"cmyk.tif", "cmyk"},
+                                                        {"cmyk.jpg", "cmyk"},
+                                                        {"int.tif", "type int"},
+                                                        {"text.png", "neither PNG"},
+                                                        {"vector.png", "neither PNG"},
+                                                        {"missing.png", "No such file"},
+                                                        {".", "regular file"}}) {
+    EXPECT_NE(message_of(path).find(says), std::string::npos) << path << ": " << message_of(path);
+    EXPECT_NE(message_of(path).find(path), std::string::npos) << message_of(path);
+  }
+}
+
+TEST(Pictures, WriterRefusesWhatAFormatDoesNotHave) {
+  EXPECT_THROW(ImageWriter("a.jpg", 4, 4, 3, 16), InputError);
+  EXPECT_THROW(ImageWriter("a.png", 4, 4, 2, 8), InputError);
+  EXPECT_THROW(ImageWriter("a.png", 4, 4, 3, 12), InputError);
+  EXPECT_THROW(ImageWriter("a.bmp", 4, 4, 3, 8), InputError);
+  EXPECT_THROW(ImageWriter("a.jpg", 70000, 4, 3, 8), InputError);
+  EXPECT_THROW(ImageWriter("no_such_folder/a.png", 4, 4, 3, 8), RunError);
+  {
+    ImageWriter unfinished("unfinished.png", 4, 4, 1, 8);
+    const std::vector<float> row(4, 0.5F);
+    unfinished.write_rows(0, 1, row.data());
+    EXPECT_THROW(unfinished.finish(), ContractError);
+    EXPECT_THROW(unfinished.write_rows(0, 1, row.data()), ContractError);
+  }
+  for (const char* left : {"", ".tmp", ".raw.tmp"})
+    EXPECT_FALSE(std::filesystem::exists(std::string("unfinished.png") + left));
+}
+
+TEST(Pictures, PhotographsOfScikitImageAreRead) {
+  const std::vector<std::string> paths = test::photographs();
+  if (paths.empty()) GTEST_SKIP() << "scikit-image is not in .venv";
+  for (const std::string& path : paths) {
+    SCOPED_TRACE(path);
+    const std::vector<float> values = read_all(path);
+    const ImageInfo info = ImageReader(path).info();
+    EXPECT_TRUE(
+        std::all_of(values.begin(), values.end(), [&](float v) { return v >= 0 && v <= info.full_scale; }));
+    const std::string name = std::filesystem::path(path).filename();
+    if (name == "retina.jpg") {
+      EXPECT_EQ(Box::image2d(info.height, info.width), Box::image2d(1411, 1411));
+    }
+    if (name == "coffee.png") {
+      EXPECT_EQ(Box::image2d(info.height, info.width), Box::image2d(400, 600));
+    }
+    if (name == "camera.png") {
+      EXPECT_EQ(info.channels, 1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera
