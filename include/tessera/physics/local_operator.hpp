@@ -3,9 +3,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "tessera/comm/exchange_plan.hpp"
 #include "tessera/core/box.hpp"
@@ -18,12 +21,36 @@ struct Anchor {
   Index3 offset{};
 };
 
+/// y[k] = sum_j taps[j] x[(factor k + origin - j) mod (H, W)], equal on all channels.
+struct CircularConvolution {
+  at::Tensor taps;                      // (h, w), float64, host
+  std::array<std::int64_t, 2> origin;   // the tap that meets the sample's own pixel
+  std::int64_t factor = 1;
+};
+
+/// Operators of one stack that share work, placed on this rank: kernels transformed, masks cut.
+///
+/// x is (C, [D,] H, W) over Placement::input, y[i] is (K C, ...) over Placement::samples[i]; any of them may be
+/// empty. Linear; float32 or float64; any device. Persistent workspace inside, so one caller at a time. Not
+/// collective.
+class PlacedOperator {
+ public:
+  virtual ~PlacedOperator() = default;
+  /// Writes A_i x into every y[i].
+  virtual void apply(const at::Tensor& x, std::span<const at::Tensor> y) = 0;
+  /// x += A_1^T y[0] + A_2^T y[1] + ...
+  virtual void adjoint(std::span<const at::Tensor> y, const at::Tensor& x) = 0;
+  /// A^T A at the input's pixels where it is a pointwise product (identity, mask), 1 or C channels; else
+  /// undefined.
+  virtual at::Tensor diagonal() const { return {}; }
+  /// 1 at samples that are measured, 0 at those that are always 0 (a mask's); undefined: all are measured.
+  virtual at::Tensor observed() const { return {}; }
+};
+
 /// A linear operator whose sample at anchor a needs the image only in [a - reach.lo, a + reach.hi].
 ///
-/// Knows no ranks: it is told which pixels it will be given and which samples it is to make, in global
-/// coordinates. Shapes: x is (C, [D,] H, W) over `input` (this rank's pixels with their surroundings, border
-/// rule applied by the caller), y is (K C, ...) over `samples`. Both may be empty. Linear, any floating type,
-/// any device. Not collective. Errors in options are InputError from the constructor.
+/// Knows no ranks: place() tells it which pixels it will be given and which samples it is to make, in global
+/// coordinates. The caller has applied the border rule. Errors in options are InputError from the factory.
 class LocalOperator {
  public:
   virtual ~LocalOperator() = default;
@@ -35,28 +62,26 @@ class LocalOperator {
   virtual Anchor anchor() const { return {}; }
   /// What stands beyond the image; none where nothing is needed there.
   virtual Border border() const { return Border::none; }
-  /// All samples of the measurement of an image, in the measurement's own coordinates.
+  /// All samples of the measurement of an image, in the measurement's own coordinates. InputError where the
+  /// image is too small to measure.
   virtual Box measurement(const Box& image) const { return image; }
 
-  /// A copy of the operator placed at these boxes: kernels transformed, mask cut. `image` is the global one.
   struct Placement {
-    Box image, input, samples;
-    std::int64_t channels = 1;  // of the image
+    Box image;                 // the whole image
+    Box input;                 // the pixels given, all that the samples reach
+    std::vector<Box> samples;  // to make, per operator of the group
+    std::int64_t channels = 1;
     at::TensorOptions options;  // type and device of x and y
   };
-  virtual std::unique_ptr<LocalOperator> place(const Placement& placement) const = 0;
+  /// Whether this operator and a later one of its stack, of equal border, are better placed together.
+  virtual bool shares_with(const LocalOperator& other) const { return false; }
+  /// `group`: this operator first, then those that it shares with. Keeps no reference to them.
+  virtual std::unique_ptr<PlacedOperator> place(std::span<const LocalOperator* const> group,
+                                                const Placement& placement) const = 0;
 
-  /// y <- A x. Only on a placed operator; persistent workspace inside, so one caller at a time.
-  virtual void apply(const at::Tensor& x, at::Tensor& y) = 0;
-  /// x += A^T y.
-  virtual void adjoint(const at::Tensor& y, at::Tensor& x) = 0;
-
-  /// |A|^2 over the whole image where a formula gives it.
-  virtual std::optional<double> norm_squared(const Box& image) const { return std::nullopt; }
-  /// True where A^T A is a pointwise product (identity, mask); then diagonal() gives it at the input's
-  /// pixels.
-  virtual bool is_diagonal() const { return false; }
-  virtual at::Tensor diagonal() const { return {}; }
+  /// The operator as a circular convolution of the whole image, where it is one: gives norms and Fourier
+  /// solutions in closed form.
+  virtual std::optional<CircularConvolution> circular() const { return std::nullopt; }
 };
 
 }  // namespace tessera

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "tessera/physics/local_operator.hpp"
+
+namespace tessera {
+
+/// y = x.
+std::unique_ptr<LocalOperator> make_identity();
+
+/// y = M x, M between 0 and 1, equal on all channels or one per channel.
+/// `mask`: (1, H, W) or (C, H, W) over `box`, which holds at least the pixels that this rank will be given.
+std::unique_ptr<LocalOperator> make_mask(at::Tensor mask, const Box& box);
+/// Every pixel of the image is kept with probability `keep`, by its global index: the same for any ranks.
+std::unique_ptr<LocalOperator> make_random_mask(double keep, std::uint64_t seed, std::uint32_t part = 0);
+
+/// What a blur sees beyond the image. valid: nothing; the measurement is smaller than the image.
+enum class Boundary { circular, reflect, replicate, zero, valid };
+/// InputError with the nearest known name.
+Boundary parse_boundary(std::string_view name);
+
+/// How a blur is computed. automatic: direct for few taps, by FFT otherwise.
+enum class BlurMethod { automatic, direct, fft };
+BlurMethod parse_blur_method(std::string_view name);
+
+struct BlurOptions {
+  at::Tensor kernel;                                  // (h, w); used as it is, not normalized
+  std::optional<std::array<std::int64_t, 2>> origin;  // tap at the sample's pixel; default (h / 2, w / 2)
+  Boundary boundary = Boundary::circular;
+  BlurMethod method = BlurMethod::automatic;
+  std::int64_t factor = 1;  // keeps every factor-th row and column: y = (kernel * x)[::factor, ::factor]
+};
+
+/// True convolution, the same on all channels: y[i] = sum_j kernel[j] x[factor i + origin - j], at 2-D images.
+/// With boundary valid, y starts where the kernel first fits.
+std::unique_ptr<LocalOperator> make_blur(BlurOptions options);
+
+/// Gaussian kernel of sum 1, float64: sigma (rows, columns) in pixels, turned by `angle_degrees`.
+/// Side 2 c + 1, c = int(max(sigma) / 0.3 + 1): cut beyond 3.3 standard deviations.
+at::Tensor gaussian_kernel(std::array<double, 2> sigma, double angle_degrees = 0);
+
+}  // namespace tessera

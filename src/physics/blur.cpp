@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/conv_transpose2d.h>
+#include <ATen/ops/empty.h>
+
+#include <cmath>
+#include <memory>
+#include <numbers>
+#include <string>
+#include <utility>
+
+#include "overlap_save.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/units.hpp"
+#include "tessera/physics/operators.hpp"
+
+namespace tessera {
+namespace {
+
+// More taps than this are faster by FFT: 2 cores, 1024 x 1024 x 3, float32, 5 x 5 taps direct take as long as
+// a forward and an inverse transform.
+constexpr std::int64_t kDirectTaps = 25;
+
+Border border_of(Boundary boundary) {
+  switch (boundary) {
+    case Boundary::circular: return Border::circular;
+    case Boundary::reflect: return Border::reflect;
+    case Boundary::replicate: return Border::replicate;
+    case Boundary::zero: return Border::zero;
+    case Boundary::valid: return Border::none;
+  }
+  return Border::none;
+}
+
+// One kernel, tap by tap; channels ride as a batch.
+class DirectBlur final : public PlacedOperator {
+ public:
+  DirectBlur(const BankFilter& filter, LocalOperator::Placement placement) : placement_(std::move(placement)) {
+    const Box& samples = placement_.samples[0];
+    const Index2 taps{filter.taps.size(0), filter.taps.size(1)};
+    factor_ = filter.anchor.factor[1];
+    // conv2d correlates: the kernel is flipped.
+    weight_ = filter.taps.flip({0, 1}).to(placement_.options).unsqueeze(0).unsqueeze(0).contiguous();
+    if (samples.empty()) return;
+    for (std::size_t d = 0; d < 2; ++d) {
+      const std::int64_t anchor = factor_ * samples.lo()[d + 1] + filter.anchor.offset[d + 1];
+      begin_[d] = anchor - (taps[d] - 1 - filter.origin[d]) - placement_.input.lo()[d + 1];
+      end_[d] = begin_[d] + factor_ * (samples.extent(d + 1) - 1) + taps[d];
+      TESSERA_EXPECT(begin_[d] >= 0 && end_[d] <= placement_.input.extent(d + 1), "samples ", samples,
+                     " reach beyond the input ", placement_.input, " (pixels are missing) grow it by the reach");
+    }
+  }
+  void apply(const at::Tensor& x, std::span<const at::Tensor> y) override {
+    if (placement_.samples[0].empty()) return;
+    const at::Tensor in = window(x).unsqueeze(1);
+    y[0].copy_(at::conv2d(in, weight_, {}, at::IntArrayRef{factor_, factor_}).squeeze(1));
+  }
+  void adjoint(std::span<const at::Tensor> y, const at::Tensor& x) override {
+    if (placement_.samples[0].empty()) return;
+    window(x).add_(
+        at::conv_transpose2d(y[0].unsqueeze(1), weight_, {}, at::IntArrayRef{factor_, factor_}).squeeze(1));
+  }
+
+ private:
+  at::Tensor window(const at::Tensor& x) const {
+    return x.slice(1, begin_[0], end_[0]).slice(2, begin_[1], end_[1]);
+  }
+  LocalOperator::Placement placement_;
+  std::int64_t factor_ = 1;
+  at::Tensor weight_;       // (1, 1, h, w)
+  Index2 begin_{}, end_{};  // rows and columns of the input that the samples need
+};
+
+class Blur final : public LocalOperator {
+ public:
+  explicit Blur(BlurOptions options) : boundary_(options.boundary), factor_(options.factor) {
+    TESSERA_VALIDATE(options.kernel.defined() && options.kernel.dim() == 2 && options.kernel.numel() > 0,
+                     "the kernel is not a matrix (a blur needs rows and columns of taps) give it as (h, w)");
+    taps_ = options.kernel.detach().to(at::TensorOptions(at::kCPU).dtype(at::kDouble)).contiguous();
+    TESSERA_VALIDATE(taps_.isfinite().all().item<bool>(),
+                     "the kernel has taps that are not finite (the blur would be NaN everywhere) check the file");
+    origin_ = options.origin.value_or(Index2{taps_.size(0) / 2, taps_.size(1) / 2});
+    for (std::size_t d = 0; d < 2; ++d)
+      TESSERA_VALIDATE(origin_[d] >= 0 && origin_[d] < size(d), "kernel.center is ", origin_[d], " on axis ", d,
+                       " (the kernel has ", size(d), " taps there) choose one of its taps");
+    TESSERA_VALIDATE(factor_ >= 1, "operator.factor is ", factor_,
+                     " (every factor-th sample is kept) write 2, 3 or 4");
+    by_fft_ = options.method == BlurMethod::fft ||
+              (options.method == BlurMethod::automatic && taps_.numel() > kDirectTaps);
+  }
+
+  std::string name() const override { return factor_ > 1 ? "downsampling" : "blur"; }
+  Reach reach() const override {
+    return {{0, size(0) - 1 - origin_[0], size(1) - 1 - origin_[1]}, {0, origin_[0], origin_[1]}};
+  }
+  Anchor anchor() const override {
+    Anchor a{{1, factor_, factor_}, {}};
+    if (boundary_ == Boundary::valid) a.offset = reach().lo;
+    return a;
+  }
+  Border border() const override { return border_of(boundary_); }
+  Box measurement(const Box& image) const override {
+    TESSERA_VALIDATE(image.extent(0) == 1, "the image has ", image.extent(0),
+                     " slices (blurs work on 2-D images) reconstruct slice by slice");
+    Index2 extent{image.extent(1), image.extent(2)};
+    if (boundary_ == Boundary::valid)
+      for (std::size_t d = 0; d < 2; ++d) {
+        TESSERA_VALIDATE(extent[d] >= size(d), "the image has ", extent[d], " pixels on axis ", d,
+                         " (boundary valid needs at least the kernel's ", size(d),
+                         ") use a smaller kernel or another boundary");
+        extent[d] -= size(d) - 1;
+      }
+    return Box::image2d((extent[0] + factor_ - 1) / factor_, (extent[1] + factor_ - 1) / factor_);
+  }
+
+  bool shares_with(const LocalOperator& other) const override {
+    const auto* blur = dynamic_cast<const Blur*>(&other);
+    return blur && by_fft_ && blur->by_fft_;
+  }
+  std::unique_ptr<PlacedOperator> place(std::span<const LocalOperator* const> group,
+                                        const Placement& placement) const override {
+    if (!by_fft_) return std::make_unique<DirectBlur>(filter(), placement);
+    std::vector<BankFilter> filters;
+    for (const LocalOperator* member : group) filters.push_back(dynamic_cast<const Blur&>(*member).filter());
+    return std::make_unique<OverlapSave>(std::move(filters), placement);
+  }
+  std::optional<CircularConvolution> circular() const override {
+    if (boundary_ != Boundary::circular) return std::nullopt;
+    return CircularConvolution{taps_, origin_, factor_};
+  }
+
+ private:
+  std::int64_t size(std::size_t axis) const { return taps_.size(static_cast<std::int64_t>(axis)); }
+  BankFilter filter() const { return {taps_, origin_, anchor()}; }
+
+  at::Tensor taps_;  // (h, w), float64, host
+  Index2 origin_{};
+  Boundary boundary_;
+  std::int64_t factor_;
+  bool by_fft_ = false;
+};
+
+template <class Value>
+Value parse(std::string_view text, const std::vector<std::pair<std::string, Value>>& table, const char* what) {
+  std::vector<std::string> known;
+  for (const auto& [word, value] : table) {
+    if (word == text) return value;
+    known.push_back(word);
+  }
+  const std::string guess = nearest(text, known);
+  throw InputError(concat("unknown ", what, " '", text, "' (it is none of those that exist) ",
+                          guess.empty() ? "use " + known.front() : "did you mean " + guess + "?"));
+}
+
+}  // namespace
+
+Boundary parse_boundary(std::string_view name) {
+  return parse<Boundary>(name,
+                         {{"circular", Boundary::circular},
+                          {"reflect", Boundary::reflect},
+                          {"replicate", Boundary::replicate},
+                          {"zero", Boundary::zero},
+                          {"valid", Boundary::valid}},
+                         "boundary");
+}
+
+BlurMethod parse_blur_method(std::string_view name) {
+  return parse<BlurMethod>(
+      name, {{"auto", BlurMethod::automatic}, {"direct", BlurMethod::direct}, {"fft", BlurMethod::fft}}, "method");
+}
+
+std::unique_ptr<LocalOperator> make_blur(BlurOptions options) { return std::make_unique<Blur>(std::move(options)); }
+
+at::Tensor gaussian_kernel(std::array<double, 2> sigma, double angle_degrees) {
+  TESSERA_VALIDATE(sigma[0] > 0 && sigma[1] > 0, "kernel sigma is (", sigma[0], ", ", sigma[1],
+                   ") (a width is above 0) write positive numbers of pixels");
+  const auto c = static_cast<std::int64_t>(std::max(sigma[0], sigma[1]) / 0.3 + 1);
+  const double angle = angle_degrees * std::numbers::pi / 180, cosine = std::cos(angle), sine = std::sin(angle);
+  at::Tensor kernel = at::empty({2 * c + 1, 2 * c + 1}, at::kDouble);
+  double* tap = kernel.data_ptr<double>();
+  for (std::int64_t row = -c; row <= c; ++row)
+    for (std::int64_t column = -c; column <= c; ++column) {
+      const auto x = static_cast<double>(column), y = static_cast<double>(row);
+      const double u = (cosine * x - sine * y) / sigma[1], v = (sine * x + cosine * y) / sigma[0];
+      *tap++ = std::exp(-(u * u + v * v) / 2);
+    }
+  return kernel.div_(kernel.sum());
+}
+
+}  // namespace tessera

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "overlap_save.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/fft_irfft2.h>
+#include <ATen/ops/fft_rfft2.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "tessera/core/error.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr std::size_t kRow = 1, kColumn = 2;  // axes of a Box
+
+// The smallest even number >= n whose only prime factors are 2, 3 and 5: what FFT libraries do fast.
+std::int64_t fast_size(std::int64_t n) {
+  for (std::int64_t size = n + n % 2;; size += 2) {
+    std::int64_t rest = size;
+    for (const std::int64_t p : {2, 3, 5})
+      while (rest % p == 0) rest /= p;
+    if (rest == 1) return size;
+  }
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
+
+at::Tensor window(const at::Tensor& t, const Index2& begin, const Index2& end, std::int64_t step = 1) {
+  return t.slice(1, begin[0], end[0], step).slice(2, begin[1], end[1], step);
+}
+
+}  // namespace
+
+TilePlan choose_tiles(const Index2& extent, const Index2& overlap) {
+  TilePlan best;
+  double least = std::numeric_limits<double>::infinity();
+  const auto cores = [](std::int64_t length, std::int64_t taps) {
+    std::vector<std::int64_t> list;  // a core much smaller than the overlap is never worth it
+    for (std::int64_t n = 1; n <= 64; ++n) {
+      list.push_back(ceil_div(length, n));
+      if (list.back() <= std::max<std::int64_t>(64, taps / 2)) break;
+    }
+    return list;
+  };
+  for (const std::int64_t rows : cores(extent[0], overlap[0]))
+    for (const std::int64_t columns : cores(extent[1], overlap[1])) {
+      TilePlan plan;
+      plan.side = {fast_size(rows + overlap[0]), fast_size(columns + overlap[1])};
+      plan.core = {std::min(plan.side[0] - overlap[0], extent[0]), std::min(plan.side[1] - overlap[1], extent[1])};
+      plan.count = {ceil_div(extent[0], plan.core[0]), ceil_div(extent[1], plan.core[1])};
+      const double pixels = static_cast<double>(plan.side[0] * plan.side[1]);
+      // Beyond about a quarter million pixels a transform leaves the second-level cache and slows down.
+      const double memory = 1.0 + 0.25 * std::max(0.0, std::log2(pixels / 0x1p18));
+      const double cost = static_cast<double>(plan.count[0] * plan.count[1]) *
+                          (pixels * std::log2(pixels + 1) * memory + 2e4 /* start of a transform */);
+      if (cost < least) {
+        least = cost;
+        best = plan;
+      }
+    }
+  return best;
+}
+
+OverlapSave::OverlapSave(std::vector<BankFilter> filters, const LocalOperator::Placement& placement)
+    : placement_(placement) {
+  Box outputs;  // image pixels at which samples are anchored, holes of a coarser grid included
+  for (std::size_t i = 0; i < filters.size(); ++i) {
+    const BankFilter& f = filters[i];
+    anchors_.push_back(f.anchor);
+    const Index2 taps{f.taps.size(0), f.taps.size(1)};
+    for (std::size_t d = 0; d < 2; ++d) {
+      lo_[d] = std::max(lo_[d], taps[d] - 1 - f.origin[d]);
+      hi_[d] = std::max(hi_[d], f.origin[d]);
+    }
+    const Box& samples = placement.samples[i];
+    if (samples.empty()) continue;
+    Index3 lo{0, 0, 0}, hi{1, 0, 0};
+    for (const std::size_t d : {kRow, kColumn}) {
+      lo[d] = f.anchor.factor[d] * samples.lo()[d] + f.anchor.offset[d];
+      hi[d] = f.anchor.factor[d] * (samples.hi()[d] - 1) + f.anchor.offset[d] + 1;
+    }
+    outputs = outputs.hull(Box(lo, hi));
+  }
+  if (outputs.empty()) return;
+  first_ = {outputs.lo()[kRow], outputs.lo()[kColumn]};
+  tiles_ = choose_tiles({outputs.extent(kRow), outputs.extent(kColumn)}, {lo_[0] + hi_[0], lo_[1] + hi_[1]});
+
+  const Index2& side = tiles_.side;
+  const std::int64_t half = side[1] / 2 + 1;
+  const at::ScalarType real = placement.options.dtype().toScalarType();
+  const at::ScalarType complex = at::toComplexType(real);
+  for (const BankFilter& f : filters) {
+    // Output n of a tile is sum_j taps[j] tile[n + lo + origin - j]: tap j stands at j - origin - lo, modulo
+    // the side.
+    at::Tensor placed = at::zeros({side[0], side[1]}, at::kDouble);
+    placed.slice(0, 0, f.taps.size(0)).slice(1, 0, f.taps.size(1)).copy_(f.taps);
+    placed = placed.roll({-f.origin[0] - lo_[0], -f.origin[1] - lo_[1]}, {0, 1});
+    spectra_.push_back(at::fft_rfft2(placed).to(placement.options.dtype(complex)));
+    conjugates_.push_back(spectra_.back().conj().resolve_conj());
+  }
+  tile_ = at::zeros({placement.channels, side[0], side[1]}, placement.options);
+  product_ = at::empty({placement.channels, side[0], half}, placement.options.dtype(complex));
+  sum_ = at::empty_like(product_);
+}
+
+OverlapSave::Cut OverlapSave::cut(std::size_t filter, const Index2& tile) const {
+  Cut c;
+  const Box& samples = placement_.samples[filter];
+  if (samples.empty()) return c;
+  c.empty = false;
+  for (std::size_t d = 0; d < 2; ++d) {
+    const std::int64_t f = anchors_[filter].factor[d + 1], o = anchors_[filter].offset[d + 1];
+    const std::int64_t origin = first_[d] + tile[d] * tiles_.core[d];
+    const std::int64_t begin = std::max(samples.lo()[d + 1], ceil_div(origin - o, f));
+    const std::int64_t end = std::min(samples.hi()[d + 1], ceil_div(origin + tiles_.core[d] - o, f));
+    if (begin >= end) return {};
+    c.begin[d] = begin - samples.lo()[d + 1];
+    c.end[d] = end - samples.lo()[d + 1];
+    c.start[d] = f * begin + o - origin;
+  }
+  return c;
+}
+
+OverlapSave::Overlap OverlapSave::overlap(const Index2& tile) const {
+  Overlap o;
+  o.whole = true;
+  for (std::size_t d = 0; d < 2; ++d) {
+    const std::int64_t origin = first_[d] + tile[d] * tiles_.core[d] - lo_[d];
+    const std::int64_t begin = std::max(origin, placement_.input.lo()[d + 1]);
+    const std::int64_t end = std::max(begin, std::min(origin + tiles_.side[d], placement_.input.hi()[d + 1]));
+    o.begin[d] = begin - placement_.input.lo()[d + 1];
+    o.end[d] = end - placement_.input.lo()[d + 1];
+    o.start[d] = begin - origin;
+    o.whole = o.whole && end - begin == tiles_.side[d];
+  }
+  return o;
+}
+
+void OverlapSave::apply(const at::Tensor& x, std::span<const at::Tensor> y) {
+  const Index2& side = tiles_.side;
+  for (std::int64_t r = 0; r < tiles_.count[0]; ++r)
+    for (std::int64_t c = 0; c < tiles_.count[1]; ++c) {
+      const Overlap o = overlap({r, c});
+      if (!o.whole) tile_.zero_();
+      window(tile_, o.start, {o.start[0] + o.end[0] - o.begin[0], o.start[1] + o.end[1] - o.begin[1]})
+          .copy_(window(x, o.begin, o.end));
+      at::Tensor spectrum;
+      for (std::size_t i = 0; i < anchors_.size(); ++i) {
+        const Cut k = cut(i, {r, c});
+        if (k.empty) continue;
+        if (!spectrum.defined()) spectrum = at::fft_rfft2(tile_);
+        at::mul_out(product_, spectrum, spectra_[i]);
+        const at::Tensor out = at::fft_irfft2(product_, at::IntArrayRef(side.data(), 2));
+        const std::int64_t f = anchors_[i].factor[1];
+        window(y[i], k.begin, k.end).copy_(window(out, k.start, tiles_.core, f));
+      }
+    }
+}
+
+void OverlapSave::adjoint(std::span<const at::Tensor> y, const at::Tensor& x) {
+  const Index2& side = tiles_.side;
+  for (std::int64_t r = 0; r < tiles_.count[0]; ++r)
+    for (std::int64_t c = 0; c < tiles_.count[1]; ++c) {
+      bool any = false;
+      for (std::size_t i = 0; i < anchors_.size(); ++i) {
+        const Cut k = cut(i, {r, c});
+        if (k.empty) continue;
+        const std::int64_t f = anchors_[i].factor[1];
+        tile_.zero_();
+        const Index2 end{k.start[0] + f * (k.end[0] - k.begin[0] - 1) + 1,
+                         k.start[1] + f * (k.end[1] - k.begin[1] - 1) + 1};
+        window(tile_, k.start, end, f).copy_(window(y[i], k.begin, k.end));
+        const at::Tensor spectrum = at::fft_rfft2(tile_);
+        if (any)
+          sum_.addcmul_(spectrum, conjugates_[i]);
+        else
+          at::mul_out(sum_, spectrum, conjugates_[i]);
+        any = true;
+      }
+      if (!any) continue;
+      const at::Tensor out = at::fft_irfft2(sum_, at::IntArrayRef(side.data(), 2));
+      const Overlap o = overlap({r, c});
+      window(x, o.begin, o.end)
+          .add_(window(out, o.start, {o.start[0] + o.end[0] - o.begin[0], o.start[1] + o.end[1] - o.begin[1]}));
+    }
+}
+
+}  // namespace tessera
