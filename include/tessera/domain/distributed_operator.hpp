@@ -30,10 +30,15 @@ class DistributedOperator {
   virtual void apply(const at::Tensor& x, Measurement& y) = 0;
   /// x <- A^T y (overwritten).
   virtual void adjoint(const Measurement& y, at::Tensor& x) = 0;
-  /// |A|^2 by formula; nullopt: ask operator_norm_squared().
+  /// |A|^2 by formula; nullopt: ask operator_norm_squared(). Collective.
   virtual std::optional<double> norm_squared() const { return std::nullopt; }
-  /// Pointwise A^T A on this rank's block where it is one.
-  virtual std::optional<at::Tensor> diagonal() const { return std::nullopt; }
+  /// Pointwise A^T W A on this rank's block where it is one; `weights` empty: W = 1.
+  virtual std::optional<at::Tensor> diagonal(const Measurement& weights) const { return std::nullopt; }
+  /// The parts as circular convolutions of the whole image, without decimation, where all of them are.
+  virtual std::vector<CircularConvolution> circular() const { return {}; }
+  /// Per part: 1 at samples that are measured, 0 at a mask's; undefined where all are. Multiplied into the
+  /// noise, and left out when samples are counted.
+  virtual Measurement observed() const { return Measurement(layout().parts()); }
   /// Bytes this rank sends for one apply plus one adjoint.
   virtual std::int64_t bytes_sent() const = 0;
 
@@ -42,6 +47,8 @@ class DistributedOperator {
   virtual at::TensorOptions options() const = 0;
   virtual std::int64_t image_channels() const = 0;
   virtual const Decomposition& decomposition() const = 0;
+  virtual const Communicator& comm() const = 0;
+  virtual std::shared_ptr<Transport> transport() const = 0;
 };
 
 /// A stack of local operators: exchanges once forward at the largest reach (per border rule) and accumulates
