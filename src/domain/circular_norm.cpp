@@ -27,8 +27,8 @@ at::Tensor fold(const at::Tensor& taps, std::int64_t height, std::int64_t width)
 
 }  // namespace
 
-at::Tensor spectrum_squared(const at::Tensor& taps, std::int64_t height, std::int64_t width, std::int64_t begin,
-                            std::int64_t end) {
+at::Tensor spectrum_squared(const at::Tensor& taps, std::int64_t height, std::int64_t width,
+                            std::int64_t begin, std::int64_t end) {
   // Where the kernel is anchored changes the phase only.
   const at::Tensor rows = at::fft_fft(fold(taps, height, width), width, 1).slice(1, begin, end);
   const at::Tensor all = at::fft_fft(rows, height, 0);

@@ -10,7 +10,8 @@
 namespace tessera {
 
 ConjugateGradients::Result ConjugateGradients::solve(const LinearMap& M, const at::Tensor& b, at::Tensor& x,
-                                                     const Space& space, int max_iterations, double tolerance) {
+                                                     const Space& space, int max_iterations,
+                                                     double tolerance) {
   constexpr int kFresh = 50;  // iterations between exact residuals
   if (!r_.defined() || r_.sizes() != b.sizes()) {
     r_ = at::empty_like(b);

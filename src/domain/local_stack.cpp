@@ -40,7 +40,7 @@ Box needed(const Box& samples, const Anchor& anchor, const Reach& reach) {
 struct Team {
   std::vector<std::size_t> parts;  // their places in the stack
   std::unique_ptr<PlacedOperator> op;
-  Measurement samples;             // handles of the parts' tensors during a call
+  Measurement samples;  // handles of the parts' tensors during a call
 };
 
 // Teams that see the image through one exchange, or (without one) the rank's own block.
@@ -86,7 +86,8 @@ class LocalStack final : public DistributedOperator {
     {
       const PhaseScope halo(Phase::halo);
       for (Ring& ring : rings_)
-        if (ring.exchanged) pending.push_back(ring.exchange->begin(view(x, block), view(ring.padded, ring.input)));
+        if (ring.exchanged)
+          pending.push_back(ring.exchange->begin(view(x, block), view(ring.padded, ring.input)));
     }
     for (Ring& ring : rings_)  // what needs no halo runs while it is on the way
       if (!ring.exchanged) run(ring, x, y);
@@ -195,9 +196,10 @@ class LocalStack final : public DistributedOperator {
         inputs.push_back(ring.border == Border::none ? input.intersect(decomposition_.image()) : input);
       }
       ring.input = inputs[static_cast<std::size_t>(rank)];
-      ring.exchange = std::make_unique<Exchange>(
-          ExchangePlan(decomposition_.layout(), Layout(std::move(inputs)), decomposition_.image(), ring.border, rank),
-          transport_, channels_, element_type(options_.dtype().toScalarType()));
+      ring.exchange =
+          std::make_unique<Exchange>(ExchangePlan(decomposition_.layout(), Layout(std::move(inputs)),
+                                                  decomposition_.image(), ring.border, rank),
+                                     transport_, channels_, element_type(options_.dtype().toScalarType()));
       ring.padded = empty_block(channels_, ring.input, options_);
     }
     std::vector<bool> placed(parts.size(), false);
@@ -255,11 +257,10 @@ at::Tensor DistributedOperator::make_image() const {
   return empty_block(image_channels(), decomposition().block(comm().rank()), options());
 }
 
-std::unique_ptr<DistributedOperator> make_local_stack(const Decomposition& decomposition,
-                                                      const std::vector<std::unique_ptr<LocalOperator>>& parts,
-                                                      std::int64_t channels, at::TensorOptions options,
-                                                      std::shared_ptr<Transport> transport,
-                                                      const Communicator& comm) {
+std::unique_ptr<DistributedOperator> make_local_stack(
+    const Decomposition& decomposition, const std::vector<std::unique_ptr<LocalOperator>>& parts,
+    std::int64_t channels, at::TensorOptions options, std::shared_ptr<Transport> transport,
+    const Communicator& comm) {
   return std::make_unique<LocalStack>(decomposition, parts, channels, options, std::move(transport), comm);
 }
 

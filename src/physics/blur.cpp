@@ -24,11 +24,16 @@ constexpr std::int64_t kDirectTaps = 25;
 
 Border border_of(Boundary boundary) {
   switch (boundary) {
-    case Boundary::circular: return Border::circular;
-    case Boundary::reflect: return Border::reflect;
-    case Boundary::replicate: return Border::replicate;
-    case Boundary::zero: return Border::zero;
-    case Boundary::valid: return Border::none;
+    case Boundary::circular:
+      return Border::circular;
+    case Boundary::reflect:
+      return Border::reflect;
+    case Boundary::replicate:
+      return Border::replicate;
+    case Boundary::zero:
+      return Border::zero;
+    case Boundary::valid:
+      return Border::none;
   }
   return Border::none;
 }
@@ -36,7 +41,8 @@ Border border_of(Boundary boundary) {
 // One kernel, tap by tap; channels ride as a batch.
 class DirectBlur final : public PlacedOperator {
  public:
-  DirectBlur(const BankFilter& filter, LocalOperator::Placement placement) : placement_(std::move(placement)) {
+  DirectBlur(const BankFilter& filter, LocalOperator::Placement placement)
+      : placement_(std::move(placement)) {
     const Box& samples = placement_.samples[0];
     const Index2 taps{filter.taps.size(0), filter.taps.size(1)};
     factor_ = filter.anchor.factor[1];
@@ -48,7 +54,8 @@ class DirectBlur final : public PlacedOperator {
       begin_[d] = anchor - (taps[d] - 1 - filter.origin[d]) - placement_.input.lo()[d + 1];
       end_[d] = begin_[d] + factor_ * (samples.extent(d + 1) - 1) + taps[d];
       TESSERA_EXPECT(begin_[d] >= 0 && end_[d] <= placement_.input.extent(d + 1), "samples ", samples,
-                     " reach beyond the input ", placement_.input, " (pixels are missing) grow it by the reach");
+                     " reach beyond the input ", placement_.input,
+                     " (pixels are missing) grow it by the reach");
     }
   }
   void apply(const at::Tensor& x, std::span<const at::Tensor> y) override {
@@ -78,12 +85,13 @@ class Blur final : public LocalOperator {
     TESSERA_VALIDATE(options.kernel.defined() && options.kernel.dim() == 2 && options.kernel.numel() > 0,
                      "the kernel is not a matrix (a blur needs rows and columns of taps) give it as (h, w)");
     taps_ = options.kernel.detach().to(at::TensorOptions(at::kCPU).dtype(at::kDouble)).contiguous();
-    TESSERA_VALIDATE(taps_.isfinite().all().item<bool>(),
-                     "the kernel has taps that are not finite (the blur would be NaN everywhere) check the file");
+    TESSERA_VALIDATE(
+        taps_.isfinite().all().item<bool>(),
+        "the kernel has taps that are not finite (the blur would be NaN everywhere) check the file");
     origin_ = options.origin.value_or(Index2{taps_.size(0) / 2, taps_.size(1) / 2});
     for (std::size_t d = 0; d < 2; ++d)
-      TESSERA_VALIDATE(origin_[d] >= 0 && origin_[d] < size(d), "kernel.center is ", origin_[d], " on axis ", d,
-                       " (the kernel has ", size(d), " taps there) choose one of its taps");
+      TESSERA_VALIDATE(origin_[d] >= 0 && origin_[d] < size(d), "kernel.center is ", origin_[d], " on axis ",
+                       d, " (the kernel has ", size(d), " taps there) choose one of its taps");
     TESSERA_VALIDATE(factor_ >= 1, "operator.factor is ", factor_,
                      " (every factor-th sample is kept) write 2, 3 or 4");
     by_fft_ = options.method == BlurMethod::fft ||
@@ -142,7 +150,8 @@ class Blur final : public LocalOperator {
 };
 
 template <class Value>
-Value parse(std::string_view text, const std::vector<std::pair<std::string, Value>>& table, const char* what) {
+Value parse(std::string_view text, const std::vector<std::pair<std::string, Value>>& table,
+            const char* what) {
   std::vector<std::string> known;
   for (const auto& [word, value] : table) {
     if (word == text) return value;
@@ -167,16 +176,20 @@ Boundary parse_boundary(std::string_view name) {
 
 BlurMethod parse_blur_method(std::string_view name) {
   return parse<BlurMethod>(
-      name, {{"auto", BlurMethod::automatic}, {"direct", BlurMethod::direct}, {"fft", BlurMethod::fft}}, "method");
+      name, {{"auto", BlurMethod::automatic}, {"direct", BlurMethod::direct}, {"fft", BlurMethod::fft}},
+      "method");
 }
 
-std::unique_ptr<LocalOperator> make_blur(BlurOptions options) { return std::make_unique<Blur>(std::move(options)); }
+std::unique_ptr<LocalOperator> make_blur(BlurOptions options) {
+  return std::make_unique<Blur>(std::move(options));
+}
 
 at::Tensor gaussian_kernel(std::array<double, 2> sigma, double angle_degrees) {
   TESSERA_VALIDATE(sigma[0] > 0 && sigma[1] > 0, "kernel sigma is (", sigma[0], ", ", sigma[1],
                    ") (a width is above 0) write positive numbers of pixels");
   const auto c = static_cast<std::int64_t>(std::max(sigma[0], sigma[1]) / 0.3 + 1);
-  const double angle = angle_degrees * std::numbers::pi / 180, cosine = std::cos(angle), sine = std::sin(angle);
+  const double angle = angle_degrees * std::numbers::pi / 180, cosine = std::cos(angle),
+               sine = std::sin(angle);
   at::Tensor kernel = at::empty({2 * c + 1, 2 * c + 1}, at::kDouble);
   double* tap = kernel.data_ptr<double>();
   for (std::int64_t row = -c; row <= c; ++row)

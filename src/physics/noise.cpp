@@ -55,9 +55,10 @@ void add_noise(const at::Tensor& clean, const NoiseModel& model, std::uint64_t s
       }
     }
   });
-  TESSERA_VALIDATE(!negative.load(),
-                   "the clean measurement has values below zero (a Poisson mean is not negative) use Gaussian "
-                   "noise, or a kernel and a picture without negative values");
+  TESSERA_VALIDATE(
+      !negative.load(),
+      "the clean measurement has values below zero (a Poisson mean is not negative) use Gaussian "
+      "noise, or a kernel and a picture without negative values");
   if (host.data_ptr() != clean.data_ptr()) clean.copy_(host);
 }
 

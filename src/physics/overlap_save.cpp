@@ -54,7 +54,8 @@ TilePlan choose_tiles(const Index2& extent, const Index2& overlap) {
     for (const std::int64_t columns : cores(extent[1], overlap[1])) {
       TilePlan plan;
       plan.side = {fast_size(rows + overlap[0]), fast_size(columns + overlap[1])};
-      plan.core = {std::min(plan.side[0] - overlap[0], extent[0]), std::min(plan.side[1] - overlap[1], extent[1])};
+      plan.core = {std::min(plan.side[0] - overlap[0], extent[0]),
+                   std::min(plan.side[1] - overlap[1], extent[1])};
       plan.count = {ceil_div(extent[0], plan.core[0]), ceil_div(extent[1], plan.core[1])};
       const double pixels = static_cast<double>(plan.side[0] * plan.side[1]);
       // Beyond about a quarter million pixels a transform leaves the second-level cache and slows down.
@@ -189,7 +190,8 @@ void OverlapSave::adjoint(std::span<const at::Tensor> y, const at::Tensor& x) {
       const at::Tensor out = at::fft_irfft2(sum_, at::IntArrayRef(side.data(), 2));
       const Overlap o = overlap({r, c});
       window(x, o.begin, o.end)
-          .add_(window(out, o.start, {o.start[0] + o.end[0] - o.begin[0], o.start[1] + o.end[1] - o.begin[1]}));
+          .add_(
+              window(out, o.start, {o.start[0] + o.end[0] - o.begin[0], o.start[1] + o.end[1] - o.begin[1]}));
     }
 }
 

@@ -14,8 +14,8 @@ namespace tessera {
 
 using Index2 = std::array<std::int64_t, 2>;  // rows, columns
 
-/// FFT tiles that cover `extent` outputs of a kernel with `overlap` = taps - 1: side per axis, and the outputs
-/// that one tile makes.
+/// FFT tiles that cover `extent` outputs of a kernel with `overlap` = taps - 1: side per axis, and the
+/// outputs that one tile makes.
 struct TilePlan {
   Index2 side{};
   Index2 core{};
@@ -30,8 +30,8 @@ struct BankFilter {
   Anchor anchor;
 };
 
-/// Convolves one padded block with several kernels through FFTs of equal tiles: one forward transform of x for
-/// all kernels, one inverse per kernel; the adjoint adds in the frequency domain, one inverse for all.
+/// Convolves one padded block with several kernels through FFTs of equal tiles: one forward transform of x
+/// for all kernels, one inverse per kernel; the adjoint adds in the frequency domain, one inverse for all.
 ///
 /// A tile is transformed with the kernels' reach around its core; only the core, free of wrap-around, is kept
 /// (overlap-save). The adjoint transposes every step, so it is exact. Cost does not depend on the taps.
@@ -42,9 +42,9 @@ class OverlapSave final : public PlacedOperator {
   void adjoint(std::span<const at::Tensor> y, const at::Tensor& x) override;
 
  private:
-  struct Cut {                // samples of one filter inside one tile
-    Index2 begin{}, end{};    // in y
-    Index2 start{};           // row and column of the first one in the tile
+  struct Cut {              // samples of one filter inside one tile
+    Index2 begin{}, end{};  // in y
+    Index2 start{};         // row and column of the first one in the tile
     bool empty = true;
   };
   Cut cut(std::size_t filter, const Index2& tile) const;
@@ -56,8 +56,8 @@ class OverlapSave final : public PlacedOperator {
 
   std::vector<Anchor> anchors_;
   LocalOperator::Placement placement_;
-  Index2 lo_{}, hi_{};      // reach of the whole bank
-  Index2 first_{};          // image row and column of the first output
+  Index2 lo_{}, hi_{};  // reach of the whole bank
+  Index2 first_{};      // image row and column of the first output
   TilePlan tiles_;
   std::vector<at::Tensor> spectra_, conjugates_;  // (side, side / 2 + 1) per filter
   at::Tensor tile_;                               // (C, side, side)

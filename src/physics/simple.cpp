@@ -37,7 +37,8 @@ class PlacedIdentity final : public PlacedOperator {
   }
   at::Tensor diagonal() const override {
     const Box& box = placement_.input;
-    if (box.extent(0) > 1) return at::ones({1, box.extent(0), box.extent(1), box.extent(2)}, placement_.options);
+    if (box.extent(0) > 1)
+      return at::ones({1, box.extent(0), box.extent(1), box.extent(2)}, placement_.options);
     return at::ones({1, box.extent(1), box.extent(2)}, placement_.options);
   }
 
@@ -98,8 +99,9 @@ class Mask final : public LocalOperator {
     if (mask_.defined()) {
       TESSERA_EXPECT(box_.contains(samples), "a mask over ", box_, " was placed at ", samples,
                      " (it must hold every sample) give the block that the rank owns");
-      TESSERA_VALIDATE(mask_.size(0) == 1 || mask_.size(0) == placement.channels, "the mask has ", mask_.size(0),
-                       " channels (the image has ", placement.channels, ") give it one or as many");
+      TESSERA_VALIDATE(mask_.size(0) == 1 || mask_.size(0) == placement.channels, "the mask has ",
+                       mask_.size(0), " channels (the image has ", placement.channels,
+                       ") give it one or as many");
       mask = cut(mask_, box_, samples).to(placement.options).contiguous();
     } else {
       mask = draw(placement.image, samples).to(placement.options);

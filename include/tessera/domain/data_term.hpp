@@ -43,6 +43,9 @@ class DataTerm {
   /// A^T W y into out: the starting point 'adjoint'.
   virtual void adjoint_start(at::Tensor& out) = 0;
   virtual const DistributedOperator& op() const = 0;
+  /// Bytes this rank sends for one prox in closed form; 0 where it is pointwise. With conjugate gradients:
+  /// for one iteration.
+  virtual std::int64_t prox_bytes_sent() const = 0;
 };
 
 struct DataTermInput {
@@ -53,6 +56,9 @@ struct DataTermInput {
   ProxOptions prox;
   std::uint64_t seed = 0;  // power iteration
 };
+
+/// Collective. Samples where y or the weight is not finite get weight 0. InputError on all ranks for weights
+/// below zero or of other shapes than y.
 std::unique_ptr<DataTerm> make_least_squares(DataTermInput input, const Space& space);
 
 }  // namespace tessera

@@ -23,16 +23,16 @@ struct Anchor {
 
 /// y[k] = sum_j taps[j] x[(factor k + origin - j) mod (H, W)], equal on all channels.
 struct CircularConvolution {
-  at::Tensor taps;                      // (h, w), float64, host
-  std::array<std::int64_t, 2> origin;   // the tap that meets the sample's own pixel
+  at::Tensor taps;                     // (h, w), float64, host
+  std::array<std::int64_t, 2> origin;  // the tap that meets the sample's own pixel
   std::int64_t factor = 1;
 };
 
 /// Operators of one stack that share work, placed on this rank: kernels transformed, masks cut.
 ///
-/// x is (C, [D,] H, W) over Placement::input, y[i] is (K C, ...) over Placement::samples[i]; any of them may be
-/// empty. Linear; float32 or float64; any device. Persistent workspace inside, so one caller at a time. Not
-/// collective.
+/// x is (C, [D,] H, W) over Placement::input, y[i] is (K C, ...) over Placement::samples[i]; any of them may
+/// be empty. Linear; float32 or float64; any device. Persistent workspace inside, so one caller at a time.
+/// Not collective.
 class PlacedOperator {
  public:
   virtual ~PlacedOperator() = default;

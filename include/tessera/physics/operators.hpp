@@ -39,8 +39,8 @@ struct BlurOptions {
   std::int64_t factor = 1;  // keeps every factor-th row and column: y = (kernel * x)[::factor, ::factor]
 };
 
-/// True convolution, the same on all channels: y[i] = sum_j kernel[j] x[factor i + origin - j], at 2-D images.
-/// With boundary valid, y starts where the kernel first fits.
+/// True convolution, the same on all channels: y[i] = sum_j kernel[j] x[factor i + origin - j], at 2-D
+/// images. With boundary valid, y starts where the kernel first fits.
 std::unique_ptr<LocalOperator> make_blur(BlurOptions options);
 
 /// Gaussian kernel of sum 1, float64: sigma (rows, columns) in pixels, turned by `angle_degrees`.

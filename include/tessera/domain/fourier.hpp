@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "tessera/comm/exchange.hpp"
+#include "tessera/domain/decomposition.hpp"
+
+namespace tessera {
+
+/// Discrete Fourier transform of a real, 2-D image that is spread over ranks.
+///
+/// Blocks are redistributed to full rows, transformed along them, redistributed to full columns, transformed
+/// along those; the inverse goes back the same way. No rank ever holds the image; each direction moves it
+/// twice. The spectrum is the half with width / 2 + 1 columns, cut into slabs of columns, one per rank (empty
+/// where ranks outnumber columns). Persistent buffers; one caller at a time. Collective: forward, inverse.
+class DistributedFourier {
+ public:
+  DistributedFourier(const Decomposition& decomposition, std::int64_t channels, at::TensorOptions options,
+                     std::shared_ptr<Transport> transport, int rank);
+
+  /// Transforms this rank's block of x, (C, H, W), into spectrum().
+  void forward(const at::Tensor& x);
+  /// This rank's columns of the spectrum, (C, height, columns), complex: may be changed in place.
+  at::Tensor& spectrum() { return columns_; }
+  /// Writes the image of spectrum() into this rank's block of x.
+  void inverse(at::Tensor& x);
+
+  std::int64_t first_column() const { return first_column_; }
+  std::int64_t last_column() const { return last_column_; }  // one past it
+  /// Bytes this rank sends for one forward plus one inverse transform.
+  std::int64_t bytes_sent() const;
+
+ private:
+  Box block_;         // pixels of this rank
+  Box row_slab_;      // full rows, image
+  Box spectrum_row_;  // full rows, half spectrum
+  Box spectrum_column_;
+  std::int64_t width_ = 0;
+  std::int64_t first_column_ = 0, last_column_ = 0;
+  Exchange to_rows_, to_columns_, from_columns_, from_rows_;
+  at::Tensor rows_;           // (C, rows, width)
+  at::Tensor spectrum_rows_;  // (C, rows, width / 2 + 1)
+  at::Tensor columns_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/domain/data_term.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "circular_norm.hpp"
+#include "power_iteration.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
+#include "tessera/domain/conjugate_gradients.hpp"
+#include "tessera/domain/fourier.hpp"
+
+namespace tessera {
+namespace {
+
+class LeastSquares final : public DataTerm {
+ public:
+  LeastSquares(DataTermInput in, const Space& space)
+      : A_(std::move(in.A)),
+        y_(std::move(in.y)),
+        noise_sigma_(in.noise_sigma),
+        prox_(in.prox),
+        seed_(in.seed),
+        space_(space) {
+    A_->comm().together([&] { take_weights(std::move(in.weights)); });
+    std::array<std::int64_t, 2> counts{0, 0};  // samples that count; ranks with weights
+    const Measurement observed = A_->observed();
+    for (std::size_t i = 0; i < y_.size(); ++i) {
+      at::Tensor counted;  // 1 where a sample counts; undefined: everywhere
+      if (root_weights_[i].defined()) {
+        counts[1] = 1;
+        counted = root_weights_[i].ne(0);
+      }
+      if (observed[i].defined()) {
+        y_[i] = y_[i].mul(observed[i]);  // a mask's samples are 0 in A x too
+        const at::Tensor seen = observed[i].ne(0).expand_as(y_[i]);
+        counted = counted.defined() ? counted.logical_and(seen) : seen;
+      }
+      counts[0] += counted.defined() ? counted.sum().item<std::int64_t>() : y_[i].numel();
+      norm_of_y_.push_back(weighted_norm(i));
+    }
+    A_->comm().all_reduce(counts, Reduce::sum);
+    samples_ = std::max<std::int64_t>(1, counts[0]);
+    weighted_ = counts[1] > 0;
+
+    residual_ = A_->make_measurement();
+    start_ = A_->make_image();
+    for (std::size_t i = 0; i < y_.size(); ++i) residual_[i].copy_(weigh(i, y_[i]));
+    A_->adjoint(residual_, start_);
+    diagonal_ = A_->diagonal(squared_weights());
+    if (!diagonal_ && !weighted_ && A_->decomposition().image().extent(0) == 1) prepare_fourier();
+  }
+
+  double value(const at::Tensor& x) override {
+    A_->apply(x, residual_);
+    double sum = 0.5 * weigh_residual().item<double>();
+    A_->comm().all_reduce({&sum, 1}, Reduce::sum);
+    return sum;
+  }
+
+  void gradient(const at::Tensor& x, at::Tensor& gradient) override {
+    A_->apply(x, residual_);
+    report(weigh_residual());
+    A_->adjoint(residual_, gradient);
+  }
+
+  void prox(const at::Tensor& z, double gamma, at::Tensor& out, bool warm) override {
+    TESSERA_EXPECT(gamma > 0, "prox with gamma ", gamma, " (a step is above 0)");
+    TESSERA_EXPECT(!out.is_alias_of(z), "prox was to overwrite its input (z is read to the end)");
+    const PhaseScope phase(Phase::prox);
+    if (!work_.defined()) work_ = at::empty_like(z);
+    at::add_out(work_, z, start_, gamma);  // right-hand side of (gamma A^T W A + 1) u = z + gamma A^T W y
+    at::Tensor left;                       // what of it the solution leaves
+    if (diagonal_) {
+      out.copy_(work_).div_(diagonal_->mul(gamma).add_(1));
+    } else if (fourier_) {
+      fourier_->forward(work_);
+      if (symbol_.numel() > 0)
+        at::view_as_real(fourier_->spectrum()).div_(symbol_.mul(gamma).add_(1).unsqueeze(-1));
+      fourier_->inverse(out);
+    } else {
+      if (!warm) out.copy_(z);
+      const LinearMap normal = [&](const at::Tensor& in, at::Tensor& to) {
+        A_->apply(in, residual_);
+        for (std::size_t i = 0; i < y_.size(); ++i)
+          if (root_weights_[i].defined()) residual_[i].mul_(root_weights_[i]).mul_(root_weights_[i]);
+        A_->adjoint(residual_, to);
+        to.mul_(gamma).add_(in);
+      };
+      solver_.solve(normal, work_, out, space_, prox_.max_iterations, prox_.tolerance);
+      left = solver_.residual();
+    }
+    // |A u - y|^2_W without another A: A^T W A u = A^T W y + (z - u - left) / gamma, thus
+    // <u, A^T W A u> - 2 <u, A^T W y> + |y|^2_W = <u, (z - u - left) / gamma - A^T W y> + |y|^2_W.
+    at::sub_out(work_, z, out);
+    if (left.defined()) work_.sub_(left);
+    work_.div_(gamma).sub_(start_);
+    at::Tensor chi = local_dot(out, work_);
+    for (const at::Tensor& part : norm_of_y_) chi = chi.add(part);
+    report(chi);
+  }
+
+  Deferred objective() const override { return objective_; }
+  Deferred chi2() const override { return chi2_; }
+
+  double lipschitz() override {
+    if (lipschitz_) return *lipschitz_;
+    if (!weighted_) {
+      lipschitz_ = operator_norm_squared(*A_, space_, seed_);
+    } else if (diagonal_) {
+      double largest = diagonal_->numel() > 0 ? diagonal_->max().item<double>() : 0.0;
+      A_->comm().all_reduce({&largest, 1}, Reduce::max);
+      lipschitz_ = largest;
+    } else {
+      const LinearMap normal = [&](const at::Tensor& in, at::Tensor& out) {
+        A_->apply(in, residual_);
+        for (std::size_t i = 0; i < y_.size(); ++i)
+          if (root_weights_[i].defined()) residual_[i].mul_(root_weights_[i]).mul_(root_weights_[i]);
+        A_->adjoint(residual_, out);
+      };
+      lipschitz_ = power_iteration(*A_, normal, space_, seed_, 1e-3, 200);
+    }
+    return *lipschitz_;
+  }
+
+  void adjoint_start(at::Tensor& out) override { out.copy_(start_); }
+  const DistributedOperator& op() const override { return *A_; }
+  std::int64_t prox_bytes_sent() const override {
+    if (diagonal_) return 0;
+    return fourier_ ? fourier_->bytes_sent() : A_->bytes_sent();
+  }
+
+ private:
+  // Only local work: it may throw on one rank alone.
+  void take_weights(Measurement weights) {
+    const MeasurementLayout& layout = A_->layout();
+    TESSERA_VALIDATE(y_.size() == layout.parts(), "the measurement has ", y_.size(),
+                     " parts (the operator makes ", layout.parts(), ") give one per operator of the stack");
+    TESSERA_VALIDATE(weights.empty() || weights.size() == y_.size(), "there are weights for ", weights.size(),
+                     " parts (the measurement has ", y_.size(), ") give one per part, or none");
+    root_weights_.resize(y_.size());
+    for (std::size_t i = 0; i < y_.size(); ++i) {
+      const Box block = layout.block(i, A_->comm().rank());
+      TESSERA_VALIDATE(y_[i].size(0) == layout.part(i).channels && y_[i].size(-1) == block.extent(2) &&
+                           y_[i].size(-2) == block.extent(1),
+                       "part ", i, " of the measurement has ", y_[i].sizes(), " samples (the operator makes ",
+                       layout.part(i).channels, " channels over ", block, ") check its size and channels");
+      at::Tensor w;
+      if (!weights.empty() && weights[i].defined()) {
+        w = weights[i].to(y_[i].options()).expand_as(y_[i]);
+        w = w.masked_fill(w.isfinite().logical_not(), 0.0);
+        TESSERA_VALIDATE(
+            w.numel() == 0 || w.min().item<double>() >= 0, "part ", i,
+            " has weights below zero (a weight is an inverse variance) use 0 to leave samples out");
+      }
+      const at::Tensor bad = y_[i].isfinite().logical_not();
+      if (bad.any().item<bool>()) {
+        w = (w.defined() ? w : at::ones_like(y_[i])).masked_fill(bad, 0.0);
+        y_[i] = y_[i].masked_fill(bad, 0.0);
+      }
+      if (w.defined()) root_weights_[i] = w.sqrt();
+    }
+  }
+
+  // W t for a tensor over part i.
+  at::Tensor weigh(std::size_t i, const at::Tensor& t) const {
+    const at::Tensor& root = root_weights_[i];
+    return root.defined() ? t.mul(root).mul_(root) : t;
+  }
+  at::Tensor weighted_norm(std::size_t i) const {
+    const at::Tensor r = root_weights_[i].defined() ? y_[i].mul(root_weights_[i]) : y_[i];
+    return local_dot(r, r);
+  }
+  Measurement squared_weights() const {
+    Measurement w(y_.size());
+    for (std::size_t i = 0; i < y_.size(); ++i)
+      if (root_weights_[i].defined()) w[i] = root_weights_[i].square();
+    return w;
+  }
+
+  // A x in residual_ becomes W (A x - y); returns this rank's |A x - y|^2_W.
+  at::Tensor weigh_residual() {
+    at::Tensor chi = at::zeros({}, A_->options().dtype(at::kDouble));
+    for (std::size_t i = 0; i < y_.size(); ++i) {
+      at::Tensor& r = residual_[i];
+      r.sub_(y_[i]);
+      if (root_weights_[i].defined()) r.mul_(root_weights_[i]);
+      chi = chi.add(local_dot(r, r));
+      if (root_weights_[i].defined()) r.mul_(root_weights_[i]);
+    }
+    return chi;
+  }
+
+  void report(const at::Tensor& local_chi) {
+    const double variance = noise_sigma_ > 0 ? noise_sigma_ * noise_sigma_ : 1.0;
+    objective_ = space_.sum(local_chi.mul(0.5));
+    chi2_ = space_.sum(local_chi.div(static_cast<double>(samples_) * variance));
+  }
+
+  void prepare_fourier() {
+    const std::vector<CircularConvolution> kernels = A_->circular();
+    if (kernels.empty()) return;
+    const Box& image = A_->decomposition().image();
+    fourier_.emplace(A_->decomposition(), A_->image_channels(), A_->options(), A_->transport(),
+                     A_->comm().rank());
+    const std::int64_t begin = fourier_->first_column(), end = fourier_->last_column();
+    at::Tensor sum = at::zeros({image.extent(1), end - begin}, at::kDouble);
+    if (end > begin)
+      for (const CircularConvolution& k : kernels)
+        sum.add_(spectrum_squared(k.taps, image.extent(1), image.extent(2), begin, end));
+    symbol_ = sum.to(A_->options());
+  }
+
+  std::shared_ptr<DistributedOperator> A_;
+  Measurement y_;             // 0 where the weight is 0 for want of a finite value
+  Measurement root_weights_;  // square roots; undefined: 1 everywhere on this rank
+  bool weighted_ = false;     // on any rank
+  double noise_sigma_;
+  ProxOptions prox_;
+  std::uint64_t seed_;
+  Space space_;
+  std::int64_t samples_ = 1;            // that count, all ranks
+  std::vector<at::Tensor> norm_of_y_;   // |y|^2_W of this rank per part, 0-dim float64
+  Measurement residual_;                // workspace of the layout
+  at::Tensor start_;                    // A^T W y
+  at::Tensor work_;                     // right-hand side of the prox
+  std::optional<at::Tensor> diagonal_;  // of A^T W A
+  std::optional<DistributedFourier> fourier_;
+  at::Tensor symbol_;  // sum of |K|^2 at this rank's columns, (height, columns)
+  ConjugateGradients solver_;
+  Deferred objective_, chi2_;
+  std::optional<double> lipschitz_;
+};
+
+}  // namespace
+
+std::unique_ptr<DataTerm> make_least_squares(DataTermInput input, const Space& space) {
+  return std::make_unique<LeastSquares>(std::move(input), space);
+}
+
+}  // namespace tessera

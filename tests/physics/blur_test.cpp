@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include <ATen/ops/empty_like.h>
+
+#include <array>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "overlap_save.hpp"
+#include "physics/reference.hpp"
+#include "tessera/core/error.hpp"
+
+namespace tessera {
+namespace {
+
+using test::blur_by_definition;
+using test::difference;
+using test::extend;
+using test::random_tensor;
+using test::scalar_product;
+
+constexpr std::array kBoundaries = {Boundary::circular, Boundary::reflect, Boundary::replicate,
+                                    Boundary::zero, Boundary::valid};
+
+// An operator on a whole image: the pixels it is given include the border, filled by the definition.
+struct Whole {
+  std::unique_ptr<LocalOperator> op;
+  Box image, input;
+  std::unique_ptr<PlacedOperator> placed;
+
+  Whole(std::unique_ptr<LocalOperator> made, const Box& on, std::int64_t channels, at::ScalarType type)
+      : op(std::move(made)), image(on) {
+    const Box samples = op->measurement(image);
+    input = image;
+    if (op->border() != Border::none) input = image.grow(op->reach());
+    const LocalOperator* self = op.get();
+    placed = op->place({&self, 1}, {image, input, {samples}, channels, at::TensorOptions(type)});
+  }
+  at::Tensor apply(const at::Tensor& x) const {
+    const Box samples = op->measurement(image);
+    at::Tensor y = at::empty({x.size(0), samples.extent(1), samples.extent(2)}, x.options());
+    placed->apply(x, {&y, 1});
+    return y;
+  }
+};
+
+std::unique_ptr<LocalOperator> blur(const at::Tensor& taps, Boundary boundary, BlurMethod method,
+                                    std::int64_t factor) {
+  BlurOptions options;
+  options.kernel = taps;
+  options.boundary = boundary;
+  options.method = method;
+  options.factor = factor;
+  return make_blur(std::move(options));
+}
+
+TEST(Blur, IsTrueConvolutionAroundTheMiddleTap) {
+  // A kernel of 1, 2, 3 on one row; x = delta at column 2: y repeats the kernel, its middle tap at column 2.
+  at::Tensor taps = at::zeros({1, 3}, at::kDouble), x = at::zeros({1, 1, 5}, at::kDouble);
+  for (std::int64_t j = 0; j < 3; ++j) taps[0][j] = static_cast<double>(j + 1);
+  x[0][0][2] = 1.0;
+  const Whole w(blur(taps, Boundary::zero, BlurMethod::direct, 1), Box::image2d(1, 5), 1, at::kDouble);
+  const at::Tensor y = w.apply(extend(x, w.input, Border::zero));
+  const std::array<double, 5> expected = {0, 1, 2, 3, 0};
+  for (std::int64_t i = 0; i < 5; ++i)
+    EXPECT_EQ(y[0][0][i].item<double>(), expected[static_cast<std::size_t>(i)]);
+}
+
+TEST(Blur, EvenKernelHasItsOriginAtHalfItsSize) {
+  // Taps 1 and 10 on two columns, origin h // 2 = 1: y[i] = 1 x[i + 1] + 10 x[i].
+  at::Tensor taps = at::zeros({1, 2}, at::kDouble), x = at::zeros({1, 1, 3}, at::kDouble);
+  taps[0][0] = 1.0;
+  taps[0][1] = 10.0;
+  for (std::int64_t i = 0; i < 3; ++i) x[0][0][i] = static_cast<double>(i + 1);
+  const Whole w(blur(taps, Boundary::circular, BlurMethod::direct, 1), Box::image2d(1, 3), 1, at::kDouble);
+  EXPECT_EQ(w.op->reach(), (Reach{{0, 0, 0}, {0, 0, 1}}));
+  const at::Tensor y = w.apply(extend(x, w.input, Border::circular));
+  EXPECT_EQ(y[0][0][0].item<double>(), 12);  // 2 + 10
+  EXPECT_EQ(y[0][0][1].item<double>(), 23);
+  EXPECT_EQ(y[0][0][2].item<double>(), 31);  // 1 + 30
+}
+
+TEST(Blur, EqualsItsDefinitionAndItsAdjointForAllBoundariesSizesFactorsAndMethods) {
+  const std::vector<std::array<std::int64_t, 2>> images = {{17, 23}, {9, 30}, {5, 4}, {1, 12}};
+  const std::vector<std::array<std::int64_t, 2>> kernels = {{1, 1}, {3, 3}, {2, 4}, {5, 1}, {7, 9}, {12, 11}};
+  int cases = 0;
+  for (const auto& size : images)
+    for (const auto& taps_size : kernels)
+      for (const Boundary boundary : kBoundaries)
+        for (const std::int64_t factor : {1, 2, 3}) {
+          if (boundary == Boundary::valid && (size[0] < taps_size[0] || size[1] < taps_size[1])) continue;
+          const at::Tensor taps = random_tensor({taps_size[0], taps_size[1]}, 1);
+          const at::Tensor x = random_tensor({2, size[0], size[1]}, 2);
+          for (const BlurMethod method : {BlurMethod::direct, BlurMethod::fft}) {
+            SCOPED_TRACE(testing::Message()
+                         << size[0] << "x" << size[1] << " taps " << taps_size[0] << "x" << taps_size[1]
+                         << " boundary " << static_cast<int>(boundary) << " factor " << factor << " method "
+                         << static_cast<int>(method));
+            const Whole w(blur(taps, boundary, method, factor), Box::image2d(size[0], size[1]), 2,
+                          at::kDouble);
+            const at::Tensor in = extend(x, w.input, w.op->border());
+            const at::Tensor y = w.apply(in);
+            EXPECT_LT(difference(y, blur_by_definition(x, taps, {taps_size[0] / 2, taps_size[1] / 2}, *w.op)),
+                      1e-12);
+            const at::Tensor v = random_tensor(y.sizes(), 3), u = random_tensor(in.sizes(), 4);
+            at::Tensor back = at::zeros(in.sizes(), at::kDouble);
+            w.placed->adjoint({&v, 1}, back);
+            EXPECT_NEAR(scalar_product(w.apply(u), v), scalar_product(u, back),
+                        1e-12 * (1 + std::sqrt(scalar_product(u, u) * scalar_product(v, v))));
+            ++cases;
+          }
+        }
+  EXPECT_GT(cases, 500);
+}
+
+TEST(Blur, ByFftInFloatEqualsDirect) {
+  const at::Tensor taps = gaussian_kernel({3.0, 1.5}, 30), x = random_tensor({3, 70, 81}, 5) + 0.5;
+  const Whole direct(blur(taps, Boundary::reflect, BlurMethod::direct, 1), Box::image2d(70, 81), 3,
+                     at::kDouble);
+  const Whole fft(blur(taps, Boundary::reflect, BlurMethod::fft, 1), Box::image2d(70, 81), 3, at::kFloat);
+  const at::Tensor in = extend(x, direct.input, Border::reflect);
+  EXPECT_LT(difference(fft.apply(in.to(at::kFloat)).to(at::kDouble), direct.apply(in)), 1e-6);
+}
+
+TEST(Blur, BankOfDifferentKernelsEqualsEachAlone) {
+  const Box image = Box::image2d(150, 90);
+  std::vector<std::unique_ptr<LocalOperator>> ops;
+  ops.push_back(blur(random_tensor({9, 9}, 1), Boundary::zero, BlurMethod::fft, 1));
+  ops.push_back(blur(random_tensor({4, 13}, 2), Boundary::zero, BlurMethod::fft, 2));
+  ops.push_back(blur(random_tensor({21, 2}, 3), Boundary::zero, BlurMethod::fft, 1));
+  Reach reach;
+  std::vector<const LocalOperator*> group;
+  LocalOperator::Placement placement{image, {}, {}, 2, at::TensorOptions(at::kDouble)};
+  for (const auto& op : ops) {
+    reach = reach.max(op->reach());
+    group.push_back(op.get());
+    placement.samples.push_back(op->measurement(image));
+  }
+  placement.input = image.grow(reach);
+  EXPECT_TRUE(ops[0]->shares_with(*ops[1]));
+  const auto bank = ops[0]->place(group, placement);
+  const at::Tensor in = random_tensor({2, placement.input.extent(1), placement.input.extent(2)}, 7);
+  std::vector<at::Tensor> y, alone;
+  at::Tensor back = at::zeros(in.sizes(), at::kDouble), back_alone = at::zeros(in.sizes(), at::kDouble);
+  for (const Box& s : placement.samples) y.push_back(at::empty({2, s.extent(1), s.extent(2)}, at::kDouble));
+  for (const auto& t : y) alone.push_back(at::empty_like(t));
+  bank->apply(in, y);
+  bank->adjoint(y, back);
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    LocalOperator::Placement one = placement;
+    one.samples = {placement.samples[i]};
+    const auto placed = ops[i]->place({&group[i], 1}, one);
+    placed->apply(in, {&alone[i], 1});
+    EXPECT_LT(difference(y[i], alone[i]), 1e-12) << i;
+    placed->adjoint({&alone[i], 1}, back_alone);
+  }
+  EXPECT_LT(difference(back, back_alone), 1e-12);
+}
+
+TEST(Blur, TilesCoverTheOutputsOnce) {
+  for (const std::int64_t extent : {1, 63, 500, 2048, 5000})
+    for (const std::int64_t overlap : {0, 8, 138, 600}) {
+      const TilePlan plan = choose_tiles({extent, 777}, {overlap, overlap});
+      EXPECT_GE(plan.core[0] * plan.count[0], extent);
+      EXPECT_LT(plan.core[0] * (plan.count[0] - 1), extent);
+      EXPECT_GE(plan.side[0], plan.core[0] + overlap);
+    }
+}
+
+TEST(Blur, GaussianKernelHasTheStatedSideSumAndTurn) {
+  const at::Tensor k = gaussian_kernel({1.6, 1.6});
+  EXPECT_EQ(k.size(0), 2 * static_cast<std::int64_t>(1.6 / 0.3 + 1) + 1);
+  EXPECT_NEAR(k.sum().item<double>(), 1.0, 1e-14);
+  EXPECT_NEAR((k[6][7] / k[6][6]).item<double>(), std::exp(-1 / (2 * 1.6 * 1.6)), 1e-14);
+  // 90 degrees exchange rows and columns.
+  EXPECT_LT(difference(gaussian_kernel({3, 1}, 90), gaussian_kernel({3, 1}).transpose(0, 1)), 1e-14);
+  // 45 degrees: the long axis (rows) turns onto one diagonal and leaves the other.
+  const at::Tensor turned = gaussian_kernel({3, 1}, 45);
+  const std::int64_t c = turned.size(0) / 2;
+  const double down_right = turned[c + 2][c + 2].item<double>(),
+               down_left = turned[c + 2][c - 2].item<double>();
+  EXPECT_NEAR(std::log(down_right / down_left), 8.0 / 2 - 8.0 / 18, 1e-12);
+}
+
+TEST(Blur, RefusesWhatCannotBe) {
+  EXPECT_THROW(blur(at::zeros({3}, at::kDouble), Boundary::zero, BlurMethod::direct, 1), InputError);
+  EXPECT_THROW(blur(at::zeros({3, 3}, at::kDouble), Boundary::zero, BlurMethod::direct, 0), InputError);
+  EXPECT_THROW(blur(at::zeros({9, 3}, at::kDouble), Boundary::valid, BlurMethod::direct, 1)
+                   ->measurement(Box::image2d(8, 8)),
+               InputError);
+  EXPECT_THROW(parse_boundary("cirular"), InputError);
+  EXPECT_THROW(gaussian_kernel({0, 1}), InputError);
+  BlurOptions off;
+  off.kernel = at::zeros({3, 3}, at::kDouble);
+  off.origin = {{3, 0}};
+  EXPECT_THROW(make_blur(off), InputError);
+}
+
+}  // namespace
+}  // namespace tessera
