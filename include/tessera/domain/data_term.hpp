@@ -45,7 +45,7 @@ class DataTerm {
   virtual const DistributedOperator& op() const = 0;
   /// Bytes this rank sends for one prox in closed form; 0 where it is pointwise. With conjugate gradients:
   /// for one iteration.
-  virtual std::int64_t prox_bytes_sent() const = 0;
+  virtual std::int64_t prox_bytes_sent() const { return 0; }
 };
 
 struct DataTermInput {
