@@ -3,13 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <exception>
+
 #include "tessera/comm/communicator.hpp"
 
 namespace tessera::test {
 
+/// The end of a part of a test: waits for all ranks. A rank that has failed waits 20 s; if the others do not
+/// come, they wait for it inside the part, so it says which one it is and ends the launch (code 3).
+void meet(const Communicator& world);
+
 /// Runs `body(comm)` on sub-communicators of 1, 2, 3, 4, 5 and 7 ranks of the launch (the one-process
-/// communicator only, without a launcher). Ranks outside a group wait at its end. A failure carries the
-/// number of ranks.
+/// communicator only, without a launcher). Ranks outside a group wait at its end. A failure, also an
+/// exception, carries the number of ranks and the rank.
 template <class Body>
 void on_groups(Body body) {
   const Communicator world = Communicator::world();
@@ -19,9 +25,13 @@ void on_groups(Body body) {
     const Communicator group = world.split(inside ? 0 : -1, world.rank());
     if (inside) {
       SCOPED_TRACE(::testing::Message() << "on " << ranks << " ranks, rank " << group.rank());
-      body(group);
+      try {
+        body(group);
+      } catch (const std::exception& e) {
+        ADD_FAILURE() << "threw: " << e.what();
+      }
     }
-    world.barrier();
+    meet(world);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "tessera/comm/communicator.hpp"
 
@@ -18,12 +19,16 @@ class RankPrinter final : public testing::EmptyTestEventListener {
   explicit RankPrinter(int rank) : rank_(rank) {}
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (result.failed())
-      std::fprintf(stderr, "rank %d: %s:%d: %s\n", rank_, result.file_name() ? result.file_name() : "?",
-                   result.line_number(), result.message());
+      std::fprintf(stderr, "rank %d: %s: %s:%d: %s\n", rank_, test_.c_str(),
+                   result.file_name() ? result.file_name() : "?", result.line_number(), result.message());
+  }
+  void OnTestStart(const testing::TestInfo& info) override {
+    test_ = std::string(info.test_suite_name()) + '.' + info.name();
   }
 
  private:
   int rank_;
+  std::string test_;  // the running one
 };
 
 }  // namespace
@@ -39,8 +44,11 @@ int main(int argc, char** argv) {
   }
   const int failed = RUN_ALL_TESTS();
   const auto& results = *testing::UnitTest::GetInstance();
-  double worst[] = {static_cast<double>(failed), static_cast<double>(results.successful_test_count())};
-  world.all_reduce(worst, tessera::Reduce::max);
-  if (worst[0] > 0) return 1;
-  return worst[1] == 0 && results.skipped_test_count() > 0 ? kAllSkipped : 0;
+  const std::vector<double> failures = world.all_gather(failed);
+  for (std::size_t r = 0; r < failures.size() && world.rank() == 0; ++r)
+    if (failures[r] > 0) std::fprintf(stderr, "failed on rank %zu of %zu\n", r, failures.size());
+  double most[] = {static_cast<double>(failed), static_cast<double>(results.successful_test_count())};
+  world.all_reduce(most, tessera::Reduce::max);
+  if (most[0] > 0) return 1;
+  return most[1] == 0 && results.skipped_test_count() > 0 ? kAllSkipped : 0;
 }
