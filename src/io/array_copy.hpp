@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
+#include <vector>
 
 #include "tessera/comm/array.hpp"
 #include "tessera/core/error.hpp"
@@ -55,6 +57,30 @@ void unpack(const ArrayView& view, const Box& region, std::int64_t first, std::i
     rows(static_cast<double*>(view.data));
   else
     rows(static_cast<float*>(view.data));
+}
+
+template <class Visit>
+void each_row(const ArrayView& view, Visit visit) {
+  const Box& b = view.box;
+  for (std::int64_t c = 0; c < view.channels; ++c)
+    for (std::int64_t z = b.lo()[0]; z < b.hi()[0]; ++z)
+      for (std::int64_t y = b.lo()[1]; y < b.hi()[1]; ++y)
+        visit(Box({z, y, b.lo()[2]}, {z + 1, y + 1, b.hi()[2]}), c);
+}
+
+/// Every sample of the view <- value.
+inline void fill(const ArrayView& view, double value) {
+  const std::vector<double> row(static_cast<std::size_t>(view.box.extent(2)), value);
+  each_row(view, [&](const Box& region, std::int64_t c) { unpack(view, region, c, 1, row.data()); });
+}
+
+/// Every channel of the view <- its first one.
+inline void copy_first_channel(const ArrayView& view) {
+  std::vector<double> row(static_cast<std::size_t>(view.box.extent(2)));
+  each_row(view, [&](const Box& region, std::int64_t c) {
+    pack(view, region, 0, 1, row.data());
+    unpack(view, region, c, 1, row.data());
+  });
 }
 
 /// A dense (channels, box) view of `data`.

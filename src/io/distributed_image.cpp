@@ -10,39 +10,42 @@
 
 #include "array_copy.hpp"
 #include "npy_file.hpp"
+#include "source.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/io/hdf5.hpp"
 
 namespace tessera {
+namespace io {
 namespace {
 
-constexpr std::int64_t kBandBytes = 8 << 20;  // float32 samples that rank 0 holds at once
-
-enum class Kind { picture, npy, hdf5 };
-
-struct Source {
-  Kind kind = Kind::picture;
-  std::string file, dataset;
-};
-
 bool is_hdf5_name(const std::string& path) {
-  const std::string s = io::suffix(path);
+  const std::string s = suffix(path);
   return s == ".h5" || s == ".hdf5" || s == ".hdf" || s == ".nxs" || s == ".nx";
 }
+
+}  // namespace
 
 Source source_of(const std::string& path) {
   const std::size_t colon = path.rfind(":/");
   if (colon != std::string::npos && is_hdf5_name(path.substr(0, colon)))
-    return {Kind::hdf5, path.substr(0, colon), path.substr(colon + 1)};
-  if (is_hdf5_name(path)) return {Kind::hdf5, path, "/image"};
-  if (io::suffix(path) == ".npy") return {Kind::npy, path, ""};
+    return {Source::Kind::hdf5, path.substr(0, colon), path.substr(colon + 1), true};
+  if (is_hdf5_name(path)) return {Source::Kind::hdf5, path, "/image", false};
+  if (suffix(path) == ".npy") return {Source::Kind::npy, path, "", false};
   TESSERA_VALIDATE(is_picture(path), "cannot read ", path,
                    " (the suffix says the format) use .png, .jpg, .tif, .npy, .h5 or FILE.h5:/dataset");
-  return {Kind::picture, path, ""};
+  return {Source::Kind::picture, path, "", false};
 }
 
 double full_scale(const std::string& type) { return type == "uint8" ? 255 : type == "uint16" ? 65535 : 1; }
+
+}  // namespace io
+
+namespace {
+
+using io::Source;
+
+constexpr std::int64_t kBandBytes = 8 << 20;  // float32 samples that rank 0 holds at once
 
 void require_channels_first(const std::string& path, const std::vector<std::int64_t>& shape) {
   TESSERA_VALIDATE(shape.size() != 3 || shape[2] > 4 || shape[0] <= 4, path, " has the shape (", shape[0],
@@ -111,19 +114,19 @@ std::string note_of(const ImageInfo& info) {
 }
 
 SourceInfo header_of(const std::string& path) {
-  const Source source = source_of(path);
+  const Source source = io::source_of(path);
   SourceInfo out;
-  if (source.kind == Kind::hdf5) {
+  if (source.kind == Source::Kind::hdf5) {
     const DatasetInfo about = Hdf5File::open(source.file, Communicator()).info(source.dataset);
     require_channels_first(path, about.shape);
     out.box = about.box;
     out.channels = about.channels;
-    out.full_scale = full_scale(about.type);
-  } else if (source.kind == Kind::npy) {
+    out.full_scale = io::full_scale(about.type);
+  } else if (source.kind == Source::Kind::npy) {
     const NpyImage array(source.file);
     out.box = array.box();
     out.channels = array.extent[0];
-    out.full_scale = full_scale(array.file.type());
+    out.full_scale = io::full_scale(array.file.type());
   } else {
     const ImageInfo info = ImageReader(source.file).info();
     out.box = Box::image2d(info.height, info.width);
@@ -254,7 +257,7 @@ SourceInfo image_source_info(const std::string& path, const Communicator& comm) 
 void read_image(const std::string& path, const Layout& layout, const ArrayView& block,
                 const Communicator& comm) {
   const SourceInfo about = image_source_info(path, comm);
-  const Source source = source_of(path);
+  const Source source = io::source_of(path);
   comm.together([&] {
     io::require_host(block);
     if (layout.ranks() != comm.size() || layout.box(comm.rank()) != block.box)
@@ -263,9 +266,9 @@ void read_image(const std::string& path, const Layout& layout, const ArrayView& 
                      about.channels, " channels of ", about.box, " (", block.channels, " of ", block.box,
                      " are needed) is it the right file?");
   });
-  if (source.kind == Kind::hdf5) {
+  if (source.kind == Source::Kind::hdf5) {
     Hdf5File::open(source.file, comm).read(source.dataset, block);
-  } else if (source.kind == Kind::npy) {
+  } else if (source.kind == Source::Kind::npy) {
     comm.together([&] {
       if (!block.box.empty()) NpyImage(source.file).read(block);
     });
