@@ -29,10 +29,10 @@ const char* name(Op op);
 struct Node {
   Op op = Op::input;
   std::vector<int> inputs{};
-  std::int64_t channels = 0;  // of the output
-  int level = 0;              // image side is divided by 2^level here
-  int kernel = 1;             // conv only
-  std::string weight{}, bias{};   // state-dict names; empty: none. batch_norm: `weight` is the prefix
+  std::int64_t channels = 0;     // of the output
+  int level = 0;                 // image side is divided by 2^level here
+  int kernel = 1;                // conv only
+  std::string weight{}, bias{};  // state-dict names; empty: none. batch_norm: `weight` is the prefix
 };
 
 /// A network as a list of layers in order of evaluation; the last node is the output. No tensors in it.
