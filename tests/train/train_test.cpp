@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/train/train.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "small_training.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/io/image_file.hpp"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Folder, test::largest_difference, test::small;
+
+TEST(Train, loss_falls_and_the_weights_load_with_their_noise_range) {
+  const Folder folder("falls");
+  TrainOptions options = small(folder.file("w.safetensors"));
+  options.steps = 150;
+  std::vector<double> losses;
+  options.observe = [&](const TrainRecord& record) { losses.push_back(record.loss); };
+  ASSERT_EQ(train(options, Communicator{}), 0);
+  ASSERT_EQ(losses.size(), 150u);
+  double first = 0, last = 0;
+  for (int i = 0; i < 10; ++i) {
+    first += losses[i];
+    last += losses[140 + i];
+  }
+  EXPECT_LT(last, 0.75 * first);
+  const Network network = load_network("drunet", options.output, 1);
+  EXPECT_EQ(network.options.widths, options.network.widths);
+  EXPECT_EQ(network.options.blocks, 1);
+  ASSERT_TRUE(network.sigma_range);
+  EXPECT_EQ(*network.sigma_range, options.sigma);
+}
+
+TEST(Train, resumed_training_equals_uninterrupted_training) {
+  const Folder folder("resume");
+  TrainOptions whole = small(folder.file("whole.safetensors"));
+  ASSERT_EQ(train(whole, Communicator{}), 0);
+  TrainOptions parts = small(folder.file("parts.safetensors"));
+  parts.seconds = 1e-9;  // stops after every step, with its state saved
+  int calls = 1;
+  while (train(parts, Communicator{}) == 85 && calls < 20) ++calls;
+  EXPECT_EQ(calls, 20);
+  parts.seconds = 0;
+  ASSERT_EQ(train(parts, Communicator{}), 0);
+  EXPECT_EQ(
+      largest_difference(load_network("drunet", whole.output, 1), load_network("drunet", parts.output, 1)),
+      0.0);
+  // Nothing is left to do: calling again keeps what is there.
+  EXPECT_EQ(train(parts, Communicator{}), 0);
+}
+
+TEST(Train, another_seed_trains_another_network) {
+  const Folder folder("seed");
+  TrainOptions a = small(folder.file("a.safetensors")), b = small(folder.file("b.safetensors"));
+  a.steps = b.steps = 3;
+  b.seed = 1;
+  ASSERT_EQ(train(a, Communicator{}), 0);
+  ASSERT_EQ(train(b, Communicator{}), 0);
+  EXPECT_GT(largest_difference(load_network("drunet", a.output, 1), load_network("drunet", b.output, 1)),
+            1e-3);
+}
+
+TEST(Train, gray_training_starts_from_color_weights) {
+  const Folder folder("gray");
+  TrainOptions color = small(folder.file("color.safetensors"));
+  color.network.channels = 3;
+  color.steps = 5;
+  ASSERT_EQ(train(color, Communicator{}), 0);
+  TrainOptions gray = small(folder.file("gray.safetensors"));
+  gray.start = color.output;
+  gray.steps = 1;
+  gray.learning_rate = 1e-12;
+  ASSERT_EQ(train(gray, Communicator{}), 0);
+  const Network from = load_network("drunet", color.output, 3), to = load_network("drunet", gray.output, 1);
+  EXPECT_LT(to.weights.at("m_tail.weight")
+                .sub(from.weights.at("m_tail.weight").mean(at::IntArrayRef{0}, true))
+                .abs()
+                .max()
+                .item<double>(),
+            1e-6);
+  EXPECT_LT(to.weights.at("m_body.0.res.0.weight")
+                .sub(from.weights.at("m_body.0.res.0.weight"))
+                .abs()
+                .max()
+                .item<double>(),
+            1e-6);
+}
+
+TEST(Train, photographs_are_learned_from_scored_and_left_out_by_name) {
+  const Folder folder("photographs");
+  for (const char* name : {"a.png", "b.png"}) {
+    ImageWriter writer(folder.file(name), 40, 32, 3, 8);
+    std::vector<float> values(3 * 40 * 32);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.5F + 0.4F * std::sin(0.05F * i);
+    writer.write_rows(0, 40, values.data());
+    writer.finish();
+  }
+  const std::string pictures = fs::path(folder.file("a.png")).parent_path().string();
+  TrainOptions options = small(folder.file("w.safetensors"));
+  options.network.channels = 3;
+  options.dead_leaves = 0;
+  options.steps = 4;
+  options.photographs = {pictures};
+  options.validate = pictures;
+  options.validate_sigma = {0.1};
+  double psnr = 0;
+  options.observe = [&](const TrainRecord& r) { psnr = r.psnr.empty() ? psnr : r.psnr.at(0.1); };
+  ASSERT_EQ(train(options, Communicator{}), 0);
+  EXPECT_NEAR(psnr, 20, 3);  // close to D(x) = x, whose PSNR at this noise is 20 dB
+  options.output = folder.file("none.safetensors");
+  options.exclude = {"a", fs::path(pictures).filename().string() + "/b"};
+  EXPECT_THROW(train(options, Communicator{}), InputError);
+}
+
+TEST(Train, job_file_is_read_and_bad_ones_are_refused_with_their_line) {
+  const TrainOptions o = parse_train_job(
+      "schema: 1\ntrain:\n  network: {name: drunet, channels: 1, widths: [8, 16], blocks: 2}\n"
+      "  photographs: [a, ../b]\n  output: w.safetensors\n  sigma: [0, 50/255]\n  minutes: 1.5\n"
+      "  validate: {folder: v, sigma: [25/255], every: 7}\n",
+      "/jobs/train.yaml");
+  EXPECT_EQ(o.network.widths, (std::vector<std::int64_t>{8, 16}));
+  EXPECT_EQ(o.photographs, (std::vector<std::string>{"/jobs/a", "/b"}));
+  EXPECT_EQ(o.output, "/jobs/w.safetensors");
+  EXPECT_DOUBLE_EQ(o.sigma.second, 50.0 / 255);
+  EXPECT_DOUBLE_EQ(o.seconds, 90);
+  EXPECT_EQ(o.validate_every, 7);
+
+  const auto message = [](const std::string& text) -> std::string {
+    try {
+      parse_train_job(text, "t.yaml");
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_NE(message("train:\n  stepz: 3\n").find("t.yaml:2: unknown key train.stepz"), std::string::npos);
+  EXPECT_NE(message("train:\n  stepz: 3\n").find("did you mean train.steps?"), std::string::npos);
+  EXPECT_NE(message("train:\n  steps: many\n").find("t.yaml:2: train.steps"), std::string::npos);
+  EXPECT_NE(message("train: [\n").find("not YAML"), std::string::npos);
+  EXPECT_NE(message("schema: 1\n").find("no train section"), std::string::npos);
+  EXPECT_NE(message("train:\n  sigma: [1]\n").find("train.sigma has 1"), std::string::npos);
+}
+
+TEST(Train, bad_options_are_refused_before_anything_is_written) {
+  const Folder folder("bad");
+  const auto refused = [&](const std::function<void(TrainOptions&)>& spoil) {
+    TrainOptions options = small(folder.file("w.safetensors"));
+    spoil(options);
+    EXPECT_THROW(train(options, Communicator{}), InputError);
+    EXPECT_FALSE(fs::exists(folder.file("w.safetensors")));
+  };
+  refused([](TrainOptions& o) { o.crop = 15; });
+  refused([](TrainOptions& o) { o.batch = 0; });
+  refused([](TrainOptions& o) { o.precision = "float8"; });
+  refused([](TrainOptions& o) { o.dead_leaves = 0.5; });
+  refused([](TrainOptions& o) { o.photographs = {"/nowhere"}; });
+  refused([](TrainOptions& o) { o.start = "/nowhere.safetensors"; });
+  refused([](TrainOptions& o) { o.network.widths = {4}; });
+  refused([](TrainOptions& o) { o.output.clear(); });
+}
+
+}  // namespace
+}  // namespace tessera
