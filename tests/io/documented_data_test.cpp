@@ -64,7 +64,7 @@ TEST(DocumentedData, TheMeasurementAndTheKernelOfTheManualAreRead) {
   EXPECT_EQ(info[0].channels, 1);
   EXPECT_TRUE(has_weights("y.h5", self));
   EXPECT_EQ(Hdf5File::open("y.h5", self).text_attribute("/measurements", "job"),
-            "problem:\n  operator: {type: blur, kernel: psf.npy, boundary: valid}\n");
+            "problem:\n  operator: {type: blur, kernel: {file: psf.npy}}\n");
   std::vector<float> samples, weights;
   const Box grid = info[0].box;
   const Layout layout({grid});
