@@ -45,8 +45,8 @@ void check(const TrainOptions& o) {
   const std::int64_t unit = make_graph(o.network).alignment();
   TESSERA_VALIDATE(o.crop > 0 && o.crop % unit == 0, "train.crop is ", o.crop, " (", o.network.name,
                    " needs a multiple of ", unit, ") use ", (o.crop / unit + 1) * unit);
-  TESSERA_VALIDATE(o.batch > 0 && o.steps > 0, "train.batch is ", o.batch, ", train.steps is ", o.steps,
-                   " (nothing would be learned) use at least 1");
+  TESSERA_VALIDATE(o.batch > 0 && o.steps >= 0, "train.batch is ", o.batch, ", train.steps is ", o.steps,
+                   " (a batch holds at least 1 crop, steps are not negative) correct them");
   TESSERA_VALIDATE(o.precision == "float32" || o.precision == "bfloat16", "train.precision is ", o.precision,
                    " (known: float32, bfloat16) use one of them");
   TESSERA_VALIDATE(0 <= o.sigma.first && o.sigma.first <= o.sigma.second, "train.sigma is [", o.sigma.first,
@@ -240,6 +240,24 @@ int train(const TrainOptions& options, const Communicator& comm) {
   double saved = start, spoken = start;
   std::int64_t spoken_step = step;
   bool time_is_up = false;
+  const auto validate = [&] {
+    std::map<double, double> psnr;
+    if (comm.rank() != 0) return psnr;
+    network.weights = adam->averaged();
+    std::string text = print("step %6ld  PSNR", static_cast<long>(step));
+    for (const double sigma : options.validate_sigma) {
+      psnr[sigma] = validation_psnr(network, options.validate, sigma, options.seed);
+      text += print("  %.2f dB at %.0f/255", psnr[sigma], 255 * sigma);
+    }
+    say(text);
+    return psnr;
+  };
+  if (step >= options.steps && !options.validate.empty()) {  // nothing to learn: only measured
+    TrainRecord record;
+    record.step = step;
+    record.psnr = validate();
+    if (options.observe) options.observe(record);
+  }
   while (step < options.steps && !time_is_up) {
     TrainRecord record;
     record.learning_rate = learning_rate(options, step);
@@ -270,14 +288,8 @@ int train(const TrainOptions& options, const Communicator& comm) {
       spoken = clock;
       spoken_step = step;
     }
-    if (!options.validate.empty() && (step % options.validate_every == 0 || last) && comm.rank() == 0) {
-      network.weights = adam->averaged();
-      std::string line = print("step %6ld  PSNR", static_cast<long>(step));
-      for (const double sigma : options.validate_sigma) {
-        record.psnr[sigma] = validation_psnr(network, options.validate, sigma, options.seed);
-        line += print("  %.2f dB at %.0f/255", record.psnr[sigma], 255 * sigma);
-      }
-      say(line);
+    if (!options.validate.empty() && (step % options.validate_every == 0 || last)) {
+      record.psnr = validate();
       spoken = now();
       spoken_step = step;
     }

@@ -117,7 +117,15 @@ TEST(Train, photographs_are_learned_from_scored_and_left_out_by_name) {
   options.observe = [&](const TrainRecord& r) { psnr = r.psnr.empty() ? psnr : r.psnr.at(0.1); };
   ASSERT_EQ(train(options, Communicator{}), 0);
   EXPECT_NEAR(psnr, 20, 3);  // close to D(x) = x, whose PSNR at this noise is 20 dB
+  // The same weights measured alone, without a step.
+  options.start = options.output;
   options.output = folder.file("none.safetensors");
+  options.steps = 0;
+  const double trained = psnr;
+  psnr = 0;
+  ASSERT_EQ(train(options, Communicator{}), 0);
+  EXPECT_DOUBLE_EQ(psnr, trained);
+  EXPECT_FALSE(fs::exists(options.output));
   options.exclude = {"a", fs::path(pictures).filename().string() + "/b"};
   EXPECT_THROW(train(options, Communicator{}), InputError);
 }

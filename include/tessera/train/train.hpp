@@ -37,7 +37,7 @@ struct TrainOptions {
   std::pair<double, double> sigma{0.0, 50.0 / 255.0};  // uniform between them, range [0, 1]
 
   // Steps
-  std::int64_t steps = 20000;
+  std::int64_t steps = 20000;         // 0: only measure `start`
   double learning_rate = 1e-3;        // rises over `warmup` steps, then falls to the final one as a cosine
   double final_learning_rate = 1e-6;  //
   std::int64_t warmup = 200;
@@ -58,7 +58,8 @@ struct TrainOptions {
 
 /// Trains, or goes on where `output`.state stands (same options; `steps` and the time limit may change).
 /// Every rank computes its part of a batch, gradients are summed over the ranks. Random numbers depend on
-/// (seed, step, crop), not on the ranks and not on interruptions.
+/// (seed, step, crop), not on the ranks and not on interruptions. With no step left (or `steps` 0) only the
+/// validation is done.
 /// Collective. Returns the exit code: 0 when all steps are done, 85 when the time ran out before.
 /// Errors: InputError for bad options, RunError when the loss is no number any more.
 int train(const TrainOptions& options, const Communicator& comm);
