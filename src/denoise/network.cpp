@@ -145,6 +145,7 @@ Network fold_batch_norm(const Network& network) {
   TESSERA_EXPECT(from.size() == to.size(), "folding changed the number of convolutions");
 
   for (std::size_t i = 0; i < from.size(); ++i) {
+    const at::ScalarType type = network.weights.at(from[i]->weight).scalar_type();
     at::Tensor weight = network.weights.at(from[i]->weight).to(at::kDouble);
     at::Tensor bias;
     if (!from[i]->bias.empty()) bias = network.weights.at(from[i]->bias).to(at::kDouble);
@@ -158,8 +159,8 @@ Network fold_batch_norm(const Network& network) {
                                                                 : at::IntArrayRef{-1, 1, 1, 1}));
       bias = bias.defined() ? bias.mul(scale).add(shift) : shift;
     }
-    folded.weights.emplace(to[i]->weight, weight.to(at::kFloat));
-    if (!to[i]->bias.empty()) folded.weights.emplace(to[i]->bias, bias.to(at::kFloat));
+    folded.weights.emplace(to[i]->weight, weight.to(type));
+    if (!to[i]->bias.empty()) folded.weights.emplace(to[i]->bias, bias.to(type));
   }
   return folded;
 }

@@ -2,52 +2,10 @@
 #include "tessera/domain/tensor.hpp"
 
 #include <ATen/ops/empty.h>
-#include <c10/core/Allocator.h>
-#include <c10/core/CPUAllocator.h>
 
 #include "tessera/core/error.hpp"
-#include "tessera/core/memory.hpp"
 
 namespace tessera {
-namespace {
-
-// Wraps the CPU allocator: same memory, counted under the use that was open when it was asked for.
-class CountingAllocator final : public c10::Allocator {
- public:
-  explicit CountingAllocator(c10::Allocator* inner) : inner_(inner) {}
-
-  c10::DataPtr allocate(std::size_t bytes) override {
-    auto* block = new Block{inner_->allocate(bytes), static_cast<std::int64_t>(bytes), current_memory_use()};
-    count_allocation(block->use, block->bytes);
-    return {block->memory.get(), block, &release, c10::Device(c10::DeviceType::CPU)};
-  }
-  void copy_data(void* to, const void* from, std::size_t bytes) const override {
-    inner_->copy_data(to, from, bytes);
-  }
-
- private:
-  struct Block {
-    c10::DataPtr memory;
-    std::int64_t bytes;
-    MemoryUse use;
-  };
-  static void release(void* context) {
-    auto* block = static_cast<Block*>(context);
-    count_release(block->use, block->bytes);
-    delete block;
-  }
-  c10::Allocator* inner_;
-};
-
-}  // namespace
-
-void track_tensor_memory() {
-  static CountingAllocator* installed = nullptr;
-  if (installed) return;
-  installed = new CountingAllocator(c10::GetCPUAllocator());  // lives as long as any tensor may
-  c10::SetCPUAllocator(installed, /*priority=*/100);
-}
-
 ElementType element_type(at::ScalarType type) {
   switch (type) {
     case at::kFloat:

@@ -27,6 +27,8 @@ class Denoiser {
   virtual bool bytes_are_exact() const { return true; }
   /// What was chosen, for resolved.yaml and the log: mode, patch, batch, windows, halo.
   virtual std::string description() const = 0;
+  /// One line that the user should read (a gray image through a color network); empty: nothing to say.
+  virtual std::string notice() const { return {}; }
 };
 
 enum class ExecutionMode { automatic, whole, patch, layer };
@@ -38,9 +40,12 @@ struct ExecutionOptions {
   std::int64_t patch = 0;  // side of a core; 0: chosen
   std::int64_t batch = 0;  // windows per call; 0: chosen
   Averaging averaging = Averaging::none;
-  bool fused = true;  // fused and packed convolutions where the library has them
-  at::ScalarType type = at::kFloat;
-  Device device;
+  bool fused = true;                 // fused and packed convolutions where the library has them
+  at::ScalarType type = at::kFloat;  // of the arithmetic; kDouble wants float64 images, all others float32
+  bool tf32 = false;                 // CUDA only, with kFloat
+  std::int64_t memory_bytes = 0;     // that features of one call may take; 0: any
+  std::int64_t halo = -1;            // pixels around a core; -1: what exactness needs. Less is approximate.
+  Device device{};
 };
 
 /// What a denoiser is built on: image layout, where messages go.
@@ -51,17 +56,23 @@ struct DenoiserContext {
   std::shared_ptr<Transport> transport;
 };
 
-/// A network run on whole images (one rank) or on windows with exact halos. Gray images through a color
-/// network are replicated and averaged. InputError where the mode cannot work (whole on more than one rank).
+/// A network run on whole images (one rank) or on windows with exact halos, one exchange per call. Gray
+/// images through a color network are replicated and averaged. Automatic: the whole image, or block, as one
+/// window where memory allows, else the fewest windows that fit. InputError where the mode cannot work (whole
+/// on more than one rank), equal on all ranks. The blocks must be cut on the network's alignment.
 std::unique_ptr<Denoiser> make_network_denoiser(Network network, const ExecutionOptions& options,
                                                 const DenoiserContext& context);
 
-/// argmin_x 1/2 |x - v|^2 + weight * sigma * TV(x), isotropic, per channel: a distributed Condat iteration.
 struct TotalVariationOptions {
   double weight = 1.0;      // strength = weight * sigma
   int iterations = 100;     // inner iterations, at most
-  double tolerance = 1e-5;  // relative change that ends them
+  double tolerance = 1e-5;  // relative change of the image that ends them
+  bool warm_start = false;  // begin where the last call ended; results then depend on the calls before
 };
+/// argmin_x 1/2 |x - v|^2 + weight * sigma * TV(x): isotropic, per channel, forward differences, 2-D.
+///
+/// Accelerated projected gradient on the dual problem, halos exchanged every few inner iterations; the result
+/// is that of one rank. Source: Beck, Teboulle, IEEE Trans. Image Process. 18 (2009) 2419.
 std::unique_ptr<Denoiser> make_total_variation(const TotalVariationOptions& options,
                                                const DenoiserContext& context, at::TensorOptions tensor);
 

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "tessera/comm/array.hpp"
+#include "tessera/domain/tensor_memory.hpp"
 
 namespace tessera {
 
@@ -17,8 +18,5 @@ at::Tensor empty_block(std::int64_t channels, const Box& box, at::TensorOptions 
 
 /// The part of a tensor that holds `box`, of which `part` is a sub-box: a view.
 at::Tensor crop(const at::Tensor& tensor, const Box& box, const Box& part);
-
-/// Counts every CPU tensor from now on (core/memory.hpp); idempotent. Call before the first tensor.
-void track_tensor_memory();
 
 }  // namespace tessera

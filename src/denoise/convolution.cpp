@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "convolution.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/conv_transpose2d.h>
+#include <ATen/ops/cudnn_convolution_relu.h>
+#include <ATen/ops/zeros.h>
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "tessera/core/memory.hpp"
+
+namespace tessera {
+namespace {
+
+using Text = std::optional<std::string_view>;
+using Scalars = c10::List<std::optional<at::Scalar>>;
+using MaybeTensor = std::optional<at::Tensor>;
+using Ints = at::IntArrayRef;
+
+// oneDNN through torch's own operators. They are private to torch, so their presence is probed; the padding
+// comes before the stride.
+using Pointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const MaybeTensor&, Ints, Ints, Ints,
+                             std::int64_t, std::string_view, Scalars, Text);
+using Binary = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const MaybeTensor&, Ints,
+                          Ints, Ints, std::int64_t, std::string_view, std::optional<at::Scalar>, Text,
+                          Scalars, Text);
+using BinaryInto = at::Tensor&(at::Tensor&, const at::Tensor&, const at::Tensor&, const MaybeTensor&, Ints,
+                               Ints, Ints, std::int64_t, std::string_view, std::optional<at::Scalar>, Text,
+                               Scalars, Text);
+using Reorder = at::Tensor(const at::Tensor&, Ints, Ints, Ints, std::int64_t, at::OptionalIntArrayRef);
+using TransposedPointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const MaybeTensor&, Ints, Ints,
+                                       Ints, Ints, std::int64_t, std::string_view, Scalars, Text);
+using TransposedReorder = at::Tensor(const at::Tensor&, Ints, Ints, Ints, Ints, std::int64_t,
+                                     at::OptionalIntArrayRef);
+
+struct OneDnn {
+  c10::TypedOperatorHandle<Pointwise> pointwise;
+  c10::TypedOperatorHandle<Binary> binary;
+  c10::TypedOperatorHandle<BinaryInto> binary_into;
+  c10::TypedOperatorHandle<Reorder> reorder;
+  c10::TypedOperatorHandle<TransposedPointwise> transposed;
+  c10::TypedOperatorHandle<TransposedReorder> transposed_reorder;
+
+  static const OneDnn& get() {
+    static const OneDnn library = [] {
+      auto& d = c10::Dispatcher::singleton();
+      return OneDnn{
+          d.findSchemaOrThrow("mkldnn::_convolution_pointwise", "").typed<Pointwise>(),
+          d.findSchemaOrThrow("mkldnn::_convolution_pointwise", "binary").typed<Binary>(),
+          d.findSchemaOrThrow("mkldnn::_convolution_pointwise_", "binary").typed<BinaryInto>(),
+          d.findSchemaOrThrow("mkldnn::_reorder_convolution_weight", "").typed<Reorder>(),
+          d.findSchemaOrThrow("mkldnn::_convolution_transpose_pointwise", "").typed<TransposedPointwise>(),
+          d.findSchemaOrThrow("mkldnn::_reorder_convolution_transpose_weight", "")
+              .typed<TransposedReorder>()};
+    }();
+    return library;
+  }
+};
+
+std::array<std::int64_t, 2> both(std::int64_t n) { return {n, n}; }
+
+}  // namespace
+
+ConvolutionLibrary probe_convolutions(at::ScalarType type, bool on_cuda, bool fused) {
+  if (!fused) return ConvolutionLibrary::plain;
+  if (on_cuda) return type == at::kDouble ? ConvolutionLibrary::plain : ConvolutionLibrary::cudnn;
+  if (type == at::kDouble) return ConvolutionLibrary::plain;
+  try {
+    const auto options = at::TensorOptions().dtype(type);
+    const at::Tensor x = at::zeros({1, 16, 8, 8}, options).contiguous(at::MemoryFormat::ChannelsLast);
+    const at::Tensor w = at::zeros({16, 16, 3, 3}, options);
+    Convolution same(ConvolutionLibrary::onednn, w, std::nullopt, {.stride = 1, .padding = 1});
+    at::Tensor y = same.add(same.apply(x, true), x, false);
+    y = same.add(x, y, true);
+    const at::Tensor up = at::zeros({16, 16, 2, 2}, options);
+    Convolution(ConvolutionLibrary::onednn, up, std::nullopt, {.stride = 2, .transposed = true})
+        .apply(y, false);
+    return ConvolutionLibrary::onednn;
+  } catch (const c10::Error&) {
+    return ConvolutionLibrary::plain;  // another torch, or a CPU without this type
+  }
+}
+
+Convolution::Convolution(ConvolutionLibrary library, const at::Tensor& weight,
+                         const std::optional<at::Tensor>& bias, const Shape& shape)
+    : library_(library),
+      shape_(shape),
+      weight_(weight.contiguous(at::MemoryFormat::ChannelsLast)),
+      bias_(bias) {
+  if (library == ConvolutionLibrary::cudnn && !bias_)
+    bias_ = at::zeros({weight.size(shape.transposed ? 1 : 0)}, weight.options());  // else made at every call
+}
+
+const at::Tensor& Convolution::packed(const at::Tensor& x) {
+  if (packed_.defined()) return packed_;
+  // Packed for the first size that comes. The blocked form has been the same for every size so far; where it
+  // is not, the library reorders, at the price of a copy, and the result stays right.
+  const MemoryScope scope(MemoryUse::weights);
+  const OneDnn& dnn = OneDnn::get();
+  const auto padding = both(shape_.padding), stride = both(shape_.stride), one = both(1), zero = both(0);
+  packed_ = shape_.transposed ? dnn.transposed_reorder.call(weight_, padding, zero, stride, one, 1, x.sizes())
+                              : dnn.reorder.call(weight_, padding, stride, one, 1, x.sizes());
+  weight_.reset();
+  return packed_;
+}
+
+at::Tensor Convolution::apply(const at::Tensor& x, bool relu) {
+  const auto padding = both(shape_.padding), stride = both(shape_.stride), one = both(1), zero = both(0);
+  if (library_ == ConvolutionLibrary::onednn) {
+    const at::Tensor& w = packed(x);
+    const std::string_view after = relu ? "relu" : "none";
+    if (shape_.transposed)
+      return OneDnn::get().transposed.call(x, w, bias_, padding, zero, stride, one, 1, after, Scalars(),
+                                           std::nullopt);
+    return OneDnn::get().pointwise.call(x, w, bias_, padding, stride, one, 1, after, Scalars(), std::nullopt);
+  }
+  if (library_ == ConvolutionLibrary::cudnn && relu && !shape_.transposed)
+    return at::cudnn_convolution_relu(x, weight_, bias_, stride, padding, one, 1);
+  at::Tensor y = shape_.transposed ? at::conv_transpose2d(x, weight_, bias_, stride, padding)
+                                   : at::conv2d(x, weight_, bias_, stride, padding);
+  return relu ? y.relu_() : y;
+}
+
+at::Tensor Convolution::add(const at::Tensor& x, const at::Tensor& other, bool overwrite) {
+  // The fused add refuses sums of one channel or one pixel, whose layout is ambiguous.
+  const bool ambiguous = other.size(1) == 1 || other.size(2) * other.size(3) == 1;
+  if (library_ != ConvolutionLibrary::onednn || ambiguous) return apply(x, false).add_(other);
+  const auto padding = both(shape_.padding), stride = both(shape_.stride), one = both(1);
+  const at::Tensor& w = packed(x);
+  if (!overwrite)
+    return OneDnn::get().binary.call(x, other, w, bias_, padding, stride, one, 1, "add", 1.0, std::nullopt,
+                                     Scalars(), std::nullopt);
+  at::Tensor result = other;
+  OneDnn::get().binary_into.call(result, x, w, bias_, padding, stride, one, 1, "add", 1.0, std::nullopt,
+                                 Scalars(), std::nullopt);
+  return result;
+}
+
+}  // namespace tessera

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace tessera {
+
+/// Which kernels run the convolutions: plain at:: operators, oneDNN with packed weights, cuDNN with a fused
+/// relu.
+enum class ConvolutionLibrary { plain, onednn, cudnn };
+
+/// The best one that works here for this type; probed with a small run, since the entry points are private
+/// and the CPU decides about the types.
+ConvolutionLibrary probe_convolutions(at::ScalarType type, bool on_cuda, bool fused);
+
+/// One layer's convolution with its weight in the form that the library wants.
+class Convolution {
+ public:
+  struct Shape {
+    std::int64_t stride = 1;
+    std::int64_t padding = 0;
+    bool transposed = false;
+  };
+  /// `weight`, and `bias` if any, have their final type and device already.
+  Convolution(ConvolutionLibrary library, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+              const Shape& shape);
+
+  /// relu(x * w + b), or without the relu; x channels_last.
+  at::Tensor apply(const at::Tensor& x, bool relu);
+  /// x * w + b + other; written over `other` when `overwrite`.
+  at::Tensor add(const at::Tensor& x, const at::Tensor& other, bool overwrite);
+
+ private:
+  const at::Tensor& packed(const at::Tensor& x);
+
+  ConvolutionLibrary library_;
+  Shape shape_;
+  at::Tensor weight_;  // dense; undefined once packed
+  at::Tensor packed_;  // oneDNN's form, opaque
+  std::optional<at::Tensor> bias_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tessera/core/error.hpp"
+#include "tessera/core/units.hpp"
+#include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/runner.hpp"
+#include "tessera/domain/tensor.hpp"
+#include "windows.hpp"
+
+namespace tessera {
+namespace {
+
+// One of the 8 symmetries of the square: a transposition (bit 2), then flips of rows (1) and columns (0).
+at::Tensor turn(const at::Tensor& x, int symmetry) {
+  at::Tensor y = symmetry & 4 ? x.transpose(-2, -1) : x;
+  std::vector<std::int64_t> axes;
+  if (symmetry & 2) axes.push_back(-2);
+  if (symmetry & 1) axes.push_back(-1);
+  return axes.empty() ? y : y.flip(axes);
+}
+at::Tensor turn_back(const at::Tensor& y, int symmetry) {
+  std::vector<std::int64_t> axes;
+  if (symmetry & 2) axes.push_back(-2);
+  if (symmetry & 1) axes.push_back(-1);
+  const at::Tensor x = axes.empty() ? y : y.flip(axes);
+  return symmetry & 4 ? x.transpose(-2, -1) : x;
+}
+
+bool same_shape(const Box& a, const Box& b) { return a.extents() == b.extents(); }
+
+/// D on windows of this rank's block.
+///
+/// One exchange brings the halo and the padding; windows inside the own block run while it is in flight.
+/// Averaging turns each window, which gives the average over turns of the whole padded image: windows are
+/// aligned from either end, and halos are symmetric.
+class NetworkDenoiser final : public Denoiser {
+ public:
+  NetworkDenoiser(const Network& network, const ExecutionOptions& options, const DenoiserContext& context)
+      : options_(options),
+        name_(network.options.name),
+        image_channels_(context.channels),
+        network_channels_(network.channels()),
+        rank_(context.comm.rank()),
+        own_(context.decomposition.block(rank_)) {
+    validate(network, context);
+    const Decomposition& d = context.decomposition;
+    halo_ = options.halo >= 0 ? options.halo : network.halo();
+    runner_.emplace(network, RunnerOptions{options.type, options.tf32, options.fused, options.device});
+    choose(network, context);
+
+    std::vector<Box> regions;
+    for (int r = 0; r < d.ranks(); ++r)
+      regions.push_back(window_region(d.padded_block(r), d.padded(), halo_));
+    ExchangePlan plan(d.layout(), Layout(regions), d.image(), Border::replicate, rank_);
+    region_box_ = plan.need();
+    element_ = options.type == at::kDouble ? at::kDouble : at::kFloat;
+    bytes_sent_ =
+        plan.pixels_sent() * image_channels_ * static_cast<std::int64_t>(c10::elementSize(element_));
+    exchange_.emplace(std::move(plan), context.transport, image_channels_, element_type(element_));
+
+    windows_ = cut_windows(d.padded_block(rank_), d.padded(), patch_, halo_);
+    // First those that need nothing from outside; within both, equal shapes side by side, for batches.
+    const auto inner = std::stable_partition(windows_.begin(), windows_.end(),
+                                             [&](const Window& w) { return own_.contains(w.box); });
+    inside_ = static_cast<std::size_t>(inner - windows_.begin());
+    const auto by_shape = [](const Window& a, const Window& b) { return a.box.extents() < b.box.extents(); };
+    std::stable_sort(windows_.begin(), inner, by_shape);
+    std::stable_sort(inner, windows_.end(), by_shape);
+  }
+
+  void apply(const at::Tensor& in, double sigma, at::Tensor& out) override {
+    TESSERA_EXPECT(in.dim() == 3 && in.scalar_type() == element_ && !out.is_same(in), "a denoiser was given ",
+                   in.dim(), " axes of ", c10::toString(in.scalar_type()),
+                   " (wanted channels, height, width of ", c10::toString(element_),
+                   ", and another tensor for the result) convert it first");
+    const at::NoGradGuard no_grad;
+    const std::vector<int> symmetries = next_symmetries();
+    const at::TensorOptions options = in.options();
+    if (alone_ && inside_ == windows_.size()) {  // the image is its own window: nothing to move or to fill
+      run(0, inside_, in, own_, sigma, symmetries, {}, out);
+      return;
+    }
+    if (!region_.defined()) region_ = empty_block(image_channels_, region_box_, options);
+
+    Exchange::Pending halo = exchange_->begin(view(in, own_), view(region_, region_box_));
+    const std::function<void()> move = [&] { halo.progress(); };
+    run(0, inside_, in, own_, sigma, symmetries, move, out);
+    halo.wait();
+    run(inside_, windows_.size(), region_, region_box_, sigma, symmetries, {}, out);
+  }
+
+  std::int64_t bytes_sent() const override { return bytes_sent_; }
+
+  std::string description() const override {
+    return concat(name_, ", ", whole_ ? "whole" : "patch", ", patch ", patch_, ", batch ", batch_, ", ",
+                  windows_.size(), windows_.size() == 1 ? " window" : " windows", " (", inside_,
+                  " without remote pixels), halo ", halo_, ", ", c10::toString(options_.type),
+                  options_.tf32 ? " as tf32" : "", runner_->fused() ? ", fused" : "");
+  }
+  std::string notice() const override {
+    if (image_channels_ == network_channels_) return {};
+    return concat("the image is gray and the network's weights are for ", network_channels_,
+                  " channels: the image is replicated and the results are averaged");
+  }
+
+ private:
+  void validate(const Network& network, const DenoiserContext& context) const {
+    const Decomposition& d = context.decomposition;
+    TESSERA_VALIDATE(d.image().extent(0) == 1, "the image is a volume of depth ", d.image().extent(0), " (",
+                     name_, " takes 2-D images) use a denoiser for volumes, such as tv slice by slice");
+    TESSERA_VALIDATE(image_channels_ == network_channels_ || image_channels_ == 1, "the image has ",
+                     image_channels_, " channels (the weights of ", name_, " are for ", network_channels_,
+                     ") use weights for ", image_channels_, " channels");
+    TESSERA_VALIDATE(options_.mode != ExecutionMode::layer,
+                     "denoiser.mode is layer (this version has no layer-wise execution) use patch");
+    TESSERA_VALIDATE(options_.mode != ExecutionMode::whole || d.ranks() == 1, "denoiser.mode is whole on ",
+                     d.ranks(), " ranks (no rank holds the whole image) use patch or auto");
+    const std::int64_t a = network.alignment();
+    TESSERA_VALIDATE(options_.patch % a == 0 && options_.patch >= 0, "denoiser.patch is ", options_.patch,
+                     " (", name_, " needs a multiple of ", a, ") use ", std::max(a, options_.patch / a * a),
+                     " or ", std::max(a, (options_.patch / a + 1) * a));
+    TESSERA_EXPECT(d.padded().extent(1) % a == 0 && d.padded().extent(2) % a == 0 &&
+                       d.alignment()[1] % a == 0 && d.alignment()[2] % a == 0,
+                   "blocks are cut on ", d.alignment()[1], " x ", d.alignment()[2], " (", name_,
+                   " needs multiples of ", a, ") decompose for the network");
+    TESSERA_EXPECT(options_.halo < 0 || options_.halo % a == 0, "a halo of ", options_.halo,
+                   " (windows begin on multiples of ", a, ") round it");
+  }
+
+  // Patch, batch and mode, from numbers that are equal on all ranks.
+  void choose(const Network& network, const DenoiserContext& context) {
+    const Decomposition& d = context.decomposition;
+    const std::int64_t a = network.alignment();
+    std::vector<Box> blocks;
+    for (int r = 0; r < d.ranks(); ++r) blocks.push_back(d.padded_block(r));
+    std::int64_t longest = a;
+    for (const Box& b : blocks) longest = std::max({longest, b.extent(1), b.extent(2)});
+
+    patch_ = longest;
+    if (options_.mode != ExecutionMode::whole && options_.patch > 0) {
+      patch_ = std::min(options_.patch, longest);
+    } else if (options_.mode != ExecutionMode::whole && options_.memory_bytes > 0) {
+      const double budget = static_cast<double>(options_.memory_bytes);
+      patch_ = fitting_patch(blocks, d.padded(), a, halo_, budget / runner_->bytes_per_pixel());
+      const double least = runner_->bytes_per_pixel() *
+                           static_cast<double>(window_region(d.padded_block(0), d.padded(), halo_).pixels());
+      TESSERA_VALIDATE(patch_ > 0, "the memory for the denoiser is ", format_bytes(budget),
+                       " (one window of ", name_, " with its exact halo of ", halo_,
+                       " pixels takes more; a whole block ", format_bytes(least),
+                       ") raise memory, or use a network with a shorter reach");
+    }
+    alone_ = d.ranks() == 1;
+    whole_ = alone_ && patch_ == longest;
+
+    std::int64_t largest = 1;
+    for (const Box& b : blocks)
+      for (const Window& w : cut_windows(b, d.padded(), patch_, halo_))
+        largest = std::max(largest, w.box.pixels());
+    // A CPU fills its cores with one window; a GPU is full from about a million pixels on.
+    const std::int64_t full = options_.device.is_cuda() ? std::int64_t{1} << 20 : 1;
+    batch_ = options_.batch > 0 ? options_.batch : std::clamp<std::int64_t>(full / largest, 1, 64);
+    if (options_.memory_bytes > 0 && options_.batch == 0) {
+      const double windows = static_cast<double>(options_.memory_bytes) /
+                             (runner_->bytes_per_pixel() * static_cast<double>(largest));
+      batch_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(windows), 1, batch_);
+    }
+  }
+
+  std::vector<int> next_symmetries() {
+    switch (options_.averaging) {
+      case Averaging::none:
+        return {0};
+      case Averaging::cycle:
+        return {static_cast<int>(calls_++ % 8)};
+      case Averaging::flips4:
+        return {0, 1, 2, 3};
+      case Averaging::all8:
+        return {0, 1, 2, 3, 4, 5, 6, 7};
+    }
+    return {0};
+  }
+
+  // Windows [begin, end) of `pixels`, which holds `box`; results go to the cores in `out`.
+  void run(std::size_t begin, std::size_t end, const at::Tensor& pixels, const Box& box, double sigma,
+           const std::vector<int>& symmetries, const std::function<void()>& between, at::Tensor& out) {
+    for (std::size_t first = begin; first < end;) {
+      std::size_t last = first + 1;
+      while (last < end && last - first < static_cast<std::size_t>(batch_) &&
+             same_shape(windows_[last].box, windows_[first].box))
+        ++last;
+      at::Tensor batch = crop(pixels, box, windows_[first].box).unsqueeze(0);
+      if (last - first > 1) {
+        std::vector<at::Tensor> parts;
+        for (std::size_t w = first; w < last; ++w)
+          parts.push_back(crop(pixels, box, windows_[w].box).unsqueeze(0));
+        batch = at::cat(parts, 0);
+      }
+      if (image_channels_ != network_channels_) batch = batch.expand({-1, network_channels_, -1, -1});
+
+      at::Tensor result;
+      for (const int symmetry : symmetries) {
+        const at::Tensor one = turn_back(runner_->run(turn(batch, symmetry), sigma, between), symmetry);
+        result = result.defined() ? result.add_(one) : one;
+      }
+      if (symmetries.size() > 1) result.div_(static_cast<double>(symmetries.size()));
+      if (image_channels_ != network_channels_) result = result.mean(1, /*keepdim=*/true);
+
+      for (std::size_t w = first; w < last; ++w) {
+        const Box core = windows_[w].core.intersect(own_);  // without the padding
+        if (core.empty()) continue;
+        crop(out, own_, core)
+            .copy_(crop(result[static_cast<std::int64_t>(w - first)], windows_[w].box, core));
+      }
+      first = last;
+    }
+  }
+
+  ExecutionOptions options_;
+  std::string name_;
+  std::int64_t image_channels_, network_channels_;
+  int rank_;
+  Box own_;         // image pixels of this rank
+  Box region_box_;  // what its windows need, padding included
+  std::int64_t halo_ = 0, patch_ = 0, batch_ = 1;
+  bool alone_ = true;   // one rank
+  bool whole_ = false;  // one window, the padded image
+  at::ScalarType element_ = at::kFloat;
+  std::int64_t bytes_sent_ = 0;
+  std::int64_t calls_ = 0;  // for Averaging::cycle
+  std::optional<Runner> runner_;
+  std::optional<Exchange> exchange_;
+  std::vector<Window> windows_;
+  std::size_t inside_ = 0;  // the first windows_ need no remote pixels
+  at::Tensor region_;       // region_box_, persistent
+};
+
+}  // namespace
+
+std::unique_ptr<Denoiser> make_network_denoiser(Network network, const ExecutionOptions& options,
+                                                const DenoiserContext& context) {
+  return std::make_unique<NetworkDenoiser>(network, options, context);
+}
+
+}  // namespace tessera

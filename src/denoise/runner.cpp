@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/denoise/runner.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/upsample_nearest2d.h>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convolution.hpp"
+#include "run_plan.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/memory.hpp"
+#include "tessera/core/phase.hpp"
+#include "tessera/domain/tensor_memory.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr auto kLast = at::MemoryFormat::ChannelsLast;
+
+bool is_convolution(Op op) { return op == Op::conv || op == Op::conv_down || op == Op::conv_up; }
+
+Convolution::Shape shape(const Node& node) {
+  if (node.op == Op::conv) return {.stride = 1, .padding = node.kernel / 2};
+  return {.stride = 2, .padding = 0, .transposed = node.op == Op::conv_up};
+}
+
+// float32 is IEEE float32 on every device unless asked otherwise; torch would take TF32 for convolutions.
+void set_precision(const RunnerOptions& options) {
+  if (!options.device.is_cuda()) return;
+  const auto precision = options.tf32 ? at::Float32Precision::TF32 : at::Float32Precision::IEEE;
+  at::globalContext().setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV, precision);
+  at::globalContext().setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL, precision);
+}
+
+}  // namespace
+
+struct Runner::Impl {
+  RunnerOptions options;
+  at::TensorOptions tensor;
+  ConvolutionLibrary library;
+  std::int64_t alignment = 1;
+  RunPlan plan;
+  std::vector<std::optional<Convolution>> convolutions;  // by step
+  std::vector<std::int64_t> sizes;                       // of the last x
+
+  Impl(const Network& network, const RunnerOptions& o) : options(o) {
+    TESSERA_VALIDATE(!o.tf32 || o.device.is_cuda(),
+                     "precision tf32 on a CPU (its float32 products are never rounded) write float32, or run "
+                     "on a GPU");
+    const c10::Device device = o.device.is_cuda()
+                                   ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(o.device.index))
+                                   : c10::Device(c10::kCPU);
+    tensor = at::TensorOptions().dtype(o.type).device(device);
+    const at::NoGradGuard no_grad;
+    const MemoryScope scope(MemoryUse::weights);
+    Network exact = network;  // folded in the type of the arithmetic where that is finer than the weights
+    if (o.type == at::kDouble)
+      for (auto& [key, weight] : exact.weights)
+        if (weight.is_floating_point()) weight = weight.to(at::kDouble);
+    const Network folded = fold_batch_norm(exact);
+    alignment = folded.alignment();
+    library = probe_convolutions(o.type, o.device.is_cuda(), o.fused);
+    plan = make_run_plan(folded.graph, library == ConvolutionLibrary::onednn);
+    convolutions.resize(plan.steps.size());
+    for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+      const Node& node = plan.steps[s].node;
+      if (!is_convolution(node.op)) continue;
+      std::optional<at::Tensor> bias;
+      if (!node.bias.empty()) bias = folded.weights.at(node.bias).to(tensor);
+      convolutions[s].emplace(library, folded.weights.at(node.weight).to(tensor), bias, shape(node));
+    }
+  }
+
+  at::Tensor evaluate(const Step& step, std::optional<Convolution>& convolution,
+                      std::vector<at::Tensor>& slot, const at::Tensor& x, double sigma) {
+    const auto in = [&](std::size_t k) -> at::Tensor& { return slot[step.node.inputs[k]]; };
+    switch (step.node.op) {
+      case Op::input:
+        return x;
+      case Op::sigma_map:
+        return at::full({1, 1, 1, 1}, sigma, tensor).expand({x.size(0), 1, x.size(2), x.size(3)});
+      case Op::conv:
+      case Op::conv_down:
+      case Op::conv_up:
+        if (step.other >= 0) return convolution->add(in(0), slot[step.other], step.into_other);
+        return convolution->apply(in(0), step.relu);
+      case Op::relu:
+        return step.into_other ? in(0).relu_() : at::relu(in(0));
+      case Op::add: {
+        at::Tensor sum = step.into_other ? in(0).add_(in(1)) : in(0) + in(1);
+        for (std::size_t k = 2; k < step.node.inputs.size(); ++k) sum.add_(in(k));
+        return sum;
+      }
+      case Op::concat: {
+        std::int64_t channels = 0;
+        for (const int i : step.node.inputs) channels += slot[i].size(1);
+        const at::Tensor& first = in(0);
+        at::Tensor joined =
+            at::empty({first.size(0), channels, first.size(2), first.size(3)}, tensor.memory_format(kLast));
+        std::int64_t at = 0;  // copies convert type and layout on the way, a cat would not
+        for (const int i : step.node.inputs) {
+          joined.narrow(1, at, slot[i].size(1)).copy_(slot[i]);
+          at += slot[i].size(1);
+        }
+        return joined;
+      }
+      case Op::max_pool:
+        return at::max_pool2d(in(0), 2);
+      case Op::upsample:
+        return at::upsample_nearest2d(in(0), {2 * in(0).size(2), 2 * in(0).size(3)});
+      case Op::batch_norm:
+        break;
+    }
+    throw ContractError(concat("the runner met a ", name(step.node.op), " (it has no way to compute one)"));
+  }
+
+  // Whether the image is read by something else than a concat, which converts by itself.
+  bool converts() const {
+    for (const Step& step : plan.steps) {
+      if (step.node.op == Op::concat) continue;
+      for (const int i : step.node.inputs)
+        if (is_image(i)) return true;
+      if (step.other >= 0 && is_image(step.other)) return true;
+    }
+    return false;
+  }
+  bool is_image(int slot) const {
+    for (const Step& step : plan.steps)
+      if (step.out == slot) return step.node.op == Op::input;
+    return false;
+  }
+};
+
+Runner::Runner(const Network& network, const RunnerOptions& options)
+    : impl_(std::make_unique<Impl>(network, options)) {}
+Runner::Runner(Runner&&) noexcept = default;
+Runner& Runner::operator=(Runner&&) noexcept = default;
+Runner::~Runner() {
+  if (impl_) release_kept_tensors();
+}
+
+at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<void()>& between) {
+  Impl& m = *impl_;
+  TESSERA_EXPECT(x.dim() == 4 && x.size(2) % m.alignment == 0 && x.size(3) % m.alignment == 0,
+                 "a window of sizes ", x.sizes(), " (sides must be multiples of ", m.alignment,
+                 ") cut it on the alignment");
+  if (x.numel() == 0) return at::empty(x.sizes(), x.options());
+  const at::NoGradGuard no_grad;
+  const MemoryScope memory(MemoryUse::activations);
+  set_precision(m.options);
+  if (x.sizes() != at::IntArrayRef(m.sizes)) release_kept_tensors();  // else buffers of every shape pile up
+  m.sizes = x.sizes().vec();
+  const ReuseScope pool;
+
+  const at::Tensor image = m.converts() ? x.to(m.tensor).contiguous(kLast) : x;
+  std::vector<at::Tensor> slot(static_cast<std::size_t>(m.plan.output) + 1);
+  for (std::size_t s = 0; s < m.plan.steps.size(); ++s) {
+    const Step& step = m.plan.steps[s];
+    slot[step.out] = m.evaluate(step, m.convolutions[s], slot, image, sigma);
+    for (const int done : step.released) slot[done].reset();
+    beat();
+    if (between) between();
+  }
+  return slot[m.plan.output].to(x.scalar_type());
+}
+
+double Runner::bytes_per_pixel() const {
+  return impl_->plan.channels_alive * static_cast<double>(c10::elementSize(impl_->options.type));
+}
+bool Runner::fused() const { return impl_->library != ConvolutionLibrary::plain; }
+
+}  // namespace tessera

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tessera/core/box.hpp"
+
+namespace tessera {
+
+/// A part of a block and the pixels around it that a network needs to compute it exactly.
+struct Window {
+  Box core;  // what is kept
+  Box box;   // what the network sees: the core and its halo, clipped to the padded image, so that the
+             // network's own zero padding falls where it does on the whole image
+};
+
+/// Cores of side `patch` (the last of an axis may be smaller) that partition `block`, in row order.
+/// `patch`, `halo` and the block's edges are multiples of the network's alignment.
+std::vector<Window> cut_windows(const Box& block, const Box& padded, std::int64_t patch, std::int64_t halo);
+
+/// The block and its halo, clipped: the hull of its windows.
+Box window_region(const Box& block, const Box& padded, std::int64_t halo);
+
+/// The largest patch side for which no window of these blocks has more than `pixels` pixels, by cutting the
+/// longest side of a block into 1, 2, 3 ... parts; 0: not even one alignment unit fits.
+std::int64_t fitting_patch(const std::vector<Box>& blocks, const Box& padded, std::int64_t alignment,
+                           std::int64_t halo, double pixels);
+
+}  // namespace tessera

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/denoise/runner.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tessera/core/error.hpp"
+
+namespace tessera {
+namespace {
+
+NetworkOptions narrow(const std::string& name, std::int64_t channels) {
+  NetworkOptions o;
+  o.name = name;
+  o.channels = channels;
+  o.widths = name == "dncnn" ? std::vector<std::int64_t>{16} : std::vector<std::int64_t>{8, 16, 24, 32};
+  o.blocks = 2;
+  o.depth = 6;
+  return o;
+}
+
+// What the definition gives, in the type of x.
+at::Tensor reference(const Network& network, const at::Tensor& x, double sigma) {
+  std::map<std::string, at::Tensor> weights;
+  for (const auto& [name, weight] : network.weights) weights[name] = weight.to(x.scalar_type());
+  return evaluate(network.graph, weights, x, at::full({x.size(0)}, sigma, x.options()));
+}
+
+double relative(const at::Tensor& a, const at::Tensor& b) {
+  return ((a - b).abs().max() / b.abs().max()).item<double>();
+}
+
+struct Case {
+  const char* network;
+  std::int64_t channels;
+};
+
+TEST(Runner, equals_the_definition) {
+  for (const Case& c : {Case{"drunet", 3}, {"drunet", 1}, {"unet", 3}, {"dncnn", 1}}) {
+    const Network network = random_network(narrow(c.network, c.channels), 7);
+    for (const auto& sizes : {std::vector<std::int64_t>{1, c.channels, 16, 24}, {3, c.channels, 8, 16}}) {
+      SCOPED_TRACE(testing::Message() << c.network << ' ' << sizes[0] << " x " << sizes[2]);
+      const at::Tensor x = at::rand(sizes, at::kDouble);
+      const at::Tensor want = reference(network, x, 0.1);
+      ASSERT_GT(want.std().item<double>(), 1e-6);  // else nothing is compared
+
+      Runner exact(network, {.type = at::kDouble});
+      EXPECT_LT(relative(exact.run(x, 0.1), want), 1e-12);
+      for (const bool fused : {true, false}) {
+        Runner single(network, {.type = at::kFloat, .fused = fused});
+        const at::Tensor y = single.run(x.to(at::kFloat), 0.1);
+        EXPECT_EQ(y.scalar_type(), at::kFloat);
+        EXPECT_LT(relative(y.to(at::kDouble), want), 3e-6);
+      }
+      Runner half(network, {.type = at::kBFloat16});
+      EXPECT_LT(relative(half.run(x.to(at::kFloat), 0.1).to(at::kDouble), want), 0.1);
+    }
+  }
+}
+
+TEST(Runner, leaves_its_input_and_earlier_results_alone) {
+  const Network network = random_network(narrow("drunet", 3), 1);
+  Runner runner(network, {});
+  const at::Tensor x = at::rand({1, 3, 32, 32}), before = x.clone();
+  const at::Tensor first = runner.run(x, 0.2), kept = first.clone();
+  const at::Tensor second = runner.run(x, 0.05);
+  EXPECT_TRUE(x.equal(before));
+  EXPECT_TRUE(first.equal(kept));
+  EXPECT_FALSE(second.equal(kept));  // sigma counts
+  EXPECT_TRUE(runner.run(x, 0.2).equal(kept));
+}
+
+TEST(Runner, takes_channels_last_and_views) {
+  const Network network = random_network(narrow("dncnn", 3), 1);
+  Runner runner(network, {});
+  const at::Tensor big = at::rand({1, 3, 40, 40});
+  const at::Tensor part = big.narrow(2, 3, 20).narrow(3, 5, 21), before = big.clone();
+  const at::Tensor want = runner.run(part.contiguous(), 0);
+  EXPECT_TRUE(runner.run(part, 0).equal(want));
+  const at::Tensor last = part.contiguous(at::MemoryFormat::ChannelsLast), kept = last.clone();
+  EXPECT_TRUE(runner.run(last, 0).equal(want));
+  EXPECT_TRUE(last.equal(kept));
+  EXPECT_TRUE(big.equal(before));
+}
+
+TEST(Runner, other_sizes_with_weights_packed_for_the_first) {
+  const Network network = random_network(narrow("drunet", 1), 5);
+  Runner runner(network, {});
+  for (const std::int64_t side : {64, 8, 40, 16}) {
+    const at::Tensor x = at::rand({1, 1, side, 24});
+    EXPECT_LT(relative(runner.run(x, 0.1), reference(network, x, 0.1)), 1e-5) << side;
+  }
+}
+
+TEST(Runner, calls_between_layers_and_takes_an_empty_batch) {
+  const Network network = random_network(narrow("drunet", 1), 5);
+  Runner runner(network, {});
+  int calls = 0;
+  runner.run(at::rand({1, 1, 8, 8}), 0.1, [&] { ++calls; });
+  EXPECT_GT(calls, 20);
+  EXPECT_EQ(runner.run(at::rand({0, 1, 8, 8}), 0.1).size(0), 0);
+}
+
+TEST(Runner, knows_what_a_pixel_costs) {
+  NetworkOptions full;
+  Runner runner(random_network(full, 1), {});
+  // Full resolution: the skip, the features and what a convolution makes of them, 64 channels each; half of
+  // that is below one copy, twice as much above what is needed.
+  EXPECT_GT(runner.bytes_per_pixel(), 2 * 64 * 4);
+  EXPECT_LT(runner.bytes_per_pixel(), 4 * 64 * 4);
+}
+
+TEST(Runner, refuses_tf32_on_a_cpu) {
+  EXPECT_THROW(Runner(random_network(narrow("dncnn", 1), 1), {.tf32 = true}), InputError);
+}
+
+}  // namespace
+}  // namespace tessera

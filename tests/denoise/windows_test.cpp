@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "../../src/denoise/windows.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace tessera {
+namespace {
+
+TEST(Windows, cores_partition_the_block_and_boxes_hold_their_halo) {
+  const Box padded = Box::image2d(96, 80);
+  const Box block({0, 16, 8}, {1, 88, 80});
+  for (const std::int64_t patch : {8, 24, 40, 200})
+    for (const std::int64_t halo : {0, 8, 32}) {
+      const auto windows = cut_windows(block, padded, patch, halo);
+      std::int64_t pixels = 0;
+      Box hull;
+      for (const Window& w : windows) {
+        pixels += w.core.pixels();
+        hull = hull.hull(w.box);
+        EXPECT_TRUE(block.contains(w.core));
+        for (std::size_t axis = 1; axis < 3; ++axis) {
+          EXPECT_LE(w.core.extent(axis), patch);
+          EXPECT_EQ(w.box.lo()[axis], std::max<std::int64_t>(0, w.core.lo()[axis] - halo));
+          EXPECT_EQ(w.box.hi()[axis], std::min(padded.hi()[axis], w.core.hi()[axis] + halo));
+        }
+      }
+      for (std::size_t i = 0; i < windows.size(); ++i)
+        for (std::size_t j = 0; j < i; ++j) EXPECT_TRUE(windows[i].core.intersect(windows[j].core).empty());
+      EXPECT_EQ(pixels, block.pixels());
+      EXPECT_EQ(hull, window_region(block, padded, halo));
+    }
+  EXPECT_TRUE(cut_windows(Box{}, padded, 8, 8).empty());
+}
+
+TEST(Windows, fitting_patch_takes_the_largest_that_fits) {
+  const Box padded = Box::image2d(64, 64);
+  EXPECT_EQ(fitting_patch({padded}, padded, 8, 16, 64 * 64), 64);
+  EXPECT_EQ(fitting_patch({padded}, padded, 8, 16, 64 * 64 - 1), 32);  // 48 x 48 with the halo
+  EXPECT_EQ(fitting_patch({padded}, padded, 8, 16, 48 * 48 - 1), 8);  // 24 and 16 still need 48 x 48 and more
+  EXPECT_EQ(fitting_patch({padded}, padded, 8, 16, 39 * 39), 0);
+}
+
+}  // namespace
+}  // namespace tessera
