@@ -117,7 +117,7 @@ const std::vector<BadInput> bad_inputs = {
     {"AboveItsLimit",
      "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {relaxation: 2.5}\n",
      {},
-     "photo.yaml:4: solver.relaxation is 2.5 (it must be a number > 0, <= 2) write for example 'relaxation: "
+     "photo.yaml:4: solver.relaxation is 2.5 (it must be a number > 0, <= 1) write for example 'relaxation: "
      "1'"},
     {"TooLongForAnInteger",
      "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n",
