@@ -126,6 +126,7 @@ OverlapSave::Cut OverlapSave::cut(std::size_t filter, const Index2& tile) const 
     c.begin[d] = begin - samples.lo()[d + 1];
     c.end[d] = end - samples.lo()[d + 1];
     c.start[d] = f * begin + o - origin;
+    c.stop[d] = f * (end - 1) + o - origin + 1;
   }
   return c;
 }
@@ -161,7 +162,7 @@ void OverlapSave::apply(const at::Tensor& x, std::span<const at::Tensor> y) {
         at::mul_out(product_, spectrum, spectra_[i]);
         const at::Tensor out = at::fft_irfft2(product_, at::IntArrayRef(side.data(), 2));
         const std::int64_t f = anchors_[i].factor[1];
-        window(y[i], k.begin, k.end).copy_(window(out, k.start, tiles_.core, f));
+        window(y[i], k.begin, k.end).copy_(window(out, k.start, k.stop, f));
       }
     }
 }
@@ -176,9 +177,7 @@ void OverlapSave::adjoint(std::span<const at::Tensor> y, const at::Tensor& x) {
         if (k.empty) continue;
         const std::int64_t f = anchors_[i].factor[1];
         tile_.zero_();
-        const Index2 end{k.start[0] + f * (k.end[0] - k.begin[0] - 1) + 1,
-                         k.start[1] + f * (k.end[1] - k.begin[1] - 1) + 1};
-        window(tile_, k.start, end, f).copy_(window(y[i], k.begin, k.end));
+        window(tile_, k.start, k.stop, f).copy_(window(y[i], k.begin, k.end));
         const at::Tensor spectrum = at::fft_rfft2(tile_);
         if (any)
           sum_.addcmul_(spectrum, conjugates_[i]);

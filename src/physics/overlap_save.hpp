@@ -42,9 +42,9 @@ class OverlapSave final : public PlacedOperator {
   void adjoint(std::span<const at::Tensor> y, const at::Tensor& x) override;
 
  private:
-  struct Cut {              // samples of one filter inside one tile
-    Index2 begin{}, end{};  // in y
-    Index2 start{};         // row and column of the first one in the tile
+  struct Cut {               // samples of one filter inside one tile
+    Index2 begin{}, end{};   // in y
+    Index2 start{}, stop{};  // rows and columns of the tile that they stand on
     bool empty = true;
   };
   Cut cut(std::size_t filter, const Index2& tile) const;

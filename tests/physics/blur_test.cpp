@@ -124,6 +124,24 @@ TEST(Blur, ByFftInFloatEqualsDirect) {
   EXPECT_LT(difference(fft.apply(in.to(at::kFloat)).to(at::kDouble), direct.apply(in)), 1e-6);
 }
 
+TEST(Blur, BySeveralTilesEqualsDirect) {
+  const at::Tensor taps = random_tensor({40, 31}, 1), x = random_tensor({1, 601, 533}, 2);
+  const TilePlan plan = choose_tiles({601, 533}, {39, 30});
+  ASSERT_GT(plan.count[0] * plan.count[1], 1);
+  ASSERT_NE(plan.core[0] * plan.count[0], 601);  // the last tile is not full
+  for (const std::int64_t factor : {1, 3}) {
+    const Box image = Box::image2d(601, 533);
+    const Whole direct(blur(taps, Boundary::valid, BlurMethod::direct, factor), image, 1, at::kDouble);
+    const Whole fft(blur(taps, Boundary::valid, BlurMethod::fft, factor), image, 1, at::kDouble);
+    const at::Tensor y = direct.apply(x);
+    EXPECT_LT(difference(fft.apply(x), y), 1e-12);
+    at::Tensor back = at::zeros(x.sizes(), at::kDouble), expected = at::zeros(x.sizes(), at::kDouble);
+    fft.placed->adjoint({&y, 1}, back);
+    direct.placed->adjoint({&y, 1}, expected);
+    EXPECT_LT(difference(back, expected), 1e-12);
+  }
+}
+
 TEST(Blur, BankOfDifferentKernelsEqualsEachAlone) {
   const Box image = Box::image2d(150, 90);
   std::vector<std::unique_ptr<LocalOperator>> ops;
