@@ -68,8 +68,8 @@ void check(const TrainOptions& o) {
 void begin_near_identity(Network& network) {
   if (network.options.name != "drunet") return;
   for (auto& [name, tensor] : network.weights) {
-    if (name.ends_with("res.2.weight") || name.ends_with(".0.weight") || name == "m_tail.weight")
-      if (tensor.size(2) == 3 ? !name.ends_with("res.0.weight") : true) tensor.mul_(0.1);
+    const bool up = name.starts_with("m_up") && tensor.size(2) == 2;
+    if (up || name.ends_with("res.2.weight") || name == "m_tail.weight") tensor.mul_(0.1);
     const bool head = name == "m_head.weight", tail = name == "m_tail.weight";
     if (!head && !tail) continue;
     const std::int64_t channels = std::min(network.channels(), tensor.size(head ? 0 : 1));
@@ -224,6 +224,8 @@ int train(const TrainOptions& options, const Communicator& comm) {
       std::tie(step, before) = adam->load(options.output + ".state");
     if (!options.photographs.empty())
       pictures = training::read_pictures(options.photographs, options.exclude, options.network.channels);
+    if (!options.validate.empty())  // found wanting now rather than after hours
+      training::read_pictures({options.validate}, {}, options.network.channels);
   });
   const bool speaks = comm.rank() == 0 && options.log_every > 0;
   const auto say = [&](const std::string& line) {
@@ -236,7 +238,12 @@ int train(const TrainOptions& options, const Communicator& comm) {
   say(concat(options.network.name, ": ", count, " weights, halo ", network.halo(), ", ", pictures.size(),
              " pictures, ", comm.size(), " ranks, steps ", step, " to ", options.steps));
 
-  const double start = now();
+  const auto clock_of_rank_0 = [&] {  // one clock, so that all ranks decide alike
+    double clock = now();
+    comm.broadcast(&clock, sizeof clock, 0);
+    return clock;
+  };
+  const double start = clock_of_rank_0();
   double saved = start, spoken = start;
   std::int64_t spoken_step = step;
   bool time_is_up = false;
@@ -270,13 +277,13 @@ int train(const TrainOptions& options, const Communicator& comm) {
     adam->step(gradients, record.learning_rate, options.clip, step);
     record.step = ++step;
 
-    // One decision for all ranks: rank 0's clock.
-    double clock = now();
-    comm.broadcast(&clock, sizeof clock, 0);
+    const double clock = clock_of_rank_0();
     time_is_up = options.seconds > 0 && clock - start >= options.seconds;
     const bool last = time_is_up || step == options.steps;
-    if (comm.rank() == 0 && (last || clock - saved >= options.checkpoint_seconds)) {
-      save(options, network, *adam, step, before + clock - start);
+    if (last || clock - saved >= options.checkpoint_seconds) {
+      comm.together([&] {
+        if (comm.rank() == 0) save(options, network, *adam, step, before + clock - start);
+      });
       saved = clock;
     }
     if (speaks && (step % options.log_every == 0 || last)) {
