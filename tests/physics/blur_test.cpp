@@ -125,8 +125,8 @@ TEST(Blur, ByFftInFloatEqualsDirect) {
 }
 
 TEST(Blur, BySeveralTilesEqualsDirect) {
-  const at::Tensor taps = random_tensor({40, 31}, 1), x = random_tensor({1, 601, 533}, 2);
-  const TilePlan plan = choose_tiles({601, 533}, {39, 30});
+  const at::Tensor taps = random_tensor({60, 41}, 1), x = random_tensor({1, 601, 533}, 2);
+  const TilePlan plan = choose_tiles({601, 533}, {59, 40});
   ASSERT_GT(plan.count[0] * plan.count[1], 1);
   ASSERT_NE(plan.core[0] * plan.count[0], 601);  // the last tile is not full
   for (const std::int64_t factor : {1, 3}) {
