@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
+#include "tessera/denoise/denoiser.hpp"
+#include "tessera/domain/tensor.hpp"
+#include "total_variation_step.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kSteps = 8;          // steps between two exchanges
+constexpr std::int64_t kHalo = kSteps + 1;  // each step uses up one pixel, the primal image the last one
+
+class TotalVariation final : public Denoiser {
+ public:
+  TotalVariation(const TotalVariationOptions& options, const DenoiserContext& context,
+                 at::TensorOptions tensor)
+      : options_(options), comm_(context.comm), channels_(context.channels), tensor_(tensor) {
+    TESSERA_VALIDATE(options.weight >= 0, "denoiser.weight is ", options.weight,
+                     " (a negative one rewards variation) use 0 or more");
+    TESSERA_VALIDATE(options.iterations > 0, "denoiser.iterations is ", options.iterations,
+                     " (tv needs at least one) use 100");
+    const Decomposition& d = context.decomposition;
+    TESSERA_VALIDATE(d.image().extent(0) == 1, "the image is a volume of depth ", d.image().extent(0),
+                     " (tv takes 2-D images) cut it into slices");
+    std::vector<Box> boxes;
+    for (int r = 0; r < d.ranks(); ++r)
+      boxes.push_back(d.block(r).grow({{0, kHalo, kHalo}, {0, kHalo, kHalo}}).intersect(d.image()));
+    const ExchangePlan plan(d.layout(), Layout(boxes), d.image(), Border::none, comm_.rank());
+    own_ = plan.own();
+    box_ = plan.need();
+    const ElementType type = element_type(c10::typeMetaToScalarType(tensor.dtype()));
+    bytes_per_exchange_ = plan.pixels_sent() * channels_ * element_bytes(type);
+    image_exchange_.emplace(plan, context.transport, channels_, type);
+    state_exchange_.emplace(plan, context.transport, 4 * channels_, type);
+  }
+
+  void apply(const at::Tensor& in, double sigma, at::Tensor& out) override {
+    const at::NoGradGuard no_grad;
+    const double strength = options_.weight * sigma;
+    if (strength <= 0) {
+      out.copy_(in);
+      return;
+    }
+    if (!state_.defined()) {
+      state_ = empty_block(4 * channels_, box_, tensor_).zero_();
+      image_ = empty_block(channels_, box_, tensor_);
+    } else if (!options_.warm_start) {
+      state_.zero_();
+    }
+    image_exchange_->begin(view(in, own_), view(image_, box_)).wait();
+
+    // |x - x before| / |x|, once per round, so that one reduction serves several steps.
+    double t = 1;
+    out.copy_(in);
+    for (int done = 0; done < options_.iterations;) {
+      if (done > 0 || options_.warm_start)
+        state_exchange_->begin(view(crop(state_, box_, own_), own_), view(state_, box_)).wait();
+      const int steps = std::min<int>(kSteps, options_.iterations - done);
+      for (int k = 0; k < steps; ++k) {
+        const double next = (1 + std::sqrt(1 + 4 * t * t)) / 2;
+        step(strength, (t - 1) / next, kHalo - 1 - k);
+        t = next;
+      }
+      done += steps;
+      beat();
+      if (change(strength, out) <= options_.tolerance * steps) break;
+    }
+  }
+
+  /// Per inner iteration, without the image's own exchange at the start of a call.
+  std::int64_t bytes_sent() const override { return 4 * bytes_per_exchange_ / kSteps; }
+  bool bytes_are_exact() const override { return false; }
+  std::string description() const override {
+    return concat("tv, weight ", options_.weight, ", at most ", options_.iterations, " iterations, halo ",
+                  kHalo, options_.warm_start ? ", warm start" : "");
+  }
+
+ private:
+  // The own block and `around` pixels of the halo, in the stored arrays.
+  TvPart part(std::int64_t around) const {
+    const Box b = own_.grow({{0, around, around}, {0, around, around}}).intersect(box_);
+    return {b.lo()[1] - box_.lo()[1], b.hi()[1] - box_.lo()[1], b.lo()[2] - box_.lo()[2],
+            b.hi()[2] - box_.lo()[2]};
+  }
+
+  void step(double strength, double momentum, std::int64_t around) {
+    if (own_.empty()) return;
+    if (image_.is_cpu())
+      tv_step(state_, image_, strength, momentum, part(around));
+    else
+      tv_step_operators(state_, image_, strength, momentum, part(around));
+  }
+
+  // Writes the primal image to `out`; its relative change. Collective.
+  double change(double strength, at::Tensor& out) {
+    std::array<double, 2> sums{};
+    if (!own_.empty()) {
+      const at::Tensor x = tv_primal(state_, image_, strength, part(0));
+      const at::Tensor moved = x - out;
+      sums = {local_dot(moved, moved).item<double>(), local_dot(x, x).item<double>()};
+      out.copy_(x);
+    }
+    comm_.all_reduce(sums, Reduce::sum);
+    return std::sqrt(sums[0]) / (std::sqrt(sums[1]) + 1e-12);
+  }
+
+  TotalVariationOptions options_;
+  Communicator comm_;
+  std::int64_t channels_;
+  at::TensorOptions tensor_;
+  Box own_, box_;                        // this rank's pixels; with halo, clipped to the image
+  std::int64_t bytes_per_exchange_ = 0;  // of one image
+  std::optional<Exchange> image_exchange_, state_exchange_;
+  at::Tensor state_, image_;  // on box_, persistent
+};
+
+}  // namespace
+
+std::unique_ptr<Denoiser> make_total_variation(const TotalVariationOptions& options,
+                                               const DenoiserContext& context, at::TensorOptions tensor) {
+  return std::make_unique<TotalVariation>(options, context, tensor);
+}
+
+}  // namespace tessera
