@@ -48,10 +48,11 @@ class Reference {
 /// A 2-D image of these sides.
 inline Box image_of(const at::Tensor& whole) { return Box::image2d(whole.size(-2), whole.size(-1)); }
 
-/// The pixels of a whole image (over a box at the origin) that lie in `block`, contiguous, in this type.
+/// The pixels of a whole image (over a box at the origin) that lie in `block`: a copy in this type, which a
+/// solver may overwrite.
 inline at::Tensor part_of(const at::Tensor& whole, const Box& block, at::ScalarType type) {
   if (block.empty()) return empty_block(whole.size(0), block, at::TensorOptions().dtype(type));
-  return crop(whole, image_of(whole), block).to(type).contiguous();
+  return crop(whole, image_of(whole), block).to(type, /*non_blocking=*/false, /*copy=*/true).contiguous();
 }
 
 /// Largest |a - b| over this rank's pixels against the largest |reference| of the whole image.
