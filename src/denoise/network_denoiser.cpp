@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/denoiser.hpp"
 #include "tessera/denoise/runner.hpp"
@@ -38,6 +39,13 @@ at::Tensor turn_back(const at::Tensor& y, int symmetry) {
 
 bool same_shape(const Box& a, const Box& b) { return a.extents() == b.extents(); }
 
+// Own image pixels -> blocks with their halos; the padding at the image's end is filled on the way.
+ExchangePlan window_plan(const Decomposition& d, std::int64_t halo, int rank) {
+  std::vector<Box> regions;
+  for (int r = 0; r < d.ranks(); ++r) regions.push_back(window_region(d.padded_block(r), d.padded(), halo));
+  return {d.layout(), Layout(std::move(regions)), d.image(), Border::replicate, rank};
+}
+
 /// D on windows of this rank's block.
 ///
 /// One exchange brings the halo and the padding; windows inside the own block run while it is in flight.
@@ -58,10 +66,7 @@ class NetworkDenoiser final : public Denoiser {
     runner_.emplace(network, RunnerOptions{options.type, options.tf32, options.fused, options.device});
     choose(network, context);
 
-    std::vector<Box> regions;
-    for (int r = 0; r < d.ranks(); ++r)
-      regions.push_back(window_region(d.padded_block(r), d.padded(), halo_));
-    ExchangePlan plan(d.layout(), Layout(regions), d.image(), Border::replicate, rank_);
+    ExchangePlan plan = window_plan(d, halo_, rank_);
     region_box_ = plan.need();
     element_ = options.type == at::kDouble ? at::kDouble : at::kFloat;
     bytes_sent_ =
@@ -83,6 +88,7 @@ class NetworkDenoiser final : public Denoiser {
                    in.dim(), " axes of ", c10::toString(in.scalar_type()),
                    " (wanted channels, height, width of ", c10::toString(element_),
                    ", and another tensor for the result) convert it first");
+    const PhaseScope phase(Phase::denoise);
     const at::NoGradGuard no_grad;
     const std::vector<int> symmetries = next_symmetries();
     const at::TensorOptions options = in.options();
@@ -92,10 +98,13 @@ class NetworkDenoiser final : public Denoiser {
     }
     if (!region_.defined()) region_ = empty_block(image_channels_, region_box_, options);
 
-    Exchange::Pending halo = exchange_->begin(view(in, own_), view(region_, region_box_));
+    Exchange::Pending halo = begin_halo(in);
     const std::function<void()> move = [&] { halo.progress(); };
     run(0, inside_, in, own_, sigma, symmetries, move, out);
-    halo.wait();
+    {
+      const PhaseScope phase_halo(Phase::halo);
+      halo.wait();
+    }
     run(inside_, windows_.size(), region_, region_box_, sigma, symmetries, {}, out);
   }
 
@@ -114,6 +123,11 @@ class NetworkDenoiser final : public Denoiser {
   }
 
  private:
+  Exchange::Pending begin_halo(const at::Tensor& in) {
+    const PhaseScope phase(Phase::halo);
+    return exchange_->begin(view(in, own_), view(region_, region_box_));
+  }
+
   void validate(const Network& network, const DenoiserContext& context) const {
     const Decomposition& d = context.decomposition;
     TESSERA_VALIDATE(d.image().extent(0) == 1, "the image is a volume of depth ", d.image().extent(0), " (",
@@ -249,6 +263,11 @@ class NetworkDenoiser final : public Denoiser {
 std::unique_ptr<Denoiser> make_network_denoiser(Network network, const ExecutionOptions& options,
                                                 const DenoiserContext& context) {
   return std::make_unique<NetworkDenoiser>(network, options, context);
+}
+
+std::int64_t network_bytes_sent(const Decomposition& decomposition, std::int64_t halo, std::int64_t channels,
+                                int rank) {
+  return window_plan(decomposition, halo, rank).pixels_sent() * channels * 4;
 }
 
 }  // namespace tessera

@@ -100,4 +100,17 @@ std::int64_t DistributedFourier::bytes_sent() const {
   return rows_.size(0) * bytes * (real + 2 * complex);
 }
 
+std::int64_t DistributedFourier::bytes_sent(const Decomposition& decomposition, std::int64_t channels,
+                                            std::int64_t bytes, int rank) {
+  const Box image = decomposition.image(), half = half_spectrum(image);
+  const int ranks = decomposition.ranks();
+  const auto both_ways = [&](const Layout& a, const Layout& b, const Box& box) {
+    return ExchangePlan(a, b, box, Border::none, rank).pixels_sent() +
+           ExchangePlan(b, a, box, Border::none, rank).pixels_sent();
+  };
+  const std::int64_t real = both_ways(decomposition.layout(), slabs(image, kRow, ranks), image);
+  const std::int64_t complex = both_ways(slabs(half, kRow, ranks), slabs(half, kColumn, ranks), half);
+  return channels * bytes * (real + 2 * complex);
+}
+
 }  // namespace tessera

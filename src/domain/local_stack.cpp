@@ -36,6 +36,19 @@ Box needed(const Box& samples, const Anchor& anchor, const Reach& reach) {
   return {lo, hi};
 }
 
+// What every rank needs for the samples of some parts.
+Layout needed_layout(const Decomposition& decomposition, const MeasurementLayout& layout, const Parts& parts,
+                     const std::vector<std::size_t>& chosen, Border border) {
+  std::vector<Box> inputs;
+  for (int r = 0; r < decomposition.ranks(); ++r) {
+    Box input;
+    for (const std::size_t i : chosen)
+      input = input.hull(needed(layout.block(i, r), parts[i]->anchor(), parts[i]->reach()));
+    inputs.push_back(border == Border::none ? input.intersect(decomposition.image()) : input);
+  }
+  return Layout(std::move(inputs));
+}
+
 // Operators that work on one tensor of pixels.
 struct Team {
   std::vector<std::size_t> parts;  // their places in the stack
@@ -54,6 +67,25 @@ struct Ring {
   std::vector<Team> teams;
 };
 
+// Parts that share an exchange, in the order of their first ones.
+std::vector<Ring> make_rings(const Parts& parts) {
+  std::vector<Ring> rings;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const bool exchanged = !(parts[i]->reach() == Reach{});
+    const Border border = parts[i]->border();
+    auto ring = std::find_if(rings.begin(), rings.end(), [&](const Ring& r) {
+      return r.exchanged == exchanged && (!exchanged || r.border == border);
+    });
+    if (ring == rings.end()) {
+      ring = rings.emplace(rings.end());
+      ring->border = border;
+      ring->exchanged = exchanged;
+    }
+    ring->parts.push_back(i);
+  }
+  return rings;
+}
+
 class LocalStack final : public DistributedOperator {
  public:
   LocalStack(const Decomposition& decomposition, const Parts& parts, std::int64_t channels,
@@ -68,7 +100,7 @@ class LocalStack final : public DistributedOperator {
     TESSERA_EXPECT(decomposition.ranks() == comm.size(), "a decomposition for ", decomposition.ranks(),
                    " ranks on ", comm.size());
     for (const auto& p : parts) circular_.push_back(p->circular());
-    for (std::size_t i = 0; i < parts.size(); ++i) ring_of(*parts[i]).parts.push_back(i);
+    rings_ = make_rings(parts);
     for (Ring& ring : rings_) build(ring, parts);
   }
 
@@ -174,32 +206,15 @@ class LocalStack final : public DistributedOperator {
   }
 
  private:
-  Ring& ring_of(const LocalOperator& op) {
-    const bool exchanged = !(op.reach() == Reach{});
-    for (Ring& ring : rings_)
-      if (ring.exchanged == exchanged && (!exchanged || ring.border == op.border())) return ring;
-    rings_.emplace_back();
-    rings_.back().border = op.border();
-    rings_.back().exchanged = exchanged;
-    return rings_.back();
-  }
-
   void build(Ring& ring, const Parts& parts) {
     const int rank = comm_.rank();
     ring.input = decomposition_.block(rank);
     if (ring.exchanged) {
-      std::vector<Box> inputs;
-      for (int r = 0; r < decomposition_.ranks(); ++r) {
-        Box input;
-        for (const std::size_t i : ring.parts)
-          input = input.hull(needed(layout_.block(i, r), parts[i]->anchor(), parts[i]->reach()));
-        inputs.push_back(ring.border == Border::none ? input.intersect(decomposition_.image()) : input);
-      }
-      ring.input = inputs[static_cast<std::size_t>(rank)];
-      ring.exchange =
-          std::make_unique<Exchange>(ExchangePlan(decomposition_.layout(), Layout(std::move(inputs)),
-                                                  decomposition_.image(), ring.border, rank),
-                                     transport_, channels_, element_type(options_.dtype().toScalarType()));
+      const Layout inputs = needed_layout(decomposition_, layout_, parts, ring.parts, ring.border);
+      ring.input = inputs.box(rank);
+      ring.exchange = std::make_unique<Exchange>(
+          ExchangePlan(decomposition_.layout(), inputs, decomposition_.image(), ring.border, rank),
+          transport_, channels_, element_type(options_.dtype().toScalarType()));
       ring.padded = empty_block(channels_, ring.input, options_);
     }
     std::vector<bool> placed(parts.size(), false);
@@ -245,6 +260,20 @@ class LocalStack final : public DistributedOperator {
 };
 
 }  // namespace
+
+std::int64_t local_stack_bytes_sent(const Decomposition& decomposition, const Parts& parts,
+                                    std::int64_t channels, std::int64_t bytes, int rank) {
+  const MeasurementLayout layout = lay_out(decomposition, parts, channels);
+  std::int64_t pixels = 0;
+  for (const Ring& ring : make_rings(parts)) {
+    if (!ring.exchanged) continue;
+    const ExchangePlan plan(decomposition.layout(),
+                            needed_layout(decomposition, layout, parts, ring.parts, ring.border),
+                            decomposition.image(), ring.border, rank);
+    pixels += plan.pixels_sent() + plan.pixels_received();
+  }
+  return pixels * channels * bytes;
+}
 
 Measurement DistributedOperator::make_measurement() const {
   Measurement y;

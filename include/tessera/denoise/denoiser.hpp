@@ -63,6 +63,10 @@ struct DenoiserContext {
 std::unique_ptr<Denoiser> make_network_denoiser(Network network, const ExecutionOptions& options,
                                                 const DenoiserContext& context);
 
+/// Bytes that `rank` sends per call of such a denoiser, by arithmetic alone; float32 images.
+std::int64_t network_bytes_sent(const Decomposition& decomposition, std::int64_t halo, std::int64_t channels,
+                                int rank);
+
 struct TotalVariationOptions {
   double weight = 1.0;      // strength = weight * sigma
   int iterations = 100;     // inner iterations, at most

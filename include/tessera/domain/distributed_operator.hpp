@@ -58,6 +58,12 @@ std::unique_ptr<DistributedOperator> make_local_stack(
     std::int64_t channels, at::TensorOptions options, std::shared_ptr<Transport> transport,
     const Communicator& comm);
 
+/// Bytes that `rank` sends for one apply plus one adjoint of this stack, by arithmetic alone. `bytes` per
+/// number.
+std::int64_t local_stack_bytes_sent(const Decomposition& decomposition,
+                                    const std::vector<std::unique_ptr<LocalOperator>>& parts,
+                                    std::int64_t channels, std::int64_t bytes, int rank);
+
 /// |A|^2: closed form, else power iteration from a vector made of `seed` and the global pixel index, until
 /// two estimates differ by less than `relative_tolerance`. Collective.
 double operator_norm_squared(DistributedOperator& A, const Space& space, std::uint64_t seed,

@@ -33,6 +33,9 @@ class DistributedFourier {
   std::int64_t last_column() const { return last_column_; }  // one past it
   /// Bytes this rank sends for one forward plus one inverse transform.
   std::int64_t bytes_sent() const;
+  /// The same by arithmetic alone, for any rank of a decomposition. `bytes` per real number.
+  static std::int64_t bytes_sent(const Decomposition& decomposition, std::int64_t channels,
+                                 std::int64_t bytes, int rank);
 
  private:
   Box block_;         // pixels of this rank

@@ -1,2 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-int main() { return 0; }
+#include "tessera/app/commands.hpp"
+
+int main(int argc, char** argv) {
+  const tessera::MpiSession session(&argc, &argv);
+  return tessera::tessera_main(argc, argv, tessera::Communicator::world());
+}

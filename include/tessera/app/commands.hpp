@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/comm/communicator.hpp"
+
+namespace tessera {
+
+// One function per subcommand. Collective; each returns an exit code or throws InputError / RunError.
+
+struct RunArguments {
+  std::string job;
+  std::vector<std::string> overrides;
+  bool force = false;
+  std::string command_line;
+};
+int run_command(const RunArguments& arguments, const Communicator& comm);
+
+struct CheckArguments {
+  std::string job;
+  std::vector<std::string> overrides;
+  int ranks = 0;  // pretended; 0: those of the launch
+};
+int check_command(const CheckArguments& arguments, const Communicator& comm);
+
+struct SimulateArguments {
+  std::string job, out;
+  std::vector<std::string> overrides;
+  bool force = false;
+};
+int simulate_command(const SimulateArguments& arguments, const Communicator& comm);
+
+struct DenoiseArguments {
+  std::string in, out;
+  std::string network = "drunet", weights;
+  double sigma = 0;
+  double noise = 0;
+  std::int64_t seed = 0;
+  std::string mode = "auto", averaging = "none", precision = "float32", device = "auto";
+  std::int64_t patch = 0;
+  bool force = false;
+};
+int denoise_command(const DenoiseArguments& arguments, const Communicator& comm);
+
+struct CompareArguments {
+  std::string a, b;
+  double range = 0;  // 0: full scale of A
+};
+int compare_command(const CompareArguments& arguments, const Communicator& comm);
+
+int info_command(const Communicator& comm);
+
+/// Reads a job file on rank 0, parses it everywhere.
+struct JobConfig;
+JobConfig load_job(const std::string& path, const std::vector<std::string>& overrides,
+                   const Communicator& comm);
+
+/// The command line of `tessera`; what main() calls.
+int tessera_main(int argc, char** argv, const Communicator& comm);
+
+}  // namespace tessera

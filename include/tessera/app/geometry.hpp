@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/comm/communicator.hpp"
+#include "tessera/config/job.hpp"
+#include "tessera/denoise/denoiser.hpp"
+#include "tessera/domain/decomposition.hpp"
+#include "tessera/io/distributed_image.hpp"
+#include "tessera/physics/local_operator.hpp"
+
+namespace tessera {
+
+/// What a job is before anything is computed: file headers, weights, arithmetic. Equal on all ranks.
+struct Geometry {
+  JobConfig job;  // autos of grid, scale and weights resolved
+  Box image;      // the unknown
+  std::int64_t channels = 1;
+  double offset = 0, factor = 1;   // file value = internal * factor + offset
+  std::optional<Network> network;  // none: tv, no prior
+  Decomposition decomposition;
+  Device device;
+  std::vector<OperatorConfig> parts;  // the operator as a list
+  std::optional<SourceInfo> truth;
+  std::vector<std::string> notices;  // one line each, for the user
+
+  at::TensorOptions options() const;
+};
+
+/// Collective over `comm`; `ranks` may be pretended (tessera check). InputError for whatever can be known by
+/// now.
+Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks);
+
+/// The device of this rank: node-local rank modulo the devices that it sees; the host where there is none.
+Device choose_device(const std::string& wanted, const Communicator& comm);
+
+/// The local operator of one part; kernels and masks are read (collective). `block`: this rank's pixels.
+std::unique_ptr<LocalOperator> make_part(const OperatorConfig& part, std::uint32_t index, std::int64_t seed,
+                                         const Box& image, const Box& block, std::int64_t channels,
+                                         const Communicator& comm);
+
+std::int64_t available_bytes(Device device);
+
+/// Execution options of the job's denoiser, and the denoiser itself. Collective.
+ExecutionOptions execution_options(const Geometry& g, int ranks_on_host);
+std::unique_ptr<Denoiser> make_denoiser(const Geometry& g, const Communicator& comm,
+                                        const std::shared_ptr<Transport>& transport);
+
+/// A random or loaded network by its configuration. InputError.
+Network open_network(const DenoiserConfig& config, std::int64_t image_channels);
+
+TransportKind transport_kind(const std::string& name);
+
+}  // namespace tessera

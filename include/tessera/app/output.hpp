@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/app/geometry.hpp"
+#include "tessera/solve/observer.hpp"
+#include "tessera/trace/trace.hpp"
+
+namespace tessera {
+
+/// What rank 0 says: to the terminal and to log.txt. Other ranks say nothing through it.
+class Log {
+ public:
+  Log(bool speaks, const std::string& path);
+  ~Log();
+  void line(const std::string& text);
+  /// Overwrites the terminal's last line where it is one (else prints now and then); not in the file.
+  void progress(const std::string& text, bool last);
+
+ private:
+  bool speaks_;
+  bool terminal_;
+  std::FILE* file_ = nullptr;
+  double last_print_ = -1e9;
+};
+
+/// The output folder of a run: job.yaml, resolved.yaml, trace/, log.txt, pictures, reconstruction.h5,
+/// summary.json.
+class OutputFolder {
+ public:
+  /// Looks only: InputError where the folder holds something and `force` is not given. Collective.
+  OutputFolder(std::string path, bool force, const Communicator& comm);
+  /// Makes it. Collective.
+  void create();
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  bool force_;
+  Communicator comm_;
+};
+
+/// resolved.yaml: the job with every choice, then (as comments) versions and SHA-256 of what was read. Rank
+/// 0.
+std::string resolved_text(const Geometry& g, int ranks);
+
+/// reconstruction.h5 (file units, float32) and the preview (clamped to [0, 1]). Collective. `part`: what to
+/// keep.
+void write_reconstruction(const OutputFolder& folder, const Geometry& g, const at::Tensor& image,
+                          const Box& part, const Communicator& comm);
+/// A picture of a distributed image in internal range; channels 1 or 3. Collective.
+void write_preview(const std::string& path, const at::Tensor& image, const Box& box, const Layout& layout,
+                   const Box& part, int bits, const Communicator& comm, const std::string& profile_from = "");
+
+/// Progress on rank 0: iterations, seconds per iteration, time left, residual, PSNR when known.
+class Progress final : public Observer {
+ public:
+  Progress(Log& log, int iterations) : log_(log), iterations_(iterations) {}
+  void on_result(const IterationResult& result) override;
+  /// Median seconds per iteration so far, without the first (it warms up).
+  double seconds_per_iteration() const;
+
+ private:
+  Log& log_;
+  int iterations_;
+  std::vector<double> seconds_;
+};
+
+/// The final table: phase, time (mean and worst rank), share, bytes, exposed wait, peak memory. Collective;
+/// text on rank 0. `numbers` receives sums for summary.json.
+struct PhaseSummary {
+  double bytes_sent_per_iteration = 0;              // all ranks together
+  double exposed_wait_fraction = 0;                 // of the loop's time, mean over ranks
+  std::vector<double> peak_bytes, peak_data_bytes;  // per rank
+};
+std::string phase_table(const TraceWriter& trace, double loop_seconds, int iterations,
+                        const Communicator& comm, PhaseSummary& summary);
+
+}  // namespace tessera

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/app/geometry.hpp"
+#include "tessera/domain/data_term.hpp"
+#include "tessera/domain/distributed_operator.hpp"
+
+namespace tessera {
+
+/// The job's data on this rank: truth, operator, measurement.
+struct Problem {
+  std::shared_ptr<DistributedOperator> A;
+  Measurement y, weights;  // weights empty: 1 everywhere
+  at::Tensor truth;        // undefined without one
+  std::vector<std::string> notices;
+};
+
+/// Reads or simulates. Collective. Clean data are computed in double, part by part, so that the noise
+/// (Poisson counts too) does not depend on the ranks.
+Problem make_problem(const Geometry& g, const Communicator& comm,
+                     const std::shared_ptr<Transport>& transport);
+
+/// This rank's block of a picture, .npy or HDF5 image, in internal range. Collective.
+at::Tensor read_block(const std::string& path, const Geometry& g, const Communicator& comm);
+
+/// solver.start. Collective.
+at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& data,
+                          const Communicator& comm);
+
+}  // namespace tessera

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// tessera check: what a job would do, by arithmetic; runs nothing.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tessera/app/commands.hpp"
+#include "tessera/app/geometry.hpp"
+#include "tessera/config/parse.hpp"
+#include "tessera/core/units.hpp"
+#include "tessera/domain/distributed_operator.hpp"
+#include "tessera/domain/fourier.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kBytes = 4;  // float32 state
+
+// The data step of one iteration; `each` says of what, where the number of inner iterations is not known.
+struct DataTraffic {
+  std::int64_t bytes = 0;
+  const char* each = nullptr;
+};
+
+DataTraffic data_traffic(const Geometry& g, const std::vector<std::unique_ptr<LocalOperator>>& parts,
+                         int rank) {
+  const bool splitting = g.job.solver.name == "hqs" || g.job.solver.name == "admm";
+  const auto all = [&](auto what) { return std::all_of(parts.begin(), parts.end(), what); };
+  if (splitting) {
+    if (all([](const auto& p) { return p->reach() == Reach{}; })) return {};
+    const bool circular = all([](const auto& p) { return p->circular() && p->circular()->factor == 1; });
+    if (circular && g.job.problem.weights.empty() && g.job.problem.saturation == 0)
+      return {DistributedFourier::bytes_sent(g.decomposition, g.channels, kBytes, rank), nullptr};
+  }
+  return {local_stack_bytes_sent(g.decomposition, parts, g.channels, kBytes, rank),
+          splitting ? "iteration of conjugate gradients" : nullptr};
+}
+
+// Images of the solver's state and of the loop around it.
+int state_images(const std::string& solver) { return (solver == "admm" || solver == "fista" ? 4 : 3) + 2; }
+
+}  // namespace
+
+int check_command(const CheckArguments& arguments, const Communicator& comm) {
+  const JobConfig job = load_job(arguments.job, arguments.overrides, comm);
+  const int ranks = arguments.ranks > 0 ? arguments.ranks : comm.size();
+  const Geometry g = plan_geometry(job, comm, ranks);
+  std::vector<std::unique_ptr<LocalOperator>> parts;
+  for (std::size_t i = 0; i < g.parts.size(); ++i)
+    parts.push_back(make_part(g.parts[i], static_cast<std::uint32_t>(i), g.job.problem.seed, g.image, Box(),
+                              g.channels, comm));
+  if (comm.rank() != 0) return 0;
+
+  const Decomposition& d = g.decomposition;
+  const Grid3 grid = d.grid();
+  std::vector<MeasurementLayout::Part> list;
+  Reach reach;
+  for (const auto& p : parts) {
+    list.push_back({p->name(), p->measurement(g.image), p->channels(g.channels), p->anchor()});
+    reach = reach.max(p->reach());
+  }
+  const MeasurementLayout layout(d, std::move(list));
+  const std::int64_t halo = g.network ? g.network->halo() : 0;
+
+  std::printf("image        %lld x %lld x %lld\n", static_cast<long long>(g.channels),
+              static_cast<long long>(g.image.extent(1)), static_cast<long long>(g.image.extent(2)));
+  std::printf("ranks        %d, %d x %d blocks, alignment %lld\n", ranks, grid[1], grid[2],
+              static_cast<long long>(d.alignment()[1]));
+  std::printf("halos        operator %lld, %lld, %lld, %lld (up, down, left, right); denoiser %lld\n",
+              static_cast<long long>(reach.lo[1]), static_cast<long long>(reach.hi[1]),
+              static_cast<long long>(reach.lo[2]), static_cast<long long>(reach.hi[2]),
+              static_cast<long long>(halo));
+  std::printf("measurement  %zu part%s, %lld samples\n", layout.parts(), layout.parts() == 1 ? "" : "s",
+              static_cast<long long>(layout.samples()));
+  for (const std::string& notice : g.notices) std::printf("note: %s\n", notice.c_str());
+
+  std::int64_t total = 0, most_memory = 0;
+  const char* each = nullptr;
+  if (ranks <= 64)
+    std::printf("%-6s %-34s %12s %12s\n", "rank", "block (rows x columns)", "memory", "bytes/it");
+  for (int r = 0; r < ranks; ++r) {
+    const Box block = d.block(r);
+    const DataTraffic data = data_traffic(g, parts, r);
+    const std::int64_t bytes = data.bytes + (g.network ? network_bytes_sent(d, halo, g.channels, r) : 0);
+    each = data.each;
+    std::int64_t samples = 0;
+    for (std::size_t i = 0; i < layout.parts(); ++i)
+      samples += layout.block(i, r).pixels() * layout.part(i).channels;
+    const std::int64_t window =
+        d.padded_block(r).grow({{0, halo, halo}, {0, halo, halo}}).intersect(d.padded()).pixels();
+    const std::int64_t memory =
+        kBytes * (g.channels * block.pixels() * (state_images(job.solver.name) + (g.truth ? 1 : 0)) +
+                  2 * samples + g.channels * block.grow(reach).pixels() + g.channels * window);
+    total += bytes;
+    most_memory = std::max(most_memory, memory);
+    if (ranks <= 64)
+      std::printf(
+          "%-6d %-34s %12s %12lld\n", r,
+          fmt::format("[{}, {}) x [{}, {})", block.lo()[1], block.hi()[1], block.lo()[2], block.hi()[2])
+              .c_str(),
+          format_bytes(static_cast<double>(memory)).c_str(), static_cast<long long>(bytes));
+  }
+  std::printf(
+      "memory       %s on the fullest rank (estimated: state, data, halos; without the network's weights and "
+      "features)\n",
+      format_bytes(static_cast<double>(most_memory)).c_str());
+  std::printf("bytes per iteration: %lld (sent by all ranks together%s%s)\n", static_cast<long long>(total),
+              each ? "; of the data step, per " : "", each ? each : "");
+  if (g.job.denoiser.network == "tv") std::printf("(the total variation's inner iterations come on top)\n");
+  return 0;
+}
+
+}  // namespace tessera

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// tessera compare: PSNR, SSIM and maximum error of two images, distributed.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/abs.h>
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "tessera/app/commands.hpp"
+#include "tessera/app/geometry.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/domain/tensor.hpp"
+#include "tessera/io/distributed_image.hpp"
+#include "tessera/solve/metrics.hpp"
+
+namespace tessera {
+
+int compare_command(const CompareArguments& arguments, const Communicator& comm) {
+  const SourceInfo a = image_source_info(arguments.a, comm), b = image_source_info(arguments.b, comm);
+  TESSERA_VALIDATE(a.channels == b.channels, arguments.a, " has ", a.channels, " channels and ", arguments.b,
+                   " has ", b.channels, " (only equal ones can be compared) convert one");
+  // Of two sizes the common part is compared when one lies centered in the other, as a crop to the measured
+  // region does.
+  Box common = a.box;
+  Index3 shift_a{}, shift_b{};
+  for (std::size_t d = 1; d < 3; ++d) {
+    const std::int64_t difference = a.box.extent(d) - b.box.extent(d);
+    (difference > 0 ? shift_a : shift_b)[d] = std::abs(difference) / 2;
+  }
+  Index3 hi = a.box.hi();
+  for (std::size_t d = 0; d < 3; ++d) hi[d] = std::min(a.box.extent(d), b.box.extent(d));
+  common = Box({0, 0, 0}, hi);
+  const Decomposition whole = Decomposition::choose(
+      common, {1, 1, 1}, comm.size(), [](const Box& x) { return static_cast<double>(x.pixels()); });
+  const auto read = [&](const std::string& path, const SourceInfo& info, const Index3& shift) {
+    std::vector<Box> boxes;
+    for (int r = 0; r < comm.size(); ++r) boxes.push_back(whole.block(r).shift(shift));
+    at::Tensor t = empty_block(info.channels, whole.block(comm.rank()), at::kFloat);
+    read_image(path, Layout(boxes), view(t, boxes[static_cast<std::size_t>(comm.rank())]), comm);
+    return t;
+  };
+  const double range = arguments.range > 0 ? arguments.range : std::max(a.full_scale, 1.0);
+  const at::Tensor x = read(arguments.a, a, shift_a).div_(arguments.range > 0 ? range : a.full_scale);
+  const at::Tensor y = read(arguments.b, b, shift_b).div_(arguments.range > 0 ? range : b.full_scale);
+  Reducer reducer(comm);
+  const Space space(comm, &reducer);
+  Metrics metrics(x, whole, comm, make_transport(comm, {}, TransportKind::mpi));
+  double largest = x.numel() ? at::abs(x - y).max().item().toDouble() : 0;
+  comm.all_reduce({&largest, 1}, Reduce::max);
+  const double relative = space.norm(x - y) / std::max(space.norm(x), 1e-30);
+  const double psnr = metrics.psnr(y, space), ssim = metrics.ssim(y, space);
+  if (comm.rank() == 0) {
+    std::printf("PSNR %.4f dB  SSIM %.6f  maximum error %.3e  relative error %.3e\n", psnr, ssim, largest,
+                relative);
+    std::printf(
+        "(%lld x %lld pixels, %lld channels; %s)\n", static_cast<long long>(common.extent(1)),
+        static_cast<long long>(common.extent(2)), static_cast<long long>(a.channels),
+        arguments.range > 0
+            ? fmt::format("both divided by {:g}", range).c_str()
+            : fmt::format("divided by their full scales {:g} and {:g}", a.full_scale, b.full_scale).c_str());
+    if (a.box != b.box)
+      std::printf("sizes differ: %lld x %lld and %lld x %lld, the centered common part was compared\n",
+                  static_cast<long long>(a.box.extent(1)), static_cast<long long>(a.box.extent(2)),
+                  static_cast<long long>(b.box.extent(1)), static_cast<long long>(b.box.extent(2)));
+  }
+  return 0;
+}
+
+}  // namespace tessera

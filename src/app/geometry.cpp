@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/app/geometry.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/ops/empty.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "tessera/config/parse.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/io/measurement_file.hpp"
+
+namespace tessera {
+namespace {
+
+std::vector<OperatorConfig> flatten(const OperatorConfig& op) {
+  if (op.type != "stack") return {op};
+  std::vector<OperatorConfig> parts;
+  for (const OperatorConfig& part : op.parts)
+    for (OperatorConfig& p : flatten(part)) parts.push_back(std::move(p));
+  return parts;
+}
+
+// The unknown's size from that of the first measurement: the largest image whose measurement has this size.
+Box image_of_measurement(const OperatorConfig& part, const Box& measured, std::int64_t channels,
+                         const Communicator& comm) {
+  Box image = measured;
+  for (int pass = 0; pass < 8; ++pass) {  // a kernel given as a share of the width changes with it
+    const auto op = make_part(part, 0, 0, image, image, channels, comm);
+    const Anchor anchor = op->anchor();
+    const Reach reach = op->reach();
+    Index3 hi{1, 0, 0};
+    for (std::size_t d : {std::size_t{1}, std::size_t{2}}) {
+      const std::int64_t wanted = measured.extent(d);
+      std::int64_t n = wanted * anchor.factor[d] + reach.lo[d] + reach.hi[d];
+      const auto made = [&](std::int64_t size) {
+        Index3 probe{1, size, size};
+        return op->measurement(Box({0, 0, 0}, probe)).extent(d);
+      };
+      while (n > 1 && made(n) > wanted) --n;
+      TESSERA_VALIDATE(made(n) == wanted, "a measurement of ", wanted, " samples on axis ", d,
+                       " (no image has it under this operator) say problem.image.size");
+      hi[d] = n;
+    }
+    const Box next({0, 0, 0}, hi);
+    if (next == image) break;
+    image = next;
+  }
+  return image;
+}
+
+Index3 alignment_of(const std::optional<Network>& network, const Box& image) {
+  const std::int64_t a = network ? network->alignment() : 1;
+  return {image.extent(0) > 1 ? a : 1, a, a};
+}
+
+// What a block costs: windows' multiply-adds. The halo is clipped at the image's border, as it is when run.
+BlockCost cost_of(const Geometry& g) {
+  if (!g.network) return [](const Box& b) { return static_cast<double>(b.pixels()); };
+  const std::int64_t halo = g.network->halo();
+  const Box image = g.image;
+  return [halo, image](const Box& b) {
+    return static_cast<double>(b.grow({{0, halo, halo}, {0, halo, halo}}).intersect(image.hull(b)).pixels());
+  };
+}
+
+}  // namespace
+
+at::TensorOptions Geometry::options() const {
+  const at::TensorOptions host(at::kFloat);
+  return device.is_cuda() ? host.device(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device.index)))
+                          : host;
+}
+
+TransportKind transport_kind(const std::string& name) {
+  if (name == "mpi") return TransportKind::mpi;
+  if (name == "cuda-mpi") return TransportKind::cuda_mpi;
+  if (name == "nccl") return TransportKind::nccl;
+  return TransportKind::automatic;
+}
+
+Device choose_device(const std::string& wanted, const Communicator& comm) {
+  int devices = 0;
+  if (wanted == "cpu" || cudaGetDeviceCount(&devices) != cudaSuccess) devices = 0;
+  TESSERA_VALIDATE(wanted != "cuda" || devices > 0,
+                   "device is cuda (no CUDA device is visible) check nvidia-smi and CUDA_VISIBLE_DEVICES, or "
+                   "write 'device: cpu'");
+  return {devices > 0 ? comm.local_rank() % devices : -1};
+}
+
+Network open_network(const DenoiserConfig& config, std::int64_t image_channels) {
+  if (config.weights == "random") {
+    NetworkOptions options;
+    options.name = config.network;
+    options.channels = image_channels;
+    if (!config.widths.empty()) options.widths = config.widths;
+    if (config.blocks) options.blocks = *config.blocks;
+    if (config.depth) options.depth = *config.depth;
+    return random_network(options, 0);
+  }
+  std::string weights = config.weights;
+  if (weights.empty()) weights = concat(config.network, "_small_", image_channels == 1 ? "gray" : "color");
+  return load_network(config.network, weights, image_channels);
+}
+
+Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks) {
+  Geometry g;
+  g.job = job;
+  g.parts = flatten(job.problem.op);
+  const ProblemConfig& p = job.problem;
+  double full_scale = 1;
+
+  if (!p.truth.empty()) {
+    g.truth = image_source_info(p.truth, comm);
+    if (!g.truth->note.empty()) g.notices.push_back(g.truth->note);
+    g.image = g.truth->box;
+    g.channels = g.truth->channels;
+    full_scale = g.truth->full_scale;
+  }
+  if (!p.measurements.empty()) {
+    const std::vector<MeasurementPartInfo> parts = measurement_info(p.measurements, comm);
+    TESSERA_VALIDATE(parts.size() == g.parts.size(), p.measurements, " holds ", parts.size(),
+                     " measurements (the operator has ", g.parts.size(), " parts) give one for each");
+    if (!g.truth) {
+      g.channels = parts[0].channels;
+      g.image = p.image.size.empty() ? image_of_measurement(g.parts[0], parts[0].box, g.channels, comm)
+                                     : Box::image2d(p.image.size[0], p.image.size[1]);
+    }
+    full_scale = parts[0].full_scale;
+  }
+  if (g.truth && !p.image.size.empty())
+    TESSERA_VALIDATE(g.image == Box::image2d(p.image.size[0], p.image.size[1]), "problem.image.size is ",
+                     p.image.size[0], " x ", p.image.size[1], " (the truth has ", g.image.extent(1), " x ",
+                     g.image.extent(2), ") leave it out");
+  if (p.image.channels > 0)
+    TESSERA_VALIDATE(p.image.channels == g.channels, "problem.image.channels is ", p.image.channels,
+                     " (the data have ", g.channels, ") leave it out");
+  g.offset = p.scale.offset;
+  g.factor = p.scale.factor > 0 ? p.scale.factor : full_scale;
+  g.job.problem.scale.factor = g.factor;
+
+  if (job.denoiser.network != "tv" && job.denoiser.network != "none") {
+    comm.together([&] { g.network = open_network(job.denoiser, g.channels); });
+  }
+  g.device = choose_device(job.device, comm);
+
+  const Index3 alignment = alignment_of(g.network, g.image);
+  if (job.domain.grid.empty()) {
+    g.decomposition = Decomposition::choose(g.image, alignment, ranks, cost_of(g));
+  } else {
+    TESSERA_VALIDATE(job.domain.grid[0] * job.domain.grid[1] == ranks, "domain.grid is [", job.domain.grid[0],
+                     ", ", job.domain.grid[1], "] (", job.domain.grid[0] * job.domain.grid[1], " blocks for ",
+                     ranks, " ranks) start as many ranks, or write 'grid: auto'");
+    g.decomposition = Decomposition(
+        g.image, alignment, {1, static_cast<int>(job.domain.grid[0]), static_cast<int>(job.domain.grid[1])});
+  }
+  const Grid3 grid = g.decomposition.grid();
+  g.job.domain.grid = {grid[1], grid[2]};
+  int idle = 0;
+  for (int r = 0; r < ranks; ++r) idle += g.decomposition.block(r).empty();
+  if (idle > 0)
+    g.notices.push_back(concat(idle, " of ", ranks, " ranks hold no pixels (the image has fewer blocks of ",
+                               alignment[1], " x ", alignment[2],
+                               " pixels than ranks) fewer ranks do the same work"));
+  return g;
+}
+
+// Free bytes of the device, or of the host (MemAvailable).
+std::int64_t available_bytes(Device device) {
+  std::size_t free = 0, total = 0;
+  if (device.is_cuda() && cudaMemGetInfo(&free, &total) == cudaSuccess)
+    return static_cast<std::int64_t>(free);
+  std::ifstream info("/proc/meminfo");
+  for (std::string key; info >> key; info.ignore(4096, '\n'))
+    if (key == "MemAvailable:") {
+      std::int64_t kib = 0;
+      info >> kib;
+      return kib * 1024;
+    }
+  return std::int64_t{4} << 30;
+}
+
+ExecutionOptions execution_options(const Geometry& g, int ranks_on_host) {
+  const DenoiserConfig& d = g.job.denoiser;
+  ExecutionOptions o;
+  o.mode = d.mode == "whole"   ? ExecutionMode::whole
+           : d.mode == "patch" ? ExecutionMode::patch
+           : d.mode == "layer" ? ExecutionMode::layer
+                               : ExecutionMode::automatic;
+  o.patch = d.patch.value_or(0);
+  o.batch = d.batch.value_or(0);
+  o.averaging = d.averaging == "cycle"   ? Averaging::cycle
+                : d.averaging == "flips" ? Averaging::flips4
+                : d.averaging == "all"   ? Averaging::all8
+                                         : Averaging::none;
+  o.type = d.precision == "bfloat16" ? at::kBFloat16 : d.precision == "float16" ? at::kHalf : at::kFloat;
+  o.tf32 = d.precision == "tf32";
+  o.device = g.device;
+  // Features take what is left of a rank's share after state and data; half of it is a safe part.
+  const std::int64_t available = available_bytes(g.device) / std::max(1, ranks_on_host);
+  o.memory_bytes = memory_budget(g.job, available).value_or(available) / 2;
+  return o;
+}
+
+std::unique_ptr<Denoiser> make_denoiser(const Geometry& g, const Communicator& comm,
+                                        const std::shared_ptr<Transport>& transport) {
+  const DenoiserContext context{g.decomposition, g.channels, comm, transport};
+  const DenoiserConfig& d = g.job.denoiser;
+  if (d.network == "none") return make_identity_denoiser();
+  if (d.network == "tv")
+    return make_total_variation(
+        {.weight = d.weight, .iterations = static_cast<int>(d.iterations), .tolerance = d.tolerance}, context,
+        g.options());
+  return make_network_denoiser(*g.network, execution_options(g, comm.local_size()), context);
+}
+
+}  // namespace tessera

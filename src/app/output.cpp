@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/app/output.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/clamp.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "tessera/config/parse.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/memory.hpp"
+#include "tessera/core/units.hpp"
+#include "tessera/core/version.hpp"
+#include "tessera/domain/tensor.hpp"
+#include "tessera/io/distributed_image.hpp"
+#include "tessera/io/files.hpp"
+#include "tessera/io/hdf5.hpp"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+Log::Log(bool speaks, const std::string& path) : speaks_(speaks), terminal_(isatty(STDOUT_FILENO) != 0) {
+  if (speaks && !path.empty()) file_ = std::fopen(path.c_str(), "a");
+}
+Log::~Log() {
+  if (file_) std::fclose(file_);
+}
+
+void Log::line(const std::string& text) {
+  if (!speaks_) return;
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+  if (!file_) return;
+  std::fprintf(file_, "%s\n", text.c_str());
+  std::fflush(file_);
+}
+
+void Log::progress(const std::string& text, bool last) {
+  if (!speaks_) return;
+  if (terminal_) {
+    std::printf("\r%s\033[K%s", text.c_str(), last ? "\n" : "");
+  } else if (last || now() - last_print_ > 10) {
+    last_print_ = now();
+    std::printf("%s\n", text.c_str());
+  }
+  std::fflush(stdout);
+}
+
+OutputFolder::OutputFolder(std::string path, bool force, const Communicator& comm)
+    : path_(std::move(path)), force_(force), comm_(comm) {
+  comm_.together([&] {
+    if (comm_.rank() != 0) return;
+    std::error_code ignored;
+    TESSERA_VALIDATE(!fs::exists(path_, ignored) || fs::is_directory(path_, ignored), path_,
+                     " is a file (a run writes a folder) ", "name another output.folder");
+    TESSERA_VALIDATE(force_ || !fs::exists(path_, ignored) || fs::is_empty(path_, ignored), path_,
+                     " exists (a run never overwrites) name another output.folder, or add --force");
+  });
+}
+
+void OutputFolder::create() {
+  comm_.together([&] {
+    if (comm_.rank() != 0) return;
+    std::error_code error;
+    if (force_)
+      for (const char* name :
+           {"trace", "trace.h5", "summary.json", "reconstruction.h5", "log.txt", "log", "resolved.yaml"})
+        fs::remove_all(file(name), error);
+    fs::create_directories(file("trace"), error);
+    TESSERA_VALIDATE(!error, "cannot make ", path_, " (", error.message(), ") name another output.folder");
+  });
+}
+
+std::string resolved_text(const Geometry& g, int ranks) {
+  std::string text = write_job(g.job);
+  text += fmt::format("\n# tessera {} ({}), {} ranks\n", version(), commit(), ranks);
+  const auto sum = [&](const std::string& path) {
+    const std::string file =
+        path.substr(0, path.find(".h5:") == std::string::npos ? path.size() : path.find(".h5:") + 3);
+    std::error_code error;
+    if (!path.empty() && fs::is_regular_file(file, error))
+      text += fmt::format("# sha256 {} {}\n", sha256(file), file);
+  };
+  for (const std::string& path : {g.job.problem.truth, g.job.problem.measurements, g.job.problem.weights,
+                                  g.job.solver.start, g.job.denoiser.weights})
+    sum(path);
+  for (const OperatorConfig& part : g.parts) {
+    sum(part.mask_file);
+    if (const auto* file = std::get_if<KernelConfig::File>(&part.kernel.form)) sum(file->path);
+  }
+  return text;
+}
+
+void write_preview(const std::string& path, const at::Tensor& image, const Box& box, const Layout& layout,
+                   const Box& part, int bits, const Communicator& comm, const std::string& profile_from) {
+  std::vector<Box> kept;
+  const Index3 back{-part.lo()[0], -part.lo()[1], -part.lo()[2]};
+  for (int r = 0; r < layout.ranks(); ++r) kept.push_back(layout.box(r).intersect(part).shift(back));
+  const Box mine = box.intersect(part);
+  const at::Tensor host = crop(image, box, mine).to(at::kCPU, at::kFloat).contiguous();
+  write_picture(path, part.shift(back), Layout(kept), view(host, mine.shift(back)), bits, comm, profile_from);
+}
+
+void write_reconstruction(const OutputFolder& folder, const Geometry& g, const at::Tensor& image,
+                          const Box& part, const Communicator& comm) {
+  const PhaseScope phase(Phase::write);
+  const Box block = g.decomposition.block(comm.rank());
+  const Box mine = block.intersect(part);
+  const Index3 back{-part.lo()[0], -part.lo()[1], -part.lo()[2]};
+  const at::Tensor units = crop(image, block, mine)
+                               .to(at::kCPU, at::kFloat, false, /*copy=*/true)
+                               .contiguous()
+                               .mul_(g.factor)
+                               .add_(g.offset);
+  Hdf5File file = Hdf5File::create(folder.file("reconstruction.h5"), comm);
+  file.write("/image", part.shift(back), view(units, mine.shift(back)));
+  file.set_attribute("/image", "offset", g.offset);
+  file.set_attribute("/image", "factor", g.factor);
+  const ImageConfig& grid = g.job.problem.image;
+  for (std::size_t d = 0; d < grid.pixel.size(); ++d)
+    file.set_attribute("/image", concat("pixel_", d), grid.pixel[d]);
+  if (!grid.unit.empty()) file.set_attribute("/image", "unit", grid.unit);
+  file.set_attribute("/", "tessera_version", version());
+  file.set_attribute("/", "schema", 1.0);
+  file.close();
+  const OutputConfig& out = g.job.output;
+  if (!out.preview.empty() && (g.channels == 1 || g.channels == 3) && g.image.extent(0) == 1)
+    write_preview(folder.file(out.preview), image, block, g.decomposition.layout(), part,
+                  static_cast<int>(out.preview_bits), comm, g.job.problem.truth);
+}
+
+void Progress::on_result(const IterationResult& r) {
+  seconds_.push_back(r.seconds);
+  const double each = seconds_per_iteration();
+  std::string text =
+      fmt::format("iteration {}/{}  {}/it  left {}", r.iteration + 1, iterations_, format_seconds(each),
+                  format_seconds(each * (iterations_ - r.iteration - 1)));
+  text += fmt::format("  residual {:.2e}", r.residual);
+  if (!std::isnan(r.chi2)) text += fmt::format("  chi2 {:.3g}", r.chi2);
+  if (!std::isnan(r.psnr)) text += fmt::format("  PSNR {:.2f} dB", r.psnr);
+  log_.progress(text, r.iteration + 1 == iterations_);
+}
+
+double Progress::seconds_per_iteration() const {
+  if (seconds_.empty()) return 0;
+  std::vector<double> s(seconds_.begin() + (seconds_.size() > 1 ? 1 : 0), seconds_.end());
+  std::nth_element(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(s.size() / 2), s.end());
+  return s[s.size() / 2];
+}
+
+std::string phase_table(const TraceWriter& trace, double loop_seconds, int iterations,
+                        const Communicator& comm, PhaseSummary& summary) {
+  constexpr std::array kinds = {Phase::load,    Phase::halo,   Phase::op,      Phase::adjoint, Phase::prox,
+                                Phase::denoise, Phase::reduce, Phase::metrics, Phase::write,   Phase::other};
+  std::vector<double> sums, worst;
+  for (const Phase p : kinds) {
+    const auto found = trace.totals().find(p);
+    const TraceWriter::PhaseTotal t =
+        found == trace.totals().end() ? TraceWriter::PhaseTotal{} : found->second;
+    for (const double v : {t.own_seconds, static_cast<double>(t.bytes_sent), t.wait_seconds,
+                           static_cast<double>(t.peak_bytes)}) {
+      sums.push_back(v);
+      worst.push_back(v);
+    }
+  }
+  comm.all_reduce(sums, Reduce::sum);
+  comm.all_reduce(worst, Reduce::max);
+  summary.peak_bytes = comm.all_gather(static_cast<double>(memory_peak()));
+  summary.peak_data_bytes = comm.all_gather(static_cast<double>(memory_peak(MemoryUse::data)));
+  const double ranks = comm.size();
+  double total = 0, waits = 0, bytes = 0;
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    total += sums[4 * i] / ranks;
+    if (kinds[i] == Phase::load || kinds[i] == Phase::write) continue;
+    waits += sums[4 * i + 2] / ranks;
+    bytes += sums[4 * i + 1];
+  }
+  summary.exposed_wait_fraction = loop_seconds > 0 ? waits / loop_seconds : 0;
+  summary.bytes_sent_per_iteration = iterations > 0 ? bytes / iterations : 0;
+
+  std::string out = fmt::format("{:<10} {:>10} {:>10} {:>6} {:>10} {:>10} {:>10}\n", "phase", "mean", "worst",
+                                "share", "sent", "waited", "peak mem");
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    if (worst[4 * i] <= 0) continue;
+    const double mean = sums[4 * i] / ranks;
+    out += fmt::format("{:<10} {:>10} {:>10} {:>5.1f}% {:>10} {:>10} {:>10}\n", name(kinds[i]),
+                       format_seconds(mean), format_seconds(worst[4 * i]), total > 0 ? 100 * mean / total : 0,
+                       format_bytes(sums[4 * i + 1]), format_seconds(worst[4 * i + 2]),
+                       format_bytes(worst[4 * i + 3]));
+  }
+  return out;
+}
+
+}  // namespace tessera

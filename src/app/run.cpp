@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// tessera run: reads, builds, loops, writes.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "tessera/app/commands.hpp"
+#include "tessera/app/output.hpp"
+#include "tessera/app/problem.hpp"
+#include "tessera/comm/watchdog.hpp"
+#include "tessera/config/parse.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/memory.hpp"
+#include "tessera/core/units.hpp"
+#include "tessera/core/version.hpp"
+#include "tessera/domain/tensor.hpp"
+#include "tessera/io/files.hpp"
+#include "tessera/solve/metrics.hpp"
+
+namespace tessera {
+namespace {
+
+Schedule schedule(const ScheduleConfig& c, int iterations) {
+  if (c.automatic) return {};
+  if (c.form == "log") return Schedule::log_space(c.first, c.last, iterations);
+  if (c.form == "linear") return Schedule::linear(c.first, c.last, iterations);
+  return c.values;
+}
+
+// A schedule 'dpir' of either key ends at the noise level and sets what belongs to it.
+SolverOptions solver_options(const Geometry& g) {
+  const SolverConfig& s = g.job.solver;
+  const int n = static_cast<int>(s.iterations);
+  const double noise = g.job.problem.noise.gaussian;
+  SolverOptions o;
+  o.iterations = n;
+  o.relaxation = s.relaxation;
+  o.lambda = s.lambda;
+  o.momentum = s.momentum;
+  o.dual_step = s.dual_step;
+  o.step = schedule(s.step, n);
+  o.sigma = schedule(s.sigma, n);
+  const auto level = [&](const ScheduleConfig& c) { return c.last > 0 ? c.last : noise; };
+  if (s.sigma.form == "dpir") o.sigma = dpir_schedule(level(s.sigma), n).sigma;
+  if (s.step.form == "dpir") o.step = dpir_schedule(level(s.step), n).gamma;
+  // Only denoisers that ignore sigma may leave it open.
+  if (!o.sigma.set()) o.sigma = 0.0;
+  return o;
+}
+
+// The trained range of the weights, where a noise level leaves it.
+std::string untrained(const Geometry& g, const Schedule& sigma) {
+  if (!g.network || !g.network->sigma_range || !g.network->takes_sigma()) return {};
+  const auto [least, most] = *g.network->sigma_range;
+  for (const double s : sigma.values())
+    if (s < least || s > most * (1 + 1e-6))
+      return fmt::format(
+          "the denoiser's sigma {:.4g} lies outside [{:.4g}, {:.4g}], for which {} were trained", s, least,
+          most, g.job.denoiser.weights.empty() ? "the weights" : g.job.denoiser.weights);
+  return {};
+}
+
+// The image region that the samples stand on, for boundary valid.
+Box measured_region(const Geometry& g, const MeasurementLayout& layout) {
+  Box region;
+  for (std::size_t i = 0; i < layout.parts(); ++i) {
+    const auto& part = layout.part(i);
+    Index3 lo{}, hi{};
+    for (std::size_t d = 0; d < 3; ++d) {
+      lo[d] = part.anchor.factor[d] * part.box.lo()[d] + part.anchor.offset[d];
+      hi[d] = part.anchor.factor[d] * part.box.hi()[d] + part.anchor.offset[d];
+    }
+    region = region.hull(Box(lo, hi));
+  }
+  return region.intersect(g.image);
+}
+
+std::string local_time() {
+  char text[64];
+  const std::time_t t = std::time(nullptr);
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S%z", std::localtime(&t));
+  return text;
+}
+
+TraceHeader trace_header(const Geometry& g, const RunArguments& arguments, const Communicator& comm) {
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  TraceHeader h;
+  h.own = g.decomposition.block(comm.rank());
+  h.text = {{"tessera_version", version()},
+            {"tessera_commit", commit()},
+            {"job", write_job(g.job)},
+            {"command_line", arguments.command_line},
+            {"host", host},
+            {"start_time", local_time()},
+            {"device", g.device.is_cuda() ? fmt::format("cuda:{}", g.device.index) : "cpu"}};
+  const Grid3 grid = g.decomposition.grid();
+  h.numbers = {
+      {"rank", comm.rank()}, {"ranks", comm.size()}, {"grid_rows", grid[1]}, {"grid_columns", grid[2]}};
+  return h;
+}
+
+class Snapshots final : public Observer {
+ public:
+  Snapshots(const OutputFolder& folder, const Geometry& g, const Communicator& comm)
+      : folder_(folder), g_(g), comm_(comm) {}
+  void after_step(int k, const Solver& solver) override {
+    const std::int64_t every = g_.job.output.snapshots;
+    if (every <= 0 || (k + 1) % every != 0) return;
+    const PhaseScope phase(Phase::write);
+    write_preview(folder_.file(fmt::format("iteration-{:05}.png", k + 1)), solver.image(),
+                  g_.decomposition.block(comm_.rank()), g_.decomposition.layout(), g_.image, 8, comm_);
+  }
+
+ private:
+  const OutputFolder& folder_;
+  const Geometry& g_;
+  const Communicator& comm_;
+};
+
+}  // namespace
+
+JobConfig load_job(const std::string& path, const std::vector<std::string>& overrides,
+                   const Communicator& comm) {
+  std::string text;
+  comm.together([&] {
+    if (comm.rank() == 0) text = read_text(path);
+  });
+  text = comm.broadcast(text, 0);
+  JobConfig job;
+  comm.together([&] { job = parse_job(text, path, overrides); });
+  return job;
+}
+
+int run_command(const RunArguments& arguments, const Communicator& comm) {
+  track_tensor_memory();
+  JobConfig job = load_job(arguments.job, arguments.overrides, comm);
+  TESSERA_VALIDATE(!job.output.folder.empty(),
+                   "output.folder is not given (a run writes its results there) add for example "
+                   "'output: {folder: runs/photo}'");
+  OutputFolder folder(job.output.folder, arguments.force, comm);
+  const Geometry g = plan_geometry(job, comm, comm.size());
+  const auto transport = make_transport(comm, g.device, transport_kind(job.domain.transport));
+  const auto denoiser = make_denoiser(g, comm, transport);
+  Problem problem = make_problem(g, comm, transport);
+
+  Reducer reducer(comm);
+  const Space space(comm, &reducer);
+  const auto data =
+      make_least_squares({.A = problem.A,
+                          .y = std::move(problem.y),
+                          .weights = std::move(problem.weights),
+                          .noise_sigma = job.problem.noise.gaussian,
+                          .prox = {static_cast<int>(job.solver.prox_iterations), job.solver.prox_tolerance},
+                          .seed = static_cast<std::uint64_t>(job.problem.seed)},
+                         space);
+  const at::Tensor start = starting_image(g, problem, *data, comm);
+  const SolverOptions options = solver_options(g);
+  const auto solver = make_solver(job.solver.name, {*data, *denoiser, space, options, start});
+
+  folder.create();
+  const bool first = comm.rank() == 0;
+  if (first) {
+    write_text(folder.file("job.yaml"), job.text);
+    write_text(folder.file("resolved.yaml"), resolved_text(g, comm.size()));
+  }
+  Log log(first, folder.file("log.txt"));
+  const Grid3 grid = g.decomposition.grid();
+  log.line(fmt::format("tessera {}: {} x {} x {} on {} rank{} ({} x {} blocks), {}, messages by {}",
+                       version(), g.channels, g.image.extent(1), g.image.extent(2), comm.size(),
+                       comm.size() == 1 ? "" : "s", grid[1], grid[2], g.device.is_cuda() ? "CUDA" : "CPU",
+                       name(kind(*transport))));
+  log.line(fmt::format("solver {}, denoiser {}", job.solver.name, denoiser->description()));
+  for (const std::string& notice : g.notices) log.line("note: " + notice);
+  if (const std::string notice = untrained(g, options.sigma); !notice.empty()) log.line("note: " + notice);
+  if (!denoiser->notice().empty()) log.line("note: " + denoiser->notice());
+  for (const std::string& notice : problem.notices) log.line("note: " + notice);
+
+  std::optional<Watchdog> watchdog;
+  if (job.watchdog > 0) watchdog.emplace(comm, job.watchdog);
+  std::unique_ptr<Metrics> metrics;
+  double psnr_start = NAN;
+  if (problem.truth.defined()) {
+    metrics = std::make_unique<Metrics>(problem.truth, g.decomposition, comm, transport);
+    psnr_start = metrics->psnr(start, space);
+    log.line(fmt::format("PSNR of the start: {:.2f} dB", psnr_start));
+  }
+  TraceWriter trace(folder.file(trace_name(comm.rank())), trace_header(g, arguments, comm),
+                    static_cast<int>(job.output.trace_every));
+  if (first) write_trace_index(folder.file("trace.h5"), comm.size());
+  Progress progress(log, static_cast<int>(job.solver.iterations));
+  Snapshots snapshots(folder, g, comm);
+
+  const LoopResult result =
+      run_loop({*solver,
+                *data,
+                reducer,
+                space,
+                {static_cast<int>(job.solver.iterations), job.solver.stop.residual, job.solver.stop.chi2},
+                metrics.get(),
+                {&trace, &progress, &snapshots},
+                nullptr,
+                static_cast<double>(g.image.pixels() * g.channels)});
+
+  double psnr = NAN, ssim = NAN;
+  if (metrics) {
+    const PhaseScope phase(Phase::metrics);
+    psnr = metrics->psnr(result.image, space);
+    ssim = metrics->ssim(result.image, space);
+  }
+  PhaseSummary phases;
+  trace.flush();
+  const std::string table = phase_table(trace, result.seconds, result.iterations, comm, phases);
+  const bool crop_it = job.output.crop && !g.truth;
+  write_reconstruction(folder, g, result.image, crop_it ? measured_region(g, data->op().layout()) : g.image,
+                       comm);
+  trace.flush();
+
+  nlohmann::ordered_json s;
+  const auto number = [](double v) {
+    return std::isfinite(v) ? nlohmann::ordered_json(v) : nlohmann::ordered_json(nullptr);
+  };
+  s["schema"] = 1;
+  s["status"] = name(result.reason);
+  s["psnr"] = number(psnr);
+  s["ssim"] = number(ssim);
+  s["psnr_start"] = number(psnr_start);
+  s["iterations"] = result.iterations;
+  s["residual"] = number(result.last.residual);
+  s["objective"] = number(result.last.objective);
+  s["chi2"] = number(result.last.chi2);
+  s["seconds"] = result.seconds;
+  s["seconds_per_iteration"] = progress.seconds_per_iteration();
+  s["ranks"] = comm.size();
+  s["peak_bytes_per_rank"] = phases.peak_bytes;
+  s["peak_data_bytes_per_rank"] = phases.peak_data_bytes;
+  s["bytes_sent_per_iteration"] = phases.bytes_sent_per_iteration;
+  s["exposed_wait_fraction"] = phases.exposed_wait_fraction;
+  s["device"] = g.device.is_cuda() ? "cuda" : "cpu";
+  s["precision"] = job.denoiser.precision;
+  s["transport"] = name(kind(*transport));
+  s["tessera"] = version();
+  if (first) write_text(folder.file("summary.json"), s.dump(2) + "\n");
+
+  log.line("");
+  log.line(table);
+  std::string last =
+      fmt::format("{} after {} iterations, {} ({} per iteration)", name(result.reason), result.iterations,
+                  format_seconds(result.seconds), format_seconds(progress.seconds_per_iteration()));
+  if (metrics) last += fmt::format(", PSNR {:.2f} dB (start {:.2f}), SSIM {:.4f}", psnr, psnr_start, ssim);
+  log.line(last);
+  log.line("results in " + folder.path());
+  if (result.reason == StopReason::diverged)
+    throw RunError(concat(
+        "the iteration diverged at iteration ", result.last.iteration,
+        " (the image left its range or is not a number) the last good image was written; try a smaller "
+        "solver.step or a larger solver.sigma"));
+  return 0;
+}
+
+}  // namespace tessera

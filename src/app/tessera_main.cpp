@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The command line, and what happens to errors: every rank ends with the same exit code, and nothing hangs.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "tessera/app/commands.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
+#include "tessera/core/version.hpp"
+#include "tessera/train/train.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr int kBadInput = 2, kFailed = 3;
+constexpr double kPatience = 5;  // seconds that a failing rank waits for the others to fail too
+
+// An error that all ranks have: rank 0 says it, all return the code. One that only some have: these say it
+// and end the job.
+int end_together(const Communicator& comm, const Communicator& errors, const std::string& message, int code) {
+  bool all = true;
+  if (errors.size() > 1) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    int done = MPI_Ibarrier(errors.handle(), &request) != MPI_SUCCESS;
+    for (const double start = now(); !done && now() - start < kPatience; usleep(1000))
+      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    all = done != 0;
+  }
+  if (comm.rank() == 0 || !all) {
+    if (code == kBadInput)
+      std::fprintf(stderr, "tessera: %s\n", message.c_str());
+    else
+      std::fprintf(stderr, "tessera: rank %d failed: %s\n", comm.rank(), message.c_str());
+  }
+  if (!all) comm.abort(code);
+  return code;
+}
+
+std::string where() {
+  const Heartbeat h = heartbeat();
+  if (h.iteration < 0) return concat(" (in ", name(h.phase), ", outside the iterations)");
+  return concat(" (in ", name(h.phase), ", iteration ", h.iteration, ")");
+}
+
+}  // namespace
+
+int tessera_main(int argc, char** argv, const Communicator& comm) {
+  const Communicator errors = comm.duplicate();
+  CLI::App app{
+      "tessera: plug-and-play reconstruction of distributed images\n\nExamples:\n"
+      "  jobs/launch.sh -n 4 tessera run photo.yaml\n"
+      "  tessera run photo.yaml --set solver.iterations=50 --set output.folder=runs/long\n"
+      "  tessera denoise noisy.png clean.png --sigma 0.1\n"
+      "  tessera check photo.yaml --ranks 64\n"
+      "  tessera compare runs/a/reconstruction.h5 photo.png\n",
+      "tessera"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string(version()) + " (" + commit() + ")");
+  RunArguments run;
+  for (int i = 0; i < argc; ++i) run.command_line += (i ? " " : "") + std::string(argv[i]);
+  CheckArguments check;
+  SimulateArguments simulate;
+  DenoiseArguments denoise;
+  CompareArguments compare;
+
+  CLI::App* c_run = app.add_subcommand("run", "reconstruct, under mpirun or srun (jobs/launch.sh)");
+  c_run->add_option("JOB", run.job, "job file (docs/job_file.md)")->required();
+  c_run->add_option("--set", run.overrides, "key.path=value, over the job file; may be repeated");
+  c_run->add_flag("--force", run.force, "write into an output folder that holds something");
+  c_run->footer("Example: jobs/launch.sh -n 2 tessera run photo.yaml --set solver.iterations=30");
+
+  CLI::App* c_check = app.add_subcommand(
+      "check", "validate a job; print blocks, halos, memory and bytes per iteration; runs nothing");
+  c_check->add_option("JOB", check.job, "job file")->required();
+  c_check->add_option("--set", check.overrides, "key.path=value");
+  c_check->add_option("--ranks", check.ranks, "as if on so many ranks")->check(CLI::PositiveNumber);
+  c_check->footer("Example: tessera check photo.yaml --ranks 16");
+
+  CLI::App* c_sim = app.add_subcommand("simulate", "make measurements only");
+  c_sim->add_option("JOB", simulate.job, "job file with problem.truth")->required();
+  c_sim->add_option("OUT", simulate.out, "measurement file (.h5)")->required();
+  c_sim->add_option("--set", simulate.overrides, "key.path=value");
+  c_sim->add_flag("--force", simulate.force, "overwrite OUT");
+  c_sim->footer("Example: tessera simulate photo.yaml y.h5");
+
+  CLI::App* c_den = app.add_subcommand("denoise", "one pass over an image");
+  c_den->add_option("IN", denoise.in, "picture, .npy or HDF5")->required();
+  c_den->add_option("OUT", denoise.out, "picture or HDF5")->required();
+  c_den->add_option("--network", denoise.network, "drunet | dncnn | unet | tv")->capture_default_str();
+  c_den->add_option("--weights", denoise.weights,
+                    "shipped name or path (default: the shipped ones of the network)");
+  c_den->add_option("--sigma", denoise.sigma, "noise level, image range [0, 1]")->required();
+  c_den->add_option("--noise", denoise.noise, "add Gaussian noise of this deviation first, and score");
+  c_den->add_option("--seed", denoise.seed, "of the noise")->capture_default_str();
+  c_den->add_option("--mode", denoise.mode, "auto | whole | patch")->capture_default_str();
+  c_den->add_option("--patch", denoise.patch, "side of a patch core, pixels");
+  c_den->add_option("--averaging", denoise.averaging, "none | flips | all")->capture_default_str();
+  c_den->add_option("--precision", denoise.precision, "float32 | tf32 | bfloat16 | float16")
+      ->capture_default_str();
+  c_den->add_option("--device", denoise.device, "auto | cpu | cuda")->capture_default_str();
+  c_den->add_flag("--force", denoise.force, "overwrite OUT");
+  c_den->footer("Example: tessera denoise photo.png out.png --sigma 0.1 --noise 0.1");
+
+  CLI::App* c_cmp = app.add_subcommand("compare", "PSNR, SSIM, maximum error of two images");
+  c_cmp->add_option("A", compare.a, "reference")->required();
+  c_cmp->add_option("B", compare.b, "compared with it")->required();
+  c_cmp->add_option("--range", compare.range, "divide both by this (default: each by its full scale)");
+  c_cmp->footer("Example: tessera compare photo.png runs/photo/reconstruction.png");
+
+  std::string train_job;
+  CLI::App* c_train =
+      app.add_subcommand("train", "train a denoiser; goes on where an interrupted training stands");
+  c_train->add_option("JOB", train_job, "file with a train section (docs/training.md)")->required();
+  c_train->footer("Example: tessera train color.yaml");
+
+  CLI::App* c_info = app.add_subcommand("info", "versions, devices, MPI, NCCL, CPU features");
+  for (CLI::App* sub : app.get_subcommands({})) sub->fallthrough();
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return comm.rank() == 0 ? app.exit(e) : 0;  // --help, --version
+    return end_together(comm, errors,
+                        concat(e.what(), " (the command line is not understood) see tessera --help"),
+                        kBadInput);
+  }
+  try {
+    if (*c_run) return run_command(run, comm);
+    if (*c_check) return check_command(check, comm);
+    if (*c_sim) return simulate_command(simulate, comm);
+    if (*c_den) return denoise_command(denoise, comm);
+    if (*c_cmp) return compare_command(compare, comm);
+    if (*c_train) return run_train_file(train_job, comm);
+    if (*c_info) return info_command(comm);
+  } catch (const InputError& e) {
+    return end_together(comm, errors, e.what(), kBadInput);
+  } catch (const std::exception& e) {
+    return end_together(comm, errors, e.what() + where(), kFailed);
+  }
+  return kBadInput;
+}
+
+}  // namespace tessera

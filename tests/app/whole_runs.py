@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Whole runs of tessera: whole_runs.py SCENARIO PROGRAM SOURCE. Exit code 77: skipped, with the reason."""
+import glob
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+scenario, program, source = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+try:
+    import h5py
+    import numpy as np
+    from skimage import data as photographs, io as pictures
+except ImportError as missing:
+    print(f"skipped: {missing} (the pictures and readers come from .venv; run jobs/setup.sh)")
+    sys.exit(77)
+
+work = Path.cwd() / f"whole_runs_{scenario}"
+shutil.rmtree(work, ignore_errors=True)
+work.mkdir()
+launch = str(source / "jobs/launch.sh")
+
+NETWORK = "denoiser: {network: drunet, weights: random, widths: [4, 6, 8, 10], blocks: 1}"
+JOB = f"""\
+schema: 1
+problem:
+  truth: photo.png
+  operator: {{type: blur, kernel: {{gaussian: {{sigma: [2.0, 1.0], angle: 30}}}}, boundary: circular}}
+  noise: {{gaussian: 0.02}}
+  seed: 3
+{NETWORK}
+solver: {{name: pgd, iterations: 4, sigma: 0.1}}
+output: {{folder: out}}
+"""
+
+
+def photo(height=80, width=104, name="photo.png", gray=False):
+    """A crop of a real photograph; sizes that the network's alignment need not divide."""
+    picture = photographs.camera() if gray else photographs.astronaut()
+    pictures.imsave(work / name, picture[60:60 + height, 150:150 + width], check_contrast=False)
+
+
+def job(text=JOB, name="job.yaml"):
+    (work / name).write_text(text)
+    return str(work / name)
+
+
+def tessera(*arguments, ranks=1, timeout=240):
+    done = subprocess.run([launch, "-n", str(ranks), program, *map(str, arguments)], cwd=work, text=True,
+                          capture_output=True, timeout=timeout, stdin=subprocess.DEVNULL)
+    return done.returncode, done.stdout, done.stderr
+
+
+def run(*arguments, ranks=1, expect=0):
+    code, out, err = tessera("run", *arguments, ranks=ranks)
+    assert code == expect, f"exit code {code}, wanted {expect}\n{out}\n{err}"
+    return out, err
+
+
+def image(folder):
+    with h5py.File(work / folder / "reconstruction.h5") as f:
+        return f["/image"][...]
+
+
+def summary(folder):
+    return json.loads((work / folder / "summary.json").read_text())
+
+
+def distance(a, b):
+    assert a.shape == b.shape, (a.shape, b.shape)
+    return np.linalg.norm((a - b).astype(np.float64).ravel()) / np.linalg.norm(b.astype(np.float64).ravel())
+
+
+def phases(folder):
+    rows = []
+    for name in sorted(glob.glob(str(work / folder / "trace" / "rank-*.h5"))):
+        with h5py.File(name) as f:
+            rows.append(f["/phases"][...])
+    return rows
+
+
+def predicted(path, ranks, *arguments):
+    code, out, err = tessera("check", path, "--ranks", ranks, *arguments)
+    assert code == 0, out + err
+    return int(re.search(r"bytes per iteration: (\d+)", out).group(1)), out
+
+
+def counted(folder):
+    """Bytes that all ranks sent in one iteration, from the trace."""
+    total = 0
+    for rows in phases(folder):
+        inside = rows[rows["iteration"] == 2]
+        assert len(inside) > 0
+        total += int(inside["bytes_sent"].sum())
+    return total
+
+
+def ranks_agree():
+    """1, 2, 3, 4, 5, 7 ranks: the one-rank image to 1e-5, and as many bytes as predicted."""
+    photo(83, 101)
+    path = job()
+    run(path)
+    one = image("out")
+    assert one.shape == (3, 83, 101) and np.isfinite(one).all()
+    for ranks in (2, 3, 4, 5, 7):
+        run(path, "--set", f"output.folder=out{ranks}", ranks=ranks)
+        d = distance(image(f"out{ranks}"), one)
+        told, _ = predicted(path, ranks)
+        assert d < 1e-5, (ranks, d)
+        assert told == counted(f"out{ranks}") > 0, (ranks, told, counted(f"out{ranks}"))
+        assert summary(f"out{ranks}")["bytes_sent_per_iteration"] == told
+        print(f"{ranks} ranks: relative difference {d:.1e}, {told} bytes per iteration as predicted")
+    assert abs(summary("out7")["psnr"] - summary("out")["psnr"]) < 1e-4
+
+
+def photograph_on_four():
+    """The eight-blur stack on the 1411 x 1411 retina photograph, 4 ranks against 1; memory of the data."""
+    path = job(f"""\
+schema: 1
+problem:
+  truth: retina.png
+  operator:
+    type: stack
+    parts:
+      - {{type: blur, kernel: {{gaussian: {{sigma: ["1 %", "0.5 %"], angle: 0}}}}, boundary: circular}}
+    angles: {{first: 0, last: 180, count: 8}}
+  noise: {{gaussian: 0.01}}
+denoiser: {{network: dncnn, weights: random, widths: [4], depth: 4}}
+solver: {{name: pgd, iterations: 3, sigma: 0.05}}
+output: {{folder: out, preview: none}}
+""")
+    pictures.imsave(work / "retina.png", photographs.retina(), check_contrast=False)
+    run(path)
+    run(path, "--set", "output.folder=out4", ranks=4)
+    d = distance(image("out4"), image("out"))
+    told, _ = predicted(path, 4)
+    one, four = max(summary("out")["peak_data_bytes_per_rank"]), max(summary("out4")["peak_data_bytes_per_rank"])
+    print(f"relative difference {d:.1e}; data per rank {four / 1e6:.0f} MB of {one / 1e6:.0f} MB = {four / one:.3f}; "
+          f"{told} bytes per iteration predicted, {counted('out4')} counted")
+    assert d < 1e-5
+    assert four / one <= 0.35
+    assert told == counted("out4")
+
+
+def resolved_reproduces():
+    photo()
+    run(job(), ranks=2)
+    text = (work / "out/resolved.yaml").read_text()
+    assert "sha256" in text and "grid" in text
+    run("out/resolved.yaml", "--set", f"output.folder={work}/again", ranks=2)
+    assert (image("again") == image("out")).all()
+    assert (work / "out/job.yaml").read_text() == JOB
+    with h5py.File(work / "out/trace.h5") as f:
+        assert len(f) == 2
+
+
+def bad_input():
+    """Through the launcher, on 3 ranks: exit code 2, one message, nothing written."""
+    photo()
+    (work / "broken.png").write_bytes((work / "photo.png").read_bytes()[:60])
+    cases = [
+        (JOB.replace("iterations: 4", "iteration: 4"), "did you mean solver.iterations?"),
+        (JOB.replace("photo.png", "nowhere.png"), "nowhere.png"),
+        (JOB.replace("photo.png", "broken.png"), "broken.png"),
+        (JOB.replace("sigma: 0.1}", "sigma: 0.1, step: 5}"), "solver.step is 5"),
+        (JOB + "domain: {grid: [2, 2]}\n", "domain.grid is [2, 2]"),
+        (JOB.replace("weights: random, widths: [4, 6, 8, 10], blocks: 1", "weights: nosuch"), "nosuch"),
+        (JOB + "device: cuda\n", "device is cuda"),
+        (JOB.replace("noise: {gaussian: 0.02}", "noise: {gaussian: -1}"), "noise"),
+    ]
+    if os.path.exists("/dev/nvidia0"):
+        cases = [c for c in cases if "device: cuda" not in c[0]]
+    for text, part in cases:
+        code, out, err = tessera("run", job(text), ranks=3)
+        said = [line for line in err.splitlines() if line.startswith("tessera:")]
+        assert code == 2, (part, code, out, err)
+        assert len(said) == 1 and part in said[0], (part, err)
+        assert not (work / "out").exists(), part
+        print(said[0])
+    code, out, err = tessera("run", "nosuch.yaml", ranks=2)
+    assert code == 2 and "nosuch.yaml" in err, err
+    code, out, err = tessera("reconstruct", "job.yaml", ranks=2)
+    assert code == 2 and "tessera --help" in err, err
+
+
+def folder_is_kept():
+    photo()
+    path = job()
+    (work / "out").mkdir()
+    (work / "out/mine.txt").write_text("keep")
+    _, err = run(path, ranks=2, expect=2)
+    assert "a run never overwrites" in err and "--force" in err, err
+    assert os.listdir(work / "out") == ["mine.txt"]
+    run(path, "--force", ranks=2)
+    first = image("out")
+    run(path, "--force")
+    assert (work / "out/mine.txt").read_text() == "keep"
+    assert len(glob.glob(str(work / "out/trace/rank-*.h5"))) == 1, "the traces of the run before are gone"
+    assert distance(image("out"), first) < 1e-5
+
+
+def real_data():
+    """simulate writes what run makes itself; from a file the unknown is larger and the result is cropped."""
+    photo()
+    path = job(JOB.replace("boundary: circular", "boundary: valid"))
+    assert tessera("simulate", path, "y.h5", ranks=3)[0] == 0
+    code, _, err = tessera("simulate", path, "y.h5")
+    assert code == 2 and "never overwrites" in err
+    with h5py.File(work / "y.h5") as f:
+        y = f["/measurements/0"][...]
+        assert y.ndim == 3 and y.shape[0] == 3 and y.shape[1] < 80, y.shape
+        assert 0 <= y.min() + 30 and 100 < y.max() < 300, "file units"
+    real = re.sub(r"truth: photo.png", "measurements: y.h5", JOB).replace("  noise: {gaussian: 0.02}\n  seed: 3\n", "")
+    real = real.replace(", boundary: circular", "").replace("problem:\n", "problem:\n  scale: {factor: 255}\n")
+    for ranks in (1, 4):
+        run(job(real, "real.yaml"), "--set", f"output.folder=real{ranks}", ranks=ranks)
+        assert image(f"real{ranks}").shape == y.shape, "cropped to the measured region"
+    assert distance(image("real4"), image("real1")) < 1e-5
+    run(job(real, "real.yaml"), "--set", "output.folder=whole", "--set", "output.crop=false")
+    assert image("whole").shape == (3, 80, 104), image("whole").shape
+    # With the truth beside it, the same unknown comes out as from the simulation itself.
+    run(path, "--set", "output.folder=simulated")
+    assert distance(image("whole"), image("simulated")) < 1e-5
+
+
+def masked_and_nan():
+    photo(64, 72, gray=True)
+    text = f"""\
+schema: 1
+problem:
+  truth: photo.png
+  operator: {{type: mask, keep: 0.5}}
+  noise: {{poisson: 0.01}}
+  seed: 7
+denoiser: {{network: tv}}
+solver: {{name: pgd, iterations: 15, sigma: 0.05}}
+output: {{folder: out}}
+"""
+    out, _ = run(job(text))
+    assert "are masked and count 0" in out, out
+    run(job(text), "--set", "output.folder=out5", ranks=5)
+    assert distance(image("out5"), image("out")) < 1e-5
+    assert summary("out")["psnr"] > summary("out")["psnr_start"] + 5
+    # Poisson counts are bitwise the same on any ranks.
+    for ranks in (1, 2, 3, 5, 7):
+        assert tessera("simulate", "job.yaml", f"y{ranks}.h5", ranks=ranks)[0] == 0
+        with h5py.File(work / f"y{ranks}.h5") as f, h5py.File(work / "y1.h5") as g:
+            assert (f["/measurements/0"][...] == g["/measurements/0"][...]).all(), ranks
+    with h5py.File(work / "y1.h5", "r+") as f:
+        f["/measurements/0"][0, 5:9, 7:12] = np.nan
+        f["/measurements/0"][0, 20, 20:30] = 400
+    holes = text.replace("truth: photo.png", "measurements: y1.h5\n  scale: {factor: 255}\n  saturation: 1.4")
+    holes = holes.replace("  noise: {poisson: 0.01}\n  seed: 7\n", "  seed: 7\n").replace("folder: out", "folder: holes")
+    out, _ = run(job(holes, "holes.yaml"), ranks=3)
+    assert "samples are not numbers and count 0" in out and "samples are saturated and count 0" in out, out
+    assert np.isfinite(image("holes")).all() and image("holes").max() < 300
+
+
+def diverged():
+    """A network whose output grows without bound: exit code 3, the last good image is written."""
+    photo()
+    text = JOB.replace("iterations: 4", "iterations: 60").replace("pgd", "red").replace("sigma: 0.1", "sigma: 0.1, lambda: 2")
+    grow = work / "grow.safetensors"
+    header = {}
+    blobs = b""
+    for name, shape, fill in (("in_conv.weight", (3, 3, 3, 3), 60.0), ("in_conv.bias", (3,), 0.0), ("out_conv.weight", (3, 3, 3, 3), 1.0),
+                              ("out_conv.bias", (3,), 0.0)):
+        values = np.zeros(shape, np.float32)
+        if len(shape) == 4:
+            for c in range(3):
+                values[c, c, 1, 1] = fill
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(blobs), len(blobs) + values.nbytes]}
+        blobs += values.tobytes()
+    head = json.dumps(header).encode()
+    grow.write_bytes(len(head).to_bytes(8, "little") + head + blobs)
+    text = text.replace(NETWORK, "denoiser: {network: dncnn, weights: grow.safetensors}")
+    out, err = run(job(text), ranks=2, expect=3)
+    assert "diverged" in err and "iteration" in err, err
+    assert summary("out")["status"] == "diverged"
+    assert np.isfinite(image("out")).all() and np.abs(image("out")).max() < 1e5
+
+
+def killed_rank():
+    """kill -9 of one rank: the job ends in seconds, survivors say where they were, the trace is readable."""
+    photo(96, 96)
+    path = job(JOB.replace("iterations: 4", "iterations: 100000"))
+    child = subprocess.Popen([launch, "-n", "3", program, "run", path], cwd=work, text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        trace = work / "out/trace/rank-00001.h5"
+        for _ in range(600):
+            if trace.exists() and trace.stat().st_size > 60000:
+                break
+            time.sleep(0.1)
+        time.sleep(3)
+        victims = [int(p) for p in subprocess.run(["pgrep", "-f", f"^{re.escape(program)} run {re.escape(path)}"], text=True,
+                                                  capture_output=True).stdout.split()]
+        assert len(victims) == 3, victims
+        begin = time.time()
+        os.kill(victims[1], signal.SIGKILL)
+        _, err = child.communicate(timeout=60)
+        seconds = time.time() - begin
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+    print(f"ended after {seconds:.1f} s with code {child.returncode}\n{err}")
+    assert seconds < 15 and child.returncode != 0
+    assert len(re.findall(r"rank \d.*iteration \d+", err)) >= 2, err
+    for rows in phases("out"):
+        assert len(rows) > 10
+
+
+def denoise_and_compare():
+    photo(70, 90)
+    code, out, err = tessera("denoise", "photo.png", "clean.png", "--network", "tv", "--sigma", 0.1, "--noise", 0.1, ranks=3)
+    assert code == 0, err
+    before, after = map(float, re.search(r"PSNR ([\d.]+) dB -> ([\d.]+) dB", out).groups())
+    assert 19 < before < 21 and after > before + 4, out
+    code, out, err = tessera("compare", "photo.png", "clean.png", ranks=2)
+    scored = float(re.search(r"PSNR ([\d.]+)", out).group(1))
+    assert abs(scored - after) < 0.1, (out, after)
+    assert tessera("denoise", "photo.png", "clean.png", "--network", "tv", "--sigma", 0.1)[0] == 2
+    code, out, _ = tessera("info", ranks=2)
+    assert code == 0 and "torch" in out
+
+
+globals()[scenario]()
+print(f"{scenario}: passed")
