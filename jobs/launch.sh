@@ -23,6 +23,7 @@ case ${TESSERA_LAUNCHER:-} in
 esac
 read -ra options <<<"${TESSERA_LAUNCHER_OPTIONS:-}"
 
+if [[ -t 1 ]]; then export TESSERA_TERMINAL=${TESSERA_TERMINAL:-1}; else export TESSERA_TERMINAL=${TESSERA_TERMINAL:-0}; fi
 # srun never tells Open MPI that ranks share cores; a spinning rank then costs the others milliseconds per message.
 export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1}
 if [[ $launcher == srun ]]; then

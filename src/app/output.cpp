@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 
 #include "tessera/config/parse.hpp"
@@ -24,7 +25,17 @@ namespace tessera {
 
 namespace fs = std::filesystem;
 
-Log::Log(bool speaks, const std::string& path) : speaks_(speaks), terminal_(isatty(STDOUT_FILENO) != 0) {
+namespace {
+
+// mpirun gives every rank a pseudo terminal, whatever stands behind it: jobs/launch.sh knows and says so.
+bool on_terminal() {
+  if (const char* said = std::getenv("TESSERA_TERMINAL")) return said == std::string("1");
+  return !mpi_running() && isatty(STDOUT_FILENO) != 0;
+}
+
+}  // namespace
+
+Log::Log(bool speaks, const std::string& path) : speaks_(speaks), terminal_(on_terminal()) {
   if (speaks && !path.empty()) file_ = std::fopen(path.c_str(), "a");
 }
 Log::~Log() {
@@ -153,8 +164,28 @@ double Progress::seconds_per_iteration() const {
   return s[s.size() / 2];
 }
 
-std::string phase_table(const TraceWriter& trace, double loop_seconds, int iterations,
-                        const Communicator& comm, PhaseSummary& summary) {
+Traffic traffic(const TraceWriter& trace) {
+  Traffic t;
+  for (const auto& [phase, total] : trace.totals()) {
+    t.bytes += static_cast<double>(total.bytes_sent);
+    t.wait += total.wait_seconds;
+  }
+  return t;
+}
+
+LoopSummary summarize(const Traffic& before, const Traffic& after, double seconds, int iterations,
+                      const Communicator& comm) {
+  double sums[2] = {after.bytes - before.bytes, after.wait - before.wait};
+  comm.all_reduce(sums, Reduce::sum);
+  LoopSummary s;
+  s.bytes_sent_per_iteration = iterations > 0 ? sums[0] / iterations : 0;
+  s.exposed_wait_fraction = seconds > 0 ? sums[1] / comm.size() / seconds : 0;
+  s.peak_bytes = comm.all_gather(static_cast<double>(memory_peak()));
+  s.peak_data_bytes = comm.all_gather(static_cast<double>(memory_peak(MemoryUse::data)));
+  return s;
+}
+
+std::string phase_table(const TraceWriter& trace, const Communicator& comm) {
   constexpr std::array kinds = {Phase::load,    Phase::halo,   Phase::op,      Phase::adjoint, Phase::prox,
                                 Phase::denoise, Phase::reduce, Phase::metrics, Phase::write,   Phase::other};
   std::vector<double> sums, worst;
@@ -170,18 +201,9 @@ std::string phase_table(const TraceWriter& trace, double loop_seconds, int itera
   }
   comm.all_reduce(sums, Reduce::sum);
   comm.all_reduce(worst, Reduce::max);
-  summary.peak_bytes = comm.all_gather(static_cast<double>(memory_peak()));
-  summary.peak_data_bytes = comm.all_gather(static_cast<double>(memory_peak(MemoryUse::data)));
   const double ranks = comm.size();
-  double total = 0, waits = 0, bytes = 0;
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
-    total += sums[4 * i] / ranks;
-    if (kinds[i] == Phase::load || kinds[i] == Phase::write) continue;
-    waits += sums[4 * i + 2] / ranks;
-    bytes += sums[4 * i + 1];
-  }
-  summary.exposed_wait_fraction = loop_seconds > 0 ? waits / loop_seconds : 0;
-  summary.bytes_sent_per_iteration = iterations > 0 ? bytes / iterations : 0;
+  double total = 0;
+  for (std::size_t i = 0; i < kinds.size(); ++i) total += sums[4 * i] / ranks;
 
   std::string out = fmt::format("{:<10} {:>10} {:>10} {:>6} {:>10} {:>10} {:>10}\n", "phase", "mean", "worst",
                                 "share", "sent", "waited", "peak mem");

@@ -151,13 +151,14 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   const Space space(comm, &reducer);
   const auto data =
       make_least_squares({.A = problem.A,
-                          .y = std::move(problem.y),
+                          .y = problem.y,
                           .weights = std::move(problem.weights),
                           .noise_sigma = job.problem.noise.gaussian,
                           .prox = {static_cast<int>(job.solver.prox_iterations), job.solver.prox_tolerance},
                           .seed = static_cast<std::uint64_t>(job.problem.seed)},
                          space);
   const at::Tensor start = starting_image(g, problem, *data, comm);
+  problem.y.clear();  // the data term holds them
   const SolverOptions options = solver_options(g);
   const auto solver = make_solver(job.solver.name, {*data, *denoiser, space, options, start});
 
@@ -194,6 +195,10 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   Progress progress(log, static_cast<int>(job.solver.iterations));
   Snapshots snapshots(folder, g, comm);
 
+  trace.flush();
+
+  const Traffic before = traffic(trace);
+
   const LoopResult result =
       run_loop({*solver,
                 *data,
@@ -205,19 +210,20 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
                 nullptr,
                 static_cast<double>(g.image.pixels() * g.channels)});
 
+  trace.flush();
+  const LoopSummary loop = summarize(before, traffic(trace), result.seconds, result.iterations, comm);
+
   double psnr = NAN, ssim = NAN;
   if (metrics) {
     const PhaseScope phase(Phase::metrics);
     psnr = metrics->psnr(result.image, space);
     ssim = metrics->ssim(result.image, space);
   }
-  PhaseSummary phases;
-  trace.flush();
-  const std::string table = phase_table(trace, result.seconds, result.iterations, comm, phases);
   const bool crop_it = job.output.crop && !g.truth;
   write_reconstruction(folder, g, result.image, crop_it ? measured_region(g, data->op().layout()) : g.image,
                        comm);
   trace.flush();
+  const std::string table = phase_table(trace, comm);
 
   nlohmann::ordered_json s;
   const auto number = [](double v) {
@@ -235,10 +241,10 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   s["seconds"] = result.seconds;
   s["seconds_per_iteration"] = progress.seconds_per_iteration();
   s["ranks"] = comm.size();
-  s["peak_bytes_per_rank"] = phases.peak_bytes;
-  s["peak_data_bytes_per_rank"] = phases.peak_data_bytes;
-  s["bytes_sent_per_iteration"] = phases.bytes_sent_per_iteration;
-  s["exposed_wait_fraction"] = phases.exposed_wait_fraction;
+  s["peak_bytes_per_rank"] = loop.peak_bytes;
+  s["peak_data_bytes_per_rank"] = loop.peak_data_bytes;
+  s["bytes_sent_per_iteration"] = loop.bytes_sent_per_iteration;
+  s["exposed_wait_fraction"] = loop.exposed_wait_fraction;
   s["device"] = g.device.is_cuda() ? "cuda" : "cpu";
   s["precision"] = job.denoiser.precision;
   s["transport"] = name(kind(*transport));

@@ -51,6 +51,7 @@ std::string format_bytes(double bytes) {
 
 std::string format_seconds(double s) {
   if (!std::isfinite(s)) return "?";
+  if (s <= 0) return "0 s";
   if (s < 1e-3) return fmt::format("{:.1f} us", s * 1e6);
   if (s < 1.0) return fmt::format("{:.1f} ms", s * 1e3);
   if (s < 60.0) return fmt::format("{:.1f} s", s);

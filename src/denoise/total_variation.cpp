@@ -46,6 +46,7 @@ class TotalVariation final : public Denoiser {
   }
 
   void apply(const at::Tensor& in, double sigma, at::Tensor& out) override {
+    const PhaseScope phase(Phase::denoise);
     const at::NoGradGuard no_grad;
     const double strength = options_.weight * sigma;
     if (strength <= 0) {

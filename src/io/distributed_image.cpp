@@ -117,11 +117,13 @@ SourceInfo header_of(const std::string& path) {
   const Source source = io::source_of(path);
   SourceInfo out;
   if (source.kind == Source::Kind::hdf5) {
-    const DatasetInfo about = Hdf5File::open(source.file, Communicator()).info(source.dataset);
+    const Hdf5File file = Hdf5File::open(source.file, Communicator());
+    const DatasetInfo about = file.info(source.dataset);
     require_channels_first(path, about.shape);
     out.box = about.box;
     out.channels = about.channels;
-    out.full_scale = io::full_scale(about.type);
+    // A reconstruction says itself which value was 1.
+    out.full_scale = file.number_attribute(source.dataset, "factor").value_or(io::full_scale(about.type));
   } else if (source.kind == Source::Kind::npy) {
     const NpyImage array(source.file);
     out.box = array.box();

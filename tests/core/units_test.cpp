@@ -21,6 +21,7 @@ TEST(Units, BytesAndSecondsArePrintedShort) {
   EXPECT_EQ(format_bytes(999), "999 B");
   EXPECT_EQ(format_bytes(1234567), "1.2 MB");
   EXPECT_EQ(format_seconds(0.0012), "1.2 ms");
+  EXPECT_EQ(format_seconds(0), "0 s");
   EXPECT_EQ(format_seconds(75), "1 min 15 s");
 }
 

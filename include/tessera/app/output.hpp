@@ -71,14 +71,22 @@ class Progress final : public Observer {
   std::vector<double> seconds_;
 };
 
-/// The final table: phase, time (mean and worst rank), share, bytes, exposed wait, peak memory. Collective;
-/// text on rank 0. `numbers` receives sums for summary.json.
-struct PhaseSummary {
-  double bytes_sent_per_iteration = 0;              // all ranks together
-  double exposed_wait_fraction = 0;                 // of the loop's time, mean over ranks
-  std::vector<double> peak_bytes, peak_data_bytes;  // per rank
+/// What this rank sent and waited for so far.
+struct Traffic {
+  double bytes = 0, wait = 0;
 };
-std::string phase_table(const TraceWriter& trace, double loop_seconds, int iterations,
-                        const Communicator& comm, PhaseSummary& summary);
+Traffic traffic(const TraceWriter& trace);
+
+/// Numbers of the loop for summary.json. Collective.
+struct LoopSummary {
+  double bytes_sent_per_iteration = 0;              // all ranks together, reductions not counted
+  double exposed_wait_fraction = 0;                 // of the loop's time, mean over ranks
+  std::vector<double> peak_bytes, peak_data_bytes;  // per rank, tracked
+};
+LoopSummary summarize(const Traffic& before, const Traffic& after, double seconds, int iterations,
+                      const Communicator& comm);
+
+/// The final table: phase, time (mean and worst rank), share, bytes, exposed wait, peak memory. Collective.
+std::string phase_table(const TraceWriter& trace, const Communicator& comm);
 
 }  // namespace tessera
