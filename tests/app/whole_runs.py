@@ -25,7 +25,7 @@ shutil.rmtree(work, ignore_errors=True)
 work.mkdir()
 launch = str(source / "jobs/launch.sh")
 
-NETWORK = "denoiser: {network: drunet, weights: random, widths: [4, 6, 8, 10], blocks: 1}"
+NETWORK = "denoiser: {network: drunet, weights: drunet_small_color}"
 JOB = f"""\
 schema: 1
 problem:
@@ -127,10 +127,10 @@ problem:
   operator:
     type: stack
     parts:
-      - {{type: blur, kernel: {{gaussian: {{sigma: ["1 %", "0.5 %"], angle: 0}}}}, boundary: circular}}
+      - {{type: blur, kernel: {{gaussian: {{sigma: ["1 %", "0.5 %"]}}}}, boundary: circular}}
     angles: {{first: 0, last: 180, count: 8}}
   noise: {{gaussian: 0.01}}
-denoiser: {{network: dncnn, weights: random, widths: [4], depth: 4}}
+{NETWORK}
 solver: {{name: pgd, iterations: 3, sigma: 0.05}}
 output: {{folder: out, preview: none}}
 """)
@@ -169,7 +169,7 @@ def bad_input():
         (JOB.replace("photo.png", "broken.png"), "broken.png"),
         (JOB.replace("sigma: 0.1}", "sigma: 0.1, step: 5}"), "solver.step is 5"),
         (JOB + "domain: {grid: [2, 2]}\n", "domain.grid is [2, 2]"),
-        (JOB.replace("weights: random, widths: [4, 6, 8, 10], blocks: 1", "weights: nosuch"), "nosuch"),
+        (JOB.replace("drunet_small_color", "nosuch"), "nosuch"),
         (JOB + "device: cuda\n", "device is cuda"),
         (JOB.replace("noise: {gaussian: 0.02}", "noise: {gaussian: -1}"), "noise"),
     ]
@@ -264,7 +264,7 @@ output: {{folder: out}}
 def diverged():
     """A network whose output grows without bound: exit code 3, the last good image is written."""
     photo()
-    text = JOB.replace("iterations: 4", "iterations: 60").replace("pgd", "red").replace("sigma: 0.1", "sigma: 0.1, lambda: 2")
+    text = JOB.replace("iterations: 4, sigma: 0.1", "iterations: 60")
     grow = work / "grow.safetensors"
     header = {}
     blobs = b""
