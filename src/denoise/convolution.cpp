@@ -13,8 +13,6 @@
 #include <string_view>
 #include <utility>
 
-#include "tessera/core/memory.hpp"
-
 namespace tessera {
 namespace {
 
@@ -95,30 +93,25 @@ Convolution::Convolution(ConvolutionLibrary library, const at::Tensor& weight,
       bias_(bias) {
   if (library == ConvolutionLibrary::cudnn && !bias_)
     bias_ = at::zeros({weight.size(shape.transposed ? 1 : 0)}, weight.options());  // else made at every call
-}
-
-const at::Tensor& Convolution::packed(const at::Tensor& x) {
-  if (packed_.defined()) return packed_;
-  // Packed for the first size that comes. The blocked form has been the same for every size so far; where it
-  // is not, the library reorders, at the price of a copy, and the result stays right.
-  const MemoryScope scope(MemoryUse::weights);
-  const OneDnn& dnn = OneDnn::get();
+  if (library != ConvolutionLibrary::onednn) return;
+  // The blocked form has been the same for every input size so far; where it is not, the library reorders at
+  // every call, and the result stays right.
+  const std::array<std::int64_t, 4> sizes{1, weight.size(shape.transposed ? 0 : 1), 64, 64};
   const auto padding = both(shape_.padding), stride = both(shape_.stride), one = both(1), zero = both(0);
-  packed_ = shape_.transposed ? dnn.transposed_reorder.call(weight_, padding, zero, stride, one, 1, x.sizes())
-                              : dnn.reorder.call(weight_, padding, stride, one, 1, x.sizes());
-  weight_.reset();
-  return packed_;
+  const OneDnn& dnn = OneDnn::get();
+  weight_ = shape_.transposed ? dnn.transposed_reorder.call(weight_, padding, zero, stride, one, 1, sizes)
+                              : dnn.reorder.call(weight_, padding, stride, one, 1, sizes);
 }
 
 at::Tensor Convolution::apply(const at::Tensor& x, bool relu) {
   const auto padding = both(shape_.padding), stride = both(shape_.stride), one = both(1), zero = both(0);
   if (library_ == ConvolutionLibrary::onednn) {
-    const at::Tensor& w = packed(x);
     const std::string_view after = relu ? "relu" : "none";
     if (shape_.transposed)
-      return OneDnn::get().transposed.call(x, w, bias_, padding, zero, stride, one, 1, after, Scalars(),
+      return OneDnn::get().transposed.call(x, weight_, bias_, padding, zero, stride, one, 1, after, Scalars(),
                                            std::nullopt);
-    return OneDnn::get().pointwise.call(x, w, bias_, padding, stride, one, 1, after, Scalars(), std::nullopt);
+    return OneDnn::get().pointwise.call(x, weight_, bias_, padding, stride, one, 1, after, Scalars(),
+                                        std::nullopt);
   }
   if (library_ == ConvolutionLibrary::cudnn && relu && !shape_.transposed)
     return at::cudnn_convolution_relu(x, weight_, bias_, stride, padding, one, 1);
@@ -132,12 +125,11 @@ at::Tensor Convolution::add(const at::Tensor& x, const at::Tensor& other, bool o
   const bool ambiguous = other.size(1) == 1 || other.size(2) * other.size(3) == 1;
   if (library_ != ConvolutionLibrary::onednn || ambiguous) return apply(x, false).add_(other);
   const auto padding = both(shape_.padding), stride = both(shape_.stride), one = both(1);
-  const at::Tensor& w = packed(x);
   if (!overwrite)
-    return OneDnn::get().binary.call(x, other, w, bias_, padding, stride, one, 1, "add", 1.0, std::nullopt,
-                                     Scalars(), std::nullopt);
+    return OneDnn::get().binary.call(x, other, weight_, bias_, padding, stride, one, 1, "add", 1.0,
+                                     std::nullopt, Scalars(), std::nullopt);
   at::Tensor result = other;
-  OneDnn::get().binary_into.call(result, x, w, bias_, padding, stride, one, 1, "add", 1.0, std::nullopt,
+  OneDnn::get().binary_into.call(result, x, weight_, bias_, padding, stride, one, 1, "add", 1.0, std::nullopt,
                                  Scalars(), std::nullopt);
   return result;
 }

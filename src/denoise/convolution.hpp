@@ -34,12 +34,9 @@ class Convolution {
   at::Tensor add(const at::Tensor& x, const at::Tensor& other, bool overwrite);
 
  private:
-  const at::Tensor& packed(const at::Tensor& x);
-
   ConvolutionLibrary library_;
   Shape shape_;
-  at::Tensor weight_;  // dense; undefined once packed
-  at::Tensor packed_;  // oneDNN's form, opaque
+  at::Tensor weight_;  // dense, or in oneDNN's own opaque form
   std::optional<at::Tensor> bias_;
 };
 

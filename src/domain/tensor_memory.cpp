@@ -7,10 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <mutex>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "tessera/core/memory.hpp"
 
@@ -18,6 +18,7 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kSmallestKept = std::size_t{1} << 18;  // below, malloc keeps pages by itself
+constexpr std::size_t kGrain = 4096;                         // parts of a segment begin on multiples of it
 constexpr std::size_t kLargePage = std::size_t{1} << 21;
 
 // Torch's CPU allocator, counted, with reuse on demand.
@@ -32,11 +33,16 @@ class TensorAllocator final : public c10::Allocator {
     if (bytes == 0) return inner_->allocate(0);
     void* data = nullptr;
     const std::lock_guard<std::mutex> lock(mutex_);
-    const bool keep = scopes_ > 0 && bytes >= kSmallestKept;
-    if (!keep || !(data = take(bytes))) {
+    if (scopes_ > 0 && bytes >= kSmallestKept) {
+      const std::size_t whole = (bytes + kGrain - 1) / kGrain * kGrain;
+      data = take(whole);
+      if (!data) {
+        add_segment(whole);
+        data = take(whole);
+      }
+    } else {
       data = inner_->raw_allocate(bytes);
-      if (keep) ask_for_large_pages(data, bytes);
-      const Block block{static_cast<std::int64_t>(bytes), current_memory_use(), keep};
+      const Block block{static_cast<std::int64_t>(bytes), current_memory_use(), nullptr};
       blocks_.emplace(data, block);
       count_allocation(block.use, block.bytes);
     }
@@ -57,36 +63,73 @@ class TensorAllocator final : public c10::Allocator {
   }
   void trim() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& [bytes, data] : free_) release(blocks_.find(data));
-    free_.clear();
+    for (auto range = free_.begin(); range != free_.end();) {
+      const auto segment = segments_.find(range->first);
+      if (segment == segments_.end() ||
+          segment->second.bytes != static_cast<std::int64_t>(range->second.bytes)) {
+        ++range;  // a tensor holds another part of the segment
+        continue;
+      }
+      count_release(segment->second.use, segment->second.bytes);
+      inner_->raw_deallocate(segment->first);
+      segments_.erase(segment);
+      range = free_.erase(range);
+    }
   }
 
  private:
   struct Block {
     std::int64_t bytes;
     MemoryUse use;
-    bool kept;
+    char* segment;  // that it is a part of; null: stands alone
   };
-  using Blocks = std::unordered_map<void*, Block>;
+  struct Segment {
+    std::int64_t bytes;
+    MemoryUse use;
+  };
+  struct Range {
+    std::size_t bytes;
+    char* segment;
+  };
 
-  // The smallest free buffer that fits and is not more than twice as large; null: none.
+  // From the smallest free range that is large enough; its rest stays free. Null: none.
   void* take(std::size_t bytes) {
-    std::size_t best = free_.size();
-    for (std::size_t i = 0; i < free_.size(); ++i)
-      if (bytes <= free_[i].first && free_[i].first <= 2 * bytes &&
-          (best == free_.size() || free_[i].first < free_[best].first))
-        best = i;
-    if (best == free_.size()) return nullptr;
-    void* data = free_[best].second;
-    free_.erase(free_.begin() + static_cast<std::ptrdiff_t>(best));
+    auto best = free_.end();
+    for (auto range = free_.begin(); range != free_.end(); ++range)
+      if (range->second.bytes >= bytes && (best == free_.end() || range->second.bytes < best->second.bytes))
+        best = range;
+    if (best == free_.end()) return nullptr;
+    char* data = best->first;
+    const Range range = best->second;
+    free_.erase(best);
+    if (range.bytes > bytes) free_.emplace(data + bytes, Range{range.bytes - bytes, range.segment});
+    blocks_.emplace(data, Block{static_cast<std::int64_t>(bytes), MemoryUse::activations, range.segment});
     return data;
   }
 
-  void release(Blocks::iterator block) {
-    count_release(block->second.use, block->second.bytes);
-    void* data = block->first;
-    blocks_.erase(block);
-    inner_->raw_deallocate(data);
+  void add_segment(std::size_t bytes) {
+    char* data = static_cast<char*>(inner_->raw_allocate(bytes));
+    ask_for_large_pages(data, bytes);
+    const Segment segment{static_cast<std::int64_t>(bytes), current_memory_use()};
+    segments_.emplace(data, segment);
+    free_.emplace(data, Range{bytes, data});
+    count_allocation(segment.use, segment.bytes);
+  }
+
+  // Joined with what is free beside it in the same segment.
+  void put_back(char* data, std::size_t bytes, char* segment) {
+    auto range = free_.emplace(data, Range{bytes, segment}).first;
+    const auto next = std::next(range);
+    if (next != free_.end() && next->second.segment == segment && data + bytes == next->first) {
+      range->second.bytes += next->second.bytes;
+      free_.erase(next);
+    }
+    if (range == free_.begin()) return;
+    const auto before = std::prev(range);
+    if (before->second.segment == segment && before->first + before->second.bytes == data) {
+      before->second.bytes += range->second.bytes;
+      free_.erase(range);
+    }
   }
 
   static void give(void* data);
@@ -100,9 +143,10 @@ class TensorAllocator final : public c10::Allocator {
 
   c10::Allocator* inner_;
   std::mutex mutex_;
-  int scopes_ = 0;                                   // open ReuseScopes
-  Blocks blocks_;                                    // what we gave out or keep
-  std::vector<std::pair<std::size_t, void*>> free_;  // kept, held by no tensor
+  int scopes_ = 0;                           // open ReuseScopes
+  std::unordered_map<void*, Block> blocks_;  // what we gave out
+  std::map<char*, Segment> segments_;        // what we keep, and
+  std::map<char*, Range> free_;              // which parts of it no tensor holds
 };
 
 TensorAllocator& allocator() {
@@ -121,10 +165,15 @@ void TensorAllocator::give(void* data) {
   const auto block = a.blocks_.find(data);
   if (block == a.blocks_.end()) {
     a.inner_->raw_deallocate(data);  // older than this allocator
-  } else if (block->second.kept) {
-    a.free_.emplace_back(static_cast<std::size_t>(block->second.bytes), data);
+    return;
+  }
+  const Block was = block->second;
+  a.blocks_.erase(block);
+  if (was.segment) {
+    a.put_back(static_cast<char*>(data), static_cast<std::size_t>(was.bytes), was.segment);
   } else {
-    a.release(block);
+    count_release(was.use, was.bytes);
+    a.inner_->raw_deallocate(data);
   }
 }
 

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "tessera/core/error.hpp"
+#include "tessera/core/memory.hpp"
+#include "tessera/domain/tensor_memory.hpp"
 
 namespace tessera {
 namespace {
@@ -90,7 +92,7 @@ TEST(Runner, takes_channels_last_and_views) {
   EXPECT_TRUE(big.equal(before));
 }
 
-TEST(Runner, other_sizes_with_weights_packed_for_the_first) {
+TEST(Runner, one_packing_serves_every_size) {
   const Network network = random_network(narrow("drunet", 1), 5);
   Runner runner(network, {});
   for (const std::int64_t side : {64, 8, 40, 16}) {
@@ -109,12 +111,18 @@ TEST(Runner, calls_between_layers_and_takes_an_empty_batch) {
 }
 
 TEST(Runner, knows_what_a_pixel_costs) {
-  NetworkOptions full;
-  Runner runner(random_network(full, 1), {});
-  // Full resolution: the skip, the features and what a convolution makes of them, 64 channels each; half of
-  // that is below one copy, twice as much above what is needed.
-  EXPECT_GT(runner.bytes_per_pixel(), 2 * 64 * 4);
-  EXPECT_LT(runner.bytes_per_pixel(), 4 * 64 * 4);
+  track_tensor_memory();
+  Runner runner(random_network({}, 1), {});
+  const at::Tensor x = at::rand({1, 3, 128, 128});
+  memory_reset_peak();
+  const std::int64_t before = memory_now(MemoryUse::activations);
+  runner.run(x, 0.1);
+  const double used = static_cast<double>(memory_peak(MemoryUse::activations) - before);
+  EXPECT_LE(used, runner.bytes_per_pixel() * 128 * 128);
+  EXPECT_GE(used, runner.bytes_per_pixel() * 128 * 128 / 2);
+  const std::int64_t kept = memory_now(MemoryUse::activations);
+  runner.run(x, 0.1);
+  EXPECT_EQ(memory_now(MemoryUse::activations), kept);  // the second call needs no new memory
 }
 
 TEST(Runner, refuses_tf32_on_a_cpu) {
