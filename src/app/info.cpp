@@ -66,6 +66,7 @@ std::string cpu_features() {
 }  // namespace
 
 int info_command(const Communicator& comm) {
+  const int here = comm.local_size();  // collective
   if (comm.rank() != 0) return 0;
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
@@ -84,7 +85,7 @@ int info_command(const Communicator& comm) {
   std::printf("HDF5        %u.%u.%u, parallel\n", major, minor, release);
   std::printf("CPU         %u cores, %d threads per rank, %s\n", std::thread::hardware_concurrency(),
               at::get_num_threads(), cpu_features().c_str());
-  std::printf("ranks       %d, %d on this host\n", comm.size(), comm.size());
+  std::printf("ranks       %d, %d on this host\n", comm.size(), here);
   if (devices == 0) std::printf("GPU         none visible\n");
   for (int d = 0; d < devices; ++d) {
     cudaDeviceProp p{};

@@ -1,28 +1,40 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # tessera_add_test(NAME n SOURCES files... [LINK targets...] [RANKS r] [LABELS l...] [TIMEOUT s])
-# The one way in for tests. RANKS 1 (default) runs the program alone. RANKS 7 launches it once on 7 MPI ranks;
+# tessera_add_test(NAME n COMMAND command... [RANKS r] [LABELS l...] [TIMEOUT s] [LOCK resource] [FOLDER dir])
+# The one way in for tests: programs of ours, and scripts (COMMAND; they start their ranks themselves, RANKS says how
+# many cores they keep busy; exit code 77 is a skip). RANKS 1 (default) runs the program alone. RANKS 7 launches it once on 7 MPI ranks;
 # its tests loop over sub-communicators of 1, 2, 3, 4, 5 and 7 ranks (tests/support/mpi_main.cpp) and it passes
 # only if every rank says so.
 function(tessera_add_test)
-  cmake_parse_arguments(arg "" "NAME;RANKS;TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "NAME;RANKS;TIMEOUT;LOCK;FOLDER" "SOURCES;LINK;LABELS;COMMAND" ${ARGN})
   if(NOT arg_RANKS)
     set(arg_RANKS 1)
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
-  add_executable(test_${arg_NAME} ${arg_SOURCES})
-  target_link_libraries(test_${arg_NAME} PRIVATE tessera_test_support tessera_warnings ${arg_LINK})
-  set(command $<TARGET_FILE:test_${arg_NAME}>)
-  if(arg_RANKS GREATER 1)
-    set(command ${PROJECT_SOURCE_DIR}/jobs/launch.sh -n ${arg_RANKS} ${command})
+  if(NOT arg_FOLDER)
+    set(arg_FOLDER ${CMAKE_CURRENT_BINARY_DIR})
+  endif()
+  if(arg_COMMAND)
+    set(command ${arg_COMMAND})
+  else()
+    add_executable(test_${arg_NAME} ${arg_SOURCES})
+    target_link_libraries(test_${arg_NAME} PRIVATE tessera_test_support tessera_warnings ${arg_LINK})
+    set(command $<TARGET_FILE:test_${arg_NAME}>)
+    if(arg_RANKS GREATER 1)
+      set(command ${PROJECT_SOURCE_DIR}/jobs/launch.sh -n ${arg_RANKS} ${command})
+    endif()
   endif()
   # MPI and CUDA keep memory until the process ends; leaks of theirs would hide what the sanitizer is for.
   set(asan detect_leaks=0:protect_shadow_gap=0)
-  add_test(NAME ${arg_NAME} COMMAND ${command} WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+  add_test(NAME ${arg_NAME} COMMAND ${command} WORKING_DIRECTORY ${arg_FOLDER})
   set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
     SKIP_RETURN_CODE 77 ENVIRONMENT "TESSERA_SOURCE_DIR=${PROJECT_SOURCE_DIR};TESSERA_BINARY_DIR=${PROJECT_BINARY_DIR};ASAN_OPTIONS=${asan}")
   if(arg_RANKS GREATER 1)
     set_tests_properties(${arg_NAME} PROPERTIES PROCESSORS 2)
+  endif()
+  if(arg_LOCK)
+    set_tests_properties(${arg_NAME} PROPERTIES RESOURCE_LOCK ${arg_LOCK})
   endif()
 endfunction()
