@@ -21,8 +21,8 @@ root=$work/tessera-bundle
 mkdir -p "$root/$build/bin" "$root/lib" "$root/bin"
 
 # --- ours ---------------------------------------------------------------------------------------------------------------
-for program in "$build"/bin/tessera "$build"/bin/test_*; do
-  [[ -x $program ]] && cp "$program" "$root/$build/bin/"
+for program in "$build"/bin/*; do
+  [[ -f $program && -x $program ]] && cp "$program" "$root/$build/bin/"
 done
 strip "$root/$build"/bin/*
 cp -r jobs "$root/"
