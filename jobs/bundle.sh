@@ -108,7 +108,7 @@ for folder in "$torch"/../nvidia/*/lib /usr/local/cuda/lib64; do
 done
 export LD_LIBRARY_PATH=$path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export PATH=$root/bin:$root/build/release/bin:$PATH
-export OPAL_PREFIX=$root PMIX_INSTALL_PREFIX=$root/pmix
+export OPAL_PREFIX=$root PMIX_PREFIX=$root/pmix PMIX_PKGLIBDIR=$root/pmix/lib/pmix PMIX_PKGDATADIR=$root/pmix/share/pmix
 export TESSERA_SOURCE_DIR=$root TESSERA_BINARY_DIR=$root/build/release
 cd "$root"
 exec "$@"
