@@ -213,7 +213,9 @@ std::unique_ptr<Denoiser> make_denoiser(const Geometry& g, const Communicator& c
     return make_total_variation(
         {.weight = d.weight, .iterations = static_cast<int>(d.iterations), .tolerance = d.tolerance}, context,
         g.options());
-  return make_network_denoiser(*g.network, execution_options(g, comm.local_size()), context);
+  ExecutionOptions options = execution_options(g, comm.local_size());
+  comm.all_reduce({&options.memory_bytes, 1}, Reduce::min);  // the cut into windows is the same on all ranks
+  return make_network_denoiser(*g.network, options, context);
 }
 
 }  // namespace tessera

@@ -87,9 +87,10 @@ void OutputFolder::create() {
   });
 }
 
-std::string resolved_text(const Geometry& g, int ranks) {
+std::string resolved_text(const Geometry& g, int ranks, const std::string& denoiser) {
   std::string text = write_job(g.job);
-  text += fmt::format("\n# tessera {} ({}), {} ranks\n", version(), commit(), ranks);
+  text +=
+      fmt::format("\n# tessera {} ({}), {} ranks\n# denoiser: {}\n", version(), commit(), ranks, denoiser);
   const auto sum = [&](const std::string& path) {
     const std::string file =
         path.substr(0, path.find(".h5:") == std::string::npos ? path.size() : path.find(".h5:") + 3);

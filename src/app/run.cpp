@@ -166,7 +166,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   const bool first = comm.rank() == 0;
   if (first) {
     write_text(folder.file("job.yaml"), job.text);
-    write_text(folder.file("resolved.yaml"), resolved_text(g, comm.size()));
+    write_text(folder.file("resolved.yaml"), resolved_text(g, comm.size(), denoiser->description()));
   }
   Log log(first, folder.file("log.txt"));
   const Grid3 grid = g.decomposition.grid();

@@ -47,7 +47,7 @@ class OutputFolder {
 
 /// resolved.yaml: the job with every choice, then (as comments) versions and SHA-256 of what was read. Rank
 /// 0.
-std::string resolved_text(const Geometry& g, int ranks);
+std::string resolved_text(const Geometry& g, int ranks, const std::string& denoiser);
 
 /// reconstruction.h5 (file units, float32) and the preview (clamped to [0, 1]). Collective. `part`: what to
 /// keep.
