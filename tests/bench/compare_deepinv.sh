@@ -33,7 +33,10 @@ while (($#)); do
   shift 2
 done
 tessera=$build/bin/tessera
-[[ -x $tessera ]] || { echo "$tessera is missing (nothing to measure) build it: cmake --build --preset release" >&2; exit 2; }
+if [[ ! -x $tessera ]]; then
+  echo "$tessera is missing (nothing to measure) build it: cmake --build --preset release" >&2
+  exit 2
+fi
 
 python=${TESSERA_DEEPINV_PYTHON:-build/bench-venv/bin/python}
 if [[ -z ${TESSERA_DEEPINV_PYTHON:-} ]] && ! "$python" -c 'import deepinv' 2>/dev/null; then
