@@ -181,7 +181,8 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   for (const std::string& notice : problem.notices) log.line("note: " + notice);
 
   std::optional<Watchdog> watchdog;
-  if (job.watchdog > 0) watchdog.emplace(comm, job.watchdog);
+  if (job.watchdog > 0)
+    watchdog.emplace(comm, job.watchdog, "", folder.file(fmt::format("log/rank-{}.txt", comm.rank())));
   std::unique_ptr<Metrics> metrics;
   double psnr_start = NAN;
   if (problem.truth.defined()) {

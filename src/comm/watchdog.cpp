@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/comm/watchdog.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,6 +36,18 @@ struct sigaction before[2];
 int speaker = 0;                  // this rank in the launch
 std::vector<std::string> litter;  // files to remove, then the folder last
 std::atomic<bool> spoken{false};
+std::string words_file, words_folder;  // where last words go too; empty: nowhere
+
+// stderr, and the file: a launcher that is ending the job may drop what comes by the first way.
+void say(const char* text, std::size_t length) {
+  [[maybe_unused]] ssize_t ignored = ::write(STDERR_FILENO, text, length);
+  if (words_file.empty()) return;
+  ::mkdir(words_folder.c_str(), 0777);
+  const int file = ::open(words_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file < 0) return;
+  ignored = ::write(file, text, length);
+  ::close(file);
+}
 
 class Line {
  public:
@@ -51,7 +65,7 @@ class Line {
   }
   void print() {
     text_[length_++] = '\n';
-    [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text_, length_);
+    say(text_, length_);
   }
 
  private:
@@ -124,8 +138,10 @@ struct Watchdog::Impl {
   bool stop = false;
   std::thread thread;
 
-  Impl(const Communicator& c, double seconds, std::string folder)
+  Impl(const Communicator& c, double seconds, std::string folder, const std::string& words)
       : comm(c), limit(seconds), rank(world_rank()) {
+    words_file = words;
+    words_folder = words.substr(0, words.find_last_of('/'));
     if (folder.empty()) folder = default_folder(comm);
     comm.together([&] { board.emplace(std::move(folder), rank); });
     comm.barrier();
@@ -175,7 +191,7 @@ struct Watchdog::Impl {
   [[noreturn]] void end(const std::string& verdict) {
     if (board->claim_verdict()) {
       const std::string line = verdict + '\n';
-      [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
+      say(line.data(), line.size());
     } else {
       std::this_thread::sleep_for(std::chrono::seconds(2));  // another rank speaks and ends the job
     }
@@ -195,8 +211,9 @@ struct Watchdog::Impl {
   }
 };
 
-Watchdog::Watchdog(const Communicator& comm, double limit_seconds, std::string folder)
-    : impl_(std::make_unique<Impl>(comm, limit_seconds, std::move(folder))) {}
+Watchdog::Watchdog(const Communicator& comm, double limit_seconds, std::string folder,
+                   const std::string& words)
+    : impl_(std::make_unique<Impl>(comm, limit_seconds, std::move(folder), words)) {}
 Watchdog::~Watchdog() = default;
 
 }  // namespace tessera

@@ -38,12 +38,12 @@ void denoise(const std::string& how, bool chosen, int iteration, double limit) {
 
 int main(int argc, char** argv) {
   MpiSession session(&argc, &argv);
-  if (argc != 4) return 2;
+  if (argc != 5) return 2;
   const std::string how = argv[1];
   const int lost = std::atoi(argv[2]);
   const double limit = std::atof(argv[3]);
   const Communicator world = Communicator::world();
-  const Watchdog watchdog(world, limit);
+  const Watchdog watchdog(world, limit, "", std::string(argv[4]) + "/rank-" + std::to_string(world.rank()));
   const Box image = Box::image2d(64, 64);
   const Layout own = test::grid_layout(image, test::square_grid(world.size()));
   const Layout need = own.grow({{0, 1, 1}, {0, 1, 1}});

@@ -5,10 +5,11 @@ set -uo pipefail
 launcher=$1 program=$2 how=$3
 limit=1
 out=$(mktemp)
-trap 'rm -f "$out"' EXIT
+words=$(mktemp -d)
+trap 'rm -rf "$out" "$words"' EXIT
 fail() { echo "FAILED: $*"; cat "$out"; exit 1; }
 begin=$(date +%s%N)
-TESSERA_LAUNCHER=mpirun timeout 60 "$launcher" -n 4 "$program" "$how" 2 "$limit" > "$out" 2>&1
+TESSERA_LAUNCHER=mpirun timeout 60 "$launcher" -n 4 "$program" "$how" 2 "$limit" "$words" > "$out" 2>&1
 code=$?
 took=$(( ($(date +%s%N) - begin) / 1000000 ))
 echo "$how: exit code $code after $took ms"
@@ -18,12 +19,12 @@ case $how in
   hang | freeze)
     ((code == 3)) || fail "exit code $code, wanted 3"
     pattern='^rank [013] waited [0-9]+ s for rank 2 in (reduce|halo), iteration 1[23] \(rank 2 sent nothing: (its process stands still, last seen )?in denoise, iteration 12, for [0-9]+ s\) see its last line in log.txt$'
-    (($(grep -cE "$pattern" "$out") == 1)) || fail "the message that names rank 2 is not there exactly once"
+    (($(cat "$words"/rank-* | grep -cE "$pattern") == 1)) || fail "the message that names rank 2 is not there exactly once"
     ;;
   kill)
     ((code == 137)) || fail "exit code $code, wanted the launcher's 137"
     for r in 0 1 3; do
-      grep -qE "^rank $r was ended by SIGTERM in (reduce|halo), iteration 1[23]( \(it waited .*\))?$" "$out" ||
+      grep -qE "^rank $r was ended by SIGTERM in (reduce|halo), iteration 1[23]( \(it waited .*\))?$" "$words/rank-$r" ||
         fail "rank $r did not say where it was"
     done
     ;;

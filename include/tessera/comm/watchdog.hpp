@@ -14,10 +14,12 @@ namespace tessera {
 /// slowest such phase. Every rank's thread publishes its heartbeat in a small file of `folder` (or of
 /// /dev/shm when empty), so that a waiting rank can name the one that does not come. Ends by MPI_Abort with
 /// code 3. On SIGTERM and SIGABRT of a dying job (a peer was killed) every survivor writes one line with its
-/// phase and iteration to stderr. Construction is collective; one per process.
+/// phase and iteration to stderr and to the file `words` (its folder is made then), because a launcher that
+/// is ending a job may lose what goes to stderr. Construction is collective; one per process.
 class Watchdog {
  public:
-  Watchdog(const Communicator& comm, double limit_seconds, std::string folder = "");
+  Watchdog(const Communicator& comm, double limit_seconds, std::string folder = "",
+           const std::string& words = "");
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
