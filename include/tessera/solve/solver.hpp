@@ -27,7 +27,7 @@ struct SolverOptions {
   int iterations = 20;
 };
 
-/// References stay alive as long as the solver; options and start are copies.
+/// References stay alive as long as the solver; options are copied; `start` becomes the solver's own memory.
 struct SolverInput {
   DataTerm& data;
   Denoiser& denoiser;
