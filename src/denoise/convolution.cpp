@@ -103,8 +103,9 @@ Convolution::Convolution(ConvolutionLibrary library, const at::Tensor& weight,
                               : dnn.reorder.call(weight_, padding, stride, one, 1, sizes);
 }
 
-at::Tensor Convolution::apply(const at::Tensor& x, bool relu) {
-  const auto padding = both(shape_.padding), stride = both(shape_.stride), one = both(1), zero = both(0);
+at::Tensor Convolution::apply(const at::Tensor& x, bool relu, const Padding& around) {
+  const auto padding = around.value_or(both(shape_.padding));
+  const auto stride = both(shape_.stride), one = both(1), zero = both(0);
   if (library_ == ConvolutionLibrary::onednn) {
     const std::string_view after = relu ? "relu" : "none";
     if (shape_.transposed)
@@ -120,11 +121,13 @@ at::Tensor Convolution::apply(const at::Tensor& x, bool relu) {
   return relu ? y.relu_() : y;
 }
 
-at::Tensor Convolution::add(const at::Tensor& x, const at::Tensor& other, bool overwrite) {
+at::Tensor Convolution::add(const at::Tensor& x, const at::Tensor& other, bool overwrite,
+                            const Padding& around) {
   // The fused add refuses sums of one channel or one pixel, whose layout is ambiguous.
   const bool ambiguous = other.size(1) == 1 || other.size(2) * other.size(3) == 1;
-  if (library_ != ConvolutionLibrary::onednn || ambiguous) return apply(x, false).add_(other);
-  const auto padding = both(shape_.padding), stride = both(shape_.stride), one = both(1);
+  if (library_ != ConvolutionLibrary::onednn || ambiguous) return apply(x, false, around).add_(other);
+  const auto padding = around.value_or(both(shape_.padding));
+  const auto stride = both(shape_.stride), one = both(1);
   if (!overwrite)
     return OneDnn::get().binary.call(x, other, weight_, bias_, padding, stride, one, 1, "add", 1.0,
                                      std::nullopt, Scalars(), std::nullopt);

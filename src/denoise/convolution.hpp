@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -28,10 +29,14 @@ class Convolution {
   Convolution(ConvolutionLibrary library, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
               const Shape& shape);
 
+  /// Zeros around x, per side: (rows, columns), each 0 or half the kernel's width. None: as the shape says.
+  /// For strips that bring their neighbors' pixels along one axis.
+  using Padding = std::optional<std::array<std::int64_t, 2>>;
+
   /// relu(x * w + b), or without the relu; x channels_last.
-  at::Tensor apply(const at::Tensor& x, bool relu);
+  at::Tensor apply(const at::Tensor& x, bool relu, const Padding& padding = {});
   /// x * w + b + other; written over `other` when `overwrite`.
-  at::Tensor add(const at::Tensor& x, const at::Tensor& other, bool overwrite);
+  at::Tensor add(const at::Tensor& x, const at::Tensor& other, bool overwrite, const Padding& padding = {});
 
  private:
   ConvolutionLibrary library_;
