@@ -79,8 +79,8 @@ void OutputFolder::create() {
     if (comm_.rank() != 0) return;
     std::error_code error;
     if (force_)
-      for (const char* name :
-           {"trace", "trace.h5", "summary.json", "reconstruction.h5", "log.txt", "log", "resolved.yaml"})
+      for (const char* name : {"trace", "trace.h5", "summary.json", "reconstruction.h5", "log.txt", "log",
+                               "resolved.yaml", "measurement.png"})
         fs::remove_all(file(name), error);
     fs::create_directories(file("trace"), error);
     TESSERA_VALIDATE(!error, "cannot make ", path_, " (", error.message(), ") name another output.folder");
@@ -144,6 +144,18 @@ void write_reconstruction(const OutputFolder& folder, const Geometry& g, const a
   if (!out.preview.empty() && (g.channels == 1 || g.channels == 3) && g.image.extent(0) == 1)
     write_preview(folder.file(out.preview), image, block, g.decomposition.layout(), part,
                   static_cast<int>(out.preview_bits), comm, g.job.problem.truth);
+}
+
+void write_measurement(const OutputFolder& folder, const Geometry& g, const MeasurementLayout& layout,
+                       const at::Tensor& y, const Communicator& comm) {
+  constexpr std::int64_t kMost = 4096 * 4096;
+  const MeasurementLayout::Part& part = layout.part(0);
+  if (g.job.output.preview.empty() || (part.channels != 1 && part.channels != 3) || part.box.extent(0) != 1 ||
+      part.box.pixels() > kMost)
+    return;
+  const PhaseScope phase(Phase::write);
+  write_preview(folder.file("measurement.png"), y, layout.block(0, comm.rank()), layout.layout(0), part.box,
+                8, comm, g.job.problem.truth);
 }
 
 void Progress::on_result(const IterationResult& r) {

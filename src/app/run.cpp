@@ -158,6 +158,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
                           .seed = static_cast<std::uint64_t>(job.problem.seed)},
                          space);
   const at::Tensor start = starting_image(g, problem, *data, comm);
+  at::Tensor measured = problem.y.front();
   problem.y.clear();  // the data term holds them
   const SolverOptions options = solver_options(g);
   const auto solver = make_solver(job.solver.name, {*data, *denoiser, space, options, start});
@@ -179,6 +180,9 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   if (const std::string notice = untrained(g, options.sigma); !notice.empty()) log.line("note: " + notice);
   if (!denoiser->notice().empty()) log.line("note: " + denoiser->notice());
   for (const std::string& notice : problem.notices) log.line("note: " + notice);
+
+  write_measurement(folder, g, data->op().layout(), measured, comm);
+  measured.reset();
 
   std::optional<Watchdog> watchdog;
   if (job.watchdog > 0)

@@ -73,7 +73,8 @@ struct Exchange::Impl {
   Lane::Side from = Lane::sends;
   void* target = nullptr;  // need (forward) or own (transposed)
   cudaStream_t stream = nullptr;
-  std::int64_t arriving = 0;  // bytes
+  std::int64_t arriving = 0;      // bytes
+  double begun = 0, arrived = 0;  // when; arrived 0: not seen yet
 
   Impl(ExchangePlan p, std::shared_ptr<Transport> t, std::int64_t c, ElementType e)
       : plan(std::move(p)), transport(std::move(t)), channels(c), type(e) {
@@ -151,17 +152,27 @@ struct Exchange::Impl {
     execute(run->steps.pack, run->pack.get(), lane->buffer(side), source.data);
     lane->start(side, out, in, stream);
     running = true;
+    begun = now();
+    arrived = out.empty() && in.empty() ? begun : 0;  // nothing travels
     count_sent(out.empty() ? 0 : out.back().offset + out.back().bytes, static_cast<std::int64_t>(out.size()));
     execute(run->steps.local, run->local.get(), target, source.data);
     return Pending(*this);
   }
 
+  bool progress() {
+    if (!lane->progress()) return false;
+    if (arrived == 0) arrived = now();
+    return true;
+  }
+
   void wait() {
-    if (!lane->progress()) {
+    if (!progress()) {
       const double start = now();
       lane->wait();
-      count_wait(now() - start);
+      arrived = now();
+      count_wait(arrived - start);
     }
+    count_flight(arrived - begun);
     running = false;
     count_received(arriving);
     lane->deliver(stream);
@@ -202,7 +213,7 @@ Exchange::Pending::~Pending() {
   } catch (...) {  // a destructor must not throw; the run fails at its next communication
   }
 }
-bool Exchange::Pending::progress() { return exchange_ == nullptr || exchange_->lane->progress(); }
+bool Exchange::Pending::progress() { return exchange_ == nullptr || exchange_->progress(); }
 void Exchange::Pending::wait() {
   if (Impl* exchange = std::exchange(exchange_, nullptr)) exchange->wait();
 }

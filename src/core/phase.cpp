@@ -96,6 +96,9 @@ void count_received(std::int64_t bytes) {
 void count_wait(double seconds) {
   if (!open_scopes.empty()) open_scopes.back().record.wait_seconds += seconds;
 }
+void count_flight(double seconds) {
+  if (!open_scopes.empty()) open_scopes.back().record.flight_seconds += seconds;
+}
 void count_device(double seconds) {
   if (!open_scopes.empty()) open_scopes.back().record.device_seconds += seconds;
 }

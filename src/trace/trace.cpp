@@ -32,7 +32,7 @@ struct IterationRow {
 struct PhaseRow {
   std::int64_t iteration;
   std::int8_t phase, parent;
-  double start, seconds, own_seconds, device_seconds, wait_seconds;
+  double start, seconds, own_seconds, device_seconds, wait_seconds, flight_seconds;
   std::int64_t bytes_sent, bytes_received, messages;
   std::int64_t allocated_bytes, peak_bytes, reserved_bytes, resident_bytes;
 };
@@ -64,6 +64,7 @@ std::vector<Column> phase_columns(hid_t phase) {
           {keys::own_seconds, offsetof(R, own_seconds), real},
           {keys::device_seconds, offsetof(R, device_seconds), real},
           {keys::wait_seconds, offsetof(R, wait_seconds), real},
+          {keys::flight_seconds, offsetof(R, flight_seconds), real},
           {keys::bytes_sent, offsetof(R, bytes_sent), whole},
           {keys::bytes_received, offsetof(R, bytes_received), whole},
           {keys::messages, offsetof(R, messages), whole},
@@ -196,9 +197,9 @@ struct TraceWriter::Impl {
       ++t.calls;
       if (recorded(r.iteration))
         phases->add({r.iteration, static_cast<std::int8_t>(r.phase), static_cast<std::int8_t>(r.parent),
-                     r.start, r.seconds, r.own_seconds, r.device_seconds, r.wait_seconds, r.bytes_sent,
-                     r.bytes_received, r.messages, r.allocated_bytes, r.peak_bytes, r.reserved_bytes,
-                     r.resident_bytes});
+                     r.start, r.seconds, r.own_seconds, r.device_seconds, r.wait_seconds, r.flight_seconds,
+                     r.bytes_sent, r.bytes_received, r.messages, r.allocated_bytes, r.peak_bytes,
+                     r.reserved_bytes, r.resident_bytes});
     }
   }
 

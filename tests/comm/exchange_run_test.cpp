@@ -2,6 +2,9 @@
 // How an exchange runs: order of messages, progress, counts, several at once.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "support/block.hpp"
 #include "support/groups.hpp"
 #include "tessera/comm/exchange.hpp"
@@ -105,6 +108,43 @@ TEST(ExchangeRun, ProgressNeverBlocksAndEndsTrue) {
       EXPECT_TRUE(pending.progress());  // over: nothing to wait for
     }
     y.for_each([](auto, const Index3&, float& v) { EXPECT_EQ(v, 3.0F); });
+  });
+}
+
+TEST(ExchangeRun, CountsTheTimeUnderWayUntilItIsSeenComplete) {
+  on_groups([](const Communicator& comm) {
+    const Box image = Box::image2d(8, 8);
+    const Layout own = grid_layout(image, {1, comm.size(), 1});
+    const ExchangePlan plan(own, own.grow(kOne), image, Border::zero, comm.rank());
+    Exchange exchange(plan, make_transport(comm, Device{}, TransportKind::mpi), 1, ElementType::float32);
+    Block<float> x(plan.own(), 1, ElementType::float32, 3), y(plan.need(), 1, ElementType::float32, 0);
+    constexpr double kNap = 0.02;
+    const auto nap = [kNap] { std::this_thread::sleep_for(std::chrono::duration<double>(kNap)); };
+    take_phases();
+    {
+      const PhaseScope phase(Phase::halo);  // nobody looks before wait()
+      auto pending = exchange.begin(x.view(), y.view());
+      nap();
+      pending.wait();
+    }
+    {
+      const PhaseScope phase(Phase::halo);  // seen complete before the nap
+      auto pending = exchange.begin(x.view(), y.view());
+      while (!pending.progress()) {
+      }
+      nap();
+      pending.wait();
+    }
+    const auto phases = take_phases();
+    ASSERT_EQ(phases.size(), 2U);
+    if (plan.sends().empty() && plan.receives().empty()) {
+      EXPECT_EQ(phases[0].flight_seconds, 0) << "nothing travels";
+    } else {
+      EXPECT_GE(phases[0].flight_seconds, kNap);
+      EXPECT_GT(phases[1].flight_seconds, 0);
+    }
+    EXPECT_LE(phases[1].flight_seconds, phases[1].seconds - kNap);
+    for (const PhaseRecord& p : phases) EXPECT_LE(p.wait_seconds, p.flight_seconds);
   });
 }
 

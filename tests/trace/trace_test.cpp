@@ -125,6 +125,7 @@ TEST_F(Trace, HoldsEveryIterationAndPhaseWithItsNumbers) {
       count_sent(100 * (k + 1), 2);
       count_received(50);
       count_wait(0.25);
+      count_flight(0.5);
     }
     trace.on_result(result(k));
   }
@@ -142,6 +143,7 @@ TEST_F(Trace, HoldsEveryIterationAndPhaseWithItsNumbers) {
   EXPECT_EQ(whole(f.get(), "phases", keys::bytes_sent),
             (std::vector<std::int64_t>{0, 100, 0, 200, 0, 300, 0}));
   EXPECT_EQ(reals(f.get(), "phases", keys::wait_seconds)[1], 0.25);
+  EXPECT_EQ(reals(f.get(), "phases", keys::flight_seconds)[1], 0.5);
   const auto seconds = reals(f.get(), "phases", keys::seconds);
   const auto own = reals(f.get(), "phases", keys::own_seconds);
   EXPECT_NEAR(own[2], seconds[2] - seconds[1], 1e-12) << "a parent's own time is without its children";

@@ -54,6 +54,7 @@ inline constexpr const char* parent = "parent";
 inline constexpr const char* own_seconds = "own_seconds";
 inline constexpr const char* device_seconds = "device_seconds";
 inline constexpr const char* wait_seconds = "wait_seconds";
+inline constexpr const char* flight_seconds = "flight_seconds";
 inline constexpr const char* bytes_sent = "bytes_sent";
 inline constexpr const char* bytes_received = "bytes_received";
 inline constexpr const char* messages = "messages";
