@@ -16,7 +16,8 @@ namespace {
 
 /// Programs for arrays of certain strides, with their copies in device memory.
 struct Prepared {
-  pack::Shape own, need;
+  pack::Shape own;
+  std::vector<pack::Shape> needs;
   std::int64_t channels;
   bool aliased;
   pack::Steps steps;
@@ -28,6 +29,22 @@ struct Prepared {
     unpack = std::make_unique<pack::DeviceProgram>(steps.unpack, device);
   }
 };
+
+/// The view whose data pointer stands for all of them: the first that has pixels.
+const ArrayView& anchor(std::span<const ArrayView> views) {
+  for (const ArrayView& view : views)
+    if (!view.box.empty()) return view;
+  return views.front();
+}
+
+/// Whether these are the views that the shapes were made of.
+bool same_shapes(const std::vector<pack::Shape>& shapes, std::span<const ArrayView> views,
+                 std::int64_t bytes) {
+  if (shapes.size() != views.size()) return false;
+  for (std::size_t i = 0; i < views.size(); ++i)
+    if (!(shapes[i] == pack::Shape(views[i], anchor(views), bytes))) return false;
+  return true;
+}
 
 /// Where own's first pixel lies in need's memory, if it is the same memory with the same strides.
 bool shares_memory(const ArrayView& own, const ArrayView& need, std::int64_t bytes) {
@@ -62,6 +79,7 @@ struct Exchange::Impl {
   std::shared_ptr<Transport> transport;
   std::int64_t channels;
   ElementType type;
+  Packing packing;
   std::unique_ptr<Lane> lane;
   std::optional<Event> used;                    // the last kernel on the packed buffers; on a device
   bool was_used = false;                        // `used` has been recorded
@@ -76,8 +94,8 @@ struct Exchange::Impl {
   std::int64_t arriving = 0;      // bytes
   double begun = 0, arrived = 0;  // when; arrived 0: not seen yet
 
-  Impl(ExchangePlan p, std::shared_ptr<Transport> t, std::int64_t c, ElementType e)
-      : plan(std::move(p)), transport(std::move(t)), channels(c), type(e) {
+  Impl(ExchangePlan p, std::shared_ptr<Transport> t, std::int64_t c, ElementType e, Packing order)
+      : plan(std::move(p)), transport(std::move(t)), channels(c), type(e), packing(order) {
     route = transport->self_messages ? plan.through_self(transport->comm.rank()) : plan;
     const std::int64_t bytes = channels * element_bytes(type);
     lane = transport->make_lane(route.pixels_sent() * bytes, route.pixels_received() * bytes);
@@ -104,17 +122,20 @@ struct Exchange::Impl {
     return out;
   }
 
-  const Prepared& prepare(std::optional<Prepared>& slot, const ArrayView& own, const ArrayView& need,
-                          bool transpose) {
-    const pack::Shape o(own), n(need);
-    const bool aliased = shares_memory(own, need, element_bytes(type));
-    if (slot && slot->own == o && slot->need == n && slot->channels == own.channels &&
+  const Prepared& prepare(std::optional<Prepared>& slot, const ArrayView& own,
+                          std::span<const ArrayView> needs, bool transpose) {
+    const std::int64_t bytes = element_bytes(type);
+    const pack::Shape o(own);
+    const bool aliased = needs.size() == 1 && shares_memory(own, needs.front(), bytes);
+    if (slot && slot->own == o && same_shapes(slot->needs, needs, bytes) && slot->channels == own.channels &&
         slot->aliased == aliased)
       return *slot;
-    slot.emplace(Prepared{o, n, own.channels, aliased,
-                          transpose ? pack::transposed_steps(route, n, o, own.channels, aliased)
-                                    : pack::forward_steps(route, o, n, own.channels, aliased),
-                          nullptr, nullptr, nullptr});
+    std::vector<pack::Shape> n;
+    for (const ArrayView& need : needs) n.emplace_back(need, anchor(needs), bytes);
+    pack::Steps steps = transpose ? pack::transposed_steps(route, n, o, own.channels, aliased, packing)
+                                  : pack::forward_steps(route, o, n, own.channels, aliased, packing);
+    slot.emplace(
+        Prepared{o, std::move(n), own.channels, aliased, std::move(steps), nullptr, nullptr, nullptr});
     if (transport->device.is_cuda()) slot->upload(transport->device);
     return *slot;
   }
@@ -128,17 +149,22 @@ struct Exchange::Impl {
       pack::run_host(program, type, to, source);
   }
 
-  Pending start(std::optional<Prepared>& slot, Lane::Side side, const ArrayView& own, const ArrayView& need) {
+  Pending start(std::optional<Prepared>& slot, Lane::Side side, const ArrayView& own,
+                std::span<const ArrayView> needs) {
     TESSERA_EXPECT(!running,
                    "an exchange was begun twice (it has one set of buffers) wait for the first run");
-    TESSERA_EXPECT(own.channels == need.channels, "exchange between ", own.channels, " and ", need.channels,
-                   " channels (they travel one to one) pass equal numbers");
+    TESSERA_EXPECT(needs.size() == plan.needs().size(), "exchange into ", needs.size(),
+                   " arrays (the plan has ", plan.needs().size(), " needed boxes) pass one for each");
     check(own, plan.own());
-    check(need, plan.need());
+    for (std::size_t i = 0; i < needs.size(); ++i) {
+      TESSERA_EXPECT(own.channels == needs[i].channels, "exchange between ", own.channels, " and ",
+                     needs[i].channels, " channels (they travel one to one) pass equal numbers");
+      check(needs[i], plan.needs()[i]);
+    }
     const bool forward_run = side == Lane::sends;
-    const ArrayView& source = forward_run ? own : need;
-    const ArrayView& to = forward_run ? need : own;
-    run = &prepare(slot, own, need, !forward_run);
+    const ArrayView& source = forward_run ? own : anchor(needs);
+    const ArrayView& to = forward_run ? anchor(needs) : own;
+    run = &prepare(slot, own, needs, !forward_run);
     from = side;
     target = to.data;
     stream = static_cast<cudaStream_t>(own.stream);
@@ -186,8 +212,8 @@ struct Exchange::Impl {
 };
 
 Exchange::Exchange(ExchangePlan plan, std::shared_ptr<Transport> transport, std::int64_t channels,
-                   ElementType type)
-    : impl_(std::make_unique<Impl>(std::move(plan), std::move(transport), channels, type)) {}
+                   ElementType type, Packing packing)
+    : impl_(std::make_unique<Impl>(std::move(plan), std::move(transport), channels, type, packing)) {}
 Exchange::Exchange(Exchange&&) noexcept = default;
 Exchange& Exchange::operator=(Exchange&&) noexcept = default;
 Exchange::~Exchange() = default;
@@ -195,10 +221,13 @@ Exchange::~Exchange() = default;
 const ExchangePlan& Exchange::plan() const { return impl_->plan; }
 
 Exchange::Pending Exchange::begin(const ArrayView& own, const ArrayView& need) {
-  return impl_->start(impl_->forward, Lane::sends, own, need);
+  return impl_->start(impl_->forward, Lane::sends, own, {&need, 1});
+}
+Exchange::Pending Exchange::begin(const ArrayView& own, std::span<const ArrayView> needs) {
+  return impl_->start(impl_->forward, Lane::sends, own, needs);
 }
 Exchange::Pending Exchange::begin_transposed(const ArrayView& need, const ArrayView& own) {
-  return impl_->start(impl_->transposed, Lane::receives, own, need);
+  return impl_->start(impl_->transposed, Lane::receives, own, {&need, 1});
 }
 
 Exchange::Pending::Pending(Pending&& other) noexcept : exchange_(std::exchange(other.exchange_, nullptr)) {}

@@ -27,12 +27,12 @@ Piece with_source_in(const Piece& piece, const Box& box) {
       hi[d] = lo[d] + common.extent(d);
     }
   }
-  return {Box{lo, hi}, from, piece.step};
+  return {Box{lo, hi}, from, piece.step, piece.part};
 }
 
 /// The part of a piece whose needed pixels lie in `box`; empty `to` where there is none.
 Piece with_target_in(const Piece& piece, const Box& box) {
-  Piece part{piece.to.intersect(box), piece.from, piece.step};
+  Piece part{piece.to.intersect(box), piece.from, piece.step, piece.part};
   for (std::size_t d = 0; d < 3; ++d) {
     part.from[d] += piece.step[d] * (part.to.lo()[d] - piece.to.lo()[d]);
     if (part.to.extent(d) == 1) part.step[d] = 1;  // one pixel has no direction: one form only
@@ -42,7 +42,7 @@ Piece with_target_in(const Piece& piece, const Box& box) {
 
 /// Calls visit(piece) for every part of `hull` that the border rule maps onto the image by one affine map.
 template <class Visit>
-void for_each_mapped(const Box& hull, const Box& image, Border border, Visit visit) {
+void for_each_mapped(const Box& hull, int part, const Box& image, Border border, Visit visit) {
   if (hull.empty() || image.empty()) return;
   std::vector<border::Segment> cuts[3];
   for (std::size_t d = 0; d < 3; ++d)
@@ -50,8 +50,10 @@ void for_each_mapped(const Box& hull, const Box& image, Border border, Visit vis
   for (const auto& a : cuts[0])
     for (const auto& b : cuts[1])
       for (const auto& c : cuts[2])
-        visit(Piece{
-            Box{{a.lo, b.lo, c.lo}, {a.hi, b.hi, c.hi}}, {a.from, b.from, c.from}, {a.step, b.step, c.step}});
+        visit(Piece{Box{{a.lo, b.lo, c.lo}, {a.hi, b.hi, c.hi}},
+                    {a.from, b.from, c.from},
+                    {a.step, b.step, c.step},
+                    part});
 }
 
 /// `box` without `hole`, as disjoint boxes.
@@ -106,26 +108,37 @@ Box Piece::source() const {
 }
 
 ExchangePlan::ExchangePlan(const Layout& own, const Layout& need, const Box& image, Border border, int rank)
-    : own_(own.box(rank)), need_(need.box(rank)) {
-  TESSERA_EXPECT(own.ranks() == need.ranks(), "exchange plan between ", own.ranks(), " owners and ",
-                 need.ranks(), " ranks that need (one box per rank in both) pad with empty boxes");
+    : ExchangePlan(own, std::vector<Layout>{need}, image, border, rank) {}
+
+ExchangePlan::ExchangePlan(const Layout& own, const std::vector<Layout>& needs, const Box& image,
+                           Border border, int rank)
+    : own_(own.box(rank)) {
+  TESSERA_EXPECT(!needs.empty(), "an exchange plan without a need (nothing to plan) give empty boxes");
+  needs_.clear();
+  for (const Layout& need : needs) {
+    TESSERA_EXPECT(own.ranks() == need.ranks(), "exchange plan between ", own.ranks(), " owners and ",
+                   need.ranks(), " ranks that need (one box per rank in both) pad with empty boxes");
+    needs_.push_back(need.box(rank));
+  }
   TESSERA_EXPECT(own.overlapping(own_.intersect(image)).size() <= 1, "the box of rank ", rank,
                  " shares pixels with another owner (each pixel has one owner) pass disjoint boxes");
   Pieces sends, receives;
 
-  for_each_mapped(need_, image, border, [&](const Piece& mapped) {
-    const Box source = mapped.source();
-    for (const int owner : own.overlapping(source))
-      receives[owner].push_back(
-          with_target_in(with_source_in(mapped, own.box(owner).intersect(image)), need_));
-  });
-
   const Box mine = own_.intersect(image);
-  for_each_mapped(need.hull(), image, border, [&](const Piece& mapped) {
-    const Piece part = with_source_in(mapped, mine);
-    for (const int peer : need.overlapping(part.to))
-      if (peer != rank) sends[peer].push_back(with_target_in(part, need.box(peer)));
-  });
+  for (int part = 0; part < static_cast<int>(needs.size()); ++part) {
+    const Layout& need = needs[static_cast<std::size_t>(part)];
+    for_each_mapped(need.box(rank), part, image, border, [&](const Piece& mapped) {
+      const Box source = mapped.source();
+      for (const int owner : own.overlapping(source))
+        receives[owner].push_back(
+            with_target_in(with_source_in(mapped, own.box(owner).intersect(image)), need.box(rank)));
+    });
+    for_each_mapped(need.hull(), part, image, border, [&](const Piece& mapped) {
+      const Piece owned = with_source_in(mapped, mine);
+      for (const int peer : need.overlapping(owned.to))
+        if (peer != rank) sends[peer].push_back(with_target_in(owned, need.box(peer)));
+    });
+  }
 
   if (const auto self = receives.find(rank); self != receives.end()) {
     local_ = std::move(self->second);
@@ -134,10 +147,13 @@ ExchangePlan::ExchangePlan(const Layout& own, const Layout& need, const Box& ima
   sends_ = messages(std::move(sends));
   receives_ = messages(std::move(receives));
 
-  if (border == Border::zero && !need_.empty()) {
-    std::vector<Box> rest{need_};
-    const auto fill = [&rest](const std::vector<Piece>& pieces) {
+  for (int part = 0; part < static_cast<int>(needs_.size()); ++part) {
+    const Box& need = needs_[static_cast<std::size_t>(part)];
+    if (border != Border::zero || need.empty()) continue;
+    std::vector<Box> rest{need};
+    const auto fill = [&rest, part](const std::vector<Piece>& pieces) {
       for (const Piece& p : pieces) {
+        if (p.part != part) continue;
         std::vector<Box> left;
         for (const Box& b : rest) subtract(b, p.to, left);
         rest = std::move(left);
@@ -145,7 +161,7 @@ ExchangePlan::ExchangePlan(const Layout& own, const Layout& need, const Box& ima
     };
     fill(local_);
     for (const Message& m : receives_) fill(m.pieces);
-    zeros_ = std::move(rest);
+    for (const Box& zero : rest) zeros_.push_back({zero, {}, {1, 1, 1}, part});
   }
 }
 

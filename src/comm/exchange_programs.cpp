@@ -7,18 +7,18 @@
 namespace tessera::pack {
 namespace {
 
-/// A piece's source box, row-major and channel after channel, in a packed buffer.
+/// A piece's source box, row-major, in a packed buffer: channel after channel, or pixel after pixel.
 struct Packed {
   Box box;
   std::int64_t offset = 0;
   std::int64_t channel_stride = 0;
   Index3 stride{};
 
-  Packed(const Box& source, std::int64_t at)
-      : box(source),
-        offset(at),
-        channel_stride(source.pixels()),
-        stride{source.extent(1) * source.extent(2), source.extent(2), 1} {}
+  Packed(const Box& source, std::int64_t at, std::int64_t channels, Packing packing)
+      : box(source), offset(at), channel_stride(packing == Packing::planes ? source.pixels() : 1) {
+    const std::int64_t pixel = packing == Packing::planes ? 1 : channels;
+    stride = {source.extent(1) * source.extent(2) * pixel, source.extent(2) * pixel, pixel};
+  }
 };
 
 Cell cell_of(std::int64_t offset, std::int64_t channel_stride, const Index3& stride, std::int64_t channels,
@@ -46,7 +46,8 @@ Term reading_source(const Piece& piece, std::int64_t offset_of_from, std::int64_
 }
 
 /// Reads, for each pixel of a piece's source box, the needed pixels that are it.
-Term reading_target(const Piece& piece, const Shape& need) {
+Term reading_target(const Piece& piece, const std::vector<Shape>& needs) {
+  const Shape& need = needs[static_cast<std::size_t>(piece.part)];
   Term t;
   t.offset = need.offset(piece.to.lo());
   t.stride[0] = need.channel_stride;
@@ -64,11 +65,12 @@ Term reading_target(const Piece& piece, const Shape& need) {
 
 /// Calls visit(piece, packed) for all pieces of a list of messages, with their places in the packed buffer.
 template <class Visit>
-void for_each_packed(const std::vector<Message>& messages, std::int64_t channels, Visit visit) {
+void for_each_packed(const std::vector<Message>& messages, std::int64_t channels, Packing packing,
+                     Visit visit) {
   std::int64_t at = 0;
   for (const Message& m : messages)
     for (const Piece& piece : m.pieces) {
-      const Packed packed(piece.source(), at);
+      const Packed packed(piece.source(), at, channels, packing);
       visit(piece, packed);
       at += packed.box.pixels() * channels;
     }
@@ -125,10 +127,13 @@ Program accumulate(const std::vector<Target>& targets, const Shape& own, std::in
 
 }  // namespace
 
-Steps forward_steps(const ExchangePlan& plan, const Shape& own, const Shape& need, std::int64_t channels,
-                    bool aliased) {
+Steps forward_steps(const ExchangePlan& plan, const Shape& own, const std::vector<Shape>& needs,
+                    std::int64_t channels, bool aliased, Packing packing) {
   Steps steps;
-  for_each_packed(plan.sends(), channels, [&](const Piece&, const Packed& p) {
+  const auto needed = [&](const Piece& piece) {
+    return cell_of(needs[static_cast<std::size_t>(piece.part)], piece.to, channels);
+  };
+  for_each_packed(plan.sends(), channels, packing, [&](const Piece&, const Packed& p) {
     Term t;
     t.offset = own.offset(p.box.lo());
     t.stride[0] = own.channel_stride;
@@ -137,31 +142,30 @@ Steps forward_steps(const ExchangePlan& plan, const Shape& own, const Shape& nee
   });
   for (const Piece& piece : plan.local())
     if (!(aliased && is_identity(piece)))
-      steps.local.append(cell_of(need, piece.to, channels),
+      steps.local.append(needed(piece),
                          {reading_source(piece, own.offset(piece.from), own.channel_stride, own.stride)});
-  for (const Box& zero : plan.zeros()) steps.local.append(cell_of(need, zero, channels), {});
-  for_each_packed(plan.receives(), channels, [&](const Piece& piece, const Packed& p) {
+  for (const Piece& zero : plan.zeros()) steps.local.append(needed(zero), {});
+  for_each_packed(plan.receives(), channels, packing, [&](const Piece& piece, const Packed& p) {
     const Index3 k = piece.from - p.box.lo();
     const std::int64_t from = p.offset + k[0] * p.stride[0] + k[1] * p.stride[1] + k[2] * p.stride[2];
-    steps.unpack.append(cell_of(need, piece.to, channels),
-                        {reading_source(piece, from, p.channel_stride, p.stride)});
+    steps.unpack.append(needed(piece), {reading_source(piece, from, p.channel_stride, p.stride)});
   });
   return steps;
 }
 
-Steps transposed_steps(const ExchangePlan& plan, const Shape& need, const Shape& own, std::int64_t channels,
-                       bool aliased) {
+Steps transposed_steps(const ExchangePlan& plan, const std::vector<Shape>& needs, const Shape& own,
+                       std::int64_t channels, bool aliased, Packing packing) {
   Steps steps;
-  for_each_packed(plan.receives(), channels, [&](const Piece& piece, const Packed& p) {
+  for_each_packed(plan.receives(), channels, packing, [&](const Piece& piece, const Packed& p) {
     steps.pack.append(cell_of(p.offset, p.channel_stride, p.stride, channels, p.box.extents()),
-                      {reading_target(piece, need)});
+                      {reading_target(piece, needs)});
   });
   std::vector<Target> targets;
   for (const Piece& piece : plan.local())
-    if (!(aliased && is_identity(piece))) targets.push_back({piece.source(), reading_target(piece, need)});
+    if (!(aliased && is_identity(piece))) targets.push_back({piece.source(), reading_target(piece, needs)});
   steps.local = accumulate(targets, own, channels);
   targets.clear();
-  for_each_packed(plan.sends(), channels, [&](const Piece&, const Packed& p) {
+  for_each_packed(plan.sends(), channels, packing, [&](const Piece&, const Packed& p) {
     Term t;
     t.offset = p.offset;
     t.stride[0] = p.channel_stride;

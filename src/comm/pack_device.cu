@@ -23,11 +23,19 @@ __global__ void run_cells(Mode mode, const Cell* cells, std::int64_t count, cons
     }
     const Cell& cell = cells[first];
     std::int64_t rest = i - cell.before;
+    // Neighbors in a warp take neighbors in memory: channels where they lie side by side, else columns.
+    const bool channels_inside = cell.stride[0] == 1;
+    std::int64_t c = 0;
+    if (channels_inside) {
+      c = rest % cell.extent[0];
+      rest /= cell.extent[0];
+    }
     const std::int64_t w = rest % cell.extent[3];
     rest /= cell.extent[3];
     const std::int64_t h = rest % cell.extent[2];
     rest /= cell.extent[2];
-    put(mode, cell, terms + cell.first_term, to, from, rest / cell.extent[1], rest % cell.extent[1], h, w);
+    if (!channels_inside) c = rest / cell.extent[1];
+    put(mode, cell, terms + cell.first_term, to, from, c, rest % cell.extent[1], h, w);
   }
 }
 

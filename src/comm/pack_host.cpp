@@ -31,6 +31,32 @@ void row(Mode mode, const Cell& cell, const Term* terms, T* to, const T* from, s
   for (std::int64_t w = 0; w < width; ++w) put(mode, cell, terms, to, from, c, d, h, w);
 }
 
+// Cells whose channels lie side by side, as in channels-last arrays: runs of channels, or whole rows of
+// pixels where those too lie side by side. False: not such a cell.
+template <class T>
+bool copy_pixels(Mode mode, const Cell& cell, const Term* terms, T* to, const T* from) {
+  const std::int64_t channels = cell.extent[0];
+  const bool zero = cell.terms == 0;
+  if (mode != Mode::assign || cell.stride[0] != 1 || channels == 1) return false;
+  if (!zero && (!is_copy(mode, cell, terms) || terms->stride[0] != 1)) return false;
+  const bool rows = cell.stride[3] == channels && (zero || terms->stride[3] == channels);
+  const std::int64_t run = rows ? channels * cell.extent[3] : channels;
+  for (std::int64_t d = 0; d < cell.extent[1]; ++d)
+    for (std::int64_t h = 0; h < cell.extent[2]; ++h)
+      for (std::int64_t w = 0; w < (rows ? 1 : cell.extent[3]); ++w) {
+        T* target = to + cell.offset + d * cell.stride[1] + h * cell.stride[2] + w * cell.stride[3];
+        const auto bytes = static_cast<std::size_t>(run) * sizeof(T);
+        if (zero)
+          std::memset(static_cast<void*>(target), 0, bytes);
+        else
+          std::memcpy(
+              static_cast<void*>(target),
+              from + terms->offset + d * terms->stride[1] + h * terms->stride[2] + w * terms->stride[3],
+              bytes);
+      }
+  return true;
+}
+
 }  // namespace
 
 void Program::append(Cell cell, const std::vector<Term>& from) {
@@ -46,12 +72,14 @@ void Program::append(Cell cell, const std::vector<Term>& from) {
 void run_host(const Program& program, ElementType type, void* to, const void* from) {
   with_type(type, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
-    for (const Cell& cell : program.cells)
+    for (const Cell& cell : program.cells) {
+      const Term* terms = program.terms.data() + cell.first_term;
+      if (copy_pixels(program.mode, cell, terms, static_cast<T*>(to), static_cast<const T*>(from))) continue;
       for (std::int64_t c = 0; c < cell.extent[0]; ++c)
         for (std::int64_t d = 0; d < cell.extent[1]; ++d)
           for (std::int64_t h = 0; h < cell.extent[2]; ++h)
-            row(program.mode, cell, program.terms.data() + cell.first_term, static_cast<T*>(to),
-                static_cast<const T*>(from), c, d, h);
+            row(program.mode, cell, terms, static_cast<T*>(to), static_cast<const T*>(from), c, d, h);
+    }
   });
 }
 

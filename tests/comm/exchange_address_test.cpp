@@ -49,9 +49,10 @@ std::vector<Index3> grids(int ranks, const Box& image) {
 /// Runs need <- own and compares every needed cell with a walk along the axes.
 void check_addresses(const Communicator& comm, const std::shared_ptr<Transport>& transport, const Layout& own,
                      const Layout& need, const Box& image, Border border, std::int64_t channels = 2,
-                     Order own_order = Order::channels_first, Order need_order = Order::channels_first) {
+                     Order own_order = Order::channels_first, Order need_order = Order::channels_first,
+                     Packing packing = Packing::planes) {
   Exchange exchange(ExchangePlan(own, need, image, border, comm.rank()), transport, channels,
-                    ElementType::float64);
+                    ElementType::float64, packing);
   Block<double> source(own.box(comm.rank()), channels, ElementType::float64, 0, own_order);
   Block<double> target(need.box(comm.rank()), channels, ElementType::float64, kUntouched, need_order);
   source.for_each([&](auto c, const Index3& p, double& v) { v = address(image, c, p); });
@@ -92,7 +93,68 @@ TEST(ExchangeAddress, StridesOfAnyOrder) {
     for (const Order a : {Order::channels_first, Order::channels_last, Order::padded})
       for (const Order b : {Order::channels_first, Order::channels_last, Order::padded})
         for (const Border border : kBorders)
-          check_addresses(comm, transport, own, own.grow(c.reach), c.image, border, 3, a, b);
+          for (const Packing packing : {Packing::planes, Packing::pixels})
+            check_addresses(comm, transport, own, own.grow(c.reach), c.image, border, 3, a, b, packing);
+  });
+}
+
+// The sides of a block as strips, which overlap in the corners, all under one message per peer.
+TEST(ExchangeAddress, SeveralNeededBoxesInOneMessage) {
+  on_groups([](const Communicator& comm) {
+    const auto transport = make_transport(comm, Device{}, TransportKind::mpi);
+    for (const Case& c : cases())
+      for (const Index3& grid : grids(comm.size(), c.image)) {
+        const Layout own = grid_layout(c.image, grid);
+        std::vector<Layout> needs;
+        for (const std::size_t axis : {1U, 2U})
+          for (const bool low : {true, false}) {
+            std::vector<Box> boxes;
+            for (int r = 0; r < own.ranks(); ++r) {
+              Reach reach = c.reach;
+              Index3 lo = own.box(r).grow(reach).lo(), hi = own.box(r).grow(reach).hi();
+              if (low)
+                hi[axis] = std::min(hi[axis], own.box(r).lo()[axis] + 1);
+              else
+                lo[axis] = std::max(lo[axis], own.box(r).hi()[axis] - 1);
+              boxes.push_back(own.box(r).empty() ? Box() : Box(lo, hi));
+            }
+            needs.emplace_back(std::move(boxes));
+          }
+        const ExchangePlan plan(own, needs, c.image, Border::zero, comm.rank());
+        for (std::size_t i = 1; i < plan.sends().size(); ++i)
+          EXPECT_LT(plan.sends()[i - 1].peer, plan.sends()[i].peer);
+        Exchange exchange(plan, transport, 2, ElementType::float64, Packing::pixels);
+        Block<double> source(own.box(comm.rank()), 2, ElementType::float64, 0, Order::channels_last);
+        source.for_each([&](auto channel, const Index3& p, double& v) { v = address(c.image, channel, p); });
+        // All parts in one piece of memory; the last one first, so that offsets are negative too.
+        std::vector<double> memory;
+        std::vector<std::size_t> begin(needs.size());
+        for (std::size_t i = needs.size(); i-- > 0;) {
+          begin[i] = memory.size();
+          memory.resize(memory.size() + static_cast<std::size_t>(plan.needs()[i].pixels() * 2), kUntouched);
+        }
+        std::vector<ArrayView> views;
+        for (std::size_t i = 0; i < needs.size(); ++i) {
+          const Box& box = plan.needs()[i];
+          views.push_back({memory.data() + begin[i], box, 2, 1,
+                           Index3{box.extent(1) * box.extent(2) * 2, box.extent(2) * 2, 2},
+                           ElementType::float64, Device{}, nullptr});
+        }
+        for (int run = 0; run < 2; ++run) exchange.begin(source.view(), views).wait();
+        std::int64_t wrong = 0;
+        for (std::size_t i = 0; i < needs.size(); ++i) {
+          const double* value = memory.data() + begin[i];
+          const Box& box = plan.needs()[i];
+          for (std::int64_t z = box.lo()[0]; z < box.hi()[0]; ++z)
+            for (std::int64_t y = box.lo()[1]; y < box.hi()[1]; ++y)
+              for (std::int64_t x = box.lo()[2]; x < box.hi()[2]; ++x)
+                for (std::int64_t channel = 0; channel < 2; ++channel) {
+                  const auto q = walk({z, y, x}, c.image, Border::zero);
+                  wrong += *value++ != (q ? address(c.image, channel, *q) : 0);
+                }
+        }
+        EXPECT_EQ(wrong, 0) << "image " << c.image << ", grid " << grid[1] << " x " << grid[2];
+      }
   });
 }
 

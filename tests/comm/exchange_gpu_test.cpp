@@ -74,7 +74,8 @@ void compare_with_host(const Communicator& comm, const std::shared_ptr<Transport
         const Layout need = own.grow({{0, 2, 1}, {0, 3, 4}});
         const ExchangePlan plan(own, need, image, border, r);
         Exchange on_host(plan, host, 3, ElementType::float32),
-            on_device(plan, transport, 3, ElementType::float32);
+            on_device(plan, transport, 3, ElementType::float32,
+                      order == Order::channels_last ? Packing::pixels : Packing::planes);
         Block<float> x(own.box(r), 3, ElementType::float32, 0, order),
             y(need.box(r), 3, ElementType::float32, -7);
         x.for_each([](auto c, const Index3& p, float& v) { v = static_cast<float>(noise(c, p)); });
@@ -126,17 +127,20 @@ TEST(PackKernel, EqualsTheHostRowsInEveryType) {
         pack::run_host(program, type, to.data(), from.data());
         EXPECT_EQ(result, to) << "type " << static_cast<int>(type) << ", border " << static_cast<int>(border);
       };
-      run(pack::forward_steps(plan, xs, ys, channels, false).local, y, x);
-      run(pack::transposed_steps(plan, ys, xs, channels, false).local, x, y);
+      run(pack::forward_steps(plan, xs, {ys}, channels, false, Packing::planes).local, y, x);
+      run(pack::transposed_steps(plan, {ys}, xs, channels, false, Packing::planes).local, x, y);
       // The same pieces as packed messages.
       const ExchangePlan self = plan.through_self(0);
-      const pack::Steps forward = pack::forward_steps(self, xs, ys, channels, false);
-      std::vector<char> packed(static_cast<std::size_t>(self.pixels_sent() * channels * element_bytes(type)));
-      run(forward.pack, packed, x);
-      run(forward.unpack, y, packed);
-      const pack::Steps back = pack::transposed_steps(self, ys, xs, channels, false);
-      run(back.pack, packed, y);
-      run(back.unpack, x, packed);
+      for (const Packing packing : {Packing::planes, Packing::pixels}) {
+        const pack::Steps forward = pack::forward_steps(self, xs, {ys}, channels, false, packing);
+        std::vector<char> packed(
+            static_cast<std::size_t>(self.pixels_sent() * channels * element_bytes(type)));
+        run(forward.pack, packed, x);
+        run(forward.unpack, y, packed);
+        const pack::Steps back = pack::transposed_steps(self, {ys}, xs, channels, false, packing);
+        run(back.pack, packed, y);
+        run(back.unpack, x, packed);
+      }
     }
 }
 

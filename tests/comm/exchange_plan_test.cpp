@@ -94,7 +94,7 @@ TEST(ExchangePlan, WhatOneSendsTheOtherReceives) {
           for (const Piece& p : m.pieces) to_pixels += p.to.pixels();
         }
         for (const Piece& p : plan.local()) to_pixels += p.to.pixels();
-        for (const Box& b : plan.zeros()) to_pixels += b.pixels();
+        for (const Piece& p : plan.zeros()) to_pixels += p.to.pixels();
         const Box reached = border == Border::none ? plan.need().intersect(c.image) : plan.need();
         EXPECT_EQ(to_pixels, reached.pixels()) << "rank " << a;  // every needed pixel once
       }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "tessera/comm/array.hpp"
 #include "tessera/comm/communicator.hpp"
@@ -21,6 +22,10 @@ std::shared_ptr<Transport> make_transport(const Communicator& comm, Device devic
 const char* name(TransportKind kind);
 TransportKind kind(const Transport& transport);
 
+/// Order of the elements in a message: channel after channel, or pixel after pixel with its channels side by
+/// side, which is what channels-last arrays copy without strides. Sender and receiver use the same.
+enum class Packing { planes, pixels };
+
 /// A plan with persistent packed buffers for one element type and up to `channels` channels on one device.
 ///
 /// Packing and unpacking are one kernel each on a device, rows on a host. Messages above 2^31 - 1 elements
@@ -30,7 +35,8 @@ class Exchange {
   struct Impl;
 
  public:
-  Exchange(ExchangePlan plan, std::shared_ptr<Transport> transport, std::int64_t channels, ElementType type);
+  Exchange(ExchangePlan plan, std::shared_ptr<Transport> transport, std::int64_t channels, ElementType type,
+           Packing packing = Packing::planes);
   Exchange(Exchange&&) noexcept;
   Exchange& operator=(Exchange&&) noexcept;
   ~Exchange();
@@ -57,6 +63,8 @@ class Exchange {
   /// `own` may be the part of need's memory that holds the same pixels (a block inside its halo).
   /// One run at a time per Exchange. Bytes are counted into the open phase.
   Pending begin(const ArrayView& own, const ArrayView& need);
+  /// For a plan with several needed boxes: one array for each, all in one piece of memory, apart from own's.
+  Pending begin(const ArrayView& own, std::span<const ArrayView> needs);
   /// own += need^T: adds every value of `need` onto the pixel it came from, in a fixed order that does not
   /// depend on arrival: this rank's, then by peer. The transpose of begin(). Pixels that both share in memory
   /// count once. 16-bit types are summed in float.

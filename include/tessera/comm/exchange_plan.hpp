@@ -43,6 +43,7 @@ struct Piece {
   Box to;
   Index3 from{};
   Index3 step{1, 1, 1};
+  int part = 0;  // which of the rank's needed boxes `to` lies in
   /// The image pixels it reads.
   Box source() const;
 };
@@ -67,13 +68,18 @@ class ExchangePlan {
   /// `own` holds each image pixel at most once. Pixels of `need` that nobody owns are left alone
   /// (Border::none) or, with Border::zero, set to 0.
   ExchangePlan(const Layout& own, const Layout& need, const Box& image, Border border, int rank);
+  /// Several needed boxes per rank, one of each layout, such as the strips along a block's sides; they may
+  /// overlap, and a pixel travels once for each. Still one message per peer.
+  ExchangePlan(const Layout& own, const std::vector<Layout>& needs, const Box& image, Border border,
+               int rank);
 
   const Box& own() const { return own_; }
-  const Box& need() const { return need_; }
+  const Box& need() const { return needs_.front(); }
+  const std::vector<Box>& needs() const { return needs_; }            // at least one
   const std::vector<Message>& sends() const { return sends_; }        // by peer, ascending, never this rank
   const std::vector<Message>& receives() const { return receives_; }  // by peer, ascending, never this rank
   const std::vector<Piece>& local() const { return local_; }          // from this rank's own box
-  const std::vector<Box>& zeros() const { return zeros_; }            // boxes of `need` that are 0
+  const std::vector<Piece>& zeros() const { return zeros_; }          // parts and boxes that are 0
   /// Pixels that leave this rank, per channel; times channels and element size it is the bytes of one run, in
   /// either direction counted at this rank's sends (forward) or receives (transposed).
   std::int64_t pixels_sent() const;
@@ -83,10 +89,10 @@ class ExchangePlan {
   ExchangePlan through_self(int rank) const;
 
  private:
-  Box own_, need_;
+  Box own_;
+  std::vector<Box> needs_{Box()};
   std::vector<Message> sends_, receives_;
-  std::vector<Piece> local_;
-  std::vector<Box> zeros_;
+  std::vector<Piece> local_, zeros_;
 };
 
 }  // namespace tessera
