@@ -39,13 +39,6 @@ at::Tensor turn_back(const at::Tensor& y, int symmetry) {
 
 bool same_shape(const Box& a, const Box& b) { return a.extents() == b.extents(); }
 
-// Own image pixels -> blocks with their halos; the padding at the image's end is filled on the way.
-ExchangePlan window_plan(const Decomposition& d, std::int64_t halo, int rank) {
-  std::vector<Box> regions;
-  for (int r = 0; r < d.ranks(); ++r) regions.push_back(window_region(d.padded_block(r), d.padded(), halo));
-  return {d.layout(), Layout(std::move(regions)), d.image(), Border::replicate, rank};
-}
-
 /// D on windows of this rank's block.
 ///
 /// One exchange brings the halo and the padding; windows inside the own block run while it is in flight.
@@ -66,7 +59,7 @@ class NetworkDenoiser final : public Denoiser {
     runner_.emplace(network, RunnerOptions{options.type, options.tf32, options.fused, options.device});
     choose(network, context);
 
-    ExchangePlan plan = window_plan(d, halo_, rank_);
+    ExchangePlan plan = network_plan(d, halo_, rank_);
     region_box_ = plan.need();
     element_ = options.type == at::kDouble ? at::kDouble : at::kFloat;
     bytes_sent_ =
@@ -265,9 +258,15 @@ std::unique_ptr<Denoiser> make_network_denoiser(Network network, const Execution
   return std::make_unique<NetworkDenoiser>(network, options, context);
 }
 
+ExchangePlan network_plan(const Decomposition& d, std::int64_t halo, int rank) {
+  std::vector<Box> regions;
+  for (int r = 0; r < d.ranks(); ++r) regions.push_back(window_region(d.padded_block(r), d.padded(), halo));
+  return {d.layout(), Layout(std::move(regions)), d.image(), Border::replicate, rank};
+}
+
 std::int64_t network_bytes_sent(const Decomposition& decomposition, std::int64_t halo, std::int64_t channels,
                                 int rank) {
-  return window_plan(decomposition, halo, rank).pixels_sent() * channels * 4;
+  return network_plan(decomposition, halo, rank).pixels_sent() * channels * 4;
 }
 
 }  // namespace tessera

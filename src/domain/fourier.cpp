@@ -100,16 +100,23 @@ std::int64_t DistributedFourier::bytes_sent() const {
   return rows_.size(0) * bytes * (real + 2 * complex);
 }
 
-std::int64_t DistributedFourier::bytes_sent(const Decomposition& decomposition, std::int64_t channels,
-                                            std::int64_t bytes, int rank) {
+std::array<ExchangePlan, 4> DistributedFourier::plans(const Decomposition& decomposition, int rank) {
   const Box image = decomposition.image(), half = half_spectrum(image);
   const int ranks = decomposition.ranks();
-  const auto both_ways = [&](const Layout& a, const Layout& b, const Box& box) {
-    return ExchangePlan(a, b, box, Border::none, rank).pixels_sent() +
-           ExchangePlan(b, a, box, Border::none, rank).pixels_sent();
+  const auto plan = [&](const Layout& a, const Layout& b, const Box& box) {
+    return ExchangePlan(a, b, box, Border::none, rank);
   };
-  const std::int64_t real = both_ways(decomposition.layout(), slabs(image, kRow, ranks), image);
-  const std::int64_t complex = both_ways(slabs(half, kRow, ranks), slabs(half, kColumn, ranks), half);
+  const Layout blocks = decomposition.layout(), rows = slabs(image, kRow, ranks);
+  const Layout half_rows = slabs(half, kRow, ranks), half_columns = slabs(half, kColumn, ranks);
+  return {plan(blocks, rows, image), plan(half_rows, half_columns, half), plan(half_columns, half_rows, half),
+          plan(rows, blocks, image)};
+}
+
+std::int64_t DistributedFourier::bytes_sent(const Decomposition& decomposition, std::int64_t channels,
+                                            std::int64_t bytes, int rank) {
+  const std::array<ExchangePlan, 4> p = plans(decomposition, rank);
+  const std::int64_t real = p[0].pixels_sent() + p[3].pixels_sent();
+  const std::int64_t complex = p[1].pixels_sent() + p[2].pixels_sent();
   return channels * bytes * (real + 2 * complex);
 }
 

@@ -261,17 +261,23 @@ class LocalStack final : public DistributedOperator {
 
 }  // namespace
 
+std::vector<ExchangePlan> local_stack_plans(const Decomposition& decomposition, const Parts& parts,
+                                            int rank) {
+  const MeasurementLayout layout = lay_out(decomposition, parts, 1);
+  std::vector<ExchangePlan> plans;
+  for (const Ring& ring : make_rings(parts))
+    if (ring.exchanged)
+      plans.emplace_back(decomposition.layout(),
+                         needed_layout(decomposition, layout, parts, ring.parts, ring.border),
+                         decomposition.image(), ring.border, rank);
+  return plans;
+}
+
 std::int64_t local_stack_bytes_sent(const Decomposition& decomposition, const Parts& parts,
                                     std::int64_t channels, std::int64_t bytes, int rank) {
-  const MeasurementLayout layout = lay_out(decomposition, parts, channels);
   std::int64_t pixels = 0;
-  for (const Ring& ring : make_rings(parts)) {
-    if (!ring.exchanged) continue;
-    const ExchangePlan plan(decomposition.layout(),
-                            needed_layout(decomposition, layout, parts, ring.parts, ring.border),
-                            decomposition.image(), ring.border, rank);
+  for (const ExchangePlan& plan : local_stack_plans(decomposition, parts, rank))
     pixels += plan.pixels_sent() + plan.pixels_received();
-  }
   return pixels * channels * bytes;
 }
 

@@ -67,6 +67,10 @@ std::unique_ptr<Denoiser> make_network_denoiser(Network network, const Execution
 std::int64_t network_bytes_sent(const Decomposition& decomposition, std::int64_t halo, std::int64_t channels,
                                 int rank);
 
+/// Its exchange: own image pixels -> blocks with their halos; the padding at the image's end is filled on the
+/// way.
+ExchangePlan network_plan(const Decomposition& decomposition, std::int64_t halo, int rank);
+
 struct TotalVariationOptions {
   double weight = 1.0;      // strength = weight * sigma
   int iterations = 100;     // inner iterations, at most

@@ -64,6 +64,11 @@ std::int64_t local_stack_bytes_sent(const Decomposition& decomposition,
                                     const std::vector<std::unique_ptr<LocalOperator>>& parts,
                                     std::int64_t channels, std::int64_t bytes, int rank);
 
+/// The exchanges of this stack on `rank`, one per border rule: each runs once forward and once transposed.
+std::vector<ExchangePlan> local_stack_plans(const Decomposition& decomposition,
+                                            const std::vector<std::unique_ptr<LocalOperator>>& parts,
+                                            int rank);
+
 /// |A|^2: closed form, else power iteration from a vector made of `seed` and the global pixel index, until
 /// two estimates differ by less than `relative_tolerance`. Collective.
 double operator_norm_squared(DistributedOperator& A, const Space& space, std::uint64_t seed,

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
@@ -36,6 +37,9 @@ class DistributedFourier {
   /// The same by arithmetic alone, for any rank of a decomposition. `bytes` per real number.
   static std::int64_t bytes_sent(const Decomposition& decomposition, std::int64_t channels,
                                  std::int64_t bytes, int rank);
+  /// The four redistributions of one forward plus one inverse transform: of real numbers the first and the
+  /// last, of complex ones the two between.
+  static std::array<ExchangePlan, 4> plans(const Decomposition& decomposition, int rank);
 
  private:
   Box block_;         // pixels of this rank
