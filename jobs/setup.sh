@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Installs what is missing to build tessera, and makes .venv with torch: jobs/setup.sh [--check]
+# Installs what is missing to build tessera, and makes .venv with torch: jobs/setup.sh [--check] [--tests]
 # As root on Debian or Ubuntu it uses apt-get. Elsewhere it says what is missing and how to get it without root.
 # May be run again at any time; with nothing missing it takes about a second. --check changes nothing.
+# --tests: also what only the tests need and can do without: a Slurm for the private cluster of tests/slurm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-usage="usage: jobs/setup.sh [--check]"
-check_only=
-case ${1:-} in
-  "") ;;
-  --check) check_only=1 ;;
-  -h | --help) sed -n '3,5s/^# //p' "$0"; exit 0 ;;
-  *) echo "$usage" >&2; exit 2 ;;
-esac
+usage="usage: jobs/setup.sh [--check] [--tests]"
+check_only='' tests=''
+for argument; do
+  case $argument in
+    --check) check_only=1 ;;
+    --tests) tests=1 ;;
+    -h | --help) sed -n '3,6s/^# //p' "$0"; exit 0 ;;
+    *) echo "$usage" >&2; exit 2 ;;
+  esac
+done
 
 torch=torch==2.11.0
 # numpy, h5py, pandas: readers of traces and results. scikit-image: photographs. safetensors: weights.
@@ -116,6 +119,16 @@ if ((${#names[@]})); then
   if ((required)); then
     explain_missing
     exit 1
+  fi
+fi
+
+# Daemons and clients of Slurm; nothing of it is started. A machine that belongs to a cluster has its own already.
+slurm=(munge slurmctld slurmd slurm-client)
+if [[ -n $tests && -z $check_only && $(id -u) == 0 ]] && have apt-get && ! PATH=$PATH:/usr/sbin have slurmctld && ! have sbatch; then
+  echo "installing for the tests: ${slurm[*]}"
+  install_slurm() { DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${slurm[@]}"; }
+  if ! install_slurm && ! { apt-get update -q && install_slurm; }; then  # the lists of packages may be old, or not there
+    echo "Slurm could not be installed (message above) the tests that need it are skipped" >&2
   fi
 fi
 

@@ -14,7 +14,7 @@ begin=$SECONDS
 step() { printf '== %s (%d s)\n' "$1" $((SECONDS - begin)); }
 
 step "set-up"
-jobs/setup.sh
+jobs/setup.sh --tests
 step "configure"
 cmake --preset "$preset"
 step "build"

@@ -1,0 +1,132 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What the batch scripts (jobs/*.sbatch) share; they source it in the clone's root.
+# docs/slurm.md tells the whole story of signals, exit codes and restarts.
+
+say() { echo "$(date +%FT%T) job ${SLURM_JOB_ID:-none}: $*"; }
+
+# use_site NAME_OR_FILE: settings of the cluster. jobs/sites/NAME.env, or a file with a '/' in its name; none: defaults.
+use_site() {
+  SITE_LAUNCHER=srun SITE_LAUNCHER_OPTIONS='' SITE_MODULES='' SITE_SETUP='' SITE_CONTAINER='' SITE_REQUEUE=scontrol
+  SITE_RESTARTS=20 SITE_PARTITION='' SITE_ACCOUNT='' SITE_OPTIONS='' SITE_GPUS_PER_NODE=0 SITE_GPU_OPTION=''
+  SITE_RANKS_PER_NODE=1 SITE_CORES_PER_NODE='' SITE_MEMORY_PER_NODE='' SITE_MEMORY_PER_GPU=''
+  local site=${1:-} file key
+  [[ -z $site ]] && return
+  [[ $site == */* ]] && file=$site || file=jobs/sites/$site.env
+  if [[ ! -r $file ]]; then
+    echo "no site file $file (the site ${site##*/} is described there) copy one of: $(cd jobs/sites && ls -- *.env | xargs)" >&2
+    exit 2
+  fi
+  while read -r key; do
+    if [[ ! -v $key ]]; then
+      echo "$file sets $key (no script reads it) see docs/slurm.md for the names" >&2
+      exit 2
+    fi
+  done < <(sed -n 's/^\(SITE_[A-Z_]*\)=.*/\1/p' "$file")
+  # shellcheck disable=SC1090
+  source "$file"
+  case $SITE_LAUNCHER in srun | mpirun) ;; *) echo "$file: SITE_LAUNCHER is '$SITE_LAUNCHER' (it names no launcher) write srun or mpirun" >&2; exit 2 ;; esac
+  case $SITE_REQUEUE in scontrol | exit) ;; *) echo "$file: SITE_REQUEUE is '$SITE_REQUEUE' (it names no way to requeue) write scontrol, or exit where slurm.conf has RequeueExit=85" >&2; exit 2 ;; esac
+}
+
+# begin_job [--site S] ...: what every batch script does first; leaves the other arguments in `arguments`.
+begin_job() {
+  arguments=()
+  local site=${TESSERA_SITE:-}
+  while (($#)); do
+    case $1 in
+      --site) site=${2:-}; shift ;;
+      --site=*) site=${1#*=} ;;
+      *) arguments+=("$1") ;;
+    esac
+    shift
+  done
+  use_site "$site"
+  tessera=${TESSERA_PROGRAM:-build/release/bin/tessera}
+  if [[ -n $SITE_MODULES ]]; then
+    read -ra modules <<<"$SITE_MODULES"
+    module load "${modules[@]}" || exit 1
+  fi
+  if [[ -n $SITE_SETUP ]]; then
+    eval "$SITE_SETUP" || exit 1
+  fi
+  export TESSERA_LAUNCHER=$SITE_LAUNCHER TESSERA_LAUNCHER_OPTIONS="$SITE_LAUNCHER_OPTIONS ${TESSERA_LAUNCHER_OPTIONS:-}"
+  # srun takes the number of cores per rank from its own variable only (since Slurm 22.05).
+  [[ -n ${SLURM_CPUS_PER_TASK:-} ]] && export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
+  # At the end of a job mpirun gives its ranks one second for their checkpoint, unless it is told otherwise.
+  export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-25}
+  say "on ${SLURM_JOB_NODELIST:-this host}, restart ${SLURM_RESTART_COUNT:-0} of at most $SITE_RESTARTS"
+}
+
+# Python of .venv, which has h5py; the system's will do where a script needs the standard library only.
+python() { [[ -x .venv/bin/python ]] && echo .venv/bin/python || echo python3; }
+
+# supervise COMMAND...: runs it, passing signals on, and leaves its exit code in `code`.
+#   USR1 reaches this shell only where Slurm was asked for that (--signal=B:USR1@...): srun's tasks get it from Slurm.
+#   TERM reaches this shell when Slurm ends the job; the ranks get it too, at the same time.
+supervise() {
+  local child caught
+  told_to_end=
+  trap 'caught=1; kill -USR1 "$child" 2>/dev/null' USR1
+  trap 'caught=1; told_to_end=1' TERM
+  "$@" &
+  child=$!
+  while :; do
+    caught=
+    code=0
+    wait "$child" || code=$?
+    [[ -z $caught ]] && break
+  done
+  trap - USR1
+}
+
+# ranks N PROGRAM [ARGUMENTS...]: the command line for supervise, in the array `command`.
+ranks() {
+  local -a container
+  read -ra container <<<"$SITE_CONTAINER"
+  command=(jobs/launch.sh -n "$1" jobs/bind.sh ${container[@]+"${container[@]}"} "${@:2}")
+}
+
+# The name that Slurm knows this job by. A number alone may mean a whole array: its last task has the array's own number.
+job_name() {
+  if [[ -n ${SLURM_ARRAY_JOB_ID:-} ]]; then
+    echo "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"
+  else
+    echo "$SLURM_JOB_ID"
+  fi
+}
+
+# finish CODE: ends the batch script as the exit code of the program asks. Does not return.
+finish() {
+  local code=$1 restarts=${SLURM_RESTART_COUNT:-0}
+  case $code in
+    0) say "done" ;;
+    85)
+      if ((restarts >= SITE_RESTARTS)); then
+        say "checkpointed, not requeued: restarted $restarts times (SITE_RESTARTS is $SITE_RESTARTS); submit again to go on"
+        exit 3  # not 85, which a site may requeue by itself
+      fi
+      say "checkpointed, requeueing (restart $((restarts + 1)) of at most $SITE_RESTARTS)"
+      if [[ $SITE_REQUEUE == scontrol ]]; then
+        scontrol requeue "$(job_name)" && wait_for_slurm
+        say "not requeued (scontrol's message is above); submit again to go on"
+      fi
+      ;;
+    86)
+      # scancel, preemption and the end of the time all begin with SIGTERM. Slurm knows which one it is: a script that
+      # ended now would make a preempted job a failed one, and one that requeued itself would revive cancelled jobs.
+      say "checkpointed on SIGTERM; Slurm decides what comes next"
+      [[ -z $told_to_end ]] && wait_for_slurm
+      ;;
+    2) say "bad input, see the message above; not requeued" ;;
+    *) say "failed with exit code $code; submit again to go on from the last checkpoint" ;;
+  esac
+  exit "$code"
+}
+
+# Slurm ends this script within its grace time; 15 minutes say that it has forgotten.
+wait_for_slurm() {
+  trap 'exit "$code"' TERM
+  sleep 900 &
+  wait $!
+}

@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""A scaling study: runs one job on several rank counts, sizes, modes and transports, and collects the times.
+
+    scaling.py strong JOB.yaml --ranks 1,2,4 --folder DIR [--sizes 2048x2048,4096x4096]
+    scaling.py weak   JOB.yaml --ranks 1,2,4 --folder DIR --sizes 1024x1024
+
+strong: the same image on more ranks; sizes are whole images, without sizes it is the job's own. weak: sizes are one rank's
+share, the image grows with the ranks. An image of a given size is a synthetic scene, made by the ranks themselves.
+Repeats are the outermost loop, so that a machine that slows down shows as spread, not as scaling. A run that fails is
+recorded and the study goes on. An interrupted study (SIGUSR1: exit code 85; SIGTERM: 86), started again with the same
+folder, makes the runs that are missing. Result: DIR/scaling.csv, a row per run; records and logs of the runs beside it.
+Inside a Slurm job the ranks are started by srun, elsewhere by mpirun (jobs/launch.sh).
+"""
+import argparse
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from collect import collect
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def numbers(text):
+    values = [int(part) for part in text.split(",")]
+    if any(value < 1 for value in values):
+        raise argparse.ArgumentTypeError(f"{text} (whole numbers from 1, separated by commas)")
+    return values
+
+
+def size(text):
+    rows, columns = (int(part) for part in text.split("x"))
+    return rows, columns
+
+
+def sizes(text):
+    return [size(part) for part in text.split(",")]
+
+
+def words(text):
+    return text.split(",")
+
+
+def grid(ranks):
+    """The most square rows x columns of blocks, rows <= columns."""
+    rows = max(r for r in range(1, int(ranks**0.5) + 1) if ranks % r == 0)
+    return rows, ranks // rows
+
+
+def plan(arguments):
+    """All runs, in order, as (name, settings of the job, what the table shows)."""
+    runs = []
+    combinations = itertools.product(range(arguments.repeats), arguments.sizes or [None], arguments.modes,
+                                     arguments.transports, arguments.ranks)
+    for repeat, extent, mode, transport, ranks in combinations:
+        settings, shown, name = [], {"repeat": repeat, "ranks": ranks}, []
+        if extent:
+            if arguments.study == "weak":
+                extent = tuple(e * g for e, g in zip(extent, grid(ranks)))
+            settings.append(f"problem.truth={{scene: {{seed: {arguments.seed}, size: [{extent[0]}, {extent[1]}]}}}}")
+            shown |= {"rows": extent[0], "columns": extent[1]}
+            name.append("%dx%d" % extent)
+        for key, value, short in (("denoiser.mode", mode, "mode"), ("domain.transport", transport, "transport")):
+            if value != "auto":
+                settings.append(f"{key}={value}")
+                name.append(value)
+            shown[short] = value
+        if arguments.iterations:
+            settings.append(f"solver.iterations={arguments.iterations}")
+        runs.append(("-".join([*name, f"ranks{ranks}", f"run{repeat}"]), settings, shown))
+    return runs
+
+
+def layout(ranks, per_node):
+    """Options of the launcher that fill one node after the other; an allocation is otherwise spread out."""
+    if "SLURM_JOB_ID" not in os.environ:
+        return ""
+    here = min(ranks, per_node)
+    if os.environ.get("TESSERA_LAUNCHER", "srun") == "mpirun":
+        return f"--map-by ppr:{here}:node"
+    return f"--nodes={-(-ranks // per_node)} --ntasks-per-node={here}"
+
+
+class Interrupted(Exception):
+    """Slurm wants this job to end; carries the exit code that says how."""
+
+
+class Study:
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.folder = Path(arguments.folder).resolve()
+        self.child = None
+        self.code = 0  # that a signal asked for
+        for number, code in ((signal.SIGUSR1, 85), (signal.SIGTERM, 86)):
+            signal.signal(number, lambda *_, code=code: self.interrupt(code))
+
+    def interrupt(self, code):
+        self.code = self.code or code
+        if self.child:
+            self.child.terminate()
+
+    def run(self, name, settings, shown):
+        """One run; its record is written last, so that only a run that ended has one."""
+        record = self.folder / f"{name}.json"
+        if record.exists():
+            return json.loads(record.read_text())
+        output = self.folder / name
+        shutil.rmtree(output, ignore_errors=True)
+        everything = [*self.arguments.set, *settings, f"output.folder={output}"]
+        command = [str(ROOT / "jobs/launch.sh"), "-n", str(shown["ranks"]), str(ROOT / "jobs/bind.sh"),
+                   *self.arguments.container.split(), self.arguments.program, "run", self.arguments.job,
+                   *itertools.chain.from_iterable(("--set", setting) for setting in everything)]
+        options = os.environ.get("TESSERA_LAUNCHER_OPTIONS", "") + " " + layout(shown["ranks"], self.arguments.ranks_per_node)
+        log = self.folder / f"{name}.log"
+        begin = time.monotonic()
+        with open(log, "w") as out:
+            self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                                          env=os.environ | {"TESSERA_LAUNCHER_OPTIONS": options.strip()}, cwd=ROOT)
+            if self.code:
+                self.child.terminate()
+            try:
+                code = self.child.wait(self.arguments.limit)
+            except subprocess.TimeoutExpired:
+                self.child.terminate()
+                self.child.wait()
+                code = 124
+            self.child = None
+        wall = time.monotonic() - begin
+        # A run that Slurm's signal ended is no measurement: without a record it is made again.
+        if self.code or code in (85, 86):
+            raise Interrupted(self.code or code)
+        result = {"schema": 1, "study": self.arguments.study, "folder": name, **shown, "exit_code": code,
+                  "wall_seconds": round(wall, 3)}
+        if code:
+            lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+            said = [line for line in lines if line.startswith("tessera:")] or lines[-1:]
+            result["error"] = f"no end within {self.arguments.limit} s" if code == 124 else "".join(said[:1])[:500]
+        temporary = record.with_suffix(".tmp")
+        temporary.write_text(json.dumps(result, indent=1) + "\n")
+        temporary.replace(record)
+        return result
+
+    def go(self):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        runs = plan(self.arguments)
+        good = 0
+        try:
+            for number, (name, settings, shown) in enumerate(runs, 1):
+                if self.code:
+                    raise Interrupted(self.code)
+                result = self.run(name, settings, shown)
+                good += result["exit_code"] == 0
+                said = result.get("error") or f"{result['wall_seconds']:.1f} s"
+                print(f"{number}/{len(runs)} {name}: {said}", flush=True)
+        except Interrupted as interrupted:
+            print(f"interrupted at run {number} of {len(runs)}; the same command goes on from there", flush=True)
+            return interrupted.args[0]
+        finally:
+            if any(self.folder.glob("*.json")):
+                collect([self.folder], self.folder / "scaling.csv", self.arguments.warmup)
+        print(f"{self.folder / 'scaling.csv'}: {len(runs)} runs, {len(runs) - good} failed")
+        return 0 if good else 3
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", choices=["strong", "weak"])
+    parser.add_argument("job", help="job file; its output folder is not used")
+    parser.add_argument("--ranks", type=numbers, required=True, help="for example 1,2,4,8")
+    parser.add_argument("--folder", required=True, help="results")
+    parser.add_argument("--sizes", type=sizes, default=[], help="ROWSxCOLUMNS, several separated by commas")
+    parser.add_argument("--modes", type=words, default=["auto"], help="of denoiser.mode, for example patch,layer")
+    parser.add_argument("--transports", type=words, default=["auto"], help="of domain.transport")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each kind (3)")
+    parser.add_argument("--warmup", type=int, default=1, help="first iterations that are left out of the times (1)")
+    parser.add_argument("--iterations", type=int, help="of each run (the job's)")
+    parser.add_argument("--seed", type=int, default=1, help="of the scene (1)")
+    parser.add_argument("--limit", type=float, default=3600, help="seconds after which a run is given up (3600)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="changes a key of the job")
+    parser.add_argument("--ranks-per-node", type=int, default=10**9, help="inside Slurm (all on one node)")
+    parser.add_argument("--program", default=os.environ.get("TESSERA_PROGRAM", str(ROOT / "build/release/bin/tessera")))
+    parser.add_argument("--container", default="", help="command in front of the program")
+    arguments = parser.parse_args()
+    if arguments.study == "weak" and not arguments.sizes:
+        parser.error("a weak study grows the image with the ranks: --sizes says how much of it one rank has")
+    if arguments.repeats < 1:
+        parser.error("--repeats takes a whole number from 1")
+    arguments.job = str(Path(arguments.job).resolve())
+    return Study(arguments).go()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Checks a job and submits it to Slurm:
+#   jobs/submit.sh JOB.yaml --ranks N --time T [--site S] [--dry-run] [--set KEY=VALUE]... [-- SBATCH OPTIONS...]
+#   --ranks N          MPI ranks, one per GPU where the site has GPUs; a study takes a list, 1,2,4
+#   --time T           limit, as sbatch takes it: minutes, hours:minutes:seconds, days-hours, ...
+#   --site S           jobs/sites/S.env, or a file with a '/' in its name (TESSERA_SITE)
+#   --set KEY=VALUE    changes a key of the job file
+#   --sweep TABLE      one array task per row of a .csv or .tsv table whose first line names keys of the job file
+#   --at-once K        of a sweep: at most K tasks at a time
+#   --strong, --weak   a scaling study; jobs/scaling.py --help has its options, given behind --study, e.g. --study "--repeats 5"
+#   --folder DIR       of a sweep or a study: its results (runs/NAME, NAME being the job file's)
+#   --name NAME        of the Slurm job (the job file's)
+#   --ranks-per-node K (the site's)
+#   --dry-run          shows what would be submitted
+# It refuses with exit code 2 what `tessera check` says cannot work: bad input, memory that will not fit, a time limit
+# shorter than two iterations and a checkpoint.
+set -euo pipefail
+here=$(cd "$(dirname "$0")/.." && pwd)
+refuse() { echo "submit: $*" >&2; exit 2; }
+job='' ranks='' limit='' site=${TESSERA_SITE:-} dry='' table='' at_once='' study='' study_options='' folder='' name='' per_node=''
+settings=() sbatch_options=()
+while (($#)); do
+  case $1 in
+    -h | --help) sed -n '3,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --dry-run) dry=1; shift; continue ;;
+    --strong | --weak) study=${1#--}; shift; continue ;;
+    --) shift; sbatch_options=("$@"); break ;;
+    --*) (($# > 1)) || refuse "$1 has no value (it takes one) see --help" ;;
+  esac
+  case $1 in
+    --ranks) ranks=$2 ;;
+    --time) limit=$2 ;;
+    --site) site=$2 ;;
+    --set) settings+=(--set "$2") ;;
+    --sweep) table=$2 ;;
+    --at-once) at_once=$2 ;;
+    --study) study_options=$2 ;;
+    --folder) folder=$(realpath -m "$2") ;;
+    --name) name=$2 ;;
+    --ranks-per-node) per_node=$2 ;;
+    --*) refuse "unknown option $1 (see --help) options of sbatch come last, behind --" ;;
+    *)
+      [[ -z $job ]] || refuse "two job files, $job and $1 (a submission takes one) use --sweep for many runs"
+      job=$1
+      shift
+      continue
+      ;;
+  esac
+  shift 2
+done
+[[ -n $job && -n $ranks && -n $limit ]] || refuse "a job file, --ranks and --time are needed (see --help)"
+[[ -r $job ]] || refuse "cannot read $job (it is the job to submit) is the path right?"
+[[ -z $table || -z $study ]] || refuse "--sweep and --$study together (each is a submission of its own) choose one"
+list='^[1-9][0-9]*(,[1-9][0-9]*)*$' number='^[1-9][0-9]*$'
+if [[ -n $study ]]; then
+  [[ $ranks =~ $list ]] || refuse "--ranks is '$ranks' (a study takes a list of rank counts) write for example 1,2,4"
+else
+  [[ $ranks =~ $number ]] || refuse "--ranks is '$ranks' (it takes a whole number from 1; a list is for --strong and --weak)"
+fi
+most=$(tr , '\n' <<<"$ranks" | sort -n | tail -1)
+
+# Slurm's ways to write a time: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S -> seconds
+seconds_of() {
+  local days=0 rest=$1 parts
+  [[ $rest =~ ^([0-9]+-)?[0-9]+(:[0-9]+){0,2}$ ]] || return 1
+  local with_days=
+  [[ $rest == *-* ]] && days=${rest%%-*} rest=${rest#*-} with_days=1
+  IFS=: read -ra parts <<<"$rest"
+  if [[ -n $with_days ]]; then
+    echo $((10#$days * 86400 + 10#${parts[0]} * 3600 + 10#${parts[1]:-0} * 60 + 10#${parts[2]:-0}))
+  elif ((${#parts[@]} == 3)); then
+    echo $((10#${parts[0]} * 3600 + 10#${parts[1]} * 60 + 10#${parts[2]}))
+  else
+    echo $((10#${parts[0]} * 60 + 10#${parts[1]:-0}))
+  fi
+}
+limit_seconds=$(seconds_of "$limit") || refuse "--time is '$limit' (it is no time that Slurm knows) write minutes, or days-hours:minutes:seconds"
+
+job=$(realpath "$job")
+[[ -n $table ]] && table=$(realpath "$table")
+[[ $site == */* ]] && site=$(realpath "$site")
+stem=$(basename "$job")
+stem=${stem%.*}
+name=${name:-$stem}
+folder=${folder:-$here/runs/$name}
+cd "$here"
+source jobs/batch.sh
+use_site "$site"
+
+# --- nodes ----------------------------------------------------------------------------------------------------------------
+gpus=$SITE_GPUS_PER_NODE
+if [[ -z $per_node ]]; then
+  ((gpus)) && per_node=$gpus || per_node=$SITE_RANKS_PER_NODE
+fi
+[[ $per_node =~ $number ]] || refuse "--ranks-per-node is '$per_node' (it takes a whole number from 1)"
+((gpus == 0 || per_node <= gpus)) || refuse "$per_node ranks on nodes of $gpus GPUs (two ranks would share a GPU) use --ranks-per-node $gpus or less"
+((per_node > most)) && per_node=$most
+nodes=$(((most + per_node - 1) / per_node))
+cores=
+if [[ -n $SITE_CORES_PER_NODE ]]; then
+  # Of a GPU node that is not filled, each rank takes its GPU's share; of a CPU node, the share of the ranks meant for it.
+  divisor=$((gpus ? gpus : (per_node > SITE_RANKS_PER_NODE ? per_node : SITE_RANKS_PER_NODE)))
+  cores=$((SITE_CORES_PER_NODE / divisor))
+  ((cores)) || refuse "$per_node ranks on nodes of $SITE_CORES_PER_NODE cores (a rank needs one) use fewer --ranks-per-node"
+fi
+
+# --- what tessera says ----------------------------------------------------------------------------------------------------
+program=${TESSERA_PROGRAM:-build/release/bin/tessera}
+begin_check() {
+  read -ra modules <<<"$SITE_MODULES"
+  if ((${#modules[@]})) && type module >/dev/null 2>&1; then module load "${modules[@]}"; fi
+  [[ -n $SITE_SETUP ]] && eval "$SITE_SETUP"
+  read -ra container <<<"$SITE_CONTAINER"
+  [[ ${#container[@]} -gt 0 || -x $program ]] || refuse "no $program (the job has to be checked) build the preset release first"
+}
+check() { OMP_NUM_THREADS=1 ${container[@]+"${container[@]}"} "$program" check "$job" --ranks "$1" "${@:2}"; }
+bytes_of() { awk -v v="$1" -v u="$2" 'BEGIN {split("B kB MB GB TB", s); for (i = 1; i <= 5; ++i) f[s[i]] = 1000^(i-1);
+  f["KiB"] = 1024; f["MiB"] = 1024^2; f["GiB"] = 1024^3; f["TiB"] = 1024^4; printf "%.0f", v * f[u]}'; }
+lead=300 need=0
+digest() {  # digest TEXT: lead and need become the larger of what they are and what this check says
+  local value unit
+  read -r value unit < <(sed -n 's/^memory  *\([0-9.]*\) \([A-Za-z]*\) on the fullest rank.*/\1 \2/p' <<<"$1") || true
+  if [[ -n ${value:-} ]]; then
+    value=$(bytes_of "$value" "$unit")
+    ((value > need)) && need=$value
+  fi
+  read -r value < <(sed -n 's/^lead time  *\([0-9]*\) s.*/\1/p' <<<"$1") || true
+  if [[ -n ${value:-} ]]; then
+    [[ -z ${said:-} ]] && lead=$value said=1
+    ((value > lead)) && lead=$value
+  fi
+  return 0
+}
+begin_check
+rows=1
+if [[ -n $table ]]; then
+  rows=$("$(python)" jobs/sweep_table.py count "$table") || exit 2
+  checked=$((rows < 32 ? rows : 32))
+  for ((i = 0; i < checked; ++i)); do
+    row_settings=()
+    while IFS= read -r setting; do
+      row_settings+=(--set "$setting")
+    done < <("$(python)" jobs/sweep_table.py row "$table" "$i")
+    text=$(check "$most" "${settings[@]}" "${row_settings[@]}") || refuse "row $i of $table was not accepted (message above)"
+    digest "$text"
+  done
+  ((checked == rows)) || echo "submit: checked the first $checked of $rows rows" >&2
+else
+  text=$(check "$most" "${settings[@]}") || refuse "the job was not accepted (message above)"
+  digest "$text"
+fi
+
+have='' of=
+if ((gpus)) && [[ -n $SITE_MEMORY_PER_GPU ]]; then
+  have=$SITE_MEMORY_PER_GPU of="a GPU of $SITE_MEMORY_PER_GPU GiB"
+elif ((gpus == 0)) && [[ -n $SITE_MEMORY_PER_NODE ]]; then
+  have=$((SITE_MEMORY_PER_NODE / per_node)) of="a rank's share of a node, 1/$per_node of $SITE_MEMORY_PER_NODE GiB"
+fi
+if [[ -n $have ]] && ((need > have * 1073741824)); then
+  refuse "$(awk -v n="$need" 'BEGIN {printf "%.1f GiB", n / 1073741824}') per rank on the fullest of $most ranks (that is more than $of)" \
+    "use more ranks or fewer per node, or a site with more memory"
+fi
+((limit_seconds >= lead)) || refuse "--time $limit is $limit_seconds s (two iterations and a checkpoint take $lead s: it would never get on)" \
+  "ask for at least $(((2 * lead + 59) / 60)) minutes"
+((limit_seconds >= 2 * lead)) || echo "submit: of $limit_seconds s the last $lead s are kept for the checkpoint; a longer --time restarts less often" >&2
+
+# --- what goes to sbatch ----------------------------------------------------------------------------------------------------
+options=(--job-name="$name" --nodes="$nodes" --ntasks="$most" --ntasks-per-node="$per_node" --time="$limit")
+[[ -n $cores ]] && options+=(--cpus-per-task="$cores")
+[[ -n $SITE_PARTITION ]] && options+=(--partition="$SITE_PARTITION")
+[[ -n $SITE_ACCOUNT ]] && options+=(--account="$SITE_ACCOUNT")
+((gpus)) && options+=("${SITE_GPU_OPTION:---gpus-per-node=$per_node}")
+read -ra more <<<"$SITE_OPTIONS"
+options+=(${more[@]+"${more[@]}"})
+# mpirun's ranks belong to the batch script, not to a step of Slurm: the script gets the signal and passes it on. A study
+# decides itself which run is under way.
+to=
+[[ $SITE_LAUNCHER == mpirun || -n $study ]] && to=B:
+options+=(--signal="${to}USR1@$lead")
+arguments=()
+[[ -n $site ]] && arguments+=(--site "$site")
+if [[ -n $table ]]; then
+  options+=(--array="0-$((rows - 1))${at_once:+%$at_once}" --output="$folder/%x-%A_%a.log")
+  script=jobs/sweep.sbatch
+  arguments+=("$job" "$table" "$folder")
+elif [[ -n $study ]]; then
+  options+=(--output="$folder/%x-%j.log")
+  script=jobs/scaling_$study.sbatch
+  read -ra more <<<"$study_options"
+  arguments+=("$job" --ranks "$ranks" --folder "$folder" --ranks-per-node "$per_node" ${more[@]+"${more[@]}"})
+else
+  folder=$here/runs/logs
+  options+=(--output="$folder/%x-%j.log")
+  script=jobs/reconstruct.sbatch
+  arguments+=("$job")
+fi
+command=(sbatch --chdir="$here" "${options[@]}" ${sbatch_options[@]+"${sbatch_options[@]}"} "$script" "${arguments[@]}" ${settings[@]+"${settings[@]}"})
+if [[ -n $dry ]]; then
+  printf '%s\n' "$text"
+  echo
+  echo "would make $folder and submit:"
+  printf '%q ' "${command[@]}"
+  echo
+  exit 0
+fi
+mkdir -p "$folder"  # Slurm does not make the folder of a log
+exec "${command[@]}"
