@@ -52,6 +52,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(VIPS REQUIRED IMPORTED_TARGET vips)
 find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
 
 if(NOT TARGET tessera::torch)
   add_library(tessera::torch INTERFACE IMPORTED)

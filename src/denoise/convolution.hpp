@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "winograd.hpp"
+
 namespace tessera {
 
 /// Which kernels run the convolutions: plain at:: operators, oneDNN with packed weights, cuDNN with a fused
@@ -24,6 +26,7 @@ class Convolution {
     std::int64_t stride = 1;
     std::int64_t padding = 0;
     bool transposed = false;
+    bool winograd = true;  // where it is faster than oneDNN
   };
   /// `weight`, and `bias` if any, have their final type and device already.
   Convolution(ConvolutionLibrary library, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
@@ -41,8 +44,14 @@ class Convolution {
  private:
   ConvolutionLibrary library_;
   Shape shape_;
+  // How to compute this input's convolution by Winograd; null where the library is as fast.
+  const Winograd* winograd(const at::Tensor& x) const;
+  at::Tensor run_winograd(const Winograd& winograd, const at::Tensor& x, const at::Tensor* other, bool relu,
+                          bool overwrite, const Padding& padding) const;
+
   at::Tensor weight_;  // dense, or in oneDNN's own opaque form
   std::optional<at::Tensor> bias_;
+  std::optional<Winograd> winograd_;
 };
 
 }  // namespace tessera

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace tessera {
+
+class WinogradScratch;
+
+/// A 3x3 convolution of stride 1 in float32 on a CPU by Winograd's F(4x4, 3x3): a quarter of the direct sum's
+/// multiplications, at an error of about 1e-6 of the output's scale (the direct sum's: 2e-7).
+///
+/// Inputs, products and outputs of a block of tiles stay in the cache: input transform, 36 matrix products
+/// and output transform (with bias, sum and relu) follow each other for a few dozen tiles at a time. The
+/// result's bits do not depend on the number of threads, nor on what else is in the batch. Thread safe; runs
+/// that overlap wait for each other, since they share the scratch memory.
+class Winograd {
+ public:
+  enum class Instructions { none, avx2, avx512 };
+  /// The best that this CPU has.
+  static Instructions available();
+
+  /// `weight` (outputs, inputs, 3, 3), `bias` (outputs) if any; float32. Packs them, in 4 times their size,
+  /// and sees to the scratch memory. `instructions`: not none, at most what is available.
+  Winograd(const at::Tensor& weight, const std::optional<at::Tensor>& bias, Instructions instructions);
+
+  /// Zeros on both sides, (rows, columns): each 0 or 1.
+  using Padding = std::array<std::int64_t, 2>;
+  /// y = relu(x * w + bias + other), `other` and relu where asked for; `other` may be y itself, x may not.
+  /// All of them as takes() says.
+  void run(const at::Tensor& x, const Padding& padding, const at::Tensor* other, bool relu,
+           const at::Tensor& y) const;
+
+  /// Whether it is (N, C, H, W) of float32 on a CPU, and the channels lie side by side; other strides are
+  /// free.
+  static bool takes(const at::Tensor& x);
+
+  /// Scratch bytes per thread that a layer of so many inputs needs; layers share it, the largest counts.
+  static std::int64_t scratch_bytes(std::int64_t inputs, Instructions instructions);
+
+ private:
+  Instructions instructions_;
+  std::int64_t inputs_, outputs_;
+  at::Tensor weight_, bias_;  // packed; bias_ undefined: none
+  std::shared_ptr<WinogradScratch> scratch_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+
+namespace tessera {
+
+/// A channels-last image: strides in floats, the channels of a pixel lie side by side.
+struct PixelStrides {
+  std::int64_t image, row, pixel;
+};
+
+/// One 3x3 convolution by Winograd's F(4x4, 3x3), as its kernels see it: plain numbers, since their files are
+/// compiled for one instruction set each and may share no inline function with the rest of the program.
+struct WinogradTask {
+  const float* x;
+  PixelStrides x_strides;
+  std::int64_t images, height, width;  // of x
+  std::int64_t pad_h, pad_w;           // zeros beyond the border
+  float* y;                            // relu(x * w + bias + other), stride 1
+  PixelStrides y_strides;
+  const float* other;  // added, or null; may be y itself
+  PixelStrides other_strides;
+  const float* bias;  // padded to whole panels, or null
+  bool relu;
+  const float* weights;  // [panel][36][channel][output of the panel]
+  std::int64_t channels, outputs;
+  std::int64_t block_tiles, block_outputs;  // of V and M; block_outputs is whole panels
+};
+
+/// The kernels of one instruction set.
+struct WinogradKernels {
+  std::int64_t lanes;  // floats of a register; a panel is two registers of outputs
+  /// Tiles [first, last), at most block_tiles of them; `scratch` is one thread's, 64-byte aligned.
+  void (*run)(const WinogradTask& task, std::int64_t first, std::int64_t last, float* scratch);
+  std::int64_t (*scratch_floats)(std::int64_t channels, std::int64_t block_tiles, std::int64_t block_outputs);
+};
+
+constexpr std::int64_t kWinogradTile = 4;                  // outputs of a tile, along each axis
+constexpr std::int64_t kWinogradSide = kWinogradTile + 2;  // inputs of a tile
+constexpr std::int64_t kWinogradPoints =
+    kWinogradSide * kWinogradSide;  // products of a tile, per channel pair
+
+/// Tiles of an image, ragged ones at its right and lower border included.
+inline std::int64_t winograd_tiles(std::int64_t n) { return (n + kWinogradTile - 1) / kWinogradTile; }
+
+const WinogradKernels& winograd_avx512();
+const WinogradKernels& winograd_avx2();
+
+}  // namespace tessera

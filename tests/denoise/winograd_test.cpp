@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "../../src/denoise/winograd.hpp"
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tessera/core/error.hpp"
+#include "tessera/core/memory.hpp"
+
+namespace tessera {
+namespace {
+
+using Instructions = Winograd::Instructions;
+
+// Every set of kernels that runs here; without any there is nothing to test.
+class WinogradKernelsTest : public testing::TestWithParam<Instructions> {
+ protected:
+  void SetUp() override {
+    if (static_cast<int>(GetParam()) > static_cast<int>(Winograd::available()))
+      GTEST_SKIP() << "this CPU lacks the instructions";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(On, WinogradKernelsTest, testing::Values(Instructions::avx2, Instructions::avx512),
+                         [](const auto& i) { return i.param == Instructions::avx2 ? "avx2" : "avx512"; });
+
+at::Tensor last(const at::Tensor& x) { return x.contiguous(at::MemoryFormat::ChannelsLast); }
+
+at::Tensor output_like(const at::Tensor& x, std::int64_t outputs, const Winograd::Padding& p) {
+  return last(at::full({x.size(0), outputs, x.size(2) + 2 * p[0] - 2, x.size(3) + 2 * p[1] - 2},
+                       std::numeric_limits<float>::quiet_NaN(), x.options()));
+}
+
+at::Tensor direct(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
+                  const Winograd::Padding& p) {
+  std::optional<at::Tensor> bias;
+  if (b) bias = b->to(at::kDouble);
+  return at::conv2d(x.to(at::kDouble), w.to(at::kDouble), bias, 1, p);
+}
+
+// The largest error as a share of the scale of what was to come.
+double relative(const at::Tensor& error, const at::Tensor& scale) {
+  return (error.abs().max() / scale.abs().max()).item<double>();
+}
+
+at::Tensor weights(std::int64_t outputs, std::int64_t inputs) {
+  return at::randn({outputs, inputs, 3, 3}) / std::sqrt(9.0 * static_cast<double>(inputs));
+}
+
+TEST_P(WinogradKernelsTest, equals_the_direct_sum_on_any_size) {
+  at::manual_seed(1);
+  struct Case {
+    std::int64_t images, inputs, outputs, height, width;
+  };
+  for (const Case& c : {Case{1, 16, 16, 1, 1},
+                        {1, 16, 16, 2, 3},
+                        {1, 17, 33, 5, 4},
+                        {2, 3, 5, 7, 9},
+                        {3, 40, 24, 8, 8},
+                        {1, 64, 64, 21, 35},
+                        {1, 1, 1, 6, 6},
+                        {1, 130, 100, 13, 6},
+                        {1, 48, 96, 17, 29},
+                        {1, 260, 72, 4, 10},
+                        {5, 24, 31, 3, 2}})
+    for (const Winograd::Padding& p : {Winograd::Padding{1, 1}, {0, 1}, {1, 0}, {0, 0}}) {
+      if (c.height + 2 * p[0] < 3 || c.width + 2 * p[1] < 3) continue;
+      SCOPED_TRACE(testing::Message() << c.images << " of " << c.inputs << " -> " << c.outputs << ", "
+                                      << c.height << " x " << c.width << ", zeros " << p[0] << ' ' << p[1]);
+      const at::Tensor w = weights(c.outputs, c.inputs), b = at::randn({c.outputs});
+      const at::Tensor x = last(at::randn({c.images, c.inputs, c.height, c.width}));
+      const at::Tensor y = output_like(x, c.outputs, p), z = output_like(x, c.outputs, p);
+      Winograd(w, std::nullopt, GetParam()).run(x, p, nullptr, false, y);
+      at::Tensor plain = direct(x, w, std::nullopt, p);
+      EXPECT_LT(relative(y - plain, plain), 5e-6);
+
+      plain = direct(x, w, b, p);
+      const Winograd layer(w, b, GetParam());
+      layer.run(x, p, nullptr, true, y);
+      EXPECT_LT(relative(y - plain.relu(), plain), 5e-6);
+      const at::Tensor other = last(at::randn(y.sizes())), sum = plain + other;
+      layer.run(x, p, &other, false, z);
+      EXPECT_LT(relative(z - sum, sum), 5e-6);
+      layer.run(x, p, &other, true, z);
+      EXPECT_LT(relative(z - sum.relu(), sum), 5e-6);
+      layer.run(x, p, &other, false, other);  // in place
+      EXPECT_LT(relative(other - sum, sum), 5e-6);
+    }
+}
+
+TEST_P(WinogradKernelsTest, reads_and_writes_parts_of_larger_images) {
+  const at::Tensor w = weights(20, 36), big = last(at::randn({2, 36, 30, 40})), before = big.clone();
+  const at::Tensor x = big.narrow(2, 3, 20).narrow(3, 5, 22);
+  const at::Tensor frame = last(at::full({2, 20, 26, 27}, 7.0F)), kept = frame.clone();
+  const at::Tensor y = frame.narrow(2, 4, 18).narrow(3, 2, 22);
+  Winograd(w, std::nullopt, GetParam()).run(x, {0, 1}, nullptr, false, y);
+  const at::Tensor plain = direct(x, w, std::nullopt, {0, 1});
+  EXPECT_LT(relative(y - plain, plain), 5e-6);
+  EXPECT_TRUE(big.equal(before));
+  EXPECT_TRUE(frame.narrow(2, 0, 4).equal(kept.narrow(2, 0, 4)));
+  EXPECT_TRUE(frame.narrow(2, 22, 4).equal(kept.narrow(2, 22, 4)));
+  EXPECT_TRUE(frame.narrow(3, 0, 2).equal(kept.narrow(3, 0, 2)));
+  EXPECT_TRUE(frame.narrow(3, 24, 3).equal(kept.narrow(3, 24, 3)));
+}
+
+TEST_P(WinogradKernelsTest, gives_the_same_bits_on_any_number_of_threads) {
+  const int threads = at::get_num_threads();
+  for (const std::int64_t channels : {32, 144}) {
+    const at::Tensor w = weights(channels, channels), x = last(at::randn({1, channels, 61, 83}));
+    std::vector<at::Tensor> results;
+    for (const int n : {1, 2, 3}) {
+      at::set_num_threads(n);
+      results.push_back(output_like(x, channels, {1, 1}));
+      Winograd(w, std::nullopt, GetParam()).run(x, {1, 1}, nullptr, false, results.back());
+    }
+    at::set_num_threads(threads);
+    EXPECT_TRUE(results[0].equal(results[1]));
+    EXPECT_TRUE(results[0].equal(results[2]));
+  }
+}
+
+TEST_P(WinogradKernelsTest, passes_nan_on) {
+  const at::Tensor w = weights(16, 16), x = last(at::randn({1, 16, 12, 12}));
+  x[0][3][9][9].fill_(std::numeric_limits<float>::quiet_NaN());
+  const at::Tensor y = output_like(x, 16, {1, 1});
+  Winograd(w, std::nullopt, GetParam()).run(x, {1, 1}, nullptr, true, y);
+  EXPECT_TRUE(std::isnan(y[0][0][9][9].item<float>()));
+}
+
+TEST_P(WinogradKernelsTest, shares_scratch_memory_that_it_counts) {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(2);
+  const auto used = [] { return memory_now(MemoryUse::activations); };
+  const std::int64_t before = used();
+  {
+    const Winograd small(weights(16, 16), std::nullopt, GetParam());
+    EXPECT_EQ(used() - before, 2 * Winograd::scratch_bytes(16, GetParam()));
+    const Winograd large(weights(16, 512), std::nullopt, GetParam());
+    EXPECT_EQ(used() - before, 2 * Winograd::scratch_bytes(512, GetParam()));
+    const Winograd again(weights(16, 512), std::nullopt, GetParam());
+    EXPECT_EQ(used() - before, 2 * Winograd::scratch_bytes(512, GetParam()));
+  }
+  EXPECT_EQ(used(), before);
+  at::set_num_threads(threads);
+}
+
+}  // namespace
+}  // namespace tessera
