@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Makes one HTML page, which needs nothing else, of one run or many: convergence, pictures, time, memory, scaling.
+
+examples:
+  .venv/bin/python jobs/report.py runs/photo -o report.html
+  .venv/bin/python jobs/report.py runs/scaling --plan plan.csv -o scaling.html   every run in a folder
+  .venv/bin/python jobs/report.py runs/a runs/b --csv table.csv                  a table only
+docs/report.md says what is on the page.
+"""
+import argparse
+import datetime
+import math
+import os
+import sys
+from pathlib import Path
+
+from reporting import InputError
+from reporting.runs import find_runs, name_runs, read_run
+from reporting.scaling import read_plan
+from reporting.table import write_table
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", nargs="+", help="output folder of a run, or a folder with such folders")
+    parser.add_argument("-o", "--output", help="HTML file to write")
+    parser.add_argument("--csv", help="CSV file to write: a row per run, failed ones too")
+    parser.add_argument("--plan", action="append", default=[], help="CSV of 'tessera plan --csv': drawn in as predicted; may be repeated")
+    parser.add_argument("--side", type=int, help="longest side of a picture on the page, pixels (default: 2048, less for many runs)")
+    parser.add_argument("--no-pictures", action="store_true", help="leaves the pictures out")
+    parser.add_argument("--allow-missing", action="store_true", help="a folder that does not exist counts as a failed run")
+    return parser.parse_args()
+
+
+def write_whole(path, text):
+    """The file is whole or is not there."""
+    path = Path(path)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(text)
+        os.replace(unfinished, path)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise InputError(f"cannot write {path} ({error.strerror}) name a file in a folder that exists and is yours") from None
+
+
+def pictures(runs, given):
+    from reporting.pictures import pictures_of
+
+    if given.no_pictures:
+        return {run.name: {"figures": [], "missing": ["Left out (--no-pictures)."]} for run in runs}
+    side = given.side or max(384, int(2048 / math.sqrt(len(runs))))
+    out = {}
+    for run in runs:
+        figures, missing = pictures_of(run, side)
+        out[run.name] = {"figures": figures, "missing": missing}
+    return out
+
+
+def main():
+    given = arguments()
+    if not given.output and not given.csv:
+        raise InputError("nothing to write (neither -o nor --csv is given) add for example -o report.html")
+    if given.side is not None and given.side < 16:
+        raise InputError(f"--side is {given.side} (nothing could be seen) give 16 or more")
+    plans = [plan for path in given.plan for plan in read_plan(path)]
+    folders = find_runs(given.run, given.allow_missing)
+    runs = [read_run(folder) for folder in folders]
+    name_runs(runs)
+    if given.csv:
+        try:
+            write_table(runs, given.csv)
+        except OSError as error:
+            raise InputError(f"cannot write {given.csv} ({error.strerror}) name a file in a folder that exists") from None
+        print(f"{given.csv}: {len(runs)} row{'s' if len(runs) > 1 else ''}")
+    if given.output:
+        from reporting.page import page
+
+        made = f"Made {datetime.datetime.now():%Y-%m-%d %H:%M} from {len(runs)} run folder{'s' if len(runs) > 1 else ''}."
+        text = page(runs, plans, pictures(runs, given), made)
+        write_whole(given.output, text)
+        print(f"{given.output}: {len(text) / 1e6:.1f} MB, {len(runs)} run{'s' if len(runs) > 1 else ''}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except InputError as error:
+        print(f"report: {error}", file=sys.stderr)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        print(f"report: {error.name} is not installed (it comes with the project's .venv) run jobs/setup.sh, then "
+              ".venv/bin/python jobs/report.py", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The page: one HTML file that needs nothing else."""
+import html
+import json
+import math
+from pathlib import Path
+
+from plotly.offline import get_plotlyjs
+
+from .charts import RUN_COLORS, communication_of, convergence, memory_of, phases_by_run, time_of
+from .runs import DONE
+from .scaling import differing, series_of
+from .scaling_charts import scaling_charts
+
+HERE = Path(__file__).parent
+# The browser itself keeps the page from loading anything.
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+
+
+def e(text):
+    return html.escape(str(text))
+
+
+def seconds(value):
+    if not math.isfinite(value):
+        return "unknown"
+    for limit, unit, factor in ((1e-3, "\u00b5s", 1e6), (1, "ms", 1e3), (120, "s", 1), (7200, "min", 1 / 60)):
+        if value < limit:
+            return f"{value * factor:.3g} {unit}"
+    return f"{value / 3600:.3g} h"
+
+
+def amount(value):
+    if not value or not math.isfinite(value):
+        return "unknown"
+    power = min(int(math.log(value, 1024)), 4) if value >= 1 else 0
+    return f"{value / 1024**power:.3g} {['bytes', 'KiB', 'MiB', 'GiB', 'TiB'][power]}"
+
+
+def decibel(value):
+    return f"{value:.2f} dB" if math.isfinite(value) else "none"
+
+
+def percent(value):
+    return f"{100 * value:.3g} %" if math.isfinite(value) else "unknown"
+
+
+def psnr(run):
+    value = run.number("psnr")
+    if not math.isfinite(value) and len(run.curve.get("psnr", [])):
+        value = float(run.curve["psnr"][-1])
+    return value
+
+
+def peak(run):
+    given = run.summary.get("peak_bytes_per_rank") or ([] if run.peak is None else run.peak.max(axis=0).tolist())
+    return max(given, default=math.nan)
+
+
+def status_class(run):
+    return "good" if run.status in ("converged", "limit", "stopped") else "bad"
+
+
+def status_text(run):
+    return DONE.get(run.status, run.status)
+
+
+def tile(what, value, more="", kind=""):
+    return (f'<div class=tile><div class=what>{e(what)}</div><div class="value {kind}">{e(value)}</div>'
+            f"<div class=more>{e(more)}</div></div>")
+
+
+def iterations_text(run):
+    done = run.summary.get("iterations")
+    if done is None and len(run.curve.get("iteration", [])):
+        done = int(run.curve["iteration"].max()) + 1
+    wanted = run.job.get("solver.iterations")
+    text = f"{done if done is not None else 0}" + (f" of {wanted}" if wanted else "") + " iterations"
+    starts = len(run.restarts)
+    return text + (f", started again {starts} time{'s' if starts > 1 else ''}" if starts else "")
+
+
+def tiles_of_one(run):
+    median, low, high = run.seconds_per_iteration()
+    grid = run.attributes[0] if run.attributes and "grid_rows" in run.attributes[0] else None
+    start = run.number("psnr_start")
+    spread = f"10th to 90th percentile: {seconds(low)} to {seconds(high)}" if math.isfinite(median) else "no iteration was recorded"
+    hosts = len({a.get("host") for a in run.attributes})
+    return "".join([
+        tile("Status", status_text(run), iterations_text(run), status_class(run)),
+        tile("PSNR", decibel(psnr(run)), f"start {decibel(start)}" if math.isfinite(start) else "the job has no truth"
+             if "problem.truth" not in run.job and not any(k.startswith("problem.truth.") for k in run.job) else ""),
+        tile("Time per iteration", seconds(median), spread),
+        tile("Ranks", run.rank_count or "unknown",
+             (f"{grid['grid_rows']} x {grid['grid_columns']} blocks, {hosts} host{'s' if hosts > 1 else ''}" if grid else "")),
+        tile("Memory per rank", amount(peak(run)), "tracked peak, highest rank"),
+        tile("Exposed communication", percent(run.exposed_fraction()), "of the iterations' time"),
+        tile("Imbalance", percent(run.imbalance()), "slowest rank over the mean, without waiting"),
+        tile("Tracing", percent(run.trace_share), "of the run's time, inside trace calls"),
+    ])
+
+
+def tiles_of_many(runs, series):
+    done = [r for r in runs if status_class(r) == "good"]
+    best = max((r for r in runs if math.isfinite(psnr(r))), key=psnr, default=None)
+    timed = [r for r in runs if math.isfinite(r.seconds_per_iteration()[0])]
+    fastest = min(timed, key=lambda r: r.seconds_per_iteration()[0], default=None)
+    out = [tile("Runs", len(runs), f"{len(done)} ended well, {len(runs) - len(done)} did not",
+                "good" if len(done) == len(runs) else "bad"),
+           tile("Best PSNR", decibel(psnr(best)) if best else "none", best.name if best else "no run has a truth"),
+           tile("Fastest iteration", seconds(fastest.seconds_per_iteration()[0]) if fastest else "unknown",
+                fastest.name if fastest else "no run recorded one"),
+           tile("Ranks", ", ".join(map(str, sorted({r.rank_count for r in runs if r.rank_count}))) or "unknown", "")]
+    for kind in ("strong", "weak"):
+        one = next((s for s in series if s.kind == kind), None)
+        if one:
+            out.append(tile(f"Efficiency, {kind}", percent(one.efficiency()[-1]),
+                            f"{one.points[-1].ranks} ranks against {one.points[0].ranks}"))
+    shares = [r.trace_share for r in runs if math.isfinite(r.trace_share)]
+    out.append(tile("Tracing", percent(max(shares, default=math.nan)), "of the time, in the run with the largest share"))
+    return "".join(out)
+
+
+def runs_table(runs):
+    head = ["run", "status", "ranks", "iterations", "PSNR", "s/iteration", "total", "start-up", "I/O", "memory/rank", "exposed",
+            "imbalance", "tracing"]
+    left = {"run", "status"}
+    rows = []
+    for index, run in enumerate(runs):
+        cells = [f'<td><span class=dot style="background:{RUN_COLORS[index % len(RUN_COLORS)]}"></span>{e(run.name)}</td>',
+                 f'<td class={status_class(run)}>{e(run.status)}</td>']
+        done = run.summary.get("iterations", len(run.curve.get("iteration", [])))
+        for value in (run.rank_count or "", done, decibel(psnr(run)), seconds(run.seconds_per_iteration()[0]),
+                      seconds(run.total_seconds), seconds(run.startup_seconds), seconds(run.io_seconds), amount(peak(run)),
+                      percent(run.exposed_fraction()), percent(run.imbalance()), percent(run.trace_share)):
+            cells.append(f"<td class=n>{e(value)}</td>")
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    heads = "".join(f"<th{'' if h in left else ' class=n'}>{e(h)}</th>" for h in head)
+    return f'<div class="card scroll" style="margin-top:.9rem"><table><tr>{heads}</tr>{"".join(rows)}</table></div>'
+
+
+def notes(runs):
+    said = [(run.name if len(runs) > 1 else "", text) for run in runs for text in run.problems]
+    if not said:
+        return ""
+    items = "".join(f"<li>{'<b>' + e(name) + '</b>: ' if name else ''}{e(text)}</li>" for name, text in said)
+    return f"<div class=notes><b>What to know</b><ul>{items}</ul></div>"
+
+
+def chart_card(chart, wide=False):
+    per_run = " data-per-run=1" if chart["run"] is not None else ""
+    return (f'<div class="card{" wide" if wide else ""}" data-chart="{chart["name"]}"{per_run}><h3>{e(chart["title"])}</h3>'
+            "<div class=plot hidden></div><div class=empty hidden></div><p class=note></p></div>")
+
+
+def section(name, title, body, of_run=None, many=False):
+    suffix = f' <span class=sub>of <span class=run-name>{e(of_run)}</span></span>' if of_run and many else ""
+    return f"<section id={name}><h2>{e(title)}{suffix}</h2>{body}</section>"
+
+
+def compare(runs):
+    rows = differing([run.job for run in runs if run.job])
+    named = [run for run in runs if run.job]
+    if len(named) < 2:
+        return '<div class="card empty">Nothing to compare: it needs two runs or more.</div>'
+    if not rows:
+        return '<div class="card empty">All runs have the same job.</div>'
+    head = "".join(f"<th>{e(run.name)}</th>" for run in named)
+    body = "".join(f"<tr><td>{e(key)}</td>" + "".join(f"<td class=wrap>{e('not given' if v is None else v)}</td>" for v in values)
+                   + "</tr>" for key, values in rows.items())
+    return f"<div class='card scroll'><table><tr><th>job key</th>{head}</tr>{body}</table></div>"
+
+
+def machine(runs):
+    parts = []
+    for run in runs:
+        first = run.attributes[0] if run.attributes else {}
+        facts = [("folder", run.folder), ("started", first.get("start_time")), ("command", first.get("command_line")),
+                 ("tessera", f"{first.get('tessera_version', run.summary.get('tessera', ''))} {first.get('tessera_commit', '')}"),
+                 ("device", run.summary.get("device")), ("precision", run.summary.get("precision")),
+                 ("transport", run.summary.get("transport")), ("libraries", first.get("libraries")), ("machine", first.get("machine"))]
+        table = "".join(f"<tr><td>{e(k)}</td><td class=wrap>{e(v)}</td></tr>" for k, v in facts if v not in (None, "", " "))
+        ranks = "".join(f"<tr><td class=n>{r}</td><td>{e(a.get('host', ''))}</td><td>{e(a.get('device', ''))}</td>"
+                        f"<td>{e(block_text(a))}</td></tr>" for r, a in zip(run.ranks, run.attributes))
+        blocks = f"<details><summary>Ranks</summary><div class=scroll><table><tr><th class=n>rank</th><th>host</th><th>device</th><th>block</th></tr>{ranks}</table></div></details>" if ranks else ""
+        words = "".join(f"<details open><summary>Last words of rank {e(rank)}</summary><pre>{e(text)}</pre></details>"
+                        for rank, text in list(run.words.items())[:16])
+        job = f"<details><summary>Job</summary><pre>{e(run.job_text)}</pre></details>" if run.job_text else ""
+        log = f"<details><summary>End of the log</summary><pre>{e(run.log_tail)}</pre></details>" if run.log_tail else ""
+        parts.append(f"<div class=card style='margin-bottom:.9rem'><h3>{e(run.name)}</h3><div class=scroll><table>{table}</table></div>"
+                     f"{words}{blocks}{job}{log}</div>")
+    return "".join(parts)
+
+
+def block_text(attributes):
+    if "own_box" not in attributes:
+        return ""
+    (_, y0, x0), (_, y1, x1) = attributes["own_box"]
+    return f"rows {y0} to {y1}, columns {x0} to {x1}" if y1 > y0 and x1 > x0 else "empty"
+
+
+PICTURES = """<div class="head"><span class=note>Drag to move, double click or +/- to zoom; all pictures move together.</span>
+<div class=tools id=picture-tools><button id=zoom-out aria-label="zoom out">&minus;</button><span id=zoom>1.0&times;</span>
+<button id=zoom-in aria-label="zoom in">+</button><button id=zoom-fit>fit</button><button id=zoom-pixels>pixels</button></div></div>
+<div class=pictures id=pictures-here style="margin-top:.5rem"></div><div class=notes hidden><ul id=pictures-missing></ul></div>"""
+
+
+def page(runs, plans, pictures, made):
+    """HTML. pictures: {run's name: {"figures": [...], "missing": [...]}}; made: a line that says when and from what."""
+    series = series_of(runs, "strong") + series_of(runs, "weak")
+    many = len(runs) > 1
+    detail = next((run for run in runs if run.ranks and pictures[run.name]["figures"]), runs[0]).name
+    curves, scales, by_run = convergence(runs), scaling_charts(series, plans), phases_by_run(runs)
+    per_run = [(time_of(run), communication_of(run), memory_of(run)) for run in runs]
+    time, communication, memory = per_run[0]
+    cards = lambda charts: "".join(chart_card(c) for c in charts)  # noqa: E731
+    title = f"{len(runs)} runs" if many else runs[0].name
+    sections = [
+        ("summary", "Summary", f"<h1>{e(title)}</h1><p class=sub>{e(made)}</p><div class=tiles>"
+         + (tiles_of_many(runs, series) if many else tiles_of_one(runs[0])) + "</div>" + notes(runs) + (runs_table(runs) if many else "")),
+        ("pictures", "Pictures", PICTURES),
+        ("convergence", "Convergence", f"<div class=grid>{cards(curves)}</div>"),
+        ("scaling", "Scaling", f"<div class=grid>{cards(scales)}</div>"),
+        ("time", "Time", f"<div class=grid>{chart_card(by_run)}{chart_card(time[1])}{chart_card(time[0])}{chart_card(time[2])}</div>"),
+        ("communication", "Communication", f"<div class=grid>{cards(communication)}</div>"),
+        ("memory", "Memory", f"<div class='grid three'>{cards(memory)}</div>"),
+        ("compare", "Comparison of jobs", compare(runs)),
+        ("machine", "Job and machine", machine(runs)),
+    ]
+    if not many:
+        sections = [s for s in sections if s[0] != "compare"]
+    of_run = {"pictures", "communication", "memory"}
+    body = sections[0][2].join(("<section id=summary>", "</section>")) + "".join(
+        section(name, heading, inside, detail if name in of_run else None, many) for name, heading, inside in sections[1:])
+    data = {"charts": curves + scales + [by_run] + [c for groups in per_run for g in groups for c in g], "pictures": pictures,
+            "detail": detail, "runs": [run.name for run in runs]}
+    choice = "".join(f"<option>{e(run.name)}</option>" for run in runs)
+    chooser = f"<label class=room>details of <select id=run>{choice}</select></label>" if many else "<span class=room></span>"
+    nav = "".join(f'<a href="#{name}">{e(heading)}</a>' for name, heading, _ in sections)
+    safe = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+    return f"""<!doctype html>
+<html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width, initial-scale=1">
+<meta http-equiv=Content-Security-Policy content="{POLICY}"><link rel=icon href="data:,">
+<title>tessera: {e(title)}</title><style>{(HERE / 'page.css').read_text()}</style></head><body>
+<header class=top><div class=bar><span class=brand>tessera report</span><nav>{nav}</nav>{chooser}<button id=theme title="light or dark">&#9680;</button></div></header>
+<main>{body}<footer>{e(made)} docs/report.md says how each figure is computed.</footer></main>
+<script type=application/json id=report-data>{safe}</script>
+<script>{get_plotlyjs()}</script><script>{(HERE / 'page.js').read_text()}</script></body></html>
+"""

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Before, after, truth and error of a run, as pictures that fit on a page."""
+import base64
+import io
+import math
+
+import numpy as np
+from PIL import Image
+
+from .image_files import Unreadable, open_image
+
+BAND = 1 << 24  # samples read at a time
+LOSSLESS = 1 << 20  # pixels up to which a picture is kept exactly
+# The colors of "magma": dark is no error; told apart with every kind of color vision.
+MAGMA = [(0, 0, 4), (28, 16, 68), (79, 18, 123), (129, 37, 129), (181, 54, 122), (229, 80, 100), (251, 135, 97),
+         (254, 194, 135), (252, 253, 191)]
+
+
+def shrink(rows, factor):
+    """Means of factor x factor pixels (fewer at the end) of (C, rows, columns)."""
+    if factor == 1:
+        return rows
+    count = np.add.reduceat(np.ones(rows.shape[1]), range(0, rows.shape[1], factor))[:, None] * np.add.reduceat(
+        np.ones(rows.shape[2]), range(0, rows.shape[2], factor))
+    down = np.add.reduceat(rows, range(0, rows.shape[1], factor), axis=1, dtype=np.float64)
+    return np.add.reduceat(down, range(0, rows.shape[2], factor), axis=2) / count
+
+
+def bands(shape, factor):
+    step = max(1, BAND // (shape[0] * shape[2]) // factor) * factor
+    for low in range(0, shape[1], step):
+        yield low, min(low + step, shape[1])
+
+
+def small(image, offset, scale, side):
+    """(C, h, w) in internal range, and by how much it was shrunk."""
+    factor = max(1, math.ceil(max(image.shape[1:]) / side))
+    parts = [shrink((image.rows(lo, hi) - offset) / scale, factor) for lo, hi in bands(image.shape, factor)]
+    return np.concatenate(parts, axis=1), factor
+
+
+def encode(pixels):
+    """uint8 (h, w) or (h, w, 3) -> a data URI."""
+    buffer = io.BytesIO()
+    exact = pixels.shape[0] * pixels.shape[1] <= LOSSLESS
+    Image.fromarray(pixels).save(buffer, "WEBP", lossless=exact, quality=50 if exact else 92, method=2)
+    return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def as_bytes(image):
+    clean = np.nan_to_num(np.clip(image, 0, 1), nan=0.0)
+    pixels = np.rint(clean * 255).astype(np.uint8)
+    return pixels[0] if pixels.shape[0] != 3 else np.moveaxis(pixels, 0, -1)
+
+
+def colored(values, top):
+    at = np.linspace(0, 1, len(MAGMA))
+    level = np.clip(values / top, 0, 1)
+    return np.stack([np.interp(level, at, [c[k] for c in MAGMA]) for k in range(3)], -1).astype(np.uint8)
+
+
+def figure(title, image, factor, caption):
+    note = f" Shown at 1/{factor} of its size, means of {factor} x {factor} pixels." if factor > 1 else ""
+    return {"title": title, "src": encode(image), "width": image.shape[1], "height": image.shape[0],
+            "caption": caption + note}
+
+
+def size_text(shape):
+    return f"{shape[1]} x {shape[2]}" + (", gray" if shape[0] == 1 else "" if shape[0] == 3 else f", {shape[0]} channels, the first is shown")
+
+
+def error_map(result, truth, offset, scale, side):
+    """(|after - truth|, mean over channels, shrunk; PSNR over all pixels)."""
+    factor = max(1, math.ceil(max(result.shape[1:]) / side))
+    parts, squares = [], 0.0
+    for lo, hi in bands(result.shape, factor):
+        e = (result.rows(lo, hi) - truth.rows(lo, hi)) / scale
+        squares += float(np.square(e, dtype=np.float64).sum())
+        parts.append(shrink(np.abs(e).mean(axis=0, keepdims=True), factor)[0])
+    psnr = -10 * math.log10(max(squares / math.prod(result.shape), 1e-8))
+    return np.concatenate(parts), psnr
+
+
+def nice(value):
+    """The next of 1, 2, 5 x 10^k."""
+    if not value > 0:
+        return 1e-6
+    power = 10 ** math.floor(math.log10(value))
+    return next(m * power for m in (1, 2, 5, 10) if m * power >= value * 0.999)
+
+
+def result_of(run):
+    """(image, offset, scale, what it is): the reconstruction, or the newest picture that a run without one left."""
+    try:
+        image = open_image(run.folder / "reconstruction.h5")
+        return image, float(image.offset or 0), float(image.factor or 1), "reconstruction"
+    except Unreadable as error:
+        reason = error
+    left = sorted(run.folder.glob("iteration-*.png"))
+    if left:
+        return open_image(left[-1]), 0.0, 255.0, f"snapshot after iteration {int(left[-1].stem.split('-')[1])}"
+    raise Unreadable(f"There is no result ({reason}).")
+
+
+def pictures_of(run, side):
+    """([figure, ...], [what is missing, and why])."""
+    figures, missing = [], []
+    try:
+        result, offset, scale, what = result_of(run)
+    except Unreadable as error:
+        result = None
+        missing.append(str(error))
+    figures += before_of(run, side, missing)
+    if result is None:
+        return figures, missing
+    after, factor = small(result, offset, scale, side)
+    score = f", PSNR {run.number('psnr'):.2f} dB" if math.isfinite(run.number("psnr")) else ""
+    figures.append(figure("after", as_bytes(after), factor, f"The {what}, {size_text(result.shape)}{score}."))
+    try:
+        truth = truth_of(run)
+        if truth.shape != result.shape:
+            raise Unreadable(f"the truth is {size_text(truth.shape)}, the result {size_text(result.shape)}")
+        shown, factor = small(truth, offset_of(run, offset), scale_of(run, scale), side)
+        figures.append(figure("truth", as_bytes(shown), factor, f"{run.job['problem.truth']}."))
+        error, psnr = error_map(in_units(result, offset, scale), in_units(truth, offset_of(run, offset), scale_of(run, scale)),
+                                0, 1, side)
+        top = nice(float(np.percentile(error, 99.8)))
+        figures.append(figure("error", colored(error, top), factor,
+                              "|after - truth|, mean of the channels; the image's range is 0 to 1.")
+                       | {"ramp": {"colors": [f"rgb{c}" for c in MAGMA], "ends": ["0", f"{top:g} and more"]}})
+        if what == "reconstruction" and abs(psnr - run.number("psnr")) > 0.1:
+            missing.append(f"The PSNR of these files is {psnr:.2f} dB, the run said {run.number('psnr'):.2f} dB: "
+                           "the truth was changed since, or its depth is not read as the run did.")
+    except Unreadable as error:
+        missing.append(f"No error picture: {error}.")
+    return figures, missing
+
+
+def in_units(image, offset, scale):
+    class Scaled:
+        shape = image.shape
+
+        @staticmethod
+        def rows(lo, hi):
+            return (image.rows(lo, hi) - np.float32(offset)) / np.float32(scale)
+
+    return Scaled
+
+
+def offset_of(run, otherwise):
+    return float(run.job.get("problem.scale.offset", otherwise))
+
+
+def scale_of(run, otherwise):
+    given = run.job.get("problem.scale.factor")
+    return float(given) if isinstance(given, (int, float)) else otherwise
+
+
+def truth_of(run):
+    path = run.job.get("problem.truth")
+    if any(key.startswith("problem.truth.") for key in run.job):
+        raise Unreadable("the truth is a scene made by the program, of which there is no file")
+    if not isinstance(path, str):
+        raise Unreadable("the job has no truth")
+    return open_image(path)
+
+
+def before_of(run, side, missing):
+    """The measurement, as the run kept it, or the measured picture that the job names."""
+    given = run.job.get("problem.measurements")
+    for path, what in ((run.folder / "measurement.png", "The measurement"), (given, f"{given}")):
+        if not path or str(path).endswith((".h5", ".hdf5")):
+            continue
+        try:
+            image = open_image(path)
+        except Unreadable:
+            continue
+        shown, factor = small(image, 0, 255.0, side)
+        parts = int(run.job.get("problem.operator.angles.count", 0)) or len(run.job.get("problem.operator.parts") or [0])
+        first = f", the first of {parts}" if parts > 1 else ""
+        start = run.number("psnr_start")
+        score = f"; the start of the iteration has {start:.2f} dB" if math.isfinite(start) else ""
+        return [figure("before", as_bytes(shown), factor, f"{what}{first}, {size_text(image.shape)}{score}.")]
+    missing.append("No picture of the measurement: measurement.png is not in the folder (runs write it where they write a "
+                   "preview, for gray and color images up to 4096 x 4096).")
+    return []

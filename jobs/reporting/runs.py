@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a run folder tells: the job, how it went, and its traces summed up by rank, phase and iteration."""
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from . import InputError
+from .traces import read_rank, trace_files
+
+# In the order in which they are stacked. "between": time of an iteration that no phase covers.
+PHASES = ["denoise", "prox", "operator", "adjoint", "halo", "reduce", "metrics", "checkpoint", "write", "load", "other",
+          "between"]
+SUMS = ["own_seconds", "wait_seconds", "flight_seconds", "device_seconds", "bytes_sent", "messages"]
+COLUMNS = 500  # of the map rank x iteration, and points of a curve per iteration and phase
+DONE = {"converged": "converged", "limit": "all iterations done", "stopped": "stopped", "diverged": "diverged"}
+
+
+@dataclasses.dataclass
+class Run:
+    """One run. Arrays over ranks have an entry for each rank whose trace could be read (`ranks`)."""
+
+    folder: Path
+    name: str = ""
+    status: str = "unknown"
+    problems: list = dataclasses.field(default_factory=list)  # what is missing, and why: sentences
+    summary: dict = dataclasses.field(default_factory=dict)
+    job: dict = dataclasses.field(default_factory=dict)  # flat: {"solver.name": "pgd", ...}
+    job_text: str = ""
+    log_tail: str = ""
+    words: dict = dataclasses.field(default_factory=dict)  # rank -> its last words
+    attributes: list = dataclasses.field(default_factory=list)  # per rank
+    ranks: list = dataclasses.field(default_factory=list)
+    # By iteration, of the lowest rank: iteration, elapsed (s, starts added up), seconds, objective, chi2, ...
+    curve: dict = dataclasses.field(default_factory=dict)
+    restarts: list = dataclasses.field(default_factory=list)  # index into curve of the first row after each
+    steady: int = 0  # iterations that averages count: without the first after a start, where there are more
+    sums: dict = dataclasses.field(default_factory=dict)  # name of SUMS -> (phase, rank), over the steady iterations
+    busy: np.ndarray | None = None  # (rank, column): s per iteration not spent waiting
+    by_iteration: np.ndarray | None = None  # (phase, column): s, mean over ranks
+    columns: np.ndarray | None = None  # iteration at the start of each column
+    peak: np.ndarray | None = None  # (phase, rank) bytes, highest during the run
+    resident: np.ndarray | None = None  # (rank) bytes
+    reserved: np.ndarray | None = None
+    memory_curve: np.ndarray | None = None  # (column) bytes, highest over ranks
+    total_seconds: float = math.nan  # from program start to the last row, starts added up, slowest rank
+    startup_seconds: float = math.nan  # until the first iteration, of the first start
+    io_seconds: float = math.nan  # load and write, slowest rank
+    lost_seconds: float = 0.0  # iterations that a restart did again
+    trace_share: float = math.nan  # of the rank that spent most on its trace
+
+    @property
+    def rank_count(self):
+        for source in (self.summary.get("ranks"), self.attributes and self.attributes[0].get("ranks")):
+            if source:
+                return int(source)
+        return len(self.ranks)
+
+    def shape(self):
+        """(channels, rows, columns) of the image, as far as known."""
+        boxes = [np.asarray(a["own_box"]) for a in self.attributes if "own_box" in a]
+        size = np.max([box[1] for box in boxes], axis=0) if boxes and len(boxes) == self.rank_count else None
+        return None if size is None else (int(size[1]), int(size[2]))
+
+    def seconds_per_iteration(self):
+        """Median, and the 10th and 90th percentile, over the steady iterations."""
+        seconds = self.curve.get("seconds")
+        if seconds is None or len(seconds) == 0:
+            return math.nan, math.nan, math.nan
+        steady = np.delete(seconds, [0, *self.restarts]) if len(seconds) > 1 + len(self.restarts) else seconds
+        return tuple(float(np.percentile(steady, q)) for q in (50, 10, 90))
+
+    def phase_seconds(self):
+        """{phase: own seconds per iteration, mean over ranks}, without those that took none."""
+        if "own_seconds" not in self.sums:
+            return {}
+        mean = self.sums["own_seconds"].mean(axis=1) / max(self.steady, 1)
+        return {name: float(value) for name, value in zip(PHASES, mean) if value > 0}
+
+    def imbalance(self):
+        """Busy time of the slowest rank over the mean, less 1."""
+        if "own_seconds" not in self.sums:
+            return math.nan
+        busy = (self.sums["own_seconds"] - self.sums["wait_seconds"]).sum(axis=0)
+        return float(busy.max() / busy.mean() - 1) if busy.mean() > 0 else math.nan
+
+    def exposed_fraction(self):
+        given = self.summary.get("exposed_wait_fraction")
+        if given is not None:
+            return float(given)
+        if "own_seconds" not in self.sums:
+            return math.nan
+        whole = self.sums["own_seconds"].sum()
+        return float(self.sums["wait_seconds"].sum() / whole) if whole > 0 else math.nan
+
+    def number(self, key):
+        value = self.summary.get(key)
+        return float(value) if isinstance(value, (int, float)) else math.nan
+
+
+def flatten(tree, prefix=""):
+    """{"a": {"b": 1}} -> {"a.b": 1}; lists stay."""
+    if not isinstance(tree, dict):
+        return {prefix: tree}
+    out = {}
+    for key, value in tree.items():
+        out |= flatten(value, f"{prefix}.{key}" if prefix else str(key))
+    return out
+
+
+def is_run(folder):
+    return any((folder / name).exists() for name in ("summary.json", "resolved.yaml", "job.yaml", "trace", "trace.h5"))
+
+
+def find_runs(paths, allow_missing=False):
+    """Run folders among `paths`: themselves, or the runs in them. InputError where there is none."""
+    found = []
+    for path in map(Path, paths):
+        if not path.exists():
+            if not allow_missing:
+                raise InputError(f"{path} does not exist (it should be the output folder of a run) name a folder, "
+                                 "or add --allow-missing to count it as a failed run")
+            found.append(path)
+        elif not path.is_dir():
+            raise InputError(f"{path} is a file (a run is a folder) name the folder that holds its summary.json")
+        elif is_run(path):
+            found.append(path)
+        else:
+            inside = sorted({p.parent for pattern in ("*", "*/*") for p in path.glob(f"{pattern}/job.yaml")}
+                            | {p for p in path.iterdir() if p.is_dir() and is_run(p)})
+            if not inside:
+                raise InputError(f"{path} is no run (it has no summary.json, job.yaml or trace, and no folder with one) "
+                                 "name the output folder of 'tessera run'")
+            found += inside
+    unique = list(dict.fromkeys(p.resolve() for p in found))
+    return unique
+
+
+def name_runs(runs):
+    """As short as tells them apart: the folder's name, with its parent's where names repeat."""
+    for depth in range(1, 8):
+        names = ["/".join(run.folder.parts[-depth:]) for run in runs]
+        if len(set(names)) == len(names):
+            break
+    for run, name in zip(runs, names):
+        run.name = name
+
+
+def read_run(folder):
+    run = Run(folder)
+    if not folder.exists():
+        run.status = "missing"
+        run.problems.append(f"The folder {folder} does not exist: the run never began, or it is elsewhere.")
+        return run
+    read_texts(run)
+    read_traces(run)
+    decide_status(run)
+    return run
+
+
+def read_texts(run):
+    try:
+        run.summary = json.loads((run.folder / "summary.json").read_text())
+        if not isinstance(run.summary, dict):
+            raise ValueError("it holds no object")
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        run.summary = {}
+        run.problems.append(f"summary.json cannot be read ({error}); its figures are missing.")
+    for name in ("resolved.yaml", "job.yaml"):
+        try:
+            run.job_text = (run.folder / name).read_text()
+        except OSError:
+            continue
+        break
+    log = run.folder / "log.txt"
+    if log.exists():
+        run.log_tail = "\n".join(log.read_text(errors="replace").splitlines()[-40:])
+    for path in sorted((run.folder / "log").glob("rank-*.txt")):
+        run.words[path.stem.removeprefix("rank-")] = path.read_text(errors="replace").strip()[-1500:]
+
+
+def read_traces(run):
+    files = trace_files(run.folder)
+    if not files:
+        run.problems.append("There is no trace (trace/rank-*.h5): no times per phase, no curves, no memory.")
+    traces = []
+    for rank, paths in files.items():
+        try:
+            attributes, attempts = read_rank(paths)
+        except (OSError, KeyError, ValueError) as error:
+            run.problems.append(f"The trace of rank {rank} cannot be read ({str(error)[:120]}); the rank is left out.")
+            continue
+        run.ranks.append(rank)
+        run.attributes.append(attributes)
+        traces.append(attempts)
+    if run.attributes and not run.job_text:
+        run.job_text = str(run.attributes[0].get("job", ""))
+    try:
+        run.job = flatten(yaml.safe_load(run.job_text) or {}) if run.job_text else {}
+    except yaml.YAMLError:
+        run.problems.append("resolved.yaml is not YAML any more; the job's keys are missing.")
+    if traces:
+        sum_up(run, traces)
+        expected = run.rank_count
+        if len(run.ranks) < expected:
+            run.problems.append(f"Traces of {expected - len(run.ranks)} of {expected} ranks are missing; "
+                                "means are over the others.")
+
+
+def decide_status(run):
+    said = run.summary.get("status") or (run.attributes and str(run.attributes[0].get("status", "")))
+    if run.summary.get("status"):
+        run.status = said
+    elif said and said != "running":
+        run.status = said
+        run.problems.append("There is no summary.json: the run ended, but did not come to write its results.")
+    elif said == "running":
+        run.status = "no end"
+        last = run.curve["iteration"][-1] if len(run.curve.get("iteration", [])) else None
+        reached = "before its first iteration" if last is None else f"after iteration {int(last)}"
+        run.problems.append(f"The run has no end: it was killed, or is still running ({reached}).")
+    elif not run.ranks:
+        run.status = "failed"
+        run.problems.append("Nothing says how the run ended: it failed before its first iteration.")
+
+
+def sum_up(run, traces):
+    lead = traces[0]
+    rows = [attempt.iterations for attempt in lead]
+    offsets = np.r_[0.0, np.cumsum([attempt.seconds() for attempt in lead])]
+    if sum(map(len, rows)):
+        run.curve = {name: np.concatenate([r[name] for r in rows]).astype(float) for name in rows[0].dtype.names}
+        run.curve["elapsed"] = np.concatenate([r["start"] + r["seconds"] + o for r, o in zip(rows, offsets)])
+        firsts = np.cumsum([len(r) for r in rows])[:-1]
+        run.restarts = [int(i) for i in firsts if i < len(run.curve["iteration"])]
+        for at in run.restarts:
+            again = run.curve["iteration"][:at] >= run.curve["iteration"][at]
+            run.lost_seconds += float(run.curve["seconds"][:at][again].sum())
+        run.startup_seconds = float(rows[0]["start"][0]) if len(rows[0]) else math.nan
+    elif len(lead) > 1:
+        run.problems.append("The run was started again, but no start reached an iteration.")
+    run.total_seconds = max(sum(a.seconds() for a in attempts) for attempts in traces)
+    shares = [float(a.get("trace_seconds", math.nan)) / max(attempts[-1].seconds(), 1e-9)
+              for a, attempts in zip(run.attributes, traces)]
+    run.trace_share = max(shares, default=math.nan)
+
+    count = len(run.curve.get("iteration", []))
+    columns = max(1, min(COLUMNS, count))
+    run.columns = run.curve["iteration"][np.arange(columns) * count // columns] if count else np.zeros(1)
+    shape = (len(PHASES), len(traces))
+    run.sums = {name: np.zeros(shape) for name in SUMS}
+    run.peak, run.resident, run.reserved = np.zeros(shape), np.zeros(len(traces)), np.zeros(len(traces))
+    run.busy, run.by_iteration = np.zeros((len(traces), columns)), np.zeros((len(PHASES), columns))
+    run.memory_curve = np.zeros(columns)
+    every = np.zeros(columns)  # iterations in each column
+    np.add.at(every, np.arange(count) * columns // max(count, 1), 1)
+    run.io_seconds = 0.0
+    recorded = run.curve["iteration"] % max(int(run.attributes[0].get("every", 1)), 1) == 0 if count else np.zeros(0, bool)
+    warm = np.isin(np.arange(count), [0, *run.restarts])
+    counts = recorded & ~warm if (recorded & ~warm).any() else recorded
+    run.steady = int(counts.sum())
+    for r, attempts in enumerate(traces):
+        io, done = 0.0, 0
+        for attempt in attempts:
+            io += add_attempt(run, r, attempt, done, counts, columns)
+            done += len(attempt.iterations)
+        run.io_seconds = max(run.io_seconds, io)
+    run.busy /= np.maximum(every, 1)
+    run.by_iteration /= np.maximum(every, 1) * len(traces)
+    if count <= 1 + len(run.restarts) and count:
+        run.problems.append("There is one iteration only: it warms up too, so its time says little about the others.")
+
+
+def add_attempt(run, r, attempt, done, counts, columns):
+    """Adds an attempt's phases, the first of whose iterations is row `done` of the curve. Returns seconds of I/O.
+
+    counts: by row of the curve, whether averages count it; the iterations of which there are no phases are not.
+    """
+    count = len(counts)
+    p, i = attempt.phases, attempt.iterations
+    known = np.array([PHASES.index(attempt.names.get(c, "other")) if attempt.names.get(c) in PHASES
+                      else PHASES.index("other") for c in range(max(attempt.names, default=0) + 1)])
+    kind = known[p["phase"]] if len(p) else np.zeros(0, int)
+    np.maximum.at(run.peak[:, r], kind, p["peak_bytes"])
+    if len(p):
+        run.resident[r] = max(run.resident[r], p["resident_bytes"].max())
+        run.reserved[r] = max(run.reserved[r], p["reserved_bytes"].max())
+    own, wait = p["own_seconds"], p["wait_seconds"]
+    io = float(own[(kind == PHASES.index("load")) | (kind == PHASES.index("write"))].sum())
+    if not len(i) or not count:
+        return io
+    # Rows of the iterations table and of the phases table meet in the iteration's number.
+    row = np.searchsorted(i["iteration"], p["iteration"])
+    inside = (p["iteration"] >= 0) & (row < len(i))
+    inside[inside] = i["iteration"][row[inside]] == p["iteration"][inside]
+    kind, row, own, wait = kind[inside], row[inside], own[inside], wait[inside]
+    column = np.minimum((done + row) * columns // count, columns - 1)
+    counts = np.pad(counts[done:done + len(i)], (0, max(done + len(i) - count, 0)))  # a rank may be a few rows ahead
+    rest = np.maximum(i["seconds"] - np.bincount(row, own, len(i)), 0) * (np.bincount(row, minlength=len(i)) > 0)
+    rest_column = np.minimum((done + np.arange(len(i))) * columns // count, columns - 1)
+    between = PHASES.index("between")
+
+    flat = np.bincount(kind * columns + column, own, len(PHASES) * columns).reshape(len(PHASES), columns)
+    flat[between] += np.bincount(rest_column, rest, columns)
+    run.by_iteration += flat
+    run.busy[r] += flat.sum(axis=0) - np.bincount(column, wait, columns)
+    np.maximum.at(run.memory_curve, column, p["peak_bytes"][inside].astype(float))
+
+    steady = counts[row]
+    for name in SUMS:
+        run.sums[name][:, r] += np.bincount(kind[steady], attempt.column(name)[inside][steady], len(PHASES))
+    run.sums["own_seconds"][between, r] += rest[counts].sum()
+    return io
