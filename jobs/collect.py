@@ -140,7 +140,10 @@ def is_record(path):
 
 def collect(paths, output, warmup=1):
     """Writes the CSV; its rows."""
-    rows = [row_of(folder, dict(record), warmup) for path in paths for folder, record in runs_in(path)]
+    return write_rows([row_of(folder, dict(record), warmup) for path in paths for folder, record in runs_in(path)], output)
+
+
+def write_rows(rows, output):
     keys = list(dict.fromkeys(key for row in rows for key in row if key not in COLUMNS))
     with open(f"{output}.tmp", "w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS + keys)

@@ -15,10 +15,10 @@ import os
 import sys
 from pathlib import Path
 
+from collect import row_of, write_rows
 from reporting import InputError
 from reporting.runs import find_runs, name_runs, read_run
 from reporting.scaling import read_plan
-from reporting.table import write_table
 
 
 def arguments():
@@ -58,6 +58,14 @@ def pictures(runs, given):
     return out
 
 
+def row(run):
+    """The columns of jobs/collect.py, and what this page knows beyond them."""
+    found = row_of(run.folder, dict(run.record), 1) | {"status": run.status, "ranks": run.rank_count or ""}
+    beyond = {"restarts": len(run.restarts) if run.ranks else None, "imbalance": run.imbalance(), "trace_share": run.trace_share,
+              "total_seconds": run.total_seconds, "message": " ".join(run.problems)}
+    return found | {key: "" if value is None or value != value else value for key, value in beyond.items()}
+
+
 def main():
     given = arguments()
     if not given.output and not given.csv:
@@ -65,12 +73,11 @@ def main():
     if given.side is not None and given.side < 16:
         raise InputError(f"--side is {given.side} (nothing could be seen) give 16 or more")
     plans = [plan for path in given.plan for plan in read_plan(path)]
-    folders = find_runs(given.run, given.allow_missing)
-    runs = [read_run(folder) for folder in folders]
+    runs = [read_run(folder, record) for folder, record in find_runs(given.run, given.allow_missing).items()]
     name_runs(runs)
     if given.csv:
         try:
-            write_table(runs, given.csv)
+            write_rows([row(run) for run in runs], given.csv)
         except OSError as error:
             raise InputError(f"cannot write {given.csv} ({error.strerror}) name a file in a folder that exists") from None
         print(f"{given.csv}: {len(runs)} row{'s' if len(runs) > 1 else ''}")

@@ -16,7 +16,7 @@
   const color = (name) => getComputedStyle(root).getPropertyValue(name).trim();
   const narrow = () => window.innerWidth < 700;
 
-  function with_theme(layout) {
+  function with_theme(layout, bars) {
     const out = structuredClone(layout);
     const soft = color("--soft"), grid = color("--grid"), line = color("--line");
     out.paper_bgcolor = out.plot_bgcolor = "rgba(0,0,0,0)";
@@ -25,7 +25,7 @@
     out.legend = { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom", font: { size: 11.5 }, bgcolor: "rgba(0,0,0,0)" };
     out.hoverlabel = { bgcolor: color("--card"), bordercolor: line, font: { color: color("--text") } };
     out.hovermode = out.hovermode || "closest";
-    out.bargap = 0.25;
+    out.bargap = Math.max(0.25, 1 - 0.13 * bars);
     for (const key of ["xaxis", "yaxis", "yaxis2"]) {
       const axis = out[key];
       if (!axis) continue;
@@ -33,9 +33,8 @@
       axis.linecolor = line;
       axis.zerolinecolor = line;
       axis.automargin = true;
-      axis.exponentformat = axis.exponentformat || "power";
       if (axis.title) axis.title.standoff = 8;
-      if (axis.type === "log" && !axis.tickmode) { axis.dtick = axis.dtick || undefined; axis.minor = { showgrid: false }; }
+      if (axis.type === "log") axis.tickformat = axis.tickformat || "~g";
     }
     return out;
   }
@@ -53,8 +52,9 @@
     plot.hidden = chart.data.length === 0;
     empty.textContent = chart.empty;
     if (!chart.data.length) { Plotly.purge(plot); return null; }
-    const layout = with_theme(chart.layout);
-    if (chart.data.length < 2 && !chart.data[0].showlegend) layout.showlegend = false;
+    const first = chart.data[0];
+    const layout = with_theme(chart.layout, first.type === "bar" ? first.x.length : 99);
+    if (chart.data.length < 2 && !first.showlegend) layout.showlegend = false;
     if (narrow() && chart.data.length > 6) layout.showlegend = false;
     return Plotly.react(plot, structuredClone(chart.data), layout, options);
   }

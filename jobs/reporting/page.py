@@ -58,7 +58,7 @@ def peak(run):
 
 
 def status_class(run):
-    return "good" if run.status in ("converged", "limit", "stopped") else "bad"
+    return {"converged": "good", "limit": "good", "stopped": ""}.get(run.status, "bad")
 
 
 def status_text(run):
@@ -101,7 +101,7 @@ def tiles_of_one(run):
 
 
 def tiles_of_many(runs, series):
-    done = [r for r in runs if status_class(r) == "good"]
+    done = [r for r in runs if status_class(r) != "bad"]
     best = max((r for r in runs if math.isfinite(psnr(r))), key=psnr, default=None)
     timed = [r for r in runs if math.isfinite(r.seconds_per_iteration()[0])]
     fastest = min(timed, key=lambda r: r.seconds_per_iteration()[0], default=None)
@@ -128,7 +128,7 @@ def runs_table(runs):
     rows = []
     for index, run in enumerate(runs):
         cells = [f'<td><span class=dot style="background:{RUN_COLORS[index % len(RUN_COLORS)]}"></span>{e(run.name)}</td>',
-                 f'<td class={status_class(run)}>{e(run.status)}</td>']
+                 f'<td class={status_class(run)}>{e(status_text(run))}</td>']
         done = run.summary.get("iterations", len(run.curve.get("iteration", [])))
         for value in (run.rank_count or "", done, decibel(psnr(run)), seconds(run.seconds_per_iteration()[0]),
                       seconds(run.total_seconds), seconds(run.startup_seconds), seconds(run.io_seconds), amount(peak(run)),
@@ -224,8 +224,8 @@ def page(runs, plans, pictures, made):
         ("time", "Time", f"<div class=grid>{chart_card(by_run)}{chart_card(time[1])}{chart_card(time[0])}{chart_card(time[2])}</div>"),
         ("communication", "Communication", f"<div class=grid>{cards(communication)}</div>"),
         ("memory", "Memory", f"<div class='grid three'>{cards(memory)}</div>"),
-        ("compare", "Comparison of jobs", compare(runs)),
-        ("machine", "Job and machine", machine(runs)),
+        ("compare", "Comparison", compare(runs)),
+        ("machine", "Machine", machine(runs)),
     ]
     if not many:
         sections = [s for s in sections if s[0] != "compare"]

@@ -16,7 +16,7 @@ PHASES = ["denoise", "prox", "operator", "adjoint", "halo", "reduce", "metrics",
           "between"]
 SUMS = ["own_seconds", "wait_seconds", "flight_seconds", "device_seconds", "bytes_sent", "messages"]
 COLUMNS = 500  # of the map rank x iteration, and points of a curve per iteration and phase
-DONE = {"converged": "converged", "limit": "all iterations done", "stopped": "stopped", "diverged": "diverged"}
+DONE = {"converged": "converged", "limit": "finished"}
 
 
 @dataclasses.dataclass
@@ -31,6 +31,7 @@ class Run:
     job: dict = dataclasses.field(default_factory=dict)  # flat: {"solver.name": "pgd", ...}
     job_text: str = ""
     log_tail: str = ""
+    record: dict = dataclasses.field(default_factory=dict)  # what a study or sweep noted: exit_code, error, ranks
     words: dict = dataclasses.field(default_factory=dict)  # rank -> its last words
     attributes: list = dataclasses.field(default_factory=list)  # per rank
     ranks: list = dataclasses.field(default_factory=list)
@@ -54,7 +55,7 @@ class Run:
 
     @property
     def rank_count(self):
-        for source in (self.summary.get("ranks"), self.attributes and self.attributes[0].get("ranks")):
+        for source in (self.summary.get("ranks"), self.attributes and self.attributes[0].get("ranks"), self.record.get("ranks")):
             if source:
                 return int(source)
         return len(self.ranks)
@@ -115,28 +116,47 @@ def is_run(folder):
     return any((folder / name).exists() for name in ("summary.json", "resolved.yaml", "job.yaml", "trace", "trace.h5"))
 
 
+def read_record(path):
+    """What a study or a sweep noted about a run (docs/slurm.md), or nothing where the file is something else."""
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) and "folder" in record and "exit_code" in record else {}
+
+
+def runs_inside(path):
+    """{folder of a run: its record} of the runs and records in a folder, two levels down at most."""
+    found = {}
+    for level in ("*", "*/*"):
+        for item in sorted(path.glob(level)):
+            if item.suffix == ".json" and item.name != "summary.json":
+                if record := read_record(item):
+                    found[(item.parent / record["folder"]).resolve()] = record
+            elif item.is_dir() and is_run(item):
+                found.setdefault(item.resolve(), {})
+    return dict(sorted(found.items()))
+
+
 def find_runs(paths, allow_missing=False):
-    """Run folders among `paths`: themselves, or the runs in them. InputError where there is none."""
-    found = []
+    """{folder: record} of the runs that `paths` name: run folders, records, or folders that hold such."""
+    found = {}
     for path in map(Path, paths):
         if not path.exists():
             if not allow_missing:
                 raise InputError(f"{path} does not exist (it should be the output folder of a run) name a folder, "
                                  "or add --allow-missing to count it as a failed run")
-            found.append(path)
-        elif not path.is_dir():
-            raise InputError(f"{path} is a file (a run is a folder) name the folder that holds its summary.json")
-        elif is_run(path):
-            found.append(path)
+            found[path.resolve()] = {}
+        elif path.is_dir() and is_run(path):
+            found[path.resolve()] = read_record(path.with_name(path.name + ".json"))
+        elif path.is_dir() and (inside := runs_inside(path)):
+            found |= inside
+        elif record := read_record(path):
+            found[(path.parent / record["folder"]).resolve()] = record
         else:
-            inside = sorted({p.parent for pattern in ("*", "*/*") for p in path.glob(f"{pattern}/job.yaml")}
-                            | {p for p in path.iterdir() if p.is_dir() and is_run(p)})
-            if not inside:
-                raise InputError(f"{path} is no run (it has no summary.json, job.yaml or trace, and no folder with one) "
-                                 "name the output folder of 'tessera run'")
-            found += inside
-    unique = list(dict.fromkeys(p.resolve() for p in found))
-    return unique
+            raise InputError(f"{path} is no run (it has no summary.json, job.yaml or trace, and no folder with one) "
+                             "name the output folder of 'tessera run', or of a study")
+    return found
 
 
 def name_runs(runs):
@@ -149,15 +169,18 @@ def name_runs(runs):
         run.name = name
 
 
-def read_run(folder):
-    run = Run(folder)
-    if not folder.exists():
+def read_run(folder, record=None):
+    run = Run(folder, record=record or {})
+    if folder.exists():
+        read_texts(run)
+        read_traces(run)
+        decide_status(run)
+    else:
         run.status = "missing"
         run.problems.append(f"The folder {folder} does not exist: the run never began, or it is elsewhere.")
-        return run
-    read_texts(run)
-    read_traces(run)
-    decide_status(run)
+    if run.record.get("exit_code"):
+        run.status = "failed"
+        run.problems.append(f"It ended with exit code {run.record['exit_code']}: {run.record.get('error') or 'no message'}")
     return run
 
 

@@ -56,6 +56,15 @@ def pixels(run):
     return shape[0] * shape[1] if shape else 0
 
 
+def by_share(groups):
+    """Each group cut where pixels per rank jump by more than a tenth."""
+    for group in groups.values():
+        group.sort(key=lambda run: pixels(run) / run.rank_count)
+        share = [pixels(run) / run.rank_count for run in group]
+        cuts = [0, *(i for i in range(1, len(group)) if share[i] > 1.1 * share[i - 1]), len(group)]
+        yield from (group[a:b] for a, b in zip(cuts, cuts[1:]))
+
+
 def series_of(runs, kind):
     """All series of one kind with at least two rank counts."""
     leave_out = FREE + (SIZE if kind == "weak" else ())
@@ -63,11 +72,10 @@ def series_of(runs, kind):
     for run in runs:
         if not run.shape() or not math.isfinite(run.seconds_per_iteration()[0]):
             continue
-        key = (json.dumps(kept(run.job, leave_out)), run.summary.get("device"),
-               round(math.log(pixels(run) / run.rank_count) / 0.3) if kind == "weak" else run.shape())
+        key = json.dumps([kept(run.job, leave_out), run.summary.get("device"), None if kind == "weak" else run.shape()])
         groups.setdefault(key, []).append(run)
     found = []
-    for members in groups.values():
+    for members in by_share(groups) if kind == "weak" else groups.values():
         by_ranks = {}
         for run in members:
             by_ranks.setdefault(run.rank_count, []).append(run)
