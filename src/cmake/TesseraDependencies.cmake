@@ -59,6 +59,18 @@ if(NOT TARGET tessera::torch)
   set_target_properties(tessera::torch PROPERTIES INTERFACE_LINK_LIBRARIES "${TORCH_LIBRARIES}")
 endif()
 
+# OpenMP, which at::parallel_for needs in the code that calls it: the copy that torch itself runs, where the wheel
+# brings one, so that there is one set of threads.
+if(NOT TARGET tessera::openmp)
+  file(GLOB tessera_openmp ${TORCH_INSTALL_PREFIX}/lib/libgomp*.so*)
+  if(NOT tessera_openmp)
+    set(tessera_openmp ${OpenMP_CXX_LIBRARIES})
+  endif()
+  add_library(tessera::openmp INTERFACE IMPORTED)
+  set_target_properties(tessera::openmp PROPERTIES INTERFACE_LINK_LIBRARIES "${tessera_openmp}"
+    INTERFACE_COMPILE_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:${OpenMP_CXX_FLAGS}>")
+endif()
+
 # NCCL: the wheel that torch uses, beside torch; the machine's own where there is none.
 set(tessera_nccl ${TORCH_INSTALL_PREFIX}/../nvidia/nccl)
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${tessera_nccl}/include ${CUDAToolkit_INCLUDE_DIRS}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The program of conv_throughput.sh: a full pass of a network against its convolutions one by one, each with
+// its own inputs at hand and nothing between.
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "../../src/denoise/convolution.hpp"
+#include "../../src/denoise/run_plan.hpp"
+#include "tessera/denoise/network.hpp"
+#include "tessera/denoise/runner.hpp"
+#include "tessera/domain/tensor_memory.hpp"
+
+namespace {
+
+using namespace tessera;
+
+template <class Work>
+double seconds(const Work& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Convolutions of one kind: same sizes, same fused operations.
+struct Kind {
+  Op op;
+  std::int64_t inputs, outputs, kernel, side;  // of the input image
+  bool relu, add;
+  friend auto operator<=>(const Kind&, const Kind&) = default;
+};
+
+struct Layer {
+  int count = 0;
+  double flops = 0;  // of one, by the direct sum
+  std::optional<Convolution> ours, library;
+  at::Tensor x, other;
+  std::vector<double> ours_seconds, library_seconds;
+};
+
+at::Tensor image(std::int64_t channels, std::int64_t side) {
+  return at::rand({1, channels, side, side}).contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+std::map<Kind, Layer> layers_of(const Graph& graph, std::int64_t side) {
+  std::map<Kind, Layer> layers;
+  for (const Step& step : make_run_plan(graph, true).steps) {
+    const Node& node = step.node;
+    if (node.op != Op::conv && node.op != Op::conv_down && node.op != Op::conv_up) continue;
+    const Node& from = graph.nodes()[static_cast<std::size_t>(node.inputs[0])];
+    const std::int64_t kernel = node.op == Op::conv ? node.kernel : 2;
+    const Kind kind{node.op,   from.channels,  node.channels, kernel, side >> from.level,
+                    step.relu, step.other >= 0};
+    Layer& layer = layers[kind];
+    if (layer.count++ > 0) continue;
+    const std::int64_t out = side >> node.level;
+    layer.flops = 2.0 * static_cast<double>(kind.inputs * kind.outputs * out * out) *
+                  static_cast<double>(node.op == Op::conv_up ? 1 : kernel * kernel);
+    const bool up = node.op == Op::conv_up;
+    const at::Tensor weight =
+        at::randn({up ? kind.inputs : kind.outputs, up ? kind.outputs : kind.inputs, kernel, kernel}) /
+        static_cast<double>(kernel * kind.inputs);
+    Convolution::Shape shape{.stride = node.op == Op::conv ? 1 : 2,
+                             .padding = node.op == Op::conv ? kernel / 2 : 0,
+                             .transposed = up};
+    layer.ours.emplace(ConvolutionLibrary::onednn, weight, std::nullopt, shape);
+    shape.winograd = false;
+    layer.library.emplace(ConvolutionLibrary::onednn, weight, std::nullopt, shape);
+    layer.x = image(kind.inputs, kind.side);
+    if (kind.add) layer.other = image(kind.outputs, out);
+  }
+  return layers;
+}
+
+double one(Convolution& convolution, const Layer& layer, const Kind& kind) {
+  return seconds([&] {
+    if (kind.add)
+      convolution.add(layer.x, layer.other, false);
+    else
+      convolution.apply(layer.x, kind.relu);
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string name = argc > 1 ? argv[1] : "drunet";
+  const std::int64_t side = argc > 2 ? std::atol(argv[2]) : 512;
+  const int rounds = argc > 3 ? std::atoi(argv[3]) : 5;
+  const double target = argc > 4 ? std::atof(argv[4]) : 0.85;
+  const at::NoGradGuard no_grad;
+  track_tensor_memory();
+  if (probe_convolutions(at::kFloat, false, true) != ConvolutionLibrary::onednn) {
+    std::fprintf(stderr, "no oneDNN here (nothing to compare with)\n");
+    return 77;
+  }
+  NetworkOptions options;
+  options.name = name;
+  const Network network = random_network(options, 1);
+  Runner runner(network, {});
+  std::map<Kind, Layer> layers = layers_of(network.graph, side);
+  const at::Tensor x = at::rand({1, 3, side, side});
+
+  std::vector<double> passes, shares, gains;
+  for (int round = 0; round <= rounds; ++round) {
+    double best = 0, library = 0;  // of all layers, one by one
+    {
+      const ReuseScope pool;
+      for (auto& [kind, layer] : layers) {
+        double a = 1e30, b = 1e30;
+        for (int i = 0; i < 3; ++i) {
+          a = std::min(a, one(*layer.ours, layer, kind));
+          b = std::min(b, one(*layer.library, layer, kind));
+        }
+        best += layer.count * std::min(a, b);
+        library += layer.count * b;
+        if (round == 0) continue;  // warms up
+        layer.ours_seconds.push_back(a);
+        layer.library_seconds.push_back(b);
+      }
+    }
+    runner.run(x, 0.1);
+    const double pass = std::min(seconds([&] { runner.run(x, 0.1); }), seconds([&] { runner.run(x, 0.1); }));
+    if (round == 0) continue;
+    passes.push_back(pass);
+    shares.push_back(best / pass);
+    gains.push_back(library / pass);
+  }
+
+  double flops = 0;
+  std::printf("%s, %ld x %ld color, float32, %d threads, %d rounds; GFLOP/s of the direct sum\n",
+              name.c_str(), static_cast<long>(side), static_cast<long>(side), at::get_num_threads(), rounds);
+  std::printf("%6s %9s %6s %-6s %9s %9s %9s %7s\n", "count", "channels", "side", "with", "ms", "GFLOP/s",
+              "oneDNN", "ratio");
+  for (const auto& [kind, layer] : layers) {
+    const double a = median(layer.ours_seconds), b = median(layer.library_seconds);
+    flops += layer.count * layer.flops;
+    const char* with = kind.op == Op::conv_up     ? "up"
+                       : kind.op == Op::conv_down ? "down"
+                       : kind.add                 ? "add"
+                       : kind.relu                ? "relu"
+                                                  : "-";
+    std::printf("%6d %4ld %4ld %6ld %-6s %9.3f %9.0f %9.0f %7.2f\n", layer.count,
+                static_cast<long>(kind.inputs), static_cast<long>(kind.outputs), static_cast<long>(kind.side),
+                with, a * 1e3, layer.flops / a * 1e-9, layer.flops / b * 1e-9, b / a);
+  }
+  const double share = median(shares);
+  std::printf("full pass: %.1f ms, %.0f GFLOP/s\n", median(passes) * 1e3, flops / median(passes) * 1e-9);
+  std::printf(
+      "share of the best single layers' throughput: %.1f %% (least %.1f, most %.1f), target %.0f %%\n",
+      100 * share, 100 * *std::min_element(shares.begin(), shares.end()),
+      100 * *std::max_element(shares.begin(), shares.end()), 100 * target);
+  std::printf("against the time of oneDNN's layers alone: %.2f\n", median(gains));
+  std::printf("%s\n", share >= target ? "reached" : "missed");
+}
