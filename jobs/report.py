@@ -61,7 +61,7 @@ def pictures(runs, given):
 def row(run):
     """The columns of jobs/collect.py, and what this page knows beyond them."""
     found = row_of(run.folder, dict(run.record), 1) | {"status": run.status, "ranks": run.rank_count or ""}
-    beyond = {"restarts": len(run.restarts) if run.ranks else None, "imbalance": run.imbalance(), "trace_share": run.trace_share,
+    beyond = {"restarts": run.restart_count if run.ranks else None, "imbalance": run.imbalance(), "trace_share": run.trace_share,
               "total_seconds": run.total_seconds, "message": " ".join(run.problems)}
     return found | {key: "" if value is None or value != value else value for key, value in beyond.items()}
 

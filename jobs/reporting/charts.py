@@ -75,7 +75,7 @@ def curve(run, index, column, against):
 
 
 def restart_lines(runs, against):
-    """Vertical lines where a run was started again."""
+    """Vertical lines where a run was resumed."""
     shapes = []
     for index, run in enumerate(runs):
         for at in run.restarts[:50]:
@@ -92,8 +92,7 @@ def convergence(runs):
             log = False
         x = axis("iteration") if against == "iteration" else axis("time since the program began (s)", rangemode="tozero")
         if any(run.restarts for run in runs) and data:
-            note += " Dotted lines: the run was started again." + (
-                "" if against == "iteration" else " The time between starts is left out, lost iterations are counted.")
+            note += " Dotted lines: the run was resumed." + ("" if against == "iteration" else " The time between is left out.")
         return chart(name, title, data, {"xaxis": x, "yaxis": axis(unit, type="log" if log else "linear"),
                                          "shapes": restart_lines(runs, against) + list(shapes)}, note.strip(), empty)
 
@@ -113,6 +112,13 @@ def convergence(runs):
     ]
 
 
+def scale_for(values):
+    """A logarithmic axis where values differ by much."""
+    positive = [v for v in values if v and v > 0]
+    wide = positive and len(positive) == len(values) and max(positive) > 4 * min(positive)
+    return {"type": "log"} if wide else {"type": "linear", "rangemode": "tozero"}
+
+
 def schedule(runs):
     data = []
     for index, run in enumerate(runs):
@@ -123,16 +129,17 @@ def schedule(runs):
             trace |= {"name": f"{run.name}: {column}", "marker": {"size": 6, "symbol": symbol}, "mode": "lines+markers",
                       "yaxis": "y" if column == "step" else "y2", "line": trace["line"] | {"width": 1.5}}
             data.append(trace)
-    layout = {"xaxis": axis("iteration"), "yaxis": axis("step (circles)", type="log"),
-              "yaxis2": axis("denoiser sigma (diamonds)", type="log", overlaying="y", side="right", showgrid=False)}
+    scale = {key: scale_for([y for trace in data if trace["yaxis"] == key for y in trace["y"]]) for key in ("y", "y2")}
+    layout = {"xaxis": axis("iteration"), "yaxis": axis("step (circles)", **scale["y"]),
+              "yaxis2": axis("denoiser sigma (diamonds)", overlaying="y", side="right", showgrid=False, **scale["y2"])}
     return chart("schedule", "Step and noise level", data, layout, empty="No run has a trace with iterations.")
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
-def stacked(names, values, **more):
-    """Bars per phase; values (phase, n)."""
+def stacked(names, values, what="", **more):
+    """Bars per phase; values (phase, n). what: of which `names` are numbers."""
     return [{"type": "bar", "name": label(phase), "x": names, "y": digits(row), "marker": {"color": PHASE_COLORS[phase]},
-             "hovertemplate": f"{label(phase)}<br>%{{x}}: %{{y:.4g}} s<extra></extra>", **more}
+             "hovertemplate": f"{label(phase)}<br>{what}%{{x}}: %{{y:.4g}} s<extra></extra>", **more}
             for phase, row in zip(PHASES, values) if np.nansum(row) > 0]
 
 
@@ -145,8 +152,8 @@ def phases_by_run(runs):
                  "No run has a trace with phases.")
 
 
-def rank_names(run):
-    return [f"rank {r}" for r in run.ranks]
+def ranks_of(run, **more):
+    return axis("rank", tickformat="d", **({"dtick": 1} if len(run.ranks) <= 20 else {}), **more)
 
 
 def time_of(run):
@@ -172,10 +179,10 @@ def time_of(run):
         chart("phases_by_iteration", "Phases over the iterations", area,
               {"xaxis": axis("iteration"), "yaxis": axis("s per iteration, mean over ranks"), "hovermode": "x unified"},
               "Means of neighboring iterations." if binned else "", none, run.name),
-        chart("phases_by_rank", "Time per rank", stacked(rank_names(run), own) if has else [],
-              {"barmode": "stack", "xaxis": axis("", type="category"), "yaxis": axis("s per iteration")}, spread, none, run.name),
+        chart("phases_by_rank", "Time per rank", stacked(run.ranks, own, "rank ") if has else [],
+              {"barmode": "stack", "xaxis": ranks_of(run), "yaxis": axis("s per iteration")}, spread, none, run.name),
         chart("busy", "Busy time of every rank", heat,
-              {"xaxis": axis("iteration"), "yaxis": axis("rank", tickformat="d", autorange="reversed")},
+              {"xaxis": axis("iteration"), "yaxis": ranks_of(run, autorange="reversed")},
               "Time per iteration not spent waiting for others. A bright row is a slow rank, a bright column a slow moment.",
               none if not has else "One rank: there is nobody to compare it with.", run.name),
     ]
@@ -199,12 +206,12 @@ def communication_of(run):
     if has and run.rank_count > 1:
         kinds = [("hidden: under way while the rank computed", "#009E73"), ("exposed: waited for exchanges", "#D55E00"),
                  ("exposed: waited for reductions", "#CC79A7")]
-        data = [{"type": "bar", "name": name, "x": rank_names(run), "y": digits(row), "marker": {"color": color},
-                 "hovertemplate": "%{x}: %{y:.4g} s<extra>" + name.split(":")[0] + "</extra>"}
+        data = [{"type": "bar", "name": name, "x": run.ranks, "y": digits(row), "marker": {"color": color},
+                 "hovertemplate": "rank %{x}: %{y:.4g} s<extra>" + name.split(":")[0] + "</extra>"}
                 for (name, color), row in zip(kinds, hidden_and_exposed(run))]
         sent = run.sums["bytes_sent"] / run.steady
-        traffic = [{"type": "bar", "name": label(phase), "x": rank_names(run), "y": digits(row),
-                    "marker": {"color": PHASE_COLORS[phase]}, "hovertemplate": f"{label(phase)}<br>%{{x}}: %{{y:.3s}}B<extra></extra>"}
+        traffic = [{"type": "bar", "name": label(phase), "x": run.ranks, "y": digits(row),
+                    "marker": {"color": PHASE_COLORS[phase]}, "hovertemplate": f"{label(phase)}<br>rank %{{x}}: %{{y:.3s}}B<extra></extra>"}
                    for phase, row in zip(PHASES, sent) if row.sum() > 0]
     older = has and run.rank_count > 1 and run.sums["flight_seconds"].sum() == 0 and run.sums["bytes_sent"].sum() > 0
     note = "This trace is of an older version, which did not record how long exchanges were under way." if older else (
@@ -212,10 +219,10 @@ def communication_of(run):
         "includes that for slower ranks.")
     return [
         chart("hidden_exposed", "Communication, hidden and exposed", data,
-              {"barmode": "stack", "xaxis": axis("", type="category"), "yaxis": axis("s per iteration")},
+              {"barmode": "stack", "xaxis": ranks_of(run), "yaxis": axis("s per iteration")},
               note, alone if has else none, run.name),
         chart("traffic", "Bytes sent", traffic,
-              {"barmode": "stack", "xaxis": axis("", type="category"), "yaxis": axis("bytes per iteration", tickformat=".3s")},
+              {"barmode": "stack", "xaxis": ranks_of(run), "yaxis": axis("bytes per iteration", tickformat="~s")},
               "", alone if has else none, run.name),
     ]
 
@@ -230,8 +237,8 @@ def memory_of(run):
     if run.peak is not None and run.peak.any():
         rows = [("resident set of the process", run.resident, "#999999"), ("held by the device's allocator", run.reserved, "#E69F00"),
                 ("tracked peak: images, weights, activations", run.peak.max(axis=0), "#0072B2")]
-        by_rank = [{"type": "bar", "name": name, "x": rank_names(run), "y": digits(values / GIB), "marker": {"color": color},
-                    "hovertemplate": "%{x}: %{y:.3f} GiB<extra></extra>"} for name, values, color in rows if values.any()]
+        by_rank = [{"type": "bar", "name": name, "x": run.ranks, "y": digits(values / GIB), "marker": {"color": color},
+                    "hovertemplate": "rank %{x}: %{y:.3f} GiB<extra></extra>"} for name, values, color in rows if values.any()]
         some = [i for i in range(len(PHASES)) if run.peak[i].any()]
         if len(run.ranks) > 1:
             by_phase = [{"type": "heatmap", "x": run.ranks, "y": [label(PHASES[i]) for i in some],
@@ -249,9 +256,9 @@ def memory_of(run):
     many = by_phase and by_phase[0]["type"] == "heatmap"
     return [
         chart("memory_by_rank", "Memory per rank", by_rank,
-              {"barmode": "group", "xaxis": axis("", type="category"), "yaxis": axis("GiB", rangemode="tozero")}, "", none, run.name),
+              {"barmode": "overlay", "xaxis": ranks_of(run), "yaxis": axis("GiB", rangemode="tozero")}, "", none, run.name),
         chart("memory_by_phase", "Peak memory per phase", by_phase,
-              {"xaxis": axis("rank", tickformat="d"), "yaxis": axis("", type="category")} if many else
+              {"xaxis": ranks_of(run), "yaxis": axis("", type="category")} if many else
               {"xaxis": axis("", type="category"), "yaxis": axis("GiB")},
               "Highest tracked memory during each phase.", none, run.name),
         chart("memory_over_time", "Memory over the iterations", over,

@@ -34,7 +34,7 @@
       axis.zerolinecolor = line;
       axis.automargin = true;
       if (axis.title) axis.title.standoff = 8;
-      if (axis.type === "log") axis.tickformat = axis.tickformat || "~g";
+      if (axis.type === "log") axis.tickformat = axis.tickformat || ".3~g";
     }
     return out;
   }

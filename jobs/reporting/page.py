@@ -76,8 +76,8 @@ def iterations_text(run):
         done = int(run.curve["iteration"].max()) + 1
     wanted = run.job.get("solver.iterations")
     text = f"{done if done is not None else 0}" + (f" of {wanted}" if wanted else "") + " iterations"
-    starts = len(run.restarts)
-    return text + (f", started again {starts} time{'s' if starts > 1 else ''}" if starts else "")
+    again = run.restart_count
+    return text + (f", resumed {again} time{'s' if again > 1 else ''}" if again else "")
 
 
 def tiles_of_one(run):
@@ -179,7 +179,7 @@ def machine(runs):
                  ("tessera", f"{first.get('tessera_version', run.summary.get('tessera', ''))} {first.get('tessera_commit', '')}"),
                  ("device", run.summary.get("device")), ("precision", run.summary.get("precision")),
                  ("transport", run.summary.get("transport")), ("libraries", first.get("libraries")), ("machine", first.get("machine"))]
-        table = "".join(f"<tr><td>{e(k)}</td><td class=wrap>{e(v)}</td></tr>" for k, v in facts if v not in (None, "", " "))
+        table = "".join(f"<tr><td class=key>{e(k)}</td><td class=wrap>{e(v)}</td></tr>" for k, v in facts if v not in (None, "", " "))
         ranks = "".join(f"<tr><td class=n>{r}</td><td>{e(a.get('host', ''))}</td><td>{e(a.get('device', ''))}</td>"
                         f"<td>{e(block_text(a))}</td></tr>" for r, a in zip(run.ranks, run.attributes))
         blocks = f"<details><summary>Ranks</summary><div class=scroll><table><tr><th class=n>rank</th><th>host</th><th>device</th><th>block</th></tr>{ranks}</table></div></details>" if ranks else ""
@@ -187,8 +187,9 @@ def machine(runs):
                         for rank, text in list(run.words.items())[:16])
         job = f"<details><summary>Job</summary><pre>{e(run.job_text)}</pre></details>" if run.job_text else ""
         log = f"<details><summary>End of the log</summary><pre>{e(run.log_tail)}</pre></details>" if run.log_tail else ""
-        parts.append(f"<div class=card style='margin-bottom:.9rem'><h3>{e(run.name)}</h3><div class=scroll><table>{table}</table></div>"
-                     f"{words}{blocks}{job}{log}</div>")
+        inside = f"<div class=scroll><table>{table}</table></div>{words}{blocks}{job}{log}"
+        parts.append(f"<details class='card run-card'><summary>{e(run.name)}</summary>{inside}</details>" if len(runs) > 1 else
+                     f"<div class=card>{inside}</div>")
     return "".join(parts)
 
 

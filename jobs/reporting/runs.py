@@ -31,6 +31,7 @@ class Run:
     job: dict = dataclasses.field(default_factory=dict)  # flat: {"solver.name": "pgd", ...}
     job_text: str = ""
     log_tail: str = ""
+    state: dict = dataclasses.field(default_factory=dict)  # status.json: state, message
     record: dict = dataclasses.field(default_factory=dict)  # what a study or sweep noted: exit_code, error, ranks
     words: dict = dataclasses.field(default_factory=dict)  # rank -> its last words
     attributes: list = dataclasses.field(default_factory=list)  # per rank
@@ -38,6 +39,7 @@ class Run:
     # By iteration, of the lowest rank: iteration, elapsed (s, starts added up), seconds, objective, chi2, ...
     curve: dict = dataclasses.field(default_factory=dict)
     restarts: list = dataclasses.field(default_factory=list)  # index into curve of the first row after each
+    restart_count: int = 0  # also those of which there are no rows
     steady: int = 0  # iterations that averages count: without the first after a start, where there are more
     sums: dict = dataclasses.field(default_factory=dict)  # name of SUMS -> (phase, rank), over the steady iterations
     busy: np.ndarray | None = None  # (rank, column): s per iteration not spent waiting
@@ -200,6 +202,10 @@ def read_texts(run):
         except OSError:
             continue
         break
+    try:
+        run.state = json.loads((run.folder / "status.json").read_text())
+    except (OSError, ValueError):
+        pass  # an older run has none
     log = run.folder / "log.txt"
     if log.exists():
         run.log_tail = "\n".join(log.read_text(errors="replace").splitlines()[-40:])
@@ -218,6 +224,8 @@ def read_traces(run):
         except (OSError, KeyError, ValueError) as error:
             run.problems.append(f"The trace of rank {rank} cannot be read ({str(error)[:120]}); the rank is left out.")
             continue
+        if run.attributes and attributes.get("ranks") != run.attributes[0].get("ranks"):
+            continue  # left by a start on more ranks
         run.ranks.append(rank)
         run.attributes.append(attributes)
         traces.append(attempts)
@@ -246,7 +254,9 @@ def decide_status(run):
         run.status = "no end"
         last = run.curve["iteration"][-1] if len(run.curve.get("iteration", [])) else None
         reached = "before its first iteration" if last is None else f"after iteration {int(last)}"
-        run.problems.append(f"The run has no end: it was killed, or is still running ({reached}).")
+        state, message = run.state.get("state"), run.state.get("message")
+        known = f" Its status.json says '{state}'{': ' + str(message) if message else ''}." if state else ""
+        run.problems.append(f"The run has no end: it was killed, or is still running ({reached}).{known}")
     elif not run.ranks:
         run.status = "failed"
         run.problems.append("Nothing says how the run ended: it failed before its first iteration.")
@@ -255,20 +265,21 @@ def decide_status(run):
 def sum_up(run, traces):
     lead = traces[0]
     rows = [attempt.iterations for attempt in lead]
-    offsets = np.r_[0.0, np.cumsum([attempt.seconds() for attempt in lead])]
     if sum(map(len, rows)):
         run.curve = {name: np.concatenate([r[name] for r in rows]).astype(float) for name in rows[0].dtype.names}
-        run.curve["elapsed"] = np.concatenate([r["start"] + r["seconds"] + o for r, o in zip(rows, offsets)])
+        run.curve["elapsed"] = np.concatenate([a.iterations["start"] + a.iterations["seconds"] + a.offset for a in lead])
         firsts = np.cumsum([len(r) for r in rows])[:-1]
         run.restarts = [int(i) for i in firsts if i < len(run.curve["iteration"])]
         for at in run.restarts:
             again = run.curve["iteration"][:at] >= run.curve["iteration"][at]
             run.lost_seconds += float(run.curve["seconds"][:at][again].sum())
         run.startup_seconds = float(rows[0]["start"][0]) if len(rows[0]) else math.nan
-    elif len(lead) > 1:
-        run.problems.append("The run was started again, but no start reached an iteration.")
-    run.total_seconds = max(sum(a.seconds() for a in attempts) for attempts in traces)
-    shares = [float(a.get("trace_seconds", math.nan)) / max(attempts[-1].seconds(), 1e-9)
+        if run.curve["iteration"][0] > 0:
+            run.problems.append(f"The trace begins at iteration {int(run.curve['iteration'][0])}: the run went on from a "
+                                "checkpoint, and what was before is not in this trace.")
+    run.restart_count = max([len(run.restarts), *(int(a.get("restarts", 0)) for a in run.attributes)])
+    run.total_seconds = max(attempts[-1].end() for attempts in traces)
+    shares = [float(a.get("trace_seconds", math.nan)) / max(attempts[-1].end(), 1e-9)
               for a, attempts in zip(run.attributes, traces)]
     run.trace_share = max(shares, default=math.nan)
 

@@ -61,29 +61,27 @@ def scaling(kind, series, plans):
         ideal = [first.seconds * (first.ranks / r if kind == "strong" else 1) for r in ranks]
         time.append(line("ideal", ranks, ideal, RUN_COLORS[index % len(RUN_COLORS)], "dot", "s"))
         efficiency.append(efficiency_of(one, index))
-    if mine:
-        extent = [p.ranks for one in mine for p in one.points]
-        efficiency.append(line("ideal", [min(extent), max(extent)], [100, 100], "#888888", "dot", "%"))
-        time += predicted(plans, kind, "seconds", "s")
-        efficiency += predicted(plans, kind, "efficiency", "%", 0.01)
-    ranks = [r for trace in time for r in trace["x"]]
-    spread = "Points: medians; bars: least and most of repeated runs, or the 10th and 90th percentile of one run's iterations."
     title = "Strong scaling" if kind == "strong" else "Weak scaling"
+    time += predicted(plans, kind, "seconds", "s")
+    if not time:
+        return [chart(f"{kind}_time", title, [], {}, empty=NEEDS[kind])]
+    ranks = [r for trace in time for r in trace["x"]]
+    efficiency += predicted(plans, kind, "efficiency", "%", 0.01)
+    efficiency.append(line("ideal", [min(ranks), max(ranks)], [100, 100], "#888888", "dot", "%"))
+    spread = "Points: medians; bars: least and most of repeated runs, or the 10th and 90th percentile of one run's iterations."
     return [
         chart(f"{kind}_time", f"{title}: time per iteration", time,
               {"xaxis": rank_axis(ranks), "yaxis": axis("s per iteration", type="log" if kind == "strong" else "linear",
                                                          **({} if kind == "strong" else {"rangemode": "tozero"}))},
-              spread, NEEDS[kind]),
+              spread),
         chart(f"{kind}_efficiency", f"{title}: efficiency", efficiency,
               {"xaxis": rank_axis(ranks), "yaxis": axis("efficiency (%)", rangemode="tozero")},
-              "Against the smallest number of ranks of the series." if mine else "", NEEDS[kind]),
+              "Against the smallest number of ranks of the series." + ("" if mine else " " + NEEDS[kind])),
     ]
 
 
 def phases_against_ranks(series):
     """Stacked time per phase of the first series, a bar per rank count."""
-    if not series:
-        return chart("phases_by_ranks", "Phases against ranks", [], {}, empty=NEEDS["strong"])
     one = series[0]
     times = [[run.phase_seconds() for run in p.runs] for p in one.points]
     values = np.array([[np.mean([t.get(phase, 0) for t in some]) for some in times] for phase in PHASES])
@@ -106,9 +104,9 @@ def memory_against_ranks(series, plans):
     ranks = [r for trace in data for r in trace["x"]]
     return chart("memory_by_ranks", "Memory per rank against ranks", data,
                  {"xaxis": rank_axis(ranks), "yaxis": axis("GiB, highest rank", rangemode="tozero")},
-                 "Tracked peak: images, weights, activations, buffers.", NEEDS["strong"])
+                 "Tracked peak: images, weights, activations, buffers.", "No run tells its memory.")
 
 
 def scaling_charts(series, plans):
-    return [*scaling("strong", series, plans), *scaling("weak", series, plans), phases_against_ranks(series),
-            memory_against_ranks(series, plans)]
+    charts = scaling("strong", series, plans) + scaling("weak", series, plans)
+    return charts + [phases_against_ranks(series), memory_against_ranks(series, plans)] if series else charts

@@ -15,10 +15,11 @@ class Attempt:
     iterations: np.ndarray  # structured, as in the file
     phases: np.ndarray
     names: dict  # phase code -> name
+    offset: float = 0.0  # add it to times, for the time since the run first began
 
-    def seconds(self):
-        """From the start of the program to the end of the last row."""
-        return max((float(ends(rows).max()) for rows in (self.iterations, self.phases) if len(rows)), default=0.0)
+    def end(self):
+        """Of the last row, since the run first began."""
+        return self.offset + max((float(ends(r).max()) for r in (self.iterations, self.phases) if len(r)), default=0.0)
 
     def column(self, name):
         """Of the phases; zeros where an older trace has no such column."""
@@ -46,14 +47,33 @@ def pieces(rows, starts_anew):
     return np.split(rows, np.flatnonzero(np.r_[False, starts_anew]) if len(rows) else [])
 
 
+def loads_again(phases, names):
+    """Times at which a program began to load after iterations had been done: it went on from a checkpoint."""
+    codes = [code for code, name in names.items() if name == "load"]
+    load = np.isin(phases["phase"], codes) & (phases["iteration"] < 0)
+    index = np.arange(len(phases))
+    last_done = np.maximum.accumulate(np.where(phases["iteration"] >= 0, index, -1)) if len(phases) else index
+    last_load = np.r_[-1, np.maximum.accumulate(np.where(load, index, -1))[:-1]] if len(phases) else index
+    return phases["start"][load & (last_done >= 0) & (last_load < last_done)]
+
+
 def cut(iterations, phases, names):
-    """Attempts of one file. Every start of the program begins its clock anew, and a resumed one goes on from a
-    checkpoint, at an iteration that the one before may have done too."""
+    """Attempts of one file.
+
+    A resumed run goes on in its file and with its clock, and loads again. Where the clock falls back, a program did not
+    know of the one before.
+    """
     first = pieces(iterations, (np.diff(ends(iterations)) < 0) | (np.diff(iterations["iteration"]) <= 0))
     second = pieces(phases, np.diff(ends(phases)) < 0)
     if len(first) != len(second):  # no telling which belong together
-        return [Attempt(iterations, phases, names)]
-    return [Attempt(i, p, names) for i, p in zip(first, second)]
+        first, second = [iterations], [phases]
+    attempts, offset = [], 0.0
+    for i, p in zip(first, second):
+        again = loads_again(p, names)
+        in_i, in_p = np.searchsorted(i["start"], again), np.searchsorted(ends(p), again)
+        attempts += [Attempt(a, b, names, offset) for a, b in zip(np.split(i, in_i), np.split(p, in_p))]
+        offset = attempts[-1].end()
+    return attempts
 
 
 def read_trace_file(path):
@@ -69,5 +89,7 @@ def read_rank(paths):
     attributes, attempts = {}, []
     for path in paths:
         attributes, more = read_trace_file(path)
+        for attempt in more:
+            attempt.offset += attempts[-1].end() if attempts else 0.0
         attempts += more
     return attributes, attempts
