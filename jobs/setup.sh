@@ -3,7 +3,8 @@
 # Installs what is missing to build tessera, and makes .venv with torch: jobs/setup.sh [--check] [--tests]
 # As root on Debian or Ubuntu it uses apt-get. Elsewhere it says what is missing and how to get it without root.
 # May be run again at any time; with nothing missing it takes about a second. --check changes nothing.
-# --tests: also what only the tests need and can do without: a Slurm for the private cluster of tests/slurm.
+# --tests: also what only the tests need and can do without: a Slurm for the private cluster of
+#   tests/slurm, a browser for the pages of jobs/report.py.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +14,7 @@ for argument; do
   case $argument in
     --check) check_only=1 ;;
     --tests) tests=1 ;;
-    -h | --help) sed -n '3,6s/^# //p' "$0"; exit 0 ;;
+    -h | --help) sed -n '3,7s/^# //p' "$0"; exit 0 ;;
     *) echo "$usage" >&2; exit 2 ;;
   esac
 done
@@ -123,14 +124,21 @@ if ((${#names[@]})); then
   fi
 fi
 
-# Daemons and clients of Slurm; nothing of it is started. A machine that belongs to a cluster has its own already.
-slurm=(munge slurmctld slurmd slurm-client)
-if [[ -n $tests && -z $check_only && $(id -u) == 0 ]] && have apt-get && ! PATH=$PATH:/usr/sbin have slurmctld && ! have sbatch; then
-  echo "installing for the tests: ${slurm[*]}"
-  install_slurm() { DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${slurm[@]}"; }
-  if ! install_slurm && ! { apt-get update -q && install_slurm; }; then  # the lists of packages may be old, or not there
-    echo "Slurm could not be installed (message above) the tests that need it are skipped" >&2
+# --- what some tests need and the others can do without -----------------------------------------------------------------
+for_tests() {  # for_tests NAME PACKAGES...: the lists of packages may be old, or not there
+  local name=$1
+  shift
+  echo "installing for the tests: $*"
+  install_now() { DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"; }
+  if ! install_now "$@" && ! { apt-get update -q && install_now "$@"; }; then
+    echo "$name could not be installed (message above) the tests that need it are skipped" >&2
   fi
+}
+if [[ -n $tests && -z $check_only && $(id -u) == 0 ]] && have apt-get; then
+  # Daemons and clients; nothing of it is started. A machine that belongs to a cluster has its own already.
+  PATH=$PATH:/usr/sbin have slurmctld || have sbatch || for_tests Slurm munge slurmctld slurmd slurm-client
+  # Opens the pages of jobs/report.py. On Ubuntu the package is a shell around a snap, which needs more than apt-get.
+  have chromium || have google-chrome || grep -qi '^ID=ubuntu' /etc/os-release || for_tests Chromium chromium fonts-dejavu-core
 fi
 
 # --- .venv, which may be a link to a folder elsewhere ------------------------------------------------------------------

@@ -39,6 +39,10 @@
     return out;
   }
 
+  // Some colors are too dark on dark ground, and one would then be too near to another.
+  const in_theme = (text) => root.dataset.theme !== "dark" ? text : text
+    .replaceAll("#56B4E9", "#A5DCFB").replaceAll("#0072B2", "#3D97DB").replaceAll("#8A7A00", "#B5A642");
+
   // --- charts --------------------------------------------------------------------------------------------------------
   const options = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
   let run = report.detail;
@@ -56,7 +60,7 @@
     const layout = with_theme(chart.layout, first.type === "bar" ? first.x.length : 99);
     if (chart.data.length < 2 && !first.showlegend) layout.showlegend = false;
     if (narrow() && chart.data.length > 6) layout.showlegend = false;
-    return Plotly.react(plot, structuredClone(chart.data), layout, options);
+    return Plotly.react(plot, JSON.parse(in_theme(JSON.stringify(chart.data))), layout, options);
   }
   const boxes = [...document.querySelectorAll("[data-chart]")];
   const draw_all = (some = boxes) => Promise.all(some.map(draw));

@@ -107,13 +107,13 @@ def short(value):
 
 # --- predictions ------------------------------------------------------------------------------------------------------
 ALIASES = {"ranks": ("ranks",), "seconds": ("seconds_per_iteration", "seconds", "time"), "efficiency": ("efficiency",),
-           "memory": ("memory_bytes", "memory_bytes_per_rank", "memory", "peak_bytes"), "mode": ("mode",),
-           "scaling": ("scaling", "kind")}
+           "memory": ("memory_bytes", "memory", "peak_bytes"), "kind": ("table", "scaling", "kind"), "mode": ("mode",),
+           "height": ("height",), "width": ("width",), "machine": ("machine",), "precision": ("precision",)}
 
 
 @dataclasses.dataclass
 class Plan:
-    """A predicted curve: one mode of one plan file. NaN where a column is missing."""
+    """A predicted curve. NaN where a column is missing."""
 
     label: str
     kind: str  # strong | weak
@@ -121,6 +121,7 @@ class Plan:
     seconds: list
     efficiency: list
     memory: list
+    modes: list
 
 
 def number(text):
@@ -130,36 +131,43 @@ def number(text):
         return math.nan
 
 
+def curve_key(row):
+    """What a curve has in common. In weak scaling the image grows."""
+    weak = row["kind"] == "weak"
+    size = "" if weak or not row["height"] else f"{row['height']} x {row['width']}"
+    return ("weak" if weak else "strong", size, row["machine"] or "", row["precision"] or "")
+
+
 def read_plan(path):
     try:
         lines = [line for line in Path(path).read_text().splitlines() if line.strip() and not line.startswith("#")]
-    except OSError as error:
-        raise InputError(f"cannot read {path} ({error.strerror}) name the file that 'tessera plan --csv' wrote") from None
-    rows = list(csv.DictReader(lines))
-    header = {name.strip().lower(): name for name in (rows[0] if rows else {}) if name}
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path} ({error}) name the file that 'tessera plan --csv' wrote") from None
+    table = list(csv.DictReader(lines))
+    header = {name.strip().lower(): name for name in (table[0] if table else {}) if name}
     column = {key: next((header[a] for a in names if a in header), None) for key, names in ALIASES.items()}
-    if not rows or column["ranks"] is None or column["seconds"] is None:
-        raise InputError(f"{path} is no plan (it needs the columns ranks and seconds_per_iteration, it has "
-                         f"{', '.join(header) or 'none'}) write it with 'tessera plan JOB --ranks 1,2,4 --csv FILE'")
-    plans = {}
-    for row in rows:
-        value = {key: row.get(name) if name else None for key, name in column.items()}
-        ranks, seconds = number(value["ranks"]), number(value["seconds"])
-        if not ranks >= 1 or not seconds > 0:
-            continue  # a rank count on which the job cannot run
-        kind = "weak" if (value["scaling"] or "").strip() == "weak" else "strong"
-        plan = plans.setdefault((kind, value["mode"]), Plan(value["mode"] or "", kind, [], [], [], []))
-        plan.ranks.append(int(ranks))
-        plan.seconds.append(seconds)
-        plan.efficiency.append(number(value["efficiency"]))
-        plan.memory.append(number(value["memory"]))
-    if not plans:
+    if not table or column["ranks"] is None or column["seconds"] is None:
+        raise InputError(f"{path} is no plan (it needs the columns ranks and seconds, it has {', '.join(header) or 'none'}) "
+                         "write it with 'tessera plan JOB --ranks 1,2,4 --csv FILE'")
+    rows = [{key: row.get(name) if name else None for key, name in column.items()} for row in table]
+    rows = [row for row in rows if number(row["ranks"]) >= 1 and number(row["seconds"]) > 0]
+    if not rows:
         raise InputError(f"{path} predicts nothing (no row has ranks and a time) look at it, and plan again")
-    for plan in plans.values():
-        order = np.argsort(plan.ranks, kind="stable")
-        for name in ("ranks", "seconds", "efficiency", "memory"):
-            setattr(plan, name, [getattr(plan, name)[i] for i in order])
-        first = plan.ranks[0] * plan.seconds[0] if plan.kind == "strong" else plan.seconds[0]
-        plan.efficiency = [e if math.isfinite(e) else first / (s * r if plan.kind == "strong" else s)
-                           for e, s, r in zip(plan.efficiency, plan.seconds, plan.ranks)]
-    return list(plans.values())
+    curves = {}
+    for row in rows:
+        curves.setdefault(curve_key(row), []).append(row)
+    for key in list(curves):  # several modes on the same ranks are several curves, a mode chosen for each is one
+        if len({row["ranks"] for row in curves[key]}) < len(curves[key]):
+            for row in curves.pop(key):
+                curves.setdefault((*key, row["mode"] or ""), []).append(row)
+    return [make_plan(key, some, len(curves) > 1) for key, some in curves.items()]
+
+
+def make_plan(key, rows, several):
+    rows = sorted(rows, key=lambda row: number(row["ranks"]))
+    ranks, seconds = [int(number(row["ranks"])) for row in rows], [number(row["seconds"]) for row in rows]
+    work = [s * (r if key[0] == "strong" else 1) for s, r in zip(seconds, ranks)]
+    given = [number(row["efficiency"]) for row in rows]
+    efficiency = [e if math.isfinite(e) else work[0] / w for e, w in zip(given, work)]
+    return Plan(", ".join(word for word in key[1:] if word) if several else "", key[0], ranks, seconds, efficiency,
+                [number(row["memory"]) for row in rows], [row["mode"] or "" for row in rows])

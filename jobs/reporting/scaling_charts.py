@@ -39,7 +39,8 @@ def predicted(plans, kind, attribute, unit, scale=1.0):
         if np.isfinite(values).any():
             name = "predicted" + (f" ({plan.label})" if plan.label else "")
             lines.append(line(name, plan.ranks, values, ["#CC79A7", "#8A7A00", "#56B4E9"][index % 3], "dash", unit)
-                         | {"mode": "lines+markers", "marker": {"symbol": "diamond-open", "size": 8}})
+                         | {"mode": "lines+markers", "marker": {"symbol": "diamond-open", "size": 8}, "text": plan.modes,
+                            "hovertemplate": f"{name} %{{text}}<br>%{{x}} ranks: %{{y:.4g}} {unit}<extra></extra>"})
     return lines
 
 

@@ -111,7 +111,7 @@ def make_run(folder, ranks=2, iterations=5, shape=(32, 48), seconds=SECONDS, mod
             file["image"] = image
             file["image"].attrs.update({"offset": 0.0, "factor": 255.0})
     if summary:
-        figures = {"schema": 1, "status": status, "psnr": 28.0 if psnr else None, "psnr_start": 20.0 if psnr else None,
+        figures = {"schema": 1, "status": status, "psnr": 28.13 if psnr else None, "psnr_start": 20.0 if psnr else None,
                    "ssim": 0.9 if psnr else None, "iterations": iterations, "residual": 0.01, "seconds": iterations * seconds,
                    "seconds_per_iteration": seconds, "ranks": ranks, "peak_bytes_per_rank": [8 << 20] * ranks,
                    "bytes_sent_per_iteration": 4000 * ranks, "exposed_wait_fraction": 0.05, "device": "cpu", "precision": "float32",

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What jobs/report.py makes of runs whose figures are known, of broken ones, and of bad input.
+
+usage: report_test.py SOURCE_DIR
+"""
+import csv
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+SOURCE = Path(sys.argv.pop())
+try:
+    import h5py
+    import numpy as np
+    import plotly  # noqa: F401
+    import yaml  # noqa: F401
+    from PIL import Image
+except ImportError as missing:
+    print(f"skipped: {missing} (set-up puts it into .venv)")
+    sys.exit(77)
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(SOURCE / "jobs"))
+from made_runs import SECONDS, make_run  # noqa: E402
+from reporting.charts import hidden_and_exposed  # noqa: E402
+from reporting.runs import PHASES, read_run  # noqa: E402
+
+WORK = Path.cwd() / "report_test"
+
+
+def report(*arguments):
+    return subprocess.run([sys.executable, "-B", str(SOURCE / "jobs/report.py"), *map(str, arguments)], capture_output=True,
+                          text=True, cwd=WORK, timeout=200)
+
+
+class Report(unittest.TestCase):
+    def setUp(self):
+        shutil.rmtree(WORK, ignore_errors=True)
+        WORK.mkdir()
+        self.truth = WORK / "truth.png"
+        Image.fromarray(np.full((32, 48, 3), 110, np.uint8)).save(self.truth)
+
+    def page(self, *arguments):
+        """(the page's data, its visible text, its HTML)."""
+        done = report(*arguments, "-o", "page.html")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        html = (WORK / "page.html").read_text()
+        data = json.loads(re.search(r"<script type=application/json id=report-data>(.*?)</script>", html, re.S)[1])
+        body = re.search(r"<main>(.*)</main>", html, re.S)[1]
+        return data, re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body)), html
+
+    def chart(self, data, name, run=None):
+        return next(c for c in data["charts"] if c["name"] == name and c["run"] in (None, run))
+
+    def rows(self, *arguments):
+        done = report(*arguments, "--csv", "table.csv")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(WORK / "table.csv", newline="") as file:
+            return {Path(row["folder"]).name: row for row in csv.DictReader(file)}
+
+    def test_one_run_is_summed_up_by_rank_and_phase(self):
+        run = read_run(make_run(WORK / "a", ranks=4, iterations=11))
+        self.assertEqual((run.status, run.rank_count, run.shape(), run.problems), ("limit", 4, (32, 48), []))
+        self.assertEqual(run.steady, 10, "the first iteration warms up")
+        own = run.sums["own_seconds"] / run.steady
+        for rank in range(4):
+            each = SECONDS * (1 + rank / 100)
+            for phase, share in {"denoise": 0.5, "prox": 0.3, "halo": 0.1, "between": 0.1, "load": 0}.items():
+                self.assertAlmostEqual(own[PHASES.index(phase), rank], share * each, 9, f"{phase} of rank {rank}")
+            hidden, exchanges, reductions = hidden_and_exposed(run)[:, rank]
+            self.assertAlmostEqual(hidden, 0.15 * each, 9)
+            self.assertAlmostEqual(exchanges, 0.05 * each, 9)
+            self.assertEqual(reductions, 0)
+            np.testing.assert_allclose(run.busy[rank], 0.95 * each, rtol=1e-9)
+        np.testing.assert_allclose(run.by_iteration.sum(axis=0), SECONDS * 1.015, rtol=1e-9)
+        self.assertAlmostEqual(run.imbalance(), 1.03 / 1.015 - 1, 9)
+        self.assertEqual(run.peak[PHASES.index("denoise"), 2], 8 << 20)
+        self.assertEqual(run.peak[PHASES.index("load"), 2], 3 << 20)
+        self.assertEqual((run.sums["bytes_sent"] / run.steady).sum(), 4 * 4000)
+        self.assertAlmostEqual(run.startup_seconds, 1.0)
+        self.assertAlmostEqual(run.io_seconds, 0.3)
+        self.assertAlmostEqual(run.total_seconds, 1 + 11 * SECONDS * 1.03 + 0.15)
+
+    def test_strong_scaling_has_ideal_spread_and_prediction(self):
+        for ranks, repeat, seconds in ((1, 0, 0.4), (1, 1, 0.42), (1, 2, 0.5), (2, 0, 0.25), (4, 0, 0.15)):
+            make_run(WORK / f"runs/r{ranks}-{repeat}", ranks=ranks, seconds=seconds)
+        (WORK / "plan.csv").write_text("# made by hand\nranks,seconds_per_iteration,efficiency,memory_bytes,mode\n"
+                                       "4,0.12,0.9,1e9,patch\n1,0.4,1,4e9,whole\n")
+        data, text, _ = self.page("runs", "--plan", "plan.csv")
+        time, efficiency = self.chart(data, "strong_time"), self.chart(data, "strong_efficiency")
+        measured, ideal, predicted = time["data"]
+        self.assertEqual((measured["x"], measured["y"]), ([1, 2, 4], [0.42, 0.25, 0.15]))
+        self.assertEqual((measured["error_y"]["array"][0], measured["error_y"]["arrayminus"][0]), (0.08, 0.02))
+        np.testing.assert_allclose(ideal["y"], [0.42, 0.21, 0.105])
+        self.assertEqual((predicted["name"], predicted["x"], predicted["y"]), ("predicted", [1, 4], [0.4, 0.12]))
+        np.testing.assert_allclose(efficiency["data"][0]["y"], [100, 84, 70])
+        self.assertEqual(efficiency["data"][1]["y"], [100, 90])
+        self.assertIn("predicted", [t["name"] for t in self.chart(data, "memory_by_ranks")["data"]])
+        self.assertIn("No weak scaling", self.chart(data, "weak_time")["empty"])
+        self.assertIn("Efficiency, strong 70 %", text)
+
+    def test_a_plan_of_the_program_gives_a_curve_per_image_and_precision(self):
+        make_run(WORK / "a")
+        (WORK / "plan.csv").write_text(
+            "table,machine,height,width,ranks,precision,mode,seconds,memory_bytes,efficiency\n"
+            "strong,m,64,64,1,float32,whole,1,1,1\nstrong,m,64,64,2,float32,patch,0.6,1,0.83\n"
+            "strong,m,128,128,1,float32,whole,4,1,1\nweak,m,64,64,1,float32,whole,1,1,1\nweak,m,64,128,2,float32,patch,1.25,1,\n"
+            "strong,m,128,128,2,float32,,,,\n")
+        data, _, _ = self.page("a", "--plan", "plan.csv")
+        strong = {t["name"]: t["y"] for t in self.chart(data, "strong_time")["data"]}
+        self.assertEqual(strong, {"predicted (64 x 64, m, float32)": [1, 0.6], "predicted (128 x 128, m, float32)": [4]})
+        weak = self.chart(data, "weak_efficiency")["data"][0]
+        self.assertEqual(weak["y"], [100, 80])  # computed where the file does not say
+
+    def test_weak_scaling_and_modes_are_series_of_their_own(self):
+        for ranks, width in ((1, 48), (2, 96), (4, 192)):
+            make_run(WORK / f"runs/w{ranks}", ranks=ranks, shape=(32, width), seconds=0.1 * (1 + ranks / 10))
+        for ranks in (1, 2):
+            make_run(WORK / f"runs/layer{ranks}", ranks=ranks, mode="layer", seconds=0.2 / ranks)
+            make_run(WORK / f"runs/patch{ranks}", ranks=ranks, mode="patch", seconds=0.3 / ranks)
+        data, _, _ = self.page("runs")
+        weak = self.chart(data, "weak_time")["data"]
+        self.assertEqual((weak[0]["x"], weak[0]["y"]), ([1, 2, 4], [0.11, 0.12, 0.14]))
+        self.assertEqual(weak[1]["y"], [0.11] * 3, "the ideal")
+        strong = [t["name"] for t in self.chart(data, "strong_time")["data"] if t["name"] != "ideal"]
+        self.assertEqual(sorted(strong), ["32 x 48, mode layer", "32 x 48, mode patch"])
+
+    def test_differing_keys_are_listed(self):
+        make_run(WORK / "runs/a")
+        make_run(WORK / "runs/b", solver="admm", iterations=9)
+        _, text, html = self.page("runs")
+        table = re.search(r"<section id=compare>(.*?)</section>", html, re.S)[1]
+        keys = re.findall(r"<tr><td>(.*?)</td>", table)
+        self.assertEqual(sorted(keys), ["output.folder", "solver.iterations", "solver.name"])
+        self.assertIn("solver.name pgd admm", text)
+
+    def test_pictures_before_after_error(self):
+        folder = make_run(WORK / "a", truth=self.truth)
+        Image.fromarray(np.full((16, 24, 3), 90, np.uint8)).save(folder / "measurement.png")
+        data, _, _ = self.page("a")
+        shown = data["pictures"]["a"]
+        self.assertEqual([f["title"] for f in shown["figures"]], ["before", "after", "truth", "error"])
+        self.assertEqual((shown["figures"][0]["width"], shown["figures"][1]["width"]), (24, 48))
+        self.assertEqual(shown["missing"], [], "10 of 255 are 28.13 dB, as the run says")
+        self.assertEqual(shown["figures"][3]["ramp"]["ends"][1], "0.05 and more", "the next round number above 10 / 255")
+        data, _, _ = self.page("a", "--side", "20")
+        self.assertEqual([(f["height"], f["width"]) for f in data["pictures"]["a"]["figures"]], [(8, 12), (11, 16), (11, 16), (11, 16)])
+        self.assertIn("1/3 of its size", data["pictures"]["a"]["figures"][1]["caption"])
+
+    def test_pictures_say_what_is_missing(self):
+        make_run(WORK / "gone", truth=WORK / "removed.png")
+        Image.fromarray(np.full((32, 48, 3), 190, np.uint8)).save(WORK / "other.png")
+        make_run(WORK / "changed", truth=WORK / "other.png")
+        Image.fromarray(np.full((9, 9, 3), 190, np.uint8)).save(WORK / "size.png")
+        make_run(WORK / "size", truth=WORK / "size.png")
+        make_run(WORK / "none", psnr=False)
+        make_run(WORK / "empty", pictures=False)
+        data, _, _ = self.page("gone", "changed", "size", "none", "empty")
+        said = {run: " ".join(p["missing"]) for run, p in data["pictures"].items()}
+        self.assertIn("removed.png is not there", said["gone"])
+        self.assertIn("The PSNR of these files is 9.0", said["changed"])
+        self.assertIn("the truth is 9 x 9, the result 32 x 48", said["size"])
+        self.assertIn("the job has no truth", said["none"])
+        self.assertIn("There is no result", said["empty"])
+        self.assertIn("No picture of the measurement", said["empty"])
+
+    def test_runs_that_failed_are_on_the_page_and_in_the_table(self):
+        make_run(WORK / "runs/good", truth=self.truth)
+        make_run(WORK / "runs/killed", status="running", summary=False, pictures=False)
+        damaged = make_run(WORK / "runs/damaged", ranks=3)
+        path = damaged / "trace/rank-00001.h5"
+        path.write_bytes(path.read_bytes()[:1000])
+        early = make_run(WORK / "runs/early", status="running", summary=False, pictures=False)
+        shutil.rmtree(early / "trace")
+        (early / "log").mkdir()
+        (early / "log/rank-1.txt").write_text("rank 1 waited 300 s for rank 0")
+        (WORK / "runs/refused.json").write_text(json.dumps({"folder": "refused", "exit_code": 2, "error": "unknown key", "ranks": 8}))
+        folders = [WORK / "runs", WORK / "never"]
+        data, text, _ = self.page(*folders, "--allow-missing")
+        rows = self.rows(*folders, "--allow-missing")
+        self.assertEqual({name: row["status"] for name, row in rows.items()},
+                         {"good": "limit", "killed": "no end", "damaged": "limit", "early": "failed", "refused": "failed",
+                          "never": "missing"})
+        self.assertEqual(rows["refused"]["ranks"], "8")
+        self.assertIn("unknown key", rows["refused"]["message"])
+        self.assertAlmostEqual(float(rows["killed"]["seconds_per_iteration"]), SECONDS * 1.01)
+        for words in ("it was killed, or is still running (after iteration 4)", "The trace of rank 1 cannot be read",
+                      "Traces of 1 of 3 ranks are missing", "There is no trace", "exit code 2: unknown key",
+                      "rank 1 waited 300 s for rank 0", "never does not exist"):
+            self.assertIn(words, text)
+        self.assertEqual(len(self.chart(data, "psnr_iteration")["data"]), 3, "of the runs that have iterations")
+        for name in ("early", "refused", "never"):
+            self.assertIn("no trace", self.chart(data, "phases_by_rank", name)["empty"])
+
+    def test_one_iteration_no_truth_one_rank(self):
+        make_run(WORK / "a", ranks=1, iterations=1, psnr=False)
+        data, text, _ = self.page("a")
+        self.assertIn("one iteration only", text)
+        self.assertIn("no run has a truth", self.chart(data, "psnr_time")["empty"])
+        self.assertEqual(len(self.chart(data, "residual")["data"][0]["x"]), 1)
+        self.assertIn("nobody to compare", self.chart(data, "busy", "a")["empty"])
+        self.assertIn("sends nothing", self.chart(data, "hidden_exposed", "a")["empty"])
+        np.testing.assert_allclose(read_run(WORK / "a").seconds_per_iteration()[0], SECONDS)
+
+    def test_a_resumed_run_with_one_clock(self):
+        run = read_run(make_run(WORK / "a", ranks=2, iterations=9, attempts=[(0, 4, 1.0), (4, 5, 3.0)]))
+        self.assertEqual((run.restarts, run.restart_count, run.steady), ([4], 1, 7), "the first after each start warms up")
+        np.testing.assert_allclose(run.curve["elapsed"], [1.1, 1.2, 1.3, 1.4, 3.1, 3.2, 3.3, 3.4, 3.5])
+        np.testing.assert_allclose(run.sums["own_seconds"][PHASES.index("denoise"), 0] / run.steady, 0.5 * SECONDS)
+
+    def test_a_resumed_run_whose_clock_began_anew_and_that_did_iterations_again(self):
+        run = read_run(make_run(WORK / "a", ranks=2, iterations=8, attempts=[(0, 5, 1.0), (3, 5, 0.5), (6, 2, 0.4)]))
+        self.assertEqual((run.restarts, run.restart_count), ([5, 10], 2))
+        self.assertAlmostEqual(run.lost_seconds, 4 * SECONDS)
+        np.testing.assert_allclose(run.curve["elapsed"][[4, 5]], [1.5, 1.5 + 0.15 + 0.6])
+        data, text, _ = self.page("a")
+        self.assertIn("resumed 2 times", text)
+        curve = self.chart(data, "psnr_iteration")
+        self.assertEqual(curve["data"][0]["x"], list(range(8)), "each iteration once")
+        self.assertEqual(len(curve["layout"]["shapes"]), 2)
+        self.assertEqual(len(self.chart(data, "psnr_time")["data"][0]["x"]), 12, "against time, what was done")
+
+    def test_a_trace_that_keeps_every_fourth_iteration(self):
+        folder = make_run(WORK / "a", ranks=2, iterations=10)
+        for path in folder.glob("trace/*.h5"):
+            with h5py.File(path, "r+") as file:
+                i, p = file["iterations"][:], file["phases"][:]
+                kept = (i["iteration"] % 4 == 0) | (i["iteration"] == 9)
+                del file["iterations"], file["phases"]
+                file["iterations"], file["phases"] = i[kept], p[(p["iteration"] < 0) | (p["iteration"] % 4 == 0)]
+                file.attrs["every"] = 4
+        run = read_run(folder)
+        self.assertEqual(list(run.curve["iteration"]), [0, 4, 8, 9])
+        self.assertEqual(run.steady, 2)
+        self.assertAlmostEqual(run.phase_seconds()["denoise"], 0.5 * SECONDS * 1.005)
+
+    def test_an_older_trace_does_not_say_what_was_hidden(self):
+        folder = make_run(WORK / "a")
+        for path in folder.glob("trace/*.h5"):
+            with h5py.File(path, "r+") as file:
+                rows = file["phases"][:]
+                names = [name for name in rows.dtype.names if name != "flight_seconds"]
+                kept = np.zeros(len(rows), [(name, rows.dtype[name]) for name in names])
+                for name in names:
+                    kept[name] = rows[name]
+                del file["phases"]
+                file["phases"] = kept
+        data, _, _ = self.page("a")
+        self.assertIn("older version", self.chart(data, "hidden_exposed", "a")["note"])
+
+    def test_bad_input_is_one_sentence_and_code_2(self):
+        make_run(WORK / "a")
+        (WORK / "bad.csv").write_text("a,b\n1,2\n")
+        (WORK / "hopeless.csv").write_text("ranks,seconds\n2,\n")
+        (WORK / "nothing").mkdir()
+        cases = [(("a",), "nothing to write"), (("b", "-o", "x.html"), "b does not exist"),
+                 (("nothing", "-o", "x.html"), "nothing is no run"), (("bad.csv", "-o", "x.html"), "bad.csv is no run"),
+                 (("a", "--plan", "bad.csv", "-o", "x.html"), "needs the columns ranks and seconds, it has a, b"),
+                 (("a", "--plan", "hopeless.csv", "-o", "x.html"), "predicts nothing"),
+                 (("a", "--plan", "none.csv", "-o", "x.html"), "cannot read none.csv"),
+                 (("a", "-o", "no/where.html"), "cannot write no/where.html"), (("a", "--csv", "no/where.csv"), "cannot write no/where.csv"),
+                 (("a", "--side", "3", "-o", "x.html"), "--side is 3")]
+        for arguments, words in cases:
+            done = report(*arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertRegex(done.stderr, r"^report: .+ \(.+\) .+\n$", arguments)
+            self.assertIn(words, done.stderr)
+            self.assertFalse((WORK / "x.html").exists(), arguments)
+
+    def test_the_page_needs_nothing_else(self):
+        make_run(WORK / "a", truth=self.truth)
+        _, _, html = self.page("a")
+        self.assertIn("default-src 'none'", html)
+        own = html.replace((SOURCE / "jobs/reporting/page.js").read_text(), "")
+        self.assertEqual(own.count("plotly.js v"), 1, "plotly is embedded once")
+        page_only = re.sub(r"<script>/\*\*?.*?</script>", "", own, flags=re.S)
+        self.assertIsNone(re.search(r"""(?:src|href)=["']?(?!data:|#)[^"'\s>]*//""", page_only))
+
+    def test_sixty_four_ranks_and_a_thousand_iterations_in_seconds(self):
+        make_run(WORK / "a", ranks=64, iterations=1000, halos=14, shape=(512, 640))
+        begin = time.monotonic()
+        done = report("a", "-o", "page.html", "--csv", "table.csv")
+        took = time.monotonic() - begin
+        self.assertEqual(done.returncode, 0, done.stderr)
+        print(f"64 ranks x 1000 iterations, {64 * 1000 * 16} phases: {took:.1f} s")
+        self.assertLess(took, 20)
+        shutil.rmtree(WORK / "a")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The quickstart job on 1, 2 and 4 ranks, and what reports, timelines and the cost of tracing say of it.
+
+usage: whole_runs_test.py SOURCE_DIR TESSERA
+"""
+import csv
+import json
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+TESSERA, SOURCE = sys.argv.pop(), Path(sys.argv.pop())
+try:
+    import plotly  # noqa: F401
+    import skimage
+    import yaml  # noqa: F401
+except ImportError as missing:
+    print(f"skipped: {missing} (set-up puts it into .venv)")
+    sys.exit(77)
+WORK = Path.cwd() / "whole_report_runs"
+
+
+def jobs(script, *arguments):
+    done = subprocess.run([sys.executable, "-B", str(SOURCE / "jobs" / script), *map(str, arguments)], cwd=WORK, text=True,
+                          capture_output=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run(ranks, name, *settings):
+    more = [word for setting in settings for word in ("--set", setting)]
+    done = subprocess.run([str(SOURCE / "jobs/launch.sh"), "-n", str(ranks), TESSERA, "run", str(SOURCE / "data/jobs/quickstart.yaml"),
+                           "--force", "--set", f"problem.truth={WORK / 'photo.png'}", "--set", f"output.folder={WORK / name}", *more],
+                          text=True, capture_output=True, timeout=200, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def table(*runs):
+    jobs("report.py", *runs, "--csv", "table.csv")
+    with open(WORK / "table.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+class WholeRuns(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        shutil.rmtree(WORK, ignore_errors=True)
+        WORK.mkdir()
+        shutil.copyfile(Path(skimage.__file__).parent / "data/astronaut.png", WORK / "photo.png")
+        for ranks in (1, 2, 4):
+            run(ranks, f"runs/r{ranks}")
+
+    def test_report(self):
+        jobs("report.py", "runs", "-o", "page.html")
+        html = (WORK / "page.html").read_text()
+        data = json.loads(re.search(r"<script type=application/json id=report-data>(.*?)</script>", html, re.S)[1])
+        for name in ("r1", "r2", "r4"):
+            shown = data["pictures"][name]
+            self.assertEqual([f["title"] for f in shown["figures"]], ["before", "after", "truth", "error"])
+            self.assertEqual(shown["missing"], [], "the PSNR of the files is that of the run")
+        charts = {c["name"]: c for c in data["charts"] if c["run"] in (None, "r4")}
+        self.assertEqual([name for name, c in charts.items() if not c["data"]], ["weak_time"])
+        self.assertEqual([p for p in charts["strong_time"]["data"][0]["x"]], [1, 2, 4])
+        for row in table("runs"):
+            self.assertEqual((row["status"], row["iterations"], row["message"]), ("limit", "8", ""))
+            summary = json.loads((Path(row["folder"]) / "summary.json").read_text())
+            self.assertAlmostEqual(float(row["seconds_per_iteration"]) / summary["seconds_per_iteration"], 1, delta=0.1)
+            self.assertGreater(float(row["psnr"]), float(row["psnr_start"]) + 4)
+
+    def test_timeline(self):
+        jobs("trace_export.py", "runs/r4", "-o", "trace.json")
+        events = json.loads((WORK / "trace.json").read_text())["traceEvents"]
+        begins = {r: [e["ts"] for e in events if e["pid"] == r and e["ph"] == "X" and e["cat"] == "iteration"] for r in range(4)}
+        self.assertEqual([len(b) for b in begins.values()], [8] * 4)
+        for rank in range(1, 4):  # iterations of ranks that wait for each other begin nearly together
+            apart = [abs(a - b) for a, b in zip(begins[0], begins[rank])]
+            self.assertLess(sorted(apart)[4], 0.2 * (begins[0][-1] - begins[0][0]) / 7)
+
+    def test_tracing_takes_less_than_a_hundredth(self):
+        # Twice as many iterations as the quickstart has: still short, so that making the files counts for much.
+        shares = []
+        for attempt in range(3):  # a busy disk may stall one of them
+            run(2, "traced", "solver.iterations=16")
+            shares.append(float(table("traced")[0]["trace_share"]))
+            print(f"inside trace calls: {100 * shares[-1]:.2f} % of the run, on the rank that spent most")
+            if shares[-1] < 0.01:
+                break
+        self.assertLess(min(shares), 0.01)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
