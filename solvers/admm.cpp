@@ -53,7 +53,7 @@ class Admm final : public Solver {
     return {.step = gamma, .sigma = sigma, .residual = std::move(movement)};
   }
 
-  std::vector<StateField> state() override { return {{"x", &x_, nullptr}, {"z", &z_, nullptr}}; }
+  std::vector<StateField> state() override { return {{.name = "x", .image = &x_}, {.name = "z", .image = &z_}}; }
 
  private:
   SolverInput in_;

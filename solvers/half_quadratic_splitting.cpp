@@ -38,7 +38,7 @@ class HalfQuadraticSplitting final : public Solver {
     return {.step = gamma, .sigma = sigma, .residual = std::move(movement)};
   }
 
-  std::vector<StateField> state() override { return {{"x", &x_, nullptr}}; }
+  std::vector<StateField> state() override { return {{.name = "x", .image = &x_}}; }
 
  private:
   SolverInput in_;

@@ -49,7 +49,7 @@ class ProximalGradient final : public Solver {
     return {.step = tau, .sigma = sigma, .residual = std::move(movement)};
   }
 
-  std::vector<StateField> state() override { return {{"x", &x_, nullptr}}; }
+  std::vector<StateField> state() override { return {{.name = "x", .image = &x_}}; }
 
  private:
   SolverInput in_;       // data term, denoiser, space: references; options, start: copies

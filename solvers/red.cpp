@@ -42,7 +42,7 @@ class Red final : public Solver {
     return {.step = tau, .sigma = sigma, .residual = in_.space.relative_norm(direction_, x_)};
   }
 
-  std::vector<StateField> state() override { return {{"x", &x_, nullptr}}; }
+  std::vector<StateField> state() override { return {{.name = "x", .image = &x_}}; }
 
  private:
   SolverInput in_;

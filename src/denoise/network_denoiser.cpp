@@ -109,6 +109,13 @@ class NetworkDenoiser final : public Denoiser {
                   " without remote pixels), halo ", halo_, ", ", c10::toString(options_.type),
                   options_.tf32 ? " as tf32" : "", runner_->fused() ? ", fused" : "");
   }
+  std::vector<StateField> state() override {
+    if (options_.averaging != Averaging::cycle) return {};
+    return {{.name = "calls", .count = &calls_}};
+  }
+  std::vector<std::pair<std::string, std::int64_t>> choices() const override {
+    return {{"patch", patch_}, {"batch", batch_}};
+  }
   std::string notice() const override {
     if (image_channels_ == network_channels_) return {};
     return concat("the image is gray and the network's weights are for ", network_channels_,

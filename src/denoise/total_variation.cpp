@@ -53,12 +53,8 @@ class TotalVariation final : public Denoiser {
       out.copy_(in);
       return;
     }
-    if (!state_.defined()) {
-      state_ = empty_block(4 * channels_, box_, tensor_).zero_();
-      image_ = empty_block(channels_, box_, tensor_);
-    } else if (!options_.warm_start) {
-      state_.zero_();
-    }
+    allocate();
+    if (!options_.warm_start) state_.zero_();
     image_exchange_->begin(view(in, own_), view(image_, box_)).wait();
 
     // |x - x before| / |x|, once per round, so that one reduction serves several steps.
@@ -86,8 +82,20 @@ class TotalVariation final : public Denoiser {
     return concat("tv, weight ", options_.weight, ", at most ", options_.iterations, " iterations, halo ",
                   kHalo, options_.warm_start ? ", warm start" : "");
   }
+  std::vector<StateField> state() override {
+    if (!options_.warm_start) return {};
+    allocate();
+    own_state_ = crop(state_, box_, own_);  // a view; the next call fetches the halo
+    return {{.name = "dual", .image = &own_state_}};
+  }
 
  private:
+  void allocate() {
+    if (state_.defined()) return;
+    state_ = empty_block(4 * channels_, box_, tensor_).zero_();
+    image_ = empty_block(channels_, box_, tensor_);
+  }
+
   // The own block and `around` pixels of the halo, in the stored arrays.
   TvPart part(std::int64_t around) const {
     const Box b = own_.grow({{0, around, around}, {0, around, around}}).intersect(box_);
@@ -124,6 +132,7 @@ class TotalVariation final : public Denoiser {
   std::int64_t bytes_per_exchange_ = 0;  // of one image
   std::optional<Exchange> image_exchange_, state_exchange_;
   at::Tensor state_, image_;  // on box_, persistent
+  at::Tensor own_state_;      // of state_, on own_
 };
 
 }  // namespace

@@ -11,6 +11,8 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -115,7 +117,7 @@ class LeastSquares final : public DataTerm {
   Deferred chi2() const override { return chi2_; }
 
   double lipschitz() override {
-    if (lipschitz_) return *lipschitz_;
+    if (!std::isnan(lipschitz_)) return lipschitz_;
     if (!weighted_) {
       lipschitz_ = operator_norm_squared(*A_, space_, seed_);
     } else if (diagonal_) {
@@ -131,7 +133,7 @@ class LeastSquares final : public DataTerm {
       };
       lipschitz_ = power_iteration(*A_, normal, space_, seed_, 1e-3, 200);
     }
-    return *lipschitz_;
+    return lipschitz_;
   }
 
   void adjoint_start(at::Tensor& out) override { out.copy_(start_); }
@@ -140,6 +142,8 @@ class LeastSquares final : public DataTerm {
     if (diagonal_) return 0;
     return fourier_ ? fourier_->bytes_sent() : A_->bytes_sent();
   }
+  // A power iteration on other ranks differs in its last bits.
+  std::vector<StateField> state() override { return {{.name = "lipschitz", .scalar = &lipschitz_}}; }
 
  private:
   // Only local work: it may throw on one rank alone.
@@ -240,7 +244,7 @@ class LeastSquares final : public DataTerm {
   at::Tensor symbol_;  // sum of |K|^2 at this rank's columns, (height, columns)
   ConjugateGradients solver_;
   Deferred objective_, chi2_;
-  std::optional<double> lipschitz_;
+  double lipschitz_ = std::numeric_limits<double>::quiet_NaN();  // until it is asked for
 };
 
 }  // namespace

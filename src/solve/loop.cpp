@@ -17,8 +17,12 @@ constexpr double kDivergedRms = 100;  // the image's range is [0, 1]
 struct Flying {
   IterationResult result;
   IterationRecord record;
-  Deferred objective, chi2, psnr, squares, stop;
+  Deferred objective, chi2, psnr, squares, stop, rest;
 };
+
+bool met(const IterationResult& r, const StopRule& rule) {
+  return r.residual < rule.residual || r.chi2 < rule.chi2;
+}
 
 }  // namespace
 
@@ -38,16 +42,27 @@ const char* name(StopReason reason) {
   return "none";
 }
 
+bool finished(const LoopState& state, const StopRule& rule) {
+  if (state.reason == StopReason::converged && met(state.decisive, rule)) return true;
+  return state.iterations >= rule.iterations;
+}
+
 LoopResult run_loop(const LoopInput& in) {
-  LoopResult out;
+  LoopState at = in.begin;
   Solver& solver = in.solver;
   at::Tensor good = solver.image().clone();               // seen to be good
   at::Tensor candidate = at::empty_like(solver.image());  // the image after the flying iteration
   std::optional<Flying> flying;
   const double begin = now();
+  const double seconds_before = at.seconds;
+
+  // What the numbers of the last iteration ask for, and whether somebody wants a rest: both take effect after
+  // the step that follows.
+  StopReason asked = StopReason::none;
+  bool rest = false;
 
   // The flying iteration's numbers have arrived: tell the observers and decide.
-  const auto land = [&]() -> StopReason {
+  const auto land = [&] {
     IterationResult& r = flying->result;
     r.objective = flying->objective.value();
     r.chi2 = flying->chi2.value();
@@ -55,22 +70,48 @@ LoopResult run_loop(const LoopInput& in) {
     r.psnr = flying->psnr.value();
     const double rms = std::sqrt(flying->squares.value() / in.pixels);
     for (Observer* o : in.observers) o->on_result(r);
-    out.last = r;
-    out.iterations = r.iteration + 1;
-    if (!std::isfinite(rms) || rms > kDivergedRms || !std::isfinite(r.residual)) return StopReason::diverged;
-    std::swap(good, candidate);
-    if (flying->stop.value() > 0) return StopReason::stopped;
-    if (r.residual < in.stop.residual || r.chi2 < in.stop.chi2) return StopReason::converged;
-    return StopReason::none;
+    at.last = r;
+    at.iterations = r.iteration + 1;
+    rest = flying->rest.value() > 0;
+    asked = StopReason::none;
+    if (!std::isfinite(rms) || rms > kDivergedRms || !std::isfinite(r.residual)) {
+      asked = StopReason::diverged;
+    } else {
+      std::swap(good, candidate);
+      if (met(r, in.stop)) {
+        asked = StopReason::converged;
+        at.decisive = r;
+      } else if (flying->stop.value() > 0) {
+        asked = StopReason::stopped;
+      }
+    }
+    flying.reset();
+  };
+  const auto land_now = [&] {
+    in.reducer.finish();
+    candidate.copy_(solver.image());
+    land();
+  };
+  const auto tell_at_rest = [&] {
+    at.seconds = seconds_before + now() - begin;
+    for (Observer* o : in.observers) o->at_rest(at);
   };
 
-  StopReason reason = in.stop.iterations > 0 ? StopReason::none : StopReason::limit;
-  for (int k = 0; reason == StopReason::none; ++k) {
+  StopReason reason = StopReason::none;
+  if (finished(at, in.stop)) {
+    reason = at.reason == StopReason::converged ? at.reason : StopReason::limit;
+  } else if (at.iterations > 0 && met(at.last, in.stop)) {
+    asked = StopReason::converged;
+    at.decisive = at.last;
+  }
+  at.reason = StopReason::none;
+  const bool runs = reason == StopReason::none;
+  for (int k = at.iterations; reason == StopReason::none; ++k) {
     set_iteration(k);
     Flying next;
     next.result.iteration = k;
     next.result.start = now();
-    if (k > 0) candidate.copy_(solver.image());
+    if (flying) candidate.copy_(solver.image());
     next.record = solver.step(k);
     next.result.step = next.record.step;
     next.result.sigma = next.record.sigma;
@@ -81,28 +122,47 @@ LoopResult run_loop(const LoopInput& in) {
       if (in.metrics) next.psnr = in.metrics->psnr(solver.image(), in.reducer);
       next.squares = in.space.norm_squared(solver.image());
       next.stop = in.reducer.add(in.stop_requested && in.stop_requested() ? 1.0 : 0.0);
+      bool wanted = false;
+      for (Observer* o : in.observers) wanted |= o->wants_rest(k);
+      next.rest = in.reducer.add(wanted ? 1.0 : 0.0);
     }
     for (Observer* o : in.observers) o->after_step(k, solver);
     in.reducer.finish();
     in.reducer.launch();
-    if (flying) reason = land();
+    if (flying) land();
     next.result.seconds = now() - next.result.start;
     flying = std::move(next);
-    if (k + 1 == in.stop.iterations && reason == StopReason::none) reason = StopReason::limit;
+    reason = asked;
+    if (k + 1 == in.stop.iterations && (reason == StopReason::none || reason == StopReason::stopped))
+      reason = StopReason::limit;
+    if (reason == StopReason::none && rest) {
+      land_now();
+      if (asked == StopReason::diverged)
+        reason = asked;
+      else
+        tell_at_rest();
+    }
   }
   if (flying) {  // the last step's own numbers
-    in.reducer.finish();
-    if (reason != StopReason::diverged) {
-      candidate.copy_(solver.image());
-      const StopReason last = land();
-      if (last == StopReason::diverged || (last == StopReason::converged && reason == StopReason::limit))
-        reason = last;
+    if (reason == StopReason::diverged) {
+      in.reducer.finish();
+    } else {
+      land_now();
+      if (asked == StopReason::diverged || (asked == StopReason::converged && reason == StopReason::limit))
+        reason = asked;
     }
   }
   set_iteration(-1);
+  at.reason = reason;
+  if (runs && reason != StopReason::diverged) tell_at_rest();
+
+  LoopResult out;
   out.reason = reason;
+  out.iterations = at.iterations;
+  out.last = at.last;
   out.image = good;
-  out.seconds = now() - begin;
+  out.own_seconds = now() - begin;
+  out.seconds = seconds_before + out.own_seconds;
   for (Observer* o : in.observers) o->at_end(reason);
   return out;
 }

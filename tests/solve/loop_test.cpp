@@ -35,7 +35,7 @@ class Scripted final : public Solver {
     x_.copy_(next);
     return {.step = 1, .sigma = 0.1, .residual = space_.relative_norm(moved, x_)};
   }
-  std::vector<StateField> state() override { return {{"x", &x_, nullptr}}; }
+  std::vector<StateField> state() override { return {{.name = "x", .image = &x_}}; }
 
  private:
   at::Tensor x_;

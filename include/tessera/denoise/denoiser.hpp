@@ -5,11 +5,14 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tessera/comm/exchange.hpp"
 #include "tessera/denoise/network.hpp"
 #include "tessera/domain/decomposition.hpp"
 #include "tessera/domain/space.hpp"
+#include "tessera/domain/state.hpp"
 
 namespace tessera {
 
@@ -29,6 +32,11 @@ class Denoiser {
   virtual std::string description() const = 0;
   /// One line that the user should read (a gray image through a color network); empty: nothing to say.
   virtual std::string notice() const { return {}; }
+  /// What the next call depends on beside its arguments, for checkpoints.
+  virtual std::vector<StateField> state() { return {}; }
+  /// Automatic choices that the result's last bits depend on, by their key in the job: a resumed run keeps
+  /// them.
+  virtual std::vector<std::pair<std::string, std::int64_t>> choices() const { return {}; }
 };
 
 enum class ExecutionMode { automatic, whole, patch, layer };

@@ -4,9 +4,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <vector>
 
 #include "tessera/domain/distributed_operator.hpp"
 #include "tessera/domain/space.hpp"
+#include "tessera/domain/state.hpp"
 
 namespace tessera {
 
@@ -46,6 +48,9 @@ class DataTerm {
   /// Bytes this rank sends for one prox in closed form; 0 where it is pointwise. With conjugate gradients:
   /// for one iteration.
   virtual std::int64_t prox_bytes_sent() const { return 0; }
+  /// What later calls depend on beside their arguments, for checkpoints; scalars are restored before anything
+  /// is asked for.
+  virtual std::vector<StateField> state() { return {}; }
 };
 
 struct DataTermInput {

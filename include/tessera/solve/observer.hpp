@@ -28,6 +28,22 @@ struct IterationResult {
   double ssim = std::numeric_limits<double>::quiet_NaN();
 };
 
+/// When to stop; 0 switches a rule off.
+struct StopRule {
+  int iterations = 20;
+  double residual = 0;  // stop when the relative movement falls below
+  double chi2 = 0;      // discrepancy: stop when chi2 per sample falls below
+};
+
+/// Where a loop stands between two iterations. With the solver's state() it is what the rest depends on.
+struct LoopState {
+  int iterations = 0;    // done
+  IterationResult last;  // of them
+  double seconds = 0;    // in the loop, those of earlier programs too
+  StopReason reason = StopReason::none;  // why it ended; none: on its way
+  IterationResult decisive;              // converged: the iteration that met the rule
+};
+
 /// Sees every iteration; the trace, the progress line, snapshots and checkpoints are observers. Same calls on
 /// all ranks.
 class Observer {
@@ -37,14 +53,12 @@ class Observer {
   virtual void after_step(int k, const Solver& solver) {}
   /// When the numbers of an iteration are known (one iteration later).
   virtual void on_result(const IterationResult& result) {}
+  /// Asked after step k: whether to stand still after step k + 1. One rank's yes is everybody's.
+  virtual bool wants_rest(int k) { return false; }
+  /// Between two iterations, nothing under way and every number known: where a rest was wanted, and at the
+  /// end unless the loop diverged. Collective.
+  virtual void at_rest(const LoopState& state) {}
   virtual void at_end(StopReason reason) {}
-};
-
-/// When to stop; 0 switches a rule off.
-struct StopRule {
-  int iterations = 20;
-  double residual = 0;  // stop when the relative movement falls below
-  double chi2 = 0;      // discrepancy: stop when chi2 per sample falls below
 };
 
 struct LoopInput {
@@ -57,18 +71,24 @@ struct LoopInput {
   std::vector<Observer*> observers;
   bool (*stop_requested)() = nullptr;  // polled once per iteration; one rank's yes is everybody's
   double pixels = 1;                   // values of the whole image, for its root mean square
+  LoopState begin;                     // of a resumed run; the solver's state is restored by then
 };
 
 struct LoopResult {
   StopReason reason = StopReason::none;
-  int iterations = 0;
+  int iterations = 0;  // done, those before `begin` too
   IterationResult last;
-  double seconds = 0;
-  at::Tensor image;  // the last good image, this rank's block
+  double seconds = 0;      // as the iterations
+  double own_seconds = 0;  // of this call
+  at::Tensor image;        // the last good image, this rank's block
 };
 
+/// Whether a loop that stands there has nothing left to do under this rule.
+bool finished(const LoopState& state, const StopRule& rule);
+
 /// Runs a solver. One reduction per iteration, read one iteration later, so that no step waits for it: a stop
-/// takes effect after the step that follows the one that decided, on any number of ranks alike.
+/// takes effect after the step that follows the one that decided, on any number of ranks alike, and whether or
+/// not there was a rest in between. A stop that was asked for yields to a rule that is met: such a run is done.
 ///
 /// Diverged: a number that is not finite, or an image whose root mean square leaves 100 (its range is [0,
 /// 1]); the image returned is then the last one that was seen to be good. Collective.

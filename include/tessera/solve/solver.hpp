@@ -11,6 +11,7 @@
 #include "tessera/denoise/denoiser.hpp"
 #include "tessera/domain/data_term.hpp"
 #include "tessera/domain/space.hpp"
+#include "tessera/domain/state.hpp"
 #include "tessera/solve/schedule.hpp"
 
 namespace tessera {
@@ -43,13 +44,6 @@ struct IterationRecord {
   Deferred residual;  // |x+ - x| / (|x+| + 1e-6)
 };
 
-/// A part of a solver's state, for checkpoints: everything that the next step depends on.
-struct StateField {
-  std::string name;
-  at::Tensor* image = nullptr;  // image layout; or
-  double* scalar = nullptr;
-};
-
 /// One iterative method. No printing, timing, files or ranks in it. Collective: construction and step().
 class Solver {
  public:
@@ -58,6 +52,7 @@ class Solver {
   virtual const at::Tensor& image() const = 0;
   /// Iteration k = 0, 1, ...
   virtual IterationRecord step(int k) = 0;
+  /// Everything that the next step depends on, beside k, the options and the data.
   virtual std::vector<StateField> state() = 0;
 };
 
