@@ -53,7 +53,9 @@ class Admm final : public Solver {
     return {.step = gamma, .sigma = sigma, .residual = std::move(movement)};
   }
 
-  std::vector<StateField> state() override { return {{.name = "x", .image = &x_}, {.name = "z", .image = &z_}}; }
+  std::vector<StateField> state() override {
+    return {{.name = "x", .image = &x_}, {.name = "z", .image = &z_}};
+  }
 
  private:
   SolverInput in_;

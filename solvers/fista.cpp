@@ -49,7 +49,9 @@ class Fista final : public Solver {
     return {.step = tau, .sigma = sigma, .residual = std::move(movement)};
   }
 
-  std::vector<StateField> state() override { return {{.name = "x", .image = &x_}, {.name = "z", .image = &z_}}; }
+  std::vector<StateField> state() override {
+    return {{.name = "x", .image = &x_}, {.name = "z", .image = &z_}};
+  }
 
  private:
   SolverInput in_;

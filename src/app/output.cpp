@@ -20,6 +20,7 @@
 #include "tessera/io/distributed_image.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/io/hdf5.hpp"
+#include "tessera/solve/checkpoint.hpp"
 
 namespace tessera {
 
@@ -31,6 +32,21 @@ namespace {
 bool on_terminal() {
   if (const char* said = std::getenv("TESSERA_TERMINAL")) return said == std::string("1");
   return !mpi_running() && isatty(STDOUT_FILENO) != 0;
+}
+
+// What a run makes anew; log.txt is kept where a run that was lost early starts again.
+bool is_result(const std::string& name) {
+  static const std::vector<std::string> names = {
+      "trace",         "trace.h5", "summary.json", "reconstruction.h5", "log.txt",
+      "resolved.yaml", "log",      "checkpoint",   "status.json",       "measurement.png"};
+  const bool old_trace = name.size() > 6 && name.starts_with("trace-") &&
+                         name.find_first_not_of("0123456789", 6) == std::string::npos;
+  return old_trace || std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// What a folder may hold that a batch script has made ready.
+bool ours(const std::string& name) {
+  return is_result(name) || name == "job.yaml" || name.starts_with("slurm") || name.starts_with("iteration-");
 }
 
 }  // namespace
@@ -62,49 +78,55 @@ void Log::progress(const std::string& text, bool last) {
   std::fflush(stdout);
 }
 
-OutputFolder::OutputFolder(std::string path, bool force, const Communicator& comm)
-    : path_(std::move(path)), force_(force), comm_(comm) {
+OutputFolder::OutputFolder(std::string path, Use use, const Communicator& comm)
+    : path_(std::move(path)), use_(use), comm_(comm) {
   comm_.together([&] {
     if (comm_.rank() != 0) return;
     std::error_code ignored;
     TESSERA_VALIDATE(!fs::exists(path_, ignored) || fs::is_directory(path_, ignored), path_,
                      " is a file (a run writes a folder) ", "name another output.folder");
-    TESSERA_VALIDATE(force_ || !fs::exists(path_, ignored) || fs::is_empty(path_, ignored), path_,
-                     " exists (a run never overwrites) name another output.folder, or add --force");
+    const bool holds = fs::exists(path_, ignored) && !fs::is_empty(path_, ignored);
+    TESSERA_VALIDATE(
+        use_ != Use::fresh || !holds, path_,
+        " exists (a run never overwrites) name another output.folder, or add --force; --resume goes "
+        "on with a run that has a checkpoint");
+    if (use_ != Use::automatic || !holds || !CheckpointFolder(file("checkpoint")).list().empty()) return;
+    TESSERA_VALIDATE(
+        !fs::exists(file("reconstruction.h5"), ignored), path_,
+        " holds a result and no checkpoint (a run never overwrites, and there is nothing to go on "
+        "from) name another output.folder, or add --force");
+    for (const auto& entry : fs::directory_iterator(path_, ignored)) {
+      const std::string name = entry.path().filename().string();
+      TESSERA_VALIDATE(
+          ours(name), path_, " holds ", name,
+          " and no checkpoint (--resume=auto starts only in a folder that is new, or of a run) name "
+          "another output.folder, or add --force");
+    }
   });
 }
 
-void OutputFolder::create() {
+void OutputFolder::create(bool goes_on) {
   comm_.together([&] {
     if (comm_.rank() != 0) return;
     std::error_code error;
-    if (force_)
-      for (const char* name : {"trace", "trace.h5", "summary.json", "reconstruction.h5", "log.txt", "log",
-                               "resolved.yaml", "measurement.png"})
-        fs::remove_all(file(name), error);
-    fs::create_directories(file("trace"), error);
+    std::vector<fs::path> old;
+    for (const auto& entry : fs::directory_iterator(path_, error)) old.push_back(entry.path());
+    for (const fs::path& path : old)
+      if (const std::string name = path.filename().string();
+          !goes_on && is_result(name) && (use_ != Use::automatic || name != "log.txt"))
+        fs::remove_all(path, error);
+    for (const char* name : {"trace", "checkpoint"}) fs::create_directories(file(name), error);
     TESSERA_VALIDATE(!error, "cannot make ", path_, " (", error.message(), ") name another output.folder");
   });
 }
 
-std::string resolved_text(const Geometry& g, int ranks, const std::string& denoiser) {
+std::string resolved_text(const Geometry& g, int ranks, const std::string& denoiser,
+                          const std::string& inputs) {
   std::string text = write_job(g.job);
   text +=
       fmt::format("\n# tessera {} ({}), {} ranks\n# denoiser: {}\n", version(), commit(), ranks, denoiser);
-  const auto sum = [&](const std::string& path) {
-    const std::string file =
-        path.substr(0, path.find(".h5:") == std::string::npos ? path.size() : path.find(".h5:") + 3);
-    std::error_code error;
-    if (!path.empty() && fs::is_regular_file(file, error))
-      text += fmt::format("# sha256 {} {}\n", sha256(file), file);
-  };
-  for (const std::string& path : {g.job.problem.truth, g.job.problem.measurements, g.job.problem.weights,
-                                  g.job.solver.start, g.job.denoiser.weights})
-    sum(path);
-  for (const OperatorConfig& part : g.parts) {
-    sum(part.mask_file);
-    if (const auto* file = std::get_if<KernelConfig::File>(&part.kernel.form)) sum(file->path);
-  }
+  for (std::size_t at = 0, end = 0; (end = inputs.find('\n', at)) != std::string::npos; at = end + 1)
+    text += "# sha256 " + inputs.substr(at, end + 1 - at);
   return text;
 }
 
@@ -199,8 +221,9 @@ LoopSummary summarize(const Traffic& before, const Traffic& after, double second
 }
 
 std::string phase_table(const TraceWriter& trace, const Communicator& comm) {
-  constexpr std::array kinds = {Phase::load,    Phase::halo,   Phase::op,      Phase::adjoint, Phase::prox,
-                                Phase::denoise, Phase::reduce, Phase::metrics, Phase::write,   Phase::other};
+  constexpr std::array kinds = {Phase::load,       Phase::halo,    Phase::op,     Phase::adjoint,
+                                Phase::prox,       Phase::denoise, Phase::reduce, Phase::metrics,
+                                Phase::checkpoint, Phase::write,   Phase::other};
   std::vector<double> sums, worst;
   for (const Phase p : kinds) {
     const auto found = trace.totals().find(p);

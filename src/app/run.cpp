@@ -5,11 +5,15 @@
 
 #include <cmath>
 #include <ctime>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tessera/app/commands.hpp"
 #include "tessera/app/output.hpp"
 #include "tessera/app/problem.hpp"
+#include "tessera/app/resume.hpp"
+#include "tessera/app/run_status.hpp"
+#include "tessera/app/signals.hpp"
 #include "tessera/comm/watchdog.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
@@ -30,8 +34,9 @@ Schedule schedule(const ScheduleConfig& c, int iterations) {
   return c.values;
 }
 
-// A schedule 'dpir' of either key ends at the noise level and sets what belongs to it.
-SolverOptions solver_options(const Geometry& g) {
+// A schedule 'dpir' of either key ends at the noise level and sets what belongs to it. A resumed run keeps
+// the schedules that it began with: with more iterations than then, their last values hold on.
+SolverOptions solver_options(const Geometry& g, const std::optional<Checkpoint>& from) {
   const SolverConfig& s = g.job.solver;
   const int n = static_cast<int>(s.iterations);
   const double noise = g.job.problem.noise.gaussian;
@@ -48,7 +53,27 @@ SolverOptions solver_options(const Geometry& g) {
   if (s.step.form == "dpir") o.step = dpir_schedule(level(s.step), n).gamma;
   // Only denoisers that ignore sigma may leave it open.
   if (!o.sigma.set()) o.sigma = 0.0;
+  if (from) {
+    o.step = Schedule(from->lists.at("step"));
+    o.sigma = Schedule(from->lists.at("sigma"));
+  }
   return o;
+}
+
+OutputFolder::Use folder_use(bool force, ResumeMode mode) {
+  using Use = OutputFolder::Use;
+  if (mode == ResumeMode::automatic) return Use::automatic;
+  return force ? Use::force : mode == ResumeMode::always ? Use::resume : Use::fresh;
+}
+
+std::vector<StateField> named(const std::string& prefix, std::vector<StateField> fields) {
+  for (StateField& f : fields) f.name = prefix + f.name;
+  return fields;
+}
+
+CheckpointPlace checkpoint_place(const Geometry& g, int rank) {
+  const Index3 lo = g.image.lo(), back{-lo[0], -lo[1], -lo[2]};
+  return {g.image.shift(back), g.decomposition.block(rank).shift(back)};
 }
 
 // The trained range of the weights, where a noise level leaves it.
@@ -103,6 +128,31 @@ TraceHeader trace_header(const Geometry& g, const RunArguments& arguments, const
   return h;
 }
 
+// A resumed run's trace goes on in the same files where every rank finds one of its block; otherwise the old
+// ones are kept as trace-0, trace-1 and so on. Collective.
+std::unique_ptr<TraceWriter> open_trace(const OutputFolder& folder, const TraceHeader& header, int every,
+                                        TraceBegin begin, const Communicator& comm) {
+  namespace fs = std::filesystem;
+  const std::string path = folder.file(trace_name(comm.rank()));
+  if (begin.restarts > 0) {
+    std::int64_t same = TraceWriter::continues(path, header);
+    comm.all_reduce(std::span<std::int64_t>(&same, 1), Reduce::min);
+    begin.same_file = same != 0;
+    comm.together([&] {
+      std::error_code none;
+      if (same || comm.rank() != 0 || fs::is_empty(folder.file("trace"), none)) return;
+      int n = 0;
+      while (fs::exists(folder.file(fmt::format("trace-{}", n)), none)) ++n;
+      fs::rename(folder.file("trace"), folder.file(fmt::format("trace-{}", n)));
+      fs::create_directory(folder.file("trace"));
+    });
+  }
+  std::unique_ptr<TraceWriter> trace;
+  comm.together([&] { trace = std::make_unique<TraceWriter>(path, header, every, begin); });
+  if (comm.rank() == 0) write_trace_index(folder.file("trace.h5"), comm.size());
+  return trace;
+}
+
 class Snapshots final : public Observer {
  public:
   Snapshots(const OutputFolder& folder, const Geometry& g, const Communicator& comm)
@@ -137,15 +187,48 @@ JobConfig load_job(const std::string& path, const std::vector<std::string>& over
 
 int run_command(const RunArguments& arguments, const Communicator& comm) {
   track_tensor_memory();
-  JobConfig job = load_job(arguments.job, arguments.overrides, comm);
+  const bool first = comm.rank() == 0;
+  const ResumeMode mode = resume_mode(arguments.resume);
+  TESSERA_VALIDATE(!arguments.force || mode == ResumeMode::never,
+                   "--force stands beside --resume (one starts over, the other goes on) leave one out");
+  const JobConfig job = load_job(arguments.job, arguments.overrides, comm);
   TESSERA_VALIDATE(!job.output.folder.empty(),
                    "output.folder is not given (a run writes its results there) add for example "
                    "'output: {folder: runs/photo}'");
-  OutputFolder folder(job.output.folder, arguments.force, comm);
-  const Geometry g = plan_geometry(job, comm, comm.size());
+  std::optional<StopSignals> signals;
+  if (job.output.checkpoint.keep > 0) signals.emplace();
+  // Asked where ranks meet anyway: until the first iteration there is nothing to save.
+  const auto stop_code = [&] {
+    const int code = signals ? StopSignals::exit_code(comm) : 0;
+    if (code != 0 && first) std::printf("stopped by a signal before the first iteration: nothing to save\n");
+    return code;
+  };
+
+  OutputFolder folder(job.output.folder, folder_use(arguments.force, mode), comm);
+  std::vector<std::string> damaged;
+  const std::optional<Checkpoint> from = find_checkpoint(folder, mode, comm, damaged);
+  Geometry g = plan_geometry(job, comm, comm.size());
+  const std::string resolved = write_job(g.job);
+  std::string inputs;
+  if (from) {
+    check_same_run(*from, g, comm);
+    if (nothing_left(folder, *from, g.job, comm)) {
+      if (first)
+        std::printf("%s is finished after %d iterations: nothing to do (raise solver.iterations to go on)\n",
+                    folder.path().c_str(), from->loop.iterations);
+      return 0;
+    }
+    keep_choices(*from, g, comm);
+  }
+  comm.together([&] {
+    if (first) inputs = from ? from->texts.at("inputs") : input_sums(g);
+  });
+  if (const int code = stop_code()) return code;
   const auto transport = make_transport(comm, g.device, transport_kind(job.domain.transport));
   const auto denoiser = make_denoiser(g, comm, transport);
+  if (const int code = stop_code()) return code;
   Problem problem = make_problem(g, comm, transport);
+  if (const int code = stop_code()) return code;
 
   Reducer reducer(comm);
   const Space space(comm, &reducer);
@@ -157,17 +240,28 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
                           .prox = {static_cast<int>(job.solver.prox_iterations), job.solver.prox_tolerance},
                           .seed = static_cast<std::uint64_t>(job.problem.seed)},
                          space);
-  const at::Tensor start = starting_image(g, problem, *data, comm);
+  std::vector<StateField> fields = named("data/", data->state());
+  if (from) restore_numbers(*from, fields);
+  const at::Tensor start = from ? problem.A->make_image().zero_() : starting_image(g, problem, *data, comm);
   at::Tensor measured = problem.y.front();
   problem.y.clear();  // the data term holds them
-  const SolverOptions options = solver_options(g);
+  const SolverOptions options = solver_options(g, from);
   const auto solver = make_solver(job.solver.name, {*data, *denoiser, space, options, start});
+  for (const auto& more : {named("solver/", solver->state()), named("denoiser/", denoiser->state())})
+    fields.insert(fields.end(), more.begin(), more.end());
+  const CheckpointPlace place = checkpoint_place(g, comm.rank());
+  if (from) {
+    restore_numbers(*from, fields);
+    restore_images(*from, fields, place, comm);
+  }
+  if (const int code = stop_code()) return code;
 
-  folder.create();
-  const bool first = comm.rank() == 0;
+  const int restarts = from ? 1 + restarts_so_far(folder, *from, comm) : 0;
+  folder.create(from.has_value());
   if (first) {
+    if (from) CheckpointFolder(folder.file("checkpoint")).set_aside(from->loop.iterations);
     write_text(folder.file("job.yaml"), job.text);
-    write_text(folder.file("resolved.yaml"), resolved_text(g, comm.size(), denoiser->description()));
+    write_text(folder.file("resolved.yaml"), resolved_text(g, comm.size(), denoiser->description(), inputs));
   }
   Log log(first, folder.file("log.txt"));
   const Grid3 grid = g.decomposition.grid();
@@ -176,12 +270,14 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
                        comm.size() == 1 ? "" : "s", grid[1], grid[2], g.device.is_cuda() ? "CUDA" : "CPU",
                        name(kind(*transport))));
   log.line(fmt::format("solver {}, denoiser {}", job.solver.name, denoiser->description()));
+  for (const std::string& line : damaged) log.line("note: passed over: " + line);
+  if (from) log.line(fmt::format("resumed after {} iterations from {}", from->loop.iterations, from->path));
   for (const std::string& notice : g.notices) log.line("note: " + notice);
   if (const std::string notice = untrained(g, options.sigma); !notice.empty()) log.line("note: " + notice);
   if (!denoiser->notice().empty()) log.line("note: " + denoiser->notice());
   for (const std::string& notice : problem.notices) log.line("note: " + notice);
 
-  write_measurement(folder, g, data->op().layout(), measured, comm);
+  if (!from) write_measurement(folder, g, data->op().layout(), measured, comm);
   measured.reset();
 
   std::optional<Watchdog> watchdog;
@@ -191,85 +287,126 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   double psnr_start = NAN;
   if (problem.truth.defined()) {
     metrics = std::make_unique<Metrics>(problem.truth, g.decomposition, comm, transport);
-    psnr_start = metrics->psnr(start, space);
+    psnr_start = from ? from->numbers.at("psnr_start") : metrics->psnr(start, space);
     log.line(fmt::format("PSNR of the start: {:.2f} dB", psnr_start));
   }
-  TraceWriter trace(folder.file(trace_name(comm.rank())), trace_header(g, arguments, comm),
-                    static_cast<int>(job.output.trace_every));
-  if (first) write_trace_index(folder.file("trace.h5"), comm.size());
+  const double clock = from ? from->numbers.at("clock") : 0;
+  const int done = from ? from->loop.iterations : 0;
+  const auto trace_writer =
+      open_trace(folder, trace_header(g, arguments, comm), static_cast<int>(job.output.trace_every),
+                 {done, clock, restarts}, comm);
+  TraceWriter& trace = *trace_writer;
   Progress progress(log, static_cast<int>(job.solver.iterations));
   Snapshots snapshots(folder, g, comm);
+  Checkpoint fixed;
+  fixed.texts = {{"job", resolved}, {"inputs", inputs}};
+  fixed.numbers = {{"psnr_start", psnr_start}, {"ranks", comm.size()}, {"restarts", restarts}};
+  for (const auto& [key, value] : denoiser->choices()) fixed.numbers[key] = static_cast<double>(value);
+  fixed.lists = {{"step", options.step.values()}, {"sigma", options.sigma.values()}};
+  Checkpointer checkpoints(folder, job.output.checkpoint, fixed, fields, place, clock, log, comm);
+  RunStatus status(first, folder.file("status.json"), progress, static_cast<int>(job.solver.iterations), done,
+                   restarts, comm.size());
 
   trace.flush();
-
   const Traffic before = traffic(trace);
 
-  const LoopResult result =
-      run_loop({*solver,
-                *data,
-                reducer,
-                space,
-                {static_cast<int>(job.solver.iterations), job.solver.stop.residual, job.solver.stop.chi2},
-                metrics.get(),
-                {&trace, &progress, &snapshots},
-                nullptr,
-                static_cast<double>(g.image.pixels() * g.channels)});
+  const auto iterate = [&] {
+    const LoopResult result = run_loop(
+        {.solver = *solver,
+         .data = *data,
+         .reducer = reducer,
+         .space = space,
+         .stop = {static_cast<int>(job.solver.iterations), job.solver.stop.residual, job.solver.stop.chi2},
+         .metrics = metrics.get(),
+         .observers = {&trace, &progress, &snapshots, &status, &checkpoints},
+         .stop_requested = signals ? &StopSignals::seen : nullptr,
+         .pixels = static_cast<double>(g.image.pixels() * g.channels),
+         .begin = from ? from->loop : LoopState{}});
 
-  trace.flush();
-  const LoopSummary loop = summarize(before, traffic(trace), result.seconds, result.iterations, comm);
+    status.set("writing");
+    trace.flush();
+    const LoopSummary loop =
+        summarize(before, traffic(trace), result.own_seconds, result.iterations - done, comm);
 
-  double psnr = NAN, ssim = NAN;
-  if (metrics) {
-    const PhaseScope phase(Phase::metrics);
-    psnr = metrics->psnr(result.image, space);
-    ssim = metrics->ssim(result.image, space);
-  }
-  const bool crop_it = job.output.crop && !g.truth;
-  write_reconstruction(folder, g, result.image, crop_it ? measured_region(g, data->op().layout()) : g.image,
-                       comm);
-  trace.flush();
-  const std::string table = phase_table(trace, comm);
+    // Who asks for a stop has little time: the image is in the checkpoint.
+    const bool stopped = result.reason == StopReason::stopped;
+    double psnr = result.last.psnr, ssim = NAN;
+    if (metrics && !stopped) {
+      const PhaseScope phase(Phase::metrics);
+      psnr = metrics->psnr(result.image, space);
+      ssim = metrics->ssim(result.image, space);
+    }
+    const bool crop_it = job.output.crop && !g.truth;
+    if (!stopped)
+      write_reconstruction(folder, g, result.image,
+                           crop_it ? measured_region(g, data->op().layout()) : g.image, comm);
+    trace.flush();
+    const std::string table = phase_table(trace, comm);
 
-  nlohmann::ordered_json s;
-  const auto number = [](double v) {
-    return std::isfinite(v) ? nlohmann::ordered_json(v) : nlohmann::ordered_json(nullptr);
+    nlohmann::ordered_json s;
+    const auto number = [](double v) {
+      return std::isfinite(v) ? nlohmann::ordered_json(v) : nlohmann::ordered_json(nullptr);
+    };
+    s["schema"] = 1;
+    s["status"] = name(result.reason);
+    s["psnr"] = number(psnr);
+    s["ssim"] = number(ssim);
+    s["psnr_start"] = number(psnr_start);
+    s["iterations"] = result.iterations;
+    s["residual"] = number(result.last.residual);
+    s["objective"] = number(result.last.objective);
+    s["chi2"] = number(result.last.chi2);
+    s["seconds"] = result.seconds;
+    s["seconds_per_iteration"] = progress.seconds_per_iteration();
+    s["restarts"] = restarts;
+    s["ranks"] = comm.size();
+    s["peak_bytes_per_rank"] = loop.peak_bytes;
+    s["peak_data_bytes_per_rank"] = loop.peak_data_bytes;
+    s["bytes_sent_per_iteration"] = loop.bytes_sent_per_iteration;
+    s["exposed_wait_fraction"] = loop.exposed_wait_fraction;
+    s["checkpoint_bytes"] = job.output.checkpoint.keep > 0 ? checkpoints.bytes() : 0;
+    s["checkpoint_seconds"] = checkpoints.seconds();
+    s["device"] = g.device.is_cuda() ? "cuda" : "cpu";
+    s["precision"] = job.denoiser.precision;
+    s["transport"] = name(kind(*transport));
+    s["tessera"] = version();
+    if (first) write_text(folder.file("summary.json"), s.dump(2) + "\n");
+
+    log.line("");
+    log.line(table);
+    std::string last =
+        fmt::format("{} after {} iterations, {} ({} per iteration)", name(result.reason), result.iterations,
+                    format_seconds(result.seconds), format_seconds(progress.seconds_per_iteration()));
+    if (metrics) last += fmt::format(", PSNR {:.2f} dB (start {:.2f})", psnr, psnr_start);
+    if (metrics && !stopped) last += fmt::format(", SSIM {:.4f}", ssim);
+    log.line(last);
+    if (result.reason == StopReason::diverged)
+      throw RunError(concat(
+          "the iteration diverged at iteration ", result.last.iteration,
+          " (the image left its range or is not a number) the last good image was written; try a smaller "
+          "solver.step or a larger solver.sigma"));
+    if (!stopped) {
+      log.line("results in " + folder.path());
+      status.set("finished", name(result.reason));
+      return 0;
+    }
+    const int code = StopSignals::exit_code(comm);
+    if (!checkpoints.written())
+      throw RunError(
+          "the run was stopped and its checkpoint could not be written (see the note above) free "
+          "space and resume from the checkpoint before");
+    log.line(fmt::format("checkpoint in {}; --resume goes on from it", folder.file("checkpoint")));
+    status.set(code == kRequeue ? "waiting" : "stopped",
+               code == kRequeue ? "checkpointed after SIGUSR1, to be started again with --resume"
+                                : "checkpointed after SIGTERM");
+    return code;
   };
-  s["schema"] = 1;
-  s["status"] = name(result.reason);
-  s["psnr"] = number(psnr);
-  s["ssim"] = number(ssim);
-  s["psnr_start"] = number(psnr_start);
-  s["iterations"] = result.iterations;
-  s["residual"] = number(result.last.residual);
-  s["objective"] = number(result.last.objective);
-  s["chi2"] = number(result.last.chi2);
-  s["seconds"] = result.seconds;
-  s["seconds_per_iteration"] = progress.seconds_per_iteration();
-  s["ranks"] = comm.size();
-  s["peak_bytes_per_rank"] = loop.peak_bytes;
-  s["peak_data_bytes_per_rank"] = loop.peak_data_bytes;
-  s["bytes_sent_per_iteration"] = loop.bytes_sent_per_iteration;
-  s["exposed_wait_fraction"] = loop.exposed_wait_fraction;
-  s["device"] = g.device.is_cuda() ? "cuda" : "cpu";
-  s["precision"] = job.denoiser.precision;
-  s["transport"] = name(kind(*transport));
-  s["tessera"] = version();
-  if (first) write_text(folder.file("summary.json"), s.dump(2) + "\n");
-
-  log.line("");
-  log.line(table);
-  std::string last =
-      fmt::format("{} after {} iterations, {} ({} per iteration)", name(result.reason), result.iterations,
-                  format_seconds(result.seconds), format_seconds(progress.seconds_per_iteration()));
-  if (metrics) last += fmt::format(", PSNR {:.2f} dB (start {:.2f}), SSIM {:.4f}", psnr, psnr_start, ssim);
-  log.line(last);
-  log.line("results in " + folder.path());
-  if (result.reason == StopReason::diverged)
-    throw RunError(concat(
-        "the iteration diverged at iteration ", result.last.iteration,
-        " (the image left its range or is not a number) the last good image was written; try a smaller "
-        "solver.step or a larger solver.sigma"));
-  return 0;
+  try {
+    return iterate();
+  } catch (const std::exception& e) {
+    status.set("failed", e.what());
+    throw;
+  }
 }
 
 }  // namespace tessera

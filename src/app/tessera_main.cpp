@@ -65,12 +65,18 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   SimulateArguments simulate;
   DenoiseArguments denoise;
   CompareArguments compare;
+  StatusArguments status;
 
   CLI::App* c_run = app.add_subcommand("run", "reconstruct, under mpirun or srun (jobs/launch.sh)");
   c_run->add_option("JOB", run.job, "job file (docs/job_file.md)")->required();
   c_run->add_option("--set", run.overrides, "key.path=value, over the job file; may be repeated");
   c_run->add_flag("--force", run.force, "write into an output folder that holds something");
-  c_run->footer("Example: jobs/launch.sh -n 2 tessera run photo.yaml --set solver.iterations=30");
+  c_run->add_flag("--resume{always}", run.resume,
+                  "go on from the newest good checkpoint; --resume=auto: if there is one, else start");
+  c_run->footer(
+      "Exit codes: 0 done; 2 bad input; 3 failed; 85 checkpointed after SIGUSR1, 86 after SIGTERM\n"
+      "Examples: jobs/launch.sh -n 2 tessera run photo.yaml --set solver.iterations=30\n"
+      "          tessera run photo.yaml --resume --set solver.iterations=60");
 
   CLI::App* c_check = app.add_subcommand(
       "check", "validate a job; print blocks, halos, memory and bytes per iteration; runs nothing");
@@ -116,6 +122,12 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   c_train->add_option("JOB", train_job, "file with a train section (docs/training.md)")->required();
   c_train->footer("Example: tessera train color.yaml");
 
+  CLI::App* c_status =
+      app.add_subcommand("status", "how runs stand, from their output folders alone, also while they run");
+  c_status->add_option("RUN", status.runs, "output folder of a run")->required();
+  c_status->add_flag("--json", status.json, "one JSON object per run");
+  c_status->footer("Example: tessera status runs/photo runs/long");
+
   CLI::App* c_info = app.add_subcommand("info", "versions, devices, MPI, NCCL, CPU features");
   for (CLI::App* sub : app.get_subcommands({})) sub->fallthrough();
 
@@ -134,6 +146,7 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
     if (*c_den) return denoise_command(denoise, comm);
     if (*c_cmp) return compare_command(compare, comm);
     if (*c_train) return run_train_file(train_job, comm);
+    if (*c_status) return status_command(status, comm);
     if (*c_info) return info_command(comm);
   } catch (const InputError& e) {
     return end_together(comm, errors, e.what(), kBadInput);

@@ -75,12 +75,14 @@ class Line {
 
 void last_words(int signal, siginfo_t* info, void* context) {
   const int saved = errno;
+  struct sigaction& old = before[signal == SIGTERM ? 0 : 1];
+  const bool ends = !(old.sa_flags & SA_SIGINFO) && old.sa_handler == SIG_DFL;
   if (!spoken.exchange(true)) {
     const Heartbeat h = heartbeat();
     const int peer = waiting_peer().load();
     Line line;
-    line << "rank " << speaker << " was ended by " << (signal == SIGTERM ? "SIGTERM" : "SIGABRT") << " in "
-         << name(h.phase);
+    line << "rank " << speaker << (ends ? " was ended by " : " got ")
+         << (signal == SIGTERM ? "SIGTERM" : "SIGABRT") << " in " << name(h.phase);
     if (h.iteration < 0)
       line << ", before the first iteration";
     else
@@ -91,12 +93,12 @@ void last_words(int signal, siginfo_t* info, void* context) {
       line << " (it waited for all ranks)";
     line.print();
   }
-  struct sigaction& old = before[signal == SIGTERM ? 0 : 1];
+  // Also where the program goes on: it may be killed next, and what is mapped stays mapped.
+  for (const std::string& path : litter)
+    if (::unlink(path.c_str()) != 0) ::rmdir(path.c_str());
   if (old.sa_flags & SA_SIGINFO) {
     old.sa_sigaction(signal, info, context);
-  } else if (old.sa_handler == SIG_DFL) {
-    for (const std::string& path : litter)
-      if (::unlink(path.c_str()) != 0) ::rmdir(path.c_str());
+  } else if (ends) {
     ::sigaction(signal, &old, nullptr);
     ::raise(signal);  // delivered when this handler returns
   } else if (old.sa_handler != SIG_IGN) {

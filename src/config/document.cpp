@@ -218,6 +218,8 @@ std::string write_document(const Value& document) {
   return out;
 }
 
+std::string show_whole(const Value& value) { return flow(value); }
+
 std::string show(const Value& value) {
   std::string text = value.kind == Kind::scalar ? (value.text.empty() ? "''" : value.text) : flow(value);
   if (text.size() > 60) text = text.substr(0, 57) + "...";

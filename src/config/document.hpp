@@ -45,5 +45,7 @@ std::string write_document(const Value& document);
 
 /// On one line, at most about 60 characters, for messages.
 std::string show(const Value& value);
+/// All of it, in one line.
+std::string show_whole(const Value& value);
 
 }  // namespace tessera::config

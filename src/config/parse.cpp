@@ -309,6 +309,33 @@ std::string write_job(const JobConfig& job) {
   return config::write_document(config::write_map(config::job_table(), job));
 }
 
+namespace config {
+namespace {
+
+void differences(const std::string& path, const Value* a, const Value* b, std::vector<std::string>& out) {
+  const bool maps = (!a || a->kind == Value::Kind::map) && (!b || b->kind == Value::Kind::map);
+  if (!maps) {
+    if (!a || !b || show_whole(*a) != show_whole(*b)) out.push_back(path);
+    return;
+  }
+  std::vector<std::string> keys;
+  for (const Value* v : {a, b})
+    for (std::size_t i = 0; v && i < v->keys.size(); ++i)
+      if (std::find(keys.begin(), keys.end(), v->keys[i]) == keys.end()) keys.push_back(v->keys[i]);
+  for (const std::string& key : keys)
+    differences(join(path, key), a ? a->find(key) : nullptr, b ? b->find(key) : nullptr, out);
+}
+
+}  // namespace
+}  // namespace config
+
+std::vector<std::string> differing_keys(const std::string& a, const std::string& b) {
+  const config::Value first = config::read_document(a, "a"), second = config::read_document(b, "b");
+  std::vector<std::string> out;
+  config::differences("", &first, &second, out);
+  return out;
+}
+
 const std::vector<KeyInfo>& job_keys() {
   static const std::vector<KeyInfo> keys = [] {
     std::vector<KeyInfo> all;

@@ -411,6 +411,13 @@ std::vector<Key<Job>> make_job_table() {
                "writes the image every so many; 0: never"),
       key<Job>("output.trace.every", TESSERA_AT(output.trace_every), {.least = 1, .most = 1000000},
                "iterations", "records every n-th iteration in the trace"),
+      key<Job>("output.checkpoint.minutes", TESSERA_AT(output.checkpoint.minutes), not_negative, "minutes",
+               "writes a checkpoint every so often; 0: not by time. One is also written on SIGUSR1, on "
+               "SIGTERM and at the end"),
+      key<Job>("output.checkpoint.iterations", TESSERA_AT(output.checkpoint.iterations), not_negative,
+               "iterations", "writes one every so many; 0: not by count"),
+      key<Job>("output.checkpoint.keep", TESSERA_AT(output.checkpoint.keep), not_negative, "files",
+               "how many are kept; 0: none is written, and a signal ends the run at once"),
   };
 }
 

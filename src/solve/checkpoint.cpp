@@ -77,11 +77,14 @@ void sum_over_ranks(std::vector<std::uint64_t>& sums, const Communicator& comm) 
   }
   comm.all_reduce(halves, Reduce::sum);
   for (std::size_t i = 0; i < sums.size(); ++i)
-    sums[i] = static_cast<std::uint64_t>(halves[2 * i]) + (static_cast<std::uint64_t>(halves[2 * i + 1]) << 32);
+    sums[i] =
+        static_cast<std::uint64_t>(halves[2 * i]) + (static_cast<std::uint64_t>(halves[2 * i + 1]) << 32);
 }
 
 // JSON has no NaN: null stands for it.
-double number(const Json& j) { return j.is_null() ? std::numeric_limits<double>::quiet_NaN() : j.get<double>(); }
+double number(const Json& j) {
+  return j.is_null() ? std::numeric_limits<double>::quiet_NaN() : j.get<double>();
+}
 
 Json write_result(const IterationResult& r) {
   return {r.iteration, r.start, r.seconds, r.objective, r.chi2, r.residual, r.step, r.sigma, r.psnr, r.ssim};
@@ -90,7 +93,8 @@ IterationResult read_result(const Json& j) {
   IterationResult r;
   r.iteration = j.at(0).get<int>();
   std::size_t i = 1;
-  for (double* v : {&r.start, &r.seconds, &r.objective, &r.chi2, &r.residual, &r.step, &r.sigma, &r.psnr, &r.ssim})
+  for (double* v :
+       {&r.start, &r.seconds, &r.objective, &r.chi2, &r.residual, &r.step, &r.sigma, &r.psnr, &r.ssim})
     *v = number(j.at(i++));
   return r;
 }
@@ -134,8 +138,8 @@ Json checked_header(const Hdf5File& file, const std::string& path) {
   try {
     Json j = Json::parse(*text);
     const int schema = j.at("schema").get<int>();
-    TESSERA_VALIDATE(schema <= kSchema, path, " has checkpoint schema ", schema, " (this tessera knows ", kSchema,
-                     ") use a newer tessera");
+    TESSERA_VALIDATE(schema <= kSchema, path, " has checkpoint schema ", schema, " (this tessera knows ",
+                     kSchema, ") use a newer tessera");
     return j;
   } catch (const Json::exception& e) {
     throw InputError(concat(path, " is damaged (its header cannot be read: ", e.what(), ")"));
@@ -154,7 +158,8 @@ std::uint64_t local_checksum(const at::Tensor& tensor, const Box& image, const B
 std::int64_t checkpoint_bytes(const std::vector<StateField>& fields, const Box& image) {
   std::int64_t bytes = 0;
   for (const StateField& f : fields)
-    if (f.image) bytes += f.image->size(0) * image.pixels() * static_cast<std::int64_t>(f.image->element_size());
+    if (f.image)
+      bytes += f.image->size(0) * image.pixels() * static_cast<std::int64_t>(f.image->element_size());
   return bytes;
 }
 
@@ -214,8 +219,8 @@ Checkpoint open_checkpoint(const std::string& path, const Communicator& comm) {
   sum_over_ranks(sums, comm);
   std::size_t next = 0;
   for (const auto& [name, sum] : header.at("fields").items())
-    TESSERA_VALIDATE(hex(sums[next++]) == sum.get<std::string>(), path, " is damaged (the checksum of its field ",
-                     name, " differs)");
+    TESSERA_VALIDATE(hex(sums[next++]) == sum.get<std::string>(), path,
+                     " is damaged (the checksum of its field ", name, " differs)");
   Checkpoint out = read_header(header);
   out.path = path;
   return out;
@@ -264,7 +269,8 @@ namespace {
 int iterations_of(const fs::path& path) {
   int n = -1, length = 0;
   const std::string name = path.filename().string();
-  if (std::sscanf(name.c_str(), "iteration-%d.h5%n", &n, &length) != 1 || length != static_cast<int>(name.size()))
+  if (std::sscanf(name.c_str(), "iteration-%d.h5%n", &n, &length) != 1 ||
+      length != static_cast<int>(name.size()))
     return -1;
   return n;
 }
@@ -319,7 +325,8 @@ void CheckpointFolder::set_aside(int newer_than) const {
 void CheckpointFolder::prune(int keep) const {
   const std::vector<std::string> all = list();
   std::error_code none;
-  for (std::size_t i = static_cast<std::size_t>(std::max(keep, 0)); i < all.size(); ++i) fs::remove(all[i], none);
+  for (std::size_t i = static_cast<std::size_t>(std::max(keep, 0)); i < all.size(); ++i)
+    fs::remove(all[i], none);
 }
 
 }  // namespace tessera

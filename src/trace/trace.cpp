@@ -84,20 +84,31 @@ H5Handle phase_type(const std::string& path) {
   return type;
 }
 
-/// Earliest format and no file lock: what was flushed is there for every reader, also while the run goes on,
-/// and on file systems that have no locks.
-H5Handle create_file(const std::string& path) {
+H5Handle file_access(const std::string& path) {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // errors become messages in check_h5
-  const H5Handle access(check_h5(H5Pcreate(H5P_FILE_ACCESS), "H5Pcreate", path), H5Pclose);
+  H5Handle access(check_h5(H5Pcreate(H5P_FILE_ACCESS), "H5Pcreate", path), H5Pclose);
   check_h5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST), "H5Pset_libver_bounds",
            path);
   check_h5(H5Pset_file_locking(access.get(), false, true), "H5Pset_file_locking", path);
+  return access;
+}
+
+/// Earliest format and no file lock: what was flushed is there for every reader, also while the run goes on,
+/// and on file systems that have no locks.
+H5Handle create_file(const std::string& path) {
+  const H5Handle access = file_access(path);
   return {check_h5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), "H5Fcreate", path),
           H5Fclose};
 }
+H5Handle open_file(const std::string& path, unsigned how) {
+  const H5Handle access = file_access(path);
+  return {check_h5(H5Fopen(path.c_str(), how, access.get()), "H5Fopen", path), H5Fclose};
+}
 
+/// A new attribute, in place of an old one.
 H5Handle create_attribute(hid_t file, const char* key, hid_t type, const std::vector<hsize_t>& shape,
                           const std::string& path) {
+  if (H5Aexists(file, key) > 0) check_h5(H5Adelete(file, key), "H5Adelete", path);
   const H5Handle space(
       check_h5(shape.empty() ? H5Screate(H5S_SCALAR)
                              : H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr),
@@ -143,11 +154,12 @@ struct TraceWriter::Impl {
   std::optional<Table<PhaseRow>> phases;
   std::optional<IterationResult> left_out;  // the newest iteration, where `every` skips it
   std::map<Phase, PhaseTotal> totals;
-  double inside = 0;      // seconds in calls of this class
-  double last_flush = 0;  // when
-  double interval = 0;    // seconds that have to pass until the next
+  double inside = 0;                    // seconds in calls of this class
+  double inside_before = 0, clock = 0;  // of earlier programs of the run
+  double last_flush = 0;                // when
+  double interval = 0;                  // seconds that have to pass until the next
 
-  Impl(const std::string& where, const TraceHeader& header, int n) : path(where), every(n) {
+  void start_file() {
     std::error_code error;
     const auto parent = std::filesystem::path(path).parent_path();
     if (!parent.empty()) std::filesystem::create_directories(parent, error);
@@ -156,10 +168,32 @@ struct TraceWriter::Impl {
     phase_enum = phase_type(path);
     iterations.emplace(file.get(), keys::iterations, iteration_columns(), path);
     phases.emplace(file.get(), keys::phases, phase_columns(phase_enum.get()), path);
+  }
 
+  void go_on(const TraceBegin& begin) {
+    file = open_file(path, H5F_ACC_RDWR);
+    phase_enum = phase_type(path);
+    iterations.emplace(file.get(), keys::iterations, iteration_columns(), path,
+                       [&](const IterationRow& r) { return r.iteration >= begin.iterations; });
+    phases.emplace(file.get(), keys::phases, phase_columns(phase_enum.get()), path, [&](const PhaseRow& r) {
+      return r.iteration >= begin.iterations || r.start >= begin.clock;
+    });
+    const H5Handle before(check_h5(H5Aopen(file.get(), keys::trace_seconds, H5P_DEFAULT), "H5Aopen", path),
+                          H5Aclose);
+    check_h5(H5Aread(before.get(), H5T_NATIVE_DOUBLE, &inside_before), "H5Aread", path);
+  }
+
+  Impl(const std::string& where, const TraceHeader& header, int n, const TraceBegin& begin)
+      : path(where), every(n), clock(begin.clock) {
+    if (begin.same_file)
+      go_on(begin);
+    else
+      start_file();
     put_attribute(file.get(), keys::schema, {kTraceSchema}, {}, path);
     put_attribute(file.get(), keys::every, {every}, {}, path);
-    for (const auto& [key, value] : header.text) put_attribute(file.get(), key, value, path);
+    put_attribute(file.get(), keys::restarts, {begin.restarts}, {}, path);
+    for (const auto& [key, value] : header.text)
+      if (!begin.same_file || key != keys::start_time) put_attribute(file.get(), key, value, path);
     for (const auto& [key, value] : header.numbers) put_attribute(file.get(), key, {value}, {}, path);
     const Index3 lo = header.own.lo(), hi = header.own.hi();
     put_attribute(file.get(), keys::own_box, {lo[0], lo[1], lo[2], hi[0], hi[1], hi[2]}, {2, 3}, path);
@@ -180,8 +214,8 @@ struct TraceWriter::Impl {
   bool recorded(std::int64_t iteration) const { return iteration < 0 || iteration % every == 0; }
 
   void add(const IterationResult& r) {
-    iterations->add(
-        {r.iteration, r.start, r.seconds, r.objective, r.chi2, r.residual, r.step, r.sigma, r.psnr, r.ssim});
+    iterations->add({r.iteration, clock + r.start, r.seconds, r.objective, r.chi2, r.residual, r.step,
+                     r.sigma, r.psnr, r.ssim});
   }
 
   void take() {
@@ -197,9 +231,9 @@ struct TraceWriter::Impl {
       ++t.calls;
       if (recorded(r.iteration))
         phases->add({r.iteration, static_cast<std::int8_t>(r.phase), static_cast<std::int8_t>(r.parent),
-                     r.start, r.seconds, r.own_seconds, r.device_seconds, r.wait_seconds, r.flight_seconds,
-                     r.bytes_sent, r.bytes_received, r.messages, r.allocated_bytes, r.peak_bytes,
-                     r.reserved_bytes, r.resident_bytes});
+                     clock + r.start, r.seconds, r.own_seconds, r.device_seconds, r.wait_seconds,
+                     r.flight_seconds, r.bytes_sent, r.bytes_received, r.messages, r.allocated_bytes,
+                     r.peak_bytes, r.reserved_bytes, r.resident_bytes});
     }
   }
 
@@ -207,7 +241,8 @@ struct TraceWriter::Impl {
     const double begin = now();
     iterations->append();
     phases->append();
-    check_h5(H5Awrite(seconds_attribute.get(), H5T_NATIVE_DOUBLE, &inside), "H5Awrite", path);
+    const double all = inside_before + inside;
+    check_h5(H5Awrite(seconds_attribute.get(), H5T_NATIVE_DOUBLE, &all), "H5Awrite", path);
     check_h5(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "H5Fflush", path);
     last_flush = now();
     // A slow disk is asked less often, so that the trace stays below half a percent of the run; never less
@@ -230,12 +265,34 @@ struct TraceWriter::Impl {
   };
 };
 
-TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header, int every) {
+TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header, int every,
+                         const TraceBegin& begin) {
   TESSERA_EXPECT(every >= 1, "every is ", every, " (a trace of every 0th iteration is empty) pass 1 for all");
-  const double begin = now();
-  impl_ = std::make_unique<Impl>(path, header, every);
-  impl_->inside += now() - begin;
+  const double start = now();
+  impl_ = std::make_unique<Impl>(path, header, every, begin);
+  impl_->inside += now() - start;
 }
+
+bool TraceWriter::continues(const std::string& path, const TraceHeader& header) {
+  try {
+    const H5Handle file = open_file(path, H5F_ACC_RDONLY);
+    const auto read = [&](const char* key, auto& values) {
+      const H5Handle attribute(check_h5(H5Aopen(file.get(), key, H5P_DEFAULT), "H5Aopen", path), H5Aclose);
+      check_h5(H5Aread(attribute.get(), H5T_NATIVE_INT64, values.data()), "H5Aread", path);
+    };
+    std::array<std::int64_t, 1> schema{}, ranks{};
+    std::array<std::int64_t, 6> box{};
+    read(keys::schema, schema);
+    read(keys::ranks, ranks);
+    read(keys::own_box, box);
+    return schema[0] == kTraceSchema && ranks[0] == header.numbers.at(keys::ranks) &&
+           Box({box[0], box[1], box[2]}, {box[3], box[4], box[5]}) == header.own;
+  } catch (const RunError&) {
+    return false;
+  }
+}
+
+void TraceWriter::at_rest(const LoopState&) { flush(); }
 
 TraceWriter::~TraceWriter() {
   try {

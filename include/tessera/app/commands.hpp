@@ -15,6 +15,7 @@ struct RunArguments {
   std::string job;
   std::vector<std::string> overrides;
   bool force = false;
+  std::string resume;  // "": start; always; auto
   std::string command_line;
 };
 int run_command(const RunArguments& arguments, const Communicator& comm);
@@ -50,6 +51,12 @@ struct CompareArguments {
   double range = 0;  // 0: full scale of A
 };
 int compare_command(const CompareArguments& arguments, const Communicator& comm);
+
+struct StatusArguments {
+  std::vector<std::string> runs;
+  bool json = false;
+};
+int status_command(const StatusArguments& arguments, const Communicator& comm);
 
 int info_command(const Communicator& comm);
 

@@ -32,22 +32,27 @@ class Log {
 /// summary.json.
 class OutputFolder {
  public:
-  /// Looks only: InputError where the folder holds something and `force` is not given. Collective.
-  OutputFolder(std::string path, bool force, const Communicator& comm);
-  /// Makes it. Collective.
-  void create();
+  /// What to do where it holds something: refuse, start over it, go on with a run, or whichever of the latter
+  /// two is right for what stands there.
+  enum class Use { fresh, force, resume, automatic };
+  /// Looks only. InputError where it is a file, holds something (fresh), or something other than an
+  /// unfinished run (automatic, without checkpoints). Collective.
+  OutputFolder(std::string path, Use use, const Communicator& comm);
+  /// Makes it; results of an earlier run are removed unless this one goes on with it. Collective.
+  void create(bool goes_on);
   std::string file(const std::string& name) const { return path_ + "/" + name; }
   const std::string& path() const { return path_; }
 
  private:
   std::string path_;
-  bool force_;
+  Use use_;
   Communicator comm_;
 };
 
-/// resolved.yaml: the job with every choice, then (as comments) versions and SHA-256 of what was read. Rank
-/// 0.
-std::string resolved_text(const Geometry& g, int ranks, const std::string& denoiser);
+/// resolved.yaml: the job with every choice, then (as comments) versions and `inputs`, SHA-256 and path of
+/// what was read, one a line.
+std::string resolved_text(const Geometry& g, int ranks, const std::string& denoiser,
+                          const std::string& inputs);
 
 /// reconstruction.h5 (file units, float32) and the preview (clamped to [0, 1]). Collective. `part`: what to
 /// keep.

@@ -130,6 +130,13 @@ struct DomainConfig {
   bool operator==(const DomainConfig&) const = default;
 };
 
+struct CheckpointConfig {
+  double minutes = 5;           // 0: not by time
+  std::int64_t iterations = 0;  // every n iterations; 0: not by count
+  std::int64_t keep = 2;        // 0: none are written
+  bool operator==(const CheckpointConfig&) const = default;
+};
+
 struct OutputConfig {
   std::string folder;
   std::string preview = "reconstruction.png";  // empty: none
@@ -137,6 +144,7 @@ struct OutputConfig {
   bool crop = true;            // to the measured region, for boundary valid
   std::int64_t snapshots = 0;  // every n iterations; 0: none
   std::int64_t trace_every = 1;
+  CheckpointConfig checkpoint;
   bool operator==(const OutputConfig&) const = default;
 };
 

@@ -19,6 +19,9 @@ JobConfig parse_job(const std::string& text, const std::string& path,
 /// Bytes per rank that the job allows where `available` are there for each rank; nothing for auto.
 std::optional<std::int64_t> memory_budget(const JobConfig& job, std::int64_t available);
 
+/// Paths of the keys in which two jobs differ, both as write_job() writes them; a list counts as one value.
+std::vector<std::string> differing_keys(const std::string& a, const std::string& b);
+
 /// The job with every default written out: `tessera run resolved.yaml` gives the same run.
 std::string write_job(const JobConfig& job);
 

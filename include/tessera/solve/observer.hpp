@@ -37,9 +37,9 @@ struct StopRule {
 
 /// Where a loop stands between two iterations. With the solver's state() it is what the rest depends on.
 struct LoopState {
-  int iterations = 0;    // done
-  IterationResult last;  // of them
-  double seconds = 0;    // in the loop, those of earlier programs too
+  int iterations = 0;                    // done
+  IterationResult last;                  // of them
+  double seconds = 0;                    // in the loop, those of earlier programs too
   StopReason reason = StopReason::none;  // why it ended; none: on its way
   IterationResult decisive;              // converged: the iteration that met the rule
 };
@@ -71,7 +71,7 @@ struct LoopInput {
   std::vector<Observer*> observers;
   bool (*stop_requested)() = nullptr;  // polled once per iteration; one rank's yes is everybody's
   double pixels = 1;                   // values of the whole image, for its root mean square
-  LoopState begin;                     // of a resumed run; the solver's state is restored by then
+  LoopState begin{};                   // of a resumed run; the solver's state is restored by then
 };
 
 struct LoopResult {
@@ -87,8 +87,9 @@ struct LoopResult {
 bool finished(const LoopState& state, const StopRule& rule);
 
 /// Runs a solver. One reduction per iteration, read one iteration later, so that no step waits for it: a stop
-/// takes effect after the step that follows the one that decided, on any number of ranks alike, and whether or
-/// not there was a rest in between. A stop that was asked for yields to a rule that is met: such a run is done.
+/// takes effect after the step that follows the one that decided, on any number of ranks alike, and whether
+/// or not there was a rest in between. A stop that was asked for yields to a rule that is met: such a run is
+/// done.
 ///
 /// Diverged: a number that is not finite, or an image whose root mean square leaves 100 (its range is [0,
 /// 1]); the image returned is then the last one that was seen to be good. Collective.

@@ -27,6 +27,7 @@ inline constexpr const char* device = "device";
 inline constexpr const char* libraries = "libraries";
 inline constexpr const char* start_time = "start_time";  // ISO 8601, when the file was made
 inline constexpr const char* every = "every";
+inline constexpr const char* restarts = "restarts";            // how often the run was resumed
 inline constexpr const char* status = "status";                // running, or why the run ended
 inline constexpr const char* trace_seconds = "trace_seconds";  // float64, time spent on the trace itself
 

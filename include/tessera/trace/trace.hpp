@@ -20,6 +20,15 @@ struct TraceHeader {
   Box own;
 };
 
+/// What a resumed run goes on from. Times count from `clock` on. Where the file is gone on with (see
+/// continues()), it keeps the rows of these iterations and of what began before `clock`.
+struct TraceBegin {
+  int iterations = 0;
+  double clock = 0;  // seconds
+  int restarts = 0;
+  bool same_file = false;
+};
+
 /// One rank's performance trace: serial HDF5, earliest format, readable after kill -9. docs/trace.md.
 ///
 /// Rows are gathered and go to the file (with H5Fflush) at most a second after the previous ones, at the next
@@ -29,10 +38,12 @@ class TraceWriter final : public Observer {
  public:
   /// Makes the file and its folder. Iterations that are not a multiple of `every` are left out of the tables
   /// (the last one never is), not out of the totals.
-  TraceWriter(const std::string& path, const TraceHeader& header, int every = 1);
+  TraceWriter(const std::string& path, const TraceHeader& header, int every = 1,
+              const TraceBegin& begin = {});
   ~TraceWriter() override;  // as flush(), but silent where the disk fails
   void after_step(int k, const Solver& solver) override;
   void on_result(const IterationResult& result) override;
+  void at_rest(const LoopState& state) override;  // rows up to a checkpoint are on disk before it is written
   void at_end(StopReason reason) override;
   /// Takes what core/phase.hpp has gathered, and puts every row on disk: after loading, after writing.
   void flush();
@@ -44,6 +55,9 @@ class TraceWriter final : public Observer {
   };
   const std::map<Phase, PhaseTotal>& totals() const;
   double seconds_inside() const;
+
+  /// Whether the file at `path` is a trace of the same block on as many ranks, and can be read.
+  static bool continues(const std::string& path, const TraceHeader& header);
 
  private:
   struct Impl;

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "tessera/comm/communicator.hpp"
+
+namespace tessera {
+
+constexpr int kRequeue = 85;     // exit code: checkpointed after SIGUSR1, wants to be started again
+constexpr int kTerminated = 86;  // exit code: checkpointed after SIGTERM
+
+/// From construction to destruction SIGUSR1 (the time limit is near) and SIGTERM (preemption, scancel) only
+/// ask for an end: a flag is set, and the run looks at it where it can stop. Later ones change nothing, so
+/// that a write is never cut. One per process.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  /// Whether this rank got one.
+  static bool seen();
+  /// Collective. 0, kRequeue, or kTerminated where any rank got SIGTERM.
+  static int exit_code(const Communicator& comm);
+};
+
+}  // namespace tessera

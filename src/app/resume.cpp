@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/app/resume.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "tessera/config/parse.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/units.hpp"
+#include "tessera/io/files.hpp"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a resumed run may change; a section stands for all of its keys. The last ones say where the work is
+// done: another number of ranks may need other values.
+constexpr const char* kFree[] = {
+    "solver.iterations", "solver.stop",   "output",         "domain",        "device", "memory",
+    "watchdog",          "denoiser.mode", "denoiser.patch", "denoiser.batch"};
+
+bool free_to_change(const std::string& key) {
+  return std::any_of(std::begin(kFree), std::end(kFree), [&](const std::string& section) {
+    return key == section || key.starts_with(section + '.');
+  });
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string out;
+  for (const std::string& p : parts) out += (out.empty() ? "" : ", ") + p;
+  return out;
+}
+
+std::vector<std::string> lines(const std::string& text) {
+  std::vector<std::string> out;
+  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
+    out.push_back(text.substr(at, end - at));
+  return out;
+}
+
+}  // namespace
+
+ResumeMode resume_mode(const std::string& text) {
+  if (text.empty()) return ResumeMode::never;
+  if (text == "auto") return ResumeMode::automatic;
+  TESSERA_VALIDATE(text == "always", "--resume=", text, " (no such way) write --resume or --resume=auto");
+  return ResumeMode::always;
+}
+
+std::optional<Checkpoint> find_checkpoint(const OutputFolder& folder, ResumeMode mode,
+                                          const Communicator& comm, std::vector<std::string>& notices) {
+  if (mode == ResumeMode::never) return std::nullopt;
+  const CheckpointFolder checkpoints(folder.file("checkpoint"));
+  double found = comm.rank() == 0 && !checkpoints.list().empty() ? 1 : 0;
+  comm.all_reduce({&found, 1}, Reduce::max);
+  if (found == 0 && mode == ResumeMode::automatic) return std::nullopt;
+  return checkpoints.newest_good(comm, notices);
+}
+
+std::string input_sums(const Geometry& g) {
+  std::string text;
+  const auto sum = [&](const std::string& path) {
+    const std::size_t dataset = path.find(".h5:");
+    const std::string file = path.substr(0, dataset == std::string::npos ? path.size() : dataset + 3);
+    std::error_code error;
+    if (!path.empty() && fs::is_regular_file(file, error)) text += sha256(file) + ' ' + file + '\n';
+  };
+  for (const std::string& path : {g.job.problem.truth, g.job.problem.measurements, g.job.problem.weights,
+                                  g.job.solver.start, g.job.denoiser.weights})
+    sum(path);
+  for (const OperatorConfig& part : g.parts) {
+    sum(part.mask_file);
+    if (const auto* file = std::get_if<KernelConfig::File>(&part.kernel.form)) sum(file->path);
+  }
+  return text;
+}
+
+void check_same_run(const Checkpoint& checkpoint, const Geometry& g, const Communicator& comm) {
+  comm.together([&] {
+    std::vector<std::string> keys = differing_keys(checkpoint.texts.at("job"), write_job(g.job));
+    std::erase_if(keys, free_to_change);
+    TESSERA_VALIDATE(
+        keys.empty(), "the job differs from the one in ", checkpoint.path, " in ", joined(keys),
+        " (a resumed run may change only solver.iterations, solver.stop, output, domain, device, "
+        "memory, watchdog and the windows of the denoiser) take the change back, or name another "
+        "output.folder");
+    if (comm.rank() != 0) return;
+    const std::vector<std::string> before = lines(checkpoint.texts.at("inputs"));
+    for (const std::string& line : lines(input_sums(g)))
+      TESSERA_VALIDATE(
+          std::find(before.begin(), before.end(), line) != before.end(), line.substr(line.find(' ') + 1),
+          " has changed since the run began (a resumed run goes on with the same data) bring the old "
+          "file back, or name another output.folder");
+  });
+}
+
+bool nothing_left(const OutputFolder& folder, const Checkpoint& checkpoint, const JobConfig& job,
+                  const Communicator& comm) {
+  const StopRule rule{static_cast<int>(job.solver.iterations), job.solver.stop.residual,
+                      job.solver.stop.chi2};
+  if (!finished(checkpoint.loop, rule)) return false;
+  for (const std::string& key : differing_keys(checkpoint.texts.at("job"), write_job(job)))
+    if (key.starts_with("output.preview") || key == "output.crop") return false;
+  double done = 0;
+  if (comm.rank() == 0) {
+    try {
+      const auto summary = nlohmann::json::parse(read_text(folder.file("summary.json")));
+      const std::string status = summary.at("status");
+      done = (status == "limit" || status == "converged") &&
+             summary.at("iterations").get<int>() == checkpoint.loop.iterations;
+    } catch (const std::exception&) {
+      // The results are still to be written.
+    }
+  }
+  comm.all_reduce({&done, 1}, Reduce::max);
+  return done > 0;
+}
+
+void keep_choices(const Checkpoint& checkpoint, Geometry& g, const Communicator& comm) {
+  if (checkpoint.numbers.at("ranks") != comm.size()) return;
+  const auto keep = [&](const char* key, std::optional<std::int64_t>& value) {
+    const auto found = checkpoint.numbers.find(key);
+    if (!value && found != checkpoint.numbers.end()) value = static_cast<std::int64_t>(found->second);
+  };
+  keep("patch", g.job.denoiser.patch);
+  keep("batch", g.job.denoiser.batch);
+}
+
+int restarts_so_far(const OutputFolder& folder, const Checkpoint& checkpoint, const Communicator& comm) {
+  double restarts = checkpoint.numbers.at("restarts");
+  if (comm.rank() == 0) {
+    try {
+      const auto status = nlohmann::json::parse(read_text(folder.file("status.json")));
+      restarts = std::max(restarts, status.at("restarts").get<double>());
+    } catch (const std::exception&) {
+      // A folder that was copied without it.
+    }
+  }
+  comm.all_reduce({&restarts, 1}, Reduce::max);
+  return static_cast<int>(restarts);
+}
+
+Checkpointer::Checkpointer(const OutputFolder& folder, const CheckpointConfig& config, Checkpoint fixed,
+                           std::vector<StateField> fields, const CheckpointPlace& place, double clock,
+                           Log& log, const Communicator& comm)
+    : folder_(folder.file("checkpoint")),
+      config_(config),
+      fixed_(std::move(fixed)),
+      fields_(std::move(fields)),
+      place_(place),
+      clock_(clock),
+      log_(log),
+      comm_(comm),
+      bytes_(checkpoint_bytes(fields_, place.image)) {}
+
+bool Checkpointer::wants_rest(int k) {
+  if (config_.keep == 0 || asked_) return false;
+  const bool by_count =
+      config_.iterations > 0 && (k + 2) % config_.iterations == 0;  // the rest is a step later
+  const bool by_time = comm_.rank() == 0 && config_.minutes > 0 && now() - last_ >= 60 * config_.minutes;
+  return asked_ = by_count || by_time;
+}
+
+void Checkpointer::at_rest(const LoopState& state) {
+  if (config_.keep == 0) return;
+  const double begin = now();
+  fixed_.loop = state;
+  fixed_.numbers["clock"] = clock_ + begin;
+  asked_ = written_ = false;
+  try {
+    write_checkpoint(folder_.file(state.iterations), fixed_, fields_, place_, comm_);
+    written_ = true;
+  } catch (const RunError& e) {  // on all ranks alike: the run is worth more than one checkpoint
+    log_.line(fmt::format("note: the checkpoint after {} iterations could not be written: {}",
+                          state.iterations, e.what()));
+  }
+  if (written_ && comm_.rank() == 0) folder_.prune(static_cast<int>(config_.keep));
+  last_ = now();
+  seconds_ = last_ - begin;
+}
+
+}  // namespace tessera
