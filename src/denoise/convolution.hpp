@@ -44,10 +44,10 @@ class Convolution {
  private:
   ConvolutionLibrary library_;
   Shape shape_;
-  // How to compute this input's convolution by Winograd; null where the library is as fast.
-  const Winograd* winograd(const at::Tensor& x) const;
-  at::Tensor run_winograd(const Winograd& winograd, const at::Tensor& x, const at::Tensor* other, bool relu,
-                          bool overwrite, const Padding& padding) const;
+  using Extent = std::array<std::int64_t, 2>;
+  bool winograd_wins(const at::Tensor& x, const Extent& padding) const;
+  at::Tensor run_winograd(const at::Tensor& x, const at::Tensor* other, bool relu, bool overwrite,
+                          const Extent& padding) const;
 
   at::Tensor weight_;  // dense, or in oneDNN's own opaque form
   std::optional<at::Tensor> bias_;

@@ -103,6 +103,17 @@ std::array<std::array<double, 3>, kWinogradSide> kernel_transform() {
   return g;
 }
 
+// Whether y is better written past the caches: it does not fit there until it is read, and a store would
+// first read what it overwrites. From 8 MiB on 1.05 to 1.15 times as fast here, at 4 MiB 0.9. In place it has
+// been read.
+bool streams(const at::Tensor& y, const at::Tensor* other) {
+  const auto whole = [](std::int64_t floats) { return floats % 16 == 0; };
+  return y.numel() * std::int64_t{sizeof(float)} >= (std::int64_t{8} << 20) && whole(y.size(1)) &&
+         whole(y.stride(0)) && whole(y.stride(2)) && whole(y.stride(3)) &&
+         reinterpret_cast<std::uintptr_t>(y.const_data_ptr()) % 64 == 0 &&
+         !(other && other->const_data_ptr() == y.const_data_ptr());
+}
+
 PixelStrides pixel_strides(const at::Tensor& x) { return {x.stride(0), x.stride(2), x.stride(3)}; }
 
 }  // namespace
@@ -192,6 +203,7 @@ void Winograd::run(const at::Tensor& x, const Padding& padding, const at::Tensor
   }
   task.bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
   task.relu = relu;
+  task.stream = streams(y, other);
   task.weights = weight_.const_data_ptr<float>();
   task.channels = inputs_;
   task.outputs = outputs_;

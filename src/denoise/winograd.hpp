@@ -40,6 +40,8 @@ class Winograd {
   /// free.
   static bool takes(const at::Tensor& x);
 
+  std::int64_t outputs() const { return outputs_; }
+
   /// Scratch bytes per thread that a layer of so many inputs needs; layers share it, the largest counts.
   static std::int64_t scratch_bytes(std::int64_t inputs, Instructions instructions);
 

@@ -18,7 +18,6 @@ namespace tessera {
 namespace {
 
 using Size = std::int64_t;
-using Vec = float __attribute__((vector_size(4 * kLanes)));
 using LooseVec = float __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
 
 constexpr Size kSide = kWinogradSide, kTile = kWinogradTile, kPoints = kWinogradPoints;
@@ -27,14 +26,6 @@ constexpr float kA = 0.70710678118654752440F, kB = 1.41421356237309504880F;  // 
 
 inline Vec load(const float* p) { return *reinterpret_cast<const LooseVec*>(p); }
 inline void store(float* p, Vec v) { *reinterpret_cast<LooseVec*>(p) = v; }
-inline Vec load_some(const float* p, Size n) {
-  Vec v{};
-  for (Size i = 0; i < n; ++i) v[i] = p[i];
-  return v;
-}
-inline void store_some(float* p, Vec v, Size n) {
-  for (Size i = 0; i < n; ++i) p[i] = v[i];
-}
 
 // B^T d for one column.
 inline void to_points(const Vec d[kSide], Vec v[kSide]) {
@@ -80,8 +71,11 @@ class Tiles {
   Size images_, rows_, columns_;
 };
 
-// V: [point][tile][channel], a tile's channels padded so that rows do not meet in one cache set.
-Size v_stride(Size channels) { return (channels + kLanes - 1) / kLanes * kLanes + kLanes; }
+// V: [point][tile][channel]; M: [point][tile][output of the block]. Rows and points are padded by a register,
+// so that they do not meet in few cache sets.
+Size v_row(Size channels) { return (channels + kLanes - 1) / kLanes * kLanes + kLanes; }
+Size v_point(const WinogradTask& t) { return t.block_tiles * v_row(t.channels) + kLanes; }
+Size m_point(const WinogradTask& t) { return t.block_tiles * t.block_outputs + kLanes; }
 
 template <bool kInside>
 inline void input_tile(const WinogradTask& t, const float* x, Size row, Size column, Size n, float* v,
@@ -109,7 +103,7 @@ inline void input_tile(const WinogradTask& t, const float* x, Size row, Size col
 }
 
 void transform_input(const WinogradTask& t, const Tiles& tiles, Size first, Size last, float* v) {
-  const Size stride = v_stride(t.channels), point = t.block_tiles * stride;
+  const Size stride = v_row(t.channels), point = v_point(t);
   for (Size k = first; k < last; ++k, v += stride) {
     const Tile tile = tiles.at(k);
     const Size row = tile.row - t.pad_h, column = tile.column - t.pad_w;
@@ -126,12 +120,15 @@ void transform_input(const WinogradTask& t, const Tiles& tiles, Size first, Size
   }
 }
 
-// m (kR tiles x kN registers) = v w; v's rows stand `stride` apart, m's `m_stride`.
+// m (kR tiles x kN registers) = v w; v's rows stand `stride` apart, m's `m_stride`. Meanwhile the weights at
+// `next` are brought into the level 2 cache: those of many channels come from memory each time.
 template <int kR, int kN>
-void product(const float* __restrict v, Size stride, const float* __restrict w, Size w_stride,
-             float* __restrict m, Size m_stride, Size channels) {
+void product(const float* __restrict v, Size stride, const float* __restrict w, float* __restrict m,
+             Size m_stride, Size channels, const float* next) {
   Vec sum[kR][kN] = {};
-  for (Size c = 0; c < channels; ++c, w += w_stride) {
+  for (Size c = 0; c < channels; ++c, w += kPanel, next += kPanel) {
+    __builtin_prefetch(next, 0, 2);
+    if (kPanel > 16) __builtin_prefetch(next + 16, 0, 2);
     Vec u[kN];
 #pragma GCC unroll 2
     for (int n = 0; n < kN; ++n) u[n] = *reinterpret_cast<const Vec*>(w + n * kLanes);
@@ -148,7 +145,7 @@ void product(const float* __restrict v, Size stride, const float* __restrict w, 
     for (int n = 0; n < kN; ++n) *reinterpret_cast<Vec*>(m + r * m_stride + n * kLanes) = sum[r][n];
 }
 
-using Product = void (*)(const float*, Size, const float*, Size, float*, Size, Size);
+using Product = void (*)(const float*, Size, const float*, float*, Size, Size, const float*);
 template <int kN, int... kR>
 struct Products {
   static constexpr Product table[] = {product<kR, kN>...};
@@ -163,19 +160,23 @@ Product product_of(Size rows) {
 }
 constexpr Size kRows = TESSERA_WINOGRAD_ROWS;
 
-// M: [point][tile][output of the block] = V times the weights of outputs [first, last).
+// M = V times the weights of outputs [first, last).
 void multiply(const WinogradTask& t, const float* v, Size tiles, Size first, Size last, float* m) {
-  const Size stride = v_stride(t.channels), groups = (tiles + kRows - 1) / kRows;
+  const Size stride = v_row(t.channels), groups = (tiles + kRows - 1) / kRows;
+  const auto weights = [&](Size point, Size output) {
+    return t.weights + (output / kPanel * kPoints + point) * t.channels * kPanel;
+  };
   for (Size p = 0; p < kPoints; ++p) {
     for (Size k = first; k < last; k += kPanel) {
-      const float* w = t.weights + (k / kPanel * kPoints + p) * t.channels * kPanel;
+      const float* w = weights(p, k);
+      const float* next = k + kPanel < last ? weights(p, k + kPanel) : weights(p + 1, first);
       const bool half = t.outputs - k <= kLanes;
       for (Size g = 0; g < groups; ++g) {  // even shares of the rows
         const Size top = g * tiles / groups, rows = (g + 1) * tiles / groups - top;
-        const float* a = v + (p * t.block_tiles + top) * stride;
-        float* c = m + (p * t.block_tiles + top) * t.block_outputs + (k - first);
-        (half ? product_of<1>(rows) : product_of<2>(rows))(a, stride, w, kPanel, c, t.block_outputs,
-                                                           t.channels);
+        const float* a = v + p * v_point(t) + top * stride;
+        float* c = m + p * m_point(t) + top * t.block_outputs + (k - first);
+        (half ? product_of<1>(rows) : product_of<2>(rows))(a, stride, w, c, t.block_outputs, t.channels,
+                                                           g == 0 ? next : w);
       }
     }
   }
@@ -200,7 +201,9 @@ inline void output_tile(const WinogradTask& t, const float* m, Size point, const
       if (other) value += n == kLanes ? load(q) : load_some(q, n);
       if (t.relu) value = value < zero ? zero : value;  // NaN stays
       float* to = y + i * t.y_strides.row + j * t.y_strides.pixel;
-      if (n == kLanes)
+      if (t.stream)
+        stream(to, value);
+      else if (n == kLanes)
         store(to, value);
       else
         store_some(to, value, n);
@@ -210,7 +213,7 @@ inline void output_tile(const WinogradTask& t, const float* m, Size point, const
 
 void transform_output(const WinogradTask& t, const Tiles& tiles, Size first, Size last, Size out_h,
                       Size out_w, Size outputs_first, Size outputs_last, const float* m) {
-  const Size point = t.block_tiles * t.block_outputs;
+  const Size point = m_point(t);
   for (Size k = first; k < last; ++k, m += t.block_outputs) {
     const Tile tile = tiles.at(k);
     const Size rows = out_h - tile.row < kTile ? out_h - tile.row : kTile;
@@ -228,23 +231,26 @@ void transform_output(const WinogradTask& t, const Tiles& tiles, Size first, Siz
   }
 }
 
-Size v_floats(Size channels, Size block_tiles) { return kPoints * block_tiles * v_stride(channels); }
-
 Size scratch_floats(Size channels, Size block_tiles, Size block_outputs) {
-  return v_floats(channels, block_tiles) + kPoints * block_tiles * block_outputs;
+  WinogradTask t{};
+  t.channels = channels;
+  t.block_tiles = block_tiles;
+  t.block_outputs = block_outputs;
+  return kPoints * (v_point(t) + m_point(t));
 }
 
 void run(const WinogradTask& t, Size first, Size last, float* scratch) {
   const Size out_h = t.height + 2 * t.pad_h - 2, out_w = t.width + 2 * t.pad_w - 2;
   const Tiles tiles(t, out_h, out_w);
   float* v = scratch;
-  float* m = scratch + v_floats(t.channels, t.block_tiles);
+  float* m = scratch + kPoints * v_point(t);
   transform_input(t, tiles, first, last, v);
   for (Size k = 0; k < t.outputs; k += t.block_outputs) {
     const Size end = t.outputs - k < t.block_outputs ? t.outputs : k + t.block_outputs;
     multiply(t, v, last - first, k, end, m);
     transform_output(t, tiles, first, last, out_h, out_w, k, end, m);
   }
+  if (t.stream) fence();
 }
 
 }  // namespace

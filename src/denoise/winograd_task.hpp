@@ -23,6 +23,7 @@ struct WinogradTask {
   PixelStrides other_strides;
   const float* bias;  // padded to whole panels, or null
   bool relu;
+  bool stream;           // stores go past the caches: whole registers on aligned addresses
   const float* weights;  // [panel][36][channel][output of the panel]
   std::int64_t channels, outputs;
   std::int64_t block_tiles, block_outputs;  // of V and M; block_outputs is whole panels

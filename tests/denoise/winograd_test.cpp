@@ -111,6 +111,18 @@ TEST_P(WinogradKernelsTest, reads_and_writes_parts_of_larger_images) {
   EXPECT_TRUE(frame.narrow(3, 24, 3).equal(kept.narrow(3, 24, 3)));
 }
 
+TEST_P(WinogradKernelsTest, writes_large_images_past_the_cache) {
+  const at::Tensor w = weights(64, 16), x = last(at::randn({1, 16, 183, 181})),
+                   y = output_like(x, 64, {1, 1});
+  ASSERT_GE(y.numel() * 4, 8 << 20);  // from here on it does
+  const at::Tensor plain = direct(x, w, std::nullopt, {1, 1}), other = last(at::randn(y.sizes()));
+  const Winograd layer(w, std::nullopt, GetParam());
+  layer.run(x, {1, 1}, nullptr, false, y);
+  EXPECT_LT(relative(y - plain, plain), 5e-6);
+  layer.run(x, {1, 1}, &other, false, y);
+  EXPECT_LT(relative(y - plain - other, plain), 5e-6);
+}
+
 TEST_P(WinogradKernelsTest, gives_the_same_bits_on_any_number_of_threads) {
   const int threads = at::get_num_threads();
   for (const std::int64_t channels : {32, 144}) {
