@@ -60,10 +60,18 @@ export CUDA_DEVICE_ORDER=${CUDA_DEVICE_ORDER:-PCI_BUS_ID}  # CUDA then counts as
 table=$(nvidia-smi --query-gpu=index,uuid,pci.bus_id --format=csv,noheader 2>/dev/null | tr -d ' ' || true)
 if [[ -n ${CUDA_VISIBLE_DEVICES+set} ]]; then
   visible=$CUDA_VISIBLE_DEVICES
-elif [[ -n $table ]]; then
-  visible=$(cut -d, -f1 <<<"$table" | paste -sd,)
 else
-  visible=${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-}}
+  # Slurm names no GPU with --gpu-bind=none, only how many of the node's are the job's.
+  count=${SLURM_GPUS_ON_NODE:-0}
+  if [[ -n $table ]]; then
+    there=$(wc -l <<<"$table")
+    if ((count > 0 && count < there)); then
+      echo "bind: $there GPUs are visible and $count are this job's (Slurm does not say which) leave out --gpu-bind=none" >&2
+      exit 2
+    fi
+    count=$there
+  fi
+  visible=$(seq -s, 0 $((count - 1)))
 fi
 IFS=, read -ra gpus <<<"$visible"
 gpu= bus= cores= card=

@@ -155,9 +155,10 @@ have='' of=
 if ((gpus)) && [[ -n $SITE_MEMORY_PER_GPU ]]; then
   have=$SITE_MEMORY_PER_GPU of="a GPU of $SITE_MEMORY_PER_GPU GiB"
 elif ((gpus == 0)) && [[ -n $SITE_MEMORY_PER_NODE ]]; then
-  have=$((SITE_MEMORY_PER_NODE / per_node)) of="a rank's share of a node, 1/$per_node of $SITE_MEMORY_PER_NODE GiB"
+  have=$(awk -v m="$SITE_MEMORY_PER_NODE" -v k="$per_node" 'BEGIN {print m / k}')
+  of="a rank's share of a node, 1/$per_node of $SITE_MEMORY_PER_NODE GiB"
 fi
-if [[ -n $have ]] && ((need > have * 1073741824)); then
+if [[ -n $have ]] && awk -v n="$need" -v h="$have" 'BEGIN {exit !(n > h * 1073741824)}'; then
   refuse "$(awk -v n="$need" 'BEGIN {printf "%.1f GiB", n / 1073741824}') per rank on the fullest of $most ranks (that is more than $of)" \
     "use more ranks or fewer per node, or a site with more memory"
 fi

@@ -57,6 +57,7 @@ SlurmdTimeout=600
 TCPTimeout=30
 ReturnToService=2
 SchedulerParameters=sched_interval=1,bf_interval=2
+RequeueExit=85
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 TaskProlog={folder}/taskprolog.sh
@@ -220,14 +221,18 @@ class Cluster:
         """Standard output of a Slurm command; empty where it failed."""
         return subprocess.run(command, env={**os.environ, **self.environment}, text=True, capture_output=True).stdout.strip()
 
+    def clear(self):
+        """Ends every job, and returns when the nodes are free again."""
+        subprocess.run(["scancel", f"--user={getpass.getuser()}"], timeout=60, capture_output=True,
+                       env={**os.environ, **self.environment})
+        wait_until("the last job's end", 60, lambda: not self.ask("squeue", "-h"))
+
     def stop(self):
         """Ends the jobs first, then the daemons in the order opposite to their start, then whatever is left."""
         pids = self.data.get("pids", {})
         if alive(pids.get("slurmctld", 0)):
             with contextlib.suppress(TimeoutError, subprocess.TimeoutExpired):
-                subprocess.run(["scancel", "--full", f"--user={getpass.getuser()}"], timeout=30, capture_output=True,
-                               env={**os.environ, **self.environment})
-                wait_until("the last job's end", 20, lambda: not self.ask("squeue", "-h"))
+                self.clear()
         for name, pid in sorted(pids.items(), key=lambda item: item[0] == "munged"):
             if pid != os.getpid():
                 end(pid)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the scenarios share: a clone to submit from, submitting, waiting, and the pieces of a run's result."""
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from cluster import wait_until
+
+LONG = 150  # seconds that a step may take on a machine with other work
+ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
+
+# Small, with real ranks, real messages and a real network, and long enough (seconds) to be interrupted.
+JOB = """\
+schema: 1
+problem:
+  truth: photo.png
+  operator: {type: blur, kernel: {gaussian: {sigma: 1.6}}, boundary: circular}
+  noise: {gaussian: 0.02}
+denoiser: {network: drunet, weights: drunet_small_color}
+solver: {name: pgd, iterations: 60, sigma: 0.05}
+output: {folder: out, preview: none, checkpoint: {minutes: 0, iterations: 8}}
+"""
+
+
+def make_clone(folder, source, program):
+    """A tree as a user has it: scripts and documents of ours, the program of this build, nothing of the real runs."""
+    for part in ("jobs", "docs", "data"):
+        shutil.copytree(source / part, folder / part)
+    (folder / "build/release/bin").mkdir(parents=True)
+    (folder / "build/release/bin/tessera").symlink_to(program)
+    if (source / ".venv").exists():
+        (folder / ".venv").symlink_to((source / ".venv").resolve())
+
+
+class Bench:
+    """One scenario's folder, with a clone in it, on a cluster."""
+
+    def __init__(self, cluster, folder, source, program):
+        self.cluster, self.source, self.program = cluster, Path(source), program
+        self.folder = Path(folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.clone = self.folder / "clone"
+        make_clone(self.clone, self.source, program)
+        import skimage
+        import skimage.io
+        picture = skimage.io.imread(Path(skimage.__file__).parent / "data/astronaut.png")
+        skimage.io.imsave(self.folder / "photo.png", picture[60:156, 150:278], check_contrast=False)
+
+    def job(self, name="job", text=JOB, **changes):
+        """A job file; changes replace text."""
+        for old, new in changes.items():
+            assert old in text, old
+            text = text.replace(old, new)
+        path = self.folder / f"{name}.yaml"
+        path.write_text(text.replace("folder: out", f"folder: {name}.out"))
+        return path
+
+    def shell(self, *command, expect=0, **environment):
+        """Runs a command in the clone as a user of the cluster would; its standard output."""
+        done = subprocess.run([str(c) for c in command], cwd=self.clone, text=True, capture_output=True,
+                              env=os.environ | self.cluster.environment | environment, stdin=subprocess.DEVNULL)
+        said = f"{' '.join(map(str, command))}\nexit code {done.returncode}, wanted {expect}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == expect, said
+        return done.stdout if expect == 0 else done.stdout + done.stderr
+
+    def submit(self, *arguments, time=20):
+        """Number of the job that jobs/submit.sh submitted."""
+        return self.number(self.shell("jobs/submit.sh", *arguments, "--time", time))
+
+    @staticmethod
+    def number(said):
+        return re.search(r"Submitted batch job (\d+)", said).group(1)
+
+    # --- what Slurm says ----------------------------------------------------------------------------------------------
+    def show(self, job):
+        """Fields of a job, or of one task of an array (`12_3`)."""
+        line = self.cluster.ask("scontrol", "show", "job", "-o", job).splitlines()
+        return dict(re.findall(r"(\w+)=(\S+)", line[0])) if line else {}
+
+    def wait_for_state(self, job, *states):
+        def there():
+            shown = self.show(job)
+            assert shown.get("JobState") in states or shown.get("JobState") not in ENDED, (states, shown, self.log(job))
+            return shown if shown.get("JobState") in states else None
+        try:
+            return wait_until(f"job {job} to be {' or '.join(states)}", LONG, there)
+        except TimeoutError as late:
+            raise AssertionError(f"{late}\n{self.show(job)}\n{self.log(job)}") from late
+
+    def finished(self, job, code="0:0", state="COMPLETED"):
+        shown = self.wait_for_state(job, state)
+        assert shown["ExitCode"] == code, (shown, self.log(job))
+        return shown
+
+    def log(self, job):
+        """What the job wrote so far, over all of its restarts."""
+        path = Path(self.show(job).get("StdOut", "/none"))
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    # --- what the run says ---------------------------------------------------------------------------------------------
+    def wait_for_iteration(self, output, job, least=1):
+        """Until a run has made a few iterations; its trace is flushed about once a second."""
+        import h5py
+
+        def there():
+            shown = self.show(job)
+            assert shown.get("JobState") not in ENDED, f"ended too early\n{self.log(job)}"
+            try:
+                with h5py.File(Path(output) / "trace/rank-00000.h5", "r", locking=False) as file:
+                    return len(file["iterations"]) >= least
+            except (OSError, KeyError):
+                return False
+        wait_until(f"iteration {least} in {output}", LONG, there, pause=0.05)
+
+    def interrupted(self, output, job, least=1):
+        """The job, once its run is under way."""
+        self.wait_for_state(job, "RUNNING")
+        self.wait_for_iteration(output, job, least)
+        return job
+
+
+def image(folder):
+    import h5py
+    with h5py.File(Path(folder) / "reconstruction.h5") as file:
+        return file["image"][...]
+
+
+def summary(folder):
+    return json.loads((Path(folder) / "summary.json").read_text())
+
+
+def distance(a, b):
+    import numpy as np
+    assert a.shape == b.shape, (a.shape, b.shape)
+    return np.linalg.norm((a - b).ravel()) / np.linalg.norm(b.ravel())

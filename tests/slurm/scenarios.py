@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What can happen to a job under Slurm: scenarios.py SCENARIO PROGRAM SOURCE RECORD. Exit code 77: skipped, with the reason.
+
+RECORD describes the running cluster (cluster.py start); without one the scenario starts a cluster of its own.
+"""
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from cluster import Cluster, Impossible, alive, children_of, wait_until
+from harness import Bench, JOB, distance, image, summary
+
+scenario, program, source, record = sys.argv[1:5]
+
+
+def reference(b):
+    """The result of JOB on two ranks that nobody interrupted; made once for the whole suite."""
+    kept = b.cluster.folder / "reference"
+    if not (kept / "reconstruction.h5").exists():
+        job = b.job("reference")
+        number = b.submit(job, "--ranks", 2, "--set", f"output.folder={kept}")
+        b.finished(number)
+        assert "restart 0" in b.log(number) and "restart 1" not in b.log(number), b.log(number)
+    return image(kept)
+
+
+def same_bits(b, output):
+    ours, theirs = image(output), reference(b)
+    assert ours.tobytes() == theirs.tobytes(), f"{output} is {distance(ours, theirs):.2e} away from the uninterrupted run"
+
+
+# --- the scenarios --------------------------------------------------------------------------------------------------------
+def over_nodes(b):
+    """A job over 2 and over 4 nodes: every node takes part, and the results agree."""
+    two = reference(b)
+    job = b.job()
+    number = b.submit(job, "--ranks", 4)
+    shown = b.finished(number)
+    assert shown["NumNodes"] == "4" and "on n[1-4]" in b.log(number), (shown, b.log(number))
+    assert summary(b.folder / "job.out")["ranks"] == 4
+    assert distance(image(b.folder / "job.out"), two) < 1e-5
+    # More ranks than nodes: filled one node after the other.
+    job = b.job("filled")
+    number = b.submit(job, "--ranks", 4, "--ranks-per-node", 2)
+    assert b.finished(number)["NumNodes"] == "2"
+    assert image(b.folder / "filled.out").tobytes() == image(b.folder / "job.out").tobytes()
+
+
+def requeue(b):
+    """USR1: checkpoint, exit code 85, requeued by scontrol; the result has the bits of the uninterrupted run."""
+    job = b.job()
+    number = b.interrupted(b.folder / "job.out", b.submit(job, "--ranks", 2))
+    b.shell("scancel", "-s", "USR1", number)
+    b.wait_for_state(number, "PENDING")
+    waiting = b.shell("build/release/bin/tessera", "status", b.folder / "job.out")
+    assert "waiting" in waiting, waiting
+    shown = b.finished(number)
+    log = b.log(number)
+    assert shown["Restarts"] == "1", shown
+    assert "checkpointed, requeueing (restart 1 of at most 20)" in log and "DUE TO JOB REQUEUE" in log, log
+    assert "restart 1 of at most 20" in log.split("DUE TO JOB REQUEUE")[1], log
+    assert "finished" in b.shell("build/release/bin/tessera", "status", b.folder / "job.out")
+    same_bits(b, b.folder / "job.out")
+
+
+def requeue_by_exit(b):
+    """A site whose Slurm requeues by exit code 85, and a bound on the restarts that the site file sets."""
+    site = b.folder / "site.env"
+    site.write_text("SITE_REQUEUE=exit\nSITE_RESTARTS=1\n")
+    job = b.job()
+    number = b.interrupted(b.folder / "job.out", b.submit(job, "--ranks", 2, "--site", site))
+    b.shell("scancel", "-s", "USR1", number)
+    wait_until("the restart", 150, lambda: b.show(number).get("Restarts") == "1")
+    assert "DUE TO JOB REQUEUE" not in b.log(number), b.log(number)
+    done = len_of_trace(b.folder / "job.out")
+    b.wait_for_state(number, "RUNNING")
+    b.wait_for_iteration(b.folder / "job.out", number, done + 1)
+    b.shell("scancel", "-s", "USR1", number)
+    b.finished(number, "3:0", "FAILED")
+    assert "checkpointed, not requeued: restarted 1 times" in b.log(number), b.log(number)
+    # Submitted again it goes on.
+    again = b.submit(job, "--ranks", 2)
+    b.finished(again)
+    same_bits(b, b.folder / "job.out")
+
+
+def time_limit(b):
+    """Slurm itself sends USR1 before the time limit, the job is requeued and goes on."""
+    job = b.job(text=JOB.replace("iterations: 60,", "iterations: 100000,"))
+    number = b.number(b.shell("jobs/submit.sh", job, "--ranks", 2, "--time", 1, "--", "--signal=USR1@50"))
+    wait_until("the restart", 150, lambda: b.show(number).get("Restarts") == "1")
+    assert "checkpointed, requeueing" in b.log(number), b.log(number)
+    b.wait_for_state(number, "RUNNING")
+    b.shell("scancel", number)
+    b.wait_for_state(number, "CANCELLED")
+
+
+def preemption(b):
+    """A more urgent job takes the nodes: SIGTERM, checkpoint, exit code 86; Slurm requeues, the bits are the same."""
+    job = b.job()
+    number = b.interrupted(b.folder / "job.out", b.submit(job, "--ranks", 2))
+    urgent = b.number(b.shell("sbatch", "--partition=urgent", "--nodes=4", "--exclusive", "--time=1", f"--output={b.folder}/urgent.log",
+                              "--wrap", "sleep 2"))
+    b.finished(urgent)
+    shown = b.finished(number)
+    assert shown["Restarts"] == "1", shown
+    log = b.log(number)
+    assert "checkpointed on SIGTERM; Slurm decides" in log and "DUE TO PREEMPTION" in log, log
+    same_bits(b, b.folder / "job.out")
+
+
+def cancel(b):
+    """scancel: the job checkpoints, is gone at once and stays gone; submitted again it goes on."""
+    job = b.job()
+    number = b.interrupted(b.folder / "job.out", b.submit(job, "--ranks", 2))
+    b.shell("scancel", number)
+    b.wait_for_state(number, "CANCELLED")
+    wait_until("the end of its script", 150, lambda: not children_of(f"SLURM_JOB_ID={number}".encode()) or None)
+    assert "checkpointed on SIGTERM" in b.log(number), b.log(number)
+    time.sleep(2)
+    assert b.show(number)["JobState"] == "CANCELLED" and b.show(number)["Restarts"] == "0", b.show(number)
+    assert not (b.folder / "job.out/summary.json").exists()
+    done = len_of_trace(b.folder / "job.out")
+    assert done > 0
+    b.finished(b.submit(job, "--ranks", 2))
+    same_bits(b, b.folder / "job.out")
+
+
+def node_loss(b):
+    """A node dies without a word: the job goes on elsewhere from its last periodic checkpoint."""
+    job = b.job()
+    number = b.interrupted(b.folder / "job.out", b.submit(job, "--ranks", 2), least=9)
+    nodes = b.cluster.ask("scontrol", "show", "hostnames", b.show(number)["NodeList"]).split()
+    node = next(n for n in nodes if n != b.show(number)["BatchHost"])  # not the script's
+    daemon = b.cluster.data["pids"][node]
+    os.kill(daemon, signal.SIGKILL)
+    # Its tasks fall silent too, sockets open, as those of a machine without power do.
+    silent = [pid for pid in children_of(f"SLURMD_NODENAME={node}".encode()) if pid != daemon]
+    assert silent, "no task of the job on the lost node"
+    for pid in silent:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        # What Slurm does by itself after SlurmdTimeout.
+        b.shell("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
+        wait_until("the restart", 150, lambda: b.show(number).get("Restarts") == "1")
+    finally:
+        for pid in silent:
+            if alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        b.cluster.start_node(node)
+        b.shell("scontrol", "update", f"NodeName={node}", "State=RESUME")
+    b.finished(number)
+    log = b.log(number)
+    assert "NODE FAILURE" in log, log
+    same_bits(b, b.folder / "job.out")
+
+
+def sweep(b):
+    """An array over a table: a folder per task; a requeue of the last task, which has the array's number, is its own alone."""
+    table = b.folder / "table.csv"
+    table.write_text('solver.iterations,solver.sigma\n6,0.05\n7,"{log: [0.1, 0.05]}"\n60,\n')
+    array = b.submit(b.job(), "--ranks", 2, "--sweep", table, "--folder", b.folder / "sweep", "--at-once", 2)
+    results = b.folder / "sweep" / array
+    last = f"{array}_2"
+    b.wait_for_state(last, "RUNNING")
+    b.wait_for_iteration(results / "2", last)
+    assert b.show(last)["JobId"] == array, b.show(last)
+    for task in (0, 1):
+        b.wait_for_state(f"{array}_{task}", "COMPLETED")
+    b.shell("scancel", "-s", "USR1", last)
+    assert b.finished(last)["Restarts"] == "1"
+    for task, iterations in ((0, 6), (1, 7), (2, 60)):
+        assert b.show(f"{array}_{task}")["Restarts"] == ("1" if task == 2 else "0")
+        assert summary(results / str(task))["iterations"] == iterations
+    same_bits(b, results / "2")
+    python = b.clone / ".venv/bin/python"
+    b.shell(python, "jobs/collect.py", results, "-o", b.folder / "sweep.csv")
+    import csv
+    rows = list(csv.DictReader(open(b.folder / "sweep.csv")))
+    assert [(r["solver.iterations"], r["iterations"], r["exit_code"]) for r in rows] == [("6", "6", "0"), ("7", "7", "0"), ("60", "60", "0")], rows
+    assert rows[1]["solver.sigma"] == "{log: [0.1, 0.05]}" and float(rows[0]["seconds_per_iteration"]) > 0, rows
+
+
+def failures(b):
+    """Bad input: exit code 2 and its message. A killed rank: the launcher's code. Neither is requeued."""
+    job = b.job()
+    bad = b.number(b.shell("sbatch", "--nodes=2", "--ntasks=2", "--time=5", "jobs/reconstruct.sbatch", job,
+                           "--set", "solver.iteration=3"))
+    killed = b.submit(b.job("killed"), "--ranks", 2, "--name", "killed")
+    b.finished(bad, "2:0", "FAILED")
+    assert "did you mean solver.iterations" in b.log(bad) and "bad input" in b.log(bad), b.log(bad)
+    b.interrupted(b.folder / "killed.out", killed, least=5)
+    ranks = [pid for pid in children_of(f"SLURM_JOB_ID={killed}".encode())
+             if Path(f"/proc/{pid}/exe").exists() and os.path.samefile(f"/proc/{pid}/exe", b.program)]
+    assert len(ranks) == 2, ranks
+    os.kill(ranks[1], signal.SIGKILL)
+    b.finished(killed, "137:0", "FAILED")
+    assert "failed with exit code 137; submit again" in b.log(killed), b.log(killed)
+    b.finished(b.submit(b.job("killed"), "--ranks", 2))  # goes on from its last checkpoint
+    same_bits(b, b.folder / "killed.out")
+
+
+def binding(b):
+    """Each way in which Slurm shows GPUs to a rank: bind.sh leaves it one, ranks of a node have different ones."""
+    if not b.cluster.data["gpus"]:
+        print("skipped:", b.cluster.data["no_gpus"])
+        return 77
+    seen = "echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"
+    for options in (["--gpus-per-task=1"], ["--gpus-per-node=2", "--gpu-bind=single:1"], ["--gpus-per-node=2", "--gpu-bind=map_gpu:0,1"],
+                    ["--gpus-per-node=2"], ["--gres=gpu:2"], ["--gpus-per-task=1", "--gpu-bind=none"]):
+        out = b.shell("srun", "-N2", "-n4", "--ntasks-per-node=2", *options, "jobs/bind.sh", "bash", "-c", seen)
+        ranks = sorted(tuple(line.split(" ", 1)) for line in out.splitlines())
+        nodes = sorted({node for node, _ in ranks})
+        assert len(nodes) == 2 and ranks == [(node, gpu) for node in nodes for gpu in "01"], (options, ranks)
+    # Without GPUs nothing is hidden, and the program still starts.
+    assert b.shell("srun", "-N1", "-n2", "jobs/bind.sh", "bash", "-c", "echo ${CUDA_VISIBLE_DEVICES-unset}").split() == ["unset"] * 2
+    said = subprocess.run(["srun", "-N1", "-n2", "--gpus-per-node=2", "jobs/bind.sh", "true"], cwd=b.clone, text=True, capture_output=True,
+                          env=os.environ | b.cluster.environment | {"TESSERA_BIND": "verbose"}).stderr
+    assert "rank 0 of 2 on the node: GPU 0" in said and "rank 1 of 2 on the node: GPU 1" in said, said
+
+
+def len_of_trace(output):
+    import h5py
+    with h5py.File(Path(output) / "trace/rank-00000.h5", "r", locking=False) as file:
+        return len(file["iterations"])
+
+
+SCENARIOS = [over_nodes, requeue, requeue_by_exit, time_limit, preemption, cancel, node_loss, sweep, failures, binding]
+
+
+def main():
+    try:
+        import h5py  # noqa: F401
+        import skimage  # noqa: F401
+    except ImportError as missing:
+        print(f"skipped: {missing} (jobs/setup.sh puts it into .venv)")
+        return 77
+    own = not Path(record).exists()
+    cluster = Cluster(f"{record}.{scenario}" if own else record)
+    try:
+        if own:
+            cluster.start(os.getpid())
+        bench = Bench(cluster, Path.cwd() / f"slurm_{scenario}", source, program)
+        begin = time.monotonic()
+        code = {f.__name__: f for f in SCENARIOS}[scenario](bench)
+        print(f"{scenario}: {'skipped' if code else 'passed'} after {time.monotonic() - begin:.1f} s")
+        return code or 0
+    except Impossible as reason:
+        print(f"skipped: {reason}")
+        return 77
+    finally:
+        if own:
+            cluster.stop()
+        else:
+            cluster.clear()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""jobs/submit.sh without a Slurm: submit.py PROGRAM SOURCE. What it would submit, and what it refuses."""
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+program, source = sys.argv[1], Path(sys.argv[2])
+try:
+    import skimage  # noqa: F401  (the picture of the jobs)
+except ImportError as missing:
+    print(f"skipped: {missing} (jobs/setup.sh puts it into .venv)")
+    sys.exit(77)
+from harness import Bench
+
+
+class NoCluster:
+    environment = {}
+
+
+bench = Bench(NoCluster(), Path.cwd() / "submit", source, program)
+job = bench.job()
+table = bench.folder / "table.csv"
+table.write_text('solver.iterations,solver.sigma\n6,0.05\n7,"{log: [0.1, 0.05]}"\n8,\n')
+gpus = bench.folder / "gpus.env"
+gpus.write_text("SITE_PARTITION=fast\nSITE_ACCOUNT=abc\nSITE_GPUS_PER_NODE=4\nSITE_GPU_OPTION=--gres=gpu:x:4\n"
+                "SITE_MEMORY_PER_GPU=40\nSITE_CORES_PER_NODE=64\nSITE_OPTIONS='--qos=normal --mem=0'\n")
+
+
+def dry(*arguments, **environment):
+    """The sbatch command line that would run, as a list."""
+    said = bench.shell("jobs/submit.sh", *arguments, "--dry-run", **environment)
+    command = shlex.split(said.splitlines()[-1])
+    assert command[0] == "sbatch" and "rank" in said, said
+    return command
+
+
+def refused(*arguments, code=2):
+    return bench.shell("jobs/submit.sh", *arguments, "--dry-run", expect=code)
+
+
+plain = dry(job, "--ranks", 4, "--time", 30, "--set", "solver.iterations=9")
+assert {"--nodes=4", "--ntasks=4", "--ntasks-per-node=1", "--time=30", "--job-name=job"} <= set(plain), plain
+assert plain[-4:] == ["jobs/reconstruct.sbatch", str(job), "--set", "solver.iterations=9"], plain
+lead = int(next(re.fullmatch(r"--signal=USR1@(\d+)", o).group(1) for o in plain if o.startswith("--signal")))
+check = subprocess.run([program, "check", job, "--ranks", "4"], text=True, capture_output=True).stdout
+assert int(re.search(r"^lead time +(\d+) s", check, re.M).group(1)) == lead, check
+
+full = dry(job, "--ranks", 6, "--time", "1-0", "--site", gpus, "--", "--begin=now+60")
+assert {"--nodes=2", "--ntasks=6", "--ntasks-per-node=4", "--cpus-per-task=16", "--partition=fast", "--account=abc",
+        "--gres=gpu:x:4", "--qos=normal", "--mem=0", "--begin=now+60"} <= set(full), full
+assert full[full.index("--site") + 1] == str(gpus), full
+
+array = dry(job, "--ranks", 2, "--time", 30, "--sweep", table, "--at-once", 2)
+assert "--array=0-2%2" in array and "jobs/sweep.sbatch" in array, array
+study = dry(job, "--ranks", "1,2,4", "--time", 30, "--strong", "--study", "--repeats 2")
+assert "--ntasks=4" in study and f"--signal=B:USR1@{lead}" in study and study[-2:] == ["--repeats", "2"], study
+through = bench.folder / "mpirun.env"
+through.write_text("SITE_LAUNCHER=mpirun\n")
+assert f"--signal=B:USR1@{lead}" in dry(job, "--ranks", 4, "--time", 30, "--site", through)
+assert "--time=0:30:00" in dry(job, "--ranks", 4, "--time", "0:30:00")
+
+# What tessera refuses is refused here, in its own words.
+assert "did you mean solver.iterations" in refused(job, "--ranks", 2, "--time", 30, "--set", "solver.iteration=3")
+table.write_text("solver.iterations\n5\nmany\n")
+assert "row 1 of" in refused(job, "--ranks", 2, "--time", 30, "--sweep", table)
+table.write_text("solver.iterations,output.folder\n5,x\n")
+assert "output.folder is a column" in refused(job, "--ranks", 2, "--time", 30, "--sweep", table)
+table.write_text("solver.sigma,solver.iterations\n{log: [0.1, 0.05]},5\n")
+assert "double quotes" in refused(job, "--ranks", 2, "--time", 30, "--sweep", table)
+# Memory: the same job on a GPU of a thousandth.
+small = bench.folder / "small.env"
+small.write_text("SITE_GPUS_PER_NODE=4\nSITE_MEMORY_PER_GPU=0.001\n")
+said = refused(job, "--ranks", 4, "--time", 30, "--site", small)
+assert "more than a GPU of 0.001 GiB" in said, said
+small.write_text("SITE_RANKS_PER_NODE=2\nSITE_MEMORY_PER_NODE=0.002\n")
+assert "a rank's share of a node, 1/2" in refused(job, "--ranks", 4, "--time", 30, "--site", small)
+# Time: shorter than two iterations and a checkpoint.
+assert f"take {lead} s: it would never get on" in refused(job, "--ranks", 4, "--time", "0:01")
+assert "no time that Slurm knows" in refused(job, "--ranks", 4, "--time", "soon")
+# Sites and options.
+assert "no site file jobs/sites/nowhere.env" in refused(job, "--ranks", 4, "--time", 30, "--site", "nowhere")
+small.write_text("SITE_GPUS=4\n")
+assert "sets SITE_GPUS (no script reads it)" in refused(job, "--ranks", 4, "--time", 30, "--site", small)
+assert "two ranks would share a GPU" in refused(job, "--ranks", 8, "--time", 30, "--site", gpus, "--ranks-per-node", 8)
+assert "a list is for --strong and --weak" in refused(job, "--ranks", "1,2", "--time", 30)
+assert "--ranks and --time are needed" in refused(job)
+assert "unknown option --rank" in refused(job, "--rank", 4)
+for site in sorted((bench.clone / "jobs/sites").glob("*.env")):
+    modules = {"TESSERA_PROGRAM": str(program)}
+    if "SITE_CONTAINER" in site.read_text():
+        continue  # its program lies in a container that is not here
+    assert dry(job, "--ranks", 4, "--time", 60, "--site", site.stem, **modules)
+print("passed")
