@@ -63,12 +63,12 @@ python() { [[ -x .venv/bin/python ]] && echo .venv/bin/python || echo python3; }
 
 # supervise COMMAND...: runs it, passing signals on, and leaves its exit code in `code`.
 #   USR1 reaches this shell only where Slurm was asked for that (--signal=B:USR1@...): srun's tasks get it from Slurm.
-#   TERM reaches this shell when Slurm ends the job; the ranks get it too, at the same time.
+#   TERM reaches this shell when Slurm ends the job; srun's tasks get it from Slurm at the same time, mpirun's from mpirun.
 supervise() {
   local child caught
   told_to_end=
   trap 'caught=1; kill -USR1 "$child" 2>/dev/null' USR1
-  trap 'caught=1; told_to_end=1' TERM
+  trap 'caught=1; told_to_end=1; [[ $SITE_LAUNCHER == srun ]] || kill -TERM "$child" 2>/dev/null' TERM
   "$@" &
   child=$!
   while :; do
@@ -101,7 +101,7 @@ finish() {
   local code=$1 restarts=${SLURM_RESTART_COUNT:-0}
   case $code in
     0) say "done" ;;
-    85)
+    85 | 138)  # 138: USR1 came before the program could take it; there was nothing to write yet
       if ((restarts >= SITE_RESTARTS)); then
         say "checkpointed, not requeued: restarted $restarts times (SITE_RESTARTS is $SITE_RESTARTS); submit again to go on"
         exit 3  # not 85, which a site may requeue by itself

@@ -237,8 +237,10 @@ class Cluster:
             if pid != os.getpid():
                 end(pid)
         if "folder" in self.data:
-            for pid in children_of(f"SLURM_CONF={self.folder}/".encode()):
+            marker = f"SLURM_CONF={self.folder}/".encode()
+            for pid in children_of(marker):
                 end(pid, patience=0)
+            wait_until("the last process's end", 30, lambda: not children_of(marker))
             shutil.rmtree(self.folder, ignore_errors=True)
             shutil.rmtree(self.data["shm"], ignore_errors=True)
         self.record.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ problem:
   operator: {type: blur, kernel: {gaussian: {sigma: 1.6}}, boundary: circular}
   noise: {gaussian: 0.02}
 denoiser: {network: drunet, weights: drunet_small_color}
-solver: {name: pgd, iterations: 60, sigma: 0.05}
+solver: {name: pgd, iterations: 80, sigma: 0.05}
 output: {folder: out, preview: none, checkpoint: {minutes: 0, iterations: 8}}
 """
 

@@ -3,7 +3,9 @@
 
 RECORD describes the running cluster (cluster.py start); without one the scenario starts a cluster of its own.
 """
+import csv
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -89,7 +91,7 @@ def requeue_by_exit(b):
 
 def time_limit(b):
     """Slurm itself sends USR1 before the time limit, the job is requeued and goes on."""
-    job = b.job(text=JOB.replace("iterations: 60,", "iterations: 100000,"))
+    job = b.job(text=JOB.replace("iterations: 80,", "iterations: 100000,"))
     number = b.number(b.shell("jobs/submit.sh", job, "--ranks", 2, "--time", 1, "--", "--signal=USR1@50"))
     wait_until("the restart", 150, lambda: b.show(number).get("Restarts") == "1")
     assert "checkpointed, requeueing" in b.log(number), b.log(number)
@@ -160,9 +162,9 @@ def node_loss(b):
 
 def sweep(b):
     """An array over a table: a folder per task; a requeue of the last task, which has the array's number, is its own alone."""
-    table = b.folder / "table.csv"
-    table.write_text('solver.iterations,solver.sigma\n6,0.05\n7,"{log: [0.1, 0.05]}"\n60,\n')
-    array = b.submit(b.job(), "--ranks", 2, "--sweep", table, "--folder", b.folder / "sweep", "--at-once", 2)
+    settings = b.folder / "table.csv"
+    settings.write_text('solver.iterations,solver.sigma\n6,0.05\n7,"{log: [0.1, 0.05]}"\n80,\n')
+    array = b.submit(b.job(), "--ranks", 2, "--sweep", settings, "--folder", b.folder / "sweep", "--at-once", 2)
     results = b.folder / "sweep" / array
     last = f"{array}_2"
     b.wait_for_state(last, "RUNNING")
@@ -172,15 +174,14 @@ def sweep(b):
         b.wait_for_state(f"{array}_{task}", "COMPLETED")
     b.shell("scancel", "-s", "USR1", last)
     assert b.finished(last)["Restarts"] == "1"
-    for task, iterations in ((0, 6), (1, 7), (2, 60)):
+    for task, iterations in ((0, 6), (1, 7), (2, 80)):
         assert b.show(f"{array}_{task}")["Restarts"] == ("1" if task == 2 else "0")
         assert summary(results / str(task))["iterations"] == iterations
     same_bits(b, results / "2")
     python = b.clone / ".venv/bin/python"
     b.shell(python, "jobs/collect.py", results, "-o", b.folder / "sweep.csv")
-    import csv
-    rows = list(csv.DictReader(open(b.folder / "sweep.csv")))
-    assert [(r["solver.iterations"], r["iterations"], r["exit_code"]) for r in rows] == [("6", "6", "0"), ("7", "7", "0"), ("60", "60", "0")], rows
+    rows = table(b.folder / "sweep.csv")
+    assert [(r["solver.iterations"], r["iterations"], r["exit_code"]) for r in rows] == [("6", "6", "0"), ("7", "7", "0"), ("80", "80", "0")], rows
     assert rows[1]["solver.sigma"] == "{log: [0.1, 0.05]}" and float(rows[0]["seconds_per_iteration"]) > 0, rows
 
 
@@ -222,13 +223,101 @@ def binding(b):
     assert "rank 0 of 2 on the node: GPU 0" in said and "rank 1 of 2 on the node: GPU 1" in said, said
 
 
+def orphaned(b):
+    """A cluster whose owner is killed ends by itself, its jobs too."""
+    owner = subprocess.Popen(["sleep", "1000"])
+    other = Cluster(f"{record}.orphaned")
+    try:
+        other.start(owner.pid)
+        environment = os.environ | other.environment
+        subprocess.run(["sbatch", "--nodes=2", f"--output={b.folder}/log", "--wrap", "srun sleep 1000"], check=True, env=environment,
+                       capture_output=True)
+        marker = f"SLURM_CONF={other.folder}/".encode()
+        wait_until("the job's tasks", 150, lambda: sum(name_of(pid) == "sleep" for pid in children_of(marker)) == 2)
+        pids = list(other.data["pids"].values())
+        owner.kill()
+        owner.wait()
+        wait_until("the end of all", 150, lambda: not other.record.exists() and not children_of(marker))
+        assert not any(map(alive, pids)), pids
+        assert not other.folder.exists()
+    finally:
+        owner.kill()
+        if other.record.exists():
+            other.stop()
+
+
+def guide(b):
+    """docs/slurm.md, command by command, as a new user goes through it."""
+    text = (b.clone / "docs/slurm.md").read_text()
+    blocks = re.findall(r"```bash\n(.*?)```", text, re.S)
+    known = {}
+
+    def block(beginning):
+        """Runs the next block of the page, which has to be the one that the scenario expects; its output."""
+        command = blocks.pop(0)
+        assert beginning in command, (beginning, command)
+        given = "".join(f"{name}={value}\n" for name, value in known.items())
+        out = b.shell("bash", "-euc", given + command + "\nfor name in job sweep strong weak; do echo =$name=${!name:-}; done",
+                      OMP_NUM_THREADS="1")
+        known.update((name, value) for name, value in re.findall(r"^=(\w+)=(\d+)$", out, re.M))
+        return out
+
+    out = block("photo runs/quickstart")
+    assert "lead time" in out and "sbatch --chdir" in out and known["job"] in out.split("sbatch --chdir")[1], out
+    run = b.clone / "runs/quickstart/drunet"
+    b.interrupted(run, known["job"])
+    assert "running" in block("tessera status")
+    block("scancel --signal=USR1")
+    wait_until("the restart", 150, lambda: b.show(known["job"]).get("Restarts") == "1")
+    assert "Restarts=1" in block("tessera status")
+    b.finished(known["job"])
+    result = summary(run)
+    assert result["iterations"] == 8 and result["psnr"] > result["psnr_start"] + 4, result
+    again = b.number(block("--set solver.iterations=8"))
+    block("TABLE")
+    for task in range(3):
+        b.finished(f"{known['sweep']}_{task}")
+    block("jobs/collect.py")
+    rows = table(b.clone / "runs/weights_result.csv")
+    assert [float(r["denoiser.tv.weight"]) for r in rows] == [0.05, 0.12, 0.3] and len({r["psnr"] for r in rows}) == 3, rows
+    b.finished(again)
+    block("--strong")
+    block("--weak")
+    for study, sizes in (("strong", [(512, 512)] * 3), ("weak", [(128, 128), (128, 256), (256, 256)])):
+        b.finished(known[study])
+        rows = table(b.clone / f"runs/{study}/scaling.csv")
+        assert len(rows) == (6 if study == "strong" else 3), rows
+        for row in rows:
+            ranks = int(row["ranks"])
+            assert row["exit_code"] == "0" and row["study"] == study, row
+            assert (int(row["rows"]), int(row["columns"])) == sizes[[1, 2, 4].index(ranks)], row
+            assert 0 < float(row["seconds_min"]) <= float(row["seconds_per_iteration"]) <= float(row["seconds_max"]), row
+            assert float(row["wall_seconds"]) > float(row["loop_seconds"]) + float(row["startup_seconds"]), row
+    while blocks:
+        block("jobs/report.py")
+    for page in ("report.html", "scaling.html"):
+        assert (b.clone / "runs" / page).stat().st_size > 100_000, page
+
+
+def name_of(pid):
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def table(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def len_of_trace(output):
     import h5py
     with h5py.File(Path(output) / "trace/rank-00000.h5", "r", locking=False) as file:
         return len(file["iterations"])
 
 
-SCENARIOS = [over_nodes, requeue, requeue_by_exit, time_limit, preemption, cancel, node_loss, sweep, failures, binding]
+SCENARIOS = [over_nodes, requeue, requeue_by_exit, time_limit, preemption, cancel, node_loss, sweep, failures, binding, orphaned, guide]
 
 
 def main():
