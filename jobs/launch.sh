@@ -28,6 +28,9 @@ if [[ -t 1 ]]; then export TESSERA_TERMINAL=${TESSERA_TERMINAL:-1}; else export 
 export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1}
 if [[ $launcher == srun ]]; then
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}}
+  # A rank that alone had a node and is killed leaves the others waiting for it; Slurm would watch that for ever. (Ending
+  # all at the first bad exit code would cut ranks short that are about to end with the same code, after a checkpoint.)
+  export SLURM_WAIT=${SLURM_WAIT:-10}
   exec srun --ntasks="$ranks" --mpi=pmix ${options[@]+"${options[@]}"} "$@"
 fi
 # Threads that wait sleep instead of spinning: many operators are short, and on a machine with other work a spinning

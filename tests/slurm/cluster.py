@@ -54,6 +54,8 @@ SelectTypeParameters=CR_Core
 MpiDefault=pmix
 MessageTimeout=60
 SlurmdTimeout=600
+# From SIGTERM to SIGKILL, for what does not end by itself.
+KillWait=15
 TCPTimeout=30
 ReturnToService=2
 SchedulerParameters=sched_interval=1,bf_interval=2
@@ -63,7 +65,7 @@ PreemptMode=REQUEUE
 TaskProlog={folder}/taskprolog.sh
 {gres_types}
 NodeName=n[1-4] NodeHostName={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=4 RealMemory=4000 {gres}
-PartitionName=main Nodes=ALL Default=YES MaxTime=60 State=UP PriorityTier=1 GraceTime=20
+PartitionName=main Nodes=ALL Default=YES MaxTime=60 State=UP PriorityTier=1 GraceTime=12
 PartitionName=urgent Nodes=ALL MaxTime=60 State=UP PriorityTier=2 PreemptMode=OFF
 """
 

@@ -92,7 +92,7 @@ def requeue_by_exit(b):
 def time_limit(b):
     """Slurm itself sends USR1 before the time limit, the job is requeued and goes on."""
     job = b.job(text=JOB.replace("iterations: 80,", "iterations: 100000,"))
-    number = b.number(b.shell("jobs/submit.sh", job, "--ranks", 2, "--time", 1, "--", "--signal=USR1@50"))
+    number = b.number(b.shell("sbatch", "--nodes=2", "--ntasks=2", "--time=1", "--signal=USR1@50", "jobs/reconstruct.sbatch", job))
     wait_until("the restart", 150, lambda: b.show(number).get("Restarts") == "1")
     assert "checkpointed, requeueing" in b.log(number), b.log(number)
     b.wait_for_state(number, "RUNNING")
@@ -124,7 +124,7 @@ def cancel(b):
     assert "checkpointed on SIGTERM" in b.log(number), b.log(number)
     time.sleep(2)
     assert b.show(number)["JobState"] == "CANCELLED" and b.show(number)["Restarts"] == "0", b.show(number)
-    assert not (b.folder / "job.out/summary.json").exists()
+    assert summary(b.folder / "job.out")["status"] == "stopped"
     done = len_of_trace(b.folder / "job.out")
     assert done > 0
     b.finished(b.submit(job, "--ranks", 2))
