@@ -37,6 +37,7 @@ cat <<TEXT
 Go on:
   the job file            data/jobs/quickstart.yaml; every key: docs/job_file.md
   on more ranks           jobs/launch.sh -n 4 $tessera run data/jobs/quickstart.yaml --force
+  a page about both runs  .venv/bin/python jobs/report.py $folder -o $folder/report.html
   other settings          add for example: --set problem.noise.gaussian=0.05 --set solver.iterations=12
   what it would take      $tessera check data/jobs/quickstart.yaml
   your own photograph     copy the job file, name it in problem.truth; your own data: docs/your_data.md

@@ -15,13 +15,19 @@ import os
 import sys
 from pathlib import Path
 
-from collect import row_of, write_rows
-from reporting import InputError
-from reporting.runs import find_runs, name_runs, read_run
-from reporting.scaling import read_plan
+try:
+    from collect import row_of, write_rows
+    from reporting import InputError
+    from reporting.page import page
+    from reporting.pictures import pictures_of
+    from reporting.runs import find_runs, name_runs, read_run
+    from reporting.scaling import read_plan
+except ModuleNotFoundError as error:
+    sys.exit(f"report: {error.name} is not installed (it comes with the project's .venv) run jobs/setup.sh, then "
+             ".venv/bin/python jobs/report.py")
 
 
-def arguments():
+def arguments(words):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", nargs="+", help="output folder of a run, or a folder with such folders")
     parser.add_argument("-o", "--output", help="HTML file to write")
@@ -30,7 +36,7 @@ def arguments():
     parser.add_argument("--side", type=int, help="longest side of a picture on the page, pixels (default: 2048, less for many runs)")
     parser.add_argument("--no-pictures", action="store_true", help="leaves the pictures out")
     parser.add_argument("--allow-missing", action="store_true", help="a folder that does not exist counts as a failed run")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def write_whole(path, text):
@@ -46,8 +52,6 @@ def write_whole(path, text):
 
 
 def pictures(runs, given):
-    from reporting.pictures import pictures_of
-
     if given.no_pictures:
         return {run.name: {"figures": [], "missing": ["Left out (--no-pictures)."]} for run in runs}
     side = given.side or max(384, int(2048 / math.sqrt(len(runs))))
@@ -66,8 +70,7 @@ def row(run):
     return found | {key: "" if value is None or value != value else value for key, value in beyond.items()}
 
 
-def main():
-    given = arguments()
+def make(given):
     if not given.output and not given.csv:
         raise InputError("nothing to write (neither -o nor --csv is given) add for example -o report.html")
     if given.side is not None and given.side < 16:
@@ -82,21 +85,20 @@ def main():
             raise InputError(f"cannot write {given.csv} ({error.strerror}) name a file in a folder that exists") from None
         print(f"{given.csv}: {len(runs)} row{'s' if len(runs) > 1 else ''}")
     if given.output:
-        from reporting.page import page
-
         made = f"Made {datetime.datetime.now():%Y-%m-%d %H:%M} from {len(runs)} run folder{'s' if len(runs) > 1 else ''}."
         text = page(runs, plans, pictures(runs, given), made)
         write_whole(given.output, text)
         print(f"{given.output}: {len(text) / 1e6:.1f} MB, {len(runs)} run{'s' if len(runs) > 1 else ''}")
 
 
-if __name__ == "__main__":
+def main(words=None):
     try:
-        main()
+        make(arguments(words))
     except InputError as error:
         print(f"report: {error}", file=sys.stderr)
-        sys.exit(2)
-    except ModuleNotFoundError as error:
-        print(f"report: {error.name} is not installed (it comes with the project's .venv) run jobs/setup.sh, then "
-              ".venv/bin/python jobs/report.py", file=sys.stderr)
-        sys.exit(2)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -45,7 +45,8 @@
 
   // --- charts --------------------------------------------------------------------------------------------------------
   const options = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
-  let run = report.detail;
+  let run = new URLSearchParams(location.search).get("run") || report.detail;
+  if (!report.runs.includes(run)) run = report.detail;
   const current = (name) => report.charts.find((c) => c.name === name && (c.run === null || c.run === run));
 
   function draw(box) {
@@ -68,9 +69,11 @@
   const select = $("run");
   if (select) {
     select.value = run;
+    const name_it = () => { for (const span of document.querySelectorAll(".run-name")) span.textContent = run; };
+    name_it();
     select.addEventListener("change", () => {
       run = select.value;
-      for (const span of document.querySelectorAll(".run-name")) span.textContent = run;
+      name_it();
       draw_all(boxes.filter((b) => b.dataset.perRun));
       show_pictures();
     });

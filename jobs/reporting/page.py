@@ -147,9 +147,10 @@ def notes(runs):
     return f"<div class=notes><b>What to know</b><ul>{items}</ul></div>"
 
 
-def chart_card(chart, wide=False):
+def chart_card(chart, of_run=""):
+    name = f' <span class=note>of <span class=run-name>{e(of_run)}</span></span>' if of_run else ""
     per_run = " data-per-run=1" if chart["run"] is not None else ""
-    return (f'<div class="card{" wide" if wide else ""}" data-chart="{chart["name"]}"{per_run}><h3>{e(chart["title"])}</h3>'
+    return (f'<div class=card data-chart="{chart["name"]}"{per_run}><h3>{e(chart["title"])}{name}</h3>'
             "<div class=plot hidden></div><div class=empty hidden></div><p class=note></p></div>")
 
 
@@ -160,6 +161,7 @@ def section(name, title, body, of_run=None, many=False):
 
 def compare(runs):
     rows = differing([run.job for run in runs if run.job])
+    rows.pop("output.folder", None)  # stands in the table of runs, and always differs
     named = [run for run in runs if run.job]
     if len(named) < 2:
         return '<div class="card empty">Nothing to compare: it needs two runs or more.</div>'
@@ -210,7 +212,7 @@ def page(runs, plans, pictures, made):
     """HTML. pictures: {run's name: {"figures": [...], "missing": [...]}}; made: a line that says when and from what."""
     series = series_of(runs, "strong") + series_of(runs, "weak")
     many = len(runs) > 1
-    detail = next((run for run in runs if run.ranks and pictures[run.name]["figures"]), runs[0]).name
+    detail = max(runs, key=lambda run: (status_class(run) != "bad", bool(pictures[run.name]["figures"]), len(run.ranks))).name
     curves, scales, by_run = convergence(runs), scaling_charts(series, plans), phases_by_run(runs)
     per_run = [(time_of(run), communication_of(run), memory_of(run)) for run in runs]
     time, communication, memory = per_run[0]
@@ -222,7 +224,8 @@ def page(runs, plans, pictures, made):
         ("pictures", "Pictures", PICTURES),
         ("convergence", "Convergence", f"<div class=grid>{cards(curves)}</div>"),
         ("scaling", "Scaling", f"<div class=grid>{cards(scales)}</div>"),
-        ("time", "Time", f"<div class=grid>{chart_card(by_run)}{chart_card(time[1])}{chart_card(time[0])}{chart_card(time[2])}</div>"),
+        ("time", "Time", f"<div class=grid>{chart_card(by_run)}"
+         + "".join(chart_card(c, detail if many else "") for c in (time[1], time[0], time[2])) + "</div>"),
         ("communication", "Communication", f"<div class=grid>{cards(communication)}</div>"),
         ("memory", "Memory", f"<div class='grid three'>{cards(memory)}</div>"),
         ("compare", "Comparison", compare(runs)),

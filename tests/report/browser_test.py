@@ -76,13 +76,14 @@ class Browser(unittest.TestCase):
         text = (WORK / name).read_text()
         return json.loads(re.search(r"<script type=application/json id=report-data>(.*?)</script>", text, re.S)[1])
 
-    def check(self, name, query="", size="1280,800"):
+    def check(self, name, query="", size="1280,800", run=None):
         """Every chart of the page is drawn with all its traces and points, or says why it has none."""
         drawn, console, dom = show(WORK / name, query, size)
         self.assertEqual(drawn["errors"], [])
         self.assertEqual(console, [])
         data = self.data(name)
-        wanted = {c["name"]: c for c in data["charts"] if c["run"] in (None, data["detail"])}
+        run = run or data["detail"]
+        wanted = {c["name"]: c for c in data["charts"] if c["run"] in (None, run)}
         self.assertEqual(drawn["charts"].keys(), wanted.keys())
         for chart, given in wanted.items():
             got = drawn["charts"][chart]
@@ -94,7 +95,7 @@ class Browser(unittest.TestCase):
             for points, trace in zip(got["points"], given["data"]):
                 if isinstance(trace.get("y"), list) and trace["type"] != "heatmap":
                     self.assertEqual(points, len(trace["y"]), f"{chart}, {trace.get('name')}")
-        self.assertEqual(drawn["pictures"], [[f["width"], f["height"]] for f in data["pictures"][data["detail"]]["figures"]])
+        self.assertEqual(drawn["pictures"], [[f["width"], f["height"]] for f in data["pictures"][run]["figures"]])
         return drawn, dom
 
     def test_several_runs(self):
@@ -105,6 +106,11 @@ class Browser(unittest.TestCase):
         self.assertIn("weak_efficiency", full)
         self.assertEqual(len(drawn["pictures"]), 4)
         self.assertIn("predicted", dom)
+
+    def test_details_of_another_run(self):
+        drawn, dom = self.check("many.html", "?run=resumed", run="resumed")
+        self.assertEqual(drawn["charts"]["phases_by_rank"]["points"][0], 2)
+        self.assertIn('<span class="run-name">resumed</span>', dom)
 
     def test_one_run_in_dark_on_a_narrow_screen(self):
         drawn, dom = self.check("one.html", "?theme=dark", "390,800")
