@@ -118,6 +118,10 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
     g.image = g.truth->box;
     g.channels = g.truth->channels;
     full_scale = g.truth->full_scale;
+  } else if (!p.scene.size.empty()) {
+    g.truth = SourceInfo{Box::image2d(p.scene.size[0], p.scene.size[1]), p.scene.channels, 1, ""};
+    g.image = g.truth->box;
+    g.channels = g.truth->channels;
   }
   if (!p.measurements.empty()) {
     const std::vector<MeasurementPartInfo> parts = measurement_info(p.measurements, comm);

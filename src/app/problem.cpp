@@ -142,7 +142,9 @@ at::Tensor read_block(const std::string& path, const Geometry& g, const Communic
 Problem make_problem(const Geometry& g, const Communicator& comm,
                      const std::shared_ptr<Transport>& transport) {
   Problem problem;
-  if (g.truth) problem.truth = read_block(g.job.problem.truth, g, comm);
+  if (g.truth)
+    problem.truth =
+        g.job.problem.truth.empty() ? scene_block(g, comm) : read_block(g.job.problem.truth, g, comm);
   problem.A =
       make_local_stack(g.decomposition, make_parts(g, comm), g.channels, g.options(), transport, comm);
   const PhaseScope phase(Phase::load);

@@ -18,7 +18,7 @@ namespace tessera {
 int simulate_command(const SimulateArguments& arguments, const Communicator& comm) {
   const JobConfig job = load_job(arguments.job, arguments.overrides, comm);
   comm.together([&] {
-    TESSERA_VALIDATE(!job.problem.truth.empty(),
+    TESSERA_VALIDATE(job.problem.has_truth(),
                      "problem.truth is not given (measurements are simulated from it) name a picture");
     TESSERA_VALIDATE(arguments.force || !std::filesystem::exists(arguments.out), arguments.out,
                      " exists (simulate never overwrites) name another file, or add --force");

@@ -66,6 +66,7 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   DenoiseArguments denoise;
   CompareArguments compare;
   StatusArguments status;
+  SceneArguments scene;
 
   CLI::App* c_run = app.add_subcommand("run", "reconstruct, under mpirun or srun (jobs/launch.sh)");
   c_run->add_option("JOB", run.job, "job file (docs/job_file.md)")->required();
@@ -116,6 +117,15 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   c_cmp->add_option("--range", compare.range, "divide both by this (default: each by its full scale)");
   c_cmp->footer("Example: tessera compare photo.png runs/photo/reconstruction.png");
 
+  CLI::App* c_scene = app.add_subcommand(
+      "scene", "a synthetic picture of any size; the same that problem.truth.scene gives in a job");
+  c_scene->add_option("OUT", scene.out, "picture or HDF5")->required();
+  c_scene->add_option("--size", scene.size, "rows x columns, for example 2048x3072")->required();
+  c_scene->add_option("--seed", scene.seed, "another seed, another picture")->capture_default_str();
+  c_scene->add_option("--channels", scene.channels, "1: gray, 3: color")->capture_default_str();
+  c_scene->add_flag("--force", scene.force, "overwrite OUT");
+  c_scene->footer("Example: tessera scene scene.png --size 2048x3072 --seed 1");
+
   std::string train_job;
   CLI::App* c_train =
       app.add_subcommand("train", "train a denoiser; goes on where an interrupted training stands");
@@ -145,6 +155,7 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
     if (*c_sim) return simulate_command(simulate, comm);
     if (*c_den) return denoise_command(denoise, comm);
     if (*c_cmp) return compare_command(compare, comm);
+    if (*c_scene) return scene_command(scene, comm);
     if (*c_train) return run_train_file(train_job, comm);
     if (*c_status) return status_command(status, comm);
     if (*c_info) return info_command(comm);

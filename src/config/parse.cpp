@@ -71,7 +71,7 @@ void read_map(const Site& site, const Value& node, const std::string& prefix,
                                      [&](const auto& k) { return k.info.path.starts_with(path + '.'); });
     if (key == table.end() && !section) unknown_key(value.place, parent, name, names_below(table, prefix));
     (*site.present)[here.path] = value.place;
-    if (section)
+    if (section && (key == table.end() || value.kind == Value::Kind::map))
       read_map(site, value, path, table, out);
     else
       key->read(here, value, out);
@@ -219,7 +219,7 @@ void finish(const Site& site, const std::string& file, JobConfig& job) {
   const Complaints c(site, file);
   ProblemConfig& problem = job.problem;
   c.refuse_if(
-      problem.truth.empty() && problem.measurements.empty(), "problem.truth",
+      !problem.has_truth() && problem.measurements.empty(), "problem.truth",
       "is missing, and so is problem.measurements (there is nothing to reconstruct) write one of them");
   const bool simulated = problem.measurements.empty();
   fill_boundary(problem.op, simulated ? "circular" : "valid");

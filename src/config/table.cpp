@@ -222,7 +222,9 @@ std::vector<Key<Job>> make_job_table() {
   const W measured = {
       {"with problem.measurements", [](const Job& j) { return !j.problem.measurements.empty(); }}};
   const W grid = {measured[0],
-                  {"without problem.truth", [](const Job& j) { return j.problem.truth.empty(); }}};
+                  {"without problem.truth", [](const Job& j) { return !j.problem.has_truth(); }}};
+  const W scene = {
+      {"with problem.truth.scene.size", [](const Job& j) { return !j.problem.scene.size.empty(); }}};
   const W network = {network_is({"drunet", "dncnn", "unet"})};
   const W tv = {network_is({"tv"})};
   const When<Job> random{"with denoiser.weights random",
@@ -243,6 +245,13 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>("problem.truth", TESSERA_AT(problem.truth), {.file = true}, "",
                "the true image: without measurements they are simulated from it; with measurements it only "
                "scores the result"),
+      key<Job>("problem.truth.scene.size", TESSERA_AT(problem.scene.size),
+               {.least = 1, .most = 1 << 30, .shortest = 2, .longest = 2, .example = "[32768, 32768]"},
+               "pixels", "in place of a file: a synthetic scene of so many rows and columns"),
+      key<Job>("problem.truth.scene.seed", TESSERA_AT(problem.scene.seed), not_negative, "",
+               "of the scene; the same pixels for any size and any number of ranks", scene),
+      key<Job>("problem.truth.scene.channels", TESSERA_AT(problem.scene.channels),
+               {.least = 1, .most = 65535}, "", "3: color; 1: its luminance; others: a spectrum", scene),
       key<Job>("problem.measurements", TESSERA_AT(problem.measurements), {.file = true}, "",
                "measured data: HDF5 (/measurements/0 ...), or a picture where the operator has one part"),
       key<Job>("problem.weights", TESSERA_AT(problem.weights), {.file = true}, "",

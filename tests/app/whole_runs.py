@@ -340,6 +340,32 @@ def kill_one_rank():
     return len(re.findall(r"rank \d.*iteration \d+", said))
 
 
+def scene_without_files():
+    """A scene as truth: the same measurement bits on any number of ranks, equal to the scene as a file."""
+    text = JOB.replace("truth: photo.png", "truth: {scene: {seed: 4, size: [83, 101]}}")
+    path = job(text)
+    values = []
+    for ranks in (1, 5):
+        code, out, err = tessera("simulate", path, f"y{ranks}.h5", ranks=ranks)
+        assert code == 0, out + err
+        with h5py.File(work / f"y{ranks}.h5") as f:
+            values.append(f["/measurements/0"][...])
+        assert np.array_equal(values[0], values[-1]), ranks
+    assert values[0].shape == (3, 83, 101) and values[0].std() > 0.05
+    code, out, err = tessera("scene", "scene.h5", "--size", "83x101", "--seed", 4, ranks=2)
+    assert code == 0, out + err
+    code, out, err = tessera("simulate", path, "file.h5", "--set", "problem.truth=scene.h5")
+    assert code == 0, out + err
+    with h5py.File(work / "file.h5") as f:
+        assert np.array_equal(f["/measurements/0"][...], values[0])
+    run(path, ranks=2)
+    assert summary("out")["psnr"] > 15
+    run("out/resolved.yaml", "--set", "output.folder=again", ranks=2)
+    assert np.array_equal(image("out/again"), image("out"))
+    code, out, err = tessera("scene", "scene.png", "--size", "83")
+    assert code == 2 and "2048x3072" in err, err
+
+
 def denoise_and_compare():
     photo(70, 90)
     code, out, err = tessera("denoise", "photo.png", "clean.png", "--network", "tv", "--sigma", 0.1, "--noise", 0.1, ranks=3)

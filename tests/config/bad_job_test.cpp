@@ -210,6 +210,16 @@ const std::vector<BadInput> bad_inputs = {
      "problem:\n  truth: foto.png\n",
      {},
      "photo.yaml:2: problem.truth is foto.png (there is no file DIR/foto.png) did you mean photo.png?"},
+    {"SceneWithoutSize",
+     "problem:\n  truth: {scene: {seed: 3}}\n  measurements: y.h5\n",
+     {},
+     "photo.yaml:2: problem.truth.scene.seed acts on nothing in this job (it acts only with "
+     "problem.truth.scene.size) remove it"},
+    {"SceneMisspelt",
+     "problem:\n  truth: {scenes: {seed: 3}}\n",
+     {},
+     "photo.yaml:2: unknown key problem.truth.scenes (it would be ignored) did you mean "
+     "problem.truth.scene?"},
     {"FileIsAFolder",
      "problem:\n  truth: .\n",
      {},

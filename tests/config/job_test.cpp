@@ -36,6 +36,7 @@ const std::string eight_blurs =
 
 // Jobs that use, together, every key.
 const Texts good_jobs = {
+    "problem: {truth: {scene: {seed: 3, size: [40000, 30000], channels: 1}}, noise: {gaussian: 0.1}}\n",
     simulated,
     measured,
     eight_blurs,

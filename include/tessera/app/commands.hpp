@@ -58,6 +58,13 @@ struct StatusArguments {
 };
 int status_command(const StatusArguments& arguments, const Communicator& comm);
 
+struct SceneArguments {
+  std::string out, size;
+  std::int64_t seed = 0, channels = 3;
+  bool force = false;
+};
+int scene_command(const SceneArguments& arguments, const Communicator& comm);
+
 int info_command(const Communicator& comm);
 
 /// Reads a job file on rank 0, parses it everywhere.

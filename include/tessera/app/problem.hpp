@@ -29,6 +29,9 @@ Problem make_problem(const Geometry& g, const Communicator& comm,
 /// This rank's block of a picture, .npy or HDF5 image, in internal range. Collective.
 at::Tensor read_block(const std::string& path, const Geometry& g, const Communicator& comm);
 
+/// This rank's block of problem.truth.scene, which is in internal range.
+at::Tensor scene_block(const Geometry& g, const Communicator& comm);
+
 /// solver.start. Collective.
 at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& data,
                           const Communicator& comm);

@@ -71,14 +71,24 @@ struct ImageConfig {
   bool operator==(const ImageConfig&) const = default;
 };
 
+/// A synthetic truth; none where `size` is empty.
+struct SceneConfig {
+  std::int64_t seed = 0;
+  std::vector<std::int64_t> size;  // rows, columns
+  std::int64_t channels = 3;
+  bool operator==(const SceneConfig&) const = default;
+};
+
 struct ProblemConfig {
   std::string truth, measurements, weights;
+  SceneConfig scene;      // key: truth.scene, in place of a file
   double saturation = 0;  // internal value from which samples count 0; 0: none
   ImageConfig image;
   ScaleConfig scale;
   OperatorConfig op;  // key: operator
   NoiseConfig noise;
   std::int64_t seed = 0;
+  bool has_truth() const { return !truth.empty() || !scene.size.empty(); }
   bool operator==(const ProblemConfig&) const = default;
 };
 

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// tessera scene: a synthetic picture as a file; and the blocks of one that stands in a job.
+#include "tessera/scene/scene.hpp"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+
+#include "tessera/app/commands.hpp"
+#include "tessera/app/output.hpp"
+#include "tessera/app/problem.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
+#include "tessera/core/units.hpp"
+#include "tessera/domain/tensor.hpp"
+#include "tessera/io/hdf5.hpp"
+
+namespace tessera {
+namespace {
+
+// Parts of the block that a thread renders at once, pixels.
+constexpr std::int64_t kRows = 64, kColumns = 1024;
+
+void render(const Scene& scene, const ArrayView& block) {
+  if (block.box.empty()) return;
+  const Index3 lo = block.box.lo(), hi = block.box.hi();
+  const std::int64_t across = (hi[2] - lo[2] + kColumns - 1) / kColumns;
+  const std::int64_t parts = across * ((hi[1] - lo[1] + kRows - 1) / kRows);
+  auto* out = static_cast<float*>(block.data);
+  at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      const std::int64_t row = part / across * kRows, column = part % across * kColumns;
+      const Box box({0, lo[1] + row, lo[2] + column},
+                    {1, std::min(lo[1] + row + kRows, hi[1]), std::min(lo[2] + column + kColumns, hi[2])});
+      scene.render(box, block.channels, out + row * block.stride[1] + column, block.channel_stride,
+                   block.stride[1]);
+      beat();
+    }
+  });
+}
+
+// "2048x3072": rows, columns.
+Box parse_size(const std::string& text) {
+  std::int64_t size[2] = {0, 0};
+  const char *at = text.data(), *end = at + text.size();
+  bool good = true;
+  for (int d = 0; good && d < 2; ++d) {
+    const auto [next, error] = std::from_chars(at, end, size[d]);
+    good = error == std::errc{} && size[d] >= 1 && size[d] <= 1 << 30 &&
+           (d == 0 ? next != end && *next == 'x' : next == end);
+    at = next + 1;
+  }
+  TESSERA_VALIDATE(good, "--size is ", text, " (rows x columns are wanted) write for example 2048x3072");
+  return Box::image2d(size[0], size[1]);
+}
+
+}  // namespace
+
+at::Tensor scene_block(const Geometry& g, const Communicator& comm) {
+  const PhaseScope phase(Phase::load);
+  const Box block = g.decomposition.block(comm.rank());
+  const at::Tensor t = empty_block(g.channels, block, at::kFloat);
+  render(Scene(static_cast<std::uint64_t>(g.job.problem.scene.seed)), view(t, block));
+  return t.to(g.options());
+}
+
+int scene_command(const SceneArguments& a, const Communicator& comm) {
+  const bool picture = is_picture(a.out);
+  Box image;
+  comm.together([&] {
+    image = parse_size(a.size);
+    TESSERA_VALIDATE(picture || a.out.ends_with(".h5"), a.out,
+                     " is no known kind of file (by its suffix) use .png, .jpg, .tif or .h5");
+    TESSERA_VALIDATE(a.channels >= 1 && (!picture || a.channels == 1 || a.channels == 3), "--channels is ",
+                     a.channels, " (pictures have 1 or 3) use one of them, or a .h5 file");
+    TESSERA_VALIDATE(a.seed >= 0, "--seed is ", a.seed, " (it counts from 0) give another one");
+    TESSERA_VALIDATE(a.force || !std::filesystem::exists(a.out), a.out,
+                     " exists (scene never overwrites) name another file, or add --force");
+  });
+  const Decomposition rows(image, {1, 64, 64}, {1, comm.size(), 1});
+  const Box block = rows.block(comm.rank());
+  const at::Tensor t = empty_block(a.channels, block, at::kFloat);
+  const double start = now();
+  render(Scene(static_cast<std::uint64_t>(a.seed)), view(t, block));
+  comm.barrier();
+  const double seconds = now() - start;
+  if (picture) {
+    write_picture(a.out, image, rows.layout(), view(t, block), 8, comm);
+  } else {
+    Hdf5File file = Hdf5File::create(a.out, comm);
+    file.write("/image", image, view(t, block));
+    file.close();
+  }
+  if (comm.rank() == 0)
+    std::printf("%s: %s, rendered in %s\n", a.out.c_str(), a.size.c_str(), format_seconds(seconds).c_str());
+  return 0;
+}
+
+}  // namespace tessera
