@@ -56,18 +56,18 @@ def thin(count):
 # --- convergence ------------------------------------------------------------------------------------------------------
 def in_order(run):
     """Rows of the curve by iteration; of an iteration done again, the last."""
-    iteration = run.curve["iteration"]
+    iteration = run.whole["iteration"]
     _, last = np.unique(iteration[::-1], return_index=True)
     return len(iteration) - 1 - last
 
 
 def curve(run, index, column, against):
-    values = run.curve.get(column, np.zeros(0))
+    values = run.whole.get(column, np.zeros(0))
     rows = in_order(run) if against == "iteration" and len(values) else np.arange(len(values))
     rows = rows[thin(len(rows))]
     if not np.isfinite(values[rows]).any():
         return None
-    x = run.curve[against][rows]
+    x = run.whole[against][rows]
     hover = "iteration %{x}" if against == "iteration" else "%{x:.4g} s"
     return {"type": "scatter", "mode": "lines+markers" if len(rows) <= 40 else "lines", "name": run.name,
             "x": digits(x), "y": digits(values[rows]), "line": style(index), "marker": {"size": 5},
@@ -78,8 +78,8 @@ def restart_lines(runs, against):
     """Vertical lines where a run was resumed."""
     shapes = []
     for index, run in enumerate(runs):
-        for at in run.restarts[:50]:
-            x = float(run.curve["iteration"][at] if against == "iteration" else run.curve["elapsed"][at - 1])
+        for at in run.whole_restarts[:50]:
+            x = float(run.whole["iteration"][at] if against == "iteration" else run.whole["elapsed"][at - 1])
             shapes.append({"type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1,
                            "line": {"color": style(index)["color"], "width": 1, "dash": "dot"}})
     return shapes
@@ -91,7 +91,7 @@ def convergence(runs):
         if log and not any(y and y > 0 for trace in data for y in trace["y"]):
             log = False
         x = axis("iteration") if against == "iteration" else axis("time since the program began (s)", rangemode="tozero")
-        if any(run.restarts for run in runs) and data:
+        if any(run.whole_restarts for run in runs) and data:
             note += " Dotted lines: the run was resumed." + ("" if against == "iteration" else " The time between is left out.")
         return chart(name, title, data, {"xaxis": x, "yaxis": axis(unit, type="log" if log else "linear"),
                                          "shapes": restart_lines(runs, against) + list(shapes)}, note.strip(), empty)

@@ -58,7 +58,7 @@ def peak(run):
 
 
 def status_class(run):
-    return {"converged": "good", "limit": "good", "stopped": ""}.get(run.status, "bad")
+    return {"converged": "good", "limit": "good", "stopped": "", "waiting": ""}.get(run.status, "bad")
 
 
 def status_text(run):

@@ -9,7 +9,7 @@ import numpy as np
 import yaml
 
 from . import InputError
-from .traces import read_rank, trace_files
+from .traces import earlier_traces, read_rank, trace_files
 
 # In the order in which they are stacked. "between": time of an iteration that no phase covers.
 PHASES = ["denoise", "prox", "operator", "adjoint", "halo", "reduce", "metrics", "checkpoint", "write", "load", "other",
@@ -39,6 +39,9 @@ class Run:
     # By iteration, of the lowest rank: iteration, elapsed (s, starts added up), seconds, objective, chi2, ...
     curve: dict = dataclasses.field(default_factory=dict)
     restarts: list = dataclasses.field(default_factory=list)  # index into curve of the first row after each
+    # The same with the traces of earlier starts on other blocks, of which only this is read.
+    whole: dict = dataclasses.field(default_factory=dict)
+    whole_restarts: list = dataclasses.field(default_factory=list)
     restart_count: int = 0  # also those of which there are no rows
     steady: int = 0  # iterations that averages count: without the first after a start, where there are more
     sums: dict = dataclasses.field(default_factory=dict)  # name of SUMS -> (phase, rank), over the steady iterations
@@ -218,9 +221,9 @@ def read_traces(run):
     if not files:
         run.problems.append("There is no trace (trace/rank-*.h5): no times per phase, no curves, no memory.")
     traces = []
-    for rank, paths in files.items():
+    for rank, path in files.items():
         try:
-            attributes, attempts = read_rank(paths)
+            attributes, attempts = read_rank(path)
         except (OSError, KeyError, ValueError) as error:
             run.problems.append(f"The trace of rank {rank} cannot be read ({str(error)[:120]}); the rank is left out.")
             continue
@@ -244,46 +247,79 @@ def read_traces(run):
 
 
 def decide_status(run):
-    said = run.summary.get("status") or (run.attributes and str(run.attributes[0].get("status", "")))
-    if run.summary.get("status"):
-        run.status = said
-    elif said and said != "running":
-        run.status = said
-        run.problems.append("There is no summary.json: the run ended, but did not come to write its results.")
-    elif said == "running":
+    traced = str(run.attributes[0].get("status", "")) if run.attributes else ""
+    written = run.summary.get("status")
+    state, message = run.state.get("state"), run.state.get("message")
+    known = f" Its status.json says '{state}'{': ' + str(message) if message else ''}." if state else ""
+    if traced == "running":
         run.status = "no end"
-        last = run.curve["iteration"][-1] if len(run.curve.get("iteration", [])) else None
+        last = run.curve["iteration"].max() if run.curve else None
         reached = "before its first iteration" if last is None else f"after iteration {int(last)}"
-        state, message = run.state.get("state"), run.state.get("message")
-        known = f" Its status.json says '{state}'{': ' + str(message) if message else ''}." if state else ""
-        run.problems.append(f"The run has no end: it was killed, or is still running ({reached}).{known}")
+        run.problems.append(f"The run has no end: it was killed, or is still running ({reached}).{known}"
+                            + (" summary.json and the result are of an earlier end." if written else ""))
+    elif written:
+        run.status = written
+    elif traced and state == "waiting":
+        run.status = "waiting"
+        run.problems.append("The run wrote a checkpoint and waits to be started again.")
+    elif traced:
+        run.status = traced
+        run.problems.append(f"There is no summary.json: the run ended, but did not come to write its results.{known}")
     elif not run.ranks:
         run.status = "failed"
-        run.problems.append("Nothing says how the run ended: it failed before its first iteration.")
+        run.problems.append(f"Nothing says how the run ended: it failed before its first iteration.{known}")
+
+
+def curve_of(attempts):
+    """Columns of all iterations, and at which rows a new attempt begins."""
+    rows = [attempt.iterations for attempt in attempts]
+    curve = {name: np.concatenate([r[name] for r in rows]).astype(float) for name in rows[0].dtype.names}
+    curve["elapsed"] = np.concatenate([a.iterations["start"] + a.iterations["seconds"] + a.offset for a in attempts])
+    firsts = np.cumsum([len(r) for r in rows])[:-1]
+    return curve, sorted({int(i) for i in firsts if 0 < i < len(curve["iteration"])})
+
+
+def with_earlier(run):
+    """The curve, after those of earlier traces, up to where the next one begins."""
+    whole, restarts = run.curve, list(run.restarts)
+    for name in reversed(earlier_traces(run.folder)):
+        files = trace_files(run.folder, name)
+        try:
+            curve, more = curve_of(read_rank(files[min(files)])[1])
+        except (OSError, KeyError, ValueError) as error:
+            run.problems.append(f"{name} cannot be read ({str(error)[:120]}); the curves begin after it.")
+            break
+        kept = curve["iteration"] < whole["iteration"][0]
+        count = int(kept.sum())
+        whole = {key: np.concatenate([curve[key][kept], whole[key]]) for key in whole}
+        restarts = sorted({r for r in more if r < count} | {r + count for r in [0, *restarts]} - {0})
+    return whole, restarts
 
 
 def sum_up(run, traces):
     lead = traces[0]
     rows = [attempt.iterations for attempt in lead]
     if sum(map(len, rows)):
-        run.curve = {name: np.concatenate([r[name] for r in rows]).astype(float) for name in rows[0].dtype.names}
-        run.curve["elapsed"] = np.concatenate([a.iterations["start"] + a.iterations["seconds"] + a.offset for a in lead])
-        firsts = np.cumsum([len(r) for r in rows])[:-1]
-        run.restarts = [int(i) for i in firsts if i < len(run.curve["iteration"])]
+        run.curve, run.restarts = curve_of(lead)
         for at in run.restarts:
             again = run.curve["iteration"][:at] >= run.curve["iteration"][at]
             run.lost_seconds += float(run.curve["seconds"][:at][again].sum())
-        run.startup_seconds = float(rows[0]["start"][0]) if len(rows[0]) else math.nan
-        if run.curve["iteration"][0] > 0:
-            run.problems.append(f"The trace begins at iteration {int(run.curve['iteration'][0])}: the run went on from a "
-                                "checkpoint, and what was before is not in this trace.")
-    run.restart_count = max([len(run.restarts), *(int(a.get("restarts", 0)) for a in run.attributes)])
+        run.whole, run.whole_restarts = with_earlier(run)
+        run.startup_seconds = float((run.whole["elapsed"] - run.whole["seconds"])[0])
+        if run.whole["iteration"][0] > 0:
+            run.problems.append(f"The trace begins at iteration {int(run.whole['iteration'][0])}: the run went on from a "
+                                "checkpoint, and what was before is not there.")
+        if len(run.whole["iteration"]) > len(run.curve["iteration"]):
+            run.problems.append(f"Iterations before {int(run.curve['iteration'][0])} ran on other ranks or blocks: times, "
+                                "communication and memory are of those since; curves are of all.")
+    count = len(run.curve.get("iteration", []))
+    run.restart_count = max([len(run.whole_restarts), *(int(a.get("restarts", 0)) for a in run.attributes)])
     run.total_seconds = max(attempts[-1].end() for attempts in traces)
-    shares = [float(a.get("trace_seconds", math.nan)) / max(attempts[-1].end(), 1e-9)
+    begin = float(lead[0].phases["start"].min()) if len(run.whole.get("iteration", [])) > count and len(lead[0].phases) else 0.0
+    shares = [float(a.get("trace_seconds", math.nan)) / max(attempts[-1].end() - begin, 1e-9)
               for a, attempts in zip(run.attributes, traces)]
     run.trace_share = max(shares, default=math.nan)
 
-    count = len(run.curve.get("iteration", []))
     columns = max(1, min(COLUMNS, count))
     run.columns = run.curve["iteration"][np.arange(columns) * count // columns] if count else np.zeros(1)
     shape = (len(PHASES), len(traces))

@@ -34,13 +34,17 @@ def text(value):
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def trace_files(folder):
-    """{rank: its files, oldest first} of a run folder."""
-    found = {}
-    for path in Path(folder, "trace").glob("rank-*.h5"):
-        if match := re.fullmatch(r"rank-(\d+)(?:[.-](\d+))?\.h5", path.name):
-            found.setdefault(int(match[1]), []).append((int(match[2] or 0), path))
-    return {rank: [path for _, path in sorted(files)] for rank, files in sorted(found.items())}
+def trace_files(folder, name="trace"):
+    """{rank: its file} of a run folder."""
+    found = {int(path.stem.removeprefix("rank-")): path for path in Path(folder, name).glob("rank-*.h5")
+             if re.fullmatch(r"rank-\d+", path.stem)}
+    return dict(sorted(found.items()))
+
+
+def earlier_traces(folder):
+    """Names of the folders that hold the traces of earlier starts on other blocks, oldest first."""
+    numbers = [int(match[1]) for path in Path(folder).glob("trace-*") if (match := re.fullmatch(r"trace-(\d+)", path.name))]
+    return [f"trace-{n}" for n in sorted(numbers)]
 
 
 def pieces(rows, starts_anew):
@@ -76,20 +80,9 @@ def cut(iterations, phases, names):
     return attempts
 
 
-def read_trace_file(path):
-    """(attributes, attempts) of one file. OSError, KeyError where it is damaged."""
+def read_rank(path):
+    """(attributes, attempts) of one rank. OSError, KeyError, ValueError where the file is damaged."""
     with h5py.File(path) as file:
         attributes = {key: text(value) if isinstance(value, (bytes, str)) else value for key, value in file.attrs.items()}
         names = {code: name for name, code in h5py.check_enum_dtype(file["phases"].dtype["phase"]).items()}
         return attributes, cut(file["iterations"][:], file["phases"][:], names)
-
-
-def read_rank(paths):
-    """(attributes of the last file, attempts of all of them)."""
-    attributes, attempts = {}, []
-    for path in paths:
-        attributes, more = read_trace_file(path)
-        for attempt in more:
-            attempt.offset += attempts[-1].end() if attempts else 0.0
-        attempts += more
-    return attributes, attempts

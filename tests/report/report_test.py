@@ -235,6 +235,33 @@ class Report(unittest.TestCase):
         self.assertEqual(len(curve["layout"]["shapes"]), 2)
         self.assertEqual(len(self.chart(data, "psnr_time")["data"][0]["x"]), 12, "against time, what was done")
 
+    def test_a_run_resumed_on_other_ranks_keeps_its_curve(self):
+        folder = make_run(WORK / "a", ranks=3, iterations=9, attempts=[(0, 2, 1.0), (2, 5, 2.0)])
+        (folder / "trace").rename(WORK / "first")
+        shutil.rmtree(folder)
+        make_run(folder, ranks=2, iterations=9, attempts=[(5, 4, 4.0)])
+        (WORK / "first").rename(folder / "trace-0")
+        run = read_run(folder)
+        self.assertEqual((list(run.whole["iteration"]), run.whole_restarts), (list(range(9)), [2, 5]))
+        np.testing.assert_allclose(run.whole["elapsed"][[0, 4, 5]], [1.1, 2.3, 4.1])
+        self.assertEqual((len(run.ranks), run.steady, run.restart_count), (2, 3, 2))
+        self.assertAlmostEqual(run.trace_share, 0.001 / (4.0 + 4 * SECONDS + 0.15 - 3.8), 6, "of the time since")
+        data, text, _ = self.page("a")
+        self.assertIn("Iterations before 5 ran on other ranks or blocks", text)
+        self.assertEqual(self.chart(data, "psnr_time")["data"][0]["x"][-1], 4.4)
+        shutil.rmtree(folder / "trace-0")
+        self.assertIn("The trace begins at iteration 5", " ".join(read_run(folder).problems))
+
+    def test_a_run_that_waits_and_one_killed_after_an_earlier_end(self):
+        waits = make_run(WORK / "waits", status="stopped", summary=False)
+        (waits / "status.json").write_text('{"state": "waiting", "message": "time limit"}')
+        self.assertEqual(read_run(waits).status, "waiting")
+        killed = make_run(WORK / "killed", status="running")
+        (killed / "status.json").write_text('{"state": "running"}')
+        run = read_run(killed)
+        self.assertEqual(run.status, "no end")
+        self.assertIn("are of an earlier end", run.problems[0])
+
     def test_a_trace_that_keeps_every_fourth_iteration(self):
         folder = make_run(WORK / "a", ranks=2, iterations=10)
         for path in folder.glob("trace/*.h5"):
