@@ -26,9 +26,6 @@ using Ints = at::IntArrayRef;
 // comes before the stride.
 using Pointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const MaybeTensor&, Ints, Ints, Ints,
                              std::int64_t, std::string_view, Scalars, Text);
-using Binary = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const MaybeTensor&, Ints,
-                          Ints, Ints, std::int64_t, std::string_view, std::optional<at::Scalar>, Text,
-                          Scalars, Text);
 using BinaryInto = at::Tensor&(at::Tensor&, const at::Tensor&, const at::Tensor&, const MaybeTensor&, Ints,
                                Ints, Ints, std::int64_t, std::string_view, std::optional<at::Scalar>, Text,
                                Scalars, Text);
@@ -40,7 +37,6 @@ using TransposedReorder = at::Tensor(const at::Tensor&, Ints, Ints, Ints, Ints, 
 
 struct OneDnn {
   c10::TypedOperatorHandle<Pointwise> pointwise;
-  c10::TypedOperatorHandle<Binary> binary;
   c10::TypedOperatorHandle<BinaryInto> binary_into;
   c10::TypedOperatorHandle<Reorder> reorder;
   c10::TypedOperatorHandle<TransposedPointwise> transposed;
@@ -51,7 +47,6 @@ struct OneDnn {
       auto& d = c10::Dispatcher::singleton();
       return OneDnn{
           d.findSchemaOrThrow("mkldnn::_convolution_pointwise", "").typed<Pointwise>(),
-          d.findSchemaOrThrow("mkldnn::_convolution_pointwise", "binary").typed<Binary>(),
           d.findSchemaOrThrow("mkldnn::_convolution_pointwise_", "binary").typed<BinaryInto>(),
           d.findSchemaOrThrow("mkldnn::_reorder_convolution_weight", "").typed<Reorder>(),
           d.findSchemaOrThrow("mkldnn::_convolution_transpose_pointwise", "").typed<TransposedPointwise>(),
@@ -159,10 +154,11 @@ at::Tensor Convolution::add(const at::Tensor& x, const at::Tensor& other, bool o
   const bool ambiguous = other.size(1) == 1 || other.size(2) * other.size(3) == 1;
   if (library_ != ConvolutionLibrary::onednn || ambiguous) return apply(x, false, around).add_(other);
   const auto stride = both(shape_.stride), one = both(1);
-  if (!overwrite)
-    return OneDnn::get().binary.call(x, other, weight_, bias_, padding, stride, one, 1, "add", 1.0,
-                                     std::nullopt, Scalars(), std::nullopt);
-  at::Tensor result = other;
+  // The library's own form for a kept operand copies it once more, into memory of its own.
+  at::Tensor result =
+      overwrite ? other
+                : at::empty(other.sizes(), other.options().memory_format(at::MemoryFormat::ChannelsLast))
+                      .copy_(other);
   OneDnn::get().binary_into.call(result, x, weight_, bias_, padding, stride, one, 1, "add", 1.0, std::nullopt,
                                  Scalars(), std::nullopt);
   return result;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tessera/core/error.hpp"
+#include "tessera/core/memory.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/denoiser.hpp"
@@ -164,31 +165,40 @@ class NetworkDenoiser final : public Denoiser {
     if (options_.mode != ExecutionMode::whole && options_.patch > 0) {
       patch_ = std::min(options_.patch, longest);
     } else if (options_.mode != ExecutionMode::whole && options_.memory_bytes > 0) {
-      const double budget = static_cast<double>(options_.memory_bytes);
-      patch_ = fitting_patch(blocks, d.padded(), a, halo_, budget / runner_->bytes_per_pixel());
-      const double least = runner_->bytes_per_pixel() *
-                           static_cast<double>(window_region(d.padded_block(0), d.padded(), halo_).pixels());
-      TESSERA_VALIDATE(patch_ > 0, "the memory for the denoiser is ", format_bytes(budget),
-                       " (one window of ", name_, " with its exact halo of ", halo_,
-                       " pixels takes more; a whole block ", format_bytes(least),
-                       ") raise memory, or use a network with a shorter reach");
+      const std::int64_t budget = options_.memory_bytes;
+      patch_ = fitting_patch(blocks, d.padded(), a, halo_,
+                             [&](const Box& window) { return bytes(1, window) <= budget; });
+      TESSERA_VALIDATE(
+          patch_ > 0, "the memory for the denoiser is ", format_bytes(static_cast<double>(budget)),
+          " (one window of ", name_, " with its exact halo of ", halo_, " pixels takes more; a whole block ",
+          format_bytes(static_cast<double>(bytes(1, window_region(d.padded_block(0), d.padded(), halo_)))),
+          ") raise memory, or use a network with a shorter reach");
     }
     alone_ = d.ranks() == 1;
     whole_ = alone_ && patch_ == longest;
 
-    std::int64_t largest = 1;
+    Box largest({0, 0, 0}, {1, 1, 1});
     for (const Box& b : blocks)
       for (const Window& w : cut_windows(b, d.padded(), patch_, halo_))
-        largest = std::max(largest, w.box.pixels());
+        if (w.box.pixels() > largest.pixels()) largest = w.box;
     // A CPU fills its cores with one window; a GPU is full from about a million pixels on.
     const std::int64_t full = options_.device.is_cuda() ? std::int64_t{1} << 20 : 1;
-    batch_ = options_.batch > 0 ? options_.batch : std::clamp<std::int64_t>(full / largest, 1, 64);
-    if (options_.memory_bytes > 0 && options_.batch == 0) {
-      const double windows = static_cast<double>(options_.memory_bytes) /
-                             (runner_->bytes_per_pixel() * static_cast<double>(largest));
-      batch_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(windows), 1, batch_);
-    }
+    batch_ = options_.batch > 0 ? options_.batch : std::clamp<std::int64_t>(full / largest.pixels(), 1, 64);
+    if (options_.memory_bytes > 0 && options_.batch == 0)
+      while (batch_ > 1 && bytes(batch_, largest) > options_.memory_bytes) --batch_;
   }
+
+  // What run() takes for so many windows of this shape: the network's features, and the copies around them.
+  std::int64_t bytes(std::int64_t items, const Box& window) const {
+    const std::int64_t image = items * image_channels_ * window.pixels() * element_size();
+    const std::int64_t turned = items * network_channels_ * window.pixels() * element_size();
+    std::int64_t copies = items > 1 ? image : 0;
+    if (options_.averaging != Averaging::none) copies += 2 * turned;  // there and back
+    if (options_.averaging == Averaging::flips4 || options_.averaging == Averaging::all8) copies += turned;
+    if (image_channels_ != network_channels_) copies += image;
+    return runner_->bytes(items, window.extent(1), window.extent(2)) + copies;
+  }
+  std::int64_t element_size() const { return options_.type == at::kDouble ? 8 : 4; }
 
   std::vector<int> next_symmetries() {
     switch (options_.averaging) {
@@ -207,6 +217,7 @@ class NetworkDenoiser final : public Denoiser {
   // Windows [begin, end) of `pixels`, which holds `box`; results go to the cores in `out`.
   void run(std::size_t begin, std::size_t end, const at::Tensor& pixels, const Box& box, double sigma,
            const std::vector<int>& symmetries, const std::function<void()>& between, at::Tensor& out) {
+    const MemoryScope memory(MemoryUse::activations);
     for (std::size_t first = begin; first < end;) {
       std::size_t last = first + 1;
       while (last < end && last - first < static_cast<std::size_t>(batch_) &&

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "convolution.hpp"
+#include "feature_layout.hpp"
 #include "run_plan.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
@@ -53,6 +54,8 @@ struct Runner::Impl {
   RunPlan plan;
   std::vector<std::optional<Convolution>> convolutions;  // by step
   std::vector<std::int64_t> sizes;                       // of the last x
+  FeatureLayout layout;                                  // for x of these sizes
+  Arena arena;                                           // host only; a device's allocator keeps by itself
 
   Impl(const Network& network, const RunnerOptions& o) : options(o) {
     TESSERA_VALIDATE(!o.tf32 || o.device.is_cuda(),
@@ -125,20 +128,12 @@ struct Runner::Impl {
     throw ContractError(concat("the runner met a ", name(step.node.op), " (it has no way to compute one)"));
   }
 
-  // Whether the image is read by something else than a concat, which converts by itself.
-  bool converts() const {
-    for (const Step& step : plan.steps) {
-      if (step.node.op == Op::concat) continue;
-      for (const int i : step.node.inputs)
-        if (is_image(i)) return true;
-      if (step.other >= 0 && is_image(step.other)) return true;
-    }
-    return false;
+  CallShape call(std::int64_t items, std::int64_t height, std::int64_t width) const {
+    return {items, height, width, options.type, library};
   }
-  bool is_image(int slot) const {
-    for (const Step& step : plan.steps)
-      if (step.out == slot) return step.node.op == Op::input;
-    return false;
+  void place(const FeatureLayout::Piece& piece) {
+    if (piece.bytes > 0 && arena.bytes() > 0)
+      arena.place_next(piece.offset, piece.bytes - piece.slack, piece.bytes);
   }
 };
 
@@ -159,15 +154,25 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
   const at::NoGradGuard no_grad;
   const MemoryScope memory(MemoryUse::activations);
   set_precision(m.options);
-  if (x.sizes() != at::IntArrayRef(m.sizes)) release_kept_tensors();  // else buffers of every shape pile up
-  m.sizes = x.sizes().vec();
+  if (x.sizes() != at::IntArrayRef(m.sizes)) {
+    release_kept_tensors();  // else buffers of every shape pile up
+    m.layout = lay_out(m.plan, m.call(x.size(0), x.size(2), x.size(3)));
+    m.arena.resize(m.options.device.is_cuda() ? 0 : m.layout.bytes);
+    m.sizes = x.sizes().vec();
+  }
   const ReuseScope pool;
 
-  const at::Tensor image = m.converts() ? x.to(m.tensor).contiguous(kLast) : x;
+  m.place(m.layout.image);
+  const bool fits = !m.plan.converts || (x.scalar_type() == m.options.type && x.is_contiguous(kLast));
+  const at::Tensor image = fits ? x : at::empty(x.sizes(), m.tensor.memory_format(kLast)).copy_(x);
+  forget_places();
   std::vector<at::Tensor> slot(static_cast<std::size_t>(m.plan.output) + 1);
   for (std::size_t s = 0; s < m.plan.steps.size(); ++s) {
     const Step& step = m.plan.steps[s];
+    m.place(m.layout.results[s]);
+    m.place(m.layout.scratch[s]);
     slot[step.out] = m.evaluate(step, m.convolutions[s], slot, image, sigma);
+    forget_places();
     for (const int done : step.released) slot[done].reset();
     beat();
     if (between) between();
@@ -175,10 +180,8 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
   return slot[m.plan.output].to(x.scalar_type());
 }
 
-double Runner::bytes_per_pixel() const {
-  // Buffers that are used again do not fit each other without gaps: 1.7 measured on a DRUNet of 512 x 512.
-  const double gaps = impl_->options.device.is_cuda() ? 1.2 : 1.8;
-  return gaps * impl_->plan.channels_alive * static_cast<double>(c10::elementSize(impl_->options.type));
+std::int64_t Runner::bytes(std::int64_t items, std::int64_t height, std::int64_t width) const {
+  return call_bytes(impl_->plan, impl_->call(items, height, width), impl_->options.device.is_cuda());
 }
 bool Runner::fused() const { return impl_->library != ConvolutionLibrary::plain; }
 

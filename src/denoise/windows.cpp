@@ -2,6 +2,7 @@
 #include "windows.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "tessera/core/error.hpp"
 
@@ -24,7 +25,7 @@ std::vector<Window> cut_windows(const Box& block, const Box& padded, std::int64_
 }
 
 std::int64_t fitting_patch(const std::vector<Box>& blocks, const Box& padded, std::int64_t alignment,
-                           std::int64_t halo, double pixels) {
+                           std::int64_t halo, const std::function<bool(const Box&)>& fits) {
   std::int64_t side = alignment;
   for (const Box& block : blocks) side = std::max({side, block.extent(1), block.extent(2)});
   const std::int64_t units = (side + alignment - 1) / alignment;
@@ -33,11 +34,12 @@ std::int64_t fitting_patch(const std::vector<Box>& blocks, const Box& padded, st
     const std::int64_t patch = (units + parts - 1) / parts * alignment;
     if (patch == tried) continue;
     tried = patch;
-    std::int64_t largest = 0;
+    std::set<Index3> shapes;  // windows of one shape take the same
     for (const Box& block : blocks)
       for (const Window& window : cut_windows(block, padded, patch, halo))
-        largest = std::max(largest, window.box.pixels());
-    if (static_cast<double>(largest) <= pixels) return patch;
+        shapes.insert(window.box.extents());
+    if (std::all_of(shapes.begin(), shapes.end(), [&](const Index3& e) { return fits(Box({0, 0, 0}, e)); }))
+      return patch;
   }
   return 0;
 }

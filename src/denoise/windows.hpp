@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "tessera/core/box.hpp"
@@ -22,9 +23,9 @@ std::vector<Window> cut_windows(const Box& block, const Box& padded, std::int64_
 /// The block and its halo, clipped: the hull of its windows.
 Box window_region(const Box& block, const Box& padded, std::int64_t halo);
 
-/// The largest patch side for which no window of these blocks has more than `pixels` pixels, by cutting the
-/// longest side of a block into 1, 2, 3 ... parts; 0: not even one alignment unit fits.
+/// The largest patch side for which every window of these blocks fits, by cutting the longest side of a block
+/// into 1, 2, 3 ... parts; 0: not even one alignment unit fits.
 std::int64_t fitting_patch(const std::vector<Box>& blocks, const Box& padded, std::int64_t alignment,
-                           std::int64_t halo, double pixels);
+                           std::int64_t halo, const std::function<bool(const Box&)>& fits);
 
 }  // namespace tessera

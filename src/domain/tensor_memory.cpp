@@ -5,13 +5,17 @@
 #include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
+#include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
 
 namespace tessera {
@@ -20,6 +24,12 @@ namespace {
 constexpr std::size_t kSmallestKept = std::size_t{1} << 18;  // below, malloc keeps pages by itself
 constexpr std::size_t kGrain = 4096;                         // parts of a segment begin on multiples of it
 constexpr std::size_t kLargePage = std::size_t{1} << 21;
+
+struct Place {
+  char* data;
+  std::size_t least, most;  // bytes of the tensor that it waits for
+};
+thread_local std::vector<Place> places;  // for the next tensors of this thread
 
 // Torch's CPU allocator, counted, with reuse on demand.
 //
@@ -33,6 +43,8 @@ class TensorAllocator final : public c10::Allocator {
     if (bytes == 0) return inner_->allocate(0);
     void* data = nullptr;
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (!places.empty()) data = place(bytes);
+    if (data) return {data, data, &give, c10::Device(c10::DeviceType::CPU)};
     if (scopes_ > 0 && bytes >= kSmallestKept) {
       const std::size_t whole = (bytes + kGrain - 1) / kGrain * kGrain;
       data = take(whole);
@@ -52,6 +64,13 @@ class TensorAllocator final : public c10::Allocator {
     inner_->copy_data(to, from, bytes);
   }
   c10::DeleterFnPtr raw_deleter() const override { return &give; }
+
+  char* make_arena(std::int64_t bytes) {
+    auto* data = static_cast<char*>(inner_->raw_allocate(static_cast<std::size_t>(bytes)));
+    ask_for_large_pages(data, static_cast<std::size_t>(bytes));
+    return data;
+  }
+  void free_arena(char* data) { inner_->raw_deallocate(data); }
 
   void open() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -91,6 +110,21 @@ class TensorAllocator final : public c10::Allocator {
     std::size_t bytes;
     char* segment;
   };
+
+  // The first place that waits for a tensor of this size; null: none, or one that a living tensor reaches
+  // into.
+  void* place(std::size_t bytes) {
+    const auto found = std::find_if(places.begin(), places.end(),
+                                    [&](const Place& p) { return p.least <= bytes && bytes <= p.most; });
+    if (found == places.end()) return nullptr;
+    char* data = found->data;
+    places.erase(found);
+    const auto after = placed_.lower_bound(data);
+    if (after != placed_.end() && after->first < data + bytes) return nullptr;
+    if (after != placed_.begin() && std::prev(after)->first + std::prev(after)->second > data) return nullptr;
+    placed_.emplace(data, bytes);
+    return data;
+  }
 
   // From the smallest free range that is large enough; its rest stays free. Null: none.
   void* take(std::size_t bytes) {
@@ -147,6 +181,7 @@ class TensorAllocator final : public c10::Allocator {
   std::unordered_map<void*, Block> blocks_;  // what we gave out
   std::map<char*, Segment> segments_;        // what we keep, and
   std::map<char*, Range> free_;              // which parts of it no tensor holds
+  std::map<char*, std::size_t> placed_;      // tensors that lie in arenas
 };
 
 TensorAllocator& allocator() {
@@ -162,6 +197,7 @@ void TensorAllocator::give(void* data) {
   if (!data) return;
   TensorAllocator& a = allocator();
   const std::lock_guard<std::mutex> lock(a.mutex_);
+  if (a.placed_.erase(static_cast<char*>(data)) > 0) return;  // the arena keeps it
   const auto block = a.blocks_.find(data);
   if (block == a.blocks_.end()) {
     a.inner_->raw_deallocate(data);  // older than this allocator
@@ -185,5 +221,33 @@ ReuseScope::ReuseScope() { allocator().open(); }
 ReuseScope::~ReuseScope() { allocator().close(); }
 
 void release_kept_tensors() { allocator().trim(); }
+
+void Arena::resize(std::int64_t bytes) {
+  if (data_ && bytes == bytes_) return;
+  reset();
+  if (bytes == 0) return;
+  data_ = allocator().make_arena(bytes);
+  bytes_ = bytes;
+  use_ = current_memory_use();
+  count_allocation(use_, bytes_);
+}
+void Arena::reset() {
+  if (!data_) return;
+  allocator().free_arena(data_);
+  count_release(use_, bytes_);
+  data_ = nullptr;
+}
+Arena& Arena::operator=(Arena&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(use_, other.use_);
+  return *this;
+}
+void Arena::place_next(std::int64_t offset, std::int64_t least, std::int64_t most) {
+  TESSERA_EXPECT(data_ && 0 <= offset && least <= most && offset + most <= bytes_, "a place [", offset, ", ",
+                 offset + most, ") in an arena of ", bytes_, " bytes (it would leave it) resize it first");
+  places.push_back({data_ + offset, static_cast<std::size_t>(least), static_cast<std::size_t>(most)});
+}
+void forget_places() { places.clear(); }
 
 }  // namespace tessera

@@ -12,8 +12,6 @@
 #include <vector>
 
 #include "tessera/core/error.hpp"
-#include "tessera/core/memory.hpp"
-#include "tessera/domain/tensor_memory.hpp"
 
 namespace tessera {
 namespace {
@@ -108,21 +106,6 @@ TEST(Runner, calls_between_layers_and_takes_an_empty_batch) {
   runner.run(at::rand({1, 1, 8, 8}), 0.1, [&] { ++calls; });
   EXPECT_GT(calls, 20);
   EXPECT_EQ(runner.run(at::rand({0, 1, 8, 8}), 0.1).size(0), 0);
-}
-
-TEST(Runner, knows_what_a_pixel_costs) {
-  track_tensor_memory();
-  Runner runner(random_network({}, 1), {});
-  const at::Tensor x = at::rand({1, 3, 128, 128});
-  memory_reset_peak();
-  const std::int64_t before = memory_now(MemoryUse::activations);
-  runner.run(x, 0.1);
-  const double used = static_cast<double>(memory_peak(MemoryUse::activations) - before);
-  EXPECT_LE(used, runner.bytes_per_pixel() * 128 * 128);
-  EXPECT_GE(used, runner.bytes_per_pixel() * 128 * 128 / 2);
-  const std::int64_t kept = memory_now(MemoryUse::activations);
-  runner.run(x, 0.1);
-  EXPECT_EQ(memory_now(MemoryUse::activations), kept);  // the second call needs no new memory
 }
 
 TEST(Runner, refuses_tf32_on_a_cpu) {

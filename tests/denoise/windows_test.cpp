@@ -36,10 +36,14 @@ TEST(Windows, cores_partition_the_block_and_boxes_hold_their_halo) {
 
 TEST(Windows, fitting_patch_takes_the_largest_that_fits) {
   const Box padded = Box::image2d(64, 64);
-  EXPECT_EQ(fitting_patch({padded}, padded, 8, 16, 64 * 64), 64);
-  EXPECT_EQ(fitting_patch({padded}, padded, 8, 16, 64 * 64 - 1), 32);  // 48 x 48 with the halo
-  EXPECT_EQ(fitting_patch({padded}, padded, 8, 16, 48 * 48 - 1), 8);  // 24 and 16 still need 48 x 48 and more
-  EXPECT_EQ(fitting_patch({padded}, padded, 8, 16, 39 * 39), 0);
+  const auto fitting_patch_of = [&](std::int64_t pixels) {
+    return fitting_patch({padded}, padded, 8, 16,
+                         [&](const Box& window) { return window.pixels() <= pixels; });
+  };
+  EXPECT_EQ(fitting_patch_of(64 * 64), 64);
+  EXPECT_EQ(fitting_patch_of(64 * 64 - 1), 32);  // 48 x 48 with the halo
+  EXPECT_EQ(fitting_patch_of(48 * 48 - 1), 8);   // 24 and 16 still need 48 x 48 and more
+  EXPECT_EQ(fitting_patch_of(39 * 39), 0);
 }
 
 }  // namespace

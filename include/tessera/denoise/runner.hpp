@@ -22,11 +22,11 @@ struct RunnerOptions {
 /// A network made ready to run, many times, on windows of any aligned size; what evaluate() computes, faster.
 ///
 /// Batch norms are folded, relu and add ride on the convolution before them, features are channels_last, the
-/// weights are converted and packed once, features are released behind their last reader and their memory is
-/// used again by the next layer and the next call (a fresh 64 MB buffer per layer costs a tenth of the time
-/// in page faults). No gradients. Not thread safe; not collective.
-/// Errors: a type that the device cannot compute in is an InputError.
-/// Equals evaluate() to rounding: 1e-12 in double, about 1e-6 in float32.
+/// weights are converted and packed once. Features lie in one arena that is kept for the next call (a fresh
+/// 64 MB buffer per layer costs a tenth of the time in page faults), each where a plan made from sizes and
+/// lifetimes puts it; the arena is exactly as large as the last call's sizes need. No gradients. Not thread
+/// safe; not collective. Errors: a type that the device cannot compute in is an InputError. Equals evaluate()
+/// to rounding: 1e-12 in double, about 1e-6 in float32.
 class Runner {
  public:
   Runner(const Network& network, const RunnerOptions& options);
@@ -39,8 +39,8 @@ class Runner {
   /// moved.
   at::Tensor run(const at::Tensor& x, double sigma, const std::function<void()>& between = {});
 
-  /// Bytes of features alive at once, per pixel of a window: what a window costs in memory.
-  double bytes_per_pixel() const;
+  /// Bytes that a call on `items` windows takes, without the weights: memory_model.hpp.
+  std::int64_t bytes(std::int64_t items, std::int64_t height, std::int64_t width) const;
   /// Whether the fused library kernels are in use.
   bool fused() const;
 

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "feature_layout.hpp"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kGrain = 4096;  // pieces begin on pages
+
+// Of oneDNN 3 for each thread, twice what was seen: beside a transposed convolution, and in any convolution.
+constexpr std::int64_t kBesideUp = std::int64_t{1} << 15, kBesideUp16 = std::int64_t{1} << 18;
+constexpr std::int64_t kInside = std::int64_t{1} << 14, kInside16 = std::int64_t{1} << 20;
+
+std::int64_t bytes_of(at::ScalarType type) { return static_cast<std::int64_t>(c10::elementSize(type)); }
+
+// One piece in the making: what shares it, and from which step to which it is held, both included.
+struct Buffer {
+  std::int64_t exact;  // bytes that will be asked for
+  int first, last;
+  FeatureLayout::Piece* piece;
+  std::int64_t bytes = (exact + kGrain - 1) / kGrain * kGrain;
+  std::int64_t offset = 0;
+};
+
+// Largest first, each at the lowest place that is free during its life. Source: Pisarchyk, Lee, arXiv
+// 2001.03288, "greedy by size", which reaches the lower bound on chains of equal features.
+std::int64_t place(std::vector<Buffer>& buffers) {
+  std::vector<std::size_t> order(buffers.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return buffers[a].bytes > buffers[b].bytes; });
+  std::int64_t end = 0;
+  std::vector<const Buffer*> placed;  // by offset
+  for (const std::size_t i : order) {
+    Buffer& b = buffers[i];
+    std::int64_t at = 0;
+    for (const Buffer* other : placed) {
+      if (other->last < b.first || b.last < other->first) continue;
+      if (at + b.bytes <= other->offset) break;
+      at = std::max(at, other->offset + other->bytes);
+    }
+    b.offset = at;
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), &b,
+                                   [](const Buffer* x, const Buffer* y) { return x->offset < y->offset; }),
+                  &b);
+    end = std::max(end, at + b.bytes);
+  }
+  return end;
+}
+
+std::int64_t samples(const Step& step, const CallShape& call) {
+  return call.items * step.node.channels * (call.height >> step.node.level) * (call.width >> step.node.level);
+}
+
+// What a library takes and gives back inside a call.
+std::int64_t inside(const RunPlan& plan, const CallShape& call) {
+  const std::int64_t element = bytes_of(call.type);
+  if (call.library == ConvolutionLibrary::onednn)
+    return (element < 4 ? kInside16 : kInside) * at::get_num_threads();
+  // Plain: the input is unfolded (double), or a weight is reordered at every call.
+  std::map<int, std::int64_t> channels;
+  std::int64_t most = 0;
+  for (const Step& step : plan.steps) {
+    channels[step.out] = step.node.channels;
+    const Node& node = step.node;
+    if (node.op != Op::conv && node.op != Op::conv_down && node.op != Op::conv_up) continue;
+    const std::int64_t taps = node.op == Op::conv ? node.kernel * node.kernel : 4;
+    const std::int64_t in = channels[node.inputs[0]];
+    const std::int64_t unfolded = samples(step, call) / node.channels * in * taps;
+    most = std::max(most, 2 * in * taps * node.channels + (call.type == at::kDouble ? 2 * unfolded : 0) +
+                              samples(step, call));
+  }
+  return most * element;
+}
+
+std::int64_t most_alive(const std::vector<Buffer>& buffers, int steps) {
+  std::int64_t most = 0;
+  for (int s = -1; s < steps; ++s) {
+    std::int64_t alive = 0;
+    for (const Buffer& b : buffers)
+      if (b.first <= s && s <= b.last) alive += b.bytes;
+    most = std::max(most, alive);
+  }
+  return most;
+}
+
+}  // namespace
+
+FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
+  FeatureLayout layout;
+  const int steps = static_cast<int>(plan.steps.size());
+  layout.results.resize(plan.steps.size());
+  layout.scratch.resize(plan.steps.size());
+  const std::int64_t element = bytes_of(call.type);
+  const auto elements = [&](const Step& step) { return samples(step, call); };
+
+  std::map<int, int> last;  // by slot
+  for (int s = 0; s < steps; ++s)
+    for (const int slot : plan.steps[static_cast<std::size_t>(s)].released) last[slot] = s;
+  std::vector<Buffer> buffers;
+  std::map<int, int> owner;  // slot -> buffer; -1: it has none in the arena
+  // The result's buffer, found from behind: it may have been computed in place.
+  std::set<int> leaves{plan.output};
+  for (int s = steps; s-- > 0;) {
+    const Step& step = plan.steps[static_cast<std::size_t>(s)];
+    if (step.into_other && leaves.count(step.out))
+      leaves.insert(step.other >= 0 ? step.other : step.node.inputs[0]);
+  }
+  for (int s = 0; s < steps; ++s) {
+    const auto k = static_cast<std::size_t>(s);
+    const Step& step = plan.steps[k];
+    const int until = last.count(step.out) ? last[step.out] : s;
+    if (step.into_other) {
+      const int target = owner[step.other >= 0 ? step.other : step.node.inputs[0]];
+      owner[step.out] = target;
+      if (target >= 0)
+        buffers[static_cast<std::size_t>(target)].last =
+            std::max(buffers[static_cast<std::size_t>(target)].last, until);
+      continue;
+    }
+    const bool image = step.node.op == Op::input;
+    owner[step.out] = -1;
+    if (step.node.op == Op::sigma_map || leaves.count(step.out) || (image && !plan.converts)) continue;
+    owner[step.out] = static_cast<int>(buffers.size());
+    buffers.push_back(
+        {elements(step) * element, image ? -1 : s, until, image ? &layout.image : &layout.results[k]});
+    // Positions of the maxima, 8 bytes each, unasked.
+    if (step.node.op == Op::max_pool) buffers.push_back({elements(step) * 8, s, s, &layout.scratch[k]});
+    // oneDNN writes the result a second time, and something for each thread.
+    if (step.node.op == Op::conv_up && call.library == ConvolutionLibrary::onednn) {
+      layout.scratch[k].slack = (element < 4 ? kBesideUp16 : kBesideUp) * at::get_num_threads();
+      buffers.push_back({elements(step) * element + layout.scratch[k].slack, s, s, &layout.scratch[k]});
+    }
+  }
+  layout.bytes = place(buffers);
+  layout.least = most_alive(buffers, steps);
+  for (const Buffer& b : buffers) {
+    b.piece->offset = b.offset;
+    b.piece->bytes = b.exact;
+  }
+  return layout;
+}
+
+std::int64_t call_bytes(const RunPlan& plan, const CallShape& call, bool on_cuda) {
+  const FeatureLayout layout = lay_out(plan, call);
+  std::int64_t result = 0;
+  for (const Step& step : plan.steps)
+    if (step.out == plan.output) result = samples(step, call);
+  // Computed in 16 bits, given back in 32.
+  const std::int64_t results = result * bytes_of(call.type) + (bytes_of(call.type) < 4 ? 4 * result : 0);
+  if (on_cuda) return results + layout.least + layout.least / 5;
+  return results + layout.bytes + inside(plan, call);
+}
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "convolution.hpp"
+#include "run_plan.hpp"
+
+namespace tessera {
+
+/// Where the features of one call lie in one arena: planned from their sizes and lifetimes, before the call.
+///
+/// The runner places features by it and the memory model reads its size from it, so the model cannot differ
+/// from the run. Slots that are computed in place share a piece. The result is no part of it: it outlives the
+/// call.
+struct FeatureLayout {
+  struct Piece {
+    std::int64_t offset = 0, bytes = 0;  // bytes 0: nothing is made there
+    std::int64_t slack = 0;              // it may be so many bytes smaller
+  };
+  Piece image;                 // the input, converted to the type and layout of the arithmetic
+  std::vector<Piece> results;  // by step
+  std::vector<Piece> scratch;  // by step: what the library makes beside a result
+  std::int64_t bytes = 0;      // of the arena
+  std::int64_t least = 0;      // most bytes alive at once: no arena can be smaller
+};
+
+struct CallShape {
+  std::int64_t items = 1, height = 0, width = 0;
+  at::ScalarType type = at::kFloat;
+  ConvolutionLibrary library = ConvolutionLibrary::plain;
+};
+FeatureLayout lay_out(const RunPlan& plan, const CallShape& call);
+
+/// Bytes of one call with its result: the arena, what the library takes beside it, and the result in the
+/// image's type. On CUDA an estimate: the features alive at once and a fifth, since the caching allocator
+/// places them.
+std::int64_t call_bytes(const RunPlan& plan, const CallShape& call, bool on_cuda);
+
+}  // namespace tessera

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/denoise/memory_model.hpp"
+
+#include <ATen/ops/rand.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tessera/core/memory.hpp"
+#include "tessera/denoise/runner.hpp"
+#include "tessera/domain/tensor_memory.hpp"
+
+namespace tessera {
+namespace {
+
+// Peak of a call less the weights, which is what the model claims to know.
+std::int64_t measured(Runner& runner, std::int64_t items, std::int64_t height, std::int64_t width,
+                      at::ScalarType type = at::kFloat) {
+  const at::Tensor x = at::rand({items, 3, height, width}, type);
+  const std::int64_t others = memory_now() - memory_now(MemoryUse::activations);
+  memory_reset_peak();
+  const at::Tensor y = runner.run(x, 0.1);
+  return memory_peak() - others;
+}
+
+Network full(const char* name) {
+  NetworkOptions o;
+  o.name = name;
+  return random_network(o, 1);
+}
+
+double ratio(std::int64_t a, std::int64_t b) { return static_cast<double>(a) / static_cast<double>(b); }
+
+// The published sweep, an eighth as wide and a quarter as high: widths in steps of 64 / 8 and 68 / 8, the
+// latter padded once to the alignment as every image is. Full channels: their pattern makes the spikes.
+TEST(MemoryModel, follows_every_width_without_spikes) {
+  track_tensor_memory();
+  for (const char* name : {"drunet", "unet", "dncnn"}) {
+    const Network network = full(name);
+    Runner runner(network, {});
+    const MemoryModel model(network, at::kFloat, true, {});
+    std::vector<std::int64_t> widths;
+    for (const std::int64_t step : {64, 68})
+      for (std::int64_t width = 1024; width <= 2048; width += step) widths.push_back(width / 8);
+    std::sort(widths.begin(), widths.end());
+    const std::int64_t a = network.alignment();
+    double least = 1e30, most = 0;  // per pixel
+    // Every fourth is run; the model is asked for all.
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      const std::int64_t width = (widths[i] + a - 1) / a * a;
+      const double pixel = ratio(model.bytes(1, 64, width), 64 * width);
+      least = std::min(least, pixel);
+      most = std::max(most, pixel);
+      if (i % 4 != 0) continue;
+      const double r = ratio(measured(runner, 1, 64, width), model.bytes(1, 64, width));
+      EXPECT_GT(r, 0.95) << name << ' ' << width;
+      EXPECT_LE(r, 1.0) << name << ' ' << width;
+    }
+    EXPECT_LT(most, 1.03 * least) << name;
+    EXPECT_LT(model.bytes(1, 64, 128), 1.25 * model.least_bytes(1, 64, 128)) << name;
+  }
+}
+
+TEST(MemoryModel, shapes_in_turn_do_not_pile_up) {
+  track_tensor_memory();
+  const Network network = full("drunet");
+  Runner runner(network, {});
+  std::int64_t largest = 0;
+  for (const std::int64_t side : {64, 40, 64, 48, 56, 64, 32}) {
+    largest = std::max(largest, runner.bytes(1, side, 64));
+    EXPECT_LE(measured(runner, 1, side, 64), largest) << side;
+  }
+  const std::int64_t kept = memory_now(MemoryUse::activations);
+  for (int k = 0; k < 3; ++k) measured(runner, 1, 32, 64);
+  EXPECT_EQ(memory_now(MemoryUse::activations), kept);  // the same shape again needs no new memory
+  EXPECT_LE(kept, runner.bytes(1, 32, 64));             // nor does it keep that of larger ones
+}
+
+TEST(MemoryModel, covers_batches_types_and_plain_convolutions) {
+  track_tensor_memory();
+  for (const char* name : {"drunet", "unet"}) {
+    const Network network = full(name);
+    struct Case {
+      at::ScalarType type;
+      bool fused;
+      std::int64_t items;
+      double at_least;
+    };
+    for (const Case& c : {Case{at::kFloat, true, 3, 0.95},
+                          {at::kBFloat16, true, 2, 0.8},
+                          {at::kFloat, false, 1, 0.4},
+                          {at::kDouble, true, 1, 0.4}}) {
+      SCOPED_TRACE(testing::Message() << name << ' ' << c10::toString(c.type) << ' ' << c.fused);
+      Runner runner(network, {.type = c.type, .fused = c.fused});
+      const double r =
+          ratio(measured(runner, c.items, 64, 64, c.type == at::kDouble ? at::kDouble : at::kFloat),
+                runner.bytes(c.items, 64, 64));
+      EXPECT_LE(r, 1.0);
+      EXPECT_GT(r, c.at_least);
+      EXPECT_EQ(runner.bytes(c.items, 64, 64),
+                MemoryModel(network, c.type, c.fused, {}).bytes(c.items, 64, 64));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera
