@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::int64_t kGrain = 4096;  // pieces begin on pages
 
-// Of oneDNN 3 for each thread, twice what was seen: beside a transposed convolution, and in any convolution.
+// Of oneDNN 3, bytes for each thread, twice what was seen: beside the result of a transposed convolution, and
+// in any convolution, where 16-bit types may want their weights in another order too.
 constexpr std::int64_t kBesideUp = std::int64_t{1} << 15, kBesideUp16 = std::int64_t{1} << 18;
 constexpr std::int64_t kInside = std::int64_t{1} << 14, kInside16 = std::int64_t{1} << 20;
 
@@ -59,12 +60,12 @@ std::int64_t samples(const Step& step, const CallShape& call) {
   return call.items * step.node.channels * (call.height >> step.node.level) * (call.width >> step.node.level);
 }
 
-// What a library takes and gives back inside a call.
+// What a library takes and gives back inside one convolution, beside what its threads take: weights in
+// another order (16 bits, plain), the unfolded input (double), and, plain, a product that is added
+// afterwards.
 std::int64_t inside(const RunPlan& plan, const CallShape& call) {
-  const std::int64_t element = bytes_of(call.type);
-  if (call.library == ConvolutionLibrary::onednn)
-    return (element < 4 ? kInside16 : kInside) * at::get_num_threads();
-  // Plain: the input is unfolded (double), or a weight is reordered at every call.
+  const bool plain = call.library == ConvolutionLibrary::plain;
+  if (!plain && bytes_of(call.type) == 4) return 0;
   std::map<int, std::int64_t> channels;
   std::int64_t most = 0;
   for (const Step& step : plan.steps) {
@@ -73,11 +74,12 @@ std::int64_t inside(const RunPlan& plan, const CallShape& call) {
     if (node.op != Op::conv && node.op != Op::conv_down && node.op != Op::conv_up) continue;
     const std::int64_t taps = node.op == Op::conv ? node.kernel * node.kernel : 4;
     const std::int64_t in = channels[node.inputs[0]];
-    const std::int64_t unfolded = samples(step, call) / node.channels * in * taps;
-    most = std::max(most, 2 * in * taps * node.channels + (call.type == at::kDouble ? 2 * unfolded : 0) +
-                              samples(step, call));
+    std::int64_t taken = in * taps * node.channels;
+    if (plain) taken += taken + samples(step, call);
+    if (call.type == at::kDouble) taken += 2 * samples(step, call) / node.channels * in * taps;
+    most = std::max(most, taken);
   }
-  return most * element;
+  return most * bytes_of(call.type);
 }
 
 std::int64_t most_alive(const std::vector<Buffer>& buffers, int steps) {
@@ -135,12 +137,19 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
     if (step.node.op == Op::max_pool) buffers.push_back({elements(step) * 8, s, s, &layout.scratch[k]});
     // oneDNN writes the result a second time, and something for each thread.
     if (step.node.op == Op::conv_up && call.library == ConvolutionLibrary::onednn) {
-      layout.scratch[k].slack = (element < 4 ? kBesideUp16 : kBesideUp) * at::get_num_threads();
-      buffers.push_back({elements(step) * element + layout.scratch[k].slack, s, s, &layout.scratch[k]});
+      const std::int64_t beside = (element < 4 ? kBesideUp16 : kBesideUp) * at::get_num_threads();
+      buffers.push_back({elements(step) * element + beside, s, s, &layout.scratch[k]});
     }
   }
   layout.bytes = place(buffers);
   layout.least = most_alive(buffers, steps);
+  if (call.library == ConvolutionLibrary::onednn) {
+    const std::int64_t threads = (element < 4 ? kInside16 : kInside) * at::get_num_threads();
+    for (const std::int64_t bytes : {threads, inside(plan, call)}) {
+      layout.inside.push_back({layout.bytes, bytes});
+      layout.bytes += bytes;
+    }
+  }
   for (const Buffer& b : buffers) {
     b.piece->offset = b.offset;
     b.piece->bytes = b.exact;
@@ -156,7 +165,7 @@ std::int64_t call_bytes(const RunPlan& plan, const CallShape& call, bool on_cuda
   // Computed in 16 bits, given back in 32.
   const std::int64_t results = result * bytes_of(call.type) + (bytes_of(call.type) < 4 ? 4 * result : 0);
   if (on_cuda) return results + layout.least + layout.least / 5;
-  return results + layout.bytes + inside(plan, call);
+  return results + layout.bytes + (layout.inside.empty() ? inside(plan, call) : 0);
 }
 
 }  // namespace tessera

@@ -19,11 +19,11 @@ namespace tessera {
 struct FeatureLayout {
   struct Piece {
     std::int64_t offset = 0, bytes = 0;  // bytes 0: nothing is made there
-    std::int64_t slack = 0;              // it may be so many bytes smaller
   };
   Piece image;                 // the input, converted to the type and layout of the arithmetic
   std::vector<Piece> results;  // by step
-  std::vector<Piece> scratch;  // by step: what the library makes beside a result
+  std::vector<Piece> scratch;  // by step: what the library makes beside a result, at most
+  std::vector<Piece> inside;   // of every step: what any convolution of the library makes, at most
   std::int64_t bytes = 0;      // of the arena
   std::int64_t least = 0;      // most bytes alive at once: no arena can be smaller
 };

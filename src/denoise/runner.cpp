@@ -10,6 +10,7 @@
 #include <ATen/ops/relu.h>
 #include <ATen/ops/upsample_nearest2d.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -27,6 +28,7 @@
 namespace tessera {
 namespace {
 
+constexpr std::int64_t kLeastScratch = std::int64_t{1} << 12;  // bytes; below, malloc is as good
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 
 bool is_convolution(Op op) { return op == Op::conv || op == Op::conv_down || op == Op::conv_up; }
@@ -131,9 +133,15 @@ struct Runner::Impl {
   CallShape call(std::int64_t items, std::int64_t height, std::int64_t width) const {
     return {items, height, width, options.type, library};
   }
-  void place(const FeatureLayout::Piece& piece) {
+  // Before step s: its result, and what the library makes on the way.
+  void place(const FeatureLayout::Piece& piece, std::int64_t least) {
     if (piece.bytes > 0 && arena.bytes() > 0)
-      arena.place_next(piece.offset, piece.bytes - piece.slack, piece.bytes);
+      arena.place_next(piece.offset, std::min(least, piece.bytes), piece.bytes);
+  }
+  void place_step(std::size_t s) {
+    place(layout.results[s], layout.results[s].bytes);
+    place(layout.scratch[s], kLeastScratch);
+    for (const FeatureLayout::Piece& piece : layout.inside) place(piece, kLeastScratch);
   }
 };
 
@@ -162,15 +170,14 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
   }
   const ReuseScope pool;
 
-  m.place(m.layout.image);
+  m.place(m.layout.image, m.layout.image.bytes);
   const bool fits = !m.plan.converts || (x.scalar_type() == m.options.type && x.is_contiguous(kLast));
   const at::Tensor image = fits ? x : at::empty(x.sizes(), m.tensor.memory_format(kLast)).copy_(x);
   forget_places();
   std::vector<at::Tensor> slot(static_cast<std::size_t>(m.plan.output) + 1);
   for (std::size_t s = 0; s < m.plan.steps.size(); ++s) {
     const Step& step = m.plan.steps[s];
-    m.place(m.layout.results[s]);
-    m.place(m.layout.scratch[s]);
+    m.place_step(s);
     slot[step.out] = m.evaluate(step, m.convolutions[s], slot, image, sigma);
     forget_places();
     for (const int done : step.released) slot[done].reset();

@@ -47,15 +47,15 @@ TEST(MemoryModel, follows_every_width_without_spikes) {
     std::sort(widths.begin(), widths.end());
     const std::int64_t a = network.alignment();
     double least = 1e30, most = 0;  // per pixel
-    // Every fourth is run; the model is asked for all.
+    // A few are run; the model is asked for all.
     for (std::size_t i = 0; i < widths.size(); ++i) {
       const std::int64_t width = (widths[i] + a - 1) / a * a;
       const double pixel = ratio(model.bytes(1, 64, width), 64 * width);
       least = std::min(least, pixel);
       most = std::max(most, pixel);
-      if (i % 4 != 0) continue;
+      if (i % 8 != 0 && i != 5) continue;
       const double r = ratio(measured(runner, 1, 64, width), model.bytes(1, 64, width));
-      EXPECT_GT(r, 0.95) << name << ' ' << width;
+      EXPECT_GT(r, 0.98) << name << ' ' << width;
       EXPECT_LE(r, 1.0) << name << ' ' << width;
     }
     EXPECT_LT(most, 1.03 * least) << name;
@@ -65,7 +65,7 @@ TEST(MemoryModel, follows_every_width_without_spikes) {
 
 TEST(MemoryModel, shapes_in_turn_do_not_pile_up) {
   track_tensor_memory();
-  const Network network = full("drunet");
+  const Network network = random_network({.widths = {16, 32, 64, 64}, .blocks = 1}, 1);
   Runner runner(network, {});
   std::int64_t largest = 0;
   for (const std::int64_t side : {64, 40, 64, 48, 56, 64, 32}) {
@@ -88,7 +88,7 @@ TEST(MemoryModel, covers_batches_types_and_plain_convolutions) {
       std::int64_t items;
       double at_least;
     };
-    for (const Case& c : {Case{at::kFloat, true, 3, 0.95},
+    for (const Case& c : {Case{at::kFloat, true, 3, 0.98},
                           {at::kBFloat16, true, 2, 0.8},
                           {at::kFloat, false, 1, 0.4},
                           {at::kDouble, true, 1, 0.4}}) {
