@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "convolution.hpp"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -59,6 +60,11 @@ struct OneDnn {
 
 std::array<std::int64_t, 2> both(std::int64_t n) { return {n, n}; }
 
+bool suits_winograd(at::ScalarType type, std::int64_t inputs, std::int64_t kernel) {
+  return kernel == 3 && type == at::kFloat && inputs >= 16 &&
+         Winograd::available() != Winograd::Instructions::none;
+}
+
 }  // namespace
 
 ConvolutionLibrary probe_convolutions(at::ScalarType type, bool on_cuda, bool fused) {
@@ -93,9 +99,8 @@ Convolution::Convolution(ConvolutionLibrary library, const at::Tensor& weight,
   // Times oneDNN's speed, one thread with AVX-512 (AVX2 alike): 2.5 to 2.7 from 32 to 512 channels, 1.3 for
   // 16 to 16, 1.6 for 64 to 3 (a tail), 0.5 for 4 to 64 (a head). oneDNN's 2 x 2 convolutions run at the
   // CPU's peak.
-  const bool square = weight.size(2) == 3 && weight.size(3) == 3 && shape.stride == 1 && !shape.transposed;
-  if (shape.winograd && square && weight.scalar_type() == at::kFloat && weight.size(1) >= 16 &&
-      Winograd::available() != Winograd::Instructions::none)
+  if (shape.winograd && shape.stride == 1 && !shape.transposed && weight.size(2) == weight.size(3) &&
+      suits_winograd(weight.scalar_type(), weight.size(1), weight.size(2)))
     winograd_.emplace(weight, bias, Winograd::available());
   // The blocked form has been the same for every input size so far; where it is not, the library reorders at
   // every call, and the result stays right.
@@ -104,6 +109,12 @@ Convolution::Convolution(ConvolutionLibrary library, const at::Tensor& weight,
   const OneDnn& dnn = OneDnn::get();
   weight_ = shape_.transposed ? dnn.transposed_reorder.call(weight_, padding, zero, stride, one, 1, sizes)
                               : dnn.reorder.call(weight_, padding, stride, one, 1, sizes);
+}
+
+std::int64_t Convolution::scratch_bytes(ConvolutionLibrary library, at::ScalarType type, std::int64_t inputs,
+                                        std::int64_t kernel) {
+  if (library != ConvolutionLibrary::onednn || !suits_winograd(type, inputs, kernel)) return 0;
+  return at::get_num_threads() * Winograd::scratch_bytes(inputs, Winograd::available());
 }
 
 bool Convolution::winograd_wins(const at::Tensor& x, const Extent& padding) const {

@@ -32,6 +32,11 @@ class Convolution {
   Convolution(ConvolutionLibrary library, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
               const Shape& shape);
 
+  /// Scratch that this process keeps for layers of stride 1 like this one; layers share it, the largest
+  /// counts.
+  static std::int64_t scratch_bytes(ConvolutionLibrary library, at::ScalarType type, std::int64_t inputs,
+                                    std::int64_t kernel);
+
   /// Zeros around x, per side: (rows, columns), each 0 or half the kernel's width. None: as the shape says.
   /// For strips that bring their neighbors' pixels along one axis.
   using Padding = std::optional<std::array<std::int64_t, 2>>;

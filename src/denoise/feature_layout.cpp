@@ -60,26 +60,41 @@ std::int64_t samples(const Step& step, const CallShape& call) {
   return call.items * step.node.channels * (call.height >> step.node.level) * (call.width >> step.node.level);
 }
 
+// The most that `of` says about a convolution of the plan: (step, input channels).
+template <typename Of>
+std::int64_t most_of(const RunPlan& plan, const Of& of) {
+  std::map<int, std::int64_t> channels;
+  std::int64_t most = 0;
+  for (const Step& step : plan.steps) {
+    channels[step.out] = step.node.channels;
+    if (step.node.op == Op::conv || step.node.op == Op::conv_down || step.node.op == Op::conv_up)
+      most = std::max(most, of(step, channels[step.node.inputs[0]]));
+  }
+  return most;
+}
+
 // What a library takes and gives back inside one convolution, beside what its threads take: weights in
 // another order (16 bits, plain), the unfolded input (double), and, plain, a product that is added
 // afterwards.
 std::int64_t inside(const RunPlan& plan, const CallShape& call) {
   const bool plain = call.library == ConvolutionLibrary::plain;
   if (!plain && bytes_of(call.type) == 4) return 0;
-  std::map<int, std::int64_t> channels;
-  std::int64_t most = 0;
-  for (const Step& step : plan.steps) {
-    channels[step.out] = step.node.channels;
-    const Node& node = step.node;
-    if (node.op != Op::conv && node.op != Op::conv_down && node.op != Op::conv_up) continue;
-    const std::int64_t taps = node.op == Op::conv ? node.kernel * node.kernel : 4;
-    const std::int64_t in = channels[node.inputs[0]];
-    std::int64_t taken = in * taps * node.channels;
-    if (plain) taken += taken + samples(step, call);
-    if (call.type == at::kDouble) taken += 2 * samples(step, call) / node.channels * in * taps;
-    most = std::max(most, taken);
-  }
-  return most * bytes_of(call.type);
+  return bytes_of(call.type) * most_of(plan, [&](const Step& step, std::int64_t in) {
+           const std::int64_t taps = step.node.op == Op::conv ? step.node.kernel * step.node.kernel : 4;
+           std::int64_t taken = in * taps * step.node.channels;
+           if (plain) taken += taken + 2 * samples(step, call);
+           if (call.type == at::kDouble) taken += 2 * samples(step, call) / step.node.channels * in * taps;
+           return taken;
+         });
+}
+
+// What the process keeps for its convolutions, whoever runs them.
+std::int64_t kept(const RunPlan& plan, const CallShape& call) {
+  return most_of(plan, [&](const Step& step, std::int64_t in) {
+    return step.node.op == Op::conv
+               ? Convolution::scratch_bytes(call.library, call.type, in, step.node.kernel)
+               : 0;
+  });
 }
 
 std::int64_t most_alive(const std::vector<Buffer>& buffers, int steps) {
@@ -136,7 +151,7 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
     // Positions of the maxima, 8 bytes each, unasked.
     if (step.node.op == Op::max_pool) buffers.push_back({elements(step) * 8, s, s, &layout.scratch[k]});
     // oneDNN writes the result a second time, and something for each thread.
-    if (step.node.op == Op::conv_up && call.library == ConvolutionLibrary::onednn) {
+    if (step.node.op == Op::conv_up && call.library != ConvolutionLibrary::cudnn) {
       const std::int64_t beside = (element < 4 ? kBesideUp16 : kBesideUp) * at::get_num_threads();
       buffers.push_back({elements(step) * element + beside, s, s, &layout.scratch[k]});
     }
@@ -165,7 +180,8 @@ std::int64_t call_bytes(const RunPlan& plan, const CallShape& call, bool on_cuda
   // Computed in 16 bits, given back in 32.
   const std::int64_t results = result * bytes_of(call.type) + (bytes_of(call.type) < 4 ? 4 * result : 0);
   if (on_cuda) return results + layout.least + layout.least / 5;
-  return results + layout.bytes + (layout.inside.empty() ? inside(plan, call) : 0);
+  return results + kGrain + layout.bytes + kept(plan, call) +
+         (layout.inside.empty() ? inside(plan, call) : 0);
 }
 
 }  // namespace tessera

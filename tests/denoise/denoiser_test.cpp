@@ -207,7 +207,7 @@ TEST(NetworkDenoiser, takes_the_fewest_windows_that_fit_the_memory) {
   const Fixture s(Communicator(), network, image);
   const auto all = make_network_denoiser(network, {.type = at::kDouble}, s.context);
   EXPECT_NE(all->description().find("whole"), std::string::npos);
-  const auto some = make_network_denoiser(network, {.type = at::kDouble, .memory_bytes = 2000000}, s.context);
+  const auto some = make_network_denoiser(network, {.type = at::kDouble, .memory_bytes = 8000000}, s.context);
   EXPECT_NE(some->description().find("patch, patch"), std::string::npos) << some->description();
   EXPECT_LT(difference(s, *some, image, kSigma, want), 1e-10);
   EXPECT_THROW(make_network_denoiser(network, {.memory_bytes = 1000}, s.context), InputError);

@@ -5,8 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <string>
-#include <vector>
 
 #include "tessera/core/memory.hpp"
 #include "tessera/denoise/runner.hpp"
@@ -33,33 +31,34 @@ Network full(const char* name) {
 
 double ratio(std::int64_t a, std::int64_t b) { return static_cast<double>(a) / static_cast<double>(b); }
 
-// The published sweep, an eighth as wide and a quarter as high: widths in steps of 64 / 8 and 68 / 8, the
-// latter padded once to the alignment as every image is. Full channels: their pattern makes the spikes.
+// The published sweep, widths in steps of 64 and of 68 at height 2048, by the model, and an eighth as wide
+// and 64 high by measurement; full channels. A width off the alignment is padded to it once, as every image
+// is.
 TEST(MemoryModel, follows_every_width_without_spikes) {
   track_tensor_memory();
   for (const char* name : {"drunet", "unet", "dncnn"}) {
     const Network network = full(name);
     Runner runner(network, {});
     const MemoryModel model(network, at::kFloat, true, {});
-    std::vector<std::int64_t> widths;
-    for (const std::int64_t step : {64, 68})
-      for (std::int64_t width = 1024; width <= 2048; width += step) widths.push_back(width / 8);
-    std::sort(widths.begin(), widths.end());
     const std::int64_t a = network.alignment();
-    double least = 1e30, most = 0;  // per pixel
-    // A few are run; the model is asked for all.
-    for (std::size_t i = 0; i < widths.size(); ++i) {
-      const std::int64_t width = (widths[i] + a - 1) / a * a;
-      const double pixel = ratio(model.bytes(1, 64, width), 64 * width);
-      least = std::min(least, pixel);
-      most = std::max(most, pixel);
-      if (i % 8 != 0 && i != 5) continue;
-      const double r = ratio(measured(runner, 1, 64, width), model.bytes(1, 64, width));
+    double least = 1e30, most = 0;  // per pixel, at the published height
+    for (const std::int64_t step : {64, 68})
+      for (std::int64_t width = 1024; width <= 2048; width += step) {
+        const std::int64_t padded = (width + a - 1) / a * a;
+        const double pixel = ratio(model.bytes(1, 2048, padded), 2048 * padded);
+        least = std::min(least, pixel);
+        most = std::max(most, pixel);
+      }
+    EXPECT_LT(most, 1.02 * least) << name;
+    EXPECT_LT(model.bytes(1, 2048, 1024), 1.2 * model.least_bytes(1, 2048, 1024)) << name;
+
+    for (const std::int64_t width :
+         {128, 136, 170, 192, 204, 256}) {  // of both grids, some not aligned; growing
+      const std::int64_t padded = (width + a - 1) / a * a;
+      const double r = ratio(measured(runner, 1, 64, padded), model.bytes(1, 64, padded));
       EXPECT_GT(r, 0.98) << name << ' ' << width;
       EXPECT_LE(r, 1.0) << name << ' ' << width;
     }
-    EXPECT_LT(most, 1.03 * least) << name;
-    EXPECT_LT(model.bytes(1, 64, 128), 1.25 * model.least_bytes(1, 64, 128)) << name;
   }
 }
 
@@ -81,7 +80,7 @@ TEST(MemoryModel, shapes_in_turn_do_not_pile_up) {
 TEST(MemoryModel, covers_batches_types_and_plain_convolutions) {
   track_tensor_memory();
   for (const char* name : {"drunet", "unet"}) {
-    const Network network = full(name);
+    const Network network = random_network({.name = name, .widths = {16, 32, 64, 64}, .blocks = 1}, 1);
     struct Case {
       at::ScalarType type;
       bool fused;
@@ -89,7 +88,7 @@ TEST(MemoryModel, covers_batches_types_and_plain_convolutions) {
       double at_least;
     };
     for (const Case& c : {Case{at::kFloat, true, 3, 0.98},
-                          {at::kBFloat16, true, 2, 0.8},
+                          {at::kBFloat16, true, 2, 0.5},
                           {at::kFloat, false, 1, 0.4},
                           {at::kDouble, true, 1, 0.4}}) {
       SCOPED_TRACE(testing::Message() << name << ' ' << c10::toString(c.type) << ' ' << c.fused);
