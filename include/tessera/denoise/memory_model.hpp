@@ -15,7 +15,8 @@ namespace tessera {
 ///
 /// It is the allocator run on sizes: the runner places its features by the same plan, so a CPU run takes what
 /// is said here, to about 1 % (16-bit types and small windows: a few MB per thread more at most). On CUDA an
-/// estimate, the features alive at once and a fifth. Arithmetic; not collective.
+/// estimate, the features alive at once and a fifth. `fused` false on a CPU: a library may take more.
+/// Arithmetic; not collective.
 class MemoryModel {
  public:
   MemoryModel(const Network& network, at::ScalarType type, bool fused, Device device);
