@@ -8,9 +8,9 @@
 #include <ATen/ops/randn.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <map>
 #include <optional>
 #include <string>
@@ -27,11 +27,19 @@ namespace {
 
 using namespace tessera;
 
+clockid_t measured_clock = CLOCK_MONOTONIC;
+
+double now() {
+  timespec t{};
+  clock_gettime(measured_clock, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
 template <class Work>
 double seconds(const Work& work) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = now();
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return now() - start;
 }
 
 double median(std::vector<double> values) {
@@ -105,6 +113,8 @@ int main(int argc, char** argv) {
   const std::int64_t side = argc > 2 ? std::atol(argv[2]) : 512;
   const int rounds = argc > 3 ? std::atoi(argv[3]) : 5;
   const double target = argc > 4 ? std::atof(argv[4]) : 0.85;
+  const std::string clock = argc > 5 ? argv[5] : "wall";
+  if (clock == "cpu") measured_clock = CLOCK_PROCESS_CPUTIME_ID;
   const at::NoGradGuard no_grad;
   track_tensor_memory();
   if (probe_convolutions(at::kFloat, false, true) != ConvolutionLibrary::onednn) {

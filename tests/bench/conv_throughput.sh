@@ -12,17 +12,19 @@ usage: tests/bench/conv_throughput.sh [options]
   --size N          side of the color image, pixels (512), a multiple of 8
   --rounds N        rounds of pass and layers in turn (5)
   --threads N       (all cores)
+  --clock NAME      wall (default), or cpu: seconds of all threads, for a machine with other work
   --build FOLDER    the build tree (build/release)
 END
 }
 
-network=drunet size=512 rounds=5 threads=$(nproc) build=build/release
+network=drunet size=512 rounds=5 threads=$(nproc) clock=wall build=build/release
 while (($#)); do
   case $1 in
     --network) network=$2 ;;
     --size) size=$2 ;;
     --rounds) rounds=$2 ;;
     --threads) threads=$2 ;;
+    --clock) clock=$2 ;;
     --build) build=$2 ;;
     --help) usage && exit 0 ;;
     *) usage >&2 && exit 2 ;;
@@ -31,4 +33,4 @@ while (($#)); do
 done
 cmake --build "$build" --target bench_conv_throughput >"$build/bench_conv_throughput.log" 2>&1 ||
   { cat "$build/bench_conv_throughput.log" >&2; exit 1; }
-OMP_NUM_THREADS=$threads "$build/bin/bench_conv_throughput" "$network" "$size" "$rounds" 0.85
+OMP_WAIT_POLICY=passive OMP_NUM_THREADS=$threads "$build/bin/bench_conv_throughput" "$network" "$size" "$rounds" 0.85 "$clock"
