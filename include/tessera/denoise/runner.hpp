@@ -41,6 +41,8 @@ class Runner {
 
   /// Bytes that a call on `items` windows takes, without the weights: memory_model.hpp.
   std::int64_t bytes(std::int64_t items, std::int64_t height, std::int64_t width) const;
+  /// The same per pixel of one large window.
+  double bytes_per_pixel() const;
   /// Whether the fused library kernels are in use.
   bool fused() const;
 
