@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "tessera/app/about.hpp"
 #include "tessera/app/commands.hpp"
 #include "tessera/app/output.hpp"
 #include "tessera/app/problem.hpp"
@@ -120,6 +121,8 @@ TraceHeader trace_header(const Geometry& g, const RunArguments& arguments, const
             {"job", write_job(g.job)},
             {"command_line", arguments.command_line},
             {"host", host},
+            {"libraries", about_libraries()},
+            {"machine", about_machine(g.device)},
             {"start_time", local_time()},
             {"device", g.device.is_cuda() ? fmt::format("cuda:{}", g.device.index) : "cpu"}};
   const Grid3 grid = g.decomposition.grid();

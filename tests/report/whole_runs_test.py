@@ -64,6 +64,8 @@ class WholeRuns(unittest.TestCase):
         charts = {c["name"]: c for c in data["charts"] if c["run"] in (None, "r4")}
         self.assertEqual([name for name, c in charts.items() if not c["data"]], ["weak_time"])
         self.assertEqual([p for p in charts["strong_time"]["data"][0]["x"]], [1, 2, 4])
+        self.assertRegex(html, r"torch [\d.]+, .*MPI.*, HDF5 [\d.]+, CUDA")
+        self.assertRegex(html, r"\d+ cores, \d+ threads per rank")
         for row in table("runs"):
             self.assertEqual((row["status"], row["iterations"], row["message"]), ("limit", "8", ""))
             summary = json.loads((Path(row["folder"]) / "summary.json").read_text())

@@ -25,6 +25,7 @@ inline constexpr const char* own_box =
 inline constexpr const char* host = "host";
 inline constexpr const char* device = "device";
 inline constexpr const char* libraries = "libraries";
+inline constexpr const char* machine = "machine";
 inline constexpr const char* start_time = "start_time";  // ISO 8601, when the file was made
 inline constexpr const char* every = "every";
 inline constexpr const char* restarts = "restarts";            // how often the run was resumed
