@@ -61,7 +61,7 @@ class Bench:
     def shell(self, *command, expect=0, **environment):
         """Runs a command in the clone as a user of the cluster would; its standard output."""
         done = subprocess.run([str(c) for c in command], cwd=self.clone, text=True, capture_output=True,
-                              env=os.environ | self.cluster.environment | environment, stdin=subprocess.DEVNULL)
+                              env=os.environ | {"OMP_NUM_THREADS": "1"} | self.cluster.environment | environment, stdin=subprocess.DEVNULL)
         said = f"{' '.join(map(str, command))}\nexit code {done.returncode}, wanted {expect}\n{done.stdout}\n{done.stderr}"
         assert done.returncode == expect, said
         return done.stdout if expect == 0 else done.stdout + done.stderr

@@ -89,6 +89,18 @@ def requeue_by_exit(b):
     same_bits(b, b.folder / "job.out")
 
 
+def under_mpirun(b):
+    """A cluster whose srun cannot start MPI: the batch script gets the signal and passes it on through mpirun."""
+    site = b.folder / "site.env"
+    site.write_text("SITE_LAUNCHER=mpirun\n")
+    job = b.job()
+    number = b.interrupted(b.folder / "job.out", b.submit(job, "--ranks", 2, "--site", site))
+    b.shell("scancel", "--batch", "--signal=USR1", number)
+    shown = b.finished(number)
+    assert shown["Restarts"] == "1" and "checkpointed, requeueing" in b.log(number), (shown, b.log(number))
+    same_bits(b, b.folder / "job.out")
+
+
 def time_limit(b):
     """Slurm itself sends USR1 before the time limit, the job is requeued and goes on."""
     job = b.job(text=JOB.replace("iterations: 80,", "iterations: 100000,"))
@@ -257,8 +269,7 @@ def guide(b):
         command = blocks.pop(0)
         assert beginning in command, (beginning, command)
         given = "".join(f"{name}={value}\n" for name, value in known.items())
-        out = b.shell("bash", "-euc", given + command + "\nfor name in job sweep strong weak; do echo =$name=${!name:-}; done",
-                      OMP_NUM_THREADS="1")
+        out = b.shell("bash", "-euc", given + command + "\nfor name in job sweep strong weak; do echo =$name=${!name:-}; done")
         known.update((name, value) for name, value in re.findall(r"^=(\w+)=(\d+)$", out, re.M))
         return out
 
@@ -317,7 +328,7 @@ def len_of_trace(output):
         return len(file["iterations"])
 
 
-SCENARIOS = [over_nodes, requeue, requeue_by_exit, time_limit, preemption, cancel, node_loss, sweep, failures, binding, orphaned, guide]
+SCENARIOS = [over_nodes, requeue, requeue_by_exit, under_mpirun, time_limit, preemption, cancel, node_loss, sweep, failures, binding, orphaned, guide]
 
 
 def main():
