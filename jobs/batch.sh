@@ -53,6 +53,8 @@ begin_job() {
   export TESSERA_LAUNCHER=$SITE_LAUNCHER TESSERA_LAUNCHER_OPTIONS="$SITE_LAUNCHER_OPTIONS ${TESSERA_LAUNCHER_OPTIONS:-}"
   # srun takes the number of cores per rank from its own variable only (since Slurm 22.05).
   [[ -n ${SLURM_CPUS_PER_TASK:-} ]] && export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
+  # At the end of a job mpirun gives its ranks one second for their checkpoint, unless it is told otherwise.
+  export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-25}
   say "on ${SLURM_JOB_NODELIST:-this host}, restart ${SLURM_RESTART_COUNT:-0} of at most $SITE_RESTARTS"
 }
 
@@ -61,13 +63,12 @@ python() { [[ -x .venv/bin/python ]] && echo .venv/bin/python || echo python3; }
 
 # supervise COMMAND...: runs it, passing signals on, and leaves its exit code in `code`.
 #   USR1 reaches this shell only where Slurm was asked for that (--signal=B:USR1@...): srun's tasks get it from Slurm.
-#   TERM reaches this shell when Slurm ends the job; srun's tasks get it from Slurm at the same time. mpirun would kill its
-#   ranks within a second: it gets USR1 instead, which it passes on, and they checkpoint just as well.
+#   TERM reaches this shell when Slurm ends the job; srun's tasks get it from Slurm at the same time, mpirun's from mpirun.
 supervise() {
   local child caught
   told_to_end=
   trap 'caught=1; kill -USR1 "$child" 2>/dev/null' USR1
-  trap 'caught=1; told_to_end=1; [[ $SITE_LAUNCHER == srun ]] || kill -USR1 "$child" 2>/dev/null' TERM
+  trap 'caught=1; told_to_end=1; [[ $SITE_LAUNCHER == srun ]] || kill -TERM "$child" 2>/dev/null' TERM
   "$@" &
   child=$!
   while :; do
@@ -98,7 +99,6 @@ job_name() {
 # finish CODE: ends the batch script as the exit code of the program asks. Does not return.
 finish() {
   local code=$1 restarts=${SLURM_RESTART_COUNT:-0}
-  [[ $code == 85 && -n $told_to_end ]] && code=86
   case $code in
     0) say "done" ;;
     85 | 138)  # 138: USR1 came before the program could take it; there was nothing to write yet

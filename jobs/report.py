@@ -12,6 +12,7 @@ import argparse
 import datetime
 import math
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -19,7 +20,7 @@ try:
     from collect import row_of, write_rows
     from reporting import InputError
     from reporting.page import page
-    from reporting.pictures import pictures_of
+    from reporting.pictures import Album
     from reporting.runs import find_runs, name_runs, read_run
     from reporting.scaling import read_plan
 except ModuleNotFoundError as error:
@@ -34,7 +35,8 @@ def arguments(words):
     parser.add_argument("--csv", help="CSV file to write: a row per run, failed ones too")
     parser.add_argument("--plan", action="append", default=[], help="CSV of 'tessera plan --csv': drawn in as predicted; may be repeated")
     parser.add_argument("--side", type=int, help="longest side of a picture on the page, pixels (default: 2048, less for many runs)")
-    parser.add_argument("--no-pictures", action="store_true", help="leaves the pictures out")
+    parser.add_argument("--pictures", choices=["auto", "all", "none"], default="auto", help="auto: those that are quickly read")
+    parser.add_argument("--program", help="tessera, which draws scenes (default: $TESSERA_PROGRAM, or that of build/release)")
     parser.add_argument("--allow-missing", action="store_true", help="a folder that does not exist counts as a failed run")
     return parser.parse_args(words)
 
@@ -51,15 +53,17 @@ def write_whole(path, text):
         raise InputError(f"cannot write {path} ({error.strerror}) name a file in a folder that exists and is yours") from None
 
 
+def default_program():
+    built = Path(__file__).resolve().parent.parent / "build/release/bin/tessera"
+    return os.environ.get("TESSERA_PROGRAM") or (str(built) if built.exists() else shutil.which("tessera"))
+
+
 def pictures(runs, given):
-    if given.no_pictures:
-        return {run.name: {"figures": [], "missing": ["Left out (--no-pictures)."]} for run in runs}
+    if given.pictures == "none":
+        return {run.name: {"figures": [], "missing": ["Left out (--pictures none)."]} for run in runs}
     side = given.side or max(384, int(2048 / math.sqrt(len(runs))))
-    out = {}
-    for run in runs:
-        figures, missing = pictures_of(run, side)
-        out[run.name] = {"figures": figures, "missing": missing}
-    return out
+    with Album(side, given.program or default_program(), given.pictures == "all") as album:
+        return {run.name: dict(zip(("figures", "missing"), album.pictures_of(run))) for run in runs}
 
 
 def row(run):

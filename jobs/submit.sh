@@ -117,20 +117,19 @@ begin_check() {
 check() { OMP_NUM_THREADS=1 ${container[@]+"${container[@]}"} "$program" check "$job" --ranks "$1" "${@:2}"; }
 bytes_of() { awk -v v="$1" -v u="$2" 'BEGIN {split("B kB MB GB TB", s); for (i = 1; i <= 5; ++i) f[s[i]] = 1000^(i-1);
   f["KiB"] = 1024; f["MiB"] = 1024^2; f["GiB"] = 1024^3; f["TiB"] = 1024^4; printf "%.0f", v * f[u]}'; }
-lead='' write=0 need=0  # seconds: two iterations and the checkpoint, once a run has told; the checkpoint alone. Bytes.
-digest() {  # digest TEXT: each becomes the larger of what it is and what this check says
+lead=300 need=0
+digest() {  # digest TEXT: lead and need become the larger of what they are and what this check says
   local value unit
   read -r value unit < <(sed -n 's/^memory  *\([0-9.]*\) \([A-Za-z]*\) on the fullest rank.*/\1 \2/p' <<<"$1") || true
   if [[ -n ${value:-} ]]; then
     value=$(bytes_of "$value" "$unit")
-    need=$((value > need ? value : need))
+    ((value > need)) && need=$value
   fi
   read -r value < <(sed -n 's/^lead time  *\([0-9]*\) s.*/\1/p' <<<"$1") || true
-  [[ -n ${value:-} ]] && lead=$((value > ${lead:-0} ? value : ${lead:-0}))
-  # as in "two iterations and 1 min 30 s for the checkpoint"
-  value=$(sed -n 's/^lead time .* and \([0-9].*\) for the checkpoint.*/\1/p' <<<"$1" |
-    awk '{f["s"] = 1; f["min"] = 60; f["h"] = 3600; for (i = 1; i < NF; i += 2) t += $i * f[$(i + 1)]; printf "%d", t}')
-  write=$((${value:-0} > write ? ${value:-0} : write))
+  if [[ -n ${value:-} ]]; then
+    [[ -z ${said:-} ]] && lead=$value said=1
+    ((value > lead)) && lead=$value
+  fi
   return 0
 }
 begin_check
@@ -163,21 +162,9 @@ if [[ -n $have ]] && awk -v n="$need" -v h="$have" 'BEGIN {exit !(n > h * 107374
   refuse "$(awk -v n="$need" 'BEGIN {printf "%.1f GiB", n / 1073741824}') per rank on the fullest of $most ranks (that is more than $of)" \
     "use more ranks or fewer per node, or a site with more memory"
 fi
-minutes_for() { echo "ask for at least $(((2 * $1 + 59) / 60)) minutes"; }
-if [[ -n $lead ]]; then
-  ((limit_seconds >= lead)) || refuse "--time $limit is $limit_seconds s (two iterations and a checkpoint take $lead s: it would never get on)" \
-    "$(minutes_for "$lead")"
-else
-  ((limit_seconds > write)) || refuse "--time $limit is $limit_seconds s (a checkpoint alone takes about $write s: it would never get on)" \
-    "$(minutes_for "$write")"
-fi
-# Iterations vary, so the signal comes twice as early as it has to, and a minute before the end at least; 5 minutes where
-# no run has told yet how long an iteration takes. But half of the time is for iterations, where the lead leaves as much.
-early=$((2 * ${lead:-150} + write))
-((early < 60)) && early=60
-((early > limit_seconds / 2)) && early=$((limit_seconds / 2))
-((early < ${lead:-0})) && early=$lead
-((limit_seconds >= 4 * ${lead:-$write})) || echo "submit: of $limit_seconds s, $early s are kept for the checkpoint; a longer --time restarts less often" >&2
+((limit_seconds >= lead)) || refuse "--time $limit is $limit_seconds s (two iterations and a checkpoint take $lead s: it would never get on)" \
+  "ask for at least $(((2 * lead + 59) / 60)) minutes"
+((limit_seconds >= 2 * lead)) || echo "submit: of $limit_seconds s the last $lead s are kept for the checkpoint; a longer --time restarts less often" >&2
 
 # --- what goes to sbatch ----------------------------------------------------------------------------------------------------
 options=(--job-name="$name" --nodes="$nodes" --ntasks="$most" --ntasks-per-node="$per_node" --time="$limit")
@@ -191,7 +178,7 @@ options+=(${more[@]+"${more[@]}"})
 # decides itself which run is under way.
 to=
 [[ $SITE_LAUNCHER == mpirun || -n $study ]] && to=B:
-options+=(--signal="${to}USR1@$early")
+options+=(--signal="${to}USR1@$lead")
 arguments=()
 [[ -n $site ]] && arguments+=(--site "$site")
 if [[ -n $table ]]; then

@@ -159,7 +159,7 @@
       box.style.aspectRatio = `${figure.width} / ${figure.height}`;
       image.alt = `${figure.title}: ${figure.caption}`;
       image.addEventListener("load", place);
-      image.src = figure.src;
+      image.src = report.sources[figure.src];
       if (figure.ramp) {
         const ramp = document.createElement("div");
         ramp.innerHTML = "<div class=ramp></div><div class=ends><span></span><span></span></div>";

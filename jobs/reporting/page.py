@@ -236,7 +236,11 @@ def page(runs, plans, pictures, made):
     of_run = {"pictures", "communication", "memory"}
     body = sections[0][2].join(("<section id=summary>", "</section>")) + "".join(
         section(name, heading, inside, detail if name in of_run else None, many) for name, heading, inside in sections[1:])
-    data = {"charts": curves + scales + [by_run] + [c for groups in per_run for g in groups for c in g], "pictures": pictures,
+    sources = {}  # of runs of one study, truth and measurement are the same
+    for shown in pictures.values():
+        for figure in shown["figures"]:
+            figure["src"] = sources.setdefault(figure["src"], len(sources))
+    data = {"sources": list(sources), "charts": curves + scales + [by_run] + [c for groups in per_run for g in groups for c in g], "pictures": pictures,
             "detail": detail, "runs": [run.name for run in runs]}
     choice = "".join(f"<option>{e(run.name)}</option>" for run in runs)
     chooser = f"<label class=room>details of <select id=run>{choice}</select></label>" if many else "<span class=room></span>"

@@ -3,6 +3,9 @@
 import base64
 import io
 import math
+import os
+import subprocess
+import tempfile
 
 import numpy as np
 from PIL import Image
@@ -102,8 +105,56 @@ def result_of(run):
     raise Unreadable(f"There is no result ({reason}).")
 
 
-def pictures_of(run, side):
-    """([figure, ...], [what is missing, and why])."""
+class Album:
+    """Makes the pictures of several runs. Large images take long to read: some are left out, and said to be."""
+
+    AFFORDED = 1 << 29  # samples of all results together; some seconds
+
+    def __init__(self, side, program=None, everything=False):
+        self.side, self.scenes, self.left = side, Scenes(program), math.inf if everything else self.AFFORDED
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.scenes.folder.cleanup()
+
+    def pictures_of(self, run):
+        """([figure, ...], [what is missing, and why])."""
+        try:
+            size = math.prod(result_of(run)[0].shape)
+        except Unreadable:
+            size = 0
+        if size > self.left:
+            return [], [f"Left out, as reading it takes long ({size / 1e6:.0f} million values): --pictures all shows it."]
+        self.left -= size
+        return pictures_of(run, self.side, self.scenes)
+
+
+class Scenes:
+    """Truths that are synthetic scenes, drawn by the program."""
+
+    def __init__(self, program):
+        self.program, self.known, self.folder = program, {}, tempfile.TemporaryDirectory()
+
+    def image(self, job):
+        rows, columns = job["problem.truth.scene.size"]
+        words = [f"--size={rows}x{columns}", f"--seed={job.get('problem.truth.scene.seed', 0)}",
+                 f"--channels={job.get('problem.truth.scene.channels', 3)}"]
+        path = self.known.setdefault(tuple(words), f"{self.folder.name}/{len(self.known)}.h5")
+        if not os.path.exists(path):
+            if not self.program:
+                raise Unreadable("the truth is a synthetic scene, which the program draws (--program names it)")
+            try:
+                done = subprocess.run([self.program, "scene", path, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            except OSError as error:
+                raise Unreadable(f"the truth is a synthetic scene, and {self.program} cannot be started ({error.strerror})") from None
+            if done.returncode:
+                raise Unreadable(f"the truth is a synthetic scene, and '{self.program} scene' failed ({done.stderr.strip()[-200:]})")
+        return open_image(path)
+
+
+def pictures_of(run, side, scenes):
     figures, missing = [], []
     try:
         result, offset, scale, what = result_of(run)
@@ -117,11 +168,11 @@ def pictures_of(run, side):
     score = f", PSNR {run.number('psnr'):.2f} dB" if math.isfinite(run.number("psnr")) else ""
     figures.append(figure("after", as_bytes(after), factor, f"The {what}, {size_text(result.shape)}{score}."))
     try:
-        truth = truth_of(run)
+        truth, called = truth_of(run, scenes)
         if truth.shape != result.shape:
             raise Unreadable(f"the truth is {size_text(truth.shape)}, the result {size_text(result.shape)}")
         shown, factor = small(truth, offset_of(run, offset), scale_of(run, scale), side)
-        figures.append(figure("truth", as_bytes(shown), factor, f"{run.job['problem.truth']}."))
+        figures.append(figure("truth", as_bytes(shown), factor, called))
         error, psnr = error_map(in_units(result, offset, scale), in_units(truth, offset_of(run, offset), scale_of(run, scale)),
                                 0, 1, side)
         top = nice(float(np.percentile(error, 99.8)))
@@ -156,13 +207,14 @@ def scale_of(run, otherwise):
     return float(given) if isinstance(given, (int, float)) else otherwise
 
 
-def truth_of(run):
+def truth_of(run, scenes):
+    """(image, what it is)."""
     path = run.job.get("problem.truth")
-    if any(key.startswith("problem.truth.") for key in run.job):
-        raise Unreadable("the truth is a scene made by the program, of which there is no file")
+    if run.job.get("problem.truth.scene.size"):
+        return scenes.image(run.job), f"Synthetic scene, seed {run.job.get('problem.truth.scene.seed', 0)}."
     if not isinstance(path, str):
         raise Unreadable("the job has no truth")
-    return open_image(path)
+    return open_image(path), f"{path}."
 
 
 def before_of(run, side, missing):

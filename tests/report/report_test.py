@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import unittest
+import unittest.mock
 from pathlib import Path
 
 SOURCE = Path(sys.argv.pop())
@@ -161,6 +162,19 @@ class Report(unittest.TestCase):
         data, _, _ = self.page("a", "--side", "20")
         self.assertEqual([(f["height"], f["width"]) for f in data["pictures"]["a"]["figures"]], [(8, 12), (11, 16), (11, 16), (11, 16)])
         self.assertIn("1/3 of its size", data["pictures"]["a"]["figures"][1]["caption"])
+
+    def test_large_pictures_are_left_out_unless_asked_for(self):
+        make_run(WORK / "a", truth=self.truth)
+        make_run(WORK / "b", truth=self.truth)
+        with unittest.mock.patch("reporting.pictures.Album.AFFORDED", 32 * 48 * 3):
+            data, _, _ = self.page("a", "b")
+            everything, _, _ = self.page("a", "b", "--pictures", "all")
+        self.assertEqual([len(data["pictures"][name]["figures"]) for name in "ab"], [3, 0])
+        self.assertIn("--pictures all shows it", data["pictures"]["b"]["missing"][0])
+        self.assertEqual([len(everything["pictures"][name]["figures"]) for name in "ab"], [3, 3])
+        self.assertEqual(len(everything["sources"]), 3, "equal pictures are stored once")
+        none, _, _ = self.page("a", "--pictures", "none")
+        self.assertEqual((none["pictures"]["a"]["figures"], none["sources"]), ([], []))
 
     def test_pictures_say_what_is_missing(self):
         make_run(WORK / "gone", truth=WORK / "removed.png")

@@ -15,7 +15,7 @@ from pathlib import Path
 TESSERA, SOURCE = sys.argv.pop(), Path(sys.argv.pop())
 try:
     import plotly  # noqa: F401
-    import skimage
+    import skimage.io
     import yaml  # noqa: F401
 except ImportError as missing:
     print(f"skipped: {missing} (set-up puts it into .venv)")
@@ -30,10 +30,10 @@ def jobs(script, *arguments):
     return done.stdout
 
 
-def run(ranks, name, *settings):
+def run(ranks, name, *settings, job=SOURCE / "data/jobs/quickstart.yaml", truth=True):
+    settings = [f"output.folder={WORK / name}", *([f"problem.truth={WORK / 'photo.png'}"] if truth else []), *settings]
     more = [word for setting in settings for word in ("--set", setting)]
-    done = subprocess.run([str(SOURCE / "jobs/launch.sh"), "-n", str(ranks), TESSERA, "run", str(SOURCE / "data/jobs/quickstart.yaml"),
-                           "--force", "--set", f"problem.truth={WORK / 'photo.png'}", "--set", f"output.folder={WORK / name}", *more],
+    done = subprocess.run([str(SOURCE / "jobs/launch.sh"), "-n", str(ranks), TESSERA, "run", str(job), "--force", *more],
                           text=True, capture_output=True, timeout=200, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -49,9 +49,11 @@ class WholeRuns(unittest.TestCase):
     def setUpClass(cls):
         shutil.rmtree(WORK, ignore_errors=True)
         WORK.mkdir()
-        shutil.copyfile(Path(skimage.__file__).parent / "data/astronaut.png", WORK / "photo.png")
+        astronaut = skimage.io.imread(Path(skimage.__file__).parent / "data/astronaut.png")
+        skimage.io.imsave(WORK / "photo.png", astronaut)
+        skimage.io.imsave(WORK / "crop.png", astronaut[40:232, 130:322])
         for ranks in (1, 2, 4):
-            run(ranks, f"runs/r{ranks}")
+            run(ranks, f"runs/r{ranks}", f"problem.truth={WORK / 'crop.png'}")
 
     def test_report(self):
         jobs("report.py", "runs", "-o", "page.html")
@@ -69,8 +71,19 @@ class WholeRuns(unittest.TestCase):
         for row in table("runs"):
             self.assertEqual((row["status"], row["iterations"], row["message"]), ("limit", "8", ""))
             summary = json.loads((Path(row["folder"]) / "summary.json").read_text())
-            self.assertAlmostEqual(float(row["seconds_per_iteration"]) / summary["seconds_per_iteration"], 1, delta=0.1)
-            self.assertGreater(float(row["psnr"]), float(row["psnr_start"]) + 4)
+            self.assertAlmostEqual(float(row["seconds_per_iteration"]) / summary["seconds_per_iteration"], 1, delta=0.4)  # one is of the slowest rank
+            self.assertGreater(float(row["psnr"]), float(row["psnr_start"]) + 3)
+
+    def test_a_scene_is_drawn_again(self):
+        scene = WORK / "scene.yaml"
+        scene.write_text("problem: {truth: {scene: {seed: 3, size: [48, 64]}}, operator: {type: blur, kernel: {gaussian: {sigma: 1}}}, "
+                         "noise: {gaussian: 0.02}}\ndenoiser: {network: tv}\nsolver: {name: fista, iterations: 3}\noutput: {folder: scene}\n")
+        run(1, "scene", job=scene, truth=False)
+        jobs("report.py", "scene", "-o", "scene.html", "--program", TESSERA)
+        shown = json.loads(re.search(r"id=report-data>(.*?)</script>", (WORK / "scene.html").read_text(), re.S)[1])["pictures"]["scene"]
+        self.assertEqual(([f["title"] for f in shown["figures"]], shown["missing"]), (["before", "after", "truth", "error"], []))
+        jobs("report.py", "scene", "-o", "scene.html", "--program", "/nowhere/tessera")
+        self.assertIn("/nowhere/tessera cannot be started", (WORK / "scene.html").read_text())
 
     def test_timeline(self):
         jobs("trace_export.py", "runs/r4", "-o", "trace.json")
