@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
+#include <string>
 
 #include "tessera/app/commands.hpp"
 #include "tessera/app/geometry.hpp"
@@ -40,6 +42,12 @@ DataTraffic data_traffic(const Geometry& g, const std::vector<std::unique_ptr<Lo
 // Images of the solver's state and of the loop around it.
 int state_images(const std::string& solver) { return (solver == "admm" || solver == "fista" ? 4 : 3) + 2; }
 
+std::int64_t most_messages(const LayerTraffic& layers, int ranks) {
+  std::int64_t most = 0;
+  for (int r = 0; r < ranks; ++r) most = std::max(most, layers.messages(r));
+  return most;
+}
+
 }  // namespace
 
 int check_command(const CheckArguments& arguments, const Communicator& comm) {
@@ -62,15 +70,22 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
   }
   const MeasurementLayout layout(d, std::move(list));
   const std::int64_t halo = g.network ? g.network->halo() : 0;
+  std::optional<LayerTraffic> layers;
+  if (g.network && job.denoiser.mode == "layer")
+    layers.emplace(g.network->graph, d, execution_options(g, 1), g.channels);
 
   std::printf("image        %lld x %lld x %lld\n", static_cast<long long>(g.channels),
               static_cast<long long>(g.image.extent(1)), static_cast<long long>(g.image.extent(2)));
   std::printf("ranks        %d, %d x %d blocks, alignment %lld\n", ranks, grid[1], grid[2],
               static_cast<long long>(d.alignment()[1]));
-  std::printf("halos        operator %lld, %lld, %lld, %lld (up, down, left, right); denoiser %lld\n",
+  std::printf("halos        operator %lld, %lld, %lld, %lld (up, down, left, right); denoiser %s\n",
               static_cast<long long>(reach.lo[1]), static_cast<long long>(reach.hi[1]),
               static_cast<long long>(reach.lo[2]), static_cast<long long>(reach.hi[2]),
-              static_cast<long long>(halo));
+              layers ? fmt::format("layer by layer, depth {}, {} exchanges, at most {} messages per rank",
+                                   layer_halo_depth(g.network->graph, d, execution_options(g, 1)),
+                                   layers->exchanges(), most_messages(*layers, ranks))
+                           .c_str()
+                     : std::to_string(halo).c_str());
   std::printf("measurement  %zu part%s, %lld samples\n", layout.parts(), layout.parts() == 1 ? "" : "s",
               static_cast<long long>(layout.samples()));
   for (const std::string& notice : g.notices) std::printf("note: %s\n", notice.c_str());
@@ -82,13 +97,16 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
   for (int r = 0; r < ranks; ++r) {
     const Box block = d.block(r);
     const DataTraffic data = data_traffic(g, parts, r);
-    const std::int64_t bytes = data.bytes + (g.network ? network_bytes_sent(d, halo, g.channels, r) : 0);
+    const std::int64_t bytes = data.bytes + (layers      ? layers->bytes_sent(r)
+                                             : g.network ? network_bytes_sent(d, halo, g.channels, r)
+                                                         : 0);
     each = data.each;
     std::int64_t samples = 0;
     for (std::size_t i = 0; i < layout.parts(); ++i)
       samples += layout.block(i, r).pixels() * layout.part(i).channels;
+    const std::int64_t around = layers ? 0 : halo;
     const std::int64_t window =
-        d.padded_block(r).grow({{0, halo, halo}, {0, halo, halo}}).intersect(d.padded()).pixels();
+        d.padded_block(r).grow({{0, around, around}, {0, around, around}}).intersect(d.padded()).pixels();
     const std::int64_t memory =
         kBytes * (g.channels * block.pixels() * (state_images(job.solver.name) + (g.truth ? 1 : 0)) +
                   2 * samples + g.channels * block.grow(reach).pixels() + g.channels * window);

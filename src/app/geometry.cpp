@@ -57,10 +57,19 @@ Index3 alignment_of(const std::optional<Network>& network, const Box& image) {
 }
 
 // What a block costs: windows' multiply-adds. The halo is clipped at the image's border, as it is when run.
+// In layer mode it is the rim that is computed twice, a row on each of the levels; rows lie together in
+// memory and are cheaper than columns.
 BlockCost cost_of(const Geometry& g) {
   if (!g.network) return [](const Box& b) { return static_cast<double>(b.pixels()); };
-  const std::int64_t halo = g.network->halo();
   const Box image = g.image;
+  if (g.job.denoiser.mode == "layer") {
+    const std::int64_t rim = std::max<std::int64_t>(1, g.network->alignment() / 2);
+    return [rim, image](const Box& b) {
+      return static_cast<double>(
+          b.grow({{0, rim, rim + 1}, {0, rim, rim + 1}}).intersect(image.hull(b)).pixels());
+    };
+  }
+  const std::int64_t halo = g.network->halo();
   return [halo, image](const Box& b) {
     return static_cast<double>(b.grow({{0, halo, halo}, {0, halo, halo}}).intersect(image.hull(b)).pixels());
   };
@@ -195,6 +204,7 @@ ExecutionOptions execution_options(const Geometry& g, int ranks_on_host) {
                                : ExecutionMode::automatic;
   o.patch = d.patch.value_or(0);
   o.batch = d.batch.value_or(0);
+  o.halo_depth = static_cast<int>(d.halo_depth.value_or(0));
   o.averaging = d.averaging == "cycle"   ? Averaging::cycle
                 : d.averaging == "flips" ? Averaging::flips4
                 : d.averaging == "all"   ? Averaging::all8

@@ -20,9 +20,17 @@ namespace fs = std::filesystem;
 
 // What a resumed run may change; a section stands for all of its keys. The last ones say where the work is
 // done: another number of ranks may need other values.
-constexpr const char* kFree[] = {
-    "solver.iterations", "solver.stop",   "output",         "domain",        "device", "memory",
-    "watchdog",          "denoiser.mode", "denoiser.patch", "denoiser.batch"};
+constexpr const char* kFree[] = {"solver.iterations",
+                                 "solver.stop",
+                                 "output",
+                                 "domain",
+                                 "device",
+                                 "memory",
+                                 "watchdog",
+                                 "denoiser.mode",
+                                 "denoiser.patch",
+                                 "denoiser.batch",
+                                 "denoiser.halo_depth"};
 
 bool free_to_change(const std::string& key) {
   return std::any_of(std::begin(kFree), std::end(kFree), [&](const std::string& section) {
@@ -127,8 +135,12 @@ void keep_choices(const Checkpoint& checkpoint, Geometry& g, const Communicator&
     const auto found = checkpoint.numbers.find(key);
     if (!value && found != checkpoint.numbers.end()) value = static_cast<std::int64_t>(found->second);
   };
-  keep("patch", g.job.denoiser.patch);
-  keep("batch", g.job.denoiser.batch);
+  if (g.job.denoiser.mode == "layer") {
+    keep("halo_depth", g.job.denoiser.halo_depth);
+  } else {
+    keep("patch", g.job.denoiser.patch);
+    keep("batch", g.job.denoiser.batch);
+  }
 }
 
 int restarts_so_far(const OutputFolder& folder, const Checkpoint& checkpoint, const Communicator& comm) {

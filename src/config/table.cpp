@@ -229,8 +229,11 @@ std::vector<Key<Job>> make_job_table() {
   const W tv = {network_is({"tv"})};
   const When<Job> random{"with denoiser.weights random",
                          [](const Job& j) { return j.denoiser.weights == "random"; }};
-  const W windows = {
-      network[0], {"for denoiser.mode auto, patch", [](const Job& j) { return j.denoiser.mode != "whole"; }}};
+  const W windows = {network[0], {"for denoiser.mode auto, patch", [](const Job& j) {
+                                    return j.denoiser.mode != "whole" && j.denoiser.mode != "layer";
+                                  }}};
+  const W layers = {network[0],
+                    {"for denoiser.mode layer", [](const Job& j) { return j.denoiser.mode == "layer"; }}};
   const W by_cg = {solver_is({"hqs", "admm"}),
                    {"for operators other than identity and mask", [](const Job& j) {
                       return j.problem.op.type != "identity" && j.problem.op.type != "mask";
@@ -305,14 +308,20 @@ std::vector<Key<Job>> make_job_table() {
           },
           [](const Job& j) { return print(j.denoiser.weights, {.choices = {"random"}, .word = "auto"}); },
           network),
-      key<Job>(
-          "denoiser.mode", TESSERA_AT(denoiser.mode), {.choices = {"auto", "whole", "patch"}}, "",
-          "whole image at once (one rank only), or windows with an exact halo; auto: whole only on one rank",
-          network),
+      key<Job>("denoiser.mode", TESSERA_AT(denoiser.mode), {.choices = {"auto", "whole", "patch", "layer"}},
+               "",
+               "whole image at once (one rank only); patch: windows with an exact halo; layer: whole blocks, "
+               "with a thin halo for "
+               "each convolution; auto: whole on one rank, else patch",
+               network),
       key<Job>("denoiser.patch", TESSERA_AT(denoiser.patch), {.least = 1, .word = "auto", .example = "256"},
                "pixels", "side of a window without its halo, a multiple of the network's alignment", windows),
       key<Job>("denoiser.batch", TESSERA_AT(denoiser.batch), {.least = 1, .word = "auto", .example = "4"},
                "windows", "how many windows go through the network at once", windows),
+      key<Job>("denoiser.halo_depth", TESSERA_AT(denoiser.halo_depth),
+               {.least = 1, .word = "auto", .example = "2"}, "convolutions",
+               "how many share one exchange: fewer and larger messages for a rim that is computed twice",
+               layers),
       key<Job>("denoiser.precision", TESSERA_AT(denoiser.precision),
                {.choices = {"float32", "tf32", "bfloat16", "float16"}}, "",
                "of the network; float32 is IEEE float32", network),

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "network_denoiser.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
 #include "tessera/core/phase.hpp"
@@ -22,23 +23,36 @@
 namespace tessera {
 namespace {
 
-// One of the 8 symmetries of the square: a transposition (bit 2), then flips of rows (1) and columns (0).
-at::Tensor turn(const at::Tensor& x, int symmetry) {
-  at::Tensor y = symmetry & 4 ? x.transpose(-2, -1) : x;
-  std::vector<std::int64_t> axes;
-  if (symmetry & 2) axes.push_back(-2);
-  if (symmetry & 1) axes.push_back(-1);
-  return axes.empty() ? y : y.flip(axes);
-}
-at::Tensor turn_back(const at::Tensor& y, int symmetry) {
-  std::vector<std::int64_t> axes;
-  if (symmetry & 2) axes.push_back(-2);
-  if (symmetry & 1) axes.push_back(-1);
-  const at::Tensor x = axes.empty() ? y : y.flip(axes);
-  return symmetry & 4 ? x.transpose(-2, -1) : x;
-}
-
 bool same_shape(const Box& a, const Box& b) { return a.extents() == b.extents(); }
+
+void validate(const Network& network, const ExecutionOptions& options, const DenoiserContext& context) {
+  const std::string& name = network.options.name;
+  const Decomposition& d = context.decomposition;
+  TESSERA_VALIDATE(d.image().extent(0) == 1, "the image is a volume of depth ", d.image().extent(0), " (",
+                   name, " takes 2-D images) use a denoiser for volumes, such as tv slice by slice");
+  TESSERA_VALIDATE(context.channels == network.channels() || context.channels == 1, "the image has ",
+                   context.channels, " channels (the weights of ", name, " are for ", network.channels(),
+                   ") use weights for ", context.channels, " channels");
+  TESSERA_VALIDATE(options.mode == ExecutionMode::layer || options.halo_depth == 0, "denoiser.halo_depth is ",
+                   options.halo_depth,
+                   " (windows bring their whole halo at once) write 'mode: layer', or leave it out");
+  TESSERA_VALIDATE(options.halo_depth >= 0, "denoiser.halo_depth is ", options.halo_depth,
+                   " (an exchange serves one convolution at least) use 1 or more");
+  TESSERA_VALIDATE(options.mode != ExecutionMode::layer || (options.patch == 0 && options.batch == 0),
+                   "denoiser.patch or batch is set in mode layer (blocks are run as a whole) leave them out");
+  TESSERA_VALIDATE(options.mode != ExecutionMode::whole || d.ranks() == 1, "denoiser.mode is whole on ",
+                   d.ranks(), " ranks (no rank holds the whole image) use layer, patch or auto");
+  const std::int64_t a = network.alignment();
+  TESSERA_VALIDATE(options.patch % a == 0 && options.patch >= 0, "denoiser.patch is ", options.patch, " (",
+                   name, " needs a multiple of ", a, ") use ", std::max(a, options.patch / a * a), " or ",
+                   std::max(a, (options.patch / a + 1) * a));
+  TESSERA_EXPECT(d.padded().extent(1) % a == 0 && d.padded().extent(2) % a == 0 &&
+                     d.alignment()[1] % a == 0 && d.alignment()[2] % a == 0,
+                 "blocks are cut on ", d.alignment()[1], " x ", d.alignment()[2], " (", name,
+                 " needs multiples of ", a, ") decompose for the network");
+  TESSERA_EXPECT(options.halo < 0 || options.halo % a == 0, "a halo of ", options.halo,
+                 " (windows begin on multiples of ", a, ") round it");
+}
 
 /// D on windows of this rank's block.
 ///
@@ -53,11 +67,14 @@ class NetworkDenoiser final : public Denoiser {
         image_channels_(context.channels),
         network_channels_(network.channels()),
         rank_(context.comm.rank()),
-        own_(context.decomposition.block(rank_)) {
-    validate(network, context);
+        own_(context.decomposition.block(rank_)),
+        symmetries_(options.averaging) {
     const Decomposition& d = context.decomposition;
     halo_ = options.halo >= 0 ? options.halo : network.halo();
-    runner_.emplace(network, RunnerOptions{options.type, options.tf32, options.fused, options.device});
+    runner_.emplace(
+        network,
+        RunnerOptions{
+            .type = options.type, .tf32 = options.tf32, .fused = options.fused, .device = options.device});
     choose(network, context);
 
     ExchangePlan plan = network_plan(d, halo_, rank_);
@@ -84,7 +101,7 @@ class NetworkDenoiser final : public Denoiser {
                    ", and another tensor for the result) convert it first");
     const PhaseScope phase(Phase::denoise);
     const at::NoGradGuard no_grad;
-    const std::vector<int> symmetries = next_symmetries();
+    const std::vector<int> symmetries = symmetries_.next();
     const at::TensorOptions options = in.options();
     if (alone_ && inside_ == windows_.size()) {  // the image is its own window: nothing to move or to fill
       run(0, inside_, in, own_, sigma, symmetries, {}, out);
@@ -110,46 +127,16 @@ class NetworkDenoiser final : public Denoiser {
                   " without remote pixels), halo ", halo_, ", ", c10::toString(options_.type),
                   options_.tf32 ? " as tf32" : "", runner_->fused() ? ", fused" : "");
   }
-  std::vector<StateField> state() override {
-    if (options_.averaging != Averaging::cycle) return {};
-    return {{.name = "calls", .count = &calls_}};
-  }
+  std::vector<StateField> state() override { return symmetries_.state(); }
   std::vector<std::pair<std::string, std::int64_t>> choices() const override {
     return {{"patch", patch_}, {"batch", batch_}};
   }
-  std::string notice() const override {
-    if (image_channels_ == network_channels_) return {};
-    return concat("the image is gray and the network's weights are for ", network_channels_,
-                  " channels: the image is replicated and the results are averaged");
-  }
+  std::string notice() const override { return gray_notice(image_channels_, network_channels_); }
 
  private:
   Exchange::Pending begin_halo(const at::Tensor& in) {
     const PhaseScope phase(Phase::halo);
     return exchange_->begin(view(in, own_), view(region_, region_box_));
-  }
-
-  void validate(const Network& network, const DenoiserContext& context) const {
-    const Decomposition& d = context.decomposition;
-    TESSERA_VALIDATE(d.image().extent(0) == 1, "the image is a volume of depth ", d.image().extent(0), " (",
-                     name_, " takes 2-D images) use a denoiser for volumes, such as tv slice by slice");
-    TESSERA_VALIDATE(image_channels_ == network_channels_ || image_channels_ == 1, "the image has ",
-                     image_channels_, " channels (the weights of ", name_, " are for ", network_channels_,
-                     ") use weights for ", image_channels_, " channels");
-    TESSERA_VALIDATE(options_.mode != ExecutionMode::layer,
-                     "denoiser.mode is layer (this version has no layer-wise execution) use patch");
-    TESSERA_VALIDATE(options_.mode != ExecutionMode::whole || d.ranks() == 1, "denoiser.mode is whole on ",
-                     d.ranks(), " ranks (no rank holds the whole image) use patch or auto");
-    const std::int64_t a = network.alignment();
-    TESSERA_VALIDATE(options_.patch % a == 0 && options_.patch >= 0, "denoiser.patch is ", options_.patch,
-                     " (", name_, " needs a multiple of ", a, ") use ", std::max(a, options_.patch / a * a),
-                     " or ", std::max(a, (options_.patch / a + 1) * a));
-    TESSERA_EXPECT(d.padded().extent(1) % a == 0 && d.padded().extent(2) % a == 0 &&
-                       d.alignment()[1] % a == 0 && d.alignment()[2] % a == 0,
-                   "blocks are cut on ", d.alignment()[1], " x ", d.alignment()[2], " (", name_,
-                   " needs multiples of ", a, ") decompose for the network");
-    TESSERA_EXPECT(options_.halo < 0 || options_.halo % a == 0, "a halo of ", options_.halo,
-                   " (windows begin on multiples of ", a, ") round it");
   }
 
   // Patch, batch and mode, from numbers that are equal on all ranks.
@@ -200,20 +187,6 @@ class NetworkDenoiser final : public Denoiser {
   }
   std::int64_t element_size() const { return options_.type == at::kDouble ? 8 : 4; }
 
-  std::vector<int> next_symmetries() {
-    switch (options_.averaging) {
-      case Averaging::none:
-        return {0};
-      case Averaging::cycle:
-        return {static_cast<int>(calls_++ % 8)};
-      case Averaging::flips4:
-        return {0, 1, 2, 3};
-      case Averaging::all8:
-        return {0, 1, 2, 3, 4, 5, 6, 7};
-    }
-    return {0};
-  }
-
   // Windows [begin, end) of `pixels`, which holds `box`; results go to the cores in `out`.
   void run(std::size_t begin, std::size_t end, const at::Tensor& pixels, const Box& box, double sigma,
            const std::vector<int>& symmetries, const std::function<void()>& between, at::Tensor& out) {
@@ -261,7 +234,7 @@ class NetworkDenoiser final : public Denoiser {
   bool whole_ = false;  // one window, the padded image
   at::ScalarType element_ = at::kFloat;
   std::int64_t bytes_sent_ = 0;
-  std::int64_t calls_ = 0;  // for Averaging::cycle
+  Symmetries symmetries_;
   std::optional<Runner> runner_;
   std::optional<Exchange> exchange_;
   std::vector<Window> windows_;
@@ -273,6 +246,8 @@ class NetworkDenoiser final : public Denoiser {
 
 std::unique_ptr<Denoiser> make_network_denoiser(Network network, const ExecutionOptions& options,
                                                 const DenoiserContext& context) {
+  validate(network, options, context);
+  if (options.mode == ExecutionMode::layer) return make_layer_denoiser(network, options, context);
   return std::make_unique<NetworkDenoiser>(network, options, context);
 }
 

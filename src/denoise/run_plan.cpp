@@ -46,6 +46,7 @@ RunPlan make_run_plan(const Graph& graph, bool fuse_add) {
 
   RunPlan plan;
   plan.output = static_cast<int>(nodes.size()) - 1;
+  for (const Node& node : nodes) plan.channels.push_back(node.channels);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     TESSERA_EXPECT(nodes[i].op != Op::batch_norm,
                    "a batch norm reached the runner (it computes none) fold it");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "tessera/denoise/graph.hpp"
@@ -21,8 +22,9 @@ struct Step {
 struct RunPlan {
   std::vector<Step> steps;
   int output = 0;
-  double channels_alive = 0;  // largest sum of channels / 4^level over the features alive at once
-  bool converts = false;      // the image must be in the runner's type and layout: not only a concat reads it
+  std::vector<std::int64_t> channels;  // per slot
+  double channels_alive = 0;           // largest sum of channels / 4^level over the features alive at once
+  bool converts = false;  // the image must be in the runner's type and layout: not only a concat reads it
 };
 
 /// `fuse_add`: whether a convolution can add in the same pass. The graph must be free of batch norms.

@@ -19,6 +19,7 @@
 
 #include "convolution.hpp"
 #include "feature_layout.hpp"
+#include "layer_halos.hpp"
 #include "run_plan.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
@@ -54,10 +55,13 @@ struct Runner::Impl {
   ConvolutionLibrary library;
   std::int64_t alignment = 1;
   RunPlan plan;
-  std::vector<std::optional<Convolution>> convolutions;  // by step
-  std::vector<std::int64_t> sizes;                       // of the last x
-  FeatureLayout layout;                                  // for x of these sizes
-  Arena arena;                                           // host only; a device's allocator keeps by itself
+  struct Kernel {
+    std::optional<Convolution> straight, turned;  // turned: with rows and columns exchanged
+  };
+  std::vector<Kernel> kernels;      // by step
+  std::vector<std::int64_t> sizes;  // of the last x
+  FeatureLayout layout;             // for x of these sizes
+  Arena arena;                      // host only; a device's allocator keeps by itself
 
   Impl(const Network& network, const RunnerOptions& o) : options(o) {
     TESSERA_VALIDATE(!o.tf32 || o.device.is_cuda(),
@@ -77,29 +81,61 @@ struct Runner::Impl {
     alignment = folded.alignment();
     library = probe_convolutions(o.type, o.device.is_cuda(), o.fused);
     plan = make_run_plan(folded.graph, library == ConvolutionLibrary::onednn);
-    convolutions.resize(plan.steps.size());
+    kernels.resize(plan.steps.size());
     for (std::size_t s = 0; s < plan.steps.size(); ++s) {
       const Node& node = plan.steps[s].node;
       if (!is_convolution(node.op)) continue;
       std::optional<at::Tensor> bias;
       if (!node.bias.empty()) bias = folded.weights.at(node.bias).to(tensor);
-      convolutions[s].emplace(library, folded.weights.at(node.weight).to(tensor), bias, shape(node));
+      const at::Tensor weight = folded.weights.at(node.weight).to(tensor);
+      kernels[s].straight.emplace(library, weight, bias, shape(node));
+      if (o.turned && node.op == Op::conv && node.kernel > 1)
+        kernels[s].turned.emplace(library, weight.transpose(2, 3), bias, shape(node));
     }
   }
 
-  at::Tensor evaluate(const Step& step, std::optional<Convolution>& convolution,
-                      std::vector<at::Tensor>& slot, const at::Tensor& x, double sigma) {
+  // Layers that change the level see the block alone, since a margin may be odd.
+  at::Tensor evaluate_level_change(const Step& step, std::vector<at::Tensor>& slot, LayerHalos* halos) {
+    const int level = step.node.level;
+    const bool down = step.node.op == Op::conv_down || step.node.op == Op::max_pool;
+    at::Tensor in = slot[step.node.inputs[0]];
+    if (halos) in = halos->narrow(in, down ? level - 1 : level + 1);
+    if (step.node.op == Op::max_pool || step.node.op == Op::upsample) {
+      const at::Tensor y =
+          down ? at::max_pool2d(in, 2) : at::upsample_nearest2d(in, {2 * in.size(2), 2 * in.size(3)});
+      return halos ? halos->widen(y, level) : y;
+    }
+    Convolution& convolution = *kernels[static_cast<std::size_t>(&step - plan.steps.data())].straight;
+    const bool margin = halos && halos->region(level) != halos->block(level);
+    if (step.other >= 0 && !margin) return convolution.add(in, slot[step.other], step.into_other);
+    at::Tensor y = convolution.apply(in, step.relu);
+    if (margin) y = halos->widen(y, level);
+    return step.other >= 0 ? y.add_(slot[step.other]) : y;
+  }
+
+  at::Tensor evaluate(std::size_t index, std::vector<at::Tensor>& slot, const at::Tensor& x, double sigma,
+                      LayerHalos* halos) {
+    const Step& step = plan.steps[index];
     const auto in = [&](std::size_t k) -> at::Tensor& { return slot[step.node.inputs[k]]; };
     switch (step.node.op) {
       case Op::input:
         return x;
       case Op::sigma_map:
         return at::full({1, 1, 1, 1}, sigma, tensor).expand({x.size(0), 1, x.size(2), x.size(3)});
-      case Op::conv:
+      case Op::conv: {
+        Kernel& kernel = kernels[index];
+        if (halos && halos->exchanges(index))
+          return halos->convolve(index, *kernel.straight, kernel.turned ? &*kernel.turned : nullptr, in(0),
+                                 step.relu, step.other >= 0 ? slot[step.other] : at::Tensor(),
+                                 step.into_other);
+        if (step.other >= 0) return kernel.straight->add(in(0), slot[step.other], step.into_other);
+        return kernel.straight->apply(in(0), step.relu);
+      }
       case Op::conv_down:
       case Op::conv_up:
-        if (step.other >= 0) return convolution->add(in(0), slot[step.other], step.into_other);
-        return convolution->apply(in(0), step.relu);
+      case Op::max_pool:
+      case Op::upsample:
+        return evaluate_level_change(step, slot, halos);
       case Op::relu:
         return step.into_other ? in(0).relu_() : at::relu(in(0));
       case Op::add: {
@@ -120,10 +156,6 @@ struct Runner::Impl {
         }
         return joined;
       }
-      case Op::max_pool:
-        return at::max_pool2d(in(0), 2);
-      case Op::upsample:
-        return at::upsample_nearest2d(in(0), {2 * in(0).size(2), 2 * in(0).size(3)});
       case Op::batch_norm:
         break;
     }
@@ -153,19 +185,24 @@ Runner::~Runner() {
   if (impl_) release_kept_tensors();
 }
 
-at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<void()>& between) {
+at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<void()>& between,
+                       LayerHalos* halos) {
   Impl& m = *impl_;
-  TESSERA_EXPECT(x.dim() == 4 && x.size(2) % m.alignment == 0 && x.size(3) % m.alignment == 0,
-                 "a window of sizes ", x.sizes(), " (sides must be multiples of ", m.alignment,
-                 ") cut it on the alignment");
-  if (x.numel() == 0) return at::empty(x.sizes(), x.options());
+  const auto aligned = [&](std::int64_t side) { return side % m.alignment == 0; };
+  TESSERA_EXPECT(x.dim() == 4 && (halos || (aligned(x.size(2)) && aligned(x.size(3)))), "a window of sizes ",
+                 x.sizes(), " (sides must be multiples of ", m.alignment, ") cut it on the alignment");
+  if (x.numel() == 0) {
+    if (halos) halos->skip();
+    return at::empty(x.sizes(), x.options());
+  }
   const at::NoGradGuard no_grad;
   const MemoryScope memory(MemoryUse::activations);
   set_precision(m.options);
   if (x.sizes() != at::IntArrayRef(m.sizes)) {
     release_kept_tensors();  // else buffers of every shape pile up
     m.layout = lay_out(m.plan, m.call(x.size(0), x.size(2), x.size(3)));
-    m.arena.resize(m.options.device.is_cuda() ? 0 : m.layout.bytes);
+    // Features with margins have other sizes than the layout's; they take kept buffers.
+    m.arena.resize(m.options.device.is_cuda() || (halos && halos->margins()) ? 0 : m.layout.bytes);
     m.sizes = x.sizes().vec();
   }
   const ReuseScope pool;
@@ -178,7 +215,7 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
   for (std::size_t s = 0; s < m.plan.steps.size(); ++s) {
     const Step& step = m.plan.steps[s];
     m.place_step(s);
-    slot[step.out] = m.evaluate(step, m.convolutions[s], slot, image, sigma);
+    slot[step.out] = m.evaluate(s, slot, image, sigma, halos);
     forget_places();
     for (const int done : step.released) slot[done].reset();
     beat();
@@ -194,6 +231,7 @@ double Runner::bytes_per_pixel() const {
   const std::int64_t side = (1024 + impl_->alignment - 1) / impl_->alignment * impl_->alignment;
   return static_cast<double>(bytes(1, side, side)) / static_cast<double>(side * side);
 }
+const RunPlan& Runner::plan() const { return impl_->plan; }
 bool Runner::fused() const { return impl_->library != ConvolutionLibrary::plain; }
 
 }  // namespace tessera

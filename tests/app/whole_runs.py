@@ -116,6 +116,15 @@ def ranks_agree():
         assert summary(f"out{ranks}")["bytes_sent_per_iteration"] == told
         print(f"{ranks} ranks: relative difference {d:.1e}, {told} bytes per iteration as predicted")
     assert abs(summary("out7")["psnr"] - summary("out")["psnr"]) < 1e-4
+    for ranks, depth in ((2, 1), (7, 2)):
+        layer = ("--set", "denoiser.mode=layer", "--set", f"denoiser.halo_depth={depth}")
+        run(path, "--force", "--set", f"output.folder=out{ranks}", *layer, ranks=ranks)
+        d = distance(image(f"out{ranks}"), one)
+        told, said = predicted(path, ranks, *layer)
+        assert f"layer by layer, depth {depth}," in said, said
+        assert d < 1e-5, (ranks, d)
+        assert told == counted(f"out{ranks}") > 0, (ranks, told, counted(f"out{ranks}"))
+        print(f"{ranks} ranks, layer by layer: relative difference {d:.1e}, {told} bytes per iteration as predicted")
 
 
 def trained_weights():

@@ -3,108 +3,27 @@
 #include "tessera/denoise/denoiser.hpp"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/full_like.h>
 #include <ATen/ops/rand.h>
-#include <ATen/ops/replication_pad2d.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "support/groups.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
-#include "tessera/domain/tensor.hpp"
+#include "whole_image.hpp"
 
 namespace tessera {
 namespace {
 
-// A pattern that every rank makes alike, without random state.
-at::Tensor picture(std::int64_t channels, std::int64_t height, std::int64_t width, at::ScalarType type) {
-  at::Tensor x = at::zeros({channels, height, width}, at::kDouble);
-  auto a = x.accessor<double, 3>();
-  std::uint64_t state = 1;
-  for (std::int64_t c = 0; c < channels; ++c)
-    for (std::int64_t i = 0; i < height; ++i)
-      for (std::int64_t j = 0; j < width; ++j) {
-        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-        a[c][i][j] = static_cast<double>(state >> 11) / 9007199254740992.0;
-      }
-  return x.to(type);
-}
-
-Network tiny(const std::string& name, std::int64_t channels) {
-  NetworkOptions o;
-  o.name = name;
-  o.channels = channels;
-  o.widths = name == "dncnn" ? std::vector<std::int64_t>{6} : std::vector<std::int64_t>{4, 6, 8};
-  o.blocks = 1;
-  o.depth = 5;
-  return random_network(o, 3);
-}
-
-at::Tensor turned(const at::Tensor& x, int symmetry) {
-  at::Tensor y = symmetry & 4 ? x.transpose(-2, -1) : x;
-  if (symmetry & 2) y = y.flip({-2});
-  return symmetry & 1 ? y.flip({-1}) : y;
-}
-at::Tensor turned_back(at::Tensor y, int symmetry) {
-  if (symmetry & 2) y = y.flip({-2});
-  if (symmetry & 1) y = y.flip({-1});
-  return symmetry & 4 ? y.transpose(-2, -1) : y;
-}
-
-// The definition: pad once at the end, the mean over these symmetries of the whole image, crop.
-at::Tensor whole(const Network& network, const at::Tensor& image, double sigma,
-                 std::vector<int> symmetries = {0}) {
-  const std::int64_t a = network.alignment(), h = image.size(1), w = image.size(2);
-  at::Tensor x = at::replication_pad2d(image.unsqueeze(0), {0, (a - w % a) % a, 0, (a - h % a) % a});
-  if (x.size(1) != network.channels()) x = x.expand({-1, network.channels(), -1, -1});
-  std::map<std::string, at::Tensor> weights;
-  for (const auto& [name, weight] : network.weights) weights[name] = weight.to(x.scalar_type());
-  at::Tensor sum;
-  for (const int s : symmetries) {
-    const at::Tensor y =
-        turned_back(evaluate(network.graph, weights, turned(x, s), at::full({1}, sigma, x.options())), s);
-    sum = sum.defined() ? sum + y : y;
-  }
-  sum = sum / static_cast<double>(symmetries.size());
-  if (image.size(0) != network.channels()) sum = sum.mean(1, true);
-  return sum[0].narrow(1, 0, h).narrow(2, 0, w);
-}
-
-struct Fixture {
-  DenoiserContext context;
-  Box own;
-  Fixture(const Communicator& comm, const Network& network, const at::Tensor& image) {
-    const Box box = Box::image2d(image.size(1), image.size(2));
-    const std::int64_t a = network.alignment();
-    const Decomposition d = Decomposition::choose(
-        box, {1, a, a}, comm.size(), [](const Box& b) { return static_cast<double>(b.pixels()); });
-    context = {d, image.size(0), comm, make_transport(comm, Device{}, TransportKind::mpi)};
-    own = d.block(comm.rank());
-  }
-  at::Tensor part(const at::Tensor& image) const {
-    return crop(image, Box::image2d(image.size(1), image.size(2)), own).contiguous();
-  }
-};
-
-// Largest difference on this rank's block, relative to the whole result; 0 for empty blocks.
-double difference(const Fixture& s, Denoiser& d, const at::Tensor& image, double sigma,
-                  const at::Tensor& want) {
-  const at::Tensor in = s.part(image), before = in.clone();
-  at::Tensor out = at::full_like(in, -7.0);
-  d.apply(in, sigma, out);
-  EXPECT_TRUE(in.equal(before));
-  if (in.numel() == 0) return 0;
-  return ((out - s.part(want)).abs().max() / want.abs().max()).item<double>();
-}
-
-constexpr double kSigma = 0.1;
+using test::difference;
+using test::kSigma;
+using test::picture;
+using test::tiny;
+using test::whole;
+using Fixture = test::Blocks;
 
 TEST(NetworkDenoiser, equals_the_whole_image_on_any_ranks) {
   for (const char* name : {"drunet", "unet", "dncnn"}) {
@@ -226,14 +145,22 @@ TEST(NetworkDenoiser, refuses_what_it_cannot_do) {
     return std::string("accepted");
   };
   const Communicator world = Communicator::world();
-  EXPECT_EQ(message({.mode = ExecutionMode::layer}, Communicator(), 3),
-            "denoiser.mode is layer (this version has no layer-wise execution) use patch");
+  EXPECT_EQ(message({.mode = ExecutionMode::layer, .patch = 4}, Communicator(), 3),
+            "denoiser.patch or batch is set in mode layer (blocks are run as a whole) leave them out");
+  EXPECT_EQ(
+      message({.halo_depth = 2}, Communicator(), 3),
+      "denoiser.halo_depth is 2 (windows bring their whole halo at once) write 'mode: layer', or leave it "
+      "out");
+  EXPECT_NE(
+      message({.mode = ExecutionMode::layer, .memory_bytes = 1000}, Communicator(), 3).find("mode: patch"),
+      std::string::npos);
   EXPECT_EQ(message({.patch = 102}, Communicator(), 3),
             "denoiser.patch is 102 (drunet needs a multiple of 4) use 100 or 104");
   EXPECT_NE(message({}, Communicator(), 2).find("2 channels"), std::string::npos);
   EXPECT_NE(message({.tf32 = true}, Communicator(), 3).find("tf32"), std::string::npos);
   if (world.size() > 1) {
-    EXPECT_NE(message({.mode = ExecutionMode::whole}, world, 3).find("use patch"), std::string::npos);
+    EXPECT_NE(message({.mode = ExecutionMode::whole}, world, 3).find("use layer, patch or auto"),
+              std::string::npos);
   } else {
     EXPECT_EQ(message({.mode = ExecutionMode::whole}, world, 3), "accepted");
   }

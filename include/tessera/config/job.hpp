@@ -95,8 +95,9 @@ struct ProblemConfig {
 struct DenoiserConfig {
   std::string network = "drunet";            // drunet | dncnn | unet | tv | none
   std::string weights;                       // shipped name, path, "random" (seeded); "": auto
-  std::string mode = "auto";                 // auto | whole | patch
+  std::string mode = "auto";                 // auto | whole | patch | layer
   std::optional<std::int64_t> patch, batch;  // unset: auto
+  std::optional<std::int64_t> halo_depth;    // unset: auto
   std::string precision = "float32";
   std::string averaging = "none";  // none | cycle | flips | all
   // network shape, for random weights

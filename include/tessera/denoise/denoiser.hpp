@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -53,6 +54,7 @@ struct ExecutionOptions {
   bool tf32 = false;                 // CUDA only, with kFloat
   std::int64_t memory_bytes = 0;     // that features of one call may take; 0: any
   std::int64_t halo = -1;            // pixels around a core; -1: what exactness needs. Less is approximate.
+  int halo_depth = 0;                // layer mode: convolutions that share an exchange; 0: chosen
   Device device{};
 };
 
@@ -64,10 +66,11 @@ struct DenoiserContext {
   std::shared_ptr<Transport> transport;
 };
 
-/// A network run on whole images (one rank) or on windows with exact halos, one exchange per call. Gray
-/// images through a color network are replicated and averaged. Automatic: the whole image, or block, as one
-/// window where memory allows, else the fewest windows that fit. InputError where the mode cannot work (whole
-/// on more than one rank), equal on all ranks. The blocks must be cut on the network's alignment.
+/// A network run on whole images (one rank); on windows with exact halos, one exchange per call; or layer by
+/// layer on whole blocks, a thin halo for each convolution. Gray images through a color network are
+/// replicated and averaged. Automatic: the whole image, or block, as one window where memory allows, else the
+/// fewest windows that fit. InputError where the mode cannot work (whole on more than one rank), equal on all
+/// ranks. The blocks must be cut on the network's alignment.
 std::unique_ptr<Denoiser> make_network_denoiser(Network network, const ExecutionOptions& options,
                                                 const DenoiserContext& context);
 
@@ -78,6 +81,33 @@ std::int64_t network_bytes_sent(const Decomposition& decomposition, std::int64_t
 /// Its exchange: own image pixels -> blocks with their halos; the padding at the image's end is filled on the
 /// way.
 ExchangePlan network_plan(const Decomposition& decomposition, std::int64_t halo, int rank);
+
+/// Convolutions that share an exchange in layer mode: what the options say, or a choice by the blocks' size.
+int layer_halo_depth(const Graph& graph, const Decomposition& decomposition, const ExecutionOptions& options);
+
+/// What each rank sends per call in layer mode, by arithmetic alone. Averaging multiplies it; with
+/// Averaging::cycle it is one pass.
+class LayerTraffic {
+ public:
+  LayerTraffic(const Graph& graph, const Decomposition& decomposition, const ExecutionOptions& options,
+               std::int64_t channels);
+  LayerTraffic(LayerTraffic&&) noexcept;
+  LayerTraffic& operator=(LayerTraffic&&) noexcept;
+  ~LayerTraffic();
+
+  /// Exchanges of one kind: this many per call, each of so many bytes in so many messages.
+  struct Exchanges {
+    std::int64_t count = 0, bytes = 0, messages = 0;
+  };
+  std::vector<Exchanges> of(int rank) const;
+  std::int64_t exchanges() const;  // per call
+  std::int64_t bytes_sent(int rank) const;
+  std::int64_t messages(int rank) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 struct TotalVariationOptions {
   double weight = 1.0;      // strength = weight * sigma

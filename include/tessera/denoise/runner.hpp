@@ -16,8 +16,14 @@ struct RunnerOptions {
   at::ScalarType type = at::kFloat;  // of the arithmetic: float, double, bfloat16, half
   bool tf32 = false;                 // CUDA only: float32 products rounded to 10 bits
   bool fused = true;                 // fused and packed convolutions where the library has them
+  bool turned = false;               // also keep kernels with rows and columns exchanged, see LayerHalos
   Device device{};
 };
+
+/// How the blocks of a distributed image's features hang together; null: x is all there is.
+class LayerHalos;
+/// The layers in the order in which they run.
+struct RunPlan;
 
 /// A network made ready to run, many times, on windows of any aligned size; what evaluate() computes, faster.
 ///
@@ -36,8 +42,12 @@ class Runner {
 
   /// x (N, C, H, W), any strides, sides multiples of the alignment -> a new tensor of x's sizes and type, any
   /// strides. sigma: for every item. `between` is called after each layer, for messages that wait to be
-  /// moved.
-  at::Tensor run(const at::Tensor& x, double sigma, const std::function<void()>& between = {});
+  /// moved. With `halos` (collective then), x and the result are one block with its margin, N = 1, and the
+  /// result's block is that of the whole image.
+  at::Tensor run(const at::Tensor& x, double sigma, const std::function<void()>& between = {},
+                 LayerHalos* halos = nullptr);
+
+  const RunPlan& plan() const;
 
   /// Bytes that a call on `items` windows takes, without the weights: memory_model.hpp.
   std::int64_t bytes(std::int64_t items, std::int64_t height, std::int64_t width) const;

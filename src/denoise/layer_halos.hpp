@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "convolution.hpp"
+#include "layer_schedule.hpp"
+#include "tessera/comm/exchange.hpp"
+
+namespace tessera {
+
+/// How the blocks of a network's features hang together: gives each convolution its neighbors' pixels.
+///
+/// The inside of a convolution is computed on the block as it stands, with zeros around it, while the halo
+/// travels into thin strips: the block's own pixels along a side and what lies beyond it. Then the rim of the
+/// output is computed again from the strips. That costs a few rows, and the features stay dense tensors that
+/// any library takes. Exchanges are made once, one per level, width and number of channels; calls allocate
+/// what the rim takes and nothing else. All ranks run the same layers in the same order, also those without
+/// pixels (`skip`).
+class LayerHalos {
+ public:
+  /// `features`: their type and device, which is the transport's. Not collective.
+  LayerHalos(LayerSchedule schedule, const Decomposition& decomposition, int rank,
+             const std::shared_ptr<Transport>& transport, const at::TensorOptions& features);
+
+  /// The pixels that features of a level have room for: the block and the level's margin, clipped.
+  const Box& region(int level) const { return levels_[static_cast<std::size_t>(level)].region; }
+  const Box& block(int level) const { return levels_[static_cast<std::size_t>(level)].block; }
+  /// Whether features of any level have margins.
+  bool margins() const;
+  /// Exchanges of one pass, and the bytes that this rank sends for them.
+  std::size_t count() const { return halos_.size(); }
+  std::int64_t bytes_sent() const;
+
+  /// The part of a feature that holds the block; a view.
+  at::Tensor narrow(const at::Tensor& x, int level) const;
+  /// A feature of the block with room for its margin.
+  at::Tensor widen(const at::Tensor& x, int level) const;
+
+  /// Whether this step's convolution reads remote pixels.
+  bool exchanges(std::size_t step) const;
+  /// What apply() (`other` undefined) or add() of the convolution gives on the whole image, on this region.
+  /// `turned`: the convolution with rows and columns of its kernel exchanged, for strips along columns;
+  /// needed where the block has neighbors to the left or right.
+  at::Tensor convolve(std::size_t step, Convolution& convolution, Convolution* turned, const at::Tensor& x,
+                      bool relu, const at::Tensor& other, bool overwrite);
+  /// All exchanges of a pass, for ranks without pixels.
+  void skip();
+
+ private:
+  struct Level {
+    Box block, region;
+  };
+  struct Halo {
+    LayerExchange what;
+    std::array<Strip, 4> strips;
+    std::array<at::Tensor, 4> pixels;  // (1, C, h, w) of the strips' inputs, columns turned; in buffer_
+    std::vector<ArrayView> views;      // of the same memory
+    Exchange* exchange = nullptr;
+  };
+  struct Shared {  // by all halos of one kind
+    int level;
+    std::int64_t channels, reach, margin;
+    Exchange exchange;
+  };
+
+  Exchange::Pending begin(Halo& halo, const at::Tensor& x);
+  void fill(const Halo& halo, const at::Tensor& x) const;
+
+  std::vector<Level> levels_;
+  std::vector<int> halo_of_step_;  // -1: none
+  std::vector<Halo> halos_;
+  std::vector<std::unique_ptr<Shared>> shared_;
+  at::Tensor buffer_;  // the strips of the exchange in flight
+};
+
+}  // namespace tessera

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "layer_schedule.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "tessera/core/error.hpp"
+
+namespace tessera {
+namespace {
+
+bool changes_level(Op op) {
+  return op == Op::conv_down || op == Op::conv_up || op == Op::max_pool || op == Op::upsample;
+}
+
+std::int64_t reach_of(const Step& step) { return step.node.op == Op::conv ? step.node.kernel / 2 : 0; }
+
+}  // namespace
+
+LayerSchedule make_layer_schedule(const RunPlan& plan, int depth) {
+  TESSERA_EXPECT(depth >= 1, "a halo depth of ", depth,
+                 " (an exchange serves one convolution at least) use 1");
+  const auto slots = static_cast<std::size_t>(plan.output) + 1;
+
+  // Forward, with exchanges as wide as allowed: which convolutions find too short a margin and exchange.
+  std::vector<std::int64_t> valid(slots, 0);  // pixels around the block with true values
+  std::vector<bool> exchanges(plan.steps.size(), false);
+  for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+    const Step& step = plan.steps[s];
+    std::int64_t v = std::numeric_limits<std::int64_t>::max();  // a constant is true everywhere
+    if (step.node.op == Op::input || changes_level(step.node.op)) v = 0;
+    if (!changes_level(step.node.op))
+      for (const int i : step.node.inputs) v = std::min(v, valid[i]);
+    if (const std::int64_t reach = reach_of(step); reach > 0) {
+      if (v < reach) {
+        exchanges[s] = true;
+        v = valid[step.node.inputs[0]] = depth * reach;
+      }
+      v -= reach;
+    }
+    if (step.other >= 0) v = std::min(v, valid[step.other]);
+    valid[step.out] = v;
+  }
+
+  // Backward: how much of those margins is read.
+  LayerSchedule schedule;
+  std::vector<std::int64_t> need(slots, 0);  // by the steps behind this one
+  const auto want = [&](int slot, int level, std::int64_t pixels) {
+    need[slot] = std::max(need[slot], pixels);
+    if (schedule.margin.size() <= static_cast<std::size_t>(level))
+      schedule.margin.resize(static_cast<std::size_t>(level) + 1, 0);
+    schedule.margin[level] = std::max(schedule.margin[level], pixels);
+  };
+  for (std::size_t s = plan.steps.size(); s-- > 0;) {
+    const Step& step = plan.steps[s];
+    const int level = step.node.level;
+    const std::int64_t out = need[step.out], reach = reach_of(step);
+    want(step.out, level, out);
+    if (step.other >= 0) want(step.other, level, out);
+    if (exchanges[s]) {
+      const int in = step.node.inputs[0];
+      const std::int64_t margin = std::max(out, need[in] - reach);
+      schedule.exchanges.push_back({s, level, plan.channels[in], reach, margin, need[in]});
+      want(step.out, level, margin);
+      need[in] = 0;  // what the steps behind read has come with this exchange
+    } else if (!changes_level(step.node.op)) {
+      for (const int i : step.node.inputs) want(i, level, out + reach);
+    }
+  }
+  std::reverse(schedule.exchanges.begin(), schedule.exchanges.end());
+  return schedule;
+}
+
+std::array<Strip, 4> cut_strips(const Box& block, const Box& padded, std::int64_t reach,
+                                std::int64_t margin) {
+  std::array<Strip, 4> strips;
+  if (block.empty()) return strips;
+  const Box region = block.grow({{0, margin, margin}, {0, margin, margin}}).intersect(padded);
+  Index3 lo = region.lo(), hi = region.hi();  // what is left of the region
+  std::int64_t cut = 0;
+  for (const std::size_t axis : {std::size_t{1}, std::size_t{2}})
+    for (const bool low : {true, false}) {
+      if (low ? block.lo()[axis] == padded.lo()[axis] : block.hi()[axis] == padded.hi()[axis]) continue;
+      Index3 from = lo, to = hi;
+      if (low)
+        lo[axis] = to[axis] = std::min(block.lo()[axis] + reach, hi[axis]);
+      else
+        hi[axis] = from[axis] = std::max(block.hi()[axis] - reach, lo[axis]);
+      Strip& strip = strips[(axis - 1) * 2 + (low ? 0 : 1)];
+      strip = {Box(from, to), {}, axis == 2};
+      cut += strip.out.pixels();
+    }
+  if (2 * cut >= region.pixels()) {
+    strips = {};
+    strips[0].out = region;
+  }
+  for (Strip& strip : strips) strip.in = strip.out.grow({{0, reach, reach}, {0, reach, reach}});
+  return strips;
+}
+
+Box at_level(const Box& box, int level) {
+  const auto scaled = [level](Index3 p) {
+    p[1] >>= level;
+    p[2] >>= level;
+    return p;
+  };
+  return {scaled(box.lo()), scaled(box.hi())};
+}
+
+LayerLayouts::LayerLayouts(const Decomposition& decomposition, int level, std::int64_t reach,
+                           std::int64_t margin)
+    : padded(at_level(decomposition.padded(), level)) {
+  std::vector<Box> blocks;
+  std::array<std::vector<Box>, 4> inputs;
+  for (int r = 0; r < decomposition.ranks(); ++r) {
+    blocks.push_back(at_level(decomposition.padded_block(r), level));
+    const auto strips = cut_strips(blocks.back(), padded, reach, margin);
+    for (std::size_t i = 0; i < strips.size(); ++i) inputs[i].push_back(strips[i].in);
+  }
+  own = Layout(std::move(blocks));
+  for (auto& boxes : inputs) needs.emplace_back(std::move(boxes));
+}
+
+Graph without_batch_norms(const Graph& graph) {
+  Graph bare;
+  std::vector<int> index;  // of a node in the bare graph
+  for (Node node : graph.nodes()) {
+    for (int& i : node.inputs) i = index[static_cast<std::size_t>(i)];
+    index.push_back(node.op == Op::batch_norm ? node.inputs[0] : bare.add(std::move(node)));
+  }
+  return bare;
+}
+
+}  // namespace tessera

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/replication_pad2d.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tessera/denoise/denoiser.hpp"
+#include "tessera/domain/tensor.hpp"
+
+namespace tessera::test {
+
+/// A pattern that every rank makes alike, without random state.
+inline at::Tensor picture(std::int64_t channels, std::int64_t height, std::int64_t width,
+                          at::ScalarType type) {
+  at::Tensor x = at::zeros({channels, height, width}, at::kDouble);
+  auto a = x.accessor<double, 3>();
+  std::uint64_t state = 1;
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t i = 0; i < height; ++i)
+      for (std::int64_t j = 0; j < width; ++j) {
+        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+        a[c][i][j] = static_cast<double>(state >> 11) / 9007199254740992.0;
+      }
+  return x.to(type);
+}
+
+/// A narrow network with random weights.
+inline Network tiny(const std::string& name, std::int64_t channels) {
+  NetworkOptions o;
+  o.name = name;
+  o.channels = channels;
+  o.widths = name == "dncnn" ? std::vector<std::int64_t>{6} : std::vector<std::int64_t>{4, 6, 8};
+  o.blocks = 1;
+  o.depth = 5;
+  return random_network(o, 3);
+}
+
+inline at::Tensor turned(const at::Tensor& x, int symmetry) {
+  at::Tensor y = symmetry & 4 ? x.transpose(-2, -1) : x;
+  if (symmetry & 2) y = y.flip({-2});
+  return symmetry & 1 ? y.flip({-1}) : y;
+}
+inline at::Tensor turned_back(at::Tensor y, int symmetry) {
+  if (symmetry & 2) y = y.flip({-2});
+  if (symmetry & 1) y = y.flip({-1});
+  return symmetry & 4 ? y.transpose(-2, -1) : y;
+}
+
+/// The definition: pad once at the end, the mean over these symmetries of the whole image, crop.
+inline at::Tensor whole(const Network& network, const at::Tensor& image, double sigma,
+                        std::vector<int> symmetries = {0}) {
+  const std::int64_t a = network.alignment(), h = image.size(1), w = image.size(2);
+  at::Tensor x = at::replication_pad2d(image.unsqueeze(0), {0, (a - w % a) % a, 0, (a - h % a) % a});
+  if (x.size(1) != network.channels()) x = x.expand({-1, network.channels(), -1, -1});
+  std::map<std::string, at::Tensor> weights;
+  for (const auto& [name, weight] : network.weights) weights[name] = weight.to(x.scalar_type());
+  at::Tensor sum;
+  for (const int s : symmetries) {
+    const at::Tensor y =
+        turned_back(evaluate(network.graph, weights, turned(x, s), at::full({1}, sigma, x.options())), s);
+    sum = sum.defined() ? sum + y : y;
+  }
+  sum = sum / static_cast<double>(symmetries.size());
+  if (image.size(0) != network.channels()) sum = sum.mean(1, true);
+  return sum[0].narrow(1, 0, h).narrow(2, 0, w);
+}
+
+/// An image cut over the ranks, on the grid that a run would take, or on a given one.
+struct Blocks {
+  DenoiserContext context;
+  Box own;
+
+  Blocks(const Communicator& comm, const Network& network, const at::Tensor& image) {
+    const Box box = Box::image2d(image.size(1), image.size(2));
+    const std::int64_t a = network.alignment();
+    set(comm, image.size(0), Decomposition::choose(box, {1, a, a}, comm.size(), [](const Box& b) {
+          return static_cast<double>(b.pixels());
+        }));
+  }
+  Blocks(const Communicator& comm, const Network& network, const at::Tensor& image, const Grid3& grid) {
+    const std::int64_t a = network.alignment();
+    set(comm, image.size(0), Decomposition(Box::image2d(image.size(1), image.size(2)), {1, a, a}, grid));
+  }
+  at::Tensor part(const at::Tensor& image) const {
+    return crop(image, Box::image2d(image.size(1), image.size(2)), own).contiguous();
+  }
+
+ private:
+  void set(const Communicator& comm, std::int64_t channels, const Decomposition& d) {
+    context = {d, channels, comm, make_transport(comm, Device{}, TransportKind::mpi)};
+    own = d.block(comm.rank());
+  }
+};
+
+/// Largest difference on this rank's block, relative to the whole result; 0 for empty blocks.
+inline double difference(const Blocks& s, Denoiser& d, const at::Tensor& image, double sigma,
+                         const at::Tensor& want) {
+  const at::Tensor in = s.part(image), before = in.clone();
+  at::Tensor out = at::full_like(in, -7.0);
+  d.apply(in, sigma, out);
+  EXPECT_TRUE(in.equal(before));
+  if (in.numel() == 0) return 0;
+  return ((out - s.part(want)).abs().max() / want.abs().max()).item<double>();
+}
+
+constexpr double kSigma = 0.1;
+
+}  // namespace tessera::test
