@@ -44,7 +44,7 @@ int denoise_command(const DenoiseArguments& a, const Communicator& comm) {
   job.device = a.device;
   job.solver.sigma.values = {a.sigma};
   const Geometry g = plan_geometry(job, comm, comm.size());
-  const auto transport = make_transport(comm, g.device, TransportKind::automatic);
+  const auto transport = open_transport(g, comm).transport;
   const auto denoiser = make_denoiser(g, comm, transport);
   const Box block = g.decomposition.block(comm.rank());
 

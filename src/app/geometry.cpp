@@ -90,13 +90,14 @@ TransportKind transport_kind(const std::string& name) {
   return TransportKind::automatic;
 }
 
-Device choose_device(const std::string& wanted, const Communicator& comm) {
-  int devices = 0;
-  if (wanted == "cpu" || cudaGetDeviceCount(&devices) != cudaSuccess) devices = 0;
-  TESSERA_VALIDATE(wanted != "cuda" || devices > 0,
-                   "device is cuda (no CUDA device is visible) check nvidia-smi and CUDA_VISIBLE_DEVICES, or "
-                   "write 'device: cpu'");
-  return {devices > 0 ? comm.local_rank() % devices : -1};
+StartedTransport open_transport(const Geometry& g, const Communicator& comm) {
+  constexpr double kPatience = 60;
+  return start_transport(comm, g.device, transport_kind(g.job.domain.transport), g.decomposition.grid(),
+                         std::min(g.job.watchdog, kPatience));
+}
+
+Device choose_device(const std::string& wanted, GpuSharing sharing, const Communicator& comm) {
+  return wanted == "cpu" ? Device{} : choose_gpu(comm, wanted == "cuda", sharing);
 }
 
 Network open_network(const DenoiserConfig& config, std::int64_t image_channels) {
@@ -157,7 +158,8 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
   if (job.denoiser.network != "tv" && job.denoiser.network != "none") {
     comm.together([&] { g.network = open_network(job.denoiser, g.channels); });
   }
-  g.device = choose_device(job.device, comm);
+  g.device =
+      choose_device(job.device, job.domain.share_gpu ? GpuSharing::allowed : GpuSharing::refused, comm);
 
   const Index3 alignment = alignment_of(g.network, g.image);
   if (job.domain.grid.empty()) {

@@ -227,7 +227,8 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     if (first) inputs = from ? from->texts.at("inputs") : input_sums(g);
   });
   if (const int code = stop_code()) return code;
-  const auto transport = make_transport(comm, g.device, transport_kind(job.domain.transport));
+  const StartedTransport started = open_transport(g, comm);
+  const std::shared_ptr<Transport>& transport = started.transport;
   const auto denoiser = make_denoiser(g, comm, transport);
   if (const int code = stop_code()) return code;
   Problem problem = make_problem(g, comm, transport);
@@ -271,10 +272,11 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   log.line(fmt::format("tessera {}: {} x {} x {} on {} rank{} ({} x {} blocks), {}, messages by {}",
                        version(), g.channels, g.image.extent(1), g.image.extent(2), comm.size(),
                        comm.size() == 1 ? "" : "s", grid[1], grid[2], g.device.is_cuda() ? "CUDA" : "CPU",
-                       name(kind(*transport))));
+                       description(started)));
   log.line(fmt::format("solver {}, denoiser {}", job.solver.name, denoiser->description()));
   for (const std::string& line : damaged) log.line("note: passed over: " + line);
   if (from) log.line(fmt::format("resumed after {} iterations from {}", from->loop.iterations, from->path));
+  for (const std::string& warning : started.warnings) log.line("warning: " + warning);
   for (const std::string& notice : g.notices) log.line("note: " + notice);
   if (const std::string notice = untrained(g, options.sigma); !notice.empty()) log.line("note: " + notice);
   if (!denoiser->notice().empty()) log.line("note: " + denoiser->notice());

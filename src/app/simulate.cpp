@@ -24,7 +24,7 @@ int simulate_command(const SimulateArguments& arguments, const Communicator& com
                      " exists (simulate never overwrites) name another file, or add --force");
   });
   const Geometry g = plan_geometry(job, comm, comm.size());
-  const auto transport = make_transport(comm, g.device, transport_kind(job.domain.transport));
+  const auto transport = open_transport(g, comm).transport;
   Problem problem = make_problem(g, comm, transport);
   const MeasurementLayout& layout = problem.A->layout();
   const auto parts_of = [&](Measurement& tensors, bool scaled) {

@@ -38,7 +38,11 @@ Endpoint this_endpoint(Device device) {
   return e;
 }
 
-std::vector<Endpoint> exchange_endpoints(const Communicator& comm, const Endpoint& mine) {
+}  // namespace
+
+std::vector<Endpoint> gather_endpoints(const Communicator& comm, Device device) {
+  Endpoint mine;
+  comm.together([&] { mine = this_endpoint(device); });
   const std::string line = concat(mine.host, '\n', mine.gpu, '\n', mine.cuda_aware_mpi ? '1' : '0', '\n');
   std::string all;
   for (const std::string& text : comm.gather(line, 0)) all += text;
@@ -51,8 +55,6 @@ std::vector<Endpoint> exchange_endpoints(const Communicator& comm, const Endpoin
   }
   return ranks;
 }
-
-}  // namespace
 
 std::vector<Part> split_parts(const std::vector<Part>& parts, std::int64_t limit) {
   std::vector<Part> out;
@@ -135,9 +137,7 @@ TransportKind choose_transport(TransportKind wanted, const std::vector<Endpoint>
 }
 
 std::shared_ptr<Transport> make_transport(const Communicator& comm, Device device, TransportKind wanted) {
-  Endpoint mine;
-  comm.together([&] { mine = this_endpoint(device); });
-  const TransportKind chosen = choose_transport(wanted, exchange_endpoints(comm, mine));
+  const TransportKind chosen = choose_transport(wanted, gather_endpoints(comm, device));
   if (chosen == TransportKind::nccl) return make_nccl_transport(comm, device);
   return make_mpi_transport(comm, device, chosen);
 }

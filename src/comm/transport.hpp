@@ -78,6 +78,8 @@ struct Endpoint {
   std::string gpu;  // bus id; empty on a CPU
   bool cuda_aware_mpi = false;
 };
+/// Every rank's endpoint, on all ranks. Collective.
+std::vector<Endpoint> gather_endpoints(const Communicator& comm, Device device);
 /// The kind for these ranks; InputError where the wanted one cannot work. Pure: equal on all ranks.
 TransportKind choose_transport(TransportKind wanted, const std::vector<Endpoint>& ranks);
 

@@ -396,6 +396,9 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>("domain.transport", TESSERA_AT(domain.transport),
                {.choices = {"auto", "mpi", "cuda-mpi", "nccl"}}, "",
                "how borders travel: MPI through host memory, MPI from device memory, NCCL"),
+      key<Job>("domain.share_gpu", TESSERA_AT(domain.share_gpu), {}, "",
+               "true: several ranks may compute on one GPU, which is an error otherwise",
+               {{"for device auto, cuda", [](const Job& j) { return j.device != "cpu"; }}}),
       key<Job>("device", TESSERA_AT(device), {.choices = {"auto", "cpu", "cuda"}}, "",
                "auto: a GPU where there is one"),
       key<Job>(

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/core/phase.hpp"
 
+#include <nvtx3/nvToolsExt.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -32,6 +34,35 @@ std::atomic<std::uint64_t> beats{0};
 std::atomic<double> current_start{0};
 std::array<std::atomic<double>, kKinds> slowest{};
 
+/// The phases as ranges in the domain "tessera", for Nsight Systems; without such a tool each call is one
+/// test of a pointer.
+class Ranges {
+ public:
+  Ranges() : domain_(nvtxDomainCreateA("tessera")) {
+    for (std::size_t i = 0; i < kKinds; ++i)
+      names_[i] = nvtxDomainRegisterStringA(domain_, name(static_cast<Phase>(i)));
+  }
+  void push(Phase phase) const {
+    nvtxEventAttributes_t range{};
+    range.version = NVTX_VERSION;
+    range.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+    range.category = static_cast<std::uint32_t>(phase) + 1;
+    range.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+    range.message.registered = names_[static_cast<std::size_t>(phase)];
+    nvtxDomainRangePushEx(domain_, &range);
+  }
+  void pop() const { nvtxDomainRangePop(domain_); }
+
+ private:
+  nvtxDomainHandle_t domain_;
+  std::array<nvtxStringHandle_t, kKinds> names_{};
+};
+
+const Ranges& ranges() {
+  static const Ranges all;
+  return all;
+}
+
 void enter(Phase phase, double start) {
   current_start.store(start, std::memory_order_relaxed);
   current.store(static_cast<int>(phase), std::memory_order_relaxed);
@@ -60,9 +91,11 @@ PhaseScope::PhaseScope(Phase phase) {
   memory_begin_peak();
   enter(phase, scope.record.start);
   open_scopes.push_back(scope);
+  ranges().push(phase);
 }
 
 PhaseScope::~PhaseScope() {
+  ranges().pop();
   Open scope = open_scopes.back();
   open_scopes.pop_back();
   PhaseRecord& r = scope.record;

@@ -71,7 +71,8 @@ const std::vector<BadInput> bad_inputs = {
     {"UnknownKeyFarFromAll",
      "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndomain: {xyzzy: 3}\n",
      {},
-     "photo.yaml:4: unknown key domain.xyzzy (it would be ignored) known here: grid, transport"},
+     "photo.yaml:4: unknown key domain.xyzzy (it would be ignored) known here: grid, transport, "
+     "share_gpu"},
     {"UnknownKeyOfAPart",
      "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  operator: {type: stack, parts: [{type: "
      "identity}, {type: blur, kernels: 3}]}\n",

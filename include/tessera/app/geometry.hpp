@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "tessera/comm/communicator.hpp"
+#include "tessera/comm/gpu.hpp"
+#include "tessera/comm/transport_start.hpp"
 #include "tessera/config/job.hpp"
 #include "tessera/denoise/denoiser.hpp"
 #include "tessera/domain/decomposition.hpp"
@@ -37,8 +39,8 @@ struct Geometry {
 /// now.
 Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks);
 
-/// The device of this rank: node-local rank modulo the devices that it sees; the host where there is none.
-Device choose_device(const std::string& wanted, const Communicator& comm);
+/// The device of this rank, by comm/gpu.hpp; the host where there is none. Collective.
+Device choose_device(const std::string& wanted, GpuSharing sharing, const Communicator& comm);
 
 /// The local operator of one part; kernels and masks are read (collective). `block`: this rank's pixels.
 std::unique_ptr<LocalOperator> make_part(const OperatorConfig& part, std::uint32_t index, std::int64_t seed,
@@ -56,5 +58,8 @@ std::unique_ptr<Denoiser> make_denoiser(const Geometry& g, const Communicator& c
 Network open_network(const DenoiserConfig& config, std::int64_t image_channels);
 
 TransportKind transport_kind(const std::string& name);
+/// The job's transport, tried out on its grid of blocks; the watchdog's limit holds, but a minute at most.
+/// Collective.
+StartedTransport open_transport(const Geometry& g, const Communicator& comm);
 
 }  // namespace tessera

@@ -138,6 +138,7 @@ struct SolverConfig {
 struct DomainConfig {
   std::vector<std::int64_t> grid;  // rows, columns; empty: auto
   std::string transport = "auto";  // auto | mpi | cuda-mpi | nccl
+  bool share_gpu = false;          // several ranks may compute on one GPU
   bool operator==(const DomainConfig&) const = default;
 };
 
