@@ -8,6 +8,7 @@ examples:
   .venv/bin/python jobs/report.py runs/a runs/b --csv table.csv                  a table only
 docs/report.md says what is on the page.
 """
+
 import argparse
 import datetime
 import math
@@ -24,8 +25,10 @@ try:
     from reporting.runs import find_runs, name_runs, read_run
     from reporting.scaling import read_plan
 except ModuleNotFoundError as error:
-    sys.exit(f"report: {error.name} is not installed (it comes with the project's .venv) run jobs/setup.sh, then "
-             ".venv/bin/python jobs/report.py")
+    sys.exit(
+        f"report: {error.name} is not installed (it comes with the project's .venv) run jobs/setup.sh, then "
+        ".venv/bin/python jobs/report.py"
+    )
 
 
 def arguments(words):
@@ -33,11 +36,24 @@ def arguments(words):
     parser.add_argument("run", nargs="+", help="output folder of a run, or a folder with such folders")
     parser.add_argument("-o", "--output", help="HTML file to write")
     parser.add_argument("--csv", help="CSV file to write: a row per run, failed ones too")
-    parser.add_argument("--plan", action="append", default=[], help="CSV of 'tessera plan --csv': drawn in as predicted; may be repeated")
-    parser.add_argument("--side", type=int, help="longest side of a picture on the page, pixels (default: 2048, less for many runs)")
-    parser.add_argument("--pictures", choices=["auto", "all", "none"], default="auto", help="auto: those that are quickly read")
-    parser.add_argument("--program", help="tessera, which draws scenes (default: $TESSERA_PROGRAM, or that of build/release)")
-    parser.add_argument("--allow-missing", action="store_true", help="a folder that does not exist counts as a failed run")
+    parser.add_argument(
+        "--plan",
+        action="append",
+        default=[],
+        help="CSV of 'tessera plan --csv': drawn in as predicted; may be repeated",
+    )
+    parser.add_argument(
+        "--side", type=int, help="longest side of a picture on the page, pixels (default: 2048, less for many runs)"
+    )
+    parser.add_argument(
+        "--pictures", choices=["auto", "all", "none"], default="auto", help="auto: those that are quickly read"
+    )
+    parser.add_argument(
+        "--program", help="tessera, which draws scenes (default: $TESSERA_PROGRAM, or that of build/release)"
+    )
+    parser.add_argument(
+        "--allow-missing", action="store_true", help="a folder that does not exist counts as a failed run"
+    )
     return parser.parse_args(words)
 
 
@@ -50,7 +66,9 @@ def write_whole(path, text):
         os.replace(unfinished, path)
     except OSError as error:
         unfinished.unlink(missing_ok=True)
-        raise InputError(f"cannot write {path} ({error.strerror}) name a file in a folder that exists and is yours") from None
+        raise InputError(
+            f"cannot write {path} ({error.strerror}) name a file in a folder that exists and is yours"
+        ) from None
 
 
 def default_program():
@@ -69,8 +87,13 @@ def pictures(runs, given):
 def row(run):
     """The columns of jobs/collect.py, and what this page knows beyond them."""
     found = row_of(run.folder, dict(run.record), 1) | {"status": run.status, "ranks": run.rank_count or ""}
-    beyond = {"restarts": run.restart_count if run.ranks else None, "imbalance": run.imbalance(), "trace_share": run.trace_share,
-              "total_seconds": run.total_seconds, "message": " ".join(run.problems)}
+    beyond = {
+        "restarts": run.restart_count if run.ranks else None,
+        "imbalance": run.imbalance(),
+        "trace_share": run.trace_share,
+        "total_seconds": run.total_seconds,
+        "message": " ".join(run.problems),
+    }
     return found | {key: "" if value is None or value != value else value for key, value in beyond.items()}
 
 
@@ -86,10 +109,14 @@ def make(given):
         try:
             write_rows([row(run) for run in runs], given.csv)
         except OSError as error:
-            raise InputError(f"cannot write {given.csv} ({error.strerror}) name a file in a folder that exists") from None
+            raise InputError(
+                f"cannot write {given.csv} ({error.strerror}) name a file in a folder that exists"
+            ) from None
         print(f"{given.csv}: {len(runs)} row{'s' if len(runs) > 1 else ''}")
     if given.output:
-        made = f"Made {datetime.datetime.now():%Y-%m-%d %H:%M} from {len(runs)} run folder{'s' if len(runs) > 1 else ''}."
+        made = (
+            f"Made {datetime.datetime.now():%Y-%m-%d %H:%M} from {len(runs)} run folder{'s' if len(runs) > 1 else ''}."
+        )
         text = page(runs, plans, pictures(runs, given), made)
         write_whole(given.output, text)
         print(f"{given.output}: {len(text) / 1e6:.1f} MB, {len(runs)} run{'s' if len(runs) > 1 else ''}")

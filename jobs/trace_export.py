@@ -10,6 +10,7 @@ examples:
   .venv/bin/python jobs/trace_export.py runs/photo -o trace.json
   .venv/bin/python jobs/trace_export.py runs/photo -o trace.json.gz --iterations 10:20 --ranks 0,1
 """
+
 import argparse
 import gzip
 import json
@@ -49,11 +50,26 @@ def iteration_events(rank, rows, shift, leads):
     for row in rows:
         figures = finite({name: row[name] for name in ("psnr", "residual", "objective", "chi2", "step", "sigma")})
         begin = micro(row["start"] + shift)
-        yield {"ph": "X", "name": f"iteration {row['iteration']}", "cat": "iteration", "pid": rank, "tid": ITERATIONS, "ts": begin,
-               "dur": micro(row["seconds"]), "args": figures}
+        yield {
+            "ph": "X",
+            "name": f"iteration {row['iteration']}",
+            "cat": "iteration",
+            "pid": rank,
+            "tid": ITERATIONS,
+            "ts": begin,
+            "dur": micro(row["seconds"]),
+            "args": figures,
+        }
         if leads:  # a line through all tracks
-            yield {"ph": "i", "name": f"iteration {row['iteration']}", "cat": "iteration", "pid": rank, "tid": ITERATIONS,
-                   "ts": begin, "s": "g"}
+            yield {
+                "ph": "i",
+                "name": f"iteration {row['iteration']}",
+                "cat": "iteration",
+                "pid": rank,
+                "tid": ITERATIONS,
+                "ts": begin,
+                "s": "g",
+            }
 
 
 def phase_events(rank, attempt, rows, shift):
@@ -61,22 +77,57 @@ def phase_events(rank, attempt, rows, shift):
     for row, flight in zip(attempt.phases[rows], flights):
         name = attempt.names[row["phase"]]
         begin, end = row["start"] + shift, row["start"] + row["seconds"] + shift
-        counts = {key: int(row[key]) for key in ("iteration", "bytes_sent", "bytes_received", "messages", "peak_bytes") if row[key]}
-        yield {"ph": "X", "name": name, "cat": "phase", "pid": rank, "tid": HOST, "ts": micro(begin), "dur": micro(row["seconds"]),
-               "args": counts | {"own_seconds": float(f"{row['own_seconds']:.6g}")}}
+        counts = {
+            key: int(row[key])
+            for key in ("iteration", "bytes_sent", "bytes_received", "messages", "peak_bytes")
+            if row[key]
+        }
+        yield {
+            "ph": "X",
+            "name": name,
+            "cat": "phase",
+            "pid": rank,
+            "tid": HOST,
+            "ts": micro(begin),
+            "dur": micro(row["seconds"]),
+            "args": counts | {"own_seconds": float(f"{row['own_seconds']:.6g}")},
+        }
         if flight > 0:
-            exchange = {"name": f"exchange for {name}", "cat": "exchange", "pid": rank, "tid": WAITS,
-                        "id": f"{rank}.{micro(begin):.3f}"}
-            yield exchange | {"ph": "b", "ts": micro(end - flight), "args": {"bytes_received": int(row["bytes_received"])}}
+            exchange = {
+                "name": f"exchange for {name}",
+                "cat": "exchange",
+                "pid": rank,
+                "tid": WAITS,
+                "id": f"{rank}.{micro(begin):.3f}",
+            }
+            yield exchange | {
+                "ph": "b",
+                "ts": micro(end - flight),
+                "args": {"bytes_received": int(row["bytes_received"])},
+            }
             yield exchange | {"ph": "e", "ts": micro(end)}
         if row["device_seconds"] > 0:
-            yield {"ph": "X", "name": name, "cat": "device", "pid": rank, "tid": DEVICE, "ts": micro(begin),
-                   "dur": micro(min(row["device_seconds"], row["seconds"]))}
+            yield {
+                "ph": "X",
+                "name": name,
+                "cat": "device",
+                "pid": rank,
+                "tid": DEVICE,
+                "ts": micro(begin),
+                "dur": micro(min(row["device_seconds"], row["seconds"])),
+            }
         memory = {"tracked": int(row["allocated_bytes"]), "resident": int(row["resident_bytes"])}
         if row["reserved_bytes"]:
             memory["device allocator"] = int(row["reserved_bytes"])
         for what, value in memory.items():
-            yield {"ph": "C", "name": f"memory: {what}", "pid": rank, "tid": 0, "ts": micro(end), "args": {"bytes": value}}
+            yield {
+                "ph": "C",
+                "name": f"memory: {what}",
+                "pid": rank,
+                "tid": 0,
+                "ts": micro(end),
+                "args": {"bytes": value},
+            }
 
 
 def wait_events(rank, attempt, rows, shift):
@@ -88,22 +139,34 @@ def wait_events(rank, attempt, rows, shift):
         begin = max(end - min(row["wait_seconds"], row["seconds"]), free)
         free = max(free, end)
         if end > begin:
-            yield {"ph": "X", "name": f"wait in {attempt.names[row['phase']]}", "cat": "wait", "pid": rank, "tid": WAITS,
-                   "ts": micro(begin + shift), "dur": micro(end - begin)}
+            yield {
+                "ph": "X",
+                "name": f"wait in {attempt.names[row['phase']]}",
+                "cat": "wait",
+                "pid": rank,
+                "tid": WAITS,
+                "ts": micro(begin + shift),
+                "dur": micro(end - begin),
+            }
 
 
 def clock_shift(lead, other):
     """Seconds to add to another rank's clock: median difference of the iterations that both began."""
-    starts = [{int(row["iteration"]): row["start"] + a.offset for a in attempts for row in a.iterations} for attempts in (lead, other)]
+    starts = [
+        {int(row["iteration"]): row["start"] + a.offset for a in attempts for row in a.iterations}
+        for attempts in (lead, other)
+    ]
     both = starts[0].keys() & starts[1].keys()
     return float(np.median([starts[0][k] - starts[1][k] for k in both])) if both else 0.0
 
 
 def all_events(folder, chosen_ranks=None, first=None, last=None, own_clocks=False, notes=None):
-    """Events of the ranks, in no order (readers sort them). Iterations [first, last); None: all, and what is around them."""
+    """Events of the ranks, in no order. Iterations [first, last); None: all, and what is around them."""
     files = trace_files(folder)
     if not files:
-        raise InputError(f"{folder} has no trace/rank-*.h5 (it should be the output folder of a run) name such a folder")
+        raise InputError(
+            f"{folder} has no trace/rank-*.h5 (it should be the output folder of a run) name such a folder"
+        )
     unknown = [r for r in chosen_ranks or [] if r not in files]
     if unknown:
         raise InputError(f"there is no trace of rank {unknown[0]} (the run has {len(files)}, from 0) choose among them")
@@ -125,7 +188,11 @@ def all_events(folder, chosen_ranks=None, first=None, last=None, own_clocks=Fals
         yield from names_of(rank, attributes, tracks)
         for attempt in attempts:
             at = shift + attempt.offset
-            inside = slice(None) if first is None else (attempt.iterations["iteration"] >= first) & (attempt.iterations["iteration"] < last)
+            inside = (
+                slice(None)
+                if first is None
+                else (attempt.iterations["iteration"] >= first) & (attempt.iterations["iteration"] < last)
+            )
             yield from iteration_events(rank, attempt.iterations[inside], at, leads)
             number = attempt.phases["iteration"]
             rows = np.arange(len(number)) if first is None else np.flatnonzero((number >= first) & (number < last))
@@ -143,14 +210,18 @@ def write(path, folder, events):
     count = 0
     try:
         with (gzip.open if path.suffix == ".gz" else open)(unfinished, "wt") as file:
-            file.write(f'{{"displayTimeUnit": "ms", "otherData": {{"run": {json.dumps(str(folder))}}}, "traceEvents": [\n')
+            file.write(
+                f'{{"displayTimeUnit": "ms", "otherData": {{"run": {json.dumps(str(folder))}}}, "traceEvents": [\n'
+            )
             for event in events:
                 file.write((",\n" if count else "") + json.dumps(event, separators=(",", ":")))
                 count += 1
             file.write("\n]}\n")
         os.replace(unfinished, path)
     except OSError as error:
-        raise InputError(f"cannot write {path} ({error.strerror}) name a file in a folder that exists and is yours") from None
+        raise InputError(
+            f"cannot write {path} ({error.strerror}) name a file in a folder that exists and is yours"
+        ) from None
     finally:
         unfinished.unlink(missing_ok=True)
     return count
@@ -173,7 +244,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", help="output folder of a run")
     parser.add_argument("-o", "--output", required=True, help="file to write; .gz: compressed, which both viewers read")
-    parser.add_argument("--iterations", type=span, help="FIRST:LAST, LAST not included (default: all, and what is around them)")
+    parser.add_argument(
+        "--iterations", type=span, help="FIRST:LAST, LAST not included (default: all, and what is around them)"
+    )
     parser.add_argument("--ranks", type=rank_list, help="for example 0,1,5 (default: all)")
     parser.add_argument("--own-clocks", action="store_true", help="leaves every rank's clock as it is")
     given = parser.parse_args()

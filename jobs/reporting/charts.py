@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Charts as plain plotly figures; page.js adds what depends on the theme. Every chart says why it is empty where it is."""
+"""Charts as plain plotly figures; page.js adds what depends on the theme. An empty chart says why it is."""
+
 import base64
 import math
 
@@ -10,17 +11,35 @@ from .runs import PHASES
 # Okabe and Ito's colors, which all kinds of color vision tell apart.
 RUN_COLORS = ["#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#8A7A00"]
 DASHES = ["solid", "dash", "dot", "dashdot"]
-PHASE_COLORS = {"denoise": "#0072B2", "prox": "#E69F00", "operator": "#009E73", "adjoint": "#56B4E9", "halo": "#D55E00",
-                "reduce": "#CC79A7", "metrics": "#F0E442", "checkpoint": "#8A7A00", "write": "#7F7F7F", "load": "#A6A6A6",
-                "other": "#BFBFBF", "between": "#D9D9D9"}
+PHASE_COLORS = {
+    "denoise": "#0072B2",
+    "prox": "#E69F00",
+    "operator": "#009E73",
+    "adjoint": "#56B4E9",
+    "halo": "#D55E00",
+    "reduce": "#CC79A7",
+    "metrics": "#F0E442",
+    "checkpoint": "#8A7A00",
+    "write": "#7F7F7F",
+    "load": "#A6A6A6",
+    "other": "#BFBFBF",
+    "between": "#D9D9D9",
+}
 PHASE_LABELS = {"between": "between phases", "other": "other phases"}
 POINTS = 2000  # of a curve
 
 
 def chart(name, title, data, layout, note="", empty="", run=None):
     """empty: why there is no data; shown in place of the chart."""
-    return {"name": name, "title": title, "data": data, "layout": layout, "note": note, "empty": "" if data else empty,
-            "run": run}
+    return {
+        "name": name,
+        "title": title,
+        "data": data,
+        "layout": layout,
+        "note": note,
+        "empty": "" if data else empty,
+        "run": run,
+    }
 
 
 def axis(title, **more):
@@ -45,7 +64,11 @@ def label(phase):
 
 
 def style(index):
-    return {"color": RUN_COLORS[index % len(RUN_COLORS)], "dash": DASHES[index // len(RUN_COLORS) % len(DASHES)], "width": 2}
+    return {
+        "color": RUN_COLORS[index % len(RUN_COLORS)],
+        "dash": DASHES[index // len(RUN_COLORS) % len(DASHES)],
+        "width": 2,
+    }
 
 
 def thin(count):
@@ -69,9 +92,16 @@ def curve(run, index, column, against):
         return None
     x = run.whole[against][rows]
     hover = "iteration %{x}" if against == "iteration" else "%{x:.4g} s"
-    return {"type": "scatter", "mode": "lines+markers" if len(rows) <= 40 else "lines", "name": run.name,
-            "x": digits(x), "y": digits(values[rows]), "line": style(index), "marker": {"size": 5},
-            "hovertemplate": f"{run.name}<br>{hover}: %{{y:.5g}}<extra></extra>"}
+    return {
+        "type": "scatter",
+        "mode": "lines+markers" if len(rows) <= 40 else "lines",
+        "name": run.name,
+        "x": digits(x),
+        "y": digits(values[rows]),
+        "line": style(index),
+        "marker": {"size": 5},
+        "hovertemplate": f"{run.name}<br>{hover}: %{{y:.5g}}<extra></extra>",
+    }
 
 
 def restart_lines(runs, against):
@@ -80,8 +110,18 @@ def restart_lines(runs, against):
     for index, run in enumerate(runs):
         for at in run.whole_restarts[:50]:
             x = float(run.whole["iteration"][at] if against == "iteration" else run.whole["elapsed"][at - 1])
-            shapes.append({"type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1,
-                           "line": {"color": style(index)["color"], "width": 1, "dash": "dot"}})
+            shapes.append(
+                {
+                    "type": "line",
+                    "xref": "x",
+                    "yref": "paper",
+                    "x0": x,
+                    "x1": x,
+                    "y0": 0,
+                    "y1": 1,
+                    "line": {"color": style(index)["color"], "width": 1, "dash": "dot"},
+                }
+            )
     return shapes
 
 
@@ -90,24 +130,62 @@ def convergence(runs):
         data = [c for i, run in enumerate(runs) if (c := curve(run, i, column, against))]
         if log and not any(y and y > 0 for trace in data for y in trace["y"]):
             log = False
-        x = axis("iteration") if against == "iteration" else axis("time since the program began (s)", rangemode="tozero")
+        x = (
+            axis("iteration")
+            if against == "iteration"
+            else axis("time since the program began (s)", rangemode="tozero")
+        )
         if any(run.whole_restarts for run in runs) and data:
-            note += " Dotted lines: the run was resumed." + ("" if against == "iteration" else " The time between is left out.")
-        return chart(name, title, data, {"xaxis": x, "yaxis": axis(unit, type="log" if log else "linear"),
-                                         "shapes": restart_lines(runs, against) + list(shapes)}, note.strip(), empty)
+            note += " Dotted lines: the run was resumed." + (
+                "" if against == "iteration" else " The time between is left out."
+            )
+        return chart(
+            name,
+            title,
+            data,
+            {
+                "xaxis": x,
+                "yaxis": axis(unit, type="log" if log else "linear"),
+                "shapes": restart_lines(runs, against) + list(shapes),
+            },
+            note.strip(),
+            empty,
+        )
 
     none = "No run has a trace with iterations."
     no_truth = "No PSNR: no run has a truth to compare with (problem.truth), or none reached an iteration."
-    one = {"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": 1, "y1": 1,
-           "line": {"color": "#888", "width": 1, "dash": "dash"}}
+    one = {
+        "type": "line",
+        "xref": "paper",
+        "yref": "y",
+        "x0": 0,
+        "x1": 1,
+        "y0": 1,
+        "y1": 1,
+        "line": {"color": "#888", "width": 1, "dash": "dash"},
+    }
     return [
         over("psnr_iteration", "PSNR against iteration", "psnr", "PSNR (dB)", empty=no_truth),
         over("psnr_time", "PSNR against time", "psnr", "PSNR (dB)", "elapsed", empty=no_truth),
         over("residual", "Residual", "residual", "relative movement of the image", log=True, empty=none),
-        over("chi2", "Squared residual per sample", "chi2", "chi2 (noise variance)", log=True, shapes=[one],
-             note="1 (dashed): the noise level.", empty=none),
-        over("objective", "Objective", "objective", "value of the data term", log=True,
-             empty="The data term's value is not defined in these runs, or there are no iterations."),
+        over(
+            "chi2",
+            "Squared residual per sample",
+            "chi2",
+            "chi2 (noise variance)",
+            log=True,
+            shapes=[one],
+            note="1 (dashed): the noise level.",
+            empty=none,
+        ),
+        over(
+            "objective",
+            "Objective",
+            "objective",
+            "value of the data term",
+            log=True,
+            empty="The data term's value is not defined in these runs, or there are no iterations.",
+        ),
         schedule(runs),
     ]
 
@@ -126,30 +204,52 @@ def schedule(runs):
             trace = curve(run, index, column, "iteration")
             if not trace or not any(y for y in trace["y"]):
                 continue
-            trace |= {"name": f"{run.name}: {column}", "marker": {"size": 6, "symbol": symbol}, "mode": "lines+markers",
-                      "yaxis": "y" if column == "step" else "y2", "line": trace["line"] | {"width": 1.5}}
+            trace |= {
+                "name": f"{run.name}: {column}",
+                "marker": {"size": 6, "symbol": symbol},
+                "mode": "lines+markers",
+                "yaxis": "y" if column == "step" else "y2",
+                "line": trace["line"] | {"width": 1.5},
+            }
             data.append(trace)
     scale = {key: scale_for([y for trace in data if trace["yaxis"] == key for y in trace["y"]]) for key in ("y", "y2")}
-    layout = {"xaxis": axis("iteration"), "yaxis": axis("step (circles)", **scale["y"]),
-              "yaxis2": axis("denoiser sigma (diamonds)", overlaying="y", side="right", showgrid=False, **scale["y2"])}
+    layout = {
+        "xaxis": axis("iteration"),
+        "yaxis": axis("step (circles)", **scale["y"]),
+        "yaxis2": axis("denoiser sigma (diamonds)", overlaying="y", side="right", showgrid=False, **scale["y2"]),
+    }
     return chart("schedule", "Step and noise level", data, layout, empty="No run has a trace with iterations.")
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
 def stacked(names, values, what="", **more):
     """Bars per phase; values (phase, n). what: of which `names` are numbers."""
-    return [{"type": "bar", "name": label(phase), "x": names, "y": digits(row), "marker": {"color": PHASE_COLORS[phase]},
-             "hovertemplate": f"{label(phase)}<br>{what}%{{x}}: %{{y:.4g}} s<extra></extra>", **more}
-            for phase, row in zip(PHASES, values) if np.nansum(row) > 0]
+    return [
+        {
+            "type": "bar",
+            "name": label(phase),
+            "x": names,
+            "y": digits(row),
+            "marker": {"color": PHASE_COLORS[phase]},
+            "hovertemplate": f"{label(phase)}<br>{what}%{{x}}: %{{y:.4g}} s<extra></extra>",
+            **more,
+        }
+        for phase, row in zip(PHASES, values)
+        if np.nansum(row) > 0
+    ]
 
 
 def phases_by_run(runs):
     some = [run for run in runs if run.phase_seconds()]
     values = np.array([[run.phase_seconds().get(p, 0) for run in some] for p in PHASES])
-    return chart("phases_by_run", "Time per iteration and phase", stacked([r.name for r in some], values) if some else [],
-                 {"barmode": "stack", "xaxis": axis("", type="category"), "yaxis": axis("s per iteration, mean over ranks")},
-                 "Phases without those inside them; the first iteration after each start is left out.",
-                 "No run has a trace with phases.")
+    return chart(
+        "phases_by_run",
+        "Time per iteration and phase",
+        stacked([r.name for r in some], values) if some else [],
+        {"barmode": "stack", "xaxis": axis("", type="category"), "yaxis": axis("s per iteration, mean over ranks")},
+        "Phases without those inside them; the first iteration after each start is left out.",
+        "No run has a trace with phases.",
+    )
 
 
 def ranks_of(run, **more):
@@ -164,33 +264,68 @@ def time_of(run):
     if has:
         for phase, row in zip(PHASES, run.by_iteration):
             if row.sum() > 0:
-                area.append({"type": "scatter", "mode": "lines", "stackgroup": "phases", "name": label(phase),
-                             "x": digits(run.columns), "y": packed(row), "line": {"width": 0.5, "color": PHASE_COLORS[phase]},
-                             "fillcolor": PHASE_COLORS[phase],
-                             "hovertemplate": f"{label(phase)}<br>iteration %{{x}}: %{{y:.4g}} s<extra></extra>"})
+                area.append(
+                    {
+                        "type": "scatter",
+                        "mode": "lines",
+                        "stackgroup": "phases",
+                        "name": label(phase),
+                        "x": digits(run.columns),
+                        "y": packed(row),
+                        "line": {"width": 0.5, "color": PHASE_COLORS[phase]},
+                        "fillcolor": PHASE_COLORS[phase],
+                        "hovertemplate": f"{label(phase)}<br>iteration %{{x}}: %{{y:.4g}} s<extra></extra>",
+                    }
+                )
     binned = len(run.curve.get("iteration", [])) > len(run.columns) if has else False
     spread = f"Slowest rank over the mean: {1 + run.imbalance():.3f} (without waiting)." if has else ""
     heat = []
     if has and len(run.ranks) > 1:
-        heat = [{"type": "heatmap", "x": digits(run.columns), "y": run.ranks, "z": packed(run.busy, run.busy.shape),
-                 "colorscale": "Viridis", "colorbar": {"title": {"text": "s", "side": "right"}, "thickness": 12},
-                 "hovertemplate": "rank %{y}, iteration %{x}<br>%{z:.4g} s busy<extra></extra>"}]
+        heat = [
+            {
+                "type": "heatmap",
+                "x": digits(run.columns),
+                "y": run.ranks,
+                "z": packed(run.busy, run.busy.shape),
+                "colorscale": "Viridis",
+                "colorbar": {"title": {"text": "s", "side": "right"}, "thickness": 12},
+                "hovertemplate": "rank %{y}, iteration %{x}<br>%{z:.4g} s busy<extra></extra>",
+            }
+        ]
     return [
-        chart("phases_by_iteration", "Phases over the iterations", area,
-              {"xaxis": axis("iteration"), "yaxis": axis("s per iteration, mean over ranks"), "hovermode": "x unified"},
-              "Means of neighboring iterations." if binned else "", none, run.name),
-        chart("phases_by_rank", "Time per rank", stacked(run.ranks, own, "rank ") if has else [],
-              {"barmode": "stack", "xaxis": ranks_of(run), "yaxis": axis("s per iteration")}, spread, none, run.name),
-        chart("busy", "Busy time of every rank", heat,
-              {"xaxis": axis("iteration"), "yaxis": ranks_of(run, autorange="reversed")},
-              "Time per iteration not spent waiting for others. A bright row is a slow rank, a bright column a slow moment.",
-              none if not has else "One rank: there is nobody to compare it with.", run.name),
+        chart(
+            "phases_by_iteration",
+            "Phases over the iterations",
+            area,
+            {"xaxis": axis("iteration"), "yaxis": axis("s per iteration, mean over ranks"), "hovermode": "x unified"},
+            "Means of neighboring iterations." if binned else "",
+            none,
+            run.name,
+        ),
+        chart(
+            "phases_by_rank",
+            "Time per rank",
+            stacked(run.ranks, own, "rank ") if has else [],
+            {"barmode": "stack", "xaxis": ranks_of(run), "yaxis": axis("s per iteration")},
+            spread,
+            none,
+            run.name,
+        ),
+        chart(
+            "busy",
+            "Busy time of every rank",
+            heat,
+            {"xaxis": axis("iteration"), "yaxis": ranks_of(run, autorange="reversed")},
+            "Time not spent waiting for others. A bright row is a slow rank, a bright column a slow moment.",
+            none if not has else "One rank: there is nobody to compare it with.",
+            run.name,
+        ),
     ]
 
 
 # --- communication ----------------------------------------------------------------------------------------------------
 def hidden_and_exposed(run):
-    """Seconds per iteration and rank: exchanges hidden behind computation, exchanges waited for, reductions waited for."""
+    """Seconds per iteration and rank: exchanges that computation hid, exchanges and reductions waited for."""
     wait, flight = run.sums["wait_seconds"], run.sums["flight_seconds"]
     reduce = PHASES.index("reduce")
     exchanges = np.delete(wait, reduce, axis=0).sum(axis=0)
@@ -204,26 +339,63 @@ def communication_of(run):
     alone = "One rank: it sends nothing."
     data, traffic = [], []
     if has and run.rank_count > 1:
-        kinds = [("hidden: under way while the rank computed", "#009E73"), ("exposed: waited for exchanges", "#D55E00"),
-                 ("exposed: waited for reductions", "#CC79A7")]
-        data = [{"type": "bar", "name": name, "x": run.ranks, "y": digits(row), "marker": {"color": color},
-                 "hovertemplate": "rank %{x}: %{y:.4g} s<extra>" + name.split(":")[0] + "</extra>"}
-                for (name, color), row in zip(kinds, hidden_and_exposed(run))]
+        kinds = [
+            ("hidden: under way while the rank computed", "#009E73"),
+            ("exposed: waited for exchanges", "#D55E00"),
+            ("exposed: waited for reductions", "#CC79A7"),
+        ]
+        data = [
+            {
+                "type": "bar",
+                "name": name,
+                "x": run.ranks,
+                "y": digits(row),
+                "marker": {"color": color},
+                "hovertemplate": "rank %{x}: %{y:.4g} s<extra>" + name.split(":")[0] + "</extra>",
+            }
+            for (name, color), row in zip(kinds, hidden_and_exposed(run))
+        ]
         sent = run.sums["bytes_sent"] / run.steady
-        traffic = [{"type": "bar", "name": label(phase), "x": run.ranks, "y": digits(row),
-                    "marker": {"color": PHASE_COLORS[phase]}, "hovertemplate": f"{label(phase)}<br>rank %{{x}}: %{{y:.3s}}B<extra></extra>"}
-                   for phase, row in zip(PHASES, sent) if row.sum() > 0]
+        traffic = [
+            {
+                "type": "bar",
+                "name": label(phase),
+                "x": run.ranks,
+                "y": digits(row),
+                "marker": {"color": PHASE_COLORS[phase]},
+                "hovertemplate": f"{label(phase)}<br>rank %{{x}}: %{{y:.3s}}B<extra></extra>",
+            }
+            for phase, row in zip(PHASES, sent)
+            if row.sum() > 0
+        ]
     older = has and run.rank_count > 1 and run.sums["flight_seconds"].sum() == 0 and run.sums["bytes_sent"].sum() > 0
-    note = "This trace is of an older version, which did not record how long exchanges were under way." if older else (
-        "An exchange counts as hidden from its begin until its rank saw it complete, less what the rank waited. Waiting "
-        "includes that for slower ranks.")
+    note = (
+        "This trace is of an older version, which did not record how long exchanges were under way."
+        if older
+        else (
+            "An exchange counts as hidden from its begin until its rank saw it complete, less what it waited. Waiting "
+            "includes that for slower ranks."
+        )
+    )
     return [
-        chart("hidden_exposed", "Communication, hidden and exposed", data,
-              {"barmode": "stack", "xaxis": ranks_of(run), "yaxis": axis("s per iteration")},
-              note, alone if has else none, run.name),
-        chart("traffic", "Bytes sent", traffic,
-              {"barmode": "stack", "xaxis": ranks_of(run), "yaxis": axis("bytes per iteration", tickformat="~s")},
-              "", alone if has else none, run.name),
+        chart(
+            "hidden_exposed",
+            "Communication, hidden and exposed",
+            data,
+            {"barmode": "stack", "xaxis": ranks_of(run), "yaxis": axis("s per iteration")},
+            note,
+            alone if has else none,
+            run.name,
+        ),
+        chart(
+            "traffic",
+            "Bytes sent",
+            traffic,
+            {"barmode": "stack", "xaxis": ranks_of(run), "yaxis": axis("bytes per iteration", tickformat="~s")},
+            "",
+            alone if has else none,
+            run.name,
+        ),
     ]
 
 
@@ -235,33 +407,91 @@ def memory_of(run):
     none = "This run has no trace."
     by_rank, by_phase, over = [], [], []
     if run.peak is not None and run.peak.any():
-        rows = [("resident set of the process", run.resident, "#999999"), ("held by the device's allocator", run.reserved, "#E69F00"),
-                ("tracked peak: images, weights, activations", run.peak.max(axis=0), "#0072B2")]
-        by_rank = [{"type": "bar", "name": name, "x": run.ranks, "y": digits(values / GIB), "marker": {"color": color},
-                    "hovertemplate": "rank %{x}: %{y:.3f} GiB<extra></extra>"} for name, values, color in rows if values.any()]
+        rows = [
+            ("resident set of the process", run.resident, "#999999"),
+            ("held by the device's allocator", run.reserved, "#E69F00"),
+            ("tracked peak: images, weights, activations", run.peak.max(axis=0), "#0072B2"),
+        ]
+        by_rank = [
+            {
+                "type": "bar",
+                "name": name,
+                "x": run.ranks,
+                "y": digits(values / GIB),
+                "marker": {"color": color},
+                "hovertemplate": "rank %{x}: %{y:.3f} GiB<extra></extra>",
+            }
+            for name, values, color in rows
+            if values.any()
+        ]
         some = [i for i in range(len(PHASES)) if run.peak[i].any()]
         if len(run.ranks) > 1:
-            by_phase = [{"type": "heatmap", "x": run.ranks, "y": [label(PHASES[i]) for i in some],
-                         "z": packed(run.peak[some] / GIB, (len(some), len(run.ranks))), "colorscale": "Cividis",
-                         "colorbar": {"title": {"text": "GiB", "side": "right"}, "thickness": 12},
-                         "hovertemplate": "%{y}, rank %{x}<br>%{z:.3f} GiB<extra></extra>"}]
+            by_phase = [
+                {
+                    "type": "heatmap",
+                    "x": run.ranks,
+                    "y": [label(PHASES[i]) for i in some],
+                    "z": packed(run.peak[some] / GIB, (len(some), len(run.ranks))),
+                    "colorscale": "Cividis",
+                    "colorbar": {"title": {"text": "GiB", "side": "right"}, "thickness": 12},
+                    "hovertemplate": "%{y}, rank %{x}<br>%{z:.3f} GiB<extra></extra>",
+                }
+            ]
         else:
-            by_phase = [{"type": "bar", "x": [label(PHASES[i]) for i in some], "y": digits(run.peak[some, 0] / GIB),
-                         "marker": {"color": [PHASE_COLORS[PHASES[i]] for i in some]}, "showlegend": False,
-                         "hovertemplate": "%{x}: %{y:.3f} GiB<extra></extra>"}]
+            by_phase = [
+                {
+                    "type": "bar",
+                    "x": [label(PHASES[i]) for i in some],
+                    "y": digits(run.peak[some, 0] / GIB),
+                    "marker": {"color": [PHASE_COLORS[PHASES[i]] for i in some]},
+                    "showlegend": False,
+                    "hovertemplate": "%{x}: %{y:.3f} GiB<extra></extra>",
+                }
+            ]
         if run.memory_curve.any():
-            over = [{"type": "scatter", "mode": "lines", "name": "tracked peak, highest rank", "x": digits(run.columns),
-                     "y": packed(run.memory_curve / GIB), "line": {"color": "#0072B2", "width": 2}, "showlegend": False,
-                     "hovertemplate": "iteration %{x}: %{y:.3f} GiB<extra></extra>"}]
+            over = [
+                {
+                    "type": "scatter",
+                    "mode": "lines",
+                    "name": "tracked peak, highest rank",
+                    "x": digits(run.columns),
+                    "y": packed(run.memory_curve / GIB),
+                    "line": {"color": "#0072B2", "width": 2},
+                    "showlegend": False,
+                    "hovertemplate": "iteration %{x}: %{y:.3f} GiB<extra></extra>",
+                }
+            ]
     many = by_phase and by_phase[0]["type"] == "heatmap"
     return [
-        chart("memory_by_rank", "Memory per rank", by_rank,
-              {"barmode": "overlay", "xaxis": ranks_of(run), "yaxis": axis("GiB", rangemode="tozero")}, "", none, run.name),
-        chart("memory_by_phase", "Peak memory per phase", by_phase,
-              {"xaxis": ranks_of(run), "yaxis": axis("", type="category")} if many else
-              {"xaxis": axis("", type="category"), "yaxis": axis("GiB")},
-              "Highest tracked memory during each phase.", none, run.name),
-        chart("memory_over_time", "Memory over the iterations", over,
-              {"xaxis": axis("iteration"), "yaxis": axis("GiB, highest rank", rangemode="tozero")}, "",
-              none if run.peak is None else "No iteration was recorded.", run.name),
+        chart(
+            "memory_by_rank",
+            "Memory per rank",
+            by_rank,
+            {"barmode": "overlay", "xaxis": ranks_of(run), "yaxis": axis("GiB", rangemode="tozero")},
+            "",
+            none,
+            run.name,
+        ),
+        chart(
+            "memory_by_phase",
+            "Peak memory per phase",
+            by_phase,
+            (
+                {"xaxis": ranks_of(run), "yaxis": axis("", type="category")}
+                if many
+                else {"xaxis": axis("", type="category"), "yaxis": axis("GiB")}
+            ),
+            "Highest tracked memory during each phase.",
+            none,
+            run.name,
+        ),
+        chart(
+            "memory_over_time",
+            "Memory over the iterations",
+            over,
+            {"xaxis": axis("iteration"), "yaxis": axis("GiB, highest rank", rangemode="tozero")},
+            "",
+            none if run.peak is None else "No iteration was recorded.",
+            run.name,
+        ),
     ]

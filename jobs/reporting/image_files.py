@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Reads images in bands of rows: HDF5, .npy, pictures. Values as in the file, (channels, rows, columns)."""
+
 import re
 from pathlib import Path
 
@@ -59,7 +60,9 @@ def open_hdf5(path, name):
 
 def open_array(data):
     shape = flat_shape(data.shape)
-    return ImageFile(shape, lambda lo, hi: np.asarray(data[..., lo:hi, :], np.float32).reshape(shape[0], hi - lo, shape[2]))
+    return ImageFile(
+        shape, lambda lo, hi: np.asarray(data[..., lo:hi, :], np.float32).reshape(shape[0], hi - lo, shape[2])
+    )
 
 
 def open_picture(path):
@@ -72,7 +75,9 @@ def open_picture(path):
         Image.MAX_IMAGE_PIXELS = MOST_DECODED
         with Image.open(path) as picture:
             if picture.width * picture.height > MOST_DECODED:
-                raise Unreadable(f"{path} has more than {MOST_DECODED // 1_000_000} million pixels: as HDF5 it could be shown")
+                raise Unreadable(
+                    f"{path} has more than {MOST_DECODED // 1_000_000} million pixels: as HDF5 it could be shown"
+                )
             deep = picture.format == "PNG" and png_bits(path) == 16
             picture = ImageOps.exif_transpose(picture)
             if picture.mode in ("P", "1", "CMYK") or picture.mode.endswith("A") and picture.mode != "LA":

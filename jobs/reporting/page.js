@@ -34,7 +34,7 @@
       axis.zerolinecolor = line;
       axis.automargin = true;
       if (axis.title) axis.title.standoff = 8;
-      if (axis.type === "log") axis.tickformat = axis.tickformat || ".3~g";
+      if (axis.type === "log") { axis.tickformat = axis.tickformat || ".3~g"; axis.nticks = 7; }
     }
     return out;
   }
@@ -60,7 +60,9 @@
     const first = chart.data[0];
     const layout = with_theme(chart.layout, first.type === "bar" ? first.x.length : 99);
     if (chart.data.length < 2 && !first.showlegend) layout.showlegend = false;
-    if (narrow() && chart.data.length > 6) layout.showlegend = false;
+    const many = chart.data.length > (narrow() ? 6 : 10);
+    if (many) layout.showlegend = false;
+    if (many && report.runs.length > 1 && chart.run === null) box.querySelector(".note").textContent += " Lines as in the table of runs.";
     return Plotly.react(plot, JSON.parse(in_theme(JSON.stringify(chart.data))), layout, options);
   }
   const boxes = [...document.querySelectorAll("[data-chart]")];

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The page: one HTML file that needs nothing else."""
+
 import html
 import json
 import math
@@ -7,12 +8,13 @@ from pathlib import Path
 
 from plotly.offline import get_plotlyjs
 
-from .charts import RUN_COLORS, communication_of, convergence, memory_of, phases_by_run, time_of
+from .charts import communication_of, convergence, memory_of, phases_by_run, style, time_of
 from .runs import DONE
 from .scaling import differing, series_of
 from .scaling_charts import scaling_charts
 
 HERE = Path(__file__).parent
+BORDERS = {"solid": "solid", "dash": "dashed", "dot": "dotted", "dashdot": "double"}
 # The browser itself keeps the page from loading anything.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
@@ -66,8 +68,10 @@ def status_text(run):
 
 
 def tile(what, value, more="", kind=""):
-    return (f'<div class=tile><div class=what>{e(what)}</div><div class="value {kind}">{e(value)}</div>'
-            f"<div class=more>{e(more)}</div></div>")
+    return (
+        f'<div class=tile><div class=what>{e(what)}</div><div class="value {kind}">{e(value)}</div>'
+        f"<div class=more>{e(more)}</div></div>"
+    )
 
 
 def iterations_text(run):
@@ -84,20 +88,44 @@ def tiles_of_one(run):
     median, low, high = run.seconds_per_iteration()
     grid = run.attributes[0] if run.attributes and "grid_rows" in run.attributes[0] else None
     start = run.number("psnr_start")
-    spread = f"10th to 90th percentile: {seconds(low)} to {seconds(high)}" if math.isfinite(median) else "no iteration was recorded"
+    spread = (
+        f"10th to 90th percentile: {seconds(low)} to {seconds(high)}"
+        if math.isfinite(median)
+        else "no iteration was recorded"
+    )
     hosts = len({a.get("host") for a in run.attributes})
-    return "".join([
-        tile("Status", status_text(run), iterations_text(run), status_class(run)),
-        tile("PSNR", decibel(psnr(run)), f"start {decibel(start)}" if math.isfinite(start) else "the job has no truth"
-             if "problem.truth" not in run.job and not any(k.startswith("problem.truth.") for k in run.job) else ""),
-        tile("Time per iteration", seconds(median), spread),
-        tile("Ranks", run.rank_count or "unknown",
-             (f"{grid['grid_rows']} x {grid['grid_columns']} blocks, {hosts} host{'s' if hosts > 1 else ''}" if grid else "")),
-        tile("Memory per rank", amount(peak(run)), "tracked peak, highest rank"),
-        tile("Exposed communication", percent(run.exposed_fraction()), "of the iterations' time"),
-        tile("Imbalance", percent(run.imbalance()), "slowest rank over the mean, without waiting"),
-        tile("Tracing", percent(run.trace_share), "of the run's time, inside trace calls"),
-    ])
+    return "".join(
+        [
+            tile("Status", status_text(run), iterations_text(run), status_class(run)),
+            tile(
+                "PSNR",
+                decibel(psnr(run)),
+                (
+                    f"start {decibel(start)}"
+                    if math.isfinite(start)
+                    else (
+                        "the job has no truth"
+                        if "problem.truth" not in run.job and not any(k.startswith("problem.truth.") for k in run.job)
+                        else ""
+                    )
+                ),
+            ),
+            tile("Time per iteration", seconds(median), spread),
+            tile(
+                "Ranks",
+                run.rank_count or "unknown",
+                (
+                    f"{grid['grid_rows']} x {grid['grid_columns']} blocks, {hosts} host{'s' if hosts > 1 else ''}"
+                    if grid
+                    else ""
+                ),
+            ),
+            tile("Memory per rank", amount(peak(run)), "tracked peak, highest rank"),
+            tile("Exposed communication", percent(run.exposed_fraction()), "of the iterations' time"),
+            tile("Imbalance", percent(run.imbalance()), "slowest rank over the mean, without waiting"),
+            tile("Tracing", percent(run.trace_share), "of the run's time, inside trace calls"),
+        ]
+    )
 
 
 def tiles_of_many(runs, series):
@@ -105,34 +133,75 @@ def tiles_of_many(runs, series):
     best = max((r for r in runs if math.isfinite(psnr(r))), key=psnr, default=None)
     timed = [r for r in runs if math.isfinite(r.seconds_per_iteration()[0])]
     fastest = min(timed, key=lambda r: r.seconds_per_iteration()[0], default=None)
-    out = [tile("Runs", len(runs), f"{len(done)} ended well, {len(runs) - len(done)} did not",
-                "good" if len(done) == len(runs) else "bad"),
-           tile("Best PSNR", decibel(psnr(best)) if best else "none", best.name if best else "no run has a truth"),
-           tile("Fastest iteration", seconds(fastest.seconds_per_iteration()[0]) if fastest else "unknown",
-                fastest.name if fastest else "no run recorded one"),
-           tile("Ranks", ", ".join(map(str, sorted({r.rank_count for r in runs if r.rank_count}))) or "unknown", "")]
+    out = [
+        tile(
+            "Runs",
+            len(runs),
+            f"{len(done)} ended well, {len(runs) - len(done)} did not",
+            "good" if len(done) == len(runs) else "bad",
+        ),
+        tile("Best PSNR", decibel(psnr(best)) if best else "none", best.name if best else "no run has a truth"),
+        tile(
+            "Fastest iteration",
+            seconds(fastest.seconds_per_iteration()[0]) if fastest else "unknown",
+            fastest.name if fastest else "no run recorded one",
+        ),
+        tile("Ranks", ", ".join(map(str, sorted({r.rank_count for r in runs if r.rank_count}))) or "unknown", ""),
+    ]
     for kind in ("strong", "weak"):
         one = next((s for s in series if s.kind == kind), None)
         if one:
-            out.append(tile(f"Efficiency, {kind}", percent(one.efficiency()[-1]),
-                            f"{one.points[-1].ranks} ranks against {one.points[0].ranks}"))
+            out.append(
+                tile(
+                    f"Efficiency, {kind}",
+                    percent(one.efficiency()[-1]),
+                    f"{one.points[-1].ranks} ranks against {one.points[0].ranks}",
+                )
+            )
     shares = [r.trace_share for r in runs if math.isfinite(r.trace_share)]
-    out.append(tile("Tracing", percent(max(shares, default=math.nan)), "of the time, in the run with the largest share"))
+    out.append(
+        tile("Tracing", percent(max(shares, default=math.nan)), "of the time, in the run with the largest share")
+    )
     return "".join(out)
 
 
 def runs_table(runs):
-    head = ["run", "status", "ranks", "iterations", "PSNR", "s/iteration", "total", "start-up", "I/O", "memory/rank", "exposed",
-            "imbalance", "tracing"]
+    head = [
+        "run",
+        "status",
+        "ranks",
+        "iterations",
+        "PSNR",
+        "s/iteration",
+        "total",
+        "start-up",
+        "I/O",
+        "memory/rank",
+        "exposed",
+        "imbalance",
+        "tracing",
+    ]
     left = {"run", "status"}
     rows = []
     for index, run in enumerate(runs):
-        cells = [f'<td><span class=dot style="background:{RUN_COLORS[index % len(RUN_COLORS)]}"></span>{e(run.name)}</td>',
-                 f'<td class={status_class(run)}>{e(status_text(run))}</td>']
+        drawn = style(index)
+        border = f"border-color:{drawn['color']};border-top-style:{BORDERS[drawn['dash']]}"
+        line = f'<span class=line style="{border}"></span>'
+        cells = [f"<td>{line}{e(run.name)}</td>", f"<td class={status_class(run)}>{e(status_text(run))}</td>"]
         done = run.summary.get("iterations", len(run.curve.get("iteration", [])))
-        for value in (run.rank_count or "", done, decibel(psnr(run)), seconds(run.seconds_per_iteration()[0]),
-                      seconds(run.total_seconds), seconds(run.startup_seconds), seconds(run.io_seconds), amount(peak(run)),
-                      percent(run.exposed_fraction()), percent(run.imbalance()), percent(run.trace_share)):
+        for value in (
+            run.rank_count or "",
+            done,
+            decibel(psnr(run)),
+            seconds(run.seconds_per_iteration()[0]),
+            seconds(run.total_seconds),
+            seconds(run.startup_seconds),
+            seconds(run.io_seconds),
+            amount(peak(run)),
+            percent(run.exposed_fraction()),
+            percent(run.imbalance()),
+            percent(run.trace_share),
+        ):
             cells.append(f"<td class=n>{e(value)}</td>")
         rows.append(f"<tr>{''.join(cells)}</tr>")
     heads = "".join(f"<th{'' if h in left else ' class=n'}>{e(h)}</th>" for h in head)
@@ -148,14 +217,16 @@ def notes(runs):
 
 
 def chart_card(chart, of_run=""):
-    name = f' <span class=note>of <span class=run-name>{e(of_run)}</span></span>' if of_run else ""
+    name = f" <span class=note>of <span class=run-name>{e(of_run)}</span></span>" if of_run else ""
     per_run = " data-per-run=1" if chart["run"] is not None else ""
-    return (f'<div class=card data-chart="{chart["name"]}"{per_run}><h3>{e(chart["title"])}{name}</h3>'
-            "<div class=plot hidden></div><div class=empty hidden></div><p class=note></p></div>")
+    return (
+        f'<div class=card data-chart="{chart["name"]}"{per_run}><h3>{e(chart["title"])}{name}</h3>'
+        "<div class=plot hidden></div><div class=empty hidden></div><p class=note></p></div>"
+    )
 
 
 def section(name, title, body, of_run=None, many=False):
-    suffix = f' <span class=sub>of <span class=run-name>{e(of_run)}</span></span>' if of_run and many else ""
+    suffix = f" <span class=sub>of <span class=run-name>{e(of_run)}</span></span>" if of_run and many else ""
     return f"<section id={name}><h2>{e(title)}{suffix}</h2>{body}</section>"
 
 
@@ -168,8 +239,12 @@ def compare(runs):
     if not rows:
         return '<div class="card empty">All runs have the same job.</div>'
     head = "".join(f"<th>{e(run.name)}</th>" for run in named)
-    body = "".join(f"<tr><td>{e(key)}</td>" + "".join(f"<td class=wrap>{e('not given' if v is None else v)}</td>" for v in values)
-                   + "</tr>" for key, values in rows.items())
+    body = "".join(
+        f"<tr><td>{e(key)}</td>"
+        + "".join(f"<td class=wrap>{e('not given' if v is None else v)}</td>" for v in values)
+        + "</tr>"
+        for key, values in rows.items()
+    )
     return f"<div class='card scroll'><table><tr><th>job key</th>{head}</tr>{body}</table></div>"
 
 
@@ -177,21 +252,51 @@ def machine(runs):
     parts = []
     for run in runs:
         first = run.attributes[0] if run.attributes else {}
-        facts = [("folder", run.folder), ("started", first.get("start_time")), ("command", first.get("command_line")),
-                 ("tessera", f"{first.get('tessera_version', run.summary.get('tessera', ''))} {first.get('tessera_commit', '')}"),
-                 ("device", run.summary.get("device")), ("precision", run.summary.get("precision")),
-                 ("transport", run.summary.get("transport")), ("libraries", first.get("libraries")), ("machine", first.get("machine"))]
-        table = "".join(f"<tr><td class=key>{e(k)}</td><td class=wrap>{e(v)}</td></tr>" for k, v in facts if v not in (None, "", " "))
-        ranks = "".join(f"<tr><td class=n>{r}</td><td>{e(a.get('host', ''))}</td><td>{e(a.get('device', ''))}</td>"
-                        f"<td>{e(block_text(a))}</td></tr>" for r, a in zip(run.ranks, run.attributes))
-        blocks = f"<details><summary>Ranks</summary><div class=scroll><table><tr><th class=n>rank</th><th>host</th><th>device</th><th>block</th></tr>{ranks}</table></div></details>" if ranks else ""
-        words = "".join(f"<details open><summary>Last words of rank {e(rank)}</summary><pre>{e(text)}</pre></details>"
-                        for rank, text in list(run.words.items())[:16])
+        facts = [
+            ("folder", run.folder),
+            ("started", first.get("start_time")),
+            ("command", first.get("command_line")),
+            (
+                "tessera",
+                f"{first.get('tessera_version', run.summary.get('tessera', ''))} {first.get('tessera_commit', '')}",
+            ),
+            ("device", run.summary.get("device")),
+            ("precision", run.summary.get("precision")),
+            ("transport", run.summary.get("transport")),
+            ("libraries", first.get("libraries")),
+            ("machine", first.get("machine")),
+        ]
+        table = "".join(
+            f"<tr><td class=key>{e(k)}</td><td class=wrap>{e(v)}</td></tr>"
+            for k, v in facts
+            if v not in (None, "", " ")
+        )
+        ranks = "".join(
+            f"<tr><td class=n>{r}</td><td>{e(a.get('host', ''))}</td><td>{e(a.get('device', ''))}</td>"
+            f"<td>{e(block_text(a))}</td></tr>"
+            for r, a in zip(run.ranks, run.attributes)
+        )
+        blocks = (
+            "<details><summary>Ranks</summary>"
+            "<div class=scroll><table><tr><th class=n>rank</th><th>host</th><th>device</th>"
+            f"<th>block</th></tr>{ranks}</table></div></details>"
+            if ranks
+            else ""
+        )
+        words = "".join(
+            f"<details open><summary>Last words of rank {e(rank)}</summary><pre>{e(text)}</pre></details>"
+            for rank, text in list(run.words.items())[:16]
+        )
         job = f"<details><summary>Job</summary><pre>{e(run.job_text)}</pre></details>" if run.job_text else ""
-        log = f"<details><summary>End of the log</summary><pre>{e(run.log_tail)}</pre></details>" if run.log_tail else ""
+        log = (
+            f"<details><summary>End of the log</summary><pre>{e(run.log_tail)}</pre></details>" if run.log_tail else ""
+        )
         inside = f"<div class=scroll><table>{table}</table></div>{words}{blocks}{job}{log}"
-        parts.append(f"<details class='card run-card'><summary>{e(run.name)}</summary>{inside}</details>" if len(runs) > 1 else
-                     f"<div class=card>{inside}</div>")
+        parts.append(
+            f"<details class='card run-card'><summary>{e(run.name)}</summary>{inside}</details>"
+            if len(runs) > 1
+            else f"<div class=card>{inside}</div>"
+        )
     return "".join(parts)
 
 
@@ -202,30 +307,49 @@ def block_text(attributes):
     return f"rows {y0} to {y1}, columns {x0} to {x1}" if y1 > y0 and x1 > x0 else "empty"
 
 
-PICTURES = """<div class="head"><span class=note>Drag to move, double click or +/- to zoom; all pictures move together.</span>
-<div class=tools id=picture-tools><button id=zoom-out aria-label="zoom out">&minus;</button><span id=zoom>1.0&times;</span>
-<button id=zoom-in aria-label="zoom in">+</button><button id=zoom-fit>fit</button><button id=zoom-pixels>pixels</button></div></div>
-<div class=pictures id=pictures-here style="margin-top:.5rem"></div><div class=notes hidden><ul id=pictures-missing></ul></div>"""
+PICTURES = """<div class="head">
+<span class=note>Drag to move, double click or +/- to zoom; all pictures move together.</span>
+<div class=tools id=picture-tools>
+<button id=zoom-out aria-label="zoom out">&minus;</button><span id=zoom>1.0&times;</span>
+<button id=zoom-in aria-label="zoom in">+</button>
+<button id=zoom-fit>fit</button><button id=zoom-pixels>pixels</button>
+</div></div>
+<div class=pictures id=pictures-here style="margin-top:.5rem"></div>
+<div class=notes hidden><ul id=pictures-missing></ul></div>"""
 
 
 def page(runs, plans, pictures, made):
     """HTML. pictures: {run's name: {"figures": [...], "missing": [...]}}; made: a line that says when and from what."""
     series = series_of(runs, "strong") + series_of(runs, "weak")
     many = len(runs) > 1
-    detail = max(runs, key=lambda run: (status_class(run) != "bad", bool(pictures[run.name]["figures"]), len(run.ranks))).name
+    detail = max(
+        runs, key=lambda run: (status_class(run) != "bad", bool(pictures[run.name]["figures"]), len(run.ranks))
+    ).name
     curves, scales, by_run = convergence(runs), scaling_charts(series, plans), phases_by_run(runs)
     per_run = [(time_of(run), communication_of(run), memory_of(run)) for run in runs]
     time, communication, memory = per_run[0]
     cards = lambda charts: "".join(chart_card(c) for c in charts)  # noqa: E731
     title = f"{len(runs)} runs" if many else runs[0].name
     sections = [
-        ("summary", "Summary", f"<h1>{e(title)}</h1><p class=sub>{e(made)}</p><div class=tiles>"
-         + (tiles_of_many(runs, series) if many else tiles_of_one(runs[0])) + "</div>" + notes(runs) + (runs_table(runs) if many else "")),
+        (
+            "summary",
+            "Summary",
+            f"<h1>{e(title)}</h1><p class=sub>{e(made)}</p><div class=tiles>"
+            + (tiles_of_many(runs, series) if many else tiles_of_one(runs[0]))
+            + "</div>"
+            + notes(runs)
+            + (runs_table(runs) if many else ""),
+        ),
         ("pictures", "Pictures", PICTURES),
         ("convergence", "Convergence", f"<div class=grid>{cards(curves)}</div>"),
         ("scaling", "Scaling", f"<div class=grid>{cards(scales)}</div>"),
-        ("time", "Time", f"<div class=grid>{chart_card(by_run)}"
-         + "".join(chart_card(c, detail if many else "") for c in (time[1], time[0], time[2])) + "</div>"),
+        (
+            "time",
+            "Time",
+            f"<div class=grid>{chart_card(by_run)}"
+            + "".join(chart_card(c, detail if many else "") for c in (time[1], time[0], time[2]))
+            + "</div>",
+        ),
         ("communication", "Communication", f"<div class=grid>{cards(communication)}</div>"),
         ("memory", "Memory", f"<div class='grid three'>{cards(memory)}</div>"),
         ("compare", "Comparison", compare(runs)),
@@ -235,22 +359,32 @@ def page(runs, plans, pictures, made):
         sections = [s for s in sections if s[0] != "compare"]
     of_run = {"pictures", "communication", "memory"}
     body = sections[0][2].join(("<section id=summary>", "</section>")) + "".join(
-        section(name, heading, inside, detail if name in of_run else None, many) for name, heading, inside in sections[1:])
+        section(name, heading, inside, detail if name in of_run else None, many)
+        for name, heading, inside in sections[1:]
+    )
     sources = {}  # of runs of one study, truth and measurement are the same
     for shown in pictures.values():
         for figure in shown["figures"]:
             figure["src"] = sources.setdefault(figure["src"], len(sources))
-    data = {"sources": list(sources), "charts": curves + scales + [by_run] + [c for groups in per_run for g in groups for c in g], "pictures": pictures,
-            "detail": detail, "runs": [run.name for run in runs]}
+    data = {
+        "sources": list(sources),
+        "charts": curves + scales + [by_run] + [c for groups in per_run for g in groups for c in g],
+        "pictures": pictures,
+        "detail": detail,
+        "runs": [run.name for run in runs],
+    }
     choice = "".join(f"<option>{e(run.name)}</option>" for run in runs)
-    chooser = f"<label class=room>details of <select id=run>{choice}</select></label>" if many else "<span class=room></span>"
+    chooser = (
+        f"<label class=room>details of <select id=run>{choice}</select></label>" if many else "<span class=room></span>"
+    )
     nav = "".join(f'<a href="#{name}">{e(heading)}</a>' for name, heading, _ in sections)
     safe = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
     return f"""<!doctype html>
 <html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width, initial-scale=1">
 <meta http-equiv=Content-Security-Policy content="{POLICY}"><link rel=icon href="data:,">
 <title>tessera: {e(title)}</title><style>{(HERE / 'page.css').read_text()}</style></head><body>
-<header class=top><div class=bar><span class=brand>tessera report</span><nav>{nav}</nav>{chooser}<button id=theme title="light or dark">&#9680;</button></div></header>
+<header class=top><div class=bar><span class=brand>tessera report</span><nav>{nav}</nav>{chooser}
+<button id=theme title="light or dark">&#9680;</button></div></header>
 <main>{body}<footer>{e(made)} docs/report.md says how each figure is computed.</footer></main>
 <script type=application/json id=report-data>{safe}</script>
 <script>{get_plotlyjs()}</script><script>{(HERE / 'page.js').read_text()}</script></body></html>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Before, after, truth and error of a run, as pictures that fit on a page."""
+
 import base64
 import io
 import math
@@ -15,8 +16,17 @@ from .image_files import Unreadable, open_image
 BAND = 1 << 24  # samples read at a time
 LOSSLESS = 1 << 20  # pixels up to which a picture is kept exactly
 # The colors of "magma": dark is no error; told apart with every kind of color vision.
-MAGMA = [(0, 0, 4), (28, 16, 68), (79, 18, 123), (129, 37, 129), (181, 54, 122), (229, 80, 100), (251, 135, 97),
-         (254, 194, 135), (252, 253, 191)]
+MAGMA = [
+    (0, 0, 4),
+    (28, 16, 68),
+    (79, 18, 123),
+    (129, 37, 129),
+    (181, 54, 122),
+    (229, 80, 100),
+    (251, 135, 97),
+    (254, 194, 135),
+    (252, 253, 191),
+]
 
 
 def shrink(rows, factor):
@@ -24,7 +34,8 @@ def shrink(rows, factor):
     if factor == 1:
         return rows
     count = np.add.reduceat(np.ones(rows.shape[1]), range(0, rows.shape[1], factor))[:, None] * np.add.reduceat(
-        np.ones(rows.shape[2]), range(0, rows.shape[2], factor))
+        np.ones(rows.shape[2]), range(0, rows.shape[2], factor)
+    )
     down = np.add.reduceat(rows, range(0, rows.shape[1], factor), axis=1, dtype=np.float64)
     return np.add.reduceat(down, range(0, rows.shape[2], factor), axis=2) / count
 
@@ -64,12 +75,19 @@ def colored(values, top):
 
 def figure(title, image, factor, caption):
     note = f" Shown at 1/{factor} of its size, means of {factor} x {factor} pixels." if factor > 1 else ""
-    return {"title": title, "src": encode(image), "width": image.shape[1], "height": image.shape[0],
-            "caption": caption + note}
+    return {
+        "title": title,
+        "src": encode(image),
+        "width": image.shape[1],
+        "height": image.shape[0],
+        "caption": caption + note,
+    }
 
 
 def size_text(shape):
-    return f"{shape[1]} x {shape[2]}" + (", gray" if shape[0] == 1 else "" if shape[0] == 3 else f", {shape[0]} channels, the first is shown")
+    return f"{shape[1]} x {shape[2]}" + (
+        ", gray" if shape[0] == 1 else "" if shape[0] == 3 else f", {shape[0]} channels, the first is shown"
+    )
 
 
 def error_map(result, truth, offset, scale, side):
@@ -126,7 +144,9 @@ class Album:
         except Unreadable:
             size = 0
         if size > self.left:
-            return [], [f"Left out, as reading it takes long ({size / 1e6:.0f} million values): --pictures all shows it."]
+            return [], [
+                f"Left out, as reading it takes long ({size / 1e6:.0f} million values): --pictures all shows it."
+            ]
         self.left -= size
         return pictures_of(run, self.side, self.scenes)
 
@@ -139,18 +159,27 @@ class Scenes:
 
     def image(self, job):
         rows, columns = job["problem.truth.scene.size"]
-        words = [f"--size={rows}x{columns}", f"--seed={job.get('problem.truth.scene.seed', 0)}",
-                 f"--channels={job.get('problem.truth.scene.channels', 3)}"]
+        words = [
+            f"--size={rows}x{columns}",
+            f"--seed={job.get('problem.truth.scene.seed', 0)}",
+            f"--channels={job.get('problem.truth.scene.channels', 3)}",
+        ]
         path = self.known.setdefault(tuple(words), f"{self.folder.name}/{len(self.known)}.h5")
         if not os.path.exists(path):
             if not self.program:
                 raise Unreadable("the truth is a synthetic scene, which the program draws (--program names it)")
             try:
-                done = subprocess.run([self.program, "scene", path, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+                done = subprocess.run(
+                    [self.program, "scene", path, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL
+                )
             except OSError as error:
-                raise Unreadable(f"the truth is a synthetic scene, and {self.program} cannot be started ({error.strerror})") from None
+                raise Unreadable(
+                    f"the truth is a synthetic scene, and {self.program} cannot be started ({error.strerror})"
+                ) from None
             if done.returncode:
-                raise Unreadable(f"the truth is a synthetic scene, and '{self.program} scene' failed ({done.stderr.strip()[-200:]})")
+                raise Unreadable(
+                    f"the truth is a synthetic scene, and '{self.program} scene' failed ({done.stderr.strip()[-200:]})"
+                )
         return open_image(path)
 
 
@@ -173,15 +202,24 @@ def pictures_of(run, side, scenes):
             raise Unreadable(f"the truth is {size_text(truth.shape)}, the result {size_text(result.shape)}")
         shown, factor = small(truth, offset_of(run, offset), scale_of(run, scale), side)
         figures.append(figure("truth", as_bytes(shown), factor, called))
-        error, psnr = error_map(in_units(result, offset, scale), in_units(truth, offset_of(run, offset), scale_of(run, scale)),
-                                0, 1, side)
+        error, psnr = error_map(
+            in_units(result, offset, scale), in_units(truth, offset_of(run, offset), scale_of(run, scale)), 0, 1, side
+        )
         top = nice(float(np.percentile(error, 99.8)))
-        figures.append(figure("error", colored(error, top), factor,
-                              "|after - truth|, mean of the channels; the image's range is 0 to 1.")
-                       | {"ramp": {"colors": [f"rgb{c}" for c in MAGMA], "ends": ["0", f"{top:g} and more"]}})
+        figures.append(
+            figure(
+                "error",
+                colored(error, top),
+                factor,
+                "|after - truth|, mean of the channels; the image's range is 0 to 1.",
+            )
+            | {"ramp": {"colors": [f"rgb{c}" for c in MAGMA], "ends": ["0", f"{top:g} and more"]}}
+        )
         if what == "reconstruction" and abs(psnr - run.number("psnr")) > 0.1:
-            missing.append(f"The PSNR of these files is {psnr:.2f} dB, the run said {run.number('psnr'):.2f} dB: "
-                           "the truth was changed since, or its depth is not read as the run did.")
+            missing.append(
+                f"The PSNR of these files is {psnr:.2f} dB, the run said {run.number('psnr'):.2f} dB: "
+                "the truth was changed since, or its depth is not read as the run did."
+            )
     except Unreadable as error:
         missing.append(f"No error picture: {error}.")
     return figures, missing
@@ -228,11 +266,15 @@ def before_of(run, side, missing):
         except Unreadable:
             continue
         shown, factor = small(image, 0, 255.0, side)
-        parts = int(run.job.get("problem.operator.angles.count", 0)) or len(run.job.get("problem.operator.parts") or [0])
+        parts = int(run.job.get("problem.operator.angles.count", 0)) or len(
+            run.job.get("problem.operator.parts") or [0]
+        )
         first = f", the first of {parts}" if parts > 1 else ""
         start = run.number("psnr_start")
         score = f"; the start of the iteration has {start:.2f} dB" if math.isfinite(start) else ""
         return [figure("before", as_bytes(shown), factor, f"{what}{first}, {size_text(image.shape)}{score}.")]
-    missing.append("No picture of the measurement: measurement.png is not in the folder (runs write it where they write a "
-                   "preview, for gray and color images up to 4096 x 4096).")
+    missing.append(
+        "No picture of the measurement: measurement.png is not in the folder (runs write it where they write a "
+        "preview, for gray and color images up to 4096 x 4096)."
+    )
     return []

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a run folder tells: the job, how it went, and its traces summed up by rank, phase and iteration."""
+
 import dataclasses
 import json
 import math
@@ -12,8 +13,20 @@ from . import InputError
 from .traces import earlier_traces, read_rank, trace_files
 
 # In the order in which they are stacked. "between": time of an iteration that no phase covers.
-PHASES = ["denoise", "prox", "operator", "adjoint", "halo", "reduce", "metrics", "checkpoint", "write", "load", "other",
-          "between"]
+PHASES = [
+    "denoise",
+    "prox",
+    "operator",
+    "adjoint",
+    "halo",
+    "reduce",
+    "metrics",
+    "checkpoint",
+    "write",
+    "load",
+    "other",
+    "between",
+]
 SUMS = ["own_seconds", "wait_seconds", "flight_seconds", "device_seconds", "bytes_sent", "messages"]
 COLUMNS = 500  # of the map rank x iteration, and points of a curve per iteration and phase
 DONE = {"converged": "converged", "limit": "finished"}
@@ -60,7 +73,11 @@ class Run:
 
     @property
     def rank_count(self):
-        for source in (self.summary.get("ranks"), self.attributes and self.attributes[0].get("ranks"), self.record.get("ranks")):
+        for source in (
+            self.summary.get("ranks"),
+            self.attributes and self.attributes[0].get("ranks"),
+            self.record.get("ranks"),
+        ):
             if source:
                 return int(source)
         return len(self.ranks)
@@ -149,8 +166,10 @@ def find_runs(paths, allow_missing=False):
     for path in map(Path, paths):
         if not path.exists():
             if not allow_missing:
-                raise InputError(f"{path} does not exist (it should be the output folder of a run) name a folder, "
-                                 "or add --allow-missing to count it as a failed run")
+                raise InputError(
+                    f"{path} does not exist (it should be the output folder of a run) name a folder, "
+                    "or add --allow-missing to count it as a failed run"
+                )
             found[path.resolve()] = {}
         elif path.is_dir() and is_run(path):
             found[path.resolve()] = read_record(path.with_name(path.name + ".json"))
@@ -159,8 +178,10 @@ def find_runs(paths, allow_missing=False):
         elif record := read_record(path):
             found[(path.parent / record["folder"]).resolve()] = record
         else:
-            raise InputError(f"{path} is no run (it has no summary.json, job.yaml or trace, and no folder with one) "
-                             "name the output folder of 'tessera run', or of a study")
+            raise InputError(
+                f"{path} is no run (it has no summary.json, job.yaml or trace, and no folder with one) "
+                "name the output folder of 'tessera run', or of a study"
+            )
     return found
 
 
@@ -185,7 +206,9 @@ def read_run(folder, record=None):
         run.problems.append(f"The folder {folder} does not exist: the run never began, or it is elsewhere.")
     if run.record.get("exit_code"):
         run.status = "failed"
-        run.problems.append(f"It ended with exit code {run.record['exit_code']}: {run.record.get('error') or 'no message'}")
+        run.problems.append(
+            f"It ended with exit code {run.record['exit_code']}: {run.record.get('error') or 'no message'}"
+        )
     return run
 
 
@@ -242,8 +265,9 @@ def read_traces(run):
         sum_up(run, traces)
         expected = run.rank_count
         if len(run.ranks) < expected:
-            run.problems.append(f"Traces of {expected - len(run.ranks)} of {expected} ranks are missing; "
-                                "means are over the others.")
+            run.problems.append(
+                f"Traces of {expected - len(run.ranks)} of {expected} ranks are missing; " "means are over the others."
+            )
 
 
 def decide_status(run):
@@ -255,8 +279,10 @@ def decide_status(run):
         run.status = "no end"
         last = run.curve["iteration"].max() if run.curve else None
         reached = "before its first iteration" if last is None else f"after iteration {int(last)}"
-        run.problems.append(f"The run has no end: it was killed, or is still running ({reached}).{known}"
-                            + (" summary.json and the result are of an earlier end." if written else ""))
+        run.problems.append(
+            f"The run has no end: it was killed, or is still running ({reached}).{known}"
+            + (" summary.json and the result are of an earlier end." if written else "")
+        )
     elif written:
         run.status = written
     elif traced and state == "waiting":
@@ -307,17 +333,27 @@ def sum_up(run, traces):
         run.whole, run.whole_restarts = with_earlier(run)
         run.startup_seconds = float((run.whole["elapsed"] - run.whole["seconds"])[0])
         if run.whole["iteration"][0] > 0:
-            run.problems.append(f"The trace begins at iteration {int(run.whole['iteration'][0])}: the run went on from a "
-                                "checkpoint, and what was before is not there.")
+            run.problems.append(
+                f"The trace begins at iteration {int(run.whole['iteration'][0])}: the run went on from a "
+                "checkpoint, and what was before is not there."
+            )
         if len(run.whole["iteration"]) > len(run.curve["iteration"]):
-            run.problems.append(f"Iterations before {int(run.curve['iteration'][0])} ran on other ranks or blocks: times, "
-                                "communication and memory are of those since; curves are of all.")
+            run.problems.append(
+                f"Iterations before {int(run.curve['iteration'][0])} ran on other ranks or blocks: times, "
+                "communication and memory are of those since; curves are of all."
+            )
     count = len(run.curve.get("iteration", []))
     run.restart_count = max([len(run.whole_restarts), *(int(a.get("restarts", 0)) for a in run.attributes)])
     run.total_seconds = max(attempts[-1].end() for attempts in traces)
-    begin = float(lead[0].phases["start"].min()) if len(run.whole.get("iteration", [])) > count and len(lead[0].phases) else 0.0
-    shares = [float(a.get("trace_seconds", math.nan)) / max(attempts[-1].end() - begin, 1e-9)
-              for a, attempts in zip(run.attributes, traces)]
+    begin = (
+        float(lead[0].phases["start"].min())
+        if len(run.whole.get("iteration", [])) > count and len(lead[0].phases)
+        else 0.0
+    )
+    shares = [
+        float(a.get("trace_seconds", math.nan)) / max(attempts[-1].end() - begin, 1e-9)
+        for a, attempts in zip(run.attributes, traces)
+    ]
     run.trace_share = max(shares, default=math.nan)
 
     columns = max(1, min(COLUMNS, count))
@@ -330,7 +366,9 @@ def sum_up(run, traces):
     every = np.zeros(columns)  # iterations in each column
     np.add.at(every, np.arange(count) * columns // max(count, 1), 1)
     run.io_seconds = 0.0
-    recorded = run.curve["iteration"] % max(int(run.attributes[0].get("every", 1)), 1) == 0 if count else np.zeros(0, bool)
+    recorded = (
+        run.curve["iteration"] % max(int(run.attributes[0].get("every", 1)), 1) == 0 if count else np.zeros(0, bool)
+    )
     warm = np.isin(np.arange(count), [0, *run.restarts])
     counts = recorded & ~warm if (recorded & ~warm).any() else recorded
     run.steady = int(counts.sum())
@@ -353,8 +391,12 @@ def add_attempt(run, r, attempt, done, counts, columns):
     """
     count = len(counts)
     p, i = attempt.phases, attempt.iterations
-    known = np.array([PHASES.index(attempt.names.get(c, "other")) if attempt.names.get(c) in PHASES
-                      else PHASES.index("other") for c in range(max(attempt.names, default=0) + 1)])
+    known = np.array(
+        [
+            PHASES.index(attempt.names.get(c, "other")) if attempt.names.get(c) in PHASES else PHASES.index("other")
+            for c in range(max(attempt.names, default=0) + 1)
+        ]
+    )
     kind = known[p["phase"]] if len(p) else np.zeros(0, int)
     np.maximum.at(run.peak[:, r], kind, p["peak_bytes"])
     if len(p):
@@ -370,7 +412,7 @@ def add_attempt(run, r, attempt, done, counts, columns):
     inside[inside] = i["iteration"][row[inside]] == p["iteration"][inside]
     kind, row, own, wait = kind[inside], row[inside], own[inside], wait[inside]
     column = np.minimum((done + row) * columns // count, columns - 1)
-    counts = np.pad(counts[done:done + len(i)], (0, max(done + len(i) - count, 0)))  # a rank may be a few rows ahead
+    counts = np.pad(counts[done : done + len(i)], (0, max(done + len(i) - count, 0)))  # a rank may be a few rows ahead
     rest = np.maximum(i["seconds"] - np.bincount(row, own, len(i)), 0) * (np.bincount(row, minlength=len(i)) > 0)
     rest_column = np.minimum((done + np.arange(len(i))) * columns // count, columns - 1)
     between = PHASES.index("between")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Groups runs into strong and weak scaling series, and reads predictions of `tessera plan --csv`."""
+
 import csv
 import dataclasses
 import json
@@ -11,8 +12,17 @@ import numpy as np
 from . import InputError
 
 # Keys that may differ between the runs of one series: where results go, how ranks are laid out, how long it runs.
-FREE = ("output.", "domain.grid", "watchdog", "memory", "solver.iterations", "solver.stop.", "denoiser.patch",
-        "denoiser.batch", "denoiser.halo_depth")
+FREE = (
+    "output.",
+    "domain.grid",
+    "watchdog",
+    "memory",
+    "solver.iterations",
+    "solver.stop.",
+    "denoiser.patch",
+    "denoiser.batch",
+    "denoiser.halo_depth",
+)
 SIZE = ("problem.truth", "problem.image.size", "problem.measurements", "problem.weights")
 
 
@@ -92,10 +102,17 @@ def series_of(runs, kind):
     different = {k: v for k, v in differing(jobs).items() if not k.startswith(FREE)} if len(jobs) > 1 else {}
     series = []
     for index, (members, points) in enumerate(found):
-        words = [f"{key.split('.')[-1]} {short(values[index])}" for key, values in different.items()
-                 if not key.startswith(SIZE)][:4]
+        words = [
+            f"{key.split('.')[-1]} {short(values[index])}"
+            for key, values in different.items()
+            if not key.startswith(SIZE)
+        ][:4]
         rows, columns = members[0].shape()
-        size = f"{rows} x {columns}" if kind == "strong" else f"{pixels(members[0]) // members[0].rank_count:,} pixels per rank"
+        size = (
+            f"{rows} x {columns}"
+            if kind == "strong"
+            else f"{pixels(members[0]) // members[0].rank_count:,} pixels per rank"
+        )
         series.append(Series(kind, ", ".join([size, *words]), points))
     return series
 
@@ -106,9 +123,18 @@ def short(value):
 
 
 # --- predictions ------------------------------------------------------------------------------------------------------
-ALIASES = {"ranks": ("ranks",), "seconds": ("seconds_per_iteration", "seconds", "time"), "efficiency": ("efficiency",),
-           "memory": ("memory_bytes", "memory", "peak_bytes"), "kind": ("table", "scaling", "kind"), "mode": ("mode",),
-           "height": ("height",), "width": ("width",), "machine": ("machine",), "precision": ("precision",)}
+ALIASES = {
+    "ranks": ("ranks",),
+    "seconds": ("seconds_per_iteration", "seconds", "time"),
+    "efficiency": ("efficiency",),
+    "memory": ("memory_bytes", "memory", "peak_bytes"),
+    "kind": ("table", "scaling", "kind"),
+    "mode": ("mode",),
+    "height": ("height",),
+    "width": ("width",),
+    "machine": ("machine",),
+    "precision": ("precision",),
+}
 
 
 @dataclasses.dataclass
@@ -147,8 +173,10 @@ def read_plan(path):
     header = {name.strip().lower(): name for name in (table[0] if table else {}) if name}
     column = {key: next((header[a] for a in names if a in header), None) for key, names in ALIASES.items()}
     if not table or column["ranks"] is None or column["seconds"] is None:
-        raise InputError(f"{path} is no plan (it needs the columns ranks and seconds, it has {', '.join(header) or 'none'}) "
-                         "write it with 'tessera plan JOB --ranks 1,2,4 --csv FILE'")
+        raise InputError(
+            f"{path} is no plan (it needs the columns ranks and seconds, it has {', '.join(header) or 'none'}) "
+            "write it with 'tessera plan JOB --ranks 1,2,4 --csv FILE'"
+        )
     rows = [{key: row.get(name) if name else None for key, name in column.items()} for row in table]
     rows = [row for row in rows if number(row["ranks"]) >= 1 and number(row["seconds"]) > 0]
     if not rows:
@@ -169,5 +197,12 @@ def make_plan(key, rows, several):
     work = [s * (r if key[0] == "strong" else 1) for s, r in zip(seconds, ranks)]
     given = [number(row["efficiency"]) for row in rows]
     efficiency = [e if math.isfinite(e) else work[0] / w for e, w in zip(given, work)]
-    return Plan(", ".join(word for word in key[1:] if word) if several else "", key[0], ranks, seconds, efficiency,
-                [number(row["memory"]) for row in rows], [row["mode"] or "" for row in rows])
+    return Plan(
+        ", ".join(word for word in key[1:] if word) if several else "",
+        key[0],
+        ranks,
+        seconds,
+        efficiency,
+        [number(row["memory"]) for row in rows],
+        [row["mode"] or "" for row in rows],
+    )

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Charts of scaling series: time, efficiency, phases and memory against ranks, with ideal and predicted lines."""
+
 import math
 
 import numpy as np
@@ -7,29 +8,60 @@ import numpy as np
 from .charts import GIB, RUN_COLORS, axis, chart, digits, stacked
 from .runs import PHASES
 
-NEEDS = {"strong": "No strong scaling: it needs runs of one job on at least two numbers of ranks.",
-         "weak": "No weak scaling: it needs runs whose image grows with their ranks, with as many pixels per rank."}
+NEEDS = {
+    "strong": "No strong scaling: it needs runs of one job on at least two numbers of ranks.",
+    "weak": "No weak scaling: it needs runs whose image grows with their ranks, with as many pixels per rank.",
+}
 
 
 def rank_axis(ranks):
     ranks = sorted(set(ranks))
-    return axis("ranks", type="log", tickmode="array", tickvals=ranks, ticktext=[str(r) for r in ranks],
-                range=[math.log10(ranks[0]) - 0.06, math.log10(ranks[-1]) + 0.06]) if ranks else axis("ranks")
+    return (
+        axis(
+            "ranks",
+            type="log",
+            tickmode="array",
+            tickvals=ranks,
+            ticktext=[str(r) for r in ranks],
+            range=[math.log10(ranks[0]) - 0.06, math.log10(ranks[-1]) + 0.06],
+        )
+        if ranks
+        else axis("ranks")
+    )
 
 
 def measured(one, index, values, low, high, unit):
     color = RUN_COLORS[index % len(RUN_COLORS)]
-    return {"type": "scatter", "mode": "lines+markers", "name": one.label, "x": [p.ranks for p in one.points],
-            "y": digits(values), "line": {"color": color, "width": 2}, "marker": {"size": 8},
-            "error_y": {"type": "data", "symmetric": False, "array": digits(np.subtract(high, values)),
-                        "arrayminus": digits(np.subtract(values, low)), "thickness": 1.2, "width": 4},
-            "hovertemplate": f"{one.label}<br>%{{x}} ranks: %{{y:.4g}} {unit}<extra></extra>"}
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": one.label,
+        "x": [p.ranks for p in one.points],
+        "y": digits(values),
+        "line": {"color": color, "width": 2},
+        "marker": {"size": 8},
+        "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "array": digits(np.subtract(high, values)),
+            "arrayminus": digits(np.subtract(values, low)),
+            "thickness": 1.2,
+            "width": 4,
+        },
+        "hovertemplate": f"{one.label}<br>%{{x}} ranks: %{{y:.4g}} {unit}<extra></extra>",
+    }
 
 
 def line(name, x, y, color, dash, unit):
-    return {"type": "scatter", "mode": "lines", "name": name, "x": list(x), "y": digits(y),
-            "line": {"color": color, "dash": dash, "width": 1.5},
-            "hovertemplate": f"{name}<br>%{{x}} ranks: %{{y:.4g}} {unit}<extra></extra>"}
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": list(x),
+        "y": digits(y),
+        "line": {"color": color, "dash": dash, "width": 1.5},
+        "hovertemplate": f"{name}<br>%{{x}} ranks: %{{y:.4g}} {unit}<extra></extra>",
+    }
 
 
 def predicted(plans, kind, attribute, unit, scale=1.0):
@@ -38,9 +70,15 @@ def predicted(plans, kind, attribute, unit, scale=1.0):
         values = np.array(getattr(plan, attribute), float) / scale
         if np.isfinite(values).any():
             name = "predicted" + (f" ({plan.label})" if plan.label else "")
-            lines.append(line(name, plan.ranks, values, ["#CC79A7", "#8A7A00", "#56B4E9"][index % 3], "dash", unit)
-                         | {"mode": "lines+markers", "marker": {"symbol": "diamond-open", "size": 8}, "text": plan.modes,
-                            "hovertemplate": f"{name} %{{text}}<br>%{{x}} ranks: %{{y:.4g}} {unit}<extra></extra>"})
+            lines.append(
+                line(name, plan.ranks, values, ["#CC79A7", "#8A7A00", "#56B4E9"][index % 3], "dash", unit)
+                | {
+                    "mode": "lines+markers",
+                    "marker": {"symbol": "diamond-open", "size": 8},
+                    "text": plan.modes,
+                    "hovertemplate": f"{name} %{{text}}<br>%{{x}} ranks: %{{y:.4g}} {unit}<extra></extra>",
+                }
+            )
     return lines
 
 
@@ -57,8 +95,16 @@ def scaling(kind, series, plans):
     for index, one in enumerate(mine):
         first = one.points[0]
         ranks = [p.ranks for p in one.points]
-        time.append(measured(one, index, [p.seconds for p in one.points], [p.least for p in one.points],
-                             [p.most for p in one.points], "s"))
+        time.append(
+            measured(
+                one,
+                index,
+                [p.seconds for p in one.points],
+                [p.least for p in one.points],
+                [p.most for p in one.points],
+                "s",
+            )
+        )
         ideal = [first.seconds * (first.ranks / r if kind == "strong" else 1) for r in ranks]
         time.append(line("ideal", ranks, ideal, RUN_COLORS[index % len(RUN_COLORS)], "dot", "s"))
         efficiency.append(efficiency_of(one, index))
@@ -69,15 +115,31 @@ def scaling(kind, series, plans):
     ranks = [r for trace in time for r in trace["x"]]
     efficiency += predicted(plans, kind, "efficiency", "%", 0.01)
     efficiency.append(line("ideal", [min(ranks), max(ranks)], [100, 100], "#888888", "dot", "%"))
-    spread = "Points: medians; bars: least and most of repeated runs, or the 10th and 90th percentile of one run's iterations."
+    spread = (
+        "Points: medians. Bars: least and most of repeated runs, or 10th and 90th percentile of one run's iterations."
+    )
     return [
-        chart(f"{kind}_time", f"{title}: time per iteration", time,
-              {"xaxis": rank_axis(ranks), "yaxis": axis("s per iteration", type="log" if kind == "strong" else "linear",
-                                                         **({} if kind == "strong" else {"rangemode": "tozero"}))},
-              spread),
-        chart(f"{kind}_efficiency", f"{title}: efficiency", efficiency,
-              {"xaxis": rank_axis(ranks), "yaxis": axis("efficiency (%)", rangemode="tozero")},
-              "Against the smallest number of ranks of the series." + ("" if mine else " " + NEEDS[kind])),
+        chart(
+            f"{kind}_time",
+            f"{title}: time per iteration",
+            time,
+            {
+                "xaxis": rank_axis(ranks),
+                "yaxis": axis(
+                    "s per iteration",
+                    type="log" if kind == "strong" else "linear",
+                    **({} if kind == "strong" else {"rangemode": "tozero"}),
+                ),
+            },
+            spread,
+        ),
+        chart(
+            f"{kind}_efficiency",
+            f"{title}: efficiency",
+            efficiency,
+            {"xaxis": rank_axis(ranks), "yaxis": axis("efficiency (%)", rangemode="tozero")},
+            "Against the smallest number of ranks of the series." + ("" if mine else " " + NEEDS[kind]),
+        ),
     ]
 
 
@@ -86,26 +148,50 @@ def phases_against_ranks(series):
     one = series[0]
     times = [[run.phase_seconds() for run in p.runs] for p in one.points]
     values = np.array([[np.mean([t.get(phase, 0) for t in some]) for some in times] for phase in PHASES])
-    return chart("phases_by_ranks", "Phases against ranks", stacked([str(p.ranks) for p in one.points], values),
-                 {"barmode": "stack", "xaxis": axis("ranks", type="category"), "yaxis": axis("s per iteration, mean over ranks")},
-                 f"{one.kind} scaling, {one.label}.", "The runs have no trace with phases.")
+    return chart(
+        "phases_by_ranks",
+        "Phases against ranks",
+        stacked([str(p.ranks) for p in one.points], values),
+        {
+            "barmode": "stack",
+            "xaxis": axis("ranks", type="category"),
+            "yaxis": axis("s per iteration, mean over ranks"),
+        },
+        f"{one.kind} scaling, {one.label}.",
+        "The runs have no trace with phases.",
+    )
 
 
 def memory_against_ranks(series, plans):
     data = []
     for index, one in enumerate(series):
-        peaks = [max((max(run.summary.get("peak_bytes_per_rank") or [0]) for run in p.runs), default=0) for p in one.points]
+        peaks = [
+            max((max(run.summary.get("peak_bytes_per_rank") or [0]) for run in p.runs), default=0) for p in one.points
+        ]
         if any(peaks):
-            data.append({"type": "scatter", "mode": "lines+markers", "name": f"{one.kind}, {one.label}",
-                         "x": [p.ranks for p in one.points], "y": digits(np.array(peaks) / GIB), "marker": {"size": 8},
-                         "line": {"color": RUN_COLORS[index % len(RUN_COLORS)], "width": 2},
-                         "hovertemplate": "%{x} ranks: %{y:.3f} GiB<extra></extra>"})
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "lines+markers",
+                    "name": f"{one.kind}, {one.label}",
+                    "x": [p.ranks for p in one.points],
+                    "y": digits(np.array(peaks) / GIB),
+                    "marker": {"size": 8},
+                    "line": {"color": RUN_COLORS[index % len(RUN_COLORS)], "width": 2},
+                    "hovertemplate": "%{x} ranks: %{y:.3f} GiB<extra></extra>",
+                }
+            )
     if data:
         data += predicted(plans, "strong", "memory", "GiB", GIB)
     ranks = [r for trace in data for r in trace["x"]]
-    return chart("memory_by_ranks", "Memory per rank against ranks", data,
-                 {"xaxis": rank_axis(ranks), "yaxis": axis("GiB, highest rank", rangemode="tozero")},
-                 "Tracked peak: images, weights, activations, buffers.", "No run tells its memory.")
+    return chart(
+        "memory_by_ranks",
+        "Memory per rank against ranks",
+        data,
+        {"xaxis": rank_axis(ranks), "yaxis": axis("GiB, highest rank", rangemode="tozero")},
+        "Tracked peak: images, weights, activations, buffers.",
+        "No run tells its memory.",
+    )
 
 
 def scaling_charts(series, plans):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One rank's trace, cut into attempts: a resumed run has several. The columns are those of docs/trace.md."""
+
 import dataclasses
 import re
 from pathlib import Path
@@ -36,14 +37,19 @@ def text(value):
 
 def trace_files(folder, name="trace"):
     """{rank: its file} of a run folder."""
-    found = {int(path.stem.removeprefix("rank-")): path for path in Path(folder, name).glob("rank-*.h5")
-             if re.fullmatch(r"rank-\d+", path.stem)}
+    found = {
+        int(path.stem.removeprefix("rank-")): path
+        for path in Path(folder, name).glob("rank-*.h5")
+        if re.fullmatch(r"rank-\d+", path.stem)
+    }
     return dict(sorted(found.items()))
 
 
 def earlier_traces(folder):
     """Names of the folders that hold the traces of earlier starts on other blocks, oldest first."""
-    numbers = [int(match[1]) for path in Path(folder).glob("trace-*") if (match := re.fullmatch(r"trace-(\d+)", path.name))]
+    numbers = [
+        int(match[1]) for path in Path(folder).glob("trace-*") if (match := re.fullmatch(r"trace-(\d+)", path.name))
+    ]
     return [f"trace-{n}" for n in sorted(numbers)]
 
 
@@ -83,6 +89,8 @@ def cut(iterations, phases, names):
 def read_rank(path):
     """(attributes, attempts) of one rank. OSError, KeyError, ValueError where the file is damaged."""
     with h5py.File(path) as file:
-        attributes = {key: text(value) if isinstance(value, (bytes, str)) else value for key, value in file.attrs.items()}
+        attributes = {
+            key: text(value) if isinstance(value, (bytes, str)) else value for key, value in file.attrs.items()
+        }
         names = {code: name for name, code in h5py.check_enum_dtype(file["phases"].dtype["phase"]).items()}
         return attributes, cut(file["iterations"][:], file["phases"][:], names)

@@ -3,6 +3,7 @@
 
 usage: browser_test.py SOURCE_DIR
 """
+
 import html
 import json
 import os
@@ -36,10 +37,24 @@ WORK = Path.cwd() / "browser_test"
 def show(page, query="", size="1280,800"):
     """(what the page says it drew, lines on the console, the page)."""
     with tempfile.TemporaryDirectory() as profile:
-        command = [chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-                   "--disable-background-networking", "--disable-component-update", "--disable-extensions",
-                   "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={profile}", f"--window-size={size}",
-                   "--enable-logging=stderr", "--virtual-time-budget=60000", "--dump-dom", f"file://{page}{query}"]
+        command = [
+            chromium,
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-extensions",
+            "--host-resolver-rules=MAP * ~NOTFOUND",
+            f"--user-data-dir={profile}",
+            f"--window-size={size}",
+            "--enable-logging=stderr",
+            "--virtual-time-budget=60000",
+            "--dump-dom",
+            f"file://{page}{query}",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=150, env=os.environ | {"HOME": profile})
     found = re.search(r'<script type="application/json" id="self-check">(.*?)</script>', done.stdout, re.S)
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
@@ -62,15 +77,21 @@ class Browser(unittest.TestCase):
             make_run(WORK / f"runs/w{ranks}", ranks=ranks, shape=(32, 48 * ranks), seconds=0.2)
         make_run(WORK / "runs/resumed", ranks=2, iterations=8, solver="admm", attempts=[(0, 5, 1.0), (3, 5, 0.5)])
         make_run(WORK / "runs/killed", ranks=2, solver="red", status="running", summary=False, pictures=False)
-        (WORK / "runs/refused.json").write_text(json.dumps({"folder": "refused", "exit_code": 2, "error": "no", "ranks": 8}))
-        (WORK / "plan.csv").write_text("ranks,seconds_per_iteration,efficiency,memory_bytes,mode\n1,0.2,1,1e9,\n4,0.06,0.8,3e8,\n")
+        (WORK / "runs/refused.json").write_text(
+            json.dumps({"folder": "refused", "exit_code": 2, "error": "no", "ranks": 8})
+        )
+        (WORK / "plan.csv").write_text(
+            "ranks,seconds_per_iteration,efficiency,memory_bytes,mode\n1,0.2,1,1e9,\n4,0.06,0.8,3e8,\n"
+        )
         cls.make("many.html", "runs", "--plan", "plan.csv")
         cls.make("one.html", "runs/r4")
         cls.make("failed.html", "runs/refused.json")
 
     @staticmethod
     def make(name, *arguments):
-        subprocess.run([sys.executable, "-B", str(SOURCE / "jobs/report.py"), *arguments, "-o", name], cwd=WORK, check=True)
+        subprocess.run(
+            [sys.executable, "-B", str(SOURCE / "jobs/report.py"), *arguments, "-o", name], cwd=WORK, check=True
+        )
 
     def data(self, name):
         text = (WORK / name).read_text()
@@ -124,8 +145,12 @@ class Browser(unittest.TestCase):
     def test_an_error_and_a_request_would_be_seen(self):
         text = (WORK / "one.html").read_text()
         self.assertEqual(text.count("  show_pictures();\n  draw_all()"), 1)
-        (WORK / "broken.html").write_text(text.replace(
-            "  show_pictures();\n  draw_all()", "  setTimeout(() => nowhere(), 0); fetch('https://localhost/');\n  show_pictures();\n  draw_all()"))
+        (WORK / "broken.html").write_text(
+            text.replace(
+                "  show_pictures();\n  draw_all()",
+                "  setTimeout(() => nowhere(), 0); fetch('https://localhost/');\n  show_pictures();\n  draw_all()",
+            )
+        )
         drawn, console, _ = show(WORK / "broken.html")
         self.assertTrue(any("nowhere" in text for text in drawn["errors"]), drawn["errors"])
         self.assertTrue(any("Content Security Policy" in line for line in console), console)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Makes output folders of runs that never ran, with figures that a test can foresee: the layout of docs/trace.md.
 
-A rank's iteration k takes SECONDS (1 + rank / 100): denoise 0.6 of it (a halo inside, a tenth, of which it waits half and
-is under way for twice as long), prox 0.3, and 0.1 between them.
+A rank's iteration k takes SECONDS (1 + rank / 100): denoise 0.6 of it (a halo inside, a tenth, of which it waits half
+and is under way for twice as long), prox 0.3, and 0.1 between them.
 """
+
 import json
 from pathlib import Path
 
@@ -11,14 +12,36 @@ import h5py
 import numpy as np
 
 SECONDS = 0.1
-PHASE = {name: code for code, name in enumerate(
-    ["load", "halo", "operator", "adjoint", "prox", "denoise", "reduce", "metrics", "checkpoint", "write", "other"])}
-ITERATION_ROW = np.dtype([("iteration", "<i8")] + [(name, "<f8") for name in (
-    "start", "seconds", "objective", "chi2", "residual", "step", "sigma", "psnr", "ssim")])
+PHASE = {
+    name: code
+    for code, name in enumerate(
+        ["load", "halo", "operator", "adjoint", "prox", "denoise", "reduce", "metrics", "checkpoint", "write", "other"]
+    )
+}
+ITERATION_ROW = np.dtype(
+    [("iteration", "<i8")]
+    + [(name, "<f8") for name in ("start", "seconds", "objective", "chi2", "residual", "step", "sigma", "psnr", "ssim")]
+)
 KIND = h5py.enum_dtype(PHASE, "i1")
-PHASE_ROW = np.dtype([("iteration", "<i8"), ("phase", KIND), ("parent", KIND)] + [(name, "<f8") for name in (
-    "start", "seconds", "own_seconds", "device_seconds", "wait_seconds", "flight_seconds")] + [(name, "<i8") for name in (
-        "bytes_sent", "bytes_received", "messages", "allocated_bytes", "peak_bytes", "reserved_bytes", "resident_bytes")])
+PHASE_ROW = np.dtype(
+    [("iteration", "<i8"), ("phase", KIND), ("parent", KIND)]
+    + [
+        (name, "<f8")
+        for name in ("start", "seconds", "own_seconds", "device_seconds", "wait_seconds", "flight_seconds")
+    ]
+    + [
+        (name, "<i8")
+        for name in (
+            "bytes_sent",
+            "bytes_received",
+            "messages",
+            "allocated_bytes",
+            "peak_bytes",
+            "reserved_bytes",
+            "resident_bytes",
+        )
+    ]
+)
 JOB = """\
 schema: 1
 problem:
@@ -56,7 +79,11 @@ def phase_rows(iterations, begin, seconds, first=0, halos=1, waits=True):
             halo["messages"] = 2
     denoise, prox = inner[:, halos], inner[:, halos + 1]
     denoise["phase"], denoise["start"], denoise["seconds"], denoise["own_seconds"] = (
-        PHASE["denoise"], start, 0.6 * seconds, 0.5 * seconds)
+        PHASE["denoise"],
+        start,
+        0.6 * seconds,
+        0.5 * seconds,
+    )
     denoise["peak_bytes"] = 8 << 20
     prox["phase"], prox["start"], prox["seconds"] = PHASE["prox"], start + 0.6 * seconds, 0.3 * seconds
     prox["own_seconds"] = prox["seconds"]
@@ -80,15 +107,45 @@ def write_trace(path, rank, ranks, box, iterations, phases, status="limit", job=
     path.parent.mkdir(parents=True, exist_ok=True)
     with h5py.File(path, "w") as file:
         file["iterations"], file["phases"] = iterations, phases
-        file.attrs.update({"schema": 1, "every": 1, "status": np.bytes_(status), "trace_seconds": 0.001, "rank": rank,
-                           "ranks": ranks, "grid_rows": 1, "grid_columns": ranks, "own_box": np.array(box, np.int64),
-                           "host": f"host{rank // 8}", "device": "cpu", "tessera_version": "1.2.3", "tessera_commit": "abc",
-                           "command_line": "tessera run job.yaml", "start_time": "2026-01-01T00:00:00+0000", "job": job,
-                           **attributes})
+        file.attrs.update(
+            {
+                "schema": 1,
+                "every": 1,
+                "status": np.bytes_(status),
+                "trace_seconds": 0.001,
+                "rank": rank,
+                "ranks": ranks,
+                "grid_rows": 1,
+                "grid_columns": ranks,
+                "own_box": np.array(box, np.int64),
+                "host": f"host{rank // 8}",
+                "device": "cpu",
+                "tessera_version": "1.2.3",
+                "tessera_commit": "abc",
+                "command_line": "tessera run job.yaml",
+                "start_time": "2026-01-01T00:00:00+0000",
+                "job": job,
+                **attributes,
+            }
+        )
 
 
-def make_run(folder, ranks=2, iterations=5, shape=(32, 48), seconds=SECONDS, mode="auto", solver="pgd", truth=None, psnr=True,
-             status="limit", summary=True, pictures=True, halos=1, attempts=None):
+def make_run(
+    folder,
+    ranks=2,
+    iterations=5,
+    shape=(32, 48),
+    seconds=SECONDS,
+    mode="auto",
+    solver="pgd",
+    truth=None,
+    psnr=True,
+    status="limit",
+    summary=True,
+    pictures=True,
+    halos=1,
+    attempts=None,
+):
     """attempts: [(first iteration, iterations, time at which its first one begins)], one by default."""
     folder = Path(folder)
     folder.mkdir(parents=True)
@@ -100,21 +157,45 @@ def make_run(folder, ranks=2, iterations=5, shape=(32, 48), seconds=SECONDS, mod
     (folder / "log.txt").write_text("the log\n")
     for rank in range(ranks):
         each = seconds * (1 + rank / 100)
-        pieces = [(iteration_rows(n, begin, each, first, psnr), phase_rows(n, begin, each, first, halos, ranks > 1))
-                  for first, n, begin in attempts or [(0, iterations, 1.0)]]
+        pieces = [
+            (iteration_rows(n, begin, each, first, psnr), phase_rows(n, begin, each, first, halos, ranks > 1))
+            for first, n, begin in attempts or [(0, iterations, 1.0)]
+        ]
         columns = [shape[1] * r // ranks for r in (rank, rank + 1)]
-        write_trace(folder / f"trace/rank-{rank:05}.h5", rank, ranks, [[0, 0, columns[0]], [1, shape[0], columns[1]]],
-                    np.concatenate([p[0] for p in pieces]), np.concatenate([p[1] for p in pieces]), status, job)
+        write_trace(
+            folder / f"trace/rank-{rank:05}.h5",
+            rank,
+            ranks,
+            [[0, 0, columns[0]], [1, shape[0], columns[1]]],
+            np.concatenate([p[0] for p in pieces]),
+            np.concatenate([p[1] for p in pieces]),
+            status,
+            job,
+        )
     if pictures:
         image = np.full((3, *shape), 100, np.float32)
         with h5py.File(folder / "reconstruction.h5", "w") as file:
             file["image"] = image
             file["image"].attrs.update({"offset": 0.0, "factor": 255.0})
     if summary:
-        figures = {"schema": 1, "status": status, "psnr": 28.13 if psnr else None, "psnr_start": 20.0 if psnr else None,
-                   "ssim": 0.9 if psnr else None, "iterations": iterations, "residual": 0.01, "seconds": iterations * seconds,
-                   "seconds_per_iteration": seconds, "ranks": ranks, "peak_bytes_per_rank": [8 << 20] * ranks,
-                   "bytes_sent_per_iteration": 4000 * ranks, "exposed_wait_fraction": 0.05, "device": "cpu", "precision": "float32",
-                   "transport": "mpi", "tessera": "1.2.3"}
+        figures = {
+            "schema": 1,
+            "status": status,
+            "psnr": 28.13 if psnr else None,
+            "psnr_start": 20.0 if psnr else None,
+            "ssim": 0.9 if psnr else None,
+            "iterations": iterations,
+            "residual": 0.01,
+            "seconds": iterations * seconds,
+            "seconds_per_iteration": seconds,
+            "ranks": ranks,
+            "peak_bytes_per_rank": [8 << 20] * ranks,
+            "bytes_sent_per_iteration": 4000 * ranks,
+            "exposed_wait_fraction": 0.05,
+            "device": "cpu",
+            "precision": "float32",
+            "transport": "mpi",
+            "tessera": "1.2.3",
+        }
         (folder / "summary.json").write_text(json.dumps(figures))
     return folder

@@ -3,6 +3,7 @@
 
 usage: report_test.py SOURCE_DIR
 """
+
 import contextlib
 import csv
 import io
@@ -45,8 +46,13 @@ def report(*arguments):
 
 
 def report_as_users_do(*arguments):
-    return subprocess.run([sys.executable, "-B", str(SOURCE / "jobs/report.py"), *map(str, arguments)], capture_output=True,
-                          text=True, cwd=WORK, timeout=200)
+    return subprocess.run(
+        [sys.executable, "-B", str(SOURCE / "jobs/report.py"), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=WORK,
+        timeout=200,
+    )
 
 
 class Report(unittest.TestCase):
@@ -100,8 +106,10 @@ class Report(unittest.TestCase):
     def test_strong_scaling_has_ideal_spread_and_prediction(self):
         for ranks, repeat, seconds in ((1, 0, 0.4), (1, 1, 0.42), (1, 2, 0.5), (2, 0, 0.25), (4, 0, 0.15)):
             make_run(WORK / f"runs/r{ranks}-{repeat}", ranks=ranks, seconds=seconds)
-        (WORK / "plan.csv").write_text("# made by hand\nranks,seconds_per_iteration,efficiency,memory_bytes,mode\n"
-                                       "4,0.12,0.9,1e9,patch\n1,0.4,1,4e9,whole\n")
+        (WORK / "plan.csv").write_text(
+            "# made by hand\nranks,seconds_per_iteration,efficiency,memory_bytes,mode\n"
+            "4,0.12,0.9,1e9,patch\n1,0.4,1,4e9,whole\n"
+        )
         data, text, _ = self.page("runs", "--plan", "plan.csv")
         time, efficiency = self.chart(data, "strong_time"), self.chart(data, "strong_efficiency")
         measured, ideal, predicted = time["data"]
@@ -120,11 +128,15 @@ class Report(unittest.TestCase):
         (WORK / "plan.csv").write_text(
             "table,machine,height,width,ranks,precision,mode,seconds,memory_bytes,efficiency\n"
             "strong,m,64,64,1,float32,whole,1,1,1\nstrong,m,64,64,2,float32,patch,0.6,1,0.83\n"
-            "strong,m,128,128,1,float32,whole,4,1,1\nweak,m,64,64,1,float32,whole,1,1,1\nweak,m,64,128,2,float32,patch,1.25,1,\n"
-            "strong,m,128,128,2,float32,,,,\n")
+            "strong,m,128,128,1,float32,whole,4,1,1\n"
+            "weak,m,64,64,1,float32,whole,1,1,1\nweak,m,64,128,2,float32,patch,1.25,1,\n"
+            "strong,m,128,128,2,float32,,,,\n"
+        )
         data, _, _ = self.page("a", "--plan", "plan.csv")
         strong = {t["name"]: t["y"] for t in self.chart(data, "strong_time")["data"]}
-        self.assertEqual(strong, {"predicted (64 x 64, m, float32)": [1, 0.6], "predicted (128 x 128, m, float32)": [4]})
+        self.assertEqual(
+            strong, {"predicted (64 x 64, m, float32)": [1, 0.6], "predicted (128 x 128, m, float32)": [4]}
+        )
         weak = self.chart(data, "weak_efficiency")["data"][0]
         self.assertEqual(weak["y"], [100, 80])  # computed where the file does not say
 
@@ -158,9 +170,14 @@ class Report(unittest.TestCase):
         self.assertEqual([f["title"] for f in shown["figures"]], ["before", "after", "truth", "error"])
         self.assertEqual((shown["figures"][0]["width"], shown["figures"][1]["width"]), (24, 48))
         self.assertEqual(shown["missing"], [], "10 of 255 are 28.13 dB, as the run says")
-        self.assertEqual(shown["figures"][3]["ramp"]["ends"][1], "0.05 and more", "the next round number above 10 / 255")
+        self.assertEqual(
+            shown["figures"][3]["ramp"]["ends"][1], "0.05 and more", "the next round number above 10 / 255"
+        )
         data, _, _ = self.page("a", "--side", "20")
-        self.assertEqual([(f["height"], f["width"]) for f in data["pictures"]["a"]["figures"]], [(8, 12), (11, 16), (11, 16), (11, 16)])
+        self.assertEqual(
+            [(f["height"], f["width"]) for f in data["pictures"]["a"]["figures"]],
+            [(8, 12), (11, 16), (11, 16), (11, 16)],
+        )
         self.assertIn("1/3 of its size", data["pictures"]["a"]["figures"][1]["caption"])
 
     def test_large_pictures_are_left_out_unless_asked_for(self):
@@ -203,19 +220,35 @@ class Report(unittest.TestCase):
         shutil.rmtree(early / "trace")
         (early / "log").mkdir()
         (early / "log/rank-1.txt").write_text("rank 1 waited 300 s for rank 0")
-        (WORK / "runs/refused.json").write_text(json.dumps({"folder": "refused", "exit_code": 2, "error": "unknown key", "ranks": 8}))
+        (WORK / "runs/refused.json").write_text(
+            json.dumps({"folder": "refused", "exit_code": 2, "error": "unknown key", "ranks": 8})
+        )
         folders = [WORK / "runs", WORK / "never"]
         data, text, _ = self.page(*folders, "--allow-missing")
         rows = self.rows(*folders, "--allow-missing")
-        self.assertEqual({name: row["status"] for name, row in rows.items()},
-                         {"good": "limit", "killed": "no end", "damaged": "limit", "early": "failed", "refused": "failed",
-                          "never": "missing"})
+        self.assertEqual(
+            {name: row["status"] for name, row in rows.items()},
+            {
+                "good": "limit",
+                "killed": "no end",
+                "damaged": "limit",
+                "early": "failed",
+                "refused": "failed",
+                "never": "missing",
+            },
+        )
         self.assertEqual(rows["refused"]["ranks"], "8")
         self.assertIn("unknown key", rows["refused"]["message"])
         self.assertAlmostEqual(float(rows["killed"]["seconds_per_iteration"]), SECONDS * 1.01)
-        for words in ("it was killed, or is still running (after iteration 4)", "The trace of rank 1 cannot be read",
-                      "Traces of 1 of 3 ranks are missing", "There is no trace", "exit code 2: unknown key",
-                      "rank 1 waited 300 s for rank 0", "never does not exist"):
+        for words in (
+            "it was killed, or is still running (after iteration 4)",
+            "The trace of rank 1 cannot be read",
+            "Traces of 1 of 3 ranks are missing",
+            "There is no trace",
+            "exit code 2: unknown key",
+            "rank 1 waited 300 s for rank 0",
+            "never does not exist",
+        ):
             self.assertIn(words, text)
         self.assertEqual(len(self.chart(data, "psnr_iteration")["data"]), 3, "of the runs that have iterations")
         for name in ("early", "refused", "never"):
@@ -233,7 +266,9 @@ class Report(unittest.TestCase):
 
     def test_a_resumed_run_with_one_clock(self):
         run = read_run(make_run(WORK / "a", ranks=2, iterations=9, attempts=[(0, 4, 1.0), (4, 5, 3.0)]))
-        self.assertEqual((run.restarts, run.restart_count, run.steady), ([4], 1, 7), "the first after each start warms up")
+        self.assertEqual(
+            (run.restarts, run.restart_count, run.steady), ([4], 1, 7), "the first after each start warms up"
+        )
         np.testing.assert_allclose(run.curve["elapsed"], [1.1, 1.2, 1.3, 1.4, 3.1, 3.2, 3.3, 3.4, 3.5])
         np.testing.assert_allclose(run.sums["own_seconds"][PHASES.index("denoise"), 0] / run.steady, 0.5 * SECONDS)
 
@@ -309,13 +344,18 @@ class Report(unittest.TestCase):
         (WORK / "bad.csv").write_text("a,b\n1,2\n")
         (WORK / "hopeless.csv").write_text("ranks,seconds\n2,\n")
         (WORK / "nothing").mkdir()
-        cases = [(("a",), "nothing to write"), (("b", "-o", "x.html"), "b does not exist"),
-                 (("nothing", "-o", "x.html"), "nothing is no run"), (("bad.csv", "-o", "x.html"), "bad.csv is no run"),
-                 (("a", "--plan", "bad.csv", "-o", "x.html"), "needs the columns ranks and seconds, it has a, b"),
-                 (("a", "--plan", "hopeless.csv", "-o", "x.html"), "predicts nothing"),
-                 (("a", "--plan", "none.csv", "-o", "x.html"), "cannot read none.csv"),
-                 (("a", "-o", "no/where.html"), "cannot write no/where.html"), (("a", "--csv", "no/where.csv"), "cannot write no/where.csv"),
-                 (("a", "--side", "3", "-o", "x.html"), "--side is 3")]
+        cases = [
+            (("a",), "nothing to write"),
+            (("b", "-o", "x.html"), "b does not exist"),
+            (("nothing", "-o", "x.html"), "nothing is no run"),
+            (("bad.csv", "-o", "x.html"), "bad.csv is no run"),
+            (("a", "--plan", "bad.csv", "-o", "x.html"), "needs the columns ranks and seconds, it has a, b"),
+            (("a", "--plan", "hopeless.csv", "-o", "x.html"), "predicts nothing"),
+            (("a", "--plan", "none.csv", "-o", "x.html"), "cannot read none.csv"),
+            (("a", "-o", "no/where.html"), "cannot write no/where.html"),
+            (("a", "--csv", "no/where.csv"), "cannot write no/where.csv"),
+            (("a", "--side", "3", "-o", "x.html"), "--side is 3"),
+        ]
         for arguments, words in cases:
             done = report(*arguments)
             self.assertEqual(done.returncode, 2, arguments)

@@ -3,6 +3,7 @@
 
 usage: trace_export_test.py SOURCE_DIR
 """
+
 import collections
 import gzip
 import json
@@ -26,10 +27,20 @@ WORK = Path.cwd() / "trace_export_test"
 NUMBER, WHOLE = (int, float), (int,)
 # Of the Trace Event Format: fields of every kind of event, with their types.
 COMMON = {"ph": (str,), "name": (str,), "pid": WHOLE, "tid": WHOLE}
-FIELDS = {"X": {"ts": NUMBER, "dur": NUMBER, "cat": (str,)}, "i": {"ts": NUMBER, "s": (str,), "cat": (str,)},
-          "b": {"ts": NUMBER, "id": (str,), "cat": (str,)}, "e": {"ts": NUMBER, "id": (str,), "cat": (str,)},
-          "C": {"ts": NUMBER, "args": (dict,)}, "M": {"args": (dict,)}}
-METADATA = {"process_name": "name", "thread_name": "name", "process_sort_index": "sort_index", "thread_sort_index": "sort_index"}
+FIELDS = {
+    "X": {"ts": NUMBER, "dur": NUMBER, "cat": (str,)},
+    "i": {"ts": NUMBER, "s": (str,), "cat": (str,)},
+    "b": {"ts": NUMBER, "id": (str,), "cat": (str,)},
+    "e": {"ts": NUMBER, "id": (str,), "cat": (str,)},
+    "C": {"ts": NUMBER, "args": (dict,)},
+    "M": {"args": (dict,)},
+}
+METADATA = {
+    "process_name": "name",
+    "thread_name": "name",
+    "process_sort_index": "sort_index",
+    "thread_sort_index": "sort_index",
+}
 ITERATIONS, HOST, WAITS, DEVICE = range(4)
 
 
@@ -44,8 +55,11 @@ def complaints(document):
         fields = COMMON | FIELDS.get(event.get("ph"), {})
         if event.get("ph") not in FIELDS:
             said.append(f"unknown kind of event: {event}")
-        wrong = [key for key, kinds in fields.items()
-                 if not isinstance(event.get(key), kinds) or isinstance(event.get(key), bool)]
+        wrong = [
+            key
+            for key, kinds in fields.items()
+            if not isinstance(event.get(key), kinds) or isinstance(event.get(key), bool)
+        ]
         if wrong:
             said.append(f"{', '.join(wrong)} missing or of the wrong type: {event}")
             continue
@@ -79,8 +93,13 @@ class Export(unittest.TestCase):
         WORK.mkdir()
 
     def export(self, *arguments, code=0, output="trace.json"):
-        done = subprocess.run([sys.executable, "-B", str(SOURCE / "jobs/trace_export.py"), *map(str, arguments), "-o", output],
-                              cwd=WORK, capture_output=True, text=True, timeout=100)
+        done = subprocess.run(
+            [sys.executable, "-B", str(SOURCE / "jobs/trace_export.py"), *map(str, arguments), "-o", output],
+            cwd=WORK,
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
         self.assertEqual(done.returncode, code, done.stderr)
         if code:
             return done.stderr
@@ -131,7 +150,10 @@ class Export(unittest.TestCase):
                 file[table][:] = rows
 
         def start(events, rank, k):
-            return next(e["ts"] for e in events if e["pid"] == rank and e["name"] == f"iteration {k}" and e["ph"] == "X") / 1e6
+            return (
+                next(e["ts"] for e in events if e["pid"] == rank and e["name"] == f"iteration {k}" and e["ph"] == "X")
+                / 1e6
+            )
 
         shifted, own = self.export("a"), self.export("a", "--own-clocks")
         self.assertAlmostEqual(start(shifted, 0, 2), start(shifted, 1, 2), 6)
@@ -146,7 +168,9 @@ class Export(unittest.TestCase):
             file["phases"][:] = rows
         events = self.export("a", "--ranks", "2,3", "--iterations", "1:3", output="part.json.gz")
         self.assertEqual({e["pid"] for e in events}, {2, 3})
-        self.assertEqual({e["args"]["iteration"] for e in events if e.get("cat") == "phase" and e["args"].get("iteration")}, {1, 2})
+        self.assertEqual(
+            {e["args"]["iteration"] for e in events if e.get("cat") == "phase" and e["args"].get("iteration")}, {1, 2}
+        )
         self.assertFalse([e for e in events if e["name"] in ("load", "write", "iteration 0", "iteration 3")])
         device = [e for e in events if e["tid"] == DEVICE and e["ph"] == "X"]
         self.assertEqual({e["pid"] for e in device}, {2})
@@ -164,8 +188,12 @@ class Export(unittest.TestCase):
         broken = make_run(WORK / "b", ranks=2)
         for path in broken.glob("trace/*.h5"):
             path.write_bytes(b"")
-        for arguments, words in ((("nowhere",), "nowhere has no trace"), (("a", "--ranks", "5"), "no trace of rank 5"),
-                                 (("a", "--iterations", "3:1"), "'3:1' is no span"), (("b",), "no trace in b can be read")):
+        for arguments, words in (
+            (("nowhere",), "nowhere has no trace"),
+            (("a", "--ranks", "5"), "no trace of rank 5"),
+            (("a", "--iterations", "3:1"), "'3:1' is no span"),
+            (("b",), "no trace in b can be read"),
+        ):
             said = self.export(*arguments, code=2)
             self.assertIn(words, said)
         self.assertIn("cannot write", self.export("a", code=2, output="no/where.json"))

@@ -3,6 +3,7 @@
 
 usage: whole_runs_test.py SOURCE_DIR TESSERA
 """
+
 import csv
 import json
 import re
@@ -24,8 +25,13 @@ WORK = Path.cwd() / "whole_report_runs"
 
 
 def jobs(script, *arguments):
-    done = subprocess.run([sys.executable, "-B", str(SOURCE / "jobs" / script), *map(str, arguments)], cwd=WORK, text=True,
-                          capture_output=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-B", str(SOURCE / "jobs" / script), *map(str, arguments)],
+        cwd=WORK,
+        text=True,
+        capture_output=True,
+        timeout=100,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -33,8 +39,13 @@ def jobs(script, *arguments):
 def run(ranks, name, *settings, job=SOURCE / "data/jobs/quickstart.yaml", truth=True):
     settings = [f"output.folder={WORK / name}", *([f"problem.truth={WORK / 'photo.png'}"] if truth else []), *settings]
     more = [word for setting in settings for word in ("--set", setting)]
-    done = subprocess.run([str(SOURCE / "jobs/launch.sh"), "-n", str(ranks), TESSERA, "run", str(job), "--force", *more],
-                          text=True, capture_output=True, timeout=200, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [str(SOURCE / "jobs/launch.sh"), "-n", str(ranks), TESSERA, "run", str(job), "--force", *more],
+        text=True,
+        capture_output=True,
+        timeout=200,
+        stdin=subprocess.DEVNULL,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -71,24 +82,36 @@ class WholeRuns(unittest.TestCase):
         for row in table("runs"):
             self.assertEqual((row["status"], row["iterations"], row["message"]), ("limit", "8", ""))
             summary = json.loads((Path(row["folder"]) / "summary.json").read_text())
-            self.assertAlmostEqual(float(row["seconds_per_iteration"]) / summary["seconds_per_iteration"], 1, delta=0.4)  # one is of the slowest rank
+            self.assertAlmostEqual(
+                float(row["seconds_per_iteration"]) / summary["seconds_per_iteration"], 1, delta=0.4
+            )  # one is of the slowest rank
             self.assertGreater(float(row["psnr"]), float(row["psnr_start"]) + 3)
 
     def test_a_scene_is_drawn_again(self):
         scene = WORK / "scene.yaml"
-        scene.write_text("problem: {truth: {scene: {seed: 3, size: [48, 64]}}, operator: {type: blur, kernel: {gaussian: {sigma: 1}}}, "
-                         "noise: {gaussian: 0.02}}\ndenoiser: {network: tv}\nsolver: {name: fista, iterations: 3}\noutput: {folder: scene}\n")
+        scene.write_text(
+            "problem: {truth: {scene: {seed: 3, size: [48, 64]}}, noise: {gaussian: 0.02},\n"
+            "          operator: {type: blur, kernel: {gaussian: {sigma: 1}}}}\n"
+            "denoiser: {network: tv}\nsolver: {name: fista, iterations: 3}\noutput: {folder: scene}\n"
+        )
         run(1, "scene", job=scene, truth=False)
         jobs("report.py", "scene", "-o", "scene.html", "--program", TESSERA)
-        shown = json.loads(re.search(r"id=report-data>(.*?)</script>", (WORK / "scene.html").read_text(), re.S)[1])["pictures"]["scene"]
-        self.assertEqual(([f["title"] for f in shown["figures"]], shown["missing"]), (["before", "after", "truth", "error"], []))
+        shown = json.loads(re.search(r"id=report-data>(.*?)</script>", (WORK / "scene.html").read_text(), re.S)[1])[
+            "pictures"
+        ]["scene"]
+        self.assertEqual(
+            ([f["title"] for f in shown["figures"]], shown["missing"]), (["before", "after", "truth", "error"], [])
+        )
         jobs("report.py", "scene", "-o", "scene.html", "--program", "/nowhere/tessera")
         self.assertIn("/nowhere/tessera cannot be started", (WORK / "scene.html").read_text())
 
     def test_timeline(self):
         jobs("trace_export.py", "runs/r4", "-o", "trace.json")
         events = json.loads((WORK / "trace.json").read_text())["traceEvents"]
-        begins = {r: [e["ts"] for e in events if e["pid"] == r and e["ph"] == "X" and e["cat"] == "iteration"] for r in range(4)}
+        begins = {
+            r: [e["ts"] for e in events if e["pid"] == r and e["ph"] == "X" and e["cat"] == "iteration"]
+            for r in range(4)
+        }
         self.assertEqual([len(b) for b in begins.values()], [8] * 4)
         for rank in range(1, 4):  # iterations of ranks that wait for each other begin nearly together
             apart = [abs(a - b) for a, b in zip(begins[0], begins[rank])]
