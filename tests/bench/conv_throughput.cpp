@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
   options.name = name;
   const Network network = random_network(options, 1);
   Runner runner(network, {});
-  std::map<Kind, Layer> layers = layers_of(network.graph, side);
+  std::map<Kind, Layer> layers = layers_of(fold_batch_norm(network).graph, side);
   const at::Tensor x = at::rand({1, 3, side, side});
 
   std::vector<double> passes, shares, gains;
