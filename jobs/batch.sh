@@ -14,7 +14,8 @@ use_site() {
   [[ -z $site ]] && return
   [[ $site == */* ]] && file=$site || file=jobs/sites/$site.env
   if [[ ! -r $file ]]; then
-    echo "no site file $file (the site ${site##*/} is described there) copy one of: $(cd jobs/sites && ls -- *.env | xargs)" >&2
+    echo "no site file $file (the site ${site##*/} is described there) copy one of jobs/sites:" \
+      "$(cd jobs/sites && ls -- *.env | xargs)" >&2
     exit 2
   fi
   while read -r key; do
@@ -25,8 +26,15 @@ use_site() {
   done < <(sed -n 's/^\(SITE_[A-Z_]*\)=.*/\1/p' "$file")
   # shellcheck disable=SC1090
   source "$file"
-  case $SITE_LAUNCHER in srun | mpirun) ;; *) echo "$file: SITE_LAUNCHER is '$SITE_LAUNCHER' (it names no launcher) write srun or mpirun" >&2; exit 2 ;; esac
-  case $SITE_REQUEUE in scontrol | exit) ;; *) echo "$file: SITE_REQUEUE is '$SITE_REQUEUE' (it names no way to requeue) write scontrol, or exit where slurm.conf has RequeueExit=85" >&2; exit 2 ;; esac
+  if [[ $SITE_LAUNCHER != srun && $SITE_LAUNCHER != mpirun ]]; then
+    echo "$file: SITE_LAUNCHER is '$SITE_LAUNCHER' (it names no launcher) write srun or mpirun" >&2
+    exit 2
+  fi
+  if [[ $SITE_REQUEUE != scontrol && $SITE_REQUEUE != exit ]]; then
+    echo "$file: SITE_REQUEUE is '$SITE_REQUEUE' (it names no way to requeue) write scontrol, or exit where slurm.conf" \
+      "has RequeueExit=85" >&2
+    exit 2
+  fi
 }
 
 # begin_job [--site S] ...: what every batch script does first; leaves the other arguments in `arguments`.
@@ -53,8 +61,6 @@ begin_job() {
   export TESSERA_LAUNCHER=$SITE_LAUNCHER TESSERA_LAUNCHER_OPTIONS="$SITE_LAUNCHER_OPTIONS ${TESSERA_LAUNCHER_OPTIONS:-}"
   # srun takes the number of cores per rank from its own variable only (since Slurm 22.05).
   [[ -n ${SLURM_CPUS_PER_TASK:-} ]] && export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
-  # At the end of a job mpirun gives its ranks one second for their checkpoint, unless it is told otherwise.
-  export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-25}
   say "on ${SLURM_JOB_NODELIST:-this host}, restart ${SLURM_RESTART_COUNT:-0} of at most $SITE_RESTARTS"
 }
 
@@ -63,12 +69,13 @@ python() { [[ -x .venv/bin/python ]] && echo .venv/bin/python || echo python3; }
 
 # supervise COMMAND...: runs it, passing signals on, and leaves its exit code in `code`.
 #   USR1 reaches this shell only where Slurm was asked for that (--signal=B:USR1@...): srun's tasks get it from Slurm.
-#   TERM reaches this shell when Slurm ends the job; srun's tasks get it from Slurm at the same time, mpirun's from mpirun.
+#   TERM reaches this shell when Slurm ends the job; srun's tasks get it from Slurm at the same time. mpirun would kill its
+#   ranks within a second: it gets USR1 instead, which it passes on, and they checkpoint just as well.
 supervise() {
   local child caught
   told_to_end=
   trap 'caught=1; kill -USR1 "$child" 2>/dev/null' USR1
-  trap 'caught=1; told_to_end=1; [[ $SITE_LAUNCHER == srun ]] || kill -TERM "$child" 2>/dev/null' TERM
+  trap 'caught=1; told_to_end=1; [[ $SITE_LAUNCHER == srun ]] || kill -USR1 "$child" 2>/dev/null' TERM
   "$@" &
   child=$!
   while :; do
@@ -99,6 +106,7 @@ job_name() {
 # finish CODE: ends the batch script as the exit code of the program asks. Does not return.
 finish() {
   local code=$1 restarts=${SLURM_RESTART_COUNT:-0}
+  [[ $code == 85 && -n $told_to_end ]] && code=86
   case $code in
     0) say "done" ;;
     85 | 138)  # 138: USR1 came before the program could take it; there was nothing to write yet

@@ -74,7 +74,7 @@ else
   visible=$(seq -s, 0 $((count - 1)))
 fi
 IFS=, read -ra gpus <<<"$visible"
-gpu= bus= cores= card=
+gpu='' bus='' cores='' card=''
 if ((${#gpus[@]})); then
   gpu=${gpus[rank % ${#gpus[@]}]}
   export CUDA_VISIBLE_DEVICES=$gpu

@@ -8,7 +8,8 @@
 #   --set KEY=VALUE    changes a key of the job file
 #   --sweep TABLE      one array task per row of a .csv or .tsv table whose first line names keys of the job file
 #   --at-once K        of a sweep: at most K tasks at a time
-#   --strong, --weak   a scaling study; jobs/scaling.py --help has its options, given behind --study, e.g. --study "--repeats 5"
+#   --strong, --weak   a scaling study
+#   --study OPTIONS    of jobs/scaling.py, as one word: --study "--repeats 5"
 #   --folder DIR       of a sweep or a study: its results (runs/NAME, NAME being the job file's)
 #   --name NAME        of the Slurm job (the job file's)
 #   --ranks-per-node K (the site's)
@@ -18,11 +19,12 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 refuse() { echo "submit: $*" >&2; exit 2; }
-job='' ranks='' limit='' site=${TESSERA_SITE:-} dry='' table='' at_once='' study='' study_options='' folder='' name='' per_node=''
+job='' ranks='' limit='' site=${TESSERA_SITE:-} dry='' name='' per_node=''
+table='' at_once='' study='' study_options='' folder=''
 settings=() sbatch_options=()
 while (($#)); do
   case $1 in
-    -h | --help) sed -n '3,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '3,19s/^# \{0,1\}//p' "$0"; exit 0 ;;
     --dry-run) dry=1; shift; continue ;;
     --strong | --weak) study=${1#--}; shift; continue ;;
     --) shift; sbatch_options=("$@"); break ;;
@@ -56,7 +58,8 @@ list='^[1-9][0-9]*(,[1-9][0-9]*)*$' number='^[1-9][0-9]*$'
 if [[ -n $study ]]; then
   [[ $ranks =~ $list ]] || refuse "--ranks is '$ranks' (a study takes a list of rank counts) write for example 1,2,4"
 else
-  [[ $ranks =~ $number ]] || refuse "--ranks is '$ranks' (it takes a whole number from 1; a list is for --strong and --weak)"
+  [[ $ranks =~ $number ]] ||
+    refuse "--ranks is '$ranks' (it takes a whole number from 1; a list is for --strong and --weak)"
 fi
 most=$(tr , '\n' <<<"$ranks" | sort -n | tail -1)
 
@@ -75,7 +78,8 @@ seconds_of() {
     echo $((10#${parts[0]} * 60 + 10#${parts[1]:-0}))
   fi
 }
-limit_seconds=$(seconds_of "$limit") || refuse "--time is '$limit' (it is no time that Slurm knows) write minutes, or days-hours:minutes:seconds"
+limit_seconds=$(seconds_of "$limit") ||
+  refuse "--time is '$limit' (it is no time that Slurm knows) write minutes, or days-hours:minutes:seconds"
 
 job=$(realpath "$job")
 [[ -n $table ]] && table=$(realpath "$table")
@@ -94,7 +98,8 @@ if [[ -z $per_node ]]; then
   ((gpus)) && per_node=$gpus || per_node=$SITE_RANKS_PER_NODE
 fi
 [[ $per_node =~ $number ]] || refuse "--ranks-per-node is '$per_node' (it takes a whole number from 1)"
-((gpus == 0 || per_node <= gpus)) || refuse "$per_node ranks on nodes of $gpus GPUs (two ranks would share a GPU) use --ranks-per-node $gpus or less"
+((gpus == 0 || per_node <= gpus)) ||
+  refuse "$per_node ranks on nodes of $gpus GPUs (two ranks would share a GPU) use --ranks-per-node $gpus or less"
 ((per_node > most)) && per_node=$most
 nodes=$(((most + per_node - 1) / per_node))
 cores=
@@ -102,7 +107,8 @@ if [[ -n $SITE_CORES_PER_NODE ]]; then
   # Of a GPU node that is not filled, each rank takes its GPU's share; of a CPU node, the share of the ranks meant for it.
   divisor=$((gpus ? gpus : (per_node > SITE_RANKS_PER_NODE ? per_node : SITE_RANKS_PER_NODE)))
   cores=$((SITE_CORES_PER_NODE / divisor))
-  ((cores)) || refuse "$per_node ranks on nodes of $SITE_CORES_PER_NODE cores (a rank needs one) use fewer --ranks-per-node"
+  ((cores)) ||
+    refuse "$per_node ranks on nodes of $SITE_CORES_PER_NODE cores (a rank needs one) use fewer --ranks-per-node"
 fi
 
 # --- what tessera says ----------------------------------------------------------------------------------------------------
@@ -112,24 +118,26 @@ begin_check() {
   if ((${#modules[@]})) && type module >/dev/null 2>&1; then module load "${modules[@]}"; fi
   [[ -n $SITE_SETUP ]] && eval "$SITE_SETUP"
   read -ra container <<<"$SITE_CONTAINER"
-  [[ ${#container[@]} -gt 0 || -x $program ]] || refuse "no $program (the job has to be checked) build the preset release first"
+  [[ ${#container[@]} -gt 0 || -x $program ]] ||
+    refuse "no $program (the job has to be checked) build the preset release first"
 }
 check() { OMP_NUM_THREADS=1 ${container[@]+"${container[@]}"} "$program" check "$job" --ranks "$1" "${@:2}"; }
 bytes_of() { awk -v v="$1" -v u="$2" 'BEGIN {split("B kB MB GB TB", s); for (i = 1; i <= 5; ++i) f[s[i]] = 1000^(i-1);
   f["KiB"] = 1024; f["MiB"] = 1024^2; f["GiB"] = 1024^3; f["TiB"] = 1024^4; printf "%.0f", v * f[u]}'; }
-lead=300 need=0
-digest() {  # digest TEXT: lead and need become the larger of what they are and what this check says
+lead='' write=0 need=0  # seconds: two iterations and the checkpoint, once a run has told; the checkpoint alone. Bytes.
+digest() {  # digest TEXT: each becomes the larger of what it is and what this check says
   local value unit
   read -r value unit < <(sed -n 's/^memory  *\([0-9.]*\) \([A-Za-z]*\) on the fullest rank.*/\1 \2/p' <<<"$1") || true
   if [[ -n ${value:-} ]]; then
     value=$(bytes_of "$value" "$unit")
-    ((value > need)) && need=$value
+    need=$((value > need ? value : need))
   fi
   read -r value < <(sed -n 's/^lead time  *\([0-9]*\) s.*/\1/p' <<<"$1") || true
-  if [[ -n ${value:-} ]]; then
-    [[ -z ${said:-} ]] && lead=$value said=1
-    ((value > lead)) && lead=$value
-  fi
+  [[ -n ${value:-} ]] && lead=$((value > ${lead:-0} ? value : ${lead:-0}))
+  # as in "two iterations and 1 min 30 s for the checkpoint"
+  value=$(sed -n 's/^lead time .* and \([0-9].*\) for the checkpoint.*/\1/p' <<<"$1" |
+    awk '{f["s"] = 1; f["min"] = 60; f["h"] = 3600; for (i = 1; i < NF; i += 2) t += $i * f[$(i + 1)]; printf "%d", t}')
+  write=$((${value:-0} > write ? ${value:-0} : write))
   return 0
 }
 begin_check
@@ -159,12 +167,27 @@ elif ((gpus == 0)) && [[ -n $SITE_MEMORY_PER_NODE ]]; then
   of="a rank's share of a node, 1/$per_node of $SITE_MEMORY_PER_NODE GiB"
 fi
 if [[ -n $have ]] && awk -v n="$need" -v h="$have" 'BEGIN {exit !(n > h * 1073741824)}'; then
-  refuse "$(awk -v n="$need" 'BEGIN {printf "%.1f GiB", n / 1073741824}') per rank on the fullest of $most ranks (that is more than $of)" \
-    "use more ranks or fewer per node, or a site with more memory"
+  refuse "$(awk -v n="$need" 'BEGIN {printf "%.3g GiB", n / 1073741824}') per rank on the fullest of $most ranks" \
+    "(that is more than $of) use more ranks or fewer per node, or a site with more memory"
 fi
-((limit_seconds >= lead)) || refuse "--time $limit is $limit_seconds s (two iterations and a checkpoint take $lead s: it would never get on)" \
-  "ask for at least $(((2 * lead + 59) / 60)) minutes"
-((limit_seconds >= 2 * lead)) || echo "submit: of $limit_seconds s the last $lead s are kept for the checkpoint; a longer --time restarts less often" >&2
+minutes_for() { echo "ask for at least $(((2 * $1 + 59) / 60)) minutes"; }
+if [[ -n $lead ]]; then
+  ((limit_seconds >= lead)) ||
+    refuse "--time $limit is $limit_seconds s (two iterations and a checkpoint take $lead s: it would never get on)" \
+      "$(minutes_for "$lead")"
+else
+  ((limit_seconds > write)) ||
+    refuse "--time $limit is $limit_seconds s (a checkpoint alone takes about $write s: it would never get on)" \
+      "$(minutes_for "$write")"
+fi
+# Iterations vary, so the signal comes twice as early as it has to, and a minute before the end at least; 5 minutes where
+# no run has told yet how long an iteration takes. But half of the time is for iterations, where the lead leaves as much.
+early=$((2 * ${lead:-150} + write))
+((early < 60)) && early=60
+((early > limit_seconds / 2)) && early=$((limit_seconds / 2))
+((early < ${lead:-0})) && early=$lead
+((limit_seconds >= 4 * ${lead:-$write})) ||
+  echo "submit: of $limit_seconds s, $early s are kept for the checkpoint; a longer --time restarts less often" >&2
 
 # --- what goes to sbatch ----------------------------------------------------------------------------------------------------
 options=(--job-name="$name" --nodes="$nodes" --ntasks="$most" --ntasks-per-node="$per_node" --time="$limit")
@@ -178,7 +201,7 @@ options+=(${more[@]+"${more[@]}"})
 # decides itself which run is under way.
 to=
 [[ $SITE_LAUNCHER == mpirun || -n $study ]] && to=B:
-options+=(--signal="${to}USR1@$lead")
+options+=(--signal="${to}USR1@$early")
 arguments=()
 [[ -n $site ]] && arguments+=(--site "$site")
 if [[ -n $table ]]; then
@@ -196,7 +219,8 @@ else
   script=jobs/reconstruct.sbatch
   arguments+=("$job")
 fi
-command=(sbatch --chdir="$here" "${options[@]}" ${sbatch_options[@]+"${sbatch_options[@]}"} "$script" "${arguments[@]}" ${settings[@]+"${settings[@]}"})
+command=(sbatch --chdir="$here" "${options[@]}" ${sbatch_options[@]+"${sbatch_options[@]}"}
+  "$script" "${arguments[@]}" ${settings[@]+"${settings[@]}"})
 if [[ -n $dry ]]; then
   printf '%s\n' "$text"
   echo
@@ -205,5 +229,7 @@ if [[ -n $dry ]]; then
   echo
   exit 0
 fi
+command -v sbatch >/dev/null ||
+  refuse "no sbatch on this machine (the job is to go to Slurm) submit from a login node, or look with --dry-run"
 mkdir -p "$folder"  # Slurm does not make the folder of a log
 exec "${command[@]}"

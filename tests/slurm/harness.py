@@ -12,7 +12,7 @@ from cluster import wait_until
 LONG = 150  # seconds that a step may take on a machine with other work
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
 
-# Small, with real ranks, real messages and a real network, and long enough (seconds) to be interrupted.
+# Small, with real ranks, real messages and a real network, and long enough (3 s on two cores) to be interrupted.
 JOB = """\
 schema: 1
 problem:
@@ -20,8 +20,8 @@ problem:
   operator: {type: blur, kernel: {gaussian: {sigma: 1.6}}, boundary: circular}
   noise: {gaussian: 0.02}
 denoiser: {network: drunet, weights: drunet_small_color}
-solver: {name: pgd, iterations: 80, sigma: 0.05}
-output: {folder: out, preview: none, checkpoint: {minutes: 0, iterations: 8}}
+solver: {name: pgd, iterations: 60, sigma: 0.05}
+output: {folder: out, preview: none, checkpoint: {minutes: 0, iterations: 5}}
 """
 
 
@@ -60,10 +60,11 @@ class Bench:
 
     def shell(self, *command, expect=0, **environment):
         """Runs a command in the clone as a user of the cluster would; its standard output."""
-        done = subprocess.run([str(c) for c in command], cwd=self.clone, text=True, capture_output=True,
-                              env=os.environ | self.cluster.environment | environment, stdin=subprocess.DEVNULL)
-        said = f"{' '.join(map(str, command))}\nexit code {done.returncode}, wanted {expect}\n{done.stdout}\n{done.stderr}"
-        assert done.returncode == expect, said
+        everything = os.environ | {"OMP_NUM_THREADS": "1"} | self.cluster.environment | environment
+        done = subprocess.run([str(c) for c in command], cwd=self.clone, text=True, capture_output=True, env=everything,
+                              stdin=subprocess.DEVNULL)
+        assert done.returncode == expect, (f"{' '.join(map(str, command))}\nexit code {done.returncode}, wanted {expect}\n"
+                                           f"{done.stdout}\n{done.stderr}")
         return done.stdout if expect == 0 else done.stdout + done.stderr
 
     def submit(self, *arguments, time=20):
@@ -101,25 +102,27 @@ class Bench:
         return path.read_text(errors="replace") if path.exists() else ""
 
     # --- what the run says ---------------------------------------------------------------------------------------------
-    def wait_for_iteration(self, output, job, least=1):
-        """Until a run has made a few iterations; its trace is flushed about once a second."""
-        import h5py
-
-        def there():
-            shown = self.show(job)
-            assert shown.get("JobState") not in ENDED, f"ended too early\n{self.log(job)}"
-            try:
-                with h5py.File(Path(output) / "trace/rank-00000.h5", "r", locking=False) as file:
-                    return len(file["iterations"]) >= least
-            except (OSError, KeyError):
-                return False
-        wait_until(f"iteration {least} in {output}", LONG, there, pause=0.05)
-
-    def interrupted(self, output, job, least=1):
-        """The job, once its run is under way."""
-        self.wait_for_state(job, "RUNNING")
-        self.wait_for_iteration(output, job, least)
+    def under_way(self, output, job, start=1):
+        """The job, once its run iterates, for the `start`-th time: its log has the line that comes just before."""
+        self.wait_for(job, f"start {start} of {output}",
+                      lambda: (Path(output) / "log.txt").read_text().count("PSNR of the start") >= start)
         return job
+
+    def checkpointed(self, output, job):
+        """The job, once its run has written a checkpoint."""
+        self.wait_for(job, f"a checkpoint in {output}", lambda: any((Path(output) / "checkpoint").glob("*.h5")))
+        return job
+
+    def wait_for(self, job, what, question):
+        def there():
+            # First, what Slurm says: a job that ended in between left everything behind.
+            shown = self.show(job)
+            assert shown.get("JobState") not in ENDED, f"ended before {what}: {shown}\n{self.log(job)}"
+            try:
+                return question()
+            except FileNotFoundError:
+                return False
+        wait_until(what, LONG, there, pause=0.03)
 
 
 def image(folder):

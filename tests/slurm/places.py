@@ -62,7 +62,8 @@ bare = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "OMPI"
 def run(gpus=True, **environment):
     """(GPU, network, cores) that a program behind bind.sh finds."""
     path = f"{work}/bin:{bare['PATH']}" if gpus else bare["PATH"]
-    show = "echo ${CUDA_VISIBLE_DEVICES-unset} ${UCX_NET_DEVICES-unset}; sed -n 's/Cpus_allowed_list:[ \\t]*//p' /proc/self/status"
+    show = ("echo ${CUDA_VISIBLE_DEVICES-unset} ${UCX_NET_DEVICES-unset};"
+            "sed -n 's/Cpus_allowed_list:[ \\t]*//p' /proc/self/status")
     done = subprocess.run([str(bind), "bash", "-c", show], text=True, capture_output=True,
                           env=bare | {"PATH": path, "TESSERA_SYSFS": str(work / "sys")} | environment)
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What can happen to a job under Slurm: scenarios.py SCENARIO PROGRAM SOURCE RECORD. Exit code 77: skipped, with the reason.
+"""What can happen to a job under Slurm: scenarios.py SCENARIO PROGRAM SOURCE RECORD. Exit code 77: skipped, and why.
 
 RECORD describes the running cluster (cluster.py start); without one the scenario starts a cluster of its own.
 """
@@ -37,24 +37,23 @@ def same_bits(b, output):
 # --- the scenarios --------------------------------------------------------------------------------------------------------
 def over_nodes(b):
     """A job over 2 and over 4 nodes: every node takes part, and the results agree."""
-    two = reference(b)
-    job = b.job()
-    number = b.submit(job, "--ranks", 4)
-    shown = b.finished(number)
-    assert shown["NumNodes"] == "4" and "on n[1-4]" in b.log(number), (shown, b.log(number))
-    assert summary(b.folder / "job.out")["ranks"] == 4
-    assert distance(image(b.folder / "job.out"), two) < 1e-5
-    # More ranks than nodes: filled one node after the other.
-    job = b.job("filled")
-    number = b.submit(job, "--ranks", 4, "--ranks-per-node", 2)
-    assert b.finished(number)["NumNodes"] == "2"
-    assert image(b.folder / "filled.out").tobytes() == image(b.folder / "job.out").tobytes()
+    numbers = {}
+    for name, options in (("two", ["--ranks", 2]), ("four", ["--ranks", 4]),
+                          ("filled", ["--ranks", 4, "--ranks-per-node", 2])):
+        numbers[name] = b.submit(b.job(name), *options, "--set", "solver.iterations=12")
+    for name, nodes, ranks in (("two", 2, 2), ("four", 4, 4), ("filled", 2, 4)):
+        shown = b.finished(numbers[name])
+        log = b.log(numbers[name])
+        assert shown["NumNodes"] == str(nodes) and f"on {shown['NodeList']}" in log, (shown, log)
+        assert summary(b.folder / f"{name}.out")["ranks"] == ranks
+    assert distance(image(b.folder / "four.out"), image(b.folder / "two.out")) < 1e-5
+    assert image(b.folder / "filled.out").tobytes() == image(b.folder / "four.out").tobytes()
 
 
 def requeue(b):
     """USR1: checkpoint, exit code 85, requeued by scontrol; the result has the bits of the uninterrupted run."""
     job = b.job()
-    number = b.interrupted(b.folder / "job.out", b.submit(job, "--ranks", 2))
+    number = b.under_way(b.folder / "job.out", b.submit(job, "--ranks", 2))
     b.shell("scancel", "-s", "USR1", number)
     b.wait_for_state(number, "PENDING")
     waiting = b.shell("build/release/bin/tessera", "status", b.folder / "job.out")
@@ -73,13 +72,11 @@ def requeue_by_exit(b):
     site = b.folder / "site.env"
     site.write_text("SITE_REQUEUE=exit\nSITE_RESTARTS=1\n")
     job = b.job()
-    number = b.interrupted(b.folder / "job.out", b.submit(job, "--ranks", 2, "--site", site))
+    number = b.under_way(b.folder / "job.out", b.submit(job, "--ranks", 2, "--site", site))
     b.shell("scancel", "-s", "USR1", number)
     wait_until("the restart", 150, lambda: b.show(number).get("Restarts") == "1")
     assert "DUE TO JOB REQUEUE" not in b.log(number), b.log(number)
-    done = len_of_trace(b.folder / "job.out")
-    b.wait_for_state(number, "RUNNING")
-    b.wait_for_iteration(b.folder / "job.out", number, done + 1)
+    b.under_way(b.folder / "job.out", number, start=2)
     b.shell("scancel", "-s", "USR1", number)
     b.finished(number, "3:0", "FAILED")
     assert "checkpointed, not requeued: restarted 1 times" in b.log(number), b.log(number)
@@ -89,10 +86,23 @@ def requeue_by_exit(b):
     same_bits(b, b.folder / "job.out")
 
 
+def under_mpirun(b):
+    """A cluster whose srun cannot start MPI: the batch script gets the signal and passes it on through mpirun."""
+    site = b.folder / "site.env"
+    site.write_text("SITE_LAUNCHER=mpirun\n")
+    job = b.job()
+    number = b.under_way(b.folder / "job.out", b.submit(job, "--ranks", 2, "--site", site))
+    b.shell("scancel", "--batch", "--signal=USR1", number)
+    shown = b.finished(number)
+    assert shown["Restarts"] == "1" and "checkpointed, requeueing" in b.log(number), (shown, b.log(number))
+    same_bits(b, b.folder / "job.out")
+
+
 def time_limit(b):
     """Slurm itself sends USR1 before the time limit, the job is requeued and goes on."""
-    job = b.job(text=JOB.replace("iterations: 80,", "iterations: 100000,"))
-    number = b.number(b.shell("sbatch", "--nodes=2", "--ntasks=2", "--time=1", "--signal=USR1@50", "jobs/reconstruct.sbatch", job))
+    job = b.job(text=JOB.replace("iterations: 60,", "iterations: 100000,"))
+    number = b.number(b.shell("sbatch", "--nodes=2", "--ntasks=2", "--time=1", "--signal=USR1@59",
+                              "jobs/reconstruct.sbatch", job))
     wait_until("the restart", 150, lambda: b.show(number).get("Restarts") == "1")
     assert "checkpointed, requeueing" in b.log(number), b.log(number)
     b.wait_for_state(number, "RUNNING")
@@ -103,9 +113,9 @@ def time_limit(b):
 def preemption(b):
     """A more urgent job takes the nodes: SIGTERM, checkpoint, exit code 86; Slurm requeues, the bits are the same."""
     job = b.job()
-    number = b.interrupted(b.folder / "job.out", b.submit(job, "--ranks", 2))
-    urgent = b.number(b.shell("sbatch", "--partition=urgent", "--nodes=4", "--exclusive", "--time=1", f"--output={b.folder}/urgent.log",
-                              "--wrap", "sleep 2"))
+    number = b.under_way(b.folder / "job.out", b.submit(job, "--ranks", 2))
+    urgent = b.number(b.shell("sbatch", "--partition=urgent", "--nodes=4", "--exclusive", "--time=1",
+                              f"--output={b.folder}/urgent.log", "--wrap", "sleep 2"))
     b.finished(urgent)
     shown = b.finished(number)
     assert shown["Restarts"] == "1", shown
@@ -117,7 +127,7 @@ def preemption(b):
 def cancel(b):
     """scancel: the job checkpoints, is gone at once and stays gone; submitted again it goes on."""
     job = b.job()
-    number = b.interrupted(b.folder / "job.out", b.submit(job, "--ranks", 2))
+    number = b.under_way(b.folder / "job.out", b.submit(job, "--ranks", 2))
     b.shell("scancel", number)
     b.wait_for_state(number, "CANCELLED")
     wait_until("the end of its script", 150, lambda: not children_of(f"SLURM_JOB_ID={number}".encode()) or None)
@@ -125,16 +135,16 @@ def cancel(b):
     time.sleep(2)
     assert b.show(number)["JobState"] == "CANCELLED" and b.show(number)["Restarts"] == "0", b.show(number)
     assert summary(b.folder / "job.out")["status"] == "stopped"
-    done = len_of_trace(b.folder / "job.out")
-    assert done > 0
-    b.finished(b.submit(job, "--ranks", 2))
+    again = b.submit(job, "--ranks", 2)
+    b.finished(again)
+    assert "resumed after" in b.log(again), b.log(again)
     same_bits(b, b.folder / "job.out")
 
 
 def node_loss(b):
     """A node dies without a word: the job goes on elsewhere from its last periodic checkpoint."""
     job = b.job()
-    number = b.interrupted(b.folder / "job.out", b.submit(job, "--ranks", 2), least=9)
+    number = b.checkpointed(b.folder / "job.out", b.submit(job, "--ranks", 2))
     nodes = b.cluster.ask("scontrol", "show", "hostnames", b.show(number)["NodeList"]).split()
     node = next(n for n in nodes if n != b.show(number)["BatchHost"])  # not the script's
     daemon = b.cluster.data["pids"][node]
@@ -161,28 +171,48 @@ def node_loss(b):
 
 
 def sweep(b):
-    """An array over a table: a folder per task; a requeue of the last task, which has the array's number, is its own alone."""
+    """An array over a table: a folder per task; the last task, which has the array's number, is requeued alone."""
     settings = b.folder / "table.csv"
-    settings.write_text('solver.iterations,solver.sigma\n6,0.05\n7,"{log: [0.1, 0.05]}"\n80,\n')
+    settings.write_text('solver.iterations,solver.sigma\n6,0.05\n7,"{log: [0.1, 0.05]}"\n60,\n')
     array = b.submit(b.job(), "--ranks", 2, "--sweep", settings, "--folder", b.folder / "sweep", "--at-once", 2)
     results = b.folder / "sweep" / array
     last = f"{array}_2"
-    b.wait_for_state(last, "RUNNING")
-    b.wait_for_iteration(results / "2", last)
+    b.under_way(results / "2", last)
     assert b.show(last)["JobId"] == array, b.show(last)
     for task in (0, 1):
         b.wait_for_state(f"{array}_{task}", "COMPLETED")
     b.shell("scancel", "-s", "USR1", last)
     assert b.finished(last)["Restarts"] == "1"
-    for task, iterations in ((0, 6), (1, 7), (2, 80)):
+    for task, iterations in ((0, 6), (1, 7), (2, 60)):
         assert b.show(f"{array}_{task}")["Restarts"] == ("1" if task == 2 else "0")
         assert summary(results / str(task))["iterations"] == iterations
     same_bits(b, results / "2")
     python = b.clone / ".venv/bin/python"
     b.shell(python, "jobs/collect.py", results, "-o", b.folder / "sweep.csv")
     rows = table(b.folder / "sweep.csv")
-    assert [(r["solver.iterations"], r["iterations"], r["exit_code"]) for r in rows] == [("6", "6", "0"), ("7", "7", "0"), ("80", "80", "0")], rows
+    assert [(r["solver.iterations"], r["iterations"], r["exit_code"]) for r in rows] == [
+        (n, n, "0") for n in ("6", "7", "60")], rows
     assert rows[1]["solver.sigma"] == "{log: [0.1, 0.05]}" and float(rows[0]["seconds_per_iteration"]) > 0, rows
+
+
+def study(b):
+    """A scaling study that meets its time limit makes the missing runs after the restart; a run that fails is a row."""
+    job = b.job()
+    number = b.submit(job, "--ranks", "1,2", "--strong", "--folder", b.folder / "study",
+                      "--study", "--modes auto,whole --repeats 1 --iterations 40 --warmup 2")
+    b.under_way(b.folder / "study/ranks2-run0", number)  # the second of four
+    assert (b.folder / "study/ranks1-run0.json").exists() and not (b.folder / "study/ranks2-run0.json").exists()
+    b.shell("scancel", "--batch", "--signal=USR1", number)
+    shown = b.finished(number)
+    log = b.log(number)
+    assert shown["Restarts"] == "1" and "interrupted at run 2 of 4" in log, (shown, log)
+    assert log.count("1/4 ranks1-run0") == 2 and log.count("2/4 ranks2-run0") == 1, log  # the first was not made again
+    rows = table(b.folder / "study/scaling.csv")
+    assert [(Path(r["folder"]).name, r["exit_code"]) for r in rows] == [
+        ("ranks1-run0", "0"), ("ranks2-run0", "0"), ("whole-ranks1-run0", "0"), ("whole-ranks2-run0", "2")], rows
+    failed = rows[3]
+    assert "whole" in failed["error"] and failed["status"] == "failed" and not failed["seconds_per_iteration"], failed
+    assert all(r["warmup"] == "2" and int(r["iterations"]) == 40 for r in rows[:3]), rows
 
 
 def failures(b):
@@ -193,7 +223,7 @@ def failures(b):
     killed = b.submit(b.job("killed"), "--ranks", 2, "--name", "killed")
     b.finished(bad, "2:0", "FAILED")
     assert "did you mean solver.iterations" in b.log(bad) and "bad input" in b.log(bad), b.log(bad)
-    b.interrupted(b.folder / "killed.out", killed, least=5)
+    b.checkpointed(b.folder / "killed.out", killed)
     ranks = [pid for pid in children_of(f"SLURM_JOB_ID={killed}".encode())
              if Path(f"/proc/{pid}/exe").exists() and os.path.samefile(f"/proc/{pid}/exe", b.program)]
     assert len(ranks) == 2, ranks
@@ -210,16 +240,17 @@ def binding(b):
         print("skipped:", b.cluster.data["no_gpus"])
         return 77
     seen = "echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"
-    for options in (["--gpus-per-task=1"], ["--gpus-per-node=2", "--gpu-bind=single:1"], ["--gpus-per-node=2", "--gpu-bind=map_gpu:0,1"],
-                    ["--gpus-per-node=2"], ["--gres=gpu:2"], ["--gpus-per-task=1", "--gpu-bind=none"]):
+    for options in (["--gpus-per-task=1"], ["--gpus-per-node=2", "--gpu-bind=single:1"],
+                    ["--gpus-per-node=2", "--gpu-bind=map_gpu:0,1"], ["--gpus-per-node=2"], ["--gres=gpu:2"],
+                    ["--gpus-per-task=1", "--gpu-bind=none"]):
         out = b.shell("srun", "-N2", "-n4", "--ntasks-per-node=2", *options, "jobs/bind.sh", "bash", "-c", seen)
         ranks = sorted(tuple(line.split(" ", 1)) for line in out.splitlines())
         nodes = sorted({node for node, _ in ranks})
         assert len(nodes) == 2 and ranks == [(node, gpu) for node in nodes for gpu in "01"], (options, ranks)
     # Without GPUs nothing is hidden, and the program still starts.
-    assert b.shell("srun", "-N1", "-n2", "jobs/bind.sh", "bash", "-c", "echo ${CUDA_VISIBLE_DEVICES-unset}").split() == ["unset"] * 2
-    said = subprocess.run(["srun", "-N1", "-n2", "--gpus-per-node=2", "jobs/bind.sh", "true"], cwd=b.clone, text=True, capture_output=True,
-                          env=os.environ | b.cluster.environment | {"TESSERA_BIND": "verbose"}).stderr
+    out = b.shell("srun", "-N1", "-n2", "jobs/bind.sh", "bash", "-c", "echo ${CUDA_VISIBLE_DEVICES-unset}")
+    assert out.split() == ["unset", "unset"], out
+    said = b.shell("bash", "-c", "srun -N1 -n2 --gpus-per-node=2 jobs/bind.sh true 2>&1", TESSERA_BIND="verbose")
     assert "rank 0 of 2 on the node: GPU 0" in said and "rank 1 of 2 on the node: GPU 1" in said, said
 
 
@@ -230,8 +261,8 @@ def orphaned(b):
     try:
         other.start(owner.pid)
         environment = os.environ | other.environment
-        subprocess.run(["sbatch", "--nodes=2", f"--output={b.folder}/log", "--wrap", "srun sleep 1000"], check=True, env=environment,
-                       capture_output=True)
+        subprocess.run(["sbatch", "--nodes=2", f"--output={b.folder}/log", "--wrap", "srun sleep 1000"], check=True,
+                       env=environment, capture_output=True)
         marker = f"SLURM_CONF={other.folder}/".encode()
         wait_until("the job's tasks", 150, lambda: sum(name_of(pid) == "sleep" for pid in children_of(marker)) == 2)
         pids = list(other.data["pids"].values())
@@ -257,23 +288,23 @@ def guide(b):
         command = blocks.pop(0)
         assert beginning in command, (beginning, command)
         given = "".join(f"{name}={value}\n" for name, value in known.items())
-        out = b.shell("bash", "-euc", given + command + "\nfor name in job sweep strong weak; do echo =$name=${!name:-}; done",
-                      OMP_NUM_THREADS="1")
+        names = "\nfor name in job sweep strong weak; do echo =$name=${!name:-}; done"
+        out = b.shell("bash", "-euc", given + command + names)
         known.update((name, value) for name, value in re.findall(r"^=(\w+)=(\d+)$", out, re.M))
         return out
 
     out = block("photo runs/quickstart")
-    assert "lead time" in out and "sbatch --chdir" in out and known["job"] in out.split("sbatch --chdir")[1], out
+    assert "on the fullest rank" in out and "sbatch --chdir" in out and known["job"] in out.split("sbatch --chdir")[1], out
     run = b.clone / "runs/quickstart/drunet"
-    b.interrupted(run, known["job"])
+    b.under_way(run, known["job"])
     assert "running" in block("tessera status")
     block("scancel --signal=USR1")
     wait_until("the restart", 150, lambda: b.show(known["job"]).get("Restarts") == "1")
     assert "Restarts=1" in block("tessera status")
     b.finished(known["job"])
     result = summary(run)
-    assert result["iterations"] == 8 and result["psnr"] > result["psnr_start"] + 4, result
-    again = b.number(block("--set solver.iterations=8"))
+    assert result["iterations"] == 20 and result["psnr"] > result["psnr_start"] + 4, result
+    again = b.number(block("--set solver.iterations=24"))
     block("TABLE")
     for task in range(3):
         b.finished(f"{known['sweep']}_{task}")
@@ -281,6 +312,7 @@ def guide(b):
     rows = table(b.clone / "runs/weights_result.csv")
     assert [float(r["denoiser.tv.weight"]) for r in rows] == [0.05, 0.12, 0.3] and len({r["psnr"] for r in rows}) == 3, rows
     b.finished(again)
+    assert summary(run)["iterations"] == 24
     block("--strong")
     block("--weak")
     for study, sizes in (("strong", [(512, 512)] * 3), ("weak", [(128, 128), (128, 256), (256, 256)])):
@@ -311,13 +343,8 @@ def table(path):
         return list(csv.DictReader(file))
 
 
-def len_of_trace(output):
-    import h5py
-    with h5py.File(Path(output) / "trace/rank-00000.h5", "r", locking=False) as file:
-        return len(file["iterations"])
-
-
-SCENARIOS = [over_nodes, requeue, requeue_by_exit, time_limit, preemption, cancel, node_loss, sweep, failures, binding, orphaned, guide]
+SCENARIOS = [over_nodes, requeue, requeue_by_exit, under_mpirun, time_limit, preemption, cancel, node_loss, sweep,
+             study, failures, binding, orphaned, guide]
 
 
 def main():

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """jobs/submit.sh without a Slurm: submit.py PROGRAM SOURCE. What it would submit, and what it refuses."""
-import os
-import re
+import json
 import shlex
 import subprocess
 import sys
@@ -31,22 +30,21 @@ gpus.write_text("SITE_PARTITION=fast\nSITE_ACCOUNT=abc\nSITE_GPUS_PER_NODE=4\nSI
 
 def dry(*arguments, **environment):
     """The sbatch command line that would run, as a list."""
-    said = bench.shell("jobs/submit.sh", *arguments, "--dry-run", **environment)
+    said = bench.shell("jobs/submit.sh", "--dry-run", *arguments, **environment)
     command = shlex.split(said.splitlines()[-1])
     assert command[0] == "sbatch" and "rank" in said, said
     return command
 
 
 def refused(*arguments, code=2):
-    return bench.shell("jobs/submit.sh", *arguments, "--dry-run", expect=code)
+    return bench.shell("jobs/submit.sh", "--dry-run", *arguments, expect=code)
 
 
 plain = dry(job, "--ranks", 4, "--time", 30, "--set", "solver.iterations=9")
 assert {"--nodes=4", "--ntasks=4", "--ntasks-per-node=1", "--time=30", "--job-name=job"} <= set(plain), plain
 assert plain[-4:] == ["jobs/reconstruct.sbatch", str(job), "--set", "solver.iterations=9"], plain
-lead = int(next(re.fullmatch(r"--signal=USR1@(\d+)", o).group(1) for o in plain if o.startswith("--signal")))
-check = subprocess.run([program, "check", job, "--ranks", "4"], text=True, capture_output=True).stdout
-assert int(re.search(r"^lead time +(\d+) s", check, re.M).group(1)) == lead, check
+assert "--signal=USR1@300" in plain, plain  # no run has told yet how long an iteration takes
+assert "--signal=USR1@30" in dry(job, "--ranks", 4, "--time", 1)
 
 full = dry(job, "--ranks", 6, "--time", "1-0", "--site", gpus, "--", "--begin=now+60")
 assert {"--nodes=2", "--ntasks=6", "--ntasks-per-node=4", "--cpus-per-task=16", "--partition=fast", "--account=abc",
@@ -56,10 +54,10 @@ assert full[full.index("--site") + 1] == str(gpus), full
 array = dry(job, "--ranks", 2, "--time", 30, "--sweep", table, "--at-once", 2)
 assert "--array=0-2%2" in array and "jobs/sweep.sbatch" in array, array
 study = dry(job, "--ranks", "1,2,4", "--time", 30, "--strong", "--study", "--repeats 2")
-assert "--ntasks=4" in study and f"--signal=B:USR1@{lead}" in study and study[-2:] == ["--repeats", "2"], study
+assert "--ntasks=4" in study and "--signal=B:USR1@300" in study and study[-2:] == ["--repeats", "2"], study
 through = bench.folder / "mpirun.env"
 through.write_text("SITE_LAUNCHER=mpirun\n")
-assert f"--signal=B:USR1@{lead}" in dry(job, "--ranks", 4, "--time", 30, "--site", through)
+assert "--signal=B:USR1@300" in dry(job, "--ranks", 4, "--time", 30, "--site", through)
 assert "--time=0:30:00" in dry(job, "--ranks", 4, "--time", "0:30:00")
 
 # What tessera refuses is refused here, in its own words.
@@ -70,15 +68,27 @@ table.write_text("solver.iterations,output.folder\n5,x\n")
 assert "output.folder is a column" in refused(job, "--ranks", 2, "--time", 30, "--sweep", table)
 table.write_text("solver.sigma,solver.iterations\n{log: [0.1, 0.05]},5\n")
 assert "double quotes" in refused(job, "--ranks", 2, "--time", 30, "--sweep", table)
-# Memory: the same job on a GPU of a thousandth.
+# Memory: the same job on a GPU of 100 kB.
 small = bench.folder / "small.env"
-small.write_text("SITE_GPUS_PER_NODE=4\nSITE_MEMORY_PER_GPU=0.001\n")
+small.write_text("SITE_GPUS_PER_NODE=4\nSITE_MEMORY_PER_GPU=0.0001\n")
 said = refused(job, "--ranks", 4, "--time", 30, "--site", small)
-assert "more than a GPU of 0.001 GiB" in said, said
-small.write_text("SITE_RANKS_PER_NODE=2\nSITE_MEMORY_PER_NODE=0.002\n")
+assert "more than a GPU of 0.0001 GiB" in said, said
+small.write_text("SITE_RANKS_PER_NODE=2\nSITE_MEMORY_PER_NODE=0.0002\n")
 assert "a rank's share of a node, 1/2" in refused(job, "--ranks", 4, "--time", 30, "--site", small)
-# Time: shorter than two iterations and a checkpoint.
-assert f"take {lead} s: it would never get on" in refused(job, "--ranks", 4, "--time", "0:01")
+# Time: shorter than two iterations and a checkpoint, as soon as a run in the job's folder has told how long they take.
+def told(seconds):
+    """A folder as a run leaves it whose iterations take that long."""
+    out = bench.folder / "job.out"
+    out.mkdir(exist_ok=True)
+    (out / "summary.json").write_text(json.dumps({"seconds_per_iteration": seconds, "checkpoint_seconds": 10.0, "ranks": 4}))
+
+
+told(100)
+assert "two iterations and a checkpoint take 210 s: it would never get on" in refused(job, "--ranks", 4, "--time", 3)
+assert "--signal=USR1@210" in dry(job, "--ranks", 4, "--time", 4)
+assert "--signal=USR1@420" in dry(job, "--ranks", 4, "--time", 60)
+told(1)
+assert "--signal=USR1@60" in dry(job, "--ranks", 4, "--time", 60)
 assert "no time that Slurm knows" in refused(job, "--ranks", 4, "--time", "soon")
 # Sites and options.
 assert "no site file jobs/sites/nowhere.env" in refused(job, "--ranks", 4, "--time", 30, "--site", "nowhere")
