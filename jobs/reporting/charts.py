@@ -246,8 +246,8 @@ def phases_by_run(runs):
         "phases_by_run",
         "Time per iteration and phase",
         stacked([r.name for r in some], values) if some else [],
-        {"barmode": "stack", "xaxis": axis("", type="category"), "yaxis": axis("s per iteration, mean over ranks")},
-        "Phases without those inside them; the first iteration after each start is left out.",
+        {"barmode": "stack", "xaxis": axis("", type="category"), "yaxis": axis("s per iteration")},
+        "Mean over ranks. Phases without those inside them; the first iteration after each start is left out.",
         "No run has a trace with phases.",
     )
 
@@ -297,8 +297,8 @@ def time_of(run):
             "phases_by_iteration",
             "Phases over the iterations",
             area,
-            {"xaxis": axis("iteration"), "yaxis": axis("s per iteration, mean over ranks"), "hovermode": "x unified"},
-            "Means of neighboring iterations." if binned else "",
+            {"xaxis": axis("iteration"), "yaxis": axis("s per iteration"), "hovermode": "x unified"},
+            "Mean over ranks" + (" and neighboring iterations." if binned else "."),
             none,
             run.name,
         ),
@@ -340,9 +340,9 @@ def communication_of(run):
     data, traffic = [], []
     if has and run.rank_count > 1:
         kinds = [
-            ("hidden: under way while the rank computed", "#009E73"),
-            ("exposed: waited for exchanges", "#D55E00"),
-            ("exposed: waited for reductions", "#CC79A7"),
+            ("hidden", "#009E73"),
+            ("exposed: exchanges", "#D55E00"),
+            ("exposed: reductions", "#CC79A7"),
         ]
         data = [
             {
@@ -351,7 +351,7 @@ def communication_of(run):
                 "x": run.ranks,
                 "y": digits(row),
                 "marker": {"color": color},
-                "hovertemplate": "rank %{x}: %{y:.4g} s<extra>" + name.split(":")[0] + "</extra>",
+                "hovertemplate": "rank %{x}: %{y:.4g} s<extra>" + name + "</extra>",
             }
             for (name, color), row in zip(kinds, hidden_and_exposed(run))
         ]
@@ -408,9 +408,9 @@ def memory_of(run):
     by_rank, by_phase, over = [], [], []
     if run.peak is not None and run.peak.any():
         rows = [
-            ("resident set of the process", run.resident, "#999999"),
-            ("held by the device's allocator", run.reserved, "#E69F00"),
-            ("tracked peak: images, weights, activations", run.peak.max(axis=0), "#0072B2"),
+            ("resident set", run.resident, "#999999"),
+            ("device allocator", run.reserved, "#E69F00"),
+            ("tracked peak", run.peak.max(axis=0), "#0072B2"),
         ]
         by_rank = [
             {
@@ -468,7 +468,7 @@ def memory_of(run):
             "Memory per rank",
             by_rank,
             {"barmode": "overlay", "xaxis": ranks_of(run), "yaxis": axis("GiB", rangemode="tozero")},
-            "",
+            "Tracked: images, weights, activations, buffers. Resident: everything, libraries too.",
             none,
             run.name,
         ),

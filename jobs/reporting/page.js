@@ -16,15 +16,25 @@
   const color = (name) => getComputedStyle(root).getPropertyValue(name).trim();
   const narrow = () => window.innerWidth < 700;
 
-  function with_theme(layout, bars) {
+  // 1, 2, 5 and so on where the values span up to four powers of ten; powers beyond; plotly's choice within less than one.
+  function log_ticks(data, key) {
+    const own = (trace) => (trace.yaxis || "y") === key.replace("axis", "") && Array.isArray(trace.y);
+    const values = data.filter(own).flatMap((trace) => trace.y).filter((v) => v > 0);
+    const decades = Math.log10(values.reduce((a, b) => Math.max(a, b)) / values.reduce((a, b) => Math.min(a, b)));
+    return decades > 4 ? Math.ceil(decades / 6) : decades > 0.7 ? "D2" : undefined;
+  }
+
+  function with_theme(layout, data) {
     const out = structuredClone(layout);
     const soft = color("--soft"), grid = color("--grid"), line = color("--line");
     out.paper_bgcolor = out.plot_bgcolor = "rgba(0,0,0,0)";
     out.font = { color: soft, size: 12, family: getComputedStyle(document.body).fontFamily };
     out.margin = { l: 64, r: out.yaxis2 ? 64 : 16, t: 8, b: 48 };
     out.legend = { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom", font: { size: 11.5 }, bgcolor: "rgba(0,0,0,0)" };
+    if (narrow() && data.every((trace) => (trace.name || "").length <= 14)) Object.assign(out.legend, { entrywidth: 0.48, entrywidthmode: "fraction" });
     out.hoverlabel = { bgcolor: color("--card"), bordercolor: line, font: { color: color("--text") } };
     out.hovermode = out.hovermode || "closest";
+    const bars = data[0].type === "bar" ? data[0].x.length : 99;
     out.bargap = Math.max(0.25, 1 - 0.13 * bars);
     for (const key of ["xaxis", "yaxis", "yaxis2"]) {
       const axis = out[key];
@@ -34,7 +44,10 @@
       axis.zerolinecolor = line;
       axis.automargin = true;
       if (axis.title) axis.title.standoff = 8;
-      if (axis.type === "log") { axis.tickformat = axis.tickformat || ".3~g"; axis.nticks = 7; }
+      if (axis.type === "log") {
+        axis.tickformat = ".3~g";
+        if (!axis.tickmode) axis.dtick = log_ticks(data, key);
+      }
     }
     return out;
   }
@@ -58,7 +71,7 @@
     empty.textContent = chart.empty;
     if (!chart.data.length) { Plotly.purge(plot); return null; }
     const first = chart.data[0];
-    const layout = with_theme(chart.layout, first.type === "bar" ? first.x.length : 99);
+    const layout = with_theme(chart.layout, chart.data);
     if (chart.data.length < 2 && !first.showlegend) layout.showlegend = false;
     const many = chart.data.length > (narrow() ? 6 : 10);
     if (many) layout.showlegend = false;

@@ -155,9 +155,9 @@ def phases_against_ranks(series):
         {
             "barmode": "stack",
             "xaxis": axis("ranks", type="category"),
-            "yaxis": axis("s per iteration, mean over ranks"),
+            "yaxis": axis("s per iteration"),
         },
-        f"{one.kind} scaling, {one.label}.",
+        f"Mean over ranks; {one.kind} scaling, {one.label}.",
         "The runs have no trace with phases.",
     )
 
