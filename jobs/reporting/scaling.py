@@ -198,7 +198,7 @@ def make_plan(key, rows, several):
     given = [number(row["efficiency"]) for row in rows]
     efficiency = [e if math.isfinite(e) else work[0] / w for e, w in zip(given, work)]
     return Plan(
-        ", ".join(word for word in key[1:] if word) if several else "",
+        ", ".join(word for word in key[1:] if word) if several else key[2],
         key[0],
         ranks,
         seconds,

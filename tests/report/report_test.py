@@ -10,11 +10,13 @@ import io
 import json
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import time
 import unittest
 import unittest.mock
+import zlib
 from pathlib import Path
 
 SOURCE = Path(sys.argv.pop())
@@ -22,6 +24,7 @@ try:
     import h5py
     import numpy as np
     import plotly  # noqa: F401
+    import tifffile
     import yaml  # noqa: F401
     from PIL import Image
 except ImportError as missing:
@@ -32,6 +35,7 @@ sys.path.insert(0, str(SOURCE / "jobs"))
 from made_runs import SECONDS, make_run  # noqa: E402
 from report import main  # noqa: E402
 from reporting.charts import hidden_and_exposed  # noqa: E402
+from reporting.image_files import Unreadable, open_image  # noqa: E402
 from reporting.runs import PHASES, read_run  # noqa: E402
 
 WORK = Path.cwd() / "report_test"
@@ -179,6 +183,60 @@ class Report(unittest.TestCase):
             [(8, 12), (11, 16), (11, 16), (11, 16)],
         )
         self.assertIn("1/3 of its size", data["pictures"]["a"]["figures"][1]["caption"])
+
+    def test_truths_of_every_kind_are_read_as_the_program_does(self):
+        color = np.arange(6 * 5 * 3, dtype=np.uint8).reshape(6, 5, 3)
+        planar = np.moveaxis(color, -1, 0).astype(np.float32)
+        Image.fromarray(color).save(WORK / "c.png")
+        Image.fromarray(np.dstack([color, np.full((6, 5), 9, np.uint8)])).save(WORK / "alpha.png")
+        Image.fromarray(color[..., 0]).save(WORK / "gray.png")
+        Image.fromarray(color[..., 0].astype(np.uint16) * 257 + 5).save(WORK / "gray16.png")
+        deep = b"".join(b"\0" + row.astype(">u2").tobytes() for row in color.astype(np.uint16) * 257)
+        chunk = (
+            lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+        (WORK / "color16.png").write_bytes(
+            b"\x89PNG\r\n\x1a\n"
+            + chunk(b"IHDR", struct.pack(">IIBBBBB", 5, 6, 16, 2, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(deep))
+            + chunk(b"IEND", b"")
+        )
+        turned = Image.fromarray(color)
+        exif = turned.getexif()
+        exif[0x0112] = 6  # stored on its side
+        turned.save(WORK / "turned.png", exif=exif)
+        tifffile.imwrite(WORK / "c.tif", color.astype(np.uint16) * 257)
+        np.save(WORK / "c.npy", planar)
+        with h5py.File(WORK / "c.h5", "w") as file:
+            file["image"], file["deep"] = planar, planar[:, None]
+        cases = {
+            "c.png": planar,
+            "alpha.png": planar,
+            "gray.png": planar[:1],
+            "gray16.png": planar[:1] * 257 + 5,
+            "color16.png": planar * 257,
+            "c.tif": planar * 257,
+            "c.npy": planar,
+            "c.h5": planar,
+            "c.h5:/deep": planar,
+            "turned.png": np.rot90(planar, -1, (1, 2)),
+        }
+        for name, wanted in cases.items():
+            image = open_image(WORK / name)
+            self.assertEqual(image.shape, wanted.shape, name)
+            np.testing.assert_array_equal(image.rows(0, image.shape[1]), wanted, name)
+            np.testing.assert_array_equal(image.rows(2, 4), wanted[:, 2:4], name)
+        with h5py.File(WORK / "v.h5", "w") as file:
+            file["image"] = np.zeros((1, 4, 6, 5), np.float32)
+        (WORK / "no.png").write_bytes(b"nothing")
+        for name, words in (
+            ("v.h5", "volume"),
+            ("no.png", "cannot be read"),
+            ("gone.png", "not there"),
+            ("c.h5:/x", "cannot be read"),
+        ):
+            with self.assertRaisesRegex(Unreadable, words):
+                open_image(WORK / name)
 
     def test_large_pictures_are_left_out_unless_asked_for(self):
         make_run(WORK / "a", truth=self.truth)
