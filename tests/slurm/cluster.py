@@ -118,14 +118,16 @@ def free_ports(count):
 
 
 def children_of(marker):
-    """Pids of processes whose environment names the cluster's folder: steps and what jobs left behind."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                if marker in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-    return found
+    """Pids of processes whose environment contains the marker: the daemons, their steps and what jobs left behind."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [pid for pid in pids if pid != os.getpid() and has(pid, marker)]
+
+
+def has(pid, marker):
+    try:
+        return marker in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
 
 
 class Cluster:
@@ -231,7 +233,9 @@ class Cluster:
 
     def stop(self):
         """Ends the jobs first, then the daemons in the order opposite to their start, then whatever is left."""
-        pids = self.data.get("pids", {})
+        # A record may be older than this machine's last start: a number alone could be anybody's process by now.
+        marker = f"SLURM_CONF={self.data.get('folder')}/".encode()
+        pids = {name: pid for name, pid in self.data.get("pids", {}).items() if has(pid, marker)}
         if alive(pids.get("slurmctld", 0)):
             with contextlib.suppress(TimeoutError, subprocess.TimeoutExpired):
                 self.clear()
@@ -239,7 +243,6 @@ class Cluster:
             if pid != os.getpid():
                 end(pid)
         if "folder" in self.data:
-            marker = f"SLURM_CONF={self.folder}/".encode()
             for pid in children_of(marker):
                 end(pid, patience=0)
             wait_until("the last process's end", 30, lambda: not children_of(marker))
