@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -13,6 +15,7 @@
 #include "tessera/core/units.hpp"
 #include "tessera/domain/distributed_operator.hpp"
 #include "tessera/domain/fourier.hpp"
+#include "tessera/io/files.hpp"
 
 namespace tessera {
 namespace {
@@ -46,6 +49,40 @@ std::int64_t most_messages(const LayerTraffic& layers, int ranks) {
   std::int64_t most = 0;
   for (int r = 0; r < ranks; ++r) most = std::max(most, layers.messages(r));
   return most;
+}
+
+// What a checkpoint takes, and how long before the end a signal must come: two iterations (one reduction is
+// under way) and the write. Iterations as in the last run of this folder; `lead time` is read by
+// jobs/submit.sh.
+void print_checkpoint(const Geometry& g) {
+  constexpr double kDisk = 200e6;  // bytes per second, assumed until a run has measured it
+  const CheckpointConfig& c = g.job.output.checkpoint;
+  if (c.keep == 0) {
+    std::printf("checkpoint   none (output.checkpoint.keep is 0)\n");
+    return;
+  }
+  const int images = g.job.solver.name == "admm" || g.job.solver.name == "fista" ? 2 : 1;
+  const double bytes = static_cast<double>(kBytes * images * g.channels * g.image.pixels());
+  std::printf("checkpoint   %s, the last %lld are kept\n", format_bytes(bytes).c_str(),
+              static_cast<long long>(c.keep));
+  double write = bytes / kDisk;
+  try {
+    const auto s = nlohmann::json::parse(read_text(g.job.output.folder + "/summary.json"));
+    const double each = s.at("seconds_per_iteration"), measured = s.at("checkpoint_seconds");
+    const int ranks = s.at("ranks");
+    if (measured > 0) write = measured;
+    if (each > 0) {
+      std::printf(
+          "lead time    %.0f s for a signal (two iterations and the checkpoint, as the last run here "
+          "took on %d rank%s)\n",
+          std::ceil(2 * each + write), ranks, ranks == 1 ? "" : "s");
+      return;
+    }
+  } catch (const std::exception&) {
+    // No run yet.
+  }
+  std::printf("lead time    two iterations and %s for the checkpoint (at %s/s, assumed; known after a run)\n",
+              format_seconds(write).c_str(), format_bytes(kDisk).c_str());
 }
 
 }  // namespace
@@ -126,6 +163,7 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
   std::printf("bytes per iteration: %lld (sent by all ranks together%s%s)\n", static_cast<long long>(total),
               each ? "; of the data step, per " : "", each ? each : "");
   if (g.job.denoiser.network == "tv") std::printf("(the total variation's inner iterations come on top)\n");
+  print_checkpoint(g);
   return 0;
 }
 

@@ -100,6 +100,10 @@ Device choose_device(const std::string& wanted, GpuSharing sharing, const Commun
   return wanted == "cpu" ? Device{} : choose_gpu(comm, wanted == "cuda", sharing);
 }
 
+std::string default_weights(const std::string& network, std::int64_t image_channels) {
+  return concat(network, "_small_", image_channels == 1 ? "gray" : "color");
+}
+
 Network open_network(const DenoiserConfig& config, std::int64_t image_channels) {
   if (config.weights == "random") {
     NetworkOptions options;
@@ -110,8 +114,8 @@ Network open_network(const DenoiserConfig& config, std::int64_t image_channels) 
     if (config.depth) options.depth = *config.depth;
     return random_network(options, 0);
   }
-  std::string weights = config.weights;
-  if (weights.empty()) weights = concat(config.network, "_small_", image_channels == 1 ? "gray" : "color");
+  const std::string weights =
+      config.weights.empty() ? default_weights(config.network, image_channels) : config.weights;
   return load_network(config.network, weights, image_channels);
 }
 

@@ -51,6 +51,12 @@ std::vector<std::string> lines(const std::string& text) {
   return out;
 }
 
+std::string weights_file(const Geometry& g) {
+  const DenoiserConfig& d = g.job.denoiser;
+  if (!g.network || d.weights == "random") return {};
+  return find_weights(d.weights.empty() ? default_weights(d.network, g.channels) : d.weights);
+}
+
 }  // namespace
 
 ResumeMode resume_mode(const std::string& text) {
@@ -79,7 +85,7 @@ std::string input_sums(const Geometry& g) {
     if (!path.empty() && fs::is_regular_file(file, error)) text += sha256(file) + ' ' + file + '\n';
   };
   for (const std::string& path : {g.job.problem.truth, g.job.problem.measurements, g.job.problem.weights,
-                                  g.job.solver.start, g.job.denoiser.weights})
+                                  g.job.solver.start, weights_file(g)})
     sum(path);
   for (const OperatorConfig& part : g.parts) {
     sum(part.mask_file);
@@ -98,10 +104,11 @@ void check_same_run(const Checkpoint& checkpoint, const Geometry& g, const Commu
         "memory, watchdog and the windows of the denoiser) take the change back, or name another "
         "output.folder");
     if (comm.rank() != 0) return;
-    const std::vector<std::string> before = lines(checkpoint.texts.at("inputs"));
+    // The sums alone: shipped weights may lie elsewhere in another build.
+    const std::string before = checkpoint.texts.at("inputs");
     for (const std::string& line : lines(input_sums(g)))
       TESSERA_VALIDATE(
-          std::find(before.begin(), before.end(), line) != before.end(), line.substr(line.find(' ') + 1),
+          before.find(line.substr(0, line.find(' '))) != std::string::npos, line.substr(line.find(' ') + 1),
           " has changed since the run began (a resumed run goes on with the same data) bring the old "
           "file back, or name another output.folder");
   });
@@ -182,7 +189,7 @@ void Checkpointer::at_rest(const LoopState& state) {
   if (config_.keep == 0) return;
   const double begin = now();
   fixed_.loop = state;
-  fixed_.numbers["clock"] = clock_ + begin;
+  fixed_.lists["clock"] = comm_.all_gather(clock_ + begin);  // of each rank: programs do not start at once
   asked_ = written_ = false;
   try {
     write_checkpoint(folder_.file(state.iterations), fixed_, fields_, place_, comm_);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <filesystem>
@@ -137,23 +138,40 @@ std::unique_ptr<TraceWriter> open_trace(const OutputFolder& folder, const TraceH
                                         TraceBegin begin, const Communicator& comm) {
   namespace fs = std::filesystem;
   const std::string path = folder.file(trace_name(comm.rank()));
+  std::unique_ptr<TraceWriter> trace;
   if (begin.restarts > 0) {
-    std::int64_t same = TraceWriter::continues(path, header);
+    begin.same_file = true;
+    try {
+      if (TraceWriter::continues(path, header))
+        trace = std::make_unique<TraceWriter>(path, header, every, begin);
+    } catch (const RunError&) {
+      // Harmed: kept as it is, like those of another cut.
+    }
+    std::int64_t same = trace != nullptr;
     comm.all_reduce(std::span<std::int64_t>(&same, 1), Reduce::min);
-    begin.same_file = same != 0;
+    if (same) return trace;
+    trace.reset();
+    begin.same_file = false;
     comm.together([&] {
       std::error_code none;
-      if (same || comm.rank() != 0 || fs::is_empty(folder.file("trace"), none)) return;
+      if (comm.rank() != 0 || fs::is_empty(folder.file("trace"), none)) return;
       int n = 0;
       while (fs::exists(folder.file(fmt::format("trace-{}", n)), none)) ++n;
       fs::rename(folder.file("trace"), folder.file(fmt::format("trace-{}", n)));
       fs::create_directory(folder.file("trace"));
     });
   }
-  std::unique_ptr<TraceWriter> trace;
   comm.together([&] { trace = std::make_unique<TraceWriter>(path, header, every, begin); });
   if (comm.rank() == 0) write_trace_index(folder.file("trace.h5"), comm.size());
   return trace;
+}
+
+// What the run had taken on this rank's clock when the checkpoint was written; on other ranks than then, the
+// longest.
+double earlier_seconds(const Checkpoint& from, const Communicator& comm) {
+  const std::vector<double>& clocks = from.lists.at("clock");
+  if (static_cast<int>(clocks.size()) == comm.size()) return clocks[static_cast<std::size_t>(comm.rank())];
+  return *std::max_element(clocks.begin(), clocks.end());
 }
 
 class Snapshots final : public Observer {
@@ -295,7 +313,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     psnr_start = from ? from->numbers.at("psnr_start") : metrics->psnr(start, space);
     log.line(fmt::format("PSNR of the start: {:.2f} dB", psnr_start));
   }
-  const double clock = from ? from->numbers.at("clock") : 0;
+  const double clock = from ? earlier_seconds(*from, comm) : 0;
   const int done = from ? from->loop.iterations : 0;
   const auto trace_writer =
       open_trace(folder, trace_header(g, arguments, comm), static_cast<int>(job.output.trace_every),
@@ -362,7 +380,9 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     s["objective"] = number(result.last.objective);
     s["chi2"] = number(result.last.chi2);
     s["seconds"] = result.seconds;
-    s["seconds_per_iteration"] = progress.seconds_per_iteration();
+    s["seconds_per_iteration"] = result.iterations > done ? progress.seconds_per_iteration()
+                                 : result.iterations > 0  ? result.seconds / result.iterations
+                                                          : 0.0;
     s["restarts"] = restarts;
     s["ranks"] = comm.size();
     s["peak_bytes_per_rank"] = loop.peak_bytes;

@@ -11,6 +11,7 @@
 #include "hdf5_impl.hpp"
 #include "posix_file.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
 
 #ifndef H5_HAVE_PARALLEL
 #error "hdf5.h is the serial one (its include folder comes before the MPI one's)"
@@ -247,6 +248,7 @@ void Hdf5File::read(const std::string& dataset, const ArrayView& to) {
     const hid_t memory_type = wide ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT;
     std::vector<double> buffer;  // doubles also hold floats, aligned for both
     for (const auto& [channel, region] : bands(to.box, to.channels, step, wide ? 8 : 4)) {
+      beat();
       buffer.resize(static_cast<std::size_t>(wide ? region.pixels() : (region.pixels() + 1) / 2));
       const H5Handle memory = select(space.get(), slab(rank, channel, 1, region), where);
       check_read(H5Dread(set.get(), memory_type, memory.get(), space.get(), H5P_DEFAULT, buffer.data()),
@@ -306,6 +308,7 @@ void Hdf5File::write(const std::string& dataset, const Box& global, const ArrayV
   std::vector<double> buffer(1);
   for (std::size_t k = 0; k < static_cast<std::size_t>(calls); ++k)
     f.comm.together([&] {
+      beat();
       H5Handle memory;
       if (k < parts.size()) {
         const auto& [channel, region] = parts[k];

@@ -14,6 +14,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "mix.hpp"
+#include "sealed_file.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/core/version.hpp"
@@ -28,14 +30,6 @@ using Json = nlohmann::json;
 
 constexpr int kSchema = 1;
 constexpr std::int64_t kTile = 512;  // side of what one rank reads at once to check a file
-
-// splitmix64's finalizer (Steele, Lea, Flood, OOPSLA 2014): every bit of the input reaches every bit.
-std::uint64_t mix(std::uint64_t v) {
-  v += 0x9e3779b97f4a7c15ULL;
-  v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  v = (v ^ (v >> 27)) * 0x94d049bb133111ebULL;
-  return v ^ (v >> 31);
-}
 
 template <class Float, class Bits>
 std::uint64_t sum_rows(const at::Tensor& t, const Box& image, const Box& block) {
@@ -166,7 +160,9 @@ std::int64_t checkpoint_bytes(const std::vector<StateField>& fields, const Box& 
 void write_checkpoint(const std::string& path, Checkpoint checkpoint, const std::vector<StateField>& fields,
                       const CheckpointPlace& place, const Communicator& comm) {
   const PhaseScope phase(Phase::checkpoint);
-  Hdf5File file = Hdf5File::create(path, comm);
+  const std::string part = path + ".part";
+  Hdf5File file = Hdf5File::create(part, comm);
+  std::vector<std::string> datasets;
   std::vector<std::uint64_t> sums;
   for (const StateField& f : fields) {
     if (f.scalar) checkpoint.numbers[f.name] = *f.scalar;
@@ -175,6 +171,7 @@ void write_checkpoint(const std::string& path, Checkpoint checkpoint, const std:
     const at::Tensor host = f.image->to(at::kCPU).contiguous();
     sums.push_back(local_checksum(host, place.image, place.block));
     file.write(dataset(f.name), place.image, view(host, place.block));
+    datasets.push_back(dataset(f.name));
   }
   sum_over_ranks(sums, comm);
   std::size_t next = 0;
@@ -187,12 +184,18 @@ void write_checkpoint(const std::string& path, Checkpoint checkpoint, const std:
   file.set_attribute("/", "header", text);
   file.set_attribute("/", "header_checksum", text_checksum(text));
   file.close();
+  comm.together([&] {
+    if (comm.rank() == 0) seal_file(part, path, datasets);
+  });
 }
 
 Checkpoint open_checkpoint(const std::string& path, const Communicator& comm) {
   const PhaseScope phase(Phase::checkpoint);
   Json header;
   std::vector<std::uint64_t> sums;
+  comm.together([&] {
+    if (comm.rank() == 0) check_seal(path);
+  });
   comm.together([&] {
     // Each rank opens it for itself: ranks that find damage must not leave others inside a collective call.
     Hdf5File file = Hdf5File::open(path, Communicator());
@@ -318,7 +321,7 @@ void CheckpointFolder::set_aside(int newer_than) const {
   std::error_code none;
   for (const fs::path& p : entries(path_)) {
     if (iterations_of(p) > newer_than) fs::rename(p, p.string() + ".damaged", none);
-    if (p.extension() == ".tmp") fs::remove(p, none);
+    if (p.extension() == ".tmp" || p.extension() == ".part") fs::remove(p, none);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <variant>
 #include <vector>
@@ -51,7 +52,8 @@ const Texts good_jobs = {
     "operator: {type: downsampling, factor: 3, kernel: {gaussian: {sigma: 1.6, angle: 30}}}}\n"
     "denoiser: {network: dncnn, weights: random, depth: 5}\n"
     "solver: {name: admm, dual_step: 0.5, prox_iterations: 9, prox_tolerance: 1e-3, step: {linear: [2, 1]}}\n"
-    "output: {crop: false, preview: none, snapshots: 5, trace: {every: 3}, folder: /somewhere/else}\n"
+    "output: {crop: false, preview: none, snapshots: 5, trace: {every: 3}, folder: /somewhere/else, "
+    "checkpoint: {minutes: 0.5, iterations: 10, keep: 3}}\n"
     "domain: {grid: [2, 3], transport: nccl}\n",
     "problem: {truth: photo.jpg, measurements: y.h5, operator: {type: mask, file: m.png}}\n"
     "denoiser: {network: tv, tv: {weight: 2, iterations: 30, tolerance: 1e-4}}\n"
@@ -182,6 +184,23 @@ TEST_F(Job, QuotedAndOddNamesOfFilesSurvive) {
   const JobConfig job = parse("problem: {truth: 'a \"b\" \\ null: #1.png', noise: {gaussian: 0.1}}\n");
   EXPECT_EQ(job.problem.truth, folder.path() + '/' + name);
   EXPECT_EQ(parse_job(write_job(job), "/r.yaml", {}).problem.truth, job.problem.truth);
+}
+
+TEST_F(Job, DifferingKeysAreNamedByTheirPaths) {
+  const std::string before = write_job(parse(eight_blurs));
+  EXPECT_EQ(differing_keys(before, before), Texts{});
+  const auto against = [&](const Texts& overrides) {
+    return differing_keys(before, write_job(parse(eight_blurs, overrides)));
+  };
+  EXPECT_EQ(against({"solver.iterations=7"}), Texts{"solver.iterations"});
+  EXPECT_EQ(against({"problem.operator.angles.count=3"}), Texts{"problem.operator.parts"});
+  const std::string longer = std::string(100, 'a');
+  EXPECT_EQ(differing_keys(write_job(parse(simulated, {"output.folder=" + longer + "/x"})),
+                           write_job(parse(simulated, {"output.folder=" + longer + "/y"}))),
+            Texts{"output.folder"});
+  const Texts network = against({"denoiser={network: tv}", "solver.sigma=0.1"});
+  EXPECT_NE(std::find(network.begin(), network.end(), "denoiser.network"), network.end());
+  EXPECT_NE(std::find(network.begin(), network.end(), "denoiser.tv.weight"), network.end());
 }
 
 }  // namespace

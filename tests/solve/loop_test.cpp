@@ -65,6 +65,53 @@ void script(std::vector<double> values, const StopRule& stop, StopReason reason,
   });
 }
 
+// Rests wherever it may, and remembers where the loop and the image stood.
+class Rester final : public Observer {
+ public:
+  explicit Rester(const Solver& solver) : solver_(solver) {}
+  bool wants_rest(int) override { return true; }
+  void at_rest(const LoopState& state) override { rests.emplace_back(state, solver_.image().clone()); }
+  std::vector<std::pair<LoopState, at::Tensor>> rests;
+
+ private:
+  const Solver& solver_;
+};
+
+// The same end from wherever the loop rested, as if it had never been stopped.
+void resumes(const std::vector<double>& values, const StopRule& rule, StopReason reason, double image,
+             int iterations) {
+  test::on_groups([&](const Communicator& comm) {
+    Reducer reducer(comm);
+    const Space space(comm, &reducer);
+    DiagonalTerm data(comm, space, 60);
+    const auto run = [&](Solver& solver, Observer& observer, const LoopState& begin) {
+      const LoopResult result = run_loop({.solver = solver,
+                                          .data = data,
+                                          .reducer = reducer,
+                                          .space = space,
+                                          .stop = rule,
+                                          .observers = {&observer},
+                                          .pixels = 60.0,
+                                          .begin = begin});
+      EXPECT_EQ(result.reason, reason) << name(result.reason) << " from " << begin.iterations;
+      EXPECT_EQ(result.iterations, iterations) << "from " << begin.iterations;
+      if (result.image.numel() > 0) {
+        EXPECT_DOUBLE_EQ(result.image.flatten()[0].item().toDouble(), image) << "from " << begin.iterations;
+      }
+    };
+    Scripted solver(at::full_like(data.y, 0.5), space, values);
+    Rester rester(solver);
+    run(solver, rester, {});
+    ASSERT_GE(rester.rests.size(), 2u);
+    for (const auto& [state, at] : rester.rests) {
+      Scripted again(at.clone(), space, values);
+      Recorder recorder;
+      run(again, recorder, state);
+      EXPECT_EQ(recorder.results.size(), static_cast<std::size_t>(iterations - state.iterations));
+    }
+  });
+}
+
 const double nan = std::numeric_limits<double>::quiet_NaN();
 
 TEST(Loop, RunsToItsLimit) { script({1, 2, 3}, {.iterations = 3}, StopReason::limit, 3, 3); }
@@ -90,6 +137,31 @@ TEST(Loop, AnImageThatLeavesItsRangeDiverges) {
 TEST(Loop, AStopAskedForEndsTheRun) {
   script(
       {1, 2, 3, 4}, {.iterations = 4}, StopReason::stopped, 2, 2, +[] { return true; });
+}
+
+TEST(Loop, ARestChangesNothingAndARunGoesOnFromIt) {
+  resumes({1, 2, 3, 4, 5}, {.iterations = 5}, StopReason::limit, 5, 5);
+  resumes({1, 2, 3, 3.0001, 6, 9, 9}, {.iterations = 7, .residual = 1e-3}, StopReason::converged, 6, 5);
+  resumes({1, 2, 3, 3.0001}, {.iterations = 4, .residual = 1e-3}, StopReason::converged, 3.0001, 4);
+  resumes({1, 2, 3, 400, 8000, 1}, {.iterations = 6}, StopReason::diverged, 3, 4);
+}
+
+TEST(Loop, AFinishedOneHasNothingLeftUnlessItsRuleChanges) {
+  LoopState state;
+  state.iterations = 5;
+  state.reason = StopReason::converged;
+  state.decisive.residual = 1e-4;
+  EXPECT_TRUE(finished(state, {.iterations = 20, .residual = 1e-3}));
+  EXPECT_FALSE(finished(state, {.iterations = 20, .residual = 1e-5}));
+  EXPECT_FALSE(finished(state, {.iterations = 20}));
+  state.reason = StopReason::limit;
+  EXPECT_TRUE(finished(state, {.iterations = 5}));
+  EXPECT_FALSE(finished(state, {.iterations = 6}));
+}
+
+TEST(Loop, AStopAskedForInTheLastIterationYieldsToTheLimit) {
+  script(
+      {1, 2}, {.iterations = 2}, StopReason::limit, 2, 2, +[] { return true; });
 }
 
 TEST(Loop, NoIterationsLeaveTheStart) { script({}, {.iterations = 0}, StopReason::limit, 0.5, 0); }

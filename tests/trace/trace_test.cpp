@@ -162,6 +162,44 @@ TEST_F(Trace, HoldsEveryIterationAndPhaseWithItsNumbers) {
   EXPECT_EQ(halo.wait_seconds, 0.75);
 }
 
+TEST_F(Trace, AResumedRunGoesOnInTheSameFile) {
+  TraceHeader header;
+  header.text = {{keys::job, "first"}, {keys::start_time, "then"}};
+  header.numbers = {{keys::ranks, 1}};
+  header.own = Box({0, 0, 0}, {1, 8, 8});
+  {
+    TraceWriter trace(file("t.h5"), header);
+    for (int k = 0; k < 3000; ++k) {
+      set_iteration(k);
+      { const PhaseScope phase(Phase::prox); }
+      trace.on_result(result(k));
+    }
+    trace.flush();
+  }
+  header.text = {{keys::job, "second, and longer"}, {keys::start_time, "now"}};
+  EXPECT_TRUE(TraceWriter::continues(file("t.h5"), header));
+  const double clock = now() + 1000;
+  {
+    TraceWriter trace(file("t.h5"), header, 1, {5, clock, 2, true});
+    set_iteration(5);
+    { const PhaseScope phase(Phase::denoise); }
+    trace.on_result(result(5));
+    trace.at_end(StopReason::limit);
+  }
+  const H5Handle f = open_file(file("t.h5"));
+  EXPECT_EQ(whole(f.get(), "iterations", keys::iteration), (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(whole(f.get(), "phases", keys::iteration), (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(names(f.get(), "phases", keys::phase).back(), "denoise");
+  EXPECT_EQ(reals(f.get(), "iterations", keys::start).back(), clock + 5);
+  EXPECT_GT(reals(f.get(), "phases", keys::start).back(), clock);
+  EXPECT_EQ(attribute<std::int64_t>(f.get(), keys::restarts, H5T_NATIVE_INT64), 2);
+  EXPECT_EQ(short_text(f.get(), keys::status), "limit");
+
+  header.own = Box({0, 0, 0}, {1, 8, 9});
+  EXPECT_FALSE(TraceWriter::continues(file("t.h5"), header)) << "another block";
+  EXPECT_FALSE(TraceWriter::continues(file("nowhere.h5"), header));
+}
+
 TEST_F(Trace, ThinsRowsButKeepsTheLastAndTheTotals) {
   TraceWriter trace(file("t.h5"), {}, 4);
   for (int k = 0; k < 11; ++k) {

@@ -54,6 +54,9 @@ ExecutionOptions execution_options(const Geometry& g, int ranks_on_host);
 std::unique_ptr<Denoiser> make_denoiser(const Geometry& g, const Communicator& comm,
                                         const std::shared_ptr<Transport>& transport);
 
+/// The shipped weights of a network where the job names none.
+std::string default_weights(const std::string& network, std::int64_t image_channels);
+
 /// A random or loaded network by its configuration. InputError.
 Network open_network(const DenoiserConfig& config, std::int64_t image_channels);
 

@@ -16,11 +16,11 @@ namespace tessera {
 /// What a checkpoint says beside its images. The caller's own entries stand beside the scalars and counts of
 /// the fields, which are put in and taken out by their names.
 struct Checkpoint {
-  LoopState loop;
-  std::map<std::string, double> numbers;
-  std::map<std::string, std::string> texts;
-  std::map<std::string, std::vector<double>> lists;
-  std::string path;  // of the file it was read from
+  LoopState loop{};
+  std::map<std::string, double> numbers{};
+  std::map<std::string, std::string> texts{};
+  std::map<std::string, std::vector<double>> lists{};
+  std::string path{};  // of the file it was read from
 };
 
 /// Where this rank's part of every image field lies.
