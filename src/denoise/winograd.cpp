@@ -120,10 +120,11 @@ PixelStrides pixel_strides(const at::Tensor& x) { return {x.stride(0), x.stride(
 
 Winograd::Instructions Winograd::available() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+  if (winograd_avx512().run && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     return Instructions::avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Instructions::avx2;
+  if (winograd_avx2().run && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return Instructions::avx2;
 #endif
   return Instructions::none;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Compiled for AVX2 and FMA, see CMakeLists.txt; called on CPUs that have it.
+#ifdef __AVX2__
 #include <immintrin.h>
 
 #include <cstdint>
@@ -25,3 +26,13 @@ const WinogradKernels& winograd_avx2() {
   return kernels;
 }
 }  // namespace tessera
+#else  // another architecture: never called
+#include "winograd_task.hpp"
+
+namespace tessera {
+const WinogradKernels& winograd_avx2() {
+  static const WinogradKernels none{};
+  return none;
+}
+}  // namespace tessera
+#endif

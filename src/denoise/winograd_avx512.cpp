@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Compiled for AVX-512, see CMakeLists.txt; called on CPUs that have it.
+#ifdef __AVX512F__
 #include <immintrin.h>
 
 #include <cstdint>
@@ -22,3 +23,13 @@ const WinogradKernels& winograd_avx512() {
   return kernels;
 }
 }  // namespace tessera
+#else  // another architecture: never called
+#include "winograd_task.hpp"
+
+namespace tessera {
+const WinogradKernels& winograd_avx512() {
+  static const WinogradKernels none{};
+  return none;
+}
+}  // namespace tessera
+#endif

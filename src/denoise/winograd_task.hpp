@@ -42,8 +42,8 @@ constexpr std::int64_t kWinogradSide = kWinogradTile + 2;  // inputs of a tile
 constexpr std::int64_t kWinogradPoints =
     kWinogradSide * kWinogradSide;  // products of a tile, per channel pair
 
-/// Tiles of an image, ragged ones at its right and lower border included.
-inline std::int64_t winograd_tiles(std::int64_t n) { return (n + kWinogradTile - 1) / kWinogradTile; }
+/// Tiles along an axis, a ragged one at its end included. Static: each file keeps its own copy.
+static inline std::int64_t winograd_tiles(std::int64_t n) { return (n + kWinogradTile - 1) / kWinogradTile; }
 
 const WinogradKernels& winograd_avx512();
 const WinogradKernels& winograd_avx2();
