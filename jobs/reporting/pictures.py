@@ -252,7 +252,7 @@ def truth_of(run, scenes):
         return scenes.image(run.job), f"Synthetic scene, seed {run.job.get('problem.truth.scene.seed', 0)}."
     if not isinstance(path, str):
         raise Unreadable("the job has no truth")
-    return open_image(path), f"{path}."
+    return open_image(path), f"{os.path.basename(path)}."
 
 
 def before_of(run, side, missing):
