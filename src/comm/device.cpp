@@ -51,9 +51,10 @@ Buffer::~Buffer() {
     std::free(data_);
 }
 
-Event::Event(Device device) : device_(device) {
+Event::Event(Device device, Timing timing) : device_(device) {
   const DeviceGuard guard(device);
-  TESSERA_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+  TESSERA_CUDA(
+      cudaEventCreateWithFlags(&event_, timing == Timing::yes ? cudaEventDefault : cudaEventDisableTiming));
 }
 Event::~Event() { cudaEventDestroy(event_); }
 void Event::record(cudaStream_t stream) {
@@ -69,6 +70,11 @@ bool Event::done() const {
 void Event::hold(cudaStream_t stream) const {
   const DeviceGuard guard(device_);
   TESSERA_CUDA(cudaStreamWaitEvent(stream, event_, 0));
+}
+double Event::seconds_since(const Event& before) const {
+  float milliseconds = 0;
+  TESSERA_CUDA(cudaEventElapsedTime(&milliseconds, before.event_, event_));
+  return milliseconds * 1e-3;
 }
 void Event::wait() const { TESSERA_CUDA(cudaEventSynchronize(event_)); }
 

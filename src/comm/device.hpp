@@ -56,10 +56,11 @@ class Buffer {
   Kind kind_ = Kind::host;
 };
 
-/// A point in a stream, without timing.
+/// A point in a stream; with its time where that is asked for.
 class Event {
  public:
-  explicit Event(Device device);
+  enum class Timing { no, yes };
+  explicit Event(Device device, Timing timing = Timing::no);
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
@@ -67,6 +68,8 @@ class Event {
   bool done() const;
   void hold(cudaStream_t stream) const;  // later work of the stream waits for this point
   void wait() const;                     // blocks the host
+  /// Seconds from `before` to this one, negative where it came first; both timed and done.
+  double seconds_since(const Event& before) const;
 
  private:
   Device device_;

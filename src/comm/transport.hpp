@@ -36,7 +36,8 @@ class Lane {
                      cudaStream_t stream) = 0;
   /// Never blocks; true when everything has left and arrived.
   virtual bool progress() = 0;
-  /// Blocks until progress() is true; says for whom in `waiting` (waiting.hpp).
+  /// Blocks until progress() is true, or, where the device's own order is enough, until nothing is left to do
+  /// for the host; says for whom in `waiting` (waiting.hpp).
   virtual void wait() = 0;
   /// After wait(): later work on `stream` sees the received bytes.
   virtual void deliver(cudaStream_t stream) = 0;

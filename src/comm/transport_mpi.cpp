@@ -51,12 +51,16 @@ class MpiLane final : public Lane {
       TESSERA_MPI(MPI_Irecv(to + in_[i].offset, static_cast<int>(in_[i].bytes), MPI_BYTE, in_[i].peer, tag_,
                             transport_.comm.handle(), &requests_[i]));
     sent_ = out_.empty();
+    if (transport_.device.is_cuda()) {
+      // Copies go on a stream of their own, behind the pack kernel and behind the last reader of the bytes
+      // that arrive, but beside whatever is computed meanwhile.
+      ready_->record(stream);
+      if (staged_) ready_->hold(stream_->get());
+    }
     if (sent_) return;
     if (!transport_.device.is_cuda()) return send();
-    ready_->record(stream);
     if (staged_) {
       const DeviceGuard guard(transport_.device);
-      ready_->hold(stream_->get());
       const Part& last = out_.back();
       TESSERA_CUDA(cudaMemcpyAsync(pinned_[from_].data(), packed_[from_].data(),
                                    static_cast<std::size_t>(last.offset + last.bytes), cudaMemcpyDeviceToHost,
@@ -96,8 +100,9 @@ class MpiLane final : public Lane {
     const Part& last = in_.back();
     TESSERA_CUDA(cudaMemcpyAsync(packed_[to].data(), pinned_[to].data(),
                                  static_cast<std::size_t>(last.offset + last.bytes), cudaMemcpyHostToDevice,
-                                 stream));
-    delivered_->record(stream);
+                                 stream_->get()));
+    delivered_->record(stream_->get());
+    delivered_->hold(stream);
     used_ = true;
   }
 
@@ -119,7 +124,7 @@ class MpiLane final : public Lane {
   Buffer pinned_[2];                // by Side, on the host; only when staged
   std::optional<Event> ready_;      // packed bytes are where MPI reads them
   std::optional<Event> delivered_;  // received bytes have left the pinned buffer
-  std::optional<Stream> stream_;    // copies to the host
+  std::optional<Stream> stream_;    // copies to and from the host
   bool used_ = false;               // delivered_ has been recorded
 
   Side from_ = sends;

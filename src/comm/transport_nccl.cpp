@@ -4,6 +4,8 @@
 #include <nccl.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "tessera/core/error.hpp"
@@ -71,6 +73,8 @@ class NcclTransport final : public Transport {
     return handle_;
   }
 
+  bool works() const { return handle_ != nullptr; }
+
   const Stream stream;
 
  private:
@@ -84,12 +88,24 @@ class NcclTransport final : public Transport {
   double deadline_;
 };
 
+/// The host waits only until NCCL has taken a run; the stream that wants the bytes waits on the device. How
+/// long it stood still there is read from timed events some runs later, when nobody has to wait for them.
 class NcclLane final : public Lane {
  public:
   NcclLane(NcclTransport& transport, std::int64_t send_bytes, std::int64_t receive_bytes)
-      : transport_(transport), ready_(transport.device), done_(transport.device) {
+      : transport_(transport), ready_(transport.device) {
+    for (int i = 0; i < kMarks; ++i) marks_.push_back(std::make_unique<Mark>(transport.device));
     packed_[sends] = Buffer(Buffer::Kind::device, transport.device, send_bytes);
     packed_[receives] = Buffer(Buffer::Kind::device, transport.device, receive_bytes);
+  }
+
+  // The device may still read and write the buffers.
+  ~NcclLane() override {
+    try {
+      for (const auto& mark : marks_)
+        if (mark->pending && transport_.works()) mark->done.wait();
+    } catch (const std::exception&) {  // the run has failed already and says so
+    }
   }
 
   char* buffer(Side side) const override { return packed_[side].data(); }
@@ -98,6 +114,8 @@ class NcclLane final : public Lane {
              cudaStream_t stream) override {
     idle_ = out.empty() && in.empty();
     if (idle_) return;
+    mark_ = marks_[static_cast<std::size_t>(run_++ % kMarks)].get();
+    count_stand(*mark_);
     peer_ = transport_.world_rank(in.empty() ? out.front().peer : in.front().peer);
     const DeviceGuard guard(transport_.device);
     char* to = packed_[from == sends ? receives : sends].data();
@@ -115,38 +133,61 @@ class NcclLane final : public Lane {
                        "ncclRecv");
     transport_.check(ncclGroupEnd(), "ncclGroupEnd");
     recorded_ = false;
-    progress();
+    taken();
   }
 
-  bool progress() override {
-    if (idle_) return true;
-    const bool enqueued = transport_.enqueued("an NCCL exchange");
-    if (!recorded_) {
-      if (!enqueued) return false;
-      done_.record(transport_.stream.get());
-      recorded_ = true;
-    }
-    return done_.done();
-  }
+  bool progress() override { return idle_ || (taken() && mark_->done.done()); }
 
   void wait() override {
+    if (idle_) return;
     const Waiting waiting(peer_);
     const double start = now();
-    while (!progress()) transport_.yield_until(start, "an NCCL exchange");
+    while (!taken()) transport_.yield_until(start, "an NCCL exchange");
   }
 
   void deliver(cudaStream_t stream) override {
-    if (!idle_) done_.hold(stream);
+    if (idle_) return;
+    mark_->asked.record(stream);
+    mark_->done.hold(stream);
+    mark_->pending = true;
   }
 
  private:
-  NcclTransport& transport_;  // outlives the lane: the exchange holds both
-  Buffer packed_[2];          // by Side
-  Event ready_;               // packed bytes are there
-  Event done_;                // everything has left and arrived
-  bool idle_ = true;          // no message in this run
-  bool recorded_ = false;     // done_ belongs to this run
-  int peer_ = 0;              // one that this rank waits for
+  struct Mark {
+    explicit Mark(Device device) : asked(device, Event::Timing::yes), done(device, Event::Timing::yes) {}
+    Event asked;           // the stream came to where it wants the bytes
+    Event done;            // everything has left and arrived
+    bool pending = false;  // both have been recorded and not been counted
+  };
+  static constexpr int kMarks = 8;
+
+  // Whether NCCL has enqueued the run; mark_->done stands behind it then.
+  bool taken() {
+    const bool enqueued = transport_.enqueued("an NCCL exchange");
+    if (!recorded_ && enqueued) {
+      mark_->done.record(transport_.stream.get());
+      recorded_ = true;
+    }
+    return recorded_;
+  }
+
+  static void count_stand(Mark& mark) {
+    if (!mark.pending) return;
+    mark.pending = false;
+    mark.asked.wait();  // of kMarks runs ago
+    mark.done.wait();
+    count_wait(std::max(0.0, mark.done.seconds_since(mark.asked)));
+  }
+
+  NcclTransport& transport_;                  // outlives the lane: the exchange holds both
+  Buffer packed_[2];                          // by Side
+  Event ready_;                               // packed bytes are there
+  std::vector<std::unique_ptr<Mark>> marks_;  // of the last runs
+  Mark* mark_ = nullptr;                      // of this run
+  std::int64_t run_ = 0;
+  bool idle_ = true;       // no message in this run
+  bool recorded_ = false;  // mark_->done belongs to this run
+  int peer_ = 0;           // one that this rank waits for
 };
 
 std::unique_ptr<Lane> NcclTransport::make_lane(std::int64_t send_bytes, std::int64_t receive_bytes) {

@@ -13,11 +13,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "convolution.hpp"
+#include "cuda_graph.hpp"
 #include "feature_layout.hpp"
 #include "layer_halos.hpp"
 #include "run_plan.hpp"
@@ -58,10 +60,12 @@ struct Runner::Impl {
   struct Kernel {
     std::optional<Convolution> straight, turned;  // turned: with rows and columns exchanged
   };
-  std::vector<Kernel> kernels;      // by step
-  std::vector<std::int64_t> sizes;  // of the last x
-  FeatureLayout layout;             // for x of these sizes
-  Arena arena;                      // host only; a device's allocator keeps by itself
+  std::vector<Kernel> kernels;                // by step
+  std::vector<std::int64_t> sizes;            // of the last x
+  FeatureLayout layout;                       // for x of these sizes
+  Arena arena;                                // host only; a device's allocator keeps by itself
+  std::set<std::vector<std::int64_t>> tried;  // shapes for which cuDNN may try its kernels out
+  std::optional<GraphedPasses> graphs;        // on a device; made last, since graphs hold what is above
 
   Impl(const Network& network, const RunnerOptions& o) : options(o) {
     TESSERA_VALIDATE(!o.tf32 || o.device.is_cuda(),
@@ -80,6 +84,7 @@ struct Runner::Impl {
     const Network folded = fold_batch_norm(exact);
     alignment = folded.alignment();
     library = probe_convolutions(o.type, o.device.is_cuda(), o.fused);
+    if (o.device.is_cuda() && o.graphs) graphs.emplace(o.device, tensor);
     plan = make_run_plan(folded.graph, library == ConvolutionLibrary::onednn);
     kernels.resize(plan.steps.size());
     for (std::size_t s = 0; s < plan.steps.size(); ++s) {
@@ -115,15 +120,22 @@ struct Runner::Impl {
     return step.other >= 0 ? y.add_(slot[step.other]) : y;
   }
 
-  at::Tensor evaluate(std::size_t index, std::vector<at::Tensor>& slot, const at::Tensor& x, double sigma,
-                      LayerHalos* halos) {
+  /// The noise level: a number, or a tensor on the device, whose value a graph reads anew at each replay.
+  struct Level {
+    double sigma = 0;
+    at::Tensor tensor = {};
+  };
+
+  at::Tensor evaluate(std::size_t index, std::vector<at::Tensor>& slot, const at::Tensor& x,
+                      const Level& level, LayerHalos* halos) {
     const Step& step = plan.steps[index];
     const auto in = [&](std::size_t k) -> at::Tensor& { return slot[step.node.inputs[k]]; };
     switch (step.node.op) {
       case Op::input:
         return x;
       case Op::sigma_map:
-        return at::full({1, 1, 1, 1}, sigma, tensor).expand({x.size(0), 1, x.size(2), x.size(3)});
+        return (level.tensor.defined() ? level.tensor : at::full({1, 1, 1, 1}, level.sigma, tensor))
+            .expand({x.size(0), 1, x.size(2), x.size(3)});
       case Op::conv: {
         Kernel& kernel = kernels[index];
         if (halos && halos->exchanges(index))
@@ -164,9 +176,36 @@ struct Runner::Impl {
     throw ContractError(concat("the runner met a ", name(step.node.op), " (it has no way to compute one)"));
   }
 
+  // cuDNN tries its kernels out at the first call with a shape and keeps the fastest: worth it for the few
+  // shapes of a run's windows, not for many.
+  void choose_kernels(at::IntArrayRef x) {
+    if (!options.device.is_cuda()) return;
+    constexpr std::size_t kShapes = 32;
+    if (tried.size() < kShapes) tried.insert(x.vec());
+    at::globalContext().setBenchmarkCuDNN(tried.count(x.vec()) > 0);
+  }
   CallShape call(std::int64_t items, std::int64_t height, std::int64_t width) const {
     return {items, height, width, options.type, library};
   }
+  // All steps, from x to a result of x's type.
+  at::Tensor pass(const at::Tensor& x, const Level& level, const std::function<void()>& between,
+                  LayerHalos* halos) {
+    place(layout.image, layout.image.bytes);
+    const bool fits = !plan.converts || (x.scalar_type() == options.type && x.is_contiguous(kLast));
+    const at::Tensor image = fits ? x : at::empty(x.sizes(), tensor.memory_format(kLast)).copy_(x);
+    forget_places();
+    std::vector<at::Tensor> slot(static_cast<std::size_t>(plan.output) + 1);
+    for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+      place_step(s);
+      slot[plan.steps[s].out] = evaluate(s, slot, image, level, halos);
+      forget_places();
+      for (const int done : plan.steps[s].released) slot[done].reset();
+      beat();
+      if (between) between();
+    }
+    return slot[plan.output].to(x.scalar_type());
+  }
+
   // Before step s: its result, and what the library makes on the way.
   void place(const FeatureLayout::Piece& piece, std::int64_t least) {
     if (piece.bytes > 0 && arena.bytes() > 0)
@@ -200,6 +239,7 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
   const at::NoGradGuard no_grad;
   const MemoryScope memory(MemoryUse::activations);
   set_precision(m.options);
+  m.choose_kernels(x.sizes());
   if (x.sizes() != at::IntArrayRef(m.sizes)) {
     release_kept_tensors();  // else buffers of every shape pile up
     m.layout = lay_out(m.plan, m.call(x.size(0), x.size(2), x.size(3)));
@@ -209,21 +249,14 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
   }
   const ReuseScope pool;
 
-  m.place(m.layout.image, m.layout.image.bytes);
-  const bool fits = !m.plan.converts || (x.scalar_type() == m.options.type && x.is_contiguous(kLast));
-  const at::Tensor image = fits ? x : at::empty(x.sizes(), m.tensor.memory_format(kLast)).copy_(x);
-  forget_places();
-  std::vector<at::Tensor> slot(static_cast<std::size_t>(m.plan.output) + 1);
-  for (std::size_t s = 0; s < m.plan.steps.size(); ++s) {
-    const Step& step = m.plan.steps[s];
-    m.place_step(s);
-    slot[step.out] = m.evaluate(s, slot, image, sigma, halos);
-    forget_places();
-    for (const int done : step.released) slot[done].reset();
-    beat();
-    if (between) between();
-  }
-  return slot[m.plan.output].to(x.scalar_type());
+  if (!m.graphs || halos) return m.pass(x, {.sigma = sigma}, between, halos);
+  // Messages move before and after a replay: it takes the host no longer than a layer.
+  if (between) between();
+  const at::Tensor out = m.graphs->run(x, sigma, [&](const at::Tensor& in, const at::Tensor& level) {
+    return m.pass(in, {.tensor = level}, {}, nullptr);
+  });
+  if (between) between();
+  return out;
 }
 
 std::int64_t Runner::bytes(std::int64_t items, std::int64_t height, std::int64_t width) const {
@@ -234,6 +267,7 @@ double Runner::bytes_per_pixel() const {
   return static_cast<double>(bytes(1, side, side)) / static_cast<double>(side * side);
 }
 const RunPlan& Runner::plan() const { return impl_->plan; }
+std::size_t Runner::graphs() const { return impl_->graphs ? impl_->graphs->captured() : 0; }
 bool Runner::fused() const { return impl_->library != ConvolutionLibrary::plain; }
 
 }  // namespace tessera

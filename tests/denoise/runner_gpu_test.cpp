@@ -2,12 +2,20 @@
 // Runner and denoisers on a device against the same on the CPU.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "cuda_graph.hpp"
 #include "support/gpu.hpp"
+#include "tessera/core/error.hpp"
 #include "tessera/denoise/denoiser.hpp"
 #include "tessera/denoise/runner.hpp"
+#include "tessera/domain/tensor.hpp"
 
 namespace tessera {
 namespace {
@@ -68,6 +76,81 @@ TEST(RunnerGpu, denoisers_on_windows_and_tv) {
   make_total_variation({}, context(Device{}), image.options())->apply(image, 0.1, want);
   make_total_variation({}, context(kGpu), got.options())->apply(on_gpu(image), 0.1, got);
   EXPECT_LT(relative(got, want), 1e-5);
+}
+
+// A graph is captured at a shape's second call and replayed from then on.
+TEST(RunnerGpu, replayed_graphs_equal_plain_passes) {
+  TESSERA_NEEDS_GPU();
+  for (const char* name : {"drunet", "unet", "dncnn"})
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      SCOPED_TRACE(concat(name, ' ', c10::toString(type)));
+      const Network network = narrow(name);
+      Runner graphed(network, {.type = type, .device = kGpu});
+      Runner plain(network, {.type = type, .graphs = false, .device = kGpu});
+      EXPECT_EQ(graphed.graphs(), 0u);
+      for (int call = 0; call < 4; ++call) {  // other pixels and another noise level each time
+        const at::Tensor x = on_gpu(at::rand({2, 3, 32, 48}));
+        const double sigma = 0.05 * (call + 1);
+        const at::Tensor want = plain.run(x, sigma).cpu();
+        EXPECT_LT(relative(graphed.run(x, sigma), want), type == at::kFloat ? 1e-5 : 2e-2) << "call " << call;
+        EXPECT_EQ(graphed.graphs(), call == 0 ? 0u : 1u) << "call " << call;
+      }
+      EXPECT_EQ(plain.graphs(), 0u);
+    }
+}
+
+TEST(RunnerGpu, a_replay_sees_a_new_noise_level) {
+  TESSERA_NEEDS_GPU();
+  Runner runner(narrow("drunet"), {.device = kGpu});
+  const at::Tensor x = on_gpu(at::rand({1, 3, 32, 32}));
+  std::vector<at::Tensor> results;
+  for (const double sigma : {0.1, 0.1, 0.4, 0.1}) results.push_back(runner.run(x, sigma));
+  ASSERT_EQ(runner.graphs(), 1u);
+  EXPECT_GT(relative(results[2], results[1].cpu()), 1e-4);
+  EXPECT_EQ(relative(results[3], results[1].cpu()), 0);  // and results are the caller's own
+}
+
+TEST(RunnerGpu, shapes_take_turns) {
+  TESSERA_NEEDS_GPU();
+  const Network network = narrow("unet");
+  Runner graphed(network, {.device = kGpu}), plain(network, {.graphs = false, .device = kGpu});
+  for (int round = 0; round < 3; ++round)
+    for (const std::int64_t width : {16, 48, 32}) {
+      const at::Tensor x = on_gpu(at::rand({1, 3, 32, width})).transpose(2, 3);  // any strides
+      EXPECT_LT(relative(graphed.run(x, 0.1), plain.run(x, 0.1).cpu()), 1e-5) << round << ' ' << width;
+    }
+  EXPECT_EQ(graphed.graphs(), 3u);
+}
+
+TEST(RunnerGpu, what_cannot_be_captured_runs_as_it_is) {
+  TESSERA_NEEDS_GPU();
+  GraphedPasses passes(kGpu, at::TensorOptions().dtype(at::kFloat).device(c10::Device(c10::kCUDA, 0)), 2);
+  const auto waits = [](const at::Tensor& x, const at::Tensor& level) {
+    return x * level *
+           static_cast<double>(x.numel() == x.sum().item<double>() ? 2 : 3);  // reads from the device
+  };
+  const at::Tensor x = on_gpu(at::ones({1, 1, 4, 4}));
+  for (int call = 0; call < 3; ++call)
+    EXPECT_EQ(passes.run(x, 0.5, waits).sum().item<double>(), 16) << "call " << call;
+  EXPECT_EQ(passes.captured(), 0u);
+  EXPECT_FALSE(passes.complaint().empty());
+  // A capture that failed does not spoil the next shape's; beyond the second nothing is captured.
+  const auto doubles = [](const at::Tensor& in, const at::Tensor& level) { return in * level * 2; };
+  for (const std::int64_t side : {5, 6})
+    for (int call = 0; call < 3; ++call)
+      EXPECT_EQ(passes.run(on_gpu(at::ones({1, 1, side, side})), 0.5, doubles).sum().item<double>(),
+                static_cast<double>(side * side));
+  EXPECT_EQ(passes.captured(), 1u);
+}
+
+TEST(ViewGpu, names_the_current_stream) {
+  TESSERA_NEEDS_GPU();
+  const at::Tensor x = on_gpu(at::rand({3, 4, 5}));
+  const Box box = Box::image2d(4, 5);
+  EXPECT_EQ(view(x, box).stream, nullptr);
+  const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(false, 0);
+  const c10::cuda::CUDAStreamGuard guard(side);
+  EXPECT_EQ(view(x, box).stream, side.stream());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,6 +18,7 @@ struct RunnerOptions {
   bool tf32 = false;                 // CUDA only: float32 products rounded to 10 bits
   bool fused = true;                 // fused and packed convolutions where the library has them
   bool turned = false;               // also keep kernels with rows and columns exchanged, see LayerHalos
+  bool graphs = true;                // CUDA only: replays passes as graphs from a shape's second call on
   Device device{};
 };
 
@@ -53,6 +55,8 @@ class Runner {
   std::int64_t bytes(std::int64_t items, std::int64_t height, std::int64_t width) const;
   /// The same per pixel of one large window.
   double bytes_per_pixel() const;
+  /// Shapes whose passes are replayed as CUDA graphs.
+  std::size_t graphs() const;
   /// Whether the fused library kernels are in use.
   bool fused() const;
 
