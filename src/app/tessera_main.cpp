@@ -138,6 +138,24 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   c_status->add_flag("--json", status.json, "one JSON object per run");
   c_status->footer("Example: tessera status runs/photo runs/long");
 
+  StudyArguments study;
+  study.command_line = run.command_line;
+  CLI::App* c_study = app.add_subcommand("study", "measure one question about this machine");
+  c_study->add_option("NAME", study.name, "shape | batch | layers | precision | halo (docs/performance.md)")
+      ->required();
+  c_study->add_flag("--quick", study.quick, "smaller sizes, for CPUs");
+  c_study->add_option("--scale", study.scale, "divide the sizes by this (quick: 8)")
+      ->check(CLI::PositiveNumber);
+  c_study->add_option("--out", study.out, "folder of the rows (study-NAME)");
+  c_study->add_option("--network", study.networks,
+                      "of shape and batch; may be repeated (drunet, unet, dncnn)");
+  c_study->add_option("--image", study.images, "of precision: pictures; may be repeated (a synthetic scene)");
+  c_study->add_option("--weights", study.weights, "of precision, for drunet (drunet_small_color)");
+  c_study->add_option("--device", study.device, "auto | cpu | cuda")->capture_default_str();
+  c_study->footer(
+      "Examples:\n  tessera study shape --quick --out runs/shape && jobs/plot_study.py runs/shape\n"
+      "  tessera study precision --image photo.png\n  jobs/launch.sh -n 4 tessera study halo --quick");
+
   CLI::App* c_info = app.add_subcommand("info", "versions, devices, MPI, NCCL, CPU features");
   for (CLI::App* sub : app.get_subcommands({})) sub->fallthrough();
 
@@ -158,6 +176,7 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
     if (*c_scene) return scene_command(scene, comm);
     if (*c_train) return run_train_file(train_job, comm);
     if (*c_status) return status_command(status, comm);
+    if (*c_study) return study_command(study, comm);
     if (*c_info) return info_command(comm);
   } catch (const InputError& e) {
     return end_together(comm, errors, e.what(), kBadInput);

@@ -65,6 +65,15 @@ struct SceneArguments {
 };
 int scene_command(const SceneArguments& arguments, const Communicator& comm);
 
+struct StudyArguments {
+  std::string name, out, weights, device = "auto";
+  std::vector<std::string> networks, images;
+  bool quick = false;
+  std::int64_t scale = 0;  // sizes are divided by it; 0: by 8 when quick, else by 1
+  std::string command_line;
+};
+int study_command(const StudyArguments& arguments, const Communicator& comm);
+
 int info_command(const Communicator& comm);
 
 /// Reads a job file on rank 0, parses it everywhere.

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Layers without arithmetic to speak of: from which size on does memory bandwidth limit them?
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/native_batch_norm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "study_tools.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/denoise/runner.hpp"
+#include "tessera/domain/tensor_memory.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kChannels = 64;
+
+struct Case {
+  std::string layer, variant;
+  bool last;  // NHWC
+  std::int64_t batch, side;
+};
+
+// Two convolutions with a batch norm behind the first, and the same without: the norm folded into it.
+Network with_norm(bool norm) {
+  Network n;
+  n.options.name = "dncnn";
+  n.options.channels = kChannels;
+  int x = n.graph.add({.op = Op::input, .channels = kChannels});
+  for (int k = 0; k < 2; ++k) {
+    x = n.graph.add({.op = Op::conv, .inputs = {x}, .channels = kChannels, .kernel = 3, .weight = "w"});
+    if (norm) x = n.graph.add({.op = Op::batch_norm, .inputs = {x}, .weight = "n"});
+  }
+  n.weights["w"] = at::rand({kChannels, kChannels, 3, 3}).sub_(0.5).mul_(0.05);
+  for (const char* key : {"n.weight", "n.running_var"}) n.weights[key] = at::ones({kChannels});
+  for (const char* key : {"n.bias", "n.running_mean"}) n.weights[key] = at::zeros({kChannels});
+  return n;
+}
+
+class LayersStudy final : public Study {
+ public:
+  explicit LayersStudy(const StudyOptions& options) : device_(options.device) {
+    const std::int64_t largest = std::max<std::int64_t>(16, 1024 / options.scale);
+    const std::vector<std::pair<std::string, std::string>> kinds{{"batch_norm", "folded"},
+                                                                 {"batch_norm", "single_pass"},
+                                                                 {"batch_norm", "two_pass"},
+                                                                 {"relu", ""},
+                                                                 {"sigmoid", ""},
+                                                                 {"tanh", ""},
+                                                                 {"max_pool", ""},
+                                                                 {"avg_pool", ""}};
+    for (const auto& [layer, variant] : kinds)
+      for (const bool last : {false, true})
+        for (const std::int64_t batch : {1, 8})
+          for (std::int64_t side = 8; side <= largest; side *= 2) {
+            if (variant == "folded" && (!last || side > largest / 2)) continue;  // the runner's layout
+            cases_.push_back({layer, variant, last, batch, side});
+          }
+    copied_ = (std::int64_t{1} << 30) / std::min<std::int64_t>(options.scale, 4);
+  }
+
+  std::vector<StudyColumn> columns() const override {
+    return {{"layer", ""},
+            {"variant", ""},
+            {"layout", ""},
+            {"batch", std::int64_t{}},
+            {"channels", std::int64_t{}},
+            {"side", std::int64_t{}},
+            {"bytes", std::int64_t{}},
+            {"seconds", 0.0},
+            {"bandwidth", 0.0},
+            {"copy_bandwidth", 0.0},
+            {"bandwidth_share", 0.0}};
+  }
+  double estimate() override {
+    measure();
+    double seconds = 0;
+    for (const Case& c : cases_)
+      seconds += 0.1 + 12.0 * static_cast<double>(c.batch * c.side * c.side * kChannels) * 12 / copy_;
+    return seconds;
+  }
+  std::size_t rows() const override { return cases_.size(); }
+
+  StudyRow next() override {
+    const at::NoGradGuard no_grad;
+    measure();
+    const Case& c = cases_[next_++];
+    const at::Tensor x =
+        at::rand({c.batch, kChannels, c.side, c.side}, study_tensor(device_))
+            .contiguous(c.last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+    const std::int64_t n = 4 * x.numel();
+    const ReuseScope pool;  // as in a network: the pages are there
+    double seconds = 0;
+    std::int64_t bytes = 0;
+    if (c.variant == "folded") {
+      // The difference of two convolutions with and without: nothing is left of it but the timer's noise.
+      Runner with(with_norm(true), {.device = device_}), without(with_norm(false), {.device = device_});
+      const double a = time([&] { with.run(x, 0); }), b = time([&] { without.run(x, 0); });
+      seconds = std::max(0.0, a - b) / 2;
+    } else {
+      bytes = moved(c, n);
+      seconds = time(work(c, x));
+    }
+    release_kept_tensors();
+    const double rate = bytes > 0 ? static_cast<double>(bytes) / seconds : 0;
+    return {c.layer,
+            c.variant.empty() ? std::string("-") : c.variant,
+            std::string(c.last ? "NHWC" : "NCHW"),
+            c.batch,
+            kChannels,
+            c.side,
+            bytes,
+            seconds,
+            rate,
+            copy_,
+            rate / copy_};
+  }
+
+  std::string note() const override {
+    return "bytes: read and written at least once by the layer; two_pass reads twice; max_pool writes "
+           "positions (8 "
+           "bytes) too; folded: what a batch norm folded into its convolution adds to it";
+  }
+
+ private:
+  void measure() {
+    if (copy_ == 0) copy_ = copy_bandwidth(device_, copied_);
+  }
+  double time(const std::function<void()>& work) const { return study_seconds(device_, 3, 0.05, work); }
+
+  static std::int64_t moved(const Case& c, std::int64_t n) {
+    if (c.variant == "two_pass") return 3 * n;
+    if (c.layer == "max_pool") return n + n / 4 + n / 2;
+    if (c.layer == "avg_pool") return n + n / 4;
+    return 2 * n;
+  }
+
+  std::function<void()> work(const Case& c, const at::Tensor& x) {
+    if (c.layer == "relu") return [x] { at::relu(x); };
+    if (c.layer == "sigmoid") return [x] { at::sigmoid(x); };
+    if (c.layer == "tanh") return [x] { at::tanh(x); };
+    if (c.layer == "max_pool") return [x] { at::max_pool2d(x, 2); };
+    if (c.layer == "avg_pool") return [x] { at::avg_pool2d(x, 2); };
+    const at::Tensor one = at::ones({kChannels}, x.options()), zero = at::zeros({kChannels}, x.options());
+    const bool statistics = c.variant == "two_pass";  // of the batch, as in training
+    return
+        [x, one, zero, statistics] { at::native_batch_norm(x, one, zero, zero, one, statistics, 0.0, 1e-5); };
+  }
+
+  Device device_;
+  std::vector<Case> cases_;
+  std::size_t next_ = 0;
+  std::int64_t copied_ = 0;
+  double copy_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Study> make_layers_study(const StudyOptions& options) {
+  return std::make_unique<LayersStudy>(options);
+}
+
+}  // namespace tessera
