@@ -20,9 +20,9 @@ for argument; do
 done
 
 torch=torch==2.11.0
-# numpy, h5py, pandas: readers of traces and results. plotly, PyYAML: reports. scikit-image: photographs. safetensors: weights.
+# numpy, h5py, pandas: readers of traces and results. plotly, PyYAML: reports. scikit-image: photographs. matplotlib: pictures of studies. safetensors: weights.
 python_packages=(numpy==2.4.6 h5py==3.16.0 pandas==3.1.1 scikit-image==0.26.0 safetensors==0.8.0 clang-format==14.0.6
-                 plotly==7.1.0 pyyaml==6.0.3)
+                 plotly==7.1.0 pyyaml==6.0.3 matplotlib==3.11.2)
 cuda_parts=nvcc,cccl,crt,nvvm,cudart,cublas,cusparse,cusolver,curand,cufft,nvrtc,nvtx,nvml,cupti,profiler
 cuda_wheels="cuda-toolkit[$cuda_parts]==13.0.2"
 

@@ -87,7 +87,8 @@ StudyTable::StudyTable(const std::string& folder, const std::string& name, std::
                                                                       : H5T_NATIVE_DOUBLE;
     list.push_back({c.name.c_str(), offset, type});
     offset += width(c.type);
-    head += (head.empty() ? "" : ",") + c.name;
+    if (!head.empty()) head += ',';
+    head += c.name;
   }
   TESSERA_EXPECT(offset <= sizeof(Record), "rows of ", offset, " bytes (a record holds ", sizeof(Record),
                  ") enlarge the record");
@@ -114,7 +115,8 @@ void StudyTable::add(const StudyRow& row) {
     else
       std::memcpy(record.data() + offset, &std::get<double>(row[i]), 8);
     offset += width(columns_[i].type);
-    line += (i ? "," : "") + cell(row[i], "%.8g");
+    if (i > 0) line += ',';
+    line += cell(row[i], "%.8g");
   }
   std::fprintf(file_->csv, "%s\n", line.c_str());
   std::fflush(file_->csv);
@@ -135,7 +137,8 @@ std::string StudyTable::text() const {
       const std::string value = at(i);
       const std::string space(widths[i] - value.size(), ' ');
       const bool left = std::holds_alternative<std::string>(columns_[i].type);
-      out += (i ? "  " : "") + (left ? value + space : space + value);
+      if (i > 0) out += "  ";
+      out += left ? value + space : space + value;
     }
     while (!out.empty() && out.back() == ' ') out.pop_back();
     return out + "\n";
@@ -166,7 +169,7 @@ std::unique_ptr<Study> make_study(const std::string& name, const StudyOptions& o
   if (name == "precision") return make_precision_study(options, comm);
   if (halo) return make_halo_study(options, comm);
   std::string known;
-  for (const std::string& n : study_names()) known += (known.empty() ? "" : ", ") + n;
+  for (const std::string& n : study_names()) known += known.empty() ? n : ", " + n;
   throw InputError(concat("there is no study ", name, " (it is none of ", known, ") choose one of them"));
 }
 

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every study on tiny sizes: studies.py PROGRAM SOURCE. Exit code 77: skipped, with the reason."""
+import csv
+import math
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+program, source = sys.argv[1], Path(sys.argv[2])
+try:
+    import h5py
+    import skimage
+except ImportError as missing:
+    print(f"skipped: {missing} (readers and photographs come from .venv; run jobs/setup.sh)")
+    sys.exit(77)
+
+work = Path.cwd() / "studies"
+shutil.rmtree(work, ignore_errors=True)
+work.mkdir()
+
+SHAPE = {"network", "step", "height", "width", "peak_bytes", "weight_bytes", "model_bytes", "seconds"}
+COLUMNS = {
+    "shape": SHAPE,
+    "batch": {"network", "patch", "batch", "peak_bytes", "patches_per_second", "images_per_second", "limit"},
+    "layers": {"layer", "variant", "layout", "batch", "side", "bytes", "seconds", "bandwidth_share"},
+    "precision": {"image", "precision", "seconds", "peak_bytes", "psnr", "psnr_change"},
+    "halo": {"transport", "channels", "width", "bytes", "seconds", "bandwidth", "hidden_fraction"},
+}
+
+
+def study(name, *arguments, ranks=1):
+    launch = [str(source / "jobs/launch.sh"), "-n", str(ranks)] if ranks > 1 else []
+    done = subprocess.run([*launch, program, "study", name, "--out", name, *map(str, arguments)], cwd=work, text=True,
+                          capture_output=True, timeout=240, stdin=subprocess.DEVNULL)
+    return done.returncode, done.stdout, done.stderr
+
+
+def table(name):
+    with open(work / name / f"{name}.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def check(name, *arguments, ranks=1):
+    code, out, err = study(name, *arguments, ranks=ranks)
+    assert code == 0, out + err
+    rows = table(name)
+    assert rows and COLUMNS[name] <= set(rows[0]), rows[:1]
+    for row in rows:
+        for key, text in row.items():
+            try:
+                assert math.isfinite(float(text)), (key, row)
+            except ValueError:
+                assert text and text not in ("nan", "inf"), (key, row)
+    assert all(float(row["seconds"]) > 0 for row in rows if row.get("variant") != "folded")
+    with h5py.File(work / name / f"{name}.h5") as file:
+        stored = file["rows"][...]
+        assert file.attrs["tessera_version"]
+    assert list(stored.dtype.names) == list(rows[0]) and len(stored) == len(rows)
+    for row, record in zip(rows, stored):
+        for key, text in row.items():
+            value = record[key].decode() if isinstance(record[key], bytes) else record[key]
+            assert text == value if isinstance(value, str) else math.isclose(float(text), value, rel_tol=1e-7), key
+    assert out.count("\n") > len(rows) and "jobs/plot_study.py" in out  # the table, and how to draw it
+    print(f"{name}: {len(rows)} rows")
+    return rows
+
+
+rows = check("shape", "--scale", 64, "--network", "dncnn")
+assert {row["step"] for row in rows} == {"64", "68"} and len(rows) == 17 + 16
+for row in rows:  # what the model says is what was measured
+    assert abs(float(row["model_error"])) < 0.05, row
+rows = check("batch", "--scale", 64, "--network", "dncnn")
+assert {row["batch"] for row in rows} == {"1", "2", "4", "8", "16"}
+rows = check("layers", "--scale", 32)
+assert {row["layout"] for row in rows} == {"NCHW", "NHWC"} and len({row["layer"] for row in rows}) == 6
+photograph = Path(skimage.__file__).parent / "data/astronaut.png"
+rows = check("precision", "--scale", 32, "--image", photograph)
+assert float(rows[0]["psnr"]) > float(rows[0]["psnr_noisy"]) + 5
+assert all(abs(float(row["psnr_change"])) < 0.5 for row in rows)
+check("halo", "--scale", 16, ranks=2)
+
+# What cannot be asked.
+code, _, err = study("halo", "--out", "alone")
+assert code == 2 and "launch.sh -n 2" in err, err
+code, _, err = study("color")
+assert code == 2 and "shape, batch" in err, err
+code, _, err = study("shape", "--scale", 64, "--network", "dncnn")
+assert code == 2 and "never overwrites" in err, err
+
+# A killed study keeps its rows.
+child = subprocess.Popen([program, "study", "layers", "--scale", "32", "--out", "killed"], cwd=work,
+                         stdout=subprocess.DEVNULL)
+path = work / "killed/layers.csv"
+until = time.time() + 60
+while time.time() < until and not (path.exists() and len(path.read_text().splitlines()) > 4):
+    time.sleep(0.01)
+child.kill()
+child.wait()
+kept = [line for line in path.read_text().splitlines() if line][1:]
+with h5py.File(work / "killed/layers.h5") as file:
+    stored = len(file["rows"])
+assert len(kept) >= 4 and abs(stored - len(kept)) <= 1, (stored, len(kept))
+
+try:
+    import matplotlib  # noqa: F401
+except ImportError as missing:
+    print(f"no pictures: {missing} (run jobs/setup.sh)")
+    sys.exit(77)
+for name in COLUMNS:
+    subprocess.run([sys.executable, source / "jobs/plot_study.py", work / name], check=True)
+    assert (work / name / f"{name}.png").stat().st_size > 5000
+print("studies: passed")
