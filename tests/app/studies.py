@@ -30,9 +30,9 @@ COLUMNS = {
 }
 
 
-def study(name, *arguments, ranks=1):
+def study(name, *arguments, ranks=1, folder=None):
     launch = [str(source / "jobs/launch.sh"), "-n", str(ranks)] if ranks > 1 else []
-    done = subprocess.run([*launch, program, "study", name, "--out", name, *map(str, arguments)], cwd=work, text=True,
+    done = subprocess.run([*launch, program, "study", name, "--out", folder or name, *map(str, arguments)], cwd=work, text=True,
                           capture_output=True, timeout=240, stdin=subprocess.DEVNULL)
     return done.returncode, done.stdout, done.stderr
 
@@ -82,7 +82,7 @@ assert all(abs(float(row["psnr_change"])) < 0.5 for row in rows)
 check("halo", "--scale", 16, ranks=2)
 
 # What cannot be asked.
-code, _, err = study("halo", "--out", "alone")
+code, _, err = study("halo", folder="alone")
 assert code == 2 and "launch.sh -n 2" in err, err
 code, _, err = study("color")
 assert code == 2 and "shape, batch" in err, err
