@@ -294,7 +294,7 @@ def guide(b):
         return out
 
     out = block("photo runs/quickstart")
-    assert "on the fullest rank" in out and "sbatch --chdir" in out and known["job"] in out.split("sbatch --chdir")[1], out
+    assert "lead time" in out and "on the fullest rank" in out and "sbatch --chdir" in out and known["job"] in out.split("sbatch --chdir")[1], out
     run = b.clone / "runs/quickstart/drunet"
     b.under_way(run, known["job"])
     assert "running" in block("tessera status")
