@@ -19,7 +19,7 @@ problem:
   truth: photo.png
   operator: {type: blur, kernel: {gaussian: {sigma: 1.6}}, boundary: circular}
   noise: {gaussian: 0.02}
-denoiser: {network: drunet, weights: drunet_small_color}
+denoiser: {network: drunet, weights: drunet_small_color, mode: patch}
 solver: {name: pgd, iterations: 60, sigma: 0.05}
 output: {folder: out, preview: none, checkpoint: {minutes: 0, iterations: 5}}
 """
