@@ -38,9 +38,7 @@ if [[ ! -f runs/quickstart/photo.png ]]; then
   .venv/bin/python jobs/show_quickstart.py photo runs/quickstart
 fi
 run() {  # run RANKS DEVICE TRANSPORT FOLDER
-  local share=()
-  [[ $2 == cuda && $3 == mpi ]] && share=(--set domain.share_gpu=true)
-  jobs/launch.sh -n "$1" "$bin/tessera" run "$job" --set "device=$2" --set "domain.transport=$3" "${share[@]}" \
+  jobs/launch.sh -n "$1" "$bin/tessera" run "$job" --set "device=$2" --set "domain.transport=$3" \
     --set "output.folder=$4" >"$4.log" 2>&1 || { tail -30 "$4.log"; return 1; }
 }
 compare() {  # compare NAME FOLDER

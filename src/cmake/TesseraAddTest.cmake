@@ -31,6 +31,10 @@ function(tessera_add_test)
   add_test(NAME ${arg_NAME} COMMAND ${command} WORKING_DIRECTORY ${arg_FOLDER})
   set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
     SKIP_RETURN_CODE 77 ENVIRONMENT "TESSERA_SOURCE_DIR=${PROJECT_SOURCE_DIR};TESSERA_BINARY_DIR=${PROJECT_BINARY_DIR};ASAN_OPTIONS=${asan}")
+  # Seven ranks on the one GPU of a desktop are no test of anything. Slurm's tests say themselves what is visible.
+  if(NOT "gpu" IN_LIST arg_LABELS AND NOT "slurm" IN_LIST arg_LABELS)
+    set_property(TEST ${arg_NAME} APPEND PROPERTY ENVIRONMENT "CUDA_VISIBLE_DEVICES=")
+  endif()
   if(arg_RANKS GREATER 1)
     set_tests_properties(${arg_NAME} PROPERTIES PROCESSORS 2)
   endif()

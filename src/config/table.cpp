@@ -397,8 +397,7 @@ std::vector<Key<Job>> make_job_table() {
                {.choices = {"auto", "mpi", "cuda-mpi", "nccl"}}, "",
                "how borders travel: MPI through host memory, MPI from device memory, NCCL"),
       key<Job>("domain.share_gpu", TESSERA_AT(domain.share_gpu), {}, "",
-               "true: several ranks may compute on one GPU, which is an error otherwise",
-               {{"for device auto, cuda", [](const Job& j) { return j.device != "cpu"; }}}),
+               "true: several ranks may compute on one GPU, which is an error otherwise"),
       key<Job>("device", TESSERA_AT(device), {.choices = {"auto", "cpu", "cuda"}}, "",
                "auto: a GPU where there is one"),
       key<Job>(
