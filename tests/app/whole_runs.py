@@ -503,6 +503,24 @@ def harmed_checkpoints():
     same("out", "straight")
     assert recorded("out") == list(range(9))
 
+    # One that cannot be written costs a note; where a signal asked for it, the exit code says so.
+    child = start(path, "--set", "output.folder=full", "--set", "solver.iterations=100000", "--set",
+                  "output.checkpoint.iterations=5", ranks=2)
+    try:
+        wait_for(lambda: len(recorded("full")) > 5 or child.poll() is not None)
+        (work / "full/checkpoint").rename(work / "taken_away")
+        (work / "full/checkpoint").write_text("no folder any more")
+        wait_for(lambda: "could not be written" in (work / "full/log.txt").read_text() or child.poll() is not None)
+        assert child.poll() is None, child.communicate()
+        os.kill(ranks_of("full")[0], signal.SIGUSR1)
+        _, err = child.communicate(timeout=120)
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+    assert child.returncode == 3 and "its checkpoint could not be written" in err, (child.returncode, err)
+    told = json.loads(tessera("status", "--json", "full")[1])
+    assert told["state"] == "failed" and "could not be written" in told["message"], told
+
 
 def signals():
     """USR1, then TERM, then the rest: 85, 86, 0 and the image of a run that nobody stopped; and what status says."""
