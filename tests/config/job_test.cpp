@@ -41,6 +41,7 @@ const Texts good_jobs = {
     simulated,
     measured,
     eight_blurs,
+    simulated + "denoiser: {mode: layer, halo_depth: 2}\n",
     "problem: {truth: photo.jpg, noise: {gaussian: 0.1}, operator: {type: blur, method: fft, boundary: zero, "
     "kernel: {file: k.npy, normalize: false, center: [3, 4]}}}\n"
     "denoiser: {network: drunet, weights: random, widths: [8, 16], blocks: 2, mode: patch, patch: 64, batch: "
