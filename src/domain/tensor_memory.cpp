@@ -44,8 +44,6 @@ class TensorAllocator final : public c10::Allocator {
     void* data = nullptr;
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!places.empty()) data = place(bytes);
-    if (getenv("TESSERA_PROBE") && bytes > 10000)
-      fprintf(stderr, "%s %zu\n", data ? "placed" : "LOOSE", bytes);
     if (data) return {data, data, &give, c10::Device(c10::DeviceType::CPU)};
     if (scopes_ > 0 && bytes >= kSmallestKept) {
       const std::size_t whole = (bytes + kGrain - 1) / kGrain * kGrain;
