@@ -10,6 +10,7 @@
 
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/core/units.hpp"
 #include "tessera/io/measurement_file.hpp"
 
 namespace tessera {
@@ -201,6 +202,33 @@ std::int64_t available_bytes(Device device) {
   return std::int64_t{4} << 30;
 }
 
+namespace {
+
+// Bytes of one rank that are not features, from above: state, truth, measurement, halos, and what a step or
+// the simulation takes for a moment. Up to 20 images were measured with one blur (pgd, admm; circular,
+// reflect).
+std::int64_t other_bytes(const Geometry& g) {
+  const std::int64_t halo = g.network ? g.network->halo() : 0;
+  std::int64_t pixels = 0, window = 0, numbers = 0;
+  for (int r = 0; r < g.decomposition.ranks(); ++r) {
+    const Box block = g.decomposition.padded_block(r);
+    pixels = std::max(pixels, block.pixels());
+    window = std::max(
+        window, block.grow({{0, halo, halo}, {0, halo, halo}}).intersect(g.decomposition.padded()).pixels());
+  }
+  if (g.network)
+    for (const auto& [name, weight] : g.network->weights) numbers += weight.numel();
+  // Weights: as read, and as the convolutions want them, which is 4 times as much for Winograd's.
+  const std::string& precision = g.job.denoiser.precision;
+  const bool sixteen = precision == "bfloat16" || precision == "float16";
+  const double each = g.device.is_cuda() ? (sixteen ? 2.2 : 4.4) : sixteen ? 6.4 : 20.8;
+  const auto parts = static_cast<std::int64_t>(g.parts.size());
+  return 4 * g.channels * ((20 + 6 * parts) * pixels + 2 * window) +
+         static_cast<std::int64_t>(each * static_cast<double>(numbers)) + (std::int64_t{16} << 20);
+}
+
+}  // namespace
+
 ExecutionOptions execution_options(const Geometry& g, int ranks_on_host) {
   const DenoiserConfig& d = g.job.denoiser;
   ExecutionOptions o;
@@ -218,9 +246,17 @@ ExecutionOptions execution_options(const Geometry& g, int ranks_on_host) {
   o.type = d.precision == "bfloat16" ? at::kBFloat16 : d.precision == "float16" ? at::kHalf : at::kFloat;
   o.tf32 = d.precision == "tf32";
   o.device = g.device;
-  // Features take what is left of a rank's share after state and data; half of it is a safe part.
+  // Features take what a budget leaves beside everything else; without one, half of what there is.
   const std::int64_t available = available_bytes(g.device) / std::max(1, ranks_on_host);
-  o.memory_bytes = memory_budget(g.job, available).value_or(available) / 2;
+  o.memory_bytes = available / 2;
+  if (const auto budget = memory_budget(g.job, available); budget && g.network) {
+    const std::int64_t other = other_bytes(g);
+    TESSERA_VALIDATE(*budget > other, "memory is ", format_bytes(static_cast<double>(*budget)),
+                     " (state, data and weights of a rank take up to ",
+                     format_bytes(static_cast<double>(other)),
+                     ", which leaves the network nothing) raise it, or use more ranks");
+    o.memory_bytes = *budget - other;
+  }
   return o;
 }
 

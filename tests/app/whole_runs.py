@@ -615,6 +615,28 @@ def killed_while_writing():
     assert 59 in rows and len(rows) > 30, rows
 
 
+def keeps_its_memory():
+    """A run with a budget stays below it, in smaller windows, with the same image; too small a budget is refused."""
+    photo(400, 400)
+    path = job()
+    run(path, "--set", "solver.iterations=2")
+    want, free = image("out"), summary("out")["peak_bytes_per_rank"][0]
+    budget = 145e6
+    assert free > 0.8 * budget, free  # else nothing is asked of it
+    for extra, ranks in (([], 1), (["--set", "denoiser.averaging=cycle"], 1), ([], 2)):
+        out, _ = run(path, "--set", "memory=145 MB", "--set", "solver.iterations=2", "--force", *extra, ranks=ranks)
+        peak = max(summary("out")["peak_bytes_per_rank"])
+        print(f"{peak / 1e6:.1f} MB of {budget / 1e6:.0f} MB, without a budget {free / 1e6:.1f} MB")
+        assert peak <= budget, peak
+        if not extra:
+            assert distance(image("out"), want) < 1e-5
+        if ranks == 1:
+            assert "patch, patch" in (work / "out/log.txt").read_text(), out
+    for memory, reason in (("60 MB", "leaves the network nothing"), ("100 MB", "takes more")):
+        code, _, err = tessera("run", path, "--set", f"memory={memory}", "--force")
+        assert code == 2 and reason in err, err
+
+
 def denoise_and_compare():
     photo(70, 90)
     code, out, err = tessera("denoise", "photo.png", "clean.png", "--network", "tv", "--sigma", 0.1, "--noise", 0.1, ranks=3)
