@@ -220,7 +220,7 @@ StartedTransport start_transport(const Communicator& comm, Device device, Transp
 std::string description(const StartedTransport& started) {
   const std::string how = name(kind(*started.transport));
   if (started.bytes_per_second == 0) return how;
-  return fmt::format("{} (tested: {:.2g} GB/s, {:.2g} us)", how, started.bytes_per_second / 1e9,
+  return fmt::format("{} (tested: {:.2g} GB/s, {:.0f} us)", how, started.bytes_per_second / 1e9,
                      started.seconds * 1e6);
 }
 
