@@ -13,6 +13,7 @@
 #include "tessera/app/geometry.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/denoise/memory_model.hpp"
 #include "tessera/domain/distributed_operator.hpp"
 #include "tessera/domain/fourier.hpp"
 #include "tessera/io/files.hpp"
@@ -128,6 +129,7 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
   for (const std::string& notice : g.notices) std::printf("note: %s\n", notice.c_str());
 
   std::int64_t total = 0, most_memory = 0;
+  Box largest;  // what a network sees of a block at once, halo included
   const char* each = nullptr;
   if (ranks <= 64)
     std::printf("%-6s %-34s %12s %12s\n", "rank", "block (rows x columns)", "memory", "bytes/it");
@@ -149,6 +151,8 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
                   2 * samples + g.channels * block.grow(reach).pixels() + g.channels * window);
     total += bytes;
     most_memory = std::max(most_memory, memory);
+    const Box seen = d.padded_block(r).grow({{0, around, around}, {0, around, around}}).intersect(d.padded());
+    if (seen.pixels() > largest.pixels()) largest = seen;
     if (ranks <= 64)
       std::printf(
           "%-6d %-34s %12s %12lld\n", r,
@@ -160,6 +164,14 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
       "memory       %s on the fullest rank (estimated: state, data, halos; without the network's weights and "
       "features)\n",
       format_bytes(static_cast<double>(most_memory)).c_str());
+  if (g.network) {
+    const MemoryModel model(*g.network, execution_options(g, 1).type, true, g.device);
+    std::printf(
+        "features     %s for the largest block as one window of %lld x %lld (in smaller windows where memory "
+        "says so)\n",
+        format_bytes(static_cast<double>(model.bytes(1, largest.extent(1), largest.extent(2)))).c_str(),
+        static_cast<long long>(largest.extent(1)), static_cast<long long>(largest.extent(2)));
+  }
   std::printf("bytes per iteration: %lld (sent by all ranks together%s%s)\n", static_cast<long long>(total),
               each ? "; of the data step, per " : "", each ? each : "");
   if (g.job.denoiser.network == "tv") std::printf("(the total variation's inner iterations come on top)\n");
