@@ -366,6 +366,9 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     trace.flush();
     const std::string table = phase_table(trace, comm);
 
+    const double each = result.iterations > done ? progress.seconds_per_iteration()
+                        : result.iterations > 0  ? result.seconds / result.iterations
+                                                 : 0.0;
     nlohmann::ordered_json s;
     const auto number = [](double v) {
       return std::isfinite(v) ? nlohmann::ordered_json(v) : nlohmann::ordered_json(nullptr);
@@ -380,9 +383,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     s["objective"] = number(result.last.objective);
     s["chi2"] = number(result.last.chi2);
     s["seconds"] = result.seconds;
-    s["seconds_per_iteration"] = result.iterations > done ? progress.seconds_per_iteration()
-                                 : result.iterations > 0  ? result.seconds / result.iterations
-                                                          : 0.0;
+    s["seconds_per_iteration"] = each;
     s["restarts"] = restarts;
     s["ranks"] = comm.size();
     s["peak_bytes_per_rank"] = loop.peak_bytes;
@@ -399,9 +400,8 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
 
     log.line("");
     log.line(table);
-    std::string last =
-        fmt::format("{} after {} iterations, {} ({} per iteration)", name(result.reason), result.iterations,
-                    format_seconds(result.seconds), format_seconds(progress.seconds_per_iteration()));
+    std::string last = fmt::format("{} after {} iterations, {} ({} per iteration)", name(result.reason),
+                                   result.iterations, format_seconds(result.seconds), format_seconds(each));
     if (metrics) last += fmt::format(", PSNR {:.2f} dB (start {:.2f})", psnr, psnr_start);
     if (metrics && !stopped) last += fmt::format(", SSIM {:.4f}", ssim);
     log.line(last);
