@@ -10,41 +10,16 @@
 #include <string>
 
 #include "tessera/app/commands.hpp"
-#include "tessera/app/geometry.hpp"
-#include "tessera/config/parse.hpp"
+#include "tessera/app/tuning.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/memory_model.hpp"
-#include "tessera/domain/distributed_operator.hpp"
-#include "tessera/domain/fourier.hpp"
+#include "tessera/domain/measurement_layout.hpp"
 #include "tessera/io/files.hpp"
 
 namespace tessera {
 namespace {
 
 constexpr std::int64_t kBytes = 4;  // float32 state
-
-// The data step of one iteration; `each` says of what, where the number of inner iterations is not known.
-struct DataTraffic {
-  std::int64_t bytes = 0;
-  const char* each = nullptr;
-};
-
-DataTraffic data_traffic(const Geometry& g, const std::vector<std::unique_ptr<LocalOperator>>& parts,
-                         int rank) {
-  const bool splitting = g.job.solver.name == "hqs" || g.job.solver.name == "admm";
-  const auto all = [&](auto what) { return std::all_of(parts.begin(), parts.end(), what); };
-  if (splitting) {
-    if (all([](const auto& p) { return p->reach() == Reach{}; })) return {};
-    const bool circular = all([](const auto& p) { return p->circular() && p->circular()->factor == 1; });
-    if (circular && g.job.problem.weights.empty() && g.job.problem.saturation == 0)
-      return {DistributedFourier::bytes_sent(g.decomposition, g.channels, kBytes, rank), nullptr};
-  }
-  return {local_stack_bytes_sent(g.decomposition, parts, g.channels, kBytes, rank),
-          splitting ? "iteration of conjugate gradients" : nullptr};
-}
-
-// Images of the solver's state and of the loop around it.
-int state_images(const std::string& solver) { return (solver == "admm" || solver == "fista" ? 4 : 3) + 2; }
 
 std::int64_t most_messages(const LayerTraffic& layers, int ranks) {
   std::int64_t most = 0;
@@ -91,25 +66,23 @@ void print_checkpoint(const Geometry& g) {
 int check_command(const CheckArguments& arguments, const Communicator& comm) {
   const JobConfig job = load_job(arguments.job, arguments.overrides, comm);
   const int ranks = arguments.ranks > 0 ? arguments.ranks : comm.size();
-  const Geometry g = plan_geometry(job, comm, ranks);
-  std::vector<std::unique_ptr<LocalOperator>> parts;
-  for (std::size_t i = 0; i < g.parts.size(); ++i)
-    parts.push_back(make_part(g.parts[i], static_cast<std::uint32_t>(i), g.job.problem.seed, g.image, Box(),
-                              g.channels, comm));
+  Geometry g = plan_geometry(job, comm, ranks);
+  choose_execution(g, comm, ranks == comm.size() ? this_launch(comm) : pretended_launch(ranks));
+  const std::unique_ptr<Modelled> model = model_job(g, comm, g.device.is_cuda());
   if (comm.rank() != 0) return 0;
 
   const Decomposition& d = g.decomposition;
   const Grid3 grid = d.grid();
   std::vector<MeasurementLayout::Part> list;
   Reach reach;
-  for (const auto& p : parts) {
+  for (const auto& p : model->parts) {
     list.push_back({p->name(), p->measurement(g.image), p->channels(g.channels), p->anchor()});
     reach = reach.max(p->reach());
   }
   const MeasurementLayout layout(d, std::move(list));
   const std::int64_t halo = g.network ? g.network->halo() : 0;
   std::optional<LayerTraffic> layers;
-  if (g.network && job.denoiser.mode == "layer")
+  if (g.network && g.job.denoiser.mode == "layer")
     layers.emplace(g.network->graph, d, execution_options(g, 1), g.channels);
 
   std::printf("image        %lld x %lld x %lld\n", static_cast<long long>(g.channels),
@@ -130,25 +103,19 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
 
   std::int64_t total = 0, most_memory = 0;
   Box largest;  // what a network sees of a block at once, halo included
-  const char* each = nullptr;
+  bool per_iteration = false;
   if (ranks <= 64)
     std::printf("%-6s %-34s %12s %12s\n", "rank", "block (rows x columns)", "memory", "bytes/it");
   for (int r = 0; r < ranks; ++r) {
     const Box block = d.block(r);
-    const DataTraffic data = data_traffic(g, parts, r);
-    const std::int64_t bytes = data.bytes + (layers      ? layers->bytes_sent(r)
-                                             : g.network ? network_bytes_sent(d, halo, g.channels, r)
-                                                         : 0);
-    each = data.each;
-    std::int64_t samples = 0;
-    for (std::size_t i = 0; i < layout.parts(); ++i)
-      samples += layout.block(i, r).pixels() * layout.part(i).channels;
+    const DataTraffic data = data_traffic(d, model->data, r);
+    const std::int64_t bytes =
+        data.bytes_sent(g.channels) + (layers      ? layers->bytes_sent(r)
+                                       : g.network ? network_bytes_sent(d, halo, g.channels, r)
+                                                   : 0);
+    per_iteration = data.kind == DataTraffic::Kind::conjugate_gradients;
     const std::int64_t around = layers ? 0 : halo;
-    const std::int64_t window =
-        d.padded_block(r).grow({{0, around, around}, {0, around, around}}).intersect(d.padded()).pixels();
-    const std::int64_t memory =
-        kBytes * (g.channels * block.pixels() * (state_images(job.solver.name) + (g.truth ? 1 : 0)) +
-                  2 * samples + g.channels * block.grow(reach).pixels() + g.channels * window);
+    const std::int64_t memory = data_memory(d, model->data, g.channels, around, r);
     total += bytes;
     most_memory = std::max(most_memory, memory);
     const Box seen = d.padded_block(r).grow({{0, around, around}, {0, around, around}}).intersect(d.padded());
@@ -165,15 +132,15 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
       "features)\n",
       format_bytes(static_cast<double>(most_memory)).c_str());
   if (g.network) {
-    const MemoryModel model(*g.network, execution_options(g, 1).type, true, g.device);
+    const MemoryModel features(*g.network, execution_options(g, 1).type, true, g.device);
     std::printf(
         "features     %s for the largest block as one window of %lld x %lld (in smaller windows where memory "
         "says so)\n",
-        format_bytes(static_cast<double>(model.bytes(1, largest.extent(1), largest.extent(2)))).c_str(),
+        format_bytes(static_cast<double>(features.bytes(1, largest.extent(1), largest.extent(2)))).c_str(),
         static_cast<long long>(largest.extent(1)), static_cast<long long>(largest.extent(2)));
   }
-  std::printf("bytes per iteration: %lld (sent by all ranks together%s%s)\n", static_cast<long long>(total),
-              each ? "; of the data step, per " : "", each ? each : "");
+  std::printf("bytes per iteration: %lld (sent by all ranks together%s)\n", static_cast<long long>(total),
+              per_iteration ? "; of the data step, per iteration of conjugate gradients" : "");
   if (g.job.denoiser.network == "tv") std::printf("(the total variation's inner iterations come on top)\n");
   print_checkpoint(g);
   return 0;

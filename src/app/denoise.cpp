@@ -9,6 +9,7 @@
 #include "tessera/app/commands.hpp"
 #include "tessera/app/output.hpp"
 #include "tessera/app/problem.hpp"
+#include "tessera/app/tuning.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/domain/tensor.hpp"
@@ -43,7 +44,8 @@ int denoise_command(const DenoiseArguments& a, const Communicator& comm) {
   if (a.patch > 0) job.denoiser.patch = a.patch;
   job.device = a.device;
   job.solver.sigma.values = {a.sigma};
-  const Geometry g = plan_geometry(job, comm, comm.size());
+  Geometry g = plan_geometry(job, comm, comm.size());
+  choose_execution(g, comm, this_launch(comm));
   const auto transport = open_transport(g, comm).transport;
   const auto denoiser = make_denoiser(g, comm, transport);
   const Box block = g.decomposition.block(comm.rank());

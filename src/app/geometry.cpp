@@ -124,6 +124,7 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
   Geometry g;
   g.job = job;
   g.parts = flatten(job.problem.op);
+  g.grid_given = !job.domain.grid.empty();
   const ProblemConfig& p = job.problem;
   double full_scale = 1;
 
@@ -185,6 +186,15 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
                                alignment[1], " x ", alignment[2],
                                " pixels than ranks) fewer ranks do the same work"));
   return g;
+}
+
+Geometry with_image(const Geometry& g, const Box& image, int ranks) {
+  Geometry other = g;
+  other.image = image;
+  other.decomposition = Decomposition::choose(image, alignment_of(g.network, image), ranks, cost_of(other));
+  const Grid3 grid = other.decomposition.grid();
+  other.job.domain.grid = {grid[1], grid[2]};
+  return other;
 }
 
 // Free bytes of the device, or of the host (MemAvailable).

@@ -142,6 +142,10 @@ void keep_choices(const Checkpoint& checkpoint, Geometry& g, const Communicator&
     const auto found = checkpoint.numbers.find(key);
     if (!value && found != checkpoint.numbers.end()) value = static_cast<std::int64_t>(found->second);
   };
+  if (g.job.denoiser.mode == "auto" && checkpoint.numbers.contains("halo_depth")) {
+    g.job.denoiser.mode = "layer";
+    if (!g.grid_given) g = with_image(g, g.image, comm.size());
+  }
   if (g.job.denoiser.mode == "layer") {
     keep("halo_depth", g.job.denoiser.halo_depth);
   } else {

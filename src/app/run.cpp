@@ -16,6 +16,7 @@
 #include "tessera/app/resume.hpp"
 #include "tessera/app/run_status.hpp"
 #include "tessera/app/signals.hpp"
+#include "tessera/app/tuning.hpp"
 #include "tessera/comm/watchdog.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
@@ -29,32 +30,10 @@
 namespace tessera {
 namespace {
 
-Schedule schedule(const ScheduleConfig& c, int iterations) {
-  if (c.automatic) return {};
-  if (c.form == "log") return Schedule::log_space(c.first, c.last, iterations);
-  if (c.form == "linear") return Schedule::linear(c.first, c.last, iterations);
-  return c.values;
-}
-
-// A schedule 'dpir' of either key ends at the noise level and sets what belongs to it. A resumed run keeps
-// the schedules that it began with: with more iterations than then, their last values hold on.
+// A resumed run keeps the schedules that it began with: with more iterations than then, their last values
+// hold on.
 SolverOptions solver_options(const Geometry& g, const std::optional<Checkpoint>& from) {
-  const SolverConfig& s = g.job.solver;
-  const int n = static_cast<int>(s.iterations);
-  const double noise = g.job.problem.noise.gaussian;
-  SolverOptions o;
-  o.iterations = n;
-  o.relaxation = s.relaxation;
-  o.lambda = s.lambda;
-  o.momentum = s.momentum;
-  o.dual_step = s.dual_step;
-  o.step = schedule(s.step, n);
-  o.sigma = schedule(s.sigma, n);
-  const auto level = [&](const ScheduleConfig& c) { return c.last > 0 ? c.last : noise; };
-  if (s.sigma.form == "dpir") o.sigma = dpir_schedule(level(s.sigma), n).sigma;
-  if (s.step.form == "dpir") o.step = dpir_schedule(level(s.step), n).gamma;
-  // Only denoisers that ignore sigma may leave it open.
-  if (!o.sigma.set()) o.sigma = 0.0;
+  SolverOptions o = solver_options(g);
   if (from) {
     o.step = Schedule(from->lists.at("step"));
     o.sigma = Schedule(from->lists.at("sigma"));
@@ -241,6 +220,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     }
     keep_choices(*from, g, comm);
   }
+  choose_execution(g, comm, this_launch(comm));
   comm.together([&] {
     if (first) inputs = from ? from->texts.at("inputs") : input_sums(g);
   });

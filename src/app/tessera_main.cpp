@@ -55,6 +55,8 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
       "  tessera run photo.yaml --set solver.iterations=50 --set output.folder=runs/long\n"
       "  tessera denoise noisy.png clean.png --sigma 0.1\n"
       "  tessera check photo.yaml --ranks 64\n"
+      "  tessera plan photo.yaml --ranks 1,8,64 --machine h200-nvlink-infiniband\n"
+      "  jobs/launch.sh -n 4 tessera tune photo.yaml\n"
       "  tessera compare runs/a/reconstruction.h5 photo.png\n",
       "tessera"};
   app.require_subcommand(1);
@@ -67,6 +69,8 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   CompareArguments compare;
   StatusArguments status;
   SceneArguments scene;
+  PlanArguments plan;
+  TuneArguments tune;
 
   CLI::App* c_run = app.add_subcommand("run", "reconstruct, under mpirun or srun (jobs/launch.sh)");
   c_run->add_option("JOB", run.job, "job file (docs/job_file.md)")->required();
@@ -126,6 +130,46 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   c_scene->add_flag("--force", scene.force, "overwrite OUT");
   c_scene->footer("Example: tessera scene scene.png --size 2048x3072 --seed 1");
 
+  CLI::App* c_plan = app.add_subcommand(
+      "plan", "predicted time, memory and efficiency on pretended ranks of a machine; runs nothing");
+  c_plan->add_option("JOB", plan.job, "job file")->required();
+  c_plan->add_option("--set", plan.overrides, "key.path=value");
+  c_plan
+      ->add_option("--ranks", plan.ranks,
+                   "numbers of ranks, such as 1,4,16 (default: 1 to 8; scaling: 1 to 1024)")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  c_plan->add_option(
+      "--machine", plan.machine,
+      "machine file, or a supplied one: h200-nvlink-infiniband, v100 (default: measured here)");
+  c_plan->add_option("--precision", plan.precisions, "over the job's, such as float32,bfloat16")
+      ->delimiter(',');
+  c_plan->add_flag("--strong", plan.strong, "strong scaling of square images");
+  c_plan->add_flag("--weak", plan.weak, "weak scaling: a square of the first size per rank");
+  c_plan->add_option("--sizes", plan.sizes, "sides of those images (default: 2048 to 65536)")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  c_plan->add_option("--csv", plan.csv, "write the rows to this file too");
+  c_plan->footer(
+      "Examples: tessera plan photo.yaml --ranks 1,2,4,8\n"
+      "          tessera plan photo.yaml --machine h200-nvlink-infiniband --strong --sizes 4096 --csv "
+      "strong.csv");
+
+  CLI::App* c_tune = app.add_subcommand(
+      "tune",
+      "measure the best mode, patch, batch, halo depth and transport of a job on the ranks of this launch");
+  c_tune->add_option("JOB", tune.job, "job file")->required();
+  c_tune->add_option("--set", tune.overrides, "key.path=value");
+  c_tune->add_option("--seconds", tune.seconds, "measured per candidate, about")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  c_tune->add_option("--candidates", tune.candidates, "measured at most")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  c_tune->add_option("--machine", tune.machine, "write the measured machine to this file, for tessera plan");
+  c_tune->add_flag("--only-machine", tune.only_machine, "measure the machine and stop");
+  c_tune->footer("Example: jobs/launch.sh -n 4 tessera tune photo.yaml");
+
   std::string train_job;
   CLI::App* c_train =
       app.add_subcommand("train", "train a denoiser; goes on where an interrupted training stands");
@@ -174,6 +218,9 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
     if (*c_den) return denoise_command(denoise, comm);
     if (*c_cmp) return compare_command(compare, comm);
     if (*c_scene) return scene_command(scene, comm);
+
+    if (*c_plan) return plan_command(plan, comm);
+    if (*c_tune) return tune_command(tune, comm);
     if (*c_train) return run_train_file(train_job, comm);
     if (*c_status) return status_command(status, comm);
     if (*c_study) return study_command(study, comm);

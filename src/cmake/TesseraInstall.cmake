@@ -16,6 +16,7 @@ install(PROGRAMS ${PROJECT_SOURCE_DIR}/jobs/launch.sh DESTINATION ${CMAKE_INSTAL
 if(EXISTS ${PROJECT_SOURCE_DIR}/data/weights)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/data/weights DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera)
 endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/data/machines DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera)
 
 install(EXPORT tessera NAMESPACE tessera:: FILE tesseraTargets.cmake DESTINATION ${package_folder})
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/tesseraConfig.cmake.in

@@ -312,7 +312,7 @@ std::vector<Key<Job>> make_job_table() {
                "",
                "whole image at once (one rank only); patch: windows with an exact halo; layer: whole blocks, "
                "with a thin halo for "
-               "each convolution; auto: whole on one rank, else patch",
+               "each convolution; auto: what tessera tune found, else what the cost model thinks fastest",
                network),
       key<Job>("denoiser.patch", TESSERA_AT(denoiser.patch), {.least = 1, .word = "auto", .example = "256"},
                "pixels", "side of a window without its halo, a multiple of the network's alignment", windows),

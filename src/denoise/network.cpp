@@ -120,6 +120,8 @@ Network random_network(const NetworkOptions& options, std::uint64_t seed) {
 Network fold_batch_norm(const Network& network) {
   Network folded = network;
   folded.options.batch_norm = false;
+  const auto normalizes = [](const Node& n) { return n.op == Op::batch_norm; };
+  if (std::none_of(network.graph.nodes().begin(), network.graph.nodes().end(), normalizes)) return folded;
   folded.graph = make_graph(folded.options);
   folded.weights.clear();
 

@@ -74,6 +74,24 @@ struct StudyArguments {
 };
 int study_command(const StudyArguments& arguments, const Communicator& comm);
 
+struct PlanArguments {
+  std::string job, machine, csv;
+  std::vector<std::string> overrides, precisions;
+  std::vector<int> ranks;
+  std::vector<std::int64_t> sizes;  // sides of the images of strong and weak
+  bool strong = false, weak = false;
+};
+int plan_command(const PlanArguments& arguments, const Communicator& comm);
+
+struct TuneArguments {
+  std::string job, machine;  // machine: file to write the measured machine to
+  std::vector<std::string> overrides;
+  double seconds = 3;   // per candidate
+  int candidates = 12;  // at most
+  bool only_machine = false;
+};
+int tune_command(const TuneArguments& arguments, const Communicator& comm);
+
 int info_command(const Communicator& comm);
 
 /// Reads a job file on rank 0, parses it everywhere.

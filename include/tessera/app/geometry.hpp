@@ -27,6 +27,7 @@ struct Geometry {
   double offset = 0, factor = 1;   // file value = internal * factor + offset
   std::optional<Network> network;  // none: tv, no prior
   Decomposition decomposition;
+  bool grid_given = false;  // by the job: else another mode may want another grid
   Device device;
   std::vector<OperatorConfig> parts;  // the operator as a list
   std::optional<SourceInfo> truth;
@@ -41,6 +42,9 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
 
 /// The device of this rank, by comm/gpu.hpp; the host where there is none. Collective.
 Device choose_device(const std::string& wanted, GpuSharing sharing, const Communicator& comm);
+
+/// The same job on another image, cut for `ranks` pretended ranks.
+Geometry with_image(const Geometry& g, const Box& image, int ranks);
 
 /// The local operator of one part; kernels and masks are read (collective). `block`: this rank's pixels.
 std::unique_ptr<LocalOperator> make_part(const OperatorConfig& part, std::uint32_t index, std::int64_t seed,

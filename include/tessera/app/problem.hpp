@@ -10,6 +10,7 @@
 #include "tessera/app/geometry.hpp"
 #include "tessera/domain/data_term.hpp"
 #include "tessera/domain/distributed_operator.hpp"
+#include "tessera/solve/solver.hpp"
 
 namespace tessera {
 
@@ -31,6 +32,9 @@ at::Tensor read_block(const std::string& path, const Geometry& g, const Communic
 
 /// This rank's block of problem.truth.scene, which is in internal range.
 at::Tensor scene_block(const Geometry& g, const Communicator& comm);
+
+/// The job's solver section; schedules filled in.
+SolverOptions solver_options(const Geometry& g);
 
 /// solver.start. Collective.
 at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& data,

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/memory_model.hpp"
+#include "tessera/domain/decomposition.hpp"
+#include "tessera/perf/machine.hpp"
+#include "tessera/physics/local_operator.hpp"
+
+namespace tessera {
+
+/// The layers in the order in which they run.
+struct RunPlan;
+
+/// A network as the cost model sees it: the runner's fused steps, without weights.
+struct NetworkWork {
+  struct Layer {
+    Op op = Op::conv;
+    int kernel = 1;
+    std::int64_t in = 0, out = 0;  // channels
+    int level = 0;                 // of the output
+    double passed = 0;             // values read + written per output pixel by a step that is no convolution
+    std::size_t step = 0;          // of the runner's plan
+  };
+  std::string name;
+  std::vector<Layer> layers;
+  std::int64_t alignment = 1, halo = 0, channels = 1;
+  double weights = 0;                         // numbers
+  std::shared_ptr<const MemoryModel> memory;  // of one pass, in the precision that it was made for
+  std::shared_ptr<const RunPlan> plan;        // what layer-wise halos are scheduled from
+};
+NetworkWork network_work(const Network& network, const std::string& precision, bool gpu);
+
+/// The solver around the denoiser.
+struct DataWork {
+  const std::vector<std::unique_ptr<LocalOperator>>* parts = nullptr;
+  std::string solver = "pgd";
+  int inner = 0;          // conjugate gradients: iterations counted per proximal step (their limit)
+  bool weighted = false;  // weights or saturation: no closed form
+  bool truth = false;     // one more image
+};
+
+/// How the denoiser runs. patch 0 with mode patch or whole: the longest block.
+struct Execution {
+  ExecutionMode mode = ExecutionMode::automatic;
+  std::int64_t patch = 0, batch = 1, depth = 1;
+  std::string precision = "float32", transport = "mpi";
+  int turns = 1;  // passes per call: 4 or 8 when averaging over flips
+  bool operator==(const Execution&) const = default;
+};
+const char* name(ExecutionMode mode);
+
+/// One iteration on the slowest rank, seconds. Without measured == true in the machine file it is a guess in
+/// numbers.
+struct Prediction {
+  Execution execution;
+  int ranks = 1;
+  double denoise = 0;    // network arithmetic, halo work included
+  double redundant = 0;  // the part of denoise that is spent on pixels of other ranks or windows
+  double data = 0;       // operator, adjoint or proximal step, and the passes of the solver around them
+  double exposed = 0;    // communication that nothing hides: packing, overheads, waiting
+  double hidden = 0;     // communication behind arithmetic
+  double reduce = 0;
+  double memory = 0;      // bytes, fullest rank: data + weights + features
+  double data_bytes = 0;  // of it: state, measurements, halos, as `tessera check` prints
+  double sent = 0;        // bytes, all ranks together (data step per inner iteration, as `tessera check`)
+  double seconds() const { return denoise + data + exposed + reduce; }
+};
+
+/// Time and memory of one iteration by arithmetic; no MPI, any number of pretended ranks.
+///
+///   denoise  sum over windows (or the block) and layers of seconds(shape, pixels) + passes / bandwidth
+///   exchange busy = pack + unpack + (sends + receives) o; in flight L + sum of max(g, m G), the node's
+///            and the network's messages at once; exposed = busy + max(0, in flight - work beside it)
+///   data     transforms, taps and passes of the operators; closed-form prox: two distributed transforms;
+///            else conjugate gradients at their limit
+///   reduce   one reduction, hidden behind an iteration unless conjugate gradients wait for it
+/// in LogGP parameters (see Link). Up to 64 ranks every one is looked at, beyond one of each kind (block
+/// size, distance to the border). InputError where the machine file lacks a precision or a transport.
+/// `network` null: no denoiser.
+Prediction predict(const Machine& machine, const NetworkWork* network, const DataWork& data,
+                   const Decomposition& decomposition, std::int64_t channels, const Execution& execution);
+
+/// Seconds of one pass of the network over `batch` windows of `rows` x `columns`.
+double pass_seconds(const Machine& machine, const NetworkWork& network, const std::string& precision,
+                    std::int64_t rows, std::int64_t columns, std::int64_t batch);
+/// Seconds of one convolution that makes `pixels` output pixels.
+double convolution_seconds(const Machine& machine, const std::string& precision,
+                           const NetworkWork::Layer& layer, double pixels);
+std::int64_t precision_bytes(const std::string& precision);
+
+/// What the choice may vary; fields that are set stay.
+struct Freedom {
+  ExecutionMode mode = ExecutionMode::automatic;
+  std::int64_t patch = 0, batch = 0, depth = 0;  // 0: free
+  std::string precision = "float32", transport = "mpi";
+  int turns = 1;
+  double feature_memory = 0;  // bytes per rank that features may take; 0: any
+};
+/// Every execution worth a look, fastest first, by what they take on the rank with the largest window; empty
+/// where none fits the memory. predict() says more about one of them.
+std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWork& network,
+                                        const DataWork& data, const Decomposition& decomposition,
+                                        std::int64_t channels, const Freedom& freedom);
+
+/// The term that costs most of what is lost against `one`, a prediction on fewer ranks; with itself, the
+/// largest term.
+std::string limiting_term(const Prediction& one, const Prediction& many);
+double efficiency(const Prediction& one, const Prediction& many);
+
+/// Images of the solver's state and of the loop around it.
+int state_images(const std::string& solver);
+/// Bytes of state, measurements and halos on `rank`: what `tessera check` prints.
+std::int64_t data_memory(const Decomposition& decomposition, const DataWork& data, std::int64_t channels,
+                         std::int64_t denoiser_halo, int rank);
+
+/// The exchanges of one data step of `rank`, and how often each runs in it; for conjugate gradients those of
+/// one inner iteration.
+struct DataTraffic {
+  enum class Kind { none, gradient, fourier, conjugate_gradients } kind = Kind::none;
+  struct Part {
+    ExchangePlan plan;
+    std::int64_t bytes = 4;   // per pixel and channel
+    bool transposed = false;  // runs back too: what is received is sent then
+  };
+  std::vector<Part> parts;
+  std::int64_t bytes_sent(std::int64_t channels) const;
+};
+DataTraffic data_traffic(const Decomposition& decomposition, const DataWork& data, int rank);
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/app/modelled.hpp"
+
+#include "tessera/core/error.hpp"
+
+namespace tessera {
+
+std::unique_ptr<Modelled> model_job(const Geometry& g, const Communicator& comm, bool gpu) {
+  auto m = std::make_unique<Modelled>();
+  for (std::size_t i = 0; i < g.parts.size(); ++i)
+    m->parts.push_back(make_part(g.parts[i], static_cast<std::uint32_t>(i), g.job.problem.seed, g.image,
+                                 Box(), g.channels, comm));
+  m->data.parts = &m->parts;
+  m->data.solver = g.job.solver.name;
+  m->data.inner = static_cast<int>(g.job.solver.prox_iterations);
+  m->data.weighted = !g.job.problem.weights.empty() || g.job.problem.saturation > 0;
+  m->data.truth = g.truth.has_value();
+  if (g.network) m->network = network_work(*g.network, g.job.denoiser.precision, gpu);
+  return m;
+}
+
+Freedom job_freedom(const Geometry& g, const Machine& machine, double features) {
+  const DenoiserConfig& d = g.job.denoiser;
+  Freedom f;
+  f.mode = d.mode == "whole"   ? ExecutionMode::whole
+           : d.mode == "patch" ? ExecutionMode::patch
+           : d.mode == "layer" ? ExecutionMode::layer
+                               : ExecutionMode::automatic;
+  f.patch = d.patch.value_or(0);
+  f.batch = d.batch.value_or(0);
+  f.depth = d.halo_depth.value_or(0);
+  f.precision = d.precision;
+  f.turns = d.averaging == "flips" ? 4 : d.averaging == "all" ? 8 : 1;
+  f.feature_memory = features;
+  const std::string& wanted = g.job.domain.transport;
+  if (wanted != "auto")
+    f.transport = wanted;
+  else
+    f.transport = machine.links.contains("nccl") ? "nccl" : machine.links.begin()->first;
+  return f;
+}
+
+}  // namespace tessera

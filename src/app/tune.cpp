@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// tessera tune: runs the job's iteration in the ways that the model thinks worth a try, and keeps the
+// fastest.
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/abs.h>
+#include <ATen/ops/rand.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "tessera/app/commands.hpp"
+#include "tessera/app/problem.hpp"
+#include "tessera/app/tuning.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/units.hpp"
+#include "tessera/denoise/runner.hpp"
+#include "tessera/domain/tensor.hpp"
+#include "tessera/io/files.hpp"
+#include "tessera/perf/measure.hpp"
+#include "tessera/solve/observer.hpp"
+
+namespace tessera {
+namespace {
+
+class Seconds final : public Observer {
+ public:
+  void on_result(const IterationResult& r) override { list.push_back(r.seconds); }
+  std::vector<double> list;
+};
+
+struct Measured {
+  Execution choice;
+  double predicted = 0, seconds = 0;  // seconds 0: it could not run
+};
+
+std::string text(const Execution& e) {
+  std::string out = fmt::format("{:<6}", name(e.mode));
+  if (e.mode == ExecutionMode::patch) out += fmt::format(" patch {:<5} batch {:<3}", e.patch, e.batch);
+  if (e.mode == ExecutionMode::layer) out += fmt::format(" depth {:<15}", e.depth);
+  return fmt::format("{:<30} {}", out, e.transport);
+}
+
+/// The job, ready to iterate with any denoiser.
+class Bench {
+ public:
+  explicit Bench(const Communicator& comm) : comm_(comm), reducer_(comm), space_(comm, &reducer_) {}
+
+  /// Reads or simulates the problem anew where the blocks or the transport are others than before.
+  void prepare(const Geometry& g) {
+    const std::string& wanted = g.job.domain.transport;
+    const bool same =
+        transport_ && wanted == g_.job.domain.transport && g.decomposition.grid() == g_.decomposition.grid();
+    g_ = g;
+    if (same) return;
+    metrics_.reset();
+    data_.reset();
+    transport_ = open_transport(g_, comm_).transport;
+    Problem problem = make_problem(g_, comm_, transport_);
+    data_ = make_least_squares(
+        {.A = problem.A,
+         .y = problem.y,
+         .weights = std::move(problem.weights),
+         .noise_sigma = g_.job.problem.noise.gaussian,
+         .prox = {static_cast<int>(g_.job.solver.prox_iterations), g_.job.solver.prox_tolerance},
+         .seed = static_cast<std::uint64_t>(g_.job.problem.seed)},
+        space_);
+    start_ = starting_image(g_, problem, *data_, comm_);
+    if (problem.truth.defined())
+      metrics_ = std::make_unique<Metrics>(problem.truth, g_.decomposition, comm_, transport_);
+  }
+
+  // Median seconds of an iteration on the slowest rank.
+  double run(double seconds, double predicted) {
+    const auto denoiser = make_denoiser(g_, comm_, transport_);
+    const auto solver =
+        make_solver(g_.job.solver.name, {*data_, *denoiser, space_, solver_options(g_), start_.clone()});
+    const double each = std::max(predicted, 1e-4);
+    // The first iteration warms up; the model may be far off, so a second look bounds what follows.
+    double first = iterate(*solver, 2);
+    first = std::max(first, each / 20);
+    const int more = std::clamp(static_cast<int>(seconds / first), 2, 40);
+    return iterate(*solver, more);
+  }
+
+ private:
+  double iterate(Solver& solver, int iterations) {
+    Seconds observed;
+    run_loop({.solver = solver,
+              .data = *data_,
+              .reducer = reducer_,
+              .space = space_,
+              .stop = {iterations, 0, 0},
+              .metrics = metrics_.get(),
+              .observers = {&observed},
+              .pixels = static_cast<double>(g_.image.pixels() * g_.channels)});
+    std::vector<double> list(observed.list.begin() + (observed.list.size() > 2 ? 1 : 0), observed.list.end());
+    std::sort(list.begin(), list.end());
+    double median = list[list.size() / 2];
+    comm_.all_reduce({&median, 1}, Reduce::max);
+    return median;
+  }
+
+  Geometry g_;
+  Communicator comm_;
+  Reducer reducer_;
+  Space space_;
+  std::shared_ptr<Transport> transport_;
+  std::unique_ptr<DataTerm> data_;
+  std::unique_ptr<Metrics> metrics_;
+  at::Tensor start_;
+};
+
+// The candidates: the model's best, at least the best of every mode, none that it thinks far slower.
+std::vector<Prediction> pick(const std::vector<Prediction>& ranked, int most) {
+  std::vector<Prediction> chosen;
+  for (const Prediction& p : ranked) {
+    const bool first_of_mode = std::none_of(chosen.begin(), chosen.end(), [&](const Prediction& c) {
+      return c.execution.mode == p.execution.mode;
+    });
+    const bool close = p.seconds() < 1.6 * ranked.front().seconds();
+    if (first_of_mode || (close && static_cast<int>(chosen.size()) < most)) chosen.push_back(p);
+  }
+  return chosen;
+}
+
+// One tile in every precision that works here: time, and the difference from float32. Never a choice.
+void print_precisions(const Geometry& g, const Communicator& comm) {
+  const std::int64_t a = g.network->alignment();
+  std::int64_t side = std::min<std::int64_t>({256, g.image.extent(1), g.image.extent(2)}) / a * a;
+  side = std::max(side, a);
+  const at::NoGradGuard no_grad;
+  const at::Tensor x = at::rand({1, g.network->channels(), side, side}, g.options());
+  at::Tensor exact;
+  double base = 0;
+  if (comm.rank() == 0)
+    std::printf("precisions, one tile of %lld x %lld (never chosen for you):\n", static_cast<long long>(side),
+                static_cast<long long>(side));
+  for (const char* precision : {"float32", "tf32", "bfloat16", "float16"}) {
+    const bool tf32 = precision == std::string("tf32");
+    if (tf32 && !g.device.is_cuda()) continue;
+    RunnerOptions o;
+    o.type = precision == std::string("bfloat16")  ? at::kBFloat16
+             : precision == std::string("float16") ? at::kHalf
+                                                   : at::kFloat;
+    o.tf32 = tf32;
+    o.device = g.device;
+    double seconds = 0;
+    at::Tensor y;
+    std::string failure;
+    try {
+      Runner runner(*g.network, o);
+      seconds = time_median(comm, g.device, 0.3, [&] { y = runner.run(x, 0.1); });
+    } catch (const std::exception& e) {  // the same on all ranks: no kernel for this type
+      failure = e.what();
+    }
+    if (comm.rank() != 0) continue;
+    if (!failure.empty()) {
+      std::printf("  %-9s cannot run here\n", precision);
+      continue;
+    }
+    if (!exact.defined()) {
+      exact = y;
+      base = seconds;
+    }
+    std::printf("  %-9s %10s  %5.2f times float32's speed, largest difference %.1e\n", precision,
+                format_seconds(seconds).c_str(), base / seconds, at::abs(y - exact).max().item().toDouble());
+  }
+}
+
+Machine machine_for(const Geometry& g, const Communicator& comm, const std::shared_ptr<Transport>& transport,
+                    const NetworkWork& network, const std::string& file, bool anew) {
+  Machine machine;
+  std::string cached;
+  const Place place = this_launch(comm);
+  comm.together([&] {
+    if (comm.rank() == 0) cached = write_machine(planning_machine("", g, place));
+  });
+  machine = parse_machine(comm.broadcast(cached, 0), "the cached machine");
+  if (anew || !machine.measured || !knows(machine, network, g.job.denoiser.precision)) {
+    if (comm.rank() == 0)
+      std::printf("measuring this computer with %d rank%s ...\n", comm.size(), comm.size() == 1 ? "" : "s");
+    MeasureOptions options;
+    options.networks = {network};
+    options.precision = g.job.denoiser.precision;
+    machine = measure_machine(comm, transport, g.device, options);
+  }
+  comm.together([&] {
+    if (comm.rank() != 0) return;
+    const std::string path = measured_machine_path(place.per_host);
+    std::error_code error;
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+    write_text(path, write_machine(machine));
+    if (!file.empty()) write_text(file, write_machine(machine));
+  });
+  return machine;
+}
+
+}  // namespace
+
+int tune_command(const TuneArguments& a, const Communicator& comm) {
+  track_tensor_memory();
+  const JobConfig job = load_job(a.job, a.overrides, comm);
+  Geometry g = plan_geometry(job, comm, comm.size());
+  TESSERA_VALIDATE(g.network.has_value(), "denoiser.network is ", job.denoiser.network,
+                   " (there is nothing to tune without a network) tune a job with drunet, unet or dncnn");
+  const std::unique_ptr<Modelled> m = model_job(g, comm, g.device.is_cuda());
+  const Place place = this_launch(comm);
+  const std::string shape = shape_key(g, place);
+  const bool first = comm.rank() == 0;
+
+  const auto transport = open_transport(g, comm).transport;
+  const Machine machine =
+      machine_for(g, comm, transport, *m->network, a.machine, a.only_machine || !a.machine.empty());
+  if (a.only_machine) return 0;
+
+  const double features = feature_budget(g, comm, place);
+  std::vector<std::string> transports{job.domain.transport};
+  if (g.device.is_cuda() && job.domain.transport == "auto" && comm.size() > 1) transports = {"auto", "mpi"};
+  const std::vector<Prediction> candidates = pick(rank_ways(g, *m, machine, features), a.candidates);
+  TESSERA_VALIDATE(!candidates.empty(), "memory is ", job.memory,
+                   " (no window of the network fits it) raise memory, or use a smaller network");
+
+  Bench bench(comm);
+  std::vector<Measured> table;
+  for (const std::string& way : transports)
+    for (const Prediction& p : candidates) {
+      Measured row{p.execution, p.seconds(), 0};
+      Geometry tried = g;
+      set_execution(tried, p.execution);
+      tried.job.domain.transport = row.choice.transport = way;
+      try {
+        bench.prepare(tried);
+        row.seconds = bench.run(a.seconds, p.seconds());
+      } catch (const InputError&) {  // equal on all ranks: this way does not exist here
+      }
+      table.push_back(row);
+      if (first)
+        std::printf("  %-38s predicted %10s  measured %10s\n", text(row.choice).c_str(),
+                    format_seconds(row.predicted).c_str(),
+                    row.seconds > 0 ? format_seconds(row.seconds).c_str() : "cannot run");
+      std::fflush(stdout);
+    }
+  std::erase_if(table, [](const Measured& row) { return row.seconds <= 0; });
+  TESSERA_VALIDATE(!table.empty(),
+                   "no way of running the denoiser works here (all were tried) see tessera check");
+  const auto best = std::min_element(
+      table.begin(), table.end(), [](const Measured& x, const Measured& y) { return x.seconds < y.seconds; });
+  comm.together([&] {
+    if (!first) return;
+    TunedEntry entry{machine.fingerprint, shape, best->choice, best->seconds};
+    entry.choice.precision = job.denoiser.precision;
+    store_tuned(tuned_path(), entry);
+    const Measured& guess = table.front();  // the model's first
+    std::printf("auto by the cost model: %s, %.3f times the best\n", text(guess.choice).c_str(),
+                guess.seconds / best->seconds);
+    std::printf("best: %s, %s per iteration; stored in %s\n", text(best->choice).c_str(),
+                format_seconds(best->seconds).c_str(), tuned_path().c_str());
+  });
+  print_precisions(g, comm);
+  return 0;
+}
+
+}  // namespace tessera

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The data step's exchanges and memory, for tessera check and for the cost model.
+#include <algorithm>
+
+#include "tessera/domain/distributed_operator.hpp"
+#include "tessera/domain/fourier.hpp"
+#include "tessera/domain/measurement_layout.hpp"
+#include "tessera/perf/model.hpp"
+
+namespace tessera {
+
+namespace {
+constexpr std::int64_t kBytes = 4;  // float32 state
+}
+
+int state_images(const std::string& solver) { return (solver == "admm" || solver == "fista" ? 4 : 3) + 2; }
+
+DataTraffic data_traffic(const Decomposition& decomposition, const DataWork& data, int rank) {
+  const auto& parts = *data.parts;
+  const bool splitting = data.solver == "hqs" || data.solver == "admm";
+  const auto all = [&](auto what) { return std::all_of(parts.begin(), parts.end(), what); };
+  DataTraffic traffic;
+  if (splitting && all([](const auto& p) { return p->reach() == Reach{}; })) return traffic;
+  const bool circular = all([](const auto& p) { return p->circular() && p->circular()->factor == 1; });
+  if (splitting && circular && !data.weighted) {
+    traffic.kind = DataTraffic::Kind::fourier;
+    auto plans = DistributedFourier::plans(decomposition, rank);
+    for (std::size_t i = 0; i < plans.size(); ++i)
+      traffic.parts.push_back({std::move(plans[i]), i == 1 || i == 2 ? 2 * kBytes : kBytes, false});
+    return traffic;
+  }
+  traffic.kind = splitting ? DataTraffic::Kind::conjugate_gradients : DataTraffic::Kind::gradient;
+  for (ExchangePlan& plan : local_stack_plans(decomposition, parts, rank))
+    traffic.parts.push_back({std::move(plan), kBytes, true});
+  return traffic;
+}
+
+std::int64_t DataTraffic::bytes_sent(std::int64_t channels) const {
+  std::int64_t sum = 0;
+  for (const Part& p : parts)
+    sum += channels * p.bytes * (p.plan.pixels_sent() + (p.transposed ? p.plan.pixels_received() : 0));
+  return sum;
+}
+
+std::int64_t data_memory(const Decomposition& d, const DataWork& data, std::int64_t channels,
+                         std::int64_t halo, int rank) {
+  std::vector<MeasurementLayout::Part> list;
+  Reach reach;
+  for (const auto& p : *data.parts) {
+    list.push_back({p->name(), p->measurement(d.image()), p->channels(channels), p->anchor()});
+    reach = reach.max(p->reach());
+  }
+  const MeasurementLayout layout(d, std::move(list));
+  const Box block = d.block(rank);
+  std::int64_t samples = 0;
+  for (std::size_t i = 0; i < layout.parts(); ++i)
+    samples += layout.block(i, rank).pixels() * layout.part(i).channels;
+  const std::int64_t window =
+      d.padded_block(rank).grow({{0, halo, halo}, {0, halo, halo}}).intersect(d.padded()).pixels();
+  return kBytes * (channels * block.pixels() * (state_images(data.solver) + (data.truth ? 1 : 0)) +
+                   2 * samples + channels * block.grow(reach).pixels() + channels * window);
+}
+
+}  // namespace tessera

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/perf/model.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "flight.hpp"
+#include "tessera/core/error.hpp"
+#include "windows.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr int kEveryRank = 64;  // beyond so many, one rank of each kind is looked at
+
+// What makes two ranks cost the same: size of the block, and how far its sides are from the border.
+using Kind = std::array<std::int64_t, 6>;
+
+Kind kind_of(const Decomposition& d, std::int64_t halo, int rank) {
+  const Box b = d.padded_block(rank), p = d.padded();
+  if (b.empty()) return {};
+  const auto near = [&](std::int64_t distance) { return std::min(distance, halo); };
+  return {b.extent(1),
+          b.extent(2),
+          near(b.lo()[1] - p.lo()[1]),
+          near(p.hi()[1] - b.hi()[1]),
+          near(b.lo()[2] - p.lo()[2]),
+          near(p.hi()[2] - b.hi()[2])};
+}
+
+// The rank whose block reaches farthest: the slowest but for what borders save, enough to rank choices.
+int busiest(const Decomposition& d, std::int64_t halo) {
+  int best = 0;
+  std::int64_t most = -1;
+  for (int r = 0; r < d.ranks(); ++r) {
+    const std::int64_t pixels =
+        d.padded_block(r).grow({{0, halo, halo}, {0, halo, halo}}).intersect(d.padded()).pixels();
+    if (pixels > most) {
+      most = pixels;
+      best = r;
+    }
+  }
+  return best;
+}
+
+// Ranks to look at, and how many each stands for.
+std::map<int, int> representatives(const Decomposition& d, std::int64_t halo) {
+  std::map<int, int> chosen;
+  std::map<Kind, int> seen;
+  for (int r = 0; r < d.ranks(); ++r) {
+    if (d.ranks() <= kEveryRank) {
+      chosen[r] = 1;
+    } else {
+      const auto [kind, fresh] = seen.try_emplace(kind_of(d, halo, r), r);
+      ++chosen[kind->second];
+    }
+  }
+  return chosen;
+}
+
+// The windows of one rank: passes, and the part of them that needs no halo.
+struct Windows {
+  double seconds = 0, redundant = 0, inside = 0;
+  double features = 0;  // bytes of the largest pass
+};
+
+Windows window_times(const Machine& machine, const NetworkWork& network, const Decomposition& d,
+                     const Execution& e, int rank) {
+  Windows t;
+  const Box block = d.padded_block(rank), own = d.block(rank);
+  if (block.empty()) return t;
+  const std::int64_t patch = e.patch > 0 ? e.patch : std::max(block.extent(1), block.extent(2));
+  struct Group {
+    std::int64_t count = 0;
+    double cores = 0;
+  };
+  std::map<std::pair<bool, Index3>, Group> groups;
+  for (const Window& w : cut_windows(block, d.padded(), patch, network.halo)) {
+    Group& g = groups[{own.contains(w.box), w.box.extents()}];
+    ++g.count;
+    g.cores += static_cast<double>(w.core.pixels());
+  }
+  for (const auto& [key, group] : groups) {
+    const auto& [inside, size] = key;
+    const std::int64_t batch = std::max<std::int64_t>(1, std::min(e.batch, group.count));
+    const std::int64_t full = group.count / batch, rest = group.count % batch;
+    double seconds =
+        static_cast<double>(full) * pass_seconds(machine, network, e.precision, size[1], size[2], batch);
+    if (rest > 0) seconds += pass_seconds(machine, network, e.precision, size[1], size[2], rest);
+    seconds *= e.turns;
+    const double pixels = static_cast<double>(size[1] * size[2]);
+    t.seconds += seconds;
+    t.redundant += seconds * (1 - group.cores / (pixels * static_cast<double>(group.count)));
+    if (inside) t.inside += seconds;
+    t.features = std::max(t.features, static_cast<double>(network.memory->bytes(batch, size[1], size[2])));
+  }
+  return t;
+}
+
+void add_denoiser(const Machine& machine, const NetworkWork& network, const Decomposition& d,
+                  std::int64_t channels, const Execution& e, bool gpu, int rank, Prediction& p) {
+  double features = 0;
+  if (e.mode == ExecutionMode::layer) {
+    const LayerTimes t = layer_times(machine, network, d, e, rank);
+    p.denoise = t.denoise;
+    p.redundant = t.redundant;
+    p.exposed += t.exposed;
+    p.hidden += t.hidden;
+    p.sent += t.sent;
+    const Box block = d.padded_block(rank);
+    if (!block.empty())
+      features = static_cast<double>(network.memory->bytes(1, block.extent(1), block.extent(2)));
+  } else {
+    const Windows t = window_times(machine, network, d, e, rank);
+    p.denoise = t.seconds;
+    p.redundant = t.redundant;
+    features = t.features;
+    if (d.ranks() > 1 || d.image() != d.padded()) {
+      const Flight f = fly(machine, e.transport, network_plan(d, network.halo, rank), rank,
+                           4.0 * static_cast<double>(channels));
+      p.exposed += f.exposed(t.inside);
+      p.hidden += f.hidden(t.inside);
+      p.sent += f.sent;
+    }
+  }
+  p.memory += features + network.weights * static_cast<double>(gpu ? precision_bytes(e.precision)
+                                                                   : 4 + precision_bytes(e.precision));
+}
+
+void add_data_step(const Machine& machine, const DataWork& data, const Decomposition& d,
+                   std::int64_t channels, const std::string& transport, int rank, Prediction& p) {
+  const DataTraffic traffic = data_traffic(d, data, rank);
+  const double repeats = traffic.kind == DataTraffic::Kind::conjugate_gradients ? std::max(1, data.inner) : 1;
+  const double values = static_cast<double>(d.block(rank).pixels() * channels);
+  p.data += machine.state * values * state_images(data.solver) / state_images("pgd");
+  p.data += repeats * data_seconds(machine, data, d, channels, traffic.kind, rank);
+  for (const DataTraffic::Part& part : traffic.parts) {
+    const double bytes = static_cast<double>(part.bytes * channels);
+    const Flight there = fly(machine, transport, part.plan, rank, bytes);
+    p.exposed += repeats * there.exposed(0);
+    if (part.transposed)
+      p.exposed += repeats * fly(machine, transport, part.plan, rank, bytes, {.back = true}).exposed(0);
+  }
+  if (traffic.kind == DataTraffic::Kind::conjugate_gradients) {
+    p.data += repeats * machine.copy.at(values * 4 * 10);       // its vector updates and products
+    p.reduce += 2 * repeats * machine.reduction.at(d.ranks());  // which wait
+  }
+  p.sent += static_cast<double>(traffic.bytes_sent(channels));
+}
+
+std::int64_t halo_of(const NetworkWork* network, const Execution& e) {
+  return !network || e.mode == ExecutionMode::layer ? 0 : network->halo;
+}
+
+Prediction predict_rank(const Machine& machine, const NetworkWork* network, const DataWork& data,
+                        const Decomposition& d, std::int64_t channels, const Execution& e, int rank) {
+  Prediction p;
+  p.execution = e;
+  p.ranks = d.ranks();
+  p.data_bytes = static_cast<double>(data_memory(d, data, channels, halo_of(network, e), rank));
+  p.memory = p.data_bytes;
+  if (network) add_denoiser(machine, *network, d, channels, e, machine.processors > 0, rank, p);
+  add_data_step(machine, data, d, channels, e.transport, rank, p);
+  if (d.ranks() > 1) {
+    // One reduction rides along with an iteration; only what is longer than that is waited for.
+    const double whole = machine.reduction.at(d.ranks()), beside = p.seconds();
+    p.reduce += std::max(0.0, whole - beside);
+    p.hidden += std::min(whole, beside);
+  }
+  return p;
+}
+
+}  // namespace
+
+const char* name(ExecutionMode mode) {
+  switch (mode) {
+    case ExecutionMode::automatic:
+      return "auto";
+    case ExecutionMode::whole:
+      return "whole";
+    case ExecutionMode::patch:
+      return "patch";
+    case ExecutionMode::layer:
+      return "layer";
+  }
+  return "?";
+}
+
+Prediction predict(const Machine& machine, const NetworkWork* network, const DataWork& data,
+                   const Decomposition& d, std::int64_t channels, const Execution& e) {
+  const std::int64_t halo = halo_of(network, e);
+  Prediction slowest;
+  double sent = 0, memory = 0, data_bytes = 0;
+  for (const auto& [rank, count] : representatives(d, std::max<std::int64_t>(halo, 64))) {
+    const Prediction p = predict_rank(machine, network, data, d, channels, e, rank);
+    sent += p.sent * count;
+    memory = std::max(memory, p.memory);
+    data_bytes = std::max(data_bytes, p.data_bytes);
+    if (p.seconds() >= slowest.seconds()) slowest = p;
+  }
+  slowest.sent = sent;
+  slowest.memory = memory;
+  slowest.data_bytes = data_bytes;
+  return slowest;
+}
+
+double efficiency(const Prediction& one, const Prediction& many) {
+  return one.seconds() * one.ranks / (many.seconds() * many.ranks);
+}
+
+std::string limiting_term(const Prediction& one, const Prediction& many) {
+  const double share = static_cast<double>(one.ranks) / many.ranks;
+  const bool same = one.ranks == many.ranks;
+  const auto lost = [&](double now, double before) { return same ? now : now - before * share; };
+  const std::array<std::pair<double, const char*>, 5> terms = {
+      {{lost(many.denoise - many.redundant, one.denoise - one.redundant),
+        same ? "arithmetic" : "smaller calls, uneven blocks"},
+       {lost(many.redundant, one.redundant), "halo work"},
+       {lost(many.data, one.data), "data step"},
+       {lost(many.exposed, one.exposed), "communication"},
+       {lost(many.reduce, one.reduce), "reduction"}}};
+  return std::max_element(terms.begin(), terms.end(),
+                          [](const auto& a, const auto& b) { return a.first < b.first; })
+      ->second;
+}
+
+std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWork& network,
+                                        const DataWork& data, const Decomposition& d, std::int64_t channels,
+                                        const Freedom& f) {
+  const std::int64_t a = network.alignment;
+  std::vector<Box> blocks;
+  std::int64_t longest = a;
+  for (int r = 0; r < d.ranks(); ++r) {
+    blocks.push_back(d.padded_block(r));
+    longest = std::max({longest, blocks.back().extent(1), blocks.back().extent(2)});
+  }
+  const auto wants = [&](ExecutionMode mode) { return f.mode == mode || f.mode == ExecutionMode::automatic; };
+  std::vector<Execution> candidates;
+  Execution e;
+  e.precision = f.precision;
+  e.transport = f.transport;
+  e.turns = f.turns;
+  if (wants(ExecutionMode::whole) && d.ranks() == 1 && f.patch == 0) {
+    e.mode = ExecutionMode::whole;
+    candidates.push_back(e);
+  }
+  if (wants(ExecutionMode::patch)) {
+    e.mode = ExecutionMode::patch;
+    std::set<std::int64_t> sides;
+    if (f.patch > 0) {
+      sides.insert(std::min(f.patch, longest));
+    } else {
+      for (const std::int64_t parts : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32})
+        sides.insert(std::max(a, (longest / a + parts - 1) / parts * a));
+    }
+    for (const std::int64_t side : sides) {
+      if (f.patch == 0 && side < 64 && side < longest) continue;
+      if (d.ranks() == 1 && side == longest && f.mode == ExecutionMode::automatic && f.patch == 0) continue;
+      e.patch = side;
+      for (const std::int64_t batch : {1, 2, 4, 8, 16, 32}) {
+        e.batch = f.batch > 0 ? f.batch : batch;
+        const std::int64_t windows = ((longest + side - 1) / side) * ((longest + side - 1) / side);
+        if (f.batch > 0 ? batch > 1 : batch > windows) break;
+        candidates.push_back(e);
+      }
+    }
+    e.patch = 0;
+    e.batch = 1;
+  }
+  if (wants(ExecutionMode::layer) && f.patch == 0 && d.ranks() > 1) {
+    e.mode = ExecutionMode::layer;
+    for (const std::int64_t depth : {1, 2, 3, 4}) {
+      e.depth = f.depth > 0 ? f.depth : depth;
+      candidates.push_back(e);
+      if (f.depth > 0) break;
+    }
+  }
+  const int slowest = busiest(d, network.halo);
+  std::vector<Prediction> ranked;
+  for (const Execution& candidate : candidates) {
+    if (f.feature_memory > 0) {
+      Index3 largest{};  // window or block
+      const auto look_at = [&](const Box& box) {
+        if (box.pixels() > largest[1] * largest[2]) largest = box.extents();
+      };
+      for (const Box& b : blocks)
+        if (candidate.mode == ExecutionMode::layer)
+          look_at(b);
+        else if (!b.empty())
+          for (const Window& w :
+               cut_windows(b, d.padded(), candidate.patch > 0 ? candidate.patch : longest, network.halo))
+            look_at(w.box);
+      if (static_cast<double>(network.memory->bytes(candidate.batch, largest[1], largest[2])) >
+          f.feature_memory)
+        continue;
+    }
+    ranked.push_back(predict_rank(machine, &network, data, d, channels, candidate, slowest));
+  }
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const Prediction& x, const Prediction& y) { return x.seconds() < y.seconds(); });
+  return ranked;
+}
+
+}  // namespace tessera
