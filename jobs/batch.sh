@@ -9,7 +9,7 @@ say() { echo "$(date +%FT%T) job ${SLURM_JOB_ID:-none}: $*"; }
 use_site() {
   SITE_LAUNCHER=srun SITE_LAUNCHER_OPTIONS='' SITE_MODULES='' SITE_SETUP='' SITE_CONTAINER='' SITE_REQUEUE=scontrol
   SITE_RESTARTS=20 SITE_PARTITION='' SITE_ACCOUNT='' SITE_OPTIONS='' SITE_GPUS_PER_NODE=0 SITE_GPU_OPTION=''
-  SITE_RANKS_PER_NODE=1 SITE_CORES_PER_NODE='' SITE_MEMORY_PER_NODE='' SITE_MEMORY_PER_GPU=''
+  SITE_RANKS_PER_NODE=1 SITE_CORES_PER_NODE='' SITE_MEMORY_PER_NODE='' SITE_MEMORY_PER_GPU='' SITE_MACHINE=''
   local site=${1:-} file key
   [[ -z $site ]] && return
   [[ $site == */* ]] && file=$site || file=jobs/sites/$site.env

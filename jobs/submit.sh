@@ -122,10 +122,22 @@ begin_check() {
     refuse "no $program (the job has to be checked) build the preset release first"
 }
 check() { OMP_NUM_THREADS=1 ${container[@]+"${container[@]}"} "$program" check "$job" --ranks "$1" "${@:2}"; }
+# The cost model counts what the check leaves out, the network's features, and knows how long an iteration takes on a
+# machine that is described: "BYTES SECONDS" of the fullest and the slowest rank. Nothing for a job that it cannot plan.
+predict() {
+  local file
+  file=$(mktemp)
+  if OMP_NUM_THREADS=1 ${container[@]+"${container[@]}"} "$program" plan "$job" --ranks "$1" "${@:2}" \
+    ${SITE_MACHINE:+--machine "$SITE_MACHINE"} --csv "$file" >/dev/null 2>&1; then
+    "$(python)" -c 'import csv, sys
+for row in csv.DictReader(open(sys.argv[1])): print(row["memory_bytes"], row["seconds"])' "$file" | tail -1
+  fi
+  rm -f "$file"
+}
 bytes_of() { awk -v v="$1" -v u="$2" 'BEGIN {split("B kB MB GB TB", s); for (i = 1; i <= 5; ++i) f[s[i]] = 1000^(i-1);
   f["KiB"] = 1024; f["MiB"] = 1024^2; f["GiB"] = 1024^3; f["TiB"] = 1024^4; printf "%.0f", v * f[u]}'; }
-lead='' write=0 need=0  # seconds: two iterations and the checkpoint, once a run has told; the checkpoint alone. Bytes.
-digest() {  # digest TEXT: each becomes the larger of what it is and what this check says
+lead='' write=0 iteration='' need=0  # seconds: two iterations and the checkpoint, once a run has told; parts of it. Bytes.
+digest() {  # digest TEXT PREDICTION: each becomes the larger of what it is and what these say
   local value unit
   read -r value unit < <(sed -n 's/^memory  *\([0-9.]*\) \([A-Za-z]*\) on the fullest rank.*/\1 \2/p' <<<"$1") || true
   if [[ -n ${value:-} ]]; then
@@ -138,6 +150,10 @@ digest() {  # digest TEXT: each becomes the larger of what it is and what this c
   value=$(sed -n 's/^lead time .* and \([0-9].*\) for the checkpoint.*/\1/p' <<<"$1" |
     awk '{f["s"] = 1; f["min"] = 60; f["h"] = 3600; for (i = 1; i < NF; i += 2) t += $i * f[$(i + 1)]; printf "%d", t}')
   write=$((${value:-0} > write ? ${value:-0} : write))
+  if read -r value unit <<<"${2:-}" && [[ -n $value ]]; then
+    need=$((value > need ? value : need))
+    [[ -z $SITE_MACHINE ]] || iteration=$(awk -v a="${iteration:-0}" -v b="$unit" 'BEGIN {print (a > b ? a : b)}')
+  fi
   return 0
 }
 begin_check
@@ -151,13 +167,14 @@ if [[ -n $table ]]; then
       row_settings+=(--set "$setting")
     done < <("$(python)" jobs/sweep_table.py row "$table" "$i")
     text=$(check "$most" "${settings[@]}" "${row_settings[@]}") || refuse "row $i of $table was not accepted (message above)"
-    digest "$text"
+    digest "$text" "$(predict "$most" "${settings[@]}" "${row_settings[@]}")"
   done
   ((checked == rows)) || echo "submit: checked the first $checked of $rows rows" >&2
 else
   text=$(check "$most" "${settings[@]}") || refuse "the job was not accepted (message above)"
-  digest "$text"
+  digest "$text" "$(predict "$most" "${settings[@]}")"
 fi
+[[ -z $lead && -n $iteration ]] && lead=$(awk -v i="$iteration" -v w="$write" 'BEGIN {print int(2 * i + w + 1)}')
 
 have='' of=
 if ((gpus)) && [[ -n $SITE_MEMORY_PER_GPU ]]; then

@@ -90,6 +90,12 @@ assert "--signal=USR1@420" in dry(job, "--ranks", 4, "--time", 60)
 told(1)
 assert "--signal=USR1@60" in dry(job, "--ranks", 4, "--time", 60)
 assert "no time that Slurm knows" in refused(job, "--ranks", 4, "--time", "soon")
+# Before any run has told, the cost model does, for a machine that is described; features of the network count as memory.
+(bench.folder / "job.out/summary.json").unlink()
+small.write_text("SITE_GPUS_PER_NODE=4\nSITE_MACHINE=v100\n")
+assert "--signal=USR1@60" in dry(job, "--ranks", 4, "--time", 60, "--site", small)
+small.write_text("SITE_GPUS_PER_NODE=4\nSITE_MEMORY_PER_GPU=0.003\n")  # 3 MB: the check alone says half a megabyte
+assert "more than a GPU of 0.003 GiB" in refused(job, "--ranks", 4, "--time", 30, "--site", small)
 # Sites and options.
 assert "no site file jobs/sites/nowhere.env" in refused(job, "--ranks", 4, "--time", 30, "--site", "nowhere")
 small.write_text("SITE_GPUS=4\n")
