@@ -12,10 +12,6 @@ namespace {
 
 bool is_convolution(Op op) { return op == Op::conv || op == Op::conv_down; }
 
-double cost(const Node& node) {
-  return static_cast<double>(node.channels) / static_cast<double>(std::int64_t{1} << (2 * node.level));
-}
-
 // Which layers disappear into the convolution before them: absorbed[i] is the layer that layer i became.
 std::vector<int> absorb(const std::vector<Node>& nodes, bool fuse_add) {
   std::vector<std::vector<int>> readers(nodes.size());
@@ -74,7 +70,6 @@ RunPlan make_run_plan(const Graph& graph, bool fuse_add) {
   for (const Step& step : plan.steps)
     for (const int slot : reads(step))
       if (step.node.op != Op::concat && nodes[slot].op == Op::input) plan.converts = true;
-  double alive = 0;
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
     Step& step = plan.steps[s];
     for (const int slot : reads(step))
@@ -88,10 +83,6 @@ RunPlan make_run_plan(const Graph& graph, bool fuse_add) {
     step.into_other = in_place && target >= 0 && last[target] == static_cast<int>(s) &&
                       nodes[target].op != Op::input && nodes[target].op != Op::sigma_map &&
                       (!adds || target != step.node.inputs[0]);
-    const double made = step.into_other ? 0 : cost(nodes[step.out]);
-    plan.channels_alive = std::max(plan.channels_alive, alive + made);
-    alive += cost(nodes[step.out]);
-    for (const int slot : step.released) alive -= cost(nodes[slot]);
   }
   return plan;
 }

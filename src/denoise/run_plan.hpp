@@ -23,7 +23,6 @@ struct RunPlan {
   std::vector<Step> steps;
   int output = 0;
   std::vector<std::int64_t> channels;  // per slot
-  double channels_alive = 0;           // largest sum of channels / 4^level over the features alive at once
   bool converts = false;  // the image must be in the runner's type and layout: not only a concat reads it
 };
 

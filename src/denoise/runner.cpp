@@ -262,10 +262,6 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
 std::int64_t Runner::bytes(std::int64_t items, std::int64_t height, std::int64_t width) const {
   return call_bytes(impl_->plan, impl_->call(items, height, width), impl_->options.device.is_cuda());
 }
-double Runner::bytes_per_pixel() const {
-  const std::int64_t side = (1024 + impl_->alignment - 1) / impl_->alignment * impl_->alignment;
-  return static_cast<double>(bytes(1, side, side)) / static_cast<double>(side * side);
-}
 const RunPlan& Runner::plan() const { return impl_->plan; }
 std::size_t Runner::graphs() const { return impl_->graphs ? impl_->graphs->captured() : 0; }
 bool Runner::fused() const { return impl_->library != ConvolutionLibrary::plain; }

@@ -53,8 +53,6 @@ class Runner {
 
   /// Bytes that a call on `items` windows takes, without the weights: memory_model.hpp.
   std::int64_t bytes(std::int64_t items, std::int64_t height, std::int64_t width) const;
-  /// The same per pixel of one large window.
-  double bytes_per_pixel() const;
   /// Shapes whose passes are replayed as CUDA graphs.
   std::size_t graphs() const;
   /// Whether the fused library kernels are in use.
