@@ -117,17 +117,19 @@ def free_ports(count):
     raise Impossible("no free ports")
 
 
-def children_of(marker):
-    """Pids of processes whose environment contains the marker: the daemons, their steps and what jobs left behind."""
+def children_of(*markers):
+    """Pids of processes whose environment has all markers: the daemons, their steps and what jobs left behind."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [pid for pid in pids if pid != os.getpid() and has(pid, marker)]
+    return [pid for pid in pids if pid != os.getpid() and has(pid, *markers)]
 
 
-def has(pid, marker):
+def has(pid, *markers):
+    """Whether entries of its environment begin with the markers; one that ends in a zero byte is a whole entry."""
     try:
-        return marker in Path(f"/proc/{pid}/environ").read_bytes()
+        environment = b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return False
+    return all(b"\0" + marker in environment for marker in markers)
 
 
 class Cluster:
@@ -231,10 +233,15 @@ class Cluster:
                        env={**os.environ, **self.environment})
         wait_until("the last job's end", 60, lambda: not self.ask("squeue", "-h"))
 
+    @property
+    def marker(self):
+        """In the environment of all of this cluster's processes, and of no other's: node names and job numbers are."""
+        return f"SLURM_CONF={self.data.get('folder')}/".encode()
+
     def stop(self):
         """Ends the jobs first, then the daemons in the order opposite to their start, then whatever is left."""
         # A record may be older than this machine's last start: a number alone could be anybody's process by now.
-        marker = f"SLURM_CONF={self.data.get('folder')}/".encode()
+        marker = self.marker
         pids = {name: pid for name, pid in self.data.get("pids", {}).items() if has(pid, marker)}
         if alive(pids.get("slurmctld", 0)):
             with contextlib.suppress(TimeoutError, subprocess.TimeoutExpired):

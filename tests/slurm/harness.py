@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from cluster import wait_until
+from cluster import children_of, wait_until
 
 LONG = 150  # seconds that a step may take on a machine with other work
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
@@ -74,6 +74,10 @@ class Bench:
     @staticmethod
     def number(said):
         return re.search(r"Submitted batch job (\d+)", said).group(1)
+
+    def processes(self, variable):
+        """Pids of this cluster's processes with NAME=VALUE in their environment."""
+        return children_of(self.cluster.marker, variable.encode() + b"\0")
 
     # --- what Slurm says ----------------------------------------------------------------------------------------------
     def show(self, job):

@@ -130,7 +130,7 @@ def cancel(b):
     number = b.under_way(b.folder / "job.out", b.submit(job, "--ranks", 2))
     b.shell("scancel", number)
     b.wait_for_state(number, "CANCELLED")
-    wait_until("the end of its script", 150, lambda: not children_of(f"SLURM_JOB_ID={number}".encode()) or None)
+    wait_until("the end of its script", 150, lambda: not b.processes(f"SLURM_JOB_ID={number}") or None)
     assert "checkpointed on SIGTERM" in b.log(number), b.log(number)
     time.sleep(2)
     assert b.show(number)["JobState"] == "CANCELLED" and b.show(number)["Restarts"] == "0", b.show(number)
@@ -150,7 +150,7 @@ def node_loss(b):
     daemon = b.cluster.data["pids"][node]
     os.kill(daemon, signal.SIGKILL)
     # Its tasks fall silent too, sockets open, as those of a machine without power do.
-    silent = [pid for pid in children_of(f"SLURMD_NODENAME={node}".encode()) if pid != daemon]
+    silent = [pid for pid in b.processes(f"SLURMD_NODENAME={node}") if pid != daemon]
     assert silent, "no task of the job on the lost node"
     for pid in silent:
         os.kill(pid, signal.SIGSTOP)
@@ -224,7 +224,7 @@ def failures(b):
     b.finished(bad, "2:0", "FAILED")
     assert "did you mean solver.iterations" in b.log(bad) and "bad input" in b.log(bad), b.log(bad)
     b.checkpointed(b.folder / "killed.out", killed)
-    ranks = [pid for pid in children_of(f"SLURM_JOB_ID={killed}".encode())
+    ranks = [pid for pid in b.processes(f"SLURM_JOB_ID={killed}")
              if Path(f"/proc/{pid}/exe").exists() and os.path.samefile(f"/proc/{pid}/exe", b.program)]
     assert len(ranks) == 2, ranks
     os.kill(ranks[1], signal.SIGKILL)
@@ -263,7 +263,7 @@ def orphaned(b):
         environment = os.environ | other.environment
         subprocess.run(["sbatch", "--nodes=2", f"--output={b.folder}/log", "--wrap", "srun sleep 1000"], check=True,
                        env=environment, capture_output=True)
-        marker = f"SLURM_CONF={other.folder}/".encode()
+        marker = other.marker
         wait_until("the job's tasks", 150, lambda: sum(name_of(pid) == "sleep" for pid in children_of(marker)) == 2)
         pids = list(other.data["pids"].values())
         owner.kill()
