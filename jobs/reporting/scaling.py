@@ -75,15 +75,26 @@ def by_share(groups):
         yield from (group[a:b] for a, b in zip(cuts, cuts[1:]))
 
 
+def by_mode(group):
+    """Several modes on the same ranks are several series, a mode chosen for each number of ranks is one."""
+    modes, on_ranks = {}, {}
+    for run in group:
+        mode = run.job.get("denoiser.mode")
+        modes.setdefault(mode, []).append(run)
+        on_ranks.setdefault(run.rank_count, set()).add(mode)
+    return list(modes.values()) if any(len(some) > 1 for some in on_ranks.values()) else [group]
+
+
 def series_of(runs, kind):
     """All series of one kind with at least two rank counts."""
-    leave_out = FREE + (SIZE if kind == "weak" else ())
+    leave_out = FREE + ("denoiser.mode",) + (SIZE if kind == "weak" else ())
     groups = {}
     for run in runs:
         if not run.shape() or not math.isfinite(run.seconds_per_iteration()[0]):
             continue
         key = json.dumps([kept(run.job, leave_out), run.summary.get("device"), None if kind == "weak" else run.shape()])
         groups.setdefault(key, []).append(run)
+    groups = {(key, i): part for key, group in groups.items() for i, part in enumerate(by_mode(group))}
     found = []
     for members in by_share(groups) if kind == "weak" else groups.values():
         by_ranks = {}
