@@ -15,13 +15,6 @@ usage: tests/bench/auto_choice.sh [options]
   --build FOLDER    where tessera was built (build/release)
 END
 }
-arguments=()
-while (($#)); do
-  case $1 in
-    --ranks | --networks | --sizes | --seconds | --build) arguments+=("$1" "$2") ;;
-    --help) usage && exit 0 ;;
-    *) usage >&2 && exit 2 ;;
-  esac
-  shift 2
-done
+source tests/bench/options.sh
+take_options '--ranks --networks --sizes --seconds --build' "$@"
 exec .venv/bin/python tests/bench/model_check.py --what auto ${arguments[@]+"${arguments[@]}"}

@@ -16,13 +16,6 @@ usage: tests/bench/model_check.sh [options]
   --csv FILE        write the table there too
 END
 }
-arguments=()
-while (($#)); do
-  case $1 in
-    --ranks | --networks | --sizes | --iterations | --build | --csv) arguments+=("$1" "$2") ;;
-    --help) usage && exit 0 ;;
-    *) usage >&2 && exit 2 ;;
-  esac
-  shift 2
-done
+source tests/bench/options.sh
+take_options '--ranks --networks --sizes --iterations --build --csv' "$@"
 exec .venv/bin/python tests/bench/model_check.py ${arguments[@]+"${arguments[@]}"}
