@@ -60,9 +60,8 @@ struct OneDnn {
 
 std::array<std::int64_t, 2> both(std::int64_t n) { return {n, n}; }
 
-bool suits_winograd(at::ScalarType type, std::int64_t inputs, std::int64_t kernel) {
-  return kernel == 3 && type == at::kFloat && inputs >= 16 &&
-         Winograd::available() != Winograd::Instructions::none;
+bool takes_winograd(at::ScalarType type, std::int64_t inputs, std::int64_t kernel) {
+  return Winograd::suits(type, inputs, kernel) && Winograd::available() != Winograd::Instructions::none;
 }
 
 }  // namespace
@@ -91,17 +90,21 @@ Convolution::Convolution(ConvolutionLibrary library, const at::Tensor& weight,
                          const std::optional<at::Tensor>& bias, const Shape& shape)
     : library_(library),
       shape_(shape),
+      outputs_(weight.size(shape.transposed ? 1 : 0)),
       weight_(weight.contiguous(at::MemoryFormat::ChannelsLast)),
       bias_(bias) {
   if (library == ConvolutionLibrary::cudnn && !bias_)
-    bias_ = at::zeros({weight.size(shape.transposed ? 1 : 0)}, weight.options());  // else made at every call
+    bias_ = at::zeros({outputs_}, weight.options());  // else made at every call
   if (library != ConvolutionLibrary::onednn) return;
   // Times oneDNN's speed, one thread with AVX-512 (AVX2 alike): 2.5 to 2.7 from 32 to 512 channels, 1.3 for
-  // 16 to 16, 1.6 for 64 to 3 (a tail), 0.5 for 4 to 64 (a head). oneDNN's 2 x 2 convolutions run at the
-  // CPU's peak.
+  // 16 to 16, 1.6 for 64 to 3 (a tail), 0.5 for 4 to 64 (a head); on 8 x 8 pixels alone, where reading the
+  // weights counts, still 1.0 to 1.4. oneDNN's 2 x 2 convolutions run at the CPU's peak.
   if (shape.winograd && shape.stride == 1 && !shape.transposed && weight.size(2) == weight.size(3) &&
-      suits_winograd(weight.scalar_type(), weight.size(1), weight.size(2)))
+      takes_winograd(weight.scalar_type(), weight.size(1), weight.size(2))) {
     winograd_.emplace(weight, bias, Winograd::available());
+    weight_.reset();
+    return;
+  }
   // The blocked form has been the same for every input size so far; where it is not, the library reorders at
   // every call, and the result stays right.
   const std::array<std::int64_t, 4> sizes{1, weight.size(shape.transposed ? 0 : 1), 64, 64};
@@ -113,33 +116,27 @@ Convolution::Convolution(ConvolutionLibrary library, const at::Tensor& weight,
 
 std::int64_t Convolution::scratch_bytes(ConvolutionLibrary library, at::ScalarType type, std::int64_t inputs,
                                         std::int64_t kernel) {
-  if (library != ConvolutionLibrary::onednn || !suits_winograd(type, inputs, kernel)) return 0;
+  if (library != ConvolutionLibrary::onednn || !takes_winograd(type, inputs, kernel)) return 0;
   return at::get_num_threads() * Winograd::scratch_bytes(inputs, Winograd::available());
-}
-
-bool Convolution::winograd_wins(const at::Tensor& x, const Extent& padding) const {
-  if (!winograd_ || !Winograd::takes(x)) return false;
-  const std::int64_t height = x.size(2) + 2 * padding[0] - 2, width = x.size(3) + 2 * padding[1] - 2;
-  const std::int64_t tiles = x.size(0) * ((height + 3) / 4) * ((width + 3) / 4);
-  // On few tiles its weights, four times as many, take longer to read than is gained: 8 x 8 pixels of 64 to
-  // 512 channels run at 1.4 to 1.0 times oneDNN's speed, 16 x 16 at 2.2 to 3.1 times. Nor on strips of one
-  // row.
-  return tiles >= 16 && 2 * x.size(0) * height * width >= 16 * tiles;
 }
 
 at::Tensor Convolution::run_winograd(const at::Tensor& x, const at::Tensor* other, bool relu, bool overwrite,
                                      const Extent& padding) const {
-  at::Tensor y = overwrite ? *other
+  const auto laid_out = [](const at::Tensor& t) {
+    return Winograd::takes(t) ? t : t.contiguous(at::MemoryFormat::ChannelsLast);
+  };
+  const at::Tensor in = laid_out(x), sum = other ? laid_out(*other) : at::Tensor();
+  at::Tensor y = overwrite ? sum
                            : at::empty({x.size(0), winograd_->outputs(), x.size(2) + 2 * padding[0] - 2,
                                         x.size(3) + 2 * padding[1] - 2},
                                        x.options().memory_format(at::MemoryFormat::ChannelsLast));
-  winograd_->run(x, padding, other, relu, y);
+  winograd_->run(in, padding, other ? &sum : nullptr, relu, y);
   return y;
 }
 
 at::Tensor Convolution::apply(const at::Tensor& x, bool relu, const Padding& around) {
   const auto padding = around.value_or(both(shape_.padding));
-  if (winograd_wins(x, padding)) return run_winograd(x, nullptr, relu, false, padding);
+  if (winograd_) return run_winograd(x, nullptr, relu, false, padding);
   const auto stride = both(shape_.stride), one = both(1), zero = both(0);
   if (library_ == ConvolutionLibrary::onednn) {
     const std::string_view after = relu ? "relu" : "none";
@@ -156,14 +153,17 @@ at::Tensor Convolution::apply(const at::Tensor& x, bool relu, const Padding& aro
   return relu ? y.relu_() : y;
 }
 
-at::Tensor Convolution::add(const at::Tensor& x, const at::Tensor& other, bool overwrite,
-                            const Padding& around) {
-  const auto padding = around.value_or(both(shape_.padding));
-  if (winograd_wins(x, padding) && Winograd::takes(other))
-    return run_winograd(x, &other, false, overwrite, padding);
+void Convolution::part(const at::Tensor& x, const std::array<std::int64_t, 2>& zeros_before,
+                       const at::Tensor* other, bool relu, const at::Tensor& y) const {
+  winograd_->run(x, zeros_before, other, relu, y);
+}
+
+at::Tensor Convolution::add(const at::Tensor& x, const at::Tensor& other, bool overwrite) {
+  const auto padding = both(shape_.padding);
+  if (winograd_) return run_winograd(x, &other, false, overwrite, padding);
   // The fused add refuses sums of one channel or one pixel, whose layout is ambiguous.
   const bool ambiguous = other.size(1) == 1 || other.size(2) * other.size(3) == 1;
-  if (library_ != ConvolutionLibrary::onednn || ambiguous) return apply(x, false, around).add_(other);
+  if (library_ != ConvolutionLibrary::onednn || ambiguous) return apply(x, false).add_(other);
   const auto stride = both(shape_.stride), one = both(1);
   // The library's own form for a kept operand copies it once more, into memory of its own.
   at::Tensor result =

@@ -26,7 +26,7 @@ class Convolution {
     std::int64_t stride = 1;
     std::int64_t padding = 0;
     bool transposed = false;
-    bool winograd = true;  // where it is faster than oneDNN
+    bool winograd = true;  // where it is faster; false: to compare
   };
   /// `weight`, and `bias` if any, have their final type and device already.
   Convolution(ConvolutionLibrary library, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
@@ -37,24 +37,34 @@ class Convolution {
   static std::int64_t scratch_bytes(ConvolutionLibrary library, at::ScalarType type, std::int64_t inputs,
                                     std::int64_t kernel);
 
-  /// Zeros around x, per side: (rows, columns), each 0 or half the kernel's width. None: as the shape says.
-  /// For strips that bring their neighbors' pixels along one axis.
+  /// Zeros around x on both sides, (rows, columns): each 0 or half the kernel's width. None: as the shape
+  /// says. For strips that bring their neighbors' pixels along.
   using Padding = std::optional<std::array<std::int64_t, 2>>;
 
   /// relu(x * w + b), or without the relu; x channels_last.
   at::Tensor apply(const at::Tensor& x, bool relu, const Padding& padding = {});
   /// x * w + b + other; written over `other` when `overwrite`.
-  at::Tensor add(const at::Tensor& x, const at::Tensor& other, bool overwrite, const Padding& padding = {});
+  at::Tensor add(const at::Tensor& x, const at::Tensor& other, bool overwrite);
+
+  /// Whether part() works: x and results may be parts of larger features.
+  bool in_parts() const { return winograd_.has_value(); }
+  std::int64_t outputs() const { return outputs_; }
+  /// y = relu(x * w + b + other), where relu and `other` (may be y) are asked for. Zeros before x: as
+  /// Winograd::run() says.
+  void part(const at::Tensor& x, const std::array<std::int64_t, 2>& zeros_before, const at::Tensor* other,
+            bool relu, const at::Tensor& y) const;
+  /// Whether add() with `overwrite` really does so: else the other operand stays as it was.
+  bool overwrites() const { return library_ == ConvolutionLibrary::onednn; }
 
  private:
-  ConvolutionLibrary library_;
-  Shape shape_;
   using Extent = std::array<std::int64_t, 2>;
-  bool winograd_wins(const at::Tensor& x, const Extent& padding) const;
   at::Tensor run_winograd(const at::Tensor& x, const at::Tensor* other, bool relu, bool overwrite,
                           const Extent& padding) const;
 
-  at::Tensor weight_;  // dense, or in oneDNN's own opaque form
+  ConvolutionLibrary library_;
+  Shape shape_;
+  std::int64_t outputs_;
+  at::Tensor weight_;  // dense, or in oneDNN's own opaque form; none beside Winograd's
   std::optional<at::Tensor> bias_;
   std::optional<Winograd> winograd_;
 };

@@ -59,8 +59,8 @@ class LayerDenoiser final : public Denoiser {
     columns_ = !block.empty() && block.extent(2) < d.padded().extent(2);
     depth_ = layer_halo_depth(network.graph, d, options);
     Runner& runner = runner_for(0);
-    halos_.emplace(make_layer_schedule(runner.plan(), depth_), d, rank, context.transport,
-                   feature_options(options));
+    halos_.emplace(make_layer_schedule(runner.plan(), depth_, options.type, options.device.is_cuda()), d,
+                   rank, context.transport, feature_options(options));
     validate_memory(d, runner);
     bytes_sent_ = Symmetries::passes(options.averaging) * halos_->bytes_sent();
     if (d.image() != d.padded()) {
@@ -203,20 +203,20 @@ LayerTraffic::LayerTraffic(const Graph& graph, const Decomposition& decompositio
   if (decomposition.image() != decomposition.padded())
     impl_->padding_bytes = channels * element_bytes(element_type(image_type(options)));
   const LayerSchedule schedule = make_layer_schedule(make_run_plan(without_batch_norms(graph), true),
-                                                     layer_halo_depth(graph, decomposition, options));
+                                                     layer_halo_depth(graph, decomposition, options),
+                                                     options.type, options.device.is_cuda());
   const std::int64_t passes = Symmetries::passes(options.averaging);
   std::vector<LayerExchange> seen;  // of the kinds
   for (const LayerExchange& e : schedule.exchanges) {
-    const auto same = std::find_if(seen.begin(), seen.end(), [&](const LayerExchange& s) {
-      return s.level == e.level && s.channels == e.channels && s.reach == e.reach && s.margin == e.margin;
-    });
+    const auto same = std::find_if(seen.begin(), seen.end(),
+                                   [&](const LayerExchange& known) { return same_pixels(known, e); });
     if (same != seen.end()) {
       impl_->kinds[static_cast<std::size_t>(same - seen.begin())].count += passes;
       continue;
     }
     seen.push_back(e);
-    impl_->kinds.push_back({LayerLayouts(decomposition, e.level, e.reach, e.margin),
-                            e.channels * element_bytes(element_type(options.type)), passes});
+    impl_->kinds.push_back(
+        {LayerLayouts(decomposition, e), e.channels * element_bytes(element_type(options.type)), passes});
   }
 }
 LayerTraffic::LayerTraffic(LayerTraffic&&) noexcept = default;

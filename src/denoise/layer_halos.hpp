@@ -10,16 +10,19 @@
 
 #include "convolution.hpp"
 #include "layer_schedule.hpp"
+#include "side_stream.hpp"
 #include "tessera/comm/exchange.hpp"
 
 namespace tessera {
 
 /// How the blocks of a network's features hang together: gives each convolution its neighbors' pixels.
 ///
-/// The inside of a convolution is computed on the block as it stands, with zeros around it, while the halo
-/// travels into thin strips: the block's own pixels along a side and what lies beyond it. Then the rim of the
-/// output is computed again from the strips. That costs a few rows, and the features stay dense tensors that
-/// any library takes. Exchanges are made once, one per level, width and number of channels; calls allocate
+/// The inside of a convolution is computed on the block as it stands while the halo travels into strips: the
+/// block's own pixels along a side and what lies beyond it. Then the rim of the output is computed from the
+/// strips, opposite sides in one call. Winograd's kernels compute each pixel once, straight into its place;
+/// other libraries take dense tensors only, so they compute the whole block with zeros around it, and thin
+/// strips replace its rim. On a device the strips have a stream of their own: their small calls fill gaps
+/// beside the inside's. Exchanges are made once, one per level, width and number of channels; calls allocate
 /// what the rim takes and nothing else. All ranks run the same layers in the same order, also those without
 /// pixels (`skip`).
 class LayerHalos {
@@ -45,8 +48,8 @@ class LayerHalos {
   /// Whether this step's convolution reads remote pixels.
   bool exchanges(std::size_t step) const;
   /// What apply() (`other` undefined) or add() of the convolution gives on the whole image, on this region.
-  /// `turned`: the convolution with rows and columns of its kernel exchanged, for strips along columns;
-  /// needed where the block has neighbors to the left or right.
+  /// `turned`: the convolution with rows and columns of its kernel exchanged, for strips along columns; where
+  /// rim_form() wants it and the block has neighbors to the left or right.
   at::Tensor convolve(std::size_t step, Convolution& convolution, Convolution* turned, const at::Tensor& x,
                       bool relu, const at::Tensor& other, bool overwrite);
   /// All exchanges of a pass, for ranks without pixels.
@@ -56,27 +59,43 @@ class LayerHalos {
   struct Level {
     Box block, region;
   };
+  struct Rim {  // strips of one size that are computed in one call: opposite sides, or one
+    std::array<std::size_t, 2> strips;
+    std::int64_t count;
+    bool turned;
+    at::Tensor pixels;  // (count, C, h, w) of the strips' inputs; in buffer_
+  };
   struct Halo {
     LayerExchange what;
-    std::array<Strip, 4> strips;
-    std::array<at::Tensor, 4> pixels;  // (1, C, h, w) of the strips' inputs, columns turned; in buffer_
+    BlockCut cut;
+    std::vector<Rim> rims;
+    std::array<at::Tensor, 4> pixels;  // of each strip, (1, C, rows, columns); views of the rims'
     std::vector<ArrayView> views;      // of the same memory
     Exchange* exchange = nullptr;
+    bool known = false;  // its kernels have been chosen (cuDNN tries them out at the first call)
   };
   struct Shared {  // by all halos of one kind
-    int level;
-    std::int64_t channels, reach, margin;
+    LayerExchange what;
     Exchange exchange;
   };
 
-  Exchange::Pending begin(Halo& halo, const at::Tensor& x);
+  void lay_out(Halo& halo);
+  Exchange::Pending begin(Halo& halo, const at::Tensor& x, const SideStream* side);
   void fill(const Halo& halo, const at::Tensor& x) const;
+  at::Tensor place(const at::Tensor& feature, const Halo& halo, const Rim& rim) const;
+  at::Tensor in_parts(Halo& halo, const Convolution& convolution, const at::Tensor& x, bool relu,
+                      const at::Tensor& other, bool overwrite);
+  at::Tensor with_strips(Halo& halo, Convolution& convolution, Convolution* turned, const at::Tensor& x,
+                         bool relu, const at::Tensor& other, bool overwrite);
+  std::vector<at::Tensor> compute_rims(const Halo& halo, Exchange::Pending& pending, Convolution& convolution,
+                                       Convolution* turned, bool relu, SideStream* side) const;
 
   std::vector<Level> levels_;
   std::vector<int> halo_of_step_;  // -1: none
   std::vector<Halo> halos_;
   std::vector<std::unique_ptr<Shared>> shared_;
-  at::Tensor buffer_;  // the strips of the exchange in flight
+  at::Tensor buffer_;                 // the strips of the exchange in flight
+  std::unique_ptr<SideStream> side_;  // on a device
 };
 
 }  // namespace tessera

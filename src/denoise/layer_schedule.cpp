@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tessera/core/error.hpp"
+#include "winograd.hpp"
 
 namespace tessera {
 namespace {
@@ -18,7 +19,13 @@ std::int64_t reach_of(const Step& step) { return step.node.op == Op::conv ? step
 
 }  // namespace
 
-LayerSchedule make_layer_schedule(const RunPlan& plan, int depth) {
+RimForm rim_form(at::ScalarType type, bool on_device, std::int64_t inputs, std::int64_t kernel) {
+  if (on_device) return {};
+  if (Winograd::suits(type, inputs, kernel)) return {.tile = Winograd::kTile};
+  return {.turned = kernel > 1};
+}
+
+LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType type, bool on_device) {
   TESSERA_EXPECT(depth >= 1, "a halo depth of ", depth,
                  " (an exchange serves one convolution at least) use 1");
   const auto slots = static_cast<std::size_t>(plan.output) + 1;
@@ -61,7 +68,8 @@ LayerSchedule make_layer_schedule(const RunPlan& plan, int depth) {
     if (exchanges[s]) {
       const int in = step.node.inputs[0];
       const std::int64_t margin = std::max(out, need[in] - reach);
-      schedule.exchanges.push_back({s, level, plan.channels[in], reach, margin, need[in]});
+      schedule.exchanges.push_back({s, level, plan.channels[in], reach, margin, need[in],
+                                    rim_form(type, on_device, plan.channels[in], step.node.kernel)});
       want(step.out, level, margin);
       need[in] = 0;  // what the steps behind read has come with this exchange
     } else if (!changes_level(step.node.op)) {
@@ -72,31 +80,37 @@ LayerSchedule make_layer_schedule(const RunPlan& plan, int depth) {
   return schedule;
 }
 
-std::array<Strip, 4> cut_strips(const Box& block, const Box& padded, std::int64_t reach,
-                                std::int64_t margin) {
-  std::array<Strip, 4> strips;
-  if (block.empty()) return strips;
-  const Box region = block.grow({{0, margin, margin}, {0, margin, margin}}).intersect(padded);
-  Index3 lo = region.lo(), hi = region.hi();  // what is left of the region
-  std::int64_t cut = 0;
+BlockCut cut_block(const Box& block, const Box& padded, const LayerExchange& e) {
+  BlockCut cut;
+  if (block.empty()) return cut;
+  const Box region = block.grow({{0, e.margin, e.margin}, {0, e.margin, e.margin}}).intersect(padded);
+  Index3 lo = region.lo(), hi = region.hi();  // what is left of it
+  std::int64_t taken = 0;
   for (const std::size_t axis : {std::size_t{1}, std::size_t{2}})
     for (const bool low : {true, false}) {
       if (low ? block.lo()[axis] == padded.lo()[axis] : block.hi()[axis] == padded.hi()[axis]) continue;
+      const std::int64_t least =  // pixels that read beyond the block
+          e.reach + (low ? block.lo()[axis] - region.lo()[axis] : region.hi()[axis] - block.hi()[axis]);
+      const std::int64_t thick =
+          std::min((least + e.rim.tile - 1) / e.rim.tile * e.rim.tile, hi[axis] - lo[axis]);
       Index3 from = lo, to = hi;
       if (low)
-        lo[axis] = to[axis] = std::min(block.lo()[axis] + reach, hi[axis]);
+        lo[axis] = to[axis] = lo[axis] + thick;
       else
-        hi[axis] = from[axis] = std::max(block.hi()[axis] - reach, lo[axis]);
-      Strip& strip = strips[(axis - 1) * 2 + (low ? 0 : 1)];
-      strip = {Box(from, to), {}, axis == 2};
-      cut += strip.out.pixels();
+        hi[axis] = from[axis] = hi[axis] - thick;
+      Strip& strip = cut.strips[(axis - 1) * 2 + (low ? 0 : 1)];
+      strip.out = Box(from, to);
+      taken += strip.out.pixels();
     }
-  if (2 * cut >= region.pixels()) {
-    strips = {};
-    strips[0].out = region;
+  cut.inside = Box(lo, hi);
+  if (2 * taken >= region.pixels()) {
+    cut = {};
+    cut.strips[0].out = region;
   }
-  for (Strip& strip : strips) strip.in = strip.out.grow({{0, reach, reach}, {0, reach, reach}});
-  return strips;
+  cut.all = region;
+  const std::int64_t r = e.reach;
+  for (Strip& strip : cut.strips) strip.in = strip.out.grow({{0, r, r}, {0, r, r}});
+  return cut;
 }
 
 Box at_level(const Box& box, int level) {
@@ -108,15 +122,19 @@ Box at_level(const Box& box, int level) {
   return {scaled(box.lo()), scaled(box.hi())};
 }
 
-LayerLayouts::LayerLayouts(const Decomposition& decomposition, int level, std::int64_t reach,
-                           std::int64_t margin)
-    : padded(at_level(decomposition.padded(), level)) {
+bool same_pixels(const LayerExchange& a, const LayerExchange& b) {
+  return a.level == b.level && a.channels == b.channels && a.reach == b.reach && a.margin == b.margin &&
+         a.rim.tile == b.rim.tile && a.rim.turned == b.rim.turned;
+}
+
+LayerLayouts::LayerLayouts(const Decomposition& decomposition, const LayerExchange& exchange)
+    : padded(at_level(decomposition.padded(), exchange.level)) {
   std::vector<Box> blocks;
   std::array<std::vector<Box>, 4> inputs;
   for (int r = 0; r < decomposition.ranks(); ++r) {
-    blocks.push_back(at_level(decomposition.padded_block(r), level));
-    const auto strips = cut_strips(blocks.back(), padded, reach, margin);
-    for (std::size_t i = 0; i < strips.size(); ++i) inputs[i].push_back(strips[i].in);
+    blocks.push_back(at_level(decomposition.padded_block(r), exchange.level));
+    const BlockCut cut = cut_block(blocks.back(), padded, exchange);
+    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].push_back(cut.strips[i].in);
   }
   own = Layout(std::move(blocks));
   for (auto& boxes : inputs) needs.emplace_back(std::move(boxes));

@@ -94,10 +94,10 @@ struct Runner::Impl {
       if (!node.bias.empty()) bias = folded.weights.at(node.bias).to(tensor);
       const at::Tensor weight = folded.weights.at(node.weight).to(tensor);
       kernels[s].straight.emplace(library, weight, bias, shape(node));
-      if (!o.turned || node.op != Op::conv || node.kernel == 1) continue;
-      Convolution::Shape thin = shape(node);
-      thin.winograd = false;  // strips have too few rows for it
-      kernels[s].turned.emplace(library, weight.transpose(2, 3), bias, thin);
+      if (!o.turned || node.op != Op::conv ||
+          !rim_form(o.type, o.device.is_cuda(), weight.size(1), node.kernel).turned)
+        continue;
+      kernels[s].turned.emplace(library, weight.transpose(2, 3), bias, shape(node));
     }
   }
 

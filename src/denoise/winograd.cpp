@@ -20,6 +20,8 @@
 
 namespace tessera {
 
+static_assert(Winograd::kTile == kWinogradTile);
+
 // One piece of memory per thread for all layers of the process; lives as long as a layer does.
 class WinogradScratch {
  public:
@@ -179,13 +181,15 @@ Winograd::Winograd(const at::Tensor& weight, const std::optional<at::Tensor>& bi
   scratch_->reserve(scratch_bytes(inputs_, instructions_), at::get_num_threads());
 }
 
-void Winograd::run(const at::Tensor& x, const Padding& padding, const at::Tensor* other, bool relu,
+void Winograd::run(const at::Tensor& x, const Padding& before, const at::Tensor* other, bool relu,
                    const at::Tensor& y) const {
-  const std::int64_t height = x.size(2) + 2 * padding[0] - 2, width = x.size(3) + 2 * padding[1] - 2;
   TESSERA_EXPECT(takes(x) && takes(y) && (!other || takes(*other)),
                  "a Winograd layer got another layout (its channels must lie side by side)");
-  TESSERA_EXPECT(x.size(1) == inputs_ && height > 0 && width > 0 &&
-                     y.sizes() == at::IntArrayRef({x.size(0), outputs_, height, width}) &&
+  const std::int64_t height = y.size(2), width = y.size(3);
+  const auto zero_or_one = [](std::int64_t zeros) { return zeros == 0 || zeros == 1; };
+  TESSERA_EXPECT(height > 0 && width > 0 && x.size(1) == inputs_ && y.size(1) == outputs_ &&
+                     x.size(0) == y.size(0) && zero_or_one(height + 2 - before[0] - x.size(2)) &&
+                     zero_or_one(width + 2 - before[1] - x.size(3)) &&
                      (!other || other->sizes() == y.sizes()),
                  "a Winograd layer from ", x.sizes(), " to ", y.sizes(), " (the sizes do not fit)");
   WinogradTask task{};
@@ -194,9 +198,11 @@ void Winograd::run(const at::Tensor& x, const Padding& padding, const at::Tensor
   task.images = x.size(0);
   task.height = x.size(2);
   task.width = x.size(3);
-  task.pad_h = padding[0];
-  task.pad_w = padding[1];
+  task.top = before[0];
+  task.left = before[1];
   task.y = y.mutable_data_ptr<float>();
+  task.out_height = height;
+  task.out_width = width;
   task.y_strides = pixel_strides(y);
   if (other) {
     task.other = other->const_data_ptr<float>();

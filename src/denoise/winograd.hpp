@@ -21,19 +21,26 @@ class WinogradScratch;
 /// that overlap wait for each other, since they share the scratch memory.
 class Winograd {
  public:
+  static constexpr std::int64_t kTile =
+      4;  // pixels of the result that are computed together, along each axis
   enum class Instructions { none, avx2, avx512 };
   /// The best that this CPU has.
   static Instructions available();
+  /// Layers for which it is faster than oneDNN where the CPU has the instructions; the same on every CPU.
+  static bool suits(at::ScalarType type, std::int64_t inputs, std::int64_t kernel) {
+    return kernel == 3 && type == at::kFloat && inputs >= 16;
+  }
 
   /// `weight` (outputs, inputs, 3, 3), `bias` (outputs) if any; float32. Packs them, in 4 times their size,
   /// and sees to the scratch memory. `instructions`: not none, at most what is available.
   Winograd(const at::Tensor& weight, const std::optional<at::Tensor>& bias, Instructions instructions);
 
-  /// Zeros on both sides, (rows, columns): each 0 or 1.
+  /// Rows above x and columns left of it that are taken to be zeros: each 0 or 1. Below and right, as many as
+  /// y's size asks for.
   using Padding = std::array<std::int64_t, 2>;
   /// y = relu(x * w + bias + other), `other` and relu where asked for; `other` may be y itself, x may not.
-  /// All of them as takes() says.
-  void run(const at::Tensor& x, const Padding& padding, const at::Tensor* other, bool relu,
+  /// All of them as takes() says; y may be a part of a larger feature.
+  void run(const at::Tensor& x, const Padding& before, const at::Tensor* other, bool relu,
            const at::Tensor& y) const;
 
   /// Whether it is (N, C, H, W) of float32 on a CPU, and the channels lie side by side; other strides are

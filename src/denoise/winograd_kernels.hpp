@@ -55,8 +55,8 @@ struct Tile {
 
 class Tiles {
  public:
-  Tiles(const WinogradTask& t, Size out_h, Size out_w)
-      : images_(t.images), rows_(winograd_tiles(out_h)), columns_(winograd_tiles(out_w)) {}
+  explicit Tiles(const WinogradTask& t)
+      : images_(t.images), rows_(winograd_tiles(t.out_height)), columns_(winograd_tiles(t.out_width)) {}
   Tile at(Size i) const {
     const Size image = i / (rows_ * columns_);
     i -= image * rows_ * columns_;
@@ -106,7 +106,7 @@ void transform_input(const WinogradTask& t, const Tiles& tiles, Size first, Size
   const Size stride = v_row(t.channels), point = v_point(t);
   for (Size k = first; k < last; ++k, v += stride) {
     const Tile tile = tiles.at(k);
-    const Size row = tile.row - t.pad_h, column = tile.column - t.pad_w;
+    const Size row = tile.row - t.top, column = tile.column - t.left;
     const float* x =
         t.x + tile.image * t.x_strides.image + row * t.x_strides.row + column * t.x_strides.pixel;
     const bool inside = row >= 0 && row + kSide <= t.height && column >= 0 && column + kSide <= t.width;
@@ -211,13 +211,13 @@ inline void output_tile(const WinogradTask& t, const float* m, Size point, const
   }
 }
 
-void transform_output(const WinogradTask& t, const Tiles& tiles, Size first, Size last, Size out_h,
-                      Size out_w, Size outputs_first, Size outputs_last, const float* m) {
+void transform_output(const WinogradTask& t, const Tiles& tiles, Size first, Size last, Size outputs_first,
+                      Size outputs_last, const float* m) {
   const Size point = m_point(t);
   for (Size k = first; k < last; ++k, m += t.block_outputs) {
     const Tile tile = tiles.at(k);
-    const Size rows = out_h - tile.row < kTile ? out_h - tile.row : kTile;
-    const Size columns = out_w - tile.column < kTile ? out_w - tile.column : kTile;
+    const Size rows = t.out_height - tile.row < kTile ? t.out_height - tile.row : kTile;
+    const Size columns = t.out_width - tile.column < kTile ? t.out_width - tile.column : kTile;
     const auto from = [&](auto* data, const PixelStrides& s) {
       return data + tile.image * s.image + tile.row * s.row + tile.column * s.pixel;
     };
@@ -240,15 +240,14 @@ Size scratch_floats(Size channels, Size block_tiles, Size block_outputs) {
 }
 
 void run(const WinogradTask& t, Size first, Size last, float* scratch) {
-  const Size out_h = t.height + 2 * t.pad_h - 2, out_w = t.width + 2 * t.pad_w - 2;
-  const Tiles tiles(t, out_h, out_w);
+  const Tiles tiles(t);
   float* v = scratch;
   float* m = scratch + kPoints * v_point(t);
   transform_input(t, tiles, first, last, v);
   for (Size k = 0; k < t.outputs; k += t.block_outputs) {
     const Size end = t.outputs - k < t.block_outputs ? t.outputs : k + t.block_outputs;
     multiply(t, v, last - first, k, end, m);
-    transform_output(t, tiles, first, last, out_h, out_w, k, end, m);
+    transform_output(t, tiles, first, last, k, end, m);
   }
   if (t.stream) fence();
 }

@@ -16,8 +16,9 @@ struct WinogradTask {
   const float* x;
   PixelStrides x_strides;
   std::int64_t images, height, width;  // of x
-  std::int64_t pad_h, pad_w;           // zeros beyond the border
+  std::int64_t top, left;              // rows and columns of zeros before it; behind it, all is zeros
   float* y;                            // relu(x * w + bias + other), stride 1
+  std::int64_t out_height, out_width;  // of y
   PixelStrides y_strides;
   const float* other;  // added, or null; may be y itself
   PixelStrides other_strides;

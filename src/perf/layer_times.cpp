@@ -1,12 +1,78 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Mode layer in seconds, by the schedule that a run follows.
+#include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
+#include <vector>
 
 #include "flight.hpp"
 #include "layer_schedule.hpp"
 
 namespace tessera {
+namespace {
+
+/// A convolution that exchanges: seconds of its arithmetic, of them on pixels of others or for the second
+/// time, and what of its exchange shows.
+struct Term {
+  double denoise = 0, redundant = 0, exposed = 0, hidden = 0;
+};
+
+// Output pixels of the calls that compute the rim: opposite strips of one size share one.
+std::vector<double> rim_calls(const BlockCut& cut) {
+  std::vector<double> calls;
+  for (std::size_t i = 0; i < cut.strips.size(); i += 2) {
+    const Box &a = cut.strips[i].out, &b = cut.strips[i + 1].out;
+    const auto pixels = [](const Box& box) { return static_cast<double>(box.pixels()); };
+    if (a.extents() == b.extents() && !a.empty()) {
+      calls.push_back(pixels(a) + pixels(b));
+    } else {
+      if (!a.empty()) calls.push_back(pixels(a));
+      if (!b.empty()) calls.push_back(pixels(b));
+    }
+  }
+  return calls;
+}
+
+// `whole`: output pixels of the block and its margin; `seconds` of a call by its output pixels.
+Term time_convolution(const Machine& machine, const RimForm& form, const BlockCut& cut, double here,
+                      double whole, double out_bytes, const Flight& flight,
+                      const std::function<double(double)>& seconds) {
+  Term t;
+  double rim = 0, rim_pixels = 0, paste = 0;
+  for (const double pixels : rim_calls(cut)) {
+    rim += seconds(pixels);
+    rim_pixels += pixels;
+    paste += machine.pack.at(pixels * out_bytes);
+  }
+  const double inside_pixels = static_cast<double>(cut.inside.pixels());
+  if (form.tile > 1) {  // straight into their places
+    const double inside = seconds(inside_pixels);
+    t.denoise = inside + rim;
+    t.redundant = t.denoise * (1 - here / static_cast<double>(cut.all.pixels()));
+    t.exposed = flight.exposed(inside);
+    t.hidden = flight.hidden(inside);
+    return t;
+  }
+  // The whole block, on which its neighbors are zeros; its rim again, from strips, and put in its place.
+  if (machine.processors > 0) {
+    // On a stream of its own: the multiprocessors work on both, as if it were one call.
+    const double both = seconds((cut.inside.empty() ? 0 : whole) + rim_pixels);
+    const double behind = flight.busy + flight.transit + rim;
+    t.denoise = both + paste;
+    t.exposed = std::max(0.0, behind - both);
+    t.hidden = std::min(behind, both) - std::min(rim, both);
+  } else {
+    const double inside = cut.inside.empty() ? 0 : seconds(whole);
+    t.denoise = inside + (cut.inside.empty() ? 1 : machine.strip) * rim + paste;
+    t.exposed = flight.exposed(inside);
+    t.hidden = flight.hidden(inside);
+  }
+  t.redundant = std::max(0.0, t.denoise - seconds(here));
+  return t;
+}
+
+}  // namespace
 
 LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const Decomposition& d,
                        const Execution& e, int rank) {
@@ -14,7 +80,8 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
   const Box block = d.padded_block(rank);
   const double bytes = static_cast<double>(precision_bytes(e.precision));
   const LayerSchedule schedule =
-      make_layer_schedule(*network.plan, static_cast<int>(std::max<std::int64_t>(1, e.depth)));
+      make_layer_schedule(*network.plan, static_cast<int>(std::max<std::int64_t>(1, e.depth)),
+                          bytes == 4 ? at::kFloat : at::kBFloat16, machine.processors > 0);
   if (d.image() != d.padded()) {
     const Flight f = fly(machine, e.transport, network_plan(d, 0, rank), rank,
                          4.0 * static_cast<double>(network.channels));
@@ -22,12 +89,12 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
     t.sent += f.sent;
   }
 
-  std::map<std::array<std::int64_t, 3>, ExchangePlan> plans;
+  std::map<std::array<std::int64_t, 4>, ExchangePlan> plans;
   const auto plan_of = [&](const LayerExchange& x) -> const ExchangePlan& {
-    const std::array<std::int64_t, 3> key{x.level, x.reach, x.margin};
+    const std::array<std::int64_t, 4> key{x.level, x.reach, x.margin, x.rim.tile};
     const auto found = plans.find(key);
     if (found != plans.end()) return found->second;
-    return plans.emplace(key, LayerLayouts(d, x.level, x.reach, x.margin).plan(rank)).first->second;
+    return plans.emplace(key, LayerLayouts(d, x).plan(rank)).first->second;
   };
 
   LayerTimes pass;
@@ -51,22 +118,15 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
       pass.redundant += whole * beyond;
       continue;
     }
-    // The block on which its neighbors are zeros, while the halo travels; then the rim again, from strips.
-    const std::array<Strip, 4> strips = cut_strips(here, padded, x->reach, x->margin);
-    const bool only_strips = strips[0].out.contains(here);
-    double rim = 0;
-    for (const Strip& strip : strips) {
-      if (strip.out.empty()) continue;
-      const double out = static_cast<double>(strip.out.pixels());
-      rim += (only_strips ? 1.0 : machine.strip) * convolution_seconds(machine, e.precision, layer, out) +
-             machine.pack.at(out * static_cast<double>(layer.out) * bytes);
-    }
-    const double inside = only_strips ? 0 : whole;
-    pass.denoise += inside + rim;
-    pass.redundant += only_strips ? 0 : rim + inside * beyond;
     const Flight f = fly(machine, e.transport, plan_of(*x), rank, bytes * static_cast<double>(x->channels));
-    pass.exposed += f.exposed(inside);
-    pass.hidden += f.hidden(inside);
+    const Term term = time_convolution(
+        machine, x->rim, cut_block(here, padded, *x), static_cast<double>(here.pixels()), pixels,
+        static_cast<double>(layer.out) * bytes, f,
+        [&](double n) { return n > 0 ? convolution_seconds(machine, e.precision, layer, n) : 0.0; });
+    pass.denoise += term.denoise;
+    pass.redundant += term.redundant;
+    pass.exposed += term.exposed;
+    pass.hidden += term.hidden;
     pass.sent += f.sent;
   }
   const double turns = e.turns;
