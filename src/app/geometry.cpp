@@ -239,20 +239,32 @@ std::int64_t other_bytes(const Geometry& g) {
 
 }  // namespace
 
+ExecutionMode execution_mode(const std::string& name) {
+  if (name == "whole") return ExecutionMode::whole;
+  if (name == "patch") return ExecutionMode::patch;
+  if (name == "layer") return ExecutionMode::layer;
+  return ExecutionMode::automatic;
+}
+
+Averaging averaging(const std::string& name) {
+  if (name == "cycle") return Averaging::cycle;
+  if (name == "flips") return Averaging::flips4;
+  if (name == "all") return Averaging::all8;
+  return Averaging::none;
+}
+
+int turns(Averaging averaging) {
+  return averaging == Averaging::flips4 ? 4 : averaging == Averaging::all8 ? 8 : 1;
+}
+
 ExecutionOptions execution_options(const Geometry& g, int ranks_on_host) {
   const DenoiserConfig& d = g.job.denoiser;
   ExecutionOptions o;
-  o.mode = d.mode == "whole"   ? ExecutionMode::whole
-           : d.mode == "patch" ? ExecutionMode::patch
-           : d.mode == "layer" ? ExecutionMode::layer
-                               : ExecutionMode::automatic;
+  o.mode = execution_mode(d.mode);
   o.patch = d.patch.value_or(0);
   o.batch = d.batch.value_or(0);
   o.halo_depth = static_cast<int>(d.halo_depth.value_or(0));
-  o.averaging = d.averaging == "cycle"   ? Averaging::cycle
-                : d.averaging == "flips" ? Averaging::flips4
-                : d.averaging == "all"   ? Averaging::all8
-                                         : Averaging::none;
+  o.averaging = averaging(d.averaging);
   o.type = d.precision == "bfloat16" ? at::kBFloat16 : d.precision == "float16" ? at::kHalf : at::kFloat;
   o.tf32 = d.precision == "tf32";
   o.device = g.device;

@@ -22,15 +22,12 @@ std::unique_ptr<Modelled> model_job(const Geometry& g, const Communicator& comm,
 Freedom job_freedom(const Geometry& g, const Machine& machine, double features) {
   const DenoiserConfig& d = g.job.denoiser;
   Freedom f;
-  f.mode = d.mode == "whole"   ? ExecutionMode::whole
-           : d.mode == "patch" ? ExecutionMode::patch
-           : d.mode == "layer" ? ExecutionMode::layer
-                               : ExecutionMode::automatic;
+  f.mode = execution_mode(d.mode);
   f.patch = d.patch.value_or(0);
   f.batch = d.batch.value_or(0);
   f.depth = d.halo_depth.value_or(0);
   f.precision = d.precision;
-  f.turns = d.averaging == "flips" ? 4 : d.averaging == "all" ? 8 : 1;
+  f.turns = turns(averaging(d.averaging));
   f.feature_memory = features;
   const std::string& wanted = g.job.domain.transport;
   if (wanted != "auto")

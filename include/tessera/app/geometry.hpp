@@ -53,6 +53,12 @@ std::unique_ptr<LocalOperator> make_part(const OperatorConfig& part, std::uint32
 
 std::int64_t available_bytes(Device device);
 
+/// The job's words for the ways to run a network.
+ExecutionMode execution_mode(const std::string& name);
+Averaging averaging(const std::string& name);
+/// Passes of the network per call.
+int turns(Averaging averaging);
+
 /// Execution options of the job's denoiser, and the denoiser itself. Collective.
 ExecutionOptions execution_options(const Geometry& g, int ranks_on_host);
 std::unique_ptr<Denoiser> make_denoiser(const Geometry& g, const Communicator& comm,
