@@ -13,25 +13,17 @@ import subprocess
 import sys
 import tempfile
 import unittest
-from pathlib import Path
 
-SOURCE = Path(sys.argv.pop())
+from harness import WORK, empty_work, need, script
+
 chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 if not chromium:
     print("skipped: no chromium (jobs/setup.sh --tests installs it on Debian)")
     sys.exit(77)
-try:
-    import numpy as np
-    import plotly  # noqa: F401
-    import yaml  # noqa: F401
-    from PIL import Image
-except ImportError as missing:
-    print(f"skipped: {missing} (set-up puts it into .venv)")
-    sys.exit(77)
-sys.path.insert(0, str(Path(__file__).parent))
+need("h5py", "numpy", "plotly", "yaml", "PIL")
+import numpy as np  # noqa: E402
 from made_runs import make_run  # noqa: E402
-
-WORK = Path.cwd() / "browser_test"
+from PIL import Image  # noqa: E402
 
 
 def show(page, query="", size="1280,800"):
@@ -66,8 +58,7 @@ def show(page, query="", size="1280,800"):
 class Browser(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        shutil.rmtree(WORK, ignore_errors=True)
-        WORK.mkdir()
+        empty_work()
         truth = WORK / "truth.png"
         Image.fromarray(np.full((32, 48, 3), 110, np.uint8)).save(truth)
         for ranks in (1, 2, 4):
@@ -89,9 +80,8 @@ class Browser(unittest.TestCase):
 
     @staticmethod
     def make(name, *arguments):
-        subprocess.run(
-            [sys.executable, "-B", str(SOURCE / "jobs/report.py"), *arguments, "-o", name], cwd=WORK, check=True
-        )
+        done = script("report.py", *arguments, "-o", name)
+        assert done.returncode == 0, done.stderr
 
     def data(self, name):
         text = (WORK / name).read_text()

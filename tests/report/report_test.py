@@ -19,26 +19,19 @@ import unittest.mock
 import zlib
 from pathlib import Path
 
-SOURCE = Path(sys.argv.pop())
-try:
-    import h5py
-    import numpy as np
-    import plotly  # noqa: F401
-    import tifffile
-    import yaml  # noqa: F401
-    from PIL import Image
-except ImportError as missing:
-    print(f"skipped: {missing} (set-up puts it into .venv)")
-    sys.exit(77)
-sys.path.insert(0, str(Path(__file__).parent))
+from harness import SOURCE, WORK, empty_work, need, script
+
+need("h5py", "numpy", "plotly", "tifffile", "yaml", "PIL")
 sys.path.insert(0, str(SOURCE / "jobs"))
+import h5py  # noqa: E402
+import numpy as np  # noqa: E402
+import tifffile  # noqa: E402
 from made_runs import SECONDS, make_run  # noqa: E402
+from PIL import Image  # noqa: E402
 from report import main  # noqa: E402
 from reporting.charts import hidden_and_exposed  # noqa: E402
 from reporting.image_files import Unreadable, open_image  # noqa: E402
 from reporting.runs import PHASES, read_run  # noqa: E402
-
-WORK = Path.cwd() / "report_test"
 
 
 def report(*arguments):
@@ -49,20 +42,9 @@ def report(*arguments):
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
-def report_as_users_do(*arguments):
-    return subprocess.run(
-        [sys.executable, "-B", str(SOURCE / "jobs/report.py"), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=WORK,
-        timeout=200,
-    )
-
-
 class Report(unittest.TestCase):
     def setUp(self):
-        shutil.rmtree(WORK, ignore_errors=True)
-        WORK.mkdir()
+        empty_work()
         self.truth = WORK / "truth.png"
         Image.fromarray(np.full((32, 48, 3), 110, np.uint8)).save(self.truth)
 
@@ -420,7 +402,7 @@ class Report(unittest.TestCase):
             self.assertRegex(done.stderr, r"^report: .+ \(.+\) .+\n$", arguments)
             self.assertIn(words, done.stderr)
             self.assertFalse((WORK / "x.html").exists(), arguments)
-        self.assertEqual(report_as_users_do("b", "-o", "x.html").returncode, 2)
+        self.assertEqual(script("report.py", "b", "-o", "x.html").returncode, 2)
 
     def test_the_page_needs_nothing_else(self):
         make_run(WORK / "a", truth=self.truth)
@@ -434,7 +416,7 @@ class Report(unittest.TestCase):
     def test_sixty_four_ranks_and_a_thousand_iterations_in_seconds(self):
         make_run(WORK / "a", ranks=64, iterations=1000, halos=14, shape=(512, 640))
         begin = time.monotonic()
-        done = report_as_users_do("a", "-o", "page.html", "--csv", "table.csv")
+        done = script("report.py", "a", "-o", "page.html", "--csv", "table.csv")
         took = time.monotonic() - begin
         self.assertEqual(done.returncode, 0, done.stderr)
         print(f"64 ranks x 1000 iterations, {64 * 1000 * 16} phases: {took:.1f} s")

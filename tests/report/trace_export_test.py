@@ -7,23 +7,15 @@ usage: trace_export_test.py SOURCE_DIR
 import collections
 import gzip
 import json
-import shutil
-import subprocess
-import sys
 import unittest
-from pathlib import Path
 
-SOURCE = Path(sys.argv.pop())
-try:
-    import h5py
-    import numpy as np
-except ImportError as missing:
-    print(f"skipped: {missing} (set-up puts it into .venv)")
-    sys.exit(77)
-sys.path.insert(0, str(Path(__file__).parent))
+from harness import WORK, empty_work, need, script
+
+need("h5py", "numpy")
+import h5py  # noqa: E402
+import numpy as np  # noqa: E402
 from made_runs import SECONDS, make_run  # noqa: E402
 
-WORK = Path.cwd() / "trace_export_test"
 NUMBER, WHOLE = (int, float), (int,)
 # Of the Trace Event Format: fields of every kind of event, with their types.
 COMMON = {"ph": (str,), "name": (str,), "pid": WHOLE, "tid": WHOLE}
@@ -89,17 +81,10 @@ def complaints(document):
 
 class Export(unittest.TestCase):
     def setUp(self):
-        shutil.rmtree(WORK, ignore_errors=True)
-        WORK.mkdir()
+        empty_work()
 
     def export(self, *arguments, code=0, output="trace.json"):
-        done = subprocess.run(
-            [sys.executable, "-B", str(SOURCE / "jobs/trace_export.py"), *map(str, arguments), "-o", output],
-            cwd=WORK,
-            capture_output=True,
-            text=True,
-            timeout=100,
-        )
+        done = script("trace_export.py", *arguments, "-o", output)
         self.assertEqual(done.returncode, code, done.stderr)
         if code:
             return done.stderr

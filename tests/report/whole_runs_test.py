@@ -7,31 +7,21 @@ usage: whole_runs_test.py SOURCE_DIR TESSERA
 import csv
 import json
 import re
-import shutil
 import subprocess
 import sys
 import unittest
 from pathlib import Path
 
-TESSERA, SOURCE = sys.argv.pop(), Path(sys.argv.pop())
-try:
-    import plotly  # noqa: F401
-    import skimage.io
-    import yaml  # noqa: F401
-except ImportError as missing:
-    print(f"skipped: {missing} (set-up puts it into .venv)")
-    sys.exit(77)
-WORK = Path.cwd() / "whole_report_runs"
+from harness import SOURCE, WORK, empty_work, need, script
+
+need("plotly", "skimage", "yaml")
+import skimage.io  # noqa: E402
+
+TESSERA = sys.argv.pop(1)
 
 
-def jobs(script, *arguments):
-    done = subprocess.run(
-        [sys.executable, "-B", str(SOURCE / "jobs" / script), *map(str, arguments)],
-        cwd=WORK,
-        text=True,
-        capture_output=True,
-        timeout=100,
-    )
+def jobs(name, *arguments):
+    done = script(name, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -58,8 +48,7 @@ def table(*runs):
 class WholeRuns(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        shutil.rmtree(WORK, ignore_errors=True)
-        WORK.mkdir()
+        empty_work()
         astronaut = skimage.io.imread(Path(skimage.__file__).parent / "data/astronaut.png")
         skimage.io.imsave(WORK / "photo.png", astronaut)
         skimage.io.imsave(WORK / "crop.png", astronaut[40:232, 130:322])
