@@ -2,7 +2,6 @@
 """jobs/submit.sh without a Slurm: submit.py PROGRAM SOURCE. What it would submit, and what it refuses."""
 import json
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
