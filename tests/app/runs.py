@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Scenarios of runs that go straight through: the same image on any ranks, what is written, and bad input."""
+import glob
+import os
+import re
+
+import h5py
+import numpy as np
+from skimage import data as photographs, io as pictures
+
+from harness import counted, distance, image, JOB, job, NETWORK, photo, predicted, run, summary, tessera, work
+
+
+def ranks_agree():
+    """1, 2, 3, 4, 5, 7 ranks: the one-rank image to 1e-5, and as many bytes as predicted."""
+    photo(83, 101)
+    path = job()
+    run(path)
+    one = image("out")
+    assert one.shape == (3, 83, 101) and np.isfinite(one).all()
+    for ranks in (2, 3, 4, 5, 7):
+        run(path, "--set", f"output.folder=out{ranks}", ranks=ranks)
+        d = distance(image(f"out{ranks}"), one)
+        told, _ = predicted(path, ranks)
+        assert d < 1e-5, (ranks, d)
+        assert told == counted(f"out{ranks}") > 0, (ranks, told, counted(f"out{ranks}"))
+        assert summary(f"out{ranks}")["bytes_sent_per_iteration"] == told
+        print(f"{ranks} ranks: relative difference {d:.1e}, {told} bytes per iteration as predicted")
+    assert abs(summary("out7")["psnr"] - summary("out")["psnr"]) < 1e-4
+    for ranks, depth in ((2, 1), (7, 2)):
+        layer = ("--set", "denoiser.mode=layer", "--set", f"denoiser.halo_depth={depth}")
+        run(path, "--force", "--set", f"output.folder=out{ranks}", *layer, ranks=ranks)
+        d = distance(image(f"out{ranks}"), one)
+        told, said = predicted(path, ranks, *layer)
+        assert f"layer by layer, depth {depth}," in said, said
+        assert d < 1e-5, (ranks, d)
+        assert told == counted(f"out{ranks}") > 0, (ranks, told, counted(f"out{ranks}"))
+        print(f"{ranks} ranks, layer by layer: relative difference {d:.1e}, {told} bytes per iteration as predicted")
+
+
+def trained_weights():
+    """20 iterations at sigma 25/255 with trained weights: the one-rank image to 1e-5 in float32."""
+    for height, width, counts in ((203, 97, (2, 3, 5, 7)), (481, 321, (4,)), (512, 512, (2,)), (20, 30, (5, 7))):
+        pictures.imsave(work / "photo.png", photographs.retina()[300:300 + height, 400:400 + width], check_contrast=False)
+        path = job(JOB.replace("iterations: 4, sigma: 0.1", "iterations: 20, sigma: 0.098"))
+        run(path, "--force")
+        for ranks in counts:
+            run(path, "--force", "--set", "output.folder=parts", ranks=ranks)
+            d = distance(image("parts"), image("out"))
+            print(f"{height} x {width} on {ranks} ranks: relative difference {d:.1e}")
+            assert d < 1e-5
+
+
+def photograph_on_four():
+    """The eight-blur stack on the 1411 x 1411 retina photograph, 4 ranks against 1; memory of the data."""
+    path = job(f"""\
+schema: 1
+problem:
+  truth: retina.png
+  operator:
+    type: stack
+    parts:
+      - {{type: blur, kernel: {{gaussian: {{sigma: ["1 %", "0.5 %"]}}}}, boundary: circular}}
+    angles: {{first: 0, last: 180, count: 8}}
+  noise: {{gaussian: 0.01}}
+{NETWORK}
+solver: {{name: pgd, iterations: 3, sigma: 0.05}}
+output: {{folder: out, preview: none}}
+""")
+    pictures.imsave(work / "retina.png", photographs.retina(), check_contrast=False)
+    run(path)
+    run(path, "--set", "output.folder=out4", ranks=4)
+    d = distance(image("out4"), image("out"))
+    told, _ = predicted(path, 4)
+    one, four = max(summary("out")["peak_data_bytes_per_rank"]), max(summary("out4")["peak_data_bytes_per_rank"])
+    print(f"relative difference {d:.1e}; data per rank {four / 1e6:.0f} MB of {one / 1e6:.0f} MB = {four / one:.3f}; "
+          f"{told} bytes per iteration predicted, {counted('out4')} counted")
+    assert d < 1e-5
+    assert four / one <= 0.35
+    assert told == counted("out4")
+
+
+def resolved_reproduces():
+    photo()
+    run(job(), ranks=2)
+    text = (work / "out/resolved.yaml").read_text()
+    assert "sha256" in text and "grid" in text
+    run("out/resolved.yaml", "--set", f"output.folder={work}/again", ranks=2)
+    assert (image("again") == image("out")).all()
+    assert (work / "out/job.yaml").read_text() == JOB
+    with h5py.File(work / "out/trace.h5") as f:
+        assert len(f) == 2
+
+
+def bad_input():
+    """Through the launcher, on 3 ranks: exit code 2, one message, nothing written."""
+    photo()
+    (work / "broken.png").write_bytes((work / "photo.png").read_bytes()[:60])
+    cases = [
+        (JOB.replace("iterations: 4", "iteration: 4"), "did you mean solver.iterations?"),
+        (JOB.replace("photo.png", "nowhere.png"), "nowhere.png"),
+        (JOB.replace("photo.png", "broken.png"), "broken.png"),
+        (JOB.replace("sigma: 0.1}", "sigma: 0.1, step: 5}"), "solver.step is 5"),
+        (JOB + "domain: {grid: [2, 2]}\n", "domain.grid is [2, 2]"),
+        (JOB.replace("drunet_small_color", "nosuch"), "nosuch"),
+        (JOB + "device: cuda\n", "device is cuda"),
+        (JOB.replace("noise: {gaussian: 0.02}", "noise: {gaussian: -1}"), "noise"),
+    ]
+    if os.path.exists("/dev/nvidia0"):
+        cases = [c for c in cases if "device: cuda" not in c[0]]
+    for text, part in cases:
+        code, out, err = tessera("run", job(text), ranks=3)
+        said = [line for line in err.splitlines() if line.startswith("tessera:")]
+        assert code == 2, (part, code, out, err)
+        assert len(said) == 1 and part in said[0], (part, err)
+        assert not (work / "out").exists(), part
+        print(said[0])
+    code, out, err = tessera("run", "nosuch.yaml", ranks=2)
+    assert code == 2 and "nosuch.yaml" in err, err
+    code, out, err = tessera("reconstruct", "job.yaml", ranks=2)
+    assert code == 2 and "tessera --help" in err, err
+
+
+def folder_is_kept():
+    photo()
+    path = job()
+    (work / "out").mkdir()
+    (work / "out/mine.txt").write_text("keep")
+    _, err = run(path, ranks=2, expect=2)
+    assert "a run never overwrites" in err and "--force" in err, err
+    assert os.listdir(work / "out") == ["mine.txt"]
+    run(path, "--force", ranks=2)
+    first = image("out")
+    run(path, "--force")
+    assert (work / "out/mine.txt").read_text() == "keep"
+    assert len(glob.glob(str(work / "out/trace/rank-*.h5"))) == 1, "the traces of the run before are gone"
+    assert distance(image("out"), first) < 1e-5
+
+
+def real_data():
+    """simulate writes what run makes itself; from a file the unknown is larger and the result is cropped."""
+    photo()
+    path = job(JOB.replace("boundary: circular", "boundary: valid"))
+    assert tessera("simulate", path, "y.h5", ranks=3)[0] == 0
+    code, _, err = tessera("simulate", path, "y.h5")
+    assert code == 2 and "never overwrites" in err
+    with h5py.File(work / "y.h5") as f:
+        y = f["/measurements/0"][...]
+        assert y.ndim == 3 and y.shape[0] == 3 and y.shape[1] < 80, y.shape
+        assert 0 <= y.min() + 30 and 100 < y.max() < 300, "file units"
+    real = re.sub(r"truth: photo.png", "measurements: y.h5", JOB).replace("  noise: {gaussian: 0.02}\n  seed: 3\n", "")
+    real = real.replace(", boundary: circular", "").replace("problem:\n", "problem:\n  scale: {factor: 255}\n")
+    for ranks in (1, 4):
+        run(job(real, "real.yaml"), "--set", f"output.folder=real{ranks}", ranks=ranks)
+        assert image(f"real{ranks}").shape == y.shape, "cropped to the measured region"
+    assert distance(image("real4"), image("real1")) < 1e-5
+    run(job(real, "real.yaml"), "--set", "output.folder=whole", "--set", "output.crop=false")
+    assert image("whole").shape == (3, 80, 104), image("whole").shape
+    # With the truth beside it, the same unknown comes out as from the simulation itself.
+    run(path, "--set", "output.folder=simulated")
+    assert distance(image("whole"), image("simulated")) < 1e-5
+
+
+def masked_and_nan():
+    photo(64, 72, gray=True)
+    text = f"""\
+schema: 1
+problem:
+  truth: photo.png
+  operator: {{type: mask, keep: 0.5}}
+  noise: {{poisson: 0.01}}
+  seed: 7
+denoiser: {{network: tv}}
+solver: {{name: pgd, iterations: 15, sigma: 0.05}}
+output: {{folder: out}}
+"""
+    out, _ = run(job(text))
+    assert "are masked and count 0" in out, out
+    run(job(text), "--set", "output.folder=out5", ranks=5)
+    assert distance(image("out5"), image("out")) < 1e-5
+    assert summary("out")["psnr"] > summary("out")["psnr_start"] + 5
+    # Poisson counts are bitwise the same on any ranks.
+    for ranks in (1, 2, 3, 5, 7):
+        assert tessera("simulate", "job.yaml", f"y{ranks}.h5", ranks=ranks)[0] == 0
+        with h5py.File(work / f"y{ranks}.h5") as f, h5py.File(work / "y1.h5") as g:
+            assert (f["/measurements/0"][...] == g["/measurements/0"][...]).all(), ranks
+    with h5py.File(work / "y1.h5", "r+") as f:
+        f["/measurements/0"][0, 5:9, 7:12] = np.nan
+        f["/measurements/0"][0, 20, 20:30] = 400
+    holes = text.replace("truth: photo.png", "measurements: y1.h5\n  scale: {factor: 255}\n  saturation: 1.4")
+    holes = holes.replace("  noise: {poisson: 0.01}\n  seed: 7\n", "  seed: 7\n").replace("folder: out", "folder: holes")
+    out, _ = run(job(holes, "holes.yaml"), ranks=3)
+    assert "samples are not numbers and count 0" in out and "samples are saturated and count 0" in out, out
+    assert np.isfinite(image("holes")).all() and image("holes").max() < 300
+
+
+def scene_without_files():
+    """A scene as truth: the same measurement bits on any number of ranks, equal to the scene as a file."""
+    text = JOB.replace("truth: photo.png", "truth: {scene: {seed: 4, size: [83, 101]}}")
+    path = job(text)
+    values = []
+    for ranks in (1, 5):
+        code, out, err = tessera("simulate", path, f"y{ranks}.h5", ranks=ranks)
+        assert code == 0, out + err
+        with h5py.File(work / f"y{ranks}.h5") as f:
+            values.append(f["/measurements/0"][...])
+        assert np.array_equal(values[0], values[-1]), ranks
+    assert values[0].shape == (3, 83, 101) and values[0].std() > 0.05
+    code, out, err = tessera("scene", "scene.h5", "--size", "83x101", "--seed", 4, ranks=2)
+    assert code == 0, out + err
+    code, out, err = tessera("simulate", path, "file.h5", "--set", "problem.truth=scene.h5")
+    assert code == 0, out + err
+    with h5py.File(work / "file.h5") as f:
+        assert np.array_equal(f["/measurements/0"][...], values[0])
+    run(path, ranks=2)
+    assert summary("out")["psnr"] > 15
+    run("out/resolved.yaml", "--set", "output.folder=again", ranks=2)
+    assert np.array_equal(image("out/again"), image("out"))
+    code, out, err = tessera("scene", "scene.png", "--size", "83")
+    assert code == 2 and "2048x3072" in err, err
+
+
+def denoise_and_compare():
+    photo(70, 90)
+    code, out, err = tessera("denoise", "photo.png", "clean.png", "--network", "tv", "--sigma", 0.1, "--noise", 0.1, ranks=3)
+    assert code == 0, err
+    before, after = map(float, re.search(r"PSNR ([\d.]+) dB -> ([\d.]+) dB", out).groups())
+    assert 19 < before < 21 and after > before + 4, out
+    code, out, err = tessera("compare", "photo.png", "clean.png", ranks=2)
+    scored = float(re.search(r"PSNR ([\d.]+)", out).group(1))
+    assert abs(scored - after) < 0.1, (out, after)
+    assert tessera("denoise", "photo.png", "clean.png", "--network", "tv", "--sigma", 0.1)[0] == 2
+    code, out, _ = tessera("info", ranks=2)
+    assert code == 0 and "torch" in out
