@@ -2,11 +2,11 @@
 #include "tessera/app/run_status.hpp"
 
 #include <unistd.h>
-#include <csignal>
 
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
+#include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <mutex>
@@ -34,7 +34,10 @@ struct RunStatus::Impl {
     const Heartbeat h = heartbeat();
     json["phase"] = name(h.phase);
     json["updated"] = static_cast<std::int64_t>(std::time(nullptr));
-    const std::string temporary = path + ".tmp", text = json.dump(2) + "\n";
+    // Messages name files, whose names may be no UTF-8.
+    const std::string text =
+        json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    const std::string temporary = path + ".tmp";
     std::FILE* file = std::fopen(temporary.c_str(), "wb");
     if (!file) return;
     const bool good = std::fwrite(text.data(), 1, text.size(), file) == text.size();

@@ -95,7 +95,8 @@ int status_command(const StatusArguments& arguments, const Communicator& comm) {
     if (!arguments.json)
       std::printf("%-9s %18s %9s %8s %10s %9s  %s\n", "state", "progress", "left", "restarts", "residual",
                   "PSNR", "run");
-    for (const Json& j : all) std::printf("%s\n", arguments.json ? j.dump().c_str() : line(j).c_str());
+    const auto json = [](const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); };
+    for (const Json& j : all) std::printf("%s\n", (arguments.json ? json(j) : line(j)).c_str());
   });
   return 0;
 }

@@ -80,6 +80,21 @@ double number(const Json& j) {
   return j.is_null() ? std::numeric_limits<double>::quiet_NaN() : j.get<double>();
 }
 
+// JSON is UTF-8, and the names of files in a text are any bytes: a text that is none becomes a list of them.
+Json write_text(const std::string& text) {
+  try {
+    static_cast<void>(Json(text).dump());
+    return text;
+  } catch (const Json::type_error&) {
+    return std::vector<std::uint8_t>(text.begin(), text.end());
+  }
+}
+std::string read_text(const Json& j) {
+  if (j.is_string()) return j.get<std::string>();
+  const auto bytes = j.get<std::vector<std::uint8_t>>();
+  return {bytes.begin(), bytes.end()};
+}
+
 Json write_result(const IterationResult& r) {
   return {r.iteration, r.start, r.seconds, r.objective, r.chi2, r.residual, r.step, r.sigma, r.psnr, r.ssim};
 }
@@ -103,7 +118,8 @@ Json write_header(const Checkpoint& c) {
                {"reason", static_cast<int>(c.loop.reason)},
                {"decisive", write_result(c.loop.decisive)}};
   j["numbers"] = c.numbers;
-  j["texts"] = c.texts;
+  j["texts"] = Json::object();
+  for (const auto& [key, text] : c.texts) j["texts"][key] = write_text(text);
   j["lists"] = c.lists;
   return j;
 }
@@ -117,7 +133,7 @@ Checkpoint read_header(const Json& j) {
   c.loop.reason = static_cast<StopReason>(loop.at("reason").get<int>());
   c.loop.decisive = read_result(loop.at("decisive"));
   for (const auto& [key, value] : j.at("numbers").items()) c.numbers[key] = number(value);
-  c.texts = j.at("texts").get<std::map<std::string, std::string>>();
+  for (const auto& [key, text] : j.at("texts").items()) c.texts[key] = read_text(text);
   c.lists = j.at("lists").get<std::map<std::string, std::vector<double>>>();
   return c;
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Scenarios of runs that go straight through: the same image on any ranks, what is written, and bad input."""
 import glob
+import json
 import os
 import re
 
@@ -8,7 +9,7 @@ import h5py
 import numpy as np
 from skimage import data as photographs, io as pictures
 
-from harness import counted, distance, image, JOB, job, NETWORK, photo, predicted, run, summary, tessera, work
+from harness import counted, distance, image, JOB, job, NETWORK, photo, predicted, run, summary, tessera, TV, work
 
 
 def ranks_agree():
@@ -135,6 +136,22 @@ def folder_is_kept():
     assert (work / "out/mine.txt").read_text() == "keep"
     assert len(glob.glob(str(work / "out/trace/rank-*.h5"))) == 1, "the traces of the run before are gone"
     assert distance(image("out"), first) < 1e-5
+
+
+def odd_folder_name():
+    """Names of files are bytes: one that is no UTF-8 must not stop a run at its first checkpoint."""
+    folder = work / os.fsdecode(b"M\xfcnchen")
+    folder.mkdir()
+    photo(64, 72)
+    (work / "photo.png").rename(folder / "photo.png")
+    path = job(TV, f"{folder.name}/job.yaml")
+    run(path, ranks=2)
+    run(path, "--resume", "--set", "solver.iterations=6", ranks=2)
+    assert summary(folder / "out")["iterations"] == 6
+    told = json.loads(tessera("status", "--json", folder / "out")[1])
+    assert told["state"] == "finished", told
+    _, err = run(folder / "nosuch.yaml", ranks=2, expect=2)
+    assert "nosuch.yaml" in err, err
 
 
 def real_data():
