@@ -65,6 +65,27 @@ TEST(LayerDenoiser, equals_the_whole_image_on_any_ranks) {
   }
 }
 
+// Channels enough for Winograd's kernels, whose rims are tiles thick; blocks that are all rim.
+TEST(LayerDenoiser, wide_networks_in_float) {
+  for (const char* name : {"drunet", "unet", "dncnn"}) {
+    const Network network = tiny(name, 3, {16, 20, 36});
+    for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{83, 57}, {9, 6}, {4, 29}}) {
+      const at::Tensor image = picture(3, height, width, at::kDouble);
+      const at::Tensor want = whole(network, image, kSigma).to(at::kFloat);
+      test::on_groups([&](const Communicator& comm) {
+        for (const Grid3& grid : {Grid3{1, comm.size(), 1}, Grid3{1, 1, comm.size()}})
+          for (const int depth : {1, 3}) {
+            SCOPED_TRACE(testing::Message() << name << ' ' << height << " x " << width << " on " << grid[1]
+                                            << " x " << grid[2] << ", depth " << depth);
+            const Blocks s(comm, network, image, grid);
+            const auto d = make_network_denoiser(network, layers(depth, at::kFloat), s.context);
+            EXPECT_LT(difference(s, *d, image.to(at::kFloat), kSigma, want), 1e-5);
+          }
+      });
+    }
+  }
+}
+
 TEST(LayerDenoiser, trained_weights_in_float) {
   const Network network = load_network("drunet", "drunet_small_color", 3);
   const at::Tensor image = picture(3, 90, 131, at::kFloat);

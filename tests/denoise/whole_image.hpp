@@ -33,11 +33,12 @@ inline at::Tensor picture(std::int64_t channels, std::int64_t height, std::int64
 }
 
 /// A narrow network with random weights.
-inline Network tiny(const std::string& name, std::int64_t channels) {
+inline Network tiny(const std::string& name, std::int64_t channels,
+                    const std::vector<std::int64_t>& widths = {4, 6, 8}) {
   NetworkOptions o;
   o.name = name;
   o.channels = channels;
-  o.widths = name == "dncnn" ? std::vector<std::int64_t>{6} : std::vector<std::int64_t>{4, 6, 8};
+  o.widths = name == "dncnn" ? std::vector<std::int64_t>{widths[1]} : widths;
   o.blocks = 1;
   o.depth = 5;
   return random_network(o, 3);
@@ -77,8 +78,10 @@ inline at::Tensor whole(const Network& network, const at::Tensor& image, double 
 struct Blocks {
   DenoiserContext context;
   Box own;
+  Device device;
 
-  Blocks(const Communicator& comm, const Network& network, const at::Tensor& image) {
+  Blocks(const Communicator& comm, const Network& network, const at::Tensor& image, Device where = {})
+      : device(where) {
     const Box box = Box::image2d(image.size(1), image.size(2));
     const std::int64_t a = network.alignment();
     set(comm, image.size(0), Decomposition::choose(box, {1, a, a}, comm.size(), [](const Box& b) {
@@ -95,7 +98,7 @@ struct Blocks {
 
  private:
   void set(const Communicator& comm, std::int64_t channels, const Decomposition& d) {
-    context = {d, channels, comm, make_transport(comm, Device{}, TransportKind::mpi)};
+    context = {d, channels, comm, make_transport(comm, device, TransportKind::mpi)};
     own = d.block(comm.rank());
   }
 };
@@ -103,12 +106,14 @@ struct Blocks {
 /// Largest difference on this rank's block, relative to the whole result; 0 for empty blocks.
 inline double difference(const Blocks& s, Denoiser& d, const at::Tensor& image, double sigma,
                          const at::Tensor& want) {
-  const at::Tensor in = s.part(image), before = in.clone();
+  at::Tensor in = s.part(image);
+  if (s.device.is_cuda()) in = in.to(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(s.device.index)));
+  const at::Tensor before = in.clone();
   at::Tensor out = at::full_like(in, -7.0);
   d.apply(in, sigma, out);
   EXPECT_TRUE(in.equal(before));
   if (in.numel() == 0) return 0;
-  return ((out - s.part(want)).abs().max() / want.abs().max()).item<double>();
+  return ((out.cpu() - s.part(want)).abs().max() / want.abs().max()).item<double>();
 }
 
 constexpr double kSigma = 0.1;

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Layer by layer on a device, shared by the ranks, against the network on the whole image on the CPU.
+#include <gtest/gtest.h>
+
+#include "support/gpu.hpp"
+#include "support/groups.hpp"
+#include "tessera/denoise/denoiser.hpp"
+#include "whole_image.hpp"
+
+namespace tessera {
+namespace {
+
+using test::Blocks;
+using test::difference;
+using test::kSigma;
+
+// Rims run beside the insides from the second call on: often enough for a missing wait to show.
+TEST(LayerGpu, equals_the_whole_image_call_after_call) {
+  TESSERA_NEEDS_GPU();
+  for (const char* name : {"drunet", "unet", "dncnn"}) {
+    const Network network = test::tiny(name, 3, {16, 20, 36});
+    for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{350, 290}, {41, 30}, {9, 6}}) {
+      const at::Tensor image = test::picture(3, height, width, at::kDouble);
+      const at::Tensor want = test::whole(network, image, kSigma);
+      test::on_groups([&](const Communicator& comm) {
+        const Blocks s(comm, network, image, Device{0});
+        const auto check = [&](at::ScalarType type, int depth, double bound) {
+          SCOPED_TRACE(testing::Message() << name << ' ' << height << " x " << width << ", "
+                                          << c10::toString(type) << ", depth " << depth);
+          const auto d = make_network_denoiser(
+              network, {.mode = ExecutionMode::layer, .type = type, .halo_depth = depth, .device = Device{0}},
+              s.context);
+          const at::ScalarType images = type == at::kDouble ? at::kDouble : at::kFloat;
+          for (int call = 0; call < 6; ++call)
+            EXPECT_LT(difference(s, *d, image.to(images), kSigma, want.to(images)), bound) << "call " << call;
+        };
+        check(at::kDouble, 1, 1e-10);
+        check(at::kFloat, 1, 1e-5);
+        check(at::kFloat, 2, 1e-5);
+        check(at::kBFloat16, 1, 0.1);
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera
