@@ -192,13 +192,14 @@ at::Tensor gaussian_kernel(std::array<double, 2> sigma, double angle_degrees) {
                sine = std::sin(angle);
   at::Tensor kernel = at::empty({2 * c + 1, 2 * c + 1}, at::kDouble);
   double* tap = kernel.data_ptr<double>();
+  double sum = 0;  // in their order: torch's sum depends on the number of threads
   for (std::int64_t row = -c; row <= c; ++row)
     for (std::int64_t column = -c; column <= c; ++column) {
       const auto x = static_cast<double>(column), y = static_cast<double>(row);
       const double u = (cosine * x - sine * y) / sigma[1], v = (sine * x + cosine * y) / sigma[0];
-      *tap++ = std::exp(-(u * u + v * v) / 2);
+      sum += * tap++ = std::exp(-(u * u + v * v) / 2);
     }
-  return kernel.div_(kernel.sum());
+  return kernel.div_(sum);
 }
 
 }  // namespace tessera

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "overlap_save.hpp"
 
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -35,6 +37,39 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a >= 0 ? (a + b -
 
 at::Tensor window(const at::Tensor& t, const Index2& begin, const Index2& end, std::int64_t step = 1) {
   return t.slice(1, begin[0], end[0], step).slice(2, begin[1], end[1], step);
+}
+
+// out = spectrum * filter, or out += it; (C, rows, columns) and (rows, columns), contiguous.
+//
+// On a CPU by hand: torch multiplies the complex numbers left over from full vectors with another rounding,
+// and which ones these are depends on the number of threads. Here each row is a loop of its own.
+void multiply(const at::Tensor& out, const at::Tensor& spectrum, const at::Tensor& filter, bool add) {
+  if (!out.is_cpu()) {
+    if (add)
+      out.addcmul_(spectrum, filter);
+    else
+      at::mul_out(const_cast<at::Tensor&>(out), spectrum, filter);
+    return;
+  }
+  const at::Tensor in = spectrum.contiguous();
+  const std::int64_t rows = filter.size(0), columns = filter.size(1);
+  AT_DISPATCH_FLOATING_TYPES(at::toRealValueType(out.scalar_type()), "multiply", [&] {
+    const auto* a = static_cast<const scalar_t*>(in.const_data_ptr());
+    const auto* b = static_cast<const scalar_t*>(filter.const_data_ptr());
+    auto* to = static_cast<scalar_t*>(out.mutable_data_ptr());
+    at::parallel_for(
+        0, out.size(0) * rows, 1 + (1 << 14) / columns, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t r = begin; r < end; ++r) {
+            const scalar_t *x = a + 2 * r * columns, *k = b + 2 * (r % rows) * columns;
+            scalar_t* y = to + 2 * r * columns;
+            for (std::int64_t c = 0; c < 2 * columns; c += 2) {
+              const scalar_t re = x[c] * k[c] - x[c + 1] * k[c + 1], im = x[c] * k[c + 1] + x[c + 1] * k[c];
+              y[c] = add ? y[c] + re : re;
+              y[c + 1] = add ? y[c + 1] + im : im;
+            }
+          }
+        });
+  });
 }
 
 }  // namespace
@@ -159,7 +194,7 @@ void OverlapSave::apply(const at::Tensor& x, std::span<const at::Tensor> y) {
         const Cut k = cut(i, {r, c});
         if (k.empty) continue;
         if (!spectrum.defined()) spectrum = at::fft_rfft2(tile_);
-        at::mul_out(product_, spectrum, spectra_[i]);
+        multiply(product_, spectrum, spectra_[i], /*add=*/false);
         const at::Tensor out = at::fft_irfft2(product_, at::IntArrayRef(side.data(), 2));
         const std::int64_t f = anchors_[i].factor[1];
         window(y[i], k.begin, k.end).copy_(window(out, k.start, k.stop, f));
@@ -179,10 +214,7 @@ void OverlapSave::adjoint(std::span<const at::Tensor> y, const at::Tensor& x) {
         tile_.zero_();
         window(tile_, k.start, k.stop, f).copy_(window(y[i], k.begin, k.end));
         const at::Tensor spectrum = at::fft_rfft2(tile_);
-        if (any)
-          sum_.addcmul_(spectrum, conjugates_[i]);
-        else
-          at::mul_out(sum_, spectrum, conjugates_[i]);
+        multiply(sum_, spectrum, conjugates_[i], any);
         any = true;
       }
       if (!any) continue;

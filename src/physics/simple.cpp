@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The operators without reach: identity and mask.
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
@@ -114,12 +115,15 @@ class Mask final : public LocalOperator {
     const Random random(seed_, RandomStream::mask, part_);
     at::Tensor mask = at::empty({1, samples.extent(0), samples.extent(1), samples.extent(2)}, at::kDouble);
     double* value = mask.data_ptr<double>();
-    for (std::int64_t d = samples.lo()[0]; d < samples.hi()[0]; ++d)
-      for (std::int64_t h = samples.lo()[1]; h < samples.hi()[1]; ++h)
-        for (std::int64_t w = samples.lo()[2]; w < samples.hi()[2]; ++w) {
-          const Index3 p = Index3{d, h, w} - image.lo();
-          *value++ = random.uniform((p[0] * image.extent(1) + p[1]) * image.extent(2) + p[2]) < keep_ ? 1 : 0;
-        }
+    const std::int64_t height = samples.extent(1), width = samples.extent(2);
+    at::parallel_for(0, samples.extent(0) * height, 8, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t line = begin; line < end; ++line) {
+        const Index3 p = Index3{line / height, line % height, 0} + samples.lo() - image.lo();
+        const std::int64_t first = (p[0] * image.extent(1) + p[1]) * image.extent(2) + p[2];
+        for (std::int64_t w = 0; w < width; ++w)
+          value[line * width + w] = random.uniform(first + w) < keep_ ? 1 : 0;
+      }
+    });
     return samples.extent(0) > 1 ? mask : mask.view({1, samples.extent(1), samples.extent(2)});
   }
 

@@ -106,9 +106,10 @@ double Metrics::ssim(const at::Tensor& image, const Space& space) {
       const at::Tensor mx = smooth(x, column), my = smooth(y, column);
       const at::Tensor xx = smooth(x * x, column) - mx * mx, yy = smooth(y * y, column) - my * my;
       const at::Tensor xy = smooth(x * y, column) - mx * my;
-      const at::Tensor map =
-          (mx * my * 2.0 + c1) * (xy * 2.0 + c2) / ((mx * mx + my * my + c1) * (xx + yy + c2));
-      local += map.sum().item().toDouble();
+      const at::Tensor above = (mx * my * 2.0 + c1) * (xy * 2.0 + c2);
+      const at::Tensor below = (mx * mx + my * my + c1) * (xx + yy + c2);
+      local +=
+          local_dot(above, below.reciprocal()).item().toDouble();  // not sum(): it depends on the threads
     }
   }
   space.comm().all_reduce({&local, 1}, Reduce::sum);
