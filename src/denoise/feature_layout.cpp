@@ -19,6 +19,8 @@ constexpr std::int64_t kGrain = 4096;  // pieces begin on pages
 constexpr std::int64_t kBesideUp = std::int64_t{1} << 15, kBesideUp16 = std::int64_t{1} << 18;
 constexpr std::int64_t kInside = std::int64_t{1} << 14, kInside16 = std::int64_t{1} << 20;
 
+constexpr std::size_t kScratch = 3;  // pieces of a step at most
+
 std::int64_t bytes_of(at::ScalarType type) { return static_cast<std::int64_t>(c10::elementSize(type)); }
 
 // One piece in the making: what shares it, and from which step to which it is held, both included.
@@ -56,8 +58,17 @@ std::int64_t place(std::vector<Buffer>& buffers) {
   return end;
 }
 
+std::int64_t block_pixels(const CallShape& call, int level) {
+  return (call.height >> level) * (call.width >> level);
+}
+std::int64_t pixels(const CallShape& call, int level) {
+  if (call.regions.empty()) return block_pixels(call, level);
+  const auto& [rows, columns] = call.regions[static_cast<std::size_t>(level)];
+  return rows * columns;
+}
+
 std::int64_t samples(const Step& step, const CallShape& call) {
-  return call.items * step.node.channels * (call.height >> step.node.level) * (call.width >> step.node.level);
+  return call.items * step.node.channels * pixels(call, step.node.level);
 }
 
 // The most that `of` says about a convolution of the plan: (step, input channels).
@@ -115,6 +126,7 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
   const int steps = static_cast<int>(plan.steps.size());
   layout.results.resize(plan.steps.size());
   layout.scratch.resize(plan.steps.size());
+  for (auto& pieces : layout.scratch) pieces.reserve(kScratch);
   const std::int64_t element = bytes_of(call.type);
   const auto elements = [&](const Step& step) { return samples(step, call); };
 
@@ -148,13 +160,22 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
     owner[step.out] = static_cast<int>(buffers.size());
     buffers.push_back(
         {elements(step) * element, image ? -1 : s, until, image ? &layout.image : &layout.results[k]});
+    const auto beside = [&](std::int64_t bytes) {
+      buffers.push_back({bytes, s, s, &layout.scratch[k].emplace_back()});
+    };
+    if (level_change(step.node.op) == 0) continue;
+    // Such a layer sees and makes blocks; their margins go and come in copies.
+    const int level = step.node.level, from = level - level_change(step.node.op);
+    const std::int64_t made = call.items * step.node.channels * block_pixels(call, level);
+    if (pixels(call, from) != block_pixels(call, from))
+      beside(call.items * plan.channels[static_cast<std::size_t>(step.node.inputs[0])] *
+             block_pixels(call, from) * element);
+    if (pixels(call, level) != block_pixels(call, level)) beside(made * element);
     // Positions of the maxima, 8 bytes each, unasked.
-    if (step.node.op == Op::max_pool) buffers.push_back({elements(step) * 8, s, s, &layout.scratch[k]});
+    if (step.node.op == Op::max_pool) beside(made * 8);
     // oneDNN writes the result a second time, and something for each thread.
-    if (step.node.op == Op::conv_up && call.library != ConvolutionLibrary::cudnn) {
-      const std::int64_t beside = (element < 4 ? kBesideUp16 : kBesideUp) * at::get_num_threads();
-      buffers.push_back({elements(step) * element + beside, s, s, &layout.scratch[k]});
-    }
+    if (step.node.op == Op::conv_up && call.library != ConvolutionLibrary::cudnn)
+      beside(made * element + (element < 4 ? kBesideUp16 : kBesideUp) * at::get_num_threads());
   }
   layout.bytes = place(buffers);
   layout.least = most_alive(buffers, steps);

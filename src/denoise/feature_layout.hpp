@@ -3,6 +3,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -20,18 +21,20 @@ struct FeatureLayout {
   struct Piece {
     std::int64_t offset = 0, bytes = 0;  // bytes 0: nothing is made there
   };
-  Piece image;                 // the input, converted to the type and layout of the arithmetic
-  std::vector<Piece> results;  // by step
-  std::vector<Piece> scratch;  // by step: what the library makes beside a result, at most
-  std::vector<Piece> inside;   // of every step: what any convolution of the library makes, at most
-  std::int64_t bytes = 0;      // of the arena
-  std::int64_t least = 0;      // most bytes alive at once: no arena can be smaller
+  Piece image;                              // the input, converted to the type and layout of the arithmetic
+  std::vector<Piece> results;               // by step
+  std::vector<std::vector<Piece>> scratch;  // by step: what is made beside a result, at most
+  std::vector<Piece> inside;  // of every step: what any convolution of the library makes, at most
+  std::int64_t bytes = 0;     // of the arena
+  std::int64_t least = 0;     // most bytes alive at once: no arena can be smaller
 };
 
 struct CallShape {
   std::int64_t items = 1, height = 0, width = 0;
   at::ScalarType type = at::kFloat;
   ConvolutionLibrary library = ConvolutionLibrary::plain;
+  /// Rows and columns of the features of each level where they have margins (mode layer); empty: none do.
+  std::vector<std::array<std::int64_t, 2>> regions = {};
 };
 FeatureLayout lay_out(const RunPlan& plan, const CallShape& call);
 

@@ -15,6 +15,7 @@
 #include "tessera/core/phase.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/memory_model.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/domain/tensor.hpp"
 
@@ -61,7 +62,7 @@ class LayerDenoiser final : public Denoiser {
     Runner& runner = runner_for(0);
     halos_.emplace(make_layer_schedule(runner.plan(), depth_, options.type, options.device.is_cuda()), d,
                    rank, context.transport, feature_options(options));
-    validate_memory(d, runner);
+    if (options.memory_bytes > 0) validate_memory(network, d);
     bytes_sent_ = Symmetries::passes(options.averaging) * halos_->bytes_sent();
     if (d.image() != d.padded()) {
       ExchangePlan plan = network_plan(d, 0, rank);
@@ -119,13 +120,13 @@ class LayerDenoiser final : public Denoiser {
     return *runner;
   }
 
-  void validate_memory(const Decomposition& d, const Runner& runner) const {
-    Box largest;
+  void validate_memory(const Network& network, const Decomposition& d) const {
+    int largest = 0;
     for (int r = 0; r < d.ranks(); ++r)
-      if (d.padded_block(r).pixels() > largest.pixels()) largest = d.padded_block(r);
-    const auto needed = static_cast<double>(runner.bytes(1, largest.extent(1), largest.extent(2)));
-    TESSERA_VALIDATE(options_.memory_bytes == 0 || needed <= static_cast<double>(options_.memory_bytes),
-                     "the memory for the denoiser is ",
+      if (d.padded_block(r).pixels() > d.padded_block(largest).pixels()) largest = r;
+    const MemoryModel model(network, options_.type, options_.fused, options_.device);
+    const auto needed = static_cast<double>(model.layer_bytes(d, largest, depth_));
+    TESSERA_VALIDATE(needed <= static_cast<double>(options_.memory_bytes), "the memory for the denoiser is ",
                      format_bytes(static_cast<double>(options_.memory_bytes)),
                      " (layer mode keeps the features of a whole block, ", format_bytes(needed),
                      ") raise memory, start more ranks, or write 'mode: patch'");

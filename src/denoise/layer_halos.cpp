@@ -38,15 +38,8 @@ at::Tensor part(const at::Tensor& x, const Box& box, const Box& wanted) {
 }  // namespace
 
 LayerHalos::LayerHalos(LayerSchedule schedule, const Decomposition& decomposition, int rank,
-                       const std::shared_ptr<Transport>& transport, const at::TensorOptions& features) {
-  for (std::size_t l = 0; l < schedule.margin.size(); ++l) {
-    const int level = static_cast<int>(l);
-    const std::int64_t m = schedule.margin[l];
-    const Box block = at_level(decomposition.padded_block(rank), level);
-    levels_.push_back(
-        {block, block.grow({{0, m, m}, {0, m, m}}).intersect(at_level(decomposition.padded(), level))});
-  }
-
+                       const std::shared_ptr<Transport>& transport, const at::TensorOptions& features)
+    : levels_(level_boxes(schedule, decomposition, rank)) {
   std::int64_t longest = 0;  // elements of all strips of one exchange
   const auto kind = c10::typeMetaToScalarType(features.dtype());
   for (const LayerExchange& e : schedule.exchanges) {
@@ -208,7 +201,7 @@ at::Tensor LayerHalos::with_strips(Halo& halo, Convolution& convolution, Convolu
     y = other.defined() ? convolution.add(x, other, overwrite) : convolution.apply(x, relu);
     pending.progress();
   }
-  const std::vector<at::Tensor> results =
+  std::vector<at::Tensor> results =
       compute_rims(halo, pending, convolution, turned, relu && !other.defined(), side);
 
   const Box& have = region(halo.what.level);
@@ -247,7 +240,7 @@ std::vector<at::Tensor> LayerHalos::compute_rims(const Halo& halo, Exchange::Pen
 }
 
 bool LayerHalos::margins() const {
-  return std::any_of(levels_.begin(), levels_.end(), [](const Level& l) { return l.region != l.block; });
+  return std::any_of(levels_.begin(), levels_.end(), [](const LevelBoxes& l) { return l.region != l.block; });
 }
 
 std::int64_t LayerHalos::bytes_sent() const {

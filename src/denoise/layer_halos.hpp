@@ -34,6 +34,7 @@ class LayerHalos {
   /// The pixels that features of a level have room for: the block and the level's margin, clipped.
   const Box& region(int level) const { return levels_[static_cast<std::size_t>(level)].region; }
   const Box& block(int level) const { return levels_[static_cast<std::size_t>(level)].block; }
+  int levels() const { return static_cast<int>(levels_.size()); }
   /// Whether features of any level have margins.
   bool margins() const;
   /// Exchanges of one pass, and the bytes that this rank sends for them.
@@ -56,9 +57,6 @@ class LayerHalos {
   void skip();
 
  private:
-  struct Level {
-    Box block, region;
-  };
   struct Rim {  // strips of one size that are computed in one call: opposite sides, or one
     std::array<std::size_t, 2> strips;
     std::int64_t count;
@@ -90,7 +88,7 @@ class LayerHalos {
   std::vector<at::Tensor> compute_rims(const Halo& halo, Exchange::Pending& pending, Convolution& convolution,
                                        Convolution* turned, bool relu, SideStream* side) const;
 
-  std::vector<Level> levels_;
+  std::vector<LevelBoxes> levels_;
   std::vector<int> halo_of_step_;  // -1: none
   std::vector<Halo> halos_;
   std::vector<std::unique_ptr<Shared>> shared_;

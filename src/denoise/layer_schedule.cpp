@@ -11,10 +11,6 @@
 namespace tessera {
 namespace {
 
-bool changes_level(Op op) {
-  return op == Op::conv_down || op == Op::conv_up || op == Op::max_pool || op == Op::upsample;
-}
-
 std::int64_t reach_of(const Step& step) { return step.node.op == Op::conv ? step.node.kernel / 2 : 0; }
 
 }  // namespace
@@ -36,8 +32,8 @@ LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
     const Step& step = plan.steps[s];
     std::int64_t v = std::numeric_limits<std::int64_t>::max();  // a constant is true everywhere
-    if (step.node.op == Op::input || changes_level(step.node.op)) v = 0;
-    if (!changes_level(step.node.op))
+    if (step.node.op == Op::input || level_change(step.node.op) != 0) v = 0;
+    if (level_change(step.node.op) == 0)
       for (const int i : step.node.inputs) v = std::min(v, valid[i]);
     if (const std::int64_t reach = reach_of(step); reach > 0) {
       if (v < reach) {
@@ -72,12 +68,25 @@ LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType
                                     rim_form(type, on_device, plan.channels[in], step.node.kernel)});
       want(step.out, level, margin);
       need[in] = 0;  // what the steps behind read has come with this exchange
-    } else if (!changes_level(step.node.op)) {
+    } else if (level_change(step.node.op) == 0) {
       for (const int i : step.node.inputs) want(i, level, out + reach);
     }
   }
   std::reverse(schedule.exchanges.begin(), schedule.exchanges.end());
   return schedule;
+}
+
+std::vector<LevelBoxes> level_boxes(const LayerSchedule& schedule, const Decomposition& decomposition,
+                                    int rank) {
+  std::vector<LevelBoxes> boxes;
+  for (std::size_t l = 0; l < schedule.margin.size(); ++l) {
+    const int level = static_cast<int>(l);
+    const std::int64_t m = schedule.margin[l];
+    const Box block = at_level(decomposition.padded_block(rank), level);
+    boxes.push_back(
+        {block, block.grow({{0, m, m}, {0, m, m}}).intersect(at_level(decomposition.padded(), level))});
+  }
+  return boxes;
 }
 
 BlockCut cut_block(const Box& block, const Box& padded, const LayerExchange& e) {

@@ -14,6 +14,11 @@
 
 namespace tessera {
 
+/// What a rank's features of one level hold, in pixels of that level.
+struct LevelBoxes {
+  Box block, region;  // region: with the margin, clipped to the padded image
+};
+
 /// How the rim of a convolution's result, which reads remote pixels, is cut off and computed.
 struct RimForm {
   std::int64_t tile = 1;  // in multiples of so many pixels
@@ -47,6 +52,9 @@ struct LayerSchedule {
 /// than are read. Features of `type` on a device or not; the same on all ranks, whatever their processors.
 /// Pure.
 LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType type, bool on_device);
+
+std::vector<LevelBoxes> level_boxes(const LayerSchedule& schedule, const Decomposition& decomposition,
+                                    int rank);
 
 /// A part of the output that reads remote pixels, and the pixels that it reads: these may leave the padded
 /// image, where they are 0.

@@ -33,6 +33,11 @@ std::vector<int> absorb(const std::vector<Node>& nodes, bool fuse_add) {
 
 }  // namespace
 
+int level_change(Op op) {
+  if (op == Op::conv_down || op == Op::max_pool) return 1;
+  return op == Op::conv_up || op == Op::upsample ? -1 : 0;
+}
+
 RunPlan make_run_plan(const Graph& graph, bool fuse_add) {
   const std::vector<Node>& nodes = graph.nodes();
   const std::vector<int> into = absorb(nodes, fuse_add);

@@ -26,6 +26,9 @@ struct RunPlan {
   bool converts = false;  // the image must be in the runner's type and layout: not only a concat reads it
 };
 
+/// Levels between a layer's input and its output: 1 down, -1 up, else 0.
+int level_change(Op op);
+
 /// `fuse_add`: whether a convolution can add in the same pass. The graph must be free of batch norms.
 RunPlan make_run_plan(const Graph& graph, bool fuse_add);
 

@@ -104,9 +104,9 @@ struct Runner::Impl {
   // Layers that change the level see the block alone, since a margin may be odd.
   at::Tensor evaluate_level_change(const Step& step, std::vector<at::Tensor>& slot, LayerHalos* halos) {
     const int level = step.node.level;
-    const bool down = step.node.op == Op::conv_down || step.node.op == Op::max_pool;
+    const bool down = level_change(step.node.op) == 1;
     at::Tensor in = slot[step.node.inputs[0]];
-    if (halos) in = halos->narrow(in, down ? level - 1 : level + 1);
+    if (halos) in = halos->narrow(in, level - level_change(step.node.op)).contiguous(kLast);
     if (step.node.op == Op::max_pool || step.node.op == Op::upsample) {
       const at::Tensor y =
           down ? at::max_pool2d(in, 2) : at::upsample_nearest2d(in, {2 * in.size(2), 2 * in.size(3)});
@@ -185,7 +185,14 @@ struct Runner::Impl {
     at::globalContext().setBenchmarkCuDNN(tried.count(x.vec()) > 0);
   }
   CallShape call(std::int64_t items, std::int64_t height, std::int64_t width) const {
-    return {items, height, width, options.type, library};
+    return {items, height, width, options.type, library, {}};
+  }
+  CallShape call(const LayerHalos& halos) const {
+    CallShape shape = call(1, halos.block(0).extent(1), halos.block(0).extent(2));
+    if (halos.margins())
+      for (int level = 0; level < halos.levels(); ++level)
+        shape.regions.push_back({halos.region(level).extent(1), halos.region(level).extent(2)});
+    return shape;
   }
   // All steps, from x to a result of x's type.
   at::Tensor pass(const at::Tensor& x, const Level& level, const std::function<void()>& between,
@@ -213,7 +220,7 @@ struct Runner::Impl {
   }
   void place_step(std::size_t s) {
     place(layout.results[s], layout.results[s].bytes);
-    place(layout.scratch[s], kLeastScratch);
+    for (const FeatureLayout::Piece& piece : layout.scratch[s]) place(piece, kLeastScratch);
     for (const FeatureLayout::Piece& piece : layout.inside) place(piece, kLeastScratch);
   }
 };
@@ -242,9 +249,8 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
   m.choose_kernels(x.sizes());
   if (x.sizes() != at::IntArrayRef(m.sizes)) {
     release_kept_tensors();  // else buffers of every shape pile up
-    m.layout = lay_out(m.plan, m.call(x.size(0), x.size(2), x.size(3)));
-    // Features with margins have other sizes than the layout's; they take kept buffers.
-    m.arena.resize(m.options.device.is_cuda() || (halos && halos->margins()) ? 0 : m.layout.bytes);
+    m.layout = lay_out(m.plan, halos ? m.call(*halos) : m.call(x.size(0), x.size(2), x.size(3)));
+    m.arena.resize(m.options.device.is_cuda() ? 0 : m.layout.bytes);
     m.sizes = x.sizes().vec();
   }
   const ReuseScope pool;

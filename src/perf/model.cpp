@@ -110,9 +110,8 @@ void add_denoiser(const Machine& machine, const NetworkWork& network, const Deco
     p.exposed += t.exposed;
     p.hidden += t.hidden;
     p.sent += t.sent;
-    const Box block = d.padded_block(rank);
-    if (!block.empty())
-      features = static_cast<double>(network.memory->bytes(1, block.extent(1), block.extent(2)));
+    features = static_cast<double>(
+        network.memory->layer_bytes(d, rank, static_cast<int>(std::max<std::int64_t>(1, e.depth))));
   } else {
     const Windows t = window_times(machine, network, d, e, rank);
     p.denoise = t.seconds;
@@ -229,16 +228,38 @@ std::string limiting_term(const Prediction& one, const Prediction& many) {
       ->second;
 }
 
+namespace {
+
+// Bytes of features on the rank that needs most of them.
+double largest_features(const NetworkWork& network, const Decomposition& d, const Execution& e,
+                        std::int64_t longest) {
+  Box block, window;
+  int rank = 0;
+  for (int r = 0; r < d.ranks(); ++r) {
+    const Box b = d.padded_block(r);
+    if (b.pixels() > block.pixels()) {
+      block = b;
+      rank = r;
+    }
+    if (e.mode == ExecutionMode::layer || b.empty()) continue;
+    for (const Window& w : cut_windows(b, d.padded(), e.patch > 0 ? e.patch : longest, network.halo))
+      if (w.box.pixels() > window.pixels()) window = w.box;
+  }
+  return static_cast<double>(
+      e.mode == ExecutionMode::layer
+          ? network.memory->layer_bytes(d, rank, static_cast<int>(std::max<std::int64_t>(1, e.depth)))
+          : network.memory->bytes(e.batch, window.extent(1), window.extent(2)));
+}
+
+}  // namespace
+
 std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWork& network,
                                         const DataWork& data, const Decomposition& d, std::int64_t channels,
                                         const Freedom& f) {
   const std::int64_t a = network.alignment;
-  std::vector<Box> blocks;
   std::int64_t longest = a;
-  for (int r = 0; r < d.ranks(); ++r) {
-    blocks.push_back(d.padded_block(r));
-    longest = std::max({longest, blocks.back().extent(1), blocks.back().extent(2)});
-  }
+  for (int r = 0; r < d.ranks(); ++r)
+    longest = std::max({longest, d.padded_block(r).extent(1), d.padded_block(r).extent(2)});
   const auto wants = [&](ExecutionMode mode) { return f.mode == mode || f.mode == ExecutionMode::automatic; };
   std::vector<Execution> candidates;
   Execution e;
@@ -283,22 +304,7 @@ std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWor
   const int slowest = busiest(d, network.halo);
   std::vector<Prediction> ranked;
   for (const Execution& candidate : candidates) {
-    if (f.feature_memory > 0) {
-      Index3 largest{};  // window or block
-      const auto look_at = [&](const Box& box) {
-        if (box.pixels() > largest[1] * largest[2]) largest = box.extents();
-      };
-      for (const Box& b : blocks)
-        if (candidate.mode == ExecutionMode::layer)
-          look_at(b);
-        else if (!b.empty())
-          for (const Window& w :
-               cut_windows(b, d.padded(), candidate.patch > 0 ? candidate.patch : longest, network.halo))
-            look_at(w.box);
-      if (static_cast<double>(network.memory->bytes(candidate.batch, largest[1], largest[2])) >
-          f.feature_memory)
-        continue;
-    }
+    if (f.feature_memory > 0 && largest_features(network, d, candidate, longest) > f.feature_memory) continue;
     ranked.push_back(predict_rank(machine, &network, data, d, channels, candidate, slowest));
   }
   std::stable_sort(ranked.begin(), ranked.end(),

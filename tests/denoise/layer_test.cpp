@@ -11,6 +11,7 @@
 #include "tessera/core/memory.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/memory_model.hpp"
 #include "whole_image.hpp"
 
 namespace tessera {
@@ -231,6 +232,35 @@ TEST(LayerDenoiser, second_call_needs_no_memory) {
     d->apply(in, kSigma, out);
     EXPECT_EQ(memory_now(), before);
   });
+}
+
+TEST(LayerDenoiser, takes_the_memory_that_is_modeled) {
+  track_tensor_memory();
+  for (const char* name : {"drunet", "unet", "dncnn"}) {
+    const Network network = tiny(name, 1, {32, 48, 64});
+    const at::Tensor image = picture(1, 192, 208, at::kFloat);
+    test::on_groups([&](const Communicator& comm) {
+      for (const auto& [type, depth] :
+           {std::pair{at::kFloat, 1}, std::pair{at::kFloat, 3}, std::pair{at::kBFloat16, 1}}) {
+        if (type == at::kBFloat16 && name != std::string("drunet")) continue;
+        SCOPED_TRACE(testing::Message() << name << ", " << c10::toString(type) << ", depth " << depth);
+        const Blocks s(comm, network, image);
+        const at::Tensor in = s.part(image);
+        at::Tensor out = at::zeros_like(in);
+        const MemoryModel model(network, type, true, {});
+        const std::int64_t before = memory_now() - memory_now(MemoryUse::weights);
+        memory_reset_peak();
+        const auto d = make_network_denoiser(network, layers(depth, type), s.context);
+        d->apply(in, kSigma, out);
+        d->apply(in, kSigma, out);
+        const auto taken = static_cast<double>(memory_peak() - before - memory_now(MemoryUse::weights));
+        const auto modeled =
+            static_cast<double>(model.layer_bytes(s.context.decomposition, comm.rank(), depth));
+        EXPECT_LT(taken, 1.05 * modeled + 4.0 * in.nbytes());
+        EXPECT_GT(taken, (type == at::kFloat ? 0.9 : 0.5) * modeled);
+      }
+    });
+  }
 }
 
 }  // namespace
