@@ -57,7 +57,7 @@ int study_command(const StudyArguments& a, const Communicator& comm) {
   const std::string folder = a.out.empty() ? "study-" + a.name : a.out;
   const bool first = comm.rank() == 0;
   Log log(first, "");
-  if (a.name == "precision" && options.images.empty()) {
+  if (a.name == "precision" && options.images.empty() && comm.size() == 1) {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     options.images = {folder + "/scene.png"};

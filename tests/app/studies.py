@@ -84,6 +84,8 @@ check("halo", "--scale", 16, ranks=2)
 # What cannot be asked.
 code, _, err = study("halo", folder="alone")
 assert code == 2 and "launch.sh -n 2" in err, err
+code, _, err = study("precision", ranks=2, folder="many")
+assert code == 2 and "without a launcher" in err and not (work / "many").exists(), err
 code, _, err = study("color")
 assert code == 2 and "shape, batch" in err, err
 code, _, err = study("shape", "--scale", 64, "--network", "dncnn")
