@@ -56,10 +56,11 @@ class Bench {
         transport_ && wanted == g_.job.domain.transport && g.decomposition.grid() == g_.decomposition.grid();
     g_ = g;
     if (same) return;
+    transport_.reset();  // set last of all: an error on the way leaves nothing that looks ready
     metrics_.reset();
     data_.reset();
-    transport_ = open_transport(g_, comm_).transport;
-    Problem problem = make_problem(g_, comm_, transport_);
+    const std::shared_ptr<Transport> transport = open_transport(g_, comm_).transport;
+    Problem problem = make_problem(g_, comm_, transport);
     data_ = make_least_squares(
         {.A = problem.A,
          .y = problem.y,
@@ -70,7 +71,8 @@ class Bench {
         space_);
     start_ = starting_image(g_, problem, *data_, comm_);
     if (problem.truth.defined())
-      metrics_ = std::make_unique<Metrics>(problem.truth, g_.decomposition, comm_, transport_);
+      metrics_ = std::make_unique<Metrics>(problem.truth, g_.decomposition, comm_, transport);
+    transport_ = transport;
   }
 
   // Median seconds of an iteration on the slowest rank.
