@@ -140,8 +140,10 @@ std::unique_ptr<TraceWriter> open_trace(const OutputFolder& folder, const TraceH
       fs::create_directory(folder.file("trace"));
     });
   }
-  comm.together([&] { trace = std::make_unique<TraceWriter>(path, header, every, begin); });
-  if (comm.rank() == 0) write_trace_index(folder.file("trace.h5"), comm.size());
+  comm.together([&] {
+    trace = std::make_unique<TraceWriter>(path, header, every, begin);
+    if (comm.rank() == 0) write_trace_index(folder.file("trace.h5"), comm.size());
+  });
   return trace;
 }
 
@@ -260,11 +262,12 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
 
   const int restarts = from ? 1 + restarts_so_far(folder, *from, comm) : 0;
   folder.create(from.has_value());
-  if (first) {
+  comm.together([&] {
+    if (!first) return;
     if (from) CheckpointFolder(folder.file("checkpoint")).set_aside(from->loop.iterations);
     write_text(folder.file("job.yaml"), job.text);
     write_text(folder.file("resolved.yaml"), resolved_text(g, comm.size(), denoiser->description(), inputs));
-  }
+  });
   Log log(first, folder.file("log.txt"));
   const Grid3 grid = g.decomposition.grid();
   log.line(fmt::format("tessera {}: {} x {} x {} on {} rank{} ({} x {} blocks), {}, messages by {}",
@@ -376,7 +379,9 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     s["precision"] = job.denoiser.precision;
     s["transport"] = name(kind(*transport));
     s["tessera"] = version();
-    if (first) write_text(folder.file("summary.json"), s.dump(2) + "\n");
+    comm.together([&] {
+      if (first) write_text(folder.file("summary.json"), s.dump(2) + "\n");
+    });
 
     log.line("");
     log.line(table);

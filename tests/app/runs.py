@@ -130,6 +130,9 @@ def folder_is_kept():
     _, err = run(path, ranks=2, expect=2)
     assert "a run never overwrites" in err and "--force" in err, err
     assert os.listdir(work / "out") == ["mine.txt"]
+    (work / "blocked/job.yaml").mkdir(parents=True)
+    _, err = run(path, "--force", "--set", "output.folder=blocked", ranks=3, expect=3)
+    assert err.count("tessera: rank 0 failed: cannot rename") == 1 and "job.yaml" in err, err
     run(path, "--force", ranks=2)
     first = image("out")
     run(path, "--force")
