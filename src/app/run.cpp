@@ -21,6 +21,7 @@
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
+#include "tessera/core/reason.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/core/version.hpp"
 #include "tessera/domain/tensor.hpp"
@@ -414,7 +415,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   try {
     return iterate();
   } catch (const std::exception& e) {
-    status.set("failed", e.what());
+    status.set("failed", reason(e));
     throw;
   }
 }

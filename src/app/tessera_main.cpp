@@ -9,6 +9,7 @@
 #include "tessera/app/commands.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/core/reason.hpp"
 #include "tessera/core/version.hpp"
 #include "tessera/train/train.hpp"
 
@@ -228,7 +229,7 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   } catch (const InputError& e) {
     return end_together(comm, errors, e.what(), kBadInput);
   } catch (const std::exception& e) {
-    return end_together(comm, errors, e.what() + where(), kFailed);
+    return end_together(comm, errors, reason(e) + where(), kFailed);
   }
   return kBadInput;
 }

@@ -9,6 +9,7 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/core/reason.hpp"
 #include "waiting.hpp"
 
 namespace tessera {
@@ -232,7 +233,7 @@ void Communicator::together(const std::function<void()>& work) const {
     input = true;
     first = rank();
   } catch (const std::exception& e) {
-    message = e.what();
+    message = reason(e);
     first = rank();
   }
   all_reduce({&first, 1}, Reduce::min);

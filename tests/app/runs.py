@@ -238,6 +238,8 @@ def scene_without_files():
     assert np.array_equal(image("out/again"), image("out"))
     code, out, err = tessera("scene", "scene.png", "--size", "83")
     assert code == 2 and "2048x3072" in err, err
+    code, out, err = tessera("scene", "huge.h5", "--size", "1073741824x1073741824", ranks=2)
+    assert code == 3 and "frame #" not in err and err.count("tessera: ") == 1, err
 
 
 def denoise_and_compare():
