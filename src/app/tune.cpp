@@ -186,7 +186,7 @@ Machine machine_for(const Geometry& g, const Communicator& comm, const std::shar
     if (comm.rank() == 0)
       std::printf("measuring this computer with %d rank%s ...\n", comm.size(), comm.size() == 1 ? "" : "s");
     MeasureOptions options;
-    options.networks = {network};
+    options.networks = {&*g.network};
     options.precision = g.job.denoiser.precision;
     machine = measure_machine(comm, transport, g.device, options);
   }

@@ -85,26 +85,30 @@ class Section {
   std::string file_, path_;
 };
 
-Op convolution_kind(const std::string& word, const std::string& file) {
-  for (const Op op : {Op::conv, Op::conv_down, Op::conv_up})
+Op layer_kind(const std::string& word, const std::string& file) {
+  std::string known;
+  for (const Op op : {Op::conv, Op::conv_down, Op::conv_up, Op::max_pool, Op::upsample, Op::relu, Op::add,
+                      Op::concat, Op::input}) {
     if (word == name(op)) return op;
-  throw InputError(concat(file, ": a convolution is of kind '", word,
-                          "' (there are conv, conv_down and conv_up) write one of them"));
+    known += (known.empty() ? "" : ", ") + std::string(name(op));
+  }
+  throw InputError(
+      concat(file, ": a layer is of kind '", word, "' (kinds are ", known, ") write one of them"));
 }
 
 Throughput read_throughput(const Section& in, const std::string& file) {
   Throughput t;
   t.peak = in.number("peak", 0.0);
   t.fraction = in.number("fraction", 0.0);
-  if (in.has("convolutions"))
-    for (const YAML::Node& row : in.node("convolutions")) {
-      const Section shape(row, file, in.where("convolutions"), {"kind", "kernel", "in", "out", "seconds"});
-      t.shapes.push_back(
-          {convolution_kind(shape.text("kind", ""), file), static_cast<int>(shape.number("kernel", {}, 1)),
+  if (in.has("layers"))
+    for (const YAML::Node& row : in.node("layers")) {
+      const Section shape(row, file, in.where("layers"), {"kind", "kernel", "in", "out", "seconds"});
+      t.layers.push_back(
+          {layer_kind(shape.text("kind", ""), file), static_cast<int>(shape.number("kernel", {}, 1)),
            static_cast<std::int64_t>(shape.number("in", {}, 1)),
            static_cast<std::int64_t>(shape.number("out", {}, 1)), shape.curve("seconds", true)});
     }
-  TESSERA_VALIDATE(!t.shapes.empty() || (t.peak > 0 && t.fraction > 0), file, ": ", in.where("convolutions"),
+  TESSERA_VALIDATE(!t.layers.empty() || (t.peak > 0 && t.fraction > 0), file, ": ", in.where("layers"),
                    " is missing, and so are peak and fraction (the model needs a throughput) give either");
   return t;
 }
@@ -159,7 +163,7 @@ Machine parse_machine(const std::string& text, const std::string& path) {
   const Section precisions = in.section("precisions", {"float32", "tf32", "bfloat16", "float16"});
   for (const auto& entry : precisions.all()) {
     const auto key = entry.first.as<std::string>();
-    m.precisions[key] = read_throughput(precisions.section(key, {"peak", "fraction", "convolutions"}), path);
+    m.precisions[key] = read_throughput(precisions.section(key, {"peak", "fraction", "layers"}), path);
   }
   m.copy = in.curve("copy", true);
   m.pack = in.curve("pack", true);
@@ -191,8 +195,8 @@ std::string write_machine(const Machine& m) {
   for (const auto& [key, t] : m.precisions) {
     out += "  " + key + ":\n";
     if (t.peak > 0) out += "    peak: " + number(t.peak) + "\n    fraction: " + number(t.fraction) + "\n";
-    if (!t.shapes.empty()) out += "    convolutions:\n";
-    for (const ConvolutionRate& r : t.shapes)
+    if (!t.layers.empty()) out += "    layers:\n";
+    for (const LayerRate& r : t.layers)
       out += fmt::format("      - {{kind: {}, kernel: {}, in: {}, out: {}, seconds: {}}}\n", name(r.op),
                          r.kernel, r.in, r.out, print(r.seconds));
   }

@@ -25,10 +25,6 @@
 namespace tessera {
 namespace {
 
-void settle(Device device) {
-  if (device.is_cuda()) cudaDeviceSynchronize();
-}
-
 at::TensorOptions tensor_options(Device device, at::ScalarType type) {
   const at::TensorOptions host(type);
   return device.is_cuda() ? host.device(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device.index)))
@@ -39,116 +35,60 @@ at::ScalarType scalar_type(const std::string& precision) {
   return precision == "bfloat16" ? at::kBFloat16 : precision == "float16" ? at::kHalf : at::kFloat;
 }
 
-// A network of the convolutions that are to be timed, with weights that keep the features of order one.
-class Bench {
- public:
-  explicit Bench(std::int64_t channels) {
-    network_.options.channels = channels;
-    last_ = network_.graph.add({.op = Op::input, .channels = channels});
+// Two convolutions of a shape in a row as in a residual block, with weights that keep the features of order
+// one.
+Network residual_block(const LayerRate& shape) {
+  Network network;
+  network.options.channels = shape.in;
+  const int first = network.graph.add({.op = Op::input, .channels = shape.in});
+  int last = first;
+  for (const char* key : {"a", "b"}) {
+    const std::int64_t k = shape.kernel;
+    network.weights[key] = at::randn({shape.out, shape.in, k, k}, at::TensorOptions(at::kFloat)) /
+                           std::sqrt(static_cast<double>(shape.in * k * k));
+    last = network.graph.add(
+        {.op = Op::conv, .inputs = {last}, .channels = shape.out, .kernel = shape.kernel, .weight = key});
+    if (last == first + 1) last = network.graph.add({.op = Op::relu, .inputs = {last}});
   }
-  void convolve(Op op, int kernel, std::int64_t out, bool relu) {
-    const std::int64_t in = network_.graph.nodes()[static_cast<std::size_t>(last_)].channels;
-    const std::string key = concat("w", network_.weights.size());
-    const std::int64_t k = op == Op::conv ? kernel : 2;
-    const auto first = op == Op::conv_up ? in : out, second = op == Op::conv_up ? out : in;
-    network_.weights[key] = at::randn({first, second, k, k}, at::TensorOptions(at::kFloat)) /
-                            std::sqrt(static_cast<double>(in * k * k));
-    last_ =
-        network_.graph.add({.op = op, .inputs = {last_}, .channels = out, .kernel = kernel, .weight = key});
-    if (relu) last_ = network_.graph.add({.op = Op::relu, .inputs = {last_}});
-  }
-  void add(int other) { last_ = network_.graph.add({.op = Op::add, .inputs = {other, last_}}); }
-  int last() const { return last_; }
-  const Network& network() const { return network_; }
-
- private:
-  Network network_;
-  int last_ = 0;
-};
-
-struct Timer {
-  const Communicator& comm;
-  Device device;
-  MeasureOptions options;
-
-  double run(const Bench& bench, std::int64_t rows, std::int64_t columns) const {
-    RunnerOptions how;
-    how.type = scalar_type(options.precision);
-    how.tf32 = options.precision == "tf32";
-    how.device = device;
-    Runner runner(bench.network(), how);
-    const at::Tensor x =
-        at::randn({1, bench.network().channels(), rows, columns}, tensor_options(device, at::kFloat))
-            .to(how.type)
-            .contiguous(at::MemoryFormat::ChannelsLast);
-    return time_median(comm, device, options.seconds, [&] { runner.run(x, 0); });
-  }
-
-  // Seconds of one convolution of the shape that makes rows x columns pixels.
-  double convolution(const NetworkWork::Layer& layer, std::int64_t rows, std::int64_t columns) const {
-    Bench bench(layer.op == Op::conv_up ? layer.out : layer.in);
-    if (layer.op == Op::conv && layer.in == layer.out) {
-      const int first = bench.last();
-      bench.convolve(Op::conv, layer.kernel, layer.out, true);
-      bench.convolve(Op::conv, layer.kernel, layer.out, false);
-      bench.add(first);
-      return run(bench, rows, columns) / 2;
-    }
-    if (layer.op == Op::conv) {
-      bench.convolve(Op::conv, layer.kernel, layer.out, false);
-      return run(bench, rows, columns);
-    }
-    if (layer.op == Op::conv_down) {
-      bench.convolve(Op::conv_down, 2, layer.out, false);
-      return run(bench, 2 * rows, 2 * columns);
-    }
-    // There is no way up from the image: down and up together, less down.
-    bench.convolve(Op::conv_down, 2, layer.in, false);
-    const double down = run(bench, rows, columns);
-    bench.convolve(Op::conv_up, 2, layer.out, false);
-    return std::max(0.2 * down, run(bench, rows, columns) - down);
-  }
-};
-
-double products(const NetworkWork::Layer& layer) {
-  const double taps = layer.op == Op::conv ? layer.kernel * layer.kernel : layer.op == Op::conv_down ? 4 : 1;
-  return taps * static_cast<double>(layer.in * layer.out);
-}
-
-bool same(const ConvolutionRate& r, const NetworkWork::Layer& layer) {
-  return r.op == layer.op && r.kernel == layer.kernel && r.in == layer.in && r.out == layer.out;
-}
-
-Throughput measure_convolutions(const Timer& timer) {
-  Throughput t;
-  for (const NetworkWork& network : timer.options.networks)
-    for (const NetworkWork::Layer& layer : network.layers) {
-      if (layer.passed > 0) continue;
-      if (std::any_of(t.shapes.begin(), t.shapes.end(), [&](const auto& r) { return same(r, layer); }))
-        continue;
-      ConvolutionRate rate{layer.op, layer.kernel, layer.in, layer.out, {}};
-      for (const std::int64_t side : {16, 48, 128, 256, 512}) {
-        const double pixels = static_cast<double>(side * side);
-        if (pixels * products(layer) > timer.options.largest) break;
-        rate.seconds.points[pixels] = timer.convolution(layer, side, side);
-      }
-      t.shapes.push_back(std::move(rate));
-    }
-  return t;
+  network.graph.add({.op = Op::add, .inputs = {first, last}});
+  return network;
 }
 
 // The rims of mode layer are strips of a row or two: slower than a square of as many pixels.
-double measure_strips(const Timer& timer, const Throughput& t) {
+double measure_strips(const Communicator& comm, Device device, const MeasureOptions& options,
+                      const Throughput& t) {
+  RunnerOptions how;
+  how.type = scalar_type(options.precision);
+  how.tf32 = options.precision == "tf32";
+  how.device = device;
   double sum = 0;
   int count = 0;
-  for (const ConvolutionRate& r : t.shapes) {
+  for (const LayerRate& r : t.layers) {
     if (r.op != Op::conv || r.kernel == 1 || r.in != r.out) continue;
-    const NetworkWork::Layer layer{r.op, r.kernel, r.in, r.out};
-    sum += timer.convolution(layer, 1, 256) / r.seconds.at(256);
+    Runner runner(residual_block(r), how);
+    const auto seconds = [&](std::int64_t rows, std::int64_t columns) {
+      const at::Tensor x = at::randn({1, r.in, rows, columns}, tensor_options(device, at::kFloat))
+                               .to(how.type)
+                               .contiguous(at::MemoryFormat::ChannelsLast);
+      return time_median(comm, device, options.seconds, [&] { runner.run(x, 0); });
+    };
+    sum += seconds(1, 256) / seconds(16, 16);
     ++count;
   }
   return count > 0 ? std::max(1.0, sum / count) : 1.0;
 }
+
+// Writes more than a core's caches hold, as a pass of a network does between two data steps: what is timed
+// next finds its tensors where a run would.
+class Sweep {
+ public:
+  explicit Sweep(Device device) : memory_(at::empty({kBytes / 4}, tensor_options(device, at::kFloat))) {}
+  void operator()() const { memory_.fill_(1); }
+
+ private:
+  static constexpr std::int64_t kBytes = std::int64_t{1} << 26;
+  at::Tensor memory_;
+};
 
 Curve measure_copies(const Communicator& comm, Device device, double seconds) {
   Curve c;
@@ -166,6 +106,7 @@ Curve measure_copies(const Communicator& comm, Device device, double seconds) {
 // Rows copied from a block into its halo's frame: what packing does, in one pass.
 Curve measure_packing(const Communicator& comm, Device device, double seconds) {
   Curve c;
+  const Sweep sweep(device);
   const auto alone = make_transport(Communicator(), device, TransportKind::mpi);
   for (const std::int64_t side : {64, 256, 1024}) {
     const Box image = Box::image2d(side, side);
@@ -178,8 +119,9 @@ Curve measure_packing(const Communicator& comm, Device device, double seconds) {
     double bytes = 0;
     for (const Piece& p : plan.local()) bytes += 12.0 * static_cast<double>(p.to.pixels());
     Exchange exchange(std::move(plan), alone, 3, ElementType::float32);
-    c.points[bytes] = time_median(comm, device, seconds,
-                                  [&] { exchange.begin(view(block, image), view(framed, frame)).wait(); });
+    c.points[bytes] = time_median(
+        comm, device, seconds, [&] { exchange.begin(view(block, image), view(framed, frame)).wait(); },
+        sweep);
   }
   return c;
 }
@@ -194,10 +136,11 @@ double time_blur(const Communicator& comm, Device device, double seconds, const 
   const auto placed = blur->place(group, {image, input, {image}, 3, tensor});
   const at::Tensor x = at::zeros({3, input.extent(1), input.extent(2)}, tensor);
   const at::Tensor y = at::zeros({3, side, side}, tensor);
-  return time_median(comm, device, seconds, [&] {
+  const auto there_and_back = [&] {
     placed->apply(x, {&y, 1});
     placed->adjoint({&y, 1}, x);
-  });
+  };
+  return time_median(comm, device, seconds, there_and_back, Sweep(device));
 }
 
 void measure_operators(Machine& m, const Communicator& comm, Device device, double seconds) {
@@ -222,6 +165,27 @@ class Seconds final : public Observer {
   std::vector<double> list;
 };
 
+// Stands for a network: takes the caches, and says how long it took.
+class SweepingDenoiser final : public Denoiser {
+ public:
+  explicit SweepingDenoiser(Device device) : device_(device), sweep_(device) {}
+  void apply(const at::Tensor& in, double, at::Tensor& out) override {
+    settle(device_);
+    const double start = now();
+    out.copy_(in);
+    sweep_();
+    settle(device_);
+    list.push_back(now() - start);
+  }
+  std::int64_t bytes_sent() const override { return 0; }
+  std::string description() const override { return "sweep"; }
+  std::vector<double> list;  // seconds of each call
+
+ private:
+  Device device_;
+  Sweep sweep_;
+};
+
 // An iteration of proximal gradient descent without an operator and without a denoiser, PSNR included.
 double measure_state(const Communicator& comm, Device device) {
   constexpr std::int64_t kSide = 512;
@@ -237,11 +201,11 @@ double measure_state(const Communicator& comm, Device device) {
   const Space space(alone, &reducer);
   const at::Tensor truth = at::zeros({3, kSide, kSide}, options);
   const auto data = make_least_squares({.A = op, .y = {truth.clone()}, .weights = {}, .prox = {}}, space);
-  const auto denoiser = make_identity_denoiser();
+  SweepingDenoiser denoiser(device);
   SolverOptions solver_options;
   solver_options.iterations = 8;
   solver_options.sigma = 0.0;
-  const auto solver = make_solver("pgd", {*data, *denoiser, space, solver_options, truth.clone()});
+  const auto solver = make_solver("pgd", {*data, denoiser, space, solver_options, truth.clone()});
   Metrics metrics(truth, d, alone, transport);
   Seconds seconds;
   comm.barrier();
@@ -254,42 +218,41 @@ double measure_state(const Communicator& comm, Device device) {
             .observers = {&seconds},
             .pixels = 3.0 * kSide * kSide});
   settle(device);
-  std::sort(seconds.list.begin(), seconds.list.end());
-  double median = seconds.list[seconds.list.size() / 2] / (3.0 * kSide * kSide);
+  std::vector<double> rest;  // of each iteration
+  for (std::size_t i = 0; i < seconds.list.size(); ++i) rest.push_back(seconds.list[i] - denoiser.list[i]);
+  std::sort(rest.begin(), rest.end());
+  double median = rest[rest.size() / 2] / (3.0 * kSide * kSide);
   comm.all_reduce({&median, 1}, Reduce::max);
   return median;
 }
 
 }  // namespace
 
-double time_median(const Communicator& comm, Device device, double seconds,
-                   const std::function<void()>& work) {
+void settle(Device device) {
+  if (device.is_cuda()) cudaDeviceSynchronize();
+}
+
+double time_median(const Communicator& comm, Device device, double seconds, const std::function<void()>& work,
+                   const std::function<void()>& before) {
   const auto once = [&] {
+    if (before) before();
+    settle(device);
     const double start = now();
     work();
     settle(device);
     return now() - start;
   };
+  const double begin = now();
   once();
-  double first = once();
-  comm.all_reduce({&first, 1}, Reduce::max);
-  const int calls = static_cast<int>(std::clamp(seconds / std::max(first, 1e-7), 2.0, 50.0));
+  double first = once(), both = now() - begin;
+  comm.all_reduce({&both, 1}, Reduce::max);
+  const int calls = static_cast<int>(std::clamp(2 * seconds / std::max(both, 1e-7), 2.0, 50.0));
   std::vector<double> list{first};
   for (int i = 0; i < calls; ++i) list.push_back(once());
   std::sort(list.begin(), list.end());
   double median = list[list.size() / 2];
   comm.all_reduce({&median, 1}, Reduce::max);
   return std::max(median, 1e-9);
-}
-
-bool knows(const Machine& machine, const NetworkWork& network, const std::string& precision) {
-  const auto t = machine.precisions.find(precision);
-  if (t == machine.precisions.end()) return false;
-  for (const NetworkWork::Layer& layer : network.layers)
-    if (layer.passed == 0 && std::none_of(t->second.shapes.begin(), t->second.shapes.end(),
-                                          [&](const auto& r) { return same(r, layer); }))
-      return false;
-  return true;
 }
 
 Machine measure_machine(const Communicator& comm, const std::shared_ptr<Transport>& transport, Device device,
@@ -308,9 +271,9 @@ Machine measure_machine(const Communicator& comm, const std::shared_ptr<Transpor
   }
   m.fingerprint = machine_fingerprint(comm.local_size(), at::get_num_threads(), gpu);
   m.name = "this computer";
-  const Timer timer{comm, device, options};
-  m.precisions[options.precision] = measure_convolutions(timer);
-  m.strip = measure_strips(timer, m.precisions[options.precision]);
+  Throughput& layers = m.precisions[options.precision];
+  for (const Network* network : options.networks) measure_network(comm, device, *network, options, layers);
+  m.strip = measure_strips(comm, device, options, layers);
   m.copy = measure_copies(comm, device, options.seconds);
   m.pack = measure_packing(comm, device, options.seconds);
   measure_operators(m, comm, device, options.seconds);

@@ -25,14 +25,15 @@ double products(const NetworkWork::Layer& layer) {
   return taps(layer) * static_cast<double>(layer.in * layer.out);
 }
 
-// The measured shape that is like this one: the same kind, channels nearest in ratio.
-const ConvolutionRate* nearest_shape(const Throughput& t, const NetworkWork::Layer& layer) {
-  const ConvolutionRate* best = nullptr;
+// The measured convolution that is like this one: the same kind, channels nearest in ratio.
+const LayerRate* nearest_shape(const Throughput& t, const NetworkWork::Layer& layer) {
+  const LayerRate* best = nullptr;
   double least = std::numeric_limits<double>::infinity();
   const auto ratio = [](std::int64_t a, std::int64_t b) {
     return std::abs(std::log(static_cast<double>(a) / static_cast<double>(b)));
   };
-  for (const ConvolutionRate& shape : t.shapes) {
+  for (const LayerRate& shape : t.layers) {
+    if (!convolves(shape.op)) continue;
     double distance = ratio(shape.in, layer.in) + ratio(shape.out, layer.out);
     if (shape.op != layer.op) distance += 10;
     if (shape.kernel != layer.kernel) distance += 5;
@@ -47,7 +48,7 @@ const ConvolutionRate* nearest_shape(const Throughput& t, const NetworkWork::Lay
 const Throughput& throughput(const Machine& machine, const std::string& precision) {
   const auto found = machine.precisions.find(precision);
   TESSERA_VALIDATE(found != machine.precisions.end(), "the machine '", machine.name, "' has no ", precision,
-                   " (its convolutions were not measured in it) measure them with tessera tune, or use "
+                   " (its layers were not measured in it) measure them with tessera tune, or use "
                    "another denoiser.precision");
   return found->second;
 }
@@ -75,10 +76,13 @@ NetworkWork network_work(const Network& network, const std::string& precision, b
   work.plan = plan;
   for (std::size_t s = 0; s < plan->steps.size(); ++s) {
     const Node& node = plan->steps[s].node;
-    if (node.op == Op::input || node.op == Op::sigma_map) continue;
+    if (node.op == Op::sigma_map) continue;
     NetworkWork::Layer layer{node.op, node.kernel, 0, node.channels, node.level, 0, s};
     for (const int i : node.inputs) layer.in += nodes[i].channels;
-    if (!convolves(node.op)) {
+    if (node.op == Op::input) {  // in, and the result out again, each to another layout
+      layer.in = layer.out;
+      layer.passed = 4 * static_cast<double>(layer.out);
+    } else if (!convolves(node.op)) {
       // A pooled sample reads four, an upsampled one a quarter.
       const double read = node.op == Op::max_pool ? 4.0 : node.op == Op::upsample ? 0.25 : 1.0;
       layer.passed = read * static_cast<double>(layer.in) + static_cast<double>(layer.out);
@@ -88,10 +92,14 @@ NetworkWork network_work(const Network& network, const std::string& precision, b
   return work;
 }
 
+bool measures(const LayerRate& r, const NetworkWork::Layer& layer) {
+  return r.op == layer.op && r.kernel == layer.kernel && r.in == layer.in && r.out == layer.out;
+}
+
 double convolution_seconds(const Machine& machine, const std::string& precision,
                            const NetworkWork::Layer& layer, double pixels) {
   const Throughput& t = throughput(machine, precision);
-  if (const ConvolutionRate* shape = nearest_shape(t, layer)) {
+  if (const LayerRate* shape = nearest_shape(t, layer)) {
     const NetworkWork::Layer known{shape->op, shape->kernel, shape->in, shape->out};
     return shape->seconds.at(pixels) * products(layer) / products(known);
   }
@@ -111,18 +119,31 @@ double convolution_seconds(const Machine& machine, const std::string& precision,
   return machine.call + std::max(flops / (t.peak * t.fraction), machine.copy.at(bytes));
 }
 
+double layer_seconds(const Machine& machine, const std::string& precision, const NetworkWork::Layer& layer,
+                     double pixels) {
+  if (layer.passed == 0) return convolution_seconds(machine, precision, layer, pixels);
+  for (const LayerRate& rate : throughput(machine, precision).layers)
+    if (measures(rate, layer)) return rate.seconds.at(pixels);
+  return machine.call +
+         machine.copy.at(pixels * layer.passed * static_cast<double>(precision_bytes(precision)));
+}
+
+bool knows(const Machine& machine, const NetworkWork& network, const std::string& precision) {
+  const auto t = machine.precisions.find(precision);
+  if (t == machine.precisions.end()) return false;
+  const std::vector<LayerRate>& known = t->second.layers;
+  return std::all_of(network.layers.begin(), network.layers.end(), [&](const NetworkWork::Layer& layer) {
+    return std::any_of(known.begin(), known.end(), [&](const LayerRate& r) { return measures(r, layer); });
+  });
+}
+
 double pass_seconds(const Machine& machine, const NetworkWork& network, const std::string& precision,
                     std::int64_t rows, std::int64_t columns, std::int64_t batch) {
   double seconds = 0;
   const double pixels = static_cast<double>(rows) * static_cast<double>(columns * batch);
-  for (const NetworkWork::Layer& layer : network.layers) {
-    const double here = pixels / static_cast<double>(std::int64_t{1} << (2 * layer.level));
-    if (layer.passed > 0)
-      seconds += machine.call +
-                 machine.copy.at(here * layer.passed * static_cast<double>(precision_bytes(precision)));
-    else
-      seconds += convolution_seconds(machine, precision, layer, here);
-  }
+  for (const NetworkWork::Layer& layer : network.layers)
+    seconds += layer_seconds(machine, precision, layer,
+                             pixels / static_cast<double>(std::int64_t{1} << (2 * layer.level)));
   return seconds;
 }
 

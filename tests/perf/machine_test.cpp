@@ -66,7 +66,7 @@ TEST(MachineFile, says_what_is_wrong) {
   EXPECT_NE(message(changed(good, "L: ", "L: -")).find("links.mpi.node.L is -"), std::string::npos)
       << message(changed(good, "L: ", "L: -"));
   EXPECT_NE(message(changed(good, "kind: conv,", "kind: cnv,")).find("kind 'cnv'"), std::string::npos);
-  EXPECT_NE(message(changed(good, "1024: 0.000125", "1024: fast")).find("convolutions.seconds.1024 is fast"),
+  EXPECT_NE(message(changed(good, "1024: 0.000125", "1024: fast")).find("layers.seconds.1024 is fast"),
             std::string::npos)
       << message(changed(good, "1024: 0.000125", "1024: fast"));
   EXPECT_NE(message(changed(good, "1024: 0.000125", "1024: 0")).find("is 0 (nothing takes no time)"),

@@ -20,19 +20,19 @@ struct Curve {
   bool operator==(const Curve&) const = default;
 };
 
-/// What one rank's convolutions of a shape take: output pixels of a call -> seconds.
-struct ConvolutionRate {
-  Op op = Op::conv;
+/// What one rank's layers of a shape take inside a pass of a network: output pixels of a call -> seconds.
+struct LayerRate {
+  Op op = Op::conv;  // input: the image's way into the network's layout, and the result's way out
   int kernel = 3;
   std::int64_t in = 0, out = 0;
   Curve seconds;
-  bool operator==(const ConvolutionRate&) const = default;
+  bool operator==(const LayerRate&) const = default;
 };
 
-/// Arithmetic of one precision: measured shapes, or (where there are none) a peak and the fraction of it that
+/// Arithmetic of one precision: measured layers, or (where there are none) a peak and the fraction of it that
 /// convolutions are taken to reach.
 struct Throughput {
-  std::vector<ConvolutionRate> shapes;
+  std::vector<LayerRate> layers;
   double peak = 0;      // flop/s
   double fraction = 0;  // of the peak; above 1 where the library does with fewer products (Winograd)
   bool operator==(const Throughput&) const = default;

@@ -14,29 +14,35 @@
 namespace tessera {
 
 struct MeasureOptions {
-  std::vector<NetworkWork> networks;  // whose shapes are measured
+  std::vector<const Network*> networks;  // whose layers are measured
   std::string precision = "float32";
-  double largest = 3e9;   // products of the longest single call
+  double longest = 1.2;   // seconds of the longest pass of a network
   double seconds = 0.05;  // per point, at least two calls
 };
 
 /// Measures what the cost model needs, all ranks of the launch busy at once; what a point takes is the
 /// slowest rank's median. Collective; takes some ten seconds. The result is equal on all ranks.
 ///
-/// Convolutions run through the Runner, so that the kernels are those of a run; two of a shape in a row as in
-/// a residual block where the channels allow it. LogGP: ping-pong between neighbors over message sizes, o
+/// Layers are timed inside whole passes of their network over windows of 32 x 32 pixels and more, see
+/// measure_network(). LogGP: ping-pong between neighbors over message sizes, o
 /// through an Exchange, so that it holds the program's own work for a message. Without a second rank, or a
 /// second host, links keep the numbers of a typical machine.
 Machine measure_machine(const Communicator& comm, const std::shared_ptr<Transport>& transport, Device device,
                         const MeasureOptions& options);
 
-/// Whether a machine has measured every shape of this network in this precision.
-bool knows(const Machine& machine, const NetworkWork& network, const std::string& precision);
-
 /// Median seconds of `work`, slowest rank; it runs once to warm up, then at least twice and for about
-/// `seconds`. Collective, the same number of calls on all ranks.
-double time_median(const Communicator& comm, Device device, double seconds,
-                   const std::function<void()>& work);
+/// `seconds`. `before` runs before each call and is not timed. Collective, the same number of calls on all
+/// ranks.
+double time_median(const Communicator& comm, Device device, double seconds, const std::function<void()>& work,
+                   const std::function<void()>& before = {});
+
+/// The network's part of measure_machine: what its layers take inside passes over square windows, up to
+/// options.longest; a layer's times add up to those of the passes. Collective; equal on all ranks.
+void measure_network(const Communicator& comm, Device device, const Network& network,
+                     const MeasureOptions& options, Throughput& into);
+
+/// Waits for the device.
+void settle(Device device);
 
 /// The links part of measure_machine: fills machine.links[transport] and machine.reduction.
 void measure_links(Machine& machine, const Communicator& comm, const std::shared_ptr<Transport>& transport,

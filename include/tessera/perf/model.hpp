@@ -89,10 +89,17 @@ Prediction predict(const Machine& machine, const NetworkWork* network, const Dat
 /// Seconds of one pass of the network over `batch` windows of `rows` x `columns`.
 double pass_seconds(const Machine& machine, const NetworkWork& network, const std::string& precision,
                     std::int64_t rows, std::int64_t columns, std::int64_t batch);
-/// Seconds of one convolution that makes `pixels` output pixels.
+/// Seconds of one layer that makes `pixels` output pixels: as measured, else by passes over memory.
+double layer_seconds(const Machine& machine, const std::string& precision, const NetworkWork::Layer& layer,
+                     double pixels);
+/// The same of a convolution: as measured, else as one of a shape that is like it, else by the peak.
 double convolution_seconds(const Machine& machine, const std::string& precision,
                            const NetworkWork::Layer& layer, double pixels);
 std::int64_t precision_bytes(const std::string& precision);
+/// Whether the rate is of layers of this shape.
+bool measures(const LayerRate& rate, const NetworkWork::Layer& layer);
+/// Whether a machine has measured every layer of this network in this precision.
+bool knows(const Machine& machine, const NetworkWork& network, const std::string& precision);
 
 /// What the choice may vary; fields that are set stay.
 struct Freedom {
