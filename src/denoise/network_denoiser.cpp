@@ -71,10 +71,11 @@ class NetworkDenoiser final : public Denoiser {
         symmetries_(options.averaging) {
     const Decomposition& d = context.decomposition;
     halo_ = options.halo >= 0 ? options.halo : network.halo();
-    runner_.emplace(
-        network,
-        RunnerOptions{
-            .type = options.type, .tf32 = options.tf32, .fused = options.fused, .device = options.device});
+    runner_.emplace(network, RunnerOptions{.type = options.type,
+                                           .tf32 = options.tf32,
+                                           .fused = options.fused,
+                                           .in_turn = true,
+                                           .device = options.device});
     choose(network, context);
 
     ExchangePlan plan = network_plan(d, halo_, rank_);

@@ -250,7 +250,8 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
   if (x.sizes() != at::IntArrayRef(m.sizes)) {
     release_kept_tensors();  // else buffers of every shape pile up
     m.layout = lay_out(m.plan, halos ? m.call(*halos) : m.call(x.size(0), x.size(2), x.size(3)));
-    m.arena.resize(m.options.device.is_cuda() ? 0 : m.layout.bytes);
+    const std::int64_t wanted = m.options.device.is_cuda() ? 0 : m.layout.bytes;
+    if (!m.options.in_turn || wanted > m.arena.bytes()) m.arena.resize(wanted);
     m.sizes = x.sizes().vec();
   }
   const ReuseScope pool;

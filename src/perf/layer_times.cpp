@@ -108,7 +108,7 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
     const Box region = here.grow({{0, m, m}, {0, m, m}}).intersect(padded);
     const double pixels = static_cast<double>(region.pixels());
     if (layer.passed > 0) {
-      pass.denoise += machine.call + machine.copy.at(pixels * layer.passed * bytes);
+      pass.denoise += layer_seconds(machine, e.precision, layer, pixels);
       continue;
     }
     const double whole = convolution_seconds(machine, e.precision, layer, pixels);

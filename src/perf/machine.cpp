@@ -28,7 +28,8 @@ double Curve::at(double size) const {
   }
   if (above == points.begin()) ++above;
   const auto below = std::prev(above);
-  const double slope = std::log(above->second / below->second) / std::log(above->first / below->first);
+  double slope = std::log(above->second / below->second) / std::log(above->first / below->first);
+  if (size < below->first) slope = std::max(0.0, slope);  // less never takes longer
   return below->second * std::exp(slope * std::log(size / below->first));
 }
 
@@ -91,7 +92,7 @@ Machine guessed_machine(bool gpu) {
     m.copy = m.pack = {{{1e9, 5e-4}}};
     m.transform = {{{1e6, 2e-5}}};
     m.direct = 1e12;
-    m.state = 2e-10;
+    m.state = {{{1e9, 0.2}}};
     m.links = {{"nccl", {{1.2e-5, 2e-6, 3e-6, 4e-12}, {2e-5, 3e-6, 4e-6, 3e-11}}},
                {"mpi", {{2.5e-5, 5e-6, 6e-6, 1e-10}, {3e-5, 6e-6, 8e-6, 1.2e-10}}}};
     m.links["cuda-mpi"] = m.links["nccl"];
@@ -103,7 +104,7 @@ Machine guessed_machine(bool gpu) {
     m.copy = m.pack = {{{1e8, 1e-2}}};
     m.transform = {{{1e6, 1e-2 / cores}}};
     m.direct = 2e9 * cores;
-    m.state = 2e-8 / cores;
+    m.state = {{{1e6, 2e-2 / cores}}};
     m.links = {{"mpi", {{1e-6, 1e-6, 1e-6, 3e-10, false}, {3e-6, 1e-6, 1e-6, 1e-10}}}};
   }
   m.reduction = {{{2, 5e-6}, {1024, 5e-5}}};

@@ -169,7 +169,7 @@ Machine parse_machine(const std::string& text, const std::string& path) {
   m.pack = in.curve("pack", true);
   m.transform = in.curve("transform", true);
   m.direct = in.number("direct", {});
-  m.state = in.number("state", {});
+  m.state = in.curve("state", true);
   m.reduction = in.curve("reduction", true);
   const Section links = in.section("links", {"mpi", "cuda-mpi", "nccl"});
   for (const auto& entry : links.all()) {
@@ -201,7 +201,7 @@ std::string write_machine(const Machine& m) {
                          r.kernel, r.in, r.out, print(r.seconds));
   }
   out += "copy: " + print(m.copy) + "\npack: " + print(m.pack) + "\ntransform: " + print(m.transform);
-  out += fmt::format("\ndirect: {:.9g}\nstate: {:.9g}\nreduction: {}\nlinks:\n", m.direct, m.state,
+  out += fmt::format("\ndirect: {:.9g}\nstate: {}\nreduction: {}\nlinks:\n", m.direct, print(m.state),
                      print(m.reduction));
   for (const auto& [key, pair] : m.links)
     out += fmt::format("  {}:\n    node: {}\n    network: {}\n", key, print(pair.node), print(pair.network));

@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <cuda_runtime_api.h>
@@ -95,7 +96,7 @@ Curve measure_copies(const Communicator& comm, Device device, double seconds) {
   for (const double bytes : {1e5, 1e6, 1e7, 5e7}) {
     const auto pixels =
         static_cast<std::int64_t>(bytes / 8 / 64);  // 64 channels of float32, read and written
-    const at::Tensor from = at::zeros({1, 64, 1, pixels}, tensor_options(device, at::kFloat))
+    const at::Tensor from = at::rand({1, 64, 1, pixels}, tensor_options(device, at::kFloat))
                                 .contiguous(at::MemoryFormat::ChannelsLast);
     const at::Tensor to = from.clone();
     c.points[bytes] = time_median(comm, device, seconds, [&] { to.copy_(from); });
@@ -113,7 +114,7 @@ Curve measure_packing(const Communicator& comm, Device device, double seconds) {
     const Layout own({image});
     ExchangePlan plan(own, own.grow({{0, 8, 8}, {0, 8, 8}}), image, Border::circular, 0);
     const at::TensorOptions options = tensor_options(device, at::kFloat);
-    const at::Tensor block = at::zeros({3, side, side}, options);
+    const at::Tensor block = at::rand({3, side, side}, options);
     const Box frame = plan.need();
     const at::Tensor framed = empty_block(3, frame, options);
     double bytes = 0;
@@ -134,8 +135,8 @@ double time_blur(const Communicator& comm, Device device, double seconds, const 
   const at::TensorOptions tensor = tensor_options(device, at::kFloat);
   const LocalOperator* group[] = {blur.get()};
   const auto placed = blur->place(group, {image, input, {image}, 3, tensor});
-  const at::Tensor x = at::zeros({3, input.extent(1), input.extent(2)}, tensor);
-  const at::Tensor y = at::zeros({3, side, side}, tensor);
+  const at::Tensor x = at::rand({3, input.extent(1), input.extent(2)}, tensor);  // zeros share one page
+  const at::Tensor y = at::rand({3, side, side}, tensor);
   const auto there_and_back = [&] {
     placed->apply(x, {&y, 1});
     placed->adjoint({&y, 1}, x);
@@ -147,7 +148,7 @@ void measure_operators(Machine& m, const Communicator& comm, Device device, doub
   BlurOptions blur;
   blur.kernel = gaussian_kernel({1.6, 1.6}, 0);
   blur.method = BlurMethod::fft;
-  for (const std::int64_t side : {64, 256, 512}) {
+  for (const std::int64_t side : {64, 128, 256, 512}) {
     const std::int64_t overlap = blur.kernel.size(0) - 1;
     const TilePlan tiles = choose_tiles({side, side}, {overlap, overlap});
     const double transforms = 4.0 * static_cast<double>(tiles.count[0] * tiles.count[1]);
@@ -187,10 +188,9 @@ class SweepingDenoiser final : public Denoiser {
 };
 
 // An iteration of proximal gradient descent without an operator and without a denoiser, PSNR included.
-double measure_state(const Communicator& comm, Device device) {
-  constexpr std::int64_t kSide = 512;
+double measure_state(const Communicator& comm, Device device, std::int64_t side) {
   const Communicator alone;
-  const Box image = Box::image2d(kSide, kSide);
+  const Box image = Box::image2d(side, side);
   const Decomposition d(image, {1, 1, 1}, {1, 1, 1});
   const at::TensorOptions options = tensor_options(device, at::kFloat);
   const auto transport = make_transport(alone, device, TransportKind::mpi);
@@ -199,7 +199,7 @@ double measure_state(const Communicator& comm, Device device) {
   std::shared_ptr<DistributedOperator> op = make_local_stack(d, parts, 3, options, transport, alone);
   Reducer reducer(alone);
   const Space space(alone, &reducer);
-  const at::Tensor truth = at::zeros({3, kSide, kSide}, options);
+  const at::Tensor truth = at::rand({3, side, side}, options);
   const auto data = make_least_squares({.A = op, .y = {truth.clone()}, .weights = {}, .prox = {}}, space);
   SweepingDenoiser denoiser(device);
   SolverOptions solver_options;
@@ -216,12 +216,12 @@ double measure_state(const Communicator& comm, Device device) {
             .stop = {8, 0, 0},
             .metrics = &metrics,
             .observers = {&seconds},
-            .pixels = 3.0 * kSide * kSide});
+            .pixels = 3.0 * static_cast<double>(side * side)});
   settle(device);
   std::vector<double> rest;  // of each iteration
   for (std::size_t i = 0; i < seconds.list.size(); ++i) rest.push_back(seconds.list[i] - denoiser.list[i]);
   std::sort(rest.begin(), rest.end());
-  double median = rest[rest.size() / 2] / (3.0 * kSide * kSide);
+  double median = std::max(1e-9, rest[rest.size() / 2]);
   comm.all_reduce({&median, 1}, Reduce::max);
   return median;
 }
@@ -277,7 +277,9 @@ Machine measure_machine(const Communicator& comm, const std::shared_ptr<Transpor
   m.copy = measure_copies(comm, device, options.seconds);
   m.pack = measure_packing(comm, device, options.seconds);
   measure_operators(m, comm, device, options.seconds);
-  m.state = measure_state(comm, device);
+  m.state = {};
+  for (const std::int64_t side : {64, 128, 256, 512, 1024})
+    m.state.points[3.0 * static_cast<double>(side * side)] = measure_state(comm, device, side);
   measure_links(m, comm, transport, device);
   return parse_machine(comm.broadcast(write_machine(m), 0), "the measured machine");
 }

@@ -26,7 +26,8 @@ namespace tessera {
 namespace {
 
 constexpr double kBlock = 0.02;  // seconds: several times the slice of time that a shared core gives a rank
-constexpr std::array<std::int64_t, 12> kSides = {32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048};
+constexpr std::array<std::int64_t, 13> kSides = {16,  32,  64,  96,   128,  192, 256,
+                                                 384, 512, 768, 1024, 1536, 2048};
 constexpr int kRounds = 2;  // apart in time; the faster one counts, since other work only adds
 
 // Passes over one window, as a denoiser makes them.
@@ -166,9 +167,14 @@ void measure_network(const Communicator& comm, Device device, const Network& net
       ++mean.count;
     }
   }
-  for (const auto& [index, curve] : means)
-    for (const auto& [pixels, mean] : curve)
-      into.layers[index].seconds.points[pixels] = std::max(1e-9, mean.sum / mean.count);
+  for (const auto& [index, curve] : means) {
+    // From the largest down: fewer pixels take no longer, what looks so was interrupted.
+    double above = std::numeric_limits<double>::infinity();
+    for (auto point = curve.rbegin(); point != curve.rend(); ++point) {
+      above = std::min(above, std::max(1e-9, point->second.sum / point->second.count));
+      into.layers[index].seconds.points[point->first] = above;
+    }
+  }
 }
 
 }  // namespace tessera

@@ -125,10 +125,11 @@ void add_denoiser(const Machine& machine, const NetworkWork& network, const Deco
       p.sent += f.sent;
     }
   }
-  // Weights as read, and as the convolutions want them: on a CPU Winograd's take 4 times as much.
+  // Weights as read, and as the convolutions want them.
   const bool sixteen = precision_bytes(e.precision) == 2;
-  const double each = gpu ? (sixteen ? 2.2 : 4.4) : sixteen ? 6.4 : 20.8;
-  p.memory += features + network.weights * each;
+  p.memory += features + (gpu       ? network.weights * (sixteen ? 2.2 : 4.4)
+                          : sixteen ? network.weights * 6.4
+                                    : network.weights * 4 + network.packed);
 }
 
 void add_data_step(const Machine& machine, const DataWork& data, const Decomposition& d,
@@ -136,7 +137,7 @@ void add_data_step(const Machine& machine, const DataWork& data, const Decomposi
   const DataTraffic traffic = data_traffic(d, data, rank);
   const double repeats = traffic.kind == DataTraffic::Kind::conjugate_gradients ? std::max(1, data.inner) : 1;
   const double values = static_cast<double>(d.block(rank).pixels() * channels);
-  p.data += machine.state * values * state_images(data.solver) / state_images("pgd");
+  p.data += machine.state.at(values) * state_images(data.solver) / state_images("pgd");
   p.data += repeats * data_seconds(machine, data, d, channels, traffic.kind, rank);
   for (const DataTraffic::Part& part : traffic.parts) {
     const double bytes = static_cast<double>(part.bytes * channels);

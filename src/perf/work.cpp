@@ -9,6 +9,7 @@
 #include "run_plan.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/perf/model.hpp"
+#include "winograd.hpp"
 
 namespace tessera {
 namespace {
@@ -86,6 +87,13 @@ NetworkWork network_work(const Network& network, const std::string& precision, b
       // A pooled sample reads four, an upsampled one a quarter.
       const double read = node.op == Op::max_pool ? 4.0 : node.op == Op::upsample ? 0.25 : 1.0;
       layer.passed = read * static_cast<double>(layer.in) + static_cast<double>(layer.out);
+    }
+    if (convolves(node.op)) {
+      // 36 transformed numbers for 9 of a kernel where the library is Winograd's.
+      const bool winograd = node.op == Op::conv && Winograd::suits(at::kFloat, layer.in, node.kernel) &&
+                            Winograd::available() != Winograd::Instructions::none;
+      const double kernel = winograd ? 36 : node.op == Op::conv ? node.kernel * node.kernel : 4;
+      work.packed += 4 * kernel * static_cast<double>(layer.in * layer.out);
     }
     work.layers.push_back(layer);
   }

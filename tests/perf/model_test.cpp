@@ -24,7 +24,7 @@ Machine plain() {
   m.copy = m.pack = {{{1e9, 1.0}}};
   m.transform = {{{1e6, 1.0}}};
   m.direct = 1e6;
-  m.state = 1e-6;
+  m.state = {{{1e6, 1.0}}};
   m.reduction = {{{2, 1e-3}, {4, 2e-3}}};
   m.ranks_per_node = 2;
   m.links["mpi"] = {{1e-5, 2e-6, 3e-6, 1e-9, true}, {1e-4, 2e-6, 3e-6, 1e-8, true}};
@@ -199,7 +199,7 @@ TEST(Model, more_of_anything_takes_longer) {
   EXPECT_GT(at(slow, 4, 256).exposed, four.exposed);
   EXPECT_EQ(at(slow, 4, 256).denoise, four.denoise);
   slow = m;
-  slow.state *= 10;
+  slow.state.points[1e6] = 10;
   EXPECT_GT(at(slow, 4, 256).data, four.data);
   EXPECT_LE(efficiency(one, four), 1);
   EXPECT_DOUBLE_EQ(efficiency(one, one), 1);

@@ -19,6 +19,9 @@ struct RunnerOptions {
   bool fused = true;                 // fused and packed convolutions where the library has them
   bool turned = false;               // also keep kernels with rows and columns exchanged, see LayerHalos
   bool graphs = true;                // CUDA only: replays passes as graphs from a shape's second call on
+  // Windows of several sizes come in turn: the arena stays as large as the largest, else it is taken anew,
+  // page by page, with every change.
+  bool in_turn = false;
   Device device{};
 };
 
@@ -32,9 +35,9 @@ struct RunPlan;
 /// Batch norms are folded, relu and add ride on the convolution before them, features are channels_last, the
 /// weights are converted and packed once. Features lie in one arena that is kept for the next call (a fresh
 /// 64 MB buffer per layer costs a tenth of the time in page faults), each where a plan made from sizes and
-/// lifetimes puts it; the arena is exactly as large as the last call's sizes need. No gradients. Not thread
-/// safe; not collective. Errors: a type that the device cannot compute in is an InputError. Equals evaluate()
-/// to rounding: 1e-12 in double, about 1e-6 in float32.
+/// lifetimes puts it; the arena is exactly as large as the last call's sizes need (`in_turn`: as the largest
+/// call's). No gradients. Not thread safe; not collective. Errors: a type that the device cannot compute in
+/// is an InputError. Equals evaluate() to rounding: 1e-12 in double, about 1e-6 in float32.
 class Runner {
  public:
   Runner(const Network& network, const RunnerOptions& options);

@@ -71,7 +71,7 @@ struct Machine {
   Curve pack;                                    // bytes of halo rows packed or unpacked -> seconds
   Curve transform;    // values of a tile -> seconds of one real transform and its product
   double direct = 0;  // products per second of a direct blur
-  double state = 0;   // seconds per value of the image and iteration around operator and denoiser
+  Curve state;        // values of the image -> seconds of an iteration around operator and denoiser
   Curve reduction;    // ranks -> seconds of one reduction of a few numbers
   std::map<std::string, Links> links;  // mpi, cuda-mpi, nccl
   bool operator==(const Machine&) const = default;

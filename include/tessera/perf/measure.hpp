@@ -16,14 +16,14 @@ namespace tessera {
 struct MeasureOptions {
   std::vector<const Network*> networks;  // whose layers are measured
   std::string precision = "float32";
-  double longest = 1.2;   // seconds of the longest pass of a network
-  double seconds = 0.05;  // per point, at least two calls
+  double longest = 1.2;  // seconds of the longest pass of a network
+  double seconds = 0.1;  // per point, at least two calls
 };
 
 /// Measures what the cost model needs, all ranks of the launch busy at once; what a point takes is the
 /// slowest rank's median. Collective; takes some ten seconds. The result is equal on all ranks.
 ///
-/// Layers are timed inside whole passes of their network over windows of 32 x 32 pixels and more, see
+/// Layers are timed inside whole passes of their network over windows of 16 x 16 pixels and more, see
 /// measure_network(). LogGP: ping-pong between neighbors over message sizes, o
 /// through an Exchange, so that it holds the program's own work for a message. Without a second rank, or a
 /// second host, links keep the numbers of a typical machine.

@@ -31,6 +31,7 @@ struct NetworkWork {
   std::vector<Layer> layers;
   std::int64_t alignment = 1, halo = 0, channels = 1;
   double weights = 0;                         // numbers
+  double packed = 0;                          // bytes of them as float32 convolutions on a CPU want them
   std::shared_ptr<const MemoryModel> memory;  // of one pass, in the precision that it was made for
   std::shared_ptr<const RunPlan> plan;        // what layer-wise halos are scheduled from
 };
