@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -222,6 +223,8 @@ TEST(Checkpoint, GoesOnOnAnotherNumberOfRanks) {
   other_ranks("pgd", Prior::cycled_network, 1, 2);
 }
 
+const std::string kNoUtf8 = "M\xfcnchen/photo.png";  // in Latin-1
+
 TEST(Checkpoint, IsTheSameFileForAnyCut) {
   const Folder folder;
   test::on_groups([&](const Communicator& comm) {
@@ -232,9 +235,11 @@ TEST(Checkpoint, IsTheSameFileForAnyCut) {
     const std::vector<StateField> fields = {
         {.name = "a/x", .image = &x}, {.name = "s", .scalar = &number}, {.name = "n", .count = &count}};
     const std::string path = folder.file(concat("c", comm.size(), ".h5"));
-    write_checkpoint(path, {.texts = {{"job", "text"}}}, fields, {cut.image(), cut.block(comm.rank())}, comm);
+    write_checkpoint(path, {.texts = {{"job", "text"}, {"place", kNoUtf8}}}, fields,
+                     {cut.image(), cut.block(comm.rank())}, comm);
     const Checkpoint read = open_checkpoint(path, comm);
     EXPECT_EQ(read.texts.at("job"), "text");
+    EXPECT_EQ(read.texts.at("place"), kNoUtf8);
     const at::Tensor wanted = x.clone();
     x.zero_();
     number = 0;
@@ -325,6 +330,27 @@ TEST(Checkpoint, DamageIsSeenAndTheOneBeforeIsTaken) {
     EXPECT_GT(fell_back, flips / 3) << "most bytes are pixels";
   }
   test::meet(world);
+}
+
+TEST(Checkpoint, SealsAllButThePixels) {
+  const Folder folder;
+  if (Communicator::world().rank() != 0) return;
+  const Box image = Box::image2d(3, 100 * 512);  // of 100 chunks
+  at::Tensor x = at::zeros_like(pattern(image, image)), y = x.clone();
+  const std::string path = folder.file("chunks.h5");
+  write_checkpoint(path, {}, {{.name = "x", .image = &x}, {.name = "y", .image = &y}}, {image, image}, {});
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  const auto word = [&](std::size_t at) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, &bytes.at(at), sizeof value);
+    return value;
+  };
+  const std::size_t pairs = word(bytes.size() - 16), seal = bytes.size() - 24 - 16 * pairs;
+  std::size_t left_out = seal;
+  for (std::size_t i = 0; i < 2 * pairs; i += 2) left_out -= word(seal + 8 * (i + 1)) - word(seal + 8 * i);
+  EXPECT_EQ(left_out, 2 * image.pixels() * sizeof(float));
+  EXPECT_GT(pairs, 3u) << "chunks that do not all lie together";
 }
 
 TEST(Checkpoint, ATruncatedOneIsPassedOverAndNoneLeftIsAnError) {
