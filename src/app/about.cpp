@@ -76,18 +76,22 @@ std::string cpu_features() {
   return out.empty() ? "none of avx2, avx512, amx" : out;
 }
 
+std::string processor_name() {
+  const std::string model = cpu_line("model name");
+  return model.empty() ? "processor of unknown name" : model;
+}
+
 std::string about_libraries() {
   return fmt::format("torch {}, {}, HDF5 {}, CUDA {}, driver {}, NCCL {}", TORCH_VERSION, mpi_version(),
                      hdf5_version(), cuda_runtime_version(), cuda_driver_version(), nccl_version());
 }
 
 std::string about_machine(Device device) {
-  const std::string model = cpu_line("model name");
   const double memory =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  std::string text = fmt::format(
-      "{}, {} cores, {} threads per rank, {}; {}", model.empty() ? "processor of unknown name" : model,
-      std::thread::hardware_concurrency(), at::get_num_threads(), cpu_features(), format_bytes(memory));
+  std::string text = fmt::format("{}, {} cores, {} threads per rank, {}; {}", processor_name(),
+                                 std::thread::hardware_concurrency(), at::get_num_threads(), cpu_features(),
+                                 format_bytes(memory));
   cudaDeviceProp p{};
   if (device.is_cuda() && cudaGetDeviceProperties(&p, device.index) == cudaSuccess)
     text += fmt::format("; {}, {}, compute {}.{}", p.name,

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "tessera/app/about.hpp"
 #include "tessera/app/commands.hpp"
 #include "tessera/app/geometry.hpp"
 #include "tessera/app/output.hpp"
@@ -20,21 +21,6 @@
 
 namespace tessera {
 namespace {
-
-std::string processor() {
-  std::string name = "unknown";
-  if (std::FILE* f = std::fopen("/proc/cpuinfo", "r")) {
-    char line[512];
-    while (std::fgets(line, sizeof line, f))
-      if (std::string_view(line).starts_with("model name")) {
-        name = std::string(line).substr(std::string_view(line).find(':') + 2);
-        while (!name.empty() && name.back() <= ' ') name.pop_back();
-        break;
-      }
-    std::fclose(f);
-  }
-  return name;
-}
 
 // The picture of a study that was given none.
 void write_scene(const std::string& path, std::int64_t side, const Communicator& comm) {
@@ -82,7 +68,7 @@ int study_command(const StudyArguments& a, const Communicator& comm) {
             {"tessera_commit", commit()},
             {"command_line", a.command_line},
             {"host", host},
-            {"processor", processor()},
+            {"processor", processor_name()},
             {"threads", threads ? threads : "all"},
             {"device", options.device.is_cuda() ? fmt::format("cuda:{}", options.device.index) : "cpu"},
             {"ranks", std::to_string(comm.size())}},

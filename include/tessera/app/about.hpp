@@ -11,6 +11,7 @@ std::string mpi_version();
 std::string nccl_version();
 std::string hdf5_version();
 std::string cuda_runtime_version(), cuda_driver_version();  // "none" where there is none
+std::string processor_name();
 /// Of avx2, avx512, avx512_bf16, amx_bf16, those that this processor has.
 std::string cpu_features();
 
