@@ -145,7 +145,7 @@ def collect(paths, output, warmup=1):
 
 def write_rows(rows, output):
     keys = list(dict.fromkeys(key for row in rows for key in row if key not in COLUMNS))
-    with open(f"{output}.tmp", "w", newline="") as file:
+    with open(f"{output}.tmp", "w", newline="", errors="replace") as file:  # names of folders may be no UTF-8
         writer = csv.DictWriter(file, COLUMNS + keys)
         writer.writeheader()
         for row in rows:

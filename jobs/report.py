@@ -62,7 +62,7 @@ def write_whole(path, text):
     path = Path(path)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        unfinished.write_text(text)
+        unfinished.write_text(text, errors="replace")
         os.replace(unfinished, path)
     except OSError as error:
         unfinished.unlink(missing_ok=True)

@@ -224,12 +224,13 @@ def read_texts(run):
         run.problems.append(f"summary.json cannot be read ({error}); its figures are missing.")
     for name in ("resolved.yaml", "job.yaml"):
         try:
-            run.job_text = (run.folder / name).read_text()
+            run.job_text = (run.folder / name).read_text(errors="replace")  # names of files may be no UTF-8
         except OSError:
             continue
         break
     try:
-        run.state = json.loads((run.folder / "status.json").read_text())
+        state = json.loads((run.folder / "status.json").read_text())
+        run.state = state if isinstance(state, dict) else {}
     except (OSError, ValueError):
         pass  # an older run has none
     log = run.folder / "log.txt"

@@ -8,6 +8,7 @@ import contextlib
 import csv
 import io
 import json
+import os
 import re
 import shutil
 import struct
@@ -403,6 +404,18 @@ class Report(unittest.TestCase):
             self.assertIn(words, done.stderr)
             self.assertFalse((WORK / "x.html").exists(), arguments)
         self.assertEqual(script("report.py", "b", "-o", "x.html").returncode, 2)
+
+    def test_names_that_are_no_utf8(self):
+        folder = WORK / os.fsdecode(b"M\xfcnchen")
+        make_run(WORK / "a", truth=self.truth).rename(folder)
+        with open(folder / "resolved.yaml", "ab") as file:
+            file.write(b"# sha256 0 /data/M\xfcnchen/photo.png\n")
+        (folder / "status.json").write_text("[]")
+        run = read_run(folder)
+        self.assertEqual((run.status, run.problems), ("limit", []))
+        self.assertIn("M?nchen", self.page(folder)[1])
+        self.assertEqual(report(folder, "--csv", "table.csv").returncode, 0)
+        self.assertIn("M?nchen", (WORK / "table.csv").read_text())
 
     def test_the_page_needs_nothing_else(self):
         make_run(WORK / "a", truth=self.truth)
