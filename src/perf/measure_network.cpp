@@ -161,8 +161,7 @@ void measure_network(const Communicator& comm, Device device, const Network& net
     const auto index = static_cast<std::size_t>(found - into.layers.begin());
     if (found == into.layers.end()) into.layers.push_back({layer.op, layer.kernel, layer.in, layer.out, {}});
     for (const auto& [side, time] : times) {
-      const double pixels = static_cast<double>((side >> layer.level) * (side >> layer.level));
-      Mean& mean = means[index][pixels];
+      Mean& mean = means[index][layer.pixels(side, side)];
       mean.sum += time.seconds * time.share[layer.step];
       ++mean.count;
     }

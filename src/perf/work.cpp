@@ -93,6 +93,7 @@ NetworkWork network_work(const Network& network, const std::string& precision, b
       const bool winograd = node.op == Op::conv && Winograd::suits(at::kFloat, layer.in, node.kernel) &&
                             Winograd::available() != Winograd::Instructions::none;
       const double kernel = winograd ? 36 : node.op == Op::conv ? node.kernel * node.kernel : 4;
+      if (winograd && type == at::kFloat && !gpu) layer.tile = Winograd::kTile;
       work.packed += 4 * kernel * static_cast<double>(layer.in * layer.out);
     }
     work.layers.push_back(layer);
@@ -127,6 +128,11 @@ double convolution_seconds(const Machine& machine, const std::string& precision,
   return machine.call + std::max(flops / (t.peak * t.fraction), machine.copy.at(bytes));
 }
 
+double NetworkWork::Layer::pixels(std::int64_t rows, std::int64_t columns) const {
+  const auto whole = [&](std::int64_t side) { return ((side >> level) + tile - 1) / tile * tile; };
+  return static_cast<double>(whole(rows) * whole(columns));
+}
+
 double layer_seconds(const Machine& machine, const std::string& precision, const NetworkWork::Layer& layer,
                      double pixels) {
   if (layer.passed == 0) return convolution_seconds(machine, precision, layer, pixels);
@@ -148,10 +154,9 @@ bool knows(const Machine& machine, const NetworkWork& network, const std::string
 double pass_seconds(const Machine& machine, const NetworkWork& network, const std::string& precision,
                     std::int64_t rows, std::int64_t columns, std::int64_t batch) {
   double seconds = 0;
-  const double pixels = static_cast<double>(rows) * static_cast<double>(columns * batch);
   for (const NetworkWork::Layer& layer : network.layers)
-    seconds += layer_seconds(machine, precision, layer,
-                             pixels / static_cast<double>(std::int64_t{1} << (2 * layer.level)));
+    seconds +=
+        layer_seconds(machine, precision, layer, layer.pixels(rows, columns) * static_cast<double>(batch));
   return seconds;
 }
 

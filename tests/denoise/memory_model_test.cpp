@@ -77,6 +77,22 @@ TEST(MemoryModel, shapes_in_turn_do_not_pile_up) {
   EXPECT_LE(kept, runner.bytes(1, 32, 64));             // nor does it keep that of larger ones
 }
 
+TEST(MemoryModel, windows_in_turn_keep_the_largest_arena) {
+  track_tensor_memory();
+  const Network network = full("unet");
+  const MemoryModel model(network, at::kFloat, true, {});
+  Runner runner(network, {.in_turn = true}), fitting(network, {});
+  const at::Tensor small = at::rand({1, 3, 32, 32});
+  const at::Tensor want = fitting.run(small, 0.1).clone();
+  const std::int64_t before = memory_now(MemoryUse::activations);
+  for (int turn = 0; turn < 2; ++turn) {
+    EXPECT_LE(measured(runner, 1, 64, 96) - before, model.bytes(1, 64, 96)) << "turn " << turn;
+    EXPECT_TRUE(runner.run(small, 0.1).equal(want)) << "turn " << turn;
+    EXPECT_GT(memory_now(MemoryUse::activations) - before, model.least_bytes(1, 64, 96) / 2)
+        << "turn " << turn;
+  }
+}
+
 TEST(MemoryModel, covers_batches_and_types) {
   track_tensor_memory();
   for (const char* name : {"drunet", "unet"}) {

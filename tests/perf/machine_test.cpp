@@ -32,7 +32,8 @@ Machine example() {
   m.ranks_per_node = 3;
   m.memory = 8e9;
   m.precisions["float32"] = {{{Op::conv, 3, 64, 64, {{{1024, 1.25e-4}, {4096, 3e-4}}}},
-                              {Op::conv_up, 1, 128, 64, {{{4096, 7.5e-5}}}}},
+                              {Op::conv_up, 1, 128, 64, {{{4096, 7.5e-5}}}},
+                              {Op::max_pool, 1, 64, 64, {{{256, 1e-5}, {1024, 3e-5}}}}},
                              0,
                              0};
   m.links["mpi"].node.overlaps = false;
@@ -47,6 +48,7 @@ TEST(Curve, interpolates_in_logarithms_and_keeps_the_last_rate) {
   EXPECT_NEAR(c.at(30000), 12.0, 1e-12);  // proportional beyond
   EXPECT_NEAR(c.at(1), 0.25, 1e-12);      // the first slope goes on
   EXPECT_EQ(c.at(0), 0);
+  EXPECT_DOUBLE_EQ((Curve{{{100, 2.0}, {1000, 1.0}}}).at(10), 2.0);  // but less never takes longer
   EXPECT_DOUBLE_EQ((Curve{{{10, 2.0}}}).at(5), 1.0);
   EXPECT_EQ(Curve{}.at(5), 0);
 }
@@ -66,6 +68,9 @@ TEST(MachineFile, says_what_is_wrong) {
   EXPECT_NE(message(changed(good, "L: ", "L: -")).find("links.mpi.node.L is -"), std::string::npos)
       << message(changed(good, "L: ", "L: -"));
   EXPECT_NE(message(changed(good, "kind: conv,", "kind: cnv,")).find("kind 'cnv'"), std::string::npos);
+  EXPECT_NE(
+      message(changed(good, "kind: max_pool", "kind: batch_norm")).find("a layer is of kind 'batch_norm'"),
+      std::string::npos);
   EXPECT_NE(message(changed(good, "1024: 0.000125", "1024: fast")).find("layers.seconds.1024 is fast"),
             std::string::npos)
       << message(changed(good, "1024: 0.000125", "1024: fast"));

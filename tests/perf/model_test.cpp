@@ -105,6 +105,31 @@ TEST(Model, one_convolution_by_hand) {
   EXPECT_THROW(convolution_seconds(m, "bfloat16", layer, 100), InputError);
 }
 
+TEST(Model, layers_without_arithmetic_take_what_was_measured) {
+  Machine m = plain();
+  const NetworkWork::Layer pool{.op = Op::max_pool, .in = 8, .out = 8, .level = 1, .passed = 40};
+  EXPECT_DOUBLE_EQ(layer_seconds(m, "float32", pool, 100), 100 * 40 * 4 * 1e-9);  // passes, as described
+  m.precisions["float32"].layers = {{Op::max_pool, 1, 8, 8, {{{100, 0.5}}}},
+                                    {Op::conv, 3, 8, 8, {{{100, 2.0}}}}};
+  EXPECT_DOUBLE_EQ(layer_seconds(m, "float32", pool, 100), 0.5);
+  const NetworkWork::Layer wider{.op = Op::max_pool, .in = 16, .out = 16, .level = 1, .passed = 80};
+  EXPECT_DOUBLE_EQ(layer_seconds(m, "float32", wider, 100), 100 * 80 * 4 * 1e-9);
+  EXPECT_DOUBLE_EQ(layer_seconds(m, "float32", {Op::conv, 3, 8, 8}, 100), 2.0);
+
+  // A pass is its layers, each at its level's pixels; a machine knows a network when it has them all.
+  NetworkWork work;
+  work.layers = {{Op::conv, 3, 8, 8}, pool};
+  EXPECT_DOUBLE_EQ(pass_seconds(m, work, "float32", 10, 10, 4), 4 * 2.0 + 0.5);
+  EXPECT_TRUE(knows(m, work, "float32"));
+  // Tiles of 4 x 4: 10 x 9 pixels are computed as 12 x 12.
+  NetworkWork tiled = work;
+  tiled.layers = {{Op::conv, 3, 8, 8}};
+  tiled.layers[0].tile = 4;
+  EXPECT_DOUBLE_EQ(pass_seconds(m, tiled, "float32", 10, 9, 1), 1.44 * 2.0);
+  work.layers.push_back(wider);
+  EXPECT_FALSE(knows(m, work, "float32"));
+}
+
 TEST(Model, an_exchange_by_hand) {
   const Machine m = plain();
   // Four ranks in a row, two per host: rank 1 has a neighbor on its host and one beyond the network.

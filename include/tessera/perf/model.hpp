@@ -26,6 +26,9 @@ struct NetworkWork {
     int level = 0;                 // of the output
     double passed = 0;             // values read + written per output pixel by a step that is no convolution
     std::size_t step = 0;          // of the runner's plan
+    std::int64_t tile = 1;         // side of the tiles of its output, which are computed whole
+    /// Output pixels that it computes in a pass over one window.
+    double pixels(std::int64_t rows, std::int64_t columns) const;
   };
   std::string name;
   std::vector<Layer> layers;
