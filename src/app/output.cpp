@@ -67,14 +67,17 @@ void Log::line(const std::string& text) {
   std::fflush(file_);
 }
 
+bool Log::progress_due(bool last) const {
+  return speaks_ && (last || now() - last_print_ > (terminal_ ? 0.1 : 10));
+}
+
 void Log::progress(const std::string& text, bool last) {
-  if (!speaks_) return;
-  if (terminal_) {
+  if (!progress_due(last)) return;
+  last_print_ = now();
+  if (terminal_)
     std::printf("\r%s\033[K%s", text.c_str(), last ? "\n" : "");
-  } else if (last || now() - last_print_ > 10) {
-    last_print_ = now();
+  else
     std::printf("%s\n", text.c_str());
-  }
   std::fflush(stdout);
 }
 
@@ -182,6 +185,8 @@ void write_measurement(const OutputFolder& folder, const Geometry& g, const Meas
 
 void Progress::on_result(const IterationResult& r) {
   seconds_.push_back(r.seconds);
+  const bool last = r.iteration + 1 == iterations_;
+  if (!log_.progress_due(last)) return;  // the median of many iterations is not free
   const double each = seconds_per_iteration();
   std::string text =
       fmt::format("iteration {}/{}  {}/it  left {}", r.iteration + 1, iterations_, format_seconds(each),
@@ -189,7 +194,7 @@ void Progress::on_result(const IterationResult& r) {
   text += fmt::format("  residual {:.2e}", r.residual);
   if (!std::isnan(r.chi2)) text += fmt::format("  chi2 {:.3g}", r.chi2);
   if (!std::isnan(r.psnr)) text += fmt::format("  PSNR {:.2f} dB", r.psnr);
-  log_.progress(text, r.iteration + 1 == iterations_);
+  log_.progress(text, last);
 }
 
 double Progress::seconds_per_iteration() const {

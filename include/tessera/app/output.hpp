@@ -20,6 +20,8 @@ class Log {
   void line(const std::string& text);
   /// Overwrites the terminal's last line where it is one (else prints now and then); not in the file.
   void progress(const std::string& text, bool last);
+  /// Whether progress() would print now.
+  bool progress_due(bool last) const;
 
  private:
   bool speaks_;
