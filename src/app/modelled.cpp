@@ -9,7 +9,7 @@ std::unique_ptr<Modelled> model_job(const Geometry& g, const Communicator& comm,
   auto m = std::make_unique<Modelled>();
   for (std::size_t i = 0; i < g.parts.size(); ++i)
     m->parts.push_back(make_part(g.parts[i], static_cast<std::uint32_t>(i), g.job.problem.seed, g.image,
-                                 Box(), g.channels, comm));
+                                 Box(), g.channels, comm, Device{gpu ? 0 : -1}));
   m->data.parts = &m->parts;
   m->data.solver = g.job.solver.name;
   m->data.inner = static_cast<int>(g.job.solver.prox_iterations);

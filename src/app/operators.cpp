@@ -66,7 +66,7 @@ at::Tensor read_mask(const std::string& path, const Box& image, const Box& block
 
 std::unique_ptr<LocalOperator> make_part(const OperatorConfig& part, std::uint32_t index, std::int64_t seed,
                                          const Box& image, const Box& block, std::int64_t channels,
-                                         const Communicator& comm) {
+                                         const Communicator& comm, Device device) {
   if (part.type == "identity") return make_identity();
   if (part.type == "mask") {
     if (part.keep) return make_random_mask(*part.keep, static_cast<std::uint64_t>(seed), index);
@@ -79,6 +79,7 @@ std::unique_ptr<LocalOperator> make_part(const OperatorConfig& part, std::uint32
   if (const auto* file = std::get_if<KernelConfig::File>(&part.kernel.form)) options.origin = file->center;
   options.boundary = parse_boundary(part.boundary);
   options.method = parse_blur_method(part.method);
+  options.device = device;
   options.factor = part.type == "downsampling" ? part.factor : 1;
   return make_blur(std::move(options));
 }

@@ -26,7 +26,7 @@ Parts make_parts(const Geometry& g, const Communicator& comm) {
   const Box block = g.decomposition.block(comm.rank());
   for (std::size_t i = 0; i < g.parts.size(); ++i)
     parts.push_back(make_part(g.parts[i], static_cast<std::uint32_t>(i), g.job.problem.seed, g.image, block,
-                              g.channels, comm));
+                              g.channels, comm, g.device));
   return parts;
 }
 

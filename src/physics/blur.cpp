@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "overlap_save.hpp"
+#include "tap_blur.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/physics/operators.hpp"
@@ -18,9 +19,15 @@
 namespace tessera {
 namespace {
 
-// More taps than this go by FFT. An estimate of the break-even from timings on a loaded machine, not a
-// measured one; both ways give the same result to rounding.
-constexpr std::int64_t kDirectTaps = 25;
+// More taps than this go by FFT by the automatic method; on a coarser grid of factor f, f^2 times as many,
+// since only so many of them meet a pixel. Both ways give the same result to rounding.
+//
+// On a CPU measured: `tests/bench/data_step.sh blurs 3`, apply and adjoint of 3 channels of float32, sides
+// 128, 512 and 1024, kernels of 3 x 3 to 25 x 25, Intel with AVX-512. Direct is faster than FFT, with one
+// thread and with two, by 2.2 to 4.4 and 4.3 to 13 with 25 taps and fewer, 1.3 to 1.5 and 3.3 to 4.5 with
+// 81, 1.0 to 1.3 and 2.5 to 3.3 with 121, 0.8 to 1.0 and 2.1 to 2.5 with 169. Of a stack of eight, which
+// shares the image's transform, 0.7 to 0.8 and 2.2 to 4.4 with 81. On a GPU an estimate.
+constexpr std::int64_t kDirectTaps = 81, kDirectTapsOnGpu = 25;
 
 Border border_of(Boundary boundary) {
   switch (boundary) {
@@ -38,7 +45,8 @@ Border border_of(Boundary boundary) {
   return Border::none;
 }
 
-// One kernel, tap by tap; channels ride as a batch.
+// One kernel, tap by tap; channels ride as a batch. For GPUs: on a CPU torch takes 10 to 50 times as long as
+// transforms, for any kernel.
 class DirectBlur final : public PlacedOperator {
  public:
   DirectBlur(const BankFilter& filter, LocalOperator::Placement placement)
@@ -57,14 +65,17 @@ class DirectBlur final : public PlacedOperator {
                      " reach beyond the input ", placement_.input,
                      " (pixels are missing) grow it by the reach");
     }
+    if (placement_.options.device().is_cpu()) on_cpu_.emplace(filter, begin_, end_);
   }
   void apply(const at::Tensor& x, std::span<const at::Tensor> y) override {
     if (placement_.samples[0].empty()) return;
+    if (on_cpu_) return on_cpu_->apply(x, y);
     const at::Tensor in = window(x).unsqueeze(1);
     y[0].copy_(at::conv2d(in, weight_, {}, at::IntArrayRef{factor_, factor_}).squeeze(1));
   }
   void adjoint(std::span<const at::Tensor> y, const at::Tensor& x) override {
     if (placement_.samples[0].empty()) return;
+    if (on_cpu_) return on_cpu_->adjoint(y, x);
     window(x).add_(
         at::conv_transpose2d(y[0].unsqueeze(1), weight_, {}, at::IntArrayRef{factor_, factor_}).squeeze(1));
   }
@@ -77,6 +88,7 @@ class DirectBlur final : public PlacedOperator {
   std::int64_t factor_ = 1;
   at::Tensor weight_;       // (1, 1, h, w)
   Index2 begin_{}, end_{};  // rows and columns of the input that the samples need
+  std::optional<TapBlur> on_cpu_;
 };
 
 class Blur final : public LocalOperator {
@@ -94,8 +106,10 @@ class Blur final : public LocalOperator {
                        d, " (the kernel has ", size(d), " taps there) choose one of its taps");
     TESSERA_VALIDATE(factor_ >= 1, "operator.factor is ", factor_,
                      " (every factor-th sample is kept) write 2, 3 or 4");
-    by_fft_ = options.method == BlurMethod::fft ||
-              (options.method == BlurMethod::automatic && taps_.numel() > kDirectTaps);
+    by_fft_ =
+        options.method == BlurMethod::fft ||
+        (options.method == BlurMethod::automatic &&
+         taps_.numel() > factor_ * factor_ * (options.device.is_cuda() ? kDirectTapsOnGpu : kDirectTaps));
   }
 
   std::string name() const override { return factor_ > 1 ? "downsampling" : "blur"; }

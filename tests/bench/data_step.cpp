@@ -46,33 +46,37 @@ std::unique_ptr<LocalOperator> blur(const at::Tensor& kernel, BlurMethod method,
   return make_blur(std::move(options));
 }
 
-// Apply and adjoint of one operator on the pixels that it reaches.
+// Apply and adjoint of so many equal blurs on the pixels that they reach, placed together; of one of them.
 double time_blur(int rounds, std::int64_t side, const at::Tensor& kernel, BlurMethod method,
-                 std::int64_t factor) {
+                 std::int64_t factor, std::size_t count = 1) {
   const auto op = blur(kernel, method, factor);
   const Box image = Box::image2d(side, side), input = image.grow(op->reach()),
             samples = op->measurement(image);
-  const LocalOperator* self = op.get();
-  const auto placed = op->place({&self, 1}, {image, input, {samples}, 3, at::TensorOptions(at::kFloat)});
+  const std::vector<const LocalOperator*> group(count, op.get());
+  const auto placed =
+      op->place(group, {image, input, std::vector<Box>(count, samples), 3, at::TensorOptions(at::kFloat)});
   const at::Tensor x = at::rand({3, input.extent(1), input.extent(2)}), back = at::zeros(x.sizes());
-  const at::Tensor y = at::zeros({3, samples.extent(1), samples.extent(2)});
-  return milliseconds(rounds, [&] {
-    placed->apply(x, {&y, 1});
-    placed->adjoint({&y, 1}, back);
-  });
+  const std::vector<at::Tensor> y(count, at::zeros({3, samples.extent(1), samples.extent(2)}));
+  return milliseconds(rounds,
+                      [&] {
+                        placed->apply(x, y);
+                        placed->adjoint(y, back);
+                      }) /
+         static_cast<double>(count);
 }
 
 void blurs(int rounds) {
-  std::printf("threads factor kernel image direct_ms fft_ms fft/direct\n");
+  std::printf("threads factor kernel side direct_ms fft_ms fft_in_8_ms fft/direct fft_in_8/direct\n");
   for (const std::int64_t factor : {1, 2})
     for (const std::int64_t taps : {3, 5, 7, 9, 11, 13, 15, 19, 25})
       for (const std::int64_t side : {128, 512, 1024}) {
         const at::Tensor kernel = at::rand({taps, taps}, at::kDouble);
         const double direct = time_blur(rounds, side, kernel, BlurMethod::direct, factor);
         const double fft = time_blur(rounds, side, kernel, BlurMethod::fft, factor);
-        std::printf("%7d %6ld %6ld %5ld %9.2f %6.2f %10.2f\n", at::get_num_threads(),
+        const double eight = time_blur(1 + rounds / 4, side, kernel, BlurMethod::fft, factor, 8);
+        std::printf("%7d %6ld %6ld %4ld %9.2f %6.2f %11.2f %10.2f %15.2f\n", at::get_num_threads(),
                     static_cast<long>(factor), static_cast<long>(taps), static_cast<long>(side), direct, fft,
-                    fft / direct);
+                    eight, fft / direct, eight / direct);
         std::fflush(stdout);
       }
 }

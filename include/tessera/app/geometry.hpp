@@ -49,7 +49,7 @@ Geometry with_image(const Geometry& g, const Box& image, int ranks);
 /// The local operator of one part; kernels and masks are read (collective). `block`: this rank's pixels.
 std::unique_ptr<LocalOperator> make_part(const OperatorConfig& part, std::uint32_t index, std::int64_t seed,
                                          const Box& image, const Box& block, std::int64_t channels,
-                                         const Communicator& comm);
+                                         const Communicator& comm, Device device = {});
 
 std::int64_t available_bytes(Device device);
 

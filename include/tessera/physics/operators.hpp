@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "tessera/comm/array.hpp"
 #include "tessera/physics/local_operator.hpp"
 
 namespace tessera {
@@ -27,7 +28,8 @@ enum class Boundary { circular, reflect, replicate, zero, valid };
 /// InputError with the nearest known name.
 Boundary parse_boundary(std::string_view name);
 
-/// How a blur is computed. automatic: direct for few taps, by FFT otherwise.
+/// How a blur is computed. automatic: direct up to 81 taps on a CPU and 25 on a GPU, by FFT beyond; a
+/// coarser grid of factor f has f^2 times as many.
 enum class BlurMethod { automatic, direct, fft };
 BlurMethod parse_blur_method(std::string_view name);
 
@@ -36,6 +38,7 @@ struct BlurOptions {
   std::optional<std::array<std::int64_t, 2>> origin;  // tap at the sample's pixel; default (h / 2, w / 2)
   Boundary boundary = Boundary::circular;
   BlurMethod method = BlurMethod::automatic;
+  Device device;            // where it is to run, for the automatic method
   std::int64_t factor = 1;  // keeps every factor-th row and column: y = (kernel * x)[::factor, ::factor]
 };
 
