@@ -166,14 +166,9 @@ void measure_network(const Communicator& comm, Device device, const Network& net
       ++mean.count;
     }
   }
-  for (const auto& [index, curve] : means) {
-    // From the largest down: fewer pixels take no longer, what looks so was interrupted.
-    double above = std::numeric_limits<double>::infinity();
-    for (auto point = curve.rbegin(); point != curve.rend(); ++point) {
-      above = std::min(above, std::max(1e-9, point->second.sum / point->second.count));
-      into.layers[index].seconds.points[point->first] = above;
-    }
-  }
+  for (const auto& [index, curve] : means)
+    for (const auto& [pixels, mean] : curve)
+      into.layers[index].seconds.points[pixels] = std::max(1e-9, mean.sum / mean.count);
 }
 
 }  // namespace tessera
