@@ -211,7 +211,8 @@ at::Tensor gaussian_kernel(std::array<double, 2> sigma, double angle_degrees) {
     for (std::int64_t column = -c; column <= c; ++column) {
       const auto x = static_cast<double>(column), y = static_cast<double>(row);
       const double u = (cosine * x - sine * y) / sigma[1], v = (sine * x + cosine * y) / sigma[0];
-      sum += * tap++ = std::exp(-(u * u + v * v) / 2);
+      *tap = std::exp(-(u * u + v * v) / 2);
+      sum += *tap++;
     }
   return kernel.div_(sum);
 }
