@@ -9,6 +9,7 @@ namespace tessera {
 namespace {
 
 volatile std::sig_atomic_t usr1 = 0, term = 0;
+bool ending = false;  // with an exit code of its own
 std::array<struct sigaction, 2> before;
 
 void note(int signal) {
@@ -23,6 +24,7 @@ void note(int signal) {
 StopSignals::StopSignals() {
   usr1 = 0;
   term = 0;
+  ending = false;
   struct sigaction action {};
   action.sa_handler = note;
   action.sa_flags = SA_RESTART;  // a write in progress goes on
@@ -32,6 +34,8 @@ StopSignals::StopSignals() {
 }
 
 StopSignals::~StopSignals() {
+  // A signal that reaches this rank later than others, or twice, would end it with another code.
+  if (ending) return;
   sigaction(SIGUSR1, &before[0], nullptr);
   sigaction(SIGTERM, &before[1], nullptr);
 }
@@ -41,6 +45,7 @@ bool StopSignals::seen() { return usr1 != 0 || term != 0; }
 int StopSignals::exit_code(const Communicator& comm) {
   std::int64_t code = term ? kTerminated : usr1 ? kRequeue : 0;
   comm.all_reduce(std::span<std::int64_t>(&code, 1), Reduce::max);
+  ending = code != 0;
   return static_cast<int>(code);
 }
 

@@ -74,6 +74,23 @@ Term time_convolution(const Machine& machine, const RimForm& form, const BlockCu
 
 }  // namespace
 
+namespace {
+
+// Layers that change the level see and make blocks: copies without the margin before, and with it behind.
+double time_margins(const Machine& machine, const NetworkWork::Layer& layer, const LevelBoxes& from,
+                    const LevelBoxes& to, double bytes) {
+  const auto size = [&](const Box& box, std::int64_t channels) {
+    return static_cast<double>(box.pixels() * channels) * bytes;
+  };
+  double seconds = 0;
+  if (from.region != from.block) seconds += machine.copy.at(2 * size(from.block, layer.in));
+  if (to.region != to.block)  // zeros, and the block over them
+    seconds += machine.copy.at(size(to.region, layer.out)) + machine.copy.at(2 * size(to.block, layer.out));
+  return seconds;
+}
+
+}  // namespace
+
 LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const Decomposition& d,
                        const Execution& e, int rank) {
   LayerTimes t;
@@ -97,16 +114,24 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
     return plans.emplace(key, LayerLayouts(d, x).plan(rank)).first->second;
   };
 
+  const std::vector<LevelBoxes> boxes = level_boxes(schedule, d, rank);
   LayerTimes pass;
   auto next = schedule.exchanges.begin();
   for (const NetworkWork::Layer& layer : network.layers) {
     const LayerExchange* x =
         next != schedule.exchanges.end() && next->step == layer.step ? &*next++ : nullptr;
     if (block.empty()) continue;
-    const Box here = at_level(block, layer.level), padded = at_level(d.padded(), layer.level);
-    const std::int64_t m = schedule.margin[static_cast<std::size_t>(layer.level)];
-    const Box region = here.grow({{0, m, m}, {0, m, m}}).intersect(padded);
+    const Box padded = at_level(d.padded(), layer.level);
+    const LevelBoxes& level = boxes[static_cast<std::size_t>(layer.level)];
+    const Box &here = level.block, &region = level.region;
     const double pixels = static_cast<double>(region.pixels());
+    if (const int change = level_change(layer.op); change != 0) {
+      const double copies =
+          time_margins(machine, layer, boxes[static_cast<std::size_t>(layer.level - change)], level, bytes);
+      pass.denoise += layer_seconds(machine, e.precision, layer, static_cast<double>(here.pixels())) + copies;
+      pass.redundant += copies;
+      continue;
+    }
     if (layer.passed > 0) {
       pass.denoise += layer_seconds(machine, e.precision, layer, pixels);
       continue;
@@ -119,12 +144,17 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
       continue;
     }
     const Flight f = fly(machine, e.transport, plan_of(*x), rank, bytes * static_cast<double>(x->channels));
+    const BlockCut cut = cut_block(here, padded, *x);
     const Term term = time_convolution(
-        machine, x->rim, cut_block(here, padded, *x), static_cast<double>(here.pixels()), pixels,
+        machine, x->rim, cut, static_cast<double>(here.pixels()), pixels,
         static_cast<double>(layer.out) * bytes, f,
         [&](double n) { return n > 0 ? convolution_seconds(machine, e.precision, layer, n) : 0.0; });
-    pass.denoise += term.denoise;
-    pass.redundant += term.redundant;
+    const double zeros =  // where the result has more margin than this convolution computes
+        x->rim.tile > 1 && cut.all != region
+            ? machine.copy.at(pixels * static_cast<double>(layer.out) * bytes)
+            : 0;
+    pass.denoise += term.denoise + zeros;
+    pass.redundant += term.redundant + zeros;
     pass.exposed += term.exposed;
     pass.hidden += term.hidden;
     pass.sent += f.sent;

@@ -238,7 +238,14 @@ TEST(Model, choices_are_ranked_and_obey_the_job) {
   const Decomposition d(Box::image2d(256, 256), {1, 1, 1}, {1, 2, 2});
   const auto ranked = rank_executions(m, work, blur.data, d, 1, {});
   ASSERT_GT(ranked.size(), 3u);
-  for (std::size_t i = 1; i < ranked.size(); ++i) EXPECT_LE(ranked[i - 1].seconds(), ranked[i].seconds());
+  // Sorted, but that the first may be up to 5 % slower than the second if it computes less twice.
+  for (std::size_t i = 2; i < ranked.size(); ++i) EXPECT_LE(ranked[i - 1].seconds(), ranked[i].seconds());
+  EXPECT_LE(ranked[0].seconds(), 1.05 * ranked[1].seconds());
+  for (const Prediction& p : ranked) {
+    if (p.seconds() < 1.04 * ranked[1].seconds()) {
+      EXPECT_LE(ranked[0].redundant, p.redundant);
+    }
+  }
   for (const Prediction& p : ranked) EXPECT_NE(p.execution.mode, ExecutionMode::whole) << "on 4 ranks";
   for (const Prediction& p : rank_executions(m, work, blur.data, d, 1, {.mode = ExecutionMode::patch}))
     EXPECT_EQ(p.execution.mode, ExecutionMode::patch);

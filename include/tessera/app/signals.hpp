@@ -10,7 +10,8 @@ constexpr int kTerminated = 86;  // exit code: checkpointed after SIGTERM
 
 /// From construction to destruction SIGUSR1 (the time limit is near) and SIGTERM (preemption, scancel) only
 /// ask for an end: a flag is set, and the run looks at it where it can stop. Later ones change nothing, so
-/// that a write is never cut. One per process.
+/// that a write is never cut. Once exit_code() has said that the run ends by one, that holds until the
+/// process ends. One per process.
 class StopSignals {
  public:
   StopSignals();

@@ -113,8 +113,9 @@ struct Freedom {
   int turns = 1;
   double feature_memory = 0;  // bytes per rank that features may take; 0: any
 };
-/// Every execution worth a look, fastest first, by what they take on the rank with the largest window; empty
-/// where none fits the memory. predict() says more about one of them.
+/// Every execution worth a look, fastest first (but for predictions within 5 %, of which the one with the
+/// least redundant work leads), by what they take on the rank with the largest window; empty where none fits
+/// the memory. predict() says more about one of them.
 std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWork& network,
                                         const DataWork& data, const Decomposition& decomposition,
                                         std::int64_t channels, const Freedom& freedom);
