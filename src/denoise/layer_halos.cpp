@@ -205,7 +205,7 @@ at::Tensor LayerHalos::with_strips(Halo& halo, Convolution& convolution, Convolu
       compute_rims(halo, pending, convolution, turned, relu && !other.defined(), side);
 
   const Box& have = region(halo.what.level);
-  if (!y.defined() && halo.cut.all == have) return other.defined() ? results[0].add(sums[0]) : results[0];
+  if (!y.defined() && halo.cut.all == have) return other.defined() ? results[0].add_(sums[0]) : results[0];
   if (!y.defined()) y = zero_features(convolution.outputs(), have, x.options());
   for (std::size_t i = 0; i < results.size(); ++i) {
     at::Tensor target = place(y, halo, halo.rims[i]);

@@ -72,10 +72,6 @@ Term time_convolution(const Machine& machine, const RimForm& form, const BlockCu
   return t;
 }
 
-}  // namespace
-
-namespace {
-
 // Layers that change the level see and make blocks: copies without the margin before, and with it behind.
 double time_margins(const Machine& machine, const NetworkWork::Layer& layer, const LevelBoxes& from,
                     const LevelBoxes& to, double bytes) {
