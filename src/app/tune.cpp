@@ -61,6 +61,7 @@ class Bench {
     data_.reset();
     const std::shared_ptr<Transport> transport = open_transport(g_, comm_).transport;
     Problem problem = make_problem(g_, comm_, transport);
+    noise_ = problem.noise_sigma;
     data_ = make_least_squares(
         {.A = problem.A,
          .y = problem.y,
@@ -79,7 +80,7 @@ class Bench {
   double run(double seconds, double predicted) {
     const auto denoiser = make_denoiser(g_, comm_, transport_);
     const auto solver =
-        make_solver(g_.job.solver.name, {*data_, *denoiser, space_, solver_options(g_), start_.clone()});
+        make_solver(g_.job.solver.name, {*data_, *denoiser, space_, options(), start_.clone()});
     const double each = std::max(predicted, 1e-4);
     // The first iteration warms up; the model may be far off, so a second look bounds what follows.
     double first = iterate(*solver, 2);
@@ -89,6 +90,10 @@ class Bench {
   }
 
  private:
+  SolverOptions options() {
+    return solver_options(g_, noise_, data_->lipschitz());
+  }
+
   double iterate(Solver& solver, int iterations) {
     Seconds observed;
     run_loop({.solver = solver,
@@ -114,6 +119,7 @@ class Bench {
   std::unique_ptr<DataTerm> data_;
   std::unique_ptr<Metrics> metrics_;
   at::Tensor start_;
+  double noise_ = 0;  // of the problem, where a sample weighs 1
 };
 
 // The candidates: the model's best, at least the best of every mode, none that it thinks far slower.

@@ -72,7 +72,7 @@ def simulated_file():
             out, _ = run(folder / "real.yaml", "--set", f"output.folder={work}/file_{name}{ranks}", ranks=ranks)
             assert re.search(r"note: operator, noise, seed, scale and image size as .*y.h5 says", out), out
             same(f"file_{name}{ranks}", f"fly_{name}{ranks}")
-            assert image(f"file_{name}{ranks}").max() > 50, "file units"
+            assert image(f"file_{name}{ranks}").max() > 2, "file units"
         run(folder / "scored.yaml", "--set", f"output.folder={work}/scored_{name}")
         assert summary(f"scored_{name}")["psnr"] == summary(f"fly_{name}1")["psnr"]
         for kept in ("k.npy", "m.png"):
@@ -100,7 +100,7 @@ def units():
                 path = job(f"problem:\n  measurements: {name}.h5\n  scale: {{factor: {factor}}}\n" + blur + text, "real.yaml")
                 out, _ = run(path, "--force", "--set", "output.folder=out", ranks=2)
                 level = float(re.search(r"noise: from the weights, which are inverse variances; (\S+) on average", out).group(1))
-                assert abs(level - np.sqrt(1 / np.mean(1 / s**2))) < 1e-4 * level, (level, factor)
+                assert abs(level - np.sqrt(1 / np.mean(1 / s**2))) < 1e-3 * level, (level, factor)
                 found[name, factor] = image("out") / np.float32(factor), summary("out")["chi2"]
         path = job("problem:\n  measurements: even.h5\n  weights: mask.npy\n  noise: {gaussian: 0.02}\n" + blur + text, "real.yaml")
         write("even.h5", y.astype(np.float32))
@@ -129,7 +129,7 @@ def units():
     # Weights are one over the variance of a local mean: the noise level is that of a weight of 1.
     level = re.search(r"poisson gain 0.002.*; (\S+) on average", (work / "inside/log.txt").read_text()).group(1)
     mean = ndimage.uniform_filter(y[0], 5, mode="constant") / ndimage.uniform_filter(np.ones_like(y[0]), 5, mode="constant")
-    assert abs(float(level) - np.sqrt(1 / np.mean(1 / (0.002 * mean + 1e-4)))) < 1e-4 * float(level), level
+    assert abs(float(level) - np.sqrt(1 / np.mean(1 / (0.002 * mean + 1e-4)))) < 1e-3 * float(level), level
 
 
 def noise_of_measurements():
@@ -177,10 +177,10 @@ def dark_and_flat():
     text = "  scale: {factor: 1000}\n" + SOLVER
     frames = f"problem:\n  measurements: raw.npy\n  dark: dark.npy\n  flat: flat.npy\n  noise: {{gaussian: 0.02}}\n  saturation: {top / 1000}\n"
     out, _ = run(job(frames + text, "frames.yaml"), "--set", "output.folder=frames", ranks=3)
-    assert re.search(r"2 of 4608 samples (have no sensitivity|are not numbers)", out), out
+    assert "1 of 4608 samples have no sensitivity" in out and "1 of 4608 samples are not numbers" in out, out
     good = np.isfinite(flat) & (flat > 0)
     use = good & ~(raw.astype(np.float32) / np.float32(1000) >= np.float32(top / 1000))
-    assert f"{(good & ~use).sum()} of 4608 samples are saturated" in out or f"{(~use).sum()} of" in out, out
+    assert f"{(np.isfinite(raw) & (raw.astype(np.float32) / np.float32(1000) >= np.float32(top / 1000))).sum()} of 4608 samples are saturated" in out, out
     np.save(work / "clean.npy", np.where(use, y, 0))
     np.save(work / "w.npy", np.where(use, (flat / 20) ** 2, 0))
     run(job("problem:\n  measurements: clean.npy\n  weights: w.npy\n" + text, "plain.yaml"), "--set", "output.folder=plain")
@@ -196,7 +196,7 @@ def range_of_values():
     picture = pictures.imread(work / "photo.png").astype(np.float32)
     write("y.h5", picture)
     text = "problem: {measurements: y.h5, noise: {gaussian: 0.02}}\n" + SOLVER
-    out, _ = run(job(text), "--set", "output.folder=a")
+    out = tessera("run", job(text), "--set", "output.folder=a")[1]
     assert re.search(r"note: the measurement reaches 2\d\d in internal units.*say problem.scale.factor", out), out
     write("y.h5", (picture * 16).astype(np.uint16))
     out, _ = run(job(text), "--set", "output.folder=b")
