@@ -331,8 +331,9 @@ def main():
         sys.exit(f"differ from the committed files: {', '.join(other)}" if other else 0)
     for name, data in out.items():
         (FOLDER / name).write_bytes(data)
-    sums = [f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(out.items())]
-    (FOLDER / "SHA256SUMS").write_text("".join(sums))
+    sums = {line.split()[1]: line for line in (FOLDER / "SHA256SUMS").read_text().splitlines()}  # of other scripts too
+    sums |= {name: f"{hashlib.sha256(data).hexdigest()}  {name}" for name, data in out.items()}
+    (FOLDER / "SHA256SUMS").write_text("".join(sums[name] + "\n" for name in sorted(sums)))
 
 
 if __name__ == "__main__":
