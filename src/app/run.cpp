@@ -303,10 +303,11 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   std::optional<Watchdog> watchdog;
   if (job.watchdog > 0)
     watchdog.emplace(comm, job.watchdog, "", folder.file(fmt::format("log/rank-{}.txt", comm.rank())));
+  const Box scored = measured_region(g, data->op().layout());
   std::unique_ptr<Metrics> metrics;
   double psnr_start = NAN;
   if (problem.truth.defined()) {
-    metrics = std::make_unique<Metrics>(problem.truth, g.decomposition, comm, transport);
+    metrics = std::make_unique<Metrics>(problem.truth, g.decomposition, comm, transport, scored);
     psnr_start = from ? from->numbers.at("psnr_start") : metrics->psnr(start, space);
     log.line(fmt::format("PSNR of the start: {:.2f} dB", psnr_start));
   }
@@ -355,16 +356,16 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
 
     // Who asks for a stop has little time: the image is in the checkpoint.
     const bool stopped = result.reason == StopReason::stopped;
-    double psnr = result.last.psnr, ssim = NAN;
+    double psnr = result.last.psnr, psnr_8bit = NAN;
+    Ssim ssim;
     if (metrics && !stopped) {
       const PhaseScope phase(Phase::metrics);
       psnr = metrics->psnr(result.image, space);
+      psnr_8bit = metrics->psnr_8bit(result.image, space);
       ssim = metrics->ssim(result.image, space);
     }
     const bool crop_it = job.output.crop && !g.truth;
-    if (!stopped)
-      write_reconstruction(folder, g, result.image,
-                           crop_it ? measured_region(g, data->op().layout()) : g.image, comm);
+    if (!stopped) write_reconstruction(folder, g, result.image, crop_it ? scored : g.image, comm);
     trace.flush();
     const std::string table = phase_table(trace, comm);
 
@@ -380,8 +381,11 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     s["schema"] = 1;
     s["status"] = name(result.reason);
     s["psnr"] = number(psnr);
-    s["ssim"] = number(ssim);
+    s["psnr_8bit"] = number(psnr_8bit);
+    s["ssim"] = number(ssim.reflected);
+    s["ssim_valid"] = number(ssim.valid);
     s["psnr_start"] = number(psnr_start);
+    if (metrics) s["scored_region"] = {{scored.lo()[1], scored.hi()[1]}, {scored.lo()[2], scored.hi()[2]}};
     s["iterations"] = result.iterations;
     s["written_iteration"] = result.kept + 1;
     s["cause"] = result.cause;
@@ -411,7 +415,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     std::string last = fmt::format("{} after {} iterations, {} ({} per iteration)", name(result.reason),
                                    result.iterations, format_seconds(result.seconds), format_seconds(each));
     if (metrics) last += fmt::format(", PSNR {:.2f} dB (start {:.2f})", psnr, psnr_start);
-    if (metrics && !stopped) last += fmt::format(", SSIM {:.4f}", ssim);
+    if (metrics && !stopped) last += fmt::format(", SSIM {:.4f}", ssim.reflected);
     log.line(last);
     if (result.reason == StopReason::diverged)
       throw RunError(concat("the iteration diverged (", result.cause, ") ", kept,
