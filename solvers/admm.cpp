@@ -15,12 +15,16 @@ namespace tessera {
 namespace {
 
 /// Alternating direction method of multipliers, plug-and-play, scaled dual z:
-///   u = prox_{gamma f}(x - z);   x+ = D(u + z, sigma);   z = z + beta (u - x+),   z_0 = 0.
+///   u = prox_{gamma f}(x - z);   x+ = P D(u + z, sigma);   z = z + beta (u - x+),   z_0 = 0.
 ///
+/// Solves min f / s_n^2 + lambda g with sigma^2 = gamma lambda s_n^2 (tessera/solve/strength.hpp); P keeps the
+///   bounds. Where gamma changes, z (gamma times the multiplier) is scaled with it.
+/// The residual is that of the fixed point: the primal one, u - x+, and the dual one, x+ - x, together,
+///   sqrt(|u - x+|^2 + |x+ - x|^2) / |x+| (Boyd's stopping rule asks both to be small, section 3.3).
 /// Shapes: (C, [D,] H, W), this rank's block. Units: image and sigma in range [0, 1]. gamma: the option step,
-/// > 0;
-///   beta: dual_step, 0 < beta < (1 + sqrt 5) / 2.
-/// Assumes: with D the prox of gamma g, g convex, x tends to a minimizer of f + g.
+///   > 0; beta: dual_step, 0 < beta < (1 + sqrt 5) / 2.
+/// Assumes: with D the prox of sigma^2 g, g convex, x tends to a minimizer; a network should be firmly
+///   non-expansive.
 /// Collective: step().
 /// Source: Boyd, Parikh, Chu, Peleato, Eckstein, Found. Trends Mach. Learn. 3 (2011) 1; with a denoiser:
 ///   Venkatakrishnan, Bouman, Wohlberg, GlobalSIP 2013.
@@ -42,15 +46,19 @@ class Admm final : public Solver {
 
   IterationRecord step(int k) override {
     const double gamma = gamma_.at(k), sigma = in_.options.sigma.at(k), beta = in_.options.dual_step;
+    if (k > 0 && gamma != gamma_.at(k - 1)) z_.mul_(gamma / gamma_.at(k - 1));
     at::sub_out(work_, x_, z_);
     in_.data.prox(work_, gamma, u_);
     at::add_out(work_, u_, z_);
     in_.denoiser.apply(work_, sigma, next_);
-    z_.add_(u_, beta).sub_(next_, beta);
+    in_.options.bound(next_);
+    u_.sub_(next_);  // u has done its work: its memory takes the primal residual
+    z_.add_(u_, beta);
     at::sub_out(work_, next_, x_);
-    Deferred movement = in_.space.relative_norm(work_, next_);
+    Deferred residual = in_.space.relative_norm({u_, work_}, next_);
+    in_.data.measure(next_);
     std::swap(x_, next_);
-    return {.step = gamma, .sigma = sigma, .residual = std::move(movement)};
+    return {.step = gamma, .sigma = sigma, .residual = std::move(residual)};
   }
 
   std::vector<StateField> state() override {

@@ -7,26 +7,30 @@
 #include <utility>
 
 #include "tessera/core/error.hpp"
+#include "tessera/solve/lagged.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
 namespace {
 
 /// Accelerated proximal gradient, plug-and-play:
-///   x+ = D(z - tau grad f(z), sigma);   z = x+ + (k + a - 1) / (k + a) (x+ - x),   k = 0, 1, ...
+///   x+ = P D(z - tau grad f(z), sigma);   z = x+ + k / (k + 1 + a) (x+ - x),   k = 0, 1, ...
 ///
+/// Solves min f / s_n^2 + lambda g with sigma^2 = tau lambda s_n^2 (tessera/solve/strength.hpp); P keeps the
+///   bounds. The momentum starts anew (k = 0) where it points against the last step,
+///   <z - x+, x+ - x> > 0, decided from the numbers of two iterations before, so that nothing waits.
 /// Shapes: (C, [D,] H, W), this rank's block. Units: image and sigma in range [0, 1]. a: momentum, >= 2.
-/// Assumes: 0 < tau < 2 / L (1 / L for the proven rate). With D the prox of tau g, g convex: O(1/k^2) in the
-///   objective.
+/// Assumes: 0 < tau < 4 / (3 L) (1 / L for the proven rate). With D the prox of tau g, g convex: O(1/k^2) in
+///   the objective, and for a > 2 the images converge.
 /// Errors: as in proximal_gradient.cpp. Collective: construction and step().
-/// Source: Beck, Teboulle, SIAM J. Imaging Sci. 2 (2009) 183; the momentum of Chambolle, Dossal, J. Optim.
-/// Theory
-///   Appl. 166 (2015) 968.
+/// Source: Beck, Teboulle, SIAM J. Imaging Sci. 2 (2009) 183; the momentum (n - 1) / (n + a), n = k + 1, of
+///   Chambolle, Dossal, J. Optim. Theory Appl. 166 (2015) 968; starting anew: O'Donoghue, Candes, Found.
+///   Comput. Math. 15 (2015) 715, whose first condition it is.
 class Fista final : public Solver {
  public:
   explicit Fista(const SolverInput& in)
       : in_(in),
-        tau_(gradient_steps(in)),
+        tau_(gradient_steps(in, 0, 4.0 / 3.0)),
         x_(in.start),
         z_(in.start.clone()),
         next_(at::empty_like(x_)),
@@ -39,25 +43,40 @@ class Fista final : public Solver {
 
   IterationRecord step(int k) override {
     const double tau = tau_.at(k), sigma = in_.options.sigma.at(k), a = in_.options.momentum;
+    if (against_.earlier() > 0) {
+      age_ = 0;
+      against_.forget();
+    }
     in_.data.gradient(z_, work_);
     at::sub_out(work_, z_, work_, tau);
     in_.denoiser.apply(work_, sigma, next_);
+    in_.options.bound(next_);
     at::sub_out(work_, next_, x_);  // x+ - x
+    z_.sub_(next_);
+    against_.push(in_.space.sum(local_dot(z_, work_)));
     Deferred movement = in_.space.relative_norm(work_, next_);
-    z_.copy_(next_).add_(work_, (k + a - 1) / (k + a));
+    const double n = static_cast<double>(age_++);
+    z_.copy_(next_).add_(work_, n / (n + 1 + a));
     std::swap(x_, next_);
     return {.step = tau, .sigma = sigma, .residual = std::move(movement)};
   }
 
   std::vector<StateField> state() override {
-    return {{.name = "x", .image = &x_}, {.name = "z", .image = &z_}};
+    std::vector<StateField> fields = against_.state("against");
+    fields.push_back({.name = "x", .image = &x_});
+    fields.push_back({.name = "z", .image = &z_});
+    fields.push_back({.name = "age", .count = &age_});
+    return fields;
   }
+  void at_rest() override { against_.at_rest(); }
 
  private:
   SolverInput in_;
   Schedule tau_;
   at::Tensor x_, z_;  // image; extrapolated point
   at::Tensor next_, work_;
+  std::int64_t age_ = 0;  // iterations since the momentum started
+  Lagged against_;        // <z - x+, x+ - x>
 };
 
 }  // namespace

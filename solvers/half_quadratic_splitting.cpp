@@ -11,16 +11,16 @@
 namespace tessera {
 namespace {
 
-/// Half-quadratic splitting, plug-and-play:  u = prox_{gamma f}(x);   x = D(u, sigma).
+/// Half-quadratic splitting, plug-and-play:  u = prox_{gamma f}(x);   x = P D(u, sigma).
 ///
-/// With the schedule 'dpir' (falling sigma_k, gamma_k = (sigma_k / noise)^2 / 0.23) this is DPIR.
+/// Solves min over x, u of f(u) / s_n^2 + lambda g(x) + |u - x|^2 / (2 gamma s_n^2) with
+///   sigma^2 = gamma lambda s_n^2 (tessera/solve/strength.hpp), which is min f / s_n^2 + lambda g as gamma
+///   falls to 0; P keeps the bounds. Falling sigma_k with gamma_k = sigma_k^2 / (0.23 s_n^2) is DPIR.
 /// Shapes: (C, [D,] H, W), this rank's block. Units: image and sigma in range [0, 1]; gamma (the option step)
-/// > 0
-///   weighs f against |u - x|^2 / 2.
+///   > 0.
 /// Collective: step().
 /// Source: Geman, Yang, IEEE Trans. Image Process. 4 (1995) 932; with a denoiser: Zhang, Li, Zuo, Zhang, Van
-/// Gool,
-///   Timofte, "Plug-and-play image restoration with deep denoiser prior", arXiv 2008.13751.
+///   Gool, Timofte, "Plug-and-play image restoration with deep denoiser prior", arXiv 2008.13751.
 class HalfQuadraticSplitting final : public Solver {
  public:
   explicit HalfQuadraticSplitting(const SolverInput& in)
@@ -32,6 +32,8 @@ class HalfQuadraticSplitting final : public Solver {
     const double gamma = gamma_.at(k), sigma = in_.options.sigma.at(k);
     in_.data.prox(x_, gamma, u_);
     in_.denoiser.apply(u_, sigma, next_);
+    in_.options.bound(next_);
+    in_.data.measure(next_);
     at::sub_out(u_, next_, x_);  // u has done its work: its memory takes the movement
     Deferred movement = in_.space.relative_norm(u_, next_);
     std::swap(x_, next_);

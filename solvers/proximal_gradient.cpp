@@ -12,18 +12,19 @@
 namespace tessera {
 namespace {
 
-/// Proximal gradient, plug-and-play:  x <- (1 - r) x + r D(x - tau grad f(x), sigma),  f(x) = |A x - y|^2_W
-/// / 2.
+/// Proximal gradient, plug-and-play:  x <- (1 - r) x + r P D(x - tau grad f(x), sigma),
+///   f(x) = |A x - y|^2_W / 2.
 ///
+/// Solves min f / s_n^2 + lambda g with sigma^2 = tau lambda s_n^2 (tessera/solve/strength.hpp); P keeps the
+///   bounds.
 /// Shapes: (C, [D,] H, W), this rank's block, no halo. Units: image and sigma in range [0, 1]. r: relaxation.
-/// Assumes: 0 < tau < 2 / L, L = |A^T W A|. If D is the prox of tau g and g is convex, x tends to a minimizer
-/// of
-///   f + g; for a network D we look for a fixed point and claim no objective.
+/// Assumes: 0 < tau < 2 / L, L = |A^T W A|. If D is the prox of sigma^2 g and g is convex, x tends to a
+///   minimizer; for a network D we look for a fixed point, which r < 1 reaches where D is only non-expansive,
+///   and claim no objective.
 /// Errors: a bad option is an InputError, thrown by all ranks before the first collective of the iteration.
 /// Collective: construction and step(). What `in` refers to must outlive the solver.
 /// Source: Combettes, Wajs, Multiscale Model. Simul. 4 (2005) 1168; with a denoiser: Kamilov, Mansour,
-/// Wohlberg,
-///   IEEE Signal Process. Lett. 24 (2017) 1872.
+///   Wohlberg, IEEE Signal Process. Lett. 24 (2017) 1872.
 class ProximalGradient final : public Solver {
  public:
   explicit ProximalGradient(const SolverInput& in)
@@ -39,6 +40,7 @@ class ProximalGradient final : public Solver {
     in_.data.gradient(x_, z_);
     at::sub_out(z_, x_, z_, tau);  // z = x - tau grad f(x)
     in_.denoiser.apply(z_, sigma, next_);
+    in_.options.bound(next_);
     if (r != 1.0) next_.mul_(r).add_(x_, 1.0 - r);
 
     // Movement, not grad f: it vanishes where f and the prior balance. The ratio is a promise on the

@@ -11,12 +11,13 @@
 namespace tessera {
 namespace {
 
-/// Regularization by denoising, gradient descent:  x <- x - tau (grad f(x) + lambda (x - D(x, sigma))).
+/// Regularization by denoising, gradient descent:  x <- P (x - tau (grad f(x) + w (x - D(x, sigma)))).
 ///
-/// Shapes: (C, [D,] H, W), this rank's block. Units: image and sigma in range [0, 1]; lambda weighs the
-/// prior. Assumes: 0 < tau < 2 / (L + lambda); fixed points solve grad f(x) + lambda (x - D(x)) = 0. If D has
-/// a symmetric
-///   Jacobian and is homogeneous, this is a gradient of f + lambda/2 x^T (x - D(x)).
+/// Stands for min f / s_n^2 + lambda g with w = lambda s_n^2 / sigma^2 (tessera/solve/strength.hpp), since
+///   x - D(x, sigma) is sigma^2 grad g where sigma is small; P keeps the bounds.
+/// Shapes: (C, [D,] H, W), this rank's block. Units: image and sigma in range [0, 1]; w: the option lambda.
+/// Assumes: 0 < tau < 2 / (L + w); fixed points solve grad f(x) + w (x - D(x)) = 0. If D has a symmetric
+///   Jacobian and is homogeneous, this is a gradient of f + w/2 x^T (x - D(x)).
 /// Collective: construction and step().
 /// Source: Romano, Elad, Milanfar, SIAM J. Imaging Sci. 10 (2017) 1804.
 class Red final : public Solver {
@@ -34,12 +35,15 @@ class Red final : public Solver {
   const at::Tensor& image() const override { return x_; }
 
   IterationRecord step(int k) override {
-    const double tau = tau_.at(k), sigma = in_.options.sigma.at(k), lambda = in_.options.lambda;
+    const double tau = tau_.at(k), sigma = in_.options.sigma.at(k), weight = in_.options.lambda;
     in_.data.gradient(x_, direction_);
     in_.denoiser.apply(x_, sigma, denoised_);
-    direction_.add_(x_, lambda).sub_(denoised_, lambda).mul_(tau);
-    x_.sub_(direction_);
-    return {.step = tau, .sigma = sigma, .residual = in_.space.relative_norm(direction_, x_)};
+    direction_.add_(x_, weight).sub_(denoised_, weight);
+    denoised_.copy_(x_);
+    x_.sub_(direction_, tau);
+    in_.options.bound(x_);
+    denoised_.sub_(x_);  // the movement
+    return {.step = tau, .sigma = sigma, .residual = in_.space.relative_norm(denoised_, x_)};
   }
 
   std::vector<StateField> state() override { return {{.name = "x", .image = &x_}}; }
@@ -48,7 +52,7 @@ class Red final : public Solver {
   SolverInput in_;
   Schedule tau_;
   at::Tensor x_;                     // image
-  at::Tensor denoised_, direction_;  // D(x); tau times the descent direction
+  at::Tensor denoised_, direction_;  // D(x), then the movement; descent direction
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One line per solver: its name in the job file and its factory.
+// One line per solver: its name in the job file, its factory, and how it meets the data term.
 #include "tessera/core/error.hpp"
 #include "tessera/solve/solver.hpp"
 
@@ -16,15 +16,16 @@ namespace {
 struct Entry {
   std::string name;
   std::unique_ptr<Solver> (*make)(const SolverInput&);
+  DataStep data_step;
 };
 
 const std::vector<Entry>& table() {
   static const std::vector<Entry> entries = {
-      {"pgd", make_proximal_gradient},
-      {"fista", make_fista},
-      {"hqs", make_half_quadratic_splitting},
-      {"admm", make_admm},
-      {"red", make_red},
+      {"pgd", make_proximal_gradient, DataStep::gradient},
+      {"fista", make_fista, DataStep::gradient},
+      {"hqs", make_half_quadratic_splitting, DataStep::prox},
+      {"admm", make_admm, DataStep::prox},
+      {"red", make_red, DataStep::red},
   };
   return entries;
 }
@@ -40,13 +41,23 @@ const std::vector<std::string>& solver_names() {
   return names;
 }
 
-std::unique_ptr<Solver> make_solver(const std::string& name, const SolverInput& input) {
+namespace {
+
+const Entry& entry(const std::string& name) {
   std::string known;
   for (const Entry& e : table()) {
-    if (e.name == name) return e.make(input);
+    if (e.name == name) return e;
     known += (known.empty() ? "" : ", ") + e.name;
   }
   throw InputError(concat("solver.name is '", name, "' (no such solver) use one of ", known));
 }
+
+}  // namespace
+
+std::unique_ptr<Solver> make_solver(const std::string& name, const SolverInput& input) {
+  return entry(name).make(input);
+}
+
+DataStep data_step(const std::string& name) { return entry(name).data_step; }
 
 }  // namespace tessera

@@ -33,11 +33,14 @@ namespace {
 
 // A resumed run keeps the schedules that it began with: with more iterations than then, their last values
 // hold on.
-SolverOptions solver_options(const Geometry& g, const std::optional<Checkpoint>& from) {
-  SolverOptions o = solver_options(g);
+SolverOptions solver_options(const Geometry& g, double noise, double L,
+                             const std::optional<Checkpoint>& from) {
+  SolverOptions o = solver_options(g, noise, L);
   if (from) {
     o.step = Schedule(from->lists.at("step"));
     o.sigma = Schedule(from->lists.at("sigma"));
+    o.lambda = from->numbers.at("weight");
+    o.strength = from->numbers.at("strength");
   }
   return o;
 }
@@ -250,10 +253,15 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   const at::Tensor start = from ? problem.A->make_image().zero_() : starting_image(g, problem, *data, comm);
   at::Tensor measured = problem.y.front();
   problem.y.clear();  // the data term holds them
-  const SolverOptions options = solver_options(g, from);
+  const double pixels = static_cast<double>(g.image.pixels() * g.channels);
+  const double start_rms = space.norm(start) / std::sqrt(pixels);
+  const SolverOptions options =
+      solver_options(g, job.problem.noise.gaussian, data->lipschitz(), from);
   const auto solver = make_solver(job.solver.name, {*data, *denoiser, space, options, start});
   for (const auto& more : {named("solver/", solver->state()), named("denoiser/", denoiser->state())})
     fields.insert(fields.end(), more.begin(), more.end());
+  at::Tensor best = start.clone();  // the loop's, so that a resumed run keeps it
+  fields.push_back({.name = "loop/best", .image = &best});
   const CheckpointPlace place = checkpoint_place(g, comm.rank());
   if (from) {
     restore_numbers(*from, fields);
@@ -307,7 +315,8 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   Snapshots snapshots(folder, g, comm);
   Checkpoint fixed;
   fixed.texts = {{"job", resolved}, {"inputs", inputs}};
-  fixed.numbers = {{"psnr_start", psnr_start}, {"ranks", comm.size()}, {"restarts", restarts}};
+  fixed.numbers = {{"psnr_start", psnr_start}, {"ranks", comm.size()}, {"restarts", restarts},
+                   {"weight", options.lambda}, {"strength", options.strength}};
   for (const auto& [key, value] : denoiser->choices()) fixed.numbers[key] = static_cast<double>(value);
   fixed.lists = {{"step", options.step.values()}, {"sigma", options.sigma.values()}};
   Checkpointer checkpoints(folder, job.output.checkpoint, fixed, fields, place, clock, log, comm);
@@ -327,8 +336,12 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
          .metrics = metrics.get(),
          .observers = {&trace, &progress, &snapshots, &status, &checkpoints},
          .stop_requested = signals ? &StopSignals::seen : nullptr,
-         .pixels = static_cast<double>(g.image.pixels() * g.channels),
-         .begin = from ? from->loop : LoopState{}});
+         .pixels = pixels,
+         .settled = static_cast<int>(
+             std::max(options.step.values().size(), options.sigma.values().size()) - 1),
+         .range = std::max(1.0, start_rms),
+         .begin = from ? from->loop : LoopState{},
+         .best = &best});
 
     status.set("writing");
     trace.flush();
@@ -353,6 +366,8 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     const double each = result.iterations > done ? progress.seconds_per_iteration()
                         : result.iterations > 0  ? result.seconds / result.iterations
                                                  : 0.0;
+    const std::string kept =
+        result.kept < 0 ? "the start" : concat("the image of iteration ", result.kept + 1);
     nlohmann::ordered_json s;
     const auto number = [](double v) {
       return std::isfinite(v) ? nlohmann::ordered_json(v) : nlohmann::ordered_json(nullptr);
@@ -363,6 +378,8 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     s["ssim"] = number(ssim);
     s["psnr_start"] = number(psnr_start);
     s["iterations"] = result.iterations;
+    s["written_iteration"] = result.kept + 1;
+    s["cause"] = result.cause;
     s["residual"] = number(result.last.residual);
     s["objective"] = number(result.last.objective);
     s["chi2"] = number(result.last.chi2);
@@ -392,10 +409,10 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     if (metrics && !stopped) last += fmt::format(", SSIM {:.4f}", ssim);
     log.line(last);
     if (result.reason == StopReason::diverged)
-      throw RunError(concat(
-          "the iteration diverged at iteration ", result.last.iteration,
-          " (the image left its range or is not a number) the last good image was written; try a smaller "
-          "solver.step or a larger solver.sigma"));
+      throw RunError(concat("the iteration diverged (", result.cause, ") ", kept,
+                            " was written; try a larger solver.sigma, denoiser.averaging or a smaller "
+                            "solver.step, or fewer iterations"));
+    if (!result.cause.empty()) log.line(concat("warning: ", result.cause, ": ", kept, " was written"));
     if (!stopped) {
       log.line("results in " + folder.path());
       status.set("finished", name(result.reason));

@@ -79,7 +79,7 @@ class Bench {
   double run(double seconds, double predicted) {
     const auto denoiser = make_denoiser(g_, comm_, transport_);
     const auto solver =
-        make_solver(g_.job.solver.name, {*data_, *denoiser, space_, solver_options(g_), start_.clone()});
+        make_solver(g_.job.solver.name, {*data_, *denoiser, space_, options(), start_.clone()});
     const double each = std::max(predicted, 1e-4);
     // The first iteration warms up; the model may be far off, so a second look bounds what follows.
     double first = iterate(*solver, 2);
@@ -89,6 +89,10 @@ class Bench {
   }
 
  private:
+  SolverOptions options() {
+    return solver_options(g_, g_.job.problem.noise.gaussian, data_->lipschitz());
+  }
+
   double iterate(Solver& solver, int iterations) {
     Seconds observed;
     run_loop({.solver = solver,

@@ -176,42 +176,35 @@ void fill_boundary(OperatorConfig& op, const std::string& boundary) {
   for (OperatorConfig& part : op.parts) fill_boundary(part, boundary);
 }
 
-/// The DPIR form of a schedule ends at a noise level that something must say.
-void fill_dpir(const Complaints& c, const std::string& key, double noise, ScheduleConfig& schedule) {
-  if (schedule.form != "dpir" || schedule.last > 0) return;
-  c.refuse_if(noise == 0, key,
-              "is dpir (the noise level that it ends at is not known) write for example {dpir: 0.02}");
-  schedule.last = noise;
-}
-
-void fill_schedules(const Complaints& c, JobConfig& job) {
-  SolverConfig& solver = job.solver;
-  const double noise = job.problem.noise.gaussian;
+/// Step, sigma and lambda are settled when the noise level and the operator's norm are known; what the file
+/// alone decides is refused here.
+void check_schedules(const Complaints& c, const JobConfig& job) {
+  const SolverConfig& solver = job.solver;
+  const ProblemConfig& problem = job.problem;
   const bool penalty = solver.name == "hqs" || solver.name == "admm";
   const bool takes_sigma = job.denoiser.network == "drunet" || job.denoiser.network == "tv";
-  if (takes_sigma && solver.sigma.automatic) {
-    c.refuse_if(
-        noise == 0, "solver.sigma",
-        "is missing (the noise level is not known, the denoiser needs one) write for example 'sigma: 0.02'");
-    solver.sigma.automatic = false;
-    if (solver.name == "hqs")
-      solver.sigma.form = "dpir";
-    else
-      solver.sigma.values = {noise};
-  }
+  const bool noiseless =
+      problem.measurements.empty() && problem.noise.gaussian == 0 && problem.noise.poisson == 0;
+  c.refuse_if(noiseless && takes_sigma && solver.sigma.automatic, "solver.sigma",
+              "is missing (the data have no noise, the denoiser needs a level) write for example 'sigma: 0.02'");
+  c.refuse_if(noiseless && solver.lambda && takes_sigma, "solver.lambda",
+              "acts on nothing (the data have no noise to weigh the prior against) remove it");
+  c.refuse_if(
+      takes_sigma && solver.name != "red" && solver.lambda && !solver.sigma.automatic && !solver.step.automatic,
+      "solver.lambda",
+      "is written beside step and sigma (sigma^2 = step lambda noise^2: two of them say the third) remove one");
   c.refuse_if(
       solver.step.form == "dpir" && !penalty, "solver.step",
       "is dpir (" + solver.name + " takes a gradient step, dpir are penalties of hqs and admm) write auto");
-  fill_dpir(c, "solver.sigma", noise, solver.sigma);
-  if (solver.name == "hqs" && solver.sigma.form == "dpir" && solver.step.automatic)
-    solver.step = {.form = "dpir", .last = solver.sigma.last, .automatic = false};
-  fill_dpir(c, "solver.step", noise > 0 ? noise : solver.sigma.last, solver.step);
   for (const auto& [key, schedule] :
        {std::pair<const char*, const ScheduleConfig&>{"solver.step", solver.step},
-        {"solver.sigma", solver.sigma}})
+        {"solver.sigma", solver.sigma}}) {
+    c.refuse_if(schedule.form == "dpir" && schedule.last == 0 && noiseless, key,
+                "is dpir (the noise level that it ends at is not known) write for example {dpir: 0.02}");
     c.refuse_if(static_cast<std::int64_t>(schedule.values.size()) > solver.iterations, key,
                 concat("has ", schedule.values.size(), " values (solver.iterations is ", solver.iterations,
                        ", the others would be ignored) shorten the list"));
+  }
 }
 
 /// What no key says alone: missing, contradictory, without effect. Fills in what only the whole file decides.
@@ -257,7 +250,7 @@ void finish(const Site& site, const std::string& file, JobConfig& job) {
   c.refuse_if(jpeg && job.output.preview_bits == 16, "output.preview_bits",
               "is 16 (JPEG has 8) write 8, or a preview .png or .tif");
 
-  fill_schedules(c, job);
+  check_schedules(c, job);
   if (job.output.folder.empty())
     job.output.folder = absolute_path("runs/" + fs::path(file).stem().string(), job.folder);
 }

@@ -350,24 +350,36 @@ std::vector<Key<Job>> make_job_table() {
                "how many, at most"),
       key<Job>(
           {"solver.step", "schedule", "", "auto", "> 0",
-           "gradient step (pgd, fista, red) or penalty gamma (hqs, admm); auto: the solver's own rule; "
-           "dpir only for hqs, admm"},
+           "gradient step (pgd, fista, red) or penalty gamma (hqs, admm); auto: from sigma and lambda; dpir "
+           "only for hqs, admm"},
           [](const Site& s, const Value& v, Job& j) {
             read_schedule(s, v, {.least = 0, .above = true}, j.solver.step);
           },
           [](const Job& j) { return print_schedule(j.solver.step); }),
       key<Job>(
           {"solver.sigma", "schedule", "internal range", "auto", ">= 0",
-           "noise level for the denoiser; auto: the level of problem.noise.gaussian, for hqs the dpir "
-           "schedule that ends there; to be written where the level is not known"},
+           "noise level for the denoiser; auto: from step and lambda (docs/solvers.md), for hqs and admm "
+           "falling to it"},
           [](const Site& s, const Value& v, Job& j) { read_schedule(s, v, {.least = 0}, j.solver.sigma); },
           [](const Job& j) { return print_schedule(j.solver.sigma); }, {network_is({"drunet", "tv"})}),
+      key<Job>("solver.lambda", TESSERA_AT(solver.lambda),
+               {.least = 0, .above = true, .word = "auto", .example = "1"}, "",
+               "strength of the prior, the same problem for every solver: sigma^2 = step lambda noise^2; auto: "
+               "from sigma, else the solver's usual one",
+               {{"for denoiser.network drunet, tv, or solver.name red", [](const Job& j) {
+                   return j.denoiser.network == "drunet" || j.denoiser.network == "tv" ||
+                          j.solver.name == "red";
+                 }}}),
+      key<Job>(
+          {"solver.bounds", "word or 2 numbers", "internal range", "none",
+           "none, nonnegative, or [least, most]; .inf is legal",
+           "the image stays between them: a projection after every denoising step"},
+          [](const Site& s, const Value& v, Job& j) { read_bounds(s, v, j.solver.bounds); },
+          [](const Job& j) { return print_bounds(j.solver.bounds); }),
       key<Job>("solver.relaxation", TESSERA_AT(solver.relaxation), {.least = 0, .most = 1, .above = true}, "",
                "x <- r new + (1 - r) x with r = relaxation", {solver_is({"pgd"})}),
-      key<Job>("solver.lambda", TESSERA_AT(solver.lambda), positive, "", "weight of the prior",
-               {solver_is({"red"})}),
       key<Job>("solver.momentum", TESSERA_AT(solver.momentum), {.least = 2}, "",
-               "a of the extrapolation (k + a - 1) / (k + a)", {solver_is({"fista"})}),
+               "a of the extrapolation k / (k + 1 + a)", {solver_is({"fista"})}),
       key<Job>("solver.dual_step", TESSERA_AT(solver.dual_step), {.least = 0, .most = 1.6, .above = true}, "",
                "length of the multiplier's step", {solver_is({"admm"})}),
       key<Job>("solver.prox_iterations", TESSERA_AT(solver.prox_iterations), {.least = 1, .most = 1000000},

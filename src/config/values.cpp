@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -202,6 +203,39 @@ void read_gaussian_widths(const Site& site, const Value& v, KernelConfig::Gaussi
 Value print_gaussian_widths(const KernelConfig::Gaussian& g) {
   if (!g.sigma_is_share) return print(g.sigma, {});
   return Value::list({Value::quote(percent_text(g.sigma[0])), Value::quote(percent_text(g.sigma[1]))});
+}
+
+void read_bounds(const Site& site, const Value& v, std::optional<std::array<double, 2>>& out) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  out.reset();
+  if (v.kind == Kind::scalar && v.text == "none") return;
+  if (v.kind == Kind::scalar && v.text == "nonnegative") {
+    out = {0, kInfinity};
+    return;
+  }
+  bool good = v.kind == Kind::list && v.items.size() == 2;
+  std::array<double, 2> ends{};
+  for (std::size_t i = 0; good && i < 2; ++i) {
+    const Value& end = v.items[i];
+    const double infinite = i == 0 ? -kInfinity : kInfinity;
+    if (end.kind == Kind::scalar && end.text == (i == 0 ? "-.inf" : ".inf"))
+      ends[i] = infinite;
+    else
+      good = scan(end, Rule{}, ends[i]);
+  }
+  if (!good || !(ends[0] < ends[1]))
+    reject(site, v, "none, nonnegative, or the least and the most value", "write for example [0, 1]");
+  out = ends;
+}
+
+Value print_bounds(const std::optional<std::array<double, 2>>& bounds) {
+  if (!bounds) return Value::scalar("none");
+  const auto& [least, most] = *bounds;
+  if (least == 0 && std::isinf(most)) return Value::scalar("nonnegative");
+  const auto end = [](double v) {
+    return std::isinf(v) ? Value::scalar(v < 0 ? "-.inf" : ".inf") : print(v, {});
+  };
+  return Value::list({end(least), end(most)});
 }
 
 void read_memory(const Site& site, const Value& v, std::string& out) {

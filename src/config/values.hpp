@@ -125,6 +125,8 @@ void read_schedule(const Site& site, const Value& v, const Rule& rule, ScheduleC
 Value print_schedule(const ScheduleConfig& schedule);
 void read_gaussian_widths(const Site& site, const Value& v, KernelConfig::Gaussian& out);
 Value print_gaussian_widths(const KernelConfig::Gaussian& gaussian);
+void read_bounds(const Site& site, const Value& v, std::optional<std::array<double, 2>>& out);
+Value print_bounds(const std::optional<std::array<double, 2>>& bounds);
 void read_memory(const Site& site, const Value& v, std::string& out);
 
 }  // namespace tessera::config

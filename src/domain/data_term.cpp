@@ -50,7 +50,6 @@ class LeastSquares final : public DataTerm {
         counted = counted.defined() ? counted.logical_and(seen) : seen;
       }
       counts[0] += counted.defined() ? counted.sum().item<std::int64_t>() : y_[i].numel();
-      norm_of_y_.push_back(weighted_norm(i));
     }
     A_->comm().all_reduce(counts, Reduce::sum);
     samples_ = std::max<std::int64_t>(1, counts[0]);
@@ -77,13 +76,17 @@ class LeastSquares final : public DataTerm {
     A_->adjoint(residual_, gradient);
   }
 
+  void measure(const at::Tensor& x) override {
+    A_->apply(x, residual_);
+    report(weigh_residual());
+  }
+
   void prox(const at::Tensor& z, double gamma, at::Tensor& out, bool warm) override {
     TESSERA_EXPECT(gamma > 0, "prox with gamma ", gamma, " (a step is above 0)");
     TESSERA_EXPECT(!out.is_alias_of(z), "prox was to overwrite its input (z is read to the end)");
     const PhaseScope phase(Phase::prox);
     if (!work_.defined()) work_ = at::empty_like(z);
     at::add_out(work_, z, start_, gamma);  // right-hand side of (gamma A^T W A + 1) u = z + gamma A^T W y
-    at::Tensor left;                       // what of it the solution leaves
     if (diagonal_) {
       out.copy_(work_).div_(diagonal_->mul(gamma).add_(1));
     } else if (fourier_) {
@@ -101,16 +104,7 @@ class LeastSquares final : public DataTerm {
         to.mul_(gamma).add_(in);
       };
       solver_.solve(normal, work_, out, space_, prox_.max_iterations, prox_.tolerance);
-      left = solver_.residual();
     }
-    // |A u - y|^2_W without another A: A^T W A u = A^T W y + (z - u - left) / gamma, thus
-    // <u, A^T W A u> - 2 <u, A^T W y> + |y|^2_W = <u, (z - u - left) / gamma - A^T W y> + |y|^2_W.
-    at::sub_out(work_, z, out);
-    if (left.defined()) work_.sub_(left);
-    work_.div_(gamma).sub_(start_);
-    at::Tensor chi = local_dot(out, work_);
-    for (const at::Tensor& part : norm_of_y_) chi = chi.add(part);
-    report(chi);
   }
 
   Deferred objective() const override { return objective_; }
@@ -182,10 +176,6 @@ class LeastSquares final : public DataTerm {
     const at::Tensor& root = root_weights_[i];
     return root.defined() ? t.mul(root).mul_(root) : t;
   }
-  at::Tensor weighted_norm(std::size_t i) const {
-    const at::Tensor r = root_weights_[i].defined() ? y_[i].mul(root_weights_[i]) : y_[i];
-    return local_dot(r, r);
-  }
   Measurement squared_weights() const {
     Measurement w(y_.size());
     for (std::size_t i = 0; i < y_.size(); ++i)
@@ -235,7 +225,6 @@ class LeastSquares final : public DataTerm {
   std::uint64_t seed_;
   Space space_;
   std::int64_t samples_ = 1;            // that count, all ranks
-  std::vector<at::Tensor> norm_of_y_;   // |y|^2_W of this rank per part, 0-dim float64
   Measurement residual_;                // workspace of the layout
   at::Tensor start_;                    // A^T W y
   at::Tensor work_;                     // right-hand side of the prox

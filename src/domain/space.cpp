@@ -178,6 +178,13 @@ Deferred Space::relative_norm(const at::Tensor& a, const at::Tensor& b) const {
   });
 }
 
+Deferred Space::relative_norm(const std::pair<at::Tensor, at::Tensor>& ab, const at::Tensor& c) const {
+  const auto& [a, b] = ab;
+  return reducer_->add({local_dot(a, a), local_dot(b, b), local_dot(c, c)}, [](const std::vector<double>& s) {
+    return std::sqrt(s[0] + s[1]) / (std::sqrt(s[2]) + kTiny);
+  });
+}
+
 Deferred Space::norm_squared(const at::Tensor& a) const {
   return reducer_->add({local_dot(a, a)}, [](const std::vector<double>& s) { return s[0]; });
 }

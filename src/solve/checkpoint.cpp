@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr int kSchema = 1;
+constexpr int kSchema = 2;
 constexpr std::int64_t kTile = 512;  // side of what one rank reads at once to check a file
 
 template <class Float, class Bits>
@@ -108,6 +108,15 @@ IterationResult read_result(const Json& j) {
   return r;
 }
 
+Json write_watch(const Watch& w) { return {w.count, w.smoothed, w.smallest, w.best, w.best_chi2}; }
+Watch read_watch(const Json& j) {
+  return {.count = j.at(0).get<int>(),
+          .smoothed = number(j.at(1)),
+          .smallest = number(j.at(2)),
+          .best = j.at(3).get<int>(),
+          .best_chi2 = number(j.at(4))};
+}
+
 Json write_header(const Checkpoint& c) {
   Json j;
   j["schema"] = kSchema;
@@ -116,7 +125,8 @@ Json write_header(const Checkpoint& c) {
                {"last", write_result(c.loop.last)},
                {"seconds", c.loop.seconds},
                {"reason", static_cast<int>(c.loop.reason)},
-               {"decisive", write_result(c.loop.decisive)}};
+               {"decisive", write_result(c.loop.decisive)},
+               {"watch", write_watch(c.loop.watch)}};
   j["numbers"] = c.numbers;
   j["texts"] = Json::object();
   for (const auto& [key, text] : c.texts) j["texts"][key] = write_text(text);
@@ -132,6 +142,7 @@ Checkpoint read_header(const Json& j) {
   c.loop.seconds = number(loop.at("seconds"));
   c.loop.reason = static_cast<StopReason>(loop.at("reason").get<int>());
   c.loop.decisive = read_result(loop.at("decisive"));
+  c.loop.watch = read_watch(loop.at("watch"));
   for (const auto& [key, value] : j.at("numbers").items()) c.numbers[key] = number(value);
   for (const auto& [key, text] : j.at("texts").items()) c.texts[key] = read_text(text);
   c.lists = j.at("lists").get<std::map<std::string, std::vector<double>>>();
@@ -148,8 +159,8 @@ Json checked_header(const Hdf5File& file, const std::string& path) {
   try {
     Json j = Json::parse(*text);
     const int schema = j.at("schema").get<int>();
-    TESSERA_VALIDATE(schema <= kSchema, path, " has checkpoint schema ", schema, " (this tessera knows ",
-                     kSchema, ") use a newer tessera");
+    TESSERA_VALIDATE(schema == kSchema, path, " has checkpoint schema ", schema, " (this tessera knows ",
+                     kSchema, ") use the tessera that wrote it");
     return j;
   } catch (const Json::exception& e) {
     throw InputError(concat(path, " is damaged (its header cannot be read: ", e.what(), ")"));

@@ -5,13 +5,14 @@
 #include <optional>
 #include <utility>
 
+#include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/solve/observer.hpp"
 
 namespace tessera {
 namespace {
 
-constexpr double kDivergedRms = 100;  // the image's range is [0, 1]
+constexpr double kOutOfRange = 10;  // times the range's root mean square
 
 // An iteration whose numbers are on their way.
 struct Flying {
@@ -50,8 +51,11 @@ bool finished(const LoopState& state, const StopRule& rule) {
 LoopResult run_loop(const LoopInput& in) {
   LoopState at = in.begin;
   Solver& solver = in.solver;
-  at::Tensor good = solver.image().clone();               // seen to be good
+  at::Tensor own;
+  at::Tensor& best = in.best ? *in.best : own;  // the image of the watch's best iteration
+  if (!best.defined()) best = solver.image().clone();
   at::Tensor candidate = at::empty_like(solver.image());  // the image after the flying iteration
+  std::string cause;
   std::optional<Flying> flying;
   const double begin = now();
   const double seconds_before = at.seconds;
@@ -74,11 +78,22 @@ LoopResult run_loop(const LoopInput& in) {
     at.iterations = r.iteration + 1;
     rest = flying->rest.value() > 0;
     asked = StopReason::none;
-    if (!std::isfinite(rms) || rms > kDivergedRms || !std::isfinite(r.residual)) {
+    const auto diverged = [&](std::string why) {
       asked = StopReason::diverged;
+      cause = std::move(why);
+    };
+    if (!std::isfinite(rms) || !std::isfinite(r.residual)) {
+      diverged(concat("iteration ", r.iteration + 1, " made numbers that are not finite"));
+    } else if (rms > kOutOfRange * in.range) {
+      diverged(concat("the image left its range in iteration ", r.iteration + 1, ", its root mean square is ",
+                      rms));
     } else {
-      std::swap(good, candidate);
-      if (met(r, in.stop)) {
+      const Watch::Verdict verdict = at.watch.see(r.iteration, r.residual, r.chi2, r.iteration >= in.settled);
+      if (verdict == Watch::Verdict::best) std::swap(best, candidate);
+      if (verdict == Watch::Verdict::growing) {
+        diverged(concat("residual or chi2 have grown since iteration ", at.watch.best + 1,
+                        ", in iteration ", r.iteration + 1, " they are no longer settling"));
+      } else if (met(r, in.stop)) {
         asked = StopReason::converged;
         at.decisive = r;
       } else if (flying->stop.value() > 0) {
@@ -94,6 +109,7 @@ LoopResult run_loop(const LoopInput& in) {
   };
   const auto tell_at_rest = [&] {
     at.seconds = seconds_before + now() - begin;
+    solver.at_rest();
     for (Observer* o : in.observers) o->at_rest(at);
   };
 
@@ -160,7 +176,16 @@ LoopResult run_loop(const LoopInput& in) {
   out.reason = reason;
   out.iterations = at.iterations;
   out.last = at.last;
-  out.image = good;
+  out.kept = at.iterations - 1;
+  if (reason == StopReason::limit && at.watch.better_than(out.kept))
+    cause = concat("the residual was smallest in iteration ", at.watch.best + 1, " and has doubled since");
+  out.cause = cause;
+  if (cause.empty()) {
+    out.image = at.iterations > 0 ? solver.image() : best;
+  } else {
+    out.image = best;
+    out.kept = at.watch.best;
+  }
   out.own_seconds = now() - begin;
   out.seconds = seconds_before + out.own_seconds;
   for (Observer* o : in.observers) o->at_end(reason);

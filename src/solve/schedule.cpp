@@ -24,11 +24,12 @@ Schedule Schedule::linear(double first, double last, int n) {
 }
 
 DpirSchedule dpir_schedule(double noise, int iterations, double first) {
+  constexpr double kLambda = 0.23, kFloor = 0.255 / 255;  // as in the paper's own scripts
   DpirSchedule s;
   s.sigma = Schedule::log_space(first, noise, iterations);
   std::vector<double> gamma;
-  const double floor = std::max(0.01, noise);
-  for (const double sigma : s.sigma.values()) gamma.push_back((sigma / floor) * (sigma / floor) / 0.23);
+  const double level = std::max(kFloor, noise);
+  for (const double sigma : s.sigma.values()) gamma.push_back((sigma / level) * (sigma / level) / kLambda);
   s.gamma = std::move(gamma);
   return s;
 }

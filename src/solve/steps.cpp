@@ -1,17 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/core/Tensor.h>
+
+#include <cmath>
+
 #include "tessera/core/error.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
 
-Schedule gradient_steps(const SolverInput& in, double extra) {
+void SolverOptions::bound(at::Tensor& image) const {
+  if (std::isfinite(least) && std::isfinite(most))
+    image.clamp_(least, most);
+  else if (std::isfinite(least))
+    image.clamp_min_(least);
+  else if (std::isfinite(most))
+    image.clamp_max_(most);
+}
+
+Schedule gradient_steps(const SolverInput& in, double extra, double reach) {
   const double curvature = in.data.lipschitz() + extra;  // known to every rank, no message of its own
   if (!in.options.step.set()) return 1.0 / curvature;
-  const double limit = 2.0 / curvature;
+  const double limit = reach / curvature;
   for (const double step : in.options.step.values())
     TESSERA_VALIDATE(0.0 < step && step < limit, "solver.step is ", step,
                      " (the iteration may diverge outside 0 < step < ", limit,
-                     ") write 'step: auto' to take half of the limit");
+                     ") write 'step: auto' to take ", 1.0 / curvature);
   return in.options.step;
 }
 

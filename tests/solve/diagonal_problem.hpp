@@ -34,6 +34,7 @@ class DiagonalTerm final : public DataTerm {
     objective_ = space_.norm_squared(r);
     out.copy_(a * r);
   }
+  void measure(const at::Tensor& x) override { objective_ = space_.norm_squared(a * x - y); }
   void prox(const at::Tensor& z, double gamma, at::Tensor& out, bool) override {
     out.copy_((a * y * gamma + z) / (a * a * gamma + 1.0));
   }

@@ -33,8 +33,9 @@ at::Tensor read_block(const std::string& path, const Geometry& g, const Communic
 /// This rank's block of problem.truth.scene, which is in internal range.
 at::Tensor scene_block(const Geometry& g, const Communicator& comm);
 
-/// The job's solver section; schedules filled in.
-SolverOptions solver_options(const Geometry& g);
+/// The job's solver section with step, sigma and lambda settled. `noise`: that of a sample of weight 1, 0: not
+/// known; L: Lipschitz constant of the data term's gradient. InputError.
+SolverOptions solver_options(const Geometry& g, double noise, double L);
 
 /// solver.start. Collective.
 at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& data,

@@ -127,7 +127,9 @@ struct SolverConfig {
   std::string name = "pgd";  // pgd | fista | hqs | admm | red
   std::int64_t iterations = 20;
   ScheduleConfig step, sigma;
-  double relaxation = 1.0, lambda = 1.0, momentum = 3.0, dual_step = 1.0;
+  std::optional<double> lambda;  // unset: auto
+  double relaxation = 1.0, momentum = 3.0, dual_step = 1.0;
+  std::optional<std::array<double, 2>> bounds;  // may be infinite; unset: none
   std::int64_t prox_iterations = 50;
   double prox_tolerance = 1e-5;
   std::string start = "adjoint";  // adjoint | measurement | zero | a file

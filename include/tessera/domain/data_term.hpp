@@ -34,9 +34,12 @@ class DataTerm {
   /// conjugate gradients started at `out` when warm, else at z.
   virtual void prox(const at::Tensor& z, double gamma, at::Tensor& out, bool warm = false) = 0;
 
-  /// f and |A x - y|^2_W per sample with weight (and per variance, with weights as inverse variances; with a
-  /// known noise level sigma it is divided by sigma^2), at the last gradient or prox point: one iteration
-  /// late.
+  /// One forward: objective() and chi2() then belong to this x. For methods whose output is no point of a
+  /// gradient.
+  virtual void measure(const at::Tensor& x) = 0;
+
+  /// f, and |A x - y|^2_W / noise_sigma^2 per sample with weight, at the last point of gradient() or
+  /// measure(): one iteration late.
   virtual Deferred objective() const = 0;
   virtual Deferred chi2() const = 0;
 
@@ -57,7 +60,7 @@ struct DataTermInput {
   std::shared_ptr<DistributedOperator> A;
   Measurement y;           // taken over; NaN where the weight is 0 is allowed
   Measurement weights;     // empty: 1 everywhere
-  double noise_sigma = 0;  // 0: unknown, chi2 is then in squared units of y
+  double noise_sigma = 0;  // of a sample of weight 1; 0: unknown, chi2 is then in squared units of y
   ProxOptions prox;
   std::uint64_t seed = 0;  // power iteration
 };

@@ -62,6 +62,8 @@ class Space {
 
   /// |a| / (|b| + 1e-6), an iteration later.
   Deferred relative_norm(const at::Tensor& a, const at::Tensor& b) const;
+  /// sqrt(|a|^2 + |b|^2) / (|c| + 1e-6), likewise.
+  Deferred relative_norm(const std::pair<at::Tensor, at::Tensor>& ab, const at::Tensor& c) const;
   Deferred norm_squared(const at::Tensor& a) const;
   Deferred sum(const at::Tensor& local_scalar) const;
 

@@ -10,6 +10,7 @@
 
 #include "tessera/solve/metrics.hpp"
 #include "tessera/solve/solver.hpp"
+#include "tessera/solve/watch.hpp"
 
 namespace tessera {
 
@@ -42,6 +43,7 @@ struct LoopState {
   double seconds = 0;                    // in the loop, those of earlier programs too
   StopReason reason = StopReason::none;  // why it ended; none: on its way
   IterationResult decisive;              // converged: the iteration that met the rule
+  Watch watch;                           // over the residuals
 };
 
 /// Sees every iteration; the trace, the progress line, snapshots and checkpoints are observers. Same calls on
@@ -71,7 +73,10 @@ struct LoopInput {
   std::vector<Observer*> observers;
   bool (*stop_requested)() = nullptr;  // polled once per iteration; one rank's yes is everybody's
   double pixels = 1;                   // values of the whole image, for its root mean square
+  int settled = 0;                     // first iteration from which step and sigma do not change
+  double range = 1;                    // a root mean square that the image may have; 10 times it is out of range
   LoopState begin{};                   // of a resumed run; the solver's state is restored by then
+  at::Tensor* best = nullptr;          // where the best image is kept, for checkpoints; null: by the loop
 };
 
 struct LoopResult {
@@ -80,7 +85,9 @@ struct LoopResult {
   IterationResult last;
   double seconds = 0;      // as the iterations
   double own_seconds = 0;  // of this call
-  at::Tensor image;        // the last good image, this rank's block
+  at::Tensor image;        // what is to be kept, this rank's block
+  int kept = -1;           // the iteration that it belongs to; -1: the start
+  std::string cause;       // why not the last one, or why it diverged; empty: all is well
 };
 
 /// Whether a loop that stands there has nothing left to do under this rule.
@@ -91,8 +98,10 @@ bool finished(const LoopState& state, const StopRule& rule);
 /// or not there was a rest in between. A stop that was asked for yields to a rule that is met: such a run is
 /// done.
 ///
-/// Diverged: a number that is not finite, or an image whose root mean square leaves 100 (its range is [0,
-/// 1]); the image returned is then the last one that was seen to be good. Collective.
+/// Which image is kept: the last one, unless the iteration has left what it had reached. It diverged where a
+/// number is not finite, the image's root mean square is above 10 times `range`, or Watch sees it grow; at the
+/// limit Watch may prefer its best iteration. What is kept is then Watch's best image, and `cause` says why.
+/// Collective.
 LoopResult run_loop(const LoopInput& in);
 
 }  // namespace tessera

@@ -28,7 +28,7 @@ class Schedule {
 };
 
 /// The DPIR schedules (arXiv 2008.13751): sigma_k = logspace(49/255, noise, n),
-/// gamma_k = (sigma_k / max(0.01, noise))^2 / 0.23, for a data term without noise scaling.
+/// gamma_k = (sigma_k / max(0.255 / 255, noise))^2 / 0.23, for a data term without noise scaling.
 struct DpirSchedule {
   Schedule sigma, gamma;
 };

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "tessera/domain/space.hpp"
 #include "tessera/domain/state.hpp"
 #include "tessera/solve/schedule.hpp"
+#include "tessera/solve/strength.hpp"
 
 namespace tessera {
 
@@ -22,10 +24,17 @@ struct SolverOptions {
   Schedule step;            // gradient step or penalty gamma; unset: the solver's own rule
   Schedule sigma;           // denoiser's noise level
   double relaxation = 1.0;  // pgd: x <- relaxation * D(.) + (1 - relaxation) * (.)
-  double lambda = 1.0;      // red: weight of the prior
-  double momentum = 3.0;    // fista: a of (k + a - 1) / (k + a)
+  double strength = std::numeric_limits<double>::quiet_NaN();  // lambda of Strength, for the record
+  double lambda = 1.0;      // red: weight of x - D(x)
+  double momentum = 3.0;    // fista: a of k / (k + 1 + a)
   double dual_step = 1.0;   // admm: beta
   int iterations = 20;
+  // The image stays between these values: a projection after every denoising step.
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+
+  /// Projects onto [least, most], in place; nothing without bounds.
+  void bound(at::Tensor& image) const;
 };
 
 /// References stay alive as long as the solver; options are copied; `start` becomes the solver's own memory.
@@ -41,7 +50,7 @@ struct SolverInput {
 struct IterationRecord {
   double step = 0;
   double sigma = 0;
-  Deferred residual;  // |x+ - x| / (|x+| + 1e-6)
+  Deferred residual;  // |x+ - x| / (|x+| + 1e-6); admm: with the primal residual, see there
 };
 
 /// One iterative method. No printing, timing, files or ranks in it. Collective: construction and step().
@@ -54,16 +63,20 @@ class Solver {
   virtual IterationRecord step(int k) = 0;
   /// Everything that the next step depends on, beside k, the options and the data.
   virtual std::vector<StateField> state() = 0;
+  /// Between two iterations, when every deferred number has arrived: state() is about to be written.
+  virtual void at_rest() {}
 };
 
-/// Step lengths of a method with gradient steps: the option, checked against 0 < step < 2 / (L + extra), or 1
-/// / (L + extra) where it is unset. L = data.lipschitz(). Collective.
-Schedule gradient_steps(const SolverInput& in, double extra = 0);
+/// Step lengths of a method with gradient steps: the option, checked against 0 < step < reach / (L + extra),
+/// or 1 / (L + extra) where it is unset. L = data.lipschitz(). Collective.
+Schedule gradient_steps(const SolverInput& in, double extra = 0, double reach = 2);
 /// Penalties gamma > 0 of a splitting method; 1 where unset.
 Schedule penalties(const SolverInput& in);
 
 /// solvers/table.cpp. InputError with the nearest known name.
 std::unique_ptr<Solver> make_solver(const std::string& name, const SolverInput& input);
 const std::vector<std::string>& solver_names();
+/// How it meets the data term. InputError as above.
+DataStep data_step(const std::string& name);
 
 }  // namespace tessera
