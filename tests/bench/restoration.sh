@@ -52,5 +52,5 @@ if [[ -z ${TESSERA_RESTORATION_PYTHON:-} ]] && ! "$python" -c 'import bm3d, h5py
     scikit-image==0.26.0 matplotlib==3.11.2 h5py==3.16.0 pandas==3.1.1
 fi
 # One thread for each of the runs at once.
-export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONWARNINGS=ignore
+export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONWARNINGS=ignore
 exec "$python" -B tests/bench/restoration.py --build "$build" "${options[@]}"

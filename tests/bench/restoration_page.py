@@ -193,6 +193,14 @@ def figure_of_curves(path, curves):
     plt.close(figure)
 
 
+TILE = 80
+
+
+def middle(image):
+    row, column = ((n - TILE) // 2 for n in image.shape[1:])
+    return image[:, row : row + TILE, column : column + TILE].astype(np.float32)
+
+
 def gallery(path, rows, work, others):
     """One line per cell: truth and methods, a part of one photograph twice as large."""
     wanted = [("blur Gaussian 1.6, noise 2.55", "astronaut"), ("blur drawn motion, noise 7.65", "coffee"),
@@ -207,11 +215,11 @@ def gallery(path, rows, work, others):
         tiles = []
         for name in shown:
             if name not in found:
-                tiles.append(np.ones((3, 96, 96)))
+                tiles.append(np.ones((3, TILE, TILE)))
                 continue
             file = np.load(work / "images" / found[name])
-            tiles.append(file["image"].astype(np.float32)[:, 20:116, 20:116])
-        tiles.append(file["truth"].astype(np.float32)[:, 20:116, 20:116])
+            tiles.append(middle(file["image"]))
+        tiles.append(middle(file["truth"]))
         line = np.concatenate([np.pad(t, ((0, 0), (2, 2), (2, 2)), constant_values=1) for t in tiles], axis=2)
         lines.append(np.kron(line, np.ones((1, 2, 2))))
     if not lines:
@@ -294,8 +302,8 @@ def write(folder, rows, crimes, curves, parameters, others, work):
     lost = main_tables(out, rows, parameters, others)
     write_lost(out, lost)
     if names:
-        print(f"From left to right: {', '.join(names)}; a white tile where the method does not apply. Seed 0, a part of "
-              "96 x 96 pixels, doubled.\n\n![parts of restored photographs](img/results_gallery.jpg)\n", file=out)
+        print(f"From left to right: {', '.join(names)}; a white tile where the method does not apply. Seed 0, the "
+              f"{TILE} x {TILE} pixels in the middle, doubled.\n\n![parts of restored photographs](img/results_gallery.jpg)\n", file=out)
     write_parameters(out, parameters, others)
     if any(r["table"] in ("set5", "cbsd10") for r in rows):
         write_papers(out, rows)
