@@ -83,9 +83,9 @@ GRIDS = {
 }
 
 
-def wheel_picture(name, size, gray=False):
-    """(C, H, W) in 0 to 1, a square area of a photograph of the scikit-image wheel."""
-    row, column = (COLOR | GRAY | TUNING)[name]
+def wheel_picture(name, size, gray=False, **elsewhere):
+    """(C, H, W) in 0 to 1, a square area of a photograph of the scikit-image wheel; at the row and column given."""
+    row, column = elsewhere.values() or (COLOR | GRAY | TUNING)[name]
     picture = skimage.io.imread(next(Path(skimage.__file__).parent.glob(f"data/{name}.[pj][np]g")))
     picture = picture[row : row + size, column : column + size]
     return to_planes(picture, gray)
