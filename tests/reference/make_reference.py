@@ -331,8 +331,8 @@ def main():
         sys.exit(f"differ from the committed files: {', '.join(other)}" if other else 0)
     for name, data in out.items():
         (FOLDER / name).write_bytes(data)
-    sums = [f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(out.items())]
-    (FOLDER / "SHA256SUMS").write_text("".join(sums))
+    files = sorted(f for f in FOLDER.iterdir() if f.suffix in (".safetensors", ".mpk"))  # also those of SCICO
+    (FOLDER / "SHA256SUMS").write_text("".join(f"{hashlib.sha256(f.read_bytes()).hexdigest()}  {f.name}\n" for f in files))
 
 
 if __name__ == "__main__":
