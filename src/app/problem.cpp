@@ -11,6 +11,7 @@
 #include "simulation.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/domain/fill.hpp"
 #include "tessera/domain/order_statistics.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/measurement_file.hpp"
@@ -143,14 +144,19 @@ Problem make_problem(const Geometry& g, const Communicator& comm,
   return problem;
 }
 
-at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& data,
-                          const Communicator& comm) {
+at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& data, const Space& space) {
+  const Communicator& comm = space.comm();
   const std::string& start = g.job.solver.start;
   at::Tensor x = problem.A->make_image();
-  if (start == "adjoint") {
-    // Divided by |A|^2, so that a stack of n operators starts in the image's range too.
+  if (start == "auto" || start == "adjoint") {
     data.adjoint_start(x);
-    x.div_(data.lipschitz());
+    const auto diagonal = start == "auto" ? data.diagonal() : std::nullopt;
+    std::int64_t holes = diagonal ? diagonal->eq(0).sum().item().toLong() : 0;
+    comm.all_reduce(std::span<std::int64_t>(&holes, 1), Reduce::sum);
+    if (holes > 0)
+      fill_unmeasured(*problem.A, *diagonal, x.clone(), x, space);
+    else  // Divided by |A|^2, so that a stack of n operators starts in the image's range too.
+      x.div_(data.lipschitz_of_squares());
   } else if (start == "zero") {
     x.zero_();
   } else if (start == "measurement") {

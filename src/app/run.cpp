@@ -244,23 +244,15 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
 
   Reducer reducer(comm);
   const Space space(comm, &reducer);
-  const auto data =
-      make_least_squares({.A = problem.A,
-                          .y = problem.y,
-                          .weights = std::move(problem.weights),
-                          .noise_sigma = problem.noise_sigma,
-                          .prox = {static_cast<int>(job.solver.prox_iterations), job.solver.prox_tolerance},
-                          .seed = static_cast<std::uint64_t>(job.problem.seed)},
-                         space);
+  const auto data = make_data_term(g, problem, space);
   std::vector<StateField> fields = named("data/", data->state());
   if (from) restore_numbers(*from, fields);
-  const at::Tensor start = from ? problem.A->make_image().zero_() : starting_image(g, problem, *data, comm);
+  const at::Tensor start = from ? problem.A->make_image().zero_() : starting_image(g, problem, *data, space);
   at::Tensor measured = problem.y.front();
   problem.y.clear();  // the data term holds them
   const double pixels = static_cast<double>(g.image.pixels() * g.channels);
   const double start_rms = space.norm(start) / std::sqrt(pixels);
-  const SolverOptions options =
-      solver_options(g, problem.noise_sigma, data->lipschitz(), from);
+  const SolverOptions options = solver_options(g, problem.noise_sigma, data->lipschitz(), from);
   const auto solver = make_solver(job.solver.name, {*data, *denoiser, space, options, start});
   for (const auto& more : {named("solver/", solver->state()), named("denoiser/", denoiser->state())})
     fields.insert(fields.end(), more.begin(), more.end());
@@ -289,6 +281,11 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
                        comm.size() == 1 ? "" : "s", grid[1], grid[2], g.device.is_cuda() ? "CUDA" : "CPU",
                        description(started)));
   log.line(fmt::format("solver {}, denoiser {}", job.solver.name, denoiser->description()));
+  if (std::isfinite(options.strength) && problem.noise_sigma > 0)
+    log.line(fmt::format("lambda {:.4g}: sigma {:.4g} (at the end), step {:.4g}, noise {:.4g}",
+                         options.strength, options.sigma.values().back(),
+                         options.step.set() ? options.step.values().back() : 1 / data->lipschitz(),
+                         problem.noise_sigma));
   for (const std::string& line : damaged) log.line("note: passed over: " + line);
   if (from) log.line(fmt::format("resumed after {} iterations from {}", from->loop.iterations, from->path));
   for (const std::string& warning : started.warnings) log.line("warning: " + warning);
@@ -321,8 +318,11 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   Snapshots snapshots(folder, g, comm);
   Checkpoint fixed;
   fixed.texts = {{"job", resolved}, {"inputs", inputs}};
-  fixed.numbers = {{"psnr_start", psnr_start}, {"ranks", comm.size()}, {"restarts", restarts},
-                   {"weight", options.lambda}, {"strength", options.strength}};
+  fixed.numbers = {{"psnr_start", psnr_start},
+                   {"ranks", comm.size()},
+                   {"restarts", restarts},
+                   {"weight", options.lambda},
+                   {"strength", options.strength}};
   for (const auto& [key, value] : denoiser->choices()) fixed.numbers[key] = static_cast<double>(value);
   fixed.lists = {{"step", options.step.values()}, {"sigma", options.sigma.values()}};
   Checkpointer checkpoints(folder, job.output.checkpoint, fixed, fields, place, clock, log, comm);
@@ -343,8 +343,8 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
          .observers = {&trace, &progress, &snapshots, &status, &checkpoints},
          .stop_requested = signals ? &StopSignals::seen : nullptr,
          .pixels = pixels,
-         .settled = static_cast<int>(
-             std::max(options.step.values().size(), options.sigma.values().size()) - 1),
+         .settled =
+             static_cast<int>(std::max(options.step.values().size(), options.sigma.values().size()) - 1),
          .range = std::max(1.0, start_rms),
          .begin = from ? from->loop : LoopState{},
          .best = &best});

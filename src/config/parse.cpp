@@ -193,14 +193,16 @@ void check_schedules(const Complaints& c, const JobConfig& job) {
   const bool takes_sigma = job.denoiser.network == "drunet" || job.denoiser.network == "tv";
   const bool noiseless =
       problem.measurements.empty() && problem.noise.gaussian == 0 && problem.noise.poisson == 0;
-  c.refuse_if(noiseless && takes_sigma && solver.sigma.automatic, "solver.sigma",
-              "is missing (the data have no noise, the denoiser needs a level) write for example 'sigma: 0.02'");
+  c.refuse_if(
+      noiseless && takes_sigma && solver.sigma.automatic, "solver.sigma",
+      "is missing (the data have no noise, the denoiser needs a level) write for example 'sigma: 0.02'");
   c.refuse_if(noiseless && solver.lambda && takes_sigma, "solver.lambda",
               "acts on nothing (the data have no noise to weigh the prior against) remove it");
-  c.refuse_if(
-      takes_sigma && solver.name != "red" && solver.lambda && !solver.sigma.automatic && !solver.step.automatic,
-      "solver.lambda",
-      "is written beside step and sigma (sigma^2 = step lambda noise^2: two of them say the third) remove one");
+  c.refuse_if(takes_sigma && solver.name != "red" && solver.lambda && !solver.sigma.automatic &&
+                  !solver.step.automatic,
+              "solver.lambda",
+              "is written beside step and sigma (sigma^2 = step lambda noise^2: two of them say the third) "
+              "remove one");
   c.refuse_if(
       solver.step.form == "dpir" && !penalty, "solver.step",
       "is dpir (" + solver.name + " takes a gradient step, dpir are penalties of hqs and admm) write auto");
@@ -231,6 +233,9 @@ void finish(const Site& site, const std::string& file, const std::string& bounda
   c.refuse_if(!problem.image.unit.empty() && problem.image.pixel.empty(), "problem.image.unit",
               "is written without pixel (there is nothing in that unit) write pixel or remove it");
 
+  c.refuse_if(problem.likelihood.type == "poisson" && !problem.flat.empty(), "problem.flat",
+              "stands beside likelihood poisson (divided by it, samples are no counts of one gain) write "
+              "likelihood gaussian, whose weights know it");
   const std::string& start = job.solver.start;
   const std::string& type = problem.op.type;
   c.refuse_if(

@@ -125,6 +125,7 @@ class LeastSquares final : public DataTerm {
     return lipschitz_;
   }
 
+  std::optional<at::Tensor> diagonal() const override { return diagonal_; }
   void adjoint_start(at::Tensor& out) override { out.copy_(start_); }
   const DistributedOperator& op() const override { return *A_; }
   std::int64_t prox_bytes_sent() const override {

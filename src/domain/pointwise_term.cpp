@@ -24,10 +24,10 @@ namespace {
 // With local_dot's order of summation, which does not depend on threads.
 at::Tensor local_sum(const at::Tensor& t) { return local_dot(t, at::ones_like(t)); }
 
-constexpr int kNewton = 30;            // steps of the proximal point, at most
-constexpr int kHalvings = 20;          // of a step that does not descend
-constexpr double kDescent = 1e-4;      // share of the predicted descent that a step must reach (Armijo)
-constexpr double kRounding = 1e-14;    // of a sum of many terms: near the solution heights no longer tell
+constexpr int kNewton = 30;             // steps of the proximal point, at most
+constexpr int kHalvings = 20;           // of a step that does not descend
+constexpr double kDescent = 1e-4;       // share of the predicted descent that a step must reach (Armijo)
+constexpr double kRounding = 1e-14;     // of a sum of many terms: near the solution heights no longer tell
 constexpr double kInnerResidual = 0.1;  // of a Newton step's equation: more is wasted far from the solution
 
 class PointwiseTerm final : public DataTerm {
@@ -99,6 +99,8 @@ class PointwiseTerm final : public DataTerm {
     A_->comm().all_reduce({&steepest, 1}, Reduce::max);
     return lipschitz_ = steepest * operator_norm_squared(*A_, space_, seed_);
   }
+  double lipschitz_of_squares() override { return operator_norm_squared(*A_, space_, seed_); }
+  std::optional<at::Tensor> diagonal() const override { return A_->diagonal(weights_); }
   void adjoint_start(at::Tensor& out) override {
     for (std::size_t i = 0; i < y_.size(); ++i) work_[i].copy_(weighted(i, y_[i]));
     A_->adjoint(work_, out);
@@ -131,7 +133,8 @@ class PointwiseTerm final : public DataTerm {
   void find_selection() {
     std::int64_t closed = 0;
     if (const auto d = A_->diagonal({}); d && y_.size() == 1) {
-      const bool binary = weights_[0].defined() ? (weights_[0] * (1 - weights_[0])).eq(0).all().item<bool>() : true;
+      const bool binary =
+          weights_[0].defined() ? (weights_[0] * (1 - weights_[0])).eq(0).all().item<bool>() : true;
       closed = binary && (*d * (1 - *d)).eq(0).all().item<bool>();
       if (weights_[0].defined()) selected_ = weights_[0].ne(0);
     }

@@ -93,6 +93,13 @@ struct SceneConfig {
   bool operator==(const SceneConfig&) const = default;
 };
 
+struct LikelihoodConfig {
+  std::string type = "gaussian";  // gaussian | poisson | huber
+  double background = 0;          // poisson: mean that is there without an image, taken off the data
+  double threshold = 1.345;       // huber: noise levels from which a sample counts as an outlier
+  bool operator==(const LikelihoodConfig&) const = default;
+};
+
 struct ProblemConfig {
   std::string truth, measurements, weights;
   std::string dark, flat;  // y = (file - dark) / flat
@@ -102,6 +109,7 @@ struct ProblemConfig {
   ScaleConfig scale;
   OperatorConfig op;  // key: operator
   NoiseConfig noise;
+  LikelihoodConfig likelihood;
   SimulateConfig simulate;
   std::int64_t seed = 0;
   bool has_truth() const { return !truth.empty() || !scene.size.empty(); }
@@ -148,7 +156,7 @@ struct SolverConfig {
   std::optional<std::array<double, 2>> bounds;  // may be infinite; unset: none
   std::int64_t prox_iterations = 50;
   double prox_tolerance = 1e-5;
-  std::string start = "adjoint";  // adjoint | measurement | zero | a file
+  std::string start = "auto";  // auto | adjoint | measurement | zero | a file
   StopConfig stop;
   bool operator==(const SolverConfig&) const = default;
 };

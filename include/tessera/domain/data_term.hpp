@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tessera/domain/distributed_operator.hpp"
@@ -47,6 +48,10 @@ class DataTerm {
 
   /// Lipschitz constant of the gradient, |A^T W A|. Collective at first call, then known.
   virtual double lipschitz() = 0;
+  /// A bound of |A^T W A|, which a start A^T W y is divided by. Collective.
+  virtual double lipschitz_of_squares() { return lipschitz(); }
+  /// Of A^T W A on this rank's block, where it is pointwise.
+  virtual std::optional<at::Tensor> diagonal() const { return std::nullopt; }
   /// A^T W y into out: the starting point 'adjoint'.
   virtual void adjoint_start(at::Tensor& out) = 0;
   virtual const DistributedOperator& op() const = 0;
