@@ -135,9 +135,16 @@ Problem make_problem(const Geometry& g, const Communicator& comm,
     problem.truth = std::move(made.truth);
     samples = std::move(made.samples);
   } else {
-    if (g.truth)
+    if (g.truth) {
+      // A picture of whole numbers has a white of its own; measurement and truth need not share units.
+      Geometry own = g;
+      if (g.truth->full_scale != 1) {
+        own.factor = g.truth->full_scale;
+        own.offset = 0;
+      }
       problem.truth =
-          g.job.problem.truth.empty() ? scene_block(g, comm) : read_block(g.job.problem.truth, g, comm);
+          g.job.problem.truth.empty() ? scene_block(g, comm) : read_block(g.job.problem.truth, own, comm);
+    }
     samples = read_samples(g, layout, comm);
   }
   weigh_samples(g, std::move(samples), problem, comm);

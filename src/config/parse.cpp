@@ -154,6 +154,9 @@ void check_operator(const Site& site, const OperatorForm& form) {
         !gaussian && !file, "kernel",
         "is missing (" + op.type + " needs one) write for example 'kernel: {gaussian: {sigma: 1.6}}'");
   }
+  c.refuse_if(op.type == "downsampling" && std::max(op.phase[0], op.phase[1]) >= op.factor, "phase",
+              concat("is [", op.phase[0], ", ", op.phase[1], "] (the first sample is one of the first ",
+                     op.factor, " on both axes) write numbers below factor"));
   if (op.type != "stack") return;
   c.refuse_if(op.parts.empty(), "parts",
               "is missing (a stack needs its operators) write for example 'parts: [{type: identity}]'");

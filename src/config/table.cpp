@@ -192,6 +192,10 @@ std::vector<Key<OperatorForm>> make_operator_table() {
              "how the convolution is computed; the result is the same", kernel),
       key<F>("factor", TESSERA_AT(op.factor), {.least = 2, .most = 4}, "",
              "keeps one sample in this many, on both axes", {type_is({"downsampling"})}),
+      key<F>("phase", TESSERA_AT(op.phase), {.least = 0, .most = 3, .example = "[1, 1]"}, "pixels",
+             "row and column of the first sample, each below factor: of the image, or with boundary valid of "
+             "what can be measured",
+             {type_is({"downsampling"})}),
       key<F>(
           {"parts", "list of operators", "", "required", "not stacks themselves",
            "operators that see the same image; each entry has the keys of an operator"},
@@ -457,7 +461,8 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>("solver.prox_iterations", TESSERA_AT(solver.prox_iterations), {.least = 1, .most = 1000000},
                "", "conjugate gradients inside a step, at most", by_cg),
       key<Job>("solver.prox_tolerance", TESSERA_AT(solver.prox_tolerance),
-               {.least = 0, .most = 1, .above = true}, "", "relative residual that ends them", by_cg),
+               {.least = 0, .most = 1, .above = true, .word = "auto", .example = "1e-4"}, "internal range",
+               "largest rms error of their result; auto: 2 % of the noise level, 1e-5 without noise", by_cg),
       key<Job>(
           {"solver.start", "word or file", "", "auto", "auto, adjoint, measurement, zero or a path",
            "first image: A^T y, y itself, 0, or an image file; auto: A^T y, and pixels that nothing measures "

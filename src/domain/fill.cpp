@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/tensor.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
@@ -42,15 +43,17 @@ void fill_unmeasured(const DistributedOperator& A, const at::Tensor& diagonal, c
                              static_cast<double>(diagonal.ne(0).sum().item<std::int64_t>())};
   A.comm().all_reduce(sums, Reduce::sum);
   const double mu = kMu * sums[0] / std::max(1.0, sums[1]);
-  ConjugateGradients solver;
+  const LinearMap M = [&](const at::Tensor& in, at::Tensor& out) {
+    gradient->apply(in, slopes);
+    gradient->adjoint(slopes, out);
+    out.mul_(mu).addcmul_(diagonal, in);
+  };
+  const LinearMap residual = [&](const at::Tensor& in, at::Tensor& out) {
+    M(in, out);
+    out.neg_().add_(b);
+  };
   x.zero_();
-  solver.solve(
-      [&](const at::Tensor& in, at::Tensor& out) {
-        gradient->apply(in, slopes);
-        gradient->adjoint(slopes, out);
-        out.mul_(mu).addcmul_(diagonal, in);
-      },
-      b, x, space, kIterations, kTolerance);
+  ConjugateGradients().solve({M, residual, {}}, x, space, kIterations, kTolerance * space.norm(b));
 }
 
 }  // namespace tessera

@@ -114,7 +114,7 @@ struct Case {
       y.push_back((random_tensor({2, box.extent(1), box.extent(2)}, 10 + i) * 0.5 + 0.45).clamp_min(0));
     }
     f = make_pointwise_term(
-        {.A = A, .y = parts_of(y, A->layout(), comm.rank()), .weights = {}, .prox = {300, 1e-10}}, make(),
+        {.A = A, .y = parts_of(y, A->layout(), comm.rank()), .weights = {}, .prox = {300, 1e-11}}, make(),
         space);
   }
   at::Tensor image(std::uint64_t seed) const {
@@ -192,7 +192,7 @@ TEST(PointwiseTerm, HuberWithoutOutliersIsLeastSquares) {
                                              .y = parts_of(y, c.A->layout(), comm.rank()),
                                              .weights = {},
                                              .noise_sigma = kNoise,
-                                             .prox = {300, 1e-12}},
+                                             .prox = {300, 1e-13}},
                                             c.space);
     at::Tensor u = c.A->make_image(), v = c.A->make_image();
     c.f->prox(c.z, 3.0, u);

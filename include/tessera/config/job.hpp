@@ -45,7 +45,9 @@ struct OperatorConfig {
   std::string boundary;  // circular | reflect | replicate | zero | valid; default: circular when simulated,
                          // valid for real data
   std::string method = "auto";  // auto | direct | fft
-  std::int64_t factor = 2;      // downsampling
+  // downsampling
+  std::int64_t factor = 2;
+  std::array<std::int64_t, 2> phase{};  // row and column of the first sample, each below factor
   // stack
   std::vector<OperatorConfig> parts;
   bool operator==(const OperatorConfig&) const = default;
@@ -154,8 +156,8 @@ struct SolverConfig {
   std::optional<double> lambda;  // unset: auto
   double relaxation = 1.0, momentum = 3.0, dual_step = 1.0;
   std::optional<std::array<double, 2>> bounds;  // may be infinite; unset: none
-  std::int64_t prox_iterations = 50;
-  double prox_tolerance = 1e-5;
+  std::int64_t prox_iterations = 200;
+  double prox_tolerance = 0;   // rms error; 0: auto
   std::string start = "auto";  // auto | adjoint | measurement | zero | a file
   StopConfig stop;
   bool operator==(const SolverConfig&) const = default;

@@ -9,16 +9,11 @@
 
 #include "tessera/domain/distributed_operator.hpp"
 #include "tessera/domain/pointwise_loss.hpp"
+#include "tessera/domain/quadratic_prox.hpp"
 #include "tessera/domain/space.hpp"
 #include "tessera/domain/state.hpp"
 
 namespace tessera {
-
-/// Options of the proximal step's inner solver.
-struct ProxOptions {
-  int max_iterations = 50;
-  double tolerance = 1e-5;  // |residual| <= tolerance |right-hand side|
-};
 
 /// f(x) = sum_i w_i phi((A x)_i; y_i), w = weight per sample (default 1; 0 for masked, saturated or NaN
 /// samples), such that f / noise_sigma^2 is the negative log-likelihood up to a constant. Least squares:
@@ -58,6 +53,8 @@ class DataTerm {
   /// Bytes this rank sends for one prox in closed form; 0 where it is pointwise. With conjugate gradients:
   /// for one iteration.
   virtual std::int64_t prox_bytes_sent() const { return 0; }
+  /// How the inner solver of prox() went so far; no calls where all of them were in closed form.
+  virtual ProxReport prox_report() const { return {}; }
   /// What later calls depend on beside their arguments, for checkpoints; scalars are restored before anything
   /// is asked for.
   virtual std::vector<StateField> state() { return {}; }
