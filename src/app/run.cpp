@@ -11,6 +11,7 @@
 
 #include "tessera/app/about.hpp"
 #include "tessera/app/commands.hpp"
+#include "tessera/app/diagnostics.hpp"
 #include "tessera/app/output.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/app/resume.hpp"
@@ -363,6 +364,11 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     if (!stopped) write_reconstruction(folder, g, result.image, crop_it ? scored : g.image, comm);
     trace.flush();
     const std::string table = phase_table(trace, comm);
+    std::vector<std::string> warnings;
+    nlohmann::ordered_json diagnostics;
+    if (job.output.diagnostics && !stopped)
+      diagnostics = diagnose(g, *data, result.image, *denoiser, result.last.sigma, result.iterations, folder,
+                             space, warnings);
 
     const double each = result.iterations > done ? progress.seconds_per_iteration()
                         : result.iterations > 0  ? result.seconds / result.iterations
@@ -401,10 +407,12 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     s["precision"] = job.denoiser.precision;
     s["transport"] = name(kind(*transport));
     s["tessera"] = version();
+    if (!diagnostics.is_null()) s["diagnostics"] = diagnostics;
     comm.together([&] {
       if (first) write_text(folder.file("summary.json"), s.dump(2) + "\n");
     });
 
+    for (const std::string& warning : warnings) log.line("warning: " + warning);
     log.line("");
     log.line(table);
     std::string last = fmt::format("{} after {} iterations, {} ({} per iteration)", name(result.reason),

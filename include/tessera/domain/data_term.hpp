@@ -18,6 +18,14 @@ struct ProxOptions {
   double tolerance = 1e-5;  // |residual| <= tolerance |right-hand side|
 };
 
+/// What data say about an image, per part and on this rank's samples: the material of diagnostics.
+struct Fit {
+  Measurement residual;  // sqrt(W) (A x - y) / noise_sigma: white with variance 1 at the truth. 0 where W is.
+  Measurement counted;   // 1 where a sample counts, else 0; undefined: all of them do
+  Measurement data;      // y
+  double noise_sigma = 0;  // 0: unknown, residuals are not divided by it
+};
+
 /// f(x) = 1/2 |A x - y|^2_W, W = weight per sample (default 1; 0 for masked, saturated or NaN samples).
 ///
 /// Gradient: A^T W (A x - y), one forward and one adjoint; f and chi2 come with it. All calls are collective.
@@ -45,6 +53,9 @@ class DataTerm {
 
   /// Lipschitz constant of the gradient, |A^T W A|. Collective at first call, then known.
   virtual double lipschitz() = 0;
+  /// One forward. The tensors are the term's own: to be read before its next call. No parts: a term without
+  /// samples, such as those of tests.
+  virtual Fit fit(const at::Tensor& x) { return {}; }
   /// A^T W y into out: the starting point 'adjoint'.
   virtual void adjoint_start(at::Tensor& out) = 0;
   virtual const DistributedOperator& op() const = 0;
