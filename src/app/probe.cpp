@@ -40,7 +40,7 @@ Places places_of(const ProbeArguments& a, const Geometry& g, const std::shared_p
                  const Space& space) {
   const Communicator& comm = space.comm();
   Problem problem = make_problem(g, comm, transport);
-  const double noise = g.job.problem.noise.gaussian;
+  const double noise = problem.noise_sigma;
   const auto data = make_least_squares({.A = problem.A,
                                         .y = problem.y,
                                         .weights = std::move(problem.weights),

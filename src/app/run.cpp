@@ -187,8 +187,11 @@ JobConfig load_job(const std::string& path, const std::vector<std::string>& over
     if (comm.rank() == 0) text = read_text(path);
   });
   text = comm.broadcast(text, 0);
+  FileProblem file;
+  comm.together([&] { file.path = named_measurements(text, path, overrides); });
+  file.text = measurement_problem(file.path, comm);
   JobConfig job;
-  comm.together([&] { job = parse_job(text, path, overrides); });
+  comm.together([&] { job = parse_job(text, path, overrides, file); });
   return job;
 }
 
@@ -237,6 +240,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   const auto denoiser = make_denoiser(g, comm, transport);
   if (const int code = stop_code()) return code;
   Problem problem = make_problem(g, comm, transport);
+  keep_estimate(g, problem);
   if (const int code = stop_code()) return code;
 
   Reducer reducer(comm);
@@ -245,7 +249,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
       make_least_squares({.A = problem.A,
                           .y = problem.y,
                           .weights = std::move(problem.weights),
-                          .noise_sigma = job.problem.noise.gaussian,
+                          .noise_sigma = problem.noise_sigma,
                           .prox = {static_cast<int>(job.solver.prox_iterations), job.solver.prox_tolerance},
                           .seed = static_cast<std::uint64_t>(job.problem.seed)},
                          space);
@@ -257,7 +261,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   const double pixels = static_cast<double>(g.image.pixels() * g.channels);
   const double start_rms = space.norm(start) / std::sqrt(pixels);
   const SolverOptions options =
-      solver_options(g, job.problem.noise.gaussian, data->lipschitz(), from);
+      solver_options(g, problem.noise_sigma, data->lipschitz(), from);
   const auto solver = make_solver(job.solver.name, {*data, *denoiser, space, options, start});
   for (const auto& more : {named("solver/", solver->state()), named("denoiser/", denoiser->state())})
     fields.insert(fields.end(), more.begin(), more.end());
@@ -276,7 +280,8 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     if (!first) return;
     if (from) CheckpointFolder(folder.file("checkpoint")).set_aside(from->loop.iterations);
     write_text(folder.file("job.yaml"), job.text);
-    write_text(folder.file("resolved.yaml"), resolved_text(g, comm.size(), denoiser->description(), inputs));
+    write_text(folder.file("resolved.yaml"), resolved_text(g, comm.size(), denoiser->description(), inputs) +
+                                                 "# noise: " + problem.noise_source + "\n");
   });
   Log log(first, folder.file("log.txt"));
   const Grid3 grid = g.decomposition.grid();
