@@ -22,7 +22,7 @@ PICTURES = [
         "chi2.png",
         "chi2 over the image",
         CHI2_RAMP,
-        ["0", "1", "3 and more"],
+        ["0", "1", "2", "3 and more"],
         "Mean of the squared residual over tiles. White: as large as the noise. Blue: smaller, the image fits noise. "
         "Red: larger, something is missing.",
     ),
@@ -34,7 +34,9 @@ def shown(value, form):
 
 
 def share(value):
-    return shown(100 * value, "{:.3g} %") if isinstance(value, (int, float)) else "unknown"
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return "unknown"
+    return "< 0.1 %" if 0 < value < 1e-3 else f"{100 * value:.3g} %"
 
 
 def facts(d):
@@ -45,7 +47,7 @@ def facts(d):
     rows = [
         (
             "chi2 per sample",
-            shown(d.get("chi2"), "{:.3f}"),
+            shown(d.get("chi2"), "{:.3f}" if known else "{:.3g}"),
             (
                 f"1 is the noise level, {d['noise_sigma']:.3g}"
                 if known
@@ -54,7 +56,7 @@ def facts(d):
         ),
         (
             "chi2 over the image",
-            f"{shown(tiles.get('low'), '{:.2f}')} to {shown(tiles.get('high'), '{:.2f}')}",
+            f"{shown(tiles.get('low'), '{:.3g}')} to {shown(tiles.get('high'), '{:.3g}')}",
             f"5 % and 95 % of the tiles of {tiles.get('side', '?')} x {tiles.get('side', '?')} samples",
         ),
     ]
@@ -109,8 +111,10 @@ def fit_of(run, side, with_pictures=True):
             image, factor = small(open_image(run.folder / name), 0, 255.0, side)
         except Unreadable:
             continue
-        note = f" Shown at 1/{factor} of its size, means of {factor} x {factor} samples." if factor > 1 else ""
-        pictures.append({"title": title, "src": encode(as_bytes(image)), "ramp": ramp, "ends": ends, "caption": caption + note})
+        means = factor > 1 and name == "residual.png"  # a tile of the map stays what it is
+        note = f" Shown at 1/{factor} of its size, means of {factor} x {factor} samples." if means else ""
+        source = encode(as_bytes(image))
+        pictures.append({"title": title, "src": source, "ramp": ramp, "ends": ends, "caption": caption + note})
     return {
         "facts": facts(d),
         "warnings": [str(w) for w in d.get("warnings") or []],

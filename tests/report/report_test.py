@@ -96,7 +96,7 @@ class Report(unittest.TestCase):
         _, text, html = self.page("runs")
         self.assertIn("Does the result fit the data?", text)
         self.assertIn("chi2 per sample 0.314 1 is the noise level, 0.1", text)
-        self.assertIn("chi2 over the image 0.25 to 0.41", text)
+        self.assertIn("chi2 over the image 0.25 to 0.41 5 % and 95 % of the tiles of 32 x 32", text)
         self.assertIn("Correlation of the residual -0.240 largest, at lag (0, 2); white noise has 0.015", text)
         self.assertIn("At the ends of the range 2 % of the samples have the largest value", text)
         self.assertIn("Image outside of [0, 1] 1.3 % values from -0.02 to 1.31", text)
