@@ -11,6 +11,7 @@
 
 #include "tessera/app/about.hpp"
 #include "tessera/app/commands.hpp"
+#include "tessera/app/diagnostics.hpp"
 #include "tessera/app/output.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/app/resume.hpp"
@@ -368,6 +369,11 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     if (!stopped) write_reconstruction(folder, g, result.image, crop_it ? scored : g.image, comm);
     trace.flush();
     const std::string table = phase_table(trace, comm);
+    std::vector<std::string> warnings;
+    nlohmann::ordered_json diagnostics;
+    if (job.output.diagnostics && !stopped)
+      diagnostics = diagnose(g, *data, result.image, *denoiser, result.last.sigma, result.iterations, folder,
+                             space, warnings);
 
     const double each = result.iterations > done ? progress.seconds_per_iteration()
                         : result.iterations > 0  ? result.seconds / result.iterations
@@ -392,6 +398,13 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     s["residual"] = number(result.last.residual);
     s["objective"] = number(result.last.objective);
     s["chi2"] = number(result.last.chi2);
+    s["noise"] = number(problem.noise_sigma);
+    s["lambda"] = number(options.strength);
+    const ProxReport prox = data->prox_report();
+    s["prox"] = {{"calls", prox.calls},
+                 {"iterations", prox.iterations},
+                 {"missed", prox.missed},
+                 {"worst_error", prox.worst}};
     s["seconds"] = result.seconds;
     s["seconds_per_iteration"] = each;
     s["restarts"] = restarts;
@@ -406,10 +419,17 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     s["precision"] = job.denoiser.precision;
     s["transport"] = name(kind(*transport));
     s["tessera"] = version();
+    if (!diagnostics.is_null()) s["diagnostics"] = diagnostics;
     comm.together([&] {
       if (first) write_text(folder.file("summary.json"), s.dump(2) + "\n");
     });
 
+    for (const std::string& warning : warnings) log.line("warning: " + warning);
+    if (prox.missed > 0)
+      log.line(fmt::format(
+          "warning: {} of {} data steps ended before their tolerance (solver.prox_iterations is {}, the worst "
+          "left an rms error of {:.2g}): raise it",
+          prox.missed, prox.calls, job.solver.prox_iterations, prox.worst));
     log.line("");
     log.line(table);
     std::string last = fmt::format("{} after {} iterations, {} ({} per iteration)", name(result.reason),

@@ -519,6 +519,9 @@ std::vector<Key<Job>> make_job_table() {
                cropped),
       key<Job>("output.snapshots", TESSERA_AT(output.snapshots), not_negative, "iterations",
                "writes the image every so many; 0: never"),
+      key<Job>("output.diagnostics", TESSERA_AT(output.diagnostics), {}, "",
+               "judges the result by its residual and the denoiser at it: a forward, up to 11 passes of the "
+               "network, two pictures; warnings in the log"),
       key<Job>("output.trace.every", TESSERA_AT(output.trace_every), {.least = 1, .most = 1000000},
                "iterations", "records every n-th iteration in the trace"),
       key<Job>("output.checkpoint.minutes", TESSERA_AT(output.checkpoint.minutes), not_negative, "minutes",

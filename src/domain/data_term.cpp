@@ -100,6 +100,25 @@ class LeastSquares final : public DataTerm {
   }
 
   std::optional<at::Tensor> diagonal() const override { return quadratic_->diagonal(); }
+  Fit fit(const at::Tensor& x) override {
+    A_->apply(x, residual_);
+    const Measurement observed = A_->observed();
+    Fit fit{residual_, Measurement(y_.size()), y_, noise_sigma_};
+    for (std::size_t i = 0; i < y_.size(); ++i) {
+      at::Tensor& counted = fit.counted[i];
+      residual_[i].sub_(y_[i]);
+      if (noise_sigma_ > 0) residual_[i].div_(noise_sigma_);
+      if (root_weights_[i].defined()) {
+        residual_[i].mul_(root_weights_[i]);
+        counted = root_weights_[i].ne(0).to(y_[i].options());
+      }
+      if (observed[i].defined()) {
+        const at::Tensor seen = observed[i].ne(0).to(y_[i].options()).expand_as(y_[i]);
+        counted = counted.defined() ? counted.mul(seen) : seen;
+      }
+    }
+    return fit;
+  }
   void adjoint_start(at::Tensor& out) override { out.copy_(start_); }
   const DistributedOperator& op() const override { return *A_; }
   ProxReport prox_report() const override { return quadratic_->report(); }

@@ -183,6 +183,7 @@ struct OutputConfig {
   std::int64_t preview_bits = 8;
   bool crop = true;            // to the measured region, for boundary valid
   std::int64_t snapshots = 0;  // every n iterations; 0: none
+  bool diagnostics = true;     // of the result, at the end
   std::int64_t trace_every = 1;
   CheckpointConfig checkpoint;
   bool operator==(const OutputConfig&) const = default;

@@ -15,6 +15,15 @@
 
 namespace tessera {
 
+/// What data say about an image, per part and on this rank's samples: the material of diagnostics.
+struct Fit {
+  Measurement
+      residual;  // (A x - y) over the deviation of the noise: white, variance 1 at the truth; 0 where w is
+  Measurement counted;     // 1 where a sample counts, else 0; undefined: all of them do
+  Measurement data;        // y
+  double noise_sigma = 0;  // 0: unknown, residuals are not divided by it
+};
+
 /// f(x) = sum_i w_i phi((A x)_i; y_i), w = weight per sample (default 1; 0 for masked, saturated or NaN
 /// samples), such that f / noise_sigma^2 is the negative log-likelihood up to a constant. Least squares:
 /// f(x) = 1/2 |A x - y|^2_W.
@@ -47,6 +56,9 @@ class DataTerm {
   virtual double lipschitz_of_squares() { return lipschitz(); }
   /// Of A^T W A on this rank's block, where it is pointwise.
   virtual std::optional<at::Tensor> diagonal() const { return std::nullopt; }
+  /// One forward. The tensors are the term's own: to be read before its next call. No parts: a term without
+  /// samples, such as those of tests.
+  virtual Fit fit(const at::Tensor& x) { return {}; }
   /// A^T W y into out: the starting point 'adjoint'.
   virtual void adjoint_start(at::Tensor& out) = 0;
   virtual const DistributedOperator& op() const = 0;
