@@ -341,7 +341,7 @@ with the option `--data FOLDER` for the comparison with papers; `--help` lists t
 | measurement | as it is; a cubic spline through coarser samples; linear interpolation of known pixels |
 | Wiener | quadratic smoothness (the Wiener filter of a 1/f² spectrum), solved with the unknown border; strength chosen |
 | Richardson-Lucy | scikit-image's; number of iterations chosen |
-| TV | isotropic total variation, ADMM with up to 1500 iterations; strength chosen |
+| TV | isotropic total variation, ADMM with up to 1000 iterations; strength chosen |
 | BM3D | the two steps of the deblurring of the wheel `bm3d` 4.0.3, per channel; its border continued by the Wiener result |
 | PnP hqs, PnP admm | `tessera run` with the shipped networks; only solver and iterations are named: {'; '.join(f'`solver: {s}`' for s in R.SOLVERS.values())} |
 
