@@ -6,15 +6,50 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
+#include <span>
 
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/domain/order_statistics.hpp"
+#include "tessera/domain/tensor.hpp"
 #include "tessera/io/measurement_file.hpp"
 
 namespace tessera {
 namespace {
+
+// What the brightest samples of a measurement reach, but one in 10,000, above the offset. Ranks read bands.
+double data_factor(const std::string& path, double offset, const Communicator& comm) {
+  const std::vector<MeasurementPartInfo> infos = measurement_info(path, comm);
+  const MeasurementOrigin origin = measurement_origin(path, comm);
+  std::vector<at::Tensor> bands;
+  std::vector<MeasurementPart> parts;
+  for (const MeasurementPartInfo& info : infos) {
+    std::vector<Box> boxes;
+    for (std::int64_t r = 0, rows = info.box.extent(1); r < comm.size(); ++r) {
+      Index3 lo = info.box.lo(), hi = info.box.hi();
+      lo[1] = rows * r / comm.size();
+      hi[1] = rows * (r + 1) / comm.size();
+      boxes.emplace_back(lo, hi);
+    }
+    const Layout layout(boxes);
+    bands.push_back(empty_block(info.channels, layout.box(comm.rank()), at::kFloat));
+    parts.push_back({info.box, layout, view(bands.back(), layout.box(comm.rank()))});
+  }
+  read_measurements(path, "measurements", parts, comm);
+  std::vector<float> values;
+  for (const at::Tensor& band : bands)
+    for (const float v : std::span(band.const_data_ptr<float>(), static_cast<std::size_t>(band.numel())))
+      if (std::isfinite(v)) values.push_back(v);
+  const std::int64_t n = count_values(values, comm);
+  double most = n > 0 ? order_statistic(values, n - 1 - n / 10000, comm) : 0.0;
+  if (origin.internal) most = most * origin.factor + origin.offset;
+  TESSERA_VALIDATE(most > offset, "problem.scale.factor is data (no sample of ", path,
+                   " lies above the offset ", offset, ") write a number");
+  return most - offset;
+}
 
 std::vector<OperatorConfig> flatten(const OperatorConfig& op) {
   if (op.type != "stack") return {op};
@@ -123,6 +158,7 @@ Network open_network(const DenoiserConfig& config, std::int64_t image_channels) 
 Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks) {
   Geometry g;
   g.job = job;
+  g.notices = job.notices;
   g.parts = flatten(job.problem.op);
   g.grid_given = !job.domain.grid.empty();
   const ProblemConfig& p = job.problem;
@@ -138,6 +174,12 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
     g.truth = SourceInfo{Box::image2d(p.scene.size[0], p.scene.size[1]), p.scene.channels, 1, ""};
     g.image = g.truth->box;
     g.channels = g.truth->channels;
+  }
+  if (const std::int64_t n = p.simulate.finer; n > 1) {
+    TESSERA_VALIDATE(g.image.extent(1) % n == 0 && g.image.extent(2) % n == 0, "problem.simulate.finer is ",
+                     n, " (the truth has ", g.image.extent(1), " x ", g.image.extent(2),
+                     " pixels, no multiple of it) cut the truth to one");
+    g.image = Box::image2d(g.image.extent(1) / n, g.image.extent(2) / n);
   }
   if (!p.measurements.empty()) {
     const std::vector<MeasurementPartInfo> parts = measurement_info(p.measurements, comm);
@@ -158,8 +200,18 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
     TESSERA_VALIDATE(p.image.channels == g.channels, "problem.image.channels is ", p.image.channels,
                      " (the data have ", g.channels, ") leave it out");
   g.offset = p.scale.offset;
-  g.factor = p.scale.factor > 0 ? p.scale.factor : full_scale;
+  g.factor = p.scale.from_data    ? data_factor(p.measurements, p.scale.offset, comm)
+             : p.scale.factor > 0 ? p.scale.factor
+                                  : full_scale;
+  g.scale_from_type = p.scale.factor == 0 && !p.scale.from_data;
   g.job.problem.scale.factor = g.factor;
+  g.job.problem.scale.from_data = false;
+  NoiseConfig& noise = g.job.problem.noise;
+  if (noise.unit == "file") {
+    noise.gaussian /= g.factor;
+    noise.poisson /= g.factor;
+    noise.unit = "internal";
+  }
 
   if (job.denoiser.network != "tv" && job.denoiser.network != "none") {
     comm.together([&] { g.network = open_network(job.denoiser, g.channels); });

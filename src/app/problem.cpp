@@ -2,19 +2,18 @@
 #include "tessera/app/problem.hpp"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/isnan.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/ones_like.h>
-#include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
 
+#include <fmt/format.h>
+
+#include <filesystem>
 #include <utility>
 
+#include "simulation.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/domain/order_statistics.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/measurement_file.hpp"
-#include "tessera/physics/noise.hpp"
 
 namespace tessera {
 namespace {
@@ -30,102 +29,85 @@ Parts make_parts(const Geometry& g, const Communicator& comm) {
   return parts;
 }
 
-// One part at a time, in double: y_i = A_i x + noise.
-Measurement simulate(const Geometry& g, const at::Tensor& truth, const Communicator& comm,
-                     const std::shared_ptr<Transport>& transport) {
-  const at::TensorOptions host(at::kDouble);
-  const at::Tensor x = truth.to(at::kCPU, at::kDouble);
-  Measurement y;
-  for (std::size_t i = 0; i < g.parts.size(); ++i) {
-    Parts one;
-    one.push_back(make_part(g.parts[i], static_cast<std::uint32_t>(i), g.job.problem.seed, g.image,
-                            g.decomposition.block(comm.rank()), g.channels, comm));
-    const auto A = make_local_stack(g.decomposition, one, g.channels, host,
-                                    make_transport(comm, {}, TransportKind::mpi), comm);
-    Measurement clean = A->make_measurement();
-    A->apply(x, clean);
-    comm.together([&] {
-      add_noise(clean[0], {.gaussian = g.job.problem.noise.gaussian, .poisson = g.job.problem.noise.poisson},
-                static_cast<std::uint64_t>(g.job.problem.seed), static_cast<std::uint32_t>(i),
-                A->layout().part(0).box, A->layout().block(0, comm.rank()));
-    });
-    if (const at::Tensor seen = A->observed()[0]; seen.defined())
-      clean[0].mul_(seen);  // no noise behind a mask
-    y.push_back(clean[0].to(g.options()));
+// A file in the measurement's layout, this rank's samples on the host, as they are stored.
+Measurement read_parts(const std::string& path, const std::string& kind, const MeasurementLayout& layout,
+                       const Communicator& comm) {
+  Measurement out;
+  std::vector<MeasurementPart> parts;
+  for (std::size_t i = 0; i < layout.parts(); ++i) {
+    out.push_back(empty_block(layout.part(i).channels, layout.block(i, comm.rank()), at::kFloat));
+    parts.push_back({layout.part(i).box, layout.layout(i), view(out.back(), layout.block(i, comm.rank()))});
   }
-  return y;
+  read_measurements(path, kind, parts, comm);
+  return out;
 }
 
-std::int64_t count_zero(const Measurement& weights, const Communicator& comm) {
-  std::int64_t zero = 0;
-  for (const at::Tensor& w : weights) zero += (w == 0).sum().item().toLong();
-  comm.all_reduce(std::span<std::int64_t>(&zero, 1), Reduce::sum);
-  return zero;
+// Divided by its mean over all parts; 0 where it is no number above 0.
+Measurement read_flat(const Geometry& g, const MeasurementLayout& layout, const Communicator& comm) {
+  Measurement flat = read_parts(g.job.problem.flat, "frames", layout, comm);
+  double sum = 0, n = 0;
+  for (at::Tensor& part : flat) {
+    part.masked_fill_(part.gt(0).logical_and_(part.isfinite()).logical_not_(), 0);
+    sum += ordered_sum({part.const_data_ptr<float>(), static_cast<std::size_t>(part.numel())}, comm);
+    n += static_cast<double>(part.ne(0).sum().item().toLong());
+  }
+  comm.all_reduce({&n, 1}, Reduce::sum);
+  TESSERA_VALIDATE(n > 0, g.job.problem.flat,
+                   " has no value above 0 (a flat field is a sensitivity) correct it");
+  for (at::Tensor& part : flat) part = part.to(at::kDouble).div_(sum / n).to(at::kFloat);
+  return flat;
 }
 
-// Weight 0 for samples that say nothing: NaN, saturated, and those of a mask that lets nothing through.
-void mark_useless(const Geometry& g, Problem& problem, const Communicator& comm) {
-  Measurement& w = problem.weights;
-  const bool given = !w.empty();
-  if (!given)
-    for (const at::Tensor& y : problem.y) w.push_back(at::ones_like(y));
-  const std::int64_t before = count_zero(w, comm);
-
-  for (std::size_t i = 0; i < w.size(); ++i) w[i].masked_fill_(at::isnan(problem.y[i]), 0);
-  const std::int64_t not_numbers = count_zero(w, comm) - before;
-  if (g.job.problem.saturation > 0)
-    for (std::size_t i = 0; i < w.size(); ++i) w[i].masked_fill_(problem.y[i] >= g.job.problem.saturation, 0);
-  const std::int64_t saturated = count_zero(w, comm) - before - not_numbers;
-  const Measurement observed = problem.A->observed();
-  for (std::size_t i = 0; i < w.size(); ++i)
-    if (observed[i].defined()) w[i].masked_fill_((observed[i] == 0).expand_as(w[i]), 0);
-  const std::int64_t masked = count_zero(w, comm) - before - not_numbers - saturated;
-
-  const std::int64_t all = problem.A->layout().samples();
-  const auto say = [&](std::int64_t n, const char* what) {
-    if (n > 0) problem.notices.push_back(concat(n, " of ", all, " samples ", what, " and count 0"));
-  };
-  say(before, "have weight 0");
-  say(not_numbers, "are not numbers");
-  say(saturated, "are saturated");
-  say(masked, "are masked");
-  TESSERA_VALIDATE(
-      before + not_numbers + saturated + masked < all, "all ", all,
-      " samples count 0 (nothing is measured) check problem.weights, problem.saturation and the mask");
-  if (!given && not_numbers + saturated + masked == 0) w.clear();  // plain least squares
-}
-
-void read_measurement(const Geometry& g, Problem& problem, const Communicator& comm) {
-  const MeasurementLayout& layout = problem.A->layout();
-  const auto read = [&](const std::string& path, const std::string& group, bool scaled) {
-    Measurement out;
-    std::vector<MeasurementPart> parts;
-    for (std::size_t i = 0; i < layout.parts(); ++i) {
-      out.push_back(empty_block(layout.part(i).channels, layout.block(i, comm.rank()), at::kFloat));
-      parts.push_back({layout.part(i).box, layout.layout(i), view(out.back(), layout.block(i, comm.rank()))});
+Samples read_samples(const Geometry& g, const MeasurementLayout& layout, const Communicator& comm) {
+  const ProblemConfig& p = g.job.problem;
+  Samples s;
+  const MeasurementOrigin origin = measurement_origin(p.measurements, comm);
+  s.y = read_parts(p.measurements, "measurements", layout, comm);
+  if (!p.flat.empty()) s.flat = read_flat(g, layout, comm);
+  if (!p.dark.empty()) {
+    s.dark = read_parts(p.dark, "frames", layout, comm);
+    for (at::Tensor& t : s.dark) t = t / g.factor;
+  }
+  for (at::Tensor& t : s.y) {
+    if (origin.internal) {  // bit for bit, where the job's units are the file's
+      if (origin.factor == g.factor && origin.offset == g.offset) continue;
+      t = t * origin.factor + origin.offset;
     }
-    read_measurements(path, group, parts, comm);
-    for (at::Tensor& t : out) {
-      if (scaled) t = (t - g.offset) / g.factor;
-      t = t.to(g.options());
-    }
-    return out;
-  };
-  problem.y = read(g.job.problem.measurements, "measurements", true);
-  const bool beside = g.job.problem.weights.empty() && has_weights(g.job.problem.measurements, comm);
-  if (beside) problem.weights = read(g.job.problem.measurements, "weights", false);
-  if (!g.job.problem.weights.empty()) problem.weights = read(g.job.problem.weights, "weights", false);
+    t = (t - g.offset) / g.factor;
+  }
+  if (p.weights.empty() && has_weights(p.measurements, comm))
+    s.weights = read_parts(p.measurements, "weights", layout, comm);
+  if (!p.weights.empty()) s.weights = read_parts(p.weights, "weights", layout, comm);
   comm.together([&] {
-    for (std::size_t i = 0; i < problem.weights.size(); ++i) {
-      at::Tensor& w = problem.weights[i];
-      w.masked_fill_(at::isnan(w), 0);
+    for (std::size_t i = 0; i < s.weights.size(); ++i) {
+      at::Tensor& w = s.weights[i];
+      w.masked_fill_(w.isfinite().logical_not_(), 0);
       TESSERA_VALIDATE(!(w < 0).any().item().toBool(), "weights of part ", i,
                        " are negative (they are inverse variances) correct the file");
     }
   });
+  return s;
 }
 
 }  // namespace
+
+void keep_estimate(Geometry& g, const Problem& problem) {
+  if (!problem.noise_estimated) return;
+  g.job.problem.noise.gaussian = problem.noise.gaussian;
+  g.job.problem.noise.poisson = problem.noise.poisson;
+}
+
+std::string measurement_problem(const std::string& path, const Communicator& comm) {
+  std::error_code none;
+  double found = 0;  // rank 0 decides, so that all ranks open the file or none does
+  const std::string file = path.substr(0, path.rfind(":/"));
+  if (comm.rank() == 0 && !path.empty()) found = std::filesystem::is_regular_file(file, none);
+  comm.all_reduce({&found, 1}, Reduce::max);
+  if (found == 0) return {};
+  const MeasurementOrigin origin = measurement_origin(path, comm);
+  if (!origin.problem.empty() || origin.factor == 0) return origin.problem;
+  return fmt::format("problem:\n  scale: {{factor: {}, offset: {}}}\n", origin.factor, origin.offset);
+}
 
 at::Tensor read_block(const std::string& path, const Geometry& g, const Communicator& comm) {
   const PhaseScope phase(Phase::load);
@@ -142,17 +124,22 @@ at::Tensor read_block(const std::string& path, const Geometry& g, const Communic
 Problem make_problem(const Geometry& g, const Communicator& comm,
                      const std::shared_ptr<Transport>& transport) {
   Problem problem;
-  if (g.truth)
-    problem.truth =
-        g.job.problem.truth.empty() ? scene_block(g, comm) : read_block(g.job.problem.truth, g, comm);
   problem.A =
       make_local_stack(g.decomposition, make_parts(g, comm), g.channels, g.options(), transport, comm);
   const PhaseScope phase(Phase::load);
-  if (g.job.problem.measurements.empty())
-    problem.y = simulate(g, problem.truth, comm, transport);
-  else
-    read_measurement(g, problem, comm);
-  mark_useless(g, problem, comm);
+  const MeasurementLayout& layout = problem.A->layout();
+  Samples samples;
+  if (g.job.problem.measurements.empty()) {
+    Simulation made = simulate_samples(g, layout, comm);
+    problem.truth = std::move(made.truth);
+    samples = std::move(made.samples);
+  } else {
+    if (g.truth)
+      problem.truth =
+          g.job.problem.truth.empty() ? scene_block(g, comm) : read_block(g.job.problem.truth, g, comm);
+    samples = read_samples(g, layout, comm);
+  }
+  weigh_samples(g, std::move(samples), problem, comm);
   return problem;
 }
 

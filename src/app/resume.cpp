@@ -84,8 +84,9 @@ std::string input_sums(const Geometry& g) {
     std::error_code error;
     if (!path.empty() && fs::is_regular_file(file, error)) text += sha256(file) + ' ' + file + '\n';
   };
-  for (const std::string& path : {g.job.problem.truth, g.job.problem.measurements, g.job.problem.weights,
-                                  g.job.solver.start, weights_file(g)})
+  const ProblemConfig& p = g.job.problem;
+  for (const std::string& path :
+       {p.truth, p.measurements, p.weights, p.dark, p.flat, g.job.solver.start, weights_file(g)})
     sum(path);
   for (const OperatorConfig& part : g.parts) {
     sum(part.mask_file);

@@ -186,8 +186,11 @@ JobConfig load_job(const std::string& path, const std::vector<std::string>& over
     if (comm.rank() == 0) text = read_text(path);
   });
   text = comm.broadcast(text, 0);
+  FileProblem file;
+  comm.together([&] { file.path = named_measurements(text, path, overrides); });
+  file.text = measurement_problem(file.path, comm);
   JobConfig job;
-  comm.together([&] { job = parse_job(text, path, overrides); });
+  comm.together([&] { job = parse_job(text, path, overrides, file); });
   return job;
 }
 
@@ -236,6 +239,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   const auto denoiser = make_denoiser(g, comm, transport);
   if (const int code = stop_code()) return code;
   Problem problem = make_problem(g, comm, transport);
+  keep_estimate(g, problem);
   if (const int code = stop_code()) return code;
 
   Reducer reducer(comm);
@@ -244,7 +248,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
       make_least_squares({.A = problem.A,
                           .y = problem.y,
                           .weights = std::move(problem.weights),
-                          .noise_sigma = job.problem.noise.gaussian,
+                          .noise_sigma = problem.noise_sigma,
                           .prox = {static_cast<int>(job.solver.prox_iterations), job.solver.prox_tolerance},
                           .seed = static_cast<std::uint64_t>(job.problem.seed)},
                          space);
@@ -256,7 +260,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   const double pixels = static_cast<double>(g.image.pixels() * g.channels);
   const double start_rms = space.norm(start) / std::sqrt(pixels);
   const SolverOptions options =
-      solver_options(g, job.problem.noise.gaussian, data->lipschitz(), from);
+      solver_options(g, problem.noise_sigma, data->lipschitz(), from);
   const auto solver = make_solver(job.solver.name, {*data, *denoiser, space, options, start});
   for (const auto& more : {named("solver/", solver->state()), named("denoiser/", denoiser->state())})
     fields.insert(fields.end(), more.begin(), more.end());
@@ -275,7 +279,8 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     if (!first) return;
     if (from) CheckpointFolder(folder.file("checkpoint")).set_aside(from->loop.iterations);
     write_text(folder.file("job.yaml"), job.text);
-    write_text(folder.file("resolved.yaml"), resolved_text(g, comm.size(), denoiser->description(), inputs));
+    write_text(folder.file("resolved.yaml"), resolved_text(g, comm.size(), denoiser->description(), inputs) +
+                                                 "# noise: " + problem.noise_source + "\n");
   });
   Log log(first, folder.file("log.txt"));
   const Grid3 grid = g.decomposition.grid();
@@ -298,10 +303,11 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   std::optional<Watchdog> watchdog;
   if (job.watchdog > 0)
     watchdog.emplace(comm, job.watchdog, "", folder.file(fmt::format("log/rank-{}.txt", comm.rank())));
+  const Box scored = measured_region(g, data->op().layout());
   std::unique_ptr<Metrics> metrics;
   double psnr_start = NAN;
   if (problem.truth.defined()) {
-    metrics = std::make_unique<Metrics>(problem.truth, g.decomposition, comm, transport);
+    metrics = std::make_unique<Metrics>(problem.truth, g.decomposition, comm, transport, scored);
     psnr_start = from ? from->numbers.at("psnr_start") : metrics->psnr(start, space);
     log.line(fmt::format("PSNR of the start: {:.2f} dB", psnr_start));
   }
@@ -350,16 +356,16 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
 
     // Who asks for a stop has little time: the image is in the checkpoint.
     const bool stopped = result.reason == StopReason::stopped;
-    double psnr = result.last.psnr, ssim = NAN;
+    double psnr = result.last.psnr, psnr_8bit = NAN;
+    Ssim ssim;
     if (metrics && !stopped) {
       const PhaseScope phase(Phase::metrics);
       psnr = metrics->psnr(result.image, space);
+      psnr_8bit = metrics->psnr_8bit(result.image, space);
       ssim = metrics->ssim(result.image, space);
     }
     const bool crop_it = job.output.crop && !g.truth;
-    if (!stopped)
-      write_reconstruction(folder, g, result.image,
-                           crop_it ? measured_region(g, data->op().layout()) : g.image, comm);
+    if (!stopped) write_reconstruction(folder, g, result.image, crop_it ? scored : g.image, comm);
     trace.flush();
     const std::string table = phase_table(trace, comm);
 
@@ -375,8 +381,11 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     s["schema"] = 1;
     s["status"] = name(result.reason);
     s["psnr"] = number(psnr);
-    s["ssim"] = number(ssim);
+    s["psnr_8bit"] = number(psnr_8bit);
+    s["ssim"] = number(ssim.reflected);
+    s["ssim_valid"] = number(ssim.valid);
     s["psnr_start"] = number(psnr_start);
+    if (metrics) s["scored_region"] = {{scored.lo()[1], scored.hi()[1]}, {scored.lo()[2], scored.hi()[2]}};
     s["iterations"] = result.iterations;
     s["written_iteration"] = result.kept + 1;
     s["cause"] = result.cause;
@@ -406,7 +415,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     std::string last = fmt::format("{} after {} iterations, {} ({} per iteration)", name(result.reason),
                                    result.iterations, format_seconds(result.seconds), format_seconds(each));
     if (metrics) last += fmt::format(", PSNR {:.2f} dB (start {:.2f})", psnr, psnr_start);
-    if (metrics && !stopped) last += fmt::format(", SSIM {:.4f}", ssim);
+    if (metrics && !stopped) last += fmt::format(", SSIM {:.4f}", ssim.reflected);
     log.line(last);
     if (result.reason == StopReason::diverged)
       throw RunError(concat("the iteration diverged (", result.cause, ") ", kept,

@@ -6,20 +6,68 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <list>
 
 #include "tessera/app/commands.hpp"
 #include "tessera/app/problem.hpp"
+#include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/io/distributed_image.hpp"
 #include "tessera/io/measurement_file.hpp"
 
 namespace tessera {
+namespace {
+
+// Arrays that the operator reads from files, to stand beside the measurement; the operator then names those.
+class Embedded {
+ public:
+  explicit Embedded(const Communicator& comm) : comm_(comm) {}
+
+  void take(OperatorConfig& op) {
+    for (OperatorConfig& part : op.parts) take(part);
+    if (auto* kernel = std::get_if<KernelConfig::File>(&op.kernel.form); kernel && !kernel->path.empty())
+      kernel->path = put(kernel->path, "/kernels/");
+    if (!op.mask_file.empty()) op.mask_file = put(op.mask_file, "/masks/");
+  }
+  std::vector<MeasurementRecord::Array> arrays() const { return arrays_; }
+
+ private:
+  // Bands of rows over the ranks; a kernel is small, a mask may not be.
+  std::string put(const std::string& path, const std::string& group) {
+    const SourceInfo info = image_source_info(path, comm_);
+    std::vector<Box> bands;
+    for (std::int64_t r = 0, n = comm_.size(), rows = info.box.extent(1); r < n; ++r) {
+      Index3 lo = info.box.lo(), hi = info.box.hi();
+      hi[1] = lo[1] + rows * (r + 1) / n;
+      lo[1] += rows * r / n;
+      bands.emplace_back(lo, hi);
+    }
+    const Layout layout(bands);
+    const Box& mine = layout.box(comm_.rank());
+    const bool kernel = group == "/kernels/";
+    tensors_.push_back(empty_block(info.channels, mine, kernel ? at::kDouble : at::kFloat));
+    read_image(path, layout, view(tensors_.back(), mine), comm_);
+    if (!kernel) tensors_.back().div_(info.full_scale);  // as the file's type would have it
+    const std::string name = concat(group, arrays_.size());
+    arrays_.push_back({name, {info.box, layout, view(tensors_.back(), mine)}});
+    return ":" + name;
+  }
+
+  const Communicator& comm_;
+  std::list<at::Tensor> tensors_;
+  std::vector<MeasurementRecord::Array> arrays_;
+};
+
+}  // namespace
 
 int simulate_command(const SimulateArguments& arguments, const Communicator& comm) {
   const JobConfig job = load_job(arguments.job, arguments.overrides, comm);
   comm.together([&] {
     TESSERA_VALIDATE(job.problem.has_truth(),
                      "problem.truth is not given (measurements are simulated from it) name a picture");
+    TESSERA_VALIDATE(job.problem.measurements.empty(),
+                     "problem.measurements is given (there is nothing to simulate) remove it");
     TESSERA_VALIDATE(arguments.force || !std::filesystem::exists(arguments.out), arguments.out,
                      " exists (simulate never overwrites) name another file, or add --force");
   });
@@ -27,17 +75,39 @@ int simulate_command(const SimulateArguments& arguments, const Communicator& com
   const auto transport = open_transport(g, comm).transport;
   Problem problem = make_problem(g, comm, transport);
   const MeasurementLayout& layout = problem.A->layout();
-  const auto parts_of = [&](Measurement& tensors, bool scaled) {
+  // Internal values, whose bits a file unit would not keep. Samples that count 0 are marked; how much the
+  // others weigh follows from the noise.
+  const auto parts_of = [&](Measurement& tensors) {
     std::vector<MeasurementPart> parts;
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      tensors[i] = tensors[i].to(at::kCPU).contiguous();
-      if (scaled) tensors[i] = tensors[i] * g.factor + g.offset;
+    for (std::size_t i = 0; i < tensors.size(); ++i)
       parts.push_back({layout.part(i).box, layout.layout(i), view(tensors[i], layout.block(i, comm.rank()))});
-    }
     return parts;
   };
-  write_measurements(arguments.out, parts_of(problem.y, true), parts_of(problem.weights, false), job.text,
-                     comm);
+  double masked = 0;
+  for (at::Tensor& y : problem.y) y = y.to(at::kCPU).contiguous();
+  for (at::Tensor& w : problem.weights) {
+    w = w.ne(0).to(at::kCPU, at::kFloat).contiguous();
+    if (w.eq(0).any().item().toBool()) masked = 1;
+  }
+  comm.all_reduce({&masked, 1}, Reduce::max);
+  if (masked == 0) problem.weights.clear();
+
+  // The problem as one of measurements has it.
+  JobConfig said = g.job;
+  Embedded embedded(comm);
+  embedded.take(said.problem.op);
+  said.problem.truth.clear();
+  said.problem.scene = {};
+  said.problem.noise = {.gaussian = problem.noise.gaussian, .poisson = problem.noise.poisson};
+  said.problem.measurements = arguments.out;
+  said.problem.image.size = {g.image.extent(1), g.image.extent(2)};
+  said.problem.image.channels = g.channels;
+  write_measurements(
+      arguments.out, parts_of(problem.y), parts_of(problem.weights),
+      {.job = job.text,
+       .origin = {.problem = write_problem(said), .internal = true, .factor = g.factor, .offset = g.offset},
+       .arrays = embedded.arrays()},
+      comm);
   if (comm.rank() == 0)
     std::printf("%zu measurement%s of %lld samples in %s\n", layout.parts(), layout.parts() == 1 ? "" : "s",
                 static_cast<long long>(layout.samples()), arguments.out.c_str());

@@ -61,11 +61,12 @@ class Bench {
     data_.reset();
     const std::shared_ptr<Transport> transport = open_transport(g_, comm_).transport;
     Problem problem = make_problem(g_, comm_, transport);
+    noise_ = problem.noise_sigma;
     data_ = make_least_squares(
         {.A = problem.A,
          .y = problem.y,
          .weights = std::move(problem.weights),
-         .noise_sigma = g_.job.problem.noise.gaussian,
+         .noise_sigma = problem.noise_sigma,
          .prox = {static_cast<int>(g_.job.solver.prox_iterations), g_.job.solver.prox_tolerance},
          .seed = static_cast<std::uint64_t>(g_.job.problem.seed)},
         space_);
@@ -90,7 +91,7 @@ class Bench {
 
  private:
   SolverOptions options() {
-    return solver_options(g_, g_.job.problem.noise.gaussian, data_->lipschitz());
+    return solver_options(g_, noise_, data_->lipschitz());
   }
 
   double iterate(Solver& solver, int iterations) {
@@ -118,6 +119,7 @@ class Bench {
   std::unique_ptr<DataTerm> data_;
   std::unique_ptr<Metrics> metrics_;
   at::Tensor start_;
+  double noise_ = 0;  // of the problem, where a sample weighs 1
 };
 
 // The candidates: the model's best, at least the best of every mode, none that it thinks far slower.

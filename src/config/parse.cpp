@@ -176,6 +176,14 @@ void fill_boundary(OperatorConfig& op, const std::string& boundary) {
   for (OperatorConfig& part : op.parts) fill_boundary(part, boundary);
 }
 
+/// The boundary that an operator's first blur has; empty where it has none.
+std::string boundary_of(const OperatorConfig& op) {
+  if (has_boundary(op)) return op.boundary;
+  for (const OperatorConfig& part : op.parts)
+    if (const std::string boundary = boundary_of(part); !boundary.empty()) return boundary;
+  return {};
+}
+
 /// Step, sigma and lambda are settled when the noise level and the operator's norm are known; what the file
 /// alone decides is refused here.
 void check_schedules(const Complaints& c, const JobConfig& job) {
@@ -208,15 +216,18 @@ void check_schedules(const Complaints& c, const JobConfig& job) {
 }
 
 /// What no key says alone: missing, contradictory, without effect. Fills in what only the whole file decides.
-void finish(const Site& site, const std::string& file, JobConfig& job) {
+/// `boundary` is what measurements were made with, where their file says it.
+void finish(const Site& site, const std::string& file, const std::string& boundary, JobConfig& job) {
   const Complaints c(site, file);
   ProblemConfig& problem = job.problem;
   c.refuse_if(
       !problem.has_truth() && problem.measurements.empty(), "problem.truth",
       "is missing, and so is problem.measurements (there is nothing to reconstruct) write one of them");
   const bool simulated = problem.measurements.empty();
-  fill_boundary(problem.op, simulated ? "circular" : "valid");
+  fill_boundary(problem.op, simulated ? "circular" : boundary.empty() ? "valid" : boundary);
   refuse_idle(site, job_table(), job);
+  c.refuse_if(simulated && problem.scale.from_data, "problem.scale.factor",
+              "is data (there are no measurements whose values could say it) write a number or auto");
   c.refuse_if(!problem.image.unit.empty() && problem.image.pixel.empty(), "problem.image.unit",
               "is written without pixel (there is nothing in that unit) write pixel or remove it");
 
@@ -276,14 +287,75 @@ Value write_operator(const OperatorConfig& op) { return write_map(operator_table
 
 }  // namespace config
 
+namespace config {
+namespace {
+
+void name_own_datasets(Value& v, const std::string& file) {
+  if (v.text.starts_with(":/")) v.text = file + v.text;
+  for (Value& item : v.items) name_own_datasets(item, file);
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string out;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    out += (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") + names[i];
+  return out;
+}
+
+/// Puts what the file says of its problem where the document says nothing; returns the keys taken.
+std::vector<std::string> take_problem(Value& document, const Value& said) {
+  Value* mine = document.find("problem");
+  const Value* theirs = said.find("problem");
+  std::vector<std::string> taken;
+  if (!mine || !theirs) return taken;
+  for (const char* key : {"operator", "noise", "seed"})
+    if (const Value* v = theirs->find(key); v && !mine->find(key)) {
+      mine->put(key, *v);
+      taken.emplace_back(key);
+    }
+  const auto take_each = [&](const char* section, const char* name) {
+    const Value* all = theirs->find(section);
+    bool any = false;
+    for (std::size_t i = 0; all && i < all->keys.size(); ++i) {
+      const Value* here = mine->find(section);
+      if (here && (here->kind != Value::Kind::map || here->find(all->keys[i]))) continue;
+      mine->put(join(section, all->keys[i]), all->items[i]);
+      any = true;
+    }
+    if (any) taken.emplace_back(name);
+  };
+  take_each("scale", "scale");
+  if (!mine->find("truth")) take_each("image", "image size");
+  return taken;
+}
+
+/// What the job says otherwise than the file of its measurements.
+std::vector<std::string> differing(const ProblemConfig& job, const ProblemConfig& file) {
+  std::vector<std::string> out;
+  if (!(job.op == file.op)) out.emplace_back("operator");
+  if (!(job.scale == file.scale)) out.emplace_back("scale");
+  if (!(job.noise == file.noise)) out.emplace_back("noise");
+  if (job.seed != file.seed) out.emplace_back("seed");
+  return out;
+}
+
+Value document_of(const std::string& text, const std::string& path,
+                  const std::vector<std::string>& overrides) {
+  Value document = read_document(text, path);
+  for (const std::string& override_text : overrides) apply_override(document, override_text);
+  return document;
+}
+
+}  // namespace
+}  // namespace config
+
 JobConfig parse_job(const std::string& text, const std::string& path,
-                    const std::vector<std::string>& overrides) {
+                    const std::vector<std::string>& overrides, const FileProblem& file) {
   using namespace config;
   JobConfig job;
   job.text = text;
   job.folder = fs::absolute(path).lexically_normal().parent_path().string();
-  Value document = read_document(text, path);
-  for (const std::string& override_text : overrides) apply_override(document, override_text);
+  Value document = document_of(text, path, overrides);
 
   // A file for a later program has keys that this one cannot know: say that, not the first of them.
   if (const Value* schema = document.find("schema")) {
@@ -291,11 +363,46 @@ JobConfig parse_job(const std::string& text, const std::string& path,
     TESSERA_VALIDATE(!scan(*schema, {.least = kSchema + 1}, version), schema->place, ": schema is ", version,
                      " (this tessera reads schema ", kSchema, ") use a newer tessera");
   }
+  std::optional<JobConfig> said;
+  if (!file.text.empty()) {
+    Value theirs = read_document(file.text, file.path);
+    name_own_datasets(theirs, file.path);
+    if (const std::vector<std::string> taken = take_problem(document, theirs); !taken.empty())
+      job.notices.push_back(concat(listed(taken), " as ", file.path, " says"));
+    theirs.put("problem.measurements", Value::quote(file.path));
+    said = parse_job(write_document(theirs), file.path, {});
+  }
   Present present;
   const Site site{"", job.folder, &present};
   read_map(site, document, "", job_table(), job);
-  finish(site, path, job);
+  finish(site, path, said ? boundary_of(said->problem.op) : "", job);
+  if (said)
+    if (const std::vector<std::string> other = differing(job.problem, said->problem); !other.empty())
+      job.notices.push_back(concat(listed(other), " as the job says, not as ", file.path, " does"));
   return job;
+}
+
+std::string named_measurements(const std::string& text, const std::string& path,
+                               const std::vector<std::string>& overrides) {
+  using namespace config;
+  const Value document = document_of(text, path, overrides);
+  const Value* problem = document.find("problem");
+  const Value* v = problem ? problem->find("measurements") : nullptr;
+  if (!v || v->kind != Value::Kind::scalar || v->text.empty()) return {};
+  return absolute_path(v->text, fs::absolute(path).lexically_normal().parent_path().string());
+}
+
+std::string write_problem(const JobConfig& job) {
+  using namespace config;
+  const Value all = write_map(job_table(), job);
+  Value out{.kind = Value::Kind::map};
+  const Value* problem = all.find("problem");
+  for (const char* key : {"operator", "scale", "noise", "seed"})
+    if (const Value* v = problem->find(key)) out.put(join("problem", key), *v);
+  for (const char* key : {"size", "channels"})
+    if (const Value* image = problem->find("image"))
+      if (const Value* v = image->find(key)) out.put(join("problem.image", key), *v);
+  return write_document(out);
 }
 
 std::string write_job(const JobConfig& job) {

@@ -110,6 +110,11 @@ bool crops(const OperatorConfig& op) {
   return op.boundary == "valid" || std::any_of(op.parts.begin(), op.parts.end(), crops);
 }
 
+bool blurs(const OperatorConfig& op) {
+  return op.type == "blur" || op.type == "downsampling" ||
+         std::any_of(op.parts.begin(), op.parts.end(), blurs);
+}
+
 std::vector<Key<OperatorForm>> make_operator_table() {
   using F = OperatorForm;
   const std::vector<When<F>> mask = {type_is({"mask"})};
@@ -219,6 +224,8 @@ std::vector<Key<Job>> make_job_table() {
   using W = std::vector<When<Job>>;
   const W simulated = {
       {"without problem.measurements", [](const Job& j) { return j.problem.measurements.empty(); }}};
+  const W simulated_blur = {simulated[0],
+                            {"for operators with a blur", [](const Job& j) { return blurs(j.problem.op); }}};
   const W measured = {
       {"with problem.measurements", [](const Job& j) { return !j.problem.measurements.empty(); }}};
   const W grid = {measured[0],
@@ -258,7 +265,15 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>("problem.measurements", TESSERA_AT(problem.measurements), {.file = true}, "",
                "measured data: HDF5 (/measurements/0 ...), or a picture where the operator has one part"),
       key<Job>("problem.weights", TESSERA_AT(problem.weights), {.file = true}, "",
-               "inverse variance of each sample, in the measurements' layout; 0 or NaN: not used", measured),
+               "inverse variance of each sample, in the measurements' layout; 0 or NaN: not used. Only 0 and "
+               "1: a mask",
+               measured),
+      key<Job>("problem.dark", TESSERA_AT(problem.dark), {.file = true}, "",
+               "file units to subtract from each sample, in the measurements' layout", measured),
+      key<Job>(
+          "problem.flat", TESSERA_AT(problem.flat), {.file = true}, "",
+          "sensitivity of each sample, divided by its mean: y = (file - dark) / flat; 0 or less: not used",
+          measured),
       key<Job>("problem.saturation", TESSERA_AT(problem.saturation),
                {.least = 0, .above = true, .word = "none", .example = "0.99"}, "internal range",
                "samples from this value on are not used", measured),
@@ -276,17 +291,63 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>("problem.scale.offset", TESSERA_AT(problem.scale.offset), {}, "file units",
                "file value that is 0 inside; inside = (file - offset) / factor, undone on output"),
       key<Job>(
-          "problem.scale.factor", TESSERA_AT(problem.scale.factor),
-          {.least = 0, .above = true, .word = "auto", .example = "65535"}, "file units",
-          "file units that are 1 inside; auto: full scale of the file's type (255, 65535, 1 for floats)"),
+          {"problem.scale.factor", "number", "file units", "auto", "> 0, auto or data",
+           "file units that are 1 inside; auto: full scale of the file's type (255, 65535, 1 for floats); "
+           "data: what the brightest samples of the measurement reach, but one in 10,000"},
+          [](const Site& s, const Value& v, Job& j) {
+            ScaleConfig& scale = j.problem.scale;
+            scale.factor = 0;
+            scale.from_data = v.kind == Value::Kind::scalar && v.text == "data";
+            const bool automatic = v.kind == Value::Kind::scalar && v.text == "auto";
+            if (!scale.from_data && !automatic && !scan(v, {.least = 0, .above = true}, scale.factor))
+              reject(s, v, "a number > 0, auto or data", "write for example 'factor: 65535'");
+          },
+          [](const Job& j) {
+            return j.problem.scale.from_data ? Value::scalar("data")
+                                             : print(j.problem.scale.factor, {.word = "auto"});
+          }),
       key<Job>(
           {"problem.operator", "operator", "", "", "", "the physics; its keys follow"},
           [](const Site& s, const Value& v, Job& j) { j.problem.op = read_operator(s, v); },
           [](const Job& j) { return write_operator(j.problem.op); }),
-      key<Job>("problem.noise.gaussian", TESSERA_AT(problem.noise.gaussian), not_negative, "internal range",
-               "standard deviation; 0: none", simulated),
-      key<Job>("problem.noise.poisson", TESSERA_AT(problem.noise.poisson), not_negative, "internal range",
-               "gain g of the counts, y = g P(x / g), before the Gaussian noise; 0: none", simulated),
+      key<Job>("problem.noise.gaussian", TESSERA_AT(problem.noise.gaussian), not_negative,
+               "problem.noise.unit",
+               "standard deviation; 0: none. Where measurements have 0 for this and poisson, both are "
+               "estimated from the data"),
+      key<Job>("problem.noise.poisson", TESSERA_AT(problem.noise.poisson), not_negative, "problem.noise.unit",
+               "gain g of the counts, y = g P(x / g), before the Gaussian noise; 0: none. Samples then weigh "
+               "as the inverse of their variance"),
+      key<Job>("problem.noise.unit", TESSERA_AT(problem.noise.unit), {.choices = {"internal", "file"}}, "",
+               "of gaussian and poisson; file: as a camera's data sheet has them, read noise in counts and "
+               "counts per electron"),
+      key<Job>("problem.simulate.finer", TESSERA_AT(problem.simulate.finer), {.least = 1, .most = 16}, "",
+               "pixels of the truth per pixel of the unknown, on both axes: the truth is blurred on its own "
+               "grid, and each sample is the mean over its pixels",
+               simulated),
+      key<Job>("problem.simulate.boundary", TESSERA_AT(problem.simulate.boundary),
+               {.choices = {"circular", "reflect", "replicate", "zero"}, .fallback = "the operator's"}, "",
+               "what lies beyond the truth while measurements are made", simulated_blur),
+      key<Job>(
+          {"problem.simulate.kernel", "kernel", "", "the operator's", "",
+           "measurements are made with it, on the truth's grid, while the reconstruction assumes the "
+           "operator's; keys as below problem.operator.kernel"},
+          [](const Site& s, const Value& v, Job& j) {
+            Value blur{.kind = Value::Kind::map};
+            blur.put("type", Value::scalar("blur"));
+            blur.put("kernel", v);
+            blur.items[0].place = blur.items[1].place = v.place;
+            const std::string section = s.path.substr(0, s.path.rfind('.'));
+            j.problem.simulate.kernel = read_operator({section, s.folder, s.present}, blur).kernel;
+          },
+          [](const Job& j) {
+            if (!j.problem.simulate.kernel) return Value{};
+            return *write_operator({.type = "blur", .kernel = *j.problem.simulate.kernel}).find("kernel");
+          },
+          simulated_blur),
+      key<Job>("problem.simulate.bits", TESSERA_AT(problem.simulate.bits), {.least = 0, .most = 24}, "bits",
+               "rounds the samples to so many bits over [0, 1]; 0: not", simulated),
+      key<Job>("problem.simulate.clip", TESSERA_AT(problem.simulate.clip), {}, "",
+               "cuts the samples to [0, 1], as a detector does", simulated),
       key<Job>("problem.seed", TESSERA_AT(problem.seed), not_negative, "",
                "of noise, random masks and random weights; the same numbers for any number of ranks"),
 

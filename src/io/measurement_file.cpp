@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/io/measurement_file.hpp"
 
+#include <cmath>
 #include <optional>
 
 #include "array_copy.hpp"
@@ -57,11 +58,11 @@ std::vector<MeasurementPartInfo> look_up(const Hdf5File& file, const std::string
   return out;
 }
 
-// Reads through `read(view)`; a source of one channel serves all channels of weights.
+// Reads through `read(view)`; a source of one channel serves all channels of weights and frames.
 template <class Read>
-void read_channels(const ArrayView& block, std::int64_t stored, bool weights, Read read) {
+void read_channels(const ArrayView& block, std::int64_t stored, bool shared, Read read) {
   ArrayView view = block;
-  if (weights && stored == 1) view.channels = 1;
+  if (shared && stored == 1) view.channels = 1;
   read(view);
   if (view.channels != block.channels) io::copy_first_channel(block);
 }
@@ -84,9 +85,30 @@ bool has_weights(const std::string& path, const Communicator& comm) {
   return file && file->has("/weights") && !file->list("/weights").empty();
 }
 
-void read_measurements(const std::string& path, const std::string& group,
+MeasurementOrigin measurement_origin(const std::string& path, const Communicator& comm) {
+  const std::optional<Hdf5File> file = open_parts(path, comm);
+  MeasurementOrigin out;
+  if (!file) return out;
+  comm.together([&] {
+    const std::string units = file->text_attribute("/measurements", "units").value_or("file");
+    TESSERA_VALIDATE(units == "file" || units == "internal", path,
+                     ": the attribute units of /measurements is ", units,
+                     " (it must be file or internal) correct it");
+    out.internal = units == "internal";
+    out.problem = file->text_attribute("/measurements", "problem").value_or("");
+    out.factor = file->number_attribute("/measurements", "factor").value_or(out.internal ? 1 : 0);
+    out.offset = file->number_attribute("/measurements", "offset").value_or(0);
+    TESSERA_VALIDATE(std::isfinite(out.factor) && out.factor >= 0 && std::isfinite(out.offset), path,
+                     ": the attribute factor of /measurements is ", out.factor,
+                     " (file units per internal 1, above 0) correct it");
+  });
+  return out;
+}
+
+void read_measurements(const std::string& path, const std::string& kind,
                        const std::vector<MeasurementPart>& parts, const Communicator& comm) {
-  const bool weights = group == "weights";
+  const bool weights = kind == "weights", shared = kind != "measurements";
+  const std::string group = weights ? "weights" : "measurements";
   std::optional<Hdf5File> file = open_parts(path, comm);
   if (!file) {
     const SourceInfo one = image_source_info(path, comm);
@@ -96,7 +118,7 @@ void read_measurements(const std::string& path, const std::string& group,
       TESSERA_VALIDATE(one.box == parts[0].box, path, " holds ", one.box, " (", parts[0].box,
                        " is needed) is it the right file?");
     });
-    return read_channels(parts[0].block, one.channels, weights,
+    return read_channels(parts[0].block, one.channels, shared,
                          [&](const ArrayView& view) { read_image(path, parts[0].layout, view, comm); });
   }
   std::vector<std::optional<DatasetInfo>> stored(parts.size());
@@ -116,14 +138,14 @@ void read_measurements(const std::string& path, const std::string& group,
   });
   for (std::size_t k = 0; k < parts.size(); ++k)
     if (stored[k])
-      read_channels(parts[k].block, stored[k]->channels, weights,
+      read_channels(parts[k].block, stored[k]->channels, shared,
                     [&](const ArrayView& view) { file->read(member(group, k), view); });
     else
       io::fill(parts[k].block, 1.0);
 }
 
 void write_measurements(const std::string& path, const std::vector<MeasurementPart>& measurements,
-                        const std::vector<MeasurementPart>& weights, const std::string& job,
+                        const std::vector<MeasurementPart>& weights, const MeasurementRecord& record,
                         const Communicator& comm) {
   if (measurements.empty() || (!weights.empty() && weights.size() != measurements.size()))
     throw ContractError(
@@ -133,8 +155,15 @@ void write_measurements(const std::string& path, const std::vector<MeasurementPa
     file.write(member("measurements", k), measurements[k].box, measurements[k].block);
   for (std::size_t k = 0; k < weights.size(); ++k)
     file.write(member("weights", k), weights[k].box, weights[k].block);
+  for (const auto& [name, part] : record.arrays) file.write(name, part.box, part.block);
   file.set_attribute("/measurements", "schema", kSchema);
-  file.set_attribute("/measurements", "job", job);
+  file.set_attribute("/measurements", "job", record.job);
+  if (!record.origin.problem.empty()) file.set_attribute("/measurements", "problem", record.origin.problem);
+  if (record.origin.internal) file.set_attribute("/measurements", "units", std::string("internal"));
+  if (record.origin.factor > 0) {
+    file.set_attribute("/measurements", "factor", record.origin.factor);
+    file.set_attribute("/measurements", "offset", record.origin.offset);
+  }
   file.close();
 }
 

@@ -17,7 +17,7 @@ const std::vector<BadJob>& bad_rules() {
        "photo.yaml:2: solver.sigma is dpir (the noise level that it ends at is not known) write for example "
        "{dpir: 0.02}"},
       {"SigmaUnknown",
-       "problem:\n  measurements: y.h5\n",
+       "problem:\n  truth: photo.png\n",
        {},
        "photo.yaml: solver.sigma is missing (the noise level is not known, the denoiser needs one) write for "
        "example 'sigma: 0.02'"},
@@ -67,11 +67,27 @@ const std::vector<BadJob>& bad_rules() {
        "photo.yaml: problem.truth is missing, and so is problem.measurements (there is nothing to "
        "reconstruct) "
        "write one of them"},
-      {"NoiseOnRealMeasurements",
-       "problem:\n  measurements: y.h5\n  noise: {gaussian: 0.1}\nsolver: {sigma: 0.1}\n",
+      {"SimulationOfRealMeasurements",
+       "problem:\n  measurements: y.h5\n  simulate: {bits: 8}\nsolver: {sigma: 0.1}\n",
        {},
-       "photo.yaml:3: problem.noise.gaussian acts on nothing in this job (it acts only without "
+       "photo.yaml:3: problem.simulate.bits acts on nothing in this job (it acts only without "
        "problem.measurements) remove it"},
+      {"AnotherKernelWithoutABlur",
+       "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  simulate: {kernel: {gaussian: {sigma: "
+       "2}}}\n",
+       {},
+       "photo.yaml:4: problem.simulate.kernel acts on nothing in this job (it acts only for operators with a "
+       "blur) remove it"},
+      {"ScaleFromNoData",
+       "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  scale: {factor: data}\n",
+       {},
+       "photo.yaml:4: problem.scale.factor is data (there are no measurements whose values could say it) "
+       "write a number or auto"},
+      {"DarkOfSimulatedData",
+       "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  dark: w.tif\n",
+       {},
+       "photo.yaml:4: problem.dark acts on nothing in this job (it acts only with problem.measurements) "
+       "remove it"},
       {"WeightsOfSimulatedData",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  weights: w.tif\n",
        {},

@@ -10,6 +10,7 @@
 
 #include "config/job_folder.hpp"
 #include "tessera/config/parse.hpp"
+#include "tessera/core/error.hpp"
 
 namespace tessera {
 namespace {
@@ -65,6 +66,14 @@ const Texts good_jobs = {
     "denoiser: {weights: ./net.safetensors}\nsolver: {relaxation: 0.5, sigma: 0.05, start: zero}\n"
     "output: {preview: a.tif, preview_bits: 16}\nmemory: 8 GiB\n",
     "schema: 1\nproblem: {measurements: y.h5}\nsolver: {name: hqs, sigma: {dpir: 0.03}}\n",
+    "problem: {measurements: y.h5, noise: {gaussian: 12, poisson: 2.2, unit: file}, dark: w.tif, flat: "
+    "w.tif, "
+    "scale: {factor: data}}\n",
+    "problem: {truth: photo.jpg, noise: {gaussian: 0.01}, operator: {type: blur, kernel: {file: k.npy}}, "
+    "simulate: {finer: 2, boundary: reflect, kernel: {gaussian: {sigma: [2, 3], angle: 20}}, bits: 8, clip: "
+    "true}}\n",
+    "problem: {truth: photo.jpg, noise: {gaussian: 0.01}, operator: {type: blur, kernel: {gaussian: {sigma: "
+    "2}}}, simulate: {kernel: {file: k.npy, center: [1, 2], normalize: false}}}\n",
 };
 
 TEST_F(Job, DefaultsStandInTheStructs) {
@@ -86,6 +95,80 @@ TEST_F(Job, BoundaryIsCircularWhenSimulatedAndValidForRealData) {
   EXPECT_EQ(parse(simulated + blur).problem.op.boundary, "circular");
   EXPECT_EQ(parse("problem:\n  measurements: y.h5\n" + blur + "solver: {sigma: 0.1}\n").problem.op.boundary,
             "valid");
+}
+
+TEST_F(Job, NoiseOfMeasurementsIsKnownOnlyWhenTheyAreLoaded) {
+  for (const char* problem : {"{measurements: y.h5}", "{measurements: y.h5, noise: {gaussian: 0.01}}",
+                              "{truth: photo.jpg, noise: {poisson: 0.01}}",
+                              "{truth: photo.jpg, noise: {gaussian: 2, unit: file}}"}) {
+    const JobConfig job = parse(concat("problem: ", problem, "\nsolver: {name: hqs}\n"));
+    EXPECT_TRUE(job.solver.sigma.automatic) << problem;
+    EXPECT_TRUE(job.solver.step.automatic) << problem;
+    EXPECT_EQ(parse(concat("problem: ", problem, "\nsolver: {name: hqs, sigma: dpir}\n")).solver.sigma.last,
+              0);
+  }
+}
+
+// What a file of measurements says of its problem.
+class JobOfAFile : public Job {
+ protected:
+  JobConfig take(const std::string& text, const std::string& said) const {
+    return parse_job(text, folder.path() + "/photo.yaml", {}, {folder.path() + "/y.h5", said});
+  }
+  const std::string said =
+      "problem:\n  operator: {type: blur, boundary: circular, kernel: {file: \":/kernels/0\", center: [1, "
+      "2]}}\n"
+      "  scale: {offset: 3, factor: 255}\n  noise: {gaussian: 0.02}\n  seed: 7\n"
+      "  image: {size: [40, 50], channels: 3}\n";
+};
+
+TEST_F(JobOfAFile, HoldsWhereTheJobSaysNothing) {
+  const JobConfig job = take("problem: {measurements: y.h5}\nsolver: {name: hqs}\n", said);
+  EXPECT_EQ(std::get<KernelConfig::File>(job.problem.op.kernel.form).path,
+            folder.path() + "/y.h5:/kernels/0");
+  EXPECT_EQ(job.problem.op.boundary, "circular");
+  EXPECT_EQ(job.problem.scale.factor, 255);
+  EXPECT_EQ(job.problem.scale.offset, 3);
+  EXPECT_EQ(job.problem.noise.gaussian, 0.02);
+  EXPECT_EQ(job.problem.seed, 7);
+  EXPECT_EQ(job.problem.image.size, (std::vector<std::int64_t>{40, 50}));
+  EXPECT_EQ(job.notices,
+            Texts{"operator, noise, seed, scale and image size as " + folder.path() + "/y.h5 says"});
+}
+
+TEST_F(JobOfAFile, GivesWayToTheJobWithANote) {
+  const JobConfig job = take(
+      "problem:\n  measurements: y.h5\n  truth: photo.jpg\n  noise: {poisson: 0.5}\n  seed: 7\n"
+      "  scale: {factor: 100}\n  operator: {type: blur, kernel: {gaussian: {sigma: 2}}}\n",
+      said);
+  EXPECT_TRUE(job.problem.image.size.empty()) << "the truth has it";
+  EXPECT_EQ(job.problem.noise.gaussian, 0) << "gaussian and poisson are one statement";
+  EXPECT_EQ(job.problem.noise.poisson, 0.5);
+  EXPECT_EQ(job.problem.scale.factor, 100);
+  EXPECT_EQ(job.problem.scale.offset, 3);
+  EXPECT_EQ(job.problem.op.boundary, "circular") << "the boundary that the data have";
+  const std::string file = folder.path() + "/y.h5";
+  EXPECT_EQ(job.notices, (Texts{"scale as " + file + " says",
+                                "operator, scale and noise as the job says, not as " + file + " does"}));
+}
+
+TEST_F(JobOfAFile, IsWrittenSoThatItReadsBack) {
+  JobConfig job = parse(
+      "problem: {measurements: y.h5, image: {size: [40, 50], channels: 3}, seed: 7, noise: {gaussian: 0.02}, "
+      "scale: {offset: 3, factor: 255}, operator: {type: blur, boundary: circular, kernel: {file: k.npy, "
+      "center: [1, 2]}}}\n");
+  std::get<KernelConfig::File>(job.problem.op.kernel.form).path = ":/kernels/0";
+  const JobConfig again = take("problem: {measurements: y.h5}\n", write_problem(job));
+  std::get<KernelConfig::File>(job.problem.op.kernel.form).path = folder.path() + "/y.h5:/kernels/0";
+  EXPECT_TRUE(again.problem == job.problem) << write_problem(job);
+}
+
+TEST_F(JobOfAFile, IsFoundByItsKeyAlone) {
+  const std::string path = folder.path() + "/photo.yaml";
+  EXPECT_EQ(named_measurements("problem: {measurements: y.h5, nonsense: 3}\n", path, {}),
+            folder.path() + "/y.h5");
+  EXPECT_EQ(named_measurements(simulated, path, {}), "");
+  EXPECT_EQ(named_measurements(simulated, path, {"problem.measurements=/a/b.h5"}), "/a/b.h5");
 }
 
 TEST_F(Job, AnglesTurnOnePartWithBothEnds) {

@@ -76,8 +76,8 @@ TEST(MeasurementFile, PartsAndWeightsComeBackOnEveryNumberOfRanks) {
     Parts samples(grids, comm), weights(grids, comm);
     samples.address(0);
     weights.address(0.5F);
-    write_measurements("bare_" + path, samples.parts, {}, job, comm);
-    write_measurements(path, samples.parts, weights.parts, job, comm);
+    write_measurements("bare_" + path, samples.parts, {}, {.job = job}, comm);
+    write_measurements(path, samples.parts, weights.parts, {.job = job}, comm);
     comm.barrier();
     const std::string sum = sha256(path);
     if (first.empty()) first = sum;

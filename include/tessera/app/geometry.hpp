@@ -25,6 +25,7 @@ struct Geometry {
   Box image;      // the unknown
   std::int64_t channels = 1;
   double offset = 0, factor = 1;   // file value = internal * factor + offset
+  bool scale_from_type = false;    // the factor is that of the measurement's type of number
   std::optional<Network> network;  // none: tv, no prior
   Decomposition decomposition;
   bool grid_given = false;  // by the job: else another mode may want another grid

@@ -10,6 +10,7 @@
 #include "tessera/app/geometry.hpp"
 #include "tessera/domain/data_term.hpp"
 #include "tessera/domain/distributed_operator.hpp"
+#include "tessera/physics/noise.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
@@ -17,8 +18,13 @@ namespace tessera {
 /// The job's data on this rank: truth, operator, measurement.
 struct Problem {
   std::shared_ptr<DistributedOperator> A;
-  Measurement y, weights;  // weights empty: 1 everywhere
-  at::Tensor truth;        // undefined without one
+  Measurement y;        // internal range; corrected for dark frame and flat field
+  Measurement weights;  // inverse to the variance, 1 on average over samples that count; empty: 1 everywhere
+  double noise_sigma = 0;        // internal range, > 0: the variance of a sample is noise_sigma^2 / weight
+  NoiseModel noise;              // what it comes from; both 0 where weights of a file say it
+  std::string noise_source;      // how it is known, for one line
+  bool noise_estimated = false;  // `noise` is the data's own estimate and serves all samples
+  at::Tensor truth;              // undefined without one
   std::vector<std::string> notices;
 };
 
@@ -26,6 +32,13 @@ struct Problem {
 /// (Poisson counts too) does not depend on the ranks.
 Problem make_problem(const Geometry& g, const Communicator& comm,
                      const std::shared_ptr<Transport>& transport);
+
+/// Writes an estimated noise into the job, for resolved.yaml: with it the same run needs no estimate.
+void keep_estimate(Geometry& g, const Problem& problem);
+
+/// What the file of measurements says of its problem, YAML; empty where there is no such file or it says
+/// nothing. A factor and an offset alone count too. Collective.
+std::string measurement_problem(const std::string& path, const Communicator& comm);
 
 /// This rank's block of a picture, .npy or HDF5 image, in internal range. Collective.
 at::Tensor read_block(const std::string& path, const Geometry& g, const Communicator& comm);

@@ -52,14 +52,28 @@ struct OperatorConfig {
 };
 
 struct NoiseConfig {
-  double gaussian = 0;  // standard deviation
-  double poisson = 0;   // gain; 0: none. y = gain P(x / gain)
+  double gaussian = 0;            // standard deviation
+  double poisson = 0;             // gain; 0: none. y = gain P(x / gain)
+  std::string unit = "internal";  // of both: internal | file
+  /// Of measurements nothing need be said: the level is then estimated.
+  bool given() const { return gaussian > 0 || poisson > 0; }
   bool operator==(const NoiseConfig&) const = default;
+};
+
+/// How measurements are simulated otherwise than the reconstruction assumes.
+struct SimulateConfig {
+  std::int64_t finer = 1;              // pixels of the truth per pixel of the unknown, on both axes
+  std::string boundary;                // empty: the operator's
+  std::optional<KernelConfig> kernel;  // none: the operator's
+  std::int64_t bits = 0;               // 0: not quantized
+  bool clip = false;                   // to [0, 1]
+  bool operator==(const SimulateConfig&) const = default;
 };
 
 struct ScaleConfig {
   double offset = 0;
-  double factor = 0;  // 0: the file format's full scale
+  double factor = 0;       // 0: the file format's full scale
+  bool from_data = false;  // written as "data": the measurement's own largest value
   bool operator==(const ScaleConfig&) const = default;
 };
 
@@ -81,12 +95,14 @@ struct SceneConfig {
 
 struct ProblemConfig {
   std::string truth, measurements, weights;
-  SceneConfig scene;      // key: truth.scene, in place of a file
-  double saturation = 0;  // internal value from which samples count 0; 0: none
+  std::string dark, flat;  // y = (file - dark) / flat
+  SceneConfig scene;       // key: truth.scene, in place of a file
+  double saturation = 0;   // internal value from which samples count 0; 0: none
   ImageConfig image;
   ScaleConfig scale;
   OperatorConfig op;  // key: operator
   NoiseConfig noise;
+  SimulateConfig simulate;
   std::int64_t seed = 0;
   bool has_truth() const { return !truth.empty() || !scene.size.empty(); }
   bool operator==(const ProblemConfig&) const = default;
@@ -173,8 +189,9 @@ struct JobConfig {
   double watchdog = 300;        // seconds; 0: none
   OutputConfig output;
 
-  std::string folder;  // of the job file: paths are relative to it
-  std::string text;    // the file as given
+  std::string folder;                // of the job file: paths are relative to it
+  std::string text;                  // the file as given
+  std::vector<std::string> notices;  // what was taken from elsewhere, one line each
   bool operator==(const JobConfig&) const = default;
 };
 

@@ -10,11 +10,28 @@
 
 namespace tessera {
 
+/// What a measurement file says of the problem that made it: YAML, as write_problem() writes it.
+struct FileProblem {
+  std::string path;  // of the measurement file
+  std::string text;  // empty: it says nothing
+};
+
 /// Reads a job file: keys, types, units, ranges and files are checked; the message names file and line, and
 /// for an unknown key the nearest known one. `overrides` are "key.path=value". A key that acts on nothing in
-/// this job is an error. InputError only. Not collective: rank 0 reads the text, every rank parses it.
+/// this job is an error. What `file` says of operator, scale, noise, seed and image size holds where the job
+/// says nothing of it; JobConfig::notices tell what was taken and what differs. InputError only. Not
+/// collective: rank 0 reads the text, every rank parses it.
 JobConfig parse_job(const std::string& text, const std::string& path,
-                    const std::vector<std::string>& overrides);
+                    const std::vector<std::string>& overrides, const FileProblem& file = {});
+
+/// problem.measurements of a job file, absolute; empty where it has none. Nothing else is checked.
+/// InputError.
+std::string named_measurements(const std::string& text, const std::string& path,
+                               const std::vector<std::string>& overrides);
+
+/// The keys of the problem that belong to its data: operator, scale, noise, seed, image size. A path that
+/// starts with ":/" is a dataset of the file that this text will stand in.
+std::string write_problem(const JobConfig& job);
 
 /// Bytes per rank that the job allows where `available` are there for each rank; nothing for auto.
 std::optional<std::int64_t> memory_budget(const JobConfig& job, std::int64_t available);

@@ -32,17 +32,39 @@ std::vector<MeasurementPartInfo> measurement_info(const std::string& path, const
 /// Collective. Whether a measurement file has weights beside at least one part.
 bool has_weights(const std::string& path, const Communicator& comm);
 
-/// Collective. `group`: "measurements" or "weights"; of a single-part source the group does not matter. Reads
-/// file values unscaled. Weights of one channel count for every channel; a part without weights beside
-/// others that have them gets 1. InputError (equal on all ranks) where sizes or channels do not fit.
+/// What a measurement file says of itself; nothing where it is a picture or another array.
+struct MeasurementOrigin {
+  std::string problem;    // YAML of the problem that made it, as tessera simulate writes it
+  bool internal = false;  // samples are in internal range, not in file units
+  double factor = 0;      // file units = internal value * factor + offset; 0: not said
+  double offset = 0;
+};
+/// Collective. InputError for units that this tessera does not know.
+MeasurementOrigin measurement_origin(const std::string& path, const Communicator& comm);
+
+/// Collective. `group`: "measurements", "weights", or for arrays in the layout of a measurement file (dark
+/// frames, flat fields) "frames"; of a single-part source the group does not matter. Reads values as they are
+/// stored. Weights and frames of one channel count for every channel; a part without weights beside others
+/// that have them gets 1. InputError (equal on all ranks) where sizes or channels do not fit.
 void read_measurements(const std::string& path, const std::string& group,
                        const std::vector<MeasurementPart>& parts, const Communicator& comm);
 
+/// What is written beside the samples.
+struct MeasurementRecord {
+  std::string job;           // the job's text
+  MeasurementOrigin origin;  // attributes problem, units, factor, offset
+  struct Array {
+    std::string name;  // such as /kernels/0
+    MeasurementPart part;
+  };
+  std::vector<Array> arrays = {};  // that the problem names
+};
+
 /// Collective. HDF5 with /measurements/0 ..., /weights/0 ... when given, and as attributes of /measurements
-/// the job's text (`job`) and the version of this layout (`schema`). Whole or absent, and the same file for
-/// any number of ranks. RunError equal on all ranks.
+/// the record and the version of this layout (`schema`). Whole or absent, and the same file for any number of
+/// ranks. RunError equal on all ranks.
 void write_measurements(const std::string& path, const std::vector<MeasurementPart>& measurements,
-                        const std::vector<MeasurementPart>& weights, const std::string& job,
+                        const std::vector<MeasurementPart>& weights, const MeasurementRecord& record,
                         const Communicator& comm);
 
 }  // namespace tessera

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/domain/distributed_operator.hpp"
+
+namespace tessera {
+
+/// Noise that the samples of a measurement show: variance = gain * mean + sigma^2, in the samples' range.
+struct NoiseEstimate {
+  double sigma = 0;        // standard deviation of what does not depend on the signal
+  double sigma_error = 0;  // standard error of it, without what texture adds
+  double gain = 0;         // 0: the variance does not grow significantly with the signal
+  double gain_error = 0;
+  /// Without a gain, and where they differ by more than a fifth: the standard deviation of each channel of
+  /// each part, [part][channel]. Empty: sigma serves all.
+  std::vector<std::vector<double>> each;
+};
+
+/// Estimates white noise from the measurement's finest details, robustly.
+///
+/// A stencil that takes smooth images to (nearly) 0 is applied everywhere: the tensor product of fourth
+/// differences, 5 x 5 samples; where a mask leaves too few of them whole, of second differences (3 x 3), of
+/// first differences (2 x 2), or a pair of neighbors. sigma is the smaller of two robust figures: the median
+/// of its absolute values / 0.6745 (Donoho, Johnstone, Biometrika 81 (1994) 425), and the lowest 20th of its
+/// root mean squares in tiles of 16 x 16, which finds the flat regions of images that are not blurred; both
+/// are unbiased where the image is smooth. The gain comes from a line through the same two figures in 12 bins
+/// of the tiles' means, and is kept where it is above 5 standard errors (Foi et al., IEEE Trans. Image
+/// Process. 17 (2008) 1737, with tiles in place of level sets). Values that stand at the measurement's
+/// smallest or largest in numbers are clipped and left out.
+///
+/// `y`, `counted`: per part, this rank's samples, float32 on the host; counted is 1 where a sample counts,
+/// else 0. Collective; tiles and selections are anchored globally and exact, so that any number of ranks
+/// gives the same bits. InputError where too few samples have neighbors.
+NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted,
+                             const MeasurementLayout& layout, const Communicator& comm);
+
+}  // namespace tessera

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "simulation.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "tessera/comm/exchange.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/domain/noise_estimate.hpp"
+#include "tessera/domain/order_statistics.hpp"
+#include "tessera/domain/tensor.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr double kNoiseless = 1e-3;  // what data without noise are taken to have: a quarter of an 8-bit step
+constexpr std::int64_t kReach = 2;   // of the mean that stands for a sample's own: 5 x 5
+
+std::span<const float> values(const at::Tensor& host) {
+  return {host.const_data_ptr<float>(), static_cast<std::size_t>(host.numel())};
+}
+
+double sum(const Measurement& parts, const Communicator& comm) {
+  double all = 0;
+  for (const at::Tensor& part : parts) all += ordered_sum(values(part), comm);
+  return all;
+}
+
+std::int64_t count(const Measurement& marks, const Communicator& comm) {
+  std::int64_t n = 0;
+  for (const at::Tensor& m : marks) n += m.ne(0).sum().item().toLong();
+  comm.all_reduce(std::span<std::int64_t>(&n, 1), Reduce::sum);
+  return n;
+}
+
+// Smallest and largest where `marks` is not 0.
+std::array<double, 2> range(const Measurement& parts, const Measurement& marks, const Communicator& comm) {
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  std::array<double, 2> ends{kNone, kNone};
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::span<const float> v = values(parts[i]), m = values(marks[i]);
+    for (std::size_t k = 0; k < v.size(); ++k)
+      if (m[k] != 0) {
+        ends[0] = std::max(ends[0], -static_cast<double>(v[k]));
+        ends[1] = std::max(ends[1], static_cast<double>(v[k]));
+      }
+  }
+  comm.all_reduce(ends, Reduce::max);
+  return {-ends[0], ends[1]};
+}
+
+// 1 at samples that count, and a line for each reason why others do not.
+// `raw` is what the detector gave, `y` without its dark frame.
+Measurement counted_samples(const Geometry& g, const Samples& s, const Measurement& raw, const Measurement& y,
+                            Problem& problem, const Communicator& comm) {
+  Measurement marks;
+  for (const at::Tensor& part : y) marks.push_back(at::ones_like(part));
+  const std::int64_t all = problem.A->layout().samples();
+  std::int64_t left = all;
+  const auto drop = [&](const auto& where, const char* what) {
+    for (std::size_t i = 0; i < marks.size(); ++i)
+      if (const at::Tensor out = where(i); out.defined()) marks[i].masked_fill_(out.expand_as(marks[i]), 0);
+    const std::int64_t now = count(marks, comm);
+    if (now < left)
+      problem.notices.push_back(concat(left - now, " of ", all, " samples ", what, " and count 0"));
+    left = now;
+  };
+  if (!s.weights.empty()) drop([&](std::size_t i) { return s.weights[i].eq(0); }, "have weight 0");
+  drop([&](std::size_t i) { return y[i].isfinite().logical_not_(); }, "are not numbers");
+  if (g.job.problem.saturation > 0)
+    drop([&](std::size_t i) { return raw[i].ge(g.job.problem.saturation); }, "are saturated");
+  if (!s.flat.empty()) drop([&](std::size_t i) { return s.flat[i].le(0); }, "have no sensitivity");
+  const Measurement observed = problem.A->observed();
+  drop([&](std::size_t i) { return observed[i].defined() ? observed[i].to(at::kCPU).eq(0) : at::Tensor(); },
+       "are masked");
+  TESSERA_VALIDATE(left > 0, "all ", all,
+                   " samples count 0 (nothing is measured) check problem.weights, problem.saturation and the "
+                   "mask");
+  return marks;
+}
+
+// Mean over 5 x 5 samples that count, at least one count of this gain in all of them: Poisson weights from a
+// sample itself would prefer those that noise has made dark. Sums are in one order for all ranks.
+at::Tensor local_mean(const at::Tensor& y, const at::Tensor& marks, double gain, std::size_t i,
+                      const MeasurementLayout& layout, const Communicator& comm,
+                      const std::shared_ptr<Transport>& transport) {
+  const Layout own = layout.layout(i);
+  const Layout need = own.grow({{0, kReach, kReach}, {0, kReach, kReach}});
+  const std::int64_t channels = y.size(0);
+  const Box block = own.box(comm.rank()), around = need.box(comm.rank());
+  const at::Tensor both = at::cat({y.masked_fill(marks.eq(0), 0), marks}, 0).contiguous();
+  const at::Tensor near = empty_block(2 * channels, around, at::kFloat);
+  Exchange exchange(ExchangePlan(own, need, layout.part(i).box, Border::zero, comm.rank()), transport,
+                    2 * channels, ElementType::float32);
+  exchange.begin(view(both, block), view(near, around)).wait();
+  if (block.empty()) return y;
+  at::Tensor sum = near.to(at::kDouble);
+  for (const int axis : {-2, -1}) {
+    const std::int64_t length = y.size(axis);
+    at::Tensor line = sum.narrow(axis, 0, length).clone();
+    for (std::int64_t k = 1; k <= 2 * kReach; ++k) line.add_(sum.narrow(axis, k, length));
+    sum = line;
+  }
+  return sum.narrow(0, 0, channels).clamp_min(gain).div(sum.narrow(0, channels, channels).clamp_min(1));
+}
+
+std::string percent(double error, double value) {
+  return value > 0 ? fmt::format("{:.2g} %", 100 * error / value) : "0 %";
+}
+
+std::string level_text(const Geometry& g, const NoiseModel& n) {
+  std::string out;
+  const auto add = [&](const char* name, double v) {
+    if (v <= 0) return;
+    out += fmt::format("{}{} {:.4g}", out.empty() ? "" : ", ", name, v);
+    if (g.factor != 1) out += fmt::format(" ({:.4g} in file units)", v * g.factor);
+  };
+  add("gaussian", n.gaussian);
+  add("poisson gain", n.poisson);
+  return out;
+}
+
+// Inverse variances of the samples, up to a common factor which is returned: variance = factor / weight.
+struct Weighing {
+  Measurement weights;  // float32 on the host, above 0 where a sample counts; empty: 1
+  double variance = 1;  // of a sample of weight 1
+};
+
+Weighing from_file(const Geometry& g, Samples& s, Problem& problem) {
+  problem.noise_source = "from the weights, which are inverse variances";
+  return {std::move(s.weights), 1 / (g.factor * g.factor)};
+}
+
+Weighing from_model(const Geometry& g, const Samples& s, const Measurement& y, const Measurement& marks,
+                    Problem& problem, const Communicator& comm) {
+  const MeasurementLayout& layout = problem.A->layout();
+  const NoiseConfig& job = g.job.problem.noise;
+  NoiseModel& noise = problem.noise;
+  noise = s.simulated ? simulated_noise(g) : NoiseModel{.gaussian = job.gaussian, .poisson = job.poisson};
+  const bool given = noise.gaussian > 0 || noise.poisson > 0;
+  std::vector<std::vector<double>> each;
+  if (given) {
+    problem.noise_source = level_text(g, noise) + (s.simulated ? ", simulated" : ", as the job says");
+  } else if (s.simulated) {
+    noise.gaussian = kNoiseless;
+    problem.noise_source = fmt::format("none was simulated, a level of {} is assumed", kNoiseless);
+  } else {
+    NoiseEstimate e = estimate_noise(y, marks, layout, comm);
+    noise = {.gaussian = e.sigma, .poisson = e.gain};
+    problem.noise_source = level_text(g, noise) + ", estimated from the data, standard error " +
+                           (e.gain > 0 ? percent(e.gain_error, e.gain) + " of the gain"
+                                       : percent(e.sigma_error, e.sigma) + ", plus what texture adds");
+    if (!e.each.empty()) problem.noise_source += ", weighed by channel (they differ by more than a fifth)";
+    each = std::move(e.each);
+  }
+  problem.noise_estimated = !given && !s.simulated && each.empty();
+
+  Weighing out;
+  out.variance = noise.gaussian * noise.gaussian;
+  if (noise.poisson > 0) {
+    out.variance = 1;
+    const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      at::Tensor mean = local_mean(y[i], marks[i], noise.poisson, i, layout, comm, transport);
+      mean = mean.to(at::kDouble).mul(noise.poisson).add(noise.gaussian * noise.gaussian);
+      out.weights.push_back(mean.reciprocal_().to(at::kFloat).contiguous());
+    }
+  } else if (!each.empty()) {
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      out.weights.push_back(at::ones_like(y[i]));
+      for (std::int64_t c = 0; c < y[i].size(0); ++c) {
+        const double ratio = noise.gaussian / each[i][static_cast<std::size_t>(c)];
+        out.weights.back()[c].fill_(ratio * ratio);
+      }
+    }
+  }
+  return out;
+}
+
+// A weights file of nothing but 0 and 1 says which samples count, not how much.
+bool is_mask(const Measurement& weights, const Communicator& comm) {
+  std::int64_t other = 0;
+  for (const at::Tensor& w : weights) other += w.ne(0).logical_and_(w.ne(1)).sum().item().toLong();
+  comm.all_reduce(std::span<std::int64_t>(&other, 1), Reduce::sum);
+  return other == 0;
+}
+
+// Values that cannot be meant.
+void check_range(const Geometry& g, const Measurement& y, const Measurement& marks, Problem& problem,
+                 const Communicator& comm) {
+  const auto [least, most] = range(y, marks, comm);
+  std::array<std::int64_t, 2> far{};
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const at::Tensor counts = marks[i].ne(0);
+    far[0] += y[i].abs().gt(4).logical_and_(counts).sum().item().toLong();
+    far[1] += counts.sum().item().toLong();
+  }
+  comm.all_reduce(far, Reduce::sum);
+  if (far[0] * 1000 > far[1])
+    problem.notices.push_back(
+        fmt::format("the measurement reaches {:.4g} in internal units, where white is 1 ({:.4g} in the file, "
+                    "scale.factor is {:.4g}): say problem.scale.factor",
+                    std::max(most, -least), std::max(most, -least) * g.factor + g.offset, g.factor));
+  if (g.scale_from_type && g.factor > 1 && most < 0.125)
+    problem.notices.push_back(
+        fmt::format("the measurement fills {:.2g} % of its type's range (at most {:.4g} of {:.4g}): say "
+                    "problem.scale.factor, or 'factor: data' for what is there",
+                    100 * most, most * g.factor + g.offset, g.factor));
+}
+
+}  // namespace
+
+void weigh_samples(const Geometry& g, Samples s, Problem& problem, const Communicator& comm) {
+  Measurement raw, y;
+  for (const at::Tensor& part : s.y) raw.push_back(part.to(at::kCPU, at::kFloat).contiguous());
+  for (std::size_t i = 0; i < raw.size(); ++i) y.push_back(s.dark.empty() ? raw[i] : raw[i].sub(s.dark[i]));
+  const Measurement marks = counted_samples(g, s, raw, y, problem, comm);
+  raw.clear();
+  if (!s.simulated) check_range(g, y, marks, problem, comm);
+  const std::int64_t counted = count(marks, comm);
+
+  const bool by_file = !s.weights.empty() && !is_mask(s.weights, comm);
+  TESSERA_VALIDATE(!by_file || g.job.problem.noise.poisson == 0,
+                   "problem.noise.poisson stands beside weights that are inverse variances (both say how the "
+                   "samples' noise differs) remove one of them");
+  const bool told = by_file && g.job.problem.noise.gaussian > 0;
+  Weighing w = by_file ? from_file(g, s, problem) : from_model(g, s, y, marks, problem, comm);
+  problem.y = s.simulated ? std::move(s.y) : y;  // simulated ones are on their device already
+  // Divided by the flat field, a sample's noise is too.
+  if (!s.flat.empty()) {
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const at::Tensor square = s.flat[i].mul(s.flat[i]).expand_as(y[i]);
+      if (w.weights.size() <= i)
+        w.weights.push_back(square.contiguous());
+      else
+        w.weights[i] = w.weights[i].mul(square).contiguous();
+      problem.y[i] = y[i].div(s.flat[i]);
+    }
+  }
+  for (std::size_t i = 0; i < w.weights.size(); ++i) w.weights[i].masked_fill_(marks[i].eq(0), 0);
+
+  const bool even = w.weights.empty() && !by_file;
+  if (!w.weights.empty()) {
+    // 1 on average: the noise level is then that of a sample of weight 1.
+    const double mean = sum(w.weights, comm) / static_cast<double>(counted);
+    w.variance /= mean;
+    const auto [least, most] = range(w.weights, marks, comm);
+    if (least == most)
+      w.weights.clear();
+    else
+      for (at::Tensor& part : w.weights) part = part.to(at::kDouble).div_(mean).to(at::kFloat);
+  }
+  if (w.weights.empty() && counted < problem.A->layout().samples()) w.weights = marks;
+  problem.noise_sigma = even ? problem.noise.gaussian : std::sqrt(w.variance);
+  if (told) {  // the weights then say only how samples compare
+    problem.noise_sigma = g.job.problem.noise.gaussian;
+    problem.noise_source = level_text(g, {.gaussian = problem.noise_sigma}) +
+                           " on average, as the job says; the weights say how samples compare";
+  }
+  const bool uneven = !w.weights.empty() && (by_file || problem.noise.poisson > 0) && !told;
+  if (!s.simulated || problem.noise.gaussian == kNoiseless)
+    problem.notices.push_back("noise: " + problem.noise_source +
+                              (uneven ? fmt::format("; {:.4g} on average", problem.noise_sigma) : ""));
+  for (at::Tensor& part : problem.y) part = part.to(g.options());
+  for (at::Tensor& part : w.weights) part = part.to(g.options());
+  problem.weights = std::move(w.weights);
+}
+
+}  // namespace tessera

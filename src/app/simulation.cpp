@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "simulation.hpp"
+
+#include <ATen/TensorOperators.h>
+
+#include <cmath>
+
+#include "tessera/core/error.hpp"
+#include "tessera/domain/tensor.hpp"
+
+namespace tessera {
+namespace {
+
+// The job on the truth's own grid, cut so that a rank has there what it has of the unknown.
+Geometry on_truth_grid(const Geometry& g) {
+  Geometry fine = g;
+  const std::int64_t n = g.job.problem.simulate.finer;
+  fine.image = g.truth->box;
+  Index3 alignment = g.decomposition.alignment();
+  for (std::size_t d : {std::size_t{1}, std::size_t{2}}) alignment[d] *= n;
+  fine.decomposition = Decomposition(fine.image, alignment, g.decomposition.grid());
+  return fine;
+}
+
+// Mean over n x n pixels, summed in one order.
+at::Tensor average(const at::Tensor& fine, std::int64_t n) {
+  if (n == 1) return fine;
+  at::Tensor sum;
+  for (std::int64_t r = 0; r < n; ++r)
+    for (std::int64_t c = 0; c < n; ++c) {
+      const at::Tensor one = fine.slice(-2, r, std::nullopt, n).slice(-1, c, std::nullopt, n);
+      if (sum.defined())
+        sum.add_(one);
+      else
+        sum = one.clone();
+    }
+  return sum.div_(static_cast<double>(n * n)).contiguous();
+}
+
+at::Tensor apply(const Geometry& g, const OperatorConfig& config, std::size_t i, const at::Tensor& x,
+                 at::Tensor* seen, const Communicator& comm) {
+  std::vector<std::unique_ptr<LocalOperator>> one;
+  one.push_back(make_part(config, static_cast<std::uint32_t>(i), g.job.problem.seed, g.image,
+                          g.decomposition.block(comm.rank()), g.channels, comm));
+  const auto A = make_local_stack(g.decomposition, one, g.channels, at::TensorOptions(at::kDouble),
+                                  make_transport(comm, {}, TransportKind::mpi), comm);
+  Measurement clean = A->make_measurement();
+  A->apply(x, clean);
+  *seen = A->observed()[0];
+  return clean[0];
+}
+
+// The blur that data are made with: of the size of the truth, every pixel a sample.
+OperatorConfig true_blur(const Geometry& g, OperatorConfig part) {
+  const SimulateConfig& s = g.job.problem.simulate;
+  part.type = "blur";
+  if (!s.boundary.empty())
+    part.boundary = s.boundary;
+  else if (part.boundary == "valid")
+    part.boundary = "reflect";  // seen only where the kernel is larger than the one assumed
+  if (s.kernel) {
+    part.kernel = *s.kernel;
+    return part;
+  }
+  TESSERA_VALIDATE(
+      s.finer == 1 || std::holds_alternative<KernelConfig::Gaussian>(part.kernel.form),
+      "problem.simulate.finer is ", s.finer,
+      " and the kernel comes from a file (it stands on the unknown's grid) say the kernel on the "
+      "truth's grid as problem.simulate.kernel");
+  if (auto* gaussian = std::get_if<KernelConfig::Gaussian>(&part.kernel.form);
+      gaussian && !gaussian->sigma_is_share)  // a share of the width has grown with it
+    for (double& sigma : gaussian->sigma) sigma *= static_cast<double>(s.finer);
+  return part;
+}
+
+// What the part of the layout samples of an image.
+at::Tensor sampled(const at::Tensor& image, const Box& block, const MeasurementLayout::Part& part,
+                   const Box& samples) {
+  if (samples.empty()) return empty_block(part.channels, samples, image.options());
+  at::Tensor out = image;
+  for (std::size_t d : {std::size_t{1}, std::size_t{2}}) {
+    const std::int64_t f = part.anchor.factor[d];
+    const std::int64_t first = f * samples.lo()[d] + part.anchor.offset[d] - block.lo()[d];
+    out = out.slice(static_cast<std::int64_t>(d) - 3, first, first + f * (samples.extent(d) - 1) + 1, f);
+  }
+  return out.contiguous();
+}
+
+}  // namespace
+
+NoiseModel simulated_noise(const Geometry& g) {
+  const ProblemConfig& p = g.job.problem;
+  NoiseModel noise{.gaussian = p.noise.gaussian, .poisson = p.noise.poisson};
+  if (p.simulate.bits > 0) {
+    const double step = 1 / (std::exp2(static_cast<double>(p.simulate.bits)) - 1);
+    noise.gaussian = std::sqrt(noise.gaussian * noise.gaussian + step * step / 12);
+  }
+  return noise;
+}
+
+Simulation simulate_samples(const Geometry& g, const MeasurementLayout& layout, const Communicator& comm) {
+  const ProblemConfig& p = g.job.problem;
+  const SimulateConfig& how = p.simulate;
+  const Geometry fine = on_truth_grid(g);
+  const at::Tensor fine_truth = p.truth.empty() ? scene_block(fine, comm) : read_block(p.truth, fine, comm);
+  const at::Tensor fine_x = fine_truth.to(at::kCPU, at::kDouble);
+  const at::Tensor x = average(fine_x, how.finer);
+
+  Simulation out;
+  out.truth = how.finer == 1 ? fine_truth : x.to(g.options());
+  out.samples.simulated = true;
+  const Box block = g.decomposition.block(comm.rank());
+  for (std::size_t i = 0; i < g.parts.size(); ++i) {
+    const bool blurs = g.parts[i].type == "blur" || g.parts[i].type == "downsampling";
+    at::Tensor seen, y;
+    if (blurs && (how.finer > 1 || how.kernel || !how.boundary.empty())) {
+      OperatorConfig blur;
+      comm.together([&] { blur = true_blur(g, g.parts[i]); });
+      y = sampled(average(apply(fine, blur, i, fine_x, &seen, comm), how.finer), block, layout.part(i),
+                  layout.block(i, comm.rank()));
+    } else {
+      y = apply(g, g.parts[i], i, x, &seen, comm);
+    }
+    comm.together([&] {
+      add_noise(y, {.gaussian = p.noise.gaussian, .poisson = p.noise.poisson},
+                static_cast<std::uint64_t>(p.seed), static_cast<std::uint32_t>(i), layout.part(i).box,
+                layout.block(i, comm.rank()));
+    });
+    if (how.clip) y.clamp_(0, 1);
+    if (how.bits > 0) {
+      const double steps = std::exp2(static_cast<double>(how.bits)) - 1;
+      y.mul_(steps).round_().div_(steps);
+    }
+    if (seen.defined()) y.mul_(seen);  // no noise behind a mask
+    out.samples.y.push_back(y.to(g.options()));
+  }
+  return out;
+}
+
+}  // namespace tessera

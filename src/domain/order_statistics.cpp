@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/domain/order_statistics.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "tessera/core/error.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr std::uint32_t kHalf = 16;  // bits per histogram
+
+// Whole numbers in the order of the floats.
+std::uint32_t key_of(float v) {
+  const auto bits = std::bit_cast<std::uint32_t>(v);
+  return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+float value_of(std::uint32_t key) { return std::bit_cast<float>(key >> 31 ? key & 0x7fffffffu : ~key); }
+
+// The bin of a histogram over all ranks that holds `place`, which becomes the place inside of it.
+std::uint32_t bin_of(std::vector<std::int64_t>& counts, std::int64_t& place, const Communicator& comm) {
+  comm.all_reduce(counts, Reduce::sum);
+  for (std::uint32_t bin = 0; bin < counts.size(); ++bin) {
+    if (place < counts[bin]) return bin;
+    place -= counts[bin];
+  }
+  throw ContractError("an order statistic was asked for beyond the last value");
+}
+
+}  // namespace
+
+std::int64_t count_values(std::span<const float> values, const Communicator& comm) {
+  auto n = static_cast<std::int64_t>(values.size());
+  comm.all_reduce(std::span<std::int64_t>(&n, 1), Reduce::sum);
+  return n;
+}
+
+float order_statistic(std::span<const float> values, std::int64_t place, const Communicator& comm) {
+  std::vector<std::int64_t> counts(std::size_t{1} << kHalf);
+  for (const float v : values) ++counts[key_of(v) >> kHalf];
+  const std::uint32_t high = bin_of(counts, place, comm);
+  std::fill(counts.begin(), counts.end(), 0);
+  for (const float v : values)
+    if (const std::uint32_t key = key_of(v); key >> kHalf == high) ++counts[key & 0xffffu];
+  return value_of(high << kHalf | bin_of(counts, place, comm));
+}
+
+float median(std::span<const float> values, const Communicator& comm) {
+  const std::int64_t n = count_values(values, comm);
+  return n == 0 ? 0.0F : order_statistic(values, n / 2, comm);
+}
+
+double ordered_sum(std::span<const float> values, const Communicator& comm) {
+  double largest = values.empty() ? 0.0 : *std::max_element(values.begin(), values.end());
+  comm.all_reduce({&largest, 1}, Reduce::max);
+  if (largest <= 0) return 0;
+  int exponent = 0;  // largest < 2^exponent
+  std::frexp(largest, &exponent);
+  std::array<std::int64_t, 2> limbs{};
+  for (const float v : values) {
+    const double scaled = std::ldexp(static_cast<double>(v), 30 - exponent), whole = std::floor(scaled);
+    limbs[0] += static_cast<std::int64_t>(whole);
+    limbs[1] += static_cast<std::int64_t>((scaled - whole) * 0x1p30);
+  }
+  comm.all_reduce(limbs, Reduce::sum);
+  return std::ldexp(static_cast<double>(limbs[0]), exponent - 30) +
+         std::ldexp(static_cast<double>(limbs[1]), exponent - 60);
+}
+
+}  // namespace tessera
