@@ -149,15 +149,12 @@ class Bench:
             operator = f"{{type: {kind}, kernel: {{file: kernel.npy}}, boundary: {boundary}}}"
         crop = "" if m.circular or m.mask is not None else ", crop: false"
         file, network, _ = self.weights[weights]
-        if os.environ.get("LEGACY"):
-            ls = lambda v: "[" + ", ".join(f"{x:.6g}" for x in v) + "]"
-            sg = np.geomspace(max(49/255, 4*sigma), 4*sigma, 8)
-            solver = solver.replace(", sigma: dpir", "").replace("name: hqs", f"name: hqs, step: {{dpir: {sigma:.6g}}}" + (f", sigma: {{dpir: {sigma:.6g}}}" if network != "dncnn" else ""))
-            if network != "dncnn": solver = solver.replace("name: admm", f"name: admm, sigma: {ls(sg)}, step: {ls(sg**2/0.23/sigma**2)}").replace("name: pgd", f"name: pgd, sigma: {sigma:.6g}").replace("name: fista", f"name: fista, sigma: {sigma:.6g}").replace("name: red", f"name: red, sigma: {sigma:.6g}")
+        if network != "drunet":  # it takes no sigma; the penalties alone follow the schedule
+            solver = solver.replace("sigma: dpir", "step: dpir")
         denoiser = f"{{network: {network}{f', weights: {file}' if file else ''}}}"
         (folder / "job.yaml").write_text(
             f"schema: 1\nproblem:\n  measurements: {measurement}\n  image: {{size: [{m.area[0]}, {m.area[1]}]}}\n"
-            f"  operator: {operator}\n{'' if os.environ.get('LEGACY') else f'  noise: {{gaussian: {sigma:.6g}}}' + chr(10)}{extra}"
+            f"  operator: {operator}\n  noise: {{gaussian: {sigma:.6g}}}\n{extra}"
             f"denoiser: {denoiser}\nsolver: {solver}\n"
             f"output: {{folder: out, preview: none, checkpoint: {{keep: 0}}{crop}}}\n")
 
