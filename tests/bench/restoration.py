@@ -308,10 +308,15 @@ def pnp_methods(kind):
 
 
 def write_csv(path, rows):
+    def tidy(key, value):
+        if isinstance(value, float):
+            return round(value, 4)
+        return "" if key == "note" and value.endswith(".npz") else value  # the image's file is of no use to others
+
     with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+        writer.writerows({k: tidy(k, v) for k, v in row.items()} for row in rows)
 
 
 def progress(done, total, result):
@@ -365,7 +370,7 @@ def main():
         parameters = {cell: best for cell, (_, best) in zip(cells, tuned)}
         tasks = [("photographs", kind, cell, picture, seed, method, parameters[cell])
                  for cell in cells for kind in pictures for picture in pictures[kind]
-                 for seed in range(1 if o.quick else o.seeds) for method in others + pnp_methods(kind)]
+                 for seed in range(1 if o.quick else o.seeds) for method in others + pnp_methods(kind) if method not in o.without]
         import restoration_page as page
 
         if o.data and not o.quick and not o.only:
