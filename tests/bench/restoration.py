@@ -79,7 +79,7 @@ OTHERS = ["measurement", "Wiener", "Richardson-Lucy", "TV", "BM3D"]
 GRIDS = {
     "Wiener": 10 ** np.arange(-5, 0.1, 0.25),
     "Richardson-Lucy": np.array([2, 3, 5, 7, 10, 15, 20, 30, 45, 70, 100]),
-    "TV": 10 ** np.arange(-6, -1.4, 0.25),
+    "TV": 10 ** np.arange(-5, -1.4, 0.25),
 }
 
 
@@ -149,13 +149,12 @@ class Bench:
             operator = f"{{type: {kind}, kernel: {{file: kernel.npy}}, boundary: {boundary}}}"
         crop = "" if m.circular or m.mask is not None else ", crop: false"
         file, network, _ = self.weights[weights]
-        if os.environ.get("LEGACY"):
-            solver = solver.replace("name: hqs", f"name: hqs, step: {{dpir: {sigma:.6g}}}" + (f", sigma: {{dpir: {sigma:.6g}}}" if network != "dncnn" else ""))
-            if network != "dncnn": solver = solver.replace("name: admm", f"name: admm, sigma: {sigma:.6g}").replace("name: pgd", f"name: pgd, sigma: {sigma:.6g}").replace("name: fista", f"name: fista, sigma: {sigma:.6g}").replace("name: red", f"name: red, sigma: {sigma:.6g}")
+        if network != "drunet":  # it takes no sigma; the penalties alone follow the schedule
+            solver = solver.replace("sigma: dpir", "step: dpir")
         denoiser = f"{{network: {network}{f', weights: {file}' if file else ''}}}"
         (folder / "job.yaml").write_text(
             f"schema: 1\nproblem:\n  measurements: {measurement}\n  image: {{size: [{m.area[0]}, {m.area[1]}]}}\n"
-            f"  operator: {operator}\n{'' if os.environ.get('LEGACY') else f'  noise: {{gaussian: {sigma:.6g}}}' + chr(10)}{extra}"
+            f"  operator: {operator}\n  noise: {{gaussian: {sigma:.6g}}}\n{extra}"
             f"denoiser: {denoiser}\nsolver: {solver}\n"
             f"output: {{folder: out, preview: none, checkpoint: {{keep: 0}}{crop}}}\n")
 
@@ -177,9 +176,9 @@ class Bench:
         if method == "Wiener":
             return methods.wiener(m, parameters[method])
         if method == "Richardson-Lucy":
-            return methods.richardson_lucy(m, parameters.get(method))
+            return methods.richardson_lucy(m, int(parameters.get(method, 0)))
         if method == "TV":
-            return methods.total_variation(m, parameters[method])
+            return methods.total_variation(m, parameters[method], parameters.get("iterations", 1000))
         if method == "BM3D":
             return methods.bm3d(m, parameters["Wiener"])
         solver, _, weights = method.partition(", ")
@@ -201,23 +200,29 @@ def scored(m, image, truth):
 
 
 def tune(cell):
-    """The parameters that serve the tuning pictures best, in mean PSNR; in gray, on one measurement of each."""
-    best = {}
+    """The parameters that serve the tuning pictures best, in mean PSNR; in gray, on one measurement of each. Every second
+    value of a grid until it gets worse, then the neighbors of the best."""
     measured = []
     for seed, name in enumerate(TUNING):
-        truth = wheel_picture(name, 160, gray=True)
+        truth = wheel_picture(name, 128, gray=True)
         measured.append((bench.measure(cell, truth, 1000 + seed), truth))
+    best = {}
     for method, grid in GRIDS.items():
-        sums = []
-        for value in grid.tolist():
-            images = [bench.restore(method, m, {method: value}, None) for m, _ in measured]
-            if images[0] is None:
+        found = {}
+
+        def worth(i):
+            if i not in found and 0 <= i < len(grid):
+                images = [bench.restore(method, m, {method: grid[i], "iterations": 300}, None) for m, _ in measured]
+                if images[0] is not None:
+                    found[i] = sum(methods.psnr(*scored(m, x, t)) for x, (m, t) in zip(images, measured))
+            return found.get(i, -np.inf)
+
+        for i in range(0, len(grid), 2):
+            if worth(i) < worth(i - 2) and i > 2:
                 break
-            sums.append(sum(methods.psnr(*scored(m, x, t)) for x, (m, t) in zip(images, measured)))
-            if len(sums) > 3 and sums[-1] < sums[-2] < sums[-3]:
-                break  # beyond the best one
-        if sums:
-            best[method] = grid.tolist()[int(np.argmax(sums))]
+        if found:
+            top = max(found, key=found.get)
+            best[method] = float(grid[max((top - 1, top, top + 1), key=worth)])
     return cell, best
 
 
@@ -303,10 +308,15 @@ def pnp_methods(kind):
 
 
 def write_csv(path, rows):
+    def tidy(key, value):
+        if isinstance(value, float):
+            return round(value, 4)
+        return "" if key == "note" and value.endswith(".npz") else value  # the image's file is of no use to others
+
     with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+        writer.writerows({k: tidy(k, v) for k, v in row.items()} for row in rows)
 
 
 def progress(done, total, result):
@@ -322,6 +332,7 @@ def main():
     parser.add_argument("--data", type=Path)
     parser.add_argument("--weights", action="append", default=[])
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--pictures", type=int, default=3)
     parser.add_argument("--only", default="")
     parser.add_argument("--without", action="append", default=[])
     parser.add_argument("--no-curves", action="store_true")
@@ -334,7 +345,7 @@ def main():
     o = parser.parse_args()
     o.build = o.build.resolve()
     o.work = (o.work or o.build / "bench" / "restoration").resolve()
-    partial = o.quick or o.only or o.without
+    partial = o.quick or o.only or o.without or o.pictures < 3
     o.page = (o.page or (o.work if partial else Path("docs"))).resolve()
     if not o.resume:
         for name in ("runs", "images"):
@@ -348,7 +359,7 @@ def main():
 
     cells = QUICK_CELLS if o.quick else CELLS + (DATA_CELLS if o.data else [])
     cells = [cell for cell in cells if o.only in cell.label]
-    pictures = {"gray": GRAY, "color": COLOR}
+    pictures = {"gray": list(GRAY)[: o.pictures], "color": list(COLOR)[: o.pictures]}
     if o.quick:
         pictures = {"gray": ["camera"], "color": ["astronaut"]}
     others = [name for name in OTHERS if name not in o.without]
@@ -359,7 +370,7 @@ def main():
         parameters = {cell: best for cell, (_, best) in zip(cells, tuned)}
         tasks = [("photographs", kind, cell, picture, seed, method, parameters[cell])
                  for cell in cells for kind in pictures for picture in pictures[kind]
-                 for seed in range(1 if o.quick else o.seeds) for method in others + pnp_methods(kind)]
+                 for seed in range(1 if o.quick else o.seeds) for method in others + pnp_methods(kind) if method not in o.without]
         import restoration_page as page
 
         if o.data and not o.quick and not o.only:

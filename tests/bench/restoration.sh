@@ -14,6 +14,7 @@ usage: tests/bench/restoration.sh [options]
   --data FOLDER      also kernels/motion_N.npy, and cbsd10/, set5/ for the comparison with papers
   --weights NAME=FILE:NETWORK:KIND   also these weights, for example DnCNN=w.safetensors:dncnn:gray; may be repeated
   --seeds N          measurements of each picture (2)
+  --pictures N       of each kind (3 gray, 3 color)
   --only WORD        cells whose name holds the word
   --without METHOD   leaves a method out; may be repeated
   --no-curves        without the runs of 1,000 iterations
@@ -22,7 +23,7 @@ usage: tests/bench/restoration.sh [options]
   --jobs N           runs at once, one thread each (all cores)
   --build FOLDER     where tessera was built (build/release)
   --work FOLDER      job files, runs, results.csv (BUILD/bench/restoration)
-  --page FOLDER      writes results.md and img/ here (docs; with --quick, --only or --without: the work folder)
+  --page FOLDER      writes results.md and img/ here (docs; the work folder where something is left out)
 END
 }
 
@@ -33,7 +34,7 @@ while (($#)); do
     -h | --help) usage && exit 0 ;;
     --build) build=$2 && shift 2 ;;
     --quick | --no-curves | --no-crimes | --resume) options+=("$1") && shift ;;
-    --data | --weights | --seeds | --only | --without | --jobs | --work | --page)
+    --data | --weights | --seeds | --pictures | --only | --without | --jobs | --work | --page)
       [[ $# -ge 2 ]] || { usage >&2 && exit 2; }
       options+=("$1" "$2") && shift 2 ;;
     *) usage >&2 && exit 2 ;;

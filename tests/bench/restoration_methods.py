@@ -180,7 +180,7 @@ def richardson_lucy(m, iterations):
     return out[:, cut : cut + m.area[0], cut : cut + m.area[1]]
 
 
-def total_variation(m, strength, iterations=1500, tolerance=1e-6):
+def total_variation(m, strength, iterations=1000, tolerance=3e-6):
     """argmin 1/2 |A x - y|^2 + strength TV(x), isotropic, each channel by itself: ADMM with A x = mask . v, v = K x and
     the gradient split off, so that every step has a closed form (Almeida and Figueiredo, arXiv 1210.2687)."""
     s = Spectrum(m)
