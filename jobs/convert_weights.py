@@ -1,17 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""PyTorch checkpoint (.pth, .pt, .ckpt) -> safetensors that tessera loads.
+"""PyTorch checkpoint (.pth, .pt, .ckpt), or SCICO's DnCNN (.mpk) -> safetensors that tessera loads.
 
   jobs/convert_weights.py drunet_color.pth drunet_color.safetensors --network drunet --sigma 0 50/255
   jobs/convert_weights.py GSDRUNet_torch.ckpt student.safetensors --prefix student_grad.model.
+  jobs/convert_weights.py dncnn17M.mpk dncnn17M.safetensors --network dncnn --sigma 0.1 0.1
 
 A checkpoint is a state dict, or holds one under state_dict, model_state_dict, params_ema, params or model. Only
 tensors are unpickled, no code of the file runs. Counters of batch norms are dropped, DnCNN weights of DPIR and
 KAIR (model.N) or DnCNN-PyTorch (dncnn.N) get the names that tessera uses, with their batch norms folded in.
+
+The file of a Flax model (MessagePack) needs neither flax nor msgpack. SCICO's DnCNN is the model that is known:
+its kernels become (out, in, rows, columns) and its batch norms are folded in. It pads circularly where tessera pads
+with zeros, so a pixel nearer to the border than the network has layers comes out otherwise than in SCICO.
 """
 import argparse
 import collections
 import re
+import struct
 import sys
 from fractions import Fraction
 
@@ -23,6 +29,105 @@ CONTAINERS = ("state_dict", "model_state_dict", "params_ema", "params", "model")
 
 def fail(message):
     sys.exit(f"convert_weights: {message}")
+
+
+def unpack(data, at=0):
+    """(value, next position) of the MessagePack object at `at`. Source: the specification at msgpack.org."""
+    def number(code):
+        return struct.unpack_from(">" + code, data, at + 1)[0], at + 1 + struct.calcsize(code)
+
+    def many(count, at):
+        values = []
+        for _ in range(count):
+            value, at = unpack(data, at)
+            values.append(value)
+        return values, at
+
+    def mapping(count, at):
+        values, at = many(2 * count, at)
+        return dict(zip(values[::2], values[1::2])), at
+
+    def raw(size, at):
+        if at + size > len(data):
+            raise ValueError("it ends too early")
+        return data[at:at + size], at + size
+
+    def text(size, at):
+        value, at = raw(size, at)
+        return value.decode(), at
+
+    def extension(size, at):
+        value, end = raw(size, at + 1)
+        return (array(value) if data[at] == 1 else value), end  # Flax: 1 is an array, else a scalar or a complex
+
+    byte = data[at]
+    if byte <= 0x7f or byte >= 0xe0:  # the small integer itself
+        return byte - 256 * (byte >= 0xe0), at + 1
+    if byte <= 0x8f:
+        return mapping(byte & 0x0f, at + 1)
+    if byte <= 0x9f:
+        return many(byte & 0x0f, at + 1)
+    if byte <= 0xbf:
+        return text(byte & 0x1f, at + 1)
+    if byte in (0xc0, 0xc2, 0xc3):
+        return {0xc0: None, 0xc2: False, 0xc3: True}[byte], at + 1
+    if 0xca <= byte <= 0xd3:  # floats, then integers without and with sign
+        return number("fdBHIQbhiq"[byte - 0xca])
+    if 0xd4 <= byte <= 0xd8:
+        return extension(1 << (byte - 0xd4), at + 1)
+    sized = {0xc4: raw, 0xc7: extension, 0xd9: text, 0xdc: many, 0xde: mapping}
+    for first, read in sized.items():  # each with a length of one, two and four bytes; the last two lack the first
+        codes = "HI" if first in (0xdc, 0xde) else "BHI"
+        if first <= byte < first + len(codes):
+            return read(*number(codes[byte - first]))
+    raise ValueError(f"byte {byte:#x} begins nothing")
+
+
+def array(packed):
+    """Flax's array: shape, name of the type, values."""
+    (shape, dtype, values), _ = unpack(packed)
+    values = torch.frombuffer(bytearray(values), dtype=getattr(torch, dtype))
+    return values.reshape(shape)
+
+
+def flax_dncnn(tree):
+    """The variables of SCICO's DnCNN as the state dict of a numbered one (dncnn.N)."""
+    params, moments = tree.get("params", {}), tree.get("batch_stats", {})
+    depth = sum(name.startswith("ConvBNBlock_") for name in params) + 2
+    if set(params) != {"conv_start", "conv_end", *(f"ConvBNBlock_{i}" for i in range(depth - 2))}:
+        fail(f"a Flax model of {', '.join(sorted(params)) or 'no parameters'} (of these, SCICO's DnCNN is known) "
+             "write its tensors into a PyTorch state dict")
+    if params["conv_start"]["kernel"].shape[2] != 1:
+        fail("a DnCNN that takes the noise level as a channel, SCICO's 6N or 17N (tessera's takes none) convert one of "
+             "the levels L, M, H")
+
+    state = {}
+    for layer in range(depth):
+        block = params.get("conv_start" if layer == 0 else "conv_end" if layer == depth - 1 else f"ConvBNBlock_{layer - 1}")
+        conv = block.get("Conv_0", block)
+        state[f"dncnn.{2 * layer}.weight"] = conv["kernel"].permute(3, 2, 0, 1)  # from (rows, columns, in, out)
+        if "BatchNorm_0" in block:
+            norm, moment = block["BatchNorm_0"], moments[f"ConvBNBlock_{layer - 1}"]["BatchNorm_0"]
+            state |= {f"dncnn.{2 * layer + 1}.{name}": value for name, value in
+                      (("weight", norm["scale"]), ("bias", norm["bias"]), ("running_mean", moment["mean"]), ("running_var", moment["var"]))}
+    return state
+
+
+def read(path):
+    """The tensors of a file, whatever its kind; failing in one line."""
+    try:
+        if path.endswith(".safetensors"):
+            from safetensors.torch import load_file
+            return load_file(path)
+        with open(path, "rb") as file:
+            head = file.read(1)
+            # A map of MessagePack that is not empty; pickles begin with 0x80, archives with P.
+            if head and (0x81 <= head[0] <= 0x8f or head[0] in (0xde, 0xdf)):
+                tree, _ = unpack(head + file.read())
+                return flax_dncnn(tree)
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        fail(f"{path} cannot be read ({str(error).splitlines()[0]}) is it a PyTorch checkpoint?")
 
 
 def unwrap(checkpoint):
@@ -81,15 +186,7 @@ def main():
     parser.add_argument("--license", default="", help="written into the metadata")
     args = parser.parse_args()
 
-    if args.checkpoint.endswith(".safetensors"):
-        from safetensors.torch import load_file
-        checkpoint = load_file(args.checkpoint)
-    else:
-        try:
-            checkpoint = torch.load(args.checkpoint, map_location="cpu", weights_only=True)
-        except Exception as error:
-            fail(f"{args.checkpoint} cannot be read ({str(error).splitlines()[0]}) is it a PyTorch checkpoint?")
-    state = strip(unwrap(checkpoint), args.prefix)
+    state = strip(unwrap(read(args.checkpoint)), args.prefix)
     state = {k: v for k, v in state.items() if isinstance(v, torch.Tensor) and not k.endswith("num_batches_tracked")}
     if not state:
         fail(f"{args.checkpoint} holds no tensors (nothing to convert) is it the right file?")

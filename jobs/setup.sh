@@ -4,7 +4,7 @@
 # As root on Debian or Ubuntu it uses apt-get. Elsewhere it says what is missing and how to get it without root.
 # May be run again at any time; with nothing missing it takes about a second. --check changes nothing.
 # --tests: also what only the tests need and can do without: a Slurm for the private cluster of
-#   tests/slurm, a browser for the pages of jobs/report.py.
+#   tests/slurm, a browser for the pages of jobs/report.py, and .venv-scico (0.8 GB) with SCICO, to compare with.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,6 +23,7 @@ torch=torch==2.11.0
 # numpy, h5py, pandas: readers of traces and results. plotly, PyYAML: reports. scikit-image: photographs. matplotlib: pictures of studies. safetensors: weights.
 python_packages=(numpy==2.4.6 h5py==3.16.0 pandas==3.1.1 scikit-image==0.26.0 safetensors==0.8.0 clang-format==14.0.6
                  plotly==7.1.0 pyyaml==6.0.3 matplotlib==3.11.2)
+scico_packages=(scico==0.0.7 jax==0.8.1 jaxlib==0.8.1 flax==0.12.0 safetensors==0.8.0)
 cuda_parts=nvcc,cccl,crt,nvvm,cudart,cublas,cusparse,cusolver,curand,cufft,nvrtc,nvtx,nvml,cupti,profiler
 cuda_wheels="cuda-toolkit[$cuda_parts]==13.0.2"
 
@@ -143,11 +144,11 @@ fi
 
 # --- .venv, which may be a link to a folder elsewhere ------------------------------------------------------------------
 venv=$(readlink -m .venv)
-site() { echo "$venv"/lib/python3*/site-packages; }
-installed() {  # installed NAME==VERSION: pip writes this folder last
+site() { echo "${1:-$venv}"/lib/python3*/site-packages; }
+installed() {  # installed NAME==VERSION [VENV]: pip writes this folder last
   local name=${1%%==*}
   name=${name%%[*}
-  compgen -G "$(site)/${name//-/_}-${1##*==}*.dist-info/RECORD" >/dev/null
+  compgen -G "$(site "${2:-}")/${name//-/_}-${1##*==}*.dist-info/RECORD" >/dev/null
 }
 if ! "$venv/bin/python" -c '' 2>/dev/null || [[ ! -x $venv/bin/pip ]]; then
   if [[ -n $check_only ]]; then
@@ -196,4 +197,21 @@ if [[ -n $cuda && -z $check_only ]]; then
     plain=${library%%.so.*}.so
     [[ -e $plain ]] || ln -s "${library##*/}" "$plain"
   done
+fi
+
+# --- .venv-scico: its numpy and jax are no part of what tessera uses --------------------------------------------------
+if [[ -n $tests && -z $check_only ]]; then
+  scico=$(readlink -m .venv-scico)
+  wanted=()
+  for package in "${scico_packages[@]}"; do
+    installed "$package" "$scico" || wanted+=("$package")
+  done
+  if ((${#wanted[@]})); then
+    echo "installing into .venv-scico for the tests: ${wanted[*]}"
+    if ! { "$scico/bin/python" -c '' 2>/dev/null || "$(pick_python)" -m venv --clear "$scico"; } ||
+      ! "$scico/bin/python" -m pip install -q --retries 1 --disable-pip-version-check "${scico_packages[@]}"; then
+      rm -rf "$scico/bin"  # so that the test is skipped, and the next set-up begins anew
+      echo "SCICO could not be installed (message above) the test that runs it is skipped" >&2
+    fi
+  fi
 fi

@@ -19,6 +19,7 @@ namespace {
 /// Solves min f / s_n^2 + lambda g with sigma^2 = tau lambda s_n^2 (tessera/solve/strength.hpp); P keeps the
 ///   bounds. The momentum starts anew (k = 0) where it points against the last step,
 ///   <z - x+, x+ - x> > 0, decided from the numbers of two iterations before, so that nothing waits.
+/// The residual is that of the plain step, |x+ - z| / |x+|.
 /// Shapes: (C, [D,] H, W), this rank's block. Units: image and sigma in range [0, 1]. a: momentum, >= 2.
 /// Assumes: 0 < tau < 4 / (3 L) (1 / L for the proven rate). With D the prox of tau g, g convex: O(1/k^2) in
 ///   the objective, and for a > 2 the images converge.
@@ -54,11 +55,11 @@ class Fista final : public Solver {
     at::sub_out(work_, next_, x_);  // x+ - x
     z_.sub_(next_);
     against_.push(in_.space.sum(local_dot(z_, work_)));
-    Deferred movement = in_.space.relative_norm(work_, next_);
+    Deferred residual = in_.space.relative_norm(z_, next_);  // of the plain step, free of the momentum
     const double n = static_cast<double>(age_++);
     z_.copy_(next_).add_(work_, n / (n + 1 + a));
     std::swap(x_, next_);
-    return {.step = tau, .sigma = sigma, .residual = std::move(movement)};
+    return {.step = tau, .sigma = sigma, .residual = std::move(residual)};
   }
 
   std::vector<StateField> state() override {

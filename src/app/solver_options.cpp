@@ -17,13 +17,13 @@ Schedule schedule(const ScheduleConfig& c, int iterations) {
 // What lambda is where neither it nor sigma is written. Splitting: DPIR's. Gradient and red: the MAP estimate.
 double usual_lambda(DataStep kind) { return kind == DataStep::prox ? 0.23 : 1.0; }
 
-// Splitting methods begin with strong denoising and end at a level above the noise: there networks are stable
-// and the images best (docs/results.md).
-constexpr double kFirst = 49.0 / 255.0, kEnd = 4;
+// Splitting methods begin with strong denoising and end at a level above the noise, where networks are stable
+// and the images best (docs/solvers.md has the measurements).
+constexpr double kFirst = 49.0 / 255.0, kStable = 0.04;
 constexpr int kFalling = 8;  // iterations on the way; then the last level holds
 
 Schedule falling(double noise, int iterations) {
-  const double last = kEnd * noise;
+  const double last = std::max(1.5 * noise, std::min(4 * noise, kStable));
   return Schedule::log_space(std::max(kFirst, last), last, std::min(iterations, kFalling));
 }
 
@@ -52,7 +52,7 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
   }
   if (s.step.form == "dpir") said.step = dpir_schedule(level(s.step), n).gamma;
 
-  const bool takes_sigma = s.name.empty() || !g.network || g.network->takes_sigma();
+  const bool takes_sigma = !g.network || g.network->takes_sigma();
   if (g.job.denoiser.network == "none" || !takes_sigma) {  // sigma plays no part
     o.sigma = 0.0;
     o.step = said.step;

@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/ones_like.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/view_as_real.h>
@@ -18,6 +17,7 @@
 
 #include "circular_norm.hpp"
 #include "power_iteration.hpp"
+#include "sample_weights.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/conjugate_gradients.hpp"
@@ -35,25 +35,20 @@ class LeastSquares final : public DataTerm {
         prox_(in.prox),
         seed_(in.seed),
         space_(space) {
-    A_->comm().together([&] { take_weights(std::move(in.weights)); });
-    std::array<std::int64_t, 2> counts{0, 0};  // samples that count; ranks with weights
+    A_->comm().together([&] {
+      root_weights_ = sample_weights(*A_, y_, std::move(in.weights));
+      for (at::Tensor& w : root_weights_)
+        if (w.defined()) w = w.sqrt();
+    });
     const Measurement observed = A_->observed();
+    std::int64_t weighted = 0;  // ranks with weights
     for (std::size_t i = 0; i < y_.size(); ++i) {
-      at::Tensor counted;  // 1 where a sample counts; undefined: everywhere
-      if (root_weights_[i].defined()) {
-        counts[1] = 1;
-        counted = root_weights_[i].ne(0);
-      }
-      if (observed[i].defined()) {
-        y_[i] = y_[i].mul(observed[i]);  // a mask's samples are 0 in A x too
-        const at::Tensor seen = observed[i].ne(0).expand_as(y_[i]);
-        counted = counted.defined() ? counted.logical_and(seen) : seen;
-      }
-      counts[0] += counted.defined() ? counted.sum().item<std::int64_t>() : y_[i].numel();
+      if (root_weights_[i].defined()) weighted = 1;
+      if (observed[i].defined()) y_[i] = y_[i].mul(observed[i]);  // a mask's samples are 0 in A x too
     }
-    A_->comm().all_reduce(counts, Reduce::sum);
-    samples_ = std::max<std::int64_t>(1, counts[0]);
-    weighted_ = counts[1] > 0;
+    A_->comm().all_reduce({&weighted, 1}, Reduce::max);
+    weighted_ = weighted > 0;
+    samples_ = counted_samples(*A_, y_, root_weights_);
 
     residual_ = A_->make_measurement();
     start_ = A_->make_image();
@@ -140,37 +135,6 @@ class LeastSquares final : public DataTerm {
   std::vector<StateField> state() override { return {{.name = "lipschitz", .scalar = &lipschitz_}}; }
 
  private:
-  // Only local work: it may throw on one rank alone.
-  void take_weights(Measurement weights) {
-    const MeasurementLayout& layout = A_->layout();
-    TESSERA_VALIDATE(y_.size() == layout.parts(), "the measurement has ", y_.size(),
-                     " parts (the operator makes ", layout.parts(), ") give one per operator of the stack");
-    TESSERA_VALIDATE(weights.empty() || weights.size() == y_.size(), "there are weights for ", weights.size(),
-                     " parts (the measurement has ", y_.size(), ") give one per part, or none");
-    root_weights_.resize(y_.size());
-    for (std::size_t i = 0; i < y_.size(); ++i) {
-      const Box block = layout.block(i, A_->comm().rank());
-      TESSERA_VALIDATE(y_[i].size(0) == layout.part(i).channels && y_[i].size(-1) == block.extent(2) &&
-                           y_[i].size(-2) == block.extent(1),
-                       "part ", i, " of the measurement has ", y_[i].sizes(), " samples (the operator makes ",
-                       layout.part(i).channels, " channels over ", block, ") check its size and channels");
-      at::Tensor w;
-      if (!weights.empty() && weights[i].defined()) {
-        w = weights[i].to(y_[i].options()).expand_as(y_[i]);
-        w = w.masked_fill(w.isfinite().logical_not(), 0.0);
-        TESSERA_VALIDATE(
-            w.numel() == 0 || w.min().item<double>() >= 0, "part ", i,
-            " has weights below zero (a weight is an inverse variance) use 0 to leave samples out");
-      }
-      const at::Tensor bad = y_[i].isfinite().logical_not();
-      if (bad.any().item<bool>()) {
-        w = (w.defined() ? w : at::ones_like(y_[i])).masked_fill(bad, 0.0);
-        y_[i] = y_[i].masked_fill(bad, 0.0);
-      }
-      if (w.defined()) root_weights_[i] = w.sqrt();
-    }
-  }
-
   // W t for a tensor over part i.
   at::Tensor weigh(std::size_t i, const at::Tensor& t) const {
     const at::Tensor& root = root_weights_[i];

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""jobs/convert_weights.py: wrapped, prefixed and numbered checkpoints become files with the right names."""
+"""jobs/convert_weights.py: wrapped, prefixed and numbered checkpoints, and Flax models, become files with the right names."""
 import collections
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 import tempfile
@@ -12,11 +13,37 @@ import torch
 from safetensors import safe_open
 
 ROOT = pathlib.Path(os.environ["TESSERA_SOURCE_DIR"])
+sys.path.insert(0, str(ROOT / "jobs"))
+import convert_weights  # noqa: E402
 
 
 def convert(source, target, *options):
     command = [sys.executable, str(ROOT / "jobs/convert_weights.py"), str(source), str(target), *options]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def packed(value):
+    """MessagePack of nested dictionaries of tensors, as Flax writes them (long forms where there is a choice)."""
+    if isinstance(value, dict):
+        return b"\xdf" + struct.pack(">I", len(value)) + b"".join(packed(k) + packed(v) for k, v in value.items())
+    if isinstance(value, torch.Tensor):
+        name = str(value.dtype).removeprefix("torch.").encode()
+        shape = b"".join(b"\xcd" + struct.pack(">H", n) for n in value.shape)
+        array = (b"\x93" + bytes([0x90 + value.ndim]) + shape + bytes([0xa0 + len(name)]) + name
+                 + b"\xc6" + struct.pack(">I", value.numel() * value.element_size()) + value.contiguous().numpy().tobytes())
+        return b"\xc9" + struct.pack(">I", len(array)) + b"\x01" + array
+    return b"\xd9" + bytes([len(value)]) + value.encode()
+
+
+def flax_dncnn(images=1):
+    """Variables of SCICO's DnCNN with five features and two blocks; statistics that are not the neutral ones."""
+    params = {"conv_start": {"kernel": torch.randn(3, 3, images, 5)}, "conv_end": {"kernel": torch.randn(3, 3, 5, images)}}
+    moments = {}
+    for i in range(2):
+        name = f"ConvBNBlock_{i}"
+        params[name] = {"Conv_0": {"kernel": torch.randn(3, 3, 5, 5) / 5}, "BatchNorm_0": {"scale": torch.rand(5) + 0.5, "bias": torch.randn(5)}}
+        moments[name] = {"BatchNorm_0": {"mean": torch.randn(5), "var": torch.rand(5) + 0.5}}
+    return {"params": params, "batch_stats": moments}
 
 
 class ConvertWeights(unittest.TestCase):
@@ -70,6 +97,43 @@ class ConvertWeights(unittest.TestCase):
             y = torch.nn.functional.conv2d(y, tensors[name + ".weight"], tensors[name + ".bias"], padding=1)
             y = y if name == "out_conv" else torch.relu(y)
         self.assertLess((x + y - (x - net(x))).abs().max().item(), 1e-6)
+
+    def test_flax_dncnn_gives_the_same_image(self):
+        torch.manual_seed(0)
+        tree = flax_dncnn()
+        self.source.write_bytes(packed(tree))
+        result = convert(self.source, self.target, "--network", "dncnn", "--sigma", "0.1", "0.1")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with safe_open(self.target, "pt") as file:
+            tensors = {k: file.get_tensor(k) for k in file.keys()}
+        conv = torch.nn.functional.conv2d
+        x = torch.randn(1, 1, 9, 12)
+        y = x
+        for name, block in tree["params"].items():  # by Flax's definition: (rows, columns, in, out), no bias
+            if name.startswith("ConvBN"):
+                y = conv(y, block["Conv_0"]["kernel"].permute(3, 2, 0, 1), padding=1)
+                norm, moment = block["BatchNorm_0"], tree["batch_stats"][name]["BatchNorm_0"]
+                y = torch.nn.functional.batch_norm(y, moment["mean"], moment["var"], norm["scale"], norm["bias"], eps=1e-5)
+                y = torch.relu(y)
+            elif name == "conv_start":
+                y = torch.relu(conv(y, block["kernel"].permute(3, 2, 0, 1), padding=1))
+        wanted = x - conv(y, tree["params"]["conv_end"]["kernel"].permute(3, 2, 0, 1), padding=1)
+        names = ["in_conv", "conv_list.0", "conv_list.1", "out_conv"]
+        self.assertEqual(set(tensors), {f"{n}.{p}" for n in names for p in ("weight", "bias")})
+        y = x
+        for name in names:
+            y = conv(y, tensors[name + ".weight"], tensors[name + ".bias"], padding=1)
+            y = y if name == "out_conv" else torch.relu(y)
+        self.assertLess((x + y - wanted).abs().max().item(), 1e-6 * wanted.abs().max().item())
+
+    def test_other_flax_models_are_refused(self):
+        for content, word in ((packed(flax_dncnn(2)), "noise level as a channel"), (packed({"params": {"Dense_0": {}}}), "Dense_0"),
+                              (packed(flax_dncnn())[:-8], "ends too early"), (packed({"step": "1"}), "no parameters")):
+            self.source.write_bytes(content)
+            with self.assertRaises(SystemExit) as refused:
+                convert_weights.read(str(self.source))
+            self.assertIn(word, refused.exception.code)
+            self.assertEqual(len(refused.exception.code.splitlines()), 1)
 
     def test_bad_input_is_one_line(self):
         self.source.write_bytes(b"nonsense")

@@ -148,6 +148,7 @@ TEST(DataTerm, ProxIsOptimalInEveryForm) {
         const auto f = p.term(w);
         at::Tensor u = p.A->make_image();
         f->prox(p.z, gamma, u);
+        f->measure(u);
         p.reducer.launch();
         p.reducer.finish();
         EXPECT_NEAR(f->objective().value(), f->value(u), 1e-9 * (1 + f->value(u)));

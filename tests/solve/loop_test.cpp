@@ -9,6 +9,7 @@
 #include "solve/diagonal_problem.hpp"
 #include "support/groups.hpp"
 #include "tessera/solve/observer.hpp"
+#include "tessera/solve/watch.hpp"
 
 namespace tessera {
 namespace {
@@ -70,8 +71,15 @@ class Rester final : public Observer {
  public:
   explicit Rester(const Solver& solver) : solver_(solver) {}
   bool wants_rest(int) override { return true; }
-  void at_rest(const LoopState& state) override { rests.emplace_back(state, solver_.image().clone()); }
-  std::vector<std::pair<LoopState, at::Tensor>> rests;
+  void at_rest(const LoopState& state) override {
+    rests.push_back({state, solver_.image().clone(), best.clone()});
+  }
+  struct Rest {
+    LoopState state;
+    at::Tensor image, best;
+  };
+  std::vector<Rest> rests;
+  at::Tensor best;  // the loop's
 
  private:
   const Solver& solver_;
@@ -84,7 +92,7 @@ void resumes(const std::vector<double>& values, const StopRule& rule, StopReason
     Reducer reducer(comm);
     const Space space(comm, &reducer);
     DiagonalTerm data(comm, space, 60);
-    const auto run = [&](Solver& solver, Observer& observer, const LoopState& begin) {
+    const auto run = [&](Solver& solver, Observer& observer, const LoopState& begin, at::Tensor& best) {
       const LoopResult result = run_loop({.solver = solver,
                                           .data = data,
                                           .reducer = reducer,
@@ -92,7 +100,8 @@ void resumes(const std::vector<double>& values, const StopRule& rule, StopReason
                                           .stop = rule,
                                           .observers = {&observer},
                                           .pixels = 60.0,
-                                          .begin = begin});
+                                          .begin = begin,
+                                          .best = &best});
       EXPECT_EQ(result.reason, reason) << name(result.reason) << " from " << begin.iterations;
       EXPECT_EQ(result.iterations, iterations) << "from " << begin.iterations;
       if (result.image.numel() > 0) {
@@ -101,12 +110,13 @@ void resumes(const std::vector<double>& values, const StopRule& rule, StopReason
     };
     Scripted solver(at::full_like(data.y, 0.5), space, values);
     Rester rester(solver);
-    run(solver, rester, {});
+    rester.best = solver.image().clone();
+    run(solver, rester, {}, rester.best);
     ASSERT_GE(rester.rests.size(), 2u);
-    for (const auto& [state, at] : rester.rests) {
+    for (auto& [state, at, best] : rester.rests) {
       Scripted again(at.clone(), space, values);
       Recorder recorder;
-      run(again, recorder, state);
+      run(again, recorder, state, best);
       EXPECT_EQ(recorder.results.size(), static_cast<std::size_t>(iterations - state.iterations));
     }
   });
@@ -124,14 +134,77 @@ TEST(Loop, TheLastIterationMayConvergeToo) {
   script({1, 1.0001}, {.iterations = 2, .residual = 1e-3}, StopReason::converged, 1.0001, 2);
 }
 
-TEST(Loop, NanKeepsTheLastGoodImage) {
-  script({1, 2, nan, nan, nan}, {.iterations = 5}, StopReason::diverged, 2, 3);
+TEST(Loop, NanKeepsTheImageOfTheSmallestResidual) {
+  script({1, 1.5, nan, nan, nan}, {.iterations = 5}, StopReason::diverged, 1.5, 3);
+  script({1, 5, nan, nan}, {.iterations = 4}, StopReason::diverged, 1, 3);
   script({1, nan}, {.iterations = 2}, StopReason::diverged, 1, 2);
   script({nan, 1}, {.iterations = 2}, StopReason::diverged, 0.5, 1);
 }
 
 TEST(Loop, AnImageThatLeavesItsRangeDiverges) {
-  script({1, 20, 400, 8000, 1}, {.iterations = 5}, StopReason::diverged, 20, 3);
+  script({1, 1.2, 4, 400, 8000, 1}, {.iterations = 6}, StopReason::diverged, 1.2, 4);
+}
+
+// Moves by less and less for `calm` iterations, then by `factor` times more in each one.
+std::vector<double> pattern_that_grows(int calm, int iterations, double factor) {
+  std::vector<double> values;
+  double x = 1, move = 0.1;
+  for (int k = 0; k < iterations; ++k) {
+    values.push_back(x += move);
+    move *= k < calm ? 0.9 : factor;
+  }
+  return values;
+}
+
+TEST(Loop, ASlowlyGrowingPatternEndsTheRunWithTheCalmImage) {
+  const std::vector<double> values = pattern_that_grows(60, 300, 1.05);
+  test::on_groups([&](const Communicator& comm) {
+    Reducer reducer(comm);
+    const Space space(comm, &reducer);
+    DiagonalTerm data(comm, space, 60);
+    Scripted solver(at::full_like(data.y, 0.5), space, values);
+    const LoopResult result =
+        run_loop({solver, data, reducer, space, {.iterations = 300}, nullptr, {}, nullptr, 60.0});
+    EXPECT_EQ(result.reason, StopReason::diverged);
+    EXPECT_NEAR(result.kept, 68, 4);
+    EXPECT_LT(result.iterations, 130);
+    EXPECT_NE(result.cause.find("grown since iteration"), std::string::npos) << result.cause;
+    if (result.image.numel() > 0) {
+      EXPECT_EQ(result.image.flatten()[0].item().toDouble(), values[static_cast<std::size_t>(result.kept)]);
+    }
+  });
+}
+
+TEST(Loop, AResidualThatDoubledByTheEndPrefersTheBestImage) {
+  std::vector<double> values = pattern_that_grows(60, 100, 1.045);
+  test::on_groups([&](const Communicator& comm) {
+    Reducer reducer(comm);
+    const Space space(comm, &reducer);
+    DiagonalTerm data(comm, space, 60);
+    Scripted solver(at::full_like(data.y, 0.5), space, values);
+    const LoopResult result =
+        run_loop({solver, data, reducer, space, {.iterations = 100}, nullptr, {}, nullptr, 60.0});
+    EXPECT_EQ(result.reason, StopReason::limit);
+    EXPECT_NEAR(result.kept, 69, 4);
+    EXPECT_FALSE(result.cause.empty());
+  });
+}
+
+TEST(Loop, AFallingScheduleIsNoGrowth) {
+  Watch watch;
+  for (int k = 0; k < 60; ++k)
+    EXPECT_EQ(watch.see(k, 1e-3 * (1 + k), 1, /*settled=*/false), Watch::Verdict::best);
+  EXPECT_EQ(watch.see(60, 1e-2, 1, true), Watch::Verdict::best);
+  for (int k = 61; k < 200; ++k)  // a floor with noise
+    EXPECT_NE(watch.see(k, 1e-2 * (1 + 0.5 * std::sin(k)), 1, true), Watch::Verdict::growing) << k;
+  EXPECT_FALSE(watch.better_than(199));
+}
+
+TEST(Loop, DataThatAreLeftAgainCountAsGrowth) {
+  Watch watch;
+  Watch::Verdict last = Watch::Verdict::best;
+  for (int k = 0; k < 100; ++k) last = watch.see(k, k < 40 ? 1e-2 / (1 + k) : 3e-4, k < 40 ? 1.0 : 3.0, true);
+  EXPECT_EQ(last, Watch::Verdict::growing);
 }
 
 TEST(Loop, AStopAskedForEndsTheRun) {
@@ -143,7 +216,7 @@ TEST(Loop, ARestChangesNothingAndARunGoesOnFromIt) {
   resumes({1, 2, 3, 4, 5}, {.iterations = 5}, StopReason::limit, 5, 5);
   resumes({1, 2, 3, 3.0001, 6, 9, 9}, {.iterations = 7, .residual = 1e-3}, StopReason::converged, 6, 5);
   resumes({1, 2, 3, 3.0001}, {.iterations = 4, .residual = 1e-3}, StopReason::converged, 3.0001, 4);
-  resumes({1, 2, 3, 400, 8000, 1}, {.iterations = 6}, StopReason::diverged, 3, 4);
+  resumes({1, 1.5, 1.8, 400, 8000, 1}, {.iterations = 6}, StopReason::diverged, 1.8, 4);
 }
 
 TEST(Loop, AFinishedOneHasNothingLeftUnlessItsRuleChanges) {

@@ -22,7 +22,9 @@ TEST(Schedule, DpirHasItsPublishedValues) {
     EXPECT_NEAR(dpir_schedule(0.1).sigma.at(k), coarse[static_cast<std::size_t>(k)], 1e-5);
   }
   EXPECT_NEAR(dpir_schedule(0.01).gamma.at(7), 4.348, 1e-3);
-  EXPECT_NEAR(dpir_schedule(0.001).gamma.at(7), 0.0435, 1e-4) << "noise below 0.01 counts as 0.01";
+  // The scripts of the paper: sigma = max(0.255 / 255, noise), nothing coarser.
+  EXPECT_NEAR(dpir_schedule(0.003).gamma.at(7), 1 / 0.23, 1e-9);
+  EXPECT_NEAR(dpir_schedule(0.0005).gamma.at(7), 0.25 / 0.23, 1e-9) << "noise below 0.001 counts as 0.001";
 }
 
 }  // namespace

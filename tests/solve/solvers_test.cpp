@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every solver reaches a minimizer (or fixed point) that is known in closed form, on any number of ranks.
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -66,6 +67,97 @@ TEST(Solvers, RelaxedProximalGradientHasTheSameFixedPoint) {
 
 TEST(Solvers, FistaReachesTheLassoMinimizer) { reaches("fista", options(1.0, 3000), kMu, 1, lasso); }
 
+// Finding 6: the momentum was (k + a - 1) / (k + a), which has no rate.
+TEST(Solvers, FistaExtrapolatesAsChambolleAndDossalDo) {
+  const Communicator comm;
+  Reducer reducer(comm);
+  const Space space(comm, &reducer);
+  DiagonalTerm data(comm, space, kTotal);
+  KnownDenoiser denoiser;
+  SolverOptions o = options(1.0, 3);
+  o.momentum = 4;
+  const auto solver = make_solver("fista", {data, denoiser, space, o, at::zeros_like(data.y)});
+  at::Tensor x = at::zeros_like(data.y), z = x.clone();
+  for (int n = 1; n <= 3; ++n) {
+    solver->step(n - 1);
+    reducer.launch();
+    reducer.finish();
+    const at::Tensor next = z - data.a * (data.a * z - data.y);
+    z = next + (next - x) * ((n - 1) / (n + 4.0));
+    x = next;
+    EXPECT_LT(space.norm(solver->image() - x), 1e-14) << n;
+  }
+}
+
+TEST(Solvers, FistaStartsAnewAndBeatsThePlainStep) {
+  const Communicator comm;
+  Reducer reducer(comm);
+  const Space space(comm, &reducer);
+  DiagonalTerm data(comm, space, kTotal);
+  KnownDenoiser denoiser;
+  const at::Tensor wanted = data.y / data.a;
+  double error[2];
+  for (int i = 0; i < 2; ++i) {
+    const auto solver = make_solver(i == 0 ? "pgd" : "fista",
+                                    {data, denoiser, space, options(1.0, 200), at::zeros_like(data.y)});
+    for (int k = 0; k < 200; ++k) {
+      solver->step(k);
+      reducer.launch();
+      reducer.finish();
+    }
+    error[i] = space.norm(solver->image() - wanted);
+  }
+  // Linear convergence, which momentum that never starts anew does not have on a strongly convex f.
+  EXPECT_LT(error[1], 1e-3 * error[0]);
+}
+
+TEST(Solvers, BoundsHoldInEverySolverAndTheMinimizerIsTheProjectedOne) {
+  for (const char* name : {"pgd", "fista", "hqs", "admm", "red"}) {
+    test::on_groups([&](const Communicator& comm) {
+      Reducer reducer(comm);
+      const Space space(comm, &reducer);
+      DiagonalTerm data(comm, space, kTotal);
+      KnownDenoiser denoiser;  // no prior
+      SolverOptions o = options(1.0, 150);
+      o.least = 0;
+      o.most = 0.4;
+      if (std::string(name) == "red") o.step = 0.9, o.lambda = 1e-3;
+      const auto solver = make_solver(name, {data, denoiser, space, o, at::zeros_like(data.y)});
+      for (int k = 0; k < o.iterations; ++k) {
+        solver->step(k);
+        reducer.launch();
+        reducer.finish();
+        const at::Tensor x = solver->image();
+        EXPECT_TRUE(((x >= 0).logical_and(x <= 0.4)).all().item<bool>()) << name << k;
+      }
+      const at::Tensor wanted = at::clamp(data.y / data.a, 0.0, 0.4);  // f is a sum over pixels
+      EXPECT_LT(space.norm(solver->image() - wanted), 1e-2 * space.norm(wanted)) << name;
+    });
+  }
+}
+
+// Finding 16: x stood still while u and x were apart, and the loop called it converged.
+TEST(Solvers, AdmmIsNotDoneWhileItsTwoImagesDiffer) {
+  const Communicator comm;
+  Reducer reducer(comm);
+  const Space space(comm, &reducer);
+  DiagonalTerm data(comm, space, kTotal);
+  KnownDenoiser denoiser;
+  denoiser.threshold = 10;  // x is 0 in every iteration
+  const auto solver = make_solver("admm", {data, denoiser, space, options(1.0, 1), at::zeros_like(data.y)});
+  const IterationRecord record = solver->step(0);
+  reducer.launch();
+  reducer.finish();
+  EXPECT_EQ(space.norm(solver->image()), 0);
+  EXPECT_GT(record.residual.value(), 1);
+}
+
+TEST(Solvers, AdmmWithAFallingPenaltyReachesTheMinimizer) {
+  SolverOptions o = options(1.0, 800);
+  o.step = std::vector<double>{8, 4, 2, 1};
+  reaches("admm", o, kMu, 1, lasso);
+}
+
 TEST(Solvers, AdmmReachesTheLassoMinimizer) {
   SolverOptions o = options(2.0, 800);
   reaches("admm", o, 2.0 * kMu, 1, lasso);
@@ -104,6 +196,7 @@ TEST(Solvers, BadOptionsAreRefusedWithTheLimit) {
     }
   };
   refused("pgd", options(2.5, 1), "solver.step is 2.5 (the iteration may diverge outside 0 < step < 2)");
+  refused("fista", options(1.4, 1), "solver.step is 1.4 (the iteration may diverge outside 0 < step < 1.33");
   refused("hqs", options(-1, 1), "solver.step is -1 (the penalty gamma");
   refused("pdg", options(1, 1), "solver.name is 'pdg' (no such solver) use one of pgd, fista");
   SolverOptions o = options(1, 1);

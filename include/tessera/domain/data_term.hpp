@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/domain/distributed_operator.hpp"
+#include "tessera/domain/pointwise_loss.hpp"
 #include "tessera/domain/space.hpp"
 #include "tessera/domain/state.hpp"
 
@@ -18,10 +19,11 @@ struct ProxOptions {
   double tolerance = 1e-5;  // |residual| <= tolerance |right-hand side|
 };
 
-/// f(x) = 1/2 |A x - y|^2_W, W = weight per sample (default 1; 0 for masked, saturated or NaN samples).
+/// f(x) = sum_i w_i phi((A x)_i; y_i), w = weight per sample (default 1; 0 for masked, saturated or NaN
+/// samples), such that f / noise_sigma^2 is the negative log-likelihood up to a constant. Least squares:
+/// f(x) = 1/2 |A x - y|^2_W.
 ///
-/// Gradient: A^T W (A x - y), one forward and one adjoint; f and chi2 come with it. All calls are collective.
-/// Source: the quadratic proximal point is (A^T W A + 1/gamma)^-1 (A^T W y + z/gamma).
+/// One forward and one adjoint per gradient; f and chi2 come with it. All calls are collective.
 class DataTerm {
  public:
   virtual ~DataTerm() = default;
@@ -67,6 +69,12 @@ struct DataTermInput {
 
 /// Collective. Samples where y or the weight is not finite get weight 0. InputError on all ranks for weights
 /// below zero or of other shapes than y.
+/// Gradient A^T W (A x - y); the proximal point is (A^T W A + 1/gamma)^-1 (A^T W y + z/gamma).
 std::unique_ptr<DataTerm> make_least_squares(DataTermInput input, const Space& space);
+
+/// The same for any convex loss (pointwise_loss.hpp): Poisson, Huber. The proximal point is in closed form
+/// where A is the identity or a mask, else by Newton's method with conjugate gradients and a line search.
+std::unique_ptr<DataTerm> make_pointwise_term(DataTermInput input, std::unique_ptr<PointwiseLoss> loss,
+                                              const Space& space);
 
 }  // namespace tessera

@@ -50,7 +50,7 @@ struct SolverInput {
 struct IterationRecord {
   double step = 0;
   double sigma = 0;
-  Deferred residual;  // |x+ - x| / (|x+| + 1e-6); admm: with the primal residual, see there
+  Deferred residual;  // of the fixed point, |T(x) - x| / (|x+| + 1e-6); each solver says which
 };
 
 /// One iterative method. No printing, timing, files or ranks in it. Collective: construction and step().

@@ -28,9 +28,9 @@ enum class DataStep {
 /// so that the result depends on lambda alone, not on step or sigma, nor on the units of y, a common factor of
 /// W, or a measurement that is split into two of half the information.
 struct Strength {
-  Schedule step;                 // unset: by the rules of settle()
-  Schedule sigma;                // likewise, in the image's range
-  std::optional<double> lambda;  // likewise
+  Schedule step{};                 // unset: by the rules of settle()
+  Schedule sigma{};                // likewise, in the image's range
+  std::optional<double> lambda{};  // likewise
 };
 
 /// Fills in what is left open. L is the Lipschitz constant of grad f; `usual` is lambda where neither lambda

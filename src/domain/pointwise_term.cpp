@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "sample_weights.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
+#include "tessera/domain/conjugate_gradients.hpp"
+#include "tessera/domain/data_term.hpp"
+
+namespace tessera {
+namespace {
+
+// With local_dot's order of summation, which does not depend on threads.
+at::Tensor local_sum(const at::Tensor& t) { return local_dot(t, at::ones_like(t)); }
+
+constexpr int kNewton = 30;            // steps of the proximal point, at most
+constexpr int kHalvings = 20;          // of a step that does not descend
+constexpr double kDescent = 1e-4;      // share of the predicted descent that a step must reach (Armijo)
+constexpr double kRounding = 1e-14;    // of a sum of many terms: near the solution heights no longer tell
+constexpr double kInnerResidual = 0.1;  // of a Newton step's equation: more is wasted far from the solution
+
+class PointwiseTerm final : public DataTerm {
+ public:
+  PointwiseTerm(DataTermInput in, std::unique_ptr<PointwiseLoss> loss, const Space& space)
+      : A_(std::move(in.A)),
+        y_(std::move(in.y)),
+        loss_(std::move(loss)),
+        prox_(in.prox),
+        seed_(in.seed),
+        space_(space) {
+    A_->comm().together([&] { weights_ = sample_weights(*A_, y_, std::move(in.weights)); });
+    // What a mask lets nothing through of counts nothing; its pixels are free.
+    const Measurement observed = A_->observed();
+    for (std::size_t i = 0; i < y_.size(); ++i) {
+      if (!observed[i].defined()) continue;
+      const at::Tensor seen = observed[i].ne(0).to(y_[i].options()).expand_as(y_[i]);
+      weights_[i] = weights_[i].defined() ? weights_[i].mul(seen) : seen;
+    }
+    samples_ = counted_samples(*A_, y_, weights_);
+    means_ = A_->make_measurement();
+    work_ = A_->make_measurement();
+    find_selection();
+  }
+
+  double value(const at::Tensor& x) override {
+    A_->apply(x, means_);
+    double sum = local_value().item<double>();
+    A_->comm().all_reduce({&sum, 1}, Reduce::sum);
+    return sum;
+  }
+
+  void gradient(const at::Tensor& x, at::Tensor& gradient) override {
+    measure(x);
+    slope(gradient);
+  }
+
+  void measure(const at::Tensor& x) override {
+    A_->apply(x, means_);
+    at::Tensor chi = at::zeros({}, A_->options().dtype(at::kDouble));
+    for (std::size_t i = 0; i < y_.size(); ++i)
+      chi = chi.add(local_sum(weighted(i, loss_->deviation(means_[i], y_[i]))));
+    objective_ = space_.sum(local_value());
+    chi2_ = space_.sum(chi.div(static_cast<double>(samples_)));
+  }
+
+  void prox(const at::Tensor& z, double gamma, at::Tensor& out, bool warm) override {
+    TESSERA_EXPECT(gamma > 0, "prox with gamma ", gamma, " (a step is above 0)");
+    TESSERA_EXPECT(!out.is_alias_of(z), "prox was to overwrite its input (z is read to the end)");
+    const PhaseScope phase(Phase::prox);
+    if (selection_) {
+      out.copy_(*selection_ ? at::where(selected_, loss_->prox(z, gamma, y_[0]), z)
+                            : loss_->prox(z, gamma, y_[0]));
+      return;
+    }
+    if (!warm) out.copy_(z);
+    newton(z, gamma, out);
+  }
+
+  Deferred objective() const override { return objective_; }
+  Deferred chi2() const override { return chi2_; }
+
+  double lipschitz() override {
+    if (!std::isnan(lipschitz_)) return lipschitz_;
+    double steepest = 0;
+    for (std::size_t i = 0; i < y_.size(); ++i)
+      if (y_[i].numel() > 0)
+        steepest = std::max(steepest, weighted(i, loss_->steepest(y_[i])).max().item<double>());
+    A_->comm().all_reduce({&steepest, 1}, Reduce::max);
+    return lipschitz_ = steepest * operator_norm_squared(*A_, space_, seed_);
+  }
+  void adjoint_start(at::Tensor& out) override {
+    for (std::size_t i = 0; i < y_.size(); ++i) work_[i].copy_(weighted(i, y_[i]));
+    A_->adjoint(work_, out);
+  }
+  const DistributedOperator& op() const override { return *A_; }
+  std::int64_t prox_bytes_sent() const override { return selection_ ? 0 : A_->bytes_sent(); }
+  std::vector<StateField> state() override { return {{.name = "lipschitz", .scalar = &lipschitz_}}; }
+
+ private:
+  at::Tensor weighted(std::size_t i, const at::Tensor& t) const {
+    return weights_[i].defined() ? t * weights_[i] : t;
+  }
+
+  // f of the means in means_, this rank's share.
+  at::Tensor local_value() const {
+    at::Tensor sum = at::zeros({}, A_->options().dtype(at::kDouble));
+    for (std::size_t i = 0; i < y_.size(); ++i)
+      sum = sum.add(local_sum(weighted(i, loss_->value(means_[i], y_[i]))));
+    return sum;
+  }
+
+  // A^T phi'(m) of the means in means_.
+  void slope(at::Tensor& out) {
+    for (std::size_t i = 0; i < y_.size(); ++i)
+      work_[i].copy_(weighted(i, loss_->derivative(means_[i], y_[i])));
+    A_->adjoint(work_, out);
+  }
+
+  // One part that is the image itself, or some of its pixels: then every pixel has its own minimum.
+  void find_selection() {
+    std::int64_t closed = 0;
+    if (const auto d = A_->diagonal({}); d && y_.size() == 1) {
+      const bool binary = weights_[0].defined() ? (weights_[0] * (1 - weights_[0])).eq(0).all().item<bool>() : true;
+      closed = binary && (*d * (1 - *d)).eq(0).all().item<bool>();
+      if (weights_[0].defined()) selected_ = weights_[0].ne(0);
+    }
+    A_->comm().all_reduce({&closed, 1}, Reduce::min);
+    if (closed) selection_ = selected_.defined();
+  }
+
+  // Newton's method for h(u) = gamma f(u) + |u - z|^2 / 2, which is convex with h'' >= 1: |h'| bounds the
+  // distance to its minimum.
+  void newton(const at::Tensor& z, double gamma, at::Tensor& u) {
+    at::Tensor h = at::empty_like(z), d = at::empty_like(z), tried = at::empty_like(z);
+    Measurement curvature(y_.size());
+    const LinearMap hessian = [&](const at::Tensor& in, at::Tensor& to) {
+      A_->apply(in, work_);
+      for (std::size_t i = 0; i < y_.size(); ++i) work_[i].mul_(curvature[i]);
+      A_->adjoint(work_, to);
+      to.mul_(gamma).add_(in);
+    };
+    const auto height = [&](const at::Tensor& at) {  // of h; means_ are those of `at` afterwards
+      A_->apply(at, means_);
+      const at::Tensor r = at - z;
+      double sum = gamma * local_value().item<double>() + 0.5 * local_dot(r, r).item<double>();
+      A_->comm().all_reduce({&sum, 1}, Reduce::sum);
+      return sum;
+    };
+    double now = height(u);
+    for (int k = 0; k < kNewton; ++k) {
+      slope(h);
+      h.mul_(gamma).add_(u).sub_(z);
+      const std::vector<double> squares = space_.dots({{h, h}, {u, u}});
+      if (std::sqrt(squares[0]) <= prox_.tolerance * (std::sqrt(squares[1]) + 1e-30)) break;
+      for (std::size_t i = 0; i < y_.size(); ++i)
+        curvature[i] = weighted(i, loss_->curvature(means_[i], y_[i]));
+      h.neg_();
+      d.zero_();
+      solver_.solve(hessian, h, d, space_, prox_.max_iterations, kInnerResidual);
+      const double descent = -space_.dot(h, d);  // < 0
+      double step = 1, next = now;
+      int halved = 0;
+      for (; halved < kHalvings; ++halved, step /= 2) {
+        at::Tensor to = tried.copy_(u).add_(d, step);
+        next = height(to);
+        if (next <= now + kDescent * step * descent + kRounding * std::abs(now)) break;
+      }
+      beat();
+      if (halved == kHalvings) break;
+      u.copy_(tried);
+      now = next;
+    }
+  }
+
+  std::shared_ptr<DistributedOperator> A_;
+  Measurement y_, weights_;  // undefined weights: 1 everywhere on this rank
+  std::unique_ptr<PointwiseLoss> loss_;
+  ProxOptions prox_;
+  std::uint64_t seed_;
+  Space space_;
+  std::int64_t samples_ = 1;       // that count, all ranks
+  Measurement means_, work_;       // A x; workspace of the layout
+  std::optional<bool> selection_;  // A is the identity (false) or selects pixels (true, selected_)
+  at::Tensor selected_;
+  ConjugateGradients solver_;
+  Deferred objective_, chi2_;
+  double lipschitz_ = std::numeric_limits<double>::quiet_NaN();  // until it is asked for
+};
+
+}  // namespace
+
+std::unique_ptr<DataTerm> make_pointwise_term(DataTermInput input, std::unique_ptr<PointwiseLoss> loss,
+                                              const Space& space) {
+  return std::make_unique<PointwiseTerm>(std::move(input), std::move(loss), space);
+}
+
+}  // namespace tessera
