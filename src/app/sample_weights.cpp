@@ -206,12 +206,12 @@ void check_range(const Geometry& g, const Measurement& y, const Measurement& mar
   comm.all_reduce(far, Reduce::sum);
   if (far[0] * 1000 > far[1])
     problem.notices.push_back(
-        fmt::format("the measurement reaches {:.4g} in internal units, where white is 1 ({:.4g} in the file, "
-                    "scale.factor is {:.4g}): say problem.scale.factor",
+        fmt::format("the measurement reaches {:.6g} in internal units, where white is 1 ({:.6g} in the file, "
+                    "scale.factor is {:.6g}): say problem.scale.factor",
                     std::max(most, -least), std::max(most, -least) * g.factor + g.offset, g.factor));
   if (g.scale_from_type && g.factor > 1 && most < 0.125)
     problem.notices.push_back(
-        fmt::format("the measurement fills {:.2g} % of its type's range (at most {:.4g} of {:.4g}): say "
+        fmt::format("the measurement fills {:.2g} % of its type's range (at most {:.6g} of {:.6g}): say "
                     "problem.scale.factor, or 'factor: data' for what is there",
                     100 * most, most * g.factor + g.offset, g.factor));
 }
@@ -266,10 +266,10 @@ void weigh_samples(const Geometry& g, Samples s, Problem& problem, const Communi
     problem.noise_source = level_text(g, {.gaussian = problem.noise_sigma}) +
                            " on average, as the job says; the weights say how samples compare";
   }
-  const bool uneven = !w.weights.empty() && (by_file || problem.noise.poisson > 0) && !told;
+  const bool on_average = by_file ? !told : problem.noise.poisson > 0;
   if (!s.simulated || problem.noise.gaussian == kNoiseless)
     problem.notices.push_back("noise: " + problem.noise_source +
-                              (uneven ? fmt::format("; {:.4g} on average", problem.noise_sigma) : ""));
+                              (on_average ? fmt::format("; {:.4g} on average", problem.noise_sigma) : ""));
   for (at::Tensor& part : problem.y) part = part.to(g.options());
   for (at::Tensor& part : w.weights) part = part.to(g.options());
   problem.weights = std::move(w.weights);

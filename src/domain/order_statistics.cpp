@@ -12,7 +12,8 @@
 namespace tessera {
 namespace {
 
-constexpr std::uint32_t kHalf = 16;  // bits per histogram
+// Bits that a histogram looks at, from the top: small ones travel fast.
+constexpr std::array<std::uint32_t, 3> kBits = {11, 11, 10};
 
 // Whole numbers in the order of the floats.
 std::uint32_t key_of(float v) {
@@ -41,13 +42,17 @@ std::int64_t count_values(std::span<const float> values, const Communicator& com
 }
 
 float order_statistic(std::span<const float> values, std::int64_t place, const Communicator& comm) {
-  std::vector<std::int64_t> counts(std::size_t{1} << kHalf);
-  for (const float v : values) ++counts[key_of(v) >> kHalf];
-  const std::uint32_t high = bin_of(counts, place, comm);
-  std::fill(counts.begin(), counts.end(), 0);
-  for (const float v : values)
-    if (const std::uint32_t key = key_of(v); key >> kHalf == high) ++counts[key & 0xffffu];
-  return value_of(high << kHalf | bin_of(counts, place, comm));
+  std::uint32_t known = 0, below = 32;  // the upper bits of the key so far; how many are still open
+  for (const std::uint32_t bits : kBits) {
+    std::vector<std::int64_t> counts(std::size_t{1} << bits);
+    const std::uint32_t mask = (1u << bits) - 1, shift = below - bits;
+    for (const float v : values)
+      if (const std::uint32_t key = key_of(v); below == 32 || key >> below == known)
+        ++counts[key >> shift & mask];
+    known = known << bits | bin_of(counts, place, comm);
+    below = shift;
+  }
+  return value_of(known);
 }
 
 float median(std::span<const float> values, const Communicator& comm) {

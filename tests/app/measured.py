@@ -167,9 +167,9 @@ def dark_and_flat():
     y = simulate(path, "y.h5")[0].astype(np.float64) * 1000
     rng = np.random.default_rng(2)
     dark, flat = 40 + 10 * rng.random(y.shape), 0.5 + rng.random(y.shape)
-    flat /= flat.mean()
     flat[5, 7] = 0
     flat[6, 8] = np.nan
+    flat /= np.mean(flat[flat > 0])
     raw = y * flat + dark
     top = np.quantile(raw[np.isfinite(raw)], 0.95)
     for name, array in (("raw", raw), ("dark", dark), ("flat", flat * 7)):
@@ -192,7 +192,7 @@ def dark_and_flat():
 
 def range_of_values():
     """Values that cannot be meant are said, and what to write."""
-    photo(64, 72, gray=True)
+    photo(128, 128, gray=True)
     picture = pictures.imread(work / "photo.png").astype(np.float32)
     write("y.h5", picture)
     text = "problem: {measurements: y.h5, noise: {gaussian: 0.02}}\n" + SOLVER
@@ -200,13 +200,13 @@ def range_of_values():
     assert re.search(r"note: the measurement reaches 2\d\d in internal units.*say problem.scale.factor", out), out
     write("y.h5", (picture * 16).astype(np.uint16))
     out, _ = run(job(text), "--set", "output.folder=b")
-    assert re.search(r"note: the measurement fills 6\.\d % of its type's range \(at most 4\d\d\d of 6.55e\+04\)", out), out
+    assert re.search(r"note: the measurement fills [56]\.\d % of its type's range \(at most [34]\d\d\d of 65535\)", out), out
     picture[3, 3] = 4e4  # a hot pixel
     write("y.h5", picture * 16)
     out, _ = run(job(text), "--set", "output.folder=c", "--set", "problem.scale.factor=data", ranks=3)
     assert "note: the measurement" not in out, out
     factor = float(re.search(r"factor: (\S+)", (work / "c/resolved.yaml").read_text()).group(1))
-    assert factor == np.sort(picture, axis=None)[-1 - picture.size // 10000] * 16 or factor < 4096, factor
+    assert picture.size // 10000 == 1 and factor == np.sort(picture, axis=None)[-2] * 16 < 4096, factor
 
 
 def no_inverse_crime():

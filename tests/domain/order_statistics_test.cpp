@@ -57,7 +57,9 @@ TEST(OrderStatistics, SumsHaveTheSameBitsOnAnyRanksAndWithAPowerOfTwo) {
     std::vector<float> mine = share(all, comm);
     const double sum = ordered_sum(mine, comm);
     if (comm.size() == 1) first = sum;
-    EXPECT_EQ(sum, first);
+    if (comm.rank() == 0) {  // the one that was alone
+      EXPECT_EQ(sum, first);
+    }
     EXPECT_NEAR(sum, static_cast<double>(exact), 1e-14 * sum);
     for (float& v : mine) v *= 256;
     EXPECT_EQ(ordered_sum(mine, comm), 256 * sum);

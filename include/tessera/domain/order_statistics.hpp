@@ -12,8 +12,8 @@ namespace tessera {
 std::int64_t count_values(std::span<const float> values, const Communicator& comm);
 
 /// The value at `place` (from 0) of all ranks' values in ascending order, exactly, without sorting or
-/// gathering them: two histograms over the bits of a float, whose counts are whole numbers. The same bits for
-/// any number of ranks. Values are finite; some rank has more than `place` of them in all. Collective.
+/// gathering them: three histograms over the bits of a float, whose counts are whole numbers. The same bits
+/// for any number of ranks. Values are finite; some rank has more than `place` of them in all. Collective.
 float order_statistic(std::span<const float> values, std::int64_t place, const Communicator& comm);
 
 /// The upper median; 0 where there are no values. Collective.
