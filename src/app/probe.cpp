@@ -57,7 +57,7 @@ Places places_of(const ProbeArguments& a, const Geometry& g, const std::shared_p
     return places;
   }
   if (problem.truth.defined()) places.images.emplace_back("truth", problem.truth);
-  places.images.emplace_back("start", starting_image(g, problem, *data, comm));
+  places.images.emplace_back("start", starting_image(g, problem, *data, space));
   return places;
 }
 
