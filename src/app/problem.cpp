@@ -138,6 +138,15 @@ Problem make_problem(const Geometry& g, const Communicator& comm,
       problem.truth =
           g.job.problem.truth.empty() ? scene_block(g, comm) : read_block(g.job.problem.truth, g, comm);
     samples = read_samples(g, layout, comm);
+    double most = problem.truth.defined() && problem.truth.numel() > 0
+                      ? problem.truth.abs().max().item().toDouble()
+                      : 0.0;
+    comm.all_reduce({&most, 1}, Reduce::max);
+    if (most > 4)
+      problem.notices.push_back(fmt::format(
+          "the truth reaches {:.6g} in internal units (problem.scale holds for it too): give it in the "
+          "measurement's units",
+          most));
   }
   weigh_samples(g, std::move(samples), problem, comm);
   return problem;
@@ -148,9 +157,19 @@ at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& d
   const std::string& start = g.job.solver.start;
   at::Tensor x = problem.A->make_image();
   if (start == "adjoint") {
-    // Divided by |A|^2, so that a stack of n operators starts in the image's range too.
-    data.adjoint_start(x);
-    x.div_(data.lipschitz());
+    // Divided by |A|^2, so that a stack of n operators starts in the image's range too. Weights only say what
+    // counts: with uneven ones a start from A^T W y would be dark where they are small.
+    if (problem.weights.empty()) {
+      data.adjoint_start(x);
+      x.div_(data.lipschitz());
+    } else {
+      Measurement y(problem.y.size());
+      for (std::size_t i = 0; i < y.size(); ++i) y[i] = problem.y[i].masked_fill(problem.weights[i].eq(0), 0);
+      problem.A->adjoint(y, x);
+      Reducer reducer(comm);
+      x.div_(operator_norm_squared(*problem.A, Space(comm, &reducer),
+                                   static_cast<std::uint64_t>(g.job.problem.seed)));
+    }
   } else if (start == "zero") {
     x.zero_();
   } else if (start == "measurement") {

@@ -247,7 +247,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   const auto data =
       make_least_squares({.A = problem.A,
                           .y = problem.y,
-                          .weights = std::move(problem.weights),
+                          .weights = problem.weights,
                           .noise_sigma = problem.noise_sigma,
                           .prox = {static_cast<int>(job.solver.prox_iterations), job.solver.prox_tolerance},
                           .seed = static_cast<std::uint64_t>(job.problem.seed)},
@@ -257,6 +257,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   const at::Tensor start = from ? problem.A->make_image().zero_() : starting_image(g, problem, *data, comm);
   at::Tensor measured = problem.y.front();
   problem.y.clear();  // the data term holds them
+  problem.weights.clear();
   const double pixels = static_cast<double>(g.image.pixels() * g.channels);
   const double start_rms = space.norm(start) / std::sqrt(pixels);
   const SolverOptions options =

@@ -65,7 +65,7 @@ class Bench {
     data_ = make_least_squares(
         {.A = problem.A,
          .y = problem.y,
-         .weights = std::move(problem.weights),
+         .weights = problem.weights,
          .noise_sigma = problem.noise_sigma,
          .prox = {static_cast<int>(g_.job.solver.prox_iterations), g_.job.solver.prox_tolerance},
          .seed = static_cast<std::uint64_t>(g_.job.problem.seed)},
