@@ -20,6 +20,7 @@ from pathlib import Path
 try:
     from collect import row_of, write_rows
     from reporting import InputError
+    from reporting.fit import fit_of
     from reporting.page import page
     from reporting.pictures import Album
     from reporting.runs import find_runs, name_runs, read_run
@@ -84,6 +85,11 @@ def pictures(runs, given):
         return {run.name: dict(zip(("figures", "missing"), album.pictures_of(run))) for run in runs}
 
 
+def fits(runs, given):
+    side = given.side or max(384, int(1024 / math.sqrt(len(runs))))
+    return {run.name: fit_of(run, side, given.pictures != "none") for run in runs}
+
+
 def row(run):
     """The columns of jobs/collect.py, and what this page knows beyond them."""
     found = row_of(run.folder, dict(run.record), 1) | {"status": run.status, "ranks": run.rank_count or ""}
@@ -117,7 +123,7 @@ def make(given):
         made = (
             f"Made {datetime.datetime.now():%Y-%m-%d %H:%M} from {len(runs)} run folder{'s' if len(runs) > 1 else ''}."
         )
-        text = page(runs, plans, pictures(runs, given), made)
+        text = page(runs, plans, pictures(runs, given), fits(runs, given), made)
         write_whole(given.output, text)
         print(f"{given.output}: {len(text) / 1e6:.1f} MB, {len(runs)} run{'s' if len(runs) > 1 else ''}")
 

@@ -17,7 +17,8 @@ namespace {
 /// Alternating direction method of multipliers, plug-and-play, scaled dual z:
 ///   u = prox_{gamma f}(x - z);   x+ = P D(u + z, sigma);   z = z + beta (u - x+),   z_0 = 0.
 ///
-/// Solves min f / s_n^2 + lambda g with sigma^2 = gamma lambda s_n^2 (tessera/solve/strength.hpp); P keeps the
+/// Solves min f / s_n^2 + lambda g with sigma^2 = gamma lambda s_n^2 (tessera/solve/strength.hpp); P keeps
+/// the
 ///   bounds. Where gamma changes, z (gamma times the multiplier) is scaled with it.
 /// The residual is that of the fixed point: the primal one, u - x+, and the dual one, x+ - x, together,
 ///   sqrt(|u - x+|^2 + |x+ - x|^2) / |x+| (Boyd's stopping rule asks both to be small, section 3.3).

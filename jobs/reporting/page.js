@@ -91,6 +91,7 @@
       name_it();
       draw_all(boxes.filter((b) => b.dataset.perRun));
       show_pictures();
+      show_fit();
     });
   }
   $("theme").addEventListener("click", () => {
@@ -191,6 +192,10 @@
     list.replaceChildren(...missing.map((text) => { const li = document.createElement("li"); li.textContent = text; return li; }));
     list.parentElement.hidden = missing.length === 0;
   }
+  const loaded = (image) => image.complete || new Promise((done) => image.addEventListener("load", done));
+  function show_fit() {
+    for (const block of document.querySelectorAll(".fit")) block.hidden = block.dataset.run !== run;
+  }
   $("zoom-in").addEventListener("click", () => zoom_at(1.5));
   $("zoom-out").addEventListener("click", () => zoom_at(1 / 1.5));
   $("zoom-fit").addEventListener("click", () => { view.zoom = 1; place(); });
@@ -218,12 +223,14 @@
       });
       charts[box.dataset.chart] = plot.hidden ? { empty: box.querySelector(".empty").textContent } : { traces: points.length, points };
     }
-    return { charts, errors, pictures: panels.map((p) => [p.image.naturalWidth, p.image.naturalHeight]) };
+    const fit = [...document.querySelectorAll(".fit:not([hidden]) img")].map((i) => [i.naturalWidth, i.naturalHeight]);
+    return { charts, errors, fit, pictures: panels.map((p) => [p.image.naturalWidth, p.image.naturalHeight]) };
   }
   window.tesseraReport = { report, self_check, view, zoom_at };
 
   show_pictures();
-  draw_all().then(() => Promise.all(panels.map((p) => p.image.decode()))).catch((e) => errors.push(String(e))).finally(() => {
+  show_fit();
+  draw_all().then(() => Promise.all([...panels.map((p) => p.image.decode()), ...[...document.querySelectorAll(".fit img")].map(loaded)])).catch((e) => errors.push(String(e))).finally(() => {
     place();
     const said = document.createElement("script");
     said.type = "application/json";

@@ -307,6 +307,50 @@ def block_text(attributes):
     return f"rows {y0} to {y1}, columns {x0} to {x1}" if y1 > y0 and x1 > x0 else "empty"
 
 
+def fit_body(fits, detail):
+    """One block per run; page.js shows that of the run whose details are shown."""
+    return "".join(
+        f'<div class=fit data-run="{e(name)}"{"" if name == detail else " hidden"}>{fit_of_one(fit)}</div>'
+        for name, fit in fits.items()
+    )
+
+
+def fit_of_one(fit):
+    if fit is None:
+        return (
+            '<div class="card empty">This run says nothing about it: it has not ended, output.diagnostics is false, '
+            "or it is of an older version.</div>"
+        )
+    warnings = (
+        "<div class=notes><ul>" + "".join(f"<li>{e(text)}</li>" for text in fit["warnings"]) + "</ul></div>"
+        if fit["warnings"]
+        else "<p class=note>Nothing looks wrong.</p>"
+    )
+    figures = "".join(
+        f'<div class="card picture"><figure><h3>{e(p["title"])}</h3><img src="{p["src"]}" alt="{e(p["caption"])}">'
+        f'<div class=ramp style="background:{p["ramp"]}"></div><div class=ends>'
+        + "".join(f"<span>{e(text)}</span>" for text in p["ends"])
+        + f'</div><figcaption class=note>{e(p["caption"])}</figcaption></figure></div>'
+        for p in fit["pictures"]
+    )
+    tiles = "".join(tile(*fact) for fact in fit["facts"])
+    parts = fit_parts(fit["parts"]) if len(fit["parts"]) > 1 else ""
+    return f'{warnings}<div class=tiles>{tiles}</div><div class="pictures still">{figures}</div>{parts}'
+
+
+def fit_parts(parts):
+    head = ["part", "samples", "chi2", "mean", "correlation", "at lag", "at largest"]
+    rows = "".join(
+        f"<tr><td class=n>{i}</td><td class=n>{p['samples']}</td><td class=n>{p['chi2']:.3f}</td>"
+        f"<td class=n>{p['mean']:.3f}</td><td class=n>{p['correlation']:.3f}</td>"
+        f"<td class=n>{p['correlation_lag'][0]}, {p['correlation_lag'][1]}</td>"
+        f"<td class=n>{percent(p['at_largest'])}</td></tr>"
+        for i, p in enumerate(parts)
+    )
+    heads = "".join(f"<th class=n>{e(h)}</th>" for h in head)
+    return f'<div class="card scroll"><table><tr>{heads}</tr>{rows}</table></div>'
+
+
 PICTURES = """<div class="head">
 <span class=note>Drag to move, double click or +/- to zoom; all pictures move together.</span>
 <div class=tools id=picture-tools>
@@ -318,8 +362,10 @@ PICTURES = """<div class="head">
 <div class=notes hidden><ul id=pictures-missing></ul></div>"""
 
 
-def page(runs, plans, pictures, made):
-    """HTML. pictures: {run's name: {"figures": [...], "missing": [...]}}; made: a line that says when and from what."""
+def page(runs, plans, pictures, fits, made):
+    """HTML. pictures: {run's name: {"figures": [...], "missing": [...]}}; fits: {run's name: fit_of(run)}; made: a line
+    that says when and from what.
+    """
     series = series_of(runs, "strong") + series_of(runs, "weak")
     many = len(runs) > 1
     detail = max(
@@ -341,6 +387,7 @@ def page(runs, plans, pictures, made):
             + (runs_table(runs) if many else ""),
         ),
         ("pictures", "Pictures", PICTURES),
+        ("fit", "Does the result fit the data?", fit_body(fits, detail)),
         ("convergence", "Convergence", f"<div class=grid>{cards(curves)}</div>"),
         ("scaling", "Scaling", f"<div class=grid>{cards(scales)}</div>"),
         (
@@ -357,7 +404,7 @@ def page(runs, plans, pictures, made):
     ]
     if not many:
         sections = [s for s in sections if s[0] != "compare"]
-    of_run = {"pictures", "communication", "memory"}
+    of_run = {"pictures", "fit", "communication", "memory"}
     body = sections[0][2].join(("<section id=summary>", "</section>")) + "".join(
         section(name, heading, inside, detail if name in of_run else None, many)
         for name, heading, inside in sections[1:]
@@ -377,7 +424,8 @@ def page(runs, plans, pictures, made):
     chooser = (
         f"<label class=room>details of <select id=run>{choice}</select></label>" if many else "<span class=room></span>"
     )
-    nav = "".join(f'<a href="#{name}">{e(heading)}</a>' for name, heading, _ in sections)
+    short = {"fit": "Fit"}
+    nav = "".join(f'<a href="#{name}">{e(short.get(name, heading))}</a>' for name, heading, _ in sections)
     safe = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
     return f"""<!doctype html>
 <html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width, initial-scale=1">

@@ -90,15 +90,18 @@ def size_text(shape):
     )
 
 
-def error_map(result, truth, offset, scale, side):
-    """(|after - truth|, mean over channels, shrunk; PSNR over all pixels)."""
+def error_map(result, truth, offset, scale, side, region=None):
+    """(|after - truth|, mean over channels, shrunk; PSNR over the region: [[row, end], [column, end]])."""
+    (top, bottom), (left, right) = region or ((0, result.shape[1]), (0, result.shape[2]))
     factor = max(1, math.ceil(max(result.shape[1:]) / side))
     parts, squares = [], 0.0
     for lo, hi in bands(result.shape, factor):
         e = (result.rows(lo, hi) - truth.rows(lo, hi)) / scale
-        squares += float(np.square(e, dtype=np.float64).sum())
+        inside = e[:, max(top - lo, 0) : max(bottom - lo, 0), left:right]
+        squares += float(np.square(inside, dtype=np.float64).sum())
         parts.append(shrink(np.abs(e).mean(axis=0, keepdims=True), factor)[0])
-    psnr = -10 * math.log10(max(squares / math.prod(result.shape), 1e-8))
+    values = result.shape[0] * (bottom - top) * (right - left)
+    psnr = -10 * math.log10(squares / values) if squares > 0 else math.inf
     return np.concatenate(parts), psnr
 
 
@@ -203,7 +206,12 @@ def pictures_of(run, side, scenes):
         shown, factor = small(truth, offset_of(run, offset), scale_of(run, scale), side)
         figures.append(figure("truth", as_bytes(shown), factor, called))
         error, psnr = error_map(
-            in_units(result, offset, scale), in_units(truth, offset_of(run, offset), scale_of(run, scale)), 0, 1, side
+            in_units(result, offset, scale),
+            in_units(truth, offset_of(run, offset), scale_of(run, scale)),
+            0,
+            1,
+            side,
+            run.summary.get("scored_region"),
         )
         top = nice(float(np.percentile(error, 99.8)))
         figures.append(

@@ -81,7 +81,8 @@ int denoise_command(const DenoiseArguments& a, const Communicator& comm) {
     const Space space(comm, &reducer);
     Metrics metrics(truth, g.decomposition, comm, transport);
     log.line(fmt::format("PSNR {:.2f} dB -> {:.2f} dB, SSIM {:.4f} -> {:.4f}", metrics.psnr(noisy, space),
-                         metrics.psnr(out, space), metrics.ssim(noisy, space), metrics.ssim(out, space)));
+                         metrics.psnr(out, space), metrics.ssim(noisy, space).reflected,
+                         metrics.ssim(out, space).reflected));
   }
   return 0;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/app/modelled.hpp"
 
+#include <algorithm>
+
 #include "tessera/core/error.hpp"
 
 namespace tessera {
@@ -12,7 +14,7 @@ std::unique_ptr<Modelled> model_job(const Geometry& g, const Communicator& comm,
                                  Box(), g.channels, comm, Device{gpu ? 0 : -1}));
   m->data.parts = &m->parts;
   m->data.solver = g.job.solver.name;
-  m->data.inner = static_cast<int>(g.job.solver.prox_iterations);
+  m->data.inner = static_cast<int>(std::min(g.job.solver.prox_iterations, kInnerIterations));
   m->data.weighted = !g.job.problem.weights.empty() || g.job.problem.saturation > 0;
   m->data.truth = g.truth.has_value();
   if (g.network) m->network = network_work(*g.network, g.job.denoiser.precision, gpu);

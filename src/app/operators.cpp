@@ -2,7 +2,6 @@
 // From the job file's operator to physics.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/mean.h>
 
 #include "tessera/app/geometry.hpp"
 #include "tessera/core/error.hpp"
@@ -14,8 +13,8 @@ namespace {
 
 constexpr std::int64_t kLargestKernel = 4096;  // per side: a kernel is small enough to stand on every rank
 
-// Read by rank 0, sent to all.
-at::Tensor read_kernel(const KernelConfig::File& file, const Communicator& comm) {
+// Read by rank 0, sent to all: (1, h, w), or (C, h, w) with one kernel per channel of the image.
+at::Tensor read_kernel(const KernelConfig::File& file, std::int64_t channels, const Communicator& comm) {
   const SourceInfo info = image_source_info(file.path, comm);
   TESSERA_VALIDATE(
       info.box.extent(0) == 1 && info.box.extent(1) <= kLargestKernel && info.box.extent(2) <= kLargestKernel,
@@ -26,16 +25,22 @@ at::Tensor read_kernel(const KernelConfig::File& file, const Communicator& comm)
     if (comm.rank() == 0) read_image(file.path, Layout({info.box}), view(taps, info.box), Communicator());
   });
   comm.broadcast(taps.data_ptr(), taps.numel() * 8, 0);
-  at::Tensor kernel = taps.mean(at::IntArrayRef{0});  // a gray kernel saved as RGB
-  const double sum = kernel.sum().item().toDouble();
-  if (!file.normalize) return kernel;
-  TESSERA_VALIDATE(sum > 0, "kernel ", file.path, " has sum ", sum,
+  if (taps.eq(taps[0]).all().item().toBool()) taps = taps.slice(0, 0, 1);  // a gray kernel saved as RGB
+  TESSERA_VALIDATE(taps.size(0) == 1 || taps.size(0) == channels, "kernel ", file.path, " has ", taps.size(0),
+                   " channels that differ (the image has ", channels,
+                   ") give one kernel, or one per channel of the image");
+  if (!file.normalize) return taps;
+  const at::Tensor sums = taps.sum(at::IntArrayRef{1, 2}, /*keepdim=*/true);
+  const double least = sums.min().item().toDouble();
+  TESSERA_VALIDATE(least > 0, "kernel ", file.path, " has sum ", least,
                    " (it cannot be normalized) write 'normalize: false' or correct the file");
-  return kernel / sum;
+  return taps / sums;
 }
 
-at::Tensor make_kernel(const KernelConfig& config, std::int64_t width, const Communicator& comm) {
-  if (const auto* file = std::get_if<KernelConfig::File>(&config.form)) return read_kernel(*file, comm);
+at::Tensor make_kernel(const KernelConfig& config, std::int64_t width, std::int64_t channels,
+                       const Communicator& comm) {
+  if (const auto* file = std::get_if<KernelConfig::File>(&config.form))
+    return read_kernel(*file, channels, comm);
   const auto& g = std::get<KernelConfig::Gaussian>(config.form);
   const double unit = g.sigma_is_share ? static_cast<double>(width) : 1.0;
   return gaussian_kernel({g.sigma[0] * unit, g.sigma[1] * unit}, g.angle);
@@ -75,12 +80,15 @@ std::unique_ptr<LocalOperator> make_part(const OperatorConfig& part, std::uint32
   TESSERA_EXPECT(part.type == "blur" || part.type == "downsampling", "operator type ", part.type,
                  " came through the parser");
   BlurOptions options;
-  options.kernel = make_kernel(part.kernel, image.extent(2), comm);
+  options.kernel = make_kernel(part.kernel, image.extent(2), channels, comm);
   if (const auto* file = std::get_if<KernelConfig::File>(&part.kernel.form)) options.origin = file->center;
   options.boundary = parse_boundary(part.boundary);
   options.method = parse_blur_method(part.method);
   options.device = device;
-  options.factor = part.type == "downsampling" ? part.factor : 1;
+  if (part.type == "downsampling") {
+    options.factor = part.factor;
+    options.phase = part.phase;
+  }
   return make_blur(std::move(options));
 }
 

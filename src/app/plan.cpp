@@ -230,8 +230,8 @@ int plan_command(const PlanArguments& a, const Communicator& comm) {
         "overlap 32; efficiency against 1 GPU (8192: 2)\n");
   const bool guesses = g.job.solver.name == "hqs" || g.job.solver.name == "admm";
   if (guesses)
-    std::printf("conjugate gradients, where they run, are counted at their limit of %lld iterations\n",
-                static_cast<long long>(g.job.solver.prox_iterations));
+    std::printf("conjugate gradients, where they run, are counted as %lld iterations\n",
+                static_cast<long long>(std::min(g.job.solver.prox_iterations, kInnerIterations)));
   return 0;
 }
 

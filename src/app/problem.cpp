@@ -11,6 +11,7 @@
 #include "simulation.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/domain/fill.hpp"
 #include "tessera/domain/order_statistics.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/measurement_file.hpp"
@@ -134,42 +135,50 @@ Problem make_problem(const Geometry& g, const Communicator& comm,
     problem.truth = std::move(made.truth);
     samples = std::move(made.samples);
   } else {
-    if (g.truth)
+    if (g.truth) {
+      // A picture of whole numbers has a white of its own; measurement and truth need not share units.
+      Geometry own = g;
+      if (g.truth->full_scale != 1) {
+        own.factor = g.truth->full_scale;
+        own.offset = 0;
+      }
       problem.truth =
-          g.job.problem.truth.empty() ? scene_block(g, comm) : read_block(g.job.problem.truth, g, comm);
+          g.job.problem.truth.empty() ? scene_block(g, comm) : read_block(g.job.problem.truth, own, comm);
+    }
     samples = read_samples(g, layout, comm);
-    double most = problem.truth.defined() && problem.truth.numel() > 0
-                      ? problem.truth.abs().max().item().toDouble()
-                      : 0.0;
-    comm.all_reduce({&most, 1}, Reduce::max);
-    if (most > 4)
-      problem.notices.push_back(fmt::format(
-          "the truth reaches {:.6g} in internal units (problem.scale holds for it too): give it in the "
-          "measurement's units",
-          most));
   }
   weigh_samples(g, std::move(samples), problem, comm);
   return problem;
 }
 
-at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& data,
-                          const Communicator& comm) {
+namespace {
+
+// A^T y / |A|^2 of the samples that count: A^T W y would be dark where weights are small.
+void start_unweighted(const Geometry& g, const Problem& problem, at::Tensor& x, const Space& space) {
+  Measurement y(problem.y.size());
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] = problem.y[i].masked_fill(problem.weights[i].eq(0), 0);
+  problem.A->adjoint(y, x);
+  x.div_(operator_norm_squared(*problem.A, space, static_cast<std::uint64_t>(g.job.problem.seed)));
+}
+
+}  // namespace
+
+at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& data, const Space& space) {
+  const Communicator& comm = space.comm();
   const std::string& start = g.job.solver.start;
   at::Tensor x = problem.A->make_image();
-  if (start == "adjoint") {
-    // Divided by |A|^2, so that a stack of n operators starts in the image's range too. Weights only say what
-    // counts: with uneven ones a start from A^T W y would be dark where they are small.
-    if (problem.weights.empty()) {
-      data.adjoint_start(x);
-      x.div_(data.lipschitz());
-    } else {
-      Measurement y(problem.y.size());
-      for (std::size_t i = 0; i < y.size(); ++i) y[i] = problem.y[i].masked_fill(problem.weights[i].eq(0), 0);
-      problem.A->adjoint(y, x);
-      Reducer reducer(comm);
-      x.div_(operator_norm_squared(*problem.A, Space(comm, &reducer),
-                                   static_cast<std::uint64_t>(g.job.problem.seed)));
-    }
+  if (start == "auto" || start == "adjoint") {
+    data.adjoint_start(x);
+    const auto diagonal = start == "auto" ? data.diagonal() : std::nullopt;
+    std::int64_t holes = diagonal ? diagonal->eq(0).sum().item().toLong() : 0;
+    comm.all_reduce(std::span<std::int64_t>(&holes, 1), Reduce::sum);
+    if (holes > 0)
+      fill_unmeasured(*problem.A, *diagonal, x.clone(), x, space);
+    else if (problem.weights.empty())
+      // Divided by |A|^2, so that a stack of n operators starts in the image's range too.
+      x.div_(data.lipschitz_of_squares());
+    else
+      start_unweighted(g, problem, x, space);
   } else if (start == "zero") {
     x.zero_();
   } else if (start == "measurement") {

@@ -121,7 +121,8 @@ bool nothing_left(const OutputFolder& folder, const Checkpoint& checkpoint, cons
                       job.solver.stop.chi2};
   if (!finished(checkpoint.loop, rule)) return false;
   for (const std::string& key : differing_keys(checkpoint.texts.at("job"), write_job(job)))
-    if (key.starts_with("output.preview") || key == "output.crop") return false;
+    if (key.starts_with("output.preview") || key == "output.crop" || key == "output.diagnostics")
+      return false;
   double done = 0;
   if (comm.rank() == 0) {
     try {

@@ -11,6 +11,7 @@
 
 #include "tessera/app/about.hpp"
 #include "tessera/app/commands.hpp"
+#include "tessera/app/diagnostics.hpp"
 #include "tessera/app/output.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/app/resume.hpp"
@@ -244,24 +245,16 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
 
   Reducer reducer(comm);
   const Space space(comm, &reducer);
-  const auto data =
-      make_least_squares({.A = problem.A,
-                          .y = problem.y,
-                          .weights = problem.weights,
-                          .noise_sigma = problem.noise_sigma,
-                          .prox = {static_cast<int>(job.solver.prox_iterations), job.solver.prox_tolerance},
-                          .seed = static_cast<std::uint64_t>(job.problem.seed)},
-                         space);
+  const auto data = make_data_term(g, problem, space);
   std::vector<StateField> fields = named("data/", data->state());
   if (from) restore_numbers(*from, fields);
-  const at::Tensor start = from ? problem.A->make_image().zero_() : starting_image(g, problem, *data, comm);
+  const at::Tensor start = from ? problem.A->make_image().zero_() : starting_image(g, problem, *data, space);
   at::Tensor measured = problem.y.front();
   problem.y.clear();  // the data term holds them
   problem.weights.clear();
   const double pixels = static_cast<double>(g.image.pixels() * g.channels);
   const double start_rms = space.norm(start) / std::sqrt(pixels);
-  const SolverOptions options =
-      solver_options(g, problem.noise_sigma, data->lipschitz(), from);
+  const SolverOptions options = solver_options(g, problem.noise_sigma, data->lipschitz(), from);
   const auto solver = make_solver(job.solver.name, {*data, *denoiser, space, options, start});
   for (const auto& more : {named("solver/", solver->state()), named("denoiser/", denoiser->state())})
     fields.insert(fields.end(), more.begin(), more.end());
@@ -290,6 +283,11 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
                        comm.size() == 1 ? "" : "s", grid[1], grid[2], g.device.is_cuda() ? "CUDA" : "CPU",
                        description(started)));
   log.line(fmt::format("solver {}, denoiser {}", job.solver.name, denoiser->description()));
+  if (std::isfinite(options.strength) && problem.noise_sigma > 0)
+    log.line(fmt::format("lambda {:.4g}: sigma {:.4g} (at the end), step {:.4g}, noise {:.4g}",
+                         options.strength, options.sigma.values().back(),
+                         options.step.set() ? options.step.values().back() : 1 / data->lipschitz(),
+                         problem.noise_sigma));
   for (const std::string& line : damaged) log.line("note: passed over: " + line);
   if (from) log.line(fmt::format("resumed after {} iterations from {}", from->loop.iterations, from->path));
   for (const std::string& warning : started.warnings) log.line("warning: " + warning);
@@ -304,10 +302,11 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   std::optional<Watchdog> watchdog;
   if (job.watchdog > 0)
     watchdog.emplace(comm, job.watchdog, "", folder.file(fmt::format("log/rank-{}.txt", comm.rank())));
+  const Box scored = measured_region(g, data->op().layout());
   std::unique_ptr<Metrics> metrics;
   double psnr_start = NAN;
   if (problem.truth.defined()) {
-    metrics = std::make_unique<Metrics>(problem.truth, g.decomposition, comm, transport);
+    metrics = std::make_unique<Metrics>(problem.truth, g.decomposition, comm, transport, scored);
     psnr_start = from ? from->numbers.at("psnr_start") : metrics->psnr(start, space);
     log.line(fmt::format("PSNR of the start: {:.2f} dB", psnr_start));
   }
@@ -321,8 +320,11 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   Snapshots snapshots(folder, g, comm);
   Checkpoint fixed;
   fixed.texts = {{"job", resolved}, {"inputs", inputs}};
-  fixed.numbers = {{"psnr_start", psnr_start}, {"ranks", comm.size()}, {"restarts", restarts},
-                   {"weight", options.lambda}, {"strength", options.strength}};
+  fixed.numbers = {{"psnr_start", psnr_start},
+                   {"ranks", comm.size()},
+                   {"restarts", restarts},
+                   {"weight", options.lambda},
+                   {"strength", options.strength}};
   for (const auto& [key, value] : denoiser->choices()) fixed.numbers[key] = static_cast<double>(value);
   fixed.lists = {{"step", options.step.values()}, {"sigma", options.sigma.values()}};
   Checkpointer checkpoints(folder, job.output.checkpoint, fixed, fields, place, clock, log, comm);
@@ -343,8 +345,8 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
          .observers = {&trace, &progress, &snapshots, &status, &checkpoints},
          .stop_requested = signals ? &StopSignals::seen : nullptr,
          .pixels = pixels,
-         .settled = static_cast<int>(
-             std::max(options.step.values().size(), options.sigma.values().size()) - 1),
+         .settled =
+             static_cast<int>(std::max(options.step.values().size(), options.sigma.values().size()) - 1),
          .range = std::max(1.0, start_rms),
          .begin = from ? from->loop : LoopState{},
          .best = &best});
@@ -356,18 +358,23 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
 
     // Who asks for a stop has little time: the image is in the checkpoint.
     const bool stopped = result.reason == StopReason::stopped;
-    double psnr = result.last.psnr, ssim = NAN;
+    double psnr = result.last.psnr, psnr_8bit = NAN;
+    Ssim ssim;
     if (metrics && !stopped) {
       const PhaseScope phase(Phase::metrics);
       psnr = metrics->psnr(result.image, space);
+      psnr_8bit = metrics->psnr_8bit(result.image, space);
       ssim = metrics->ssim(result.image, space);
     }
     const bool crop_it = job.output.crop && !g.truth;
-    if (!stopped)
-      write_reconstruction(folder, g, result.image,
-                           crop_it ? measured_region(g, data->op().layout()) : g.image, comm);
+    if (!stopped) write_reconstruction(folder, g, result.image, crop_it ? scored : g.image, comm);
     trace.flush();
     const std::string table = phase_table(trace, comm);
+    std::vector<std::string> warnings;
+    nlohmann::ordered_json diagnostics;
+    if (job.output.diagnostics && !stopped)
+      diagnostics = diagnose(g, *data, result.image, *denoiser, result.last.sigma, result.iterations, folder,
+                             space, warnings);
 
     const double each = result.iterations > done ? progress.seconds_per_iteration()
                         : result.iterations > 0  ? result.seconds / result.iterations
@@ -381,14 +388,24 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     s["schema"] = 1;
     s["status"] = name(result.reason);
     s["psnr"] = number(psnr);
-    s["ssim"] = number(ssim);
+    s["psnr_8bit"] = number(psnr_8bit);
+    s["ssim"] = number(ssim.reflected);
+    s["ssim_valid"] = number(ssim.valid);
     s["psnr_start"] = number(psnr_start);
+    if (metrics) s["scored_region"] = {{scored.lo()[1], scored.hi()[1]}, {scored.lo()[2], scored.hi()[2]}};
     s["iterations"] = result.iterations;
     s["written_iteration"] = result.kept + 1;
     s["cause"] = result.cause;
     s["residual"] = number(result.last.residual);
     s["objective"] = number(result.last.objective);
     s["chi2"] = number(result.last.chi2);
+    s["noise"] = number(problem.noise_sigma);
+    s["lambda"] = number(options.strength);
+    const ProxReport prox = data->prox_report();
+    s["prox"] = {{"calls", prox.calls},
+                 {"iterations", prox.iterations},
+                 {"missed", prox.missed},
+                 {"worst_error", prox.worst}};
     s["seconds"] = result.seconds;
     s["seconds_per_iteration"] = each;
     s["restarts"] = restarts;
@@ -403,16 +420,23 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     s["precision"] = job.denoiser.precision;
     s["transport"] = name(kind(*transport));
     s["tessera"] = version();
+    if (!diagnostics.is_null()) s["diagnostics"] = diagnostics;
     comm.together([&] {
       if (first) write_text(folder.file("summary.json"), s.dump(2) + "\n");
     });
 
+    for (const std::string& warning : warnings) log.line("warning: " + warning);
+    if (prox.missed > 0)
+      log.line(fmt::format(
+          "warning: {} of {} data steps ended before their tolerance (solver.prox_iterations is {}, the worst "
+          "left an rms error of {:.2g}): raise it",
+          prox.missed, prox.calls, job.solver.prox_iterations, prox.worst));
     log.line("");
     log.line(table);
     std::string last = fmt::format("{} after {} iterations, {} ({} per iteration)", name(result.reason),
                                    result.iterations, format_seconds(result.seconds), format_seconds(each));
     if (metrics) last += fmt::format(", PSNR {:.2f} dB (start {:.2f})", psnr, psnr_start);
-    if (metrics && !stopped) last += fmt::format(", SSIM {:.4f}", ssim);
+    if (metrics && !stopped) last += fmt::format(", SSIM {:.4f}", ssim.reflected);
     log.line(last);
     if (result.reason == StopReason::diverged)
       throw RunError(concat("the iteration diverged (", result.cause, ") ", kept,

@@ -258,6 +258,7 @@ void weigh_samples(const Geometry& g, Samples s, Problem& problem, const Communi
     else
       for (at::Tensor& part : w.weights) part = part.to(at::kDouble).div_(mean).to(at::kFloat);
   }
+  if (g.job.problem.likelihood.type == "poisson") w.weights.clear();  // it knows how counts scatter
   if (w.weights.empty() && counted < problem.A->layout().samples()) w.weights = marks;
   problem.noise_sigma = even ? problem.noise.gaussian : std::sqrt(w.variance);
   if (told) {  // the weights then say only how samples compare

@@ -14,7 +14,8 @@ Schedule schedule(const ScheduleConfig& c, int iterations) {
   return c.values;
 }
 
-// What lambda is where neither it nor sigma is written. Splitting: DPIR's. Gradient and red: the MAP estimate.
+// What lambda is where neither it nor sigma is written. Splitting: DPIR's. Gradient and red: the MAP
+// estimate.
 double usual_lambda(DataStep kind) { return kind == DataStep::prox ? 0.23 : 1.0; }
 
 // Splitting methods begin with strong denoising and end at a level above the noise, where networks are stable

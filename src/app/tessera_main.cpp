@@ -122,6 +122,25 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   c_cmp->add_option("--range", compare.range, "divide both by this (default: each by its full scale)");
   c_cmp->footer("Example: tessera compare photo.png runs/photo/reconstruction.png");
 
+  ProbeArguments probe;
+  CLI::App* c_probe = app.add_subcommand(
+      "probe", "how much a job's network stretches small changes of an image (docs/metrics.md)");
+  c_probe->add_option("JOB", probe.job, "job file")->required();
+  c_probe->add_option("--set", probe.overrides, "key.path=value");
+  c_probe->add_option("--image", probe.image, "at this image (default: at the truth and at the start)");
+  c_probe->add_option("--sigma", probe.sigmas, "noise levels, such as 0.01,0.05 (default: the job's)")
+      ->delimiter(',');
+  c_probe->add_option("--passes", probe.passes, "of the power iteration")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  c_probe->add_option("--starts", probe.starts, "random changes to begin with")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  c_probe->add_option("--iterations", probe.iterations, "of x <- D(x), with gains on the way; 0: none")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  c_probe->footer("Example: tessera probe photo.yaml --image runs/photo/reconstruction.h5 --sigma 0.02,0.05");
+
   CLI::App* c_scene = app.add_subcommand(
       "scene", "a synthetic picture of any size; the same that problem.truth.scene gives in a job");
   c_scene->add_option("OUT", scene.out, "picture or HDF5")->required();
@@ -218,8 +237,8 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
     if (*c_sim) return simulate_command(simulate, comm);
     if (*c_den) return denoise_command(denoise, comm);
     if (*c_cmp) return compare_command(compare, comm);
+    if (*c_probe) return probe_command(probe, comm);
     if (*c_scene) return scene_command(scene, comm);
-
     if (*c_plan) return plan_command(plan, comm);
     if (*c_tune) return tune_command(tune, comm);
     if (*c_train) return run_train_file(train_job, comm);

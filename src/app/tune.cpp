@@ -62,15 +62,8 @@ class Bench {
     const std::shared_ptr<Transport> transport = open_transport(g_, comm_).transport;
     Problem problem = make_problem(g_, comm_, transport);
     noise_ = problem.noise_sigma;
-    data_ = make_least_squares(
-        {.A = problem.A,
-         .y = problem.y,
-         .weights = problem.weights,
-         .noise_sigma = problem.noise_sigma,
-         .prox = {static_cast<int>(g_.job.solver.prox_iterations), g_.job.solver.prox_tolerance},
-         .seed = static_cast<std::uint64_t>(g_.job.problem.seed)},
-        space_);
-    start_ = starting_image(g_, problem, *data_, comm_);
+    data_ = make_data_term(g_, problem, space_);
+    start_ = starting_image(g_, problem, *data_, space_);
     if (problem.truth.defined())
       metrics_ = std::make_unique<Metrics>(problem.truth, g_.decomposition, comm_, transport);
     transport_ = transport;
@@ -90,9 +83,7 @@ class Bench {
   }
 
  private:
-  SolverOptions options() {
-    return solver_options(g_, noise_, data_->lipschitz());
-  }
+  SolverOptions options() { return solver_options(g_, noise_, data_->lipschitz()); }
 
   double iterate(Solver& solver, int iterations) {
     Seconds observed;

@@ -154,6 +154,9 @@ void check_operator(const Site& site, const OperatorForm& form) {
         !gaussian && !file, "kernel",
         "is missing (" + op.type + " needs one) write for example 'kernel: {gaussian: {sigma: 1.6}}'");
   }
+  c.refuse_if(op.type == "downsampling" && std::max(op.phase[0], op.phase[1]) >= op.factor, "phase",
+              concat("is [", op.phase[0], ", ", op.phase[1], "] (the first sample is one of the first ",
+                     op.factor, " on both axes) write numbers below factor"));
   if (op.type != "stack") return;
   c.refuse_if(op.parts.empty(), "parts",
               "is missing (a stack needs its operators) write for example 'parts: [{type: identity}]'");
@@ -193,14 +196,16 @@ void check_schedules(const Complaints& c, const JobConfig& job) {
   const bool takes_sigma = job.denoiser.network == "drunet" || job.denoiser.network == "tv";
   const bool noiseless =
       problem.measurements.empty() && problem.noise.gaussian == 0 && problem.noise.poisson == 0;
-  c.refuse_if(noiseless && takes_sigma && solver.sigma.automatic, "solver.sigma",
-              "is missing (the data have no noise, the denoiser needs a level) write for example 'sigma: 0.02'");
+  c.refuse_if(
+      noiseless && takes_sigma && solver.sigma.automatic, "solver.sigma",
+      "is missing (the data have no noise, the denoiser needs a level) write for example 'sigma: 0.02'");
   c.refuse_if(noiseless && solver.lambda && takes_sigma, "solver.lambda",
               "acts on nothing (the data have no noise to weigh the prior against) remove it");
-  c.refuse_if(
-      takes_sigma && solver.name != "red" && solver.lambda && !solver.sigma.automatic && !solver.step.automatic,
-      "solver.lambda",
-      "is written beside step and sigma (sigma^2 = step lambda noise^2: two of them say the third) remove one");
+  c.refuse_if(takes_sigma && solver.name != "red" && solver.lambda && !solver.sigma.automatic &&
+                  !solver.step.automatic,
+              "solver.lambda",
+              "is written beside step and sigma (sigma^2 = step lambda noise^2: two of them say the third) "
+              "remove one");
   c.refuse_if(
       solver.step.form == "dpir" && !penalty, "solver.step",
       "is dpir (" + solver.name + " takes a gradient step, dpir are penalties of hqs and admm) write auto");
@@ -231,6 +236,9 @@ void finish(const Site& site, const std::string& file, const std::string& bounda
   c.refuse_if(!problem.image.unit.empty() && problem.image.pixel.empty(), "problem.image.unit",
               "is written without pixel (there is nothing in that unit) write pixel or remove it");
 
+  c.refuse_if(problem.likelihood.type == "poisson" && !problem.flat.empty(), "problem.flat",
+              "stands beside likelihood poisson (divided by it, samples are no counts of one gain) write "
+              "likelihood gaussian, whose weights know it");
   const std::string& start = job.solver.start;
   const std::string& type = problem.op.type;
   c.refuse_if(

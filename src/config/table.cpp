@@ -192,6 +192,10 @@ std::vector<Key<OperatorForm>> make_operator_table() {
              "how the convolution is computed; the result is the same", kernel),
       key<F>("factor", TESSERA_AT(op.factor), {.least = 2, .most = 4}, "",
              "keeps one sample in this many, on both axes", {type_is({"downsampling"})}),
+      key<F>("phase", TESSERA_AT(op.phase), {.least = 0, .most = 3, .example = "[1, 1]"}, "pixels",
+             "row and column of the first sample, each below factor: of the image, or with boundary valid of "
+             "what can be measured",
+             {type_is({"downsampling"})}),
       key<F>(
           {"parts", "list of operators", "", "required", "not stacks themselves",
            "operators that see the same image; each entry has the keys of an operator"},
@@ -348,6 +352,16 @@ std::vector<Key<Job>> make_job_table() {
                "rounds the samples to so many bits over [0, 1]; 0: not", simulated),
       key<Job>("problem.simulate.clip", TESSERA_AT(problem.simulate.clip), {}, "",
                "cuts the samples to [0, 1], as a detector does", simulated),
+      key<Job>("problem.likelihood.type", TESSERA_AT(problem.likelihood.type),
+               {.choices = {"gaussian", "poisson", "huber"}}, "",
+               "how samples scatter: weighted least squares; Kullback-Leibler for counts of gain "
+               "problem.noise.poisson (read noise by shifting); Huber's for outliers"),
+      key<Job>("problem.likelihood.background", TESSERA_AT(problem.likelihood.background), not_negative,
+               "internal range", "mean count without an image; it is not in the data any more",
+               {is<Job>("problem.likelihood.type", TESSERA_AT(problem.likelihood.type), {"poisson"})}),
+      key<Job>("problem.likelihood.threshold", TESSERA_AT(problem.likelihood.threshold), positive,
+               "noise levels", "a sample that is farther off pulls no harder",
+               {is<Job>("problem.likelihood.type", TESSERA_AT(problem.likelihood.type), {"huber"})}),
       key<Job>("problem.seed", TESSERA_AT(problem.seed), not_negative, "",
                "of noise, random masks and random weights; the same numbers for any number of ranks"),
 
@@ -423,14 +437,15 @@ std::vector<Key<Job>> make_job_table() {
            "falling to it"},
           [](const Site& s, const Value& v, Job& j) { read_schedule(s, v, {.least = 0}, j.solver.sigma); },
           [](const Job& j) { return print_schedule(j.solver.sigma); }, {network_is({"drunet", "tv"})}),
-      key<Job>("solver.lambda", TESSERA_AT(solver.lambda),
-               {.least = 0, .above = true, .word = "auto", .example = "1"}, "",
-               "strength of the prior, the same problem for every solver: sigma^2 = step lambda noise^2; auto: "
-               "from sigma, else the solver's usual one",
-               {{"for denoiser.network drunet, tv, or solver.name red", [](const Job& j) {
-                   return j.denoiser.network == "drunet" || j.denoiser.network == "tv" ||
-                          j.solver.name == "red";
-                 }}}),
+      key<Job>(
+          "solver.lambda", TESSERA_AT(solver.lambda),
+          {.least = 0, .above = true, .word = "auto", .example = "1"}, "",
+          "strength of the prior, the same problem for every solver: sigma^2 = step lambda noise^2; auto: "
+          "from sigma, else the solver's usual one",
+          {{"for denoiser.network drunet, tv, or solver.name red",
+            [](const Job& j) {
+              return j.denoiser.network == "drunet" || j.denoiser.network == "tv" || j.solver.name == "red";
+            }}}),
       key<Job>(
           {"solver.bounds", "word or 2 numbers", "internal range", "none",
            "none, nonnegative, or [least, most]; .inf is legal",
@@ -446,17 +461,19 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>("solver.prox_iterations", TESSERA_AT(solver.prox_iterations), {.least = 1, .most = 1000000},
                "", "conjugate gradients inside a step, at most", by_cg),
       key<Job>("solver.prox_tolerance", TESSERA_AT(solver.prox_tolerance),
-               {.least = 0, .most = 1, .above = true}, "", "relative residual that ends them", by_cg),
+               {.least = 0, .most = 1, .above = true, .word = "auto", .example = "1e-4"}, "internal range",
+               "largest rms error of their result; auto: 2 % of the noise level, 1e-5 without noise", by_cg),
       key<Job>(
-          {"solver.start", "word or file", "", "adjoint", "adjoint, measurement, zero or a path",
-           "first image: A^T y, y itself, 0, or an image file"},
+          {"solver.start", "word or file", "", "auto", "auto, adjoint, measurement, zero or a path",
+           "first image: A^T y, y itself, 0, or an image file; auto: A^T y, and pixels that nothing measures "
+           "filled from their neighbors"},
           [](const Site& s, const Value& v, Job& j) {
-            const std::vector<std::string> words = {"adjoint", "measurement", "zero"};
+            const std::vector<std::string> words = {"auto", "adjoint", "measurement", "zero"};
             j.solver.start =
                 scan(v, {.choices = words}, j.solver.start) ? v.text : existing_file(s, v, words);
           },
           [](const Job& j) {
-            return print(j.solver.start, {.choices = {"adjoint", "measurement", "zero"}});
+            return print(j.solver.start, {.choices = {"auto", "adjoint", "measurement", "zero"}});
           }),
       key<Job>("solver.stop.residual", TESSERA_AT(solver.stop.residual), not_negative, "",
                "stops when the image's relative change falls below; 0: off"),
@@ -502,6 +519,9 @@ std::vector<Key<Job>> make_job_table() {
                cropped),
       key<Job>("output.snapshots", TESSERA_AT(output.snapshots), not_negative, "iterations",
                "writes the image every so many; 0: never"),
+      key<Job>("output.diagnostics", TESSERA_AT(output.diagnostics), {}, "",
+               "judges the result by its residual and the denoiser at it: a forward, up to 11 passes of the "
+               "network, two pictures; warnings in the log"),
       key<Job>("output.trace.every", TESSERA_AT(output.trace_every), {.least = 1, .most = 1000000},
                "iterations", "records every n-th iteration in the trace"),
       key<Job>("output.checkpoint.minutes", TESSERA_AT(output.checkpoint.minutes), not_negative, "minutes",

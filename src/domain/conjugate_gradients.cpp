@@ -3,47 +3,48 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/sub.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tessera {
 
-ConjugateGradients::Result ConjugateGradients::solve(const LinearMap& M, const at::Tensor& b, at::Tensor& x,
-                                                     const Space& space, int max_iterations,
-                                                     double tolerance) {
+ConjugateGradients::Result ConjugateGradients::solve(const LinearSystem& system, at::Tensor& x,
+                                                     const Space& space, int max_iterations, double limit) {
   constexpr int kFresh = 50;  // iterations between exact residuals
-  if (!r_.defined() || r_.sizes() != b.sizes()) {
-    r_ = at::empty_like(b);
-    p_ = at::empty_like(b);
-    q_ = at::empty_like(b);
+  if (!r_.defined() || r_.sizes() != x.sizes()) {
+    r_ = at::empty_like(x);
+    p_ = at::empty_like(x);
+    q_ = at::empty_like(x);
   }
-  M(x, q_);
-  at::sub_out(r_, b, q_);
-  const std::vector<double> start = space.dots({{b, b}, {r_, r_}});
-  const double scale = start[0] > 0 ? start[0] : 1.0;
-  double rho = start[1];
-  const double limit = tolerance * tolerance * scale;
+  if (system.precondition && (!z_.defined() || z_.sizes() != x.sizes())) z_ = at::empty_like(x);
+  const auto preconditioned = [&]() -> const at::Tensor& {
+    if (!system.precondition) return r_;
+    system.precondition(r_, z_);
+    return z_;
+  };
+  system.residual(x, r_);
+  p_.copy_(preconditioned());
+  double rho = space.dot(r_, p_);
   Result result;
-  p_.copy_(r_);
-  while (rho > limit && result.iterations < max_iterations) {
-    M(p_, q_);
+  while (rho > limit * limit && result.iterations < max_iterations) {
+    system.M(p_, q_);
     const double curvature = space.dot(p_, q_);
     if (!(curvature > 0)) break;  // rounding, or NaN: no better x along p
     const double alpha = rho / curvature;
     x.add_(p_, alpha);
     ++result.iterations;
-    if (result.iterations % kFresh == 0) {
-      M(x, q_);
-      at::sub_out(r_, b, q_);
-    } else {
+    if (result.iterations % kFresh == 0)
+      system.residual(x, r_);
+    else
       r_.sub_(q_, alpha);
-    }
+    const at::Tensor& z = preconditioned();
     const double before = rho;
-    rho = space.dot(r_, r_);
-    p_.mul_(rho / before).add_(r_);
+    rho = space.dot(r_, z);
+    p_.mul_(rho / before).add_(z);
   }
-  result.relative_residual = std::sqrt(rho / scale);
+  result.error = std::sqrt(std::max(0.0, rho));
+  result.reached = rho <= limit * limit;
   return result;
 }
 

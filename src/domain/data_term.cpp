@@ -2,11 +2,6 @@
 #include "tessera/domain/data_term.hpp"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/add.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/sub.h>
-#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -15,13 +10,11 @@
 #include <optional>
 #include <utility>
 
-#include "circular_norm.hpp"
-#include "power_iteration.hpp"
+#include "largest_eigenvalue.hpp"
 #include "sample_weights.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
-#include "tessera/domain/conjugate_gradients.hpp"
-#include "tessera/domain/fourier.hpp"
+#include "tessera/domain/quadratic_prox.hpp"
 
 namespace tessera {
 namespace {
@@ -54,8 +47,7 @@ class LeastSquares final : public DataTerm {
     start_ = A_->make_image();
     for (std::size_t i = 0; i < y_.size(); ++i) residual_[i].copy_(weigh(i, y_[i]));
     A_->adjoint(residual_, start_);
-    diagonal_ = A_->diagonal(squared_weights());
-    if (!diagonal_ && !weighted_ && A_->decomposition().image().extent(0) == 1) prepare_fourier();
+    quadratic_.emplace(A_, root_weights_, weighted_, space_, prox_, noise_sigma_);
   }
 
   double value(const at::Tensor& x) override {
@@ -80,26 +72,8 @@ class LeastSquares final : public DataTerm {
     TESSERA_EXPECT(gamma > 0, "prox with gamma ", gamma, " (a step is above 0)");
     TESSERA_EXPECT(!out.is_alias_of(z), "prox was to overwrite its input (z is read to the end)");
     const PhaseScope phase(Phase::prox);
-    if (!work_.defined()) work_ = at::empty_like(z);
-    at::add_out(work_, z, start_, gamma);  // right-hand side of (gamma A^T W A + 1) u = z + gamma A^T W y
-    if (diagonal_) {
-      out.copy_(work_).div_(diagonal_->mul(gamma).add_(1));
-    } else if (fourier_) {
-      fourier_->forward(work_);
-      if (symbol_.numel() > 0)
-        at::view_as_real(fourier_->spectrum()).div_(symbol_.mul(gamma).add_(1).unsqueeze(-1));
-      fourier_->inverse(out);
-    } else {
-      if (!warm) out.copy_(z);
-      const LinearMap normal = [&](const at::Tensor& in, at::Tensor& to) {
-        A_->apply(in, residual_);
-        for (std::size_t i = 0; i < y_.size(); ++i)
-          if (root_weights_[i].defined()) residual_[i].mul_(root_weights_[i]).mul_(root_weights_[i]);
-        A_->adjoint(residual_, to);
-        to.mul_(gamma).add_(in);
-      };
-      solver_.solve(normal, work_, out, space_, prox_.max_iterations, prox_.tolerance);
-    }
+    if (!warm && quadratic_->iterative()) out.copy_(z);
+    quadratic_->solve(y_, start_, z, gamma, out, residual_);
   }
 
   Deferred objective() const override { return objective_; }
@@ -109,8 +83,8 @@ class LeastSquares final : public DataTerm {
     if (!std::isnan(lipschitz_)) return lipschitz_;
     if (!weighted_) {
       lipschitz_ = operator_norm_squared(*A_, space_, seed_);
-    } else if (diagonal_) {
-      double largest = diagonal_->numel() > 0 ? diagonal_->max().item<double>() : 0.0;
+    } else if (const auto& diagonal = quadratic_->diagonal()) {
+      double largest = diagonal->numel() > 0 ? diagonal->max().item<double>() : 0.0;
       A_->comm().all_reduce({&largest, 1}, Reduce::max);
       lipschitz_ = largest;
     } else {
@@ -120,17 +94,35 @@ class LeastSquares final : public DataTerm {
           if (root_weights_[i].defined()) residual_[i].mul_(root_weights_[i]).mul_(root_weights_[i]);
         A_->adjoint(residual_, out);
       };
-      lipschitz_ = power_iteration(*A_, normal, space_, seed_, 1e-3, 200);
+      lipschitz_ = largest_eigenvalue(*A_, normal, space_, seed_);
     }
     return lipschitz_;
   }
 
+  std::optional<at::Tensor> diagonal() const override { return quadratic_->diagonal(); }
+  Fit fit(const at::Tensor& x) override {
+    A_->apply(x, residual_);
+    const Measurement observed = A_->observed();
+    Fit fit{residual_, Measurement(y_.size()), y_, noise_sigma_};
+    for (std::size_t i = 0; i < y_.size(); ++i) {
+      at::Tensor& counted = fit.counted[i];
+      residual_[i].sub_(y_[i]);
+      if (noise_sigma_ > 0) residual_[i].div_(noise_sigma_);
+      if (root_weights_[i].defined()) {
+        residual_[i].mul_(root_weights_[i]);
+        counted = root_weights_[i].ne(0).to(y_[i].options());
+      }
+      if (observed[i].defined()) {
+        const at::Tensor seen = observed[i].ne(0).to(y_[i].options()).expand_as(y_[i]);
+        counted = counted.defined() ? counted.mul(seen) : seen;
+      }
+    }
+    return fit;
+  }
   void adjoint_start(at::Tensor& out) override { out.copy_(start_); }
   const DistributedOperator& op() const override { return *A_; }
-  std::int64_t prox_bytes_sent() const override {
-    if (diagonal_) return 0;
-    return fourier_ ? fourier_->bytes_sent() : A_->bytes_sent();
-  }
+  ProxReport prox_report() const override { return quadratic_->report(); }
+  std::int64_t prox_bytes_sent() const override { return quadratic_->bytes_sent(); }
   // A power iteration on other ranks differs in its last bits.
   std::vector<StateField> state() override { return {{.name = "lipschitz", .scalar = &lipschitz_}}; }
 
@@ -139,12 +131,6 @@ class LeastSquares final : public DataTerm {
   at::Tensor weigh(std::size_t i, const at::Tensor& t) const {
     const at::Tensor& root = root_weights_[i];
     return root.defined() ? t.mul(root).mul_(root) : t;
-  }
-  Measurement squared_weights() const {
-    Measurement w(y_.size());
-    for (std::size_t i = 0; i < y_.size(); ++i)
-      if (root_weights_[i].defined()) w[i] = root_weights_[i].square();
-    return w;
   }
 
   // A x in residual_ becomes W (A x - y); returns this rank's |A x - y|^2_W.
@@ -166,20 +152,6 @@ class LeastSquares final : public DataTerm {
     chi2_ = space_.sum(local_chi.div(static_cast<double>(samples_) * variance));
   }
 
-  void prepare_fourier() {
-    const std::vector<CircularConvolution> kernels = A_->circular();
-    if (kernels.empty()) return;
-    const Box& image = A_->decomposition().image();
-    fourier_.emplace(A_->decomposition(), A_->image_channels(), A_->options(), A_->transport(),
-                     A_->comm().rank());
-    const std::int64_t begin = fourier_->first_column(), end = fourier_->last_column();
-    at::Tensor sum = at::zeros({image.extent(1), end - begin}, at::kDouble);
-    if (end > begin)
-      for (const CircularConvolution& k : kernels)
-        sum.add_(spectrum_squared(k.taps, image.extent(1), image.extent(2), begin, end));
-    symbol_ = sum.to(A_->options());
-  }
-
   std::shared_ptr<DistributedOperator> A_;
   Measurement y_;             // 0 where the weight is 0 for want of a finite value
   Measurement root_weights_;  // square roots; undefined: 1 everywhere on this rank
@@ -188,14 +160,10 @@ class LeastSquares final : public DataTerm {
   ProxOptions prox_;
   std::uint64_t seed_;
   Space space_;
-  std::int64_t samples_ = 1;            // that count, all ranks
-  Measurement residual_;                // workspace of the layout
-  at::Tensor start_;                    // A^T W y
-  at::Tensor work_;                     // right-hand side of the prox
-  std::optional<at::Tensor> diagonal_;  // of A^T W A
-  std::optional<DistributedFourier> fourier_;
-  at::Tensor symbol_;  // sum of |K|^2 at this rank's columns, (height, columns)
-  ConjugateGradients solver_;
+  std::int64_t samples_ = 1;  // that count, all ranks
+  Measurement residual_;      // workspace of the layout
+  at::Tensor start_;          // A^T W y
+  std::optional<QuadraticProx> quadratic_;
   Deferred objective_, chi2_;
   double lipschitz_ = std::numeric_limits<double>::quiet_NaN();  // until it is asked for
 };

@@ -99,7 +99,10 @@ class LocalStack final : public DistributedOperator {
     TESSERA_VALIDATE(!parts.empty(), "the operator stack is empty (there is nothing to measure) add a part");
     TESSERA_EXPECT(decomposition.ranks() == comm.size(), "a decomposition for ", decomposition.ranks(),
                    " ranks on ", comm.size());
-    for (const auto& p : parts) circular_.push_back(p->circular());
+    for (const auto& p : parts) {
+      convolutions_.push_back(p->convolution());
+      circular_ = circular_ && p->circular();
+    }
     rings_ = make_rings(parts);
     for (Ring& ring : rings_) build(ring, parts);
   }
@@ -156,10 +159,8 @@ class LocalStack final : public DistributedOperator {
       double largest = d->numel() > 0 ? d->max().item<double>() : 0.0;
       comm_.all_reduce({&largest, 1}, Reduce::max);
       norm_ = largest;
-    } else if (std::all_of(circular_.begin(), circular_.end(), [](const auto& c) { return c.has_value(); })) {
-      std::vector<CircularConvolution> parts;
-      for (const auto& c : circular_) parts.push_back(*c);
-      norm_ = circular_norm_squared(parts, decomposition_.image(), comm_);
+    } else if (circular_) {
+      norm_ = circular_norm_squared(circular(), decomposition_.image(), comm_);
     }
     return norm_;
   }
@@ -181,12 +182,10 @@ class LocalStack final : public DistributedOperator {
     return sum;
   }
 
-  std::vector<CircularConvolution> circular() const override {
-    std::vector<CircularConvolution> parts;
-    for (const auto& c : circular_) {
-      if (!c || c->factor != 1) return {};
-      parts.push_back(*c);
-    }
+  std::vector<std::optional<Convolution>> convolutions() const override { return convolutions_; }
+  std::vector<Convolution> circular() const override {
+    std::vector<Convolution> parts;
+    for (std::size_t i = 0; circular_ && i < convolutions_.size(); ++i) parts.push_back(*convolutions_[i]);
     return parts;
   }
 
@@ -254,9 +253,10 @@ class LocalStack final : public DistributedOperator {
   at::TensorOptions options_;
   std::shared_ptr<Transport> transport_;
   Communicator comm_;
-  std::vector<std::optional<CircularConvolution>> circular_;  // per part
-  std::vector<Ring> rings_;                                   // in the order of their first parts
-  mutable std::optional<double> norm_;                        // once asked for
+  std::vector<std::optional<Convolution>> convolutions_;  // per part
+  bool circular_ = true;                                  // all of them
+  std::vector<Ring> rings_;                               // in the order of their first parts
+  mutable std::optional<double> norm_;                    // once asked for
 };
 
 }  // namespace

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
-#include "power_iteration.hpp"
+#include "largest_eigenvalue.hpp"
 #include "tessera/core/random.hpp"
 
 namespace tessera {
 namespace {
 
-// Uniform in (0, 1) by the global pixel index. Positive on purpose: the eigenvector of a blur with positive
-// taps is nearly flat, and a start without mean would take long to find it.
+// Uniform in (0, 1) by the global pixel index. Positive on purpose: the eigenvector of most kernels is nearly
+// flat, and a start without mean would take long to find it.
 void fill_start(const DistributedOperator& A, std::uint64_t seed, at::Tensor& x) {
   const Random random(seed, RandomStream::power_iteration);
   const Box &all = A.decomposition().image(), block = A.decomposition().block(A.comm().rank());
@@ -32,8 +35,46 @@ void fill_start(const DistributedOperator& A, std::uint64_t seed, at::Tensor& x)
   x.copy_(host);
 }
 
-}  // namespace
+// Whether no entry of A is below zero.
+bool not_negative(const DistributedOperator& A) {
+  const auto parts = A.convolutions();
+  const Measurement observed = A.observed();
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!parts[i] && !observed[i].defined()) return false;  // neither a convolution nor a mask
+    if (parts[i] && parts[i]->taps.min().item<double>() < 0) return false;
+  }
+  return true;
+}
 
+double largest(const at::Tensor& t, const Communicator& comm) {
+  double value = t.numel() > 0 ? t.max().item<double>() : -std::numeric_limits<double>::infinity();
+  comm.all_reduce({&value, 1}, Reduce::max);
+  return value;
+}
+
+// For a map M without negative entries: with any x > 0 the largest eigenvalue is at most the largest ratio of
+// (M x)_j to x_j, and at least |M x| / |x|. x goes toward the eigenvector; a floor keeps it positive where
+// the data say nothing.
+double bound_by_ratios(const DistributedOperator& A, const LinearMap& normal, const Space& space,
+                       double relative_tolerance, int max_iterations) {
+  constexpr double kFloor = 1e-2;
+  const double rounding = A.options().dtype() == at::kDouble ? 1e-14 : 1e-6;  // of M x, to its largest value
+  at::Tensor x = A.make_image().fill_(1.0), next = A.make_image();
+  double upper = std::numeric_limits<double>::infinity();
+  for (int k = 0; k < max_iterations; ++k) {
+    normal(x, next);
+    const std::vector<double> norms = space.dots({{x, x}, {next, next}});
+    const double peak = largest(next, A.comm());
+    if (!(norms[1] > 0 && peak > 0)) return 0;
+    upper = std::min(upper, largest(next.add(rounding * peak).div_(x), A.comm()));
+    if (upper - std::sqrt(norms[1] / norms[0]) <= relative_tolerance * upper) break;
+    std::swap(x, next);
+    x.div_(peak).clamp_min_(0.0).add_(kFloor);
+  }
+  return upper;
+}
+
+// From below, by repeated use of M; how far below is not known.
 double power_iteration(const DistributedOperator& A, const LinearMap& normal, const Space& space,
                        std::uint64_t seed, double relative_tolerance, int max_iterations) {
   at::Tensor x = A.make_image(), next = A.make_image();
@@ -55,15 +96,23 @@ double power_iteration(const DistributedOperator& A, const LinearMap& normal, co
   return estimate;
 }
 
-double operator_norm_squared(DistributedOperator& A, const Space& space, std::uint64_t seed,
-                             double relative_tolerance, int max_iterations) {
+}  // namespace
+
+double largest_eigenvalue(const DistributedOperator& A, const LinearMap& normal, const Space& space,
+                          std::uint64_t seed) {
+  constexpr double kTolerance = 1e-3, kTight = 1e-5, kMargin = 1.02;
+  if (not_negative(A)) return bound_by_ratios(A, normal, space, kTolerance, 50);
+  return kMargin * power_iteration(A, normal, space, seed, kTight, 300);
+}
+
+double operator_norm_squared(DistributedOperator& A, const Space& space, std::uint64_t seed) {
   if (const auto known = A.norm_squared()) return *known;
   Measurement y = A.make_measurement();
   const LinearMap normal = [&](const at::Tensor& in, at::Tensor& out) {
     A.apply(in, y);
     A.adjoint(y, out);
   };
-  return power_iteration(A, normal, space, seed, relative_tolerance, max_iterations);
+  return largest_eigenvalue(A, normal, space, seed);
 }
 
 }  // namespace tessera

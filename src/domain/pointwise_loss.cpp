@@ -65,7 +65,8 @@ class PoissonLoss final : public PointwiseLoss {
 
 class HuberLoss final : public PointwiseLoss {
  public:
-  HuberLoss(double threshold, double noise_sigma) : t_(threshold * noise_sigma), v_(noise_sigma * noise_sigma) {
+  HuberLoss(double threshold, double noise_sigma)
+      : t_(threshold * noise_sigma), v_(noise_sigma * noise_sigma) {
     TESSERA_VALIDATE(threshold > 0, "problem.likelihood.threshold is ", threshold,
                      " (below it a sample is no outlier) use for example 1.345");
     TESSERA_EXPECT(noise_sigma > 0, "a Huber loss without a noise level (it sets the threshold)");

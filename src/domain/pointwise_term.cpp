@@ -24,10 +24,10 @@ namespace {
 // With local_dot's order of summation, which does not depend on threads.
 at::Tensor local_sum(const at::Tensor& t) { return local_dot(t, at::ones_like(t)); }
 
-constexpr int kNewton = 30;            // steps of the proximal point, at most
-constexpr int kHalvings = 20;          // of a step that does not descend
-constexpr double kDescent = 1e-4;      // share of the predicted descent that a step must reach (Armijo)
-constexpr double kRounding = 1e-14;    // of a sum of many terms: near the solution heights no longer tell
+constexpr int kNewton = 30;             // steps of the proximal point, at most
+constexpr int kHalvings = 20;           // of a step that does not descend
+constexpr double kDescent = 1e-4;       // share of the predicted descent that a step must reach (Armijo)
+constexpr double kRounding = 1e-14;     // of a sum of many terms: near the solution heights no longer tell
 constexpr double kInnerResidual = 0.1;  // of a Newton step's equation: more is wasted far from the solution
 
 class PointwiseTerm final : public DataTerm {
@@ -37,6 +37,7 @@ class PointwiseTerm final : public DataTerm {
         y_(std::move(in.y)),
         loss_(std::move(loss)),
         prox_(in.prox),
+        noise_sigma_(in.noise_sigma),
         seed_(in.seed),
         space_(space) {
     A_->comm().together([&] { weights_ = sample_weights(*A_, y_, std::move(in.weights)); });
@@ -87,6 +88,17 @@ class PointwiseTerm final : public DataTerm {
     newton(z, gamma, out);
   }
 
+  // Its residual is the signed root of the squared deviation over the variance that the loss expects.
+  Fit fit(const at::Tensor& x) override {
+    A_->apply(x, means_);
+    Fit fit{work_, Measurement(y_.size()), y_, noise_sigma_};
+    for (std::size_t i = 0; i < y_.size(); ++i) {
+      const at::Tensor sign = (means_[i] - y_[i]).sign_();
+      work_[i].copy_(weighted(i, loss_->deviation(means_[i], y_[i])).sqrt_().mul_(sign));
+      if (weights_[i].defined()) fit.counted[i] = weights_[i].ne(0).to(y_[i].options());
+    }
+    return fit;
+  }
   Deferred objective() const override { return objective_; }
   Deferred chi2() const override { return chi2_; }
 
@@ -99,11 +111,14 @@ class PointwiseTerm final : public DataTerm {
     A_->comm().all_reduce({&steepest, 1}, Reduce::max);
     return lipschitz_ = steepest * operator_norm_squared(*A_, space_, seed_);
   }
+  double lipschitz_of_squares() override { return operator_norm_squared(*A_, space_, seed_); }
+  std::optional<at::Tensor> diagonal() const override { return A_->diagonal(weights_); }
   void adjoint_start(at::Tensor& out) override {
     for (std::size_t i = 0; i < y_.size(); ++i) work_[i].copy_(weighted(i, y_[i]));
     A_->adjoint(work_, out);
   }
   const DistributedOperator& op() const override { return *A_; }
+  ProxReport prox_report() const override { return report_; }
   std::int64_t prox_bytes_sent() const override { return selection_ ? 0 : A_->bytes_sent(); }
   std::vector<StateField> state() override { return {{.name = "lipschitz", .scalar = &lipschitz_}}; }
 
@@ -131,7 +146,8 @@ class PointwiseTerm final : public DataTerm {
   void find_selection() {
     std::int64_t closed = 0;
     if (const auto d = A_->diagonal({}); d && y_.size() == 1) {
-      const bool binary = weights_[0].defined() ? (weights_[0] * (1 - weights_[0])).eq(0).all().item<bool>() : true;
+      const bool binary =
+          weights_[0].defined() ? (weights_[0] * (1 - weights_[0])).eq(0).all().item<bool>() : true;
       closed = binary && (*d * (1 - *d)).eq(0).all().item<bool>();
       if (weights_[0].defined()) selected_ = weights_[0].ne(0);
     }
@@ -140,7 +156,7 @@ class PointwiseTerm final : public DataTerm {
   }
 
   // Newton's method for h(u) = gamma f(u) + |u - z|^2 / 2, which is convex with h'' >= 1: |h'| bounds the
-  // distance to its minimum.
+  // distance to its minimum, as in QuadraticProx.
   void newton(const at::Tensor& z, double gamma, at::Tensor& u) {
     at::Tensor h = at::empty_like(z), d = at::empty_like(z), tried = at::empty_like(z);
     Measurement curvature(y_.size());
@@ -157,17 +173,29 @@ class PointwiseTerm final : public DataTerm {
       A_->comm().all_reduce({&sum, 1}, Reduce::sum);
       return sum;
     };
+    const LinearMap left = [&](const at::Tensor& in, at::Tensor& to) {
+      hessian(in, to);
+      to.neg_().add_(h);
+    };
+    const Box& image = A_->decomposition().image();
+    const double values = static_cast<double>(image.pixels() * A_->image_channels());
+    const double error = prox_.tolerance > 0 ? prox_.tolerance : noise_sigma_ > 0 ? 0.02 * noise_sigma_ : 1e-5;
+    const double limit = error * std::sqrt(values);
     double now = height(u);
+    ++report_.calls;
+    double slope_norm = 0;
     for (int k = 0; k < kNewton; ++k) {
       slope(h);
       h.mul_(gamma).add_(u).sub_(z);
-      const std::vector<double> squares = space_.dots({{h, h}, {u, u}});
-      if (std::sqrt(squares[0]) <= prox_.tolerance * (std::sqrt(squares[1]) + 1e-30)) break;
+      slope_norm = space_.norm(h);
+      if (slope_norm <= limit) break;
       for (std::size_t i = 0; i < y_.size(); ++i)
         curvature[i] = weighted(i, loss_->curvature(means_[i], y_[i]));
       h.neg_();
       d.zero_();
-      solver_.solve(hessian, h, d, space_, prox_.max_iterations, kInnerResidual);
+      report_.iterations +=
+          solver_.solve({hessian, left, {}}, d, space_, prox_.max_iterations, kInnerResidual * slope_norm)
+              .iterations;
       const double descent = -space_.dot(h, d);  // < 0
       double step = 1, next = now;
       int halved = 0;
@@ -181,12 +209,15 @@ class PointwiseTerm final : public DataTerm {
       u.copy_(tried);
       now = next;
     }
+    report_.missed += slope_norm > limit;
+    report_.worst = std::max(report_.worst, slope_norm / std::sqrt(values));
   }
 
   std::shared_ptr<DistributedOperator> A_;
   Measurement y_, weights_;  // undefined weights: 1 everywhere on this rank
   std::unique_ptr<PointwiseLoss> loss_;
   ProxOptions prox_;
+  double noise_sigma_;
   std::uint64_t seed_;
   Space space_;
   std::int64_t samples_ = 1;       // that count, all ranks
@@ -194,6 +225,7 @@ class PointwiseTerm final : public DataTerm {
   std::optional<bool> selection_;  // A is the identity (false) or selects pixels (true, selected_)
   at::Tensor selected_;
   ConjugateGradients solver_;
+  ProxReport report_;
   Deferred objective_, chi2_;
   double lipschitz_ = std::numeric_limits<double>::quiet_NaN();  // until it is asked for
 };

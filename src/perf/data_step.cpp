@@ -21,17 +21,32 @@ DataTraffic data_traffic(const Decomposition& decomposition, const DataWork& dat
   const auto all = [&](auto what) { return std::all_of(parts.begin(), parts.end(), what); };
   DataTraffic traffic;
   if (splitting && all([](const auto& p) { return p->reach() == Reach{}; })) return traffic;
-  const bool circular = all([](const auto& p) { return p->circular() && p->circular()->factor == 1; });
-  if (splitting && circular && !data.weighted) {
-    traffic.kind = DataTraffic::Kind::fourier;
-    auto plans = DistributedFourier::plans(decomposition, rank);
+  const auto transforms = [&](const Layout& blocks, const Box& box) {
+    auto plans = DistributedFourier::plans(blocks, box, rank);
     for (std::size_t i = 0; i < plans.size(); ++i)
       traffic.parts.push_back({std::move(plans[i]), i == 1 || i == 2 ? 2 * kBytes : kBytes, false});
+  };
+  const Box& image = decomposition.image();
+  const bool circular = !data.weighted && all([](const auto& p) { return p->circular().has_value(); });
+  if (splitting && circular && all([](const auto& p) { return p->circular()->factor == 1; })) {
+    traffic.kind = DataTraffic::Kind::fourier;
+    transforms(decomposition.layout(), image);
     return traffic;
   }
-  traffic.kind = splitting ? DataTraffic::Kind::conjugate_gradients : DataTraffic::Kind::gradient;
   for (ExchangePlan& plan : local_stack_plans(decomposition, parts, rank))
     traffic.parts.push_back({std::move(plan), kBytes, true});
+  traffic.kind = DataTraffic::Kind::gradient;
+  if (!splitting) return traffic;
+  const std::int64_t f = circular ? parts[0]->circular()->factor : 1;
+  if (circular && parts.size() == 1 && image.extent(1) % f == 0 && image.extent(2) % f == 0) {
+    traffic.kind = DataTraffic::Kind::coarse;
+    const MeasurementLayout samples(
+        decomposition, {{parts[0]->name(), parts[0]->measurement(image), 1, parts[0]->anchor()}});
+    transforms(samples.layout(0), samples.part(0).box);
+    return traffic;
+  }
+  traffic.kind = DataTraffic::Kind::conjugate_gradients;  // preconditioned
+  transforms(decomposition.layout(), image);
   return traffic;
 }
 

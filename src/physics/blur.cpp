@@ -45,17 +45,17 @@ Border border_of(Boundary boundary) {
   return Border::none;
 }
 
-// One kernel, tap by tap; channels ride as a batch. For GPUs: on a CPU torch takes 10 to 50 times as long as
-// transforms, for any kernel.
+// One kernel, tap by tap, channels as a batch; or one per channel, as groups. For GPUs: on a CPU torch takes
+// 10 to 50 times as long as transforms, for any kernel.
 class DirectBlur final : public PlacedOperator {
  public:
   DirectBlur(const BankFilter& filter, LocalOperator::Placement placement)
       : placement_(std::move(placement)) {
     const Box& samples = placement_.samples[0];
-    const Index2 taps{filter.taps.size(0), filter.taps.size(1)};
+    const Index2 taps{filter.taps.size(1), filter.taps.size(2)};
     factor_ = filter.anchor.factor[1];
     // conv2d correlates: the kernel is flipped.
-    weight_ = filter.taps.flip({0, 1}).to(placement_.options).unsqueeze(0).unsqueeze(0).contiguous();
+    weight_ = filter.taps.flip({1, 2}).to(placement_.options).unsqueeze(1).contiguous();
     if (samples.empty()) return;
     for (std::size_t d = 0; d < 2; ++d) {
       const std::int64_t anchor = factor_ * samples.lo()[d + 1] + filter.anchor.offset[d + 1];
@@ -70,55 +70,76 @@ class DirectBlur final : public PlacedOperator {
   void apply(const at::Tensor& x, std::span<const at::Tensor> y) override {
     if (placement_.samples[0].empty()) return;
     if (on_cpu_) return on_cpu_->apply(x, y);
-    const at::Tensor in = window(x).unsqueeze(1);
-    y[0].copy_(at::conv2d(in, weight_, {}, at::IntArrayRef{factor_, factor_}).squeeze(1));
+    const std::int64_t axis = batch_axis();
+    y[0].copy_(at::conv2d(window(x).unsqueeze(axis), weight_, {}, at::IntArrayRef{factor_, factor_},
+                          at::IntArrayRef{0, 0}, at::IntArrayRef{1, 1}, weight_.size(0))
+                   .squeeze(axis));
   }
   void adjoint(std::span<const at::Tensor> y, const at::Tensor& x) override {
     if (placement_.samples[0].empty()) return;
     if (on_cpu_) return on_cpu_->adjoint(y, x);
-    window(x).add_(
-        at::conv_transpose2d(y[0].unsqueeze(1), weight_, {}, at::IntArrayRef{factor_, factor_}).squeeze(1));
+    const std::int64_t axis = batch_axis();
+    window(x).add_(at::conv_transpose2d(y[0].unsqueeze(axis), weight_, {}, at::IntArrayRef{factor_, factor_},
+                                        at::IntArrayRef{0, 0}, at::IntArrayRef{0, 0}, weight_.size(0))
+                       .squeeze(axis));
   }
 
  private:
   at::Tensor window(const at::Tensor& x) const {
     return x.slice(1, begin_[0], end_[0]).slice(2, begin_[1], end_[1]);
   }
+  // One kernel: (C, 1, H, W), channels are a batch; several: (1, C, H, W), channels are groups.
+  std::int64_t batch_axis() const { return weight_.size(0) == 1 ? 1 : 0; }
+
   LocalOperator::Placement placement_;
   std::int64_t factor_ = 1;
-  at::Tensor weight_;       // (1, 1, h, w)
+  at::Tensor weight_;       // (1 or C, 1, h, w)
   Index2 begin_{}, end_{};  // rows and columns of the input that the samples need
   std::optional<TapBlur> on_cpu_;
 };
 
 class Blur final : public LocalOperator {
  public:
-  explicit Blur(BlurOptions options) : boundary_(options.boundary), factor_(options.factor) {
-    TESSERA_VALIDATE(options.kernel.defined() && options.kernel.dim() == 2 && options.kernel.numel() > 0,
-                     "the kernel is not a matrix (a blur needs rows and columns of taps) give it as (h, w)");
+  explicit Blur(BlurOptions options)
+      : boundary_(options.boundary), factor_(options.factor), phase_(options.phase) {
+    TESSERA_VALIDATE(
+        options.kernel.defined() && (options.kernel.dim() == 2 || options.kernel.dim() == 3) &&
+            options.kernel.numel() > 0,
+        "the kernel is not a matrix (a blur needs rows and columns of taps) give it as (h, w), or "
+        "(C, h, w) with one per channel");
     taps_ = options.kernel.detach().to(at::TensorOptions(at::kCPU).dtype(at::kDouble)).contiguous();
+    if (taps_.dim() == 2) taps_ = taps_.unsqueeze(0);
     TESSERA_VALIDATE(
         taps_.isfinite().all().item<bool>(),
         "the kernel has taps that are not finite (the blur would be NaN everywhere) check the file");
-    origin_ = options.origin.value_or(Index2{taps_.size(0) / 2, taps_.size(1) / 2});
+    origin_ = options.origin.value_or(Index2{size(0) / 2, size(1) / 2});
     for (std::size_t d = 0; d < 2; ++d)
       TESSERA_VALIDATE(origin_[d] >= 0 && origin_[d] < size(d), "kernel.center is ", origin_[d], " on axis ",
                        d, " (the kernel has ", size(d), " taps there) choose one of its taps");
     TESSERA_VALIDATE(factor_ >= 1, "operator.factor is ", factor_,
                      " (every factor-th sample is kept) write 2, 3 or 4");
+    for (std::size_t d = 0; d < 2; ++d)
+      TESSERA_VALIDATE(phase_[d] >= 0 && phase_[d] < factor_, "operator.phase is ", phase_[d], " on axis ", d,
+                       " (the first sample is one of the first ", factor_, ") write 0 to ", factor_ - 1);
     by_fft_ =
         options.method == BlurMethod::fft ||
         (options.method == BlurMethod::automatic &&
-         taps_.numel() > factor_ * factor_ * (options.device.is_cuda() ? kDirectTapsOnGpu : kDirectTaps));
+         size(0) * size(1) > factor_ * factor_ * (options.device.is_cuda() ? kDirectTapsOnGpu : kDirectTaps));
   }
 
   std::string name() const override { return factor_ > 1 ? "downsampling" : "blur"; }
+  std::int64_t channels(std::int64_t of_image) const override {
+    TESSERA_VALIDATE(taps_.size(0) == 1 || taps_.size(0) == of_image, "there are ", taps_.size(0),
+                     " kernels (the image has ", of_image,
+                     " channels) give one kernel, or one per channel of the image");
+    return of_image;
+  }
   Reach reach() const override {
     return {{0, size(0) - 1 - origin_[0], size(1) - 1 - origin_[1]}, {0, origin_[0], origin_[1]}};
   }
   Anchor anchor() const override {
-    Anchor a{{1, factor_, factor_}, {}};
-    if (boundary_ == Boundary::valid) a.offset = reach().lo;
+    Anchor a{{1, factor_, factor_}, {0, phase_[0], phase_[1]}};
+    if (boundary_ == Boundary::valid) a.offset = a.offset + reach().lo;
     return a;
   }
   Border border() const override { return border_of(boundary_); }
@@ -133,7 +154,11 @@ class Blur final : public LocalOperator {
                          ") use a smaller kernel or another boundary");
         extent[d] -= size(d) - 1;
       }
-    return Box::image2d((extent[0] + factor_ - 1) / factor_, (extent[1] + factor_ - 1) / factor_);
+    for (std::size_t d = 0; d < 2; ++d)
+      TESSERA_VALIDATE(extent[d] > phase_[d], "nothing is left to sample from phase ", phase_[d], " on axis ",
+                       d, " (", extent[d], " pixels can be measured there) write 0");
+    return Box::image2d((extent[0] - phase_[0] + factor_ - 1) / factor_,
+                        (extent[1] - phase_[1] + factor_ - 1) / factor_);
   }
 
   bool shares_with(const LocalOperator& other) const override {
@@ -147,19 +172,17 @@ class Blur final : public LocalOperator {
     for (const LocalOperator* member : group) filters.push_back(dynamic_cast<const Blur&>(*member).filter());
     return std::make_unique<OverlapSave>(std::move(filters), placement);
   }
-  std::optional<CircularConvolution> circular() const override {
-    if (boundary_ != Boundary::circular) return std::nullopt;
-    return CircularConvolution{taps_, origin_, factor_};
-  }
+  std::optional<Convolution> convolution() const override { return Convolution{taps_, origin_, factor_}; }
 
  private:
-  std::int64_t size(std::size_t axis) const { return taps_.size(static_cast<std::int64_t>(axis)); }
+  std::int64_t size(std::size_t axis) const { return taps_.size(static_cast<std::int64_t>(axis) + 1); }
   BankFilter filter() const { return {taps_, origin_, anchor()}; }
 
-  at::Tensor taps_;  // (h, w), float64, host
+  at::Tensor taps_;  // (1 or C, h, w), float64, host
   Index2 origin_{};
   Boundary boundary_;
   std::int64_t factor_;
+  Index2 phase_;
   bool by_fft_ = false;
 };
 

@@ -39,7 +39,7 @@ at::Tensor window(const at::Tensor& t, const Index2& begin, const Index2& end, s
   return t.slice(1, begin[0], end[0], step).slice(2, begin[1], end[1], step);
 }
 
-// out = spectrum * filter, or out += it; (C, rows, columns) and (rows, columns), contiguous.
+// out = spectrum * filter, or out += it; (C, rows, columns) and (1 or C, rows, columns), contiguous.
 //
 // On a CPU by hand: torch multiplies the complex numbers left over from full vectors with another rounding,
 // and which ones these are depends on the number of threads. Here each row is a loop of its own.
@@ -52,7 +52,7 @@ void multiply(const at::Tensor& out, const at::Tensor& spectrum, const at::Tenso
     return;
   }
   const at::Tensor in = spectrum.contiguous();
-  const std::int64_t rows = filter.size(0), columns = filter.size(1);
+  const std::int64_t rows = filter.size(1), columns = filter.size(2), lines = filter.size(0) * rows;
   AT_DISPATCH_FLOATING_TYPES(at::toRealValueType(out.scalar_type()), "multiply", [&] {
     const auto* a = static_cast<const scalar_t*>(in.const_data_ptr());
     const auto* b = static_cast<const scalar_t*>(filter.const_data_ptr());
@@ -60,7 +60,7 @@ void multiply(const at::Tensor& out, const at::Tensor& spectrum, const at::Tenso
     at::parallel_for(
         0, out.size(0) * rows, 1 + (1 << 14) / columns, [&](std::int64_t begin, std::int64_t end) {
           for (std::int64_t r = begin; r < end; ++r) {
-            const scalar_t *x = a + 2 * r * columns, *k = b + 2 * (r % rows) * columns;
+            const scalar_t *x = a + 2 * r * columns, *k = b + 2 * (r % lines) * columns;
             scalar_t* y = to + 2 * r * columns;
             for (std::int64_t c = 0; c < 2 * columns; c += 2) {
               const scalar_t re = x[c] * k[c] - x[c + 1] * k[c + 1], im = x[c] * k[c + 1] + x[c + 1] * k[c];
@@ -111,7 +111,7 @@ OverlapSave::OverlapSave(std::vector<BankFilter> filters, const LocalOperator::P
   for (std::size_t i = 0; i < filters.size(); ++i) {
     const BankFilter& f = filters[i];
     anchors_.push_back(f.anchor);
-    const Index2 taps{f.taps.size(0), f.taps.size(1)};
+    const Index2 taps{f.taps.size(1), f.taps.size(2)};
     for (std::size_t d = 0; d < 2; ++d) {
       lo_[d] = std::max(lo_[d], taps[d] - 1 - f.origin[d]);
       hi_[d] = std::max(hi_[d], f.origin[d]);
@@ -136,9 +136,9 @@ OverlapSave::OverlapSave(std::vector<BankFilter> filters, const LocalOperator::P
   for (const BankFilter& f : filters) {
     // Output n of a tile is sum_j taps[j] tile[n + lo + origin - j]: tap j stands at j - origin - lo, modulo
     // the side.
-    at::Tensor placed = at::zeros({side[0], side[1]}, at::kDouble);
-    placed.slice(0, 0, f.taps.size(0)).slice(1, 0, f.taps.size(1)).copy_(f.taps);
-    placed = placed.roll({-f.origin[0] - lo_[0], -f.origin[1] - lo_[1]}, {0, 1});
+    at::Tensor placed = at::zeros({f.taps.size(0), side[0], side[1]}, at::kDouble);
+    window(placed, {0, 0}, {f.taps.size(1), f.taps.size(2)}).copy_(f.taps);
+    placed = placed.roll({-f.origin[0] - lo_[0], -f.origin[1] - lo_[1]}, {1, 2});
     spectra_.push_back(at::fft_rfft2(placed).to(placement.options.dtype(complex)));
     conjugates_.push_back(spectra_.back().conj().resolve_conj());
   }

@@ -25,7 +25,7 @@ TilePlan choose_tiles(const Index2& extent, const Index2& overlap);
 
 /// One kernel of a bank and where its samples stand.
 struct BankFilter {
-  at::Tensor taps;  // (h, w), float64, host
+  at::Tensor taps;  // (1 or C, h, w), float64, host
   Index2 origin{};
   Anchor anchor;
 };
@@ -59,7 +59,7 @@ class OverlapSave final : public PlacedOperator {
   Index2 lo_{}, hi_{};  // reach of the whole bank
   Index2 first_{};      // image row and column of the first output
   TilePlan tiles_;
-  std::vector<at::Tensor> spectra_, conjugates_;  // (side, side / 2 + 1) per filter
+  std::vector<at::Tensor> spectra_, conjugates_;  // (1 or C, side, side / 2 + 1) per filter
   at::Tensor tile_;                               // (C, side, side)
   at::Tensor product_, sum_;                      // (C, side, side / 2 + 1)
 };

@@ -54,8 +54,8 @@ class Identity final : public LocalOperator {
                                         const Placement& placement) const override {
     return std::make_unique<PlacedIdentity>(placement);
   }
-  std::optional<CircularConvolution> circular() const override {
-    return CircularConvolution{at::ones({1, 1}, at::kDouble), {0, 0}, 1};
+  std::optional<Convolution> convolution() const override {
+    return Convolution{at::ones({1, 1, 1}, at::kDouble), {0, 0}, 1};
   }
 };
 

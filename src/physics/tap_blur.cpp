@@ -25,7 +25,7 @@ TapBlur::TapBlur(const BankFilter& filter, const Index2& begin, const Index2& en
       factor_(filter.anchor.factor[1]),
       begin_(begin),
       end_(end),
-      reach_{(kernel_.size(0) - 1) / factor_, (kernel_.size(1) - 1) / factor_} {}
+      reach_{(kernel_.size(1) - 1) / factor_, (kernel_.size(2) - 1) / factor_} {}
 
 void TapBlur::apply(const at::Tensor& x, std::span<const at::Tensor> y) {
   TESSERA_EXPECT(y[0].is_contiguous(), "samples with strides ", y[0].strides(), " (rows are written whole)");
@@ -47,22 +47,26 @@ void TapBlur::apply(const at::Tensor& x, std::span<const at::Tensor> y) {
 template <class T>
 void TapBlur::correlate(const at::Tensor& in, const at::Tensor& y) const {
   const std::int64_t row = in.stride(-2), channel = in.stride(0), phase = factor_ > 1 ? in.stride(1) : 0;
-  Taps<T>
-      all;  // a convolution reads backward: tap (i, j) meets the pixel (h - 1 - i, w - 1 - j) of the window
-  const auto kernel = kernel_.accessor<double, 2>();
-  for (std::int64_t i = 0; i < kernel.size(0); ++i)
-    for (std::int64_t j = 0; j < kernel.size(1); ++j) {
-      all.offset.push_back(j % factor_ * phase + i * row + j / factor_);
-      all.weight.push_back(static_cast<T>(kernel[kernel.size(0) - 1 - i][kernel.size(1) - 1 - j]));
-    }
+  const auto kernel = kernel_.accessor<double, 3>();
+  const std::int64_t kernels = kernel.size(0), height = kernel.size(1), width = kernel.size(2);
+  std::vector<Taps<T>> of(static_cast<std::size_t>(kernels));
+  // A convolution reads backward: tap (i, j) meets the pixel (h - 1 - i, w - 1 - j) of the window.
+  for (std::int64_t k = 0; k < kernels; ++k)
+    for (std::int64_t i = 0; i < height; ++i)
+      for (std::int64_t j = 0; j < width; ++j) {
+        Taps<T>& all = of[static_cast<std::size_t>(k)];
+        all.offset.push_back(j % factor_ * phase + i * row + j / factor_);
+        all.weight.push_back(static_cast<T>(kernel[k][height - 1 - i][width - 1 - j]));
+      }
   const std::int64_t rows = y.size(1), columns = y.size(2);
   const T* source = in.const_data_ptr<T>();
   T* out = y.mutable_data_ptr<T>();
-  at::parallel_for(
-      0, y.size(0) * rows, grain(columns, kernel_.numel()), [&](std::int64_t first, std::int64_t last) {
-        for (std::int64_t r = first; r < last; ++r)
-          tap_sum(source + r / rows * channel + factor_ * (r % rows) * row, all, out + r * columns, columns);
-      });
+  at::parallel_for(0, y.size(0) * rows, grain(columns, height * width),
+                   [&](std::int64_t first, std::int64_t last) {
+                     for (std::int64_t r = first; r < last; ++r)
+                       tap_sum(source + r / rows * channel + factor_ * (r % rows) * row,
+                               of[static_cast<std::size_t>(r / rows % kernels)], out + r * columns, columns);
+                   });
 }
 
 void TapBlur::adjoint(std::span<const at::Tensor> y, const at::Tensor& x) {
@@ -76,13 +80,14 @@ void TapBlur::adjoint(std::span<const at::Tensor> y, const at::Tensor& x) {
 // The taps that bring samples to pixels of these remainders: pixel f a + p gets sample a - i / f from tap i =
 // p, p + f, ... of the window's correlation.
 template <class T>
-Taps<T> TapBlur::taps(std::int64_t row_phase, std::int64_t column_phase, std::int64_t row_stride) const {
-  const auto kernel = kernel_.accessor<double, 2>();
+Taps<T> TapBlur::taps(std::int64_t kernel, std::int64_t row_phase, std::int64_t column_phase,
+                      std::int64_t row_stride) const {
+  const auto tap = kernel_.accessor<double, 3>()[kernel];
   Taps<T> some;
-  for (std::int64_t i = row_phase; i < kernel.size(0); i += factor_)
-    for (std::int64_t j = column_phase; j < kernel.size(1); j += factor_) {
+  for (std::int64_t i = row_phase; i < tap.size(0); i += factor_)
+    for (std::int64_t j = column_phase; j < tap.size(1); j += factor_) {
       some.offset.push_back((reach_[0] - i / factor_) * row_stride + reach_[1] - j / factor_);
-      some.weight.push_back(static_cast<T>(kernel[kernel.size(0) - 1 - i][kernel.size(1) - 1 - j]));
+      some.weight.push_back(static_cast<T>(tap[tap.size(0) - 1 - i][tap.size(1) - 1 - j]));
     }
   return some;
 }
@@ -90,19 +95,22 @@ Taps<T> TapBlur::taps(std::int64_t row_phase, std::int64_t column_phase, std::in
 template <class T>
 void TapBlur::spread(const at::Tensor& framed, const at::Tensor& x) const {
   const std::int64_t rows = x.size(1), columns = x.size(2), stride = framed.stride(1), f = factor_;
-  std::vector<Taps<T>> of;  // by row and column remainder
-  for (std::int64_t p = 0; p < f; ++p)
-    for (std::int64_t q = 0; q < f; ++q) of.push_back(taps<T>(p, q, stride));
+  const std::int64_t kernels = kernel_.size(0);
+  std::vector<Taps<T>> of;  // by kernel, row and column remainder
+  for (std::int64_t k = 0; k < kernels; ++k)
+    for (std::int64_t p = 0; p < f; ++p)
+      for (std::int64_t q = 0; q < f; ++q) of.push_back(taps<T>(k, p, q, stride));
   const T* samples = framed.const_data_ptr<T>();
   T* out = x.mutable_data_ptr<T>();
-  at::parallel_for(0, x.size(0) * rows, grain(columns, kernel_.numel() / (f * f)),
+  at::parallel_for(0, x.size(0) * rows, grain(columns, kernel_.numel() / (kernels * f * f)),
                    [&](std::int64_t first, std::int64_t last) {
                      std::vector<T> line(static_cast<std::size_t>((columns + f - 1) / f));
                      for (std::int64_t r = first; r < last; ++r) {
                        const std::int64_t c = r / rows, h = r % rows;
                        T* to = out + c * x.stride(0) + h * x.stride(1);
                        for (std::int64_t q = 0; q < std::min(f, columns); ++q) {
-                         const Taps<T>& some = of[static_cast<std::size_t>(h % f * f + q)];
+                         const Taps<T>& some =
+                             of[static_cast<std::size_t>((c % kernels * f + h % f) * f + q)];
                          if (some.weight.empty()) continue;
                          const std::int64_t n = (columns - q + f - 1) / f;
                          tap_sum(samples + c * framed.stride(0) + h / f * stride, some, line.data(), n);

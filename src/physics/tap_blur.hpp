@@ -11,7 +11,8 @@
 
 namespace tessera {
 
-/// One kernel, tap by tap, on a CPU, rows over threads; the bits do not depend on their number.
+/// One kernel, or one per channel, tap by tap, on a CPU, rows over threads; the bits do not depend on their
+/// number.
 ///
 /// A coarser grid of factor f splits pixels and taps by their remainders modulo f: taps of one remainder see
 /// the pixels of one remainder as a dense row, so that decimation costs 1 / f^2 of the plain blur both ways.
@@ -28,9 +29,10 @@ class TapBlur final : public PlacedOperator {
   template <class T>
   void spread(const at::Tensor& framed, const at::Tensor& x) const;
   template <class T>
-  Taps<T> taps(std::int64_t row_phase, std::int64_t column_phase, std::int64_t row_stride) const;
+  Taps<T> taps(std::int64_t kernel, std::int64_t row_phase, std::int64_t column_phase,
+               std::int64_t row_stride) const;
 
-  at::Tensor kernel_;  // (h, w), float64, host
+  at::Tensor kernel_;  // (1 or C, h, w), float64, host
   std::int64_t factor_;
   Index2 begin_, end_;
   Index2 reach_;  // samples that meet a pixel's taps, less one

@@ -91,8 +91,8 @@ LoopResult run_loop(const LoopInput& in) {
       const Watch::Verdict verdict = at.watch.see(r.iteration, r.residual, r.chi2, r.iteration >= in.settled);
       if (verdict == Watch::Verdict::best) std::swap(best, candidate);
       if (verdict == Watch::Verdict::growing) {
-        diverged(concat("residual or chi2 have grown since iteration ", at.watch.best + 1,
-                        ", in iteration ", r.iteration + 1, " they are no longer settling"));
+        diverged(concat("residual or chi2 have grown since iteration ", at.watch.best + 1, ", in iteration ",
+                        r.iteration + 1, " they are no longer settling"));
       } else if (met(r, in.stop)) {
         asked = StopReason::converged;
         at.decisive = r;

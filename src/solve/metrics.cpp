@@ -2,15 +2,17 @@
 #include "tessera/solve/metrics.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/clamp.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/floor.h>
 #include <ATen/ops/from_blob.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
+#include <utility>
 
-#include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/tensor.hpp"
 
@@ -37,69 +39,90 @@ at::Tensor smooth(const at::Tensor& x, const at::Tensor& column) {
   return at::conv2d(at::conv2d(planes, column), column.transpose(2, 3)).squeeze(1);
 }
 
-}  // namespace
-
-double psnr_of(double squared_error, double samples) {
-  return -10.0 * std::log10(squared_error / samples + 1e-8);
+// Steps of 1/255 as an 8-bit file holds them, in double: their squared errors are whole numbers, the sum over
+// ranks is exact.
+at::Tensor to_8bit(const at::Tensor& x) {
+  return at::clamp(x.to(at::kDouble), 0, 1).mul_(255).add_(0.5).floor_();
 }
 
-struct Metrics::Impl {
-  at::Tensor truth, padded_truth, padded;
-  Box need;
-  double samples = 0;
-  std::unique_ptr<Exchange> exchange;
-  Box block;
+}  // namespace
 
-  at::Tensor surround(const at::Tensor& image) {
-    const at::Tensor block_image = image.to(padded.scalar_type());
-    exchange->begin(view(block_image, block), view(padded, need)).wait();
+double psnr_of(double squared_error, double samples) { return -10.0 * std::log10(squared_error / samples); }
+
+struct Metrics::Impl {
+  at::Tensor truth;  // of `scored`
+  at::Tensor padded_truth, padded;
+  Box block, scored;  // this rank's pixels; those of them in the region
+  Box valid;          // pixels of all ranks whose window lies in the region
+  Box need;           // `scored` and a rim
+  double samples = 0, valid_samples = 0;
+  std::unique_ptr<Exchange> exchange;
+
+  at::Tensor part(const at::Tensor& image) const { return crop(image, block, scored); }
+  at::Tensor surround(const at::Tensor& inside) {
+    const at::Tensor own = inside.to(padded.scalar_type()).contiguous();
+    exchange->begin(view(own, scored), view(padded, need)).wait();
     return padded;
   }
 };
 
 Metrics::Metrics(at::Tensor truth, const Decomposition& decomposition, const Communicator& comm,
                  std::shared_ptr<Transport> transport)
+    : Metrics(truth, decomposition, comm, std::move(transport), decomposition.image()) {}
+
+Metrics::Metrics(const at::Tensor& truth, const Decomposition& decomposition, const Communicator& comm,
+                 std::shared_ptr<Transport> transport, const Box& region)
     : impl_(std::make_unique<Impl>()) {
   Impl& m = *impl_;
-  m.truth = std::move(truth);
-  m.samples = static_cast<double>(decomposition.image().pixels() * m.truth.size(0));
-  if (decomposition.image().extent(0) > 1) return;  // volumes: PSNR alone
+  const std::int64_t channels = truth.size(0);
+  std::vector<Box> boxes;
+  for (int r = 0; r < comm.size(); ++r) boxes.push_back(decomposition.block(r).intersect(region));
+  const Layout own(boxes);
   m.block = decomposition.block(comm.rank());
-  const Layout own = decomposition.layout();
+  m.scored = own.box(comm.rank());
+  m.truth = m.part(truth).contiguous();
+  m.samples = static_cast<double>(region.pixels() * channels);
+  if (region.extent(0) > 1) return;  // volumes: PSNR alone
+  if (region.extent(1) > 2 * kRadius && region.extent(2) > 2 * kRadius)
+    m.valid = Box(region.lo() + Index3{0, kRadius, kRadius}, region.hi() - Index3{0, kRadius, kRadius});
+  m.valid_samples = static_cast<double>(m.valid.pixels() * channels);
   const Layout need = own.grow({{0, kRadius, kRadius}, {0, kRadius, kRadius}});
   m.need = need.box(comm.rank());
-  const auto type = m.truth.scalar_type();
-  m.exchange =
-      std::make_unique<Exchange>(ExchangePlan(own, need, decomposition.image(), Border::reflect, comm.rank()),
-                                 std::move(transport), m.truth.size(0), element_type(type));
-  m.padded = empty_block(m.truth.size(0), m.need, m.truth.options());
+  m.exchange = std::make_unique<Exchange>(ExchangePlan(own, need, region, Border::reflect, comm.rank()),
+                                          std::move(transport), channels, element_type(truth.scalar_type()));
+  m.padded = empty_block(channels, m.need, truth.options());
 }
 Metrics::~Metrics() = default;
 
 Deferred Metrics::psnr(const at::Tensor& image, Reducer& reducer) const {
-  const at::Tensor error = image - impl_->truth;
+  const at::Tensor error = impl_->part(image) - impl_->truth;
   return reducer.add({local_dot(error, error)}, [samples = impl_->samples](const std::vector<double>& s) {
     return psnr_of(s[0], samples);
   });
 }
 
 double Metrics::psnr(const at::Tensor& image, const Space& space) const {
-  const at::Tensor error = image - impl_->truth;
+  const at::Tensor error = impl_->part(image) - impl_->truth;
   return psnr_of(space.dot(error, error), impl_->samples);
 }
 
-double Metrics::ssim(const at::Tensor& image, const Space& space) {
+double Metrics::psnr_8bit(const at::Tensor& image, const Space& space) const {
+  const at::Tensor steps = to_8bit(impl_->part(image)).sub_(to_8bit(impl_->truth));
+  return psnr_of(space.dot(steps, steps), impl_->samples * 255 * 255);
+}
+
+Ssim Metrics::ssim(const at::Tensor& image, const Space& space) {
   Impl& m = *impl_;
-  if (!m.exchange) return std::numeric_limits<double>::quiet_NaN();
+  if (!m.exchange) return {};
   constexpr double c1 = 0.01 * 0.01, c2 = 0.03 * 0.03;
-  const bool mine = !m.block.empty();
   // The variances are differences of nearly equal numbers: double, plane by plane to keep the workspace
   // small.
   if (!m.padded_truth.defined()) m.padded_truth = m.surround(m.truth).clone();
-  const at::Tensor& padded = m.surround(image);
-  double local = 0;
-  if (mine) {
+  const at::Tensor& padded = m.surround(m.part(image));
+  std::array<double, 2> sums{0, 0};  // over all pixels, over those of `valid`
+  if (!m.scored.empty()) {
     const at::Tensor column = window(m.truth.options().dtype(at::kDouble));
+    const Box inner = m.scored.intersect(m.valid);
     for (std::int64_t c = 0; c < padded.size(0); ++c) {
       const at::Tensor x = padded.narrow(0, c, 1).to(at::kDouble),
                        y = m.padded_truth.narrow(0, c, 1).to(at::kDouble);
@@ -107,13 +130,18 @@ double Metrics::ssim(const at::Tensor& image, const Space& space) {
       const at::Tensor xx = smooth(x * x, column) - mx * mx, yy = smooth(y * y, column) - my * my;
       const at::Tensor xy = smooth(x * y, column) - mx * my;
       const at::Tensor above = (mx * my * 2.0 + c1) * (xy * 2.0 + c2);
-      const at::Tensor below = (mx * mx + my * my + c1) * (xx + yy + c2);
-      local +=
-          local_dot(above, below.reciprocal()).item().toDouble();  // not sum(): it depends on the threads
+      const at::Tensor below = ((mx * mx + my * my + c1) * (xx + yy + c2)).reciprocal_();
+      // Not sum(): it depends on the threads.
+      sums[0] += local_dot(above, below).item().toDouble();
+      if (!inner.empty())
+        sums[1] += local_dot(crop(above, m.scored, inner), crop(below, m.scored, inner)).item().toDouble();
     }
   }
-  space.comm().all_reduce({&local, 1}, Reduce::sum);
-  return local / m.samples;
+  space.comm().all_reduce(sums, Reduce::sum);
+  Ssim out;
+  out.reflected = sums[0] / m.samples;
+  if (m.valid_samples > 0) out.valid = sums[1] / m.valid_samples;
+  return out;
 }
 
 }  // namespace tessera

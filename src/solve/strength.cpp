@@ -21,9 +21,10 @@ Schedule map(const Schedule& s, Rule rule) {
 Strength settle(const Strength& said, DataStep kind, double usual, double noise, double L) {
   Strength s = said;
   const bool red = kind == DataStep::red;
-  TESSERA_VALIDATE(!(s.lambda && s.sigma.set() && s.step.set()) || red,
-                   "solver.lambda, solver.sigma and solver.step are all given (sigma^2 = step lambda noise^2: "
-                   "two of them say the third) leave one to auto");
+  TESSERA_VALIDATE(
+      !(s.lambda && s.sigma.set() && s.step.set()) || red,
+      "solver.lambda, solver.sigma and solver.step are all given (sigma^2 = step lambda noise^2: "
+      "two of them say the third) leave one to auto");
   TESSERA_VALIDATE(!s.lambda || *s.lambda > 0, "solver.lambda is ", s.lambda.value_or(0),
                    " (the prior's strength is positive) use for example 1");
   const double v = noise * noise;

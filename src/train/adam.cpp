@@ -57,39 +57,43 @@ void Adam::step(const std::vector<at::Tensor>& gradients, double learning_rate, 
   }
 }
 
-std::map<std::string, const Adam::Tensors*> Adam::sets() const {
-  return {{"parameter.", &parameters_}, {"first.", &first_}, {"second.", &second_}, {"mean.", &mean_}};
+Adam::Tensors Adam::all(const Tensors& more) const {
+  Tensors tensors = more;
+  const std::map<std::string, const Tensors*> sets{
+      {"parameter.", &parameters_}, {"first.", &first_}, {"second.", &second_}, {"mean.", &mean_}};
+  for (const auto& [prefix, set] : sets)
+    for (const auto& [name, tensor] : *set) tensors[prefix + name] = tensor;
+  return tensors;
 }
 
-void Adam::save(const std::string& path, std::int64_t step, double seconds) const {
+void Adam::save(const std::string& path, std::int64_t step, double seconds, const Tensors& more) const {
   SafeTensors file;
   file.metadata = {{"schema", "1"}, {"step", std::to_string(step)}, {"seconds", std::to_string(seconds)}};
-  for (const auto& [prefix, set] : sets())
-    for (const auto& [name, tensor] : *set) {
-      SafeTensor& out = file.tensors[prefix + name];
-      out.dtype = "F32";
-      out.shape = tensor.sizes().vec();
-      const auto* bytes = static_cast<const std::uint8_t*>(tensor.data_ptr());
-      out.bytes.assign(bytes, bytes + tensor.numel() * 4);
-    }
+  for (const auto& [name, tensor] : all(more)) {
+    SafeTensor& out = file.tensors[name];
+    out.dtype = "F32";
+    out.shape = tensor.sizes().vec();
+    const auto* bytes = static_cast<const std::uint8_t*>(tensor.data_ptr());
+    out.bytes.assign(bytes, bytes + tensor.numel() * 4);
+  }
   write_safetensors(path, file);
 }
 
-std::pair<std::int64_t, double> Adam::load(const std::string& path) {
+std::pair<std::int64_t, double> Adam::load(const std::string& path, const Tensors& more) {
   const SafeTensors file = read_safetensors(path);
-  TESSERA_VALIDATE(file.tensors.size() == 4 * parameters_.size() && file.metadata.count("step") &&
-                       file.metadata.count("seconds"),
-                   path, " is not the state of this training (it has ", file.tensors.size(),
-                   " tensors, expected ", 4 * parameters_.size(), ") remove it, or name another output");
-  for (const auto& [prefix, set] : sets())
-    for (const auto& [name, tensor] : *set) {
-      const auto found = file.tensors.find(prefix + name);
-      TESSERA_VALIDATE(found != file.tensors.end() && found->second.dtype == "F32" &&
-                           found->second.shape == tensor.sizes().vec(),
-                       path, " is not the state of this training (", prefix, name,
-                       " is missing or has another shape) remove it, or name another output");
-      std::memcpy(tensor.data_ptr(), found->second.bytes.data(), found->second.bytes.size());
-    }
+  const Tensors tensors = all(more);
+  TESSERA_VALIDATE(
+      file.tensors.size() == tensors.size() && file.metadata.count("step") && file.metadata.count("seconds"),
+      path, " is not the state of this training (it has ", file.tensors.size(), " tensors, expected ",
+      tensors.size(), ") remove it, or name another output");
+  for (const auto& [name, tensor] : tensors) {
+    const auto found = file.tensors.find(name);
+    TESSERA_VALIDATE(found != file.tensors.end() && found->second.dtype == "F32" &&
+                         found->second.shape == tensor.sizes().vec(),
+                     path, " is not the state of this training (", name,
+                     " is missing or has another shape) remove it, or name another output");
+    std::memcpy(tensor.data_ptr(), found->second.bytes.data(), found->second.bytes.size());
+  }
   return {std::stoll(file.metadata.at("step")), std::stod(file.metadata.at("seconds"))};
 }
 

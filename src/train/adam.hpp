@@ -27,13 +27,14 @@ class Adam {
   /// Step number `t` (from 0). A gradient longer than `clip` (> 0) is shortened to it.
   void step(const std::vector<at::Tensor>& gradients, double learning_rate, double clip, std::int64_t t);
 
-  void save(const std::string& path, std::int64_t step, double seconds) const;
-  /// -> step, seconds. InputError where the file is not the state of these tensors.
-  std::pair<std::int64_t, double> load(const std::string& path);
+  /// `more`: further float32 tensors of the training, which a file holds beside the four sets.
+  void save(const std::string& path, std::int64_t step, double seconds, const Tensors& more) const;
+  /// -> step, seconds; writes into the tensors. InputError where the file is not the state of these tensors.
+  std::pair<std::int64_t, double> load(const std::string& path, const Tensors& more);
 
  private:
-  /// The four sets by the prefix of their names in a file.
-  std::map<std::string, const Tensors*> sets() const;
+  /// What a file holds, by name: the four sets with a prefix each, and `more`.
+  Tensors all(const Tensors& more) const;
 
   Tensors parameters_, first_, second_, mean_;
   double decay_;

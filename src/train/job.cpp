@@ -95,6 +95,22 @@ TrainOptions parse_train_job(const std::string& text, const std::string& path) {
   const Readers validate{{"folder", [&](const YAML::Node& n) { o.validate = located(n.as<std::string>()); }},
                          {"sigma", [&](const YAML::Node& n) { o.validate_sigma = number_list(n); }},
                          {"every", into(o.validate_every)}};
+  const auto into_range = [&](std::pair<double, double>& value, const std::string& key, const char* example) {
+    return [&value, key, example, &path](const YAML::Node& n) {
+      const std::vector<double> range = number_list(n);
+      TESSERA_VALIDATE(range.size() == 2, path, ":", n.Mark().line + 1, ": ", key, " has ", range.size(),
+                       " values (lowest and highest are expected) write for example ", example);
+      value = {range[0], range[1]};
+    };
+  };
+  JacobianOptions& j = o.jacobian;
+  const Readers jacobian{{"weight", into_number(j.weight)},
+                         {"bound", into_number(j.bound)},
+                         {"orbits", into(j.orbits)},
+                         {"batch", into(j.batch)},
+                         {"length", into(j.length)},
+                         {"power_iterations", into(j.power_iterations)},
+                         {"sigma", into_range(j.sigma, "train.jacobian.sigma", "[0.002, 0.08]")}};
   const Readers train{
       {"network", [&](const YAML::Node& n) { Section(path, "train.network", n).read(network); }},
       {"start",
@@ -113,13 +129,8 @@ TrainOptions parse_train_job(const std::string& text, const std::string& path) {
       {"shrink", into_number(o.shrink)},
       {"crop", into(o.crop)},
       {"batch", into(o.batch)},
-      {"sigma",
-       [&](const YAML::Node& n) {
-         const std::vector<double> range = number_list(n);
-         TESSERA_VALIDATE(range.size() == 2, path, ":", n.Mark().line + 1, ": train.sigma has ", range.size(),
-                          " values (lowest and highest are expected) write for example [0, 50/255]");
-         o.sigma = {range[0], range[1]};
-       }},
+      {"sigma", into_range(o.sigma, "train.sigma", "[0, 50/255]")},
+      {"jacobian", [&](const YAML::Node& n) { Section(path, "train.jacobian", n).read(jacobian); }},
       {"steps", into(o.steps)},
       {"learning_rate", into_number(o.learning_rate)},
       {"final_learning_rate", into_number(o.final_learning_rate)},

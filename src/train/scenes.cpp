@@ -68,8 +68,8 @@ std::vector<Picture> read_pictures(const std::vector<std::string>& folders,
   return pictures;
 }
 
-Draws::Draws(std::uint64_t seed, std::int64_t step, std::int64_t item)
-    : random_(seed, RandomStream::training, 0, static_cast<std::uint32_t>(step)), item_(item) {}
+Draws::Draws(std::uint64_t seed, std::int64_t step, std::int64_t item, std::uint32_t use)
+    : random_(seed, RandomStream::training, use, static_cast<std::uint32_t>(step)), item_(item) {}
 
 std::int64_t Draws::below(std::int64_t n) {
   return std::min(n - 1, static_cast<std::int64_t>(uniform() * static_cast<double>(n)));

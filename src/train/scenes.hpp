@@ -22,12 +22,15 @@ struct Picture {
 std::vector<Picture> read_pictures(const std::vector<std::string>& folders,
                                    const std::vector<std::string>& exclude, std::int64_t channels);
 
-/// Draws of one crop: a pure function of (seed, step, crop), each call takes the next number.
+/// Draws of one crop: a pure function of (seed, step, crop, use), each call takes the next number.
 class Draws {
  public:
-  Draws(std::uint64_t seed, std::int64_t step, std::int64_t item);
+  /// use: 0 for the crops of a batch, 1 for those of orbits.
+  Draws(std::uint64_t seed, std::int64_t step, std::int64_t item, std::uint32_t use = 0);
   double uniform() { return random_.uniform(item_, next_++); }
   std::int64_t below(std::int64_t n);  // 0 .. n - 1
+  /// For whole arrays of numbers: the same stream, free at indices that are no item of this step.
+  const Random& random() const { return random_; }
 
  private:
   Random random_;

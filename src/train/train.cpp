@@ -19,6 +19,7 @@
 #include <tuple>
 
 #include "adam.hpp"
+#include "orbits.hpp"
 #include "scenes.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
@@ -29,6 +30,7 @@ namespace {
 
 using training::Adam;
 using training::Draws;
+using training::Orbits;
 using training::Picture;
 
 /// printf into a string.
@@ -60,6 +62,16 @@ void check(const TrainOptions& o) {
       !o.photographs.empty() || o.dead_leaves == 1,
       "there are no train.photographs (only drawn scenes are left) name folders of pictures, or ",
       "set dead_leaves to 1");
+  const JacobianOptions& j = o.jacobian;
+  TESSERA_VALIDATE(j.weight >= 0 && j.bound >= 0, "train.jacobian.weight is ", j.weight, ", bound is ",
+                   j.bound, " (neither can be negative) use for example 1e-2 and 1");
+  TESSERA_VALIDATE(1 <= j.batch && j.batch <= j.orbits, "train.jacobian.batch is ", j.batch, " of ", j.orbits,
+                   " orbits (a step visits at least one, and each at most once) use 3 of 12");
+  TESSERA_VALIDATE(j.length >= 1 && j.power_iterations >= 1, "train.jacobian.length is ", j.length,
+                   ", power_iterations is ", j.power_iterations, " (at least one of each) use 200 and 1");
+  TESSERA_VALIDATE(0 < j.sigma.first && j.sigma.first <= j.sigma.second, "train.jacobian.sigma is [",
+                   j.sigma.first, ", ", j.sigma.second,
+                   "] (lowest, then highest, spread evenly in their logarithm) use [0.002, 0.08]");
   TESSERA_VALIDATE(!o.output.empty(), "train.output is missing (the weights must go somewhere) name a file");
 }
 
@@ -142,14 +154,8 @@ Batch make_batch(const TrainOptions& o, const std::vector<Picture>& pictures, st
     Draws draws(o.seed, step, k * comm.size() + comm.rank());
     float* clean = batch.clean.data_ptr<float>() + k * values;
     const double sigma = o.sigma.first + draws.uniform() * (o.sigma.second - o.sigma.first);
-    const bool drawn = draws.uniform() < o.dead_leaves;
-    const bool shrink = draws.uniform() < o.shrink;
     const std::uint64_t noise_seed = static_cast<std::uint64_t>(draws.uniform() * 9007199254740992.0);
-    if (drawn)
-      training::dead_leaves(channels, o.crop, draws, clean);
-    else
-      training::photograph_crop(pictures[draws.below(static_cast<std::int64_t>(pictures.size()))], shrink,
-                                o.crop, draws, clean);
+    training::clean_crop(o, pictures, draws, clean);
     batch.sigma.data_ptr<float>()[k] = static_cast<float>(sigma);
     at::Tensor noisy = batch.noisy.select(0, k);
     noisy.normal_(0, 1, at::detail::createCPUGenerator(noise_seed));
@@ -174,11 +180,12 @@ double sum_gradients(std::vector<at::Tensor>& gradients, double loss, const Comm
   return sums[0];
 }
 
-/// One step's loss and, in `gradients`, its derivatives; both over the whole batch. Collective.
-double differentiate(const TrainOptions& o, const Network& network, const Batch& batch, const Adam& adam,
-                     std::vector<at::Tensor>& gradients, const Communicator& comm) {
-  double loss = 0;
-  gradients.clear();
+/// One step's loss, penalty and norms and, in `gradients`, the derivatives of loss + penalty; all of them
+/// over the whole batch. `orbits` may be null. Collective.
+TrainRecord differentiate(const TrainOptions& o, const Network& network, const Batch& batch, const Adam& adam,
+                          const std::vector<Picture>& pictures, Orbits* orbits, std::int64_t step,
+                          std::vector<at::Tensor>& gradients, const Communicator& comm) {
+  TrainRecord record;
   const std::int64_t mine = batch.clean.size(0);
   if (mine > 0) {
     const at::AutoGradMode on(true);
@@ -189,23 +196,32 @@ double differentiate(const TrainOptions& o, const Network& network, const Batch&
     const at::Tensor error = at::l1_loss(out.to(at::kFloat), batch.clean);
     const at::Tensor part = error * (static_cast<double>(mine) / static_cast<double>(o.batch));
     part.backward();
-    loss = part.item<double>();
+    record.loss = part.item<double>();
   }
+  if (orbits) {
+    const training::Visit visit = orbits->visit(network.graph, adam.parameters(), pictures, step, comm);
+    record.penalty = visit.penalty;
+    record.norm = visit.norm;
+    record.largest_norm = visit.largest_norm;
+  }
+  gradients.clear();
   for (const auto& [name, tensor] : adam.parameters()) {
-    gradients.push_back(mine > 0 ? tensor.grad().contiguous() : at::zeros_like(tensor));
+    gradients.push_back(tensor.grad().defined() ? tensor.grad().contiguous() : at::zeros_like(tensor));
     tensor.mutable_grad().reset();
   }
-  return sum_gradients(gradients, loss, comm);
+  record.loss = sum_gradients(gradients, record.loss, comm);
+  return record;
 }
 
-void save(const TrainOptions& o, Network& network, const Adam& adam, std::int64_t step, double seconds) {
+void save(const TrainOptions& o, Network& network, const Adam& adam, const Orbits* orbits, std::int64_t step,
+          double seconds) {
   network.weights = adam.averaged();
   save_network(network, o.output,
                {{"steps", std::to_string(step)},
                 {"seed", std::to_string(o.seed)},
                 {"training_seconds", print("%.0f", seconds)},
                 {"license", "BSD-3-Clause"}});
-  adam.save(o.output + ".state", step, seconds);
+  adam.save(o.output + ".state", step, seconds, orbits ? orbits->state() : Adam::Tensors{});
 }
 
 }  // namespace
@@ -216,12 +232,15 @@ int train(const TrainOptions& options, const Communicator& comm) {
   std::int64_t step = 0;
   double before = 0;  // seconds of earlier calls
   std::unique_ptr<Adam> adam;
+  std::unique_ptr<Orbits> orbits;
   comm.together([&] {
     check(options);
     network = begin(options);
     adam = std::make_unique<Adam>(network.weights, options.ema);
+    if (options.jacobian.weight > 0) orbits = std::make_unique<Orbits>(options);
     if (std::filesystem::exists(options.output + ".state"))
-      std::tie(step, before) = adam->load(options.output + ".state");
+      std::tie(step, before) =
+          adam->load(options.output + ".state", orbits ? orbits->state() : Adam::Tensors{});
     if (!options.photographs.empty())
       pictures = training::read_pictures(options.photographs, options.exclude, options.network.channels);
     if (!options.validate.empty())  // found wanting now rather than after hours
@@ -246,6 +265,7 @@ int train(const TrainOptions& options, const Communicator& comm) {
   const double start = clock_of_rank_0();
   double saved = start, spoken = start;
   std::int64_t spoken_step = step;
+  double norms = 0, largest_norm = 0;  // since the last line; orbits that begin anew jump
   bool time_is_up = false;
   const auto validate = [&] {
     std::map<double, double> psnr;
@@ -266,14 +286,16 @@ int train(const TrainOptions& options, const Communicator& comm) {
     if (options.observe) options.observe(record);
   }
   while (step < options.steps && !time_is_up) {
-    TrainRecord record;
-    record.learning_rate = learning_rate(options, step);
     const Batch batch = make_batch(options, pictures, step, comm);
     std::vector<at::Tensor> gradients;
-    record.loss = differentiate(options, network, batch, *adam, gradients, comm);
-    if (!std::isfinite(record.loss))
-      throw RunError(concat("training diverged at step ", step, " (the loss is ", record.loss,
-                            ") lower train.learning_rate"));
+    TrainRecord record =
+        differentiate(options, network, batch, *adam, pictures, orbits.get(), step, gradients, comm);
+    record.learning_rate = learning_rate(options, step);
+    norms += record.norm;
+    largest_norm = std::max(largest_norm, record.largest_norm);
+    if (!std::isfinite(record.loss + record.penalty))
+      throw RunError(concat("training diverged at step ", step, " (the loss is ",
+                            record.loss + record.penalty, ") lower train.learning_rate"));
     adam->step(gradients, record.learning_rate, options.clip, step);
     record.step = ++step;
 
@@ -281,24 +303,31 @@ int train(const TrainOptions& options, const Communicator& comm) {
     time_is_up = options.seconds > 0 && clock - start >= options.seconds;
     const bool last = time_is_up || step == options.steps;
     if (last || clock - saved >= options.checkpoint_seconds) {
+      if (orbits) orbits->share(comm);
       comm.together([&] {
-        if (comm.rank() == 0) save(options, network, *adam, step, before + clock - start);
+        if (comm.rank() == 0) save(options, network, *adam, orbits.get(), step, before + clock - start);
       });
       saved = clock;
     }
     if (speaks && (step % options.log_every == 0 || last)) {
       const double rate = static_cast<double>(step - spoken_step) / std::max(1e-9, clock - spoken);
-      say(print("step %6ld  loss %.5f  rate %.2e  %.2f steps/s  %.3f Mpx/s  %s", static_cast<long>(step),
-                record.loss, record.learning_rate, rate,
+      std::string norm;
+      if (orbits)
+        norm = print("  norm %.3f (largest %.3f)", norms / static_cast<double>(step - spoken_step),
+                     largest_norm);
+      say(print("step %6ld  loss %.5f%s  rate %.2e  %.2f steps/s  %.3f Mpx/s  %s", static_cast<long>(step),
+                record.loss, norm.c_str(), record.learning_rate, rate,
                 rate * static_cast<double>(options.batch * options.crop * options.crop) / 1e6,
                 format_seconds(before + clock - start).c_str()));
       spoken = clock;
       spoken_step = step;
+      norms = largest_norm = 0;
     }
     if (!options.validate.empty() && (step % options.validate_every == 0 || last)) {
       record.psnr = validate();
       spoken = now();
       spoken_step = step;
+      norms = largest_norm = 0;
     }
     if (options.observe) options.observe(record);
   }

@@ -185,6 +185,50 @@ def real_data():
     assert distance(image("whole"), image("simulated")) < 1e-5
 
 
+def kernel_files():
+    """A kernel per channel from a file, sampled from a given phase, by the definition; proximal steps on any ranks."""
+    photo(80, 96)
+    x = pictures.imread(work / "photo.png").astype(np.float64).transpose(2, 0, 1)
+    kernels = np.random.default_rng(1).random((3, 5, 4))
+    np.save(work / "kernels.npy", kernels)
+    np.save(work / "gray.npy", np.repeat(kernels[:1], 3, axis=0))
+    np.save(work / "two.npy", kernels[:2])
+
+    def measured(kernels, factor=1, phase=(0, 0)):
+        y = np.zeros_like(x)
+        for c, k in enumerate(kernels / kernels.sum((1, 2), keepdims=True)):
+            for i in range(5):
+                for j in range(4):
+                    y[c] += k[i, j] * np.roll(x[c], (i - 2, j - 2), (0, 1))
+        return y[:, phase[0]::factor, phase[1]::factor]
+
+    text = """\
+problem:
+  truth: photo.png
+  operator: {type: TYPE, kernel: {file: FILE}, boundary: circular}
+denoiser: {network: tv}
+solver: {name: hqs, iterations: 3, step: 30, sigma: 0.05}
+output: {folder: out}
+"""
+    coarse = text.replace("type: TYPE", "type: downsampling, factor: 2, phase: [1, 0]")
+    cases = (("blur", text.replace("TYPE", "blur").replace("FILE", "kernels.npy"), measured(kernels)),
+             ("gray", text.replace("TYPE", "blur").replace("FILE", "gray.npy"), measured(kernels[[0, 0, 0]])),
+             ("coarse", coarse.replace("FILE", "kernels.npy"), measured(kernels, 2, (1, 0))))
+    for name, case, expected in cases:
+        path = job(case, f"{name}.yaml")
+        assert tessera("simulate", path, f"{name}.h5", ranks=3)[0] == 0
+        with h5py.File(work / f"{name}.h5") as f:
+            y = f["/measurements/0"][...]
+        assert distance(y / y.mean(), expected / expected.mean()) < 1e-6, name
+        for ranks in (1, 3):
+            run(path, "--force", "--set", f"output.folder={name}{ranks}", ranks=ranks)
+        assert distance(image(f"{name}3"), image(f"{name}1")) < 1e-5, name
+    _, err = run(job(text.replace("TYPE", "blur").replace("FILE", "two.npy"), "two.yaml"), expect=2)
+    assert "has 2 channels that differ (the image has 3)" in err, err
+    _, err = run(job(coarse.replace("[1, 0]", "[2, 0]").replace("FILE", "gray.npy"), "phase.yaml"), expect=2)
+    assert "phase.yaml:3: problem.operator.phase is [2, 0]" in err, err
+
+
 def masked_and_nan():
     photo(64, 72, gray=True)
     text = f"""\

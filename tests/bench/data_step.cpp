@@ -3,12 +3,18 @@
 // ROUNDS.
 //   bench_data_step blurs ROUNDS   direct against FFT: apply and adjoint of one blur, color, by kernel and
 //   image bench_data_step step ROUNDS    eight turned blurs, 512 x 512 color: the parts of an iteration
+//   bench_data_step prox ROUNDS    conjugate gradients with and without the preconditioner, 512 x 512 color
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -114,11 +120,93 @@ void step(int rounds) {
   line("checksum", [&] { local_checksum(x, image, image); });
 }
 
+// Weights over a part: all alike; nothing from a disk, one in twenty missing, half missing; 1 to 10, smooth.
+at::Tensor weights_like(const at::Tensor& y, const std::string& kind) {
+  const auto ramp = [](std::int64_t n) { return at::arange(n, at::kFloat).div_(static_cast<double>(n)); };
+  const at::Tensor row = ramp(y.size(1)).unsqueeze(1), column = ramp(y.size(2)).unsqueeze(0);
+  if (kind == "disk") return (row - 0.5).square().add((column - 0.5).square()).gt(0.04).to(at::kFloat);
+  if (kind == "missing 5 %") return at::rand(y.sizes()).gt(0.05).to(at::kFloat);
+  if (kind == "missing 50 %") return at::rand(y.sizes()).gt(0.5).to(at::kFloat);
+  at::Tensor w = (row * 9.4).sin().mul((column * 9.4).cos()).add(1).mul(0.45).add(0.1).reciprocal();
+  return w.div(w.mean()).expand_as(y).contiguous();
+}
+
+void prox(int rounds) {
+  const Communicator self;
+  const std::int64_t side = 512;
+  const Box image = Box::image2d(side, side);
+  const Decomposition whole(image, {1, 8, 8}, {1, 1, 1});
+  Reducer reducer(self);
+  const Space space(self, &reducer);
+  const double noise = 0.01;
+  at::manual_seed(0);
+  at::Tensor curve = at::zeros({15, 15}, at::kDouble);
+  for (int k = 0; k < 200; ++k) {
+    const double t = k / 199.0;
+    curve[std::lround(7 + 5 * std::cos(3 * t))][std::lround(7 + 5 * std::sin(5 * t) * t)] += 1 / 200.0;
+  }
+  at::Tensor uneven = at::rand({15, 15}, at::kDouble);
+  const std::vector<std::pair<const char*, at::Tensor>> kernels = {
+      {"gaussian 0.7", gaussian_kernel({0.7, 0.7})},
+      {"gaussian 1.6", gaussian_kernel({1.6, 1.6})},
+      {"15 x 15 curve", curve},
+      {"15 x 15 random", uneven.div(uneven.sum())}};
+  std::printf(
+      "threads boundary kernel          factor weights       gamma | plain: iterations    ms | "
+      "preconditioned: iterations    ms | time ratio\n");
+  const at::Tensor truth =
+      at::rand({3, side / 8, side / 8}).repeat_interleave(8, 1).repeat_interleave(8, 2).contiguous();
+  for (const auto& [name, kernel] : kernels)
+    for (const auto& [boundary, factor] :
+         {std::pair{Boundary::valid, 1}, {Boundary::reflect, 1}, {Boundary::valid, 2}})
+      for (const char* kind : {"alike", "1 to 10", "disk", "missing 5 %", "missing 50 %"})
+        for (const double gamma : {1.0, 5.0, 20.0, 100.0, 2000.0}) {
+          if (boundary == Boundary::reflect && kind != std::string("alike")) continue;
+          BlurOptions options;
+          options.kernel = kernel;
+          options.boundary = boundary;
+          options.factor = factor;
+          std::vector<std::unique_ptr<LocalOperator>> parts;
+          parts.push_back(make_blur(options));
+          const std::shared_ptr<DistributedOperator> A =
+              make_local_stack(whole, parts, 3, at::TensorOptions(at::kFloat),
+                               make_transport(self, {}, TransportKind::mpi), self);
+          Measurement y = A->make_measurement(), w;
+          A->apply(truth, y);
+          y[0].add_(at::randn(y[0].sizes()), noise);
+          if (kind != std::string("alike")) w.push_back(weights_like(y[0], kind));
+          const at::Tensor z = truth + 0.05 * at::randn(truth.sizes());
+          double ms[2];
+          std::int64_t iterations[2];
+          for (const bool use : {false, true}) {
+            const auto f = make_least_squares(
+                {A, y, w, noise, {2000, 0, use ? Preconditioning::always : Preconditioning::never}, 0},
+                space);
+            at::Tensor u = A->make_image();
+            ms[use] = milliseconds(rounds, [&] {
+              f->prox(z, gamma, u, false);
+              reducer.launch();
+              reducer.finish();
+            });
+            const ProxReport report = f->prox_report();
+            iterations[use] = report.iterations / report.calls;
+          }
+          std::printf("%7d %-8s %-15s %6d %-12s %6.0f | %17ld %6.0f | %25ld %6.0f | %8.2f\n",
+                      at::get_num_threads(), boundary == Boundary::valid ? "valid" : "reflect", name, factor,
+                      kind, gamma, static_cast<long>(iterations[0]), ms[0], static_cast<long>(iterations[1]),
+                      ms[1], ms[0] / ms[1]);
+          std::fflush(stdout);
+        }
+}
+
 }  // namespace
 }  // namespace tessera
 
 int main(int count, char** arguments) {
   tessera::track_tensor_memory();
   if (count != 3) return 2;
-  (std::string(arguments[1]) == "blurs" ? tessera::blurs : tessera::step)(std::atoi(arguments[2]));
+  const std::string what = arguments[1];
+  (what == "blurs"  ? tessera::blurs
+   : what == "prox" ? tessera::prox
+                    : tessera::step)(std::atoi(arguments[2]));
 }

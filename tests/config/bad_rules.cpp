@@ -121,6 +121,12 @@ const std::vector<BadJob>& bad_rules() {
        {},
        "photo.yaml:4: solver.prox_iterations acts on nothing in this job (it acts only for operators other "
        "than identity and mask) remove it"},
+      {"PhaseBeyondFactor",
+       "problem:\n  truth: photo.png\n  operator: {type: downsampling, factor: 2, phase: [0, 2], kernel: "
+       "{gaussian: {sigma: 1}}}\n",
+       {},
+       "photo.yaml:3: problem.operator.phase is [0, 2] (the first sample is one of the first 2 on both axes) "
+       "write numbers below factor"},
       {"PatchWithWhole",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndenoiser: {mode: whole, patch: 64}\n",
        {},

@@ -51,10 +51,11 @@ const Texts good_jobs = {
     "chi2: 1}}\n",
     "problem: {measurements: y.h5, weights: w.tif, saturation: 0.99, image: {size: [64, 96], channels: 3, "
     "pixel: [0.1, 0.2], unit: um}, scale: {offset: -3.5, factor: 65535}, seed: 7, "
-    "operator: {type: downsampling, factor: 3, kernel: {gaussian: {sigma: 1.6, angle: 30}}}}\n"
+    "operator: {type: downsampling, factor: 3, phase: [1, 2], kernel: {gaussian: {sigma: 1.6, angle: 30}}}}\n"
     "denoiser: {network: dncnn, weights: random, depth: 5, mode: layer, halo_depth: 2}\n"
     "solver: {name: admm, dual_step: 0.5, prox_iterations: 9, prox_tolerance: 1e-3, step: {linear: [2, 1]}}\n"
-    "output: {crop: false, preview: none, snapshots: 5, trace: {every: 3}, folder: /somewhere/else, "
+    "output: {crop: false, preview: none, snapshots: 5, diagnostics: false, trace: {every: 3}, folder: "
+    "/somewhere/else, "
     "checkpoint: {minutes: 0.5, iterations: 10, keep: 3}}\n"
     "domain: {grid: [2, 3], transport: nccl, share_gpu: true}\n",
     "problem: {truth: photo.jpg, measurements: y.h5, operator: {type: mask, file: m.png}}\n"

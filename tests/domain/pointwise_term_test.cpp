@@ -41,7 +41,8 @@ TEST(PointwiseLoss, DerivativesAreThoseOfTheValue) {
       const at::Tensor ys = at::zeros_like(m) + y;
       const at::Tensor slope = (loss->value(m + h, ys) - loss->value(m - h, ys)) / (2 * h);
       const at::Tensor exact = loss->derivative(m, ys);
-      EXPECT_LT((slope - exact).abs().max().item<double>(), 1e-6 * (1 + exact.abs().max().item<double>())) << y;
+      EXPECT_LT((slope - exact).abs().max().item<double>(), 1e-6 * (1 + exact.abs().max().item<double>()))
+          << y;
       // Convex, and no steeper than it says.
       const at::Tensor bend = (loss->derivative(m + h, ys) - loss->derivative(m - h, ys)) / (2 * h);
       EXPECT_GT(bend.min().item<double>(), -1e-6) << y;
@@ -113,7 +114,8 @@ struct Case {
       y.push_back((random_tensor({2, box.extent(1), box.extent(2)}, 10 + i) * 0.5 + 0.45).clamp_min(0));
     }
     f = make_pointwise_term(
-        {.A = A, .y = parts_of(y, A->layout(), comm.rank()), .weights = {}, .prox = {300, 1e-10}}, make(), space);
+        {.A = A, .y = parts_of(y, A->layout(), comm.rank()), .weights = {}, .prox = {300, 1e-11}}, make(),
+        space);
   }
   at::Tensor image(std::uint64_t seed) const {
     return part_of(random_tensor({2, 21, 17}, seed) * 0.5 + 0.5, kImage, d.block(A->comm().rank()));
@@ -179,7 +181,8 @@ TEST(PointwiseTerm, AGradientStepOfOneOverLDescends) {
 
 TEST(PointwiseTerm, HuberWithoutOutliersIsLeastSquares) {
   on_groups([](const Communicator& comm) {
-    Case c(3, [] { return make_huber_loss(1e3, kNoise); }, comm);
+    Case c(
+        3, [] { return make_huber_loss(1e3, kNoise); }, comm);
     Measurement y;
     for (std::size_t i = 0; i < 2; ++i) {
       const Box& box = c.A->layout().part(i).box;
@@ -189,7 +192,7 @@ TEST(PointwiseTerm, HuberWithoutOutliersIsLeastSquares) {
                                              .y = parts_of(y, c.A->layout(), comm.rank()),
                                              .weights = {},
                                              .noise_sigma = kNoise,
-                                             .prox = {300, 1e-12}},
+                                             .prox = {300, 1e-13}},
                                             c.space);
     at::Tensor u = c.A->make_image(), v = c.A->make_image();
     c.f->prox(c.z, 3.0, u);

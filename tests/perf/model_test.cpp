@@ -186,7 +186,8 @@ TEST(Model, bytes_are_those_of_the_plans) {
     std::int64_t sent = 0, prox = 0;
     for (int r = 0; r < ranks; ++r) {
       sent += network_bytes_sent(d, work.halo, 1, r) + local_stack_bytes_sent(d, blur.list, 1, 4, r);
-      prox += network_bytes_sent(d, work.halo, 1, r) + DistributedFourier::bytes_sent(d, 1, 4, r);
+      prox += network_bytes_sent(d, work.halo, 1, r) +
+              DistributedFourier::bytes_sent(d.layout(), d.image(), 1, 4, r);
     }
     const Execution e{.mode = ExecutionMode::patch};
     EXPECT_EQ(predict(m, &work, blur.data, d, 1, e).sent, static_cast<double>(sent));

@@ -187,6 +187,68 @@ TEST(Blur, TilesCoverTheOutputsOnce) {
     }
 }
 
+TEST(Blur, OneKernelPerChannelIsEachKernelOnItsChannel) {
+  for (const Boundary boundary : {Boundary::circular, Boundary::valid})
+    for (const std::int64_t factor : {1, 2, 3})
+      for (const BlurMethod method : {BlurMethod::direct, BlurMethod::fft}) {
+        SCOPED_TRACE(testing::Message() << "factor " << factor << " method " << static_cast<int>(method));
+        const at::Tensor taps = random_tensor({3, 4, 5}, 1), x = random_tensor({3, 17, 22}, 2);
+        const Box image = Box::image2d(17, 22);
+        const Whole all(blur(taps, boundary, method, factor), image, 3, at::kDouble);
+        EXPECT_EQ(all.op->channels(3), 3);
+        EXPECT_THROW(all.op->channels(1), InputError);
+        const at::Tensor in = extend(x, all.input, all.op->border()), y = all.apply(in);
+        const at::Tensor v = random_tensor(y.sizes(), 3);
+        at::Tensor back = at::zeros(in.sizes(), at::kDouble);
+        all.placed->adjoint({&v, 1}, back);
+        for (std::int64_t c = 0; c < 3; ++c) {
+          const Whole one(blur(taps[c], boundary, method, factor), image, 1, at::kDouble);
+          EXPECT_LT(difference(y.slice(0, c, c + 1), one.apply(in.slice(0, c, c + 1))), 1e-12);
+          const at::Tensor part = v.slice(0, c, c + 1).contiguous();
+          at::Tensor alone = at::zeros({1, in.size(1), in.size(2)}, at::kDouble);
+          one.placed->adjoint({&part, 1}, alone);
+          EXPECT_LT(difference(back.slice(0, c, c + 1), alone), 1e-12);
+        }
+      }
+}
+
+TEST(Blur, PhaseSaysWhichSamplesAreKept) {
+  // A single tap of 2: every second pixel of a row from the second on, doubled.
+  at::Tensor x = at::zeros({1, 1, 6}, at::kDouble);
+  for (std::int64_t j = 0; j < 6; ++j) x[0][0][j] = static_cast<double>(j);
+  BlurOptions options;
+  options.kernel = at::zeros({1, 1}, at::kDouble).add(2);
+  options.factor = 2;
+  options.phase = {0, 1};
+  const Whole w(make_blur(options), Box::image2d(1, 6), 1, at::kDouble);
+  const at::Tensor y = w.apply(x);
+  ASSERT_EQ(y.numel(), 3);
+  for (std::int64_t k = 0; k < 3; ++k)
+    EXPECT_EQ(y[0][0][k].item<double>(), static_cast<double>(2 * (2 * k + 1)));
+
+  // Any phase is the plain blur, sampled from there.
+  for (const Boundary boundary : {Boundary::reflect, Boundary::valid})
+    for (const BlurMethod method : {BlurMethod::direct, BlurMethod::fft}) {
+      BlurOptions some;
+      some.kernel = random_tensor({4, 3}, 1);
+      some.boundary = boundary;
+      some.method = method;
+      const Box image = Box::image2d(19, 14);
+      const at::Tensor picture = random_tensor({2, 19, 14}, 2);
+      const Whole plain(make_blur(some), image, 2, at::kDouble);
+      const at::Tensor all = plain.apply(extend(picture, plain.input, plain.op->border()));
+      some.factor = 3;
+      some.phase = {2, 1};
+      const Whole coarse(make_blur(some), image, 2, at::kDouble);
+      const at::Tensor got = coarse.apply(extend(picture, coarse.input, coarse.op->border()));
+      const at::Tensor expected = all.slice(1, 2, std::nullopt, 3).slice(2, 1, std::nullopt, 3);
+      ASSERT_EQ(got.sizes(), expected.sizes());
+      EXPECT_LT(difference(got, expected), 1e-12);
+    }
+  options.phase = {0, 2};
+  EXPECT_THROW(make_blur(options), InputError);
+}
+
 TEST(Blur, GaussianKernelHasTheStatedSideSumAndTurn) {
   const at::Tensor k = gaussian_kernel({1.6, 1.6});
   EXPECT_EQ(k.size(0), 2 * static_cast<std::int64_t>(1.6 / 0.3 + 1) + 1);
@@ -204,6 +266,7 @@ TEST(Blur, GaussianKernelHasTheStatedSideSumAndTurn) {
 
 TEST(Blur, RefusesWhatCannotBe) {
   EXPECT_THROW(blur(at::zeros({3}, at::kDouble), Boundary::zero, BlurMethod::direct, 1), InputError);
+  EXPECT_THROW(blur(at::zeros({1, 3, 3, 3}, at::kDouble), Boundary::zero, BlurMethod::direct, 1), InputError);
   EXPECT_THROW(blur(at::zeros({3, 3}, at::kDouble), Boundary::zero, BlurMethod::direct, 0), InputError);
   EXPECT_THROW(blur(at::zeros({9, 3}, at::kDouble), Boundary::valid, BlurMethod::direct, 1)
                    ->measurement(Box::image2d(8, 8)),

@@ -78,6 +78,8 @@ class Browser(unittest.TestCase):
         cls.make("one.html", "runs/r4")
         cls.make("failed.html", "runs/refused.json")
 
+    fits = {"killed": [], "refused": []}  # pictures of the fit; of other runs, two
+
     @staticmethod
     def make(name, *arguments):
         done = script("report.py", *arguments, "-o", name)
@@ -106,6 +108,8 @@ class Browser(unittest.TestCase):
             for points, trace in zip(got["points"], given["data"]):
                 if isinstance(trace.get("y"), list) and trace["type"] != "heatmap":
                     self.assertEqual(points, len(trace["y"]), f"{chart}, {trace.get('name')}")
+        fit = self.fits.get(run, [[48, 32], [48, 16]])
+        self.assertEqual(drawn["fit"], fit, "residual and chi2 of this run, and of no other")
         self.assertEqual(drawn["pictures"], [[f["width"], f["height"]] for f in data["pictures"][run]["figures"]])
         return drawn, dom
 
@@ -134,11 +138,11 @@ class Browser(unittest.TestCase):
 
     def test_an_error_and_a_request_would_be_seen(self):
         text = (WORK / "one.html").read_text()
-        self.assertEqual(text.count("  show_pictures();\n  draw_all()"), 1)
+        self.assertEqual(text.count("  show_fit();\n  draw_all()"), 1)
         (WORK / "broken.html").write_text(
             text.replace(
-                "  show_pictures();\n  draw_all()",
-                "  setTimeout(() => nowhere(), 0); fetch('https://localhost/');\n  show_pictures();\n  draw_all()",
+                "  show_fit();\n  draw_all()",
+                "  setTimeout(() => nowhere(), 0); fetch('https://localhost/');\n  show_fit();\n  draw_all()",
             )
         )
         drawn, console, _ = show(WORK / "broken.html")

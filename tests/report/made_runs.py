@@ -10,6 +10,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+from PIL import Image
 
 SECONDS = 0.1
 PHASE = {
@@ -54,6 +55,31 @@ solver: {{name: {solver}, iterations: {iterations}}}
 domain: {{grid: [1, {ranks}], transport: auto}}
 output: {{folder: "{folder}"}}
 """
+
+
+DIAGNOSTICS = {
+    "noise_sigma": 0.1,
+    "chi2": 0.314,
+    "chi2_tiles": {"side": 32, "low": 0.25, "high": 0.41},
+    "parts": [
+        {
+            "name": f"part {i}",
+            "samples": 4608,
+            "chi2": 0.314,
+            "mean": 0.01 * (i + 1),
+            "deviation": 0.56,
+            "correlation": -0.12 * (i + 1),
+            "correlation_lag": [0, 1 + i],
+            "correlation_white": 0.015,
+            "at_smallest": 0.001,
+            "at_largest": 0.02 * i,
+        }
+        for i in range(2)
+    ],
+    "image": {"smallest": -0.02, "largest": 1.31, "below_0": 0.001, "above_1": 0.012},
+    "denoiser": {"sigma": 0.1, "passes": 10, "largest_gain": 1.091, "last_gain": 1.082},
+    "warnings": ["chi2 is 0.31 per sample (the noise is overstated <or so>) check problem.noise"],
+}
 
 
 def phase_rows(iterations, begin, seconds, first=0, halos=1, waits=True):
@@ -145,6 +171,7 @@ def make_run(
     pictures=True,
     halos=1,
     attempts=None,
+    diagnostics=True,
 ):
     """attempts: [(first iteration, iterations, time at which its first one begins)], one by default."""
     folder = Path(folder)
@@ -197,5 +224,10 @@ def make_run(
             "transport": "mpi",
             "tessera": "1.2.3",
         }
+        if diagnostics:
+            figures["diagnostics"] = DIAGNOSTICS
+            picture = np.full(shape, 128, np.uint8)
+            Image.fromarray(picture).save(folder / "residual.png")
+            Image.fromarray(np.stack([picture] * 3, -1)[::2]).save(folder / "chi2.png")
         (folder / "summary.json").write_text(json.dumps(figures))
     return folder

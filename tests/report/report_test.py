@@ -90,6 +90,40 @@ class Report(unittest.TestCase):
         self.assertAlmostEqual(run.io_seconds, 0.3)
         self.assertAlmostEqual(run.total_seconds, 1 + 11 * SECONDS * 1.03 + 0.15)
 
+    def test_the_fit_is_told_with_its_warnings(self):
+        make_run(WORK / "runs/a")
+        make_run(WORK / "runs/b", diagnostics=False)
+        _, text, html = self.page("runs")
+        self.assertIn("Does the result fit the data?", text)
+        self.assertIn("chi2 per sample 0.314 1 is the noise level, 0.1", text)
+        self.assertIn("chi2 over the image 0.25 to 0.41 5 % and 95 % of the tiles of 32 x 32", text)
+        self.assertIn("Correlation of the residual -0.240 largest, at lag (0, 2); white noise has 0.015", text)
+        self.assertIn("At the ends of the range 2 % of the samples have the largest value", text)
+        self.assertIn("Image outside of [0, 1] 1.3 % values from -0.02 to 1.31", text)
+        self.assertIn("Gain of the denoiser 1.082", text)
+        self.assertIn("the noise is overstated &lt;or so&gt;", html)
+        self.assertEqual(html.count("<div class=fit "), 2)
+        self.assertIn("This run says nothing about it", text)
+        _, _, html = self.page("runs/a", "--pictures", "none")
+        self.assertNotIn("residual.png", html)
+        self.assertNotIn('<div class="card picture"><figure><h3>Residual', html)
+
+    def test_psnr_is_compared_in_the_region_that_was_scored(self):
+        # Right inside, wrong outside of the scored region.
+        folder = make_run(WORK / "a", truth=self.truth)
+        image = np.full((3, 32, 48), 100, np.float32)
+        image[:, :4] = image[:, :, 40:] = 0
+        with h5py.File(folder / "reconstruction.h5", "a") as file:
+            file["image"][...] = image
+        figures = json.loads((folder / "summary.json").read_text())
+        figures["psnr"] = 20 * np.log10(255 / 10)
+        for region, told in (([[4, 32], [0, 40]], False), ([[0, 32], [0, 48]], True)):
+            figures["scored_region"] = region
+            (folder / "summary.json").write_text(json.dumps(figures))
+            data, _, _ = self.page("a")
+            missing = " ".join(data["pictures"]["a"]["missing"])
+            self.assertEqual("The PSNR of these files" in missing, told, missing)
+
     def test_strong_scaling_has_ideal_spread_and_prediction(self):
         for ranks, repeat, seconds in ((1, 0, 0.4), (1, 1, 0.42), (1, 2, 0.5), (2, 0, 0.25), (4, 0, 0.15)):
             make_run(WORK / f"runs/r{ranks}-{repeat}", ranks=ranks, seconds=seconds)

@@ -3,10 +3,12 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/sin.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "support/groups.hpp"
 #include "tessera/domain/tensor.hpp"
@@ -19,9 +21,10 @@ at::Tensor scene(std::int64_t h, std::int64_t w) {
   return at::sin(i * 0.013) * 0.4 + 0.5;
 }
 
-TEST(Metrics, PsnrHasItsClosedFormAndItsCap) {
-  EXPECT_NEAR(psnr_of(0.01 * 50, 50), 20, 1e-5);
-  EXPECT_NEAR(psnr_of(0, 50), 80, 1e-12);
+TEST(Metrics, PsnrIsItsDefinitionAtAnyLevel) {
+  for (const double db : {20.0, 60.0, 70.0, 140.0})
+    EXPECT_NEAR(psnr_of(std::pow(10, -db / 10) * 50, 50), db, 1e-10);
+  EXPECT_EQ(psnr_of(0, 50), std::numeric_limits<double>::infinity());
 }
 
 // Direct definition at one pixel: the weighted window, reflected at the border.
@@ -69,15 +72,73 @@ TEST(Metrics, ScoresAreTheSameOnAnyNumberOfRanks) {
     const at::Tensor mine = crop(image, d.image(), block).contiguous();
     Metrics metrics(crop(truth, d.image(), block).contiguous(), d, comm,
                     make_transport(comm, {}, TransportKind::mpi));
-    EXPECT_NEAR(metrics.ssim(mine, space), by_hand, 1e-12);
+    EXPECT_NEAR(metrics.ssim(mine, space).reflected, by_hand, 1e-12);
     const at::Tensor error = image - truth;
-    const double psnr = -10 * std::log10((error * error).mean().item().toDouble() + 1e-8);
+    const double psnr = -10 * std::log10((error * error).mean().item().toDouble());
     EXPECT_NEAR(metrics.psnr(mine, space), psnr, 1e-9);
     const Deferred later = metrics.psnr(mine, reducer);
     reducer.launch();
     reducer.finish();
     EXPECT_NEAR(later.value(), psnr, 1e-9);
   });
+}
+
+TEST(Metrics, OnlyTheRegionCounts) {
+  // Outside of the region everything is wrong: no score may change.
+  const std::int64_t h = 31, w = 27;
+  const Box whole = Box::image2d(h, w), region({0, 4, 6}, {1, 28, 23});
+  const at::Tensor truth = scene(h, w), good = truth * 0.9 + 0.02;
+  const at::Tensor image = good + 5.0;
+  crop(image, whole, region).copy_(crop(good, whole, region));
+  const at::Tensor cut_truth = crop(truth, whole, region).contiguous(),
+                   cut_image = crop(good, whole, region).contiguous();
+  const at::Tensor error = cut_image - cut_truth;
+  const double psnr = -10 * std::log10((error * error).mean().item().toDouble());
+  const double by_hand = ssim_by_hand(cut_truth, cut_image);
+  test::on_groups([&](const Communicator& comm) {
+    for (const Grid3& grid : grids(comm.size(), whole)) {
+      const Decomposition d(whole, {1, 1, 1}, grid);
+      const Box block = d.block(comm.rank());
+      Reducer reducer(comm);
+      const Space space(comm, &reducer);
+      const at::Tensor mine = crop(image, whole, block).contiguous();
+      Metrics metrics(crop(truth, whole, block).contiguous(), d, comm,
+                      make_transport(comm, {}, TransportKind::mpi), region);
+      EXPECT_NEAR(metrics.psnr(mine, space), psnr, 1e-9);
+      EXPECT_NEAR(metrics.ssim(mine, space).reflected, by_hand, 1e-12);
+      const Deferred later = metrics.psnr(mine, reducer);
+      reducer.launch();
+      reducer.finish();
+      EXPECT_NEAR(later.value(), psnr, 1e-9);
+    }
+  });
+}
+
+TEST(Metrics, EightBitScoresClampAndRound) {
+  const Box whole = Box::image2d(13, 12);
+  const Communicator self;
+  Reducer reducer(self);
+  const Space space(self, &reducer);
+  const Decomposition d(whole, {1, 1, 1}, {1, 1, 1});
+  const at::Tensor truth = at::ones({1, 13, 12}, at::kFloat);
+  Metrics metrics(truth, d, self, make_transport(self, {}, TransportKind::mpi));
+  EXPECT_EQ(metrics.psnr_8bit(truth + 0.5, space), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(metrics.psnr_8bit(truth - 0.49 / 255, space), std::numeric_limits<double>::infinity());
+  EXPECT_NEAR(metrics.psnr_8bit(truth - 0.51 / 255, space), 20 * std::log10(255.0), 1e-12);
+  EXPECT_NEAR(metrics.psnr(truth + 0.5, space), -20 * std::log10(0.5), 1e-6);
+}
+
+TEST(Metrics, AnImageWithoutAnInsideHasNoValidSsim) {
+  const Box whole = Box::image2d(10, 40);
+  const Communicator self;
+  Reducer reducer(self);
+  const Space space(self, &reducer);
+  const at::Tensor truth = scene(10, 40);
+  Metrics metrics(truth, Decomposition(whole, {1, 1, 1}, {1, 1, 1}), self,
+                  make_transport(self, {}, TransportKind::mpi));
+  const Ssim ssim = metrics.ssim(truth * 0.9, space);
+  EXPECT_TRUE(std::isnan(ssim.valid));
+  EXPECT_NEAR(ssim.reflected, ssim_by_hand(truth, truth * 0.9), 1e-12);
 }
 
 }  // namespace

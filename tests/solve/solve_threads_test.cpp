@@ -22,7 +22,9 @@ TEST(SolveThreads, ChecksumsAndScoresHaveTheSameBits) {
     const auto sum = static_cast<std::int64_t>(local_checksum(x, image, image));
     return std::vector<at::Tensor>{at::scalar_tensor(sum, at::kLong),
                                    at::scalar_tensor(metrics.psnr(x, space), at::kDouble),
-                                   at::scalar_tensor(metrics.ssim(x, space), at::kDouble)};
+                                   at::scalar_tensor(metrics.psnr_8bit(x, space), at::kDouble),
+                                   at::scalar_tensor(metrics.ssim(x, space).reflected, at::kDouble),
+                                   at::scalar_tensor(metrics.ssim(x, space).valid, at::kDouble)};
   });
 }
 

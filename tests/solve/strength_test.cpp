@@ -26,8 +26,7 @@ TEST(Strength, OpenKeysFollowFromTheOthers) {
   const Strength stronger = settle({.lambda = 4}, DataStep::prox, 0.23, s, L);
   EXPECT_DOUBLE_EQ(stronger.sigma.at(0), 2 * s / std::sqrt(L));
 
-  const Strength falling =
-      settle({.sigma = Values{0.08, 0.04}, .lambda = 0.5}, DataStep::prox, 0.23, s, L);
+  const Strength falling = settle({.sigma = Values{0.08, 0.04}, .lambda = 0.5}, DataStep::prox, 0.23, s, L);
   EXPECT_DOUBLE_EQ(falling.step.at(0), 0.08 * 0.08 / (0.5 * s * s));
   EXPECT_DOUBLE_EQ(falling.step.at(5), 0.04 * 0.04 / (0.5 * s * s));
 }

@@ -130,11 +130,55 @@ TEST(Train, photographs_are_learned_from_scored_and_left_out_by_name) {
   EXPECT_THROW(train(options, Communicator{}), InputError);
 }
 
+TEST(Train, penalty_on_the_jacobian_lowers_the_norm_that_it_estimates) {
+  const Folder folder("penalty");
+  const auto mean_norm = [&](double weight, const char* name) {
+    TrainOptions options = small(folder.file(name));
+    options.steps = 60;
+    options.jacobian = {
+        .weight = weight, .bound = 0.5, .orbits = 4, .batch = 2, .length = 30, .sigma = {0.02, 0.2}};
+    double sum = 0;
+    options.observe = [&](const TrainRecord& record) {
+      EXPECT_GT(record.norm, 0);
+      EXPECT_GE(record.largest_norm, record.norm);
+      if (record.step > 50) sum += record.norm / 10;
+    };
+    EXPECT_EQ(train(options, Communicator{}), 0);
+    return sum;
+  };
+  // The penalty pulls towards D' = 1/2, where the norm is 0.
+  const double without = mean_norm(1e-12, "without.safetensors"), with = mean_norm(1, "with.safetensors");
+  EXPECT_GT(without, 0.85) << "nothing to lower: the comparison says nothing";
+  EXPECT_LT(with, 0.8 * without);
+}
+
+TEST(Train, training_with_orbits_resumes_bit_for_bit) {
+  const Folder folder("orbits");
+  TrainOptions whole = small(folder.file("whole.safetensors"));
+  whole.steps = 12;
+  whole.jacobian = {.weight = 1e-2, .orbits = 5, .batch = 2, .length = 3};
+  ASSERT_EQ(train(whole, Communicator{}), 0);
+  TrainOptions parts = whole;
+  parts.output = folder.file("parts.safetensors");
+  parts.seconds = 1e-9;
+  int calls = 1;
+  while (train(parts, Communicator{}) == 85 && calls < 12) ++calls;
+  EXPECT_EQ(calls, 12);
+  EXPECT_EQ(
+      largest_difference(load_network("drunet", whole.output, 1), load_network("drunet", parts.output, 1)),
+      0.0);
+  // The state of a training with orbits is none of a training without.
+  parts.jacobian.weight = 0;
+  EXPECT_THROW(train(parts, Communicator{}), InputError);
+}
+
 TEST(Train, job_file_is_read_and_bad_ones_are_refused_with_their_line) {
   const TrainOptions o = parse_train_job(
       "schema: 1\ntrain:\n  network: {name: drunet, channels: 1, widths: [8, 16], blocks: 2}\n"
       "  photographs: [a, ../b]\n  output: w.safetensors\n  sigma: [0, 50/255]\n  minutes: 1.5\n"
-      "  validate: {folder: v, sigma: [25/255], every: 7}\n",
+      "  validate: {folder: v, sigma: [25/255], every: 7}\n"
+      "  jacobian: {weight: 1e-2, bound: 0.9, orbits: 7, batch: 2, length: 9, power_iterations: 3,"
+      " sigma: [1/255, 0.1]}\n",
       "/jobs/train.yaml");
   EXPECT_EQ(o.network.widths, (std::vector<std::int64_t>{8, 16}));
   EXPECT_EQ(o.photographs, (std::vector<std::string>{"/jobs/a", "/b"}));
@@ -142,6 +186,14 @@ TEST(Train, job_file_is_read_and_bad_ones_are_refused_with_their_line) {
   EXPECT_DOUBLE_EQ(o.sigma.second, 50.0 / 255);
   EXPECT_DOUBLE_EQ(o.seconds, 90);
   EXPECT_EQ(o.validate_every, 7);
+  EXPECT_DOUBLE_EQ(o.jacobian.weight, 1e-2);
+  EXPECT_DOUBLE_EQ(o.jacobian.bound, 0.9);
+  EXPECT_EQ(o.jacobian.orbits, 7);
+  EXPECT_EQ(o.jacobian.batch, 2);
+  EXPECT_EQ(o.jacobian.length, 9);
+  EXPECT_EQ(o.jacobian.power_iterations, 3);
+  EXPECT_DOUBLE_EQ(o.jacobian.sigma.first, 1.0 / 255);
+  EXPECT_DOUBLE_EQ(o.jacobian.sigma.second, 0.1);
 
   const auto message = [](const std::string& text) -> std::string {
     try {
@@ -156,6 +208,10 @@ TEST(Train, job_file_is_read_and_bad_ones_are_refused_with_their_line) {
   EXPECT_NE(message("train:\n  steps: many\n").find("t.yaml:2: train.steps"), std::string::npos);
   EXPECT_NE(message("train: [\n").find("not YAML"), std::string::npos);
   EXPECT_NE(message("schema: 1\n").find("no train section"), std::string::npos);
+  EXPECT_NE(message("train:\n  jacobian: {bond: 1}\n").find("did you mean train.jacobian.bound?"),
+            std::string::npos);
+  EXPECT_NE(message("train:\n  jacobian: {sigma: [1]}\n").find("train.jacobian.sigma has 1"),
+            std::string::npos);
   EXPECT_NE(message("train:\n  sigma: [1]\n").find("train.sigma has 1"), std::string::npos);
 }
 
@@ -175,6 +231,10 @@ TEST(Train, bad_options_are_refused_before_anything_is_written) {
   refused([](TrainOptions& o) { o.start = "/nowhere.safetensors"; });
   refused([](TrainOptions& o) { o.network.widths = {4}; });
   refused([](TrainOptions& o) { o.output.clear(); });
+  refused([](TrainOptions& o) { o.jacobian.weight = -1; });
+  refused([](TrainOptions& o) { o.jacobian.batch = o.jacobian.orbits + 1; });
+  refused([](TrainOptions& o) { o.jacobian.power_iterations = 0; });
+  refused([](TrainOptions& o) { o.jacobian.sigma = {0, 0.1}; });
 }
 
 }  // namespace

@@ -52,6 +52,15 @@ struct CompareArguments {
 };
 int compare_command(const CompareArguments& arguments, const Communicator& comm);
 
+struct ProbeArguments {
+  std::string job, image;  // image: none: the truth where there is one, and the start
+  std::vector<std::string> overrides;
+  std::vector<double> sigmas;  // none: the job's
+  int passes = 20, starts = 2;
+  int iterations = 16;  // of x <- D(x); 0: none
+};
+int probe_command(const ProbeArguments& arguments, const Communicator& comm);
+
 struct StatusArguments {
   std::vector<std::string> runs;
   bool json = false;

@@ -46,12 +46,14 @@ at::Tensor read_block(const std::string& path, const Geometry& g, const Communic
 /// This rank's block of problem.truth.scene, which is in internal range.
 at::Tensor scene_block(const Geometry& g, const Communicator& comm);
 
-/// The job's solver section with step, sigma and lambda settled. `noise`: that of a sample of weight 1, 0: not
-/// known; L: Lipschitz constant of the data term's gradient. InputError.
+/// The job's likelihood on this problem, whose weights it takes. Collective.
+std::unique_ptr<DataTerm> make_data_term(const Geometry& g, Problem& problem, const Space& space);
+
+/// The job's solver section with step, sigma and lambda settled. `noise`: that of a sample of weight 1, 0:
+/// not known; L: Lipschitz constant of the data term's gradient. InputError.
 SolverOptions solver_options(const Geometry& g, double noise, double L);
 
 /// solver.start. Collective.
-at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& data,
-                          const Communicator& comm);
+at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& data, const Space& space);
 
 }  // namespace tessera

@@ -45,7 +45,9 @@ struct OperatorConfig {
   std::string boundary;  // circular | reflect | replicate | zero | valid; default: circular when simulated,
                          // valid for real data
   std::string method = "auto";  // auto | direct | fft
-  std::int64_t factor = 2;      // downsampling
+  // downsampling
+  std::int64_t factor = 2;
+  std::array<std::int64_t, 2> phase{};  // row and column of the first sample, each below factor
   // stack
   std::vector<OperatorConfig> parts;
   bool operator==(const OperatorConfig&) const = default;
@@ -93,6 +95,13 @@ struct SceneConfig {
   bool operator==(const SceneConfig&) const = default;
 };
 
+struct LikelihoodConfig {
+  std::string type = "gaussian";  // gaussian | poisson | huber
+  double background = 0;          // poisson: mean that is there without an image, taken off the data
+  double threshold = 1.345;       // huber: noise levels from which a sample counts as an outlier
+  bool operator==(const LikelihoodConfig&) const = default;
+};
+
 struct ProblemConfig {
   std::string truth, measurements, weights;
   std::string dark, flat;  // y = (file - dark) / flat
@@ -102,6 +111,7 @@ struct ProblemConfig {
   ScaleConfig scale;
   OperatorConfig op;  // key: operator
   NoiseConfig noise;
+  LikelihoodConfig likelihood;
   SimulateConfig simulate;
   std::int64_t seed = 0;
   bool has_truth() const { return !truth.empty() || !scene.size.empty(); }
@@ -146,9 +156,9 @@ struct SolverConfig {
   std::optional<double> lambda;  // unset: auto
   double relaxation = 1.0, momentum = 3.0, dual_step = 1.0;
   std::optional<std::array<double, 2>> bounds;  // may be infinite; unset: none
-  std::int64_t prox_iterations = 50;
-  double prox_tolerance = 1e-5;
-  std::string start = "adjoint";  // adjoint | measurement | zero | a file
+  std::int64_t prox_iterations = 200;
+  double prox_tolerance = 0;   // rms error; 0: auto
+  std::string start = "auto";  // auto | adjoint | measurement | zero | a file
   StopConfig stop;
   bool operator==(const SolverConfig&) const = default;
 };
@@ -173,6 +183,7 @@ struct OutputConfig {
   std::int64_t preview_bits = 8;
   bool crop = true;            // to the measured region, for boundary valid
   std::int64_t snapshots = 0;  // every n iterations; 0: none
+  bool diagnostics = true;     // of the result, at the end
   std::int64_t trace_every = 1;
   CheckpointConfig checkpoint;
   bool operator==(const OutputConfig&) const = default;

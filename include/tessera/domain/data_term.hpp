@@ -4,19 +4,24 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tessera/domain/distributed_operator.hpp"
 #include "tessera/domain/pointwise_loss.hpp"
+#include "tessera/domain/quadratic_prox.hpp"
 #include "tessera/domain/space.hpp"
 #include "tessera/domain/state.hpp"
 
 namespace tessera {
 
-/// Options of the proximal step's inner solver.
-struct ProxOptions {
-  int max_iterations = 50;
-  double tolerance = 1e-5;  // |residual| <= tolerance |right-hand side|
+/// What data say about an image, per part and on this rank's samples: the material of diagnostics.
+struct Fit {
+  Measurement
+      residual;  // (A x - y) over the deviation of the noise: white, variance 1 at the truth; 0 where w is
+  Measurement counted;     // 1 where a sample counts, else 0; undefined: all of them do
+  Measurement data;        // y
+  double noise_sigma = 0;  // 0: unknown, residuals are not divided by it
 };
 
 /// f(x) = sum_i w_i phi((A x)_i; y_i), w = weight per sample (default 1; 0 for masked, saturated or NaN
@@ -47,12 +52,21 @@ class DataTerm {
 
   /// Lipschitz constant of the gradient, |A^T W A|. Collective at first call, then known.
   virtual double lipschitz() = 0;
+  /// A bound of |A^T W A|, which a start A^T W y is divided by. Collective.
+  virtual double lipschitz_of_squares() { return lipschitz(); }
+  /// Of A^T W A on this rank's block, where it is pointwise.
+  virtual std::optional<at::Tensor> diagonal() const { return std::nullopt; }
+  /// One forward. The tensors are the term's own: to be read before its next call. No parts: a term without
+  /// samples, such as those of tests.
+  virtual Fit fit(const at::Tensor& x) { return {}; }
   /// A^T W y into out: the starting point 'adjoint'.
   virtual void adjoint_start(at::Tensor& out) = 0;
   virtual const DistributedOperator& op() const = 0;
   /// Bytes this rank sends for one prox in closed form; 0 where it is pointwise. With conjugate gradients:
   /// for one iteration.
   virtual std::int64_t prox_bytes_sent() const { return 0; }
+  /// How the inner solver of prox() went so far; no calls where all of them were in closed form.
+  virtual ProxReport prox_report() const { return {}; }
   /// What later calls depend on beside their arguments, for checkpoints; scalars are restored before anything
   /// is asked for.
   virtual std::vector<StateField> state() { return {}; }

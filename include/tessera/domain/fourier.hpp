@@ -6,13 +6,13 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "tessera/comm/exchange.hpp"
-#include "tessera/domain/decomposition.hpp"
 
 namespace tessera {
 
-/// Discrete Fourier transform of a real, 2-D image that is spread over ranks.
+/// Discrete Fourier transform of a real, 2-D array that is spread over ranks.
 ///
 /// Blocks are redistributed to full rows, transformed along them, redistributed to full columns, transformed
 /// along those; the inverse goes back the same way. No rank ever holds the image; each direction moves it
@@ -20,7 +20,8 @@ namespace tessera {
 /// where ranks outnumber columns). Persistent buffers; one caller at a time. Collective: forward, inverse.
 class DistributedFourier {
  public:
-  DistributedFourier(const Decomposition& decomposition, std::int64_t channels, at::TensorOptions options,
+  /// `blocks`: of `box`, one per rank; a decomposition's image, or the samples of one part of a measurement.
+  DistributedFourier(const Layout& blocks, const Box& box, std::int64_t channels, at::TensorOptions options,
                      std::shared_ptr<Transport> transport, int rank);
 
   /// Transforms this rank's block of x, (C, H, W), into spectrum().
@@ -34,21 +35,21 @@ class DistributedFourier {
   std::int64_t last_column() const { return last_column_; }  // one past it
   /// Bytes this rank sends for one forward plus one inverse transform.
   std::int64_t bytes_sent() const;
-  /// The same by arithmetic alone, for any rank of a decomposition. `bytes` per real number.
-  static std::int64_t bytes_sent(const Decomposition& decomposition, std::int64_t channels,
+  /// The same by arithmetic alone, for any rank. `bytes` per real number.
+  static std::int64_t bytes_sent(const Layout& blocks, const Box& box, std::int64_t channels,
                                  std::int64_t bytes, int rank);
   /// The four redistributions of one forward plus one inverse transform: of real numbers the first and the
   /// last, of complex ones the two between.
-  static std::array<ExchangePlan, 4> plans(const Decomposition& decomposition, int rank);
+  static std::array<ExchangePlan, 4> plans(const Layout& blocks, const Box& box, int rank);
 
  private:
-  Box block_;         // pixels of this rank
-  Box row_slab_;      // full rows, image
+  Box block_;         // of this rank
+  Box row_slab_;      // full rows of the array
   Box spectrum_row_;  // full rows, half spectrum
   Box spectrum_column_;
   std::int64_t width_ = 0;
   std::int64_t first_column_ = 0, last_column_ = 0;
-  Exchange to_rows_, to_columns_, from_columns_, from_rows_;
+  std::optional<Exchange> to_rows_, to_columns_, from_columns_, from_rows_;
   at::Tensor rows_;           // (C, rows, width)
   at::Tensor spectrum_rows_;  // (C, rows, width / 2 + 1)
   at::Tensor columns_;

@@ -9,8 +9,8 @@ namespace tessera {
 
 /// phi(m; y), convex in m = (A x)_i, of one sample y: what a data term sums.
 ///
-/// Tensors of one part, elementwise, any real type and device. f / s_n^2 is the negative log-likelihood up to a
-/// constant, s_n the noise level. Not collective.
+/// Tensors of one part, elementwise, any real type and device. f / s_n^2 is the negative log-likelihood up to
+/// a constant, s_n the noise level. Not collective.
 class PointwiseLoss {
  public:
   virtual ~PointwiseLoss() = default;

@@ -44,7 +44,7 @@ NetworkWork network_work(const Network& network, const std::string& precision, b
 struct DataWork {
   const std::vector<std::unique_ptr<LocalOperator>>* parts = nullptr;
   std::string solver = "pgd";
-  int inner = 0;          // conjugate gradients: iterations counted per proximal step (their limit)
+  int inner = 0;          // conjugate gradients: iterations counted per proximal step
   bool weighted = false;  // weights or saturation: no closed form
   bool truth = false;     // one more image
 };
@@ -132,9 +132,9 @@ std::int64_t data_memory(const Decomposition& decomposition, const DataWork& dat
                          std::int64_t denoiser_halo, int rank);
 
 /// The exchanges of one data step of `rank`, and how often each runs in it; for conjugate gradients those of
-/// one inner iteration.
+/// one inner iteration, preconditioned. coarse: operator, adjoint and a transform of the samples.
 struct DataTraffic {
-  enum class Kind { none, gradient, fourier, conjugate_gradients } kind = Kind::none;
+  enum class Kind { none, gradient, fourier, coarse, conjugate_gradients } kind = Kind::none;
   struct Part {
     ExchangePlan plan;
     std::int64_t bytes = 4;   // per pixel and channel

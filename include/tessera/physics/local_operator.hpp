@@ -21,9 +21,9 @@ struct Anchor {
   Index3 offset{};
 };
 
-/// y[k] = sum_j taps[j] x[(factor k + origin - j) mod (H, W)], equal on all channels.
-struct CircularConvolution {
-  at::Tensor taps;                     // (h, w), float64, host
+/// y_c[k] = sum_j taps_c[j] x_c[factor k + offset + origin - j] with the offset of the part's anchor.
+struct Convolution {
+  at::Tensor taps;                     // (1 or C, h, w), float64, host; 1: equal on all channels
   std::array<std::int64_t, 2> origin;  // the tap that meets the sample's own pixel
   std::int64_t factor = 1;
 };
@@ -79,9 +79,12 @@ class LocalOperator {
   virtual std::unique_ptr<PlacedOperator> place(std::span<const LocalOperator* const> group,
                                                 const Placement& placement) const = 0;
 
-  /// The operator as a circular convolution of the whole image, where it is one: gives norms and Fourier
-  /// solutions in closed form.
-  virtual std::optional<CircularConvolution> circular() const { return std::nullopt; }
+  /// The operator as a convolution, whatever stands beyond the image, where it is one.
+  virtual std::optional<Convolution> convolution() const { return std::nullopt; }
+  /// The same where the image is a torus to it: gives norms and proximal points in closed form.
+  std::optional<Convolution> circular() const {
+    return border() == Border::circular || reach() == Reach{} ? convolution() : std::nullopt;
+  }
 };
 
 }  // namespace tessera

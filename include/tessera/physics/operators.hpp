@@ -34,16 +34,19 @@ enum class BlurMethod { automatic, direct, fft };
 BlurMethod parse_blur_method(std::string_view name);
 
 struct BlurOptions {
-  at::Tensor kernel;                                  // (h, w); used as it is, not normalized
+  at::Tensor kernel;  // (h, w), or one per channel of the image (C, h, w); used as it is, not normalized
   std::optional<std::array<std::int64_t, 2>> origin;  // tap at the sample's pixel; default (h / 2, w / 2)
   Boundary boundary = Boundary::circular;
   BlurMethod method = BlurMethod::automatic;
   Device device;            // where it is to run, for the automatic method
-  std::int64_t factor = 1;  // keeps every factor-th row and column: y = (kernel * x)[::factor, ::factor]
+  std::int64_t factor = 1;  // keeps every factor-th row and column ...
+  std::array<std::int64_t, 2>
+      phase{};  // ... from these on: y = (kernel * x)[phase[0]::factor, phase[1]::factor]
 };
 
-/// True convolution, the same on all channels: y[i] = sum_j kernel[j] x[factor i + origin - j], at 2-D
-/// images. With boundary valid, y starts where the kernel first fits.
+/// True convolution: y[i] = sum_j kernel[j] x[factor i + phase + origin - j], at 2-D images. With boundary
+/// valid, y starts at `phase` from where the kernel first fits. InputError for a phase outside of [0,
+/// factor).
 std::unique_ptr<LocalOperator> make_blur(BlurOptions options);
 
 /// Gaussian kernel of sum 1, float64: sigma (rows, columns) in pixels, turned by `angle_degrees`.

@@ -74,9 +74,9 @@ struct LoopInput {
   bool (*stop_requested)() = nullptr;  // polled once per iteration; one rank's yes is everybody's
   double pixels = 1;                   // values of the whole image, for its root mean square
   int settled = 0;                     // first iteration from which step and sigma do not change
-  double range = 1;                    // a root mean square that the image may have; 10 times it is out of range
-  LoopState begin{};                   // of a resumed run; the solver's state is restored by then
-  at::Tensor* best = nullptr;          // where the best image is kept, for checkpoints; null: by the loop
+  double range = 1;            // a root mean square that the image may have; 10 times it is out of range
+  LoopState begin{};           // of a resumed run; the solver's state is restored by then
+  at::Tensor* best = nullptr;  // where the best image is kept, for checkpoints; null: by the loop
 };
 
 struct LoopResult {
@@ -99,9 +99,9 @@ bool finished(const LoopState& state, const StopRule& rule);
 /// done.
 ///
 /// Which image is kept: the last one, unless the iteration has left what it had reached. It diverged where a
-/// number is not finite, the image's root mean square is above 10 times `range`, or Watch sees it grow; at the
-/// limit Watch may prefer its best iteration. What is kept is then Watch's best image, and `cause` says why.
-/// Collective.
+/// number is not finite, the image's root mean square is above 10 times `range`, or Watch sees it grow; at
+/// the limit Watch may prefer its best iteration. What is kept is then Watch's best image, and `cause` says
+/// why. Collective.
 LoopResult run_loop(const LoopInput& in);
 
 }  // namespace tessera

@@ -25,9 +25,9 @@ struct SolverOptions {
   Schedule sigma;           // denoiser's noise level
   double relaxation = 1.0;  // pgd: x <- relaxation * D(.) + (1 - relaxation) * (.)
   double strength = std::numeric_limits<double>::quiet_NaN();  // lambda of Strength, for the record
-  double lambda = 1.0;      // red: weight of x - D(x)
-  double momentum = 3.0;    // fista: a of k / (k + 1 + a)
-  double dual_step = 1.0;   // admm: beta
+  double lambda = 1.0;                                         // red: weight of x - D(x)
+  double momentum = 3.0;                                       // fista: a of k / (k + 1 + a)
+  double dual_step = 1.0;                                      // admm: beta
   int iterations = 20;
   // The image stays between these values: a projection after every denoising step.
   double least = -std::numeric_limits<double>::infinity();

@@ -14,8 +14,8 @@ enum class DataStep {
   red,       ///< gradient of f + (weight / 2) x^T (x - D(x))
 };
 
-/// The strength of the prior, one meaning for all solvers. With s_n the noise level (the standard deviation of
-/// a sample of weight 1) and f(x) = |A x - y|^2_W / 2, a job stands for
+/// The strength of the prior, one meaning for all solvers. With s_n the noise level (the standard deviation
+/// of a sample of weight 1) and f(x) = |A x - y|^2_W / 2, a job stands for
 ///
 ///   minimize  f(x) / s_n^2 + lambda g(x),   where  D(., sigma) = prox of sigma^2 g
 ///
@@ -25,8 +25,8 @@ enum class DataStep {
 ///   sigma_k^2 = step_k lambda s_n^2          gradient: step tau; prox: penalty gamma
 ///   weight_k  = lambda s_n^2 / sigma^2       red
 ///
-/// so that the result depends on lambda alone, not on step or sigma, nor on the units of y, a common factor of
-/// W, or a measurement that is split into two of half the information.
+/// so that the result depends on lambda alone, not on step or sigma, nor on the units of y, a common factor
+/// of W, or a measurement that is split into two of half the information.
 struct Strength {
   Schedule step{};                 // unset: by the rules of settle()
   Schedule sigma{};                // likewise, in the image's range

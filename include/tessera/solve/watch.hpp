@@ -7,17 +7,17 @@ namespace tessera {
 
 /// Whether an iteration still settles, from its fixed-point residuals and chi2 alone.
 ///
-/// Residuals are smoothed: a running geometric mean over about 8 iterations. The best iteration is the one with
-/// the smallest smoothed residual since the schedules stand still. An iteration grows where for 30 iterations
-/// there was no better one and the smoothed residual is 3 times the smallest, or chi2 is twice what it was at
-/// the best iteration and above 1.5. Plug-and-play iterations with networks can do that after hundreds of good
-/// iterations, by a pattern that grows slowly (docs/solvers.md).
-/// Plain arithmetic, equal on all ranks; a plain struct, so that a checkpoint can hold it.
+/// Residuals are smoothed: a running geometric mean over about 8 iterations. The best iteration is the one
+/// with the smallest smoothed residual since the schedules stand still. An iteration grows where for 30
+/// iterations there was no better one and the smoothed residual is 3 times the smallest, or chi2 is twice
+/// what it was at the best iteration and above 1.5. Plug-and-play iterations with networks can do that after
+/// hundreds of good iterations, by a pattern that grows slowly (docs/solvers.md). Plain arithmetic, equal on
+/// all ranks; a plain struct, so that a checkpoint can hold it.
 struct Watch {
   enum class Verdict { best, settling, growing };
 
-  int count = 0;         // iterations seen since the schedules stand still
-  double smoothed = 0;   // logarithms
+  int count = 0;        // iterations seen since the schedules stand still
+  double smoothed = 0;  // logarithms
   double smallest = std::numeric_limits<double>::infinity();
   int best = -1;         // iteration
   double best_chi2 = 0;  // at it

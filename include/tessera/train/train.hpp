@@ -13,12 +13,29 @@
 
 namespace tessera {
 
-/// What training reports: after every step the loss; the PSNR where it was measured.
+/// What training reports: after every step the loss and the
+/// estimated norm; the PSNR where it was measured.
 struct TrainRecord {
   std::int64_t step = 0;            // done so far
   double loss = 0;                  // mean absolute error of this step's batch, range [0, 1]
   double learning_rate = 0;         // of this step
+  double penalty = 0;               // on the Jacobian, in the loss beside the mean absolute error
+  double norm = 0;                  // mean estimate of |2 D' - 1| over the orbits of this step; 0: no orbits
+  double largest_norm = 0;          // the largest of them
   std::map<double, double> psnr{};  // sigma -> mean PSNR in dB over the validation images; mostly empty
+};
+
+/// A penalty that keeps plug-and-play iterations stable: weight * mean of max(0, |2 D' - 1|^2 - bound^2) over
+/// points that such iterations visit. With |2 D' - 1| <= 1 everywhere they would converge; see
+/// docs/training.md.
+struct JacobianOptions {
+  double weight = 0;          // 0: no penalty, and none of its cost
+  double bound = 1;           // norms up to this cost nothing
+  std::int64_t orbits = 12;   // small reconstructions kept beside the training, of all ranks together
+  std::int64_t batch = 3;     // of them visited per step; each visit costs some 10 evaluations of a crop
+  std::int64_t length = 200;  // at most so many visits, then another picture and operator
+  std::int64_t power_iterations = 1;             // per visit; directions are kept between visits
+  std::pair<double, double> sigma{0.002, 0.08};  // noise levels of the orbits, evenly in their logarithm
 };
 
 /// A denoiser is trained to map clean + sigma * noise, and sigma, to clean: mean absolute error, Adam.
@@ -35,6 +52,8 @@ struct TrainOptions {
   std::int64_t crop = 64;                  // side, pixels; a multiple of the network's alignment
   std::int64_t batch = 16;                 // crops per step, of all ranks together
   std::pair<double, double> sigma{0.0, 50.0 / 255.0};  // uniform between them, range [0, 1]
+
+  JacobianOptions jacobian{};
 
   // Steps
   std::int64_t steps = 20000;         // 0: only measure `start`

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "tessera/app/output.hpp"
+#include "tessera/comm/exchange.hpp"
+#include "tessera/denoise/denoiser.hpp"
+#include "tessera/domain/data_term.hpp"
+
+namespace tessera {
+
+/// What the standardized residual r of one part says, over the samples that count. docs/metrics.md.
+struct ResidualStatistics {
+  std::int64_t samples = 0;
+  double mean = 0, chi2 = 0;  // of r, of r^2
+  /// Of the normalized autocorrelations of r - mean at lags of up to 5 samples in both axes, the one farthest
+  /// from 0; channels apart, pairs of samples that both count.
+  double correlation = 0;
+  std::array<int, 2> lag{};  // rows, columns
+  double white = 0;          // standard deviation of that correlation for white noise: 1 / sqrt(pairs)
+  /// Shares of samples that equal the smallest and the largest of the part's data.
+  double at_smallest = 0, at_largest = 0;
+  double smallest = 0, largest = 0;
+  /// Mean of r^2 over square tiles of all channels, row by row; NaN where less than a quarter of a tile
+  /// counts.
+  std::int64_t side = 0, rows = 0, columns = 0;
+  std::vector<double> tiles;
+};
+/// Collective; the same on any number of ranks up to rounding. Whiteness and tiles: 2-D parts.
+ResidualStatistics residual_statistics(const Fit& fit, std::size_t part, const MeasurementLayout& layout,
+                                       const std::shared_ptr<Transport>& transport, const Communicator& comm);
+
+/// How much D(., sigma) stretches small changes v of an image: |D(x + v) - D(x)| / |v|, v from a seeded
+/// random one on, then each change that came out, scaled to 0.01 at its largest. Power iteration on the
+/// Jacobian without its transpose: every gain is a lower bound of the local Lipschitz constant; the last one
+/// approaches the largest eigenvalue by absolute value, where it is real and the iteration long enough.
+struct Expansion {
+  std::vector<double> gains;
+  double largest() const;
+  double last() const { return gains.empty() ? 0 : gains.back(); }
+};
+/// passes + 1 calls of the denoiser, which is left in the state it had; one that cycles over flips is held at
+/// its next one. Arithmetic below float32 rounds more than such changes. Collective.
+Expansion expansion(Denoiser& denoiser, const at::Tensor& x, double sigma, int passes, std::uint64_t seed,
+                    const Decomposition& decomposition, const Space& space);
+
+/// Judges a result without knowing the truth: the `diagnostics` of summary.json. Writes residual.png (gray is
+/// 0, black and white are 4 noise levels; of the first part, where that is a picture of at most 4096 x 4096)
+/// and chi2.png (blue 0, white 1, red 3). expansion() of a network in float32 at `sigma`
+/// takes half as many passes as the run had iterations, from 2 to 10. `warnings`: a line each, what is off
+/// and what to do. Collective.
+nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Tensor& image,
+                                Denoiser& denoiser, double sigma, int iterations, const OutputFolder& folder,
+                                const Space& space, std::vector<std::string>& warnings);
+
+}  // namespace tessera

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// tessera probe: how much a job's denoiser stretches small changes, at its truth, its start or another image.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty_like.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "tessera/app/commands.hpp"
+#include "tessera/app/diagnostics.hpp"
+#include "tessera/app/problem.hpp"
+#include "tessera/app/tuning.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/domain/tensor_memory.hpp"
+
+namespace tessera {
+namespace {
+
+using NamedImage = std::pair<std::string, at::Tensor>;
+
+// Of many levels, largest first: the first, the last and the one between.
+std::vector<double> few(const std::vector<double>& all) {
+  const std::set<double> distinct(all.begin(), all.end());
+  std::vector<double> found(distinct.rbegin(), distinct.rend());
+  if (found.size() > 3) found = {found.front(), found[found.size() / 2], found.back()};
+  return found;
+}
+
+// Where to probe: the file where one is named, else the truth where there is one, and the start; the job's
+// levels.
+struct Places {
+  std::vector<NamedImage> images;
+  std::vector<double> sigmas;
+};
+Places places_of(const ProbeArguments& a, const Geometry& g, const std::shared_ptr<Transport>& transport,
+                 const Space& space) {
+  const Communicator& comm = space.comm();
+  Problem problem = make_problem(g, comm, transport);
+  const double noise = problem.noise_sigma;
+  const auto data = make_least_squares({.A = problem.A,
+                                        .y = problem.y,
+                                        .weights = std::move(problem.weights),
+                                        .noise_sigma = noise,
+                                        .prox = {},
+                                        .seed = static_cast<std::uint64_t>(g.job.problem.seed)},
+                                       space);
+  Places places;
+  places.sigmas =
+      a.sigmas.empty() ? few(solver_options(g, noise, data->lipschitz()).sigma.values()) : a.sigmas;
+  if (!a.image.empty()) {
+    const std::string name = std::filesystem::path(a.image).filename().string();
+    places.images = {{name, read_block(a.image, g, comm)}};
+    return places;
+  }
+  if (problem.truth.defined()) places.images.emplace_back("truth", problem.truth);
+  places.images.emplace_back("start", starting_image(g, problem, *data, space));
+  return places;
+}
+
+}  // namespace
+
+int probe_command(const ProbeArguments& a, const Communicator& comm) {
+  track_tensor_memory();
+  Geometry g = plan_geometry(load_job(a.job, a.overrides, comm), comm, comm.size());
+  comm.together([&] {
+    TESSERA_VALIDATE(g.network.has_value(), "the denoiser is ", g.job.denoiser.network,
+                     " (it never expands: there is nothing to probe) name a network");
+    TESSERA_VALIDATE(g.job.denoiser.precision == "float32", "denoiser.precision is ",
+                     g.job.denoiser.precision,
+                     " (its rounding is larger than the changes that probe) use float32");
+    for (const double sigma : a.sigmas)
+      TESSERA_VALIDATE(sigma > 0, "--sigma is ", sigma, " (a noise level is above 0) for example 0.05");
+  });
+  choose_execution(g, comm, this_launch(comm));
+  const auto transport = open_transport(g, comm).transport;
+  const auto denoiser = make_denoiser(g, comm, transport);
+  Reducer reducer(comm);
+  const Space space(comm, &reducer);
+  const auto [places, sigmas] = places_of(a, g, transport, space);
+  const auto say = [&](const std::string& line) {
+    if (comm.rank() == 0) std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+  };
+  // Largest gains over the random starts.
+  const auto probe = [&](const at::Tensor& x, double sigma) {
+    double largest = 0, last = 0;
+    for (int start = 0; start < a.starts; ++start) {
+      const Expansion e =
+          expansion(*denoiser, x, sigma, a.passes, static_cast<std::uint64_t>(g.job.problem.seed + start),
+                    g.decomposition, space);
+      largest = std::max(largest, e.largest());
+      last = std::max(last, e.last());
+    }
+    return std::pair{largest, last};
+  };
+
+  say(denoiser->description());
+  say(fmt::format(
+      "gain = |D(x + v) - D(x)| / |v|, v at most 0.01 at its largest: {} passes of power iteration from "
+      "each of {} random changes",
+      a.passes, a.starts));
+  say(fmt::format("\n{:<24} {:>8} {:>10} {:>10}", "image", "sigma", "largest", "last"));
+  for (const auto& [name, x] : places)
+    for (const double sigma : sigmas) {
+      const auto [largest, last] = probe(x, sigma);
+      say(fmt::format("{:<24} {:>8.4f} {:>10.4f} {:>10.4f}", name, sigma, largest, last));
+    }
+  if (a.iterations == 0) return 0;
+  for (const double sigma : sigmas) {
+    say(fmt::format("\nx <- D(x, {:.4g}) from {}\n{:>9} {:>12} {:>10} {:>10}", sigma, places[0].first,
+                    "iteration", "change", "largest", "last"));
+    at::Tensor x = places.front().second.clone(), next = at::empty_like(x);
+    for (int k = 1; k <= a.iterations; ++k) {
+      denoiser->apply(x, sigma, next);
+      const double change = space.norm(next - x) / std::max(space.norm(x), 1e-30);
+      std::swap(x, next);
+      // Probed at 1, 2, 4, 8 ... and at the end: a pass costs as much as an iteration.
+      if ((k & (k - 1)) != 0 && k != a.iterations) continue;
+      const auto [largest, last] = probe(x, sigma);
+      say(fmt::format("{:>9} {:>12.3e} {:>10.4f} {:>10.4f}", k, change, largest, last));
+    }
+  }
+  return 0;
+}
+
+}  // namespace tessera

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "circular_preconditioner.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "circular_norm.hpp"
+
+namespace tessera {
+namespace {
+
+// A kernel for every part: that of its convolution, or a single tap for a mask, whose zeros count as weights.
+// Empty where a part is neither.
+std::vector<Convolution> kernels_of(const DistributedOperator& A, const Measurement& observed) {
+  std::vector<Convolution> kernels;
+  const auto parts = A.convolutions();
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!parts[i] && !observed[i].defined()) return {};
+    kernels.push_back(parts[i] ? *parts[i] : Convolution{at::ones({1, 1, 1}, at::kDouble), {0, 0}, 1});
+  }
+  return kernels;
+}
+
+// The samples of part i that this rank owns, each at its anchor's pixel, 0 between them.
+at::Tensor at_anchors(const at::Tensor& samples, const DistributedOperator& A, std::size_t i) {
+  const int rank = A.comm().rank();
+  const Anchor& anchor = A.layout().part(i).anchor;
+  const Box from = A.layout().block(i, rank), to = A.decomposition().block(rank);
+  at::Tensor image = A.make_image().zero_();
+  if (from.empty()) return image;
+  at::Tensor pixels = image;
+  for (std::size_t d = 1; d < 3; ++d) {
+    const std::int64_t first = anchor.factor[d] * from.lo()[d] + anchor.offset[d] - to.lo()[d];
+    pixels = pixels.slice(static_cast<std::int64_t>(d), first,
+                          first + anchor.factor[d] * (from.extent(d) - 1) + 1, anchor.factor[d]);
+  }
+  pixels.copy_(samples);
+  return image;
+}
+
+// |K| where it is largest, at most: exact for kernels without negative taps.
+double largest_gain(const Convolution& kernel) { return kernel.taps.abs().sum({1, 2}).max().item<double>(); }
+
+// |K|^2 at half a turn per `factor` pixels along one axis, the largest of all channels and both axes.
+double gain_at_fold(const Convolution& kernel) {
+  double largest = 0;
+  for (const std::int64_t axis : {1, 2}) {
+    const at::Tensor line = kernel.taps.sum(3 - axis);  // (k, taps)
+    const at::Tensor turn =
+        at::arange(line.size(1), at::kDouble).mul_(std::numbers::pi / static_cast<double>(kernel.factor));
+    const at::Tensor re = line.mul(turn.cos()).sum(1), im = line.mul(turn.sin()).sum(1);
+    largest = std::max(largest, (re.square() + im.square()).max().item<double>());
+  }
+  return largest;
+}
+
+}  // namespace
+
+std::unique_ptr<CircularPreconditioner> CircularPreconditioner::make(const DistributedOperator& A,
+                                                                     const Measurement& root_weights,
+                                                                     const Space& space) {
+  const Box& image = A.decomposition().image();
+  const Measurement observed = A.observed();
+  const std::vector<Convolution> kernels = kernels_of(A, observed);
+  if (kernels.empty() || image.extent(0) != 1) return nullptr;
+  std::unique_ptr<CircularPreconditioner> p(new CircularPreconditioner(DistributedFourier(
+      A.decomposition().layout(), image, A.image_channels(), A.options(), A.transport(), A.comm().rank())));
+  p->look(A, kernels, observed, root_weights, space);
+  if (!(p->level_ > 0)) return nullptr;
+  return p;
+}
+
+CircularPreconditioner::CircularPreconditioner(DistributedFourier fourier) : fourier_(std::move(fourier)) {}
+
+void CircularPreconditioner::look(const DistributedOperator& A, const std::vector<Convolution>& kernels,
+                                  const Measurement& observed, const Measurement& root_weights,
+                                  const Space& space) {
+  const Box& image = A.decomposition().image();
+  const std::int64_t begin = fourier_.first_column(), end = fourier_.last_column();
+  // The weight that pixel j sees of one part: the mean of its samples' weights, by the squares of their taps.
+  at::Tensor seen = at::zeros_like(fourier_.spectrum());
+  at::Tensor gains = at::zeros({1, image.extent(1), end - begin}, at::kDouble);
+  double peak = 0;  // of `gains`
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    at::Tensor w = at::ones({1, 1, 1}, A.options());
+    if (root_weights[i].defined()) w = root_weights[i].square();
+    if (observed[i].defined()) w = w.mul(observed[i]);
+    w = at_anchors(w, A, i);
+    const double share = space.dot(w, at::ones_like(w));
+    const at::Tensor& taps = kernels[i].taps;
+    const double gain = std::pow(largest_gain(kernels[i]), 2),
+                 energy = taps.square().sum({1, 2}).max().item<double>();
+    if (!(share > 0 && energy > 0)) continue;
+    if (kernels[i].factor > 1) folded_ = std::max(folded_, gain_at_fold(kernels[i]) / gain);
+    peak += share * gain;
+    fourier_.forward(w);
+    if (end == begin) continue;
+    gains = gains + spectrum_squared(taps, image.extent(1), image.extent(2), begin, end).mul_(share);
+    const at::Tensor squares =
+        spectrum_of(taps.square(), kernels[i].origin, image.extent(1), image.extent(2), begin, end);
+    seen.addcmul_(fourier_.spectrum(), squares.conj().mul(gain / energy).to(seen.options()));
+  }
+  fourier_.spectrum().copy_(seen);
+  local_ = A.make_image();
+  fourier_.inverse(local_);
+  local_.clamp_min_(0.0);
+  const std::vector<double> sums = space.dots({{local_, local_}, {local_, at::ones_like(local_)}});
+  if (!(sums[1] > 0 && peak > 0)) return;
+  level_ = sums[0] / sums[1];  // the mean, by weight: pixels that are hardly seen do not count
+  local_.div_(level_).clamp_max_(1.0);
+  shape_ = gains.div(peak).to(A.options());
+}
+
+void CircularPreconditioner::prepare(double gamma) {
+  if (gamma == gamma_) return;
+  gamma_ = gamma;
+  const double g = gamma * level_;
+  inverse_ = shape_.mul(g).add_(1).reciprocal_().unsqueeze(-1);
+  // 1 - a + a / (1 + g) = 1 / (1 + g l)
+  const at::Tensor response = local_.mul(g).add_(1);
+  root_ = local_.mul(1 + g).div_(response).sqrt_();
+  rest_ = local_.neg().add_(1).div_(response);
+}
+
+void CircularPreconditioner::apply(const at::Tensor& r, at::Tensor& z) {
+  if (!work_.defined()) work_ = at::empty_like(r);
+  at::mul_out(work_, r, root_);
+  fourier_.forward(work_);
+  if (inverse_.numel() > 0) at::view_as_real(fourier_.spectrum()).mul_(inverse_);
+  fourier_.inverse(z);
+  z.mul_(root_).addcmul_(r, rest_);
+}
+
+}  // namespace tessera
