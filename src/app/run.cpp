@@ -251,6 +251,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   const at::Tensor start = from ? problem.A->make_image().zero_() : starting_image(g, problem, *data, space);
   at::Tensor measured = problem.y.front();
   problem.y.clear();  // the data term holds them
+  problem.weights.clear();
   const double pixels = static_cast<double>(g.image.pixels() * g.channels);
   const double start_rms = space.norm(start) / std::sqrt(pixels);
   const SolverOptions options = solver_options(g, problem.noise_sigma, data->lipschitz(), from);
