@@ -33,13 +33,14 @@ WEI = ("[FizzzFizzz/New-baseline-for-DRUNet-under-different-assumptions]"
        "(https://github.com/FizzzFizzz/New-baseline-for-DRUNet-under-different-assumptions)")
 LEVIN_PUBLISHED = [("MMO-FBS", 26.03), ("NE-PGD", 26.16), ("Prox-DRS", 26.64), ("PnPI-FBS", 26.90), ("PnPI-HQS", 27.65)]
 LEVIN = [f"motion_{n}" for n in range(4)]
+PAPERS = "PnP hqs 8"
 
 
 def paper_cells():
     for (pictures, kernel, factor, noise) in PUBLISHED:
         yield pictures, R.Cell(f"{kernel}{f', x{factor} coarser' if factor > 1 else ''}", kernel, noise, factor,
                                bits=0, circular=True)
-    for noise in (2.55, 7.65, 12.75):
+    for noise in (2.55, 12.75):
         for kernel in LEVIN:
             yield "cbsd10", R.Cell(f"Levin {int(kernel[-1]) + 1}", kernel, noise, bits=0, circular=True)
 
@@ -48,7 +49,7 @@ def paper_tasks(data):
     tasks = []
     for pictures, cell in paper_cells():
         for path in sorted((data / pictures).glob("*.[pb][nm][gp]")):
-            for method in ["measurement", *(m for m in R.pnp_methods("color") if "hqs" in m)]:
+            for method in ("measurement", PAPERS):
                 tasks.append((pictures, "color", cell, str(path), 0, method, {}))
     return tasks
 
@@ -347,9 +348,9 @@ with the option `--data FOLDER` for the comparison with papers; `--help` lists t
 | Richardson-Lucy | scikit-image's; number of iterations chosen |
 | TV | isotropic total variation, ADMM with up to 1000 iterations; strength chosen |
 | BM3D | the two steps of the deblurring of the wheel `bm3d` 4.0.3, per channel; its border continued by the Wiener result |
-| PnP hqs, PnP admm | `tessera run` with the shipped networks; only solver and iterations are named: {'; '.join(f'`solver: {s}`' for s in R.SOLVERS.values())} |
+| PnP hqs, PnP admm | `tessera run` with the shipped networks; only this is written of the solver: {' and '.join(f'`{R.SOLVERS[n]}`' for n in R.TABLE)}; for inpainting the first image too, the measurement above |
 
-"Chosen": the value that is best on two other photographs ({' and '.join(R.TUNING)}, in gray) for that very cell. PnP has nothing chosen: step, sigma and strength are what `auto` makes of the noise level.
+"Chosen": the value that is best on two other photographs ({' and '.join(R.TUNING)}, in gray) for that very cell. PnP has nothing chosen: steps, sigmas and strength follow from the noise level.
 
 ## The table
 """, file=out)
@@ -376,9 +377,9 @@ def write_parameters(out, parameters, others):
 
 
 def write_papers(out, rows):
-    print("""## Beside published figures
+    print(f"""## Beside published figures
 
-The papers' protocol: circular blur (so the wrapped border is known), whole pictures, samples neither rounded nor cut off, color; PSNR after rounding to 8 bits. Set5: five pictures. CBSD10: the ten pictures of CBSD68 that GS-PnP uses. What differs: DPIR's network is a DRUNet with 25 times our weights; published means over CBSD68 are of 68 pictures, ours of 10 among them; the published figures were read in the papers named, not reproduced here.
+`solver: {R.SOLVERS[PAPERS]}`, DPIR's own number of iterations. The papers' protocol: circular blur (so the wrapped border is known), whole pictures, samples neither rounded nor cut off, color; PSNR after rounding to 8 bits. Set5: five pictures. CBSD10: the ten pictures of CBSD68 that GS-PnP uses. What differs: DPIR's network is a DRUNet with 25 times our weights; published means over CBSD68 are of 68 pictures, ours of 10 among them; the published figures were read in the papers named, not reproduced here.
 """, file=out)
     lines = []
     for pictures, cell in paper_cells():
@@ -388,15 +389,15 @@ The papers' protocol: circular blur (so the wrapped border is known), whole pict
             by.setdefault(r["method"], []).append(r["psnr8"])
         theirs = PUBLISHED.get((pictures, cell.kernel, cell.factor, cell.noise), [])
         lines.append([{"set5": "Set5", "cbsd10": "CBSD10"}[pictures], cell.label, text_of(by.get("measurement", [])),
-                      text_of(by.get("PnP hqs", [])), "; ".join(f"{n} {v:.2f} ({source})" for n, v, source in theirs) or "-"])
-    for noise in (2.55, 7.65, 12.75):
+                      text_of(by.get(PAPERS, [])), "; ".join(f"{n} {v:.2f} ({source})" for n, v, source in theirs) or "-"])
+    for noise in (2.55, 12.75):
         mine = {method: [r["psnr8"] for r in rows if r["table"] == "cbsd10" and r["method"] == method
                          and r["cell"].startswith("Levin") and r["cell"].endswith(f" {noise:g}")]
-                for method in ("measurement", "PnP hqs")}
+                for method in ("measurement", PAPERS)}
         theirs = "; ".join(f"{n} {v:.2f}" for n, v in LEVIN_PUBLISHED) + f" (all 8 kernels, all of CBSD68, {WEI})"
         lines.append(["CBSD10", f"mean of Levin 1 to 4, noise {noise:g}", text_of(mine["measurement"]),
-                      text_of(mine["PnP hqs"]), theirs if noise == 12.75 else "-"])
-    table(out, ["pictures", "blur", "measurement", "PnP hqs", "published"], lines)
+                      text_of(mine[PAPERS]), theirs if noise == 12.75 else "-"])
+    table(out, ["pictures", "blur", "measurement", PAPERS, "published"], lines)
 
 
 def write_crimes(out, crimes):
