@@ -179,7 +179,9 @@ class PointwiseTerm final : public DataTerm {
     };
     const Box& image = A_->decomposition().image();
     const double values = static_cast<double>(image.pixels() * A_->image_channels());
-    const double error = prox_.tolerance > 0 ? prox_.tolerance : noise_sigma_ > 0 ? 0.02 * noise_sigma_ : 1e-5;
+    const double error = prox_.tolerance > 0 ? prox_.tolerance
+                         : noise_sigma_ > 0  ? 0.02 * noise_sigma_
+                                             : 1e-5;
     const double limit = error * std::sqrt(values);
     double now = height(u);
     ++report_.calls;
