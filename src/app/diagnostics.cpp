@@ -265,7 +265,7 @@ double Expansion::largest() const {
   return gains.empty() ? 0 : *std::max_element(gains.begin(), gains.end());
 }
 
-Expansion expansion(Denoiser& denoiser, const at::Tensor& x, double sigma, int passes, std::uint64_t seed,
+Expansion expansion(Denoiser& denoiser, const at::Tensor& x, double sigma, int passes, std::uint64_t start,
                     const Decomposition& decomposition, const Space& space) {
   const Communicator& comm = space.comm();
   std::vector<std::pair<std::int64_t*, std::int64_t>> counts;  // where a cycle over flips stands
@@ -276,12 +276,15 @@ Expansion expansion(Denoiser& denoiser, const at::Tensor& x, double sigma, int p
     for (const auto& [place, value] : counts) *place = value;
   };
 
-  const at::Tensor noise = at::zeros(x.sizes(), at::kDouble);
-  add_noise(noise, {.gaussian = 1}, seed, kProbePart, decomposition.image(),
-            decomposition.block(comm.rank()));
-  at::Tensor change = noise.to(x.options());
   at::Tensor base = at::empty_like(x), out = at::empty_like(x);
   apply(x, base);
+  at::Tensor change = base - x;
+  if (start > 0) {
+    const at::Tensor noise = at::zeros(x.sizes(), at::kDouble);
+    add_noise(noise, {.gaussian = 1}, start, kProbePart, decomposition.image(),
+              decomposition.block(comm.rank()));
+    change = noise.to(x.options());
+  }
   Expansion found;
   for (int k = 0; k < passes; ++k) {
     double largest = change.numel() > 0 ? at::abs(change).max().item().toDouble() : 0;
@@ -405,8 +408,7 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
   // Total variation and no prior never expand; arithmetic below float32 rounds more than the changes are.
   if (g.network && g.job.denoiser.precision == "float32" && sigma > 0) {
     const int passes = std::clamp(iterations / 2, 2, 10);
-    const Expansion e = expansion(denoiser, image, sigma, passes,
-                                  static_cast<std::uint64_t>(g.job.problem.seed), g.decomposition, space);
+    const Expansion e = expansion(denoiser, image, sigma, passes, 0, g.decomposition, space);
     j["denoiser"] = {{"sigma", sigma},
                      {"passes", e.gains.size()},
                      {"largest_gain", number(e.largest())},

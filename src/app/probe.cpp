@@ -79,13 +79,12 @@ int probe_command(const ProbeArguments& a, const Communicator& comm) {
     if (comm.rank() == 0) std::printf("%s\n", line.c_str());
     std::fflush(stdout);
   };
-  // Largest gains over the random starts.
+  // Largest gains over the starts.
   const auto probe = [&](const at::Tensor& x, double sigma) {
     double largest = 0, last = 0;
     for (int start = 0; start < a.starts; ++start) {
       const Expansion e =
-          expansion(*denoiser, x, sigma, a.passes, static_cast<std::uint64_t>(g.job.problem.seed + start),
-                    g.decomposition, space);
+          expansion(*denoiser, x, sigma, a.passes, static_cast<std::uint64_t>(start), g.decomposition, space);
       largest = std::max(largest, e.largest());
       last = std::max(last, e.last());
     }
@@ -94,8 +93,8 @@ int probe_command(const ProbeArguments& a, const Communicator& comm) {
 
   say(denoiser->description());
   say(fmt::format(
-      "gain = |D(x + v) - D(x)| / |v|, v at most 0.01 at its largest: {} passes of power iteration from "
-      "each of {} random changes",
+      "gain = |D(x + v) - D(x)| / |v|, v at most 0.01 at its largest: {} passes of power iteration, "
+      "{} starts: D(x) - x, then random changes",
       a.passes, a.starts));
   say(fmt::format("\n{:<24} {:>8} {:>10} {:>10}", "image", "sigma", "largest", "last"));
   for (const auto& [name, x] : places)

@@ -133,7 +133,7 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   c_probe->add_option("--passes", probe.passes, "of the power iteration")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  c_probe->add_option("--starts", probe.starts, "random changes to begin with")
+  c_probe->add_option("--starts", probe.starts, "changes to begin with: D(x) - x, then random ones")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   c_probe->add_option("--iterations", probe.iterations, "of x <- D(x), with gains on the way; 0: none")

@@ -132,6 +132,33 @@ TEST(Diagnostics, TheMapShowsWhereTheFitIsBad) {
   });
 }
 
+TEST(Diagnostics, CountsAroundTheirMeanHaveChi2One) {
+  // Poisson counts of gain 1/50 around 0.2 to 0.8: the loss knows their variance, which differs by sample.
+  constexpr double gain = 0.02;
+  const Box all = Box::image2d(kHeight, kWidth);
+  const at::Tensor mean = at::clamp(noise(9) * 0.1 + 0.5, 0.2, 0.8);
+  at::Tensor y = mean.clone();
+  add_noise(y, {.poisson = gain}, 9, 0, all, all);
+  test::on_groups([&](const Communicator& comm) {
+    const Decomposition d = test::cut(all, comm.size());
+    const Box block = d.block(comm.rank());
+    test::Stack parts;
+    parts.push_back(make_identity());
+    const std::shared_ptr<DistributedOperator> A = test::place(parts, d, kChannels, comm);
+    Reducer reducer(comm);
+    const Space space(comm, &reducer);
+    const auto data = make_pointwise_term(
+        {.A = A, .y = {test::part_of(y, all, block)}, .weights = {}, .noise_sigma = 0.1, .prox = {}},
+        make_poisson_loss(gain, 0, 0.1), space);
+    const Fit fit = data->fit(test::part_of(mean, all, block));
+    EXPECT_EQ(fit.noise_sigma, 0.1);
+    const ResidualStatistics s = residual_statistics(fit, 0, A->layout(), A->transport(), comm);
+    EXPECT_NEAR(s.chi2, 1, 0.05);
+    EXPECT_NEAR(s.mean, 0, 0.03);
+    EXPECT_LT(std::abs(s.correlation), 4 * s.white);
+  });
+}
+
 // Halves every value but those of row 40, which it expands; every other call is of another map, as with a
 // cycle.
 class RowDenoiser final : public Denoiser {
@@ -169,6 +196,8 @@ TEST(Diagnostics, PowerIterationFindsWhatADenoiserExpands) {
     EXPECT_NEAR(e.last(), 1.08, 1e-4);
     EXPECT_EQ(e.largest(), e.last());
     EXPECT_EQ(denoiser.calls_, 4);
+    const Expansion own = expansion(denoiser, test::part_of(x, all, block), 0.1, 14, 0, d, space);
+    EXPECT_NEAR(own.last(), 1.08, 1e-3);
     if (on_one.empty()) on_one = e.gains;
     for (std::size_t i = 0; i < 10; ++i) EXPECT_NEAR(e.gains[i], on_one[i], 1e-12);
   });

@@ -56,7 +56,7 @@ struct ProbeArguments {
   std::string job, image;  // image: none: the truth where there is one, and the start
   std::vector<std::string> overrides;
   std::vector<double> sigmas;  // none: the job's
-  int passes = 20, starts = 2;
+  int passes = 30, starts = 2;
   int iterations = 16;  // of x <- D(x); 0: none
 };
 int probe_command(const ProbeArguments& arguments, const Communicator& comm);

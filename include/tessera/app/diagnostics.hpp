@@ -38,18 +38,19 @@ struct ResidualStatistics {
 ResidualStatistics residual_statistics(const Fit& fit, std::size_t part, const MeasurementLayout& layout,
                                        const std::shared_ptr<Transport>& transport, const Communicator& comm);
 
-/// How much D(., sigma) stretches small changes v of an image: |D(x + v) - D(x)| / |v|, v from a seeded
-/// random one on, then each change that came out, scaled to 0.01 at its largest. Power iteration on the
-/// Jacobian without its transpose: every gain is a lower bound of the local Lipschitz constant; the last one
-/// approaches the largest eigenvalue by absolute value, where it is real and the iteration long enough.
+/// How much D(., sigma) stretches small changes v of an image: |D(x + v) - D(x)| / |v|, each v the change
+/// that came out before, scaled to 0.01 at its largest. Power iteration on the Jacobian without its
+/// transpose: every gain is a lower bound of the local Lipschitz constant; the last one approaches the
+/// largest eigenvalue by absolute value, where it is real and the iteration long enough.
 struct Expansion {
   std::vector<double> gains;
   double largest() const;
   double last() const { return gains.empty() ? 0 : gains.back(); }
 };
-/// passes + 1 calls of the denoiser, which is left in the state it had; one that cycles over flips is held at
-/// its next one. Arithmetic below float32 rounds more than such changes. Collective.
-Expansion expansion(Denoiser& denoiser, const at::Tensor& x, double sigma, int passes, std::uint64_t seed,
+/// `start`: 0: the first v is D(x) - x, which lies where networks expand, at edges; else random, of this
+/// seed. passes + 1 calls of the denoiser, which is left in the state it had; one that cycles over flips is
+/// held at its next one. Arithmetic below float32 rounds more than such changes. Collective.
+Expansion expansion(Denoiser& denoiser, const at::Tensor& x, double sigma, int passes, std::uint64_t start,
                     const Decomposition& decomposition, const Space& space);
 
 /// Judges a result without knowing the truth: the `diagnostics` of summary.json. Writes residual.png (gray is
