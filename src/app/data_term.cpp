@@ -13,7 +13,7 @@ std::unique_ptr<DataTerm> make_data_term(const Geometry& g, Problem& problem, co
   const SolverConfig& s = g.job.solver;
   DataTermInput input{.A = problem.A,
                       .y = problem.y,
-                      .weights = std::move(problem.weights),
+                      .weights = problem.weights,
                       .noise_sigma = problem.noise_sigma,
                       .prox = {static_cast<int>(s.prox_iterations), s.prox_tolerance},
                       .seed = static_cast<std::uint64_t>(g.job.problem.seed)};

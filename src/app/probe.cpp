@@ -41,13 +41,7 @@ Places places_of(const ProbeArguments& a, const Geometry& g, const std::shared_p
   const Communicator& comm = space.comm();
   Problem problem = make_problem(g, comm, transport);
   const double noise = problem.noise_sigma;
-  const auto data = make_least_squares({.A = problem.A,
-                                        .y = problem.y,
-                                        .weights = std::move(problem.weights),
-                                        .noise_sigma = noise,
-                                        .prox = {},
-                                        .seed = static_cast<std::uint64_t>(g.job.problem.seed)},
-                                       space);
+  const auto data = make_data_term(g, problem, space);
   Places places;
   places.sigmas =
       a.sigmas.empty() ? few(solver_options(g, noise, data->lipschitz()).sigma.values()) : a.sigmas;
@@ -57,7 +51,7 @@ Places places_of(const ProbeArguments& a, const Geometry& g, const std::shared_p
     return places;
   }
   if (problem.truth.defined()) places.images.emplace_back("truth", problem.truth);
-  places.images.emplace_back("start", starting_image(g, problem, *data, comm));
+  places.images.emplace_back("start", starting_image(g, problem, *data, space));
   return places;
 }
 

@@ -151,6 +151,18 @@ Problem make_problem(const Geometry& g, const Communicator& comm,
   return problem;
 }
 
+namespace {
+
+// A^T y / |A|^2 of the samples that count: A^T W y would be dark where weights are small.
+void start_unweighted(const Geometry& g, const Problem& problem, at::Tensor& x, const Space& space) {
+  Measurement y(problem.y.size());
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] = problem.y[i].masked_fill(problem.weights[i].eq(0), 0);
+  problem.A->adjoint(y, x);
+  x.div_(operator_norm_squared(*problem.A, space, static_cast<std::uint64_t>(g.job.problem.seed)));
+}
+
+}  // namespace
+
 at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& data, const Space& space) {
   const Communicator& comm = space.comm();
   const std::string& start = g.job.solver.start;
@@ -162,8 +174,11 @@ at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& d
     comm.all_reduce(std::span<std::int64_t>(&holes, 1), Reduce::sum);
     if (holes > 0)
       fill_unmeasured(*problem.A, *diagonal, x.clone(), x, space);
-    else  // Divided by |A|^2, so that a stack of n operators starts in the image's range too.
+    else if (problem.weights.empty())
+      // Divided by |A|^2, so that a stack of n operators starts in the image's range too.
       x.div_(data.lipschitz_of_squares());
+    else
+      start_unweighted(g, problem, x, space);
   } else if (start == "zero") {
     x.zero_();
   } else if (start == "measurement") {

@@ -246,11 +246,13 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   Reducer reducer(comm);
   const Space space(comm, &reducer);
   const auto data = make_data_term(g, problem, space);
+  denoiser->set_noise(problem.noise_sigma);
   std::vector<StateField> fields = named("data/", data->state());
   if (from) restore_numbers(*from, fields);
   const at::Tensor start = from ? problem.A->make_image().zero_() : starting_image(g, problem, *data, space);
   at::Tensor measured = problem.y.front();
   problem.y.clear();  // the data term holds them
+  problem.weights.clear();
   const double pixels = static_cast<double>(g.image.pixels() * g.channels);
   const double start_rms = space.norm(start) / std::sqrt(pixels);
   const SolverOptions options = solver_options(g, problem.noise_sigma, data->lipschitz(), from);
@@ -426,10 +428,11 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
 
     for (const std::string& warning : warnings) log.line("warning: " + warning);
     if (prox.missed > 0)
-      log.line(fmt::format(
-          "warning: {} of {} data steps ended before their tolerance (solver.prox_iterations is {}, the worst "
-          "left an rms error of {:.2g}): raise it",
-          prox.missed, prox.calls, job.solver.prox_iterations, prox.worst));
+      log.line(
+          fmt::format("warning: {} of {} data steps ended before their tolerance (solver.prox_iterations is "
+                      "{}, the worst "
+                      "left an rms error of {:.2g}): raise it",
+                      prox.missed, prox.calls, job.solver.prox_iterations, prox.worst));
     log.line("");
     log.line(table);
     std::string last = fmt::format("{} after {} iterations, {} ({} per iteration)", name(result.reason),

@@ -413,7 +413,9 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>("denoiser.depth", TESSERA_AT(denoiser.depth), {.least = 2, .word = "auto", .example = "17"},
                "", "convolutions; auto: 20", {network_is({"dncnn"}), random}),
       key<Job>("denoiser.tv.weight", TESSERA_AT(denoiser.weight), positive, "",
-               "strength of the total variation is weight times sigma", tv),
+               "the prior is weight / noise times the total variation: at sigma = noise it weighs weight "
+               "times sigma",
+               tv),
       key<Job>("denoiser.tv.iterations", TESSERA_AT(denoiser.iterations), {.least = 1, .most = 1000000}, "",
                "inner iterations, at most", tv),
       key<Job>("denoiser.tv.tolerance", TESSERA_AT(denoiser.tolerance), not_negative, "",

@@ -48,7 +48,7 @@ class TotalVariation final : public Denoiser {
   void apply(const at::Tensor& in, double sigma, at::Tensor& out) override {
     const PhaseScope phase(Phase::denoise);
     const at::NoGradGuard no_grad;
-    const double strength = options_.weight * sigma;
+    const double strength = options_.weight * (noise_ > 0 ? sigma * sigma / noise_ : sigma);
     if (strength <= 0) {
       out.copy_(in);
       return;
@@ -75,6 +75,7 @@ class TotalVariation final : public Denoiser {
     }
   }
 
+  void set_noise(double s) override { noise_ = s; }
   /// Per inner iteration, without the image's own exchange at the start of a call.
   std::int64_t bytes_sent() const override { return 4 * bytes_per_exchange_ / kSteps; }
   bool bytes_are_exact() const override { return false; }
@@ -125,6 +126,7 @@ class TotalVariation final : public Denoiser {
   }
 
   TotalVariationOptions options_;
+  double noise_ = 0;  // level of the data; 0: not known
   Communicator comm_;
   std::int64_t channels_;
   at::TensorOptions tensor_;

@@ -132,7 +132,6 @@ class LeastSquares final : public DataTerm {
     const at::Tensor& root = root_weights_[i];
     return root.defined() ? t.mul(root).mul_(root) : t;
   }
-  }
 
   // A x in residual_ becomes W (A x - y); returns this rank's |A x - y|^2_W.
   at::Tensor weigh_residual() {

@@ -36,7 +36,6 @@ class PointwiseTerm final : public DataTerm {
       : A_(std::move(in.A)),
         y_(std::move(in.y)),
         loss_(std::move(loss)),
-        noise_sigma_(in.noise_sigma),
         prox_(in.prox),
         noise_sigma_(in.noise_sigma),
         seed_(in.seed),
@@ -113,16 +112,6 @@ class PointwiseTerm final : public DataTerm {
     return lipschitz_ = steepest * operator_norm_squared(*A_, space_, seed_);
   }
   double lipschitz_of_squares() override { return operator_norm_squared(*A_, space_, seed_); }
-  Fit fit(const at::Tensor& x) override {
-    A_->apply(x, means_);
-    Fit fit{work_, Measurement(y_.size()), y_, noise_sigma_};
-    for (std::size_t i = 0; i < y_.size(); ++i) {
-      const at::Tensor deviation = loss_->deviation(means_[i], y_[i]).sqrt();
-      work_[i].copy_(weighted(i, deviation.mul((means_[i] - y_[i]).sign())));
-      if (weights_[i].defined()) fit.counted[i] = weights_[i].ne(0).to(y_[i].options());
-    }
-    return fit;
-  }
   std::optional<at::Tensor> diagonal() const override { return A_->diagonal(weights_); }
   void adjoint_start(at::Tensor& out) override {
     for (std::size_t i = 0; i < y_.size(); ++i) work_[i].copy_(weighted(i, y_[i]));
@@ -190,7 +179,9 @@ class PointwiseTerm final : public DataTerm {
     };
     const Box& image = A_->decomposition().image();
     const double values = static_cast<double>(image.pixels() * A_->image_channels());
-    const double error = prox_.tolerance > 0 ? prox_.tolerance : noise_sigma_ > 0 ? 0.02 * noise_sigma_ : 1e-5;
+    const double error = prox_.tolerance > 0 ? prox_.tolerance
+                         : noise_sigma_ > 0  ? 0.02 * noise_sigma_
+                                             : 1e-5;
     const double limit = error * std::sqrt(values);
     double now = height(u);
     ++report_.calls;
@@ -227,7 +218,6 @@ class PointwiseTerm final : public DataTerm {
   std::shared_ptr<DistributedOperator> A_;
   Measurement y_, weights_;  // undefined weights: 1 everywhere on this rank
   std::unique_ptr<PointwiseLoss> loss_;
-  double noise_sigma_;
   ProxOptions prox_;
   double noise_sigma_;
   std::uint64_t seed_;

@@ -11,7 +11,7 @@ constexpr int kPatience = 30;       // iterations without a better one
 constexpr double kMemory = 8;       // iterations that the smoothing remembers
 constexpr double kGrowth = 3;       // of the residual, that counts as growing
 constexpr double kDoubt = 2;        // of the residual, at the end
-constexpr double kRounding = 1e-6;  // residuals below it are float32's noise: nothing grows there
+constexpr double kRounding = 1e-5;  // residuals below it are float32's noise: nothing grows there
 
 }  // namespace
 

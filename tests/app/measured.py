@@ -132,6 +132,83 @@ def units():
     assert abs(float(level) - np.sqrt(1 / np.mean(1 / (0.002 * mean + 1e-4)))) < 1e-3 * float(level), level
 
 
+def one_problem():
+    """A measurement split into two halves of the information, the parts in another order, and other solvers: one result."""
+    photo(64, 72, gray=True)
+    blur = "{type: blur, boundary: circular, kernel: {gaussian: {sigma: %s}}}"
+    path = job(f"problem:\n  truth: photo.png\n  operator: {blur % 1.2}\n  noise: {{gaussian: 0.02}}\n" + SOLVER)
+    y = simulate(path, "y.h5").astype(np.float64)
+    other = simulate(job(f"problem:\n  truth: photo.png\n  operator: {blur % 0.8}\n  noise: {{gaussian: 0.02}}\n" + SOLVER, "other.yaml"), "z.h5")
+    write("one.h5", y)
+
+    def result(name, measurements, operator, noise, solver, ranks=1):
+        with h5py.File(work / f"{name}.h5", "w") as f:
+            for k, part in enumerate(measurements):
+                f[f"measurements/{k}"] = np.asarray(part, np.float32)
+        run(job(f"problem:\n  measurements: {name}.h5\n  operator: {operator}\n  noise: {{gaussian: {noise}}}\n"
+                f"denoiser: {{network: tv, tv: {{iterations: 2000, tolerance: 1e-7}}}}\nsolver: {solver}\noutput: {{preview: none}}\n", "p.yaml"),
+            "--force", "--set", f"output.folder={name}", ranks=ranks)
+        return image(name), summary(name)
+
+    for solver in ("{name: pgd, iterations: 6}", "{name: hqs, iterations: 6}", "{name: admm, iterations: 6, lambda: 0.5}",
+                   "{name: fista, iterations: 6, sigma: 0.01}", "{name: red, iterations: 6}"):
+        whole, a = result("whole", [y], blur % 1.2, 0.02, solver)
+        halves, b = result("halves", [y, y], f"{{type: stack, parts: [{blur % 1.2}, {blur % 1.2}]}}", 0.02 * 2**0.5, solver, ranks=2)
+        first, _ = result("first", [y, other], f"{{type: stack, parts: [{blur % 1.2}, {blur % 0.8}]}}", 0.02, solver)
+        second, _ = result("second", [other, y], f"{{type: stack, parts: [{blur % 0.8}, {blur % 1.2}]}}", 0.02, solver)
+        print(f"{solver}: halves {distance(halves, whole):.1e}, order {distance(second, first):.1e}, chi2 {a['chi2']:.4f} {b['chi2']:.4f}")
+        assert distance(halves, whole) < 2e-5 and distance(second, first) < 2e-5
+    # With a convex prior one lambda has one minimizer, whatever the solver and its step.
+    found = {}
+    for name, keys in (("pgd", "iterations: 400"), ("fista", "iterations: 150"), ("admm", "iterations: 150, sigma: 0.02"),
+                       ("pgd2", "iterations: 700, step: 0.5")):
+        found[name], s = result(name, [y], blur % 1.2, 0.02, f"{{name: {name.rstrip('2')}, {keys}, lambda: 2}}"
+                                if "sigma" not in keys and "step" not in keys else f"{{name: {name.rstrip('2')}, {keys}, lambda: 2}}")
+        assert s["lambda"] == 2, s
+    for name in ("fista", "admm", "pgd2"):
+        print(f"{name} from pgd: {distance(found[name], found['pgd']):.1e}")
+        assert distance(found[name], found["pgd"]) < 2e-3, name
+
+
+def settles():
+    """A thousand iterations of every solver with the shipped weights end at their best, the residual at rounding."""
+    photo(96, 104)
+    for noise in (0.01,):
+        for solver in ("pgd", "fista", "hqs", "admm", "red"):
+            path = job(f"problem:\n  truth: photo.png\n  operator: {{type: blur, kernel: {{gaussian: {{sigma: 1.6}}}}}}\n  noise: {{gaussian: {noise}}}\n"
+                       f"{NETWORK}\nsolver: {{name: {solver}, iterations: 1000{', sigma: 0.02' if solver not in ('hqs', 'admm') else ''}}}\n"
+                       "output: {folder: out, preview: none, checkpoint: {keep: 0}}\n")
+            run(path, "--force")
+            with h5py.File(work / "out/trace/rank-00000.h5") as f:
+                table = f["iterations"][...]
+            s = summary("out")
+            print(f"{solver}: best {table['psnr'].max():.2f} dB, written {s['psnr']:.2f} (iteration {s['written_iteration']}), "
+                  f"residual {table['residual'][99]:.1e} after 100, {table['residual'][-1]:.1e} at the end, {s['status']}")
+            assert s["status"] == "limit" and len(table) == 1000, s
+            assert s["psnr"] > table["psnr"].max() - 0.2
+            assert table["residual"][-100:].mean() < max(2e-5, 0.5 * table["residual"][99:199].mean())
+
+
+def weights_keep_the_prior():
+    """The case that lost 3 dB by correct weights: hqs and admm, with and without, in any units, on 1 and 4 ranks."""
+    pictures.imsave(work / "astronaut.png", photographs.astronaut(), check_contrast=False)
+    blur = "  operator: {type: blur, boundary: circular, kernel: {gaussian: {sigma: 1.6}}}\n"
+    y = simulate(job("problem:\n  truth: astronaut.png\n" + blur + "  noise: {gaussian: 0.02}\n" + SOLVER), "y.h5")
+    cases = [("hqs, iterations: 8", 255, 4), ("hqs, iterations: 8", 65535, 1), ("admm, iterations: 10", 255, 1),
+             ("hqs, iterations: 8, sigma: dpir", 255, 4)]
+    for keys, factor, ranks in cases:
+        write("even.h5", (y * factor).astype(np.float32))
+        write("weighted.h5", (y * factor).astype(np.float32), np.full(y.shape, 1 / (0.02 * factor) ** 2, np.float32))
+        psnr = {}
+        for name in ("even", "weighted"):
+            noise = f"  noise: {{gaussian: {0.02 * factor}, unit: file}}\n" if name == "even" else ""
+            run(job(f"problem:\n  truth: astronaut.png\n  measurements: {name}.h5\n  scale: {{factor: {factor}}}\n{noise}{blur}"
+                    f"{NETWORK}\nsolver: {{name: {keys}}}\noutput: {{preview: none}}\n"), "--force", "--set", "output.folder=out", ranks=ranks)
+            psnr[name] = summary("out")["psnr"]
+        print(f"{keys}, factor {factor}, {ranks} ranks: {psnr['even']:.3f} dB, with weights {psnr['weighted']:.3f}")
+        assert min(psnr.values()) > 30.3 and abs(psnr["even"] - psnr["weighted"]) < 1e-3, psnr
+
+
 def noise_of_measurements():
     """Where nothing is said the noise is estimated, said, and written down; resolved.yaml gives the same run."""
     photo(256, 256)

@@ -239,14 +239,14 @@ problem:
   noise: {{poisson: 0.01}}
   seed: 7
 denoiser: {{network: tv}}
-solver: {{name: pgd, iterations: 15, sigma: 0.05}}
+solver: {{name: hqs, iterations: 15}}
 output: {{folder: out}}
 """
     out, _ = run(job(text))
     assert "are masked and count 0" in out, out
     run(job(text), "--set", "output.folder=out5", ranks=5)
     assert distance(image("out5"), image("out")) < 1e-5
-    assert summary("out")["psnr"] > summary("out")["psnr_start"] + 5
+    assert summary("out")["psnr"] > summary("out")["psnr_start"] + 15, "samples weigh as the inverse of their variance"
     # Poisson counts are bitwise the same on any ranks.
     for ranks in (1, 2, 3, 5, 7):
         assert tessera("simulate", "job.yaml", f"y{ranks}.h5", ranks=ranks)[0] == 0

@@ -19,8 +19,30 @@ const std::vector<BadJob>& bad_rules() {
       {"SigmaUnknown",
        "problem:\n  truth: photo.png\n",
        {},
-       "photo.yaml: solver.sigma is missing (the noise level is not known, the denoiser needs one) write for "
+       "photo.yaml: solver.sigma is missing (the data have no noise, the denoiser needs a level) write for "
        "example 'sigma: 0.02'"},
+      {"ThreeOfStrength",
+       "problem: {truth: photo.png, noise: {gaussian: 0.01}}\nsolver: {lambda: 1, sigma: 0.1, step: 1}\n",
+       {},
+       "photo.yaml:2: solver.lambda is written beside step and sigma (sigma^2 = step lambda noise^2: two of "
+       "them say the third) remove one"},
+      {"LambdaWithoutNoise",
+       "problem: {truth: photo.png}\nsolver: {lambda: 1, sigma: 0.1}\n",
+       {},
+       "photo.yaml:2: solver.lambda acts on nothing (the data have no noise to weigh the prior against) "
+       "remove "
+       "it"},
+      {"BoundsOutOfOrder",
+       "problem: {truth: photo.png, noise: {gaussian: 0.01}}\nsolver: {bounds: [1, 0]}\n",
+       {},
+       "photo.yaml:2: solver.bounds is [1, 0] (it must be none, nonnegative, or the least and the most "
+       "value) "
+       "write for example [0, 1]"},
+      {"FlatFieldOfCounts",
+       "problem: {measurements: y.h5, flat: w.tif, noise: {poisson: 0.1}, likelihood: {type: poisson}}\n",
+       {},
+       "photo.yaml:1: problem.flat stands beside likelihood poisson (divided by it, samples are no counts of "
+       "one gain) write likelihood gaussian, whose weights know it"},
       {"NoFile",
        "problem:\n  truth: foto.png\n",
        {},
@@ -105,11 +127,12 @@ const std::vector<BadJob>& bad_rules() {
        "photo.yaml:4: problem.image.unit is written without pixel (there is nothing in that unit) write "
        "pixel "
        "or remove it"},
-      {"LambdaForPgd",
-       "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver:\n  lambda: 0.1\n",
+      {"LambdaWithoutPrior",
+       "problem:\n  truth: photo.png\ndenoiser: {network: none}\nsolver:\n  lambda: 0.1\n",
        {},
-       "photo.yaml:5: solver.lambda acts on nothing in this job (it acts only for solver.name red) remove "
-       "it"},
+       "photo.yaml:5: solver.lambda acts on nothing in this job (it acts only for denoiser.network drunet, "
+       "tv, "
+       "or solver.name red) remove it"},
       {"MomentumForHqs",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {name: hqs, momentum: 3}\n",
        {},

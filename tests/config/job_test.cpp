@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <limits>
+
 #include <algorithm>
 #include <string>
 #include <variant>
@@ -70,6 +73,10 @@ const Texts good_jobs = {
     "problem: {measurements: y.h5, noise: {gaussian: 12, poisson: 2.2, unit: file}, dark: w.tif, flat: "
     "w.tif, "
     "scale: {factor: data}}\n",
+    "problem: {truth: photo.jpg, noise: {poisson: 0.01}, likelihood: {type: poisson, background: 0.1}}\n"
+    "solver: {bounds: [-.inf, 1]}\n",
+    "problem: {truth: photo.jpg, noise: {gaussian: 0.01}, likelihood: {type: huber, threshold: 3}}\n"
+    "solver: {bounds: nonnegative}\n",
     "problem: {truth: photo.jpg, noise: {gaussian: 0.01}, operator: {type: blur, kernel: {file: k.npy}}, "
     "simulate: {finer: 2, boundary: reflect, kernel: {gaussian: {sigma: [2, 3], angle: 20}}, bits: 8, clip: "
     "true}}\n",
@@ -84,7 +91,8 @@ TEST_F(Job, DefaultsStandInTheStructs) {
   EXPECT_EQ(job.solver.name, "pgd");
   EXPECT_EQ(job.solver.iterations, 20);
   EXPECT_TRUE(job.solver.step.automatic);
-  EXPECT_EQ(job.solver.sigma.values, std::vector<double>{0.01}) << "auto is the noise level";
+  EXPECT_TRUE(job.solver.sigma.automatic);
+  EXPECT_FALSE(job.solver.lambda.has_value());
   EXPECT_FALSE(job.denoiser.patch.has_value());
   EXPECT_EQ(job.output.folder, folder.path() + "/runs/photo");
   EXPECT_EQ(job.folder, folder.path());
@@ -184,13 +192,16 @@ TEST_F(Job, AnglesTurnOnePartWithBothEnds) {
   }
 }
 
-TEST_F(Job, HqsTakesTheDpirScheduleToTheNoiseLevel) {
-  const SolverConfig solver = parse(simulated + "solver: {name: hqs}\n").solver;
-  for (const ScheduleConfig* s : {&solver.sigma, &solver.step}) {
-    EXPECT_FALSE(s->automatic);
-    EXPECT_EQ(s->form, "dpir");
-    EXPECT_EQ(s->last, 0.01);
-  }
+TEST_F(Job, BoundsHaveTheirForms) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto bounds = [&](const std::string& text) {
+    return parse(simulated + "solver: {bounds: " + text + "}\n").solver.bounds;
+  };
+  using Ends = std::array<double, 2>;
+  EXPECT_FALSE(bounds("none").has_value());
+  EXPECT_EQ(bounds("nonnegative"), (Ends{0, kInfinity}));
+  EXPECT_EQ(bounds("[0, 1]"), (Ends{0, 1}));
+  EXPECT_EQ(bounds("[-.inf, 0.5]"), (Ends{-kInfinity, 0.5}));
 }
 
 TEST_F(Job, SchedulesHaveTheirForms) {

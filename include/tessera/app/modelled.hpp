@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-/// Conjugate gradients that a proximal step is taken for, where its limit is higher: about what preconditioned
-/// ones need in the middle of a schedule.
+/// Conjugate gradients that a proximal step is taken for, where its limit is higher: about what
+/// preconditioned ones need in the middle of a schedule.
 inline constexpr std::int64_t kInnerIterations = 20;
 
 /// A job in the terms of the cost model.

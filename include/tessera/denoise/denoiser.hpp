@@ -26,6 +26,9 @@ class Denoiser {
   virtual ~Denoiser() = default;
   /// out <- D(in, sigma); out has in's shape and is another tensor.
   virtual void apply(const at::Tensor& in, double sigma, at::Tensor& out) = 0;
+  /// The noise level s of the data, once it is known: what D(., sigma) is the prox of, sigma^2 g, may depend
+  /// on it.
+  virtual void set_noise(double s) {}
   /// Bytes this rank sends per call; for iterative denoisers per inner iteration, see `bytes_are_exact`.
   virtual std::int64_t bytes_sent() const = 0;
   virtual bool bytes_are_exact() const { return true; }
@@ -110,12 +113,14 @@ class LayerTraffic {
 };
 
 struct TotalVariationOptions {
-  double weight = 1.0;      // strength = weight * sigma
+  double weight = 1.0;      // strength = weight * sigma^2 / s, s the noise level; weight * sigma without one
   int iterations = 100;     // inner iterations, at most
   double tolerance = 1e-5;  // relative change of the image that ends them
   bool warm_start = false;  // begin where the last call ended; results then depend on the calls before
 };
-/// argmin_x 1/2 |x - v|^2 + weight * sigma * TV(x): isotropic, per channel, forward differences, 2-D.
+/// argmin_x 1/2 |x - v|^2 + strength * TV(x): isotropic, per channel, forward differences, 2-D. The strength
+/// goes with sigma^2, so that g = weight / s TV is the same prior for every step of a solver
+/// (solve/strength.hpp).
 ///
 /// Accelerated projected gradient on the dual problem, halos exchanged every few inner iterations; the result
 /// is that of one rank. Source: Beck, Teboulle, IEEE Trans. Image Process. 18 (2009) 2419.
