@@ -139,10 +139,6 @@ class Bench:
             measurement, sigma = "y.npy", m.camera.sigma
         if m.mask is not None:
             np.save(folder / "mask.npy", m.mask)
-            # Without it the unknown pixels start at 0, which is not what a denoiser takes for noise.
-            start = np.clip(np.moveaxis(m.shown(), 0, -1), 0, 1) * LEVELS
-            skimage.io.imsave(folder / "start.png", np.rint(start).astype(np.uint8).squeeze(), check_contrast=False)
-            solver = solver.replace("}", ", start: start.png}")
             operator = "{type: mask, file: mask.npy}"
         else:
             np.save(folder / "kernel.npy", m.kernel)

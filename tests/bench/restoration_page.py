@@ -348,7 +348,7 @@ with the option `--data FOLDER` for the comparison with papers; `--help` lists t
 | Richardson-Lucy | scikit-image's; number of iterations chosen |
 | TV | isotropic total variation, ADMM with up to 1000 iterations; strength chosen |
 | BM3D | the two steps of the deblurring of the wheel `bm3d` 4.0.3, per channel; its border continued by the Wiener result |
-| PnP hqs, PnP admm | `tessera run` with the shipped networks; only this is written of the solver: {' and '.join(f'`{R.SOLVERS[n]}`' for n in R.TABLE)}; for inpainting the first image too, the measurement above |
+| PnP hqs, PnP admm | `tessera run` with the shipped networks; only this is written of the solver: {' and '.join(f'`{R.SOLVERS[n]}`' for n in R.TABLE)} |
 
 "Chosen": the value that is best on two other photographs ({' and '.join(R.TUNING)}, in gray) for that very cell. PnP has nothing chosen: steps, sigmas and strength follow from the noise level.
 
