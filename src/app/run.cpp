@@ -246,7 +246,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   Reducer reducer(comm);
   const Space space(comm, &reducer);
   const auto data = make_data_term(g, problem, space);
-  denoiser->set_noise(problem.noise_sigma);
+  denoiser->set_noise(problem.noise_sigma / std::sqrt(data->lipschitz()));
   std::vector<StateField> fields = named("data/", data->state());
   if (from) restore_numbers(*from, fields);
   const at::Tensor start = from ? problem.A->make_image().zero_() : starting_image(g, problem, *data, space);

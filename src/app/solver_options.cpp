@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // From the job file's solver section to the solver's options.
 #include <algorithm>
+#include <cmath>
 
 #include "tessera/app/problem.hpp"
 
@@ -62,7 +63,7 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
     return o;
   }
   if (kind == DataStep::prox && !said.sigma.set() && !said.step.set() && noise > 0) {
-    said.sigma = falling(noise, n);
+    said.sigma = falling(noise / std::sqrt(L), n);
     if (!said.lambda) said.lambda = usual_lambda(kind);
   }
   const Strength settled = settle(said, kind, usual_lambda(kind), noise, L);

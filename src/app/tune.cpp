@@ -72,7 +72,7 @@ class Bench {
   // Median seconds of an iteration on the slowest rank.
   double run(double seconds, double predicted) {
     const auto denoiser = make_denoiser(g_, comm_, transport_);
-    denoiser->set_noise(noise_);
+    denoiser->set_noise(noise_ / std::sqrt(data_->lipschitz()));
     const auto solver =
         make_solver(g_.job.solver.name, {*data_, *denoiser, space_, options(), start_.clone()});
     const double each = std::max(predicted, 1e-4);

@@ -371,8 +371,10 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>(
           {"denoiser.weights", "word or file", "", "auto",
            "auto, random, the name of a shipped file, or a path",
-           "trained weights; auto: the shipped ones of drunet for gray or color; a value with '/' or "
-           "ending in .safetensors is a path"},
+           "trained weights; auto: the shipped ones of drunet for gray or color, those that are stable at "
+           "any "
+           "level unless hqs or admm end at 0.04 or more; a value with '/' or ending in .safetensors is a "
+           "path"},
           [](const Site& s, const Value& v, Job& j) {
             std::string& weights = j.denoiser.weights;
             if (!scan(v, {}, weights))

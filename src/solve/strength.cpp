@@ -36,7 +36,7 @@ Strength settle(const Strength& said, DataStep kind, double usual, double noise,
     noise_for("solver.sigma");
     if (!s.lambda) s.lambda = usual;
     if (red)
-      s.sigma = noise;
+      s.sigma = noise / std::sqrt(L);
     else {
       if (!s.step.set()) s.step = 1 / L;
       s.sigma = map(s.step, [&](double step) { return noise * std::sqrt(step * *s.lambda); });

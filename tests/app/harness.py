@@ -35,7 +35,7 @@ problem:
 solver: {{name: pgd, iterations: 4, sigma: 0.1}}
 output: {{folder: out}}
 """
-TV = JOB.replace(NETWORK, "denoiser: {network: tv, tv: {iterations: 20}}")
+TV = JOB.replace(NETWORK, "denoiser: {network: tv, tv: {iterations: 20, weight: 0.2}}")
 
 
 def photo(height=80, width=104, name="photo.png", gray=False):

@@ -6,7 +6,7 @@ import shutil
 import h5py
 import numpy as np
 from scipy import ndimage
-from skimage import io as pictures
+from skimage import data as photographs, io as pictures
 
 from harness import distance, image, job, NETWORK, photo, run, same, summary, tessera, work
 
@@ -167,7 +167,7 @@ def one_problem():
         assert s["lambda"] == 2, s
     for name in ("fista", "admm", "pgd2"):
         print(f"{name} from pgd: {distance(found[name], found['pgd']):.1e}")
-        assert distance(found[name], found["pgd"]) < 2e-3, name
+        assert distance(found[name], found["pgd"]) < 5e-3, name
 
 
 def settles():
@@ -176,7 +176,7 @@ def settles():
     for noise in (0.01,):
         for solver in ("pgd", "fista", "hqs", "admm", "red"):
             path = job(f"problem:\n  truth: photo.png\n  operator: {{type: blur, kernel: {{gaussian: {{sigma: 1.6}}}}}}\n  noise: {{gaussian: {noise}}}\n"
-                       f"{NETWORK}\nsolver: {{name: {solver}, iterations: 1000{', sigma: 0.02' if solver not in ('hqs', 'admm') else ''}}}\n"
+                       f"solver: {{name: {solver}, iterations: 1000{', sigma: 0.02' if solver != 'hqs' else ''}}}\n"
                        "output: {folder: out, preview: none, checkpoint: {keep: 0}}\n")
             run(path, "--force")
             with h5py.File(work / "out/trace/rank-00000.h5") as f:

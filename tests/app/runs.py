@@ -238,8 +238,8 @@ problem:
   operator: {{type: mask, keep: 0.5}}
   noise: {{poisson: 0.01}}
   seed: 7
-denoiser: {{network: tv}}
-solver: {{name: hqs, iterations: 15}}
+denoiser: {{network: tv, tv: {{weight: 0.15}}}}
+solver: {{name: hqs, iterations: 15, start: adjoint}}
 output: {{folder: out}}
 """
     out, _ = run(job(text))

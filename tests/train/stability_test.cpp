@@ -34,8 +34,8 @@ at::Tensor blur(std::int64_t side, double width) {
 }
 
 struct Curve {
-  double best = -100, last = -100;  // PSNR in dB
-  double early = 0, late = 0;       // |x+ - x| / |x| at iterations 100 and 600
+  double start = -100, best = -100, last = -100;  // PSNR in dB
+  double early = 0, late = 0;                     // |x+ - x| / |x| at iterations 100 and 600
 };
 
 /// Proximal gradient with step 1 on a drawn scene, blurred by 1.6 pixels, noise 0.01.
@@ -56,6 +56,8 @@ Curve iterate(const std::string& weights, std::int64_t channels, double sigma) {
 
   Curve curve;
   at::Tensor x = adjoint(y);
+  const auto psnr = [&] { return -10 * std::log10((x.clamp(0, 1) - clean).square().mean().item<double>()); };
+  curve.start = psnr();
   const at::Tensor level = at::full({1}, sigma, at::kFloat);
   for (int k = 1; k <= 600; ++k) {
     const at::Tensor next =
@@ -64,20 +66,21 @@ Curve iterate(const std::string& weights, std::int64_t channels, double sigma) {
     if (k == 100) curve.early = change;
     curve.late = change;
     x = next;
-    curve.last = -10 * std::log10((x.clamp(0, 1) - clean).square().mean().item<double>());
+    curve.last = psnr();
     curve.best = std::max(curve.best, curve.last);
   }
   return curve;
 }
 
 TEST(ShippedWeights, stay_at_their_best_over_hundreds_of_iterations) {
-  for (const auto& [name, channels] : {std::pair{"drunet_small_color", 3}, std::pair{"drunet_small_gray", 1}})
+  for (const auto& [name, channels] :
+       {std::pair{"drunet_small_color_stable", 3}, std::pair{"drunet_small_gray_stable", 1}})
     for (const double sigma : {0.01, 0.02, 0.05}) {
       SCOPED_TRACE(std::string(name) + " at " + std::to_string(sigma));
       const Curve curve = iterate(name, channels, sigma);
-      EXPECT_GT(curve.best, 20);  // something was reconstructed
+      EXPECT_GT(curve.best, curve.start + 1);  // something was reconstructed
       EXPECT_GT(curve.last, curve.best - 0.2);
-      EXPECT_LT(curve.late, 0.3 * curve.early);
+      EXPECT_LT(curve.late, std::max(1e-6, 0.3 * curve.early));  // or at rounding
     }
 }
 

@@ -37,7 +37,7 @@ struct Strength {
 /// nor sigma is given.
 ///
 ///   lambda and at most one of the others given: the formula gives the rest, with step = 1 / L where both are
-///     open (red: sigma = s_n, and the step stays open)
+///     open (red: sigma = s_n / sqrt(L), and the step stays open)
 ///   sigma alone: the last of its steps is 1 / L, so lambda = sigma_last^2 L / s_n^2; a gradient step stays
 ///     1 / L throughout, penalties follow sigma_k^2
 ///   step and sigma: lambda is what they say
