@@ -203,7 +203,7 @@ TEST(Loop, AFallingScheduleIsNoGrowth) {
 TEST(Loop, DataThatAreLeftAgainCountAsGrowth) {
   Watch watch;
   Watch::Verdict last = Watch::Verdict::best;
-  for (int k = 0; k < 100; ++k) last = watch.see(k, k < 40 ? 1e-2 / (1 + k) : 3e-4, k < 40 ? 1.0 : 3.0, true);
+  for (int k = 0; k < 100; ++k) last = watch.see(k, k < 40 ? 1e-2 / (1 + k) : 5e-4, k < 40 ? 1.0 : 3.0, true);
   EXPECT_EQ(last, Watch::Verdict::growing);
 }
 
