@@ -26,8 +26,8 @@ namespace {
 //
 // `tests/bench/data_step.sh prox 1`, 3 x 512 x 512, one thread: valid, Gaussian 1.6 and 15 x 15 taps, gamma
 // 5, 100 and 2000 need 6, 34 and 177 to 198 iterations without and 2, 4 to 7 and 10 to 25 with it; at 1 as
-// much time, at 2000 a fourth to a twelfth of it. Decimated by 2: Gaussian 1.6, gamma 2000, 92 and 9;
-// Gaussian 0.7, which lets aliases through, 8 and 34.
+// much time, at 2000 between all and a twelfth of it (a loaded machine). Decimated by 2: Gaussian 1.6, gamma
+// 2000, 92 and 9; Gaussian 0.7, which lets aliases through, 8 and 34.
 constexpr double kPays = 10, kAliases = 4;
 
 // With the preconditioner the solver's estimate of the error is no bound; the error was up to 1.25 times as

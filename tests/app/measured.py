@@ -160,7 +160,7 @@ def one_problem():
         assert distance(halves, whole) < 2e-5 and distance(second, first) < 2e-5
     # With a convex prior one lambda has one minimizer, whatever the solver and its step.
     found = {}
-    for name, keys in (("pgd", "iterations: 400"), ("fista", "iterations: 150"), ("admm", "iterations: 150, sigma: 0.02"),
+    for name, keys in (("pgd", "iterations: 400"), ("fista", "iterations: 150"), ("admm", "iterations: 150, sigma: 0.04"),
                        ("pgd2", "iterations: 700, step: 0.5")):
         found[name], s = result(name, [y], blur % 1.2, 0.02, f"{{name: {name.rstrip('2')}, {keys}, lambda: 2}}"
                                 if "sigma" not in keys and "step" not in keys else f"{{name: {name.rstrip('2')}, {keys}, lambda: 2}}")

@@ -379,7 +379,7 @@ def write_parameters(out, parameters, others):
 def write_papers(out, rows):
     print(f"""## Beside published figures
 
-`solver: {R.SOLVERS[PAPERS]}`, DPIR's own number of iterations. The papers' protocol: circular blur (so the wrapped border is known), whole pictures, samples neither rounded nor cut off, color; PSNR after rounding to 8 bits. Set5: five pictures. CBSD10: the ten pictures of CBSD68 that GS-PnP uses. What differs: DPIR's network is a DRUNet with 25 times our weights; published means over CBSD68 are of 68 pictures, ours of 10 among them; the published figures were read in the papers named, not reproduced here.
+`solver: {R.SOLVERS[PAPERS]}`, DPIR's own number of iterations. The papers' protocol: circular blur (so the wrapped border is known), whole pictures, samples neither rounded nor cut off, color; PSNR after rounding to 8 bits. Set5: five pictures. CBSD10: the ten pictures of CBSD68 that GS-PnP uses. What differs: DPIR's network is a DRUNet with 25 times our weights; published means over CBSD68 are of 68 pictures, ours of 10 among them; the published figures are quoted from the papers named, partly through secondary sources, not reproduced here.
 """, file=out)
     lines = []
     for pictures, cell in paper_cells():
