@@ -109,9 +109,12 @@ class PointwiseTerm final : public DataTerm {
       if (y_[i].numel() > 0)
         steepest = std::max(steepest, weighted(i, loss_->steepest(y_[i])).max().item<double>());
     A_->comm().all_reduce({&steepest, 1}, Reduce::max);
-    return lipschitz_ = steepest * operator_norm_squared(*A_, space_, seed_);
+    return lipschitz_ = steepest * lipschitz_of_squares();
   }
-  double lipschitz_of_squares() override { return operator_norm_squared(*A_, space_, seed_); }
+  double lipschitz_of_squares() override {
+    if (std::isnan(norm_)) norm_ = operator_norm_squared(*A_, space_, seed_);
+    return norm_;
+  }
   std::optional<at::Tensor> diagonal() const override { return A_->diagonal(weights_); }
   void adjoint_start(at::Tensor& out) override {
     for (std::size_t i = 0; i < y_.size(); ++i) work_[i].copy_(weighted(i, y_[i]));
@@ -158,7 +161,9 @@ class PointwiseTerm final : public DataTerm {
   // Newton's method for h(u) = gamma f(u) + |u - z|^2 / 2, which is convex with h'' >= 1: |h'| bounds the
   // distance to its minimum, as in QuadraticProx.
   void newton(const at::Tensor& z, double gamma, at::Tensor& u) {
-    at::Tensor h = at::empty_like(z), d = at::empty_like(z), tried = at::empty_like(z);
+    if (!slope_.defined())
+      for (at::Tensor* t : {&slope_, &direction_, &tried_}) *t = at::empty_like(z);
+    at::Tensor &h = slope_, &d = direction_, &tried = tried_;
     Measurement curvature(y_.size());
     const LinearMap hessian = [&](const at::Tensor& in, at::Tensor& to) {
       A_->apply(in, work_);
@@ -226,9 +231,11 @@ class PointwiseTerm final : public DataTerm {
   Measurement means_, work_;       // A x; workspace of the layout
   std::optional<bool> selection_;  // A is the identity (false) or selects pixels (true, selected_)
   at::Tensor selected_;
+  at::Tensor slope_, direction_, tried_;  // of Newton's method
   ConjugateGradients solver_;
   ProxReport report_;
   Deferred objective_, chi2_;
+  double norm_ = std::numeric_limits<double>::quiet_NaN();       // |A|^2, likewise
   double lipschitz_ = std::numeric_limits<double>::quiet_NaN();  // until it is asked for
 };
 

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The keys of an operator.
+#include "table_keys.hpp"
+
+namespace tessera::config {
+namespace {
+
+using Gaussian = KernelConfig::Gaussian;
+using KernelFile = KernelConfig::File;
+
+/// A kernel of this form, made so if it is another: the first key of a form decides.
+template <class Form>
+Form& form_of(OperatorForm& c) {
+  if (auto* form = std::get_if<Form>(&c.op.kernel.form)) return *form;
+  return c.op.kernel.form.emplace<Form>();
+}
+
+When<OperatorForm> type_is(std::vector<std::string> types) {
+  return is<OperatorForm>("type", TESSERA_AT(op.type), std::move(types));
+}
+
+std::vector<Key<OperatorForm>> make_operator_table() {
+  using F = OperatorForm;
+  const std::vector<When<F>> mask = {type_is({"mask"})};
+  const std::vector<When<F>> kernel = {type_is({"blur", "downsampling"})};
+  const std::vector<When<F>> stack = {type_is({"stack"})};
+  std::vector<Key<F>> table = {
+      key<F>("type", TESSERA_AT(op.type), {.choices = {"identity", "mask", "blur", "downsampling", "stack"}},
+             "",
+             "what is measured: the image itself, some of its pixels, a blur of it, a blur on a coarser "
+             "grid, or several of them"),
+      key<F>("file", TESSERA_AT(op.mask_file), {.file = true}, "",
+             "picture, .npy or HDF5 of the image's size: pixels that are not 0 are measured", mask),
+      key<F>("keep", TESSERA_AT(op.keep), {.least = 0, .most = 1, .above = true, .example = "0.5"}, "share",
+             "measures this share of the pixels, drawn with problem.seed, in place of a file", mask),
+      key<F>(
+          {"kernel.gaussian.sigma", "1 or 2 numbers", "pixels, or % of the image width", "required", "> 0",
+           "standard deviations along rows (down) and columns (right); one number for both"},
+          [](const Site& s, const Value& v, F& c) { read_gaussian_widths(s, v, form_of<Gaussian>(c)); },
+          [](const F& c) {
+            const auto* g = std::get_if<Gaussian>(&c.op.kernel.form);
+            return g ? print_gaussian_widths(*g) : Value{};
+          },
+          kernel),
+      key<F>(
+          {"kernel.gaussian.angle", "number", "degrees", "0", "", "turns the Gaussian"},
+          [](const Site& s, const Value& v, F& c) {
+            if (!scan(v, {}, form_of<Gaussian>(c).angle)) reject(s, v, "a number", "write for example 45");
+          },
+          [](const F& c) {
+            const auto* g = std::get_if<Gaussian>(&c.op.kernel.form);
+            return g ? print(g->angle, {}) : Value{};
+          },
+          kernel),
+      key<F>(
+          {"kernel.file", "file", "", "none", "",
+           "picture, .npy or HDF5 (k.h5:/dataset) with the kernel, in place of a Gaussian"},
+          [](const Site& s, const Value& v, F& c) { form_of<KernelFile>(c).path = existing_file(s, v); },
+          [](const F& c) {
+            const auto* f = std::get_if<KernelFile>(&c.op.kernel.form);
+            return f ? print(f->path, {}) : Value{};
+          },
+          kernel),
+      key<F>(
+          {"kernel.normalize", "true or false", "", "true", "only with kernel.file",
+           "divides the kernel by its sum"},
+          [](const Site& s, const Value& v, F& c) {
+            if (!scan(v, {}, form_of<KernelFile>(c).normalize))
+              reject(s, v, "true or false", "write for example 'normalize: false'");
+          },
+          [](const F& c) {
+            const auto* f = std::get_if<KernelFile>(&c.op.kernel.form);
+            return f ? print(f->normalize, {}) : Value{};
+          },
+          kernel),
+      key<F>(
+          {"kernel.center", "2 whole numbers", "pixels", "auto", ">= 0 or auto; only with kernel.file",
+           "row and column of the kernel's origin, from 0; auto: size / 2, rounded down"},
+          [](const Site& s, const Value& v, F& c) {
+            auto& center = form_of<KernelFile>(c).center;
+            if (v.kind == Value::Kind::scalar && v.text == "auto")
+              center.reset();
+            else if (!scan(v, {.least = 0}, center))
+              reject(s, v, "2 whole numbers >= 0 or auto", "write for example 'center: [7, 7]'");
+          },
+          [](const F& c) {
+            const auto* f = std::get_if<KernelFile>(&c.op.kernel.form);
+            return f ? print(f->center, {.word = "auto"}) : Value{};
+          },
+          kernel),
+      key<F>("boundary", TESSERA_AT(op.boundary),
+             {.choices = {"circular", "reflect", "replicate", "zero", "valid"},
+              .fallback = "circular; valid with problem.measurements"},
+             "", "what lies beyond the image; valid: only samples that need nothing from there", kernel),
+      key<F>("method", TESSERA_AT(op.method), {.choices = {"auto", "direct", "fft"}}, "",
+             "how the convolution is computed; the result is the same", kernel),
+      key<F>("factor", TESSERA_AT(op.factor), {.least = 2, .most = 4}, "",
+             "keeps one sample in this many, on both axes", {type_is({"downsampling"})}),
+      key<F>("phase", TESSERA_AT(op.phase), {.least = 0, .most = 3, .example = "[1, 1]"}, "pixels",
+             "row and column of the first sample, each below factor: of the image, or with boundary valid of "
+             "what can be measured",
+             {type_is({"downsampling"})}),
+      key<F>(
+          {"parts", "list of operators", "", "required", "not stacks themselves",
+           "operators that see the same image; each entry has the keys of an operator"},
+          [](const Site& s, const Value& v, F& c) {
+            if (v.kind != Value::Kind::list || v.items.empty())
+              reject(s, v, "a list of operators",
+                     "write for example [{type: identity}, {type: mask, keep: 0.5}]");
+            for (std::size_t i = 0; i < v.items.size(); ++i)
+              c.op.parts.push_back(
+                  read_operator({s.path + '.' + std::to_string(i), s.folder, s.present}, v.items[i]));
+          },
+          [](const F& c) {
+            Value list = Value::list({});
+            for (const OperatorConfig& part : c.op.parts) list.items.push_back(write_operator(part));
+            return list;
+          },
+          stack),
+      key<F>("angles.count", TESSERA_AT(count),
+             {.least = 2, .most = 65535, .example = "8", .fallback = "required"}, "",
+             "repeats the stack's one Gaussian part this often, turned from first to last", stack),
+      key<F>("angles.first", TESSERA_AT(first), {}, "degrees", "angle of the first of them", stack),
+      key<F>("angles.last", TESSERA_AT(last), {}, "degrees", "angle of the last of them", stack),
+  };
+  for (Key<F>& k : table)
+    if (k.info.path.starts_with("angles.")) k.write = [](const F&) { return Value{}; };  // parts say it all
+  return table;
+}
+
+}  // namespace
+
+const std::vector<Key<OperatorForm>>& operator_table() {
+  static const std::vector<Key<OperatorForm>> table = make_operator_table();
+  return table;
+}
+
+}  // namespace tessera::config
