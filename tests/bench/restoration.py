@@ -127,7 +127,7 @@ class Bench:
         camera = methods.Camera(cell.noise / LEVELS, cell.bits)
         return methods.Measurement(area, self.kernel(cell.kernel), camera, seed, cell.factor, mask, cell.circular)
 
-    def job(self, m, folder, weights, solver, extra=""):
+    def job(self, m, folder, weights, solver, extra="", image=True):
         """Writes a job with its files; the program gets samples, kernel, geometry and noise, nothing else."""
         folder.mkdir(parents=True, exist_ok=True)
         if m.camera.bits == 8:
@@ -151,7 +151,8 @@ class Bench:
             solver = solver.replace("sigma: dpir", "step: dpir")
         denoiser = f"{{network: {network}{f', weights: {file}' if file else ''}}}"
         (folder / "job.yaml").write_text(
-            f"schema: 1\nproblem:\n  measurements: {measurement}\n  image: {{size: [{m.area[0]}, {m.area[1]}]}}\n"
+            f"schema: 1\nproblem:\n  measurements: {measurement}\n"
+            f"{f'  image: {{size: [{m.area[0]}, {m.area[1]}]}}' if image else ''}\n"
             f"  operator: {operator}\n  noise: {{gaussian: {sigma:.6g}}}\n{extra}"
             f"denoiser: {denoiser}\nsolver: {solver}\n"
             f"output: {{folder: out, preview: none, checkpoint: {{keep: 0}}{crop}}}\n")
@@ -318,7 +319,10 @@ def write_csv(path, rows):
 
 
 def progress(done, total, result):
-    if isinstance(result, dict) and "method" in result:
+    if isinstance(result, dict) and "written" in result:
+        print(f"{done}/{total}  {result['cell']}  {result['picture']}  {result['method']}  {result['iterations']} iterations  "
+              f"best {result['best']:.2f}  written {result['written']:.2f}  residual {result['residual']:.1e}", flush=True)
+    elif isinstance(result, dict) and "method" in result:
         print(f"{done}/{total}  {result['table']}  {result['cell']}  {result['picture']}  seed {result['seed']}  "
               f"{result['method']}  {result['psnr']:.2f} dB  {result['seconds']} s  "
               f"{'' if result['note'].endswith('.npz') else result['note']}", flush=True)
@@ -375,10 +379,15 @@ def main():
             tasks += page.paper_tasks(o.data)
         rows = kept.run(pool, one, tasks, progress)
         crimes = [] if o.no_crimes or o.quick else kept.run(pool, page.crime, page.crime_tasks(), progress)
-        curves = [] if o.no_curves or o.quick else kept.run(pool, page.curve, page.curve_tasks(), progress)
+        curves, stability = [], []
+        if not o.no_curves and not o.quick:
+            import restoration_curves as long_runs
+
+            curves = kept.run(pool, long_runs.long_run, long_runs.curve_tasks(), progress)
+            stability = kept.run(pool, long_runs.long_run, long_runs.stability_tasks(), progress)
     write_csv(o.work / "results.csv", rows + crimes)
-    page.write(o.page, rows, crimes, curves, parameters, others, o.work)
-    print(f"{len(rows) + len(crimes) + len(curves)} results in {time.perf_counter() - begin:.0f} s: "
+    page.write(o.page, rows, crimes, curves, stability, parameters, others, o.work)
+    print(f"{len(rows) + len(crimes) + len(curves) + len(stability)} results in {time.perf_counter() - begin:.0f} s: "
           f"{o.work / 'results.csv'}, {o.page / 'results.md'}")
     failed = [row for row in rows + crimes if np.isnan(row["psnr"]) and row["note"] != "does not apply"]
     if failed:

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""For restoration.py: the comparison with papers, what wrong assumptions cost, convergence curves; results.md and its
-pictures."""
+"""For restoration.py: the comparison with papers, what wrong assumptions cost; results.md and its pictures."""
 
 import io
 import shutil
-import sys
 import time
 from pathlib import Path
 
@@ -13,9 +11,8 @@ import scipy.ndimage
 import skimage.io
 
 import restoration as R
+import restoration_curves as long_runs
 import restoration_methods as methods
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "jobs"))
 
 # --- the comparison with papers -----------------------------------------------------------------------------------------
 # (pictures, kernel, factor, noise): the figures that were published, with what they are of. Only what was read somewhere.
@@ -131,69 +128,7 @@ def crime(task):
     return row
 
 
-# --- convergence --------------------------------------------------------------------------------------------------------
-CURVES = {name: f"{{name: {name}, iterations: 1000}}" for name in ("pgd", "fista", "hqs", "admm", "red")}
-
-
-def curve_tasks():
-    return list(CURVES)
-
-
-def curve(name):
-    """Residual, chi2 and PSNR of 1,000 iterations, from the run's trace."""
-    from read_trace import read_trace
-
-    truth = R.wheel_picture("astronaut", 128)
-    cell = R.CELLS[0]
-    m = R.bench.measure(cell, truth, 0)
-    folder = R.bench.work / "runs" / f"curve-{name}"
-    folder.mkdir(parents=True, exist_ok=True)
-    skimage.io.imsave(folder / "truth.png", np.rint(np.moveaxis(truth, 0, -1) * R.LEVELS).astype(np.uint8),
-                      check_contrast=False)
-    R.bench.job(m, folder, "shipped", CURVES[name], "  truth: truth.png\n")
-    job = (folder / "job.yaml").read_text()
-    (folder / "job.yaml").write_text("\n".join(line for line in job.splitlines() if "image: {" not in line))
-    row = dict(method=name, note="", residual=[], chi2=[], psnr=[])
-    try:
-        R.bench.tessera(folder)
-    except RuntimeError as error:
-        row["note"] = str(error)
-    iterations, _ = read_trace(folder / "out")
-    for column in ("residual", "chi2", "psnr"):
-        row[column] = [float(v) for v in iterations[column]]
-    # What was written may be an earlier image than the last one.
-    import h5py
-
-    try:
-        with h5py.File(folder / "out" / "reconstruction.h5") as file:
-            x = file["image"][:] / R.LEVELS
-        row["written"] = float(methods.psnr(*R.scored(m, x, truth)))
-    except OSError:
-        row["written"] = float("nan")
-    return row
-
-
 # --- the page -----------------------------------------------------------------------------------------------------------
-def figure_of_curves(path, curves):
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), constrained_layout=True)
-    for row in curves:
-        for axis, column in zip(axes, ("residual", "chi2", "psnr")):
-            axis.plot(np.arange(1, len(row[column]) + 1), row[column], label=row["method"], linewidth=1.2)
-    for axis, (title, scale) in zip(axes, (("residual |x+ - x| / |x|", "log"), ("chi2 per sample", "log"), ("PSNR, dB", "linear"))):
-        axis.set(title=title, xscale="log", yscale=scale, xlabel="iteration")
-        axis.grid(alpha=0.3)
-    best = max((max(row["psnr"], default=0) for row in curves), default=30)
-    axes[2].set_ylim(best - 8, best + 0.5)
-    axes[0].legend(frameon=False)
-    figure.savefig(path, dpi=90)
-    plt.close(figure)
-
-
 TILE = 80
 
 
@@ -295,7 +230,7 @@ def main_tables(out, rows, parameters, others):
     return lost
 
 
-def write(folder, rows, crimes, curves, parameters, others, work):
+def write(folder, rows, crimes, curves, stability, parameters, others, work):
     (folder / "img").mkdir(parents=True, exist_ok=True)
     out = io.StringIO()
     write_head(out, rows, parameters, others)
@@ -311,8 +246,10 @@ def write(folder, rows, crimes, curves, parameters, others, work):
     if crimes:
         write_crimes(out, crimes)
     if curves:
-        figure_of_curves(folder / "img" / "results_curves.png", curves)
-        write_curves(out, curves)
+        long_runs.figure_of_curves(folder / "img" / "results_curves.png", curves)
+        long_runs.write_curves(out, curves, table)
+    if stability:
+        long_runs.write_stability(out, stability, table)
     (folder / "results.md").write_text(out.getvalue().rstrip() + "\n")
     if folder.name == "docs":
         shutil.copyfile(work / "results.csv", folder / "results.csv")
@@ -417,19 +354,3 @@ Gaussian blur {SIGMA}, noise {NOISE} of 255, `solver: {R.SOLVERS["PnP hqs"]}`, t
         lines.append([name, text_of(v.values()), "" if name == first or not cost else f"{np.mean(cost):+.2f}",
                       text_of(w.values()), "" if name == first or not cost else f"{np.mean(cost_open):+.2f}"])
     table(out, ["data", "PSNR", "difference", "PSNR, not cut off", "difference"], lines)
-
-
-def write_curves(out, curves):
-    print("""## A thousand iterations
-
-Every solver with the shipped color network and its automatic settings, asked for 1,000 iterations: astronaut, 128 x 128, Gaussian 1.6, noise 2.55, 8 bits. From the trace of the run; PSNR in the figure and in "best" and "last" is the trace's, "written" is that of the image in the file on the scored pixels.
-
-![residual, chi2 and PSNR over the iterations](img/results_curves.png)
-""", file=out)
-    lines = []
-    for row in curves:
-        p = np.array(row["psnr"]) if row["psnr"] else np.array([np.nan])
-        lines.append([row["method"], str(len(row["psnr"])), f"{np.nanmax(p):.2f} at {int(np.nanargmax(p)) + 1}" if row["psnr"] else "-",
-                      f"{p[-1]:.2f}", f"{row.get('written', np.nan):.2f}", f"{row['residual'][-1]:.1e}" if row["residual"] else "-",
-                      f"{row['chi2'][-1]:.3f}" if row["chi2"] else "-", row["note"]])
-    table(out, ["solver", "iterations", "best PSNR", "last PSNR", "written", "last residual", "last chi2", ""], lines)
