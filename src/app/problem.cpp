@@ -153,12 +153,39 @@ Problem make_problem(const Geometry& g, const Communicator& comm,
 
 namespace {
 
-// A^T y / |A|^2 of the samples that count: A^T W y would be dark where weights are small.
-void start_unweighted(const Geometry& g, const Problem& problem, at::Tensor& x, const Space& space) {
+// A^T y / |A|^2 of the samples that count: A^T W y would be dark where weights are small. Divided by |A|^2, a
+// stack of n operators starts in the image's range too.
+void start_adjoint(const Geometry& g, const Problem& problem, DataTerm& data, at::Tensor& x,
+                   const Space& space) {
+  if (problem.weights.empty()) {
+    x.div_(data.lipschitz_of_squares());
+    return;
+  }
   Measurement y(problem.y.size());
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = problem.y[i].masked_fill(problem.weights[i].eq(0), 0);
   problem.A->adjoint(y, x);
   x.div_(operator_norm_squared(*problem.A, space, static_cast<std::uint64_t>(g.job.problem.seed)));
+}
+
+// x = A^T W y becomes each pixel's mean of the samples that see it; pixels that hardly any sees are filled from
+// their neighbors. False, and x as it was, where the operator has no such means: negative taps.
+bool start_seen(const Problem& problem, DataTerm& data, at::Tensor& x, const Space& space) {
+  constexpr double kHardly = 0.05;  // of the pixel that is seen most
+  at::Tensor seen = at::empty_like(x);
+  data.sensitivity(seen);
+  double extremes[2] = {0, 0};  // the largest of -seen and seen
+  if (seen.numel() > 0) {
+    const auto [least, most] = at::aminmax(seen);
+    extremes[0] = -least.item<double>();
+    extremes[1] = most.item<double>();
+  }
+  space.comm().all_reduce(extremes, Reduce::max);
+  if (!(extremes[1] > 0) || extremes[0] > 1e-4 * extremes[1]) return false;
+  if (-extremes[0] < kHardly * extremes[1])
+    fill_unmeasured(*problem.A, seen.clamp_min_(0), x.clone(), x, space);
+  else
+    x.div_(seen);
+  return true;
 }
 
 }  // namespace
@@ -169,16 +196,8 @@ at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& d
   at::Tensor x = problem.A->make_image();
   if (start == "auto" || start == "adjoint") {
     data.adjoint_start(x);
-    const auto diagonal = start == "auto" ? data.diagonal() : std::nullopt;
-    std::int64_t holes = diagonal ? diagonal->eq(0).sum().item().toLong() : 0;
-    comm.all_reduce(std::span<std::int64_t>(&holes, 1), Reduce::sum);
-    if (holes > 0)
-      fill_unmeasured(*problem.A, *diagonal, x.clone(), x, space);
-    else if (problem.weights.empty())
-      // Divided by |A|^2, so that a stack of n operators starts in the image's range too.
-      x.div_(data.lipschitz_of_squares());
-    else
-      start_unweighted(g, problem, x, space);
+    if (start == "adjoint" || !start_seen(problem, data, x, space))
+      start_adjoint(g, problem, data, x, space);
   } else if (start == "zero") {
     x.zero_();
   } else if (start == "measurement") {

@@ -63,11 +63,11 @@ CheckpointPlace checkpoint_place(const Geometry& g, int rank) {
 }
 
 // The trained range of the weights, where a noise level leaves it.
-std::string untrained(const Geometry& g, const Schedule& sigma) {
+std::string untrained(const Geometry& g, const SolverOptions& options) {
   if (!g.network || !g.network->sigma_range || !g.network->takes_sigma()) return {};
   const auto [least, most] = *g.network->sigma_range;
-  for (const double s : sigma.values())
-    if (s < least || s > most * (1 + 1e-6))
+  for (const double value : options.sigma.values())
+    if (const double s = std::max(value, options.level); s < least || s > most * (1 + 1e-6))
       return fmt::format(
           "the denoiser's sigma {:.4g} lies outside [{:.4g}, {:.4g}], for which {} were trained", s, least,
           most, g.job.denoiser.weights.empty() ? "the weights" : g.job.denoiser.weights);
@@ -256,7 +256,8 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   const double pixels = static_cast<double>(g.image.pixels() * g.channels);
   const double start_rms = space.norm(start) / std::sqrt(pixels);
   const SolverOptions options = solver_options(g, problem.noise_sigma, data->lipschitz(), from);
-  const auto solver = make_solver(job.solver.name, {*data, *denoiser, space, options, start});
+  const auto continued = make_continued(*denoiser, options.level);
+  const auto solver = make_solver(job.solver.name, {*data, *continued, space, options, start});
   for (const auto& more : {named("solver/", solver->state()), named("denoiser/", denoiser->state())})
     fields.insert(fields.end(), more.begin(), more.end());
   at::Tensor best = start.clone();  // the loop's, so that a resumed run keeps it
@@ -285,15 +286,18 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
                        description(started)));
   log.line(fmt::format("solver {}, denoiser {}", job.solver.name, denoiser->description()));
   if (std::isfinite(options.strength) && problem.noise_sigma > 0)
-    log.line(fmt::format("lambda {:.4g}: sigma {:.4g} (at the end), step {:.4g}, noise {:.4g}",
-                         options.strength, options.sigma.values().back(),
-                         options.step.set() ? options.step.values().back() : 1 / data->lipschitz(),
-                         problem.noise_sigma));
+    log.line(options.level > 0
+                 ? fmt::format("lambda {:.4g}: sigma from {:.4g} to {:.4g}, then to nothing, noise {:.4g}",
+                               options.strength, options.sigma.at(0), options.level, problem.noise_sigma)
+                 : fmt::format("lambda {:.4g}: sigma {:.4g} (at the end), step {:.4g}, noise {:.4g}",
+                               options.strength, options.sigma.values().back(),
+                               options.step.set() ? options.step.values().back() : 1 / data->lipschitz(),
+                               problem.noise_sigma));
   for (const std::string& line : damaged) log.line("note: passed over: " + line);
   if (from) log.line(fmt::format("resumed after {} iterations from {}", from->loop.iterations, from->path));
   for (const std::string& warning : started.warnings) log.line("warning: " + warning);
   for (const std::string& notice : g.notices) log.line("note: " + notice);
-  if (const std::string notice = untrained(g, options.sigma); !notice.empty()) log.line("note: " + notice);
+  if (const std::string notice = untrained(g, options); !notice.empty()) log.line("note: " + notice);
   if (!denoiser->notice().empty()) log.line("note: " + denoiser->notice());
   for (const std::string& notice : problem.notices) log.line("note: " + notice);
 
@@ -374,7 +378,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     std::vector<std::string> warnings;
     nlohmann::ordered_json diagnostics;
     if (job.output.diagnostics && !stopped)
-      diagnostics = diagnose(g, *data, result.image, *denoiser, result.last.sigma, result.iterations, folder,
+      diagnostics = diagnose(g, *data, result.image, *denoiser, std::max(result.last.sigma, options.level), result.iterations, folder,
                              space, warnings);
 
     const double each = result.iterations > done ? progress.seconds_per_iteration()

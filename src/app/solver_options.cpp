@@ -2,6 +2,7 @@
 // From the job file's solver section to the solver's options.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "tessera/app/problem.hpp"
 
@@ -19,14 +20,23 @@ Schedule schedule(const ScheduleConfig& c, int iterations) {
 // estimate.
 double usual_lambda(DataStep kind) { return kind == DataStep::prox ? 0.23 : 1.0; }
 
-// Splitting methods begin with strong denoising and end at a level above the noise, where networks are stable
-// and the images best (docs/solvers.md has the measurements).
-constexpr double kFirst = 49.0 / 255.0, kStable = 0.04;
-constexpr int kFalling = 8;  // iterations on the way; then the last level holds
+// The level at which a network is used last: above the noise r of a pixel, where networks contract and the
+// images are best (docs/solvers.md has the measurements).
+double last_level(DataStep kind, double r) {
+  return kind == DataStep::prox ? std::max(1.5 * r, std::min(4 * r, 0.04)) : std::max(r, std::min(3 * r, 0.03));
+}
 
-Schedule falling(double noise, int iterations) {
-  const double last = std::max(1.5 * noise, std::min(4 * noise, kStable));
-  return Schedule::log_space(std::max(kFirst, last), last, std::min(iterations, kFalling));
+// Splitting methods with a network: from strong denoising down to `last`, then on to nothing by steps of 0.3,
+// so that a longer run ends at rounding instead of leaving what it had reached. ADMM's multiplier adds up what
+// the network changes while sigma is large: it falls in fewer iterations, with a short dual step.
+constexpr double kFirst = 49.0 / 255.0, kFreeze = 0.3, kNothing = 1e-4, kAdmmDual = 0.2;
+
+Schedule falling(double last, int iterations, int down, bool freeze) {
+  std::vector<double> v =
+      Schedule::log_space(std::max(kFirst, last), last, std::min(iterations, down)).values();
+  for (double s = last * kFreeze; freeze && s > kNothing * last && std::ssize(v) < iterations; s *= kFreeze)
+    v.push_back(s);
+  return v;
 }
 
 }  // namespace
@@ -40,7 +50,7 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
   o.iterations = n;
   o.relaxation = s.relaxation;
   o.momentum = s.momentum;
-  o.dual_step = s.dual_step;
+  if (s.dual_step > 0) o.dual_step = s.dual_step;
   if (s.bounds) {
     o.least = (*s.bounds)[0];
     o.most = (*s.bounds)[1];
@@ -62,16 +72,23 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
     o.lambda = s.lambda.value_or(L);
     return o;
   }
-  if (kind == DataStep::prox && !said.sigma.set() && !said.step.set() && noise > 0) {
-    said.sigma = falling(noise / std::sqrt(L), n);
+  const double r = noise / std::sqrt(L), last = last_level(kind, r);  // r: the noise of a pixel
+  const bool open = !said.sigma.set() && !said.step.set() && noise > 0, prox = kind == DataStep::prox;
+  if (open && prox) {
+    const bool admm = s.name == "admm";
+    said.sigma = falling(last, n, admm || !g.network ? 8 : 24, /*freeze=*/g.network.has_value());
     if (!said.lambda) said.lambda = usual_lambda(kind);
+    if (g.network) o.level = last;
+    if (admm && g.network && !(s.dual_step > 0)) o.dual_step = kAdmmDual;
+  } else if (open && g.network && !said.lambda) {
+    said.sigma = last;
   }
   const Strength settled = settle(said, kind, usual_lambda(kind), noise, L);
   o.step = settled.step;
   o.sigma = settled.sigma;
   o.strength = *settled.lambda;
-  const double last = o.sigma.values().back();
-  o.lambda = s.lambda || s.sigma.automatic ? *settled.lambda * noise * noise / (last * last) : L;
+  const double at_end = o.sigma.values().back();
+  o.lambda = s.lambda || s.sigma.automatic ? *settled.lambda * noise * noise / (at_end * at_end) : L;
   return o;
 }
 

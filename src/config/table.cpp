@@ -259,17 +259,19 @@ std::vector<Key<Job>> make_job_table() {
                "x <- r new + (1 - r) x with r = relaxation", {solver_is({"pgd"})}),
       key<Job>("solver.momentum", TESSERA_AT(solver.momentum), {.least = 2}, "",
                "a of the extrapolation k / (k + 1 + a)", {solver_is({"fista"})}),
-      key<Job>("solver.dual_step", TESSERA_AT(solver.dual_step), {.least = 0, .most = 1.6, .above = true}, "",
-               "length of the multiplier's step", {solver_is({"admm"})}),
+      key<Job>("solver.dual_step", TESSERA_AT(solver.dual_step),
+               {.least = 0, .most = 1.6, .above = true, .word = "auto", .example = "0.5"}, "",
+               "length of the multiplier's step; auto: 0.2 for a network whose sigma falls by itself, else 1",
+               {solver_is({"admm"})}),
       key<Job>("solver.prox_iterations", TESSERA_AT(solver.prox_iterations), {.least = 1, .most = 1000000},
                "", "conjugate gradients inside a step, at most", by_cg),
       key<Job>("solver.prox_tolerance", TESSERA_AT(solver.prox_tolerance),
                {.least = 0, .most = 1, .above = true, .word = "auto", .example = "1e-4"}, "internal range",
-               "largest rms error of their result; auto: 2 % of the noise level, 1e-5 without noise", by_cg),
+               "largest rms error of their result; auto: 0.01 sqrt(gamma) noise, 1e-5 without noise", by_cg),
       key<Job>(
           {"solver.start", "word or file", "", "auto", "auto, adjoint, measurement, zero or a path",
-           "first image: A^T y, y itself, 0, or an image file; auto: A^T y, and pixels that nothing measures "
-           "filled from their neighbors"},
+           "first image: A^T y, y itself, 0, or an image file; auto: each pixel's mean of the samples that see "
+           "it, and pixels that none sees filled from their neighbors"},
           [](const Site& s, const Value& v, Job& j) {
             const std::vector<std::string> words = {"auto", "adjoint", "measurement", "zero"};
             j.solver.start =

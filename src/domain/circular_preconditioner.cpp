@@ -4,7 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/div.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
@@ -130,18 +130,16 @@ void CircularPreconditioner::prepare(double gamma) {
   const double g = gamma * level_;
   inverse_ = shape_.mul(g).add_(1).reciprocal_().unsqueeze(-1);
   // 1 - a + a / (1 + g) = 1 / (1 + g l)
-  const at::Tensor response = local_.mul(g).add_(1);
-  root_ = local_.mul(1 + g).div_(response).sqrt_();
-  rest_ = local_.neg().add_(1).div_(response);
+  root_ = local_.mul(g).add_(1);
+  at::div_out(root_, local_, root_).mul_(1 + g).sqrt_();
 }
 
 void CircularPreconditioner::apply(const at::Tensor& r, at::Tensor& z) {
-  if (!work_.defined()) work_ = at::empty_like(r);
-  at::mul_out(work_, r, root_);
-  fourier_.forward(work_);
+  at::mul_out(z, r, root_);
+  fourier_.forward(z);
   if (inverse_.numel() > 0) at::view_as_real(fourier_.spectrum()).mul_(inverse_);
   fourier_.inverse(z);
-  z.mul_(root_).addcmul_(r, rest_);
+  z.addcmul_(r, root_, -1).mul_(root_).add_(r);  // r + root (C^-1 root r - root r)
 }
 
 }  // namespace tessera

@@ -55,8 +55,6 @@ class CircularPreconditioner {
   double gamma_ = 0;
   at::Tensor inverse_;  // C^-1
   at::Tensor root_;     // sqrt(a)
-  at::Tensor rest_;     // 1 - a
-  at::Tensor work_;
 };
 
 }  // namespace tessera

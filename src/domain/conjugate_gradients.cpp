@@ -17,11 +17,11 @@ ConjugateGradients::Result ConjugateGradients::solve(const LinearSystem& system,
     p_ = at::empty_like(x);
     q_ = at::empty_like(x);
   }
-  if (system.precondition && (!z_.defined() || z_.sizes() != x.sizes())) z_ = at::empty_like(x);
+  // P r: in the memory of q, which is M p only until r is updated.
   const auto preconditioned = [&]() -> const at::Tensor& {
     if (!system.precondition) return r_;
-    system.precondition(r_, z_);
-    return z_;
+    system.precondition(r_, q_);
+    return q_;
   };
   system.residual(x, r_);
   p_.copy_(preconditioned());

@@ -2,6 +2,7 @@
 #include "tessera/domain/data_term.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -44,10 +45,8 @@ class LeastSquares final : public DataTerm {
     samples_ = counted_samples(*A_, y_, root_weights_);
 
     residual_ = A_->make_measurement();
-    start_ = A_->make_image();
-    for (std::size_t i = 0; i < y_.size(); ++i) residual_[i].copy_(weigh(i, y_[i]));
-    A_->adjoint(residual_, start_);
     quadratic_.emplace(A_, root_weights_, weighted_, space_, prox_, noise_sigma_);
+    if (quadratic_->wants_adjoint()) adjoint_start(adjoint_ = A_->make_image());
   }
 
   double value(const at::Tensor& x) override {
@@ -73,7 +72,7 @@ class LeastSquares final : public DataTerm {
     TESSERA_EXPECT(!out.is_alias_of(z), "prox was to overwrite its input (z is read to the end)");
     const PhaseScope phase(Phase::prox);
     if (!warm && quadratic_->iterative()) out.copy_(z);
-    quadratic_->solve(y_, start_, z, gamma, out, residual_);
+    quadratic_->solve(y_, adjoint_, z, gamma, out, residual_);
   }
 
   Deferred objective() const override { return objective_; }
@@ -88,13 +87,8 @@ class LeastSquares final : public DataTerm {
       A_->comm().all_reduce({&largest, 1}, Reduce::max);
       lipschitz_ = largest;
     } else {
-      const LinearMap normal = [&](const at::Tensor& in, at::Tensor& out) {
-        A_->apply(in, residual_);
-        for (std::size_t i = 0; i < y_.size(); ++i)
-          if (root_weights_[i].defined()) residual_[i].mul_(root_weights_[i]).mul_(root_weights_[i]);
-        A_->adjoint(residual_, out);
-      };
-      lipschitz_ = largest_eigenvalue(*A_, normal, space_, seed_);
+      const LinearMap map = [&](const at::Tensor& in, at::Tensor& out) { normal(in, out); };
+      lipschitz_ = largest_eigenvalue(*A_, map, space_, seed_);
     }
     return lipschitz_;
   }
@@ -119,7 +113,11 @@ class LeastSquares final : public DataTerm {
     }
     return fit;
   }
-  void adjoint_start(at::Tensor& out) override { out.copy_(start_); }
+  void adjoint_start(at::Tensor& out) override {
+    for (std::size_t i = 0; i < y_.size(); ++i) residual_[i].copy_(weigh(i, y_[i]));
+    A_->adjoint(residual_, out);
+  }
+  void sensitivity(at::Tensor& out) override { normal(at::ones_like(out), out); }
   const DistributedOperator& op() const override { return *A_; }
   ProxReport prox_report() const override { return quadratic_->report(); }
   std::int64_t prox_bytes_sent() const override { return quadratic_->bytes_sent(); }
@@ -127,6 +125,13 @@ class LeastSquares final : public DataTerm {
   std::vector<StateField> state() override { return {{.name = "lipschitz", .scalar = &lipschitz_}}; }
 
  private:
+  // A^T W A x.
+  void normal(const at::Tensor& x, at::Tensor& out) {
+    A_->apply(x, residual_);
+    for (std::size_t i = 0; i < y_.size(); ++i)
+      if (root_weights_[i].defined()) residual_[i].mul_(root_weights_[i]).mul_(root_weights_[i]);
+    A_->adjoint(residual_, out);
+  }
   // W t for a tensor over part i.
   at::Tensor weigh(std::size_t i, const at::Tensor& t) const {
     const at::Tensor& root = root_weights_[i];
@@ -162,7 +167,7 @@ class LeastSquares final : public DataTerm {
   Space space_;
   std::int64_t samples_ = 1;  // that count, all ranks
   Measurement residual_;      // workspace of the layout
-  at::Tensor start_;          // A^T W y
+  at::Tensor adjoint_;        // A^T W y, where the proximal point in closed form needs it
   std::optional<QuadraticProx> quadratic_;
   Deferred objective_, chi2_;
   double lipschitz_ = std::numeric_limits<double>::quiet_NaN();  // until it is asked for

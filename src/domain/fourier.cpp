@@ -7,6 +7,7 @@
 #include <ATen/ops/fft_irfft.h>
 #include <ATen/ops/fft_rfft.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,21 @@ void move(Exchange& exchange, const at::Tensor& from, const Box& from_box, const
   exchange.begin(view(from, from_box), view(to, to_box)).wait();
 }
 
+// out <- transform(in) along axis 1 (columns) or 2 (rows), (C, H, W), in parts of about a quarter million
+// numbers: a transform makes its result anew, which for whole images would be an image more. in may be out.
+template <class Transform>
+void in_parts(const at::Tensor& in, const at::Tensor& out, std::int64_t axis, const Transform& transform) {
+  constexpr std::int64_t kPart = 1 << 18;
+  const std::int64_t across = 3 - axis, lines = in.size(across);
+  const std::int64_t most = std::max<std::int64_t>(1, kPart / std::max<std::int64_t>(1, in.size(axis)));
+  for (std::int64_t c = 0; c < in.size(0); ++c)
+    for (std::int64_t begin = 0; begin < lines; begin += most) {
+      const std::int64_t count = std::min(most, lines - begin);
+      const auto part = [&](const at::Tensor& t) { return t.narrow(0, c, 1).narrow(across, begin, count); };
+      part(out).copy_(transform(part(in)));
+    }
+}
+
 }  // namespace
 
 DistributedFourier::DistributedFourier(const Layout& blocks, const Box& box, std::int64_t channels,
@@ -49,37 +65,40 @@ DistributedFourier::DistributedFourier(const Layout& blocks, const Box& box, std
       spectrum_column_(slabs(half_spectrum(box), kColumn, blocks.ranks()).box(rank)),
       width_(box.extent(kColumn)),
       first_column_(spectrum_column_.lo()[kColumn]),
-      last_column_(spectrum_column_.hi()[kColumn]) {
+      last_column_(spectrum_column_.hi()[kColumn]),
+      alone_(blocks.ranks() == 1) {
   const at::ScalarType real = options.dtype().toScalarType(), complex = at::toComplexType(real);
   std::array<ExchangePlan, 4> p = plans(blocks, box, rank);
   to_rows_.emplace(std::move(p[0]), transport, channels, element_type(real));
   to_columns_.emplace(std::move(p[1]), transport, channels, element_type(complex));
   from_columns_.emplace(std::move(p[2]), transport, channels, element_type(complex));
   from_rows_.emplace(std::move(p[3]), transport, channels, element_type(real));
-  rows_ = empty_block(channels, row_slab_, options);
-  spectrum_rows_ = empty_block(channels, spectrum_row_, options.dtype(complex));
   columns_ = empty_block(channels, spectrum_column_, options.dtype(complex));
+  spectrum_rows_ = alone_ ? columns_ : empty_block(channels, spectrum_row_, options.dtype(complex));
+  if (!alone_) rows_ = empty_block(channels, row_slab_, options);
 }
 
 void DistributedFourier::forward(const at::Tensor& x) {
-  move(*to_rows_, x, block_, rows_, row_slab_);
-  if (!row_slab_.empty()) spectrum_rows_.copy_(at::fft_rfft(rows_, width_, 2));
-  move(*to_columns_, spectrum_rows_, spectrum_row_, columns_, spectrum_column_);
-  if (!spectrum_column_.empty()) columns_.copy_(at::fft_fft(columns_, std::nullopt, 1));
+  if (!alone_) move(*to_rows_, x, block_, rows_, row_slab_);
+  in_parts(alone_ ? x : rows_, spectrum_rows_, 2,
+           [&](const at::Tensor& t) { return at::fft_rfft(t, width_, 2); });
+  if (!alone_) move(*to_columns_, spectrum_rows_, spectrum_row_, columns_, spectrum_column_);
+  in_parts(columns_, columns_, 1, [](const at::Tensor& t) { return at::fft_fft(t, std::nullopt, 1); });
 }
 
 void DistributedFourier::inverse(at::Tensor& x) {
-  if (!spectrum_column_.empty()) columns_.copy_(at::fft_ifft(columns_, std::nullopt, 1));
-  move(*from_columns_, columns_, spectrum_column_, spectrum_rows_, spectrum_row_);
-  if (!row_slab_.empty()) rows_.copy_(at::fft_irfft(spectrum_rows_, width_, 2));
-  move(*from_rows_, rows_, row_slab_, x, block_);
+  in_parts(columns_, columns_, 1, [](const at::Tensor& t) { return at::fft_ifft(t, std::nullopt, 1); });
+  if (!alone_) move(*from_columns_, columns_, spectrum_column_, spectrum_rows_, spectrum_row_);
+  in_parts(spectrum_rows_, alone_ ? x : rows_, 2,
+           [&](const at::Tensor& t) { return at::fft_irfft(t, width_, 2); });
+  if (!alone_) move(*from_rows_, rows_, row_slab_, x, block_);
 }
 
 std::int64_t DistributedFourier::bytes_sent() const {
   const std::int64_t real = to_rows_->plan().pixels_sent() + from_rows_->plan().pixels_sent();
   const std::int64_t complex = to_columns_->plan().pixels_sent() + from_columns_->plan().pixels_sent();
-  const auto bytes = static_cast<std::int64_t>(rows_.dtype().itemsize());
-  return rows_.size(0) * bytes * (real + 2 * complex);
+  const auto bytes = static_cast<std::int64_t>(columns_.dtype().itemsize()) / 2;
+  return columns_.size(0) * bytes * (real + 2 * complex);
 }
 
 std::array<ExchangePlan, 4> DistributedFourier::plans(const Layout& blocks, const Box& box, int rank) {

@@ -120,6 +120,12 @@ class PointwiseTerm final : public DataTerm {
     for (std::size_t i = 0; i < y_.size(); ++i) work_[i].copy_(weighted(i, y_[i]));
     A_->adjoint(work_, out);
   }
+  void sensitivity(at::Tensor& out) override {
+    A_->apply(at::ones_like(out), work_);
+    for (std::size_t i = 0; i < y_.size(); ++i)
+      if (weights_[i].defined()) work_[i].mul_(weights_[i]);
+    A_->adjoint(work_, out);
+  }
   const DistributedOperator& op() const override { return *A_; }
   ProxReport prox_report() const override { return report_; }
   std::int64_t prox_bytes_sent() const override { return selection_ ? 0 : A_->bytes_sent(); }

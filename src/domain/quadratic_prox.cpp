@@ -34,6 +34,8 @@ constexpr double kPays = 10, kAliases = 4;
 // large in the cases of tests/domain/quadratic_prox_test.cpp.
 constexpr double kMargin = 2;
 
+constexpr double kShare = 0.01;
+
 Measurement squares(const Measurement& roots) {
   Measurement w(roots.size());
   for (std::size_t i = 0; i < roots.size(); ++i)
@@ -84,6 +86,7 @@ struct QuadraticProx::Iterative {
   Measurement root_weights;
   Space space;
   ProxOptions options;
+  double noise = 0;
   std::unique_ptr<CircularPreconditioner> preconditioner{};  // made at the first solve; may stay null
   bool looked = false;                                       // whether there is one
   ConjugateGradients solver{};
@@ -99,6 +102,11 @@ struct QuadraticProx::Iterative {
     preconditioner->prepare(gamma);
     return preconditioner.get();
   }
+  // Allowed rms error: a share of the deviation sqrt(gamma) noise that u has about z where nothing is measured.
+  double tolerance(double gamma) const {
+    if (options.tolerance > 0) return options.tolerance;
+    return noise > 0 ? kShare * std::sqrt(gamma) * noise : 1e-5;
+  }
   void weigh(Measurement& y) const {
     for (std::size_t i = 0; i < y.size(); ++i)
       if (root_weights[i].defined()) y[i].mul_(root_weights[i]).mul_(root_weights[i]);
@@ -112,12 +120,14 @@ QuadraticProx::QuadraticProx(std::shared_ptr<DistributedOperator> A, Measurement
   if (!weighted) closed_ = Closed::make(*A_);
   if (closed_) return;
   iterative_ = std::make_unique<Iterative>(Iterative{std::move(root_weights), space, options});
-  if (!(options.tolerance > 0)) iterative_->options.tolerance = noise_sigma > 0 ? 0.02 * noise_sigma : 1e-5;
+  iterative_->noise = noise_sigma;
 }
 
 QuadraticProx::~QuadraticProx() = default;
 
 bool QuadraticProx::iterative() const { return iterative_ != nullptr; }
+
+bool QuadraticProx::wants_adjoint() const { return !iterative_ && !(closed_ && closed_->coarse); }
 
 std::int64_t QuadraticProx::bytes_sent() const {
   if (diagonal_) return 0;
@@ -127,7 +137,7 @@ std::int64_t QuadraticProx::bytes_sent() const {
 
 at::Tensor QuadraticProx::solve(const Measurement& y, const at::Tensor& adjoint, const at::Tensor& z,
                                 double gamma, at::Tensor& out, Measurement& work) {
-  if (!iterative_ && !(closed_ && closed_->coarse)) {
+  if (wants_adjoint()) {
     if (!work_.defined()) work_ = at::empty_like(z);
     at::add_out(work_, z, adjoint, gamma);
     if (diagonal_)
@@ -170,7 +180,7 @@ at::Tensor QuadraticProx::solve(const Measurement& y, const at::Tensor& adjoint,
   const double root =
       std::sqrt(static_cast<double>(A_->image_channels() * A_->decomposition().image().pixels()));
   const auto result =
-      it.solver.solve(system, out, it.space, it.options.max_iterations, it.options.tolerance * root / margin);
+      it.solver.solve(system, out, it.space, it.options.max_iterations, it.tolerance(gamma) * root / margin);
   ++report_.calls;
   report_.iterations += result.iterations;
   report_.missed += result.reached ? 0 : 1;

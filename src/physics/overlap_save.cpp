@@ -5,7 +5,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/fft_irfft2.h>
 #include <ATen/ops/fft_rfft2.h>
 #include <ATen/ops/mul.h>
@@ -39,12 +38,15 @@ at::Tensor window(const at::Tensor& t, const Index2& begin, const Index2& end, s
   return t.slice(1, begin[0], end[0], step).slice(2, begin[1], end[1], step);
 }
 
-// out = spectrum * filter, or out += it; (C, rows, columns) and (1 or C, rows, columns), contiguous.
+// out = spectrum * filter, or out += it; with the filter's conjugate for the adjoint. (C, rows, columns) and
+// (1 or C, rows, columns), contiguous.
 //
 // On a CPU by hand: torch multiplies the complex numbers left over from full vectors with another rounding,
 // and which ones these are depends on the number of threads. Here each row is a loop of its own.
-void multiply(const at::Tensor& out, const at::Tensor& spectrum, const at::Tensor& filter, bool add) {
+void multiply(const at::Tensor& out, const at::Tensor& spectrum, const at::Tensor& kernel, bool conjugate,
+              bool add) {
   if (!out.is_cpu()) {
+    const at::Tensor filter = conjugate ? kernel.conj() : kernel;
     if (add)
       out.addcmul_(spectrum, filter);
     else
@@ -52,18 +54,20 @@ void multiply(const at::Tensor& out, const at::Tensor& spectrum, const at::Tenso
     return;
   }
   const at::Tensor in = spectrum.contiguous();
-  const std::int64_t rows = filter.size(1), columns = filter.size(2), lines = filter.size(0) * rows;
+  const std::int64_t rows = kernel.size(1), columns = kernel.size(2), lines = kernel.size(0) * rows;
   AT_DISPATCH_FLOATING_TYPES(at::toRealValueType(out.scalar_type()), "multiply", [&] {
     const auto* a = static_cast<const scalar_t*>(in.const_data_ptr());
-    const auto* b = static_cast<const scalar_t*>(filter.const_data_ptr());
+    const auto* b = static_cast<const scalar_t*>(kernel.const_data_ptr());
     auto* to = static_cast<scalar_t*>(out.mutable_data_ptr());
+    const scalar_t turn = conjugate ? -1 : 1;
     at::parallel_for(
         0, out.size(0) * rows, 1 + (1 << 14) / columns, [&](std::int64_t begin, std::int64_t end) {
           for (std::int64_t r = begin; r < end; ++r) {
             const scalar_t *x = a + 2 * r * columns, *k = b + 2 * (r % lines) * columns;
             scalar_t* y = to + 2 * r * columns;
             for (std::int64_t c = 0; c < 2 * columns; c += 2) {
-              const scalar_t re = x[c] * k[c] - x[c + 1] * k[c + 1], im = x[c] * k[c + 1] + x[c + 1] * k[c];
+              const scalar_t kr = k[c], ki = turn * k[c + 1];
+              const scalar_t re = x[c] * kr - x[c + 1] * ki, im = x[c] * ki + x[c + 1] * kr;
               y[c] = add ? y[c] + re : re;
               y[c + 1] = add ? y[c + 1] + im : im;
             }
@@ -140,11 +144,9 @@ OverlapSave::OverlapSave(std::vector<BankFilter> filters, const LocalOperator::P
     window(placed, {0, 0}, {f.taps.size(1), f.taps.size(2)}).copy_(f.taps);
     placed = placed.roll({-f.origin[0] - lo_[0], -f.origin[1] - lo_[1]}, {1, 2});
     spectra_.push_back(at::fft_rfft2(placed).to(placement.options.dtype(complex)));
-    conjugates_.push_back(spectra_.back().conj().resolve_conj());
   }
   tile_ = at::zeros({placement.channels, side[0], side[1]}, placement.options);
   product_ = at::empty({placement.channels, side[0], half}, placement.options.dtype(complex));
-  sum_ = at::empty_like(product_);
 }
 
 OverlapSave::Cut OverlapSave::cut(std::size_t filter, const Index2& tile) const {
@@ -194,7 +196,7 @@ void OverlapSave::apply(const at::Tensor& x, std::span<const at::Tensor> y) {
         const Cut k = cut(i, {r, c});
         if (k.empty) continue;
         if (!spectrum.defined()) spectrum = at::fft_rfft2(tile_);
-        multiply(product_, spectrum, spectra_[i], /*add=*/false);
+        multiply(product_, spectrum, spectra_[i], /*conjugate=*/false, /*add=*/false);
         const at::Tensor out = at::fft_irfft2(product_, at::IntArrayRef(side.data(), 2));
         const std::int64_t f = anchors_[i].factor[1];
         window(y[i], k.begin, k.end).copy_(window(out, k.start, k.stop, f));
@@ -214,11 +216,11 @@ void OverlapSave::adjoint(std::span<const at::Tensor> y, const at::Tensor& x) {
         tile_.zero_();
         window(tile_, k.start, k.stop, f).copy_(window(y[i], k.begin, k.end));
         const at::Tensor spectrum = at::fft_rfft2(tile_);
-        multiply(sum_, spectrum, conjugates_[i], any);
+        multiply(product_, spectrum, spectra_[i], /*conjugate=*/true, any);
         any = true;
       }
       if (!any) continue;
-      const at::Tensor out = at::fft_irfft2(sum_, at::IntArrayRef(side.data(), 2));
+      const at::Tensor out = at::fft_irfft2(product_, at::IntArrayRef(side.data(), 2));
       const Overlap o = overlap({r, c});
       window(x, o.begin, o.end)
           .add_(

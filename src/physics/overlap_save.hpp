@@ -59,9 +59,9 @@ class OverlapSave final : public PlacedOperator {
   Index2 lo_{}, hi_{};  // reach of the whole bank
   Index2 first_{};      // image row and column of the first output
   TilePlan tiles_;
-  std::vector<at::Tensor> spectra_, conjugates_;  // (1 or C, side, side / 2 + 1) per filter
-  at::Tensor tile_;                               // (C, side, side)
-  at::Tensor product_, sum_;                      // (C, side, side / 2 + 1)
+  std::vector<at::Tensor> spectra_;  // (1 or C, side, side / 2 + 1) per filter
+  at::Tensor tile_;                  // (C, side, side)
+  at::Tensor product_;               // (C, side, side / 2 + 1)
 };
 
 }  // namespace tessera

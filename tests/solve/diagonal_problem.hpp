@@ -42,6 +42,7 @@ class DiagonalTerm final : public DataTerm {
   Deferred chi2() const override { return objective_; }
   double lipschitz() override { return 1.0; }
   void adjoint_start(at::Tensor& out) override { out.copy_(a * y); }
+  void sensitivity(at::Tensor& out) override { out.copy_(a * a); }
   const DistributedOperator& op() const override {
     throw std::logic_error("a diagonal term has no operator");
   }

@@ -43,7 +43,7 @@ class ConjugateGradients {
   const at::Tensor& residual() const { return r_; }
 
  private:
-  at::Tensor r_, p_, q_, z_;  // z_ = P r, only with a preconditioner
+  at::Tensor r_, p_, q_;  // residual; direction; M p, then P r
 };
 
 }  // namespace tessera

@@ -50,6 +50,7 @@ class DistributedFourier {
   std::int64_t width_ = 0;
   std::int64_t first_column_ = 0, last_column_ = 0;
   std::optional<Exchange> to_rows_, to_columns_, from_columns_, from_rows_;
+  bool alone_ = false;        // one rank: nothing to redistribute, rows and columns share their memory
   at::Tensor rows_;           // (C, rows, width)
   at::Tensor spectrum_rows_;  // (C, rows, width / 2 + 1)
   at::Tensor columns_;

@@ -19,8 +19,9 @@ enum class Preconditioning { automatic, always, never };
 /// Options of the proximal step's inner solver.
 struct ProxOptions {
   int max_iterations = 200;
-  /// Largest rms error of a proximal point, in the internal range; 0: 2 % of the noise level, which changes
-  /// chi2 by less than 0.001 and which no denoiser sees, or 1e-5 where there is no noise.
+  /// Largest rms error of a proximal point, in the internal range; 0: tied to the step, 1 % of sqrt(gamma)
+  /// times the noise level, about 2 % of what the denoiser of the same iteration takes for noise; 1e-5 where
+  /// there is no noise.
   double tolerance = 0;
   Preconditioning preconditioning = Preconditioning::automatic;
 };
@@ -52,7 +53,7 @@ class QuadraticProx {
                 const Space& space, const ProxOptions& options, double noise_sigma);
   ~QuadraticProx();
 
-  /// Writes u into `out`, started at `out` where iterative. `adjoint` is A^T W y; `work` a measurement that
+  /// Writes u into `out`, started at `out` where iterative. `adjoint` is A^T W y where it is wanted; `work` a measurement that
   /// is overwritten. Returns what the solution leaves of the equation, b - M u; undefined in closed form.
   at::Tensor solve(const Measurement& y, const at::Tensor& adjoint, const at::Tensor& z, double gamma,
                    at::Tensor& out, Measurement& work);
@@ -61,6 +62,8 @@ class QuadraticProx {
   /// Bytes this rank sends for one solve in closed form, or for one iteration.
   std::int64_t bytes_sent() const;
   bool iterative() const;
+  /// Whether solve() reads `adjoint`.
+  bool wants_adjoint() const;
   /// A^T W A where it is a pointwise product.
   const std::optional<at::Tensor>& diagonal() const { return diagonal_; }
 

@@ -23,6 +23,7 @@ namespace tessera {
 struct SolverOptions {
   Schedule step;            // gradient step or penalty gamma; unset: the solver's own rule
   Schedule sigma;           // denoiser's noise level
+  double level = 0;         // below it the denoiser is continued (make_continued)
   double relaxation = 1.0;  // pgd: x <- relaxation * D(.) + (1 - relaxation) * (.)
   double strength = std::numeric_limits<double>::quiet_NaN();  // lambda of Strength, for the record
   double lambda = 1.0;                                         // red: weight of x - D(x)

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/core/Tensor.h>
+
+#include "tessera/denoise/denoiser.hpp"
+
+namespace tessera {
+namespace {
+
+class ContinuedDenoiser final : public Denoiser {
+ public:
+  ContinuedDenoiser(Denoiser& inner, double level) : inner_(inner), level_(level) {}
+
+  void apply(const at::Tensor& in, double sigma, at::Tensor& out) override {
+    if (sigma >= level_) return inner_.apply(in, sigma, out);
+    inner_.apply(in, level_, out);
+    const double share = sigma * sigma / (level_ * level_);
+    out.mul_(share).add_(in, 1 - share);
+  }
+  void set_noise(double s) override { inner_.set_noise(s); }
+  std::int64_t bytes_sent() const override { return inner_.bytes_sent(); }
+  bool bytes_are_exact() const override { return inner_.bytes_are_exact(); }
+  std::string description() const override { return inner_.description(); }
+  std::string notice() const override { return inner_.notice(); }
+  std::vector<StateField> state() override { return inner_.state(); }
+  std::vector<std::pair<std::string, std::int64_t>> choices() const override { return inner_.choices(); }
+
+ private:
+  Denoiser& inner_;
+  double level_;
+};
+
+}  // namespace
+
+std::unique_ptr<Denoiser> make_continued(Denoiser& inner, double level) {
+  return std::make_unique<ContinuedDenoiser>(inner, level);
+}
+
+}  // namespace tessera
