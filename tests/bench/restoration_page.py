@@ -30,7 +30,7 @@ WEI = ("[FizzzFizzz/New-baseline-for-DRUNet-under-different-assumptions]"
        "(https://github.com/FizzzFizzz/New-baseline-for-DRUNet-under-different-assumptions)")
 LEVIN_PUBLISHED = [("MMO-FBS", 26.03), ("NE-PGD", 26.16), ("Prox-DRS", 26.64), ("PnPI-FBS", 26.90), ("PnPI-HQS", 27.65)]
 LEVIN = [f"motion_{n}" for n in range(4)]
-PAPERS = "PnP hqs 8"
+PAPERS = "PnP hqs"
 
 
 def paper_cells():
@@ -109,10 +109,7 @@ def crime(task):
     begin = time.perf_counter()
     m.camera = methods.Camera(camera.sigma * c["stated"], 0)  # what the job says of the noise
     extra = f"  saturation: {c['saturation']}\n" if c["saturation"] else ""
-    solver = R.SOLVERS["PnP hqs"]
-    if c["saturation"]:  # samples that count nothing would start at 0
-        solver = solver.replace("}", ", start: measurement}")
-    R.bench.job(m, folder, "shipped", solver, extra)
+    R.bench.job(m, folder, "shipped", R.SOLVERS["PnP hqs"], extra)
     try:
         x = R.bench.tessera(folder) / c["exposure"]
     except RuntimeError as error:
@@ -287,7 +284,7 @@ with the option `--data FOLDER` for the comparison with papers; `--help` lists t
 | BM3D | the two steps of the deblurring of the wheel `bm3d` 4.0.3, per channel; its border continued by the Wiener result |
 | PnP hqs, PnP admm | `tessera run` with the shipped networks; only this is written of the solver: {' and '.join(f'`{R.SOLVERS[n]}`' for n in R.TABLE)} |
 
-"Chosen": the value that is best on two other photographs ({' and '.join(R.TUNING)}, in gray) for that very cell. PnP has nothing chosen: steps, sigmas and strength follow from the noise level.
+"Chosen": the value that is best on two other photographs ({' and '.join(R.TUNING)}, in gray) for that very cell. PnP has nothing chosen: steps, sigmas and strength follow from the noise level. Other weights than the shipped ones run with the same line.
 
 ## The table
 """, file=out)
@@ -316,7 +313,7 @@ def write_parameters(out, parameters, others):
 def write_papers(out, rows):
     print(f"""## Beside published figures
 
-`solver: {R.SOLVERS[PAPERS]}`, DPIR's own number of iterations. The papers' protocol: circular blur (so the wrapped border is known), whole pictures, samples neither rounded nor cut off, color; PSNR after rounding to 8 bits. Set5: five pictures. CBSD10: the ten pictures of CBSD68 that GS-PnP uses. What differs: DPIR's network is a DRUNet with 25 times our weights; published means over CBSD68 are of 68 pictures, ours of 10 among them; the published figures are quoted from the papers named, partly through secondary sources, not reproduced here.
+`solver: {R.SOLVERS[PAPERS]}`. The papers' protocol: circular blur (so the wrapped border is known), whole pictures, samples neither rounded nor cut off, color; PSNR after rounding to 8 bits. Set5: five pictures. CBSD10: the ten pictures of CBSD68 that GS-PnP uses. What differs: DPIR's network is a DRUNet with 25 times our weights; published means over CBSD68 are of 68 pictures, ours of 10 among them; the published figures are quoted from the papers named, partly through secondary sources, not reproduced here.
 """, file=out)
     lines = []
     for pictures, cell in paper_cells():
