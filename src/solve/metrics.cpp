@@ -4,10 +4,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/conv2d.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/floor.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -21,6 +22,7 @@ namespace {
 
 constexpr std::int64_t kRadius = 5;  // of the 11 x 11 window
 constexpr double kSigma = 1.5;
+constexpr std::int64_t kBand = 1 << 18;  // pixels of a band of SSIM
 
 at::Tensor window(at::TensorOptions options) {
   std::array<double, 2 * kRadius + 1> taps{};
@@ -45,13 +47,40 @@ at::Tensor to_8bit(const at::Tensor& x) {
   return at::clamp(x.to(at::kDouble), 0, 1).mul_(255).add_(0.5).floor_();
 }
 
+// f(band of x, band of y), summed over bands of rows: what f makes on the way stays small beside an image.
+template <class Sum>
+at::Tensor over_bands(const at::Tensor& x, const at::Tensor& y, const Sum& f) {
+  constexpr std::int64_t kPixels = 1 << 19;
+  at::Tensor sum = at::zeros({}, x.options().dtype(at::kDouble));
+  const std::int64_t rows = x.dim() == 3 ? x.size(1) : x.size(2), axis = x.dim() - 2;
+  if (x.numel() == 0) return sum;
+  const std::int64_t most = std::max<std::int64_t>(1, kPixels * rows / x.numel());
+  for (std::int64_t r = 0; r < rows; r += most) {
+    const std::int64_t n = std::min(most, rows - r);
+    sum.add_(f(x.narrow(axis, r, n), y.narrow(axis, r, n)));
+  }
+  return sum;
+}
+
+at::Tensor squared_error(const at::Tensor& x, const at::Tensor& y) {
+  return over_bands(x, y, [](const at::Tensor& a, const at::Tensor& b) {
+    const at::Tensor error = a - b;
+    return local_dot(error, error);
+  });
+}
+
+double over_ranks(const at::Tensor& sum, const Space& space) {
+  double value = sum.item<double>();
+  space.comm().all_reduce({&value, 1}, Reduce::sum);
+  return value;
+}
+
 }  // namespace
 
 double psnr_of(double squared_error, double samples) { return -10.0 * std::log10(squared_error / samples); }
 
 struct Metrics::Impl {
   at::Tensor truth;  // of `scored`
-  at::Tensor padded_truth, padded;
   Box block, scored;  // this rank's pixels; those of them in the region
   Box valid;          // pixels of all ranks whose window lies in the region
   Box need;           // `scored` and a rim
@@ -59,8 +88,10 @@ struct Metrics::Impl {
   std::unique_ptr<Exchange> exchange;
 
   at::Tensor part(const at::Tensor& image) const { return crop(image, block, scored); }
+  // With its surroundings, reflected at the region's border.
   at::Tensor surround(const at::Tensor& inside) {
-    const at::Tensor own = inside.to(padded.scalar_type()).contiguous();
+    const at::Tensor own = inside.to(truth.scalar_type()).contiguous();
+    const at::Tensor padded = empty_block(truth.size(0), need, truth.options());
     exchange->begin(view(own, scored), view(padded, need)).wait();
     return padded;
   }
@@ -90,42 +121,47 @@ Metrics::Metrics(const at::Tensor& truth, const Decomposition& decomposition, co
   m.need = need.box(comm.rank());
   m.exchange = std::make_unique<Exchange>(ExchangePlan(own, need, region, Border::reflect, comm.rank()),
                                           std::move(transport), channels, element_type(truth.scalar_type()));
-  m.padded = empty_block(channels, m.need, truth.options());
 }
 Metrics::~Metrics() = default;
 
 Deferred Metrics::psnr(const at::Tensor& image, Reducer& reducer) const {
-  const at::Tensor error = impl_->part(image) - impl_->truth;
-  return reducer.add({local_dot(error, error)}, [samples = impl_->samples](const std::vector<double>& s) {
-    return psnr_of(s[0], samples);
-  });
+  return reducer.add(
+      {squared_error(impl_->part(image), impl_->truth)},
+      [samples = impl_->samples](const std::vector<double>& s) { return psnr_of(s[0], samples); });
 }
 
 double Metrics::psnr(const at::Tensor& image, const Space& space) const {
-  const at::Tensor error = impl_->part(image) - impl_->truth;
-  return psnr_of(space.dot(error, error), impl_->samples);
+  return psnr_of(over_ranks(squared_error(impl_->part(image), impl_->truth), space), impl_->samples);
 }
 
 double Metrics::psnr_8bit(const at::Tensor& image, const Space& space) const {
-  const at::Tensor steps = to_8bit(impl_->part(image)).sub_(to_8bit(impl_->truth));
-  return psnr_of(space.dot(steps, steps), impl_->samples * 255 * 255);
+  const at::Tensor sum =
+      over_bands(impl_->part(image), impl_->truth, [](const at::Tensor& a, const at::Tensor& b) {
+        const at::Tensor steps = to_8bit(a).sub_(to_8bit(b));
+        return local_dot(steps, steps);
+      });
+  return psnr_of(over_ranks(sum, space), impl_->samples * 255 * 255);
 }
 
 Ssim Metrics::ssim(const at::Tensor& image, const Space& space) {
   Impl& m = *impl_;
   if (!m.exchange) return {};
   constexpr double c1 = 0.01 * 0.01, c2 = 0.03 * 0.03;
-  // The variances are differences of nearly equal numbers: double, plane by plane to keep the workspace
-  // small.
-  if (!m.padded_truth.defined()) m.padded_truth = m.surround(m.truth).clone();
-  const at::Tensor& padded = m.surround(m.part(image));
+  // The variances are differences of nearly equal numbers: double, in bands of one plane.
+  const at::Tensor truth = m.surround(m.truth), padded = m.surround(m.part(image));
   std::array<double, 2> sums{0, 0};  // over all pixels, over those of `valid`
-  if (!m.scored.empty()) {
-    const at::Tensor column = window(m.truth.options().dtype(at::kDouble));
-    const Box inner = m.scored.intersect(m.valid);
-    for (std::int64_t c = 0; c < padded.size(0); ++c) {
-      const at::Tensor x = padded.narrow(0, c, 1).to(at::kDouble),
-                       y = m.padded_truth.narrow(0, c, 1).to(at::kDouble);
+  const at::Tensor column = window(m.truth.options().dtype(at::kDouble));
+  const std::int64_t rows = m.scored.extent(1);
+  const std::int64_t most = m.scored.empty() ? 1 : std::max<std::int64_t>(1, kBand / m.scored.extent(2));
+  for (std::int64_t c = 0; c < padded.size(0) && !m.scored.empty(); ++c)
+    for (std::int64_t r = 0; r < rows; r += most) {
+      Box band = m.scored;
+      band = Box({band.lo()[0], band.lo()[1] + r, band.lo()[2]},
+                 {band.hi()[0], band.lo()[1] + std::min(rows, r + most), band.hi()[2]});
+      const auto part = [&](const at::Tensor& t) {
+        return t.narrow(0, c, 1).narrow(1, r, band.extent(1) + 2 * kRadius).to(at::kDouble);
+      };
+      const at::Tensor x = part(padded), y = part(truth);
       const at::Tensor mx = smooth(x, column), my = smooth(y, column);
       const at::Tensor xx = smooth(x * x, column) - mx * mx, yy = smooth(y * y, column) - my * my;
       const at::Tensor xy = smooth(x * y, column) - mx * my;
@@ -133,10 +169,9 @@ Ssim Metrics::ssim(const at::Tensor& image, const Space& space) {
       const at::Tensor below = ((mx * mx + my * my + c1) * (xx + yy + c2)).reciprocal_();
       // Not sum(): it depends on the threads.
       sums[0] += local_dot(above, below).item().toDouble();
-      if (!inner.empty())
-        sums[1] += local_dot(crop(above, m.scored, inner), crop(below, m.scored, inner)).item().toDouble();
+      if (const Box inner = band.intersect(m.valid); !inner.empty())
+        sums[1] += local_dot(crop(above, band, inner), crop(below, band, inner)).item().toDouble();
     }
-  }
   space.comm().all_reduce(sums, Reduce::sum);
   Ssim out;
   out.reflected = sums[0] / m.samples;
