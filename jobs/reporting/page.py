@@ -6,10 +6,12 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 from plotly.offline import get_plotlyjs
 
 from .charts import communication_of, convergence, memory_of, phases_by_run, style, time_of
-from .runs import DONE
+from .points import rows_of
+from .runs import DONE, repeats
 from .scaling import differing, series_of
 from .scaling_charts import scaling_charts
 
@@ -54,11 +56,6 @@ def psnr(run):
     return value
 
 
-def peak(run):
-    given = run.summary.get("peak_bytes_per_rank") or ([] if run.peak is None else run.peak.max(axis=0).tolist())
-    return max(given, default=math.nan)
-
-
 def status_class(run):
     return {"converged": "good", "limit": "good", "stopped": "", "waiting": ""}.get(run.status, "bad")
 
@@ -93,7 +90,13 @@ def tiles_of_one(run):
         if math.isfinite(median)
         else "no iteration was recorded"
     )
-    hosts = len({a.get("host") for a in run.attributes})
+    here = run.hardware()
+    threads = here.threads_text()
+    where = f"{here.hosts} host{'s' if here.hosts > 1 else ''}"
+    if threads:
+        where += f", {threads} thread{'s' if threads != '1' else ''} each, {here.cores} cores"
+    if here.shared:
+        where += ", which are shared"
     return "".join(
         [
             tile("Status", status_text(run), iterations_text(run), status_class(run)),
@@ -115,14 +118,20 @@ def tiles_of_one(run):
                 "Ranks",
                 run.rank_count or "unknown",
                 (
-                    f"{grid['grid_rows']} x {grid['grid_columns']} blocks, {hosts} host{'s' if hosts > 1 else ''}"
+                    f"{grid['grid_rows']} x {grid['grid_columns']} blocks, {where}"
                     if grid
                     else ""
                 ),
             ),
-            tile("Memory per rank", amount(peak(run)), "tracked peak, highest rank"),
-            tile("Exposed communication", percent(run.exposed_fraction()), "of the iterations' time"),
-            tile("Imbalance", percent(run.imbalance()), "slowest rank over the mean, without waiting"),
+            tile("Memory per rank", amount(run.resident_bytes()), f"resident; tracked: {amount(run.tracked_bytes())}"),
+            *(
+                [
+                    tile("Exposed communication", percent(run.exposed_fraction()), "of the iterations' time"),
+                    tile("Imbalance", percent(run.imbalance()), "slowest rank over the mean, without waiting"),
+                ]
+                if run.rank_count > 1
+                else []
+            ),
             tile("Tracing", percent(run.trace_share), "of the run's time, inside trace calls"),
         ]
     )
@@ -155,7 +164,8 @@ def tiles_of_many(runs, series):
                 tile(
                     f"Efficiency, {kind}",
                     percent(one.efficiency()[-1]),
-                    f"{one.points[-1].ranks} ranks against {one.points[0].ranks}",
+                    f"{one.points[-1].ranks} ranks against {one.points[0].ranks}"
+                    + (", cores are shared" if one.points[-1].runs[0].hardware().shared else ""),
                 )
             )
     shares = [r.trace_share for r in runs if math.isfinite(r.trace_share)]
@@ -170,42 +180,90 @@ def runs_table(runs):
         "run",
         "status",
         "ranks",
+        "threads",
         "iterations",
         "PSNR",
         "s/iteration",
         "total",
         "start-up",
         "I/O",
-        "memory/rank",
+        "tracked",
+        "resident",
         "exposed",
         "imbalance",
         "tracing",
     ]
     left = {"run", "status"}
     rows = []
-    for index, run in enumerate(runs):
+    for index, again in enumerate(repeats(runs)):
+        run = again[0]
+        times = [r.seconds_per_iteration()[0] for r in again]
+        spread = f" ({seconds(min(times))} to {seconds(max(times))})" if len(again) > 1 else ""
+        over = lambda of: float(np.median([of(r) for r in again]))  # noqa: E731
         drawn = style(index)
         border = f"border-color:{drawn['color']};border-top-style:{BORDERS[drawn['dash']]}"
         line = f'<span class=line style="{border}"></span>'
-        cells = [f"<td>{line}{e(run.name)}</td>", f"<td class={status_class(run)}>{e(status_text(run))}</td>"]
+        more = f" <span class=note>and {len(again) - 1} repeat{'s' if len(again) > 2 else ''}</span>" if len(again) > 1 else ""
+        cells = [f"<td>{line}{e(run.name)}{more}</td>", f"<td class={status_class(run)}>{e(status_text(run))}</td>"]
         done = run.summary.get("iterations", len(run.curve.get("iteration", [])))
         for value in (
             run.rank_count or "",
+            run.hardware().threads_text(),
             done,
             decibel(psnr(run)),
-            seconds(run.seconds_per_iteration()[0]),
-            seconds(run.total_seconds),
-            seconds(run.startup_seconds),
-            seconds(run.io_seconds),
-            amount(peak(run)),
-            percent(run.exposed_fraction()),
-            percent(run.imbalance()),
-            percent(run.trace_share),
+            seconds(float(np.median(times))) + spread,
+            seconds(over(lambda r: r.total_seconds)),
+            seconds(over(lambda r: r.startup_seconds)),
+            seconds(over(lambda r: r.io_seconds)),
+            amount(max(r.tracked_bytes() for r in again)),
+            amount(max(r.resident_bytes() for r in again)),
+            percent(over(lambda r: r.exposed_fraction())) if run.rank_count > 1 else "",
+            percent(over(lambda r: r.imbalance())) if run.rank_count > 1 else "",
+            percent(over(lambda r: r.trace_share)),
         ):
             cells.append(f"<td class=n>{e(value)}</td>")
         rows.append(f"<tr>{''.join(cells)}</tr>")
     heads = "".join(f"<th{'' if h in left else ' class=n'}>{e(h)}</th>" for h in head)
     return f'<div class="card scroll" style="margin-top:.9rem"><table><tr>{heads}</tr>{"".join(rows)}</table></div>'
+
+
+def scaling_table(rows):
+    """Repeats merged, measured beside predicted."""
+    if not rows:
+        return ""
+    head = ["series", "ranks", "threads", "cores", "sockets", "cores shared", "runs", "s/iteration", "speedup", "efficiency",
+            "predicted", "predicted/measured", "exposed", "tracked", "resident"]
+    body = []
+    for r in rows:
+        cells = [
+            r["ranks"],
+            r["threads"],
+            r["cores"],
+            r["sockets"],
+            r["shared_cores"],
+            r["runs"],
+            f"{seconds(r['seconds'])} ({seconds(r['seconds_least'])} to {seconds(r['seconds_most'])})",
+            f"{r['speedup']:.2f} of {r['ideal_speedup']:.3g}",
+            percent(r["efficiency"]),
+            seconds(r["predicted_seconds"]) if math.isfinite(r["predicted_seconds"]) else "",
+            f"{r['predicted_over_measured']:.2f}" if math.isfinite(r["predicted_over_measured"]) else "",
+            percent(r["exposed_wait_fraction"]),
+            amount(r["tracked_bytes"]),
+            amount(r["resident_bytes"]),
+        ]
+        figures = "".join(f"<td class=n>{e(c)}</td>" for c in cells)
+        body.append(f"<tr><td>{e(r['scaling'])}, {e(r['series'])}</td>{figures}</tr>")
+    heads = "".join(f"<th{'' if h == 'series' else ' class=n'}>{e(h)}</th>" for h in head)
+    return f'<div class="card scroll" style="margin-bottom:.9rem"><table><tr>{heads}</tr>{"".join(body)}</table></div>'
+
+
+def not_shown(charts):
+    """Charts without data in any run: a line in place of panels that hold nothing."""
+    reasons = {}
+    for c in charts:
+        reasons.setdefault(c["empty"], []).append(c["title"])
+    said = "; ".join(f"{', '.join(titles)} ({reason.rstrip('.')})" for reason, titles in reasons.items())
+    return f"<p class=note>Not shown: {e(said)}.</p>" if said else ""
 
 
 def notes(runs):
@@ -217,6 +275,7 @@ def notes(runs):
 
 
 def chart_card(chart, of_run=""):
+    of_run = of_run if chart["run"] is not None else ""
     name = f" <span class=note>of <span class=run-name>{e(of_run)}</span></span>" if of_run else ""
     per_run = " data-per-run=1" if chart["run"] is not None else ""
     return (
@@ -371,10 +430,18 @@ def page(runs, plans, pictures, fits, made):
     detail = max(
         runs, key=lambda run: (status_class(run) != "bad", bool(pictures[run.name]["figures"]), len(run.ranks))
     ).name
-    curves, scales, by_run = convergence(runs), scaling_charts(series, plans), phases_by_run(runs)
+    firsts = [again[0] for again in repeats(runs)]
+    curves, scales, by_run = convergence(firsts), scaling_charts(series, plans), phases_by_run(repeats(runs))
     per_run = [(time_of(run), communication_of(run), memory_of(run)) for run in runs]
+    everything = curves + scales + [by_run] + [c for groups in per_run for g in groups for c in g]
+    has_data = {c["name"] for c in everything if c["data"]}
     time, communication, memory = per_run[0]
-    cards = lambda charts: "".join(chart_card(c) for c in charts)  # noqa: E731
+
+    def cards(charts, width="", of=""):
+        full = "".join(chart_card(c, of) for c in charts if c["name"] in has_data)
+        grid = f"<div class='grid{width}'>{full}</div>" if full else ""
+        return grid + not_shown([c for c in charts if c["name"] not in has_data])
+
     title = f"{len(runs)} runs" if many else runs[0].name
     sections = [
         (
@@ -388,22 +455,20 @@ def page(runs, plans, pictures, fits, made):
         ),
         ("pictures", "Pictures", PICTURES),
         ("fit", "Does the result fit the data?", fit_body(fits, detail)),
-        ("convergence", "Convergence", f"<div class=grid>{cards(curves)}</div>"),
-        ("scaling", "Scaling", f"<div class=grid>{cards(scales)}</div>"),
         (
-            "time",
-            "Time",
-            f"<div class=grid>{chart_card(by_run)}"
-            + "".join(chart_card(c, detail if many else "") for c in (time[1], time[0], time[2]))
-            + "</div>",
+            "convergence",
+            "Convergence",
+            cards(curves) + ("" if len(firsts) == len(runs) else "<p class=note>Of repeated runs, the first.</p>"),
         ),
-        ("communication", "Communication", f"<div class=grid>{cards(communication)}</div>"),
-        ("memory", "Memory", f"<div class='grid three'>{cards(memory)}</div>"),
+        ("scaling", "Scaling", scaling_table(rows_of(series, plans)) + cards(scales)),
+        ("time", "Time", cards([by_run, time[1], time[0], time[2]], of=detail if many else "")),
+        ("communication", "Communication", cards(communication)),
+        ("memory", "Memory", cards(memory, " three")),
         ("compare", "Comparison", compare(runs)),
         ("machine", "Machine", machine(runs)),
     ]
-    if not many:
-        sections = [s for s in sections if s[0] != "compare"]
+    if not many:  # with itself it cannot be compared, nor scale
+        sections = [s for s in sections if s[0] != "compare" and (s[0] != "scaling" or plans)]
     of_run = {"pictures", "fit", "communication", "memory"}
     body = sections[0][2].join(("<section id=summary>", "</section>")) + "".join(
         section(name, heading, inside, detail if name in of_run else None, many)
@@ -415,7 +480,7 @@ def page(runs, plans, pictures, fits, made):
             figure["src"] = sources.setdefault(figure["src"], len(sources))
     data = {
         "sources": list(sources),
-        "charts": curves + scales + [by_run] + [c for groups in per_run for g in groups for c in g],
+        "charts": [c for c in everything if c["name"] in has_data and (many or plans or c not in scales)],
         "pictures": pictures,
         "detail": detail,
         "runs": [run.name for run in runs],
