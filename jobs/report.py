@@ -26,7 +26,7 @@ try:
     from reporting.page import page
     from reporting.pictures import Album
     from reporting.points import COLUMNS as POINT_COLUMNS
-    from reporting.points import cell, rows_of
+    from reporting.points import cell, rows_of, table_text
     from reporting.runs import find_runs, name_runs, read_run
     from reporting.scaling import read_plan, series_of
 except ModuleNotFoundError as error:
@@ -42,6 +42,8 @@ def arguments(words):
     parser.add_argument("-o", "--output", help="HTML file to write")
     parser.add_argument("--csv", help="CSV file to write: a row per run, failed ones too")
     parser.add_argument("--points", help="CSV file to write: a row per point of scaling, repeats merged")
+    parser.add_argument("--table", action="store_true", help="print those points")
+    parser.add_argument("--quiet", action="store_true", help="say nothing of what was written")
     parser.add_argument("--figures", help="folder to write: figures of scaling as SVG and PDF")
     parser.add_argument(
         "--plan",
@@ -110,7 +112,7 @@ def row(run):
 
 
 def make(given):
-    if not (given.output or given.csv or given.points or given.figures):
+    if not (given.output or given.csv or given.points or given.figures or given.table):
         raise InputError(
             "nothing to write (none of -o, --csv, --points, --figures is given) add for example -o report.html"
         )
@@ -121,7 +123,11 @@ def make(given):
     runs = [read_run(folder, record) for folder, record in find_runs(given.run, given.allow_missing).items()]
     name_runs(runs)
     series = series_of(runs, "strong") + series_of(runs, "weak")
-    points = [{key: cell(value) for key, value in r.items()} for r in rows_of(series, plans)]
+    merged = rows_of(series, plans)
+    points = [{key: cell(value) for key, value in r.items()} for r in merged]
+    say = (lambda text: None) if given.quiet else print
+    if given.table:
+        print(table_text(merged))
     tables = [(given.csv, [row(run) for run in runs] if given.csv else [], COLUMNS), (given.points, points, POINT_COLUMNS)]
     for path, rows, columns in tables:
         if path:
@@ -129,17 +135,17 @@ def make(given):
                 write_rows(rows, path, columns)
             except OSError as error:
                 raise InputError(f"cannot write {path} ({error.strerror}) name a file in a folder that exists") from None
-            print(f"{path}: {len(rows)} row{'s' if len(rows) != 1 else ''}")
+            say(f"{path}: {len(rows)} row{'s' if len(rows) != 1 else ''}")
     if given.figures:
         names = write_figures(Path(given.figures), series, plans)
-        print(f"{given.figures}: {len(names)} figures")
+        say(f"{given.figures}: {len(names)} figures")
     if given.output:
         made = (
             f"Made {datetime.datetime.now():%Y-%m-%d %H:%M} from {len(runs)} run folder{'s' if len(runs) > 1 else ''}."
         )
         text = page(runs, plans, pictures(runs, given), fits(runs, given), made)
         write_whole(given.output, text)
-        print(f"{given.output}: {len(text) / 1e6:.1f} MB, {len(runs)} run{'s' if len(runs) > 1 else ''}")
+        say(f"{given.output}: {len(text) / 1e6:.1f} MB, {len(runs)} run{'s' if len(runs) > 1 else ''}")
 
 
 def main(words=None):

@@ -124,8 +124,9 @@ def draw(kind, series, plans, plt):
             bottom += values
     phases.set_xticks(places, [str(p.ranks) for p in one.points])
     phases.set_xlabel("ranks")
-    for axes in (time, speedup, efficiency, memory, phases):
+    for axes in (time, speedup, efficiency, memory):
         axes.legend(frameon=False)
+    phases.figure.legend(frameon=False, loc="outside right upper", reverse=True)  # as the bars are stacked
     return figures
 
 

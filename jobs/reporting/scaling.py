@@ -180,6 +180,7 @@ ALIASES = {
     "width": ("width",),
     "machine": ("machine",),
     "precision": ("precision",),
+    "cores": ("cores",),
 }
 
 
@@ -242,12 +243,13 @@ def read_plan(path):
 def make_plan(key, rows, several):
     rows = sorted(rows, key=lambda row: number(row["ranks"]))
     ranks, seconds = [int(number(row["ranks"])) for row in rows], [number(row["seconds"]) for row in rows]
-    work = [s * (r if key[0] == "strong" else 1) for s, r in zip(seconds, ranks)]
     given = [number(row["efficiency"]) for row in rows]
-    efficiency = [e if math.isfinite(e) else work[0] / w for e, w in zip(given, work)]
+    cores = [number(row["cores"]) if number(row["cores"]) > 0 else r for row, r in zip(rows, ranks)]
     sizes = [size_of(row) for row in rows]
     share = [s[0] * s[1] if s else (1 if key[0] == "strong" else r) for s, r in zip(sizes, ranks)]
     speedup = [p / s * seconds[0] / share[0] for p, s in zip(share, seconds)]
+    per_core = [s * cores[0] / c for s, c in zip(speedup, cores)]
+    efficiency = [e if math.isfinite(e) else p for e, p in zip(given, per_core)]
     return Plan(
         ", ".join(word for word in key[1:] if word) if several else key[2],
         key[0],
