@@ -217,6 +217,9 @@ void check_arguments(const PlanArguments& a) {
   TESSERA_VALIDATE(a.sizes.empty() || a.strong || a.weak,
                    "--sizes is given (it is of the tables of --strong and --weak) add one of them, or change "
                    "the job's image");
+  TESSERA_VALIDATE(
+      a.threads == 0 || a.machine.empty(),
+      "--threads is given beside --machine (a machine file has those of its launch) leave one out");
   const std::vector<std::string> known = {"float32", "tf32", "bfloat16", "float16"};
   for (const std::string& p : a.precisions) {
     if (std::find(known.begin(), known.end(), p) != known.end()) continue;
@@ -262,6 +265,10 @@ struct Plan {
   std::vector<std::string> notes;
 };
 
+Place place_of(const PlanArguments& a, int ranks, const Communicator& comm) {
+  return ranks == comm.size() && a.threads == 0 ? this_launch(comm) : pretended_launch(ranks, a.threads);
+}
+
 // --machine holds for all ranks. This computer is known as far as it was measured: a row needs the file of
 // its launch, since ranks that share cores or memory channels differ. Only where there is none at all, all
 // rows are round numbers.
@@ -280,13 +287,12 @@ Plan plan_all(const PlanArguments& a, const Geometry& g, const Communicator& com
   for (const Case& c : cases) {
     Geometry one = g;
     one.job.denoiser.precision = c.precision;
-    const Place place = c.ranks == comm.size() ? this_launch(comm) : pretended_launch(c.ranks);
-    const auto& found = measured[{c.ranks, c.precision}] = measured_machine(one, place);
+    const auto& found = measured[{c.ranks, c.precision}] = measured_machine(one, place_of(a, c.ranks, comm));
     if (!found) missing.insert(c.ranks);
   }
   const bool any = std::any_of(measured.begin(), measured.end(), [](const auto& m) { return m.second; });
   for (const Case& c : cases) {
-    const Place place = c.ranks == comm.size() ? this_launch(comm) : pretended_launch(c.ranks);
+    const Place place = place_of(a, c.ranks, comm);
     const auto& found = measured[{c.ranks, c.precision}];
     if (found || !any)
       plan.rows.push_back(plan_case(g, on_this_computer(g, place, found), inner, c, Communicator()));
@@ -295,12 +301,12 @@ Plan plan_all(const PlanArguments& a, const Geometry& g, const Communicator& com
   for (const int r : missing) list += (list.empty() ? "" : ", ") + std::to_string(r);
   if (!missing.empty())
     plan.notes.push_back(fmt::format(
-        "{} (this computer was not measured in such a launch) run jobs/launch.sh -n {} tessera tune {} "
+        "{} (this computer was not measured in such a launch) run {}jobs/launch.sh -n {} tessera tune {} "
         "--only-machine{}, or name a file with --machine",
-        any ? fmt::format("no row for {} ranks", list)
-            : "round numbers of a typical machine: expect errors of "
-              "2 to 3 times",
-        missing.size() > 1 ? "N" : list, a.job, missing.size() > 1 ? fmt::format(" for N = {}", list) : ""));
+        any ? fmt::format("no row for {} rank{}", list, list == "1" ? "" : "s")
+            : "round numbers of a typical machine: expect errors of 2 to 3 times",
+        a.threads > 0 ? fmt::format("OMP_NUM_THREADS={} ", a.threads) : "", missing.size() > 1 ? "N" : list,
+        a.job, missing.size() > 1 ? fmt::format(" for N = {}", list) : ""));
   return plan;
 }
 

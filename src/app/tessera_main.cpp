@@ -173,6 +173,10 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   c_plan->add_option(
       "--machine", plan.machine,
       "machine file, or a supplied one: h200-nvlink-infiniband, v100 (default: measured here)");
+  c_plan
+      ->add_option("--threads", plan.threads,
+                   "per rank, on this computer (default: its cores over the ranks, as jobs/launch.sh)")
+      ->check(above_zero());
   c_plan->add_option("--precision", plan.precisions, "over the job's, such as float32,bfloat16")
       ->delimiter(',');
   c_plan->add_flag("--strong", plan.strong, "strong scaling of square images");

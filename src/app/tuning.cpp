@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <thread>
@@ -104,10 +103,8 @@ Place this_launch(const Communicator& comm) {
   return {comm.size(), comm.local_size(), at::get_num_threads()};
 }
 
-Place pretended_launch(int ranks) {
+Place pretended_launch(int ranks, int threads) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const char* said = std::getenv("OMP_NUM_THREADS");
-  const int threads = said ? std::atoi(said) : 0;
   return {ranks, ranks, threads > 0 ? threads : std::max(1, cores / ranks)};
 }
 

@@ -14,8 +14,8 @@ struct Place {
   int ranks = 1, per_host = 1, threads = 1;
 };
 Place this_launch(const Communicator& comm);  ///< collective
-/// As jobs/launch.sh would start them on this host: $OMP_NUM_THREADS threads each, else a share of its cores.
-Place pretended_launch(int ranks);
+/// As jobs/launch.sh would start them on this host; threads 0: each has its share of the cores.
+Place pretended_launch(int ranks, int threads = 0);
 
 /// The machine that was measured here in a launch like this one (beside the tuned file); none where there is
 /// no such file, or its fingerprint does not hold any more.
