@@ -60,15 +60,17 @@ Source described(const Machine& machine, int ranks) {
 }
 
 // So many ranks on this computer, as jobs/launch.sh starts them.
-Source on_this_computer(const Geometry& g, const Place& place, std::optional<Machine> measured) {
+Source on_this_computer(const Geometry& g, const Place& place, const std::optional<Machine>& measured) {
   const double cores = std::thread::hardware_concurrency(), all = place.ranks * place.threads;
   Source s{guessed_machine(g.device.is_cuda()), 0, static_cast<double>(place.ranks), 0};
   if (measured) {
-    s.machine = *std::move(measured);
+    s.machine = *measured;
     s.threads = place.threads;
     if (!g.device.is_cuda()) s.cores = std::min(all, cores);
   }
-  if (place.ranks <= cores) s.memory = static_cast<double>(available_bytes(g.device) / place.per_host);
+  // Round numbers for more ranks than cores are of other hosts.
+  if (measured || place.ranks <= cores)
+    s.memory = static_cast<double>(available_bytes(g.device) / place.per_host);
   return s;
 }
 
