@@ -206,7 +206,7 @@ class Study:
                 if not machines[ranks].exists() and self.wait(command, ranks, log):
                     return f"not predicted: {last_words(log)}"
             command = ["plan", *job, "--machine", str(machines[ranks]), "--ranks", str(ranks), "--csv", str(table)]
-            if self.wait([*self.arguments.container.split(), self.arguments.program, *command], ranks, log):
+            if self.wait(self.launched(1, *command), 1, log):
                 return f"not predicted: {last_words(log)}"
             with open(table, newline="") as file:
                 rows += [row | {"table": self.arguments.study, "efficiency": "", "cores": self.cores(ranks)}

@@ -231,7 +231,7 @@ def make_run(
             "tessera": "1.2.3",
         }
         if diagnostics:
-            figures["diagnostics"] = DIAGNOSTICS
+            figures["diagnostics"] = DIAGNOSTICS | ({} if noise else {"noise_sigma": None})
             picture = np.full(shape, 128, np.uint8)
             Image.fromarray(picture).save(folder / "residual.png")
             Image.fromarray(np.stack([picture] * 3, -1)[::2]).save(folder / "chi2.png")

@@ -237,7 +237,11 @@ class Report(unittest.TestCase):
 
     def test_the_noise_level_is_drawn_where_there_is_one(self):
         make_run(WORK / "known")
-        make_run(WORK / "unknown", solver="admm", noise=0, diagnostics=False)
+        make_run(WORK / "unknown", solver="admm", noise=0)
+        for name, wanted, missing in (("known", "4 noise levels", "not known"), ("unknown", "is not known", "4 noise levels")):
+            fit = self.page(name)[1].split("Does the result fit the data?")[1].split("Convergence")[0]
+            self.assertIn(wanted, fit)
+            self.assertNotIn(missing, fit)
         for runs, words, lines in ((["known"], "the noise level", 1), (["known", "unknown"], "is not known", 0)):
             chart = self.chart(self.page(*runs)[0], "chi2")
             self.assertIn(words, chart["note"])

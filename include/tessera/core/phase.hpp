@@ -18,7 +18,7 @@ struct PhaseRecord {
   std::int64_t iteration = -1;  // in which it began; -1: outside of the loop
   double start = 0;             // seconds since the program began
   double seconds = 0;
-  double own_seconds = 0;  // without children
+  double own_seconds = 0;     // without children
   double wait_seconds = 0;    // blocked on communication that nothing hid
   double flight_seconds = 0;  // exchanges under way, from begun to seen complete; waits included
   std::int64_t bytes_sent = 0, bytes_received = 0, messages = 0;
