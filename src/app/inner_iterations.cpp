@@ -7,6 +7,7 @@
 
 #include "tessera/app/modelled.hpp"
 #include "tessera/app/problem.hpp"
+#include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/solve/observer.hpp"
@@ -86,16 +87,29 @@ double on_a_small_scene(const Geometry& g) {
   return (static_cast<double>(t.back()) + more * static_cast<double>(last)) / all;
 }
 
+// Per call, of a run with this operator and this solver in the job's output folder; 0: there is none.
+double in_the_last_run(const JobConfig& job) {
+  try {
+    const std::string path = job.output.folder + "/resolved.yaml";
+    const JobConfig ran = parse_job(read_text(path), path, {});
+    const SolverConfig &a = ran.solver, &b = job.solver;
+    if (!(ran.problem.op == job.problem.op && a.name == b.name && a.prox_tolerance == b.prox_tolerance &&
+          a.prox_iterations == b.prox_iterations && a.lambda == b.lambda && a.step == b.step))
+      return 0;
+    const auto s = nlohmann::json::parse(read_text(job.output.folder + "/summary.json"));
+    const double calls = s.at("prox").at("calls"), counted = s.at("prox").at("iterations");
+    return calls > 0 ? counted / calls : 0;
+  } catch (const std::exception&) {  // no run, or one of another version
+    return 0;
+  }
+}
+
 }  // namespace
 
 InnerIterations expected_inner(const Geometry& g) {
-  try {
-    const std::string folder = g.job.output.folder;
-    const auto s = nlohmann::json::parse(read_text(folder + "/summary.json"));
-    const double calls = s.at("prox").at("calls"), counted = s.at("prox").at("iterations");
-    if (calls > 0 && counted > 0) return {counted / calls, "as in the last run in " + folder};
-  } catch (const std::exception&) {  // no run yet, or one of an older version
-  }
+  const std::string& folder = g.job.output.folder;
+  if (const double counted = in_the_last_run(g.job); counted > 0)
+    return {counted, "as in the last run in " + folder};
   try {
     if (const double counted = on_a_small_scene(g); counted > 0)
       return {counted, "counted just now with this operator on a small scene"};
@@ -103,7 +117,8 @@ InnerIterations expected_inner(const Geometry& g) {
   }
   const auto most = static_cast<double>(g.job.solver.prox_iterations);
   return {std::min(most, kInnerIterations),
-          "assumed: the operator cannot be tried on a small scene, and no run is in the output folder"};
+          "assumed: weights or operator cannot be tried on a small scene, and no run of this job is in " +
+              (folder.empty() ? "an output folder" : folder)};
 }
 
 }  // namespace tessera

@@ -208,10 +208,6 @@ Prediction predict(const Machine& machine, const NetworkWork* network, const Dat
   return slowest;
 }
 
-double efficiency(const Prediction& one, const Prediction& many) {
-  return one.seconds() * one.ranks / (many.seconds() * many.ranks);
-}
-
 std::string limiting_term(const Prediction& one, const Prediction& many) {
   const double share = static_cast<double>(one.ranks) / many.ranks;
   const bool same = one.ranks == many.ranks;

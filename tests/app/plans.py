@@ -96,6 +96,10 @@ def plan_counts_conjugate_gradients():
     assert prox["missed"] == 0 and 0.6 < before / taken < 1.7, (before, taken)
     after, out = counted()
     assert abs(after / taken - 1) < 1e-3 and "as in the last run" in out, (after, taken, out)
+    # That run says nothing of another operator.
+    job(JOB.replace("circular", "valid").replace("pgd, iterations: 4, sigma: 0.1", "hqs, iterations: 8")
+        .replace("[2.0, 1.0]", "[3.0, 3.0]"))
+    assert "on a small scene" in counted()[1]
 
 
 def check_of_many_ranks():

@@ -30,10 +30,11 @@ struct InnerIterations {
   double count = 0;
   std::string source;
 };
-/// Of the last run in the job's output folder; else counted, by running the job on a synthetic scene of 192 x
-/// 192 pixels (more where a kernel is large), its own operator, noise, schedules and network, on this rank
-/// alone: some tenths of a second with a shipped network. The number depends on kernel, border and penalties,
-/// hardly on the size. For a job whose data step runs conjugate gradients. Not collective.
+/// Of the last run in the job's output folder, if operator and solver were the same; else counted, by running
+/// the job on a synthetic scene of 192 x 192 pixels (more where a kernel is large), its own operator, noise,
+/// schedules and network, on this rank alone: some tenths of a second with a shipped network. The number
+/// depends on kernel, border and penalties, hardly on the size. For a job whose data step runs conjugate
+/// gradients. Not collective.
 InnerIterations expected_inner(const Geometry& g);
 bool runs_conjugate_gradients(const Geometry& g, const Modelled& m);
 

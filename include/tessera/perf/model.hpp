@@ -128,7 +128,6 @@ std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWor
 /// The term that costs most of what is lost against `one`, a prediction on fewer ranks; with itself, the
 /// largest term.
 std::string limiting_term(const Prediction& one, const Prediction& many);
-double efficiency(const Prediction& one, const Prediction& many);
 
 /// Images of the solver's state and of the loop around it.
 int state_images(const std::string& solver);
