@@ -363,7 +363,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     status.set("writing");
     trace.flush();
     const LoopSummary loop =
-        summarize(before, traffic(trace), result.own_seconds, result.iterations - done, comm);
+        summarize(before, traffic(trace), progress.seconds(), result.iterations - done, comm);
 
     // Who asks for a stop has little time: the image is in the checkpoint.
     const bool stopped = result.reason == StopReason::stopped;

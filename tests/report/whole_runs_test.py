@@ -15,8 +15,11 @@ from pathlib import Path
 
 from harness import SOURCE, WORK, empty_work, need, script
 
-need("matplotlib", "plotly", "skimage", "yaml")
+need("h5py", "matplotlib", "pandas", "plotly", "skimage", "yaml")
+sys.path.insert(0, str(SOURCE / "jobs"))
 import skimage.io  # noqa: E402
+from read_trace import exposed_share, read_trace  # noqa: E402
+from reporting.runs import read_run  # noqa: E402
 
 TESSERA = sys.argv.pop(1)
 
@@ -80,6 +83,10 @@ class WholeRuns(unittest.TestCase):
                 float(row["seconds_per_iteration"]) / summary["seconds_per_iteration"], 1, delta=0.4
             )  # one is of the slowest rank
             self.assertGreater(float(row["psnr"]), float(row["psnr_start"]) + 3)
+            # One definition of the exposed share, whoever computes it.
+            told = summary["exposed_wait_fraction"]
+            self.assertAlmostEqual(exposed_share(*read_trace(row["folder"])), told, 6)
+            self.assertAlmostEqual(read_run(Path(row["folder"])).wait_share, told, 6)
 
     def test_a_scaling_study_has_equal_threads_and_its_prediction(self):
         job = WORK / "study.yaml"
