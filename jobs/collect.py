@@ -18,12 +18,12 @@ from pathlib import Path
 from reporting.hardware import hardware_of
 
 PHASES = ["halo", "operator", "adjoint", "prox", "denoise", "reduce", "metrics", "checkpoint"]
-COLUMNS = ["study", "folder", "ranks", "nodes", "threads", "cores", "sockets", "shared_cores", "rows", "columns", "mode", "transport", "repeat", "exit_code", "status",
-           "error", "iterations", "wall_seconds", "startup_seconds", "load_seconds", "loop_seconds", "write_seconds",
+COLUMNS = ["study", "folder", "ranks", "nodes", "threads", "cores", "sockets", "shared_cores", "rows", "columns", "mode",
+           "transport", "repeat", "exit_code", "status", "error", "iterations", "wall_seconds", "startup_seconds", "load_seconds", "loop_seconds", "write_seconds",
            "seconds_per_iteration", "seconds_min", "seconds_q25", "seconds_q75", "seconds_max", "warmup",
            *[f"{phase}_seconds" for phase in PHASES], "exposed_wait_fraction", "bytes_sent_per_iteration",
-           "peak_bytes_per_rank", "resident_bytes_per_rank", "psnr", "psnr_start", "ssim", "residual", "device", "precision", "solver", "network",
-           "tessera", "start_time"]
+           "peak_bytes_per_rank", "resident_bytes_per_rank", "psnr", "psnr_start", "ssim", "residual", "device",
+           "precision", "solver", "network", "tessera", "start_time"]
 
 
 def text(value):

@@ -182,7 +182,8 @@ class Study:
         begin = time.monotonic()
         code = self.wait(self.launched(shown["ranks"], "run", self.arguments.job, *sets(everything)), shown["ranks"], log)
         wall = time.monotonic() - begin
-        result = {"schema": 1, "study": self.arguments.study, "folder": name, **shown, "exit_code": code,
+        result = {"schema": 1, "study": self.arguments.study, "folder": name, **shown,
+                  "threads": self.threads or "share", "exit_code": code,
                   "wall_seconds": round(wall, 3)}
         if code:
             result["error"] = f"no end within {self.arguments.limit} s" if code == 124 else last_words(log)
@@ -232,9 +233,22 @@ class Study:
                 points.read_text().splitlines()) > 1:
             report([str(self.folder), "--figures", str(self.folder / "figures")])
 
+    def other_threads(self, runs):
+        """What an earlier start of this study gave its ranks, where that is something else."""
+        for name, _, _ in runs:
+            if (record := self.folder / f"{name}.json").exists():
+                was = json.loads(record.read_text()).get("threads", self.threads or "share")
+                if was != (self.threads or "share"):
+                    return was
+        return None
+
     def go(self):
         self.folder.mkdir(parents=True, exist_ok=True)
         runs = plan(self.arguments)
+        if was := self.other_threads(runs):
+            print(f"scaling: {self.folder} holds runs with --threads {was} (they would stand beside others of "
+                  f"{self.threads or 'share'}) write --threads {was}, or name another folder", file=sys.stderr)
+            return 2
         good = 0
         most = max(self.arguments.ranks)
         print(f"threads per rank: {self.threads}" if self.threads else "threads per rank: the cores divided by the ranks of "
@@ -249,7 +263,7 @@ class Study:
                 good += result["exit_code"] == 0
                 said = result.get("error") or f"{result['wall_seconds']:.1f} s"
                 print(f"{number}/{len(runs)} {name}: {said}", flush=True)
-            if good and not self.arguments.no_plan and not (self.folder / "plan.csv").exists():
+            if good and not self.arguments.no_plan:
                 print("predicting the same runs ...", flush=True)
                 if note := self.predict(runs):
                     print(note, flush=True)

@@ -8,7 +8,7 @@ import re
 @dataclasses.dataclass
 class Hardware:
     """threads: of each rank, in order; None where an older trace does not say. units: cores that compute, at most one
-    per thread, or GPUs; what efficiency is per.
+    per thread, or GPUs, one for each rank; what efficiency is per.
     """
 
     hosts: int
@@ -16,7 +16,7 @@ class Hardware:
     cores: int | None  # that the ranks may run on, all hosts together
     sockets: int | None  # of all hosts
     units: int
-    shared: bool  # more threads than cores, or ranks than GPUs, on some host
+    shared: bool  # more threads than cores on some host
 
     def threads_text(self):
         """"2", or "1 to 2" where ranks differ."""
@@ -75,10 +75,8 @@ def hardware_of(attributes):
         wanted = sum(map(threads_of, ranks))
         cores += len(here)
         sockets += max(int(a.get("sockets", 0)) for a in ranks)
-        devices = [str(a.get("device", "cpu")) for a in ranks]
-        if all(d.startswith("cuda") for d in devices):
-            units += len(set(devices))
-            shared |= len(set(devices)) < len(devices)
+        if all(str(a.get("device", "cpu")).startswith("cuda") for a in ranks):
+            units += len(ranks)  # each has one; where each sees its own alone, all are called cuda:0
         else:
             units += min(wanted, len(here)) if here else len(ranks)
             shared |= wanted > len(here) > 0

@@ -193,6 +193,14 @@ class Report(unittest.TestCase):
         rows = self.points("divided")
         self.assertEqual([r["ideal_speedup"] for r in rows], ["1", "2", "2"])
         self.assertEqual([r["efficiency"] for r in rows], ["1", "0.75", "0.6"])
+        # On GPUs every rank has one, whatever it is called.
+        for ranks in (1, 2):
+            make_run(WORK / f"gpu/r{ranks}", ranks=ranks, threads=8, cores="0-7", seconds=0.4 / ranks)
+            for path in (WORK / f"gpu/r{ranks}").glob("trace/*.h5"):
+                with h5py.File(path, "r+") as file:
+                    file.attrs["device"] = "cuda:0"
+        rows = self.points("gpu")
+        self.assertEqual([(r["ideal_speedup"], r["efficiency"], r["shared_cores"]) for r in rows][1], ("2", "1", "no"))
         # Threads on the same ranks are series of their own.
         for ranks in (1, 2):
             make_run(WORK / f"two/t{ranks}", ranks=ranks, threads=2, seconds=0.2 / ranks)

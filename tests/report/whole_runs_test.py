@@ -100,11 +100,14 @@ class WholeRuns(unittest.TestCase):
         os.environ["TESSERA_TUNED"] = str(WORK / "cache/tuned.yaml")
         try:
             said = jobs("scaling.py", "strong", *words, "--folder", WORK / "study")
+            other = script("scaling.py", "strong", *words, "--folder", WORK / "study", "--threads", "77")
             shared = jobs("scaling.py", "weak", *words, "--sizes", "48x64", "--folder", WORK / "weak", "--threads", "share",
                           "--no-plan")
         finally:
             del os.environ["TESSERA_TUNED"]
             os.environ.update(begin)
+        self.assertEqual(other.returncode, 2)
+        self.assertRegex(other.stderr, r"holds runs with --threads \d+ \(.*of 77\) write --threads")
         cores = len(os.sched_getaffinity(0))
         runs, points, plan = (read_csv(WORK / f"study/{name}.csv") for name in ("scaling", "points", "plan"))
         self.assertEqual({row["threads"] for row in runs}, {str(max(1, cores // 2))})
