@@ -15,13 +15,15 @@ import re
 import sys
 from pathlib import Path
 
+from reporting.hardware import hardware_of
+
 PHASES = ["halo", "operator", "adjoint", "prox", "denoise", "reduce", "metrics", "checkpoint"]
-COLUMNS = ["study", "folder", "ranks", "nodes", "rows", "columns", "mode", "transport", "repeat", "exit_code", "status",
-           "error", "iterations", "wall_seconds", "startup_seconds", "load_seconds", "loop_seconds", "write_seconds",
+COLUMNS = ["study", "folder", "ranks", "nodes", "threads", "cores", "sockets", "shared_cores", "rows", "columns", "mode",
+           "transport", "repeat", "exit_code", "status", "error", "iterations", "wall_seconds", "startup_seconds", "load_seconds", "loop_seconds", "write_seconds",
            "seconds_per_iteration", "seconds_min", "seconds_q25", "seconds_q75", "seconds_max", "warmup",
            *[f"{phase}_seconds" for phase in PHASES], "exposed_wait_fraction", "bytes_sent_per_iteration",
-           "peak_bytes_per_rank", "psnr", "psnr_start", "ssim", "residual", "device", "precision", "solver", "network",
-           "tessera", "start_time"]
+           "peak_bytes_per_rank", "resident_bytes_per_rank", "psnr", "psnr_start", "ssim", "residual", "device",
+           "precision", "solver", "network", "tessera", "start_time"]
 
 
 def text(value):
@@ -36,13 +38,14 @@ def from_trace(folder, warmup):
     files = sorted(folder.glob("trace/rank-*.h5"))
     if not files:
         return {}
-    found, hosts, by_rank, phase_sums = {}, set(), [], {}
-    rows = columns = 0
+    found, machines, by_rank, phase_sums = {}, [], [], {}
+    rows = columns = peak = resident = 0
     first_iteration, load, write = [], [], []
     for path in files:
         with h5py.File(path, "r") as file:
             attributes = file.attrs
-            hosts.add(text(attributes["host"]))
+            machines.append({key: text(value) if isinstance(value, (bytes, str)) else value
+                             for key, value in attributes.items()})
             box = attributes["own_box"]
             rows, columns = max(rows, int(box[1][1])), max(columns, int(box[1][2]))
             iterations = file["iterations"][:]
@@ -58,11 +61,16 @@ def from_trace(folder, warmup):
         outside = phases[phases["iteration"] < 0]
         load.append(outside["own_seconds"][outside["phase"] == codes["load"]].sum())
         write.append(outside["own_seconds"][outside["phase"] == codes["write"]].sum())
+        if len(phases):
+            peak = max(peak, int(phases["peak_bytes"].max()))
+            resident = max(resident, int(phases["resident_bytes"].max()))
         inside = phases[phases["iteration"] >= warmup]
         for phase in PHASES:
             if phase in codes:
                 phase_sums.setdefault(phase, []).append(inside["own_seconds"][inside["phase"] == codes[phase]].sum())
-    found |= {"rows": rows, "columns": columns, "nodes": len(hosts), "warmup": warmup,
+    found |= hardware_of(machines).columns()
+    found |= {"rows": rows, "columns": columns, "warmup": warmup, "peak_bytes_per_rank": peak or "",
+              "resident_bytes_per_rank": resident or "",
               "load_seconds": max(load), "write_seconds": max(write)}
     if first_iteration:
         found["startup_seconds"] = max(first_iteration)
@@ -88,7 +96,7 @@ def from_summary(folder):
     summary = json.loads(path.read_text())
     found = {key: summary[key] for key in COLUMNS if key in summary and key != "seconds_per_iteration"}
     found["loop_seconds"] = summary["seconds"]
-    found["peak_bytes_per_rank"] = max(summary["peak_bytes_per_rank"])
+    found.pop("peak_bytes_per_rank", None)  # the trace also knows what came after the iterations
     return found
 
 
@@ -143,10 +151,11 @@ def collect(paths, output, warmup=1):
     return write_rows([row_of(folder, dict(record), warmup) for path in paths for folder, record in runs_in(path)], output)
 
 
-def write_rows(rows, output):
-    keys = list(dict.fromkeys(key for row in rows for key in row if key not in COLUMNS))
+def write_rows(rows, output, columns=tuple(COLUMNS)):
+    columns = list(columns)
+    keys = list(dict.fromkeys(key for row in rows for key in row if key not in columns))
     with open(f"{output}.tmp", "w", newline="", errors="replace") as file:  # names of folders may be no UTF-8
-        writer = csv.DictWriter(file, COLUMNS + keys)
+        writer = csv.DictWriter(file, columns + keys)
         writer.writeheader()
         for row in rows:
             writer.writerow({key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()})

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Draws what 'tessera study' measured: jobs/plot_study.py FOLDER [--out FOLDER] makes one NAME.png per NAME.csv.
+"""Draws what 'tessera study' measured: jobs/plot_study.py FOLDER [--out FOLDER] makes NAME.png, .svg and .pdf per NAME.csv.
 Run it with .venv/bin/python, or as it is; it finds the .venv of its tree."""
 import argparse
 import csv
@@ -19,6 +19,7 @@ except ImportError:
     print("plot_study: matplotlib is missing (it draws the pictures) run jobs/setup.sh", file=sys.stderr)
     sys.exit(2)
 matplotlib.use("Agg")
+matplotlib.rcParams.update({"svg.fonttype": "none", "pdf.fonttype": 42})  # text stays text
 from matplotlib import pyplot as plt  # noqa: E402
 from matplotlib import ticker  # noqa: E402
 
@@ -178,10 +179,11 @@ def main():
         figure.tight_layout()
         out = arguments.out or arguments.folder
         out.mkdir(parents=True, exist_ok=True)
-        picture = out / f"{path.stem}.png"
-        figure.savefig(picture, dpi=110)
+        for form in ("png", "svg", "pdf"):
+            picture = out / f"{path.stem}.{form}"
+            figure.savefig(picture, dpi=110)
+            print(picture)
         plt.close(figure)
-        print(picture)
     return 0
 
 

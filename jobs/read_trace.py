@@ -14,7 +14,7 @@ from pathlib import Path
 import h5py
 import pandas as pd
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def read_rank(path):
@@ -48,6 +48,11 @@ def read_trace(run_folder):
     return tuple(pd.concat(parts, ignore_index=True) for parts in frames)
 
 
+def exposed_share(iterations, phases):
+    """exposed_wait_fraction of summary.json, of the rows of read_trace()."""
+    return phases.loc[phases["iteration"] >= 0, "wait_seconds"].sum() / iterations["seconds"].sum()
+
+
 def summary(run_folder):
     """Text: how the run went and where its time was, mean and worst rank."""
     iterations, phases = read_trace(run_folder)
@@ -73,6 +78,7 @@ def summary(run_folder):
         table["share"] = table["own_seconds"] / table["own_seconds"].sum()
         lines += ["", "inside iterations, per rank:",
                   table.sort_values("own_seconds", ascending=False).to_string(float_format="%.4g")]
+        lines.append(f"\nexposed communication: {100 * exposed_share(iterations, phases):.2g} % of the iterations' time")
     lines.append(f"\nthe trace itself took {attributes['trace_seconds']:.4g} s on rank 0")
     return "\n".join(lines)
 

@@ -6,6 +6,7 @@ examples:
   .venv/bin/python jobs/report.py runs/photo -o report.html
   .venv/bin/python jobs/report.py runs/scaling --plan plan.csv -o scaling.html   every run in a folder
   .venv/bin/python jobs/report.py runs/a runs/b --csv table.csv                  a table only
+  .venv/bin/python jobs/report.py runs/scaling --figures figures                 SVG and PDF for a paper
 docs/report.md says what is on the page.
 """
 
@@ -18,13 +19,16 @@ import sys
 from pathlib import Path
 
 try:
-    from collect import row_of, write_rows
+    from collect import COLUMNS, row_of, write_rows
     from reporting import InputError
+    from reporting.figures import write_figures
     from reporting.fit import fit_of
     from reporting.page import page
     from reporting.pictures import Album
+    from reporting.points import COLUMNS as POINT_COLUMNS
+    from reporting.points import cell, rows_of, table_text
     from reporting.runs import find_runs, name_runs, read_run
-    from reporting.scaling import read_plan
+    from reporting.scaling import read_plan, series_of
 except ModuleNotFoundError as error:
     sys.exit(
         f"report: {error.name} is not installed (it comes with the project's .venv) run jobs/setup.sh, then "
@@ -37,11 +41,15 @@ def arguments(words):
     parser.add_argument("run", nargs="+", help="output folder of a run, or a folder with such folders")
     parser.add_argument("-o", "--output", help="HTML file to write")
     parser.add_argument("--csv", help="CSV file to write: a row per run, failed ones too")
+    parser.add_argument("--points", help="CSV file to write: a row per point of scaling, repeats merged")
+    parser.add_argument("--table", action="store_true", help="print those points")
+    parser.add_argument("--quiet", action="store_true", help="say nothing of what was written")
+    parser.add_argument("--figures", help="folder to write: figures of scaling as SVG and PDF")
     parser.add_argument(
         "--plan",
         action="append",
         default=[],
-        help="CSV of 'tessera plan --csv': drawn in as predicted; may be repeated",
+        help="CSV of 'tessera plan --csv': drawn in as predicted; may be repeated (default: plan.csv of the folders)",
     )
     parser.add_argument(
         "--side", type=int, help="longest side of a picture on the page, pixels (default: 2048, less for many runs)"
@@ -104,28 +112,40 @@ def row(run):
 
 
 def make(given):
-    if not given.output and not given.csv:
-        raise InputError("nothing to write (neither -o nor --csv is given) add for example -o report.html")
+    if not (given.output or given.csv or given.points or given.figures or given.table):
+        raise InputError(
+            "nothing to write (none of -o, --csv, --points, --figures is given) add for example -o report.html"
+        )
     if given.side is not None and given.side < 16:
         raise InputError(f"--side is {given.side} (nothing could be seen) give 16 or more")
-    plans = [plan for path in given.plan for plan in read_plan(path)]
+    beside = [] if given.plan else [Path(p) / "plan.csv" for p in given.run if (Path(p) / "plan.csv").is_file()]
+    plans = [plan for path in given.plan or beside for plan in read_plan(path)]
     runs = [read_run(folder, record) for folder, record in find_runs(given.run, given.allow_missing).items()]
     name_runs(runs)
-    if given.csv:
-        try:
-            write_rows([row(run) for run in runs], given.csv)
-        except OSError as error:
-            raise InputError(
-                f"cannot write {given.csv} ({error.strerror}) name a file in a folder that exists"
-            ) from None
-        print(f"{given.csv}: {len(runs)} row{'s' if len(runs) > 1 else ''}")
+    series = series_of(runs, "strong") + series_of(runs, "weak")
+    merged = rows_of(series, plans)
+    points = [{key: cell(value) for key, value in r.items()} for r in merged]
+    say = (lambda text: None) if given.quiet else print
+    if given.table:
+        print(table_text(merged))
+    tables = [(given.csv, [row(run) for run in runs] if given.csv else [], COLUMNS), (given.points, points, POINT_COLUMNS)]
+    for path, rows, columns in tables:
+        if path:
+            try:
+                write_rows(rows, path, columns)
+            except OSError as error:
+                raise InputError(f"cannot write {path} ({error.strerror}) name a file in a folder that exists") from None
+            say(f"{path}: {len(rows)} row{'s' if len(rows) != 1 else ''}")
+    if given.figures:
+        names = write_figures(Path(given.figures), series, plans)
+        say(f"{given.figures}: {len(names)} figures")
     if given.output:
         made = (
             f"Made {datetime.datetime.now():%Y-%m-%d %H:%M} from {len(runs)} run folder{'s' if len(runs) > 1 else ''}."
         )
         text = page(runs, plans, pictures(runs, given), fits(runs, given), made)
         write_whole(given.output, text)
-        print(f"{given.output}: {len(text) / 1e6:.1f} MB, {len(runs)} run{'s' if len(runs) > 1 else ''}")
+        say(f"{given.output}: {len(text) / 1e6:.1f} MB, {len(runs)} run{'s' if len(runs) > 1 else ''}")
 
 
 def main(words=None):

@@ -7,12 +7,17 @@
 
 strong: the same image on more ranks; sizes are whole images, without sizes it is the job's own. weak: sizes are one rank's
 share, the image grows with the ranks. An image of a given size is a synthetic scene, made by the ranks themselves.
-Repeats are the outermost loop, so that a machine that slows down shows as spread, not as scaling. A run that fails is
-recorded and the study goes on. An interrupted study (SIGUSR1: exit code 85; SIGTERM: 86), started again with the same
-folder, makes the runs that are missing. Result: DIR/scaling.csv, a row per run; records and logs of the runs beside it.
+Every rank has the same number of threads, by default what the cores give each of the most ranks; --threads share
+compares ways to divide one machine instead, and the tables say so. Repeats are the outermost loop, so that a machine that
+slows down shows as spread, not as scaling. A run that fails is recorded and the study goes on. An interrupted study
+(SIGUSR1: exit code 85; SIGTERM: 86), started again with the same folder, makes the runs that are missing. Then the cost
+model predicts the same runs (--no-plan leaves that out), on machine files that are measured where there are none.
+Result, in DIR: scaling.csv, a row per run; points.csv, a row per number of ranks, repeats merged, measured beside
+predicted; figures/ as SVG and PDF; plan.csv; records and logs of the runs.
 Inside a Slurm job the ranks are started by srun, elsewhere by mpirun (jobs/launch.sh).
 """
 import argparse
+import csv
 import itertools
 import json
 import os
@@ -24,6 +29,7 @@ import time
 from pathlib import Path
 
 from collect import collect
+from report import main as report
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -46,6 +52,22 @@ def sizes(text):
 
 def words(text):
     return text.split(",")
+
+
+def threads(text):
+    if text != "share" and not (text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text} (a whole number from 1, or share)")
+    return text
+
+
+def equal_threads(ranks, per_node):
+    """Of each rank: what is said ($OMP_NUM_THREADS, Slurm), else the share of this computer's cores on the most ranks."""
+    for said in ("OMP_NUM_THREADS", "SLURM_CPUS_PER_TASK"):
+        if os.environ.get(said, "").isdigit():
+            return int(os.environ[said])
+    if "SLURM_JOB_ID" in os.environ:
+        return 1
+    return max(1, len(os.sched_getaffinity(0)) // min(max(ranks), per_node))
 
 
 def grid(ranks):
@@ -88,6 +110,15 @@ def layout(ranks, per_node):
     return f"--nodes={-(-ranks // per_node)} --ntasks-per-node={here}"
 
 
+def sets(settings):
+    return list(itertools.chain.from_iterable(("--set", setting) for setting in settings))
+
+
+def last_words(log):
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return "".join(([line for line in lines if line.startswith("tessera:")] or lines[-1:])[:1])[:500]
+
+
 class Interrupted(Exception):
     """Slurm wants this job to end; carries the exit code that says how."""
 
@@ -95,6 +126,9 @@ class Interrupted(Exception):
 class Study:
     def __init__(self, arguments):
         self.arguments = arguments
+        self.threads = None  # of each rank; None: every launch divides the cores
+        if arguments.threads != "share":
+            self.threads = int(arguments.threads or equal_threads(arguments.ranks, arguments.ranks_per_node))
         self.folder = Path(arguments.folder).resolve()
         self.child = None
         self.code = 0  # that a signal asked for
@@ -106,23 +140,22 @@ class Study:
         if self.child:
             self.child.terminate()
 
-    def run(self, name, settings, shown):
-        """One run; its record is written last, so that only a run that ended has one."""
-        record = self.folder / f"{name}.json"
-        if record.exists():
-            return json.loads(record.read_text())
-        output = self.folder / name
-        shutil.rmtree(output, ignore_errors=True)
-        everything = [*self.arguments.set, *settings, f"output.folder={output}"]
-        command = [str(ROOT / "jobs/launch.sh"), "-n", str(shown["ranks"]), str(ROOT / "jobs/bind.sh"),
-                   *self.arguments.container.split(), self.arguments.program, "run", self.arguments.job,
-                   *itertools.chain.from_iterable(("--set", setting) for setting in everything)]
-        options = os.environ.get("TESSERA_LAUNCHER_OPTIONS", "") + " " + layout(shown["ranks"], self.arguments.ranks_per_node)
-        log = self.folder / f"{name}.log"
-        begin = time.monotonic()
+    def environment(self, ranks):
+        options = os.environ.get("TESSERA_LAUNCHER_OPTIONS", "") + " " + layout(ranks, self.arguments.ranks_per_node)
+        given = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS" or self.threads}
+        return given | {"TESSERA_LAUNCHER_OPTIONS": options.strip()} | (
+            {"OMP_NUM_THREADS": str(self.threads)} if self.threads else {})
+
+    def launched(self, ranks, *command):
+        """The program with this command on so many ranks."""
+        return [str(ROOT / "jobs/launch.sh"), "-n", str(ranks), str(ROOT / "jobs/bind.sh"),
+                *self.arguments.container.split(), self.arguments.program, *command]
+
+    def wait(self, command, ranks, log):
+        """Exit code of a child that a signal to this process ends too; 124: it was given up."""
         with open(log, "w") as out:
             self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                                          env=os.environ | {"TESSERA_LAUNCHER_OPTIONS": options.strip()}, cwd=ROOT)
+                                          env=self.environment(ranks), cwd=ROOT)
             if self.code:
                 self.child.terminate()
             try:
@@ -132,25 +165,96 @@ class Study:
                 self.child.wait()
                 code = 124
             self.child = None
-        wall = time.monotonic() - begin
-        # A run that Slurm's signal ended is no measurement: without a record it is made again.
+        # What Slurm's signal ended is no measurement: without a record it is made again.
         if self.code or code in (85, 86):
             raise Interrupted(self.code or code)
-        result = {"schema": 1, "study": self.arguments.study, "folder": name, **shown, "exit_code": code,
+        return code
+
+    def run(self, name, settings, shown):
+        """One run; its record is written last, so that only a run that ended has one."""
+        record = self.folder / f"{name}.json"
+        if record.exists():
+            return json.loads(record.read_text())
+        output = self.folder / name
+        shutil.rmtree(output, ignore_errors=True)
+        everything = [*self.arguments.set, *settings, f"output.folder={output}"]
+        log = self.folder / f"{name}.log"
+        begin = time.monotonic()
+        code = self.wait(self.launched(shown["ranks"], "run", self.arguments.job, *sets(everything)), shown["ranks"], log)
+        wall = time.monotonic() - begin
+        result = {"schema": 1, "study": self.arguments.study, "folder": name, **shown,
+                  "threads": self.threads or "share", "exit_code": code,
                   "wall_seconds": round(wall, 3)}
         if code:
-            lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-            said = [line for line in lines if line.startswith("tessera:")] or lines[-1:]
-            result["error"] = f"no end within {self.arguments.limit} s" if code == 124 else "".join(said[:1])[:500]
+            result["error"] = f"no end within {self.arguments.limit} s" if code == 124 else last_words(log)
         temporary = record.with_suffix(".tmp")
         temporary.write_text(json.dumps(result, indent=1) + "\n")
         temporary.replace(record)
         return result
 
+    def predict(self, runs):
+        """Writes plan.csv, what the cost model says of these runs; else returns why there is none."""
+        machines, rows = {}, []
+        for name, settings, shown in runs:
+            ranks, log, table = shown["ranks"], self.folder / "plan.log", self.folder / f".{name}.csv"
+            if shown["repeat"]:
+                continue
+            # Conjugate gradients are counted as the run beside it took them.
+            job = [self.arguments.job, *sets([*self.arguments.set, *settings, f"output.folder={self.folder / name}"])]
+            if ranks not in machines:  # some ten seconds, in the launch that is predicted
+                machines[ranks] = self.folder / f"machine-{ranks}.yaml"
+                command = self.launched(ranks, "tune", *job, "--only-machine", "--machine", str(machines[ranks]))
+                if not machines[ranks].exists() and self.wait(command, ranks, log):
+                    return f"not predicted: {last_words(log)}"
+            command = ["plan", *job, "--machine", str(machines[ranks]), "--ranks", str(ranks), "--csv", str(table)]
+            if self.wait(self.launched(1, *command), 1, log):
+                return f"not predicted: {last_words(log)}"
+            with open(table, newline="") as file:
+                rows += [row | {"table": self.arguments.study, "efficiency": "", "cores": self.cores(ranks)}
+                         for row in csv.DictReader(file)]
+            table.unlink()
+        log.unlink()
+        with open(self.folder / "plan.csv", "w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0].keys())
+            writer.writeheader()
+            writer.writerows(rows)
+        return ""
+
+    def cores(self, ranks):
+        """That so many ranks compute on, as far as this process knows."""
+        here = len(os.sched_getaffinity(0))
+        wanted = ranks * (self.threads or max(1, here // ranks))
+        return wanted if "SLURM_JOB_ID" in os.environ else min(wanted, here)
+
+    def show(self):
+        """points.csv, figures/ and a table here."""
+        points = self.folder / "points.csv"
+        if report([str(self.folder), "--points", str(points), "--table", "--quiet"]) == 0 and len(
+                points.read_text().splitlines()) > 1:
+            report([str(self.folder), "--figures", str(self.folder / "figures")])
+
+    def other_threads(self, runs):
+        """What an earlier start of this study gave its ranks, where that is something else."""
+        for name, _, _ in runs:
+            if (record := self.folder / f"{name}.json").exists():
+                was = json.loads(record.read_text()).get("threads", self.threads or "share")
+                if was != (self.threads or "share"):
+                    return was
+        return None
+
     def go(self):
         self.folder.mkdir(parents=True, exist_ok=True)
         runs = plan(self.arguments)
+        if was := self.other_threads(runs):
+            print(f"scaling: {self.folder} holds runs with --threads {was} (they would stand beside others of "
+                  f"{self.threads or 'share'}) write --threads {was}, or name another folder", file=sys.stderr)
+            return 2
         good = 0
+        most = max(self.arguments.ranks)
+        print(f"threads per rank: {self.threads}" if self.threads else "threads per rank: the cores divided by the ranks of "
+              "each launch, so that ways to use the machine are compared, not more of it", flush=True)
+        if self.threads and "SLURM_JOB_ID" not in os.environ and self.threads * most > len(os.sched_getaffinity(0)):
+            print(f"note: {most} ranks share {len(os.sched_getaffinity(0))} cores; efficiency counts cores", flush=True)
         try:
             for number, (name, settings, shown) in enumerate(runs, 1):
                 if self.code:
@@ -159,12 +263,18 @@ class Study:
                 good += result["exit_code"] == 0
                 said = result.get("error") or f"{result['wall_seconds']:.1f} s"
                 print(f"{number}/{len(runs)} {name}: {said}", flush=True)
+            if good and not self.arguments.no_plan:
+                print("predicting the same runs ...", flush=True)
+                if note := self.predict(runs):
+                    print(note, flush=True)
         except Interrupted as interrupted:
             print(f"interrupted at run {number} of {len(runs)}; the same command goes on from there", flush=True)
             return interrupted.args[0]
         finally:
             if any(self.folder.glob("*.json")):
                 collect([self.folder], self.folder / "scaling.csv", self.arguments.warmup)
+        if good:
+            self.show()
         print(f"{self.folder / 'scaling.csv'}: {len(runs)} runs, {len(runs) - good} failed")
         return 0 if good else 3
 
@@ -179,6 +289,9 @@ def main():
     parser.add_argument("--modes", type=words, default=["auto"], help="of denoiser.mode, for example patch,layer")
     parser.add_argument("--transports", type=words, default=["auto"], help="of domain.transport")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each kind (3)")
+    parser.add_argument("--threads", type=threads, help="of each rank: a number, or share: the cores over the ranks of each "
+                        "launch (equal: $OMP_NUM_THREADS, Slurm's, or the cores over the most ranks)")
+    parser.add_argument("--no-plan", action="store_true", help="measure only, predict nothing")
     parser.add_argument("--warmup", type=int, default=1, help="first iterations that are left out of the times (1)")
     parser.add_argument("--iterations", type=int, help="of each run (the job's)")
     parser.add_argument("--seed", type=int, default=1, help="of the scene (1)")

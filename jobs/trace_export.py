@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Writes a run's trace as a timeline for Perfetto (ui.perfetto.dev) or chrome://tracing.
 
-A process per rank, with tracks: its iterations, what the host did (phases, nested), its waits, exchanges under way, and
-the device where it was measured; counters of memory. Clocks of the ranks are shifted so that their iterations begin
+A process per rank, with tracks: its iterations, what the host did (phases, nested), its waits and exchanges under way;
+counters of memory. Clocks of the ranks are shifted so that their iterations begin
 together. docs/report.md says how exact it is.
 
 examples:
@@ -24,8 +24,8 @@ import numpy as np
 from reporting import InputError
 from reporting.traces import ends, read_rank, trace_files
 
-ITERATIONS, HOST, WAITS, DEVICE = range(4)  # tracks
-TRACKS = {ITERATIONS: "iterations", HOST: "host", WAITS: "waiting for other ranks", DEVICE: "device"}
+ITERATIONS, HOST, WAITS = range(3)  # tracks
+TRACKS = {ITERATIONS: "iterations", HOST: "host", WAITS: "waiting for other ranks"}
 MICRO = 1e6  # times of the format are in microseconds
 
 
@@ -106,19 +106,7 @@ def phase_events(rank, attempt, rows, shift):
                 "args": {"bytes_received": int(row["bytes_received"])},
             }
             yield exchange | {"ph": "e", "ts": micro(end)}
-        if row["device_seconds"] > 0:
-            yield {
-                "ph": "X",
-                "name": name,
-                "cat": "device",
-                "pid": rank,
-                "tid": DEVICE,
-                "ts": micro(begin),
-                "dur": micro(min(row["device_seconds"], row["seconds"])),
-            }
         memory = {"tracked": int(row["allocated_bytes"]), "resident": int(row["resident_bytes"])}
-        if row["reserved_bytes"]:
-            memory["device allocator"] = int(row["reserved_bytes"])
         for what, value in memory.items():
             yield {
                 "ph": "C",
@@ -170,7 +158,7 @@ def all_events(folder, chosen_ranks=None, first=None, last=None, own_clocks=Fals
     unknown = [r for r in chosen_ranks or [] if r not in files]
     if unknown:
         raise InputError(f"there is no trace of rank {unknown[0]} (the run has {len(files)}, from 0) choose among them")
-    lead = None
+    lead, there = None, set()  # there: iterations that are recorded
     for rank in chosen_ranks or list(files):
         try:
             attributes, attempts = read_rank(files[rank])
@@ -184,9 +172,9 @@ def all_events(folder, chosen_ranks=None, first=None, last=None, own_clocks=Fals
         for attempt in attempts:
             if len(attempt.phases):
                 tracks |= {WAITS} if attempt.phases["wait_seconds"].any() else set()
-                tracks |= {DEVICE} if attempt.phases["device_seconds"].any() else set()
         yield from names_of(rank, attributes, tracks)
         for attempt in attempts:
+            there |= set(attempt.iterations["iteration"].tolist())
             at = shift + attempt.offset
             inside = (
                 slice(None)
@@ -201,6 +189,9 @@ def all_events(folder, chosen_ranks=None, first=None, last=None, own_clocks=Fals
             yield from wait_events(rank, attempt, rows, at)
     if lead is None:
         raise InputError(f"no trace in {folder} can be read (they are damaged) run the job again")
+    if first is not None and not any(first <= k < last for k in there):
+        known = f"it has {min(there)} to {max(there)}" if there else "it has none"
+        raise InputError(f"no iteration of {first}:{last} is in the trace of {folder} ({known}) choose among them")
 
 
 def write(path, folder, events):

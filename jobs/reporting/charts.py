@@ -152,6 +152,7 @@ def convergence(runs):
             empty,
         )
 
+    knows = all(run.knows_noise() for run in runs)
     none = "No run has a trace with iterations."
     no_truth = "No PSNR: no run has a truth to compare with (problem.truth), or none reached an iteration."
     one = {
@@ -172,10 +173,10 @@ def convergence(runs):
             "chi2",
             "Squared residual per sample",
             "chi2",
-            "chi2 (noise variance)",
+            "chi2 (noise variance)" if knows else "chi2 (squared units of the data)",
             log=True,
-            shapes=[one],
-            note="1 (dashed): the noise level.",
+            shapes=[one] if knows else [],
+            note="1 (dashed): the noise level." if knows else "The noise level is not known in all runs.",
             empty=none,
         ),
         over(
@@ -239,15 +240,17 @@ def stacked(names, values, what="", **more):
     ]
 
 
-def phases_by_run(runs):
-    some = [run for run in runs if run.phase_seconds()]
-    values = np.array([[run.phase_seconds().get(p, 0) for run in some] for p in PHASES])
+def phases_by_run(groups):
+    """groups: repeats of a run each."""
+    some = [again for again in groups if again[0].phase_seconds()]
+    times = [[run.phase_seconds() for run in again] for again in some]
+    values = np.array([[np.mean([t.get(p, 0) for t in again]) for again in times] for p in PHASES])
     return chart(
         "phases_by_run",
         "Time per iteration and phase",
-        stacked([r.name for r in some], values) if some else [],
+        stacked([again[0].name for again in some], values) if some else [],
         {"barmode": "stack", "xaxis": axis("", type="category"), "yaxis": axis("s per iteration")},
-        "Mean over ranks. Phases without those inside them; the first iteration after each start is left out.",
+        "Mean over ranks and repeats. Phases without those inside them; the first iteration after each start is left out.",
         "No run has a trace with phases.",
     )
 
@@ -409,7 +412,6 @@ def memory_of(run):
     if run.peak is not None and run.peak.any():
         rows = [
             ("resident set", run.resident, "#999999"),
-            ("device allocator", run.reserved, "#E69F00"),
             ("tracked peak", run.peak.max(axis=0), "#0072B2"),
         ]
         by_rank = [

@@ -6,6 +6,14 @@ import math
 from .image_files import Unreadable, open_image
 from .pictures import as_bytes, encode, small
 
+# What the pictures are drawn in; where nobody knows the noise, the residual's own mean square.
+NOISE = {"levels": "noise levels", "level": "the noise level", "white": "the noise", "blue": ", the image fits noise"}
+OWN = {
+    "levels": "times its root mean square",
+    "level": "its own root mean square (the noise level is not known)",
+    "white": "its mean over the image (the noise level is not known)",
+    "blue": "",
+}
 # Colors of chi2.png at 0, 1 and 3 (src/app/diagnostics.cpp).
 CHI2_RAMP = "linear-gradient(to right, rgb(33,102,172), rgb(247,247,247) 33.3%, rgb(178,24,43))"
 GRAY_RAMP = "linear-gradient(to right, #000, #fff)"
@@ -14,8 +22,8 @@ PICTURES = [
         "residual.png",
         "Residual",
         GRAY_RAMP,
-        ["-4", "0", "4 noise levels"],
-        "(A x - y) over the noise level, first part. Noise without structure is what is left of a good result; edges "
+        ["-4", "0", "4 {levels}"],
+        "(A x - y) over {level}, first part. Noise without structure is what is left of a good result; edges "
         "that are seen here are missing from it, or were never in the data.",
     ),
     (
@@ -23,7 +31,7 @@ PICTURES = [
         "chi2 over the image",
         CHI2_RAMP,
         ["0", "1", "2", "3 and more"],
-        "Mean of the squared residual over tiles. White: as large as the noise. Blue: smaller, the image fits noise. "
+        "Mean of the squared residual over tiles. White: as large as {white}. Blue: smaller{blue}. "
         "Red: larger, something is missing.",
     ),
 ]
@@ -106,6 +114,7 @@ def fit_of(run, side, with_pictures=True):
     if not isinstance(d, dict):
         return None
     pictures = []
+    words = NOISE if d.get("noise_sigma") is not None else OWN
     for name, title, ramp, ends, caption in PICTURES if with_pictures else []:
         try:
             image, factor = small(open_image(run.folder / name), 0, 255.0, side)
@@ -114,7 +123,15 @@ def fit_of(run, side, with_pictures=True):
         means = factor > 1 and name == "residual.png"  # a tile of the map stays what it is
         note = f" Shown at 1/{factor} of its size, means of {factor} x {factor} samples." if means else ""
         source = encode(as_bytes(image))
-        pictures.append({"title": title, "src": source, "ramp": ramp, "ends": ends, "caption": caption + note})
+        pictures.append(
+            {
+                "title": title,
+                "src": source,
+                "ramp": ramp,
+                "ends": [end.format(**words) for end in ends],
+                "caption": caption.format(**words) + note,
+            }
+        )
     return {
         "facts": facts(d),
         "warnings": [str(w) for w in d.get("warnings") or []],

@@ -57,7 +57,7 @@
     .replaceAll("#56B4E9", "#A5DCFB").replaceAll("#0072B2", "#3D97DB").replaceAll("#8A7A00", "#B5A642");
 
   // --- charts --------------------------------------------------------------------------------------------------------
-  const options = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+  const options = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], toImageButtonOptions: { format: "svg" } };
   let run = new URLSearchParams(location.search).get("run") || report.detail;
   if (!report.runs.includes(run)) run = report.detail;
   const current = (name) => report.charts.find((c) => c.name === name && (c.run === null || c.run === run));
@@ -69,6 +69,7 @@
     empty.hidden = chart.data.length > 0;
     plot.hidden = chart.data.length === 0;
     empty.textContent = chart.empty;
+    box.classList.toggle("slim", chart.data.length === 0);
     if (!chart.data.length) { Plotly.purge(plot); return null; }
     const first = chart.data[0];
     const layout = with_theme(chart.layout, chart.data);

@@ -1,222 +1,34 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The page: one HTML file that needs nothing else."""
 
-import html
 import json
-import math
 from pathlib import Path
 
 from plotly.offline import get_plotlyjs
 
-from .charts import communication_of, convergence, memory_of, phases_by_run, style, time_of
-from .runs import DONE
+from .charts import communication_of, convergence, memory_of, phases_by_run, time_of
+from .points import rows_of
+from .runs import repeats
 from .scaling import differing, series_of
 from .scaling_charts import scaling_charts
+from .tables import e, notes, percent, runs_table, scaling_table, status_class, tile, tiles_of_many, tiles_of_one
 
 HERE = Path(__file__).parent
-BORDERS = {"solid": "solid", "dash": "dashed", "dot": "dotted", "dashdot": "double"}
 # The browser itself keeps the page from loading anything.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
-def e(text):
-    return html.escape(str(text))
-
-
-def seconds(value):
-    if not math.isfinite(value):
-        return "unknown"
-    for limit, unit, factor in ((1e-3, "\u00b5s", 1e6), (1, "ms", 1e3), (120, "s", 1), (7200, "min", 1 / 60)):
-        if value < limit:
-            return f"{value * factor:.3g} {unit}"
-    return f"{value / 3600:.3g} h"
-
-
-def amount(value):
-    if not value or not math.isfinite(value):
-        return "unknown"
-    power = min(int(math.log(value, 1024)), 4) if value >= 1 else 0
-    return f"{value / 1024**power:.3g} {['bytes', 'KiB', 'MiB', 'GiB', 'TiB'][power]}"
-
-
-def decibel(value):
-    return f"{value:.2f} dB" if math.isfinite(value) else "none"
-
-
-def percent(value):
-    return f"{100 * value:.3g} %" if math.isfinite(value) else "unknown"
-
-
-def psnr(run):
-    value = run.number("psnr")
-    if not math.isfinite(value) and len(run.curve.get("psnr", [])):
-        value = float(run.curve["psnr"][-1])
-    return value
-
-
-def peak(run):
-    given = run.summary.get("peak_bytes_per_rank") or ([] if run.peak is None else run.peak.max(axis=0).tolist())
-    return max(given, default=math.nan)
-
-
-def status_class(run):
-    return {"converged": "good", "limit": "good", "stopped": "", "waiting": ""}.get(run.status, "bad")
-
-
-def status_text(run):
-    return DONE.get(run.status, run.status)
-
-
-def tile(what, value, more="", kind=""):
-    return (
-        f'<div class=tile><div class=what>{e(what)}</div><div class="value {kind}">{e(value)}</div>'
-        f"<div class=more>{e(more)}</div></div>"
-    )
-
-
-def iterations_text(run):
-    done = run.summary.get("iterations")
-    if done is None and len(run.curve.get("iteration", [])):
-        done = int(run.curve["iteration"].max()) + 1
-    wanted = run.job.get("solver.iterations")
-    text = f"{done if done is not None else 0}" + (f" of {wanted}" if wanted else "") + " iterations"
-    again = run.restart_count
-    return text + (f", resumed {again} time{'s' if again > 1 else ''}" if again else "")
-
-
-def tiles_of_one(run):
-    median, low, high = run.seconds_per_iteration()
-    grid = run.attributes[0] if run.attributes and "grid_rows" in run.attributes[0] else None
-    start = run.number("psnr_start")
-    spread = (
-        f"10th to 90th percentile: {seconds(low)} to {seconds(high)}"
-        if math.isfinite(median)
-        else "no iteration was recorded"
-    )
-    hosts = len({a.get("host") for a in run.attributes})
-    return "".join(
-        [
-            tile("Status", status_text(run), iterations_text(run), status_class(run)),
-            tile(
-                "PSNR",
-                decibel(psnr(run)),
-                (
-                    f"start {decibel(start)}"
-                    if math.isfinite(start)
-                    else (
-                        "the job has no truth"
-                        if "problem.truth" not in run.job and not any(k.startswith("problem.truth.") for k in run.job)
-                        else ""
-                    )
-                ),
-            ),
-            tile("Time per iteration", seconds(median), spread),
-            tile(
-                "Ranks",
-                run.rank_count or "unknown",
-                (
-                    f"{grid['grid_rows']} x {grid['grid_columns']} blocks, {hosts} host{'s' if hosts > 1 else ''}"
-                    if grid
-                    else ""
-                ),
-            ),
-            tile("Memory per rank", amount(peak(run)), "tracked peak, highest rank"),
-            tile("Exposed communication", percent(run.exposed_fraction()), "of the iterations' time"),
-            tile("Imbalance", percent(run.imbalance()), "slowest rank over the mean, without waiting"),
-            tile("Tracing", percent(run.trace_share), "of the run's time, inside trace calls"),
-        ]
-    )
-
-
-def tiles_of_many(runs, series):
-    done = [r for r in runs if status_class(r) != "bad"]
-    best = max((r for r in runs if math.isfinite(psnr(r))), key=psnr, default=None)
-    timed = [r for r in runs if math.isfinite(r.seconds_per_iteration()[0])]
-    fastest = min(timed, key=lambda r: r.seconds_per_iteration()[0], default=None)
-    out = [
-        tile(
-            "Runs",
-            len(runs),
-            f"{len(done)} ended well, {len(runs) - len(done)} did not",
-            "good" if len(done) == len(runs) else "bad",
-        ),
-        tile("Best PSNR", decibel(psnr(best)) if best else "none", best.name if best else "no run has a truth"),
-        tile(
-            "Fastest iteration",
-            seconds(fastest.seconds_per_iteration()[0]) if fastest else "unknown",
-            fastest.name if fastest else "no run recorded one",
-        ),
-        tile("Ranks", ", ".join(map(str, sorted({r.rank_count for r in runs if r.rank_count}))) or "unknown", ""),
-    ]
-    for kind in ("strong", "weak"):
-        one = next((s for s in series if s.kind == kind), None)
-        if one:
-            out.append(
-                tile(
-                    f"Efficiency, {kind}",
-                    percent(one.efficiency()[-1]),
-                    f"{one.points[-1].ranks} ranks against {one.points[0].ranks}",
-                )
-            )
-    shares = [r.trace_share for r in runs if math.isfinite(r.trace_share)]
-    out.append(
-        tile("Tracing", percent(max(shares, default=math.nan)), "of the time, in the run with the largest share")
-    )
-    return "".join(out)
-
-
-def runs_table(runs):
-    head = [
-        "run",
-        "status",
-        "ranks",
-        "iterations",
-        "PSNR",
-        "s/iteration",
-        "total",
-        "start-up",
-        "I/O",
-        "memory/rank",
-        "exposed",
-        "imbalance",
-        "tracing",
-    ]
-    left = {"run", "status"}
-    rows = []
-    for index, run in enumerate(runs):
-        drawn = style(index)
-        border = f"border-color:{drawn['color']};border-top-style:{BORDERS[drawn['dash']]}"
-        line = f'<span class=line style="{border}"></span>'
-        cells = [f"<td>{line}{e(run.name)}</td>", f"<td class={status_class(run)}>{e(status_text(run))}</td>"]
-        done = run.summary.get("iterations", len(run.curve.get("iteration", [])))
-        for value in (
-            run.rank_count or "",
-            done,
-            decibel(psnr(run)),
-            seconds(run.seconds_per_iteration()[0]),
-            seconds(run.total_seconds),
-            seconds(run.startup_seconds),
-            seconds(run.io_seconds),
-            amount(peak(run)),
-            percent(run.exposed_fraction()),
-            percent(run.imbalance()),
-            percent(run.trace_share),
-        ):
-            cells.append(f"<td class=n>{e(value)}</td>")
-        rows.append(f"<tr>{''.join(cells)}</tr>")
-    heads = "".join(f"<th{'' if h in left else ' class=n'}>{e(h)}</th>" for h in head)
-    return f'<div class="card scroll" style="margin-top:.9rem"><table><tr>{heads}</tr>{"".join(rows)}</table></div>'
-
-
-def notes(runs):
-    said = [(run.name if len(runs) > 1 else "", text) for run in runs for text in run.problems]
-    if not said:
-        return ""
-    items = "".join(f"<li>{'<b>' + e(name) + '</b>: ' if name else ''}{e(text)}</li>" for name, text in said)
-    return f"<div class=notes><b>What to know</b><ul>{items}</ul></div>"
+def not_shown(charts):
+    """Charts without data in any run: a line in place of panels that hold nothing."""
+    reasons = {}
+    for c in charts:
+        reasons.setdefault(c["empty"], []).append(c["title"])
+    said = "; ".join(f"{', '.join(titles)} ({reason.rstrip('.')})" for reason, titles in reasons.items())
+    return f"<p class=note>Not shown: {e(said)}.</p>" if said else ""
 
 
 def chart_card(chart, of_run=""):
+    of_run = of_run if chart["run"] is not None else ""
     name = f" <span class=note>of <span class=run-name>{e(of_run)}</span></span>" if of_run else ""
     per_run = " data-per-run=1" if chart["run"] is not None else ""
     return (
@@ -371,10 +183,18 @@ def page(runs, plans, pictures, fits, made):
     detail = max(
         runs, key=lambda run: (status_class(run) != "bad", bool(pictures[run.name]["figures"]), len(run.ranks))
     ).name
-    curves, scales, by_run = convergence(runs), scaling_charts(series, plans), phases_by_run(runs)
+    firsts = [again[0] for again in repeats(runs)]
+    curves, scales, by_run = convergence(firsts), scaling_charts(series, plans), phases_by_run(repeats(runs))
     per_run = [(time_of(run), communication_of(run), memory_of(run)) for run in runs]
+    everything = curves + scales + [by_run] + [c for groups in per_run for g in groups for c in g]
+    has_data = {c["name"] for c in everything if c["data"]}
     time, communication, memory = per_run[0]
-    cards = lambda charts: "".join(chart_card(c) for c in charts)  # noqa: E731
+
+    def cards(charts, width="", of=""):
+        full = "".join(chart_card(c, of) for c in charts if c["name"] in has_data)
+        grid = f"<div class='grid{width}'>{full}</div>" if full else ""
+        return grid + not_shown([c for c in charts if c["name"] not in has_data])
+
     title = f"{len(runs)} runs" if many else runs[0].name
     sections = [
         (
@@ -388,22 +208,22 @@ def page(runs, plans, pictures, fits, made):
         ),
         ("pictures", "Pictures", PICTURES),
         ("fit", "Does the result fit the data?", fit_body(fits, detail)),
-        ("convergence", "Convergence", f"<div class=grid>{cards(curves)}</div>"),
-        ("scaling", "Scaling", f"<div class=grid>{cards(scales)}</div>"),
         (
-            "time",
-            "Time",
-            f"<div class=grid>{chart_card(by_run)}"
-            + "".join(chart_card(c, detail if many else "") for c in (time[1], time[0], time[2]))
-            + "</div>",
+            "convergence",
+            "Convergence",
+            cards(curves) + ("" if len(firsts) == len(runs) else "<p class=note>Of repeated runs, the first.</p>"),
         ),
-        ("communication", "Communication", f"<div class=grid>{cards(communication)}</div>"),
-        ("memory", "Memory", f"<div class='grid three'>{cards(memory)}</div>"),
+        ("scaling", "Scaling", scaling_table(rows_of(series, plans)) + cards(scales)),
+        ("time", "Time", cards([by_run, time[1], time[0], time[2]], of=detail if many else "")),
+        ("communication", "Communication", cards(communication)),
+        ("memory", "Memory", cards(memory, " three")),
         ("compare", "Comparison", compare(runs)),
         ("machine", "Machine", machine(runs)),
     ]
-    if not many:
-        sections = [s for s in sections if s[0] != "compare"]
+    leave_out = set() if many else {"compare"} | (set() if plans else {"scaling"})  # with itself
+    if all(run.rank_count == 1 for run in runs):
+        leave_out.add("communication")
+    sections = [s for s in sections if s[0] not in leave_out]
     of_run = {"pictures", "fit", "communication", "memory"}
     body = sections[0][2].join(("<section id=summary>", "</section>")) + "".join(
         section(name, heading, inside, detail if name in of_run else None, many)
@@ -415,7 +235,7 @@ def page(runs, plans, pictures, fits, made):
             figure["src"] = sources.setdefault(figure["src"], len(sources))
     data = {
         "sources": list(sources),
-        "charts": curves + scales + [by_run] + [c for groups in per_run for g in groups for c in g],
+        "charts": [c for c in everything if c["name"] in has_data and (many or plans or c not in scales)],
         "pictures": pictures,
         "detail": detail,
         "runs": [run.name for run in runs],

@@ -10,6 +10,7 @@ import numpy as np
 import yaml
 
 from . import InputError
+from .hardware import hardware_of
 from .traces import earlier_traces, read_rank, trace_files
 
 # In the order in which they are stacked. "between": time of an iteration that no phase covers.
@@ -27,7 +28,7 @@ PHASES = [
     "other",
     "between",
 ]
-SUMS = ["own_seconds", "wait_seconds", "flight_seconds", "device_seconds", "bytes_sent", "messages"]
+SUMS = ["own_seconds", "wait_seconds", "flight_seconds", "bytes_sent", "messages"]
 COLUMNS = 500  # of the map rank x iteration, and points of a curve per iteration and phase
 DONE = {"converged": "converged", "limit": "finished"}
 
@@ -62,8 +63,8 @@ class Run:
     by_iteration: np.ndarray | None = None  # (phase, column): s, mean over ranks
     columns: np.ndarray | None = None  # iteration at the start of each column
     peak: np.ndarray | None = None  # (phase, rank) bytes, highest during the run
-    resident: np.ndarray | None = None  # (rank) bytes
-    reserved: np.ndarray | None = None
+    resident: np.ndarray | None = None  # (rank) bytes, highest at the end of a phase
+    wait_share: float = math.nan  # exposed_wait_fraction, from the traces: what was waited for in iterations, of their time
     memory_curve: np.ndarray | None = None  # (column) bytes, highest over ranks
     total_seconds: float = math.nan  # from program start to the last row, starts added up, slowest rank
     startup_seconds: float = math.nan  # until the first iteration, of the first start
@@ -114,10 +115,26 @@ class Run:
         given = self.summary.get("exposed_wait_fraction")
         if given is not None:
             return float(given)
-        if "own_seconds" not in self.sums:
-            return math.nan
-        whole = self.sums["own_seconds"].sum()
-        return float(self.sums["wait_seconds"].sum() / whole) if whole > 0 else math.nan
+        return self.wait_share
+
+    def hardware(self):
+        found = hardware_of(self.attributes)
+        return found if found.threads else dataclasses.replace(found, units=self.rank_count)
+
+    def tracked_bytes(self):
+        """Highest of all ranks, all phases: the traces know what came after the iterations, summary.json does not."""
+        of_phases = [] if self.peak is None else [float(self.peak.max(initial=0))]
+        return max(of_phases + [float(b) for b in self.summary.get("peak_bytes_per_rank") or []], default=0) or math.nan
+
+    def resident_bytes(self):
+        return float(self.resident.max(initial=0)) or math.nan if self.resident is not None else math.nan
+
+    def knows_noise(self):
+        """Whether chi2 is in units of the noise variance."""
+        level = self.summary.get("noise")
+        if level is None and isinstance(self.summary.get("diagnostics"), dict):
+            level = self.summary["diagnostics"].get("noise_sigma")
+        return isinstance(level, (int, float)) and level > 0
 
     def number(self, key):
         value = self.summary.get(key)
@@ -193,6 +210,18 @@ def name_runs(runs):
             break
     for run, name in zip(runs, names):
         run.name = name
+
+
+def repeats(runs):
+    """[[a run and its repeats]]: the same job, to the same end, on as many ranks and threads of as many hosts."""
+    groups = {}
+    for run in runs:
+        job = {k: v for k, v in run.job.items() if not k.startswith("output.")}
+        here = run.hardware()
+        key = [job, run.rank_count, here.threads, here.hosts, run.status, run.shape(), len(run.whole.get("iteration", []))]
+        alone = [str(run.folder)] if not job or not run.ranks else []
+        groups.setdefault(json.dumps(key + alone, sort_keys=True, default=str), []).append(run)
+    return list(groups.values())
 
 
 def read_run(folder, record=None):
@@ -361,7 +390,7 @@ def sum_up(run, traces):
     run.columns = run.curve["iteration"][np.arange(columns) * count // columns] if count else np.zeros(1)
     shape = (len(PHASES), len(traces))
     run.sums = {name: np.zeros(shape) for name in SUMS}
-    run.peak, run.resident, run.reserved = np.zeros(shape), np.zeros(len(traces)), np.zeros(len(traces))
+    run.peak, run.resident = np.zeros(shape), np.zeros(len(traces))
     run.busy, run.by_iteration = np.zeros((len(traces), columns)), np.zeros((len(PHASES), columns))
     run.memory_curve = np.zeros(columns)
     every = np.zeros(columns)  # iterations in each column
@@ -379,6 +408,9 @@ def sum_up(run, traces):
             io += add_attempt(run, r, attempt, done, counts, columns)
             done += len(attempt.iterations)
         run.io_seconds = max(run.io_seconds, io)
+    time = sum(float(a.iterations["seconds"].sum()) for attempts in traces for a in attempts)
+    wait = sum(float(a.phases["wait_seconds"][a.phases["iteration"] >= 0].sum()) for attempts in traces for a in attempts)
+    run.wait_share = wait / time if time > 0 else math.nan
     run.busy /= np.maximum(every, 1)
     run.by_iteration /= np.maximum(every, 1) * len(traces)
     if count <= 1 + len(run.restarts) and count:
@@ -402,7 +434,6 @@ def add_attempt(run, r, attempt, done, counts, columns):
     np.maximum.at(run.peak[:, r], kind, p["peak_bytes"])
     if len(p):
         run.resident[r] = max(run.resident[r], p["resident_bytes"].max())
-        run.reserved[r] = max(run.reserved[r], p["reserved_bytes"].max())
     own, wait = p["own_seconds"], p["wait_seconds"]
     io = float(own[(kind == PHASES.index("load")) | (kind == PHASES.index("write"))].sum())
     if not len(i) or not count:

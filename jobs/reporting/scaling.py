@@ -33,8 +33,14 @@ class Point:
     ranks: int
     runs: list
     seconds: float  # median over runs, per iteration
-    least: float
+    least: float  # of repeated runs, or the 10th and 90th percentile of one run's iterations
     most: float
+
+    def rate(self):
+        return pixels(self.runs[0]) / self.seconds
+
+    def units(self):
+        return self.runs[0].hardware().units
 
 
 @dataclasses.dataclass
@@ -43,11 +49,32 @@ class Series:
     label: str
     points: list
 
+    def speedup(self):
+        """Pixels per second against the first point: of weak scaling, where the image grows, the scaled speedup."""
+        return [p.rate() / self.points[0].rate() for p in self.points]
+
+    def ideal(self):
+        """The speedup if every core (or GPU) did as much as those of the first point."""
+        return [p.units() / self.points[0].units() for p in self.points]
+
     def efficiency(self):
-        first = self.points[0]
-        if self.kind == "weak":
-            return [first.seconds / p.seconds for p in self.points]
-        return [first.seconds * first.ranks / (p.seconds * p.ranks) for p in self.points]
+        return [s / i for s, i in zip(self.speedup(), self.ideal())]
+
+    def efficiency_spread(self):
+        """[(least, most)]: repeats of this point, against the median of the first."""
+        return [(e * p.seconds / p.most, e * p.seconds / p.least) for e, p in zip(self.efficiency(), self.points)]
+
+    def compares(self):
+        """What else than ranks changes along the series, a sentence; or nothing."""
+        threads = {p.runs[0].hardware().threads_text() for p in self.points} - {""}
+        shared = [str(p.ranks) for p in self.points if p.runs[0].hardware().shared]
+        said = []
+        if len(threads) > 1:
+            of = ", ".join(f"{p.runs[0].hardware().threads_text()} on {p.ranks}" for p in self.points)
+            said.append(f"Threads per rank differ ({of} ranks): ways to use the cores are compared, not more of them.")
+        if shared:
+            said.append(f"{' and '.join(shared)} ranks have more threads than cores: the ideal counts cores.")
+        return " ".join(said)
 
 
 def kept(job, leave_out):
@@ -75,14 +102,19 @@ def by_share(groups):
         yield from (group[a:b] for a, b in zip(cuts, cuts[1:]))
 
 
-def by_mode(group):
-    """Several modes on the same ranks are several series, a mode chosen for each number of ranks is one."""
-    modes, on_ranks = {}, {}
+def apart(group, what):
+    """Several modes (or threads) on the same ranks are several series, one for each number of ranks is one."""
+    values, on_ranks = {}, {}
     for run in group:
-        mode = run.job.get("denoiser.mode")
-        modes.setdefault(mode, []).append(run)
-        on_ranks.setdefault(run.rank_count, set()).add(mode)
-    return list(modes.values()) if any(len(some) > 1 for some in on_ranks.values()) else [group]
+        value = what(run)
+        values.setdefault(value, []).append(run)
+        on_ranks.setdefault(run.rank_count, set()).add(value)
+    return list(values.values()) if any(len(some) > 1 for some in on_ranks.values()) else [group]
+
+
+def by_mode_and_threads(group):
+    for part in apart(group, lambda run: run.job.get("denoiser.mode")):
+        yield from apart(part, lambda run: run.hardware().threads_text())
 
 
 def series_of(runs, kind):
@@ -94,7 +126,7 @@ def series_of(runs, kind):
             continue
         key = json.dumps([kept(run.job, leave_out), run.summary.get("device"), None if kind == "weak" else run.shape()])
         groups.setdefault(key, []).append(run)
-    groups = {(key, i): part for key, group in groups.items() for i, part in enumerate(by_mode(group))}
+    groups = {(key, i): part for key, group in groups.items() for i, part in enumerate(by_mode_and_threads(group))}
     found = []
     for members in by_share(groups) if kind == "weak" else groups.values():
         by_ranks = {}
@@ -124,6 +156,9 @@ def series_of(runs, kind):
             if kind == "strong"
             else f"{pixels(members[0]) // members[0].rank_count:,} pixels per rank"
         )
+        threads = {run.hardware().threads_text() for run in members} - {""}
+        if len(threads) == 1:
+            words.append("1 thread per rank" if threads == {"1"} else f"{threads.pop()} threads per rank")
         series.append(Series(kind, ", ".join([size, *words]), points))
     return series
 
@@ -145,6 +180,7 @@ ALIASES = {
     "width": ("width",),
     "machine": ("machine",),
     "precision": ("precision",),
+    "cores": ("cores",),
 }
 
 
@@ -156,9 +192,11 @@ class Plan:
     kind: str  # strong | weak
     ranks: list
     seconds: list
+    speedup: list
     efficiency: list
     memory: list
     modes: list
+    sizes: list  # (rows, columns) or None
 
 
 def number(text):
@@ -205,15 +243,41 @@ def read_plan(path):
 def make_plan(key, rows, several):
     rows = sorted(rows, key=lambda row: number(row["ranks"]))
     ranks, seconds = [int(number(row["ranks"])) for row in rows], [number(row["seconds"]) for row in rows]
-    work = [s * (r if key[0] == "strong" else 1) for s, r in zip(seconds, ranks)]
     given = [number(row["efficiency"]) for row in rows]
-    efficiency = [e if math.isfinite(e) else work[0] / w for e, w in zip(given, work)]
+    cores = [number(row["cores"]) if number(row["cores"]) > 0 else r for row, r in zip(rows, ranks)]
+    sizes = [size_of(row) for row in rows]
+    share = [s[0] * s[1] if s else (1 if key[0] == "strong" else r) for s, r in zip(sizes, ranks)]
+    speedup = [p / s * seconds[0] / share[0] for p, s in zip(share, seconds)]
+    per_core = [s * cores[0] / c for s, c in zip(speedup, cores)]
+    efficiency = [e if math.isfinite(e) else p for e, p in zip(given, per_core)]
     return Plan(
         ", ".join(word for word in key[1:] if word) if several else key[2],
         key[0],
         ranks,
         seconds,
+        speedup,
         efficiency,
         [number(row["memory"]) for row in rows],
         [row["mode"] or "" for row in rows],
+        sizes,
     )
+
+
+def size_of(row):
+    try:
+        return int(row["height"]), int(row["width"])
+    except (TypeError, ValueError):
+        return None
+
+
+def predicted_for(plans, kind, run):
+    """Predicted (seconds, bytes) of such a run, of the plan's row for its ranks and image, its mode if there are several."""
+    found = [
+        (plan.modes[i] == run.job.get("denoiser.mode"), plan.seconds[i], plan.memory[i])
+        for plan in plans
+        if plan.kind == kind
+        for i, ranks in enumerate(plan.ranks)
+        if ranks == run.rank_count and plan.sizes[i] in (None, run.shape())
+    ]
+    return max(found, key=lambda f: f[0])[1:] if found else (math.nan, math.nan)
+

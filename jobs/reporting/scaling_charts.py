@@ -82,63 +82,65 @@ def predicted(plans, kind, attribute, unit, scale=1.0):
     return lines
 
 
-def efficiency_of(series, index):
-    values = series.efficiency()
-    low = [v * p.seconds / p.most for v, p in zip(values, series.points)]
-    high = [v * p.seconds / p.least for v, p in zip(values, series.points)]
-    return measured(series, index, np.multiply(values, 100), np.multiply(low, 100), np.multiply(high, 100), "%")
+def measured_with_ideal(one, index, values, low, high, ideal, unit):
+    return [
+        measured(one, index, values, low, high, unit),
+        line("ideal", [p.ranks for p in one.points], ideal, RUN_COLORS[index % len(RUN_COLORS)], "dot", unit),
+    ]
+
+
+def times(one, index):
+    first = one.points[0]
+    work = [p.rate() * p.seconds / (first.rate() * first.seconds) for p in one.points]  # pixels, relative
+    ideal = [first.seconds * w / i for w, i in zip(work, one.ideal())]
+    values, low, high = ([getattr(p, name) for p in one.points] for name in ("seconds", "least", "most"))
+    return measured_with_ideal(one, index, values, low, high, ideal, "s")
+
+
+def speedups(one, index):
+    values = one.speedup()
+    low = [v * p.seconds / p.most for v, p in zip(values, one.points)]
+    high = [v * p.seconds / p.least for v, p in zip(values, one.points)]
+    return measured_with_ideal(one, index, values, low, high, one.ideal(), "times")
+
+
+def efficiencies(one, index):
+    values = np.multiply(one.efficiency(), 100)
+    low, high = np.multiply(one.efficiency_spread(), 100).T
+    return [measured(one, index, values, low, high, "%")]
 
 
 def scaling(kind, series, plans):
     mine = [s for s in series if s.kind == kind]
-    time, efficiency = [], []
-    for index, one in enumerate(mine):
-        first = one.points[0]
-        ranks = [p.ranks for p in one.points]
-        time.append(
-            measured(
-                one,
-                index,
-                [p.seconds for p in one.points],
-                [p.least for p in one.points],
-                [p.most for p in one.points],
-                "s",
-            )
-        )
-        ideal = [first.seconds * (first.ranks / r if kind == "strong" else 1) for r in ranks]
-        time.append(line("ideal", ranks, ideal, RUN_COLORS[index % len(RUN_COLORS)], "dot", "s"))
-        efficiency.append(efficiency_of(one, index))
     title = "Strong scaling" if kind == "strong" else "Weak scaling"
+    time, speedup, efficiency = (
+        [trace for index, one in enumerate(mine) for trace in of(one, index)] for of in (times, speedups, efficiencies)
+    )
     time += predicted(plans, kind, "seconds", "s")
     if not time:
         return [chart(f"{kind}_time", title, [], {}, empty=NEEDS[kind])]
     ranks = [r for trace in time for r in trace["x"]]
+    speedup += predicted(plans, kind, "speedup", "times")
     efficiency += predicted(plans, kind, "efficiency", "%", 0.01)
     efficiency.append(line("ideal", [min(ranks), max(ranks)], [100, 100], "#888888", "dot", "%"))
-    spread = (
-        "Points: medians. Bars: least and most of repeated runs, or 10th and 90th percentile of one run's iterations."
-    )
+    log = {"xaxis": rank_axis(ranks), "yaxis": axis("s per iteration", type="log")}
+    linear = {"xaxis": rank_axis(ranks), "yaxis": axis("s per iteration", rangemode="tozero")}
+    compares = " ".join(dict.fromkeys(one.compares() for one in mine if one.compares()))
+    spread = "Points: medians. Bars: least and most of repeats, or 10th and 90th percentile of one run's iterations."
     return [
         chart(
-            f"{kind}_time",
-            f"{title}: time per iteration",
-            time,
-            {
-                "xaxis": rank_axis(ranks),
-                "yaxis": axis(
-                    "s per iteration",
-                    type="log" if kind == "strong" else "linear",
-                    **({} if kind == "strong" else {"rangemode": "tozero"}),
-                ),
-            },
-            spread,
+            f"{kind}_time", f"{title}: time per iteration", time, log if kind == "strong" else linear,
+            f"{spread} {compares}".strip(),
         ),
         chart(
-            f"{kind}_efficiency",
-            f"{title}: efficiency",
-            efficiency,
+            f"{kind}_speedup", f"{title}: speedup", speedup,
+            {"xaxis": rank_axis(ranks), "yaxis": axis("speedup", type="log")},
+            "Pixels per second, against the fewest ranks of the series." + ("" if mine else " " + NEEDS[kind]),
+        ),
+        chart(
+            f"{kind}_efficiency", f"{title}: efficiency", efficiency,
             {"xaxis": rank_axis(ranks), "yaxis": axis("efficiency (%)", rangemode="tozero")},
-            "Against the smallest number of ranks of the series." + ("" if mine else " " + NEEDS[kind]),
+            "Speedup over the ideal one, per core or GPU." + ("" if mine else " " + NEEDS[kind]),
         ),
     ]
 
@@ -165,31 +167,25 @@ def phases_against_ranks(series):
 def memory_against_ranks(series, plans):
     data = []
     for index, one in enumerate(series):
-        peaks = [
-            max((max(run.summary.get("peak_bytes_per_rank") or [0]) for run in p.runs), default=0) for p in one.points
-        ]
-        if any(peaks):
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines+markers",
-                    "name": f"{one.kind}, {one.label}",
-                    "x": [p.ranks for p in one.points],
-                    "y": digits(np.array(peaks) / GIB),
-                    "marker": {"size": 8},
-                    "line": {"color": RUN_COLORS[index % len(RUN_COLORS)], "width": 2},
-                    "hovertemplate": "%{x} ranks: %{y:.3f} GiB<extra></extra>",
-                }
-            )
+        for name, dash, of in (("tracked", "solid", "tracked_bytes"), ("resident", "dash", "resident_bytes")):
+            highest = [np.nanmax([getattr(run, of)() for run in p.runs] + [0.0]) for p in one.points]
+            if any(highest):
+                color = RUN_COLORS[index % len(RUN_COLORS)]
+                title = f"{name}: {one.kind}, {one.label}"
+                data.append(
+                    line(title, [p.ranks for p in one.points], np.array(highest) / GIB, color, dash, "GiB")
+                    | {"mode": "lines+markers", "marker": {"size": 8}}
+                )
     if data:
-        data += predicted(plans, "strong", "memory", "GiB", GIB)
+        for kind in dict.fromkeys(one.kind for one in series):
+            data += predicted(plans, kind, "memory", "GiB", GIB)
     ranks = [r for trace in data for r in trace["x"]]
     return chart(
         "memory_by_ranks",
         "Memory per rank against ranks",
         data,
         {"xaxis": rank_axis(ranks), "yaxis": axis("GiB, highest rank", rangemode="tozero")},
-        "Tracked peak: images, weights, activations, buffers.",
+        "Tracked: images, weights, activations, buffers, metrics. Resident: the whole process, at the ends of phases.",
         "No run tells its memory.",
     )
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -21,9 +22,9 @@ namespace {
 
 constexpr std::int64_t kBytes = 4;  // float32 state
 
-std::int64_t most_messages(const LayerTraffic& layers, int ranks) {
+std::int64_t most_messages(const LayerTraffic& layers, const std::map<int, int>& looked_at) {
   std::int64_t most = 0;
-  for (int r = 0; r < ranks; ++r) most = std::max(most, layers.messages(r));
+  for (const auto& [rank, count] : looked_at) most = std::max(most, layers.messages(rank));
   return most;
 }
 
@@ -85,6 +86,8 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
   if (g.network && g.job.denoiser.mode == "layer")
     layers.emplace(g.network->graph, d, execution_options(g, 1), g.channels);
 
+  const bool every = ranks <= kEveryRank;
+  const std::map<int, int> looked_at = representatives(d, std::max<std::int64_t>(halo, 64));
   std::printf("image        %lld x %lld x %lld\n", static_cast<long long>(g.channels),
               static_cast<long long>(g.image.extent(1)), static_cast<long long>(g.image.extent(2)));
   std::printf("ranks        %d, %d x %d blocks, alignment %lld\n", ranks, grid[1], grid[2],
@@ -94,7 +97,7 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
               static_cast<long long>(reach.lo[2]), static_cast<long long>(reach.hi[2]),
               layers ? fmt::format("layer by layer, depth {}, {} exchanges, at most {} messages per rank",
                                    layer_halo_depth(g.network->graph, d, execution_options(g, 1)),
-                                   layers->exchanges(), most_messages(*layers, ranks))
+                                   layers->exchanges(), most_messages(*layers, looked_at))
                            .c_str()
                      : std::to_string(halo).c_str());
   std::printf("measurement  %zu part%s, %lld samples\n", layout.parts(), layout.parts() == 1 ? "" : "s",
@@ -104,9 +107,8 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
   std::int64_t total = 0, most_memory = 0;
   Box largest;  // what a network sees of a block at once, halo included
   bool per_iteration = false;
-  if (ranks <= 64)
-    std::printf("%-6s %-34s %12s %12s\n", "rank", "block (rows x columns)", "memory", "bytes/it");
-  for (int r = 0; r < ranks; ++r) {
+  if (every) std::printf("%-6s %-34s %12s %12s\n", "rank", "block (rows x columns)", "memory", "bytes/it");
+  for (const auto& [r, count] : looked_at) {
     const Box block = d.block(r);
     const DataTraffic data = data_traffic(d, model->data, r);
     const std::int64_t bytes =
@@ -116,11 +118,11 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
     per_iteration = data.kind == DataTraffic::Kind::conjugate_gradients;
     const std::int64_t around = layers ? 0 : halo;
     const std::int64_t memory = data_memory(d, model->data, g.channels, around, r);
-    total += bytes;
+    total += bytes * count;
     most_memory = std::max(most_memory, memory);
     const Box seen = d.padded_block(r).grow({{0, around, around}, {0, around, around}}).intersect(d.padded());
     if (seen.pixels() > largest.pixels()) largest = seen;
-    if (ranks <= 64)
+    if (every)
       std::printf(
           "%-6d %-34s %12s %12lld\n", r,
           fmt::format("[{}, {}) x [{}, {})", block.lo()[1], block.hi()[1], block.lo()[2], block.hi()[2])
@@ -139,8 +141,9 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
         format_bytes(static_cast<double>(features.bytes(1, largest.extent(1), largest.extent(2)))).c_str(),
         static_cast<long long>(largest.extent(1)), static_cast<long long>(largest.extent(2)));
   }
-  std::printf("bytes per iteration: %lld (sent by all ranks together%s)\n", static_cast<long long>(total),
-              per_iteration ? "; of the data step, per iteration of conjugate gradients" : "");
+  std::printf("bytes per iteration: %lld (sent by all ranks together%s%s)\n", static_cast<long long>(total),
+              per_iteration ? "; of the data step, per iteration of conjugate gradients" : "",
+              every ? "" : fmt::format("; about: {} kinds of ranks looked at", looked_at.size()).c_str());
   if (g.job.denoiser.network == "tv") std::printf("(the total variation's inner iterations come on top)\n");
   print_checkpoint(g);
   return 0;

@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <span>
 
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/core/host.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/domain/order_statistics.hpp"
 #include "tessera/domain/tensor.hpp"
@@ -262,19 +262,12 @@ Geometry with_image(const Geometry& g, const Box& image, int ranks) {
   return other;
 }
 
-// Free bytes of the device, or of the host (MemAvailable).
+// Free bytes of the device, or of the host.
 std::int64_t available_bytes(Device device) {
   std::size_t free = 0, total = 0;
   if (device.is_cuda() && cudaMemGetInfo(&free, &total) == cudaSuccess)
     return static_cast<std::int64_t>(free);
-  std::ifstream info("/proc/meminfo");
-  for (std::string key; info >> key; info.ignore(4096, '\n'))
-    if (key == "MemAvailable:") {
-      std::int64_t kib = 0;
-      info >> kib;
-      return kib * 1024;
-    }
-  return std::int64_t{4} << 30;
+  return host_memory().available;
 }
 
 namespace {

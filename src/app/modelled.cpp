@@ -14,11 +14,15 @@ std::unique_ptr<Modelled> model_job(const Geometry& g, const Communicator& comm,
                                  Box(), g.channels, comm, Device{gpu ? 0 : -1}));
   m->data.parts = &m->parts;
   m->data.solver = g.job.solver.name;
-  m->data.inner = static_cast<int>(std::min(g.job.solver.prox_iterations, kInnerIterations));
+  m->data.inner = std::min(static_cast<double>(g.job.solver.prox_iterations), kInnerIterations);
   m->data.weighted = !g.job.problem.weights.empty() || g.job.problem.saturation > 0;
   m->data.truth = g.truth.has_value();
   if (g.network) m->network = network_work(*g.network, g.job.denoiser.precision, gpu);
   return m;
+}
+
+bool runs_conjugate_gradients(const Geometry& g, const Modelled& m) {
+  return data_traffic(g.decomposition, m.data, 0).kind == DataTraffic::Kind::conjugate_gradients;
 }
 
 Freedom job_freedom(const Geometry& g, const Machine& machine, double features) {

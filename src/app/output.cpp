@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
@@ -197,6 +198,8 @@ void Progress::on_result(const IterationResult& r) {
   log_.progress(text, last);
 }
 
+double Progress::seconds() const { return std::accumulate(seconds_.begin(), seconds_.end(), 0.0); }
+
 double Progress::seconds_per_iteration() const {
   if (seconds_.empty()) return 0;
   std::vector<double> s(seconds_.begin() + (seconds_.size() > 1 ? 1 : 0), seconds_.end());
@@ -215,11 +218,11 @@ Traffic traffic(const TraceWriter& trace) {
 
 LoopSummary summarize(const Traffic& before, const Traffic& after, double seconds, int iterations,
                       const Communicator& comm) {
-  double sums[2] = {after.bytes - before.bytes, after.wait - before.wait};
+  double sums[3] = {after.bytes - before.bytes, after.wait - before.wait, seconds};
   comm.all_reduce(sums, Reduce::sum);
   LoopSummary s;
   s.bytes_sent_per_iteration = iterations > 0 ? sums[0] / iterations : 0;
-  s.exposed_wait_fraction = seconds > 0 ? sums[1] / comm.size() / seconds : 0;
+  s.exposed_wait_fraction = sums[2] > 0 ? sums[1] / sums[2] : 0;
   s.peak_bytes = comm.all_gather(static_cast<double>(memory_peak()));
   s.peak_data_bytes = comm.all_gather(static_cast<double>(memory_peak(MemoryUse::data)));
   return s;

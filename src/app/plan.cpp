@@ -4,6 +4,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <set>
+#include <thread>
 
 #include "tessera/app/commands.hpp"
 #include "tessera/app/modelled.hpp"
@@ -24,8 +29,17 @@ struct Case {
   std::string precision;
 };
 
+/// What a row is predicted from.
+struct Source {
+  Machine machine;
+  int threads = 0;    // per rank; 0: not said
+  double cores = 1;   // that all ranks compute on; ranks, where the file does not say their threads
+  double memory = 0;  // per rank, bytes; 0: not known
+};
+
 struct Row {
   Case what;
+  Source source;
   Grid3 grid{};
   Prediction p;
   double budget = 0;
@@ -34,13 +48,41 @@ struct Row {
 
 std::string size_text(const Box& image) { return fmt::format("{}x{}", image.extent(1), image.extent(2)); }
 
-Row plan_case(const Geometry& job, const Machine& machine, const Case& c, const Communicator& comm) {
+int threads_of(const Machine& machine) {
+  const auto said = machine.fingerprint.find("threads");
+  return said == machine.fingerprint.end() ? 0 : std::atoi(said->second.c_str());
+}
+
+// Any number of ranks of the machine of --machine.
+Source described(const Machine& machine, int ranks) {
+  return {machine, threads_of(machine), static_cast<double>(ranks) * std::max(1, threads_of(machine)),
+          machine.memory};
+}
+
+// So many ranks on this computer, as jobs/launch.sh starts them.
+Source on_this_computer(const Geometry& g, const Place& place, const std::optional<Machine>& measured) {
+  const double cores = std::thread::hardware_concurrency(), all = place.ranks * place.threads;
+  Source s{guessed_machine(g.device.is_cuda()), 0, static_cast<double>(place.ranks), 0};
+  if (measured) {
+    s.machine = *measured;
+    s.threads = place.threads;
+    if (!g.device.is_cuda()) s.cores = std::min(all, cores);
+  }
+  // Round numbers for more ranks than cores are of other hosts.
+  if (measured || place.ranks <= cores)
+    s.memory = static_cast<double>(available_bytes(g.device) / place.per_host);
+  return s;
+}
+
+Row plan_case(const Geometry& job, Source source, double inner, const Case& c, const Communicator& comm) {
+  const Machine& machine = source.machine;
   const bool gpu = machine.processors > 0;
   Geometry g = with_image(job, c.image, c.ranks);
   g.job.denoiser.precision = c.precision;
   const std::unique_ptr<Modelled> m = model_job(g, comm, gpu);
-  Row row{c, {}, {}, 0};
-  const auto available = static_cast<std::int64_t>(machine.memory);
+  if (inner > 0) m->data.inner = inner;
+  Row row{c, source, {}, {}, 0};
+  const auto available = static_cast<std::int64_t>(source.memory);
   if (available > 0) row.budget = static_cast<double>(memory_budget(g.job, available).value_or(available));
   const Freedom f = job_freedom(g, machine, row.budget / 2);
   Execution e;
@@ -75,35 +117,40 @@ const Row& baseline(const std::vector<Row>& rows, const Row& of, bool weak) {
   return *best;
 }
 
+// Pixels per second and core against those of the base: strong and weak scaling alike.
 double efficiency_in_table(const std::vector<Row>& rows, const Row& r) {
-  const bool weak = r.what.table == "weak";
-  const Row& base = baseline(rows, r, weak);
-  return weak ? base.p.seconds() / r.p.seconds() : efficiency(base.p, r.p);
+  const Row& base = baseline(rows, r, r.what.table == "weak");
+  const auto rate = [](const Row& row) {
+    return static_cast<double>(row.what.image.pixels()) / (row.p.seconds() * row.source.cores);
+  };
+  return rate(r) / rate(base);
 }
 
 std::string limit_in_table(const std::vector<Row>& rows, const Row& r) {
+  constexpr double kAlike = 0.05;  // the model's error is no smaller
   const Row& base = baseline(rows, r, r.what.table == "weak");
-  Prediction scaled = base.p;
-  if (r.what.table == "weak") scaled.ranks = r.p.ranks;  // as much per rank as before
+  if (&base != &r && efficiency_in_table(rows, r) > 1 - kAlike) return "-";
+  Prediction before = base.p, now = r.p;
+  before.ranks = static_cast<int>(base.source.cores);
+  now.ranks = static_cast<int>(r.source.cores);
   if (r.what.table == "weak" && &base != &r) {
     // Against the same work per rank: what grew.
-    Prediction grew = r.p;
-    grew.denoise -= scaled.denoise;
-    grew.redundant -= scaled.redundant;
-    grew.data -= scaled.data;
-    grew.exposed -= scaled.exposed;
-    grew.reduce -= scaled.reduce;
-    return limiting_term(grew, grew);
+    now.denoise -= before.denoise;
+    now.redundant -= before.redundant;
+    now.data -= before.data;
+    now.exposed -= before.exposed;
+    now.reduce -= before.reduce;
+    return limiting_term(now, now);
   }
-  return limiting_term(base.p, r.p);
+  return limiting_term(before, now);
 }
 
 void print_rows(const std::vector<Row>& rows, const std::string& table) {
   bool anchored = false;
   for (const Row& r : rows) anchored = anchored || (r.what.table != "job" && r.what.table == table);
-  std::printf("%-13s %6s %9s %-9s %-6s %6s %10s %10s %10s %10s %10s %10s %6s  %-28s%s\n", "image", "ranks",
-              "grid", "precision", "mode", "patch", "time/it", "denoise", "data", "hidden", "exposed",
-              "memory", "eff.", "limit", anchored ? "  published: time/it, eff." : "");
+  std::printf("%-13s %6s %8s %9s %-9s %-6s %6s %10s %10s %10s %10s %10s %10s %6s  %-28s%s\n", "image",
+              "ranks", "threads", "grid", "precision", "mode", "patch", "time/it", "denoise", "data",
+              "hidden", "exchange", "memory", "eff.", "limit", anchored ? "  published: time/it, eff." : "");
   for (const Row& r : rows) {
     if (r.what.table != table) continue;
     const Execution& e = r.p.execution;
@@ -111,12 +158,15 @@ void print_rows(const std::vector<Row>& rows, const std::string& table) {
                               : e.patch > 0                  ? fmt::format("{}", e.patch)
                                                              : "block";
     std::string line = fmt::format(
-        "{:<13} {:>6} {:>9} {:<9} {:<6} {:>6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>5.0f}%  {:<28}",
-        size_text(r.what.image), r.p.ranks, fmt::format("{}x{}", r.grid[1], r.grid[2]), r.what.precision,
-        r.p.denoise > 0 ? name(e.mode) : "none", patch, format_seconds(r.p.seconds()),
-        format_seconds(r.p.denoise), format_seconds(r.p.data), format_seconds(r.p.hidden),
-        format_seconds(r.p.exposed + r.p.reduce), format_bytes(r.p.memory) + (r.fits() ? "" : "!"),
-        100 * efficiency_in_table(rows, r), limit_in_table(rows, r));
+        "{:<13} {:>6} {:>8} {:>9} {:<9} {:<6} {:>6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>5.0f}%  "
+        "{:<28}",
+        size_text(r.what.image), r.p.ranks,
+        r.source.threads > 0 ? std::to_string(r.source.threads) : std::string("-"),
+        fmt::format("{}x{}", r.grid[1], r.grid[2]), r.what.precision, r.p.denoise > 0 ? name(e.mode) : "none",
+        patch, format_seconds(r.p.seconds()), format_seconds(r.p.denoise), format_seconds(r.p.data),
+        format_seconds(r.p.hidden), format_seconds(r.p.exposed + r.p.reduce),
+        format_bytes(r.p.memory) + (r.fits() ? "" : "!"), 100 * efficiency_in_table(rows, r),
+        limit_in_table(rows, r));
     const bool square = r.what.image.extent(1) == r.what.image.extent(2);
     if (const Published* known = square && anchored && table == "strong" && r.what.precision == "float32"
                                      ? published(r.what.image.extent(1), r.p.ranks)
@@ -130,16 +180,17 @@ void print_rows(const std::vector<Row>& rows, const std::string& table) {
   }
 }
 
-std::string csv(const std::vector<Row>& rows, const Machine& machine) {
+std::string csv(const std::vector<Row>& rows, double inner) {
   std::string out =
       "table,machine,measured,height,width,ranks,grid_rows,grid_columns,precision,mode,patch,batch,halo_"
       "depth,"
       "transport,seconds,denoise_seconds,redundant_seconds,data_seconds,hidden_seconds,exposed_seconds,"
       "reduce_seconds,memory_bytes,data_bytes,budget_bytes,bytes_sent,efficiency,limit,published_seconds,"
-      "published_efficiency\n";
+      "published_efficiency,threads,cores,inner_iterations\n";
   for (const Row& r : rows) {
     const Prediction& p = r.p;
     const Execution& e = p.execution;
+    const Machine& machine = r.source.machine;
     out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},", r.what.table, machine.name,
                        machine.measured ? "measured machine" : "predicted machine", r.what.image.extent(1),
                        r.what.image.extent(2), p.ranks, r.grid[1], r.grid[2], r.what.precision, name(e.mode),
@@ -155,27 +206,35 @@ std::string csv(const std::vector<Row>& rows, const Machine& machine) {
     const Published* first = !known                      ? nullptr
                              : published(known->size, 1) ? published(known->size, 1)
                                                          : published(known->size, 2);
-    out += known ? fmt::format("{},{:.6f}\n", known->seconds,
+    out += known ? fmt::format("{},{:.6f}", known->seconds,
                                first->seconds * first->ranks / (known->seconds * known->ranks))
-                 : std::string(",\n");
+                 : std::string(",");
+    out += fmt::format(",{},{:.0f},{:.4g}\n", r.source.threads, r.source.cores, inner);
   }
   return out;
 }
 
-}  // namespace
-
-int plan_command(const PlanArguments& a, const Communicator& comm) {
-  const JobConfig config = load_job(a.job, a.overrides, comm);
+// What cannot be planned is said before anything is read.
+void check_arguments(const PlanArguments& a) {
+  TESSERA_VALIDATE(a.sizes.empty() || a.strong || a.weak,
+                   "--sizes is given (it is of the tables of --strong and --weak) add one of them, or change "
+                   "the job's image");
   TESSERA_VALIDATE(
-      config.denoiser.network != "tv",
-      "the denoiser is tv (its inner iterations end when they may, no plan can tell when) plan a "
-      "network, or run it");
-  JobConfig open = config;
-  open.domain.grid.clear();  // a grid belongs to one number of ranks
-  const Geometry g = plan_geometry(open, comm, 1);
-  Machine machine;
-  const Place place = this_launch(comm);
-  comm.together([&] { machine = planning_machine(a.machine, g, place); });
+      a.threads == 0 || a.machine.empty(),
+      "--threads is given beside --machine (a machine file has those of its launch) leave one out");
+  const std::vector<std::string> known = {"float32", "tf32", "bfloat16", "float16"};
+  for (const std::string& p : a.precisions) {
+    if (std::find(known.begin(), known.end(), p) != known.end()) continue;
+    const std::string guess = p == "fp16" || p == "half" ? "float16"
+                              : p == "fp32"              ? "float32"
+                              : p == "bf16"              ? "bfloat16"
+                                                         : nearest(p, known);
+    throw InputError(concat("--precision is ", p, " (it is float32, tf32, bfloat16 or float16) ",
+                            guess.empty() ? "write one of them" : "did you mean " + guess + "?"));
+  }
+}
+
+std::vector<Case> all_cases(const PlanArguments& a, const Geometry& g) {
   std::vector<std::string> precisions = a.precisions;
   if (precisions.empty()) precisions.push_back(g.job.denoiser.precision);
   std::vector<int> ranks = a.ranks;
@@ -184,7 +243,6 @@ int plan_command(const PlanArguments& a, const Communicator& comm) {
                                : std::vector<int>{1, 2, 4, 8};
   std::vector<std::int64_t> sizes = a.sizes;
   if (sizes.empty()) sizes = {2048, 4096, 8192, 16384, 32768, 65536};
-
   std::vector<Case> cases;
   for (const std::string& precision : precisions) {
     if (!a.strong && !a.weak)
@@ -200,38 +258,118 @@ int plan_command(const PlanArguments& a, const Communicator& comm) {
         cases.push_back({"weak", Box::image2d(sizes[0] * rows, sizes[0] * (r / rows)), r, precision});
       }
   }
+  return cases;
+}
+
+/// The rows, and what the user has to know of where they come from.
+struct Plan {
   std::vector<Row> rows;
+  std::vector<std::string> notes;
+};
+
+Place place_of(const PlanArguments& a, int ranks, const Communicator& comm) {
+  return ranks == comm.size() && a.threads == 0 ? this_launch(comm) : pretended_launch(ranks, a.threads);
+}
+
+// --machine holds for all ranks. This computer is known as far as it was measured: a row needs the file of
+// its launch, since ranks that share cores or memory channels differ. Only where there is none at all, all
+// rows are round numbers.
+Plan plan_all(const PlanArguments& a, const Geometry& g, const Communicator& comm, double inner) {
+  Plan plan;
+  const std::vector<Case> cases = all_cases(a, g);
+  if (!a.machine.empty()) {
+    const std::string path = find_machine(a.machine);
+    const Machine machine = parse_machine(read_text(path), path);
+    for (const Case& c : cases)
+      plan.rows.push_back(plan_case(g, described(machine, c.ranks), inner, c, Communicator()));
+    return plan;
+  }
+  std::map<std::pair<int, std::string>, std::optional<Machine>> measured;
+  std::set<int> missing;
+  for (const Case& c : cases) {
+    Geometry one = g;
+    one.job.denoiser.precision = c.precision;
+    const auto& found = measured[{c.ranks, c.precision}] = measured_machine(one, place_of(a, c.ranks, comm));
+    if (!found) missing.insert(c.ranks);
+  }
+  const bool any = std::any_of(measured.begin(), measured.end(), [](const auto& m) { return m.second; });
+  for (const Case& c : cases) {
+    const Place place = place_of(a, c.ranks, comm);
+    const auto& found = measured[{c.ranks, c.precision}];
+    if (found || !any)
+      plan.rows.push_back(plan_case(g, on_this_computer(g, place, found), inner, c, Communicator()));
+  }
+  std::string list;
+  for (const int r : missing) list += (list.empty() ? "" : ", ") + std::to_string(r);
+  if (!missing.empty())
+    plan.notes.push_back(fmt::format(
+        "{} (this computer was not measured in such a launch) run {}jobs/launch.sh -n {} tessera tune {} "
+        "--only-machine{}, or name a file with --machine",
+        any ? fmt::format("no row for {} rank{}", list, list == "1" ? "" : "s")
+            : "round numbers of a typical machine: expect errors of 2 to 3 times",
+        a.threads > 0 ? fmt::format("OMP_NUM_THREADS={} ", a.threads) : "", missing.size() > 1 ? "N" : list,
+        a.job, missing.size() > 1 ? fmt::format(" for N = {}", list) : ""));
+  return plan;
+}
+
+void print_sources(const std::vector<Row>& rows) {
+  std::set<std::string> said;
+  for (const Row& r : rows) {
+    const Machine& m = r.source.machine;
+    const std::string line = m.measured ? fmt::format("{}, measured with {} rank{} of {} thread{}", m.name,
+                                                      m.ranks_per_node, m.ranks_per_node == 1 ? "" : "s",
+                                                      threads_of(m), threads_of(m) == 1 ? "" : "s")
+                                        : m.name + ", a description, not a measurement";
+    if (said.insert(line).second) std::printf("machine: %s\n", line.c_str());
+  }
+}
+
+}  // namespace
+
+int plan_command(const PlanArguments& a, const Communicator& comm) {
+  check_arguments(a);
+  const JobConfig config = load_job(a.job, a.overrides, comm);
+  TESSERA_VALIDATE(
+      config.denoiser.network != "tv",
+      "the denoiser is tv (its inner iterations end when they may, no plan can tell when) plan a "
+      "network, or run it");
+  JobConfig open = config;
+  open.domain.grid.clear();  // a grid belongs to one number of ranks
+  const Geometry g = plan_geometry(open, comm, 1);
+  InnerIterations inner;
+  if (runs_conjugate_gradients(g, *model_job(g, comm, g.device.is_cuda())))
+    comm.together([&] { inner = expected_inner(g); });
+  Plan plan;
   comm.together([&] {
-    for (const Case& c : cases) rows.push_back(plan_case(g, machine, c, Communicator()));
-    if (comm.rank() == 0 && !a.csv.empty()) write_text(a.csv, csv(rows, machine));
+    plan = plan_all(a, g, comm, inner.count);
+    if (comm.rank() == 0 && !a.csv.empty()) write_text(a.csv, csv(plan.rows, inner.count));
   });
   if (comm.rank() != 0) return 0;
 
-  std::printf("PREDICTED by the cost model from machine '%s', %s; %s, solver %s, %lld channels\n",
-              machine.name.c_str(),
-              machine.measured ? "measured on this computer" : "a description, not a measurement",
-              g.job.denoiser.network.c_str(), g.job.solver.name.c_str(), static_cast<long long>(g.channels));
+  std::printf("PREDICTED by the cost model; %s, solver %s, %lld channels\n", g.job.denoiser.network.c_str(),
+              g.job.solver.name.c_str(), static_cast<long long>(g.channels));
+  print_sources(plan.rows);
+  for (const std::string& note : plan.notes) std::printf("note: %s\n", note.c_str());
+  if (inner.count > 0)
+    std::printf("conjugate gradients: %.1f per data step, %s (solver.prox_iterations allows %lld)\n",
+                inner.count, inner.source.c_str(), static_cast<long long>(g.job.solver.prox_iterations));
   for (const char* table : {"job", "strong", "weak"}) {
     const bool any =
-        std::any_of(rows.begin(), rows.end(), [&](const Row& r) { return r.what.table == table; });
+        std::any_of(plan.rows.begin(), plan.rows.end(), [&](const Row& r) { return r.what.table == table; });
     if (!any) continue;
     if (table != std::string("job"))
       std::printf("\n%s scaling, predicted\n", table == std::string("strong") ? "strong" : "weak");
-    print_rows(rows, table);
+    print_rows(plan.rows, table);
   }
   std::printf(
-      "time/it is the slowest rank's; eff. against the fewest ranks listed that hold the job; limit: what "
-      "costs most of "
-      "the difference; '!': more than the budget\n");
+      "time/it is the slowest rank's; eff.: pixels per second and core against the fewest ranks listed that "
+      "hold the job; limit: what costs most of the difference, where that is 5 %% or more; '!': more memory "
+      "than a rank has\n");
   if (a.strong)
     std::printf(
         "published: measured, deepinv.distributed on V100, float32, DRUNet on 8 downsamplings, patches of "
         "448 with "
         "overlap 32; efficiency against 1 GPU (8192: 2)\n");
-  const bool guesses = g.job.solver.name == "hqs" || g.job.solver.name == "admm";
-  if (guesses)
-    std::printf("conjugate gradients, where they run, are counted as %lld iterations\n",
-                static_cast<long long>(std::min(g.job.solver.prox_iterations, kInnerIterations)));
   return 0;
 }
 

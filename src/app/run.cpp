@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // tessera run: reads, builds, loops, writes.
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 #include "tessera/comm/watchdog.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/core/host.hpp"
 #include "tessera/core/memory.hpp"
 #include "tessera/core/reason.hpp"
 #include "tessera/core/units.hpp"
@@ -99,6 +101,7 @@ std::string local_time() {
 TraceHeader trace_header(const Geometry& g, const RunArguments& arguments, const Communicator& comm) {
   char host[256] = {};
   gethostname(host, sizeof host - 1);
+  const HostCores cores = host_cores();
   TraceHeader h;
   h.own = g.decomposition.block(comm.rank());
   h.text = {{"tessera_version", version()},
@@ -106,13 +109,18 @@ TraceHeader trace_header(const Geometry& g, const RunArguments& arguments, const
             {"job", write_job(g.job)},
             {"command_line", arguments.command_line},
             {"host", host},
+            {"cores", ranges(cores.cores)},
             {"libraries", about_libraries()},
             {"machine", about_machine(g.device)},
             {"start_time", local_time()},
             {"device", g.device.is_cuda() ? fmt::format("cuda:{}", g.device.index) : "cpu"}};
   const Grid3 grid = g.decomposition.grid();
-  h.numbers = {
-      {"rank", comm.rank()}, {"ranks", comm.size()}, {"grid_rows", grid[1]}, {"grid_columns", grid[2]}};
+  h.numbers = {{"rank", comm.rank()},
+               {"ranks", comm.size()},
+               {"grid_rows", grid[1]},
+               {"grid_columns", grid[2]},
+               {"threads", at::get_num_threads()},
+               {"sockets", cores.sockets}};
   return h;
 }
 
@@ -359,7 +367,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     status.set("writing");
     trace.flush();
     const LoopSummary loop =
-        summarize(before, traffic(trace), result.own_seconds, result.iterations - done, comm);
+        summarize(before, traffic(trace), progress.seconds(), result.iterations - done, comm);
 
     // Who asks for a stop has little time: the image is in the checkpoint.
     const bool stopped = result.reason == StopReason::stopped;

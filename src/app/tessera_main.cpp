@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "tessera/app/commands.hpp"
@@ -44,6 +45,16 @@ std::string where() {
   const Heartbeat h = heartbeat();
   if (h.iteration < 0) return concat(" (in ", name(h.phase), ", outside the iterations)");
   return concat(" (in ", name(h.phase), ", iteration ", h.iteration, ")");
+}
+
+// The library's own says 'not in range [2.2e-308, ...' in 309 digits.
+CLI::Validator above_zero() {
+  return {[](std::string& text) -> std::string {
+            char* end = nullptr;
+            const double value = std::strtod(text.c_str(), &end);
+            return *end == '\0' && value > 0 ? "" : text + " is not above 0";
+          },
+          "above 0"};
 }
 
 }  // namespace
@@ -88,7 +99,7 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
       "check", "validate a job; print blocks, halos, memory and bytes per iteration; runs nothing");
   c_check->add_option("JOB", check.job, "job file")->required();
   c_check->add_option("--set", check.overrides, "key.path=value");
-  c_check->add_option("--ranks", check.ranks, "as if on so many ranks")->check(CLI::PositiveNumber);
+  c_check->add_option("--ranks", check.ranks, "as if on so many ranks")->check(above_zero());
   c_check->footer("Example: tessera check photo.yaml --ranks 16");
 
   CLI::App* c_sim = app.add_subcommand("simulate", "make measurements only");
@@ -132,10 +143,10 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
       ->delimiter(',');
   c_probe->add_option("--passes", probe.passes, "of the power iteration")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   c_probe->add_option("--starts", probe.starts, "changes to begin with: D(x) - x, then random ones")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   c_probe->add_option("--iterations", probe.iterations, "of x <- D(x), with gains on the way; 0: none")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
@@ -158,17 +169,21 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
       ->add_option("--ranks", plan.ranks,
                    "numbers of ranks, such as 1,4,16 (default: 1 to 8; scaling: 1 to 1024)")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   c_plan->add_option(
       "--machine", plan.machine,
       "machine file, or a supplied one: h200-nvlink-infiniband, v100 (default: measured here)");
+  c_plan
+      ->add_option("--threads", plan.threads,
+                   "per rank, on this computer (default: its cores over the ranks, as jobs/launch.sh)")
+      ->check(above_zero());
   c_plan->add_option("--precision", plan.precisions, "over the job's, such as float32,bfloat16")
       ->delimiter(',');
   c_plan->add_flag("--strong", plan.strong, "strong scaling of square images");
   c_plan->add_flag("--weak", plan.weak, "weak scaling: a square of the first size per rank");
   c_plan->add_option("--sizes", plan.sizes, "sides of those images (default: 2048 to 65536)")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   c_plan->add_option("--csv", plan.csv, "write the rows to this file too");
   c_plan->footer(
       "Examples: tessera plan photo.yaml --ranks 1,2,4,8\n"
@@ -182,10 +197,10 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   c_tune->add_option("--set", tune.overrides, "key.path=value");
   c_tune->add_option("--seconds", tune.seconds, "measured per candidate, about")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   c_tune->add_option("--candidates", tune.candidates, "measured at most")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   c_tune->add_option("--machine", tune.machine, "write the measured machine to this file, for tessera plan");
   c_tune->add_flag("--only-machine", tune.only_machine, "measure the machine and stop");
   c_tune->footer("Example: jobs/launch.sh -n 4 tessera tune photo.yaml");
@@ -208,8 +223,7 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   c_study->add_option("NAME", study.name, "shape | batch | layers | precision | halo (docs/performance.md)")
       ->required();
   c_study->add_flag("--quick", study.quick, "smaller sizes, for CPUs");
-  c_study->add_option("--scale", study.scale, "divide the sizes by this (quick: 8)")
-      ->check(CLI::PositiveNumber);
+  c_study->add_option("--scale", study.scale, "divide the sizes by this (quick: 8)")->check(above_zero());
   c_study->add_option("--out", study.out, "folder of the rows (study-NAME)");
   c_study->add_option("--network", study.networks,
                       "of shape and batch; may be repeated (drunet, unet, dncnn)");

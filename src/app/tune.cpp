@@ -177,7 +177,7 @@ Machine machine_for(const Geometry& g, const Communicator& comm, const std::shar
   std::string cached;
   const Place place = this_launch(comm);
   comm.together([&] {
-    if (comm.rank() == 0) cached = write_machine(planning_machine("", g, place));
+    if (comm.rank() == 0) cached = write_machine(planning_machine(g, place));
   });
   machine = parse_machine(comm.broadcast(cached, 0), "the cached machine");
   if (anew || !machine.measured || !knows(machine, network, g.job.denoiser.precision)) {
@@ -190,7 +190,7 @@ Machine machine_for(const Geometry& g, const Communicator& comm, const std::shar
   }
   comm.together([&] {
     if (comm.rank() != 0) return;
-    const std::string path = measured_machine_path(place.per_host);
+    const std::string path = measured_machine_path(place.per_host, place.threads);
     std::error_code error;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
     write_text(path, write_machine(machine));
@@ -208,6 +208,7 @@ int tune_command(const TuneArguments& a, const Communicator& comm) {
   TESSERA_VALIDATE(g.network.has_value(), "denoiser.network is ", job.denoiser.network,
                    " (there is nothing to tune without a network) tune a job with drunet, unet or dncnn");
   const std::unique_ptr<Modelled> m = model_job(g, comm, g.device.is_cuda());
+  if (!a.only_machine && runs_conjugate_gradients(g, *m)) m->data.inner = expected_inner(g).count;
   const Place place = this_launch(comm);
   const std::string shape = shape_key(g, place);
   const bool first = comm.rank() == 0;

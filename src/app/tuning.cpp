@@ -41,7 +41,7 @@ bool fits_freedom(const Execution& e, const Freedom& f) {
 Decision decide(const Geometry& g, const Modelled& m, const std::string& shape, double features,
                 const Place& place) {
   const auto fingerprint = machine_fingerprint(place.per_host, place.threads, device_name(g.device));
-  const Machine machine = planning_machine("", g, place);
+  const Machine machine = planning_machine(g, place);
   const Freedom f = job_freedom(g, machine, features);
   Decision d;
   std::string remark;
@@ -110,29 +110,26 @@ Place this_launch(const Communicator& comm) {
   return {comm.size(), comm.local_size(), at::get_num_threads()};
 }
 
-Place pretended_launch(int ranks) {
+Place pretended_launch(int ranks, int threads) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return {ranks, ranks, std::max(1, cores / ranks)};
+  return {ranks, ranks, threads > 0 ? threads : std::max(1, cores / ranks)};
 }
 
-Machine planning_machine(const std::string& name, const Geometry& g, const Place& place) {
-  if (!name.empty()) {
-    const std::string path = find_machine(name);
-    return parse_machine(read_text(path), path);
-  }
-  const std::string path = measured_machine_path(place.per_host);
+std::optional<Machine> measured_machine(const Geometry& g, const Place& place) {
+  const std::string path = measured_machine_path(place.per_host, place.threads);
   std::error_code error;
-  if (std::filesystem::is_regular_file(path, error)) {
-    try {
-      Machine m = parse_machine(read_text(path), path);
-      if (difference(m.fingerprint, machine_fingerprint(place.per_host, place.threads, device_name(g.device)))
-              .empty() &&
-          m.precisions.contains(g.job.denoiser.precision))
-        return m;
-    } catch (const InputError&) {  // of another version: as if it were not there
-    }
+  if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
+  try {
+    Machine m = parse_machine(read_text(path), path);
+    const auto here = machine_fingerprint(place.per_host, place.threads, device_name(g.device));
+    if (difference(m.fingerprint, here).empty() && m.precisions.contains(g.job.denoiser.precision)) return m;
+  } catch (const InputError&) {  // of another version: as if it were not there
   }
-  return guessed_machine(g.device.is_cuda());
+  return std::nullopt;
+}
+
+Machine planning_machine(const Geometry& g, const Place& place) {
+  return measured_machine(g, place).value_or(guessed_machine(g.device.is_cuda()));
 }
 
 std::string shape_key(const Geometry& g, const Place& place) {
@@ -151,7 +148,8 @@ std::string shape_key(const Geometry& g, const Place& place) {
 }
 
 double feature_budget(const Geometry& g, const Communicator& comm, const Place& place) {
-  if (place.ranks != comm.size()) return 0;  // pretended: on other hosts, whose memory is not known
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  if (place.ranks != comm.size() && place.per_host > cores) return 0;  // on other hosts, of unknown memory
   std::int64_t bytes = 0;
   comm.together([&] { bytes = execution_options(g, place.per_host).memory_bytes; });
   comm.all_reduce({&bytes, 1}, Reduce::min);

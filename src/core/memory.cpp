@@ -32,7 +32,6 @@ Counter total;
 std::atomic<std::int64_t> interval_peak{0};  // highest since the innermost begin
 std::vector<std::int64_t> outer_peaks;       // of the enclosing intervals; main thread only
 thread_local MemoryUse use_now = MemoryUse::data;
-std::atomic<std::int64_t (*)()> reserved_source{nullptr};
 
 void raise(std::atomic<std::int64_t>& peak, std::int64_t value) {
   std::int64_t highest = peak.load(std::memory_order_relaxed);
@@ -88,12 +87,6 @@ std::int64_t memory_end_peak() {
   outer_peaks.pop_back();
   return highest;
 }
-
-std::int64_t memory_reserved() {
-  auto* source = reserved_source.load();
-  return source ? source() : 0;
-}
-void set_reserved_source(std::int64_t (*source)()) { reserved_source = source; }
 
 std::int64_t resident_bytes() {
   // statm, not status: one short read, since this is called at the end of every phase.

@@ -104,7 +104,6 @@ PhaseScope::~PhaseScope() {
   r.own_seconds = r.seconds - scope.children;
   r.allocated_bytes = memory_now();
   r.peak_bytes = memory_end_peak();
-  r.reserved_bytes = memory_reserved();
   r.resident_bytes = resident_bytes();
   auto& longest = slowest[static_cast<std::size_t>(r.phase)];
   longest.store(std::max(longest.load(std::memory_order_relaxed), r.seconds), std::memory_order_relaxed);
@@ -131,9 +130,6 @@ void count_wait(double seconds) {
 }
 void count_flight(double seconds) {
   if (!open_scopes.empty()) open_scopes.back().record.flight_seconds += seconds;
-}
-void count_device(double seconds) {
-  if (!open_scopes.empty()) open_scopes.back().record.device_seconds += seconds;
 }
 
 std::vector<PhaseRecord> take_phases() {

@@ -14,6 +14,7 @@
 #include <cmath>
 
 #include "overlap_save.hpp"
+#include "tessera/core/host.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/domain/data_term.hpp"
@@ -262,6 +263,7 @@ Machine measure_machine(const Communicator& comm, const std::shared_ptr<Transpor
   m.copy = m.pack = m.transform = {};
   m.measured = true;
   m.ranks_per_node = comm.local_size();
+  m.memory = static_cast<double>(host_memory().total / comm.local_size());
   std::string gpu = "cpu";
   std::size_t free = 0, total = 0;
   if (cudaDeviceProp p{}; device.is_cuda() && cudaGetDeviceProperties(&p, device.index) == cudaSuccess) {

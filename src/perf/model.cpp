@@ -15,7 +15,6 @@ namespace tessera {
 namespace {
 
 constexpr double kAlike = 0.05;  // relative; a median error of 6 %, part of which choices of one job share
-constexpr int kEveryRank = 64;   // beyond so many, one rank of each kind is looked at
 
 // What makes two ranks cost the same: size of the block, and how far its sides are from the border.
 using Kind = std::array<std::int64_t, 6>;
@@ -45,21 +44,6 @@ int busiest(const Decomposition& d, std::int64_t halo) {
     }
   }
   return best;
-}
-
-// Ranks to look at, and how many each stands for.
-std::map<int, int> representatives(const Decomposition& d, std::int64_t halo) {
-  std::map<int, int> chosen;
-  std::map<Kind, int> seen;
-  for (int r = 0; r < d.ranks(); ++r) {
-    if (d.ranks() <= kEveryRank) {
-      chosen[r] = 1;
-    } else {
-      const auto [kind, fresh] = seen.try_emplace(kind_of(d, halo, r), r);
-      ++chosen[kind->second];
-    }
-  }
-  return chosen;
 }
 
 // The windows of one rank: passes, and the part of them that needs no halo.
@@ -136,7 +120,7 @@ void add_denoiser(const Machine& machine, const NetworkWork& network, const Deco
 void add_data_step(const Machine& machine, const DataWork& data, const Decomposition& d,
                    std::int64_t channels, const std::string& transport, int rank, Prediction& p) {
   const DataTraffic traffic = data_traffic(d, data, rank);
-  const double repeats = traffic.kind == DataTraffic::Kind::conjugate_gradients ? std::max(1, data.inner) : 1;
+  const double repeats = traffic.kind == DataTraffic::Kind::conjugate_gradients ? 1 + data.inner : 1;
   const double values = static_cast<double>(d.block(rank).pixels() * channels);
   p.data += machine.state.at(values) * state_images(data.solver) / state_images("pgd");
   p.data += repeats * data_seconds(machine, data, d, channels, traffic.kind, rank);
@@ -178,6 +162,20 @@ Prediction predict_rank(const Machine& machine, const NetworkWork* network, cons
 
 }  // namespace
 
+std::map<int, int> representatives(const Decomposition& d, std::int64_t halo) {
+  std::map<int, int> chosen;
+  std::map<Kind, int> seen;
+  for (int r = 0; r < d.ranks(); ++r) {
+    if (d.ranks() <= kEveryRank) {
+      chosen[r] = 1;
+    } else {
+      const auto [kind, fresh] = seen.try_emplace(kind_of(d, halo, r), r);
+      ++chosen[kind->second];
+    }
+  }
+  return chosen;
+}
+
 const char* name(ExecutionMode mode) {
   switch (mode) {
     case ExecutionMode::automatic:
@@ -208,10 +206,6 @@ Prediction predict(const Machine& machine, const NetworkWork* network, const Dat
   slowest.memory = memory;
   slowest.data_bytes = data_bytes;
   return slowest;
-}
-
-double efficiency(const Prediction& one, const Prediction& many) {
-  return one.seconds() * one.ranks / (many.seconds() * many.ranks);
 }
 
 std::string limiting_term(const Prediction& one, const Prediction& many) {

@@ -61,8 +61,9 @@ std::string tuned_path() {
   return std::string(home ? home : ".") + "/.cache/tessera/tuned.yaml";
 }
 
-std::string measured_machine_path(int ranks_per_node) {
-  return (fs::path(tuned_path()).parent_path() / fmt::format("machine-{}.yaml", ranks_per_node)).string();
+std::string measured_machine_path(int ranks_per_node, int threads) {
+  return (fs::path(tuned_path()).parent_path() / fmt::format("machine-{}x{}.yaml", ranks_per_node, threads))
+      .string();
 }
 
 std::vector<TunedEntry> read_tuned(const std::string& path) {

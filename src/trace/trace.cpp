@@ -26,15 +26,15 @@ using trace::Table;
 
 struct IterationRow {
   std::int64_t iteration;
-  double start, seconds, objective, chi2, residual, step, sigma, psnr, ssim;
+  double start, seconds, objective, chi2, residual, step, sigma, psnr;
 };
 
 struct PhaseRow {
   std::int64_t iteration;
   std::int8_t phase, parent;
-  double start, seconds, own_seconds, device_seconds, wait_seconds, flight_seconds;
+  double start, seconds, own_seconds, wait_seconds, flight_seconds;
   std::int64_t bytes_sent, bytes_received, messages;
-  std::int64_t allocated_bytes, peak_bytes, reserved_bytes, resident_bytes;
+  std::int64_t allocated_bytes, peak_bytes, resident_bytes;
 };
 
 const std::vector<Column>& iteration_columns() {
@@ -48,8 +48,7 @@ const std::vector<Column>& iteration_columns() {
                                               {keys::residual, offsetof(R, residual), real},
                                               {keys::step, offsetof(R, step), real},
                                               {keys::sigma, offsetof(R, sigma), real},
-                                              {keys::psnr, offsetof(R, psnr), real},
-                                              {keys::ssim, offsetof(R, ssim), real}};
+                                              {keys::psnr, offsetof(R, psnr), real}};
   return columns;
 }
 
@@ -62,7 +61,6 @@ std::vector<Column> phase_columns(hid_t phase) {
           {keys::start, offsetof(R, start), real},
           {keys::seconds, offsetof(R, seconds), real},
           {keys::own_seconds, offsetof(R, own_seconds), real},
-          {keys::device_seconds, offsetof(R, device_seconds), real},
           {keys::wait_seconds, offsetof(R, wait_seconds), real},
           {keys::flight_seconds, offsetof(R, flight_seconds), real},
           {keys::bytes_sent, offsetof(R, bytes_sent), whole},
@@ -70,7 +68,6 @@ std::vector<Column> phase_columns(hid_t phase) {
           {keys::messages, offsetof(R, messages), whole},
           {keys::allocated_bytes, offsetof(R, allocated_bytes), whole},
           {keys::peak_bytes, offsetof(R, peak_bytes), whole},
-          {keys::reserved_bytes, offsetof(R, reserved_bytes), whole},
           {keys::resident_bytes, offsetof(R, resident_bytes), whole}};
 }
 
@@ -214,8 +211,8 @@ struct TraceWriter::Impl {
   bool recorded(std::int64_t iteration) const { return iteration < 0 || iteration % every == 0; }
 
   void add(const IterationResult& r) {
-    iterations->add({r.iteration, clock + r.start, r.seconds, r.objective, r.chi2, r.residual, r.step,
-                     r.sigma, r.psnr, r.ssim});
+    iterations->add(
+        {r.iteration, clock + r.start, r.seconds, r.objective, r.chi2, r.residual, r.step, r.sigma, r.psnr});
   }
 
   void take() {
@@ -231,9 +228,9 @@ struct TraceWriter::Impl {
       ++t.calls;
       if (recorded(r.iteration))
         phases->add({r.iteration, static_cast<std::int8_t>(r.phase), static_cast<std::int8_t>(r.parent),
-                     clock + r.start, r.seconds, r.own_seconds, r.device_seconds, r.wait_seconds,
-                     r.flight_seconds, r.bytes_sent, r.bytes_received, r.messages, r.allocated_bytes,
-                     r.peak_bytes, r.reserved_bytes, r.resident_bytes});
+                     clock + r.start, r.seconds, r.own_seconds, r.wait_seconds, r.flight_seconds,
+                     r.bytes_sent, r.bytes_received, r.messages, r.allocated_bytes, r.peak_bytes,
+                     r.resident_bytes});
     }
   }
 

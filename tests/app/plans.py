@@ -2,8 +2,9 @@
 """Scenarios of budgets, plans and tuned choices."""
 import os
 import re
+import time
 
-from harness import distance, image, job, photo, predicted, run, summary, tessera, work
+from harness import JOB, distance, image, job, photo, predicted, run, summary, tessera, work
 
 
 def keeps_its_memory():
@@ -63,5 +64,50 @@ def plan_and_tune():
     (work / "cache/tuned.yaml").write_text("nonsense: [")
     out, _ = run(path, "--force", ranks=2)
     assert "tuned.yaml cannot be read" in out and "by the cost model" in out, out
-    code, out, err = tessera("plan", path, "--ranks", "2")
-    assert code == 0 and "measured on this computer" not in out, out  # measured with 2 ranks per host, asked with 1
+    # A row for the launch that was measured, and what to do for the other one.
+    code, out, err = tessera("plan", path, "--ranks", "1,2")
+    assert code == 0 and "this computer, measured with 2 ranks of " in out, out + err
+    assert "no row for 1 rank (" in out and "tune" in out and not re.search(r"^64x72 +1 ", out, re.M), out
+    code, out, err = tessera("plan", path, "--ranks", "2", "--threads", 77)
+    assert code == 0 and "a typical CPU" in out, out  # of 77 threads: another launch
+    for arguments, words in ((["--ranks", "0"], "0 is not above 0"), (["--precision", "fp16"], "did you mean float16?"),
+                             (["--sizes", "64"], "of the tables of --strong and --weak")):
+        code, out, err = tessera("plan", path, *arguments)
+        assert code == 2 and words in err and len(err) < 300, err
+
+
+def plan_counts_conjugate_gradients():
+    """What a data step takes is counted on a small scene, and is about what a run takes; a run before it tells itself."""
+    photo(240, 250)
+    path = job(JOB.replace("circular", "valid").replace("pgd, iterations: 4, sigma: 0.1", "hqs, iterations: 8"))
+
+    def counted():
+        code, out, err = tessera("plan", path, "--ranks", "1", "--csv", "plan.csv")
+        assert code == 0, out + err
+        header, row = [line.split(",") for line in (work / "plan.csv").read_text().splitlines()]
+        return float(dict(zip(header, row))["inner_iterations"]), out
+
+    before, out = counted()
+    assert "on a small scene" in out, out
+    run(path)
+    prox = summary("out")["prox"]
+    taken = prox["iterations"] / prox["calls"]
+    print(f"conjugate gradients per data step: {before:.3g} on a small scene, {taken:.3g} in the run")
+    assert prox["missed"] == 0 and 0.6 < before / taken < 1.7, (before, taken)
+    after, out = counted()
+    assert abs(after / taken - 1) < 1e-3 and "as in the last run" in out, (after, taken, out)
+    # That run says nothing of another operator.
+    job(JOB.replace("circular", "valid").replace("pgd, iterations: 4, sigma: 0.1", "hqs, iterations: 8")
+        .replace("[2.0, 1.0]", "[3.0, 3.0]"))
+    assert "on a small scene" in counted()[1]
+
+
+def check_of_many_ranks():
+    """Beyond 64 ranks one of each kind is looked at: no minutes for a hundred thousand."""
+    path = job(JOB.replace("truth: photo.png", "truth: {scene: {size: [2048, 2048]}}"))
+    begin = time.time()
+    code, out, err = tessera("check", path, "--ranks", "30000")
+    took = time.time() - begin
+    assert code == 0 and "kinds of ranks looked at" in out, out + err
+    print(f"30000 ranks: {took:.1f} s")
+    assert took < 60, took

@@ -112,5 +112,6 @@ except ImportError as missing:
     sys.exit(77)
 for name in COLUMNS:
     subprocess.run([sys.executable, source / "jobs/plot_study.py", work / name], check=True)
-    assert (work / name / f"{name}.png").stat().st_size > 5000
+    for form in ("png", "svg", "pdf"):
+        assert (work / name / f"{name}.{form}").stat().st_size > 5000, form
 print("studies: passed")

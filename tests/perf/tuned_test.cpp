@@ -71,7 +71,7 @@ TEST_F(Tuned, a_broken_file_is_named_and_written_anew) {
 TEST_F(Tuned, the_place_follows_the_environment) {
   setenv("TESSERA_TUNED", "/a/b.yaml", 1);
   EXPECT_EQ(tuned_path(), "/a/b.yaml");
-  EXPECT_EQ(measured_machine_path(4), "/a/machine-4.yaml");
+  EXPECT_EQ(measured_machine_path(4, 2), "/a/machine-4x2.yaml");
   unsetenv("TESSERA_TUNED");
   setenv("XDG_CACHE_HOME", "/cache", 1);
   EXPECT_EQ(tuned_path(), "/cache/tessera/tuned.yaml");

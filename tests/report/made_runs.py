@@ -21,14 +21,14 @@ PHASE = {
 }
 ITERATION_ROW = np.dtype(
     [("iteration", "<i8")]
-    + [(name, "<f8") for name in ("start", "seconds", "objective", "chi2", "residual", "step", "sigma", "psnr", "ssim")]
+    + [(name, "<f8") for name in ("start", "seconds", "objective", "chi2", "residual", "step", "sigma", "psnr")]
 )
 KIND = h5py.enum_dtype(PHASE, "i1")
 PHASE_ROW = np.dtype(
     [("iteration", "<i8"), ("phase", KIND), ("parent", KIND)]
     + [
         (name, "<f8")
-        for name in ("start", "seconds", "own_seconds", "device_seconds", "wait_seconds", "flight_seconds")
+        for name in ("start", "seconds", "own_seconds", "wait_seconds", "flight_seconds")
     ]
     + [
         (name, "<i8")
@@ -38,7 +38,6 @@ PHASE_ROW = np.dtype(
             "messages",
             "allocated_bytes",
             "peak_bytes",
-            "reserved_bytes",
             "resident_bytes",
         )
     ]
@@ -124,7 +123,7 @@ def iteration_rows(iterations, begin, seconds, first=0, psnr=True):
     k = first + np.arange(iterations)
     rows["iteration"], rows["start"], rows["seconds"] = k, begin + seconds * np.arange(iterations), seconds
     rows["objective"], rows["chi2"], rows["residual"] = 100 / (k + 1), 1 + 1 / (k + 1), 0.1 / (k + 1)
-    rows["step"], rows["sigma"], rows["ssim"] = 1, 0.1, np.nan
+    rows["step"], rows["sigma"] = 1, 0.1
     rows["psnr"] = 30 - 10 / (k + 1) if psnr else np.nan
     return rows
 
@@ -135,7 +134,7 @@ def write_trace(path, rank, ranks, box, iterations, phases, status="limit", job=
         file["iterations"], file["phases"] = iterations, phases
         file.attrs.update(
             {
-                "schema": 1,
+                "schema": 2,
                 "every": 1,
                 "status": np.bytes_(status),
                 "trace_seconds": 0.001,
@@ -172,8 +171,11 @@ def make_run(
     halos=1,
     attempts=None,
     diagnostics=True,
+    threads=1,
+    cores="0-63",
+    noise=0.1,
 ):
-    """attempts: [(first iteration, iterations, time at which its first one begins)], one by default."""
+    """cores: that every rank may run on. attempts: [(first iteration, iterations, time at which its first one begins)], one by default."""
     folder = Path(folder)
     folder.mkdir(parents=True)
     job = JOB.format(truth=truth or "", mode=mode, solver=solver, iterations=iterations, ranks=ranks, folder=folder)
@@ -198,6 +200,9 @@ def make_run(
             np.concatenate([p[1] for p in pieces]),
             status,
             job,
+            threads=threads,
+            cores=cores,
+            sockets=2,
         )
     if pictures:
         image = np.full((3, *shape), 100, np.float32)
@@ -211,6 +216,7 @@ def make_run(
             "psnr": 28.13 if psnr else None,
             "psnr_start": 20.0 if psnr else None,
             "ssim": 0.9 if psnr else None,
+            "noise": noise,
             "iterations": iterations,
             "residual": 0.01,
             "seconds": iterations * seconds,
@@ -225,7 +231,7 @@ def make_run(
             "tessera": "1.2.3",
         }
         if diagnostics:
-            figures["diagnostics"] = DIAGNOSTICS
+            figures["diagnostics"] = DIAGNOSTICS | ({} if noise else {"noise_sigma": None})
             picture = np.full(shape, 128, np.uint8)
             Image.fromarray(picture).save(folder / "residual.png")
             Image.fromarray(np.stack([picture] * 3, -1)[::2]).save(folder / "chi2.png")

@@ -22,13 +22,14 @@ from pathlib import Path
 
 from harness import SOURCE, WORK, empty_work, need, script
 
-need("h5py", "numpy", "plotly", "tifffile", "yaml", "PIL")
+need("h5py", "matplotlib", "numpy", "pandas", "plotly", "tifffile", "yaml", "PIL")
 sys.path.insert(0, str(SOURCE / "jobs"))
 import h5py  # noqa: E402
 import numpy as np  # noqa: E402
 import tifffile  # noqa: E402
 from made_runs import SECONDS, make_run  # noqa: E402
 from PIL import Image  # noqa: E402
+from read_trace import exposed_share, read_trace  # noqa: E402
 from report import main  # noqa: E402
 from reporting.charts import hidden_and_exposed  # noqa: E402
 from reporting.image_files import Unreadable, open_image  # noqa: E402
@@ -141,8 +142,15 @@ class Report(unittest.TestCase):
         np.testing.assert_allclose(efficiency["data"][0]["y"], [100, 84, 70])
         self.assertEqual(efficiency["data"][1]["y"], [100, 90])
         self.assertIn("predicted", [t["name"] for t in self.chart(data, "memory_by_ranks")["data"]])
-        self.assertIn("No weak scaling", self.chart(data, "weak_time")["empty"])
+        speedup = self.chart(data, "strong_speedup")["data"]
+        np.testing.assert_allclose(speedup[0]["y"], [1, 1.68, 2.8])
+        np.testing.assert_allclose(speedup[0]["error_y"]["array"][0], 0.42 / 0.4 - 1)
+        self.assertEqual((speedup[1]["y"], speedup[2]["y"]), ([1, 2, 4], [1, 3.33333]))
+        self.assertIn("No weak scaling", text)
         self.assertIn("Efficiency, strong 70 %", text)
+        self.assertIn("and 2 repeats", text)
+        self.assertIn("420 ms (400 ms to 500 ms)", text)
+        self.assertEqual(len(self.chart(data, "psnr_iteration")["data"]), 3, "of repeats, the first")
 
     def test_a_plan_of_the_program_gives_a_curve_per_image_and_precision(self):
         make_run(WORK / "a")
@@ -161,6 +169,99 @@ class Report(unittest.TestCase):
         weak = self.chart(data, "weak_efficiency")["data"][0]
         self.assertEqual(weak["y"], [100, 80])  # computed where the file does not say
 
+    def points(self, *arguments):
+        done = report(*arguments, "--points", "points.csv")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(WORK / "points.csv", newline="") as file:
+            return list(csv.DictReader(file))
+
+    def test_efficiency_is_per_core_that_computes(self):
+        # Two cores: one rank of two threads, two of one, four that share them. All use both cores.
+        for ranks, threads, seconds in ((1, 2, 0.4), (2, 1, 0.4), (4, 1, 0.5)):
+            make_run(WORK / f"divided/r{ranks}", ranks=ranks, threads=threads, cores="0-1", seconds=seconds)
+        rows = self.points("divided")
+        self.assertEqual([r["efficiency"] for r in rows], ["1", "1", "0.8"])
+        self.assertEqual([r["threads"] for r in rows], ["2", "1", "1"])
+        self.assertEqual([r["shared_cores"] for r in rows], ["no", "no", "yes"])
+        self.assertEqual({(r["cores"], r["sockets"], r["ideal_speedup"]) for r in rows}, {("2", "2", "1")})
+        note = self.chart(self.page("divided")[0], "strong_time")["note"]
+        self.assertIn("Threads per rank differ (2 on 1, 1 on 2, 1 on 4 ranks)", note)
+        self.assertIn("4 ranks have more threads than cores", note)
+        # One thread each: one rank leaves a core idle.
+        shutil.rmtree(WORK / "divided/r1")
+        make_run(WORK / "divided/r1", ranks=1, threads=1, cores="0-1", seconds=0.6)
+        rows = self.points("divided")
+        self.assertEqual([r["ideal_speedup"] for r in rows], ["1", "2", "2"])
+        self.assertEqual([r["efficiency"] for r in rows], ["1", "0.75", "0.6"])
+        # On GPUs every rank has one, whatever it is called.
+        for ranks in (1, 2):
+            make_run(WORK / f"gpu/r{ranks}", ranks=ranks, threads=8, cores="0-7", seconds=0.4 / ranks)
+            for path in (WORK / f"gpu/r{ranks}").glob("trace/*.h5"):
+                with h5py.File(path, "r+") as file:
+                    file.attrs["device"] = "cuda:0"
+        rows = self.points("gpu")
+        self.assertEqual([(r["ideal_speedup"], r["efficiency"], r["shared_cores"]) for r in rows][1], ("2", "1", "no"))
+        # Threads on the same ranks are series of their own.
+        for ranks in (1, 2):
+            make_run(WORK / f"two/t{ranks}", ranks=ranks, threads=2, seconds=0.2 / ranks)
+            make_run(WORK / f"two/o{ranks}", ranks=ranks, threads=1, seconds=0.4 / ranks)
+        self.assertEqual({r["series"].split(", ")[1] for r in self.points("two")}, {"1 thread per rank", "2 threads per rank"})
+
+    def test_points_merge_repeats_and_stand_beside_the_plan_of_the_folder(self):
+        for ranks, seconds in ((1, 0.4), (2, 0.25)):
+            for repeat, factor in enumerate((1, 1.1, 0.9)):
+                make_run(WORK / f"runs/r{ranks}-{repeat}", ranks=ranks, seconds=seconds * factor)
+        (WORK / "runs/plan.csv").write_text(
+            "table,height,width,ranks,mode,seconds,memory_bytes,efficiency,cores\n"
+            "strong,32,48,1,whole,0.5,4e6,,1\nstrong,32,48,2,layer,0.2,3e6,,2\nstrong,64,96,2,layer,9,9e6,,2\n"
+        )
+        rows = self.points("runs")
+        self.assertEqual([(r["ranks"], r["runs"]) for r in rows], [("1", "3"), ("2", "3")])
+        self.assertEqual([r["predicted_seconds"] for r in rows], ["0.5", "0.2"])
+        self.assertEqual([float(r["seconds"]) for r in rows], [0.4, 0.25])
+        self.assertEqual([float(r["efficiency_most"]) for r in rows], [1.11111, 0.888889])
+        self.assertEqual((float(rows[1]["tracked_bytes"]), float(rows[1]["resident_bytes"])), (8388610, 52428800))
+        data, text, _ = self.page("runs")
+        predicted = [t for t in self.chart(data, "strong_efficiency")["data"] if "predicted" in t["name"]]
+        self.assertEqual(predicted[0]["y"], [100, 125])
+        self.assertIn("6 runs", text)
+        done = report("runs", "--table")
+        self.assertRegex(done.stdout, r"strong scaling, 32 x 48, 1 thread per rank\n +ranks .*\n +1 +1 +64 +no +0.4 ")
+
+    def test_figures_for_a_paper(self):
+        for ranks in (1, 2, 4):
+            make_run(WORK / f"runs/s{ranks}", ranks=ranks, seconds=0.4 / ranks)
+            make_run(WORK / f"runs/w{ranks}", ranks=ranks, solver="admm", shape=(32, 48 * ranks), seconds=0.4)
+        done = report("runs", "--figures", "figures")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        names = {f"{kind}_{what}.{form}" for kind in ("strong", "weak") for form in ("svg", "pdf")
+                 for what in ("time", "speedup", "efficiency", "memory", "phases")}
+        self.assertEqual({p.name for p in (WORK / "figures").iterdir()}, names)
+        svg = (WORK / "figures/strong_speedup.svg").read_text()
+        for words in (">speedup<", ">ideal<", ">ranks<", "32 x 48, 1 thread per rank"):
+            self.assertIn(words, svg, "text is text")
+        self.assertTrue((WORK / "figures/weak_time.pdf").read_bytes().startswith(b"%PDF"))
+        self.assertIn("nothing to draw", report("runs/s1", "--figures", "none").stderr)
+
+    def test_the_noise_level_is_drawn_where_there_is_one(self):
+        make_run(WORK / "known")
+        make_run(WORK / "unknown", solver="admm", noise=0)
+        for name, wanted, missing in (("known", "4 noise levels", "not known"), ("unknown", "is not known", "4 noise levels")):
+            fit = self.page(name)[1].split("Does the result fit the data?")[1].split("Convergence")[0]
+            self.assertIn(wanted, fit)
+            self.assertNotIn(missing, fit)
+        for runs, words, lines in ((["known"], "the noise level", 1), (["known", "unknown"], "is not known", 0)):
+            chart = self.chart(self.page(*runs)[0], "chi2")
+            self.assertIn(words, chart["note"])
+            self.assertEqual(len(chart["layout"]["shapes"]), lines)
+
+    def test_the_exposed_share_has_one_definition(self):
+        folder = make_run(WORK / "a", ranks=3, summary=False)
+        by_report = read_run(folder).exposed_fraction()
+        by_reader = exposed_share(*read_trace(folder))
+        self.assertAlmostEqual(by_report, 0.05, 9)
+        self.assertAlmostEqual(by_reader, by_report, 12)
+
     def test_weak_scaling_and_modes_are_series_of_their_own(self):
         for ranks, width in ((1, 48), (2, 96), (4, 192)):
             make_run(WORK / f"runs/w{ranks}", ranks=ranks, shape=(32, width), seconds=0.1 * (1 + ranks / 10))
@@ -172,7 +273,9 @@ class Report(unittest.TestCase):
         self.assertEqual((weak[0]["x"], weak[0]["y"]), ([1, 2, 4], [0.11, 0.12, 0.14]))
         self.assertEqual(weak[1]["y"], [0.11] * 3, "the ideal")
         strong = [t["name"] for t in self.chart(data, "strong_time")["data"] if t["name"] != "ideal"]
-        self.assertEqual(sorted(strong), ["32 x 48, mode layer", "32 x 48, mode patch"])
+        self.assertEqual(
+            sorted(strong), [f"32 x 48, mode {mode}, 1 thread per rank" for mode in ("layer", "patch")]
+        )
 
     def test_differing_keys_are_listed(self):
         make_run(WORK / "runs/a")
@@ -327,16 +430,17 @@ class Report(unittest.TestCase):
             self.assertIn(words, text)
         self.assertEqual(len(self.chart(data, "psnr_iteration")["data"]), 3, "of the runs that have iterations")
         for name in ("early", "refused", "never"):
-            self.assertIn("no trace", self.chart(data, "phases_by_rank", name)["empty"])
+            self.assertIn("no trace", self.chart(data, "phases_by_rank", name)["empty"], "others have one")
 
     def test_one_iteration_no_truth_one_rank(self):
         make_run(WORK / "a", ranks=1, iterations=1, psnr=False)
-        data, text, _ = self.page("a")
+        data, text, html = self.page("a")
         self.assertIn("one iteration only", text)
-        self.assertIn("no run has a truth", self.chart(data, "psnr_time")["empty"])
+        self.assertIn("Not shown: PSNR against iteration, PSNR against time (No PSNR: no run has a truth", text)
         self.assertEqual(len(self.chart(data, "residual")["data"][0]["x"]), 1)
-        self.assertIn("nobody to compare", self.chart(data, "busy", "a")["empty"])
-        self.assertIn("sends nothing", self.chart(data, "hidden_exposed", "a")["empty"])
+        self.assertIn("nobody to compare", text)
+        self.assertEqual([c["name"] for c in data["charts"] if not c["data"]], [], "no panel is empty")
+        self.assertEqual(re.findall(r"<section id=(\w+)", html)[3:], ["convergence", "time", "memory", "machine"])
         np.testing.assert_allclose(read_run(WORK / "a").seconds_per_iteration()[0], SECONDS)
 
     def test_a_resumed_run_with_one_clock(self):

@@ -88,6 +88,7 @@ struct PlanArguments {
   std::vector<std::string> overrides, precisions;
   std::vector<int> ranks;
   std::vector<std::int64_t> sizes;  // sides of the images of strong and weak
+  int threads = 0;                  // per rank, of this computer; 0: as jobs/launch.sh
   bool strong = false, weak = false;
 };
 int plan_command(const PlanArguments& arguments, const Communicator& comm);

@@ -8,9 +8,9 @@
 
 namespace tessera {
 
-/// Conjugate gradients that a proximal step is taken for, where its limit is higher: about what
-/// preconditioned ones need in the middle of a schedule.
-inline constexpr std::int64_t kInnerIterations = 20;
+/// Conjugate gradients that a proximal step is taken for where nobody counted: what preconditioned ones need
+/// in the middle of a schedule, about. Enough to choose how the network runs, which they do not depend on.
+inline constexpr double kInnerIterations = 10;
 
 /// A job in the terms of the cost model.
 struct Modelled {
@@ -24,6 +24,19 @@ struct Modelled {
 
 /// Collective (kernels and masks are read). Without a network (tv, none) the data step alone.
 std::unique_ptr<Modelled> model_job(const Geometry& g, const Communicator& comm, bool gpu);
+
+/// Conjugate gradients per data step, mean over a run, and how they are known.
+struct InnerIterations {
+  double count = 0;
+  std::string source;
+};
+/// Of the last run in the job's output folder, if operator and solver were the same; else counted, by running
+/// the job on a synthetic scene of 192 x 192 pixels (more where a kernel is large), its own operator, noise,
+/// schedules and network, on this rank alone: some tenths of a second with a shipped network. The number
+/// depends on kernel, border and penalties, hardly on the size. For a job whose data step runs conjugate
+/// gradients. Not collective.
+InnerIterations expected_inner(const Geometry& g);
+bool runs_conjugate_gradients(const Geometry& g, const Modelled& m);
 
 /// What the job leaves open. `features`: bytes that features may take, 0 for any.
 Freedom job_freedom(const Geometry& g, const Machine& machine, double features);

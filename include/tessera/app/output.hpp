@@ -75,6 +75,8 @@ class Progress final : public Observer {
   void on_result(const IterationResult& result) override;
   /// Median seconds per iteration so far, without the first (it warms up).
   double seconds_per_iteration() const;
+  /// Of all of them, on this rank.
+  double seconds() const;
 
  private:
   Log& log_;
@@ -88,10 +90,10 @@ struct Traffic {
 };
 Traffic traffic(const TraceWriter& trace);
 
-/// Numbers of the loop for summary.json. Collective.
+/// Numbers of the loop for summary.json; `seconds`: of this rank's iterations. Collective.
 struct LoopSummary {
   double bytes_sent_per_iteration = 0;              // all ranks together, reductions not counted
-  double exposed_wait_fraction = 0;                 // of the loop's time, mean over ranks
+  double exposed_wait_fraction = 0;                 // of the iterations' time, all ranks (docs/trace.md)
   std::vector<double> peak_bytes, peak_data_bytes;  // per rank, tracked
 };
 LoopSummary summarize(const Traffic& before, const Traffic& after, double seconds, int iterations,

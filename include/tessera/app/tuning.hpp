@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "tessera/app/modelled.hpp"
@@ -13,11 +14,14 @@ struct Place {
   int ranks = 1, per_host = 1, threads = 1;
 };
 Place this_launch(const Communicator& comm);  ///< collective
-Place pretended_launch(int ranks);            ///< cores shared as jobs/launch.sh does
+/// As jobs/launch.sh would start them on this host; threads 0: each has its share of the cores.
+Place pretended_launch(int ranks, int threads = 0);
 
-/// The machine of --machine; without a name the one measured here (beside the tuned file) where its
-/// fingerprint still holds, else round numbers for this kind of device. InputError.
-Machine planning_machine(const std::string& name, const Geometry& g, const Place& place);
+/// The machine that was measured here in a launch like this one (beside the tuned file); none where there is
+/// no such file, or its fingerprint does not hold any more.
+std::optional<Machine> measured_machine(const Geometry& g, const Place& place);
+/// That, else round numbers for this kind of device.
+Machine planning_machine(const Geometry& g, const Place& place);
 
 /// Fills in what the job leaves to `auto`: mode, patch, batch and transport, from the tuned file where it has
 /// this job on this machine, else from the cost model. Rank 0 decides; collective. Says in g.notices what it

@@ -41,10 +41,6 @@ void memory_reset_peak();
 void memory_begin_peak();
 std::int64_t memory_end_peak();
 
-/// Bytes that the device's caching allocator holds; 0 on a CPU, where nothing is held back.
-std::int64_t memory_reserved();
-void set_reserved_source(std::int64_t (*source)());
-
 /// Resident set of the process, now and highest (VmRSS, VmHWM of /proc/self/status); 0 where unknown.
 std::int64_t resident_bytes();
 std::int64_t resident_peak_bytes();

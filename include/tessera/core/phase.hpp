@@ -18,12 +18,11 @@ struct PhaseRecord {
   std::int64_t iteration = -1;  // in which it began; -1: outside of the loop
   double start = 0;             // seconds since the program began
   double seconds = 0;
-  double own_seconds = 0;  // without children
-  double device_seconds = 0;
+  double own_seconds = 0;     // without children
   double wait_seconds = 0;    // blocked on communication that nothing hid
   double flight_seconds = 0;  // exchanges under way, from begun to seen complete; waits included
   std::int64_t bytes_sent = 0, bytes_received = 0, messages = 0;
-  std::int64_t allocated_bytes = 0, peak_bytes = 0, reserved_bytes = 0, resident_bytes = 0;
+  std::int64_t allocated_bytes = 0, peak_bytes = 0, resident_bytes = 0;
 };
 
 /// Times a phase of this rank from construction to destruction; scopes nest. One thread (the rank's main
@@ -44,7 +43,6 @@ void count_sent(std::int64_t bytes, std::int64_t messages);
 void count_received(std::int64_t bytes);
 void count_wait(double seconds);
 void count_flight(double seconds);
-void count_device(double seconds);
 
 /// Takes the records that finished since the last call.
 std::vector<PhaseRecord> take_phases();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,7 +45,7 @@ NetworkWork network_work(const Network& network, const std::string& precision, b
 struct DataWork {
   const std::vector<std::unique_ptr<LocalOperator>>* parts = nullptr;
   std::string solver = "pgd";
-  int inner = 0;          // conjugate gradients: iterations counted per proximal step
+  double inner = 0;       // conjugate gradients per proximal step, mean
   bool weighted = false;  // weights or saturation: no closed form
   bool truth = false;     // one more image
 };
@@ -82,13 +83,17 @@ struct Prediction {
 ///   exchange busy = pack + unpack + (sends + receives) o; in flight L + sum of max(g, m G), the node's
 ///            and the network's messages at once; exposed = busy + max(0, in flight - work beside it)
 ///   data     transforms, taps and passes of the operators; closed-form prox: two distributed transforms;
-///            else conjugate gradients at their limit
+///            else data.inner conjugate gradients and the residual that they begin with
 ///   reduce   one reduction, hidden behind an iteration unless conjugate gradients wait for it
 /// in LogGP parameters (see Link). Up to 64 ranks every one is looked at, beyond one of each kind (block
 /// size, distance to the border). InputError where the machine file lacks a precision or a transport.
 /// `network` null: no denoiser.
 Prediction predict(const Machine& machine, const NetworkWork* network, const DataWork& data,
                    const Decomposition& decomposition, std::int64_t channels, const Execution& execution);
+
+/// Ranks to look at, and how many each stands for: every one up to 64, beyond one of each kind.
+std::map<int, int> representatives(const Decomposition& decomposition, std::int64_t halo);
+constexpr int kEveryRank = 64;
 
 /// Seconds of one pass of the network over `batch` windows of `rows` x `columns`.
 double pass_seconds(const Machine& machine, const NetworkWork& network, const std::string& precision,
@@ -123,7 +128,6 @@ std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWor
 /// The term that costs most of what is lost against `one`, a prediction on fewer ranks; with itself, the
 /// largest term.
 std::string limiting_term(const Prediction& one, const Prediction& many);
-double efficiency(const Prediction& one, const Prediction& many);
 
 /// Images of the solver's state and of the loop around it.
 int state_images(const std::string& solver);

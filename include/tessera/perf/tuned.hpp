@@ -20,8 +20,8 @@ struct TunedEntry {
 
 /// $TESSERA_TUNED, else tuned.yaml in $XDG_CACHE_HOME/tessera or ~/.cache/tessera.
 std::string tuned_path();
-/// The machine measured here with so many ranks per host, beside the tuned file.
-std::string measured_machine_path(int ranks_per_node);
+/// The machine measured here with so many ranks per host, of so many threads, beside the tuned file.
+std::string measured_machine_path(int ranks_per_node, int threads);
 
 /// Entries of a tuned file; none where there is no file. InputError where it cannot be understood.
 std::vector<TunedEntry> read_tuned(const std::string& path);

@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-inline constexpr int kTraceSchema = 1;
+inline constexpr int kTraceSchema = 2;
 
 namespace keys {
 
@@ -23,6 +23,9 @@ inline constexpr const char* grid_columns = "grid_columns";
 inline constexpr const char* own_box =
     "own_box";  // int64 (2, 3): first pixel, end, as (depth, height, width)
 inline constexpr const char* host = "host";
+inline constexpr const char* threads = "threads";  // of this rank
+inline constexpr const char* sockets = "sockets";  // of the host
+inline constexpr const char* cores = "cores";      // text: this rank may run on, such as "0-7,16"
 inline constexpr const char* device = "device";
 inline constexpr const char* libraries = "libraries";
 inline constexpr const char* machine = "machine";
@@ -48,13 +51,11 @@ inline constexpr const char* residual = "residual";
 inline constexpr const char* step = "step";
 inline constexpr const char* sigma = "sigma";
 inline constexpr const char* psnr = "psnr";
-inline constexpr const char* ssim = "ssim";
 
 // Columns of /phases. phase and parent are HDF5 enumerations of the names in core/phase.hpp.
 inline constexpr const char* phase = "phase";
 inline constexpr const char* parent = "parent";
 inline constexpr const char* own_seconds = "own_seconds";
-inline constexpr const char* device_seconds = "device_seconds";
 inline constexpr const char* wait_seconds = "wait_seconds";
 inline constexpr const char* flight_seconds = "flight_seconds";
 inline constexpr const char* bytes_sent = "bytes_sent";
@@ -62,7 +63,6 @@ inline constexpr const char* bytes_received = "bytes_received";
 inline constexpr const char* messages = "messages";
 inline constexpr const char* allocated_bytes = "allocated_bytes";
 inline constexpr const char* peak_bytes = "peak_bytes";
-inline constexpr const char* reserved_bytes = "reserved_bytes";
 inline constexpr const char* resident_bytes = "resident_bytes";
 
 }  // namespace keys
