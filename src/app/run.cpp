@@ -62,18 +62,6 @@ CheckpointPlace checkpoint_place(const Geometry& g, int rank) {
   return {g.image.shift(back), g.decomposition.block(rank).shift(back)};
 }
 
-// The trained range of the weights, where a noise level leaves it.
-std::string untrained(const Geometry& g, const Schedule& sigma) {
-  if (!g.network || !g.network->sigma_range || !g.network->takes_sigma()) return {};
-  const auto [least, most] = *g.network->sigma_range;
-  for (const double s : sigma.values())
-    if (s < least || s > most * (1 + 1e-6))
-      return fmt::format(
-          "the denoiser's sigma {:.4g} lies outside [{:.4g}, {:.4g}], for which {} were trained", s, least,
-          most, g.job.denoiser.weights.empty() ? "the weights" : g.job.denoiser.weights);
-  return {};
-}
-
 // The image region that the samples stand on, for boundary valid.
 Box measured_region(const Geometry& g, const MeasurementLayout& layout) {
   Box region;
@@ -169,7 +157,7 @@ class Snapshots final : public Observer {
     if (every <= 0 || (k + 1) % every != 0) return;
     const PhaseScope phase(Phase::write);
     write_preview(folder_.file(fmt::format("iteration-{:05}.png", k + 1)), solver.image(),
-                  g_.decomposition.block(comm_.rank()), g_.decomposition.layout(), g_.image, 8, comm_);
+                  g_.decomposition.block(comm_.rank()), g_.decomposition.layout(), g_.image, {}, comm_);
   }
 
  private:
@@ -230,6 +218,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     }
     keep_choices(*from, g, comm);
   }
+  preview_form(g);  // refuses what cannot be written, before anything starts
   choose_execution(g, comm, this_launch(comm));
   comm.together([&] {
     if (first) inputs = from ? from->texts.at("inputs") : input_sums(g);

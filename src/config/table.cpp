@@ -309,15 +309,22 @@ std::vector<Key<Job>> make_job_table() {
           },
           [](const Job& j) { return print(j.output.folder, {}); }),
       key<Job>("output.preview", TESSERA_AT(output.preview), {.word = "none"}, "",
-               "name of a picture in the folder: .png, .jpg or .tif"),
+               "name of a picture in the folder: .png or .jpg to be looked at, 1 inside is white; .tif in the "
+               "type and units of the data"),
       key<Job>(
-          {"output.preview_bits", "whole number", "", "8", "8, 16", "bits per value of the preview"},
+          {"output.preview_bits", "whole number", "bits", "auto", "8, 16, 32 (floats, .tif) or auto",
+           "of a sample of the preview; auto: 8 to be looked at, in .tif those of the data"},
           [](const Site& s, const Value& v, Job& j) {
+            j.output.preview_bits = 0;
+            if (v.kind == Value::Kind::scalar && v.text == "auto") return;
             if (!scan(v, {}, j.output.preview_bits) ||
-                (j.output.preview_bits != 8 && j.output.preview_bits != 16))
-              reject(s, v, "8 or 16", "write for example 'preview_bits: 16'");
+                (j.output.preview_bits != 8 && j.output.preview_bits != 16 && j.output.preview_bits != 32))
+              reject(s, v, "auto, 8, 16 or 32", "write for example 'preview_bits: 16'");
           },
-          [](const Job& j) { return print(j.output.preview_bits, {}); }, preview),
+          [](const Job& j) {
+            return j.output.preview_bits == 0 ? Value::scalar("auto") : print(j.output.preview_bits, {});
+          },
+          preview),
       key<Job>("output.crop", TESSERA_AT(output.crop), {}, "", "cuts the result to the measured region",
                cropped),
       key<Job>("output.snapshots", TESSERA_AT(output.snapshots), not_negative, "iterations",

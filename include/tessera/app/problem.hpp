@@ -53,6 +53,9 @@ std::unique_ptr<DataTerm> make_data_term(const Geometry& g, Problem& problem, co
 /// not known; L: Lipschitz constant of the data term's gradient. InputError.
 SolverOptions solver_options(const Geometry& g, double noise, double L);
 
+/// One line where a noise level leaves the range for which the weights were trained, or empty.
+std::string untrained(const Geometry& g, const Schedule& sigma);
+
 /// solver.start. Collective.
 at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& data, const Space& space);
 
