@@ -58,7 +58,9 @@ Reached reached(const std::vector<std::string>& paths, const Communicator& comm)
 }
 
 std::string name_of(const std::vector<std::string>& paths) {
-  return std::filesystem::path(paths.front()).filename().string();
+  const std::size_t part = paths.front().rfind(":/");  // a dataset or a page
+  const std::string file = std::filesystem::path(paths.front().substr(0, part)).filename();
+  return part == std::string::npos ? file : file + paths.front().substr(part);
 }
 
 }  // namespace

@@ -285,6 +285,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   if (const std::string notice = untrained(g, options.sigma); !notice.empty()) log.line("note: " + notice);
   if (!denoiser->notice().empty()) log.line("note: " + denoiser->notice());
   for (const std::string& notice : problem.notices) log.line("note: " + notice);
+  for (const std::string& warning : problem.warnings) log.line("warning: " + warning);
 
   if (!from) write_measurement(folder, g, data->op().layout(), measured, comm);
   measured.reset();

@@ -177,7 +177,7 @@ void weigh_samples(const Geometry& g, Samples s, Problem& problem, const Communi
   for (std::size_t i = 0; i < raw.size(); ++i) y.push_back(s.dark.empty() ? raw[i] : raw[i].sub(s.dark[i]));
   const Measurement marks = counted_samples(g, s, raw, y, problem, comm);
   raw.clear();
-  if (!s.simulated) warn_of_values(g, y, marks, problem.notices, comm);
+  if (!s.simulated) warn_of_values(g, y, marks, problem.warnings, comm);
   const std::int64_t counted = count(marks, comm);
 
   const bool by_file = !s.weights.empty() && !weights_are_mask(g, s.weights, y, marks, problem, comm);

@@ -39,9 +39,15 @@ namespace {
 
 constexpr std::int64_t kBandBytes = 4 << 20;  // what libvips decodes at once
 
-// Whether a page of a TIFF file is cut into tiles: tag 322, TileWidth. libvips 8.14 does not say.
+// What libvips 8.14 does not say of a page of a TIFF file: whether it is cut into tiles (tag 322, TileWidth),
+// and how many bits a sample has (tag 258), of which it reads no more than 32.
 // Source: TIFF 6.0, section 2; BigTIFF, https://www.awaresystems.be/imaging/tiff/bigtiff.html
-bool tiled_tiff(const io::InputFile& file, int page) {
+struct TiffPage {
+  bool tiled = false;
+  std::uint64_t bits = 0;
+};
+TiffPage tiff_page(const io::InputFile& file, int page) {
+  TiffPage out;
   unsigned char head[16] = {};
   file.read(0, std::min<std::int64_t>(file.size(), 16), head);
   const bool little = head[0] == 'I';
@@ -64,16 +70,25 @@ bool tiled_tiff(const io::InputFile& file, int page) {
     const std::uint64_t first = at + static_cast<std::uint64_t>(count_bytes);
     for (std::uint64_t k = 0; page == 0 && k < entries; ++k) {
       const std::uint64_t place = first + k * static_cast<std::uint64_t>(entry);
-      if (!holds(place, 2)) return false;
-      file.read(static_cast<std::int64_t>(place), 2, bytes);
-      if (number(bytes, 2) == 322) return true;
+      if (!holds(place, entry)) return out;
+      file.read(static_cast<std::int64_t>(place), entry, bytes);
+      if (number(bytes, 2) == 322) out.tiled = true;
+      if (number(bytes, 2) != 258) continue;
+      const unsigned char* value = bytes + (big ? 12 : 8);  // of several channels it lies elsewhere in the file
+      const std::uint64_t count = number(bytes + 4, big ? 8 : 4), there = number(value, big ? 8 : 4);
+      if (count <= (big ? 4U : 2U))
+        out.bits = number(value, 2);
+      else if (unsigned char far[2]; holds(there, 2)) {
+        file.read(static_cast<std::int64_t>(there), 2, far);
+        out.bits = number(far, 2);
+      }
     }
     const std::uint64_t next = first + entries * static_cast<std::uint64_t>(entry);
-    if (page == 0 || !holds(next, big ? 8 : 4)) return false;
+    if (page == 0 || !holds(next, big ? 8 : 4)) return out;
     file.read(static_cast<std::int64_t>(next), big ? 8 : 4, bytes);
     at = number(bytes, big ? 8 : 4);
   }
-  return false;
+  return out;
 }
 
 // How stored rows and columns become displayed ones: flips first, then the transposition.
@@ -128,7 +143,8 @@ struct ImageReader::Impl {
   std::int64_t next_row = 0;  // of the stored picture; above it only a new start can decode
 
   [[noreturn]] void fail() const {
-    throw InputError(concat("cannot read ", path, " (", io::vips_problem(), ") is the file complete?"));
+    throw InputError(concat("cannot read ", path, " (", io::vips_problem(), ") ",
+                            page ? "pages are counted from 0" : "is the file complete?"));
   }
   void load();
   Box stored_box(const Box& region) const;
@@ -141,7 +157,8 @@ void ImageReader::Impl::load() {
   VipsImage* loaded = nullptr;
   int code = 0;
   // Typed loaders: the generic one takes options from brackets in a file's name.
-  switch (format_of(path)) {
+  const Format kind = format_of(path);
+  switch (kind) {
     case Format::png:
       code = vips_pngload(path.c_str(), &loaded, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on",
                           VIPS_FAIL_ON_ERROR, "unlimited", TRUE, nullptr);
@@ -151,7 +168,10 @@ void ImageReader::Impl::load() {
                            VIPS_FAIL_ON_ERROR, nullptr);
       break;
     case Format::tiff: {
-      info.random_access = tiled_tiff(io::InputFile(path), page.value_or(0));
+      const TiffPage about = tiff_page(io::InputFile(path), page.value_or(0));
+      TESSERA_VALIDATE(about.bits <= 32, path, " holds samples of ", about.bits,
+                       " bits (of TIFF up to 32 are read) write it as float32, .npy or HDF5");
+      info.random_access = about.tiled;
       code = vips_tiffload(path.c_str(), &loaded, "access",
                            info.random_access ? VIPS_ACCESS_RANDOM : VIPS_ACCESS_SEQUENTIAL, "fail_on",
                            VIPS_FAIL_ON_ERROR, "page", page.value_or(0), nullptr);
@@ -196,7 +216,8 @@ void ImageReader::Impl::load() {
   info.stored_rows = vips_image_get_height(image.get());
   stored_width = vips_image_get_width(image.get());
 
-  turn = turn_of(info.orientation);
+  // libvips turns FITS upside down, for viewers; arrays and kernels beside it count rows as the file does.
+  turn = turn_of(kind == Format::fits ? 4 : info.orientation);
   info.height = turn.swapped ? stored_width : info.stored_rows;
   info.width = turn.swapped ? info.stored_rows : stored_width;
 

@@ -25,7 +25,7 @@ problem:
 def kernel():
     x, y = np.meshgrid(np.arange(-7, 8), np.arange(-7, 8))
     along, across = x * np.cos(0.5) + y * np.sin(0.5), y * np.cos(0.5) - x * np.sin(0.5)
-    k = np.exp(-along**2 / 18 - across**2 / 4)
+    k = np.exp(-(along**2) / (2 * 2.3**2) - across**2 / (2 * 1.15**2))
     return k / k.sum()
 
 

@@ -25,7 +25,8 @@ struct Problem {
   std::string noise_source;      // how it is known, for one line
   bool noise_estimated = false;  // `noise` is the data's own estimate and serves all samples
   at::Tensor truth;              // undefined without one
-  std::vector<std::string> notices;
+  std::vector<std::string> notices;   // one line each, for the user
+  std::vector<std::string> warnings;  // of values that are probably not meant
 };
 
 /// Reads or simulates. Collective. Clean data are computed in double, part by part, so that the noise

@@ -31,7 +31,7 @@ Box stored_rows_box(const ImageInfo& info, std::int64_t first, std::int64_t coun
 /// Reads regions of PNG, JPEG, TIFF/BigTIFF and FITS (real numbers; gray or RGB) through libvips.
 ///
 /// Palettes and samples of 1, 2, 4 bits are expanded to 8 bits. CMYK and Lab are refused, and so is a TIFF of
-/// several pages unless `page` says which, from 0. FITS counts rows from below; they come from above.
+/// several pages unless `page` says which, from 0. Rows of FITS come as they are stored.
 /// Memory: a band of at most 8 MiB beyond `out`; interlaced PNG and progressive JPEG are held whole by their
 /// decoders. Not collective. Errors: InputError with the file's name, also where a file is cut short.
 class ImageReader {
