@@ -66,13 +66,12 @@ int compare_command(const CompareArguments& arguments, const Communicator& comm)
                 largest, relative);
     std::printf("as 8-bit pictures: PSNR %.4f dB; without a rim of 5 pixels: SSIM %.6f (docs/metrics.md)\n",
                 psnr_8bit, ssim.valid);
-    std::printf(
-        "(%lld x %lld pixels, %lld channels; %s)\n", static_cast<long long>(common.extent(1)),
-        static_cast<long long>(common.extent(2)), static_cast<long long>(a.channels),
-        arguments.range > 0
-            ? fmt::format("both divided by {:g}", arguments.range).c_str()
-            : fmt::format("white is {:g} and {:g}", scale_a.offset + scale_a.factor, scale_b.offset + scale_b.factor)
-                  .c_str());
+    std::printf("(%lld x %lld pixels, %lld channels; %s)\n", static_cast<long long>(common.extent(1)),
+                static_cast<long long>(common.extent(2)), static_cast<long long>(a.channels),
+                arguments.range > 0 ? fmt::format("both divided by {:g}", arguments.range).c_str()
+                                    : fmt::format("white is {:g} and {:g}", scale_a.offset + scale_a.factor,
+                                                  scale_b.offset + scale_b.factor)
+                                          .c_str());
     if (scale_a.factor != scale_b.factor)
       std::printf("warning: their scales differ: write --range %g if both are in the same units\n",
                   scale_a.factor);

@@ -23,9 +23,10 @@ int denoise_command(const DenoiseArguments& a, const Communicator& comm) {
   track_tensor_memory();
   const bool picture = is_picture(a.out);
   comm.together([&] {
-    TESSERA_VALIDATE(a.unit == "internal" || a.unit == "file", "--unit is ", a.unit,
-                     " (sigma and noise are in internal range, where white is 1, or in the units of IN) write "
-                     "internal or file");
+    TESSERA_VALIDATE(
+        a.unit == "internal" || a.unit == "file", "--unit is ", a.unit,
+        " (sigma and noise are in internal range, where white is 1, or in the units of IN) write "
+        "internal or file");
     TESSERA_VALIDATE(a.sigma > 0, "--sigma is ", a.sigma,
                      " (a denoiser needs a noise level in the image's range [0, 1]) for example 0.1");
     TESSERA_VALIDATE(a.noise >= 0, "--noise is ", a.noise,

@@ -81,7 +81,7 @@ FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>&
       out.factor = r.bright;
       out.note = fmt::format(
           "full scale: {} ({}, a type without one) reaches {:.6g}, and all but one sample in {} stay below "
-          "{:.6g}, which is taken for 1; problem.scale.factor says another",
+          "{:.6g}, which is taken for 1 (scale.factor)",
           name_of(paths), about.type, r.most, kOneIn, r.bright);
     } else if (!real && r.most > 0) {
       const int type_bits = about.type.ends_with("16") ? 16 : about.type.ends_with("8") ? 8 : 32;
@@ -89,8 +89,7 @@ FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>&
       if (about.full_scale == 1 || bits <= type_bits - kNarrow) {
         out.factor = std::exp2(bits) - 1;
         out.note = fmt::format(
-            "full scale: {} ({}) reaches {:.6g}, {} of {} bits: {:.10g} is taken for 1; problem.scale.factor "
-            "says another",
+            "full scale: {} ({}) reaches {:.6g}, {} of {} bits: {:.10g} is taken for 1 (scale.factor)",
             name_of(paths), about.type, r.most, bits, type_bits, out.factor);
       }
     }

@@ -160,8 +160,10 @@ PictureForm preview_form(const Geometry& g) {
   if (!is_tiff(out.preview)) return {.bits = bits == 0 ? 8 : bits};
   const double top = bits == 8 ? 255 : 65535;
   TESSERA_VALIDATE(bits == 0 || bits == 32 || (g.factor >= kCoarse && g.offset + g.factor <= top),
-                   "output.preview_bits is ", bits, " (a TIFF is in the units of the data, in which 0 and 1 "
-                   "inside are ", g.offset, " and ", g.offset + g.factor,
+                   "output.preview_bits is ", bits,
+                   " (a TIFF is in the units of the data, in which 0 and 1 "
+                   "inside are ",
+                   g.offset, " and ", g.offset + g.factor,
                    ") write 'preview_bits: auto', or a .png, in which 1 inside is white");
   return in_file_units(g, bits == 0 ? data_bits(g) : bits);
 }

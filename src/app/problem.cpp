@@ -79,10 +79,10 @@ void check_sizes(const Geometry& g, const MeasurementLayout& layout, const Commu
       if (op->measurement(g.image) == got) advice = concat("write 'boundary: ", boundary, "', which does");
     }
     const std::string of = g.truth ? "the truth" : "problem.image.size";
-    throw InputError(concat(parts[i].path, " is ", sides(got), " and ", of, " ", sides(g.image), " (an image of ",
-                            sides(g.image), " has a measurement of ", sides(wanted), " under this operator",
-                            g.parts[i].boundary.empty() ? "" : concat(", boundary ", g.parts[i].boundary), ") ",
-                            advice));
+    throw InputError(
+        concat(parts[i].path, " is ", sides(got), " and ", of, " ", sides(g.image), " (an image of ",
+               sides(g.image), " has a measurement of ", sides(wanted), " under this operator",
+               g.parts[i].boundary.empty() ? "" : concat(", boundary ", g.parts[i].boundary), ") ", advice));
   }
 }
 

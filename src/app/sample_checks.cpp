@@ -63,23 +63,27 @@ void warn_of_values(const Geometry& g, const Measurement& y, const Measurement& 
   const auto file = [&](double v) { return fmt::format("{:.6g}", v * g.factor + g.offset); };
   const auto warn = [&](const std::string& text) { warnings.push_back("the measurement " + text); };
   if (bright * 10'000 < all)
-    warn(fmt::format("fills little of the range: all but one sample in 10,000 stay below {}, an eighth of it "
-                     "(largest {}); networks are trained on all of it: write 'factor: data' in problem.scale",
-                     file(kDim), file(most)));
+    warn(
+        fmt::format("fills little of the range: all but one sample in 10,000 stay below {}, an eighth of it "
+                    "(largest {}); networks are trained on all of it: write 'factor: data' in problem.scale",
+                    file(kDim), file(most)));
   if (beyond * 1000 > all)
-    warn(fmt::format("leaves the range: {:.3g} % of the samples are far outside of {} to {}, which are 0 and 1 "
-                     "inside (they reach {} to {}): say problem.scale",
-                     100.0 * static_cast<double>(beyond) / static_cast<double>(all), file(0), file(1),
-                     file(least), file(most)));
+    warn(fmt::format(
+        "leaves the range: {:.3g} % of the samples are far outside of {} to {}, which are 0 and 1 "
+        "inside (they reach {} to {}): say problem.scale",
+        100.0 * static_cast<double>(beyond) / static_cast<double>(all), file(0), file(1), file(least),
+        file(most)));
   if (!(least < most)) return;
   if (at_most >= kPile && at_most > near_most)
-    warn(fmt::format("has {} samples at its largest value, {}, and {} near it (they look saturated, and count "
-                     "as data): write 'saturation: {:.5g}' in problem, or give them weight 0",
-                     at_most, file(most), near_most, most - near / 2));
+    warn(
+        fmt::format("has {} samples at its largest value, {}, and {} near it (they look saturated, and count "
+                    "as data): write 'saturation: {:.5g}' in problem, or give them weight 0",
+                    at_most, file(most), near_most, most - near / 2));
   if (at_least >= kPile && at_least > near_least)
-    warn(fmt::format("has {} samples at its smallest value, {}, and {} near it (they look dead or clipped, and "
-                     "count as data): give dead ones weight 0 by problem.weights",
-                     at_least, file(least), near_least));
+    warn(fmt::format(
+        "has {} samples at its smallest value, {}, and {} near it (they look dead or clipped, and "
+        "count as data): give dead ones weight 0 by problem.weights",
+        at_least, file(least), near_least));
 }
 
 bool weights_are_mask(const Geometry& g, const Measurement& weights, const Measurement& y,
@@ -101,10 +105,10 @@ bool weights_are_mask(const Geometry& g, const Measurement& weights, const Measu
     const NoiseEstimate shown = estimate_noise(y, marks, problem.A->layout(), comm);
     const double said = 1 / std::sqrt(most), found = shown.sigma * g.factor;
     if (shown.gain == 0 && (said > kApart * found || found > kApart * said))
-      problem.warnings.push_back(
-          fmt::format("the weights are 0 and {:.6g} only, which as inverse variances say a noise of {:.3g} in "
-                      "file units; the data show about {:.3g}: if they are a mask, write 0 and 1",
-                      most, said, found));
+      problem.warnings.push_back(fmt::format(
+          "the weights are 0 and {:.6g} only, which as inverse variances say a noise of {:.3g} in "
+          "file units; the data show about {:.3g}: if they are a mask, write 0 and 1",
+          most, said, found));
   } catch (const InputError&) {
     // Too few samples for an estimate.
   }

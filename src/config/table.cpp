@@ -66,7 +66,7 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>("problem.truth.scene.channels", TESSERA_AT(problem.scene.channels),
                {.least = 1, .most = 65535}, "", "3: color; 1: its luminance; others: a spectrum", scene),
       key<Job>("problem.measurements", TESSERA_AT(problem.measurements), {.file = true}, "",
-               "measured data: HDF5 (/measurements/0 ...), or a picture where the operator has one part"),
+               "measured data: HDF5 (/measurements/0 ...), or where the operator has one part an image"),
       key<Job>("problem.weights", TESSERA_AT(problem.weights), {.file = true}, "",
                "inverse variance of each sample, in the measurements' layout; 0 or NaN: not used. Only 0 and "
                "1: a mask",
@@ -95,8 +95,9 @@ std::vector<Key<Job>> make_job_table() {
                "file value that is 0 inside; inside = (file - offset) / factor, undone on output"),
       key<Job>(
           {"problem.scale.factor", "number", "file units", "auto", "> 0, auto or data",
-           "file units that are 1 inside; auto: full scale of the file's type (255, 65535, 1 for floats); "
-           "data: what the brightest samples of the measurement reach, but one in 10,000"},
+           "file units that are 1 inside; auto: full scale of the file's type (255, 65535), less where the "
+           "values use fewer bits, and for floats 1, or what they reach; data: what the brightest samples of "
+           "the measurement reach, but one in 10,000"},
           [](const Site& s, const Value& v, Job& j) {
             ScaleConfig& scale = j.problem.scale;
             scale.factor = 0;
@@ -308,9 +309,10 @@ std::vector<Key<Job>> make_job_table() {
             j.output.folder = absolute_path(j.output.folder, s.folder);
           },
           [](const Job& j) { return print(j.output.folder, {}); }),
-      key<Job>("output.preview", TESSERA_AT(output.preview), {.word = "none"}, "",
-               "name of a picture in the folder: .png or .jpg to be looked at, 1 inside is white; .tif in the "
-               "type and units of the data"),
+      key<Job>(
+          "output.preview", TESSERA_AT(output.preview), {.word = "none"}, "",
+          "name of a picture in the folder: .png or .jpg to be looked at, 1 inside is white; .tif in the "
+          "type and units of the data"),
       key<Job>(
           {"output.preview_bits", "whole number", "bits", "auto", "8, 16, 32 (floats, .tif) or auto",
            "of a sample of the preview; auto: 8 to be looked at, in .tif those of the data"},

@@ -74,7 +74,8 @@ TiffPage tiff_page(const io::InputFile& file, int page) {
       file.read(static_cast<std::int64_t>(place), entry, bytes);
       if (number(bytes, 2) == 322) out.tiled = true;
       if (number(bytes, 2) != 258) continue;
-      const unsigned char* value = bytes + (big ? 12 : 8);  // of several channels it lies elsewhere in the file
+      const unsigned char* value =
+          bytes + (big ? 12 : 8);  // of several channels it lies elsewhere in the file
       const std::uint64_t count = number(bytes + 4, big ? 8 : 4), there = number(value, big ? 8 : 4);
       if (count <= (big ? 4U : 2U))
         out.bits = number(value, 2);
@@ -117,15 +118,24 @@ Format format_of(const std::string& path) {
 
 const char* type_name(VipsBandFormat format) {
   switch (format) {
-    case VIPS_FORMAT_UCHAR: return "uint8";
-    case VIPS_FORMAT_CHAR: return "int8";
-    case VIPS_FORMAT_USHORT: return "uint16";
-    case VIPS_FORMAT_SHORT: return "int16";
-    case VIPS_FORMAT_UINT: return "uint32";
-    case VIPS_FORMAT_INT: return "int32";
-    case VIPS_FORMAT_FLOAT: return "float32";
-    case VIPS_FORMAT_DOUBLE: return "float64";
-    default: return nullptr;
+    case VIPS_FORMAT_UCHAR:
+      return "uint8";
+    case VIPS_FORMAT_CHAR:
+      return "int8";
+    case VIPS_FORMAT_USHORT:
+      return "uint16";
+    case VIPS_FORMAT_SHORT:
+      return "int16";
+    case VIPS_FORMAT_UINT:
+      return "uint32";
+    case VIPS_FORMAT_INT:
+      return "int32";
+    case VIPS_FORMAT_FLOAT:
+      return "float32";
+    case VIPS_FORMAT_DOUBLE:
+      return "float64";
+    default:
+      return nullptr;
   }
 }
 
@@ -239,8 +249,7 @@ Box ImageReader::Impl::stored_box(const Box& b) const {
   return {lo, hi};
 }
 
-ImageReader::ImageReader(const std::string& path, std::optional<int> page)
-    : impl_(std::make_unique<Impl>()) {
+ImageReader::ImageReader(const std::string& path, std::optional<int> page) : impl_(std::make_unique<Impl>()) {
   { const io::InputFile exists(path); }  // its messages name what is wrong with the path
   io::start_vips();
   impl_->path = path;
@@ -280,14 +289,29 @@ void ImageReader::read(const Box& region, float* out) {
             to[c * plane + x * column_step] = static_cast<float>(*from++);
       };
       switch (p.format) {
-        case VIPS_FORMAT_UCHAR: copy(static_cast<const std::uint8_t*>(line)); break;
-        case VIPS_FORMAT_CHAR: copy(static_cast<const std::int8_t*>(line)); break;
-        case VIPS_FORMAT_USHORT: copy(static_cast<const std::uint16_t*>(line)); break;
-        case VIPS_FORMAT_SHORT: copy(static_cast<const std::int16_t*>(line)); break;
-        case VIPS_FORMAT_UINT: copy(static_cast<const std::uint32_t*>(line)); break;
-        case VIPS_FORMAT_INT: copy(static_cast<const std::int32_t*>(line)); break;
-        case VIPS_FORMAT_DOUBLE: copy(static_cast<const double*>(line)); break;
-        default: copy(static_cast<const float*>(line));
+        case VIPS_FORMAT_UCHAR:
+          copy(static_cast<const std::uint8_t*>(line));
+          break;
+        case VIPS_FORMAT_CHAR:
+          copy(static_cast<const std::int8_t*>(line));
+          break;
+        case VIPS_FORMAT_USHORT:
+          copy(static_cast<const std::uint16_t*>(line));
+          break;
+        case VIPS_FORMAT_SHORT:
+          copy(static_cast<const std::int16_t*>(line));
+          break;
+        case VIPS_FORMAT_UINT:
+          copy(static_cast<const std::uint32_t*>(line));
+          break;
+        case VIPS_FORMAT_INT:
+          copy(static_cast<const std::int32_t*>(line));
+          break;
+        case VIPS_FORMAT_DOUBLE:
+          copy(static_cast<const double*>(line));
+          break;
+        default:
+          copy(static_cast<const float*>(line));
       }
     }
   }

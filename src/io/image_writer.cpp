@@ -110,10 +110,9 @@ void ImageWriter::Impl::encode(const std::string& temporary) const {
   const VipsBandFormat type = bits == 8    ? VIPS_FORMAT_UCHAR
                               : bits == 16 ? VIPS_FORMAT_USHORT
                                            : VIPS_FORMAT_FLOAT;
-  int code =
-      vips_rawload(raw_path.c_str(), &made, static_cast<int>(width), static_cast<int>(height),
-                   static_cast<int>(channels), "format", type, "interpretation", meaning, "access",
-                   VIPS_ACCESS_SEQUENTIAL, nullptr);
+  int code = vips_rawload(raw_path.c_str(), &made, static_cast<int>(width), static_cast<int>(height),
+                          static_cast<int>(channels), "format", type, "interpretation", meaning, "access",
+                          VIPS_ACCESS_SEQUENTIAL, nullptr);
   const io::VipsPointer rows(made);
   check(code);
   made = nullptr;
@@ -130,11 +129,11 @@ void ImageWriter::Impl::encode(const std::string& temporary) const {
     // The classic format ends at 4 GiB; compressed data may, rarely, be longer than raw ones.
     const bool big = height * width * channels * bits / 8 > 3'500'000'000;
     // Many readers do not know the predictor for floats.
-    check(vips_tiffsave(
-        image.get(), temporary.c_str(), "tile", TRUE, "tile_width", 256, "tile_height", 256, "compression",
-        VIPS_FOREIGN_TIFF_COMPRESSION_DEFLATE, "predictor",
-        bits == 32 ? VIPS_FOREIGN_TIFF_PREDICTOR_NONE : VIPS_FOREIGN_TIFF_PREDICTOR_HORIZONTAL, "bigtiff",
-        big ? TRUE : FALSE, nullptr));
+    check(
+        vips_tiffsave(image.get(), temporary.c_str(), "tile", TRUE, "tile_width", 256, "tile_height", 256,
+                      "compression", VIPS_FOREIGN_TIFF_COMPRESSION_DEFLATE, "predictor",
+                      bits == 32 ? VIPS_FOREIGN_TIFF_PREDICTOR_NONE : VIPS_FOREIGN_TIFF_PREDICTOR_HORIZONTAL,
+                      "bigtiff", big ? TRUE : FALSE, nullptr));
   }
 }
 

@@ -117,8 +117,8 @@ void read_measurements(const std::string& path, const std::string& kind,
     comm.together([&] {
       TESSERA_VALIDATE(parts.size() == 1, path, " holds one array (", parts.size(),
                        " are needed) write an HDF5 file with /", group, "/0 ...");
-      TESSERA_VALIDATE(one.box == parts[0].box, path, " holds ", one.box, " (the measurement is ", parts[0].box,
-                       ") give one value for each of its samples");
+      TESSERA_VALIDATE(one.box == parts[0].box, path, " holds ", one.box, " (the measurement is ",
+                       parts[0].box, ") give one value for each of its samples");
     });
     return read_channels(parts[0].block, one.channels, shared,
                          [&](const ArrayView& view) { read_image(path, parts[0].layout, view, comm); });

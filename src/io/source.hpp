@@ -6,15 +6,15 @@
 
 namespace tessera::io {
 
-/// What a path in a job names: a picture, a page `FILE.tif:/2`, an array, or a dataset `FILE.h5:/name` (/image
-/// where none is said).
+/// What a path in a job names: a picture, a page `FILE.tif:/2`, an array, or a dataset `FILE.h5:/name`
+/// (/image where none is said).
 struct Source {
   enum class Kind { picture, npy, hdf5 };
   Kind kind = Kind::picture;
   std::string file;
-  std::string dataset = {};       // of an HDF5 file
-  bool named = false;             // the path says the dataset
-  std::optional<int> page = {};   // of a TIFF file, from 0
+  std::string dataset = {};      // of an HDF5 file
+  bool named = false;            // the path says the dataset
+  std::optional<int> page = {};  // of a TIFF file, from 0
 };
 /// By suffix; InputError for an unknown one.
 Source source_of(const std::string& path);

@@ -66,8 +66,8 @@ struct PictureForm {
 PictureForm in_file_units(const Geometry& g, int bits);
 /// The bits that hold the data's type of number: 32 where it is neither uint8 nor uint16.
 int data_bits(const Geometry& g);
-/// What output.preview is: TIFF in the units of the data, PNG and JPEG to be looked at. InputError where units
-/// and bits do not fit.
+/// What output.preview is: TIFF in the units of the data, PNG and JPEG to be looked at. InputError where
+/// units and bits do not fit.
 PictureForm preview_form(const Geometry& g);
 
 /// An HDF5 image in file units, float32, with what its values mean as attributes. `part`: what to keep.

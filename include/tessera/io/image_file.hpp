@@ -16,9 +16,9 @@ struct ImageInfo {
   std::int64_t height = 0, width = 0;  // after the EXIF orientation
   std::int64_t stored_rows = 0;        // rows as they stand in the file, before it
   std::int64_t channels = 1;           // 1 or 3, without alpha
-  std::string type = "uint8";          // of a sample: uint8, int8, uint16, int16, uint32, int32, float32, float64
-  bool had_alpha = false;              // dropped, the caller says so
-  int orientation = 1;                 // EXIF, applied
+  std::string type = "uint8";  // of a sample: uint8, int8, uint16, int16, uint32, int32, float32, float64
+  bool had_alpha = false;      // dropped, the caller says so
+  int orientation = 1;         // EXIF, applied
   bool has_profile = false;
   bool random_access = false;  // regions can be decoded alone (tiled TIFF, FITS); else only from the top
   double full_scale = 255;     // the largest value of the type: 255, 65535, or 1 for all others
@@ -62,8 +62,8 @@ class ImageWriter {
   ImageWriter(const std::string& path, std::int64_t height, std::int64_t width, std::int64_t channels,
               int bits, std::vector<std::uint8_t> profile = {});
   ~ImageWriter();
-  /// Rows [row, row + rows) planar (channels, rows, width). 8 and 16 bits: of [0, 1], clamped and rounded, NaN
-  /// is 0; 32: as they are.
+  /// Rows [row, row + rows) planar (channels, rows, width). 8 and 16 bits: of [0, 1], clamped and rounded,
+  /// NaN is 0; 32: as they are.
   void write_rows(std::int64_t row, std::int64_t rows, const float* planar);
   void finish();
 
