@@ -5,7 +5,7 @@ import sys
 
 import h5py
 import numpy as np
-from skimage import io as pictures
+from skimage import data as photographs, io as pictures
 
 from harness import distance, image, job, photo, run, source, summary, tessera, work
 
@@ -181,3 +181,26 @@ def denoise_in_units():
     assert 99.9 < float(re.search(r"PSNR (\S+)", said).group(1)) < 100.1, "no cap at 80 dB: " + said
     code, said, _ = tessera("compare", "near.tif", "a.h5")
     assert code == 0 and "their scales differ: write --range 1" in said, said
+
+
+def documented_jobs():
+    """Every job of the README and of docs/ runs as it stands, and reaches the figures that stand in its first line."""
+    pictures.imsave(work / "photo.png", photographs.astronaut(), check_contrast=False)
+    cell.make(work, 512)
+    runs = figures = 0
+    for page in (source / "README.md", *sorted((source / "docs").glob("*.md"))):
+        for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.S):
+            if not re.search(r"^problem:", block, re.M):
+                continue
+            huge = "32768" in block  # a scene needs no file; its size is what the example is about
+            path = job(block.replace("32768", "256"), f"{page.stem}_{runs}.yaml")
+            out, _ = run(path, "--set", f"output.folder={work}/{page.stem}_{runs}", "--set", "output.diagnostics=false", ranks=2)
+            s = summary(f"{page.stem}_{runs}")
+            for name, key in (("PSNR", "psnr"), ("the start has", "psnr_start")):
+                if said := re.search(rf"^#.*{name} ([\d.]+)", block, re.M):
+                    print(f"{page.name}: {name} {said.group(1)}, found {s[key]:.2f}")
+                    assert abs(float(said.group(1)) - s[key]) < 0.03, (page, block, s[key])
+                    figures += 1
+            assert s["status"] in ("limit", "converged") and (huge or "leaves the range" not in out), out
+            runs += 1
+    assert runs >= 10 and figures >= 14, (runs, figures)
