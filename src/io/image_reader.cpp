@@ -104,6 +104,8 @@ Turn turn_of(int o) {
 
 enum class Format { png, jpeg, tiff, fits };
 
+bool reads_fits() { return vips_type_find("VipsOperation", "fitsload") != 0; }
+
 Format format_of(const std::string& path) {
   const char* loader = vips_foreign_find_load(path.c_str());
   const std::string name = loader ? loader : "";
@@ -112,6 +114,8 @@ Format format_of(const std::string& path) {
   if (name.rfind("VipsForeignLoadJpeg", 0) == 0) return Format::jpeg;
   if (name.rfind("VipsForeignLoadTiff", 0) == 0) return Format::tiff;
   if (name.rfind("VipsForeignLoadFits", 0) == 0) return Format::fits;
+  TESSERA_VALIDATE(reads_fits() || is_picture(path), "cannot read ", path,
+                   " (this libvips was built without cfitsio) install one with it, or convert the file");
   throw InputError(
       concat("cannot read ", path, " (it is neither PNG, JPEG, TIFF nor FITS inside) convert it"));
 }
@@ -332,6 +336,11 @@ Box stored_rows_box(const ImageInfo& info, std::int64_t first, std::int64_t coun
   const std::int64_t low = turn.flip_rows ? info.stored_rows - first - count : first;
   return turn.swapped ? Box({0, 0, low}, {1, info.height, low + count})
                       : Box({0, low, 0}, {1, low + count, info.width});
+}
+
+std::string image_library() {
+  io::start_vips();
+  return concat("libvips ", VIPS_VERSION, ", FITS: ", reads_fits() ? "yes" : "no");
 }
 
 bool is_picture(const std::string& path) {

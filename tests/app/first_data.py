@@ -168,6 +168,7 @@ def denoise_in_units():
         assert f["image"].attrs["factor"] == 2047 and np.abs(f["image"][0] - pictures.imread(work / "a.tif")).max() < 0.6
     code, _, err = tessera("denoise", "cell.tif", "no.tif", "--sigma", 12, *common)
     assert code == 2 and "--sigma is 12 (white is 1) write --unit file" in err, err
+    assert re.search(r"^pictures +libvips [\d.]+, FITS: (yes|no)$", tessera("info")[1], re.M)
     code, said, err = tessera("denoise", "cell.tif", "no.tif", "--sigma", 0.3)
     assert code == 0 and "sigma 0.3 lies outside [0, 0.1961]" in said, said + err
     # compare takes what is white from the file that says it.

@@ -74,5 +74,6 @@ class ImageWriter {
 
 bool is_picture(const std::string& path);  // by suffix: .png .jpg .jpeg .tif .tiff, which can be written
 bool is_tiff(const std::string& path);     // by suffix
+std::string image_library();               // its name, version and whether it reads FITS
 
 }  // namespace tessera
