@@ -21,10 +21,12 @@ def read_picture(path):
     return skimage.io.imread(path)[..., :3]
 
 
-def read_h5(path, name):
-    """(C, H, W) in file units -> (H, W, C), 8 bit."""
+def read_h5(path, name, about):
+    """(C, H, W) -> (H, W, C), 8 bit; `about` has the attributes of units."""
     with h5py.File(path) as file:
-        image = file[name][:]
+        image, scale = file[name][:], file[about].attrs
+        if scale["units"] == "internal":
+            image = image * scale["factor"] + scale["offset"]
     return np.clip(np.rint(np.moveaxis(image, 0, -1)), 0, 255).astype(np.uint8)
 
 
@@ -37,8 +39,8 @@ def report(folder):
     for name, s in summaries.items():
         print(f"{name:24}{s['psnr']:>7.2f} dB{s['ssim']:>9.3f}{s['seconds']:>10.1f}{s['iterations']:>12}")
 
-    pictures = [read_picture(folder / "photo.png"), read_h5(folder / "measurement.h5", "measurements/0")]
-    pictures += [read_h5(path / "reconstruction.h5", "image") for path in runs.values()]
+    pictures = [read_picture(folder / "photo.png"), read_h5(folder / "measurement.h5", "measurements/0", "measurements")]
+    pictures += [read_h5(path / "reconstruction.h5", "image", "image") for path in runs.values()]
     gap = np.full((pictures[0].shape[0], 8, 3), 255, np.uint8)
 
     def row(images):

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 
+#include "full_scale.hpp"
 #include "tessera/app/commands.hpp"
 #include "tessera/app/geometry.hpp"
 #include "tessera/core/error.hpp"
@@ -39,9 +40,19 @@ int compare_command(const CompareArguments& arguments, const Communicator& comm)
     read_image(path, Layout(boxes), view(t, boxes[static_cast<std::size_t>(comm.rank())]), comm);
     return t;
   };
-  const double range = arguments.range > 0 ? arguments.range : std::max(a.full_scale, 1.0);
-  const at::Tensor x = read(arguments.a, a, shift_a).div_(arguments.range > 0 ? range : a.full_scale);
-  const at::Tensor y = read(arguments.b, b, shift_b).div_(arguments.range > 0 ? range : b.full_scale);
+  FullScale scale_a{0, arguments.range}, scale_b{0, arguments.range};
+  if (arguments.range <= 0) {
+    scale_a = full_scale_of(a, {arguments.a}, 0, comm);
+    scale_b = full_scale_of(b, {arguments.b}, 0, comm);
+    // One whose white is only guessed from its values takes the other's.
+    if (!scale_b.note.empty())
+      scale_b = scale_a;
+    else if (!scale_a.note.empty())
+      scale_a = scale_b;
+  }
+  const auto inside = [](const at::Tensor& t, const FullScale& s) { return t.sub_(s.offset).div_(s.factor); };
+  const at::Tensor x = inside(read(arguments.a, a, shift_a), scale_a);
+  const at::Tensor y = inside(read(arguments.b, b, shift_b), scale_b);
   Reducer reducer(comm);
   const Space space(comm, &reducer);
   Metrics metrics(x, whole, comm, make_transport(comm, {}, TransportKind::mpi));
@@ -55,12 +66,15 @@ int compare_command(const CompareArguments& arguments, const Communicator& comm)
                 largest, relative);
     std::printf("as 8-bit pictures: PSNR %.4f dB; without a rim of 5 pixels: SSIM %.6f (docs/metrics.md)\n",
                 psnr_8bit, ssim.valid);
-    std::printf(
-        "(%lld x %lld pixels, %lld channels; %s)\n", static_cast<long long>(common.extent(1)),
-        static_cast<long long>(common.extent(2)), static_cast<long long>(a.channels),
-        arguments.range > 0
-            ? fmt::format("both divided by {:g}", range).c_str()
-            : fmt::format("divided by their full scales {:g} and {:g}", a.full_scale, b.full_scale).c_str());
+    std::printf("(%lld x %lld pixels, %lld channels; %s)\n", static_cast<long long>(common.extent(1)),
+                static_cast<long long>(common.extent(2)), static_cast<long long>(a.channels),
+                arguments.range > 0 ? fmt::format("both divided by {:g}", arguments.range).c_str()
+                                    : fmt::format("white is {:g} and {:g}", scale_a.offset + scale_a.factor,
+                                                  scale_b.offset + scale_b.factor)
+                                          .c_str());
+    if (scale_a.factor != scale_b.factor)
+      std::printf("warning: their scales differ: write --range %g if both are in the same units\n",
+                  scale_a.factor);
     if (a.box != b.box)
       std::printf("sizes differ: %lld x %lld and %lld x %lld, the centered common part was compared\n",
                   static_cast<long long>(a.box.extent(1)), static_cast<long long>(a.box.extent(2)),

@@ -14,7 +14,6 @@
 #include "tessera/core/units.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/distributed_image.hpp"
-#include "tessera/io/hdf5.hpp"
 #include "tessera/physics/noise.hpp"
 #include "tessera/solve/metrics.hpp"
 
@@ -24,6 +23,10 @@ int denoise_command(const DenoiseArguments& a, const Communicator& comm) {
   track_tensor_memory();
   const bool picture = is_picture(a.out);
   comm.together([&] {
+    TESSERA_VALIDATE(
+        a.unit == "internal" || a.unit == "file", "--unit is ", a.unit,
+        " (sigma and noise are in internal range, where white is 1, or in the units of IN) write "
+        "internal or file");
     TESSERA_VALIDATE(a.sigma > 0, "--sigma is ", a.sigma,
                      " (a denoiser needs a noise level in the image's range [0, 1]) for example 0.1");
     TESSERA_VALIDATE(a.noise >= 0, "--noise is ", a.noise,
@@ -43,36 +46,43 @@ int denoise_command(const DenoiseArguments& a, const Communicator& comm) {
   job.denoiser.precision = a.precision;
   if (a.patch > 0) job.denoiser.patch = a.patch;
   job.device = a.device;
-  job.solver.sigma.values = {a.sigma};
   Geometry g = plan_geometry(job, comm, comm.size());
+  const double unit = a.unit == "file" ? g.factor : 1, sigma = a.sigma / unit;
+  TESSERA_VALIDATE(sigma <= 1, "--sigma is ", a.sigma, " (white is ", unit,
+                   ") write --unit file for a level in the units of ", a.in);
+  g.job.solver.sigma.values = {sigma};
   choose_execution(g, comm, this_launch(comm));
   const auto transport = open_transport(g, comm).transport;
   const auto denoiser = make_denoiser(g, comm, transport);
   const Box block = g.decomposition.block(comm.rank());
+  // The type and units of IN where OUT can hold them, else to be looked at.
+  const int bits = data_bits(g);
+  const bool fits = bits <= (is_tiff(a.out) ? 32 : a.out.ends_with(".png") ? 16 : 8);
+  const PictureForm form = fits ? in_file_units(g, bits) : PictureForm{};
 
   const at::Tensor truth = read_block(a.in, g, comm);
   at::Tensor noisy = truth;
   if (a.noise > 0) {
     const at::Tensor exact = truth.to(at::kCPU, at::kDouble, false, /*copy=*/true);
-    add_noise(exact, {.gaussian = a.noise}, static_cast<std::uint64_t>(a.seed), 0, g.image, block);
+    add_noise(exact, {.gaussian = a.noise / unit}, static_cast<std::uint64_t>(a.seed), 0, g.image, block);
     noisy = exact.to(g.options());
   }
   at::Tensor out = at::empty_like(noisy);
   const double start = now();
-  denoiser->apply(noisy, a.sigma, out);
+  denoiser->apply(noisy, sigma, out);
   comm.barrier();
   const double seconds = now() - start;
 
-  if (picture) {
-    write_preview(a.out, out, block, g.decomposition.layout(), g.image, 8, comm, a.in);
-  } else {
-    const at::Tensor units = out.to(at::kCPU, at::kFloat, false, /*copy=*/true).mul_(g.factor).add_(g.offset);
-    Hdf5File file = Hdf5File::create(a.out, comm);
-    file.write("/image", g.image, view(units, block));
-    file.close();
-  }
+  if (picture)
+    write_preview(a.out, out, block, g.decomposition.layout(), g.image, form, comm, a.in);
+  else
+    write_image(a.out, g, out, g.image, comm);
   Log log(comm.rank() == 0, "");
   for (const std::string& notice : g.notices) log.line("note: " + notice);
+  if (const std::string notice = untrained(g, sigma); !notice.empty()) log.line("note: " + notice);
+  if (picture && !fits)
+    log.line(fmt::format("note: {} holds 8 bits, white is {:.6g} of {} ({}): a .tif keeps its units", a.out,
+                         g.factor + g.offset, a.in, g.data.type));
   if (!denoiser->notice().empty()) log.line("note: " + denoiser->notice());
   log.line(fmt::format("{} on {} rank{}: {}", denoiser->description(), comm.size(),
                        comm.size() == 1 ? "" : "s", format_seconds(seconds)));

@@ -185,7 +185,7 @@ void write_residual(const OutputFolder& folder, const MeasurementLayout& layout,
   if ((part.channels != 1 && part.channels != 3) || part.box.extent(0) != 1 || part.box.pixels() > kPicture)
     return;
   write_preview(folder.file("residual.png"), residual * (0.5 / kShown / level) + 0.5,
-                layout.block(0, comm.rank()), layout.layout(0), part.box, 8, comm);
+                layout.block(0, comm.rank()), layout.layout(0), part.box, {}, comm);
 }
 
 // The value below which this share of the sorted values lies.
@@ -400,6 +400,20 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
           "it is lost, and dark regions come out too bright) keep the camera's offset in the data",
           100 * s.at_smallest, of, s.smallest));
   }
+  // Deconvolved stars are far brighter than their data; nothing is far darker.
+  double least = parts[0].smallest, most = parts[0].largest;
+  for (const ResidualStatistics& s : parts) {
+    least = std::min(least, s.smallest);
+    most = std::max(most, s.largest);
+  }
+  const double span = most - least;
+  if (range.smallest < least - span || range.largest > most + 10 * span)
+    warn(fmt::format(
+        "the result reaches {:.6g} to {:.6g}, the data {:.6g} to {:.6g}, in file units (dead or hot samples "
+        "that count, an operator that is not the true one, or too little noise assumed) look at residual.png "
+        "and give bad samples weight 0 by problem.weights",
+        range.smallest * g.factor + g.offset, range.largest * g.factor + g.offset,
+        least * g.factor + g.offset, most * g.factor + g.offset));
   if (range.far > 0.01)
     warn(fmt::format(
         "{:.1f} % of the image lies outside of [-0.1, 1.1], its values are {:.3g} to {:.3g} (networks "

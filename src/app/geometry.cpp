@@ -9,48 +9,17 @@
 #include <cmath>
 #include <span>
 
+#include "full_scale.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/host.hpp"
 #include "tessera/core/units.hpp"
-#include "tessera/domain/order_statistics.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/measurement_file.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
 namespace {
-
-// What the brightest samples of a measurement reach, but one in 10,000, above the offset. Ranks read bands.
-double data_factor(const std::string& path, double offset, const Communicator& comm) {
-  const std::vector<MeasurementPartInfo> infos = measurement_info(path, comm);
-  const MeasurementOrigin origin = measurement_origin(path, comm);
-  std::vector<at::Tensor> bands;
-  std::vector<MeasurementPart> parts;
-  for (const MeasurementPartInfo& info : infos) {
-    std::vector<Box> boxes;
-    for (std::int64_t r = 0, rows = info.box.extent(1); r < comm.size(); ++r) {
-      Index3 lo = info.box.lo(), hi = info.box.hi();
-      lo[1] = rows * r / comm.size();
-      hi[1] = rows * (r + 1) / comm.size();
-      boxes.emplace_back(lo, hi);
-    }
-    const Layout layout(boxes);
-    bands.push_back(empty_block(info.channels, layout.box(comm.rank()), at::kFloat));
-    parts.push_back({info.box, layout, view(bands.back(), layout.box(comm.rank()))});
-  }
-  read_measurements(path, "measurements", parts, comm);
-  std::vector<float> values;
-  for (const at::Tensor& band : bands)
-    for (const float v : std::span(band.const_data_ptr<float>(), static_cast<std::size_t>(band.numel())))
-      if (std::isfinite(v)) values.push_back(v);
-  const std::int64_t n = count_values(values, comm);
-  double most = n > 0 ? order_statistic(values, n - 1 - n / 10000, comm) : 0.0;
-  if (origin.internal) most = most * origin.factor + origin.offset;
-  TESSERA_VALIDATE(most > offset, "problem.scale.factor is data (no sample of ", path,
-                   " lies above the offset ", offset, ") write a number");
-  return most - offset;
-}
 
 std::vector<OperatorConfig> flatten(const OperatorConfig& op) {
   if (op.type != "stack") return {op};
@@ -167,6 +136,40 @@ Network open_network(const DenoiserConfig& config, std::int64_t image_channels) 
   return load_network(config.network, weights, image_channels);
 }
 
+namespace {
+
+// What is 0 and 1 in the image's file, and in that of a truth that only scores.
+void set_scale(Geometry& g, const std::vector<std::string>& sources, const Communicator& comm) {
+  const ProblemConfig& p = g.job.problem;
+  FullScale scale{p.scale.offset, p.scale.factor};
+  if (p.scale.from_data) {
+    const MeasurementOrigin origin = measurement_origin(p.measurements, comm);
+    const double most = origin.internal ? brightest_samples(sources, origin.factor, origin.offset, comm)
+                                        : brightest_samples(sources, 1, 0, comm);
+    TESSERA_VALIDATE(most > p.scale.offset, "problem.scale.factor is data (no sample of ", p.measurements,
+                     " lies above the offset ", p.scale.offset, ") write a number");
+    scale.factor = most - p.scale.offset;
+  } else if (p.scale.factor == 0) {
+    scale = full_scale_of(g.data, sources, p.scale.offset, comm);
+  }
+  if (!scale.note.empty()) g.notices.push_back(scale.note);
+  g.offset = scale.offset;
+  g.factor = scale.factor;
+  g.truth_scale = {g.offset, g.factor};
+  // A truth of another kind of number has a white of its own; measurement and truth need not share units.
+  if (!p.measurements.empty() && !p.truth.empty() && (g.truth->says_scale || g.truth->type != g.data.type)) {
+    const FullScale own = full_scale_of(*g.truth, {p.truth}, 0, comm);
+    const bool real = !g.truth->says_scale && g.truth->type.starts_with("float");
+    if (!real || (own.factor == 1 && g.factor > 8)) g.truth_scale = {own.offset, own.factor};
+    if (g.truth_scale != std::array{g.offset, g.factor})
+      g.notices.push_back(concat("the truth is in units of its own (", g.truth->type, ", the measurement is ",
+                                 g.data.type, "): ", g.truth_scale[0], " is 0 and ",
+                                 g.truth_scale[0] + g.truth_scale[1], " is 1"));
+  }
+}
+
+}  // namespace
+
 Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks) {
   Geometry g;
   g.job = job;
@@ -174,18 +177,23 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
   g.parts = flatten(job.problem.op);
   g.grid_given = !job.domain.grid.empty();
   const ProblemConfig& p = job.problem;
-  double full_scale = 1;
+  std::vector<std::string> sources;  // of the image's units
 
   if (!p.truth.empty()) {
     g.truth = image_source_info(p.truth, comm);
     if (!g.truth->note.empty()) g.notices.push_back(g.truth->note);
     g.image = g.truth->box;
     g.channels = g.truth->channels;
-    full_scale = g.truth->full_scale;
+    g.data = *g.truth;
+    sources = {p.truth};
   } else if (!p.scene.size.empty()) {
-    g.truth = SourceInfo{Box::image2d(p.scene.size[0], p.scene.size[1]), p.scene.channels, 1, ""};
+    g.truth = SourceInfo{.box = Box::image2d(p.scene.size[0], p.scene.size[1]),
+                         .channels = p.scene.channels,
+                         .type = "float32",
+                         .says_scale = true};
     g.image = g.truth->box;
     g.channels = g.truth->channels;
+    g.data = *g.truth;
   }
   if (const std::int64_t n = p.simulate.finer; n > 1) {
     TESSERA_VALIDATE(g.image.extent(1) % n == 0 && g.image.extent(2) % n == 0, "problem.simulate.finer is ",
@@ -202,7 +210,10 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
       g.image = p.image.size.empty() ? image_of_measurement(g.parts[0], parts[0].box, g.channels, comm)
                                      : Box::image2d(p.image.size[0], p.image.size[1]);
     }
-    full_scale = parts[0].full_scale;
+    g.data = parts[0].source;
+    if (!g.data.note.empty()) g.notices.push_back(g.data.note);
+    sources.clear();
+    for (const MeasurementPartInfo& part : parts) sources.push_back(part.path);
   }
   if (g.truth && !p.image.size.empty())
     TESSERA_VALIDATE(g.image == Box::image2d(p.image.size[0], p.image.size[1]), "problem.image.size is ",
@@ -211,13 +222,8 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
   if (p.image.channels > 0)
     TESSERA_VALIDATE(p.image.channels == g.channels, "problem.image.channels is ", p.image.channels,
                      " (the data have ", g.channels, ") leave it out");
-  g.offset = p.scale.offset;
-  g.factor = p.scale.from_data    ? data_factor(p.measurements, p.scale.offset, comm)
-             : p.scale.factor > 0 ? p.scale.factor
-                                  : full_scale;
-  g.scale_from_type = p.scale.factor == 0 && !p.scale.from_data;
-  g.job.problem.scale.factor = g.factor;
-  g.job.problem.scale.from_data = false;
+  set_scale(g, sources, comm);
+  g.job.problem.scale = {.offset = g.offset, .factor = g.factor};
   NoiseConfig& noise = g.job.problem.noise;
   if (noise.unit == "file") {
     noise.gaussian /= g.factor;

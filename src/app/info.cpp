@@ -15,6 +15,7 @@
 #include "tessera/app/about.hpp"
 #include "tessera/app/commands.hpp"
 #include "tessera/core/version.hpp"
+#include "tessera/io/image_file.hpp"
 
 namespace tessera {
 namespace {
@@ -41,6 +42,7 @@ int info_command(const Communicator& comm) {
   std::printf("NCCL        %s\n", nccl_version().c_str());
   std::printf("MPI         %s, CUDA-aware: %s\n", mpi_version().c_str(), cuda_aware().c_str());
   std::printf("HDF5        %s, parallel\n", hdf5_version().c_str());
+  std::printf("pictures    %s\n", image_library().c_str());
   std::printf("CPU         %u cores, %d threads per rank, %s\n", std::thread::hardware_concurrency(),
               at::get_num_threads(), cpu_features().c_str());
   std::printf("ranks       %d, %d on this host\n", comm.size(), here);

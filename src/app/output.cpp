@@ -135,18 +135,42 @@ std::string resolved_text(const Geometry& g, int ranks, const std::string& denoi
 }
 
 void write_preview(const std::string& path, const at::Tensor& image, const Box& box, const Layout& layout,
-                   const Box& part, int bits, const Communicator& comm, const std::string& profile_from) {
+                   const Box& part, const PictureForm& form, const Communicator& comm,
+                   const std::string& profile_from) {
   std::vector<Box> kept;
   const Index3 back{-part.lo()[0], -part.lo()[1], -part.lo()[2]};
   for (int r = 0; r < layout.ranks(); ++r) kept.push_back(layout.box(r).intersect(part).shift(back));
   const Box mine = box.intersect(part);
-  const at::Tensor host = crop(image, box, mine).to(at::kCPU, at::kFloat).contiguous();
-  write_picture(path, part.shift(back), Layout(kept), view(host, mine.shift(back)), bits, comm, profile_from);
+  at::Tensor host = crop(image, box, mine).to(at::kCPU, at::kFloat).contiguous();
+  if (form.gain != 1 || form.bias != 0) host = host.mul(form.gain).add_(form.bias);
+  write_picture(path, part.shift(back), Layout(kept), view(host, mine.shift(back)), form.bits, comm,
+                profile_from);
 }
 
-void write_reconstruction(const OutputFolder& folder, const Geometry& g, const at::Tensor& image,
-                          const Box& part, const Communicator& comm) {
-  const PhaseScope phase(Phase::write);
+PictureForm in_file_units(const Geometry& g, int bits) {
+  const double top = bits == 8 ? 255 : bits == 16 ? 65535 : 1;  // ImageWriter's whole numbers are in [0, 1]
+  return {bits, g.factor / top, g.offset / top};
+}
+
+int data_bits(const Geometry& g) { return g.data.type == "uint8" ? 8 : g.data.type == "uint16" ? 16 : 32; }
+
+PictureForm preview_form(const Geometry& g) {
+  constexpr double kCoarse = 32;  // steps between 0 and 1 below which rounding is damage
+  const OutputConfig& out = g.job.output;
+  const int bits = static_cast<int>(out.preview_bits);
+  if (!is_tiff(out.preview)) return {.bits = bits == 0 ? 8 : bits};
+  const double top = bits == 8 ? 255 : 65535;
+  TESSERA_VALIDATE(bits == 0 || bits == 32 || (g.factor >= kCoarse && g.offset + g.factor <= top),
+                   "output.preview_bits is ", bits,
+                   " (a TIFF is in the units of the data, in which 0 and 1 "
+                   "inside are ",
+                   g.offset, " and ", g.offset + g.factor,
+                   ") write 'preview_bits: auto', or a .png, in which 1 inside is white");
+  return in_file_units(g, bits == 0 ? data_bits(g) : bits);
+}
+
+void write_image(const std::string& path, const Geometry& g, const at::Tensor& image, const Box& part,
+                 const Communicator& comm) {
   const Box block = g.decomposition.block(comm.rank());
   const Box mine = block.intersect(part);
   const Index3 back{-part.lo()[0], -part.lo()[1], -part.lo()[2]};
@@ -155,8 +179,9 @@ void write_reconstruction(const OutputFolder& folder, const Geometry& g, const a
                                .contiguous()
                                .mul_(g.factor)
                                .add_(g.offset);
-  Hdf5File file = Hdf5File::create(folder.file("reconstruction.h5"), comm);
+  Hdf5File file = Hdf5File::create(path, comm);
   file.write("/image", part.shift(back), view(units, mine.shift(back)));
+  file.set_attribute("/image", "units", std::string("file"));
   file.set_attribute("/image", "offset", g.offset);
   file.set_attribute("/image", "factor", g.factor);
   const ImageConfig& grid = g.job.problem.image;
@@ -166,10 +191,16 @@ void write_reconstruction(const OutputFolder& folder, const Geometry& g, const a
   file.set_attribute("/", "tessera_version", version());
   file.set_attribute("/", "schema", 1.0);
   file.close();
+}
+
+void write_reconstruction(const OutputFolder& folder, const Geometry& g, const at::Tensor& image,
+                          const Box& part, const Communicator& comm) {
+  const PhaseScope phase(Phase::write);
+  write_image(folder.file("reconstruction.h5"), g, image, part, comm);
   const OutputConfig& out = g.job.output;
   if (!out.preview.empty() && (g.channels == 1 || g.channels == 3) && g.image.extent(0) == 1)
-    write_preview(folder.file(out.preview), image, block, g.decomposition.layout(), part,
-                  static_cast<int>(out.preview_bits), comm, g.job.problem.truth);
+    write_preview(folder.file(out.preview), image, g.decomposition.block(comm.rank()),
+                  g.decomposition.layout(), part, preview_form(g), comm, g.job.problem.truth);
 }
 
 void write_measurement(const OutputFolder& folder, const Geometry& g, const MeasurementLayout& layout,
@@ -181,7 +212,7 @@ void write_measurement(const OutputFolder& folder, const Geometry& g, const Meas
     return;
   const PhaseScope phase(Phase::write);
   write_preview(folder.file("measurement.png"), y, layout.block(0, comm.rank()), layout.layout(0), part.box,
-                8, comm, g.job.problem.truth);
+                {}, comm, g.job.problem.truth);
 }
 
 void Progress::on_result(const IterationResult& r) {

@@ -59,8 +59,36 @@ Measurement read_flat(const Geometry& g, const MeasurementLayout& layout, const 
   return flat;
 }
 
+std::string sides(const Box& box) {
+  return box.extent(0) > 1 ? concat(box.extent(0), " x ", box.extent(1), " x ", box.extent(2))
+                           : concat(box.extent(1), " x ", box.extent(2));
+}
+
+// Data and image that do not belong together, with the boundary that would join them where there is one.
+void check_sizes(const Geometry& g, const MeasurementLayout& layout, const Communicator& comm) {
+  const std::vector<MeasurementPartInfo> parts = measurement_info(g.job.problem.measurements, comm);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Box &got = parts[i].box, &wanted = layout.part(i).box;
+    if (got == wanted) continue;
+    std::string advice = "give files that belong together, or another operator";
+    OperatorConfig other = g.parts[i];
+    for (const char* boundary : {"valid", "reflect"}) {
+      if (other.type != "blur" && other.type != "downsampling") break;
+      other.boundary = boundary;
+      const auto op = make_part(other, 0, 0, g.image, g.image, g.channels, comm);
+      if (op->measurement(g.image) == got) advice = concat("write 'boundary: ", boundary, "', which does");
+    }
+    const std::string of = g.truth ? "the truth" : "problem.image.size";
+    throw InputError(
+        concat(parts[i].path, " is ", sides(got), " and ", of, " ", sides(g.image), " (an image of ",
+               sides(g.image), " has a measurement of ", sides(wanted), " under this operator",
+               g.parts[i].boundary.empty() ? "" : concat(", boundary ", g.parts[i].boundary), ") ", advice));
+  }
+}
+
 Samples read_samples(const Geometry& g, const MeasurementLayout& layout, const Communicator& comm) {
   const ProblemConfig& p = g.job.problem;
+  check_sizes(g, layout, comm);
   Samples s;
   const MeasurementOrigin origin = measurement_origin(p.measurements, comm);
   s.y = read_parts(p.measurements, "measurements", layout, comm);
@@ -136,12 +164,9 @@ Problem make_problem(const Geometry& g, const Communicator& comm,
     samples = std::move(made.samples);
   } else {
     if (g.truth) {
-      // A picture of whole numbers has a white of its own; measurement and truth need not share units.
       Geometry own = g;
-      if (g.truth->full_scale != 1) {
-        own.factor = g.truth->full_scale;
-        own.offset = 0;
-      }
+      own.offset = g.truth_scale[0];
+      own.factor = g.truth_scale[1];
       problem.truth =
           g.job.problem.truth.empty() ? scene_block(g, comm) : read_block(g.job.problem.truth, own, comm);
     }

@@ -79,8 +79,7 @@ std::optional<Checkpoint> find_checkpoint(const OutputFolder& folder, ResumeMode
 std::string input_sums(const Geometry& g) {
   std::string text;
   const auto sum = [&](const std::string& path) {
-    const std::size_t dataset = path.find(".h5:");
-    const std::string file = path.substr(0, dataset == std::string::npos ? path.size() : dataset + 3);
+    const std::string file = path.substr(0, path.rfind(":/"));  // without dataset or page
     std::error_code error;
     if (!path.empty() && fs::is_regular_file(file, error)) text += sha256(file) + ' ' + file + '\n';
   };

@@ -64,18 +64,6 @@ CheckpointPlace checkpoint_place(const Geometry& g, int rank) {
   return {g.image.shift(back), g.decomposition.block(rank).shift(back)};
 }
 
-// The trained range of the weights, where a noise level leaves it.
-std::string untrained(const Geometry& g, const SolverOptions& options) {
-  if (!g.network || !g.network->sigma_range || !g.network->takes_sigma()) return {};
-  const auto [least, most] = *g.network->sigma_range;
-  for (const double value : options.sigma.values())
-    if (const double s = std::max(value, options.level); s < least || s > most * (1 + 1e-6))
-      return fmt::format(
-          "the denoiser's sigma {:.4g} lies outside [{:.4g}, {:.4g}], for which {} were trained", s, least,
-          most, g.job.denoiser.weights.empty() ? "the weights" : g.job.denoiser.weights);
-  return {};
-}
-
 // The image region that the samples stand on, for boundary valid.
 Box measured_region(const Geometry& g, const MeasurementLayout& layout) {
   Box region;
@@ -177,7 +165,7 @@ class Snapshots final : public Observer {
     if (every <= 0 || (k + 1) % every != 0) return;
     const PhaseScope phase(Phase::write);
     write_preview(folder_.file(fmt::format("iteration-{:05}.png", k + 1)), solver.image(),
-                  g_.decomposition.block(comm_.rank()), g_.decomposition.layout(), g_.image, 8, comm_);
+                  g_.decomposition.block(comm_.rank()), g_.decomposition.layout(), g_.image, {}, comm_);
   }
 
  private:
@@ -238,6 +226,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     }
     keep_choices(*from, g, comm);
   }
+  preview_form(g);  // refuses what cannot be written, before anything starts
   choose_execution(g, comm, this_launch(comm));
   comm.together([&] {
     if (first) inputs = from ? from->texts.at("inputs") : input_sums(g);
@@ -305,9 +294,10 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   if (from) log.line(fmt::format("resumed after {} iterations from {}", from->loop.iterations, from->path));
   for (const std::string& warning : started.warnings) log.line("warning: " + warning);
   for (const std::string& notice : g.notices) log.line("note: " + notice);
-  if (const std::string notice = untrained(g, options); !notice.empty()) log.line("note: " + notice);
+  if (const std::string notice = untrained(g, options.sigma, options.level); !notice.empty()) log.line("note: " + notice);
   if (!denoiser->notice().empty()) log.line("note: " + denoiser->notice());
   for (const std::string& notice : problem.notices) log.line("note: " + notice);
+  for (const std::string& warning : problem.warnings) log.line("warning: " + warning);
 
   if (!from) write_measurement(folder, g, data->op().layout(), measured, comm);
   measured.reset();

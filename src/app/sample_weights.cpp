@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "simulation.hpp"
+#include "sample_weights.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
 
+#include "sample_checks.hpp"
+#include "simulation.hpp"
 #include "tessera/comm/exchange.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/noise_estimate.hpp"
@@ -39,22 +39,6 @@ std::int64_t count(const Measurement& marks, const Communicator& comm) {
   for (const at::Tensor& m : marks) n += m.ne(0).sum().item().toLong();
   comm.all_reduce(std::span<std::int64_t>(&n, 1), Reduce::sum);
   return n;
-}
-
-// Smallest and largest where `marks` is not 0.
-std::array<double, 2> range(const Measurement& parts, const Measurement& marks, const Communicator& comm) {
-  constexpr double kNone = -std::numeric_limits<double>::infinity();
-  std::array<double, 2> ends{kNone, kNone};
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const std::span<const float> v = values(parts[i]), m = values(marks[i]);
-    for (std::size_t k = 0; k < v.size(); ++k)
-      if (m[k] != 0) {
-        ends[0] = std::max(ends[0], -static_cast<double>(v[k]));
-        ends[1] = std::max(ends[1], static_cast<double>(v[k]));
-      }
-  }
-  comm.all_reduce(ends, Reduce::max);
-  return {-ends[0], ends[1]};
 }
 
 // 1 at samples that count, and a line for each reason why others do not.
@@ -185,37 +169,6 @@ Weighing from_model(const Geometry& g, const Samples& s, const Measurement& y, c
   return out;
 }
 
-// A weights file of nothing but 0 and 1 says which samples count, not how much.
-bool is_mask(const Measurement& weights, const Communicator& comm) {
-  std::int64_t other = 0;
-  for (const at::Tensor& w : weights) other += w.ne(0).logical_and_(w.ne(1)).sum().item().toLong();
-  comm.all_reduce(std::span<std::int64_t>(&other, 1), Reduce::sum);
-  return other == 0;
-}
-
-// Values that cannot be meant.
-void check_range(const Geometry& g, const Measurement& y, const Measurement& marks, Problem& problem,
-                 const Communicator& comm) {
-  const auto [least, most] = range(y, marks, comm);
-  std::array<std::int64_t, 2> far{};
-  for (std::size_t i = 0; i < y.size(); ++i) {
-    const at::Tensor counts = marks[i].ne(0);
-    far[0] += y[i].abs().gt(4).logical_and_(counts).sum().item().toLong();
-    far[1] += counts.sum().item().toLong();
-  }
-  comm.all_reduce(far, Reduce::sum);
-  if (far[0] * 1000 > far[1])
-    problem.notices.push_back(
-        fmt::format("the measurement reaches {:.6g} in internal units, where white is 1 ({:.6g} in the file, "
-                    "scale.factor is {:.6g}): say problem.scale.factor",
-                    std::max(most, -least), std::max(most, -least) * g.factor + g.offset, g.factor));
-  if (g.scale_from_type && g.factor > 1 && most < 0.125)
-    problem.notices.push_back(
-        fmt::format("the measurement fills {:.2g} % of its type's range (at most {:.6g} of {:.6g}): say "
-                    "problem.scale.factor, or 'factor: data' for what is there",
-                    100 * most, most * g.factor + g.offset, g.factor));
-}
-
 }  // namespace
 
 void weigh_samples(const Geometry& g, Samples s, Problem& problem, const Communicator& comm) {
@@ -224,10 +177,10 @@ void weigh_samples(const Geometry& g, Samples s, Problem& problem, const Communi
   for (std::size_t i = 0; i < raw.size(); ++i) y.push_back(s.dark.empty() ? raw[i] : raw[i].sub(s.dark[i]));
   const Measurement marks = counted_samples(g, s, raw, y, problem, comm);
   raw.clear();
-  if (!s.simulated) check_range(g, y, marks, problem, comm);
+  if (!s.simulated) warn_of_values(g, y, marks, problem.warnings, comm);
   const std::int64_t counted = count(marks, comm);
 
-  const bool by_file = !s.weights.empty() && !is_mask(s.weights, comm);
+  const bool by_file = !s.weights.empty() && !weights_are_mask(g, s.weights, y, marks, problem, comm);
   TESSERA_VALIDATE(!by_file || g.job.problem.noise.poisson == 0,
                    "problem.noise.poisson stands beside weights that are inverse variances (both say how the "
                    "samples' noise differs) remove one of them");
@@ -252,7 +205,7 @@ void weigh_samples(const Geometry& g, Samples s, Problem& problem, const Communi
     // 1 on average: the noise level is then that of a sample of weight 1.
     const double mean = sum(w.weights, comm) / static_cast<double>(counted);
     w.variance /= mean;
-    const auto [least, most] = range(w.weights, marks, comm);
+    const auto [least, most] = range_of(w.weights, marks, comm);
     if (least == most)
       w.weights.clear();
     else

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // From the job file's solver section to the solver's options.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -90,6 +92,17 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
   const double at_end = o.sigma.values().back();
   o.lambda = s.lambda || s.sigma.automatic ? *settled.lambda * noise * noise / (at_end * at_end) : L;
   return o;
+}
+
+std::string untrained(const Geometry& g, const Schedule& sigma, double level) {
+  if (!g.network || !g.network->sigma_range || !g.network->takes_sigma()) return {};
+  const auto [least, most] = *g.network->sigma_range;
+  for (const double value : sigma.values())
+    if (const double s = std::max(value, level); s < least || s > most * (1 + 1e-6))
+      return fmt::format(
+          "the denoiser's sigma {:.4g} lies outside [{:.4g}, {:.4g}], for which {} were trained", s, least,
+          most, g.job.denoiser.weights.empty() ? "the weights" : g.job.denoiser.weights);
+  return {};
 }
 
 }  // namespace tessera

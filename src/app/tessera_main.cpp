@@ -110,12 +110,14 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   c_sim->footer("Example: tessera simulate photo.yaml y.h5");
 
   CLI::App* c_den = app.add_subcommand("denoise", "one pass over an image");
-  c_den->add_option("IN", denoise.in, "picture, .npy or HDF5")->required();
-  c_den->add_option("OUT", denoise.out, "picture or HDF5")->required();
+  c_den->add_option("IN", denoise.in, "picture, FITS, .npy or HDF5")->required();
+  c_den->add_option("OUT", denoise.out, "picture or HDF5, in the type and units of IN")->required();
   c_den->add_option("--network", denoise.network, "drunet | dncnn | unet | tv")->capture_default_str();
   c_den->add_option("--weights", denoise.weights,
                     "shipped name or path (default: the shipped ones of the network)");
   c_den->add_option("--sigma", denoise.sigma, "noise level, image range [0, 1]")->required();
+  c_den->add_option("--unit", denoise.unit, "of --sigma and --noise: internal | file (the units of IN)")
+      ->capture_default_str();
   c_den->add_option("--noise", denoise.noise, "add Gaussian noise of this deviation first, and score");
   c_den->add_option("--seed", denoise.seed, "of the noise")->capture_default_str();
   c_den->add_option("--mode", denoise.mode, "auto | whole | patch | layer")->capture_default_str();

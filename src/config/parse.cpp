@@ -266,8 +266,11 @@ void finish(const Site& site, const std::string& file, const std::string& bounda
       "output.preview",
       "is " + preview +
           " (it must be the plain name of a .png, .jpg or .tif) write for example 'preview: result.png'");
-  c.refuse_if(jpeg && job.output.preview_bits == 16, "output.preview_bits",
-              "is 16 (JPEG has 8) write 8, or a preview .png or .tif");
+  const std::int64_t bits = job.output.preview_bits;
+  c.refuse_if(jpeg && bits > 8, "output.preview_bits",
+              concat("is ", bits, " (JPEG has 8) write auto, or a preview .png or .tif"));
+  c.refuse_if(suffix == ".png" && bits > 16, "output.preview_bits",
+              concat("is ", bits, " (PNG has 8 or 16) write auto, or a preview .tif"));
 
   check_schedules(c, job);
   if (job.output.folder.empty())

@@ -66,7 +66,7 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>("problem.truth.scene.channels", TESSERA_AT(problem.scene.channels),
                {.least = 1, .most = 65535}, "", "3: color; 1: its luminance; others: a spectrum", scene),
       key<Job>("problem.measurements", TESSERA_AT(problem.measurements), {.file = true}, "",
-               "measured data: HDF5 (/measurements/0 ...), or a picture where the operator has one part"),
+               "measured data: HDF5 (/measurements/0 ...), or where the operator has one part an image"),
       key<Job>("problem.weights", TESSERA_AT(problem.weights), {.file = true}, "",
                "inverse variance of each sample, in the measurements' layout; 0 or NaN: not used. Only 0 and "
                "1: a mask",
@@ -95,8 +95,9 @@ std::vector<Key<Job>> make_job_table() {
                "file value that is 0 inside; inside = (file - offset) / factor, undone on output"),
       key<Job>(
           {"problem.scale.factor", "number", "file units", "auto", "> 0, auto or data",
-           "file units that are 1 inside; auto: full scale of the file's type (255, 65535, 1 for floats); "
-           "data: what the brightest samples of the measurement reach, but one in 10,000"},
+           "file units that are 1 inside; auto: full scale of the file's type (255, 65535), less where the "
+           "values use fewer bits, and for floats 1, or what they reach; data: what the brightest samples of "
+           "the measurement reach, but one in 10,000"},
           [](const Site& s, const Value& v, Job& j) {
             ScaleConfig& scale = j.problem.scale;
             scale.factor = 0;
@@ -310,16 +311,24 @@ std::vector<Key<Job>> make_job_table() {
             j.output.folder = absolute_path(j.output.folder, s.folder);
           },
           [](const Job& j) { return print(j.output.folder, {}); }),
-      key<Job>("output.preview", TESSERA_AT(output.preview), {.word = "none"}, "",
-               "name of a picture in the folder: .png, .jpg or .tif"),
       key<Job>(
-          {"output.preview_bits", "whole number", "", "8", "8, 16", "bits per value of the preview"},
+          "output.preview", TESSERA_AT(output.preview), {.word = "none"}, "",
+          "name of a picture in the folder: .png or .jpg to be looked at, 1 inside is white; .tif in the "
+          "type and units of the data"),
+      key<Job>(
+          {"output.preview_bits", "whole number", "bits", "auto", "8, 16, 32 (floats, .tif) or auto",
+           "of a sample of the preview; auto: 8 to be looked at, in .tif those of the data"},
           [](const Site& s, const Value& v, Job& j) {
+            j.output.preview_bits = 0;
+            if (v.kind == Value::Kind::scalar && v.text == "auto") return;
             if (!scan(v, {}, j.output.preview_bits) ||
-                (j.output.preview_bits != 8 && j.output.preview_bits != 16))
-              reject(s, v, "8 or 16", "write for example 'preview_bits: 16'");
+                (j.output.preview_bits != 8 && j.output.preview_bits != 16 && j.output.preview_bits != 32))
+              reject(s, v, "auto, 8, 16 or 32", "write for example 'preview_bits: 16'");
           },
-          [](const Job& j) { return print(j.output.preview_bits, {}); }, preview),
+          [](const Job& j) {
+            return j.output.preview_bits == 0 ? Value::scalar("auto") : print(j.output.preview_bits, {});
+          },
+          preview),
       key<Job>("output.crop", TESSERA_AT(output.crop), {}, "", "cuts the result to the measured region",
                cropped),
       key<Job>("output.snapshots", TESSERA_AT(output.snapshots), not_negative, "iterations",

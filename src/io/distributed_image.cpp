@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstring>
 #include <optional>
 
@@ -28,13 +29,22 @@ bool is_hdf5_name(const std::string& path) {
 
 Source source_of(const std::string& path) {
   const std::size_t colon = path.rfind(":/");
-  if (colon != std::string::npos && is_hdf5_name(path.substr(0, colon)))
-    return {Source::Kind::hdf5, path.substr(0, colon), path.substr(colon + 1), true};
+  const std::string file = path.substr(0, colon), part = colon < path.size() ? path.substr(colon + 1) : "";
+  if (!part.empty() && is_hdf5_name(file)) return {Source::Kind::hdf5, file, part, true};
+  if (!part.empty() && is_tiff(file)) {
+    int page = -1;
+    const auto [end, error] = std::from_chars(part.data() + 1, part.data() + part.size(), page);
+    TESSERA_VALIDATE(error == std::errc() && *end == '\0' && page >= 0, "cannot read ", path, " (", part,
+                     " is no page, which are counted from 0) write for example ", file, ":/0");
+    return {.kind = Source::Kind::picture, .file = file, .page = page};
+  }
   if (is_hdf5_name(path)) return {Source::Kind::hdf5, path, "/image", false};
-  if (suffix(path) == ".npy") return {Source::Kind::npy, path, "", false};
-  TESSERA_VALIDATE(is_picture(path), "cannot read ", path,
-                   " (the suffix says the format) use .png, .jpg, .tif, .npy, .h5 or FILE.h5:/dataset");
-  return {Source::Kind::picture, path, "", false};
+  if (suffix(path) == ".npy") return {Source::Kind::npy, path};
+  const std::string s = suffix(path);
+  TESSERA_VALIDATE(
+      is_picture(path) || s == ".fits" || s == ".fit" || s == ".fts", "cannot read ", path,
+      " (the suffix says the format) use .png, .jpg, .tif, .fits, .npy, .h5 or FILE.h5:/dataset");
+  return {Source::Kind::picture, path};
 }
 
 double full_scale(const std::string& type) { return type == "uint8" ? 255 : type == "uint16" ? 65535 : 1; }
@@ -109,7 +119,6 @@ std::string note_of(const ImageInfo& info) {
   const auto add = [&](const std::string& text) { note += (note.empty() ? "" : ", ") + text; };
   if (info.had_alpha) add("alpha channel dropped");
   if (info.orientation != 1) add(concat("EXIF orientation ", info.orientation, " applied"));
-  if (info.pages > 1) add(concat("first of ", info.pages, " pages read"));
   return note;
 }
 
@@ -122,15 +131,21 @@ SourceInfo header_of(const std::string& path) {
     require_channels_first(path, about.shape);
     out.box = about.box;
     out.channels = about.channels;
-    // A reconstruction says itself which value was 1.
-    out.full_scale = file.number_attribute(source.dataset, "factor").value_or(io::full_scale(about.type));
+    // A reconstruction says itself which values were 0 and 1.
+    const std::optional<double> factor = file.number_attribute(source.dataset, "factor");
+    out.type = about.type;
+    out.says_scale = factor.has_value();
+    out.full_scale = factor.value_or(io::full_scale(about.type));
+    if (factor) out.offset = file.number_attribute(source.dataset, "offset").value_or(0);
   } else if (source.kind == Source::Kind::npy) {
     const NpyImage array(source.file);
     out.box = array.box();
     out.channels = array.extent[0];
-    out.full_scale = io::full_scale(array.file.type());
+    out.type = array.file.type();
+    out.full_scale = io::full_scale(out.type);
   } else {
-    const ImageInfo info = ImageReader(source.file).info();
+    const ImageInfo info = ImageReader(source.file, source.page).info();
+    out.type = info.type;
     out.box = Box::image2d(info.height, info.width);
     out.channels = info.channels;
     out.full_scale = info.full_scale;
@@ -219,23 +234,30 @@ void read_own(ImageReader& reader, const ArrayView& block) {
   }
 }
 
-void read_picture(const std::string& path, const Layout& layout, const ArrayView& block,
+void read_picture(const Source& source, const Layout& layout, const ArrayView& block,
                   const Communicator& comm) {
   std::optional<ImageReader> reader;
   ImageInfo info;
   comm.together([&] {
     if (comm.rank() != 0) return;
-    reader.emplace(path);
+    reader.emplace(source.file, source.page);
     info = reader->info();
   });
-  comm.broadcast(&info, sizeof info, 0);
-  if (!info.random_access) {
+  std::array<std::int64_t, 6> shape{info.height,   info.width,       info.stored_rows,
+                                    info.channels, info.orientation, info.random_access};
+  comm.broadcast(shape.data(), sizeof shape, 0);
+  if (shape[5] == 0) {
+    info.height = shape[0];
+    info.width = shape[1];
+    info.stored_rows = shape[2];
+    info.channels = shape[3];
+    info.orientation = static_cast<int>(shape[4]);
     const Communicator own_space = comm.duplicate();  // no message of a transport can be mistaken for ours
     return scatter(reader ? &*reader : nullptr, stored_bands(info), layout, block, own_space);
   }
   comm.together([&] {
     if (block.box.empty()) return;
-    if (!reader) reader.emplace(path);
+    if (!reader) reader.emplace(source.file, source.page);
     read_own(*reader, block);
   });
 }
@@ -249,7 +271,12 @@ SourceInfo image_source_info(const std::string& path, const Communicator& comm) 
   });
   std::array<std::int64_t, 4> numbers{out.box.hi()[0], out.box.hi()[1], out.box.hi()[2], out.channels};
   comm.broadcast(numbers.data(), sizeof numbers, 0);
-  comm.broadcast(&out.full_scale, sizeof out.full_scale, 0);
+  std::array<double, 3> scale{out.full_scale, out.offset, static_cast<double>(out.says_scale)};
+  comm.broadcast(scale.data(), sizeof scale, 0);
+  out.full_scale = scale[0];
+  out.offset = scale[1];
+  out.says_scale = scale[2] != 0;
+  out.type = comm.broadcast(out.type, 0);
   out.note = comm.broadcast(out.note, 0);
   out.box = Box({0, 0, 0}, {numbers[0], numbers[1], numbers[2]});
   out.channels = numbers[3];
@@ -275,8 +302,43 @@ void read_image(const std::string& path, const Layout& layout, const ArrayView& 
       if (!block.box.empty()) NpyImage(source.file).read(block);
     });
   } else {
-    read_picture(source.file, layout, block, comm);
+    read_picture(source, layout, block, comm);
   }
+}
+
+void visit_samples(const std::string& path, const Communicator& comm,
+                   const std::function<void(const float*, std::int64_t)>& visit) {
+  const SourceInfo about = image_source_info(path, comm);
+  const Source source = io::source_of(path);
+  comm.together([&] {
+    std::optional<ImageReader> picture;
+    std::optional<NpyImage> array;
+    std::optional<Hdf5File> file;
+    if (source.kind == Source::Kind::picture) picture.emplace(source.file, source.page);
+    if (source.kind == Source::Kind::npy) array.emplace(source.file);
+    if (source.kind == Source::Kind::hdf5) file.emplace(Hdf5File::open(source.file, Communicator()));
+    const auto band = [&](const Box& box) {
+      beat();
+      std::vector<float> values(static_cast<std::size_t>(box.pixels() * about.channels));
+      const ArrayView to = io::dense_view(values.data(), box, about.channels);
+      if (picture) picture->read(box, values.data());
+      if (array) array->read(to);
+      if (file) file->read(source.dataset, to);
+      visit(values.data(), static_cast<std::int64_t>(values.size()));
+    };
+    if (picture && !picture->info().random_access) {  // what decodes only from the top is one rank's
+      if (comm.rank() == 0)
+        for (const Box& box : stored_bands(picture->info())) band(box);
+      return;
+    }
+    const Index3 hi = about.box.hi();
+    const std::int64_t rows = std::max<std::int64_t>(1, kBandBytes / (hi[2] * about.channels * 4));
+    std::int64_t turn = 0;
+    for (std::int64_t z = 0; z < hi[0]; ++z)
+      for (std::int64_t y = 0; y < hi[1]; y += rows)
+        if (turn++ % comm.size() == comm.rank())
+          band(about.box.intersect(Box({z, y, 0}, {z + 1, y + rows, hi[2]})));
+  });
 }
 
 void write_picture(const std::string& path, const Box& image, const Layout& layout, const ArrayView& block,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "posix_file.hpp"
+#include "source.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/image_file.hpp"
 #include "vips_support.hpp"
@@ -38,9 +39,15 @@ namespace {
 
 constexpr std::int64_t kBandBytes = 4 << 20;  // what libvips decodes at once
 
-// Whether the first image of a TIFF file is cut into tiles: tag 322, TileWidth. libvips 8.14 does not say.
+// What libvips 8.14 does not say of a page of a TIFF file: whether it is cut into tiles (tag 322, TileWidth),
+// and how many bits a sample has (tag 258), of which it reads no more than 32.
 // Source: TIFF 6.0, section 2; BigTIFF, https://www.awaresystems.be/imaging/tiff/bigtiff.html
-bool tiled_tiff(const io::InputFile& file) {
+struct TiffPage {
+  bool tiled = false;
+  std::uint64_t bits = 0;
+};
+TiffPage tiff_page(const io::InputFile& file, int page) {
+  TiffPage out;
   unsigned char head[16] = {};
   file.read(0, std::min<std::int64_t>(file.size(), 16), head);
   const bool little = head[0] == 'I';
@@ -50,22 +57,39 @@ bool tiled_tiff(const io::InputFile& file) {
     return value;
   };
   const bool big = number(head + 2, 2) == 43;
-  const std::uint64_t at = big ? number(head + 8, 8) : number(head + 4, 4);
+  std::uint64_t at = big ? number(head + 8, 8) : number(head + 4, 4);
   const std::int64_t count_bytes = big ? 8 : 2, entry = big ? 20 : 12;
   const auto size = static_cast<std::uint64_t>(file.size());
-  if (at > size || size - at < static_cast<std::uint64_t>(count_bytes))
-    return false;  // libvips says the rest
   unsigned char bytes[20];
-  file.read(static_cast<std::int64_t>(at), count_bytes, bytes);
-  const std::uint64_t entries = number(bytes, static_cast<int>(count_bytes));
-  for (std::uint64_t k = 0; k < entries; ++k) {
-    const std::uint64_t place =
-        at + static_cast<std::uint64_t>(count_bytes) + k * static_cast<std::uint64_t>(entry);
-    if (place + 2 > size) return false;
-    file.read(static_cast<std::int64_t>(place), 2, bytes);
-    if (number(bytes, 2) == 322) return true;
+  const auto holds = [&](std::uint64_t place, std::int64_t n) {  // where not, libvips says the rest
+    return place <= size && size - place >= static_cast<std::uint64_t>(n);
+  };
+  for (; holds(at, count_bytes); --page) {
+    file.read(static_cast<std::int64_t>(at), count_bytes, bytes);
+    const std::uint64_t entries = std::min(number(bytes, static_cast<int>(count_bytes)), size);
+    const std::uint64_t first = at + static_cast<std::uint64_t>(count_bytes);
+    for (std::uint64_t k = 0; page == 0 && k < entries; ++k) {
+      const std::uint64_t place = first + k * static_cast<std::uint64_t>(entry);
+      if (!holds(place, entry)) return out;
+      file.read(static_cast<std::int64_t>(place), entry, bytes);
+      if (number(bytes, 2) == 322) out.tiled = true;
+      if (number(bytes, 2) != 258) continue;
+      const unsigned char* value =
+          bytes + (big ? 12 : 8);  // of several channels it lies elsewhere in the file
+      const std::uint64_t count = number(bytes + 4, big ? 8 : 4), there = number(value, big ? 8 : 4);
+      if (count <= (big ? 4U : 2U))
+        out.bits = number(value, 2);
+      else if (unsigned char far[2]; holds(there, 2)) {
+        file.read(static_cast<std::int64_t>(there), 2, far);
+        out.bits = number(far, 2);
+      }
+    }
+    const std::uint64_t next = first + entries * static_cast<std::uint64_t>(entry);
+    if (page == 0 || !holds(next, big ? 8 : 4)) return out;
+    file.read(static_cast<std::int64_t>(next), big ? 8 : 4, bytes);
+    at = number(bytes, big ? 8 : 4);
   }
-  return false;
+  return out;
 }
 
 // How stored rows and columns become displayed ones: flips first, then the transposition.
@@ -78,7 +102,9 @@ Turn turn_of(int o) {
   return {o >= 5, o == 3 || o == 4 || o == 6 || o == 7, o == 2 || o == 3 || o == 7 || o == 8};
 }
 
-enum class Format { png, jpeg, tiff };
+enum class Format { png, jpeg, tiff, fits };
+
+bool reads_fits() { return vips_type_find("VipsOperation", "fitsload") != 0; }
 
 Format format_of(const std::string& path) {
   const char* loader = vips_foreign_find_load(path.c_str());
@@ -87,22 +113,52 @@ Format format_of(const std::string& path) {
   if (name.rfind("VipsForeignLoadPng", 0) == 0) return Format::png;
   if (name.rfind("VipsForeignLoadJpeg", 0) == 0) return Format::jpeg;
   if (name.rfind("VipsForeignLoadTiff", 0) == 0) return Format::tiff;
-  throw InputError(concat("cannot read ", path, " (it is neither PNG nor JPEG nor TIFF inside) convert it"));
+  if (name.rfind("VipsForeignLoadFits", 0) == 0) return Format::fits;
+  TESSERA_VALIDATE(reads_fits() || is_picture(path), "cannot read ", path,
+                   " (this libvips was built without cfitsio) install one with it, or convert the file");
+  throw InputError(
+      concat("cannot read ", path, " (it is neither PNG, JPEG, TIFF nor FITS inside) convert it"));
+}
+
+const char* type_name(VipsBandFormat format) {
+  switch (format) {
+    case VIPS_FORMAT_UCHAR:
+      return "uint8";
+    case VIPS_FORMAT_CHAR:
+      return "int8";
+    case VIPS_FORMAT_USHORT:
+      return "uint16";
+    case VIPS_FORMAT_SHORT:
+      return "int16";
+    case VIPS_FORMAT_UINT:
+      return "uint32";
+    case VIPS_FORMAT_INT:
+      return "int32";
+    case VIPS_FORMAT_FLOAT:
+      return "float32";
+    case VIPS_FORMAT_DOUBLE:
+      return "float64";
+    default:
+      return nullptr;
+  }
 }
 
 }  // namespace
 
 struct ImageReader::Impl {
   std::string path;
+  std::optional<int> page;
   ImageInfo info;
   std::int64_t stored_width = 0;
+  VipsBandFormat format = VIPS_FORMAT_UCHAR;
   Turn turn;
   io::VipsPointer image;
   std::unique_ptr<VipsRegion, io::Unref> region;
   std::int64_t next_row = 0;  // of the stored picture; above it only a new start can decode
 
   [[noreturn]] void fail() const {
-    throw InputError(concat("cannot read ", path, " (", io::vips_problem(), ") is the file complete?"));
+    throw InputError(concat("cannot read ", path, " (", io::vips_problem(), ") ",
+                            page ? "pages are counted from 0" : "is the file complete?"));
   }
   void load();
   Box stored_box(const Box& region) const;
@@ -115,7 +171,8 @@ void ImageReader::Impl::load() {
   VipsImage* loaded = nullptr;
   int code = 0;
   // Typed loaders: the generic one takes options from brackets in a file's name.
-  switch (format_of(path)) {
+  const Format kind = format_of(path);
+  switch (kind) {
     case Format::png:
       code = vips_pngload(path.c_str(), &loaded, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on",
                           VIPS_FAIL_ON_ERROR, "unlimited", TRUE, nullptr);
@@ -125,15 +182,25 @@ void ImageReader::Impl::load() {
                            VIPS_FAIL_ON_ERROR, nullptr);
       break;
     case Format::tiff: {
-      info.random_access = tiled_tiff(io::InputFile(path));
+      const TiffPage about = tiff_page(io::InputFile(path), page.value_or(0));
+      TESSERA_VALIDATE(about.bits <= 32, path, " holds samples of ", about.bits,
+                       " bits (of TIFF up to 32 are read) write it as float32, .npy or HDF5");
+      info.random_access = about.tiled;
       code = vips_tiffload(path.c_str(), &loaded, "access",
                            info.random_access ? VIPS_ACCESS_RANDOM : VIPS_ACCESS_SEQUENTIAL, "fail_on",
-                           VIPS_FAIL_ON_ERROR, nullptr);
+                           VIPS_FAIL_ON_ERROR, "page", page.value_or(0), nullptr);
       break;
     }
+    case Format::fits:
+      info.random_access = true;
+      code = vips_fitsload(path.c_str(), &loaded, "access", VIPS_ACCESS_RANDOM, nullptr);
+      break;
   }
   image.reset(loaded);
   if (code) fail();
+  const int pages = vips_image_get_n_pages(loaded);
+  TESSERA_VALIDATE(pages == 1 || page, path, " has ", pages, " pages (one image is read) say which: ", path,
+                   ":/0 to ", path, ":/", pages - 1);
 
   const VipsInterpretation meaning = vips_image_get_interpretation(loaded);
   for (const VipsInterpretation known :
@@ -153,20 +220,18 @@ void ImageReader::Impl::load() {
     image.reset(made);
     if (result) fail();
   }
-  const VipsBandFormat type = vips_image_get_format(image.get());
-  TESSERA_VALIDATE(type == VIPS_FORMAT_UCHAR || type == VIPS_FORMAT_USHORT || type == VIPS_FORMAT_FLOAT, path,
-                   " holds samples of type ", vips_enum_nick(VIPS_TYPE_BAND_FORMAT, type),
-                   " (8 or 16 bits without sign, or float32, are read) convert it");
-  info.is_float = type == VIPS_FORMAT_FLOAT;
-  info.bits = type == VIPS_FORMAT_UCHAR ? 8 : type == VIPS_FORMAT_USHORT ? 16 : 32;
-  info.full_scale = info.is_float ? 1 : type == VIPS_FORMAT_UCHAR ? 255 : 65535;
+  format = vips_image_get_format(image.get());
+  TESSERA_VALIDATE(type_name(format), path, " holds samples of type ",
+                   vips_enum_nick(VIPS_TYPE_BAND_FORMAT, format), " (real numbers are read) convert it");
+  info.type = type_name(format);
+  info.full_scale = io::full_scale(info.type);
   info.has_profile = vips_image_get_typeof(image.get(), VIPS_META_ICC_NAME) != 0;
   info.orientation = vips_image_get_orientation(image.get());
-  info.pages = vips_image_get_n_pages(image.get());
   info.stored_rows = vips_image_get_height(image.get());
   stored_width = vips_image_get_width(image.get());
 
-  turn = turn_of(info.orientation);
+  // libvips turns FITS upside down, for viewers; arrays and kernels beside it count rows as the file does.
+  turn = turn_of(kind == Format::fits ? 4 : info.orientation);
   info.height = turn.swapped ? stored_width : info.stored_rows;
   info.width = turn.swapped ? info.stored_rows : stored_width;
 
@@ -188,10 +253,11 @@ Box ImageReader::Impl::stored_box(const Box& b) const {
   return {lo, hi};
 }
 
-ImageReader::ImageReader(const std::string& path) : impl_(std::make_unique<Impl>()) {
+ImageReader::ImageReader(const std::string& path, std::optional<int> page) : impl_(std::make_unique<Impl>()) {
   { const io::InputFile exists(path); }  // its messages name what is wrong with the path
   io::start_vips();
   impl_->path = path;
+  impl_->page = page;
   impl_->load();
 }
 ImageReader::~ImageReader() = default;
@@ -204,7 +270,8 @@ void ImageReader::read(const Box& region, float* out) {
   TESSERA_EXPECT(Box::image2d(p.info.height, p.info.width).contains(region), region, " leaves ", p.path);
   const Box stored = p.stored_box(region);
   if (!p.info.random_access && stored.lo()[1] < p.next_row) p.load();
-  const std::int64_t channels = p.info.channels, sample = p.info.bits / 8;
+  const std::int64_t channels = p.info.channels;
+  const auto sample = static_cast<std::int64_t>(vips_format_sizeof(p.format));
   const std::int64_t rows = std::max<std::int64_t>(1, kBandBytes / (stored.extent(2) * channels * sample));
   // Steps in `out` of one stored row and one stored column.
   const std::int64_t width = region.extent(2), plane = region.pixels();
@@ -225,12 +292,31 @@ void ImageReader::read(const Box& region, float* out) {
           for (std::int64_t c = 0; c < channels; ++c)
             to[c * plane + x * column_step] = static_cast<float>(*from++);
       };
-      if (p.info.bits == 8)
-        copy(static_cast<const std::uint8_t*>(line));
-      else if (p.info.bits == 16)
-        copy(static_cast<const std::uint16_t*>(line));
-      else
-        copy(static_cast<const float*>(line));
+      switch (p.format) {
+        case VIPS_FORMAT_UCHAR:
+          copy(static_cast<const std::uint8_t*>(line));
+          break;
+        case VIPS_FORMAT_CHAR:
+          copy(static_cast<const std::int8_t*>(line));
+          break;
+        case VIPS_FORMAT_USHORT:
+          copy(static_cast<const std::uint16_t*>(line));
+          break;
+        case VIPS_FORMAT_SHORT:
+          copy(static_cast<const std::int16_t*>(line));
+          break;
+        case VIPS_FORMAT_UINT:
+          copy(static_cast<const std::uint32_t*>(line));
+          break;
+        case VIPS_FORMAT_INT:
+          copy(static_cast<const std::int32_t*>(line));
+          break;
+        case VIPS_FORMAT_DOUBLE:
+          copy(static_cast<const double*>(line));
+          break;
+        default:
+          copy(static_cast<const float*>(line));
+      }
     }
   }
   p.next_row = stored.hi()[1];
@@ -252,9 +338,19 @@ Box stored_rows_box(const ImageInfo& info, std::int64_t first, std::int64_t coun
                       : Box({0, low, 0}, {1, low + count, info.width});
 }
 
+std::string image_library() {
+  io::start_vips();
+  return concat("libvips ", VIPS_VERSION, ", FITS: ", reads_fits() ? "yes" : "no");
+}
+
 bool is_picture(const std::string& path) {
   const std::string s = io::suffix(path);
-  return s == ".png" || s == ".jpg" || s == ".jpeg" || s == ".tif" || s == ".tiff";
+  return s == ".png" || s == ".jpg" || s == ".jpeg" || is_tiff(path);
+}
+
+bool is_tiff(const std::string& path) {
+  const std::string s = io::suffix(path);
+  return s == ".tif" || s == ".tiff";
 }
 
 }  // namespace tessera

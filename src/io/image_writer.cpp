@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "posix_file.hpp"
@@ -31,13 +33,16 @@ struct ImageWriter::Impl {
     throw RunError(concat("cannot write ", path, " (", why, ")"));
   }
   template <class Sample>
+  static Sample stored(float v) {
+    if constexpr (std::is_same_v<Sample, float>) return v;
+    const float clamped = v > 0 ? std::min(v, 1.0F) : 0.0F;  // NaN compares false
+    return static_cast<Sample>(std::lround(clamped * static_cast<float>(std::numeric_limits<Sample>::max())));
+  }
+  template <class Sample>
   void put_row(const float* planar, std::int64_t plane) {
-    const float top = bits == 8 ? 255.0F : 65535.0F;
     for (std::int64_t x = 0; x < width; ++x)
       for (std::int64_t c = 0; c < channels; ++c) {
-        const float v = planar[c * plane + x];
-        const float clamped = v > 0 ? std::min(v, 1.0F) : 0.0F;  // NaN compares false
-        const auto sample = static_cast<Sample>(std::lround(clamped * top));
+        const auto sample = stored<Sample>(planar[c * plane + x]);
         std::memcpy(line.data() + (x * channels + c) * static_cast<std::int64_t>(sizeof(Sample)), &sample,
                     sizeof(Sample));
       }
@@ -55,8 +60,9 @@ ImageWriter::ImageWriter(const std::string& path, std::int64_t height, std::int6
   if (p.suffix == ".tiff") p.suffix = ".tif";
   TESSERA_VALIDATE(is_picture(path), "cannot write ", path,
                    " (the suffix says the format) use .png, .jpg or .tif");
-  TESSERA_VALIDATE(bits == 8 || (bits == 16 && p.suffix != ".jpg"), "cannot write ", path, " with ", bits,
-                   " bits (.png and .tif have 8 or 16, .jpg has 8) choose one of them");
+  TESSERA_VALIDATE(bits == 8 || (bits == 16 && p.suffix != ".jpg") || (bits == 32 && p.suffix == ".tif"),
+                   "cannot write ", path, " with ", bits,
+                   " bits (.tif has 8, 16 or 32, .png 8 or 16, .jpg 8) choose one of them");
   TESSERA_VALIDATE(channels == 1 || channels == 3, "cannot write ", path, " with ", channels,
                    " channels (a picture is gray or RGB) write HDF5");
   const std::int64_t limit = p.suffix == ".jpg" ? 65500 : 10'000'000;  // libjpeg's and libvips'
@@ -85,8 +91,10 @@ void ImageWriter::write_rows(std::int64_t row, std::int64_t rows, const float* p
   for (std::int64_t k = 0; k < rows; ++k)
     if (p.bits == 8)
       p.put_row<std::uint8_t>(planar + k * p.width, rows * p.width);
-    else
+    else if (p.bits == 16)
       p.put_row<std::uint16_t>(planar + k * p.width, rows * p.width);
+    else
+      p.put_row<float>(planar + k * p.width, rows * p.width);
   p.next_row += rows;
 }
 
@@ -96,13 +104,15 @@ void ImageWriter::Impl::encode(const std::string& temporary) const {
   };
   VipsImage* made = nullptr;
   const bool color = channels == 3;
-  const VipsInterpretation meaning = bits == 8
+  const VipsInterpretation meaning = bits != 16
                                          ? (color ? VIPS_INTERPRETATION_sRGB : VIPS_INTERPRETATION_B_W)
                                          : (color ? VIPS_INTERPRETATION_RGB16 : VIPS_INTERPRETATION_GREY16);
-  int code =
-      vips_rawload(raw_path.c_str(), &made, static_cast<int>(width), static_cast<int>(height),
-                   static_cast<int>(channels), "format", bits == 8 ? VIPS_FORMAT_UCHAR : VIPS_FORMAT_USHORT,
-                   "interpretation", meaning, "access", VIPS_ACCESS_SEQUENTIAL, nullptr);
+  const VipsBandFormat type = bits == 8    ? VIPS_FORMAT_UCHAR
+                              : bits == 16 ? VIPS_FORMAT_USHORT
+                                           : VIPS_FORMAT_FLOAT;
+  int code = vips_rawload(raw_path.c_str(), &made, static_cast<int>(width), static_cast<int>(height),
+                          static_cast<int>(channels), "format", type, "interpretation", meaning, "access",
+                          VIPS_ACCESS_SEQUENTIAL, nullptr);
   const io::VipsPointer rows(made);
   check(code);
   made = nullptr;
@@ -118,9 +128,12 @@ void ImageWriter::Impl::encode(const std::string& temporary) const {
   } else {
     // The classic format ends at 4 GiB; compressed data may, rarely, be longer than raw ones.
     const bool big = height * width * channels * bits / 8 > 3'500'000'000;
-    check(vips_tiffsave(image.get(), temporary.c_str(), "tile", TRUE, "tile_width", 256, "tile_height", 256,
-                        "compression", VIPS_FOREIGN_TIFF_COMPRESSION_DEFLATE, "predictor",
-                        VIPS_FOREIGN_TIFF_PREDICTOR_HORIZONTAL, "bigtiff", big ? TRUE : FALSE, nullptr));
+    // Many readers do not know the predictor for floats.
+    check(
+        vips_tiffsave(image.get(), temporary.c_str(), "tile", TRUE, "tile_width", 256, "tile_height", 256,
+                      "compression", VIPS_FOREIGN_TIFF_COMPRESSION_DEFLATE, "predictor",
+                      bits == 32 ? VIPS_FOREIGN_TIFF_PREDICTOR_NONE : VIPS_FOREIGN_TIFF_PREDICTOR_HORIZONTAL,
+                      "bigtiff", big ? TRUE : FALSE, nullptr));
   }
 }
 

@@ -44,7 +44,9 @@ std::vector<MeasurementPartInfo> look_up(const Hdf5File& file, const std::string
     TESSERA_VALIDATE(file.has(samples_name), "no dataset ", samples_name, " in ", path,
                      " (/measurements has ", members, " members, numbered from 0 without a gap) rename them");
     const DatasetInfo samples = file.info(samples_name);
-    out.push_back({samples.box, samples.channels, io::full_scale(samples.type)});
+    SourceInfo source{.box = samples.box, .channels = samples.channels, .type = samples.type};
+    source.full_scale = io::full_scale(samples.type);
+    out.push_back({samples.box, samples.channels, source, concat(path, ":", samples_name)});
     if (!file.has(weights_name)) continue;
     const DatasetInfo weights = file.info(weights_name);
     TESSERA_VALIDATE(fits(weights, samples), path, ":", weights_name, " holds ", weights.channels,
@@ -73,7 +75,7 @@ std::vector<MeasurementPartInfo> measurement_info(const std::string& path, const
   const std::optional<Hdf5File> file = open_parts(path, comm);
   if (!file) {
     const SourceInfo one = image_source_info(path, comm);
-    return {{one.box, one.channels, one.full_scale}};
+    return {{one.box, one.channels, one, path}};
   }
   std::vector<MeasurementPartInfo> out;
   comm.together([&] { out = look_up(*file, path); });
@@ -115,8 +117,8 @@ void read_measurements(const std::string& path, const std::string& kind,
     comm.together([&] {
       TESSERA_VALIDATE(parts.size() == 1, path, " holds one array (", parts.size(),
                        " are needed) write an HDF5 file with /", group, "/0 ...");
-      TESSERA_VALIDATE(one.box == parts[0].box, path, " holds ", one.box, " (", parts[0].box,
-                       " is needed) is it the right file?");
+      TESSERA_VALIDATE(one.box == parts[0].box, path, " holds ", one.box, " (the measurement is ",
+                       parts[0].box, ") give one value for each of its samples");
     });
     return read_channels(parts[0].block, one.channels, shared,
                          [&](const ArrayView& view) { read_image(path, parts[0].layout, view, comm); });
@@ -132,8 +134,8 @@ void read_measurements(const std::string& path, const std::string& kind,
       const std::string name = member(group, k);
       if (weights && !file->has(name)) continue;
       stored[k] = file->info(name);
-      TESSERA_VALIDATE(stored[k]->box == parts[k].box, path, ":", name, " holds ", stored[k]->box, " (",
-                       parts[k].box, " is needed) is it the right file?");
+      TESSERA_VALIDATE(stored[k]->box == parts[k].box, path, ":", name, " holds ", stored[k]->box,
+                       " (the measurement is ", parts[k].box, ") give one value for each of its samples");
     }
   });
   for (std::size_t k = 0; k < parts.size(); ++k)

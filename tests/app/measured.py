@@ -267,25 +267,6 @@ def dark_and_flat():
     assert abs(summary("frames")["chi2"] / summary("plain")["chi2"] - 1) < 1e-4
 
 
-def range_of_values():
-    """Values that cannot be meant are said, and what to write."""
-    photo(128, 128, gray=True)
-    picture = pictures.imread(work / "photo.png").astype(np.float32)
-    write("y.h5", picture)
-    text = "problem: {measurements: y.h5, noise: {gaussian: 0.02}}\n" + SOLVER
-    out = tessera("run", job(text), "--set", "output.folder=a")[1]
-    assert re.search(r"note: the measurement reaches 2\d\d in internal units.*say problem.scale.factor", out), out
-    write("y.h5", (picture * 16).astype(np.uint16))
-    out, _ = run(job(text), "--set", "output.folder=b")
-    assert re.search(r"note: the measurement fills [56]\.\d % of its type's range \(at most [34]\d\d\d of 65535\)", out), out
-    picture[3, 3] = 4e4  # a hot pixel
-    write("y.h5", picture * 16)
-    out, _ = run(job(text), "--set", "output.folder=c", "--set", "problem.scale.factor=data", ranks=3)
-    assert "note: the measurement" not in out, out
-    factor = float(re.search(r"factor: (\S+)", (work / "c/resolved.yaml").read_text()).group(1))
-    assert picture.size // 10000 == 1 and factor == np.sort(picture, axis=None)[-2] * 16 < 4096, factor
-
-
 def no_inverse_crime():
     """Data on a finer grid, with another boundary and kernel, quantized and clipped: against scipy, on any ranks."""
     photo(96, 120)

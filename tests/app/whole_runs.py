@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Whole runs of tessera: whole_runs.py SCENARIO PROGRAM SOURCE. Exit code 77: skipped, with the reason."""
 from harness import scenario  # first: it skips where a package is missing
+import first_data
 import fits
 import measured
 import plans
 import runs
 import stops
 
-next(vars(module)[scenario] for module in (runs, stops, plans, measured, fits) if scenario in vars(module))()
+next(vars(module)[scenario] for module in (runs, stops, plans, measured, fits, first_data) if scenario in vars(module))()
 print(f"{scenario}: passed")

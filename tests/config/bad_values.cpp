@@ -198,7 +198,8 @@ const std::vector<BadJob>& bad_values() {
       {"PreviewBitsOdd",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\noutput: {preview_bits: 12}\n",
        {},
-       "photo.yaml:4: output.preview_bits is 12 (it must be 8 or 16) write for example 'preview_bits: 16'"},
+       "photo.yaml:4: output.preview_bits is 12 (it must be auto, 8, 16 or 32) write for example "
+       "'preview_bits: 16'"},
       {"OperatorIsAWord",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  operator: blur\n",
        {},

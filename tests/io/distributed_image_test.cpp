@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -78,6 +79,20 @@ void expect_read(const std::string& path, const std::vector<float>& whole, const
   Block<T> block(layout.box(comm.rank()), info.channels);
   read_image(path, layout, block.view, comm);
   expect_equal(block, whole, info.box);
+  // Visited, each sample comes to one rank once.
+  std::array<double, 3> seen{}, wanted{};
+  const auto add = [](std::array<double, 3>& sums, double v) {
+    sums[0] += 1;
+    sums[1] += v;
+    sums[2] += v * v;
+  };
+  visit_samples(path, comm, [&](const float* first, std::int64_t n) {
+    for (std::int64_t k = 0; k < n; ++k) add(seen, first[k]);
+  });
+  comm.all_reduce(seen, Reduce::sum);
+  for (const float v : whole) add(wanted, v);
+  EXPECT_EQ(seen[0], wanted[0]);
+  for (const std::size_t k : {1U, 2U}) EXPECT_NEAR(seen[k], wanted[k], 1e-9 * wanted[k]);
 }
 
 void put_npy(const std::string& path, const std::string& shape, const std::string& order,

@@ -99,7 +99,7 @@ with h5py.File("other.h5", "w") as f:
     GTEST_SKIP() << "no h5py in .venv";
   const Communicator self;
   const std::vector<MeasurementPartInfo> info = measurement_info("other.h5", self);
-  EXPECT_EQ(info.at(0).full_scale, 65535);
+  EXPECT_EQ(info.at(0).source.full_scale, 65535);
   std::vector<float> samples, weights;
   const Box grid = Box::image2d(40, 50);
   const Layout layout({grid});

@@ -46,11 +46,11 @@ TEST(Pictures, LosslessFormatsComeBackExactly) {
           wrong += back[k] != std::round(sent[k] * static_cast<float>(top));
         EXPECT_EQ(wrong, 0);
         const ImageInfo info = ImageReader(path).info();
-        EXPECT_EQ(info.bits, bits);
+        EXPECT_EQ(info.type, bits == 8 ? "uint8" : "uint16");
         EXPECT_EQ(info.channels, channels);
         EXPECT_EQ(info.full_scale, top);
         EXPECT_EQ(info.random_access, suffix == ".tif");
-        EXPECT_FALSE(info.had_alpha || info.is_float || info.has_profile);
+        EXPECT_FALSE(info.had_alpha || info.has_profile);
         for (const char* left : {".tmp", ".raw.tmp"}) EXPECT_FALSE(std::filesystem::exists(path + left));
       }
 }
@@ -152,13 +152,103 @@ TEST(Pictures, AlphaIsDroppedAndFloatIsKept) {
   save_with_vips<std::uint16_t>("gray_alpha.png", {1000, 0, 65535, 7}, 2, 1, 2, VIPS_FORMAT_USHORT,
                                 VIPS_INTERPRETATION_GREY16);
   EXPECT_TRUE(ImageReader("gray_alpha.png").info().had_alpha);
-  EXPECT_EQ(ImageReader("gray_alpha.png").info().bits, 16);
+  EXPECT_EQ(ImageReader("gray_alpha.png").info().type, "uint16");
   EXPECT_EQ(read_all("gray_alpha.png"), (std::vector<float>{1000, 65535}));
   save_with_vips<float>("float.tif", {-0.5F, 1.25F, 3e6F}, 3, 1, 1, VIPS_FORMAT_FLOAT,
                         VIPS_INTERPRETATION_B_W);
-  EXPECT_TRUE(ImageReader("float.tif").info().is_float);
+  EXPECT_EQ(ImageReader("float.tif").info().type, "float32");
   EXPECT_EQ(ImageReader("float.tif").info().full_scale, 1);
   EXPECT_EQ(read_all("float.tif"), (std::vector<float>{-0.5F, 1.25F, 3e6F}));
+}
+
+TEST(Pictures, RealNumbersOfAnyTypeAreRead) {
+  write_scene("start.png", 1, 4, 4, 8);
+  const auto holds = [](const std::string& path, const std::string& type, const std::vector<float>& values) {
+    EXPECT_EQ(ImageReader(path).info().type, type);
+    EXPECT_EQ(read_all(path), values) << path;
+  };
+  save_with_vips<std::int32_t>("int32.tif", {-70000, 0, 3943}, 3, 1, 1, VIPS_FORMAT_INT,
+                               VIPS_INTERPRETATION_B_W);
+  holds("int32.tif", "int32", {-70000, 0, 3943});
+  save_with_vips<std::uint32_t>("uint32.tif", {70000, 0, 3943}, 3, 1, 1, VIPS_FORMAT_UINT,
+                                VIPS_INTERPRETATION_B_W);
+  holds("uint32.tif", "uint32", {70000, 0, 3943});
+  save_with_vips<std::int16_t>("int16.tif", {-7, 0, 3943}, 3, 1, 1, VIPS_FORMAT_SHORT,
+                               VIPS_INTERPRETATION_B_W);
+  holds("int16.tif", "int16", {-7, 0, 3943});
+  EXPECT_EQ(ImageReader("int16.tif").info().full_scale, 1);
+}
+
+// A FITS file of two rows, the first stored first, and what libvips calls its bottom.
+void write_fits(const std::string& path, int bits, const std::string& scale,
+                const std::vector<char>& big_endian) {
+  std::string head;
+  const auto card = [&](const std::string& text) { head += text + std::string(80 - text.size(), ' '); };
+  const auto number = [&](const std::string& key, const std::string& value) {
+    card(key + "= " + std::string(20 - value.size(), ' ') + value);
+  };
+  number("SIMPLE  ", "T");
+  number("BITPIX  ", std::to_string(bits));
+  number("NAXIS   ", "2");
+  number("NAXIS1  ", "3");
+  number("NAXIS2  ", "2");
+  if (!scale.empty()) number("BZERO   ", scale);
+  card("END");
+  head.resize(2880, ' ');
+  std::string data(big_endian.begin(), big_endian.end());
+  data.resize(2880, '\0');
+  std::ofstream(path, std::ios::binary) << head << data;
+}
+
+TEST(Pictures, FitsIsReadInTheOrderOfItsRows) {
+  write_fits("signed.fits", 16, "", {0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 15, 60});
+  EXPECT_EQ(ImageReader("signed.fits").info().type, "int16");
+  EXPECT_EQ(read_all("signed.fits"), (std::vector<float>{1, 2, 3, 4, 5, 3900}));
+  write_fits("unsigned.fits", 16, "32768.0", {-128, 33, -128, 34, -128, 35, -128, 36, -128, 37, 127, -1});
+  EXPECT_EQ(ImageReader("unsigned.fits").info().type, "uint16");
+  EXPECT_EQ(read_all("unsigned.fits"), (std::vector<float>{33, 34, 35, 36, 37, 65535})) << "BZERO is added";
+  std::vector<float> second(3);
+  ImageReader("signed.fits").read(Box({0, 1, 0}, {1, 2, 3}), second.data());
+  EXPECT_EQ(second, (std::vector<float>{4, 5, 3900}));
+}
+
+TEST(Pictures, OfSeveralPagesOneMustBeNamed) {
+  write_scene("start.png", 1, 4, 4, 8);
+  for (const bool tile : {false, true}) {
+    std::vector<std::uint16_t> samples(3 * 20 * 30);
+    for (std::size_t k = 0; k < samples.size(); ++k) samples[k] = static_cast<std::uint16_t>(k);
+    VipsImage* all =
+        vips_image_new_from_memory(samples.data(), samples.size() * 2, 30, 60, 1, VIPS_FORMAT_USHORT);
+    VipsImage* pages = nullptr;
+    ASSERT_EQ(vips_copy(all, &pages, "interpretation", VIPS_INTERPRETATION_GREY16, nullptr), 0);
+    vips_image_set_int(pages, VIPS_META_PAGE_HEIGHT, 20);
+    ASSERT_EQ(vips_tiffsave(pages, "pages.tif", "tile", tile ? TRUE : FALSE, nullptr), 0)
+        << vips_error_buffer();
+    g_object_unref(pages);
+    g_object_unref(all);
+    EXPECT_NE(message_of("pages.tif").find("3 pages (one image is read) say which: pages.tif:/0"),
+              std::string::npos);
+    for (int page = 0; page < 3; ++page) {
+      ImageReader reader("pages.tif", page);
+      EXPECT_EQ(reader.info().random_access, tile);
+      std::vector<float> out(600);
+      reader.read(Box::image2d(20, 30), out.data());
+      EXPECT_EQ(out[0], 600 * page);
+      EXPECT_EQ(out[599], 600 * page + 599);
+    }
+    EXPECT_THROW(ImageReader("pages.tif", 3), InputError);
+  }
+}
+
+TEST(Pictures, FloatsAreWrittenAsTheyAre) {
+  const std::vector<float> values{-254274.5F, 0, 1e-7F, 3943.25F, 463600, 0.5F};
+  ImageWriter writer("floats.tif", 1, 2, 3, 32);
+  writer.write_rows(0, 1, values.data());
+  writer.finish();
+  EXPECT_EQ(ImageReader("floats.tif").info().type, "float32");
+  EXPECT_EQ(read_all("floats.tif"), values);
+  EXPECT_THROW(ImageWriter("a.png", 4, 4, 1, 32), InputError);
+  EXPECT_THROW(ImageWriter("a.jpg", 4, 4, 1, 32), InputError);
 }
 
 TEST(Pictures, PalettesAndSingleBitsAreExpanded) {
@@ -219,14 +309,14 @@ TEST(Pictures, WhatIsNoPictureIsRefusedWithItsName) {
                  VIPS_INTERPRETATION_CMYK);
   save_with_vips("cmyk.jpg", std::vector<std::uint8_t>(16, 9), 2, 2, 4, VIPS_FORMAT_UCHAR,
                  VIPS_INTERPRETATION_CMYK);
-  save_with_vips("int.tif", std::vector<std::int32_t>(4, 9), 2, 2, 1, VIPS_FORMAT_INT,
+  save_with_vips("complex.tif", std::vector<float>(8, 9), 2, 2, 1, VIPS_FORMAT_COMPLEX,
                  VIPS_INTERPRETATION_B_W);
   std::ofstream("text.png") << "this is no picture, but long enough to hold a header of one";
   std::ofstream("vector.png") << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"9\" height=\"9\"></svg>";
   for (const auto& [path, says] :
        std::vector<std::pair<std::string, std::string>>{{"cmyk.tif", "cmyk"},
                                                         {"cmyk.jpg", "cmyk"},
-                                                        {"int.tif", "type int"},
+                                                        {"complex.tif", "64 bits"},
                                                         {"text.png", "neither PNG"},
                                                         {"vector.png", "neither PNG"},
                                                         {"missing.png", "No such file"},

@@ -39,6 +39,7 @@ struct DenoiseArguments {
   std::string network = "drunet", weights;
   double sigma = 0;
   double noise = 0;
+  std::string unit = "internal";  // of sigma and noise; or file
   std::int64_t seed = 0;
   std::string mode = "auto", averaging = "none", precision = "float32", device = "auto";
   std::int64_t patch = 0;

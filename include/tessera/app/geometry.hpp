@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,9 +25,10 @@ struct Geometry {
   JobConfig job;  // autos of grid, scale and weights resolved
   Box image;      // the unknown
   std::int64_t channels = 1;
-  double offset = 0, factor = 1;   // file value = internal * factor + offset
-  bool scale_from_type = false;    // the factor is that of the measurement's type of number
-  std::optional<Network> network;  // none: tv, no prior
+  double offset = 0, factor = 1;  // file value = internal * factor + offset
+  SourceInfo data;                // the file in whose units the image is: of measurements, else of the truth
+  std::array<double, 2> truth_scale{0, 1};  // offset and factor of the truth, which may have its own
+  std::optional<Network> network;           // none: tv, no prior
   Decomposition decomposition;
   bool grid_given = false;  // by the job: else another mode may want another grid
   Device device;

@@ -56,8 +56,25 @@ class OutputFolder {
 std::string resolved_text(const Geometry& g, int ranks, const std::string& denoiser,
                           const std::string& inputs);
 
-/// reconstruction.h5 (file units, float32) and the preview (clamped to [0, 1]). Collective. `part`: what to
-/// keep.
+/// How a picture holds an image in internal range: its sample, as ImageWriter takes it, is internal * gain +
+/// bias. As it stands: to be looked at, 8 bits, 1 inside is white.
+struct PictureForm {
+  int bits = 8;
+  double gain = 1, bias = 0;
+};
+/// The units of the job's data, in 8, 16 or 32 bits (floats).
+PictureForm in_file_units(const Geometry& g, int bits);
+/// The bits that hold the data's type of number: 32 where it is neither uint8 nor uint16.
+int data_bits(const Geometry& g);
+/// What output.preview is: TIFF in the units of the data, PNG and JPEG to be looked at. InputError where
+/// units and bits do not fit.
+PictureForm preview_form(const Geometry& g);
+
+/// An HDF5 image in file units, float32, with what its values mean as attributes. `part`: what to keep.
+/// Collective.
+void write_image(const std::string& path, const Geometry& g, const at::Tensor& image, const Box& part,
+                 const Communicator& comm);
+/// reconstruction.h5 and the preview. Collective. `part`: what to keep.
 void write_reconstruction(const OutputFolder& folder, const Geometry& g, const at::Tensor& image,
                           const Box& part, const Communicator& comm);
 /// measurement.png, which reports show: the first part of y, clamped to [0, 1]. Nothing without a preview, or
@@ -66,7 +83,8 @@ void write_measurement(const OutputFolder& folder, const Geometry& g, const Meas
                        const at::Tensor& y, const Communicator& comm);
 /// A picture of a distributed image in internal range; channels 1 or 3. Collective.
 void write_preview(const std::string& path, const at::Tensor& image, const Box& box, const Layout& layout,
-                   const Box& part, int bits, const Communicator& comm, const std::string& profile_from = "");
+                   const Box& part, const PictureForm& form, const Communicator& comm,
+                   const std::string& profile_from = "");
 
 /// Progress on rank 0: iterations, seconds per iteration, time left, residual, PSNR when known.
 class Progress final : public Observer {

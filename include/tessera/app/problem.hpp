@@ -25,7 +25,8 @@ struct Problem {
   std::string noise_source;      // how it is known, for one line
   bool noise_estimated = false;  // `noise` is the data's own estimate and serves all samples
   at::Tensor truth;              // undefined without one
-  std::vector<std::string> notices;
+  std::vector<std::string> notices;   // one line each, for the user
+  std::vector<std::string> warnings;  // of values that are probably not meant
 };
 
 /// Reads or simulates. Collective. Clean data are computed in double, part by part, so that the noise
@@ -52,6 +53,9 @@ std::unique_ptr<DataTerm> make_data_term(const Geometry& g, Problem& problem, co
 /// The job's solver section with step, sigma and lambda settled. `noise`: that of a sample of weight 1, 0:
 /// not known; L: Lipschitz constant of the data term's gradient. InputError.
 SolverOptions solver_options(const Geometry& g, double noise, double L);
+
+/// One line where a noise level leaves the range for which the weights were trained, or empty.
+std::string untrained(const Geometry& g, const Schedule& sigma, double level = 0);
 
 /// solver.start. Collective.
 at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& data, const Space& space);

@@ -181,10 +181,10 @@ struct CheckpointConfig {
 struct OutputConfig {
   std::string folder;
   std::string preview = "reconstruction.png";  // empty: none
-  std::int64_t preview_bits = 8;
-  bool crop = true;            // to the measured region, for boundary valid
-  std::int64_t snapshots = 0;  // every n iterations; 0: none
-  bool diagnostics = true;     // of the result, at the end
+  std::int64_t preview_bits = 0;               // 0: by the preview's format and the data
+  bool crop = true;                            // to the measured region, for boundary valid
+  std::int64_t snapshots = 0;                  // every n iterations; 0: none
+  bool diagnostics = true;                     // of the result, at the end
   std::int64_t trace_every = 1;
   CheckpointConfig checkpoint;
   bool operator==(const OutputConfig&) const = default;

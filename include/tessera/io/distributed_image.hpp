@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "tessera/comm/array.hpp"
@@ -10,13 +11,17 @@
 
 namespace tessera {
 
-/// Header of a picture, .npy or HDF5 file; `file.h5` is its dataset /image, `file.h5:/name` another one.
-/// Arrays are (H, W), (C, H, W) or (C, D, H, W). Collective; InputError equal on all ranks.
+/// Header of a picture, .npy or HDF5 file; `file.h5` is its dataset /image, `file.h5:/name` another one,
+/// `file.tif:/2` the third page. Arrays are (H, W), (C, H, W) or (C, D, H, W). Collective; InputError equal
+/// on all ranks.
 struct SourceInfo {
   Box box;
   std::int64_t channels = 1;
-  double full_scale = 1;  // divide by it for the internal range, unless the job says otherwise
-  std::string note;       // what was dropped or applied, one line, or empty
+  double full_scale = 1;       // 1 inside: what the file says, else the largest value of its type, else 1
+  std::string type = "uint8";  // of a sample: uint8, int32, float64, bool, ...
+  bool says_scale = false;     // the file's own attribute `factor` says full_scale, `offset` the offset
+  double offset = 0;           // the file value that is 0 inside
+  std::string note = {};       // what was dropped or applied, one line, or empty
 };
 SourceInfo image_source_info(const std::string& path, const Communicator& comm);
 
@@ -29,7 +34,12 @@ SourceInfo image_source_info(const std::string& path, const Communicator& comm);
 void read_image(const std::string& path, const Layout& layout, const ArrayView& block,
                 const Communicator& comm);
 
-/// Collective. Gathers bands of rows on rank 0 and writes a picture (values in [0, 1], clamped).
+/// Collective. Gives every sample of the file to one rank, in bands of some 8 MiB: visit(first, count).
+void visit_samples(const std::string& path, const Communicator& comm,
+                   const std::function<void(const float*, std::int64_t)>& visit);
+
+/// Collective. Gathers bands of rows on rank 0 and writes a picture of 8, 16 or 32 bits (values as
+/// ImageWriter has them).
 ///
 /// The layout's boxes are disjoint and cover `image`, which has depth 1 and may start anywhere. The ICC
 /// profile comes from the picture `profile_from` (empty, or no picture: none). Errors: as ImageWriter, equal

@@ -8,6 +8,7 @@
 #include "tessera/comm/array.hpp"
 #include "tessera/comm/communicator.hpp"
 #include "tessera/comm/exchange_plan.hpp"
+#include "tessera/io/distributed_image.hpp"
 
 namespace tessera {
 
@@ -22,7 +23,8 @@ struct MeasurementPart {
 struct MeasurementPartInfo {
   Box box;
   std::int64_t channels = 1;
-  double full_scale = 1;
+  SourceInfo source;  // of the array that holds the samples
+  std::string path;   // of it: FILE.h5:/measurements/0
 };
 
 /// Collective. Checks the whole file: parts numbered from 0 without a gap, weights on the grid of their part.
