@@ -132,7 +132,7 @@ def crime(task):
 
 
 # --- convergence --------------------------------------------------------------------------------------------------------
-CURVES = {name: f"{{name: {name}, iterations: 1000}}" for name in ("pgd", "fista", "hqs", "admm", "red")}
+CURVES = {name: f"{{name: {name}, iterations: 1000, stop: {{rounding: false}}}}" for name in ("pgd", "fista", "hqs", "admm", "red")}
 
 
 def curve_tasks():
