@@ -2,10 +2,11 @@
 """Whole runs of tessera: whole_runs.py SCENARIO PROGRAM SOURCE. Exit code 77: skipped, with the reason."""
 from harness import scenario  # first: it skips where a package is missing
 import fits
+import interrupts
 import measured
 import plans
 import runs
 import stops
 
-next(vars(module)[scenario] for module in (runs, stops, plans, measured, fits) if scenario in vars(module))()
+next(vars(module)[scenario] for module in (runs, stops, interrupts, plans, measured, fits) if scenario in vars(module))()
 print(f"{scenario}: passed")
