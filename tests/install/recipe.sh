@@ -11,13 +11,10 @@ from=$(sed -n 's/^From: *//p' jobs/tessera.def)
 [[ $from == debian:12 ]] || { echo "the recipe is from $from (this script knows debian:12)" >&2; exit 2; }
 [[ -e $root/etc/debian_version ]] || debootstrap --variant=minbase bookworm "$root"
 
-mounted=()
-clean() { for place in ${mounted[@]+"${mounted[@]}"}; do umount "$place"; done; }
+clean() { umount "$root/proc" "$root/dev"; }
 trap clean EXIT
-for place in proc dev; do
-  mount --rbind "/$place" "$root/$place" && mount --make-rslave "$root/$place"
-  mounted=("$root/$place" ${mounted[@]+"${mounted[@]}"})
-done
+mount -t proc proc "$root/proc"
+mount --bind /dev "$root/dev"
 # The network as this machine reaches it.
 cp /etc/resolv.conf "$root/etc/"
 mkdir -p "$root/etc/ssl/certs"
