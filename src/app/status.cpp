@@ -142,7 +142,7 @@ int status_command(const StatusArguments& arguments, const Communicator& comm) {
   constexpr auto kAgain = std::chrono::seconds(2);
   comm.together([&] {
     if (comm.rank() != 0) return;
-    std::string bad;
+    std::string bad, shown;
     for (bool again = true; again;) {
       std::vector<std::string> runs;
       for (const std::string& given : arguments.runs) {
@@ -165,8 +165,10 @@ int status_command(const StatusArguments& arguments, const Communicator& comm) {
         text += (arguments.json ? j.dump(-1, ' ', false, Json::error_handler_t::replace) : line(j)) + '\n';
       }
       const bool terminal = arguments.watch && isatty(STDOUT_FILENO) != 0;
-      std::printf("%s%s%s", terminal ? "\033[H\033[J" : "", text.c_str(), again && !terminal ? "\n" : "");
+      if (text != shown)
+        std::printf("%s%s", terminal ? "\033[H\033[J" : shown.empty() ? "" : "\n", text.c_str());
       std::fflush(stdout);
+      shown = text;
       if (again) std::this_thread::sleep_for(kAgain);
     }
     TESSERA_VALIDATE(bad.empty(), bad, " (status reads the output folders of runs) check the path");
