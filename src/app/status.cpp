@@ -87,8 +87,9 @@ void read_status(const std::string& run, Json& j) {
   std::error_code none;
   if (!fs::exists(path, none)) {  // copied without it
     const Json summary = Json::parse(read_text(run + "/summary.json"));
-    j["state"] = "finished";
-    j["message"] = summary.at("status");
+    const std::string ended = summary.at("status");
+    j["state"] = ended == "stopped" ? "stopped" : ended == "diverged" ? "failed" : "finished";
+    j["message"] = ended;
     for (const char* key : {"iterations", "restarts", "residual", "chi2", "psnr", "ranks"})
       j[key] = summary.at(key);
     j["iteration"] = j["iterations"];
@@ -103,7 +104,7 @@ void read_status(const std::string& run, Json& j) {
   const double silent = age(path, status);
   if (process == ProcessState::gone) {
     j["state"] = "lost";
-    j["message"] = concat("its process ended without a word (killed, perhaps for memory; --resume goes on)");
+    j["message"] = "its process ended without a word (killed, perhaps for memory; --resume goes on)";
   } else if (process == ProcessState::unknown && silent > kLost) {
     j["state"] = "lost";
     j["message"] = fmt::format("no sign of life for {}", format_seconds(silent));
