@@ -64,7 +64,7 @@ def limits(b):
     assert not b.cluster.ask("squeue", "-h"), "nothing was submitted"
     number = b.submit(job, "--ranks", 4, "--ranks-per-node", 2, "--set", "solver.iterations=5")
     shown = b.finished(number)
-    assert shown["NumNodes"] == "2" and shown["CPUs/Task"] == "2" and shown["MinMemoryNode"].endswith("M"), shown
+    assert shown["NumNodes"] == "2" and shown["NumCPUs"] == "8" and shown["MinMemoryNode"].endswith("M"), shown
     log = b.log(number)
     assert re.search(r"4 ranks of 1 threads on 2 cores each, \d+ MB per node", log) and "1 thread each" in log, log
 
