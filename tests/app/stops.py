@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -194,6 +195,21 @@ def harmed_checkpoints():
     assert child.returncode == 3 and "its checkpoint could not be written" in err, (child.returncode, err)
     told = json.loads(tessera("status", "--json", "full")[1])
     assert told["state"] == "failed" and "could not be written" in told["message"], told
+
+
+def no_room():
+    """A disk too small for the result and its checkpoints: refused before anything is written."""
+    photo(64, 72)
+    small = work / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", small], capture_output=True).returncode != 0:
+        print("skipped: a small disk cannot be mounted here (it takes root)")
+        sys.exit(77)
+    try:
+        _, err = run(job(), "--set", f"output.folder={small}/deeper/out", "--set", "output.checkpoint.keep=9", ranks=2, expect=2)
+        assert "409.6 kB left (the result and 10 checkpoints need" in err and not list(small.iterdir()), err
+    finally:
+        subprocess.run(["umount", small], check=True)
 
 
 def signals():
