@@ -36,11 +36,12 @@ supervise() {
   local -a shield=()
   env --block-signal=INT true 2>/dev/null && shield=(env --block-signal=INT,TERM)
   setpriv --pdeathsig HUP true 2>/dev/null && shield=(setpriv --pdeathsig HUP ${shield[@]+"${shield[@]}"})
-  trap 'caught=1; if ((asked++)); then cut=1; kill -HUP "$child"; else kill -USR2 "$child"; fi' INT
-  trap 'caught=1; asked=1; kill -USR2 "$child"' TERM
-  trap 'caught=1; kill -USR1 "$child"' USR1
   ${shield[@]+"${shield[@]}"} "$@" <&0 &
   child=$!
+  pass() { caught=1; kill "-$1" "$child" 2>/dev/null || :; }
+  trap 'if ((asked)); then cut=1; pass HUP; else asked=1; pass USR2; fi' INT
+  trap 'asked=1; pass USR2' TERM
+  trap 'pass USR1' USR1
   while :; do
     caught='' code=0
     wait "$child" || code=$?

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <utility>
 
 #include "tessera/config/parse.hpp"
@@ -83,7 +84,8 @@ bool open_run_folder(std::string& job, std::vector<std::string>& overrides, Resu
   folder = comm.broadcast(folder, 0);
   if (folder.empty()) return false;
   job = folder + kKeptJob;
-  overrides.insert(overrides.begin(), "output.folder=\"" + folder + '"');
+  overrides.insert(overrides.begin(),
+                   "output.folder='" + std::regex_replace(folder, std::regex("'"), "''") + "'");
   return true;
 }
 
