@@ -10,6 +10,7 @@ use_site() {
   SITE_LAUNCHER=srun SITE_LAUNCHER_OPTIONS='' SITE_MODULES='' SITE_SETUP='' SITE_CONTAINER='' SITE_REQUEUE=scontrol
   SITE_RESTARTS=20 SITE_PARTITION='' SITE_ACCOUNT='' SITE_OPTIONS='' SITE_GPUS_PER_NODE=0 SITE_GPU_OPTION=''
   SITE_RANKS_PER_NODE=1 SITE_CORES_PER_NODE='' SITE_MEMORY_PER_NODE='' SITE_MEMORY_PER_GPU='' SITE_MACHINE=''
+  SITE_MEMORY_MARGIN=1.25
   local site=${1:-} file key
   [[ -z $site ]] && return
   [[ $site == */* ]] && file=$site || file=jobs/sites/$site.env
@@ -26,6 +27,7 @@ use_site() {
   done < <(sed -n 's/^\(SITE_[A-Z_]*\)=.*/\1/p' "$file")
   # shellcheck disable=SC1090
   source "$file"
+  [[ -z $SITE_CONTAINER ]] || export TESSERA_PROGRAM=${TESSERA_PROGRAM:-tessera}  # the container's own
   if [[ $SITE_LAUNCHER != srun && $SITE_LAUNCHER != mpirun ]]; then
     echo "$file: SITE_LAUNCHER is '$SITE_LAUNCHER' (it names no launcher) write srun or mpirun" >&2
     exit 2
@@ -61,7 +63,9 @@ begin_job() {
   export TESSERA_LAUNCHER=$SITE_LAUNCHER TESSERA_LAUNCHER_OPTIONS="$SITE_LAUNCHER_OPTIONS ${TESSERA_LAUNCHER_OPTIONS:-}"
   # srun takes the number of cores per rank from its own variable only (since Slurm 22.05).
   [[ -n ${SLURM_CPUS_PER_TASK:-} ]] && export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
-  say "on ${SLURM_JOB_NODELIST:-this host}, restart ${SLURM_RESTART_COUNT:-0} of at most $SITE_RESTARTS"
+  say "${SLURM_NTASKS:-1} ranks of ${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}} threads on ${SLURM_CPUS_PER_TASK:-1} cores" \
+    "each${SLURM_MEM_PER_NODE:+, $SLURM_MEM_PER_NODE MB per node}, on ${SLURM_JOB_NODELIST:-this host}," \
+    "restart ${SLURM_RESTART_COUNT:-0} of at most $SITE_RESTARTS"
 }
 
 # Python of .venv, which has h5py; the system's will do where a script needs the standard library only.
@@ -114,20 +118,28 @@ finish() {
         say "checkpointed, not requeued: restarted $restarts times (SITE_RESTARTS is $SITE_RESTARTS); submit again to go on"
         exit 3  # not 85, which a site may requeue by itself
       fi
-      say "checkpointed, requeueing (restart $((restarts + 1)) of at most $SITE_RESTARTS)"
+      say "checkpointed, requeueing (restart $((restarts + 1)) of at most $SITE_RESTARTS): as planned, this job goes on by itself"
       if [[ $SITE_REQUEUE == scontrol ]]; then
+        say "CANCELLED in Slurm's next line is its word for this requeue"
         scontrol requeue "$(job_name)" && wait_for_slurm
         say "not requeued (scontrol's message is above); submit again to go on"
       fi
       ;;
-    86)
+    86 | 140)  # 140: the signal came before the program could take it
       # scancel, preemption and the end of the time all begin with SIGTERM. Slurm knows which one it is: a script that
       # ended now would make a preempted job a failed one, and one that requeued itself would revive cancelled jobs.
       say "checkpointed on SIGTERM; Slurm decides what comes next"
       [[ -z $told_to_end ]] && wait_for_slurm
       ;;
     2) say "bad input, see the message above; not requeued" ;;
-    *) say "failed with exit code $code; submit again to go on from the last checkpoint" ;;
+    3) say "the run failed, see the message above; not requeued" ;;
+    137)
+      say "a rank was killed (exit code 137), perhaps because the node's memory was used up: \`sacct --jobs=$(job_name)" \
+        "--format=JobID,State,ReqMem,MaxRSS\` tells where accounts are kept, \`-- --mem=...\` behind jobs/submit.sh asks for" \
+        "more. Not requeued; submitting again goes on from the last checkpoint, if one was written"
+      ;;
+    *)
+      say "ended with exit code $code; not requeued. Submitting again goes on from the last checkpoint, if one was written" ;;
   esac
   exit "$code"
 }

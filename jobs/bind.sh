@@ -12,6 +12,10 @@ case ${1:-} in
   -h | --help) sed -n '3,9s/^# //p' "$0"; exit 0 ;;
   "") echo "usage: jobs/bind.sh PROGRAM [ARGUMENTS...]   (--help says more)" >&2; exit 2 ;;
 esac
+if ! command -v "$1" >/dev/null; then
+  echo "bind: no program $1 (this rank would fail to start it) is the name right, and built?" >&2
+  exit 2
+fi
 if [[ ${TESSERA_BIND:-} == off ]]; then
   exec "$@"
 fi

@@ -14,8 +14,9 @@
 #   --name NAME        of the Slurm job (the job file's)
 #   --ranks-per-node K (the site's)
 #   --dry-run          shows what would be submitted
-# It refuses with exit code 2 what `tessera check` says cannot work: bad input, memory that will not fit, a time limit
-# shorter than two iterations and a checkpoint.
+# It refuses with exit code 2 what `tessera check` says cannot work (bad input, memory that will not fit, a time limit
+# shorter than two iterations and a checkpoint) and what Slurm would let wait for ever (more nodes, cores, memory or time
+# than the partition has). It asks for the memory that `tessera plan` predicts and a share of the cores for each rank.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 refuse() { echo "submit: $*" >&2; exit 2; }
@@ -24,7 +25,7 @@ table='' at_once='' study='' study_options='' folder=''
 settings=() sbatch_options=()
 while (($#)); do
   case $1 in
-    -h | --help) sed -n '3,19s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '3,20s/^# \{0,1\}//p' "$0"; exit 0 ;;
     --dry-run) dry=1; shift; continue ;;
     --strong | --weak) study=${1#--}; shift; continue ;;
     --) shift; sbatch_options=("$@"); break ;;
@@ -92,6 +93,35 @@ cd "$here"
 source jobs/batch.sh
 use_site "$site"
 
+# --- what Slurm has --------------------------------------------------------------------------------------------------------
+# The partition that the job will go to: the last one named, else the default.
+read -ra site_options <<<"$SITE_OPTIONS"
+asked=(${site_options[@]+"${site_options[@]}"} ${sbatch_options[@]+"${sbatch_options[@]}"})
+partition=$SITE_PARTITION
+for ((i = 0; i < ${#asked[@]}; ++i)); do
+  case ${asked[i]} in
+    --partition=*) partition=${asked[i]#*=} ;;
+    --partition | -p) partition=${asked[i + 1]:-} ;;
+  esac
+done
+slurm='' longest='' has_cores=''  # whether it answers; of the partition: the time limit, cores of its smallest node
+if listed=$(sinfo --noheader --format '%P|%l' 2>/dev/null); then
+  slurm=1
+  [[ -n $partition ]] || partition=$(sed -n 's/\*|.*//p' <<<"$listed" | head -1)
+  row=$(grep -m1 -E "^${partition%%,*}\*?\|" <<<"$listed") ||
+    refuse "no partition '$partition' (Slurm has $(sed 's/|.*//' <<<"$listed" | xargs)) set SITE_PARTITION, or -- --partition"
+  longest=${row#*|}
+  has_cores=$(sinfo --noheader --Node --partition "$partition" --format %c | sort -n | head -1)
+elif [[ -z $dry ]]; then
+  command -v sbatch >/dev/null ||
+    refuse "no sbatch on this machine (the job is to go to Slurm) submit from a login node, or look with --dry-run"
+  refuse "Slurm does not answer ($(sinfo 2>&1 >/dev/null | head -1)) try again later, or look with --dry-run"
+fi
+if most_seconds=$(seconds_of "$longest") && ((limit_seconds > most_seconds)); then  # infinite and the like are no times
+  refuse "--time $limit is longer than partition $partition allows ($longest; the job would wait for ever)" \
+    "ask for less: a job that meets its limit goes on by itself"
+fi
+
 # --- nodes ----------------------------------------------------------------------------------------------------------------
 gpus=$SITE_GPUS_PER_NODE
 if [[ -z $per_node ]]; then
@@ -102,13 +132,13 @@ fi
   refuse "$per_node ranks on nodes of $gpus GPUs (two ranks would share a GPU) use --ranks-per-node $gpus or less"
 ((per_node > most)) && per_node=$most
 nodes=$(((most + per_node - 1) / per_node))
-cores=
-if [[ -n $SITE_CORES_PER_NODE ]]; then
+cores='' all_cores=${SITE_CORES_PER_NODE:-$has_cores}
+if [[ -n $all_cores ]]; then
   # Of a GPU node that is not filled, each rank takes its GPU's share; of a CPU node, the share of the ranks meant for it.
   divisor=$((gpus ? gpus : (per_node > SITE_RANKS_PER_NODE ? per_node : SITE_RANKS_PER_NODE)))
-  cores=$((SITE_CORES_PER_NODE / divisor))
+  cores=$((all_cores / divisor))
   ((cores)) ||
-    refuse "$per_node ranks on nodes of $SITE_CORES_PER_NODE cores (a rank needs one) use fewer --ranks-per-node"
+    refuse "$per_node ranks on nodes of $all_cores cores (a rank needs one) use fewer --ranks-per-node"
 fi
 
 # --- what tessera says ----------------------------------------------------------------------------------------------------
@@ -209,11 +239,22 @@ early=$((2 * ${lead:-150} + write))
 # --- what goes to sbatch ----------------------------------------------------------------------------------------------------
 options=(--job-name="$name" --nodes="$nodes" --ntasks="$most" --ntasks-per-node="$per_node" --time="$limit")
 [[ -n $cores ]] && options+=(--cpus-per-task="$cores")
+# Memory per node. A study's smaller runs need more per rank, and none is to share its nodes: all there is. On GPU nodes the
+# prediction is of the GPUs' memory; the host's share follows the share of GPUs.
+memory=
+if [[ -n $study ]]; then
+  memory=0
+elif ((gpus == 0 && need > 0)); then
+  memory=$(awk -v n="$need" -v k="$per_node" -v f="$SITE_MEMORY_MARGIN" 'BEGIN {printf "%d", n * k * f / 1048576 + 1}')M
+elif ((gpus)) && [[ -n $SITE_MEMORY_PER_NODE ]]; then
+  memory=$((SITE_MEMORY_PER_NODE * per_node / gpus))G
+fi
+grep -qE -- '^--mem(-per-cpu|-per-gpu)?(=|$)' < <(printf '%s\n' ${asked[@]+"${asked[@]}"}) && memory=
+[[ -n $memory ]] && options+=(--mem="$memory")
 [[ -n $SITE_PARTITION ]] && options+=(--partition="$SITE_PARTITION")
 [[ -n $SITE_ACCOUNT ]] && options+=(--account="$SITE_ACCOUNT")
 ((gpus)) && options+=("${SITE_GPU_OPTION:---gpus-per-node=$per_node}")
-read -ra more <<<"$SITE_OPTIONS"
-options+=(${more[@]+"${more[@]}"})
+options+=(${site_options[@]+"${site_options[@]}"})
 # mpirun's ranks belong to the batch script, not to a step of Slurm: the script gets the signal and passes it on. A study
 # decides itself which run is under way.
 to=
@@ -238,6 +279,15 @@ else
 fi
 command=(sbatch --chdir="$here" "${options[@]}" ${sbatch_options[@]+"${sbatch_options[@]}"}
   "$script" "${arguments[@]}" ${settings[@]+"${settings[@]}"})
+told="submit: ranks: $most, nodes: $nodes, cores and threads per rank: ${cores:-1 (nobody says how many a node has)}"
+[[ -n $memory ]] && told+=", memory per node: ${memory/#0*/all}"
+echo "$told" >&2
+# Slurm knows best what it can start; what it cannot, it would let wait for ever.
+if [[ -n $slurm ]] && ! answer=$(sbatch --test-only --chdir="$here" "${options[@]}" ${sbatch_options[@]+"${sbatch_options[@]}"} \
+  "$script" "${arguments[@]}" 2>&1); then
+  refuse "partition ${partition:-(none)} cannot run this ($(tail -1 <<<"$answer" | sed 's/^[a-z]*: error: //')); its nodes:" \
+    "$(sinfo --noheader ${partition:+--partition "$partition"} --format '%D of %c cores and %m MB' | paste -sd, -)"
+fi
 if [[ -n $dry ]]; then
   printf '%s\n' "$text"
   echo
@@ -246,7 +296,5 @@ if [[ -n $dry ]]; then
   echo
   exit 0
 fi
-command -v sbatch >/dev/null ||
-  refuse "no sbatch on this machine (the job is to go to Slurm) submit from a login node, or look with --dry-run"
 mkdir -p "$folder"  # Slurm does not make the folder of a log
 exec "${command[@]}"

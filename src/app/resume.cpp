@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <utility>
 
 #include "tessera/config/parse.hpp"
@@ -31,6 +32,8 @@ constexpr const char* kFree[] = {"solver.iterations",
                                  "denoiser.patch",
                                  "denoiser.batch",
                                  "denoiser.halo_depth"};
+
+constexpr const char* kKeptJob = "/checkpoint/job.yaml";
 
 bool free_to_change(const std::string& key) {
   return std::any_of(std::begin(kFree), std::end(kFree), [&](const std::string& section) {
@@ -64,6 +67,30 @@ ResumeMode resume_mode(const std::string& text) {
   if (text == "auto") return ResumeMode::automatic;
   TESSERA_VALIDATE(text == "always", "--resume=", text, " (no such way) write --resume or --resume=auto");
   return ResumeMode::always;
+}
+
+bool open_run_folder(std::string& job, std::vector<std::string>& overrides, ResumeMode mode,
+                     const Communicator& comm) {
+  std::string folder;
+  comm.together([&] {
+    std::error_code none;
+    if (comm.rank() != 0 || !fs::is_directory(job, none)) return;
+    folder = fs::canonical(job);
+    TESSERA_VALIDATE(mode != ResumeMode::never, job,
+                     " is a folder (a run begins with a job file) go on with the run in it by --resume");
+    TESSERA_VALIDATE(fs::exists(folder + kKeptJob, none), job, " keeps no job (there is no ", folder,
+                     kKeptJob, ") name the job file, with every --set that it was started with");
+  });
+  folder = comm.broadcast(folder, 0);
+  if (folder.empty()) return false;
+  job = folder + kKeptJob;
+  overrides.insert(overrides.begin(),
+                   "output.folder='" + std::regex_replace(folder, std::regex("'"), "''") + "'");
+  return true;
+}
+
+void keep_job(const OutputFolder& folder, const std::string& resolved) {
+  write_text(folder.path() + kKeptJob, resolved);
 }
 
 std::optional<Checkpoint> find_checkpoint(const OutputFolder& folder, ResumeMode mode,
@@ -101,8 +128,8 @@ void check_same_run(const Checkpoint& checkpoint, const Geometry& g, const Commu
     TESSERA_VALIDATE(
         keys.empty(), "the job differs from the one in ", checkpoint.path, " in ", joined(keys),
         " (a resumed run may change only solver.iterations, solver.stop, output, domain, device, "
-        "memory, watchdog and the windows of the denoiser) take the change back, or name another "
-        "output.folder");
+        "memory, watchdog and the windows of the denoiser) take the change back: 'tessera run ",
+        g.job.output.folder, " --resume' repeats the job with every --set; or name another output.folder");
     if (comm.rank() != 0) return;
     // The sums alone: shipped weights may lie elsewhere in another build.
     const std::string before = checkpoint.texts.at("inputs");
@@ -114,11 +141,14 @@ void check_same_run(const Checkpoint& checkpoint, const Geometry& g, const Commu
   });
 }
 
+StopRule stop_rule(const JobConfig& job) {
+  const StopConfig& stop = job.solver.stop;
+  return {static_cast<int>(job.solver.iterations), stop.residual, stop.chi2, stop.rounding};
+}
+
 bool nothing_left(const OutputFolder& folder, const Checkpoint& checkpoint, const JobConfig& job,
                   const Communicator& comm) {
-  const StopRule rule{static_cast<int>(job.solver.iterations), job.solver.stop.residual,
-                      job.solver.stop.chi2};
-  if (!finished(checkpoint.loop, rule)) return false;
+  if (!finished(checkpoint.loop, stop_rule(job))) return false;
   for (const std::string& key : differing_keys(checkpoint.texts.at("job"), write_job(job)))
     if (key.starts_with("output.preview") || key == "output.crop" || key == "output.diagnostics")
       return false;
@@ -167,6 +197,34 @@ int restarts_so_far(const OutputFolder& folder, const Checkpoint& checkpoint, co
   }
   comm.all_reduce({&restarts, 1}, Reduce::max);
   return static_cast<int>(restarts);
+}
+
+void check_disk(const OutputFolder& folder, const Geometry& g, const CheckpointConfig& config,
+                std::int64_t checkpoint, const Communicator& comm) {
+  comm.together([&] {
+    if (comm.rank() != 0) return;
+    fs::path there = fs::absolute(folder.path());
+    std::error_code error;
+    while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+    const fs::space_info space = fs::space(there, error);
+    if (error) return;  // a file system that does not tell
+    const auto kept = static_cast<std::int64_t>(CheckpointFolder(folder.file("checkpoint")).list().size());
+    // The one that is written comes on top of those that are kept.
+    const std::int64_t more = config.keep == 0 ? 0 : std::max<std::int64_t>(1, config.keep + 1 - kept);
+    const std::int64_t result = 4 * g.channels * g.image.pixels();
+    const auto needed = static_cast<double>(result + more * checkpoint);
+    const auto free = static_cast<double>(space.available);
+    TESSERA_VALIDATE(free >= needed, "the disk of ", folder.path(), " has ", format_bytes(free),
+                     " left (the result and ", more, " checkpoints need ", format_bytes(needed),
+                     ") free space, name another output.folder, or keep fewer: output.checkpoint.keep");
+  });
+}
+
+std::string way_on(const OutputFolder& folder) {
+  const std::vector<std::string> all = CheckpointFolder(folder.file("checkpoint")).list();
+  if (all.empty()) return "no checkpoint was written: to run again, add --force";
+  return concat("'tessera run ", folder.path(), " --resume' goes on from ",
+                fs::path(all.front()).filename().string());
 }
 
 Checkpointer::Checkpointer(const OutputFolder& folder, const CheckpointConfig& config, Checkpoint fixed,

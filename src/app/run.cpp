@@ -197,12 +197,15 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   const ResumeMode mode = resume_mode(arguments.resume);
   TESSERA_VALIDATE(!arguments.force || mode == ResumeMode::never,
                    "--force stands beside --resume (one starts over, the other goes on) leave one out");
-  const JobConfig job = load_job(arguments.job, arguments.overrides, comm);
+  std::string path = arguments.job;
+  std::vector<std::string> overrides = arguments.overrides;
+  const bool from_folder = open_run_folder(path, overrides, mode, comm);
+  const JobConfig job = load_job(path, overrides, comm);
   TESSERA_VALIDATE(!job.output.folder.empty(),
                    "output.folder is not given (a run writes its results there) add for example "
                    "'output: {folder: runs/photo}'");
   std::optional<StopSignals> signals;
-  if (job.output.checkpoint.keep > 0) signals.emplace();
+  if (job.output.checkpoint.keep > 0) signals.emplace(first);
   // Asked where ranks meet anyway: until the first iteration there is nothing to save.
   const auto stop_code = [&] {
     const int code = signals ? StopSignals::exit_code(comm) : 0;
@@ -220,8 +223,9 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     check_same_run(*from, g, comm);
     if (nothing_left(folder, *from, g.job, comm)) {
       if (first)
-        std::printf("%s is finished after %d iterations: nothing to do (raise solver.iterations to go on)\n",
-                    folder.path().c_str(), from->loop.iterations);
+        std::printf("%s is finished after %d iterations: nothing to do (%s to go on)\n",
+                    folder.path().c_str(), from->loop.iterations,
+                    from->loop.stood ? "solver.stop.rounding: false" : "raise solver.iterations");
       return 0;
     }
     keep_choices(*from, g, comm);
@@ -267,20 +271,23 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   if (const int code = stop_code()) return code;
 
   const int restarts = from ? 1 + restarts_so_far(folder, *from, comm) : 0;
+  check_disk(folder, g, job.output.checkpoint, checkpoint_bytes(fields, place.image), comm);
   folder.create(from.has_value());
   comm.together([&] {
     if (!first) return;
     if (from) CheckpointFolder(folder.file("checkpoint")).set_aside(from->loop.iterations);
-    write_text(folder.file("job.yaml"), job.text);
+    if (!from_folder) write_text(folder.file("job.yaml"), job.text);
+    keep_job(folder, write_job(job));
     write_text(folder.file("resolved.yaml"), resolved_text(g, comm.size(), denoiser->description(), inputs) +
                                                  "# noise: " + problem.noise_source + "\n");
   });
   Log log(first, folder.file("log.txt"));
   const Grid3 grid = g.decomposition.grid();
-  log.line(fmt::format("tessera {}: {} x {} x {} on {} rank{} ({} x {} blocks), {}, messages by {}",
-                       version(), g.channels, g.image.extent(1), g.image.extent(2), comm.size(),
-                       comm.size() == 1 ? "" : "s", grid[1], grid[2], g.device.is_cuda() ? "CUDA" : "CPU",
-                       description(started)));
+  log.line(fmt::format(
+      "tessera {}: {} x {} x {} on {} rank{} ({} x {} blocks), {}, {} thread{} each, messages by {}",
+      version(), g.channels, g.image.extent(1), g.image.extent(2), comm.size(), comm.size() == 1 ? "" : "s",
+      grid[1], grid[2], g.device.is_cuda() ? "CUDA" : "CPU", at::get_num_threads(),
+      at::get_num_threads() == 1 ? "" : "s", description(started)));
   log.line(fmt::format("solver {}, denoiser {}", job.solver.name, denoiser->description()));
   if (std::isfinite(options.strength) && problem.noise_sigma > 0)
     log.line(options.level > 0
@@ -337,22 +344,23 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   trace.flush();
   const Traffic before = traffic(trace);
 
+  bool diverged = false;
   const auto iterate = [&] {
-    const LoopResult result = run_loop(
-        {.solver = *solver,
-         .data = *data,
-         .reducer = reducer,
-         .space = space,
-         .stop = {static_cast<int>(job.solver.iterations), job.solver.stop.residual, job.solver.stop.chi2},
-         .metrics = metrics.get(),
-         .observers = {&trace, &progress, &snapshots, &status, &checkpoints},
-         .stop_requested = signals ? &StopSignals::seen : nullptr,
-         .pixels = pixels,
-         .settled =
-             static_cast<int>(std::max(options.step.values().size(), options.sigma.values().size()) - 1),
-         .range = std::max(1.0, start_rms),
-         .begin = from ? from->loop : LoopState{},
-         .best = &best});
+    const LoopResult result =
+        run_loop({.solver = *solver,
+                  .data = *data,
+                  .reducer = reducer,
+                  .space = space,
+                  .stop = stop_rule(job),
+                  .metrics = metrics.get(),
+                  .observers = {&trace, &progress, &snapshots, &status, &checkpoints},
+                  .stop_requested = signals ? &StopSignals::seen : nullptr,
+                  .pixels = pixels,
+                  .settled = static_cast<int>(
+                      std::max(options.step.values().size(), options.sigma.values().size()) - 1),
+                  .range = std::max(1.0, start_rms),
+                  .begin = from ? from->loop : LoopState{},
+                  .best = &best});
 
     status.set("writing");
     trace.flush();
@@ -390,6 +398,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     };
     s["schema"] = 1;
     s["status"] = name(result.reason);
+    s["ended_by"] = result.ended_by;
     s["psnr"] = number(psnr);
     s["psnr_8bit"] = number(psnr_8bit);
     s["ssim"] = number(ssim.reflected);
@@ -442,11 +451,16 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     if (metrics) last += fmt::format(", PSNR {:.2f} dB (start {:.2f})", psnr, psnr_start);
     if (metrics && !stopped) last += fmt::format(", SSIM {:.4f}", ssim.reflected);
     log.line(last);
-    if (result.reason == StopReason::diverged)
+    diverged = result.reason == StopReason::diverged;
+    if (diverged)
       throw RunError(concat("the iteration diverged (", result.cause, ") ", kept,
                             " was written; try a larger solver.sigma, denoiser.averaging or a smaller "
                             "solver.step, or fewer iterations"));
     if (!result.cause.empty()) log.line(concat("warning: ", result.cause, ": ", kept, " was written"));
+    if (result.ended_by == "rounding")
+      log.line(
+          "note: the last iterations moved the image by float32's rounding alone: further ones would change "
+          "nothing (solver.stop.rounding: false goes on)");
     if (!stopped) {
       log.line("results in " + folder.path());
       status.set("finished", name(result.reason));
@@ -457,16 +471,18 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
       throw RunError(
           "the run was stopped and its checkpoint could not be written (see the note above) free "
           "space and resume from the checkpoint before");
-    log.line(fmt::format("checkpoint in {}; --resume goes on from it", folder.file("checkpoint")));
+    log.line(fmt::format("checkpoint in {}; 'tessera run {} --resume' goes on from it",
+                         folder.file("checkpoint"), folder.path()));
     status.set(code == kRequeue ? "waiting" : "stopped",
                code == kRequeue ? "checkpointed after SIGUSR1, to be started again with --resume"
-                                : "checkpointed after SIGTERM");
+                                : "checkpointed after SIGTERM or Ctrl-C");
     return code;
   };
   try {
     return iterate();
   } catch (const std::exception& e) {
     status.set("failed", reason(e));
+    if (!diverged) log.line(way_on(folder));  // where going on leads to the same end, there is none
     throw;
   }
 }

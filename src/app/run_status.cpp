@@ -3,19 +3,64 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <system_error>
 #include <thread>
 
+#include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 
 namespace tessera {
+namespace {
+
+std::string first_line(const std::string& path) {
+  std::string line;
+  std::ifstream file(path);
+  std::getline(file, line);
+  return line;
+}
+
+// Of /proc/PID/stat behind the name, which may hold spaces: the state, and 19 fields on the start.
+std::string start_of(std::int64_t pid) {
+  const std::string line = first_line(concat("/proc/", pid, "/stat"));
+  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));
+  std::string state, word;
+  fields >> state;
+  for (int i = 0; i < 19; ++i) fields >> word;
+  return !fields || state == "Z" || state == "X" ? "" : word;
+}
+
+// Where a process number means the same process.
+std::string number_space() {
+  std::error_code error;
+  const std::string space = std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
+  const std::string boot = first_line("/proc/sys/kernel/random/boot_id");
+  return boot.empty() || space.empty() ? "" : boot + ' ' + space;
+}
+
+}  // namespace
+
+std::string process_identity(std::int64_t pid) {
+  const std::string space = number_space(), start = start_of(pid);
+  return space.empty() || start.empty() ? "" : space + ' ' + start;
+}
+
+ProcessState process_state(const std::string& identity, std::int64_t pid) {
+  const std::string space = number_space();
+  if (space.empty() || !identity.starts_with(space + ' ')) return ProcessState::unknown;
+  return process_identity(pid) == identity ? ProcessState::alive : ProcessState::gone;
+}
 
 struct RunStatus::Impl {
   std::string path;
@@ -73,6 +118,7 @@ RunStatus::RunStatus(bool writes, const std::string& path, const Progress& progr
                  {"ranks", ranks},
                  {"host", host},
                  {"pid", static_cast<std::int64_t>(getpid())},
+                 {"process", process_identity(getpid())},
                  {"started", static_cast<std::int64_t>(std::time(nullptr))}};
   impl_->write();
   impl_->thread = std::thread([this] { impl_->watch(); });

@@ -1,46 +1,57 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/app/signals.hpp"
 
-#include <csignal>
+#include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
 
 namespace tessera {
 namespace {
 
-volatile std::sig_atomic_t usr1 = 0, term = 0;
+constexpr std::array kSignals = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT};
+// Another thread may run the handler at the same time.
+std::atomic<bool> usr1 = false, term = false, heard = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+bool speaks = false;  // this rank says that it heard
 bool ending = false;  // with an exit code of its own
-std::array<struct sigaction, 2> before;
+std::array<struct sigaction, kSignals.size()> before;
 
+// Async-signal-safe: flags and write().
 void note(int signal) {
-  if (signal == SIGTERM)
-    term = 1;
-  else
-    usr1 = 1;
+  constexpr char kText[] =
+      "\ntessera: asked to stop: a checkpoint comes after the iterations under way (Ctrl-C now ends at "
+      "once)\n";
+  (signal == SIGUSR1 ? usr1 : term) = true;
+  std::signal(SIGINT, SIG_DFL);  // before anybody can read the line
+  if (heard.exchange(true) || !speaks) return;
+  const int kept = errno;
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, kText, sizeof kText - 1);
+  errno = kept;
 }
 
 }  // namespace
 
-StopSignals::StopSignals() {
-  usr1 = 0;
-  term = 0;
+StopSignals::StopSignals(bool says) {
+  usr1 = term = heard = false;
+  speaks = says;
   ending = false;
   struct sigaction action {};
   action.sa_handler = note;
-  action.sa_flags = SA_RESTART;  // a write in progress goes on
   sigemptyset(&action.sa_mask);
-  sigaction(SIGUSR1, &action, &before[0]);
-  sigaction(SIGTERM, &action, &before[1]);
+  action.sa_flags = SA_RESTART;  // a write in progress goes on
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &before[i]);
 }
 
 StopSignals::~StopSignals() {
   // A signal that reaches this rank later than others, or twice, would end it with another code.
   if (ending) return;
-  sigaction(SIGUSR1, &before[0], nullptr);
-  sigaction(SIGTERM, &before[1], nullptr);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
 }
 
-bool StopSignals::seen() { return usr1 != 0 || term != 0; }
+bool StopSignals::seen() { return usr1 || term; }
 
 int StopSignals::exit_code(const Communicator& comm) {
   std::int64_t code = term ? kTerminated : usr1 ? kRequeue : 0;

@@ -85,15 +85,19 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   TuneArguments tune;
 
   CLI::App* c_run = app.add_subcommand("run", "reconstruct, under mpirun or srun (jobs/launch.sh)");
-  c_run->add_option("JOB", run.job, "job file (docs/job_file.md)")->required();
+  c_run
+      ->add_option(
+          "JOB", run.job,
+          "job file (docs/job_file.md); to resume, also the run's output folder, which knows its job")
+      ->required();
   c_run->add_option("--set", run.overrides, "key.path=value, over the job file; may be repeated");
   c_run->add_flag("--force", run.force, "write into an output folder that holds something");
   c_run->add_flag("--resume{always}", run.resume,
                   "go on from the newest good checkpoint; --resume=auto: if there is one, else start");
   c_run->footer(
-      "Exit codes: 0 done; 2 bad input; 3 failed; 85 checkpointed after SIGUSR1, 86 after SIGTERM\n"
+      "Exit codes: 0 done; 2 bad input; 3 failed; 85 checkpointed after SIGUSR1, 86 after SIGTERM or Ctrl-C\n"
       "Examples: jobs/launch.sh -n 2 tessera run photo.yaml --set solver.iterations=30\n"
-      "          tessera run photo.yaml --resume --set solver.iterations=60");
+      "          tessera run runs/photo --resume --set solver.iterations=60");
 
   CLI::App* c_check = app.add_subcommand(
       "check", "validate a job; print blocks, halos, memory and bytes per iteration; runs nothing");
@@ -215,9 +219,10 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
 
   CLI::App* c_status =
       app.add_subcommand("status", "how runs stand, from their output folders alone, also while they run");
-  c_status->add_option("RUN", status.runs, "output folder of a run")->required();
+  c_status->add_option("RUN", status.runs, "output folder of a run, or a folder that holds some")->required();
   c_status->add_flag("--json", status.json, "one JSON object per run");
-  c_status->footer("Example: tessera status runs/photo runs/long");
+  c_status->add_flag("--watch", status.watch, "again and again, until none runs or waits any more");
+  c_status->footer("Example: tessera status runs/photo runs/long --watch");
 
   StudyArguments study;
   study.command_line = run.command_line;

@@ -285,6 +285,10 @@ std::vector<Key<Job>> make_job_table() {
                "stops when the image's relative change falls below; 0: off"),
       key<Job>("solver.stop.chi2", TESSERA_AT(solver.stop.chi2), not_negative, "noise variance",
                "stops when the mean squared residual per sample falls below; 1: at the noise level; 0: off"),
+      key<Job>(
+          "solver.stop.rounding", TESSERA_AT(solver.stop.rounding), {}, "",
+          "stops when 3 iterations in a row moved the image by no more than float32's rounding (2.4e-7); "
+          "false: goes on to the limit"),
 
       key<Job>("domain.grid", TESSERA_AT(domain.grid),
                {.least = 1, .word = "auto", .shortest = 2, .longest = 2, .example = "[2, 2]"}, "ranks",

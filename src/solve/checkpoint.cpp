@@ -108,13 +108,14 @@ IterationResult read_result(const Json& j) {
   return r;
 }
 
-Json write_watch(const Watch& w) { return {w.count, w.smoothed, w.smallest, w.best, w.best_chi2}; }
+Json write_watch(const Watch& w) { return {w.count, w.smoothed, w.smallest, w.best, w.best_chi2, w.still}; }
 Watch read_watch(const Json& j) {
   return {.count = j.at(0).get<int>(),
           .smoothed = number(j.at(1)),
           .smallest = number(j.at(2)),
           .best = j.at(3).get<int>(),
-          .best_chi2 = number(j.at(4))};
+          .best_chi2 = number(j.at(4)),
+          .still = j.size() > 5 ? j.at(5).get<int>() : 0};  // written since 0.1.0's first checkpoints
 }
 
 Json write_header(const Checkpoint& c) {
@@ -126,7 +127,8 @@ Json write_header(const Checkpoint& c) {
                {"seconds", c.loop.seconds},
                {"reason", static_cast<int>(c.loop.reason)},
                {"decisive", write_result(c.loop.decisive)},
-               {"watch", write_watch(c.loop.watch)}};
+               {"watch", write_watch(c.loop.watch)},
+               {"stood", c.loop.stood}};
   j["numbers"] = c.numbers;
   j["texts"] = Json::object();
   for (const auto& [key, text] : c.texts) j["texts"][key] = write_text(text);
@@ -143,6 +145,7 @@ Checkpoint read_header(const Json& j) {
   c.loop.reason = static_cast<StopReason>(loop.at("reason").get<int>());
   c.loop.decisive = read_result(loop.at("decisive"));
   c.loop.watch = read_watch(loop.at("watch"));
+  c.loop.stood = loop.value("stood", false);
   for (const auto& [key, value] : j.at("numbers").items()) c.numbers[key] = number(value);
   for (const auto& [key, text] : j.at("texts").items()) c.texts[key] = read_text(text);
   c.lists = j.at("lists").get<std::map<std::string, std::vector<double>>>();

@@ -25,6 +25,22 @@ bool met(const IterationResult& r, const StopRule& rule) {
   return r.residual < rule.residual || r.chi2 < rule.chi2;
 }
 
+const char* ended_by(StopReason reason, const LoopState& at, const StopRule& rule) {
+  switch (reason) {
+    case StopReason::converged:
+      return at.stood ? "rounding" : at.decisive.residual < rule.residual ? "residual" : "chi2";
+    case StopReason::limit:
+      return "iterations";
+    case StopReason::stopped:
+      return "signal";
+    case StopReason::diverged:
+      return "divergence";
+    case StopReason::none:
+      break;
+  }
+  return "";
+}
+
 }  // namespace
 
 const char* name(StopReason reason) {
@@ -44,7 +60,8 @@ const char* name(StopReason reason) {
 }
 
 bool finished(const LoopState& state, const StopRule& rule) {
-  if (state.reason == StopReason::converged && met(state.decisive, rule)) return true;
+  if (state.reason == StopReason::converged && (state.stood ? rule.rounding : met(state.decisive, rule)))
+    return true;
   return state.iterations >= rule.iterations;
 }
 
@@ -64,6 +81,15 @@ LoopResult run_loop(const LoopInput& in) {
   // the step that follows.
   StopReason asked = StopReason::none;
   bool rest = false;
+
+  const auto converges = [&] {  // by the last iteration's numbers
+    const bool by_rule = met(at.last, in.stop);
+    if (!by_rule && !(in.stop.rounding && at.watch.stands())) return false;
+    asked = StopReason::converged;
+    at.decisive = at.last;
+    at.stood = !by_rule;
+    return true;
+  };
 
   // The flying iteration's numbers have arrived: tell the observers and decide.
   const auto land = [&] {
@@ -93,10 +119,7 @@ LoopResult run_loop(const LoopInput& in) {
       if (verdict == Watch::Verdict::growing) {
         diverged(concat("residual or chi2 have grown since iteration ", at.watch.best + 1, ", in iteration ",
                         r.iteration + 1, " they are no longer settling"));
-      } else if (met(r, in.stop)) {
-        asked = StopReason::converged;
-        at.decisive = r;
-      } else if (flying->stop.value() > 0) {
+      } else if (!converges() && flying->stop.value() > 0) {
         asked = StopReason::stopped;
       }
     }
@@ -116,9 +139,8 @@ LoopResult run_loop(const LoopInput& in) {
   StopReason reason = StopReason::none;
   if (finished(at, in.stop)) {
     reason = at.reason == StopReason::converged ? at.reason : StopReason::limit;
-  } else if (at.iterations > 0 && met(at.last, in.stop)) {
-    asked = StopReason::converged;
-    at.decisive = at.last;
+  } else if (at.iterations > 0) {
+    converges();
   }
   at.reason = StopReason::none;
   const bool runs = reason == StopReason::none;
@@ -174,6 +196,7 @@ LoopResult run_loop(const LoopInput& in) {
 
   LoopResult out;
   out.reason = reason;
+  out.ended_by = ended_by(reason, at, in.stop);
   out.iterations = at.iterations;
   out.last = at.last;
   out.kept = at.iterations - 1;

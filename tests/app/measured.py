@@ -176,7 +176,7 @@ def settles():
     for noise in (0.01,):
         for solver in ("pgd", "fista", "hqs", "admm", "red"):
             path = job(f"problem:\n  truth: photo.png\n  operator: {{type: blur, kernel: {{gaussian: {{sigma: 1.6}}}}}}\n  noise: {{gaussian: {noise}}}\n"
-                       f"solver: {{name: {solver}, iterations: 1000{', sigma: 0.02' if solver != 'hqs' else ''}}}\n"
+                       f"solver: {{name: {solver}, iterations: 1000{', sigma: 0.02' if solver != 'hqs' else ''}, stop: {{rounding: false}}}}\n"
                        "output: {folder: out, preview: none, checkpoint: {keep: 0}}\n")
             run(path, "--force")
             with h5py.File(work / "out/trace/rank-00000.h5") as f:

@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def killed_rank():
 def kill_one_rank():
     photo(96, 96)
     shutil.rmtree(work / "out", ignore_errors=True)
-    path = job(JOB.replace("iterations: 4", "iterations: 100000"))
+    path = job(JOB.replace("iterations: 4", "iterations: 100000, stop: {rounding: false}"))
     child = subprocess.Popen([launch, "-n", "3", program, "run", path], cwd=work, text=True, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, start_new_session=True)
     try:
@@ -154,7 +155,7 @@ def harmed_checkpoints():
     path = job(TV.replace("folder: out", "folder: out, checkpoint: {iterations: 2}"))
     run(path, "--set", "output.folder=straight", "--set", "solver.iterations=9", ranks=2)
     run(path, "--set", "solver.iterations=7", ranks=2)
-    names = sorted(p.name for p in (work / "out/checkpoint").iterdir())
+    names = sorted(p.name for p in (work / "out/checkpoint").glob("*.h5"))
     assert names == ["iteration-0000006.h5", "iteration-0000007.h5"], names
     newest = work / "out/checkpoint/iteration-0000007.h5"
     with h5py.File(newest) as f:
@@ -196,10 +197,25 @@ def harmed_checkpoints():
     assert told["state"] == "failed" and "could not be written" in told["message"], told
 
 
+def no_room():
+    """A disk too small for the result and its checkpoints: refused before anything is written."""
+    photo(64, 72)
+    small = work / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", small], capture_output=True).returncode != 0:
+        print("skipped: a small disk cannot be mounted here (it takes root)")
+        sys.exit(77)
+    try:
+        _, err = run(job(), "--set", f"output.folder={small}/deeper/out", "--set", "output.checkpoint.keep=9", ranks=2, expect=2)
+        assert "409.6 kB left (the result and 10 checkpoints need" in err and not list(small.iterdir()), err
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
 def signals():
     """USR1, then TERM, then the rest: 85, 86, 0 and the image of a run that nobody stopped; and what status says."""
     photo(80, 88)
-    path = job(JOB.replace("iterations: 4", "iterations: 80"))
+    path = job(JOB.replace("iterations: 4", "iterations: 80, stop: {rounding: false}"))
     run(path, "--set", "output.folder=straight", ranks=2)
     done = 0
     for name, sent, code, state in (("USR1", signal.SIGUSR1, 85, "waiting"), ("TERM", signal.SIGTERM, 86, "stopped")):

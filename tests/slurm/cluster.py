@@ -63,6 +63,7 @@ RequeueExit=85
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 TaskProlog={folder}/taskprolog.sh
+MailProg={folder}/mail.sh
 {gres_types}
 NodeName=n[1-4] NodeHostName={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=4 RealMemory=4000 {gres}
 PartitionName=main Nodes=ALL Default=YES MaxTime=60 State=UP PriorityTier=1 GraceTime=12
@@ -203,6 +204,9 @@ class Cluster:
         prolog = folder / "taskprolog.sh"
         prolog.write_text(TASK_PROLOG.format(shm=shm))
         prolog.chmod(0o755)
+        mail = folder / "mail.sh"
+        mail.write_text(f'#!/bin/sh\necho "$@" >>{folder}/mail\n')
+        mail.chmod(0o755)
         self.save()
 
         munge = folder / "munge"

@@ -50,6 +50,25 @@ def over_nodes(b):
     assert image(b.folder / "filled.out").tobytes() == image(b.folder / "four.out").tobytes()
 
 
+def limits(b):
+    """What the partition cannot run is refused before it waits for ever; what is asked for is said, and got."""
+    job = b.job()
+    for options, part in ((["--ranks", 9], "partition main cannot run this"), (["--ranks", 2, "--", "--mem=9000"], "4 of 4 cores and 4000 MB"),
+                          (["--ranks", 2, "--", "--cpus-per-task=5"], "cannot run this"),
+                          (["--ranks", 8, "--ranks-per-node", 8], "a rank needs one"),
+                          (["--ranks", 2, "--", "-p", "nowhere"], "no partition 'nowhere'")):
+        said = b.shell("jobs/submit.sh", job, "--time", 20, *options, expect=2)
+        assert part in said and len(said.splitlines()) <= 2, said
+    said = b.shell("jobs/submit.sh", job, "--ranks", 2, "--time", 61, expect=2)
+    assert "longer than partition main allows (1:00:00" in said, said
+    assert not b.cluster.ask("squeue", "-h"), "nothing was submitted"
+    number = b.submit(job, "--ranks", 4, "--ranks-per-node", 2, "--set", "solver.iterations=5")
+    shown = b.finished(number)
+    assert shown["NumNodes"] == "2" and shown["NumCPUs"] == "8" and shown["MinMemoryNode"].endswith("M"), shown
+    log = b.log(number)
+    assert re.search(r"4 ranks of 1 threads on 2 cores each, \d+ MB per node", log) and "1 thread each" in log, log
+
+
 def requeue(b):
     """USR1: checkpoint, exit code 85, requeued by scontrol; the result has the bits of the uninterrupted run."""
     job = b.job()
@@ -100,7 +119,7 @@ def under_mpirun(b):
 
 def time_limit(b):
     """Slurm itself sends USR1 before the time limit, the job is requeued and goes on."""
-    job = b.job(text=JOB.replace("iterations: 60,", "iterations: 100000,"))
+    job = b.job(text=JOB.replace("iterations: 60,", "iterations: 100000, stop: {rounding: false},"))
     number = b.number(b.shell("sbatch", "--nodes=2", "--ntasks=2", "--time=1", "--signal=USR1@59",
                               "jobs/reconstruct.sbatch", job))
     wait_until("the restart", 150, lambda: b.show(number).get("Restarts") == "1")
@@ -229,7 +248,7 @@ def failures(b):
     assert len(ranks) == 2, ranks
     os.kill(ranks[1], signal.SIGKILL)
     b.finished(killed, "137:0", "FAILED")
-    assert "failed with exit code 137; submit again" in b.log(killed), b.log(killed)
+    assert "a rank was killed (exit code 137)" in b.log(killed) and "sacct --jobs" in b.log(killed), b.log(killed)
     b.finished(b.submit(b.job("killed"), "--ranks", 2))  # goes on from its last checkpoint
     same_bits(b, b.folder / "killed.out")
 
@@ -278,45 +297,38 @@ def orphaned(b):
 
 
 def guide(b):
-    """docs/slurm.md, command by command, as a new user goes through it."""
+    """docs/slurm.md as a new user goes through it: its commands, in order and as they stand, in one shell."""
     text = (b.clone / "docs/slurm.md").read_text()
     blocks = re.findall(r"```bash\n(.*?)```", text, re.S)
-    known = {}
+    assert len(blocks) == 11, f"{len(blocks)} blocks of commands: what the new ones do is to be checked below"
+    parts = [f"echo '=== {i}'\n{block}" for i, block in enumerate(blocks)]
+    out = b.shell("bash", "-euo", "pipefail", "-c", "\n".join(parts) + '\necho "=== numbers $job $first"',
+                  USER="somebody")
+    said = re.split(r"^=== .*\n", out, flags=re.M)[1:]
+    job, first = re.search(r"^=== numbers (\d+) (\d+)$", out, re.M).groups()
+    print(out)
 
-    def block(beginning):
-        """Runs the next block of the page, which has to be the one that the scenario expects; its output."""
-        command = blocks.pop(0)
-        assert beginning in command, (beginning, command)
-        given = "".join(f"{name}={value}\n" for name, value in known.items())
-        names = "\nfor name in job sweep strong weak; do echo =$name=${!name:-}; done"
-        out = b.shell("bash", "-euc", given + command + names)
-        known.update((name, value) for name, value in re.findall(r"^=(\w+)=(\d+)$", out, re.M))
-        return out
-
-    out = block("photo runs/quickstart")
-    assert "lead time" in out and "on the fullest rank" in out and "sbatch --chdir" in out and known["job"] in out.split("sbatch --chdir")[1], out
-    run = b.clone / "runs/quickstart/drunet"
-    b.under_way(run, known["job"])
-    assert "running" in block("tessera status")
-    block("scancel --signal=USR1")
-    wait_until("the restart", 150, lambda: b.show(known["job"]).get("Restarts") == "1")
-    assert "Restarts=1" in block("tessera status")
-    b.finished(known["job"])
+    assert "lead time" in said[0] and "on the fullest rank" in said[0], said[0]
+    submitted = next(line for line in said[0].splitlines() if line.startswith("sbatch --chdir"))
+    assert "--cpus-per-task=4" in submitted and re.search(r"--mem=\d+M ", submitted), submitted
+    assert job in said[0].split(submitted)[1], said[0]
+    assert "running" in said[1] and not said[2].strip(), said[1:3]
+    assert "finished" in said[3] and "400/400" in said[3] and "Restarts=1" in said[3], said[3]
+    log = (b.clone / f"runs/logs/quickstart_tv-{job}.log").read_text()  # Slurm forgets jobs after five minutes
+    assert "2 ranks of 1 threads on 4 cores each" in log and "as planned, this job goes on by itself" in log, log
+    assert "Exited with exit code" not in log, log
+    run = b.clone / "runs/quickstart/tv"
     result = summary(run)
-    assert result["iterations"] == 20 and result["psnr"] > result["psnr_start"] + 4, result
-    again = b.number(block("--set solver.iterations=24"))
-    block("TABLE")
-    for task in range(3):
-        b.finished(f"{known['sweep']}_{task}")
-    block("jobs/collect.py")
+    assert result["iterations"] == 404 and result["psnr"] > result["psnr_start"] + 2, result
+
+    assert summary(b.clone / "runs/first")["status"] == summary(b.clone / "runs/second")["status"] == "limit"
+    wait_until("the mail", 60, (b.cluster.folder / "mail").exists)
+    assert f"Job_id={first}" in (b.cluster.folder / "mail").read_text()
+
+    assert said[6].count("finished") == 3, said[6]
     rows = table(b.clone / "runs/weights_result.csv")
     assert [float(r["denoiser.tv.weight"]) for r in rows] == [0.05, 0.12, 0.3] and len({r["psnr"] for r in rows}) == 3, rows
-    b.finished(again)
-    assert summary(run)["iterations"] == 24
-    block("--strong")
-    block("--weak")
     for study, sizes in (("strong", [(512, 512)] * 3), ("weak", [(128, 128), (128, 256), (256, 256)])):
-        b.finished(known[study])
         rows = table(b.clone / f"runs/{study}/scaling.csv")
         assert len(rows) == (6 if study == "strong" else 3), rows
         for row in rows:
@@ -325,8 +337,6 @@ def guide(b):
             assert (int(row["rows"]), int(row["columns"])) == sizes[[1, 2, 4].index(ranks)], row
             assert 0 < float(row["seconds_min"]) <= float(row["seconds_per_iteration"]) <= float(row["seconds_max"]), row
             assert float(row["wall_seconds"]) > float(row["loop_seconds"]) + float(row["startup_seconds"]), row
-    while blocks:
-        block("jobs/report.py")
     for page in ("report.html", "scaling.html"):
         assert (b.clone / "runs" / page).stat().st_size > 100_000, page
 
@@ -343,7 +353,7 @@ def table(path):
         return list(csv.DictReader(file))
 
 
-SCENARIOS = [over_nodes, requeue, requeue_by_exit, under_mpirun, time_limit, preemption, cancel, node_loss, sweep,
+SCENARIOS = [over_nodes, limits, requeue, requeue_by_exit, under_mpirun, time_limit, preemption, cancel, node_loss, sweep,
              study, failures, binding, orphaned, guide]
 
 

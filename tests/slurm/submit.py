@@ -45,6 +45,23 @@ assert plain[-4:] == ["jobs/reconstruct.sbatch", str(job), "--set", "solver.iter
 assert "--signal=USR1@300" in plain, plain  # no run has told yet how long an iteration takes
 assert "--signal=USR1@30" in dry(job, "--ranks", 4, "--time", 1)
 
+# Memory: what is predicted for the ranks of a node, with the site's margin; what somebody asks for replaces it.
+def megabytes(command):
+    return [int(option[6:-1]) for option in command if option.startswith("--mem=")]
+
+
+small = bench.folder / "small.env"
+for margin, ranks in ((1, 1), (3, 1), (3, 2)):
+    small.write_text(f"SITE_MEMORY_MARGIN={margin}\nSITE_RANKS_PER_NODE={ranks}\nSITE_CORES_PER_NODE=8\n")
+    command = dry(job, "--ranks", 4, "--time", 30, "--site", small)
+    assert f"--cpus-per-task={8 // ranks}" in command, command
+    if margin * ranks == 1:
+        once = megabytes(command)[0]
+    assert once > 10 and abs(megabytes(command)[0] - margin * ranks * once) <= margin * ranks, (once, command)
+assert abs(megabytes(plain)[0] - 1.25 * once) < 2.5, (once, plain)
+asked = dry(job, "--ranks", 4, "--time", 30, "--", "--mem-per-cpu", "700")
+assert not megabytes(asked) and asked[asked.index("--mem-per-cpu") + 1] == "700", asked
+
 full = dry(job, "--ranks", 6, "--time", "1-0", "--site", gpus, "--", "--begin=now+60")
 assert {"--nodes=2", "--ntasks=6", "--ntasks-per-node=4", "--cpus-per-task=16", "--partition=fast", "--account=abc",
         "--gres=gpu:x:4", "--qos=normal", "--mem=0", "--begin=now+60"} <= set(full), full
@@ -53,7 +70,7 @@ assert full[full.index("--site") + 1] == str(gpus), full
 array = dry(job, "--ranks", 2, "--time", 30, "--sweep", table, "--at-once", 2)
 assert "--array=0-2%2" in array and "jobs/sweep.sbatch" in array, array
 study = dry(job, "--ranks", "1,2,4", "--time", 30, "--strong", "--study", "--repeats 2")
-assert "--ntasks=4" in study and "--signal=B:USR1@300" in study and study[-2:] == ["--repeats", "2"], study
+assert "--mem=0" in study and "--ntasks=4" in study and "--signal=B:USR1@300" in study and study[-2:] == ["--repeats", "2"], study
 through = bench.folder / "mpirun.env"
 through.write_text("SITE_LAUNCHER=mpirun\n")
 assert "--signal=B:USR1@300" in dry(job, "--ranks", 4, "--time", 30, "--site", through)
@@ -68,7 +85,6 @@ assert "output.folder is a column" in refused(job, "--ranks", 2, "--time", 30, "
 table.write_text("solver.sigma,solver.iterations\n{log: [0.1, 0.05]},5\n")
 assert "double quotes" in refused(job, "--ranks", 2, "--time", 30, "--sweep", table)
 # Memory: the same job on a GPU of 100 kB.
-small = bench.folder / "small.env"
 small.write_text("SITE_GPUS_PER_NODE=4\nSITE_MEMORY_PER_GPU=0.0001\n")
 said = refused(job, "--ranks", 4, "--time", 30, "--site", small)
 assert "more than a GPU of 0.0001 GiB" in said, said

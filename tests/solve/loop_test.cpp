@@ -202,6 +202,17 @@ TEST(Loop, DataThatAreLeftAgainCountAsGrowth) {
   EXPECT_EQ(last, Watch::Verdict::growing);
 }
 
+TEST(Loop, MovementsByRoundingAloneEndTheRun) {
+  const double twice = 1 + 2.3e-7, back = 1;  // the last bit but one of a float
+  const StopRule rule{.iterations = 8, .rounding = true};
+  script({1, twice, back, twice, back, 9, 9, 9}, rule, StopReason::converged, back, 5);
+  resumes({1, twice, back, twice, back, 9, 9, 9}, rule, StopReason::converged, back, 5);
+  // One real movement in between counts anew; without the rule nothing ends.
+  script({1, twice, back, 1 + 1e-6, back, twice, back, twice}, rule, StopReason::converged, twice, 8);
+  script({1, twice, back, 1 + 1e-6, back, twice, 9, 9}, rule, StopReason::limit, 9, 8);
+  script({1, 1, 1, 1, 1, 9, 9, 9}, {.iterations = 8}, StopReason::limit, 9, 8);
+}
+
 TEST(Loop, AStopAskedForEndsTheRun) {
   script(
       {1, 2, 3, 4}, {.iterations = 4}, StopReason::stopped, 2, 2, +[] { return true; });
@@ -222,6 +233,9 @@ TEST(Loop, AFinishedOneHasNothingLeftUnlessItsRuleChanges) {
   EXPECT_TRUE(finished(state, {.iterations = 20, .residual = 1e-3}));
   EXPECT_FALSE(finished(state, {.iterations = 20, .residual = 1e-5}));
   EXPECT_FALSE(finished(state, {.iterations = 20}));
+  state.stood = true;
+  EXPECT_TRUE(finished(state, {.iterations = 20, .rounding = true}));
+  EXPECT_FALSE(finished(state, {.iterations = 20, .residual = 1e-3}));
   state.reason = StopReason::limit;
   EXPECT_TRUE(finished(state, {.iterations = 5}));
   EXPECT_FALSE(finished(state, {.iterations = 6}));

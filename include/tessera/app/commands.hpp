@@ -64,7 +64,7 @@ int probe_command(const ProbeArguments& arguments, const Communicator& comm);
 
 struct StatusArguments {
   std::vector<std::string> runs;
-  bool json = false;
+  bool json = false, watch = false;
 };
 int status_command(const StatusArguments& arguments, const Communicator& comm);
 

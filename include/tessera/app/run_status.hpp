@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -8,8 +9,16 @@
 
 namespace tessera {
 
+/// What names a process of this host for good, also when its number is given to another one: boot, space of
+/// process numbers, start. Empty where the system does not tell.
+std::string process_identity(std::int64_t pid);
+
+/// Of the process that once had this identity and number: unknown on another host or in another container.
+enum class ProcessState { alive, gone, unknown };
+ProcessState process_state(const std::string& identity, std::int64_t pid);
+
 /// status.json of a run, for `tessera status`: rank 0's thread writes it anew (whole, by a rename) every few
-/// seconds while the program lives, so that a stale one means that the run was lost.
+/// seconds while the program lives, so that a stale one means that the run was lost, and names its process.
 class RunStatus final : public Observer {
  public:
   static constexpr double kInterval = 5;  // seconds between two

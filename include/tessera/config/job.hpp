@@ -146,6 +146,7 @@ struct ScheduleConfig {
 
 struct StopConfig {
   double residual = 0, chi2 = 0;  // 0: off
+  bool rounding = true;           // where further iterations would move nothing
   bool operator==(const StopConfig&) const = default;
 };
 

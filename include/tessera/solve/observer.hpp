@@ -32,8 +32,9 @@ struct IterationResult {
 /// When to stop; 0 switches a rule off.
 struct StopRule {
   int iterations = 20;
-  double residual = 0;  // stop when the relative movement falls below
-  double chi2 = 0;      // discrepancy: stop when chi2 per sample falls below
+  double residual = 0;    // stop when the relative movement falls below
+  double chi2 = 0;        // discrepancy: stop when chi2 per sample falls below
+  bool rounding = false;  // stop where further iterations would move nothing, Watch::stands()
 };
 
 /// Where a loop stands between two iterations. With the solver's state() it is what the rest depends on.
@@ -43,6 +44,7 @@ struct LoopState {
   double seconds = 0;                    // in the loop, those of earlier programs too
   StopReason reason = StopReason::none;  // why it ended; none: on its way
   IterationResult decisive;              // converged: the iteration that met the rule
+  bool stood = false;                    // converged: because the residual stood at rounding
   Watch watch;                           // over the residuals
 };
 
@@ -88,6 +90,8 @@ struct LoopResult {
   at::Tensor image;        // what is to be kept, this rank's block
   int kept = -1;           // the iteration that it belongs to; -1: the start
   std::string cause;       // why not the last one, or why it diverged; empty: all is well
+  // What ended it: residual, chi2 or rounding (rules that were met), iterations, signal, divergence.
+  std::string ended_by;
 };
 
 /// Whether a loop that stands there has nothing left to do under this rule.
