@@ -44,6 +44,7 @@ class Admm final : public Solver {
   }
 
   const at::Tensor& image() const override { return x_; }
+  const at::Tensor& previous() const override { return next_; }
 
   IterationRecord step(int k) override {
     const double gamma = gamma_.at(k), sigma = in_.options.sigma.at(k), beta = in_.options.dual_step;

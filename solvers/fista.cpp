@@ -41,6 +41,7 @@ class Fista final : public Solver {
   }
 
   const at::Tensor& image() const override { return x_; }
+  const at::Tensor& previous() const override { return next_; }
 
   IterationRecord step(int k) override {
     const double tau = tau_.at(k), sigma = in_.options.sigma.at(k), a = in_.options.momentum;

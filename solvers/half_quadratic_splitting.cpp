@@ -27,6 +27,7 @@ class HalfQuadraticSplitting final : public Solver {
       : in_(in), gamma_(penalties(in)), x_(in.start), u_(in.start.clone()), next_(at::empty_like(x_)) {}
 
   const at::Tensor& image() const override { return x_; }
+  const at::Tensor& previous() const override { return next_; }
 
   IterationRecord step(int k) override {
     const double gamma = gamma_.at(k), sigma = in_.options.sigma.at(k);

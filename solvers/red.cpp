@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/sub.h>
 
 #include <memory>
 #include <utility>
@@ -26,24 +27,26 @@ class Red final : public Solver {
       : in_(in),
         tau_(gradient_steps(in, in.options.lambda)),
         x_(in.start),
-        denoised_(at::empty_like(x_)),
+        next_(at::empty_like(x_)),
         direction_(at::empty_like(x_)) {
     TESSERA_VALIDATE(in.options.lambda > 0, "solver.lambda is ", in.options.lambda,
                      " (the prior's weight is positive) use for example 0.1");
   }
 
   const at::Tensor& image() const override { return x_; }
+  const at::Tensor& previous() const override { return next_; }
 
   IterationRecord step(int k) override {
     const double tau = tau_.at(k), sigma = in_.options.sigma.at(k), weight = in_.options.lambda;
     in_.data.gradient(x_, direction_);
-    in_.denoiser.apply(x_, sigma, denoised_);
-    direction_.add_(x_, weight).sub_(denoised_, weight);
-    denoised_.copy_(x_);
-    x_.sub_(direction_, tau);
-    in_.options.bound(x_);
-    denoised_.sub_(x_);  // the movement
-    return {.step = tau, .sigma = sigma, .residual = in_.space.relative_norm(denoised_, x_)};
+    in_.denoiser.apply(x_, sigma, next_);
+    direction_.add_(x_, weight).sub_(next_, weight);
+    at::sub_out(next_, x_, direction_, tau);
+    in_.options.bound(next_);
+    at::sub_out(direction_, next_, x_);  // the movement
+    Deferred movement = in_.space.relative_norm(direction_, next_);
+    std::swap(x_, next_);
+    return {.step = tau, .sigma = sigma, .residual = std::move(movement)};
   }
 
   std::vector<StateField> state() override { return {{.name = "x", .image = &x_}}; }
@@ -51,8 +54,8 @@ class Red final : public Solver {
  private:
   SolverInput in_;
   Schedule tau_;
-  at::Tensor x_;                     // image
-  at::Tensor denoised_, direction_;  // D(x), then the movement; descent direction
+  at::Tensor x_, next_;   // image; D(x), then the next image
+  at::Tensor direction_;  // of descent, then the movement
 };
 
 }  // namespace

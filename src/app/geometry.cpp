@@ -332,17 +332,18 @@ ExecutionOptions execution_options(const Geometry& g, int ranks_on_host) {
   o.type = d.precision == "bfloat16" ? at::kBFloat16 : d.precision == "float16" ? at::kHalf : at::kFloat;
   o.tf32 = d.precision == "tf32";
   o.device = g.device;
-  // Features take what a budget leaves beside everything else; without one, half of what there is.
+  // Features take what a budget leaves beside everything else; without one, at most half of what is free.
   const std::int64_t available = available_bytes(g.device) / std::max(1, ranks_on_host);
   o.memory_bytes = available / 2;
-  if (const auto budget = memory_budget(g.job, available); budget && g.network) {
-    const std::int64_t other = other_bytes(g);
-    TESSERA_VALIDATE(*budget > other, "memory is ", format_bytes(static_cast<double>(*budget)),
-                     " (state, data and weights of a rank take up to ",
-                     format_bytes(static_cast<double>(other)),
-                     ", which leaves the network nothing) raise it, or use more ranks");
-    o.memory_bytes = *budget - other;
-  }
+  if (!g.network) return o;
+  const auto budget = memory_budget(g.job, available);
+  const std::int64_t other = other_bytes(g), most = budget.value_or(available);
+  TESSERA_VALIDATE(most > other, budget ? "memory is " : "free memory is ",
+                   format_bytes(static_cast<double>(most)),
+                   " per rank (state, data and weights of a rank take up to ",
+                   format_bytes(static_cast<double>(other)), ", which leaves the network nothing) ",
+                   budget ? "raise it, or use more ranks" : "use more ranks on more nodes");
+  o.memory_bytes = budget ? most - other : std::min(o.memory_bytes, most - other);
   return o;
 }
 

@@ -192,8 +192,8 @@ void start_adjoint(const Geometry& g, const Problem& problem, DataTerm& data, at
   x.div_(operator_norm_squared(*problem.A, space, static_cast<std::uint64_t>(g.job.problem.seed)));
 }
 
-// x = A^T W y becomes each pixel's mean of the samples that see it; pixels that hardly any sees are filled from
-// their neighbors. False, and x as it was, where the operator has no such means: negative taps.
+// x = A^T W y becomes each pixel's mean of the samples that see it; pixels that hardly any sees are filled
+// from their neighbors. False, and x as it was, where the operator has no such means: negative taps.
 bool start_seen(const Problem& problem, DataTerm& data, at::Tensor& x, const Space& space) {
   constexpr double kHardly = 0.05;  // of the pixel that is seen most
   at::Tensor seen = at::empty_like(x);
@@ -221,8 +221,7 @@ at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& d
   at::Tensor x = problem.A->make_image();
   if (start == "auto" || start == "adjoint") {
     data.adjoint_start(x);
-    if (start == "adjoint" || !start_seen(problem, data, x, space))
-      start_adjoint(g, problem, data, x, space);
+    if (start == "adjoint" || !start_seen(problem, data, x, space)) start_adjoint(g, problem, data, x, space);
   } else if (start == "zero") {
     x.zero_();
   } else if (start == "measurement") {

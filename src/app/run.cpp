@@ -250,7 +250,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   denoiser->set_noise(problem.noise_sigma / std::sqrt(data->lipschitz()));
   std::vector<StateField> fields = named("data/", data->state());
   if (from) restore_numbers(*from, fields);
-  const at::Tensor start = from ? problem.A->make_image().zero_() : starting_image(g, problem, *data, space);
+  at::Tensor start = from ? problem.A->make_image().zero_() : starting_image(g, problem, *data, space);
   at::Tensor measured = problem.y.front();
   problem.y.clear();  // the data term holds them
   problem.weights.clear();
@@ -258,7 +258,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   const double start_rms = space.norm(start) / std::sqrt(pixels);
   const SolverOptions options = solver_options(g, problem.noise_sigma, data->lipschitz(), from);
   const auto continued = make_continued(*denoiser, options.level);
-  const auto solver = make_solver(job.solver.name, {*data, *continued, space, options, start});
+  auto solver = make_solver(job.solver.name, {*data, *continued, space, options, start});
   for (const auto& more : {named("solver/", solver->state()), named("denoiser/", denoiser->state())})
     fields.insert(fields.end(), more.begin(), more.end());
   at::Tensor best = start.clone();  // the loop's, so that a resumed run keeps it
@@ -301,7 +301,8 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   if (from) log.line(fmt::format("resumed after {} iterations from {}", from->loop.iterations, from->path));
   for (const std::string& warning : started.warnings) log.line("warning: " + warning);
   for (const std::string& notice : g.notices) log.line("note: " + notice);
-  if (const std::string notice = untrained(g, options.sigma, options.level); !notice.empty()) log.line("note: " + notice);
+  if (const std::string notice = untrained(g, options.sigma, options.level); !notice.empty())
+    log.line("note: " + notice);
   if (!denoiser->notice().empty()) log.line("note: " + denoiser->notice());
   for (const std::string& notice : problem.notices) log.line("note: " + notice);
   for (const std::string& warning : problem.warnings) log.line("warning: " + warning);
@@ -361,6 +362,10 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
                   .range = std::max(1.0, start_rms),
                   .begin = from ? from->loop : LoopState{},
                   .best = &best});
+    // The checkpoints are written: what only the iteration needed makes room for metrics and output.
+    solver.reset();
+    start.reset();
+    best.reset();
 
     status.set("writing");
     trace.flush();
@@ -384,8 +389,8 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     std::vector<std::string> warnings;
     nlohmann::ordered_json diagnostics;
     if (job.output.diagnostics && !stopped)
-      diagnostics = diagnose(g, *data, result.image, *denoiser, std::max(result.last.sigma, options.level), result.iterations, folder,
-                             space, warnings);
+      diagnostics = diagnose(g, *data, result.image, *denoiser, std::max(result.last.sigma, options.level),
+                             result.iterations, folder, space, warnings);
 
     const double each = result.iterations > done ? progress.seconds_per_iteration()
                         : result.iterations > 0  ? result.seconds / result.iterations

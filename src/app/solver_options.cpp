@@ -25,12 +25,13 @@ double usual_lambda(DataStep kind) { return kind == DataStep::prox ? 0.23 : 1.0;
 // The level at which a network is used last: above the noise r of a pixel, where networks contract and the
 // images are best (docs/solvers.md has the measurements).
 double last_level(DataStep kind, double r) {
-  return kind == DataStep::prox ? std::max(1.5 * r, std::min(4 * r, 0.04)) : std::max(r, std::min(3 * r, 0.03));
+  return kind == DataStep::prox ? std::max(1.5 * r, std::min(4 * r, 0.04))
+                                : std::max(r, std::min(3 * r, 0.03));
 }
 
 // Splitting methods with a network: from strong denoising down to `last`, then on to nothing by steps of 0.3,
-// so that a longer run ends at rounding instead of leaving what it had reached. ADMM's multiplier adds up what
-// the network changes while sigma is large: it falls in fewer iterations, with a short dual step.
+// so that a longer run ends at rounding instead of leaving what it had reached. ADMM's multiplier adds up
+// what the network changes while sigma is large: it falls in fewer iterations, with a short dual step.
 constexpr double kFirst = 49.0 / 255.0, kFreeze = 0.3, kNothing = 1e-4, kAdmmDual = 0.2;
 
 Schedule falling(double last, int iterations, int down, bool freeze) {

@@ -271,7 +271,8 @@ std::vector<Key<Job>> make_job_table() {
                "largest rms error of their result; auto: 0.01 sqrt(gamma) noise, 1e-5 without noise", by_cg),
       key<Job>(
           {"solver.start", "word or file", "", "auto", "auto, adjoint, measurement, zero or a path",
-           "first image: A^T y, y itself, 0, or an image file; auto: each pixel's mean of the samples that see "
+           "first image: A^T y, y itself, 0, or an image file; auto: each pixel's mean of the samples that "
+           "see "
            "it, and pixels that none sees filled from their neighbors"},
           [](const Site& s, const Value& v, Job& j) {
             const std::vector<std::string> words = {"auto", "adjoint", "measurement", "zero"};

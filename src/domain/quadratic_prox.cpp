@@ -102,7 +102,8 @@ struct QuadraticProx::Iterative {
     preconditioner->prepare(gamma);
     return preconditioner.get();
   }
-  // Allowed rms error: a share of the deviation sqrt(gamma) noise that u has about z where nothing is measured.
+  // Allowed rms error: a share of the deviation sqrt(gamma) noise that u has about z where nothing is
+  // measured.
   double tolerance(double gamma) const {
     if (options.tolerance > 0) return options.tolerance;
     return noise > 0 ? kShare * std::sqrt(gamma) * noise : 1e-5;

@@ -60,19 +60,19 @@ void multiply(const at::Tensor& out, const at::Tensor& spectrum, const at::Tenso
     const auto* b = static_cast<const scalar_t*>(kernel.const_data_ptr());
     auto* to = static_cast<scalar_t*>(out.mutable_data_ptr());
     const scalar_t turn = conjugate ? -1 : 1;
-    at::parallel_for(
-        0, out.size(0) * rows, 1 + (1 << 14) / columns, [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t r = begin; r < end; ++r) {
-            const scalar_t *x = a + 2 * r * columns, *k = b + 2 * (r % lines) * columns;
-            scalar_t* y = to + 2 * r * columns;
-            for (std::int64_t c = 0; c < 2 * columns; c += 2) {
-              const scalar_t kr = k[c], ki = turn * k[c + 1];
-              const scalar_t re = x[c] * kr - x[c + 1] * ki, im = x[c] * ki + x[c + 1] * kr;
-              y[c] = add ? y[c] + re : re;
-              y[c + 1] = add ? y[c + 1] + im : im;
-            }
-          }
-        });
+    at::parallel_for(0, out.size(0) * rows, 1 + (1 << 14) / columns,
+                     [&](std::int64_t begin, std::int64_t end) {
+                       for (std::int64_t r = begin; r < end; ++r) {
+                         const scalar_t *x = a + 2 * r * columns, *k = b + 2 * (r % lines) * columns;
+                         scalar_t* y = to + 2 * r * columns;
+                         for (std::int64_t c = 0; c < 2 * columns; c += 2) {
+                           const scalar_t kr = k[c], ki = turn * k[c + 1];
+                           const scalar_t re = x[c] * kr - x[c + 1] * ki, im = x[c] * ki + x[c + 1] * kr;
+                           y[c] = add ? y[c] + re : re;
+                           y[c + 1] = add ? y[c + 1] + im : im;
+                         }
+                       }
+                     });
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <ATen/ops/empty_like.h>
+#include <ATen/core/Tensor.h>
 
 #include <cmath>
 #include <optional>
@@ -71,7 +71,6 @@ LoopResult run_loop(const LoopInput& in) {
   at::Tensor own;
   at::Tensor& best = in.best ? *in.best : own;  // the image of the watch's best iteration
   if (!best.defined()) best = solver.image().clone();
-  at::Tensor candidate = at::empty_like(solver.image());  // the image after the flying iteration
   std::string cause;
   std::optional<Flying> flying;
   const double begin = now();
@@ -91,8 +90,8 @@ LoopResult run_loop(const LoopInput& in) {
     return true;
   };
 
-  // The flying iteration's numbers have arrived: tell the observers and decide.
-  const auto land = [&] {
+  // The flying iteration's numbers have arrived: tell the observers and decide. `image`: the one it made.
+  const auto land = [&](const at::Tensor& image) {
     IterationResult& r = flying->result;
     r.objective = flying->objective.value();
     r.chi2 = flying->chi2.value();
@@ -115,7 +114,7 @@ LoopResult run_loop(const LoopInput& in) {
                       rms));
     } else {
       const Watch::Verdict verdict = at.watch.see(r.iteration, r.residual, r.chi2, r.iteration >= in.settled);
-      if (verdict == Watch::Verdict::best) std::swap(best, candidate);
+      if (verdict == Watch::Verdict::best) best.copy_(image);
       if (verdict == Watch::Verdict::growing) {
         diverged(concat("residual or chi2 have grown since iteration ", at.watch.best + 1, ", in iteration ",
                         r.iteration + 1, " they are no longer settling"));
@@ -127,8 +126,7 @@ LoopResult run_loop(const LoopInput& in) {
   };
   const auto land_now = [&] {
     in.reducer.finish();
-    candidate.copy_(solver.image());
-    land();
+    land(solver.image());
   };
   const auto tell_at_rest = [&] {
     at.seconds = seconds_before + now() - begin;
@@ -149,7 +147,6 @@ LoopResult run_loop(const LoopInput& in) {
     Flying next;
     next.result.iteration = k;
     next.result.start = now();
-    if (flying) candidate.copy_(solver.image());
     next.record = solver.step(k);
     next.result.step = next.record.step;
     next.result.sigma = next.record.sigma;
@@ -167,7 +164,7 @@ LoopResult run_loop(const LoopInput& in) {
     for (Observer* o : in.observers) o->after_step(k, solver);
     in.reducer.finish();
     in.reducer.launch();
-    if (flying) land();
+    if (flying) land(solver.previous());
     next.result.seconds = now() - next.result.start;
     flying = std::move(next);
     reason = asked;

@@ -80,7 +80,7 @@ double over_ranks(const at::Tensor& sum, const Space& space) {
 double psnr_of(double squared_error, double samples) { return -10.0 * std::log10(squared_error / samples); }
 
 struct Metrics::Impl {
-  at::Tensor truth;  // of `scored`
+  at::Tensor truth;   // of `scored`
   Box block, scored;  // this rank's pixels; those of them in the region
   Box valid;          // pixels of all ranks whose window lies in the region
   Box need;           // `scored` and a rim

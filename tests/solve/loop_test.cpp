@@ -29,17 +29,19 @@ class Recorder final : public Observer {
 class Scripted final : public Solver {
  public:
   Scripted(at::Tensor start, const Space& space, std::vector<double> values)
-      : x_(std::move(start)), space_(space), values_(std::move(values)) {}
+      : x_(std::move(start)), before_(x_.clone()), space_(space), values_(std::move(values)) {}
   const at::Tensor& image() const override { return x_; }
+  const at::Tensor& previous() const override { return before_; }
   IterationRecord step(int k) override {
     const at::Tensor next = at::full_like(x_, values_.at(static_cast<std::size_t>(k))), moved = next - x_;
+    before_.copy_(x_);
     x_.copy_(next);
     return {.step = 1, .sigma = 0.1, .residual = space_.relative_norm(moved, x_)};
   }
   std::vector<StateField> state() override { return {{.name = "x", .image = &x_}}; }
 
  private:
-  at::Tensor x_;
+  at::Tensor x_, before_;
   const Space& space_;
   std::vector<double> values_;
 };

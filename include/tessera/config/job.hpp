@@ -156,7 +156,7 @@ struct SolverConfig {
   ScheduleConfig step, sigma;
   std::optional<double> lambda;  // unset: auto
   double relaxation = 1.0, momentum = 3.0;
-  double dual_step = 0;  // 0: auto
+  double dual_step = 0;                         // 0: auto
   std::optional<std::array<double, 2>> bounds;  // may be infinite; unset: none
   std::int64_t prox_iterations = 200;
   double prox_tolerance = 0;   // rms error; 0: auto

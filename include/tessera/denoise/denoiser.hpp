@@ -129,9 +129,9 @@ std::unique_ptr<Denoiser> make_total_variation(const TotalVariationOptions& opti
 
 /// D, and below `level`, where a network does not contract, in + (sigma / level)^2 (D(in, level) - in).
 ///
-/// By Tweedie's formula D(in, sigma) - in = sigma^2 grad log p_sigma(in): the gradient at `level` serves below
-/// it. So |D(in, sigma) - in| falls with sigma^2, the bounded denoiser of Chan, Wang, Elgendy, IEEE Trans.
-/// Comput. Imaging 3 (2017) 84. `inner` must outlive it.
+/// By Tweedie's formula D(in, sigma) - in = sigma^2 grad log p_sigma(in): the gradient at `level` serves
+/// below it. So |D(in, sigma) - in| falls with sigma^2, the bounded denoiser of Chan, Wang, Elgendy, IEEE
+/// Trans. Comput. Imaging 3 (2017) 84. `inner` must outlive it.
 std::unique_ptr<Denoiser> make_continued(Denoiser& inner, double level);
 
 /// D(in) = in: no prior.

@@ -59,8 +59,8 @@ class DataTerm {
   /// One forward. The tensors are the term's own: to be read before its next call. No parts: a term without
   /// samples, such as those of tests.
   virtual Fit fit(const at::Tensor& x) { return {}; }
-  /// A^T W y into out, and A^T W A 1: how much each pixel is seen. Their quotient is a mean of the samples that
-  /// see a pixel, where no tap is negative.
+  /// A^T W y into out, and A^T W A 1: how much each pixel is seen. Their quotient is a mean of the samples
+  /// that see a pixel, where no tap is negative.
   virtual void adjoint_start(at::Tensor& out) = 0;
   virtual void sensitivity(at::Tensor& out) = 0;
   virtual const DistributedOperator& op() const = 0;

@@ -53,8 +53,9 @@ class QuadraticProx {
                 const Space& space, const ProxOptions& options, double noise_sigma);
   ~QuadraticProx();
 
-  /// Writes u into `out`, started at `out` where iterative. `adjoint` is A^T W y where it is wanted; `work` a measurement that
-  /// is overwritten. Returns what the solution leaves of the equation, b - M u; undefined in closed form.
+  /// Writes u into `out`, started at `out` where iterative. `adjoint` is A^T W y where it is wanted; `work` a
+  /// measurement that is overwritten. Returns what the solution leaves of the equation, b - M u; undefined in
+  /// closed form.
   at::Tensor solve(const Measurement& y, const at::Tensor& adjoint, const at::Tensor& z, double gamma,
                    at::Tensor& out, Measurement& work);
 

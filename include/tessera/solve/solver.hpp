@@ -60,6 +60,8 @@ class Solver {
   virtual ~Solver() = default;
   /// The current reconstruction, this rank's block; changes with step().
   virtual const at::Tensor& image() const = 0;
+  /// The one before the last step(), until the next: its numbers arrive one step late.
+  virtual const at::Tensor& previous() const = 0;
   /// Iteration k = 0, 1, ...
   virtual IterationRecord step(int k) = 0;
   /// Everything that the next step depends on, beside k, the options and the data.
