@@ -43,8 +43,13 @@ Places places_of(const ProbeArguments& a, const Geometry& g, const std::shared_p
   const double noise = problem.noise_sigma;
   const auto data = make_data_term(g, problem, space);
   Places places;
-  places.sigmas =
-      a.sigmas.empty() ? few(solver_options(g, noise, data->lipschitz()).sigma.values()) : a.sigmas;
+  places.sigmas = a.sigmas;
+  if (a.sigmas.empty()) {
+    const SolverOptions options = solver_options(g, noise, data->lipschitz());
+    std::vector<double> levels = options.sigma.values();
+    for (double& level : levels) level = std::max(level, options.level);
+    places.sigmas = few(levels);
+  }
   if (!a.image.empty()) {
     const std::string name = std::filesystem::path(a.image).filename().string();
     places.images = {{name, read_block(a.image, g, comm)}};

@@ -23,16 +23,17 @@ Schedule schedule(const ScheduleConfig& c, int iterations) {
 double usual_lambda(DataStep kind) { return kind == DataStep::prox ? 0.23 : 1.0; }
 
 // The level at which a network is used last: above the noise r of a pixel, where networks contract and the
-// images are best (docs/solvers.md has the measurements).
-double last_level(DataStep kind, double r) {
-  return kind == DataStep::prox ? std::max(1.5 * r, std::min(4 * r, 0.04))
-                                : std::max(r, std::min(3 * r, 0.03));
+// images are best (docs/solvers.md has the measurements). hqs goes down to r where samples are pixels, since
+// its proximal points amplify no noise there.
+double last_level(DataStep kind, bool pixels, double r) {
+  if (kind != DataStep::prox) return std::max(r, std::min(3 * r, 0.03));
+  return pixels ? r : std::max(1.5 * r, std::min(4 * r, 0.04));
 }
 
 // Splitting methods with a network: from strong denoising down to `last`, then on to nothing by steps of 0.3,
 // so that a longer run ends at rounding instead of leaving what it had reached. ADMM's multiplier adds up
-// what the network changes while sigma is large: it falls in fewer iterations, with a short dual step.
-constexpr double kFirst = 49.0 / 255.0, kFreeze = 0.3, kNothing = 1e-4, kAdmmDual = 0.2;
+// what the network changes while sigma is large: it falls in fewer iterations, with short dual steps.
+constexpr double kFirst = 49.0 / 255.0, kFreeze = 0.3, kNothing = 1e-4;
 
 Schedule falling(double last, int iterations, int down, bool freeze) {
   std::vector<double> v =
@@ -75,14 +76,17 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
     o.lambda = s.lambda.value_or(L);
     return o;
   }
-  const double r = noise / std::sqrt(L), last = last_level(kind, r);  // r: the noise of a pixel
   const bool open = !said.sigma.set() && !said.step.set() && noise > 0, prox = kind == DataStep::prox;
+  const bool pixels = g.network && std::all_of(g.parts.begin(), g.parts.end(), [](const OperatorConfig& p) {
+                        return p.type == "identity" || p.type == "mask";
+                      });
+  const bool admm = s.name == "admm";
+  const double r = noise / std::sqrt(L), last = last_level(kind, pixels && !admm, r);  // r: of a pixel
   if (open && prox) {
-    const bool admm = s.name == "admm";
-    said.sigma = falling(last, n, admm || !g.network ? 8 : 24, /*freeze=*/g.network.has_value());
+    said.sigma = falling(last, n, !g.network || (admm && !pixels) ? 8 : 24, /*freeze=*/g.network.has_value());
     if (!said.lambda) said.lambda = usual_lambda(kind);
     if (g.network) o.level = last;
-    if (admm && g.network && !(s.dual_step > 0)) o.dual_step = kAdmmDual;
+    if (admm && g.network && !(s.dual_step > 0)) o.dual_step = pixels ? 0.5 : 0.2;
   } else if (open && g.network && !said.lambda) {
     said.sigma = last;
   }

@@ -18,7 +18,8 @@ class JobFolder {
     std::string name = (std::filesystem::temp_directory_path() / "tessera-job-XXXXXX").string();
     if (!mkdtemp(name.data())) throw RunError("no temporary folder");
     path_ = std::filesystem::canonical(name).string();
-    for (const char* file : {"photo.jpg", "photo.png", "y.h5", "k.npy", "w.tif", "m.png", "net.safetensors"})
+    for (const char* file : {"photo.jpg", "photo.png", "y.h5", "k.npy", "w.tif", "m.png", "net.safetensors",
+                             "cell.tif", "truth.tif", "psf.npy"})
       std::ofstream(path_ + '/' + file).flush();
   }
   ~JobFolder() {
