@@ -262,7 +262,8 @@ std::vector<Key<Job>> make_job_table() {
                "a of the extrapolation k / (k + 1 + a)", {solver_is({"fista"})}),
       key<Job>("solver.dual_step", TESSERA_AT(solver.dual_step),
                {.least = 0, .most = 1.6, .above = true, .word = "auto", .example = "0.5"}, "",
-               "length of the multiplier's step; auto: 0.2 or 0.5 for a network whose sigma falls by itself, else 1",
+               "length of the multiplier's step; auto: 0.2 or 0.5 for a network whose sigma falls by itself, "
+               "else 1",
                {solver_is({"admm"})}),
       key<Job>("solver.prox_iterations", TESSERA_AT(solver.prox_iterations), {.least = 1, .most = 1000000},
                "", "conjugate gradients inside a step, at most", by_cg),
