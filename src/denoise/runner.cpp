@@ -26,6 +26,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/domain/precision.hpp"
 #include "tessera/domain/tensor_memory.hpp"
 
 namespace tessera {
@@ -39,14 +40,6 @@ bool is_convolution(Op op) { return op == Op::conv || op == Op::conv_down || op 
 Convolution::Shape shape(const Node& node) {
   if (node.op == Op::conv) return {.stride = 1, .padding = node.kernel / 2};
   return {.stride = 2, .padding = 0, .transposed = node.op == Op::conv_up};
-}
-
-// float32 is IEEE float32 on every device unless asked otherwise; torch would take TF32 for convolutions.
-void set_precision(const RunnerOptions& options) {
-  if (!options.device.is_cuda()) return;
-  const auto precision = options.tf32 ? at::Float32Precision::TF32 : at::Float32Precision::IEEE;
-  at::globalContext().setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV, precision);
-  at::globalContext().setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL, precision);
 }
 
 }  // namespace
@@ -68,6 +61,7 @@ struct Runner::Impl {
   std::optional<GraphedPasses> graphs;        // on a device; made last, since graphs hold what is above
 
   Impl(const Network& network, const RunnerOptions& o) : options(o) {
+    use_ieee_products();
     TESSERA_VALIDATE(!o.tf32 || o.device.is_cuda(),
                      "precision tf32 on a CPU (its float32 products are never rounded) write float32, or run "
                      "on a GPU");
@@ -245,7 +239,7 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
   }
   const at::NoGradGuard no_grad;
   const MemoryScope memory(MemoryUse::activations);
-  set_precision(m.options);
+  const Tf32Scope tf32(m.options.tf32);
   m.choose_kernels(x.sizes());
   if (x.sizes() != at::IntArrayRef(m.sizes)) {
     release_kept_tensors();  // else buffers of every shape pile up

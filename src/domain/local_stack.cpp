@@ -11,6 +11,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/distributed_operator.hpp"
+#include "tessera/domain/precision.hpp"
 #include "tessera/domain/tensor.hpp"
 
 namespace tessera {
@@ -296,6 +297,7 @@ std::unique_ptr<DistributedOperator> make_local_stack(
     const Decomposition& decomposition, const std::vector<std::unique_ptr<LocalOperator>>& parts,
     std::int64_t channels, at::TensorOptions options, std::shared_ptr<Transport> transport,
     const Communicator& comm) {
+  use_ieee_products();
   return std::make_unique<LocalStack>(decomposition, parts, channels, options, std::move(transport), comm);
 }
 
