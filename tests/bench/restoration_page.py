@@ -255,15 +255,18 @@ def write(folder, rows, crimes, curves, stability, parameters, others, work):
 def write_head(out, rows, parameters, others):
     photographs = [r for r in rows if r["table"] == "photographs"]
     seeds = len({r["seed"] for r in photographs})
+    command = "tests/bench/restoration.sh" + (" --data FOLDER" if R.bench.data else "") + f" --seeds {seeds}"
+    for name, (file, network, kind) in R.bench.weights.items():
+        command += f" --weights {name}=FILE:{network}:{kind}" if file else ""
     print(f"""# Results
 
 What tessera makes of photographs that were measured by something else than tessera, beside other methods. All of this page, its pictures and [results.csv](results.csv) (one row per run, with SSIM) are made by
 
 ```
-tests/bench/restoration.sh
+{command}
 ```
 
-with the option `--data FOLDER` for the comparison with papers; `--help` lists the others. Figures are PSNR in dB, peak 1, not clipped, of all scored pixels and channels together; mean ± standard deviation over pictures and {seeds} seed{'s' if seeds > 1 else ''}. Most of that deviation is between pictures: the second tables compare on the same measurement.
+where `--data` is for the comparison with papers; `--help` lists the options. Figures are PSNR in dB, peak 1, not clipped, of all scored pixels and channels together; mean ± standard deviation over pictures and {seeds} seed{'s' if seeds > 1 else ''}. Most of that deviation is between pictures: the second tables compare on the same measurement.
 
 ## How the data are made
 
@@ -310,9 +313,14 @@ def write_lost(out, lost):
     if not lost:
         print("Nowhere: in every cell every PnP row has a higher mean than Wiener, Richardson-Lucy, TV and BM3D.\n", file=out)
         return
+    own = [entry for entry in lost if "," not in entry[2]]
     table(out, ["pictures", "cell", "row", "below", "by (mean, dB)", "why"],
-          [[kind, cell, row, rival, f"{-np.mean(g):.2f}", reason(kind, cell, row, rival)]
-           for kind, cell, row, rival, g in lost])
+          [[kind, cell, row, rival, f"{-np.mean(g):.2f}", reason(kind, cell, row, rival)] for kind, cell, row, rival, g in own])
+    for row in dict.fromkeys(entry[2] for entry in lost if "," in entry[2]):  # other weights: one sentence
+        entries = [entry for entry in lost if entry[2] == row]
+        most = max(entries, key=lambda entry: -np.mean(entry[4]))
+        print(f"{row}: below another method in {len({(e[0], e[1]) for e in entries})} cells, most below {most[3]} at "
+              f"\"{most[1]}\" ({-np.mean(most[4]):.2f} dB): {reason(most[0], most[1], row, most[3])}.\n", file=out)
 
 
 def write_parameters(out, parameters, others):
