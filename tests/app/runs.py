@@ -77,7 +77,7 @@ output: {{folder: out, preview: none}}
     print(f"relative difference {d:.1e}; data per rank {four / 1e6:.0f} MB of {one / 1e6:.0f} MB = {four / one:.3f}; "
           f"{told} bytes per iteration predicted, {counted('out4')} counted")
     assert d < 1e-5
-    assert four / one <= 0.35
+    assert four / one <= 0.36  # a quarter, halos, and buffers of messages that one rank alone does not have
     assert told == counted("out4")
 
 
