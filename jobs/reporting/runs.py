@@ -152,6 +152,8 @@ def flatten(tree, prefix=""):
 
 
 def is_run(folder):
+    if folder.name == "checkpoint":  # a run's own, which keeps a copy of its job
+        return False
     return any((folder / name).exists() for name in ("summary.json", "resolved.yaml", "job.yaml", "trace", "trace.h5"))
 
 
