@@ -120,7 +120,7 @@ TEST(PackKernel, EqualsTheHostRowsInEveryType) {
         Buffer from_device(Buffer::Kind::device, device, static_cast<std::int64_t>(from.size()));
         TESSERA_CUDA(cudaMemcpy(to_device.data(), to.data(), to.size(), cudaMemcpyHostToDevice));
         TESSERA_CUDA(cudaMemcpy(from_device.data(), from.data(), from.size(), cudaMemcpyHostToDevice));
-        pack::DeviceProgram(program, device).run(type, to_device.data(), from_device.data(), nullptr);
+        pack::DeviceProgram(program, type, device).run(to_device.data(), from_device.data(), nullptr);
         TESSERA_CUDA(cudaDeviceSynchronize());
         std::vector<char> result(to.size());
         TESSERA_CUDA(cudaMemcpy(result.data(), to_device.data(), to.size(), cudaMemcpyDeviceToHost));
