@@ -78,6 +78,8 @@ struct Shares {
   std::vector<Term> terms;
 };
 Shares cut_into_shares(const Program& program, std::int64_t element_bytes, std::int64_t unit);
+/// Whether all cells are copies or zeros, which raw bytes serve.
+bool only_copies(const Program& program);
 /// The largest unit of at most 16 bytes that the program allows, where its arrays begin on multiples of it.
 std::int64_t largest_unit(const Program& program, std::int64_t element_bytes);
 
@@ -95,6 +97,7 @@ class DeviceProgram {
   struct Table;  // shares of one unit, in device memory
   ElementType type_;
   Device device_;
+  bool copies_ = false;
   std::unique_ptr<Table> elements_, vectors_;  // vectors: where arrays begin on its unit; null: none
 };
 

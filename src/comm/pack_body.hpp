@@ -29,9 +29,14 @@ struct Complex {
 };
 
 /// Bytes that are moved, never summed.
-struct alignas(16) Bytes16 {
-  std::uint64_t a, b;
+template <class U, int N = 1>
+struct alignas(sizeof(U) * N) Raw {
+  U bits[N];
 };
+template <class T>
+constexpr bool kRaw = false;
+template <class U, int N>
+constexpr bool kRaw<Raw<U, N>> = true;
 
 /// What sums are kept in: 16-bit types sum in float and round once.
 template <class T>
@@ -65,12 +70,12 @@ TESSERA_BOTH void put(Mode mode, const Cell& cell, const Term* terms, T* to, con
                       std::int64_t d, std::int64_t h, std::int64_t w) {
   T& target =
       to[cell.offset + c * cell.stride[0] + d * cell.stride[1] + h * cell.stride[2] + w * cell.stride[3]];
-  if (is_copy(mode, cell, terms)) {
+  if (kRaw<T> ? cell.terms > 0 : is_copy(mode, cell, terms)) {
     target = from[terms->offset + c * terms->stride[0] + d * terms->stride[1] + h * terms->stride[2] +
                   w * terms->stride[3]];
     return;
   }
-  if constexpr (std::is_same_v<T, Bytes16>) {
+  if constexpr (kRaw<T>) {
     target = T{};  // a cell without terms
   } else {
     typename Wide<T>::type sum{};
@@ -121,18 +126,18 @@ TESSERA_BOTH void run_share(Mode mode, const DeviceCell* cells, const Term* term
   }
 }
 
-/// Calls f with a null pointer of a type of so many bytes that can be copied and set to 0.
+/// Calls f with a null pointer of a raw type of so many bytes.
 template <class F>
 void with_unit(std::int64_t bytes, F f) {
   switch (bytes) {
     case 2:
-      return f(static_cast<std::uint16_t*>(nullptr));
+      return f(static_cast<Raw<std::uint16_t>*>(nullptr));
     case 4:
-      return f(static_cast<std::uint32_t*>(nullptr));
+      return f(static_cast<Raw<std::uint32_t>*>(nullptr));
     case 8:
-      return f(static_cast<std::uint64_t*>(nullptr));
+      return f(static_cast<Raw<std::uint64_t>*>(nullptr));
     default:
-      return f(static_cast<Bytes16*>(nullptr));
+      return f(static_cast<Raw<std::uint64_t, 2>*>(nullptr));
   }
 }
 

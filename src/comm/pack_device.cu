@@ -11,8 +11,8 @@ constexpr unsigned kThreads = 256;
 
 /// One block per share: nothing is searched, index arithmetic is 32 bits wide but for the addresses.
 template <class T>
-__global__ void __launch_bounds__(kThreads) run_shares(Mode mode, const DeviceCell* cells, const Term* terms,
-                                                       const Share* shares, T* to, const T* from) {
+__global__ void run_shares(Mode mode, const DeviceCell* cells, const Term* terms, const Share* shares, T* to,
+                           const T* from) {
   run_share(mode, cells, terms, shares[blockIdx.x], to, from, threadIdx.x, kThreads);
 }
 
@@ -51,7 +51,7 @@ struct DeviceProgram::Table {
 };
 
 DeviceProgram::DeviceProgram(const Program& program, ElementType type, Device device)
-    : type_(type), device_(device) {
+    : type_(type), device_(device), copies_(only_copies(program)) {
   if (program.empty()) return;
   const DeviceGuard guard(device);
   const std::int64_t element = element_bytes(type), unit = largest_unit(program, element);
@@ -69,13 +69,14 @@ void DeviceProgram::run(void* to, const void* from, void* stream) const {
   const auto aligned = [&](const void* p) {
     return reinterpret_cast<std::uintptr_t>(p) % static_cast<std::uintptr_t>(vectors_->unit) == 0;
   };
-  const auto on = static_cast<cudaStream_t>(stream);
-  if (vectors_ && aligned(to) && aligned(from))
-    with_unit(vectors_->unit,
-              [&](auto* tag) { vectors_->launch<std::remove_pointer_t<decltype(tag)>>(to, from, on); });
+  const Table& table = vectors_ && aligned(to) && aligned(from) ? *vectors_ : *elements_;
+  const auto launch = [&](auto* tag) {
+    table.launch<std::remove_pointer_t<decltype(tag)>>(to, from, static_cast<cudaStream_t>(stream));
+  };
+  if (copies_)
+    with_unit(table.unit, launch);
   else
-    with_type(type_,
-              [&](auto* tag) { elements_->launch<std::remove_pointer_t<decltype(tag)>>(to, from, on); });
+    with_type(type_, launch);
   TESSERA_CUDA(cudaGetLastError());
 }
 

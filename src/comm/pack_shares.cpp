@@ -57,12 +57,18 @@ Divisor::Divisor(std::int64_t n) : value(static_cast<std::uint32_t>(n)) {
       ((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - value)) / value + 1);
 }
 
+bool only_copies(const Program& program) {
+  return program.mode == Mode::assign &&
+         std::all_of(program.cells.begin(), program.cells.end(), [&](const Cell& cell) {
+           return cell.terms == 0 || is_copy(program.mode, cell, program.terms.data() + cell.first_term);
+         });
+}
+
 std::int64_t largest_unit(const Program& program, std::int64_t element_bytes) {
-  if (program.mode != Mode::assign) return element_bytes;
+  if (!only_copies(program)) return element_bytes;
   std::int64_t together = 16 / element_bytes;  // elements of a vector
   for (const Cell& cell : program.cells) {
     const Term* terms = program.terms.data() + cell.first_term;
-    if (cell.terms > 0 && !is_copy(program.mode, cell, terms)) return element_bytes;
     const std::size_t run = run_axis(cell);
     if (cell.stride[run] != 1 || (cell.terms > 0 && terms->stride[run] != 1)) return element_bytes;
     const auto divides = [&](std::int64_t n) { together = std::gcd(together, n); };
