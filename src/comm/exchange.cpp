@@ -200,6 +200,7 @@ struct Exchange::Impl {
     }
     count_flight(arrived - begun);
     running = false;
+    if (transport->abandoned()) return;  // nothing has come
     count_received(arriving);
     lane->deliver(stream);
     execute(run->steps.unpack, run->unpack.get(), target,
