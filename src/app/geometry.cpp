@@ -103,8 +103,8 @@ StartedTransport open_transport(const Geometry& g, const Communicator& comm) {
                          std::min(g.job.watchdog, kPatience));
 }
 
-Device choose_device(const std::string& wanted, GpuSharing sharing, const Communicator& comm) {
-  return wanted == "cpu" ? Device{} : choose_gpu(comm, wanted == "cuda", sharing);
+ChosenDevice choose_device(const std::string& wanted, GpuSharing sharing, const Communicator& comm) {
+  return wanted == "cpu" ? ChosenDevice{} : choose_gpu(comm, wanted == "cuda", sharing);
 }
 
 std::string default_weights(const std::string& network, std::int64_t image_channels) {
@@ -236,8 +236,10 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
     if (job.denoiser.weights.empty()) g.job.denoiser.weights = job_weights(job, g.channels);
     comm.together([&] { g.network = open_network(g.job.denoiser, g.channels); });
   }
-  g.device =
+  const ChosenDevice chosen =
       choose_device(job.device, job.domain.share_gpu ? GpuSharing::allowed : GpuSharing::refused, comm);
+  g.device = chosen.device;
+  g.sharers = chosen.sharers;
 
   const Index3 alignment = alignment_of(g.network, g.image);
   if (job.domain.grid.empty()) {
@@ -269,12 +271,11 @@ Geometry with_image(const Geometry& g, const Box& image, int ranks) {
   return other;
 }
 
-// Free bytes of the device, or of the host.
-std::int64_t available_bytes(Device device) {
-  std::size_t free = 0, total = 0;
-  if (device.is_cuda() && cudaMemGetInfo(&free, &total) == cudaSuccess)
-    return static_cast<std::int64_t>(free);
-  return host_memory().available;
+std::int64_t available_bytes(const Geometry& g, int ranks_on_host) {
+  if (!g.device.is_cuda()) return host_memory().available / std::max(1, ranks_on_host);
+  std::size_t free = 0, total = 0;  // of the current device, which is this rank's
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) free = static_cast<std::size_t>(host_memory().available);
+  return static_cast<std::int64_t>(free) / g.sharers;
 }
 
 namespace {
@@ -334,7 +335,7 @@ ExecutionOptions execution_options(const Geometry& g, int ranks_on_host) {
   o.tf32 = d.precision == "tf32";
   o.device = g.device;
   // Features take what a budget leaves beside everything else; without one, at most half of what is free.
-  const std::int64_t available = available_bytes(g.device) / std::max(1, ranks_on_host);
+  const std::int64_t available = available_bytes(g, ranks_on_host);
   o.memory_bytes = available / 2;
   if (!g.network) return o;
   const auto budget = memory_budget(g.job, available);

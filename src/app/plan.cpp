@@ -72,8 +72,7 @@ Source on_this_computer(const Geometry& g, const Place& place, const std::option
     if (!g.device.is_cuda()) s.cores = std::min(all, cores);
   }
   // Round numbers for more ranks than cores are of other hosts.
-  if (measured || place.ranks <= cores)
-    s.memory = static_cast<double>(available_bytes(g.device) / place.per_host);
+  if (measured || place.ranks <= cores) s.memory = static_cast<double>(available_bytes(g, place.per_host));
   return s;
 }
 
