@@ -2,9 +2,9 @@
 #include "tessera/domain/tensor.hpp"
 
 #include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include "tessera/core/error.hpp"
+#include "tessera/domain/torch_cuda.hpp"
 
 namespace tessera {
 ElementType element_type(at::ScalarType type) {
@@ -43,7 +43,7 @@ ArrayView view(const at::Tensor& t, const Box& box) {
   v.stride = {volume ? t.stride(1) : 0, t.stride(-2), t.stride(-1)};
   v.type = element_type(t.scalar_type());
   v.device = tensor_device(t);
-  if (t.is_cuda()) v.stream = c10::cuda::getCurrentCUDAStream(t.get_device()).stream();
+  if (t.is_cuda()) v.stream = current_stream(t.get_device());
   TESSERA_EXPECT(box.empty() ? t.numel() == 0
                              : t.size(-1) == box.extent(2) && t.size(-2) == box.extent(1) &&
                                    (volume ? t.size(1) : 1) == box.extent(0),
