@@ -52,8 +52,8 @@ class HalfQuadraticSplitting final : public Solver {
 
 }  // namespace
 
-std::unique_ptr<Solver> make_half_quadratic_splitting(const SolverInput& in) {
-  return std::make_unique<HalfQuadraticSplitting>(in);
+SolverRow half_quadratic_splitting() {
+  return {.name = "hqs", .make = make<HalfQuadraticSplitting>, .data_step = DataStep::prox};
 }
 
 }  // namespace tessera

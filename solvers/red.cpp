@@ -60,6 +60,6 @@ class Red final : public Solver {
 
 }  // namespace
 
-std::unique_ptr<Solver> make_red(const SolverInput& in) { return std::make_unique<Red>(in); }
+SolverRow red() { return {.name = "red", .make = make<Red>, .data_step = DataStep::red}; }
 
 }  // namespace tessera

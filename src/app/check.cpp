@@ -13,9 +13,10 @@
 #include "tessera/app/commands.hpp"
 #include "tessera/app/tuning.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/denoise/memory_model.hpp"
-#include "tessera/domain/measurement_layout.hpp"
 #include "tessera/io/files.hpp"
+#include "tessera/solve/solver.hpp"
 
 namespace tessera {
 namespace {
@@ -38,7 +39,7 @@ void print_checkpoint(const Geometry& g) {
     std::printf("checkpoint   none (output.checkpoint.keep is 0)\n");
     return;
   }
-  const int images = g.job.solver.name == "admm" || g.job.solver.name == "fista" ? 2 : 1;
+  const int images = find_solver(g.job.solver.name).state_images;
   const double bytes = static_cast<double>(kBytes * images * g.channels * g.image.pixels());
   std::printf("checkpoint   %s, the last %lld are kept\n", format_bytes(bytes).c_str(),
               static_cast<long long>(c.keep));
@@ -69,18 +70,13 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
   const int ranks = arguments.ranks > 0 ? arguments.ranks : comm.size();
   Geometry g = plan_geometry(job, comm, ranks);
   choose_execution(g, comm, ranks == comm.size() ? this_launch(comm) : pretended_launch(ranks));
-  const std::unique_ptr<Modelled> model = model_job(g, comm, g.device.is_cuda());
+  const Modelled model = model_job(g, g.device.is_cuda());
   if (comm.rank() != 0) return 0;
 
   const Decomposition& d = g.decomposition;
   const Grid3 grid = d.grid();
-  std::vector<MeasurementLayout::Part> list;
-  Reach reach;
-  for (const auto& p : model->parts) {
-    list.push_back({p->name(), p->measurement(g.image), p->channels(g.channels), p->anchor()});
-    reach = reach.max(p->reach());
-  }
-  const MeasurementLayout layout(d, std::move(list));
+  const MeasurementLayout layout = g.op->layout(d, g.channels);
+  const Reach reach = g.op->reach();
   const std::int64_t halo = g.network ? g.network->halo() : 0;
   std::optional<LayerTraffic> layers;
   if (g.network && g.job.denoiser.mode == "layer")
@@ -110,14 +106,14 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
   if (every) std::printf("%-6s %-34s %12s %12s\n", "rank", "block (rows x columns)", "memory", "bytes/it");
   for (const auto& [r, count] : looked_at) {
     const Box block = d.block(r);
-    const DataTraffic data = data_traffic(d, model->data, r);
+    const DataTraffic data = data_traffic(d, model.data, r);
     const std::int64_t bytes =
         data.bytes_sent(g.channels) + (layers      ? layers->bytes_sent(r)
                                        : g.network ? network_bytes_sent(d, halo, g.channels, r)
                                                    : 0);
     per_iteration = data.kind == DataTraffic::Kind::conjugate_gradients;
     const std::int64_t around = layers ? 0 : halo;
-    const std::int64_t memory = data_memory(d, model->data, g.channels, around, r);
+    const std::int64_t memory = data_memory(d, model.data, g.channels, around, r);
     total += bytes * count;
     most_memory = std::max(most_memory, memory);
     const Box seen = d.padded_block(r).grow({{0, around, around}, {0, around, around}}).intersect(d.padded());
@@ -144,7 +140,8 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
   std::printf("bytes per iteration: %lld (sent by all ranks together%s%s)\n", static_cast<long long>(total),
               per_iteration ? "; of the data step, per iteration of conjugate gradients" : "",
               every ? "" : fmt::format("; about: {} kinds of ranks looked at", looked_at.size()).c_str());
-  if (g.job.denoiser.network == "tv") std::printf("(the total variation's inner iterations come on top)\n");
+  if (!find_denoiser(g.job.denoiser.network).steady)
+    std::printf("(the denoiser's inner iterations come on top)\n");
   print_checkpoint(g);
   return 0;
 }

@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include "full_scale.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/host.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/measurement_file.hpp"
 #include "tessera/solve/solver.hpp"
@@ -22,7 +24,7 @@ namespace tessera {
 namespace {
 
 std::vector<OperatorConfig> flatten(const OperatorConfig& op) {
-  if (op.type != "stack") return {op};
+  if (op.parts.empty()) return {op};
   std::vector<OperatorConfig> parts;
   for (const OperatorConfig& part : op.parts)
     for (OperatorConfig& p : flatten(part)) parts.push_back(std::move(p));
@@ -30,31 +32,16 @@ std::vector<OperatorConfig> flatten(const OperatorConfig& op) {
 }
 
 // The unknown's size from that of the first measurement: the largest image whose measurement has this size.
-Box image_of_measurement(const OperatorConfig& part, const Box& measured, std::int64_t channels,
-                         const Communicator& comm) {
-  Box image = measured;
+Box image_of_measurement(Geometry g, const Box& measured, const Communicator& comm) {
+  g.image = measured;
   for (int pass = 0; pass < 8; ++pass) {  // a kernel given as a share of the width changes with it
-    const auto op = make_part(part, 0, 0, image, image, channels, comm);
-    const Anchor anchor = op->anchor();
-    const Reach reach = op->reach();
-    Index3 hi{1, 0, 0};
-    for (std::size_t d : {std::size_t{1}, std::size_t{2}}) {
-      const std::int64_t wanted = measured.extent(d);
-      std::int64_t n = wanted * anchor.factor[d] + reach.lo[d] + reach.hi[d];
-      const auto made = [&](std::int64_t size) {
-        Index3 probe{1, size, size};
-        return op->measurement(Box({0, 0, 0}, probe)).extent(d);
-      };
-      while (n > 1 && made(n) > wanted) --n;
-      TESSERA_VALIDATE(made(n) == wanted, "a measurement of ", wanted, " samples on axis ", d,
-                       " (no image has it under this operator) say problem.image.size");
-      hi[d] = n;
-    }
-    const Box next({0, 0, 0}, hi);
-    if (next == image) break;
-    image = next;
+    const std::optional<Box> next = describe(g, {g.parts[0]}, 0, {}, comm)->image_of(measured);
+    TESSERA_VALIDATE(next, "a measurement of ", measured.extent(1), " x ", measured.extent(2),
+                     " samples (no image has it under this operator, or many have) say problem.image.size");
+    if (*next == g.image) break;
+    g.image = *next;
   }
-  return image;
+  return g.image;
 }
 
 Index3 alignment_of(const std::optional<Network>& network, const Box& image) {
@@ -82,6 +69,28 @@ BlockCost cost_of(const Geometry& g) {
 }
 
 }  // namespace
+
+std::unique_ptr<OperatorPlan> describe(const Geometry& g, const std::vector<OperatorConfig>& parts,
+                                       std::size_t first, Device device, const Communicator& comm) {
+  std::vector<std::unique_ptr<OperatorPlan>> members;
+  std::vector<std::unique_ptr<LocalOperator>> local;  // neighbors in the list share exchanges
+  const auto close = [&] {
+    if (!local.empty()) members.push_back(plan_local_stack(std::exchange(local, {})));
+  };
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const OperatorRow& row = find_operator(parts[i].type);
+    const OperatorRequest request{parts[i],   static_cast<std::uint32_t>(first + i),
+                                  g.job.problem.seed, g.image, g.channels, device, *g.files, comm};
+    if (row.local) {
+      local.push_back(row.local(request));
+    } else {
+      close();
+      members.push_back(row.global(request));
+    }
+  }
+  close();
+  return plan_stack(std::move(members));
+}
 
 at::TensorOptions Geometry::options() const {
   const at::TensorOptions host(at::kFloat);
@@ -117,19 +126,13 @@ std::string job_weights(const JobConfig& job, std::int64_t channels) {
   const ScheduleConfig& sigma = job.solver.sigma;
   const double last = sigma.values.empty() ? sigma.last : sigma.values.back();
   const bool low = !sigma.automatic && sigma.form != "dpir" && last < kEnough;
-  const bool stable = low || data_step(job.solver.name) != DataStep::prox;
+  const bool stable = low || find_solver(job.solver.name).data_step != DataStep::prox;
   return default_weights(job.denoiser.network, channels) + (stable ? "_stable" : "");
 }
 
 Network open_network(const DenoiserConfig& config, std::int64_t image_channels) {
   if (config.weights == "random") {
-    NetworkOptions options;
-    options.name = config.network;
-    options.channels = image_channels;
-    if (!config.widths.empty()) options.widths = config.widths;
-    if (config.blocks) options.blocks = *config.blocks;
-    if (config.depth) options.depth = *config.depth;
-    return random_network(options, 0);
+    return random_network(network_options(find_denoiser(config.network), image_channels, config.options), 0);
   }
   const std::string weights =
       config.weights.empty() ? default_weights(config.network, image_channels) : config.weights;
@@ -170,11 +173,13 @@ void set_scale(Geometry& g, const std::vector<std::string>& sources, const Commu
 
 }  // namespace
 
-Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks) {
+Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks,
+                       std::shared_ptr<OperatorFiles> files) {
   Geometry g;
   g.job = job;
   g.notices = job.notices;
   g.parts = flatten(job.problem.op);
+  g.files = files ? std::move(files) : std::make_shared<OperatorFiles>();
   g.grid_given = !job.domain.grid.empty();
   const ProblemConfig& p = job.problem;
   std::vector<std::string> sources;  // of the image's units
@@ -207,7 +212,7 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
                      " measurements (the operator has ", g.parts.size(), " parts) give one for each");
     if (!g.truth) {
       g.channels = parts[0].channels;
-      g.image = p.image.size.empty() ? image_of_measurement(g.parts[0], parts[0].box, g.channels, comm)
+      g.image = p.image.size.empty() ? image_of_measurement(g, parts[0].box, comm)
                                      : Box::image2d(p.image.size[0], p.image.size[1]);
     }
     g.data = parts[0].source;
@@ -231,12 +236,14 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
     noise.unit = "internal";
   }
 
-  if (job.denoiser.network != "tv" && job.denoiser.network != "none") {
+  if (find_denoiser(job.denoiser.network).network()) {
     if (job.denoiser.weights.empty()) g.job.denoiser.weights = job_weights(job, g.channels);
     comm.together([&] { g.network = open_network(g.job.denoiser, g.channels); });
   }
   g.device =
       choose_device(job.device, job.domain.share_gpu ? GpuSharing::allowed : GpuSharing::refused, comm);
+
+  g.op = describe(g, g.parts, 0, g.device, comm);
 
   const Index3 alignment = alignment_of(g.network, g.image);
   if (job.domain.grid.empty()) {
@@ -262,6 +269,7 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
 Geometry with_image(const Geometry& g, const Box& image, int ranks) {
   Geometry other = g;
   other.image = image;
+  if (image != g.image) other.op = describe(other, g.parts, 0, g.device, Communicator());
   other.decomposition = Decomposition::choose(image, alignment_of(g.network, image), ranks, cost_of(other));
   const Grid3 grid = other.decomposition.grid();
   other.job.domain.grid = {grid[1], grid[2]};
@@ -351,11 +359,8 @@ std::unique_ptr<Denoiser> make_denoiser(const Geometry& g, const Communicator& c
                                         const std::shared_ptr<Transport>& transport) {
   const DenoiserContext context{g.decomposition, g.channels, comm, transport};
   const DenoiserConfig& d = g.job.denoiser;
-  if (d.network == "none") return make_identity_denoiser();
-  if (d.network == "tv")
-    return make_total_variation(
-        {.weight = d.weight, .iterations = static_cast<int>(d.iterations), .tolerance = d.tolerance}, context,
-        g.options());
+  if (const DenoiserRow& row = find_denoiser(d.network); !row.network())
+    return row.make(context, d.options, g.options());
   ExecutionOptions options = execution_options(g, comm.local_size());
   comm.all_reduce({&options.memory_bytes, 1}, Reduce::min);  // the cut into windows is the same on all ranks
   return make_network_denoiser(*g.network, options, context);

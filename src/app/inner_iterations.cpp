@@ -31,12 +31,8 @@ Geometry small_job(const Geometry& g) {
   constexpr std::int64_t kSide = 192;
   JobConfig job = g.job;
   ProblemConfig& p = job.problem;
-  std::int64_t reach = 0;
-  for (const OperatorConfig& part : g.parts) {
-    const auto made = make_part(part, 0, p.seed, g.image, Box(), g.channels, Communicator());
-    const Reach r = made->reach();
-    reach = std::max({reach, r.lo[1] + r.hi[1], r.lo[2] + r.hi[2]});
-  }
+  const Reach r = g.op->reach();
+  const std::int64_t reach = std::max(r.lo[1] + r.hi[1], r.lo[2] + r.hi[2]);
   const std::int64_t side = (4 * reach / kSide + 1) * kSide;  // a multiple, which decimations divide
   p.truth = p.measurements = p.weights = p.dark = p.flat = {};
   p.saturation = 0;
@@ -52,7 +48,7 @@ Geometry small_job(const Geometry& g) {
   job.memory = "auto";
   job.notices.clear();
   if (job.solver.start != "auto" && job.solver.start != "zero") job.solver.start = "adjoint";
-  return plan_geometry(job, Communicator(), 1);
+  return plan_geometry(job, Communicator(), 1, g.files);
 }
 
 double on_a_small_scene(const Geometry& g) {

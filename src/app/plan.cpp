@@ -16,6 +16,7 @@
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/perf/published.hpp"
 
@@ -74,13 +75,13 @@ Source on_this_computer(const Geometry& g, const Place& place, const std::option
   return s;
 }
 
-Row plan_case(const Geometry& job, Source source, double inner, const Case& c, const Communicator& comm) {
+Row plan_case(const Geometry& job, Source source, double inner, const Case& c) {
   const Machine& machine = source.machine;
   const bool gpu = machine.processors > 0;
   Geometry g = with_image(job, c.image, c.ranks);
   g.job.denoiser.precision = c.precision;
-  const std::unique_ptr<Modelled> m = model_job(g, comm, gpu);
-  if (inner > 0) m->data.inner = inner;
+  Modelled m = model_job(g, gpu);
+  if (inner > 0) m.data.inner = inner;
   Row row{c, source, {}, {}, 0};
   const auto available = static_cast<std::int64_t>(source.memory);
   if (available > 0) row.budget = static_cast<double>(memory_budget(g.job, available).value_or(available));
@@ -88,10 +89,10 @@ Row plan_case(const Geometry& job, Source source, double inner, const Case& c, c
   Execution e;
   e.transport = f.transport;
   e.precision = c.precision;
-  if (m->network) {
-    std::vector<Prediction> ranked = rank_ways(g, *m, machine, row.budget / 2);
+  if (m.network) {
+    std::vector<Prediction> ranked = rank_ways(g, m, machine, row.budget / 2);
     if (ranked.empty()) {  // nothing fits: say what the least would take
-      ranked = rank_ways(g, *m, machine, 0);
+      ranked = rank_ways(g, m, machine, 0);
       std::stable_sort(ranked.begin(), ranked.end(),
                        [](const Prediction& a, const Prediction& b) { return a.memory < b.memory; });
     }
@@ -101,7 +102,7 @@ Row plan_case(const Geometry& job, Source source, double inner, const Case& c, c
     set_execution(g, e);
   }
   row.grid = g.decomposition.grid();
-  row.p = predict(machine, m->network ? &*m->network : nullptr, m->data, g.decomposition, g.channels, e);
+  row.p = predict(machine, m.network ? &*m.network : nullptr, m.data, g.decomposition, g.channels, e);
   return row;
 }
 
@@ -281,7 +282,7 @@ Plan plan_all(const PlanArguments& a, const Geometry& g, const Communicator& com
     const std::string path = find_machine(a.machine);
     const Machine machine = parse_machine(read_text(path), path);
     for (const Case& c : cases)
-      plan.rows.push_back(plan_case(g, described(machine, c.ranks), inner, c, Communicator()));
+      plan.rows.push_back(plan_case(g, described(machine, c.ranks), inner, c));
     return plan;
   }
   std::map<std::pair<int, std::string>, std::optional<Machine>> measured;
@@ -297,7 +298,7 @@ Plan plan_all(const PlanArguments& a, const Geometry& g, const Communicator& com
     const Place place = place_of(a, c.ranks, comm);
     const auto& found = measured[{c.ranks, c.precision}];
     if (found || !any)
-      plan.rows.push_back(plan_case(g, on_this_computer(g, place, found), inner, c, Communicator()));
+      plan.rows.push_back(plan_case(g, on_this_computer(g, place, found), inner, c));
   }
   std::string list;
   for (const int r : missing) list += (list.empty() ? "" : ", ") + std::to_string(r);
@@ -330,14 +331,14 @@ int plan_command(const PlanArguments& a, const Communicator& comm) {
   check_arguments(a);
   const JobConfig config = load_job(a.job, a.overrides, comm);
   TESSERA_VALIDATE(
-      config.denoiser.network != "tv",
-      "the denoiser is tv (its inner iterations end when they may, no plan can tell when) plan a "
+      find_denoiser(config.denoiser.network).steady, "the denoiser is ", config.denoiser.network,
+      " (its inner iterations end when they may, no plan can tell when) plan a "
       "network, or run it");
   JobConfig open = config;
   open.domain.grid.clear();  // a grid belongs to one number of ranks
   const Geometry g = plan_geometry(open, comm, 1);
   InnerIterations inner;
-  if (runs_conjugate_gradients(g, *model_job(g, comm, g.device.is_cuda())))
+  if (runs_conjugate_gradients(g, model_job(g, g.device.is_cuda())))
     comm.together([&] { inner = expected_inner(g); });
   Plan plan;
   comm.together([&] {

@@ -19,17 +19,6 @@
 namespace tessera {
 namespace {
 
-using Parts = std::vector<std::unique_ptr<LocalOperator>>;
-
-Parts make_parts(const Geometry& g, const Communicator& comm) {
-  Parts parts;
-  const Box block = g.decomposition.block(comm.rank());
-  for (std::size_t i = 0; i < g.parts.size(); ++i)
-    parts.push_back(make_part(g.parts[i], static_cast<std::uint32_t>(i), g.job.problem.seed, g.image, block,
-                              g.channels, comm, g.device));
-  return parts;
-}
-
 // A file in the measurement's layout, this rank's samples on the host, as they are stored.
 Measurement read_parts(const std::string& path, const std::string& kind, const MeasurementLayout& layout,
                        const Communicator& comm) {
@@ -73,10 +62,10 @@ void check_sizes(const Geometry& g, const MeasurementLayout& layout, const Commu
     std::string advice = "give files that belong together, or another operator";
     OperatorConfig other = g.parts[i];
     for (const char* boundary : {"valid", "reflect"}) {
-      if (other.type != "blur" && other.type != "downsampling") break;
+      if (!find_operator(other.type).choice.kernel) break;
       other.boundary = boundary;
-      const auto op = make_part(other, 0, 0, g.image, g.image, g.channels, comm);
-      if (op->measurement(g.image) == got) advice = concat("write 'boundary: ", boundary, "', which does");
+      const auto op = describe(g, {other}, i, g.device, comm);
+      if (op->layout(g.decomposition, g.channels).part(0).box == got) advice = concat("write 'boundary: ", boundary, "', which does");
     }
     const std::string of = g.truth ? "the truth" : "problem.image.size";
     throw InputError(
@@ -153,8 +142,7 @@ at::Tensor read_block(const std::string& path, const Geometry& g, const Communic
 Problem make_problem(const Geometry& g, const Communicator& comm,
                      const std::shared_ptr<Transport>& transport) {
   Problem problem;
-  problem.A =
-      make_local_stack(g.decomposition, make_parts(g, comm), g.channels, g.options(), transport, comm);
+  problem.A = g.op->place({g.decomposition, g.channels, g.options(), transport, comm});
   const PhaseScope phase(Phase::load);
   const MeasurementLayout& layout = problem.A->layout();
   Samples samples;

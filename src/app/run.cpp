@@ -69,10 +69,11 @@ Box measured_region(const Geometry& g, const MeasurementLayout& layout) {
   Box region;
   for (std::size_t i = 0; i < layout.parts(); ++i) {
     const auto& part = layout.part(i);
+    if (!part.anchor) return g.image;
     Index3 lo{}, hi{};
     for (std::size_t d = 0; d < 3; ++d) {
-      lo[d] = part.anchor.factor[d] * part.box.lo()[d] + part.anchor.offset[d];
-      hi[d] = part.anchor.factor[d] * part.box.hi()[d] + part.anchor.offset[d];
+      lo[d] = part.anchor->factor[d] * part.box.lo()[d] + part.anchor->offset[d];
+      hi[d] = part.anchor->factor[d] * part.box.hi()[d] + part.anchor->offset[d];
     }
     region = region.hull(Box(lo, hi));
   }

@@ -26,9 +26,10 @@ class Embedded {
 
   void take(OperatorConfig& op) {
     for (OperatorConfig& part : op.parts) take(part);
+    if (!op.parts.empty()) return;
     if (auto* kernel = std::get_if<KernelConfig::File>(&op.kernel.form); kernel && !kernel->path.empty())
       kernel->path = put(kernel->path, "/kernels/");
-    if (!op.mask_file.empty()) op.mask_file = put(op.mask_file, "/masks/");
+    for (std::string* file : files_of(op)) *file = put(*file, "/masks/");
   }
   std::vector<MeasurementRecord::Array> arrays() const { return arrays_; }
 

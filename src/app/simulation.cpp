@@ -39,11 +39,9 @@ at::Tensor average(const at::Tensor& fine, std::int64_t n) {
 
 at::Tensor apply(const Geometry& g, const OperatorConfig& config, std::size_t i, const at::Tensor& x,
                  at::Tensor* seen, const Communicator& comm) {
-  std::vector<std::unique_ptr<LocalOperator>> one;
-  one.push_back(make_part(config, static_cast<std::uint32_t>(i), g.job.problem.seed, g.image,
-                          g.decomposition.block(comm.rank()), g.channels, comm));
-  const auto A = make_local_stack(g.decomposition, one, g.channels, at::TensorOptions(at::kDouble),
-                                  make_transport(comm, {}, TransportKind::mpi), comm);
+  const auto A = describe(g, {config}, i, {}, comm)
+                     ->place({g.decomposition, g.channels, at::TensorOptions(at::kDouble),
+                              make_transport(comm, {}, TransportKind::mpi), comm});
   Measurement clean = A->make_measurement();
   A->apply(x, clean);
   *seen = A->observed()[0];
@@ -53,7 +51,7 @@ at::Tensor apply(const Geometry& g, const OperatorConfig& config, std::size_t i,
 // The blur that data are made with: of the size of the truth, every pixel a sample.
 OperatorConfig true_blur(const Geometry& g, OperatorConfig part) {
   const SimulateConfig& s = g.job.problem.simulate;
-  part.type = "blur";
+  if (const std::string& all = find_operator(part.type).every_pixel; !all.empty()) part.type = all;
   if (!s.boundary.empty())
     part.boundary = s.boundary;
   else if (part.boundary == "valid")
@@ -79,8 +77,8 @@ at::Tensor sampled(const at::Tensor& image, const Box& block, const MeasurementL
   if (samples.empty()) return empty_block(part.channels, samples, image.options());
   at::Tensor out = image;
   for (std::size_t d : {std::size_t{1}, std::size_t{2}}) {
-    const std::int64_t f = part.anchor.factor[d];
-    const std::int64_t first = f * samples.lo()[d] + part.anchor.offset[d] - block.lo()[d];
+    const std::int64_t f = part.anchor->factor[d];
+    const std::int64_t first = f * samples.lo()[d] + part.anchor->offset[d] - block.lo()[d];
     out = out.slice(static_cast<std::int64_t>(d) - 3, first, first + f * (samples.extent(d) - 1) + 1, f);
   }
   return out.contiguous();
@@ -111,7 +109,7 @@ Simulation simulate_samples(const Geometry& g, const MeasurementLayout& layout, 
   out.samples.simulated = true;
   const Box block = g.decomposition.block(comm.rank());
   for (std::size_t i = 0; i < g.parts.size(); ++i) {
-    const bool blurs = g.parts[i].type == "blur" || g.parts[i].type == "downsampling";
+    const bool blurs = find_operator(g.parts[i].type).choice.kernel;
     at::Tensor seen, y;
     if (blurs && (how.finer > 1 || how.kernel || !how.boundary.empty())) {
       OperatorConfig blur;

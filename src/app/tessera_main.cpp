@@ -8,6 +8,7 @@
 #include <exception>
 
 #include "tessera/app/commands.hpp"
+#include "tessera/app/operator_table.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/core/reason.hpp"
@@ -61,6 +62,7 @@ CLI::Validator above_zero() {
 
 int tessera_main(int argc, char** argv, const Communicator& comm) {
   const Communicator errors = comm.duplicate();
+  know_choices();
   CLI::App app{
       "tessera: plug-and-play reconstruction of distributed images\n\nExamples:\n"
       "  jobs/launch.sh -n 4 tessera run photo.yaml\n"

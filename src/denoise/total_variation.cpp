@@ -11,7 +11,7 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
-#include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "total_variation_step.hpp"
 
@@ -26,9 +26,9 @@ class TotalVariation final : public Denoiser {
   TotalVariation(const TotalVariationOptions& options, const DenoiserContext& context,
                  at::TensorOptions tensor)
       : options_(options), comm_(context.comm), channels_(context.channels), tensor_(tensor) {
-    TESSERA_VALIDATE(options.weight >= 0, "denoiser.weight is ", options.weight,
+    TESSERA_VALIDATE(options.weight >= 0, "denoiser.tv.weight is ", options.weight,
                      " (a negative one rewards variation) use 0 or more");
-    TESSERA_VALIDATE(options.iterations > 0, "denoiser.iterations is ", options.iterations,
+    TESSERA_VALIDATE(options.iterations > 0, "denoiser.tv.iterations is ", options.iterations,
                      " (tv needs at least one) use 100");
     const Decomposition& d = context.decomposition;
     TESSERA_VALIDATE(d.image().extent(0) == 1, "the image is a volume of depth ", d.image().extent(0),
@@ -142,6 +142,39 @@ class TotalVariation final : public Denoiser {
 std::unique_ptr<Denoiser> make_total_variation(const TotalVariationOptions& options,
                                                const DenoiserContext& context, at::TensorOptions tensor) {
   return std::make_unique<TotalVariation>(options, context, tensor);
+}
+
+namespace {
+
+Option weight() {
+  return {"tv.weight",
+          1.0,
+          {.least = 0, .above = true},
+          "",
+          "the prior is weight / noise times the total variation: at sigma = noise it weighs weight times sigma"};
+}
+Option iterations() {
+  return {"tv.iterations", std::int64_t{100}, {.least = 1, .most = 1000000}, "", "inner iterations, at most"};
+}
+Option tolerance() {
+  return {"tv.tolerance", 1e-5, {.least = 0}, "", "relative change that ends the inner iterations"};
+}
+
+std::unique_ptr<Denoiser> from_options(const DenoiserContext& context, const Options& o,
+                                       at::TensorOptions tensor) {
+  return make_total_variation({.weight = o.number(weight()),
+                               .iterations = static_cast<int>(o.get<std::int64_t>(iterations())),
+                               .tolerance = o.number(tolerance())},
+                              context, tensor);
+}
+
+}  // namespace
+
+DenoiserRow total_variation_row() {
+  return {.name = "tv",
+          .options = {weight(), iterations(), tolerance()},
+          .make = from_options,
+          .steady = false};
 }
 
 }  // namespace tessera

@@ -122,7 +122,7 @@ void add_data_step(const Machine& machine, const DataWork& data, const Decomposi
   const DataTraffic traffic = data_traffic(d, data, rank);
   const double repeats = traffic.kind == DataTraffic::Kind::conjugate_gradients ? 1 + data.inner : 1;
   const double values = static_cast<double>(d.block(rank).pixels() * channels);
-  p.data += machine.state.at(values) * state_images(data.solver) / state_images("pgd");
+  p.data += machine.state.at(values) * state_images(data.solver) / state_images(kTimedSolver);
   p.data += repeats * data_seconds(machine, data, d, channels, traffic.kind, rank);
   for (const DataTraffic::Part& part : traffic.parts) {
     const double bytes = static_cast<double>(part.bytes * channels);

@@ -172,6 +172,11 @@ class Blur final : public LocalOperator {
     for (const LocalOperator* member : group) filters.push_back(dynamic_cast<const Blur&>(*member).filter());
     return std::make_unique<OverlapSave>(std::move(filters), placement);
   }
+  OperatorWork work(std::span<const LocalOperator* const> group, std::span<const Box> samples,
+                    std::int64_t channels) const override {
+    if (!by_fft_) return LocalOperator::work(group, samples, channels);
+    return overlap_save_work(group, samples, channels);
+  }
   std::optional<Convolution> convolution() const override { return Convolution{taps_, origin_, factor_}; }
 
  private:

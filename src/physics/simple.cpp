@@ -54,6 +54,7 @@ class Identity final : public LocalOperator {
                                         const Placement& placement) const override {
     return std::make_unique<PlacedIdentity>(placement);
   }
+  bool pointwise() const override { return true; }
   std::optional<Convolution> convolution() const override {
     return Convolution{at::ones({1, 1, 1}, at::kDouble), {0, 0}, 1};
   }
@@ -80,19 +81,20 @@ class PlacedMask final : public PlacedOperator {
 
 class Mask final : public LocalOperator {
  public:
-  Mask(at::Tensor mask, const Box& box) : mask_(std::move(mask)), box_(box) {
-    TESSERA_VALIDATE(mask_.dim() >= 3 && mask_.dim() <= 4, "the mask has ", mask_.dim(),
-                     " axes (an image has channels, rows and columns) give it as (1, H, W)");
-    const bool range = mask_.numel() == 0 || (mask_.ge(0).logical_and(mask_.le(1))).all().item<bool>();
-    TESSERA_VALIDATE(range,
-                     "the mask has values outside 0 to 1 (a sample is measured, not measured, or in between) "
-                     "divide it by its largest value");
-  }
+  explicit Mask(BlockReader read) : read_(std::move(read)) {}
+  Mask(at::Tensor mask, const Box& box) { take(std::move(mask), box); }
   Mask(double keep, std::uint64_t seed, std::uint32_t part) : keep_(keep), seed_(seed), part_(part) {
     TESSERA_VALIDATE(keep > 0 && keep <= 1, "operator.keep is ", keep,
                      " (it is the share of pixels that are measured) write a number above 0 and up to 1");
   }
   std::string name() const override { return "mask"; }
+  bool pointwise() const override { return true; }
+  void load(const Layout& blocks, const Communicator& comm) override {
+    if (!read_ || (loaded_ && *loaded_ == blocks)) return;
+    at::Tensor mask = read_(blocks, comm);
+    comm.together([&] { take(std::move(mask), blocks.box(comm.rank())); });
+    loaded_ = blocks;
+  }
   std::unique_ptr<PlacedOperator> place(std::span<const LocalOperator* const> group,
                                         const Placement& placement) const override {
     const Box& samples = placement.samples[0];
@@ -111,6 +113,17 @@ class Mask final : public LocalOperator {
   }
 
  private:
+  void take(at::Tensor mask, const Box& box) {
+    TESSERA_VALIDATE(mask.dim() >= 3 && mask.dim() <= 4, "the mask has ", mask.dim(),
+                     " axes (an image has channels, rows and columns) give it as (1, H, W)");
+    const bool range = mask.numel() == 0 || (mask.ge(0).logical_and(mask.le(1))).all().item<bool>();
+    TESSERA_VALIDATE(range,
+                     "the mask has values outside 0 to 1 (a sample is measured, not measured, or in between) "
+                     "divide it by its largest value");
+    mask_ = std::move(mask);
+    box_ = box;
+  }
+
   at::Tensor draw(const Box& image, const Box& samples) const {
     const Random random(seed_, RandomStream::mask, part_);
     at::Tensor mask = at::empty({1, samples.extent(0), samples.extent(1), samples.extent(2)}, at::kDouble);
@@ -127,7 +140,9 @@ class Mask final : public LocalOperator {
     return samples.extent(0) > 1 ? mask : mask.view({1, samples.extent(1), samples.extent(2)});
   }
 
-  at::Tensor mask_;  // undefined: drawn
+  BlockReader read_;              // null: given, or drawn
+  std::optional<Layout> loaded_;  // the blocks that were read
+  at::Tensor mask_;               // undefined: drawn
   Box box_;
   double keep_ = 1;
   std::uint64_t seed_ = 0;
@@ -139,6 +154,9 @@ class Mask final : public LocalOperator {
 std::unique_ptr<LocalOperator> make_identity() { return std::make_unique<Identity>(); }
 std::unique_ptr<LocalOperator> make_mask(at::Tensor mask, const Box& box) {
   return std::make_unique<Mask>(std::move(mask), box);
+}
+std::unique_ptr<LocalOperator> make_mask(BlockReader read) {
+  return std::make_unique<Mask>(std::move(read));
 }
 std::unique_ptr<LocalOperator> make_random_mask(double keep, std::uint64_t seed, std::uint32_t part) {
   return std::make_unique<Mask>(keep, seed, part);

@@ -232,7 +232,7 @@ TEST(MeasurementLayout, EverySampleHasOneOwner) {
   parts.push_back(blur(random_tensor({5, 4}, 1), Boundary::valid, 3));
   for (const int ranks : {1, 2, 6, 35, 500}) {
     const Decomposition d = cut(Box::image2d(40, 31), ranks, 4);
-    const MeasurementLayout layout(d, {{"part", parts[0]->measurement(d.image()), 1, parts[0]->anchor()}});
+    const MeasurementLayout layout({anchored_part(d, *parts[0], 1)});
     EXPECT_EQ(layout.part(0).box, Box::image2d(12, 10));
     std::int64_t samples = 0;
     for (int r = 0; r < ranks; ++r) {

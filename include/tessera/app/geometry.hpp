@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/app/operator_table.hpp"
 #include "tessera/comm/communicator.hpp"
 #include "tessera/comm/gpu.hpp"
 #include "tessera/comm/transport_start.hpp"
@@ -16,7 +17,6 @@
 #include "tessera/denoise/denoiser.hpp"
 #include "tessera/domain/decomposition.hpp"
 #include "tessera/io/distributed_image.hpp"
-#include "tessera/physics/local_operator.hpp"
 
 namespace tessera {
 
@@ -33,6 +33,8 @@ struct Geometry {
   bool grid_given = false;  // by the job: else another mode may want another grid
   Device device;
   std::vector<OperatorConfig> parts;  // the operator as a list
+  std::shared_ptr<OperatorFiles> files;
+  std::shared_ptr<OperatorPlan> op;  // described by them, on `image`
   std::optional<SourceInfo> truth;
   std::vector<std::string> notices;  // one line each, for the user
 
@@ -40,8 +42,9 @@ struct Geometry {
 };
 
 /// Collective over `comm`; `ranks` may be pretended (tessera check). InputError for whatever can be known by
-/// now.
-Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks);
+/// now. `files`: read before, by another geometry of this job.
+Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks,
+                       std::shared_ptr<OperatorFiles> files = nullptr);
 
 /// The device of this rank, by comm/gpu.hpp; the host where there is none. Collective.
 Device choose_device(const std::string& wanted, GpuSharing sharing, const Communicator& comm);
@@ -49,10 +52,10 @@ Device choose_device(const std::string& wanted, GpuSharing sharing, const Commun
 /// The same job on another image, cut for `ranks` pretended ranks.
 Geometry with_image(const Geometry& g, const Box& image, int ranks);
 
-/// The local operator of one part; kernels and masks are read (collective). `block`: this rank's pixels.
-std::unique_ptr<LocalOperator> make_part(const OperatorConfig& part, std::uint32_t index, std::int64_t seed,
-                                         const Box& image, const Box& block, std::int64_t channels,
-                                         const Communicator& comm, Device device = {});
+/// Describes operators on g.image, `first` being the place of the first of them in the job's list. Collective:
+/// files that g.files does not know yet are looked at. InputError on all ranks.
+std::unique_ptr<OperatorPlan> describe(const Geometry& g, const std::vector<OperatorConfig>& parts,
+                                       std::size_t first, Device device, const Communicator& comm);
 
 std::int64_t available_bytes(Device device);
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -20,6 +21,10 @@ std::unique_ptr<LocalOperator> make_identity();
 /// y = M x, M between 0 and 1, equal on all channels or one per channel.
 /// `mask`: (1, H, W) or (C, H, W) over `box`, which holds at least the pixels that this rank will be given.
 std::unique_ptr<LocalOperator> make_mask(at::Tensor mask, const Box& box);
+/// Reads an array's blocks, one per rank; collective. This rank's, (1 or C, [D,] H, W).
+using BlockReader = std::function<at::Tensor(const Layout& blocks, const Communicator& comm)>;
+/// The same mask from a file, which is read when the operator is loaded, once for each cut of the image.
+std::unique_ptr<LocalOperator> make_mask(BlockReader read);
 /// Every pixel of the image is kept with probability `keep`, by its global index: the same for any ranks.
 std::unique_ptr<LocalOperator> make_random_mask(double keep, std::uint64_t seed, std::uint32_t part = 0);
 
