@@ -29,11 +29,12 @@ double beta_of(const SolverOptions& options) {
 }
 
 /// Alternating direction method of multipliers, plug-and-play, scaled dual z:
-///   u = prox_{gamma f}(x - z);   x+ = P D(u + z, sigma);   z = z + beta (u - x+),   z_0 = 0.
+///   u  = prox_{gamma f}(x - z)
+///   x+ = P D(u + z, sigma)
+///   z  = z + beta (u - x+),   z_0 = 0
 ///
 /// Solves min f / s_n^2 + lambda g with sigma^2 = gamma lambda s_n^2 (tessera/solve/strength.hpp); P keeps
-/// the
-///   bounds. Where gamma changes, z (gamma times the multiplier) is scaled with it.
+///   the bounds. Where gamma changes, z (gamma times the multiplier) is scaled with it.
 /// The residual is that of the fixed point: the primal one, u - x+, and the dual one, x+ - x, together,
 ///   sqrt(|u - x+|^2 + |x+ - x|^2) / |x+| (Boyd's stopping rule asks both to be small, section 3.3).
 /// Shapes: (C, [D,] H, W), this rank's block. Units: image and sigma in range [0, 1]. gamma: the option step,

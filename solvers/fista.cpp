@@ -16,7 +16,8 @@ namespace {
 Option momentum() { return {"momentum", 3.0, {.least = 2}, "", "a of the extrapolation k / (k + 1 + a)"}; }
 
 /// Accelerated proximal gradient, plug-and-play:
-///   x+ = P D(z - tau grad f(z), sigma);   z = x+ + k / (k + 1 + a) (x+ - x),   k = 0, 1, ...
+///   x+ = P D(z - tau grad f(z), sigma)
+///   z  = x+ + k / (k + 1 + a) (x+ - x),   k = 0, 1, ...
 ///
 /// Solves min f / s_n^2 + lambda g with sigma^2 = tau lambda s_n^2 (tessera/solve/strength.hpp); P keeps the
 ///   bounds. The momentum starts anew (k = 0) where it points against the last step,

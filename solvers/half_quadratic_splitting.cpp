@@ -11,7 +11,9 @@
 namespace tessera {
 namespace {
 
-/// Half-quadratic splitting, plug-and-play:  u = prox_{gamma f}(x);   x = P D(u, sigma).
+/// Half-quadratic splitting, plug-and-play:
+///   u = prox_{gamma f}(x)
+///   x = P D(u, sigma)
 ///
 /// Solves min over x, u of f(u) / s_n^2 + lambda g(x) + |u - x|^2 / (2 gamma s_n^2) with
 ///   sigma^2 = gamma lambda s_n^2 (tessera/solve/strength.hpp), which is min f / s_n^2 + lambda g as gamma

@@ -16,8 +16,9 @@ Option relaxation() {
   return {"relaxation", 1.0, {.least = 0, .most = 1, .above = true}, "", "x <- r new + (1 - r) x with r = relaxation"};
 }
 
-/// Proximal gradient, plug-and-play:  x <- (1 - r) x + r P D(x - tau grad f(x), sigma),
-///   f(x) = |A x - y|^2_W / 2.
+/// Proximal gradient, plug-and-play:
+///   z = x - tau grad f(x),   f(x) = |A x - y|^2_W / 2
+///   x = (1 - r) x + r P D(z, sigma)
 ///
 /// Solves min f / s_n^2 + lambda g with sigma^2 = tau lambda s_n^2 (tessera/solve/strength.hpp); P keeps the
 ///   bounds.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // tessera check: what a job would do, by arithmetic; runs nothing.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -27,6 +28,13 @@ std::int64_t most_messages(const LayerTraffic& layers, const std::map<int, int>&
   std::int64_t most = 0;
   for (const auto& [rank, count] : looked_at) most = std::max(most, layers.messages(rank));
   return most;
+}
+
+std::string block_text(const Box& block, bool volume) {
+  std::string text;
+  for (std::size_t d = volume ? 0 : 1; d < 3; ++d)
+    text += fmt::format("{}[{}, {})", text.empty() ? "" : " x ", block.lo()[d], block.hi()[d]);
+  return text;
 }
 
 // What a checkpoint takes, and how long before the end a signal must come: two iterations (one reduction is
@@ -74,7 +82,6 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
   if (comm.rank() != 0) return 0;
 
   const Decomposition& d = g.decomposition;
-  const Grid3 grid = d.grid();
   const MeasurementLayout layout = g.op->layout(d, g.channels);
   const Reach reach = g.op->reach();
   const std::int64_t halo = g.network ? g.network->halo() : 0;
@@ -84,13 +91,16 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
 
   const bool every = ranks <= kEveryRank;
   const std::map<int, int> looked_at = representatives(d, std::max<std::int64_t>(halo, 64));
-  std::printf("image        %lld x %lld x %lld\n", static_cast<long long>(g.channels),
-              static_cast<long long>(g.image.extent(1)), static_cast<long long>(g.image.extent(2)));
-  std::printf("ranks        %d, %d x %d blocks, alignment %lld\n", ranks, grid[1], grid[2],
+  std::printf("image        %lld x %s\n", static_cast<long long>(g.channels), sides(g.image).c_str());
+  std::printf("ranks        %d, %s blocks, alignment %lld\n", ranks,
+              fmt::format("{}", fmt::join(g.job.domain.grid, " x ")).c_str(),
               static_cast<long long>(d.alignment()[1]));
-  std::printf("halos        operator %lld, %lld, %lld, %lld (up, down, left, right); denoiser %s\n",
+  const bool volume = axes_of(g.image) == Axes::volume;
+  std::printf("halos        operator %s%lld, %lld, %lld, %lld (%sup, down, left, right); denoiser %s\n",
+              volume ? fmt::format("{}, {}, ", reach.lo[0], reach.hi[0]).c_str() : "",
               static_cast<long long>(reach.lo[1]), static_cast<long long>(reach.hi[1]),
               static_cast<long long>(reach.lo[2]), static_cast<long long>(reach.hi[2]),
+              volume ? "before, behind, " : "",
               layers ? fmt::format("layer by layer, depth {}, {} exchanges, at most {} messages per rank",
                                    layer_halo_depth(g.network->graph, d, execution_options(g, 1)),
                                    layers->exchanges(), most_messages(*layers, looked_at))
@@ -103,7 +113,7 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
   std::int64_t total = 0, most_memory = 0;
   Box largest;  // what a network sees of a block at once, halo included
   bool per_iteration = false;
-  if (every) std::printf("%-6s %-34s %12s %12s\n", "rank", "block (rows x columns)", "memory", "bytes/it");
+  if (every) std::printf("%-6s %-34s %12s %12s\n", "rank", volume ? "block (depth x rows x columns)" : "block (rows x columns)", "memory", "bytes/it");
   for (const auto& [r, count] : looked_at) {
     const Box block = d.block(r);
     const DataTraffic data = data_traffic(d, model.data, r);
@@ -121,8 +131,7 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
     if (every)
       std::printf(
           "%-6d %-34s %12s %12lld\n", r,
-          fmt::format("[{}, {}) x [{}, {})", block.lo()[1], block.hi()[1], block.lo()[2], block.hi()[2])
-              .c_str(),
+          block_text(block, volume).c_str(),
           format_bytes(static_cast<double>(memory)).c_str(), static_cast<long long>(bytes));
   }
   std::printf(

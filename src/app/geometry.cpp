@@ -4,6 +4,8 @@
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -36,12 +38,18 @@ Box image_of_measurement(Geometry g, const Box& measured, const Communicator& co
   g.image = measured;
   for (int pass = 0; pass < 8; ++pass) {  // a kernel given as a share of the width changes with it
     const std::optional<Box> next = describe(g, {g.parts[0]}, 0, {}, comm)->image_of(measured);
-    TESSERA_VALIDATE(next, "a measurement of ", measured.extent(1), " x ", measured.extent(2),
+    TESSERA_VALIDATE(next, "a measurement of ", sides(measured),
                      " samples (no image has it under this operator, or many have) say problem.image.size");
     if (*next == g.image) break;
     g.image = *next;
   }
   return g.image;
+}
+
+std::vector<std::int64_t> grid_text(const Grid3& grid, const Box& image) {
+  std::vector<std::int64_t> out{grid[0], grid[1], grid[2]};
+  if (axes_of(image) == Axes::picture) out.erase(out.begin());
+  return out;
 }
 
 Index3 alignment_of(const std::optional<Network>& network, const Box& image) {
@@ -90,6 +98,21 @@ std::unique_ptr<OperatorPlan> describe(const Geometry& g, const std::vector<Oper
   }
   close();
   return plan_stack(std::move(members));
+}
+
+Box box_of(const std::vector<std::int64_t>& size) {
+  return {{0, 0, 0}, {size.size() > 2 ? size[0] : 1, size[size.size() - 2], size.back()}};
+}
+
+std::vector<std::int64_t> size_of(const Box& image) {
+  if (axes_of(image) == Axes::picture) return {image.extent(1), image.extent(2)};
+  return {image.extent(0), image.extent(1), image.extent(2)};
+}
+
+Box middle_slice(const Box& image) {
+  if (image.empty()) return image;
+  const std::int64_t z = image.lo()[0] + image.extent(0) / 2;
+  return {{z, image.lo()[1], image.lo()[2]}, {z + 1, image.hi()[1], image.hi()[2]}};
 }
 
 at::TensorOptions Geometry::options() const {
@@ -201,6 +224,8 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
     g.data = *g.truth;
   }
   if (const std::int64_t n = p.simulate.finer; n > 1) {
+    TESSERA_VALIDATE(axes_of(g.image) == Axes::picture, "problem.simulate.finer is ", n,
+                     " (the truth is a volume of ", sides(g.image), "; pictures alone are made finer) write 1");
     TESSERA_VALIDATE(g.image.extent(1) % n == 0 && g.image.extent(2) % n == 0, "problem.simulate.finer is ",
                      n, " (the truth has ", g.image.extent(1), " x ", g.image.extent(2),
                      " pixels, no multiple of it) cut the truth to one");
@@ -213,7 +238,7 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
     if (!g.truth) {
       g.channels = parts[0].channels;
       g.image = p.image.size.empty() ? image_of_measurement(g, parts[0].box, comm)
-                                     : Box::image2d(p.image.size[0], p.image.size[1]);
+                                     : box_of(p.image.size);
     }
     g.data = parts[0].source;
     if (!g.data.note.empty()) g.notices.push_back(g.data.note);
@@ -221,9 +246,8 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
     for (const MeasurementPartInfo& part : parts) sources.push_back(part.path);
   }
   if (g.truth && !p.image.size.empty())
-    TESSERA_VALIDATE(g.image == Box::image2d(p.image.size[0], p.image.size[1]), "problem.image.size is ",
-                     p.image.size[0], " x ", p.image.size[1], " (the truth has ", g.image.extent(1), " x ",
-                     g.image.extent(2), ") leave it out");
+    TESSERA_VALIDATE(g.image == box_of(p.image.size), "problem.image.size is ", sides(box_of(p.image.size)),
+                     " (the truth has ", sides(g.image), ") leave it out");
   if (p.image.channels > 0)
     TESSERA_VALIDATE(p.image.channels == g.channels, "problem.image.channels is ", p.image.channels,
                      " (the data have ", g.channels, ") leave it out");
@@ -238,6 +262,9 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
 
   if (find_denoiser(job.denoiser.network).network()) {
     if (job.denoiser.weights.empty()) g.job.denoiser.weights = job_weights(job, g.channels);
+    TESSERA_VALIDATE(axes_of(g.image) == Axes::picture, "denoiser.network is ", job.denoiser.network,
+                     " (the image is a volume of ", sides(g.image),
+                     ", networks are for pictures) write 'network: tv' or 'network: none'");
     comm.together([&] { g.network = open_network(g.job.denoiser, g.channels); });
   }
   g.device =
@@ -249,14 +276,19 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
   if (job.domain.grid.empty()) {
     g.decomposition = Decomposition::choose(g.image, alignment, ranks, cost_of(g));
   } else {
-    TESSERA_VALIDATE(job.domain.grid[0] * job.domain.grid[1] == ranks, "domain.grid is [", job.domain.grid[0],
-                     ", ", job.domain.grid[1], "] (", job.domain.grid[0] * job.domain.grid[1], " blocks for ",
-                     ranks, " ranks) start as many ranks, or write 'grid: auto'");
-    g.decomposition = Decomposition(
-        g.image, alignment, {1, static_cast<int>(job.domain.grid[0]), static_cast<int>(job.domain.grid[1])});
+    std::vector<std::int64_t> blocks = job.domain.grid;
+    TESSERA_VALIDATE(blocks.size() == 2 || axes_of(g.image) == Axes::volume,
+                     "domain.grid has three numbers (the image is a picture of ", sides(g.image),
+                     ") write rows and columns of blocks");
+    if (blocks.size() == 2) blocks.insert(blocks.begin(), 1);
+    const std::int64_t all = blocks[0] * blocks[1] * blocks[2];
+    TESSERA_VALIDATE(all == ranks, "domain.grid is [", fmt::format("{}", fmt::join(job.domain.grid, ", ")), "] (", all,
+                     " blocks for ", ranks, " ranks) start as many ranks, or write 'grid: auto'");
+    g.decomposition =
+        Decomposition(g.image, alignment,
+                      {static_cast<int>(blocks[0]), static_cast<int>(blocks[1]), static_cast<int>(blocks[2])});
   }
-  const Grid3 grid = g.decomposition.grid();
-  g.job.domain.grid = {grid[1], grid[2]};
+  g.job.domain.grid = grid_text(g.decomposition.grid(), g.image);
   int idle = 0;
   for (int r = 0; r < ranks; ++r) idle += g.decomposition.block(r).empty();
   if (idle > 0)
@@ -271,8 +303,7 @@ Geometry with_image(const Geometry& g, const Box& image, int ranks) {
   other.image = image;
   if (image != g.image) other.op = describe(other, g.parts, 0, g.device, Communicator());
   other.decomposition = Decomposition::choose(image, alignment_of(g.network, image), ranks, cost_of(other));
-  const Grid3 grid = other.decomposition.grid();
-  other.job.domain.grid = {grid[1], grid[2]};
+  other.job.domain.grid = grid_text(other.decomposition.grid(), image);
   return other;
 }
 

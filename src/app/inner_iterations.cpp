@@ -39,6 +39,8 @@ Geometry small_job(const Geometry& g) {
   p.image = {};
   p.scale = {};
   p.simulate = {};
+  TESSERA_VALIDATE(axes_of(g.image) == Axes::picture,
+                   "the image is a volume (the synthetic scene is a picture) count in a run");
   p.scene = {0, {std::min(side, g.image.extent(1)), std::min(side, g.image.extent(2))}, g.channels};
   if (!p.noise.given()) p.noise.gaussian = 0.01;
   job.denoiser.mode = "whole";

@@ -81,14 +81,13 @@ std::unique_ptr<LocalOperator> mask(const OperatorRequest& in) {
     return make_random_mask(*keep, static_cast<std::uint64_t>(in.seed), in.index);
   const std::string path = o.get<std::string>(mask_file());
   const SourceInfo& info = in.files.info(path, in.comm);
-  TESSERA_VALIDATE(info.box == in.image, "mask ", path, " is ", info.box.extent(1), " x ", info.box.extent(2),
-                   " (the image is ", in.image.extent(1), " x ", in.image.extent(2),
-                   ") give a mask of the image's size");
+  TESSERA_VALIDATE(info.box == in.image, "mask ", path, " is ", sides(info.box), " (the image is ",
+                   sides(in.image), ") give a mask of the image's size");
   TESSERA_VALIDATE(info.channels == 1 || info.channels == in.channels, "mask ", path, " has ", info.channels,
                    " channels (the image has ", in.channels, ") give one channel, or as many as the image");
   return make_mask([path, info](const Layout& blocks, const Communicator& comm) {
     const Box& block = blocks.box(comm.rank());
-    at::Tensor values = empty_block(info.channels, block, at::kFloat);
+    at::Tensor values = empty_block(info.channels, block, at::kFloat, axes_of(info.box));
     read_image(path, blocks, view(values, block), comm);
     return values.div_(info.full_scale);
   });
@@ -108,7 +107,7 @@ std::optional<OptionFault> check_mask(const Options& o) {
 }
 
 std::optional<OptionFault> check_downsampling(const Options& o) {
-  const auto& first = o.get<std::vector<std::int64_t>>(phase());
+  const auto first = o.get<std::vector<std::int64_t>>(phase());
   const std::int64_t f = o.get<std::int64_t>(factor());
   if (std::max(first[0], first[1]) < f) return std::nullopt;
   return OptionFault{"phase", concat("is [", first[0], ", ", first[1], "] (the first sample is one of the first ",
@@ -125,17 +124,36 @@ BlurOptions blur_options(const OperatorRequest& in) {
   return options;
 }
 
-std::unique_ptr<LocalOperator> blur(const OperatorRequest& in) { return make_blur(blur_options(in)); }
+std::unique_ptr<LocalOperator> blur(const OperatorRequest& in) {
+  const bool volume = axes_of(in.image) == Axes::volume;
+  const auto* g = std::get_if<KernelConfig::Gaussian>(&in.config.kernel.form);
+  TESSERA_VALIDATE(!volume || (g && g->depth > 0), "the kernel is that of a picture (the image is a volume of ",
+                   sides(in.image),
+                   ") write three widths, 'kernel: {gaussian: {sigma: [DEPTH, ROWS, COLUMNS]}}'");
+  TESSERA_VALIDATE(volume || !g || g->depth == 0, "the kernel has three widths (the image is a picture of ",
+                   sides(in.image), ") write those of rows and columns");
+  if (!volume) return make_blur(blur_options(in));
+  TESSERA_VALIDATE(g->angle == 0, "the kernel is turned by ", g->angle,
+                   " degrees (Gaussians of volumes stand along the axes) remove angle");
+  return make_gaussian_blur({g->depth, g->sigma[0], g->sigma[1]}, parse_boundary(in.config.boundary));
+}
 
 std::unique_ptr<LocalOperator> downsampling(const OperatorRequest& in) {
+  TESSERA_VALIDATE(axes_of(in.image) == Axes::picture, "the image is a volume of ", sides(in.image),
+                   " (downsampling works on pictures) write blur, or a mask");
   BlurOptions options = blur_options(in);
   options.factor = in.config.options.get<std::int64_t>(factor());
-  const auto& first = in.config.options.get<std::vector<std::int64_t>>(phase());
+  const auto first = in.config.options.get<std::vector<std::int64_t>>(phase());
   options.phase = {first[0], first[1]};
   return make_blur(std::move(options));
 }
 
 }  // namespace
+
+std::string sides(const Box& box) {
+  return box.extent(0) > 1 ? concat(box.extent(0), " x ", box.extent(1), " x ", box.extent(2))
+                           : concat(box.extent(1), " x ", box.extent(2));
+}
 
 std::vector<OperatorRow>& operator_table() {
   static std::vector<OperatorRow> rows = {

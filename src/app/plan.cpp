@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // tessera plan: what a job would take on so many ranks of a machine, by arithmetic.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -47,7 +48,12 @@ struct Row {
   bool fits() const { return budget <= 0 || p.memory <= budget; }
 };
 
-std::string size_text(const Box& image) { return fmt::format("{}x{}", image.extent(1), image.extent(2)); }
+std::string size_text(const Box& image) { return fmt::format("{}", fmt::join(size_of(image), "x")); }
+
+std::string grid_text(const Row& r) {
+  const std::string depth = r.grid[0] > 1 ? fmt::format("{}x", r.grid[0]) : "";
+  return fmt::format("{}{}x{}", depth, r.grid[1], r.grid[2]);
+}
 
 int threads_of(const Machine& machine) {
   const auto said = machine.fingerprint.find("threads");
@@ -163,7 +169,7 @@ void print_rows(const std::vector<Row>& rows, const std::string& table) {
         "{:<28}",
         size_text(r.what.image), r.p.ranks,
         r.source.threads > 0 ? std::to_string(r.source.threads) : std::string("-"),
-        fmt::format("{}x{}", r.grid[1], r.grid[2]), r.what.precision, r.p.denoise > 0 ? name(e.mode) : "none",
+        grid_text(r), r.what.precision, r.p.denoise > 0 ? name(e.mode) : "none",
         patch, format_seconds(r.p.seconds()), format_seconds(r.p.denoise), format_seconds(r.p.data),
         format_seconds(r.p.hidden), format_seconds(r.p.exposed + r.p.reduce),
         format_bytes(r.p.memory) + (r.fits() ? "" : "!"), 100 * efficiency_in_table(rows, r),
@@ -187,7 +193,7 @@ std::string csv(const std::vector<Row>& rows, double inner) {
       "depth,"
       "transport,seconds,denoise_seconds,redundant_seconds,data_seconds,hidden_seconds,exposed_seconds,"
       "reduce_seconds,memory_bytes,data_bytes,budget_bytes,bytes_sent,efficiency,limit,published_seconds,"
-      "published_efficiency,threads,cores,inner_iterations\n";
+      "published_efficiency,threads,cores,inner_iterations,depth,grid_depth\n";
   for (const Row& r : rows) {
     const Prediction& p = r.p;
     const Execution& e = p.execution;
@@ -210,7 +216,8 @@ std::string csv(const std::vector<Row>& rows, double inner) {
     out += known ? fmt::format("{},{:.6f}", known->seconds,
                                first->seconds * first->ranks / (known->seconds * known->ranks))
                  : std::string(",");
-    out += fmt::format(",{},{:.0f},{:.4g}\n", r.source.threads, r.source.cores, inner);
+    out += fmt::format(",{},{:.0f},{:.4g},{},{}\n", r.source.threads, r.source.cores, inner,
+                       r.what.image.extent(0), r.grid[0]);
   }
   return out;
 }

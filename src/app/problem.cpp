@@ -25,7 +25,8 @@ Measurement read_parts(const std::string& path, const std::string& kind, const M
   Measurement out;
   std::vector<MeasurementPart> parts;
   for (std::size_t i = 0; i < layout.parts(); ++i) {
-    out.push_back(empty_block(layout.part(i).channels, layout.block(i, comm.rank()), at::kFloat));
+    out.push_back(empty_block(layout.part(i).channels, layout.block(i, comm.rank()), at::kFloat,
+                              layout.part(i).axes()));
     parts.push_back({layout.part(i).box, layout.layout(i), view(out.back(), layout.block(i, comm.rank()))});
   }
   read_measurements(path, kind, parts, comm);
@@ -46,11 +47,6 @@ Measurement read_flat(const Geometry& g, const MeasurementLayout& layout, const 
                    " has no value above 0 (a flat field is a sensitivity) correct it");
   for (at::Tensor& part : flat) part = part.to(at::kDouble).div_(sum / n).to(at::kFloat);
   return flat;
-}
-
-std::string sides(const Box& box) {
-  return box.extent(0) > 1 ? concat(box.extent(0), " x ", box.extent(1), " x ", box.extent(2))
-                           : concat(box.extent(1), " x ", box.extent(2));
 }
 
 // Data and image that do not belong together, with the boundary that would join them where there is one.
@@ -131,10 +127,10 @@ at::Tensor read_block(const std::string& path, const Geometry& g, const Communic
   const PhaseScope phase(Phase::load);
   const SourceInfo info = image_source_info(path, comm);
   TESSERA_VALIDATE(info.box == g.image && info.channels == g.channels, path, " is ", info.channels, " x ",
-                   info.box.extent(1), " x ", info.box.extent(2), " (the image is ", g.channels, " x ",
-                   g.image.extent(1), " x ", g.image.extent(2), ") give a file of that size");
+                   sides(info.box), " (the image is ", g.channels, " x ", sides(g.image),
+                   ") give a file of that size");
   const Box block = g.decomposition.block(comm.rank());
-  at::Tensor t = empty_block(g.channels, block, at::kFloat);
+  at::Tensor t = empty_block(g.channels, block, at::kFloat, axes_of(g.image));
   read_image(path, g.decomposition.layout(), view(t, block), comm);
   return t.sub_(g.offset).div_(g.factor).to(g.options());
 }

@@ -258,7 +258,7 @@ void finish(const Site& site, const std::string& file, const std::string& bounda
   c.refuse_if(denoiser.network && !denoiser.shipped && job.denoiser.weights.empty(), "denoiser.weights",
               "is missing (no weights of " + job.denoiser.network + " are shipped) write a path, or random");
   const auto& grid = job.domain.grid;
-  c.refuse_if(job.denoiser.mode == "whole" && !grid.empty() && grid[0] * grid[1] > 1, "denoiser.mode",
+  c.refuse_if(job.denoiser.mode == "whole" && std::any_of(grid.begin(), grid.end(), [](auto n) { return n > 1; }), "denoiser.mode",
               "is whole (domain.grid asks for more than one rank) write patch");
   c.refuse_if(job.device == "cpu" && (job.domain.transport == "nccl" || job.domain.transport == "cuda-mpi"),
               "domain.transport",

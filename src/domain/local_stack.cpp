@@ -117,6 +117,7 @@ class LocalStack final : public DistributedOperator {
     for (const auto& p : parts) {
       convolutions_.push_back(p->convolution());
       circular_ = circular_ && p->circular();
+      not_negative_ = not_negative_ && p->not_negative();
     }
     groups_ = make_groups(parts);
     for (ExchangeGroup& group : groups_) build(group, parts);
@@ -197,6 +198,7 @@ class LocalStack final : public DistributedOperator {
     return sum;
   }
 
+  bool not_negative() const override { return not_negative_; }
   std::vector<std::optional<Convolution>> convolutions() const override { return convolutions_; }
   std::vector<Convolution> circular() const override {
     std::vector<Convolution> parts;
@@ -229,7 +231,7 @@ class LocalStack final : public DistributedOperator {
       group.exchange = std::make_unique<Exchange>(
           ExchangePlan(decomposition_.layout(), inputs, decomposition_.image(), group.border, rank),
           transport_, channels_, element_type(options_.dtype().toScalarType()));
-      group.padded = empty_block(channels_, group.input, options_);
+      group.padded = empty_block(channels_, group.input, options_, axes_of(decomposition_.image()));
     }
     for (std::vector<std::size_t>& chosen : shared_work(parts, group.parts)) {
       OperatorGroup members;
@@ -264,6 +266,7 @@ class LocalStack final : public DistributedOperator {
   Communicator comm_;
   std::vector<std::optional<Convolution>> convolutions_;  // per part
   bool circular_ = true;                                  // all of them
+  bool not_negative_ = true;                              // likewise
   std::vector<ExchangeGroup> groups_;                               // in the order of their first parts
   mutable std::optional<double> norm_;                    // once asked for
 };
@@ -352,12 +355,14 @@ std::unique_ptr<OperatorPlan> plan_local_stack(Parts parts) {
 Measurement DistributedOperator::make_measurement() const {
   Measurement y;
   for (std::size_t i = 0; i < layout().parts(); ++i)
-    y.push_back(empty_block(layout().part(i).channels, layout().block(i, comm().rank()), options()));
+    y.push_back(empty_block(layout().part(i).channels, layout().block(i, comm().rank()), options(),
+                            layout().part(i).axes()));
   return y;
 }
 
 at::Tensor DistributedOperator::make_image() const {
-  return empty_block(image_channels(), decomposition().block(comm().rank()), options());
+  return empty_block(image_channels(), decomposition().block(comm().rank()), options(),
+                     axes_of(decomposition().image()));
 }
 
 std::unique_ptr<DistributedOperator> make_local_stack(

@@ -47,8 +47,12 @@ Layout anchored_layout(const Decomposition& decomposition, const Box& samples, c
 MeasurementLayout::Part anchored_part(const Decomposition& decomposition, const LocalOperator& op,
                                       std::int64_t channels) {
   const Box samples = op.measurement(decomposition.image());
-  return {op.name(), samples, op.channels(channels), anchored_layout(decomposition, samples, op.anchor()),
-          op.anchor()};
+  return {op.name(),
+          samples,
+          op.channels(channels),
+          anchored_layout(decomposition, samples, op.anchor()),
+          op.anchor(),
+          axes_of(decomposition.image()) == Axes::volume};
 }
 
 Layout even_layout(const Box& samples, int ranks) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operators of different kinds, one after the other.
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "tessera/core/error.hpp"
@@ -19,7 +19,7 @@ void append(List& to, List from) {
 
 class OperatorStack final : public DistributedOperator {
  public:
-  OperatorStack(std::vector<std::unique_ptr<DistributedOperator>> members) : members_(std::move(members)) {
+  explicit OperatorStack(std::vector<std::unique_ptr<DistributedOperator>> members) : members_(std::move(members)) {
     std::vector<MeasurementLayout::Part> parts;
     for (const auto& m : members_) {
       sizes_.push_back(m->layout().parts());
@@ -46,6 +46,9 @@ class OperatorStack final : public DistributedOperator {
       if (m > 0) x.add_(work_);
       first += sizes_[m];
     }
+  }
+  bool not_negative() const override {
+    return std::all_of(members_.begin(), members_.end(), [](const auto& m) { return m->not_negative(); });
   }
   std::optional<at::Tensor> diagonal(const Measurement& weights) const override {
     std::optional<at::Tensor> sum;

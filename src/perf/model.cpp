@@ -17,14 +17,17 @@ namespace {
 constexpr double kAlike = 0.05;  // relative; a median error of 6 %, part of which choices of one job share
 
 // What makes two ranks cost the same: size of the block, and how far its sides are from the border.
-using Kind = std::array<std::int64_t, 6>;
+using Kind = std::array<std::int64_t, 9>;
 
 Kind kind_of(const Decomposition& d, std::int64_t halo, int rank) {
   const Box b = d.padded_block(rank), p = d.padded();
   if (b.empty()) return {};
   const auto near = [&](std::int64_t distance) { return std::min(distance, halo); };
-  return {b.extent(1),
+  return {b.extent(0),
+          b.extent(1),
           b.extent(2),
+          near(b.lo()[0] - p.lo()[0]),
+          near(p.hi()[0] - b.hi()[0]),
           near(b.lo()[1] - p.lo()[1]),
           near(p.hi()[1] - b.hi()[1]),
           near(b.lo()[2] - p.lo()[2]),

@@ -29,22 +29,6 @@ namespace {
 // shares the image's transform, 0.7 to 0.8 and 2.2 to 4.4 with 81. On a GPU an estimate.
 constexpr std::int64_t kDirectTaps = 81, kDirectTapsOnGpu = 25;
 
-Border border_of(Boundary boundary) {
-  switch (boundary) {
-    case Boundary::circular:
-      return Border::circular;
-    case Boundary::reflect:
-      return Border::reflect;
-    case Boundary::replicate:
-      return Border::replicate;
-    case Boundary::zero:
-      return Border::zero;
-    case Boundary::valid:
-      return Border::none;
-  }
-  return Border::none;
-}
-
 // One kernel, tap by tap, channels as a batch; or one per channel, as groups. For GPUs: on a CPU torch takes
 // 10 to 50 times as long as transforms, for any kernel.
 class DirectBlur final : public PlacedOperator {
@@ -205,6 +189,22 @@ Value parse(std::string_view text, const std::vector<std::pair<std::string, Valu
 }
 
 }  // namespace
+
+Border border_of(Boundary boundary) {
+  switch (boundary) {
+    case Boundary::circular:
+      return Border::circular;
+    case Boundary::reflect:
+      return Border::reflect;
+    case Boundary::replicate:
+      return Border::replicate;
+    case Boundary::zero:
+      return Border::zero;
+    case Boundary::valid:
+      return Border::none;
+  }
+  return Border::none;
+}
 
 Boundary parse_boundary(std::string_view name) {
   return parse<Boundary>(name,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/physics/local_operator.hpp"
 
+#include <ATen/core/Tensor.h>
+
 #include <algorithm>
 
 namespace tessera {
@@ -22,6 +24,11 @@ OperatorWork LocalOperator::work(std::span<const LocalOperator* const> group, st
     if (taps > 1) sum.products += 2 * taps * static_cast<double>(samples[i].pixels() * channels);
   }
   return sum;
+}
+
+bool LocalOperator::not_negative() const {
+  const std::optional<Convolution> kernel = convolution();
+  return kernel && kernel->taps.min().item<double>() >= 0;
 }
 
 }  // namespace tessera

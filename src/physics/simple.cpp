@@ -38,7 +38,7 @@ class PlacedIdentity final : public PlacedOperator {
   }
   at::Tensor diagonal() const override {
     const Box& box = placement_.input;
-    if (box.extent(0) > 1)
+    if (placement_.image.extent(0) > 1)
       return at::ones({1, box.extent(0), box.extent(1), box.extent(2)}, placement_.options);
     return at::ones({1, box.extent(1), box.extent(2)}, placement_.options);
   }
@@ -89,6 +89,7 @@ class Mask final : public LocalOperator {
   }
   std::string name() const override { return "mask"; }
   bool pointwise() const override { return true; }
+  bool not_negative() const override { return true; }
   void load(const Layout& blocks, const Communicator& comm) override {
     if (!read_ || (loaded_ && *loaded_ == blocks)) return;
     at::Tensor mask = read_(blocks, comm);
@@ -137,7 +138,7 @@ class Mask final : public LocalOperator {
           value[line * width + w] = random.uniform(first + w) < keep_ ? 1 : 0;
       }
     });
-    return samples.extent(0) > 1 ? mask : mask.view({1, samples.extent(1), samples.extent(2)});
+    return image.extent(0) > 1 ? mask : mask.view({1, samples.extent(1), samples.extent(2)});
   }
 
   BlockReader read_;              // null: given, or drawn

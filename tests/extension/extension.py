@@ -100,19 +100,18 @@ def real_data():
 def mistakes():
     """Names, keys and limits of the additions are checked like those of the program."""
     photo(40, 40)
-    for text, reason in ((write_job("{type: diference}"), "did you mean difference?"),
-                         (write_job("{type: difference, gian: 2}"), "did you mean problem.operator.gain?"),
-                         (write_job("{type: difference, gain: -1}"), "gain is -1 (it must be a number > 0"),
-                         (write_job("{type: means, gain: 2}"), "it acts only for type difference"),
-                         (write_job("{type: difference}", solver="{name: drs, step_length: 3}"),
-                          "step_length is 3 (it must be a number > 0, <= 2"),
-                         (write_job("{type: difference}", solver="{name: pgd, step_length: 1}"),
-                          "it acts only for solver.name drs"),
-                         (write_job("{type: difference}", denoiser="{network: sketch}"),
-                          "no weights of sketch are shipped")):
-        name = pathlib.Path(text)
+    cases = ((("{type: diference}",), {}, "did you mean difference?"),
+             (("{type: difference, gian: 2}",), {}, "did you mean problem.operator.gain?"),
+             (("{type: difference, gain: -1}",), {}, "gain is -1 (it must be a number > 0"),
+             (("{type: means, gain: 2}",), {}, "it acts only for type difference"),
+             (("{type: difference}",), {"solver": "{name: drs, step_length: 3}"},
+              "step_length is 3 (it must be a number > 0, <= 2"),
+             (("{type: difference}",), {"solver": "{name: pgd, step_length: 1}"}, "it acts only for solver.name drs"),
+             (("{type: difference}",), {"denoiser": "{network: sketch}"}, "no weights of sketch are shipped"))
+    for operator, rest, reason in cases:
+        path = write_job(*operator, **rest)
         for command in ("check", "run"):
-            code, out, err = tessera(command, name, ranks=2)
+            code, _, err = tessera(command, path, ranks=2)
             assert code == 2 and reason in err and err.count("tessera:") == 1, (reason, code, err)
 
 

@@ -74,6 +74,7 @@ class Means final : public DistributedOperator {
     }
   }
 
+  bool not_negative() const override { return true; }
   std::int64_t bytes_sent() const override {
     std::int64_t pixels = 0;
     for (const auto& e : exchanges_) pixels += e->plan().pixels_sent() + e->plan().pixels_received();

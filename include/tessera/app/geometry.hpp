@@ -46,6 +46,12 @@ struct Geometry {
 Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks,
                        std::shared_ptr<OperatorFiles> files = nullptr);
 
+/// Sizes and grids as the job writes them: [rows, columns], of a volume [depth, rows, columns].
+Box box_of(const std::vector<std::int64_t>& size);
+std::vector<std::int64_t> size_of(const Box& image);
+/// The middle slice of a volume, to be looked at; a picture is its own.
+Box middle_slice(const Box& image);
+
 /// The device of this rank, by comm/gpu.hpp; the host where there is none. Collective.
 Device choose_device(const std::string& wanted, GpuSharing sharing, const Communicator& comm);
 

@@ -57,6 +57,9 @@ struct OperatorRow {
 std::vector<OperatorRow>& operator_table();
 const OperatorRow& find_operator(const std::string& name);
 
+/// "96 x 70 x 83", or "70 x 83" of a picture.
+std::string sides(const Box& box);
+
 /// Options of an operator that name files.
 std::vector<std::string*> files_of(OperatorConfig& op);
 

@@ -18,6 +18,7 @@ namespace tessera {
 // Outside of KernelConfig: a variant of nested types with defaults cannot be made inside their class.
 struct GaussianKernel {
   std::array<double, 2> sigma{};  // rows, columns; pixels, or a share of the image width
+  double depth = 0;               // of a volume, the first of three widths; 0: a picture's
   bool sigma_is_share = false;    // written as "1 %"
   double angle = 0;               // degrees
   bool operator==(const GaussianKernel&) const = default;
@@ -76,7 +77,7 @@ struct ScaleConfig {
 };
 
 struct ImageConfig {
-  std::vector<std::int64_t> size;  // rows, columns; empty: from truth or measurements
+  std::vector<std::int64_t> size;  // [depth,] rows, columns; empty: from truth or measurements
   std::int64_t channels = 0;
   std::vector<double> pixel;
   std::string unit;
@@ -155,7 +156,7 @@ struct SolverConfig {
 };
 
 struct DomainConfig {
-  std::vector<std::int64_t> grid;  // rows, columns; empty: auto
+  std::vector<std::int64_t> grid;  // [depth,] rows, columns; empty: auto
   std::string transport = "auto";  // auto | mpi | cuda-mpi | nccl
   bool share_gpu = false;          // several ranks may compute on one GPU
   bool operator==(const DomainConfig&) const = default;

@@ -47,7 +47,7 @@ class Options {
  public:
   /// V: an alternative of OptionValue, that of the option's fallback.
   template <class V>
-  const V& get(const Option& option) const {
+  V get(const Option& option) const {
     const auto found = values_.find(option.name);
     const V* value = std::get_if<V>(found == values_.end() ? &option.fallback : &found->second);
     TESSERA_EXPECT(value, "option ", option.name, " was asked for as another type than it has");

@@ -33,6 +33,8 @@ class DistributedOperator {
   virtual void adjoint(const Measurement& y, at::Tensor& x) = 0;
   /// |A|^2 by formula; nullopt: ask operator_norm_squared(). Collective.
   virtual std::optional<double> norm_squared() const { return std::nullopt; }
+  /// Whether no entry of A is below zero.
+  virtual bool not_negative() const { return false; }
   /// Pointwise A^T W A on this rank's block where it is one; `weights` empty: W = 1.
   virtual std::optional<at::Tensor> diagonal(const Measurement& weights) const { return std::nullopt; }
   /// Per part: the convolution that it is, whatever stands beyond the image; nullopt where it is none.

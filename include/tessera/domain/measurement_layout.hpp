@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tessera/domain/decomposition.hpp"
+#include "tessera/domain/tensor.hpp"
 #include "tessera/physics/local_operator.hpp"
 
 namespace tessera {
@@ -22,6 +23,8 @@ class MeasurementLayout {
     std::int64_t channels = 1;
     Layout owners;                   // of the samples, one box per rank
     std::optional<Anchor> anchor{};  // where they stand on the image grid; none: nowhere in particular
+    bool of_volume = false;          // they stand on the grid of a volume
+    Axes axes() const { return of_volume ? Axes::volume : axes_of(box); }
   };
 
   MeasurementLayout() = default;

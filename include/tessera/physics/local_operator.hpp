@@ -102,6 +102,8 @@ class LocalOperator {
 
   /// Whether A^T A is a product at each pixel: PlacedOperator::diagonal() is defined.
   virtual bool pointwise() const { return false; }
+  /// Whether no entry of the operator is below zero; norms then have bounds from above.
+  virtual bool not_negative() const;
   /// The operator as a convolution, whatever stands beyond the image, where it is one.
   virtual std::optional<Convolution> convolution() const { return std::nullopt; }
   /// The same where the image is a torus to it: gives norms and proximal points in closed form.
