@@ -231,10 +231,10 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
                      " pixels, no multiple of it) cut the truth to one");
     g.image = Box::image2d(g.image.extent(1) / n, g.image.extent(2) / n);
   }
+  std::size_t measured = 0;  // parts
   if (!p.measurements.empty()) {
     const std::vector<MeasurementPartInfo> parts = measurement_info(p.measurements, comm);
-    TESSERA_VALIDATE(parts.size() == g.parts.size(), p.measurements, " holds ", parts.size(),
-                     " measurements (the operator has ", g.parts.size(), " parts) give one for each");
+    measured = parts.size();
     if (!g.truth) {
       g.channels = parts[0].channels;
       g.image = p.image.size.empty() ? image_of_measurement(g, parts[0].box, comm)
@@ -289,6 +289,9 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
                       {static_cast<int>(blocks[0]), static_cast<int>(blocks[1]), static_cast<int>(blocks[2])});
   }
   g.job.domain.grid = grid_text(g.decomposition.grid(), g.image);
+  if (const std::size_t wanted = g.op->layout(g.decomposition, g.channels).parts(); measured > 0)
+    TESSERA_VALIDATE(measured == wanted, p.measurements, " holds ", measured,
+                     " measurements (the operator has ", wanted, " parts) give one for each");
   int idle = 0;
   for (int r = 0; r < ranks; ++r) idle += g.decomposition.block(r).empty();
   if (idle > 0)

@@ -56,7 +56,9 @@ void check_sizes(const Geometry& g, const MeasurementLayout& layout, const Commu
     const Box &got = parts[i].box, &wanted = layout.part(i).box;
     if (got == wanted) continue;
     std::string advice = "give files that belong together, or another operator";
-    OperatorConfig other = g.parts[i];
+    // Which operator of the job makes this part is plain where each makes one.
+    OperatorConfig other = g.parts.size() == parts.size() ? g.parts[i] : OperatorConfig();
+    const std::string assumed = other.boundary;
     for (const char* boundary : {"valid", "reflect"}) {
       if (!find_operator(other.type).choice.kernel) break;
       other.boundary = boundary;
@@ -67,7 +69,7 @@ void check_sizes(const Geometry& g, const MeasurementLayout& layout, const Commu
     throw InputError(
         concat(parts[i].path, " is ", sides(got), " and ", of, " ", sides(g.image), " (an image of ",
                sides(g.image), " has a measurement of ", sides(wanted), " under this operator",
-               g.parts[i].boundary.empty() ? "" : concat(", boundary ", g.parts[i].boundary), ") ", advice));
+               assumed.empty() ? "" : concat(", boundary ", assumed), ") ", advice));
   }
 }
 

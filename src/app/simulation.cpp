@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 
 #include <cmath>
+#include <utility>
 
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
@@ -37,15 +38,19 @@ at::Tensor average(const at::Tensor& fine, std::int64_t n) {
   return sum.div_(static_cast<double>(n * n)).contiguous();
 }
 
-at::Tensor apply(const Geometry& g, const OperatorConfig& config, std::size_t i, const at::Tensor& x,
-                 at::Tensor* seen, const Communicator& comm) {
+// What one operator of the job makes of an image, and which samples a mask leaves.
+struct Clean {
+  Measurement samples, observed;
+};
+
+Clean apply(const Geometry& g, const OperatorConfig& config, std::size_t i, const at::Tensor& x,
+            const Communicator& comm) {
   const auto A = describe(g, {config}, i, {}, comm)
                      ->place({g.decomposition, g.channels, at::TensorOptions(at::kDouble),
                               make_transport(comm, {}, TransportKind::mpi), comm});
-  Measurement clean = A->make_measurement();
-  A->apply(x, clean);
-  *seen = A->observed()[0];
-  return clean[0];
+  Clean clean{A->make_measurement(), A->observed()};
+  A->apply(x, clean.samples);
+  return clean;
 }
 
 // The blur that data are made with: of the size of the truth, every pixel a sample.
@@ -110,27 +115,33 @@ Simulation simulate_samples(const Geometry& g, const MeasurementLayout& layout, 
   const Box block = g.decomposition.block(comm.rank());
   for (std::size_t i = 0; i < g.parts.size(); ++i) {
     const bool blurs = find_operator(g.parts[i].type).choice.kernel;
-    at::Tensor seen, y;
+    Clean clean;
     if (blurs && (how.finer > 1 || how.kernel || !how.boundary.empty())) {
       OperatorConfig blur;
       comm.together([&] { blur = true_blur(g, g.parts[i]); });
-      y = sampled(average(apply(fine, blur, i, fine_x, &seen, comm), how.finer), block, layout.part(i),
-                  layout.block(i, comm.rank()));
+      clean = apply(fine, blur, i, fine_x, comm);
+      const std::size_t part = out.samples.y.size();
+      clean.samples[0] = sampled(average(clean.samples[0], how.finer), block, layout.part(part),
+                                 layout.block(part, comm.rank()));
     } else {
-      y = apply(g, g.parts[i], i, x, &seen, comm);
+      clean = apply(g, g.parts[i], i, x, comm);
     }
-    comm.together([&] {
-      add_noise(y, {.gaussian = p.noise.gaussian, .poisson = p.noise.poisson},
-                static_cast<std::uint64_t>(p.seed), static_cast<std::uint32_t>(i), layout.part(i).box,
-                layout.block(i, comm.rank()));
-    });
-    if (how.clip) y.clamp_(0, 1);
-    if (how.bits > 0) {
-      const double steps = std::exp2(static_cast<double>(how.bits)) - 1;
-      y.mul_(steps).round_().div_(steps);
+    for (std::size_t k = 0; k < clean.samples.size(); ++k) {
+      at::Tensor& y = clean.samples[k];
+      const std::size_t part = out.samples.y.size();
+      comm.together([&] {
+        add_noise(y, {.gaussian = p.noise.gaussian, .poisson = p.noise.poisson},
+                  static_cast<std::uint64_t>(p.seed), static_cast<std::uint32_t>(part), layout.part(part).box,
+                  layout.block(part, comm.rank()));
+      });
+      if (how.clip) y.clamp_(0, 1);
+      if (how.bits > 0) {
+        const double steps = std::exp2(static_cast<double>(how.bits)) - 1;
+        y.mul_(steps).round_().div_(steps);
+      }
+      if (clean.observed[k].defined()) y.mul_(clean.observed[k]);  // no noise behind a mask
+      out.samples.y.push_back(y.to(g.options()));
     }
-    if (seen.defined()) y.mul_(seen);  // no noise behind a mask
-    out.samples.y.push_back(y.to(g.options()));
   }
   return out;
 }

@@ -39,9 +39,9 @@ def volume_on_many_ranks():
     for solver, network, boundary in (("pgd", "tv", "reflect"), ("fista", "none", "circular"), ("hqs", "tv", "zero"),
                                       ("admm", "tv", "valid")):
         prior = "{network: tv, tv: {iterations: 16}}" if network == "tv" else "{network: none}"
-        path = write(f"{{name: {solver}, iterations: 2, sigma: 0.05}}".replace(", sigma: 0.05" if network == "none" else "@", ""),
-                     prior, boundary=boundary)
-        run(path, "--set", "output.folder=one")
+        sigma = ", sigma: 0.05" if network == "tv" else ""
+        path = write(f"{{name: {solver}, iterations: 2{sigma}}}", prior, boundary=boundary)
+        run(path, "--set", "output.folder=one", "--force")
         for grid in ([7, 1, 1], [2, 1, 2], [1, 5, 1], [1, 1, 3], [3, 2, 1]):
             ranks = grid[0] * grid[1] * grid[2]
             run(path, "--set", "output.folder=many", "--force", "--set", f"domain.grid={grid}", ranks=ranks)
