@@ -32,6 +32,7 @@ struct Geometry {
   Decomposition decomposition;
   bool grid_given = false;  // by the job: else another mode may want another grid
   Device device;
+  int sharers = 1;                    // ranks on that GPU
   std::vector<OperatorConfig> parts;  // the operator as a list
   std::shared_ptr<OperatorFiles> files;
   std::shared_ptr<OperatorPlan> op;  // described by them, on `image`
@@ -53,7 +54,7 @@ std::vector<std::int64_t> size_of(const Box& image);
 Box middle_slice(const Box& image);
 
 /// The device of this rank, by comm/gpu.hpp; the host where there is none. Collective.
-Device choose_device(const std::string& wanted, GpuSharing sharing, const Communicator& comm);
+ChosenDevice choose_device(const std::string& wanted, GpuSharing sharing, const Communicator& comm);
 
 /// The same job on another image, cut for `ranks` pretended ranks.
 Geometry with_image(const Geometry& g, const Box& image, int ranks);
@@ -63,7 +64,9 @@ Geometry with_image(const Geometry& g, const Box& image, int ranks);
 std::unique_ptr<OperatorPlan> describe(const Geometry& g, const std::vector<OperatorConfig>& parts,
                                        std::size_t first, Device device, const Communicator& comm);
 
-std::int64_t available_bytes(Device device);
+/// Free bytes for each rank of the memory that it computes in: its GPU's, shared by the ranks on it, or the
+/// host's.
+std::int64_t available_bytes(const Geometry& g, int ranks_on_host);
 
 /// The job's words for the ways to run a network.
 ExecutionMode execution_mode(const std::string& name);
