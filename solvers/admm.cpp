@@ -15,11 +15,12 @@ namespace tessera {
 namespace {
 
 Option dual_step() {
-  return {"dual_step",
-          0.0,
-          {.least = 0, .most = 1.6, .above = true, .word = "auto", .example = "0.5"},
-          "",
-          "length of the multiplier's step; auto: 0.2 or 0.5 for a network whose sigma falls by itself, else 1"};
+  return {
+      "dual_step",
+      0.0,
+      {.least = 0, .most = 1.6, .above = true, .word = "auto", .example = "0.5"},
+      "",
+      "length of the multiplier's step; auto: 0.2 or 0.5 for a network whose sigma falls by itself, else 1"};
 }
 
 // Short steps where the denoiser's level falls to a last one: the multiplier adds up what it changes before.

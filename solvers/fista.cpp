@@ -40,8 +40,7 @@ class Fista final : public Solver {
         z_(in.start.clone()),
         next_(at::empty_like(x_)),
         work_(at::empty_like(x_)) {
-    TESSERA_VALIDATE(a_ >= 2, "solver.momentum is ", a_,
-                     " (below 2 the extrapolation loses its rate) use 3");
+    TESSERA_VALIDATE(a_ >= 2, "solver.momentum is ", a_, " (below 2 the extrapolation loses its rate) use 3");
   }
 
   const at::Tensor& image() const override { return x_; }
@@ -79,7 +78,7 @@ class Fista final : public Solver {
  private:
   SolverInput in_;
   Schedule tau_;
-  double a_;  // of the momentum
+  double a_;          // of the momentum
   at::Tensor x_, z_;  // image; extrapolated point
   at::Tensor next_, work_;
   std::int64_t age_ = 0;  // iterations since the momentum started

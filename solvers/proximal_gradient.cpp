@@ -13,7 +13,11 @@ namespace tessera {
 namespace {
 
 Option relaxation() {
-  return {"relaxation", 1.0, {.least = 0, .most = 1, .above = true}, "", "x <- r new + (1 - r) x with r = relaxation"};
+  return {"relaxation",
+          1.0,
+          {.least = 0, .most = 1, .above = true},
+          "",
+          "x <- r new + (1 - r) x with r = relaxation"};
 }
 
 /// Proximal gradient, plug-and-play:
@@ -39,7 +43,8 @@ class ProximalGradient final : public Solver {
         x_(in.start),
         next_(at::empty_like(x_)),
         z_(at::empty_like(x_)) {
-    TESSERA_VALIDATE(0 < r_ && r_ <= 1, "solver.relaxation is ", r_, " (a mean of the last and the new image lies in (0, 1]) use 1");
+    TESSERA_VALIDATE(0 < r_ && r_ <= 1, "solver.relaxation is ", r_,
+                     " (a mean of the last and the new image lies in (0, 1]) use 1");
   }
 
   const at::Tensor& image() const override { return x_; }

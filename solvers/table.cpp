@@ -13,11 +13,7 @@ SolverRow red();
 
 std::vector<SolverRow>& solver_table() {
   static std::vector<SolverRow> rows = {
-      proximal_gradient(),
-      fista(),
-      half_quadratic_splitting(),
-      admm(),
-      red(),
+      proximal_gradient(), fista(), half_quadratic_splitting(), admm(), red(),
   };
   return rows;
 }

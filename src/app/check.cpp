@@ -136,7 +136,9 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
 
   std::int64_t total = 0, most_memory = 0;
   bool per_iteration = false;
-  if (every) std::printf("%-6s %-34s %12s %12s\n", "rank", volume ? "block (depth x rows x columns)" : "block (rows x columns)", "memory", "bytes/it");
+  if (every)
+    std::printf("%-6s %-34s %12s %12s\n", "rank",
+                volume ? "block (depth x rows x columns)" : "block (rows x columns)", "memory", "bytes/it");
   for (const auto& [r, count] : looked_at) {
     const Box block = d.block(r);
     const DataTraffic data = data_traffic(d, model.data, r);
@@ -150,10 +152,8 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
     total += bytes * count;
     most_memory = std::max(most_memory, memory);
     if (every)
-      std::printf(
-          "%-6d %-34s %12s %12lld\n", r,
-          block_text(block, volume).c_str(),
-          format_bytes(static_cast<double>(memory)).c_str(), static_cast<long long>(bytes));
+      std::printf("%-6d %-34s %12s %12lld\n", r, block_text(block, volume).c_str(),
+                  format_bytes(static_cast<double>(memory)).c_str(), static_cast<long long>(bytes));
   }
   print_memory(g, model, features, place, static_cast<double>(most_memory));
   std::printf("bytes per iteration: %lld (sent by all ranks together%s%s)\n", static_cast<long long>(total),

@@ -88,8 +88,10 @@ std::unique_ptr<OperatorPlan> describe(const Geometry& g, const std::vector<Oper
   };
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const OperatorRow& row = find_operator(parts[i].type);
-    const OperatorRequest request{parts[i],   static_cast<std::uint32_t>(first + i),
-                                  g.job.problem.seed, g.image, g.channels, device, *g.files, comm};
+    const OperatorRequest request{parts[i],           static_cast<std::uint32_t>(first + i),
+                                  g.job.problem.seed, g.image,
+                                  g.channels,         device,
+                                  *g.files,           comm};
     if (row.local) {
       local.push_back(row.local(request));
     } else {
@@ -226,7 +228,8 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
   }
   if (const std::int64_t n = p.simulate.finer; n > 1) {
     TESSERA_VALIDATE(axes_of(g.image) == Axes::picture, "problem.simulate.finer is ", n,
-                     " (the truth is a volume of ", sides(g.image), "; pictures alone are made finer) write 1");
+                     " (the truth is a volume of ", sides(g.image),
+                     "; pictures alone are made finer) write 1");
     TESSERA_VALIDATE(g.image.extent(1) % n == 0 && g.image.extent(2) % n == 0, "problem.simulate.finer is ",
                      n, " (the truth has ", g.image.extent(1), " x ", g.image.extent(2),
                      " pixels, no multiple of it) cut the truth to one");
@@ -238,8 +241,7 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
     measured = parts.size();
     if (!g.truth) {
       g.channels = parts[0].channels;
-      g.image = p.image.size.empty() ? image_of_measurement(g, parts[0].box, comm)
-                                     : box_of(p.image.size);
+      g.image = p.image.size.empty() ? image_of_measurement(g, parts[0].box, comm) : box_of(p.image.size);
     }
     g.data = parts[0].source;
     if (!g.data.note.empty()) g.notices.push_back(g.data.note);
@@ -285,11 +287,11 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
                      ") write rows and columns of blocks");
     if (blocks.size() == 2) blocks.insert(blocks.begin(), 1);
     const std::int64_t all = blocks[0] * blocks[1] * blocks[2];
-    TESSERA_VALIDATE(all == ranks, "domain.grid is [", fmt::format("{}", fmt::join(job.domain.grid, ", ")), "] (", all,
-                     " blocks for ", ranks, " ranks) start as many ranks, or write 'grid: auto'");
-    g.decomposition =
-        Decomposition(g.image, alignment,
-                      {static_cast<int>(blocks[0]), static_cast<int>(blocks[1]), static_cast<int>(blocks[2])});
+    TESSERA_VALIDATE(all == ranks, "domain.grid is [", fmt::format("{}", fmt::join(job.domain.grid, ", ")),
+                     "] (", all, " blocks for ", ranks, " ranks) start as many ranks, or write 'grid: auto'");
+    g.decomposition = Decomposition(
+        g.image, alignment,
+        {static_cast<int>(blocks[0]), static_cast<int>(blocks[1]), static_cast<int>(blocks[2])});
   }
   g.job.domain.grid = grid_text(g.decomposition.grid(), g.image);
   if (const std::size_t wanted = g.op->layout(g.decomposition, g.channels).parts(); measured > 0)

@@ -32,7 +32,8 @@ at::Tensor file_kernel(const KernelConfig::File& file, const OperatorRequest& in
 }
 
 at::Tensor make_kernel(const OperatorRequest& in) {
-  if (const auto* file = std::get_if<KernelConfig::File>(&in.config.kernel.form)) return file_kernel(*file, in);
+  if (const auto* file = std::get_if<KernelConfig::File>(&in.config.kernel.form))
+    return file_kernel(*file, in);
   const auto& g = std::get<KernelConfig::Gaussian>(in.config.kernel.form);
   const double unit = g.sigma_is_share ? static_cast<double>(in.image.extent(2)) : 1.0;
   return gaussian_kernel({g.sigma[0] * unit, g.sigma[1] * unit}, g.angle);
@@ -60,11 +61,8 @@ Option method() {
           "how the convolution is computed; the result is the same"};
 }
 Option factor() {
-  return {"factor",
-          std::int64_t{2},
-          {.least = 2, .most = 4},
-          "",
-          "keeps one sample in this many, on both axes"};
+  return {
+      "factor", std::int64_t{2}, {.least = 2, .most = 4}, "", "keeps one sample in this many, on both axes"};
 }
 Option phase() {
   return {"phase",
@@ -100,9 +98,10 @@ std::optional<OptionFault> check_mask(const Options& o) {
     return OptionFault{
         "keep", "is written beside file (only one of them can say which pixels are measured) remove one"};
   if (!file && !keep)
-    return OptionFault{"keep",
-                       "is missing (a mask needs a share of pixels or a file) write for example 'keep: 0.5' or "
-                       "'file: m.png'"};
+    return OptionFault{
+        "keep",
+        "is missing (a mask needs a share of pixels or a file) write for example 'keep: 0.5' or "
+        "'file: m.png'"};
   return std::nullopt;
 }
 
@@ -110,14 +109,16 @@ std::optional<OptionFault> check_downsampling(const Options& o) {
   const auto first = o.get<std::vector<std::int64_t>>(phase());
   const std::int64_t f = o.get<std::int64_t>(factor());
   if (std::max(first[0], first[1]) < f) return std::nullopt;
-  return OptionFault{"phase", concat("is [", first[0], ", ", first[1], "] (the first sample is one of the first ",
-                                     f, " on both axes) write numbers below factor")};
+  return OptionFault{"phase",
+                     concat("is [", first[0], ", ", first[1], "] (the first sample is one of the first ", f,
+                            " on both axes) write numbers below factor")};
 }
 
 BlurOptions blur_options(const OperatorRequest& in) {
   BlurOptions options;
   options.kernel = make_kernel(in);
-  if (const auto* file = std::get_if<KernelConfig::File>(&in.config.kernel.form)) options.origin = file->center;
+  if (const auto* file = std::get_if<KernelConfig::File>(&in.config.kernel.form))
+    options.origin = file->center;
   options.boundary = parse_boundary(in.config.boundary);
   options.method = parse_blur_method(in.config.options.get<std::string>(method()));
   options.device = in.device;
@@ -127,8 +128,8 @@ BlurOptions blur_options(const OperatorRequest& in) {
 std::unique_ptr<LocalOperator> blur(const OperatorRequest& in) {
   const bool volume = axes_of(in.image) == Axes::volume;
   const auto* g = std::get_if<KernelConfig::Gaussian>(&in.config.kernel.form);
-  TESSERA_VALIDATE(!volume || (g && g->depth > 0), "the kernel is that of a picture (the image is a volume of ",
-                   sides(in.image),
+  TESSERA_VALIDATE(!volume || (g && g->depth > 0),
+                   "the kernel is that of a picture (the image is a volume of ", sides(in.image),
                    ") write three widths, 'kernel: {gaussian: {sigma: [DEPTH, ROWS, COLUMNS]}}'");
   TESSERA_VALIDATE(volume || !g || g->depth == 0, "the kernel has three widths (the image is a picture of ",
                    sides(in.image), ") write those of rows and columns");

@@ -171,12 +171,11 @@ void print_rows(const std::vector<Row>& rows, const std::string& table) {
         "{:<13} {:>6} {:>8} {:>9} {:<9} {:<6} {:>6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>5.0f}%  "
         "{:<28}",
         size_text(r.what.image), r.p.ranks,
-        r.source.threads > 0 ? std::to_string(r.source.threads) : std::string("-"),
-        grid_text(r), r.what.precision, r.p.denoise > 0 ? name(e.mode) : "none",
-        patch, format_seconds(r.p.seconds()), format_seconds(r.p.denoise), format_seconds(r.p.data),
-        format_seconds(r.p.hidden), format_seconds(r.p.exposed + r.p.reduce),
-        format_bytes(r.resident) + (r.fits() ? "" : "!"), 100 * efficiency_in_table(rows, r),
-        limit_in_table(rows, r));
+        r.source.threads > 0 ? std::to_string(r.source.threads) : std::string("-"), grid_text(r),
+        r.what.precision, r.p.denoise > 0 ? name(e.mode) : "none", patch, format_seconds(r.p.seconds()),
+        format_seconds(r.p.denoise), format_seconds(r.p.data), format_seconds(r.p.hidden),
+        format_seconds(r.p.exposed + r.p.reduce), format_bytes(r.resident) + (r.fits() ? "" : "!"),
+        100 * efficiency_in_table(rows, r), limit_in_table(rows, r));
     const bool square = r.what.image.extent(1) == r.what.image.extent(2);
     if (const Published* known = square && anchored && table == "strong" && r.what.precision == "float32"
                                      ? published(r.what.image.extent(1), r.p.ranks)
@@ -219,8 +218,8 @@ std::string csv(const std::vector<Row>& rows, double inner) {
     out += known ? fmt::format("{},{:.6f}", known->seconds,
                                first->seconds * first->ranks / (known->seconds * known->ranks))
                  : std::string(",");
-    out += fmt::format(",{},{:.0f},{:.4g},{:.0f},{},{}\n", r.source.threads, r.source.cores, inner, r.resident,
-                       r.what.image.extent(0), r.grid[0]);
+    out += fmt::format(",{},{:.0f},{:.4g},{:.0f},{},{}\n", r.source.threads, r.source.cores, inner,
+                       r.resident, r.what.image.extent(0), r.grid[0]);
   }
   return out;
 }
@@ -291,8 +290,7 @@ Plan plan_all(const PlanArguments& a, const Geometry& g, const Communicator& com
   if (!a.machine.empty()) {
     const std::string path = find_machine(a.machine);
     const Machine machine = parse_machine(read_text(path), path);
-    for (const Case& c : cases)
-      plan.rows.push_back(plan_case(g, described(machine, c.ranks), inner, c));
+    for (const Case& c : cases) plan.rows.push_back(plan_case(g, described(machine, c.ranks), inner, c));
     return plan;
   }
   std::map<std::pair<int, std::string>, std::optional<Machine>> measured;
@@ -307,8 +305,7 @@ Plan plan_all(const PlanArguments& a, const Geometry& g, const Communicator& com
   for (const Case& c : cases) {
     const Place place = place_of(a, c.ranks, comm);
     const auto& found = measured[{c.ranks, c.precision}];
-    if (found || !any)
-      plan.rows.push_back(plan_case(g, on_this_computer(g, place, found), inner, c));
+    if (found || !any) plan.rows.push_back(plan_case(g, on_this_computer(g, place, found), inner, c));
   }
   std::string list;
   for (const int r : missing) list += (list.empty() ? "" : ", ") + std::to_string(r);
@@ -340,10 +337,9 @@ void print_sources(const std::vector<Row>& rows) {
 int plan_command(const PlanArguments& a, const Communicator& comm) {
   check_arguments(a);
   const JobConfig config = load_job(a.job, a.overrides, comm);
-  TESSERA_VALIDATE(
-      find_denoiser(config.denoiser.network).steady, "the denoiser is ", config.denoiser.network,
-      " (its inner iterations end when they may, no plan can tell when) plan a "
-      "network, or run it");
+  TESSERA_VALIDATE(find_denoiser(config.denoiser.network).steady, "the denoiser is ", config.denoiser.network,
+                   " (its inner iterations end when they may, no plan can tell when) plan a "
+                   "network, or run it");
   JobConfig open = config;
   open.domain.grid.clear();  // a grid belongs to one number of ranks
   const Geometry g = plan_geometry(open, comm, 1);

@@ -63,13 +63,14 @@ void check_sizes(const Geometry& g, const MeasurementLayout& layout, const Commu
       if (!find_operator(other.type).choice.kernel) break;
       other.boundary = boundary;
       const auto op = describe(g, {other}, i, g.device, comm);
-      if (op->layout(g.decomposition, g.channels).part(0).box == got) advice = concat("write 'boundary: ", boundary, "', which does");
+      if (op->layout(g.decomposition, g.channels).part(0).box == got)
+        advice = concat("write 'boundary: ", boundary, "', which does");
     }
     const std::string of = g.truth ? "the truth" : "problem.image.size";
-    throw InputError(
-        concat(parts[i].path, " is ", sides(got), " and ", of, " ", sides(g.image), " (an image of ",
-               sides(g.image), " has a measurement of ", sides(wanted), " under this operator",
-               assumed.empty() ? "" : concat(", boundary ", assumed), ") ", advice));
+    throw InputError(concat(parts[i].path, " is ", sides(got), " and ", of, " ", sides(g.image),
+                            " (an image of ", sides(g.image), " has a measurement of ", sides(wanted),
+                            " under this operator", assumed.empty() ? "" : concat(", boundary ", assumed),
+                            ") ", advice));
   }
 }
 

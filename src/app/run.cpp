@@ -105,12 +105,8 @@ TraceHeader trace_header(const Geometry& g, const RunArguments& arguments, const
             {"start_time", local_time()},
             {"device", g.device.is_cuda() ? fmt::format("cuda:{}", g.device.index) : "cpu"}};
   const Grid3 grid = g.decomposition.grid();
-  h.numbers = {{"rank", comm.rank()},
-               {"ranks", comm.size()},
-               {"grid_depth", grid[0]},
-               {"grid_rows", grid[1]},
-               {"grid_columns", grid[2]},
-               {"threads", at::get_num_threads()},
+  h.numbers = {{"rank", comm.rank()},     {"ranks", comm.size()},    {"grid_depth", grid[0]},
+               {"grid_rows", grid[1]},    {"grid_columns", grid[2]}, {"threads", at::get_num_threads()},
                {"sockets", cores.sockets}};
   return h;
 }
@@ -286,11 +282,10 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
                                                  "# noise: " + problem.noise_source + "\n");
   });
   Log log(first, folder.file("log.txt"));
-  log.line(fmt::format(
-      "tessera {}: {} x {} on {} rank{} ({} blocks), {}, {} thread{} each, messages by {}", version(),
-      g.channels, sides(g.image), comm.size(), comm.size() == 1 ? "" : "s",
-      fmt::join(g.job.domain.grid, " x "), g.device.is_cuda() ? "CUDA" : "CPU", at::get_num_threads(),
-      at::get_num_threads() == 1 ? "" : "s", description(started)));
+  log.line(fmt::format("tessera {}: {} x {} on {} rank{} ({} blocks), {}, {} thread{} each, messages by {}",
+                       version(), g.channels, sides(g.image), comm.size(), comm.size() == 1 ? "" : "s",
+                       fmt::join(g.job.domain.grid, " x "), g.device.is_cuda() ? "CUDA" : "CPU",
+                       at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s", description(started)));
   log.line(fmt::format("solver {}, denoiser {}", job.solver.name, denoiser->description()));
   if (std::isfinite(options.strength) && problem.noise_sigma > 0)
     log.line(options.level > 0

@@ -79,9 +79,11 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
   }
   const bool open = !said.sigma.set() && !said.step.set() && noise > 0, prox = kind == DataStep::prox;
   const bool pixels = o.pixels = g.network && g.op->pointwise();
-  const double r = noise / std::sqrt(L), last = last_level(kind, pixels && !row.multiplier, r);  // r: of a pixel
+  const double r = noise / std::sqrt(L),
+               last = last_level(kind, pixels && !row.multiplier, r);  // r: of a pixel
   if (open && prox) {
-    said.sigma = falling(last, n, !g.network || (row.multiplier && !pixels) ? 8 : 24, /*freeze=*/g.network.has_value());
+    said.sigma = falling(last, n, !g.network || (row.multiplier && !pixels) ? 8 : 24,
+                         /*freeze=*/g.network.has_value());
     if (!said.lambda) said.lambda = usual_lambda(kind);
     if (g.network) o.level = last;
   } else if (open && g.network && !said.lambda) {

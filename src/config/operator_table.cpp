@@ -33,7 +33,8 @@ std::vector<Key<OperatorForm>> make_operator_table() {
              "grid, or several of them"),
       key<F>(
           {"kernel.gaussian.sigma", "1 to 3 numbers", "pixels, or % of the image width", "required", "> 0",
-           "standard deviations along rows (down) and columns (right); one number for both; of a volume three, "
+           "standard deviations along rows (down) and columns (right); one number for both; of a volume "
+           "three, "
            "depth first, in pixels"},
           [](const Site& s, const Value& v, F& c) { read_gaussian_widths(s, v, form_of<Gaussian>(c)); },
           [](const F& c) {

@@ -213,10 +213,9 @@ void check_schedules(const Complaints& c, const JobConfig& job) {
               "solver.lambda",
               "is written beside step and sigma (sigma^2 = step lambda noise^2: two of them say the third) "
               "remove one");
-  c.refuse_if(
-      solver.step.form == "dpir" && !penalty, "solver.step",
-      "is dpir (" + solver.name + " takes a gradient step, dpir are penalties of " + penalty_solvers() +
-          ") write auto");
+  c.refuse_if(solver.step.form == "dpir" && !penalty, "solver.step",
+              "is dpir (" + solver.name + " takes a gradient step, dpir are penalties of " +
+                  penalty_solvers() + ") write auto");
   for (const auto& [key, schedule] :
        {std::pair<const char*, const ScheduleConfig&>{"solver.step", solver.step},
         {"solver.sigma", solver.sigma}}) {
@@ -250,16 +249,16 @@ void finish(const Site& site, const std::string& file, const std::string& bounda
               "stands beside likelihood poisson (divided by it, samples are no counts of one gain) write "
               "likelihood gaussian, whose weights know it");
   const std::string& start = job.solver.start;
-  c.refuse_if(
-      start == "measurement" && (!chosen(problem.op).same_grid || problem.op.boundary == "valid"),
-      "solver.start",
-      "is measurement (this operator's measurement is no image of the unknown's size) write adjoint");
+  c.refuse_if(start == "measurement" && (!chosen(problem.op).same_grid || problem.op.boundary == "valid"),
+              "solver.start",
+              "is measurement (this operator's measurement is no image of the unknown's size) write adjoint");
   const DenoiserChoice& denoiser = chosen(job.denoiser);
   c.refuse_if(denoiser.network && !denoiser.shipped && job.denoiser.weights.empty(), "denoiser.weights",
               "is missing (no weights of " + job.denoiser.network + " are shipped) write a path, or random");
   const auto& grid = job.domain.grid;
-  c.refuse_if(job.denoiser.mode == "whole" && std::any_of(grid.begin(), grid.end(), [](auto n) { return n > 1; }), "denoiser.mode",
-              "is whole (domain.grid asks for more than one rank) write patch");
+  c.refuse_if(
+      job.denoiser.mode == "whole" && std::any_of(grid.begin(), grid.end(), [](auto n) { return n > 1; }),
+      "denoiser.mode", "is whole (domain.grid asks for more than one rank) write patch");
   c.refuse_if(job.device == "cpu" && (job.domain.transport == "nccl" || job.domain.transport == "cuda-mpi"),
               "domain.transport",
               "is " + job.domain.transport + " (it moves device memory, device is cpu) write mpi");

@@ -23,7 +23,9 @@ bool blurs(const OperatorConfig& op) {
   return chosen(op).kernel || std::any_of(op.parts.begin(), op.parts.end(), blurs);
 }
 
-std::string listed(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
+std::string listed(const std::vector<std::string>& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
+}
 
 // Any type whose kernel has the keys of one.
 std::string kernel_type() {
@@ -92,10 +94,11 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>("problem.saturation", TESSERA_AT(problem.saturation),
                {.least = 0, .above = true, .word = "none", .example = "0.99"}, "internal range",
                "samples from this value on are not used", measured),
-      key<Job>("problem.image.size", TESSERA_AT(problem.image.size),
-               {.least = 1, .word = "auto", .shortest = 2, .longest = 3, .example = "[2048, 3072]"}, "pixels",
-               "rows and columns of the unknown image, of a volume after its depth; auto: from the measurements",
-               grid),
+      key<Job>(
+          "problem.image.size", TESSERA_AT(problem.image.size),
+          {.least = 1, .word = "auto", .shortest = 2, .longest = 3, .example = "[2048, 3072]"}, "pixels",
+          "rows and columns of the unknown image, of a volume after its depth; auto: from the measurements",
+          grid),
       key<Job>("problem.image.channels", TESSERA_AT(problem.image.channels),
                {.least = 1, .word = "auto", .example = "3"}, "",
                "of the unknown image; auto: from the measurements", grid),
@@ -159,7 +162,8 @@ std::vector<Key<Job>> make_job_table() {
           },
           [](const Job& j) {
             if (!j.problem.simulate.kernel) return Value{};
-            return *write_operator({.type = kernel_type(), .kernel = *j.problem.simulate.kernel}).find("kernel");
+            return *write_operator({.type = kernel_type(), .kernel = *j.problem.simulate.kernel})
+                        .find("kernel");
           },
           simulated_blur),
       key<Job>("problem.simulate.bits", TESSERA_AT(problem.simulate.bits), {.least = 0, .most = 24}, "bits",
@@ -179,17 +183,17 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>("problem.seed", TESSERA_AT(problem.seed), not_negative, "",
                "of noise, random masks and random weights; the same numbers for any number of ranks"),
 
-      key<Job>("denoiser.network", TESSERA_AT(denoiser.network),
-               {.choices = names(denoisers)}, "",
+      key<Job>("denoiser.network", TESSERA_AT(denoiser.network), {.choices = names(denoisers)}, "",
                "the prior; tv: total variation, needs no weights; none: no prior"),
       key<Job>(
           {"denoiser.weights", "word or file", "", "auto",
            "auto, random, the name of a shipped file, or a path",
-           fmt::format("trained weights; auto: the shipped ones of {} for gray or color, those that are stable "
-                       "at any level unless {} end at 0.04 or more; a value with '/' or ending in .safetensors "
-                       "is a path",
-                       listed(names(denoisers, [](const DenoiserChoice& d) { return d.shipped; })),
-                       fmt::join(penalties, " or "))},
+           fmt::format(
+               "trained weights; auto: the shipped ones of {} for gray or color, those that are stable "
+               "at any level unless {} end at 0.04 or more; a value with '/' or ending in .safetensors "
+               "is a path",
+               listed(names(denoisers, [](const DenoiserChoice& d) { return d.shipped; })),
+               fmt::join(penalties, " or "))},
           [](const Site& s, const Value& v, Job& j) {
             std::string& weights = j.denoiser.weights;
             if (!scan(v, {}, weights))
@@ -226,14 +230,14 @@ std::vector<Key<Job>> make_job_table() {
           "mean over flips (4) or all flips and quarter turns (8); cycle: the next of the 8 at each call",
           network),
 
-      key<Job>("solver.name", TESSERA_AT(solver.name), {.choices = names(solvers)},
-               "", "the iteration"),
+      key<Job>("solver.name", TESSERA_AT(solver.name), {.choices = names(solvers)}, "", "the iteration"),
       key<Job>("solver.iterations", TESSERA_AT(solver.iterations), {.least = 1, .most = 1000000}, "",
                "how many, at most"),
       key<Job>(
           {"solver.step", "schedule", "", "auto", "> 0",
-           fmt::format("gradient step ({}) or penalty gamma ({}); auto: from sigma and lambda; dpir only for {}",
-                       listed(gradients), listed(penalties), listed(penalties))},
+           fmt::format(
+               "gradient step ({}) or penalty gamma ({}); auto: from sigma and lambda; dpir only for {}",
+               listed(gradients), listed(penalties), listed(penalties))},
           [](const Site& s, const Value& v, Job& j) {
             read_schedule(s, v, {.least = 0, .above = true}, j.solver.step);
           },
@@ -286,10 +290,11 @@ std::vector<Key<Job>> make_job_table() {
           "stops when 3 iterations in a row moved the image by no more than float32's rounding (2.4e-7); "
           "false: goes on to the limit"),
 
-      key<Job>("domain.grid", TESSERA_AT(domain.grid),
-               {.least = 1, .word = "auto", .shortest = 2, .longest = 3, .example = "[2, 2]"}, "ranks",
-               "rows and columns of blocks, of a volume after those along its depth; their product is the number "
-               "of ranks"),
+      key<Job>(
+          "domain.grid", TESSERA_AT(domain.grid),
+          {.least = 1, .word = "auto", .shortest = 2, .longest = 3, .example = "[2, 2]"}, "ranks",
+          "rows and columns of blocks, of a volume after those along its depth; their product is the number "
+          "of ranks"),
       key<Job>("domain.transport", TESSERA_AT(domain.transport),
                {.choices = {"auto", "mpi", "cuda-mpi", "nccl"}}, "",
                "how borders travel: MPI through host memory, MPI from device memory, NCCL"),

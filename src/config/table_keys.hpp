@@ -97,16 +97,15 @@ std::vector<std::string> names(const std::vector<Row>& rows) {
 
 template <class Row>
 bool has_option(const Row& row, const std::string& name) {
-  return std::any_of(row.options.begin(), row.options.end(),
-                     [&](const Option& o) { return o.name == name; });
+  return std::any_of(row.options.begin(), row.options.end(), [&](const Option& o) { return o.name == name; });
 }
 
 /// One key for every option that these rows have, below `section`; `at` selects the Options of T, and
-/// `when(row)` says what else must hold for that row's options, beside its name being the one chosen (`chosen`).
-/// Rows that share an option share its key, as the first of them describes it.
+/// `when(row)` says what else must hold for that row's options, beside its name being the one chosen
+/// (`chosen`). Rows that share an option share its key, as the first of them describes it.
 template <class T, class Row, class At, class Chosen, class More>
-void add_option_keys(std::vector<Key<T>>& table, const std::string& section, const std::vector<Row>& rows, At at,
-                     Chosen chosen, More more) {
+void add_option_keys(std::vector<Key<T>>& table, const std::string& section, const std::vector<Row>& rows,
+                     At at, Chosen chosen, More more) {
   std::vector<std::string> done;
   for (const Row& row : rows)
     for (const Option& o : row.options) {

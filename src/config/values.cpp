@@ -84,7 +84,8 @@ Value print(const std::string& v, const Rule& rule) {
 
 std::string list_name(const std::string& element, const Rule& rule) {
   if (rule.shortest == rule.longest) return fmt::format("{} {}s", rule.shortest, element);
-  if (rule.longest == rule.shortest + 1) return fmt::format("{} or {} {}s", rule.shortest, rule.longest, element);
+  if (rule.longest == rule.shortest + 1)
+    return fmt::format("{} or {} {}s", rule.shortest, rule.longest, element);
   return "list of " + element + "s";
 }
 

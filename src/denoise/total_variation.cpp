@@ -37,8 +37,7 @@ class TotalVariation final : public Denoiser {
                      " (tv needs at least one) use 100");
     const Decomposition& d = context.decomposition;
     std::vector<Box> boxes;
-    for (int r = 0; r < d.ranks(); ++r)
-      boxes.push_back(d.block(r).grow(halo(kHalo)).intersect(d.image()));
+    for (int r = 0; r < d.ranks(); ++r) boxes.push_back(d.block(r).grow(halo(kHalo)).intersect(d.image()));
     const ExchangePlan plan(d.layout(), Layout(boxes), d.image(), Border::none, comm_.rank());
     own_ = plan.own();
     box_ = plan.need();
@@ -163,11 +162,12 @@ std::unique_ptr<Denoiser> make_total_variation(const TotalVariationOptions& opti
 namespace {
 
 Option weight() {
-  return {"tv.weight",
-          1.0,
-          {.least = 0, .above = true},
-          "",
-          "the prior is weight / noise times the total variation: at sigma = noise it weighs weight times sigma"};
+  return {
+      "tv.weight",
+      1.0,
+      {.least = 0, .above = true},
+      "",
+      "the prior is weight / noise times the total variation: at sigma = noise it weighs weight times sigma"};
 }
 Option iterations() {
   return {"tv.iterations", std::int64_t{100}, {.least = 1, .most = 1000000}, "", "inner iterations, at most"};
@@ -187,10 +187,8 @@ std::unique_ptr<Denoiser> from_options(const DenoiserContext& context, const Opt
 }  // namespace
 
 DenoiserRow total_variation_row() {
-  return {.name = "tv",
-          .options = {weight(), iterations(), tolerance()},
-          .make = from_options,
-          .steady = false};
+  return {
+      .name = "tv", .options = {weight(), iterations(), tolerance()}, .make = from_options, .steady = false};
 }
 
 }  // namespace tessera

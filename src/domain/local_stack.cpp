@@ -87,7 +87,8 @@ std::vector<ExchangeGroup> make_groups(const Parts& parts) {
 }
 
 // Of these parts, those that are better placed together.
-std::vector<std::vector<std::size_t>> shared_work(const Parts& parts, const std::vector<std::size_t>& chosen) {
+std::vector<std::vector<std::size_t>> shared_work(const Parts& parts,
+                                                  const std::vector<std::size_t>& chosen) {
   std::vector<std::vector<std::size_t>> groups;
   for (const std::size_t i : chosen) {
     const auto group = std::find_if(groups.begin(), groups.end(), [&](const std::vector<std::size_t>& g) {
@@ -209,7 +210,8 @@ class LocalStack final : public DistributedOperator {
   Measurement observed() const override {
     Measurement masks(layout_.parts());
     for (const ExchangeGroup& group : groups_)
-      for (const OperatorGroup& members : group.operators) masks[members.parts.front()] = members.op->observed();
+      for (const OperatorGroup& members : group.operators)
+        masks[members.parts.front()] = members.op->observed();
     return masks;
   }
 
@@ -267,7 +269,7 @@ class LocalStack final : public DistributedOperator {
   std::vector<std::optional<Convolution>> convolutions_;  // per part
   bool circular_ = true;                                  // all of them
   bool not_negative_ = true;                              // likewise
-  std::vector<ExchangeGroup> groups_;                               // in the order of their first parts
+  std::vector<ExchangeGroup> groups_;                     // in the order of their first parts
   mutable std::optional<double> norm_;                    // once asked for
 };
 

@@ -26,10 +26,9 @@ Layout anchored_layout(const Decomposition& decomposition, const Box& samples, c
   const Box& image = decomposition.image();
   for (std::size_t d = 0; d < 3 && !samples.empty(); ++d) {
     const std::int64_t f = anchor.factor[d], o = anchor.offset[d];
-    TESSERA_EXPECT(
-        f * samples.lo()[d] + o >= image.lo()[d] && f * (samples.hi()[d] - 1) + o < image.hi()[d],
-        "samples are anchored outside the image on axis ", d,
-        " (no rank would own them) move the anchor inside");
+    TESSERA_EXPECT(f * samples.lo()[d] + o >= image.lo()[d] && f * (samples.hi()[d] - 1) + o < image.hi()[d],
+                   "samples are anchored outside the image on axis ", d,
+                   " (no rank would own them) move the anchor inside");
   }
   std::vector<Box> boxes;
   for (int rank = 0; rank < decomposition.ranks(); ++rank) {

@@ -19,7 +19,8 @@ void append(List& to, List from) {
 
 class OperatorStack final : public DistributedOperator {
  public:
-  explicit OperatorStack(std::vector<std::unique_ptr<DistributedOperator>> members) : members_(std::move(members)) {
+  explicit OperatorStack(std::vector<std::unique_ptr<DistributedOperator>> members)
+      : members_(std::move(members)) {
     std::vector<MeasurementLayout::Part> parts;
     for (const auto& m : members_) {
       sizes_.push_back(m->layout().parts());

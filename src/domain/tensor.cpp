@@ -52,8 +52,10 @@ ArrayView view(const at::Tensor& t, const Box& box) {
 }
 
 at::Tensor empty_block(std::int64_t channels, const Box& box, at::TensorOptions options, Axes axes) {
-  TESSERA_EXPECT(axes == Axes::volume || box.extent(0) <= 1, "a block of a picture has depth ", box.extent(0));
-  if (axes == Axes::volume) return at::empty({channels, box.extent(0), box.extent(1), box.extent(2)}, options);
+  TESSERA_EXPECT(axes == Axes::volume || box.extent(0) <= 1, "a block of a picture has depth ",
+                 box.extent(0));
+  if (axes == Axes::volume)
+    return at::empty({channels, box.extent(0), box.extent(1), box.extent(2)}, options);
   return at::empty({channels, box.extent(1), box.extent(2)}, options);
 }
 

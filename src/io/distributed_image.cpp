@@ -132,8 +132,8 @@ int volume_pages(const Source& source, const ImageInfo& first) {
     TESSERA_VALIDATE(info.height == first.height && info.width == first.width &&
                          info.channels == first.channels && info.type == first.type,
                      source.file, " has pages that differ (page ", page, " is ", info.channels, " x ",
-                     info.height, " x ", info.width, ", the first ", first.channels, " x ", first.height, " x ",
-                     first.width, ") name the page to be read, from ", source.file, ":/0");
+                     info.height, " x ", info.width, ", the first ", first.channels, " x ", first.height,
+                     " x ", first.width, ") name the page to be read, from ", source.file, ":/0");
   }
   return pages;
 }

@@ -261,9 +261,7 @@ ImageReader::ImageReader(const std::string& path, std::optional<int> page) : imp
   impl_->page = page;
   impl_->load();
 }
-int ImageReader::pages(const std::string& path) {
-  return ImageReader(path, 0).impl_->pages;
-}
+int ImageReader::pages(const std::string& path) { return ImageReader(path, 0).impl_->pages; }
 ImageReader::~ImageReader() = default;
 ImageReader::ImageReader(ImageReader&&) noexcept = default;
 const ImageInfo& ImageReader::info() const { return impl_->info; }

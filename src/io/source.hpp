@@ -6,7 +6,8 @@
 
 namespace tessera::io {
 
-/// What a path in a job names: a picture, a page `FILE.tif:/2`, all pages as a volume `FILE.tif:/all`, an array, or a dataset `FILE.h5:/name`
+/// What a path in a job names: a picture, a page `FILE.tif:/2`, all pages as a volume `FILE.tif:/all`, an
+/// array, or a dataset `FILE.h5:/name`
 /// (/image where none is said).
 struct Source {
   enum class Kind { picture, npy, hdf5 };

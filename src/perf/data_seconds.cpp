@@ -23,7 +23,8 @@ double data_seconds(const Machine& machine, const DataWork& data, const Decompos
 
   const OperatorWork work = data.op->work(d, channels, rank);
   double seconds = work.products / machine.direct;
-  for (const OperatorWork::Transforms& t : work.transforms) seconds += t.count * machine.transform.at(t.values);
+  for (const OperatorWork::Transforms& t : work.transforms)
+    seconds += t.count * machine.transform.at(t.values);
   const MeasurementLayout layout = data.op->layout(d, channels);
   double samples = 0;
   for (std::size_t i = 0; i < layout.parts(); ++i)

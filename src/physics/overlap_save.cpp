@@ -131,7 +131,8 @@ OperatorWork overlap_save_work(std::span<const LocalOperator* const> group, std:
   const double values = static_cast<double>(tiles.side[0] * tiles.side[1]);
   const double c = static_cast<double>(channels);
   OperatorWork w;
-  w.transforms.push_back({2 * (1 + kernels) * static_cast<double>(tiles.count[0] * tiles.count[1]), c * values});
+  w.transforms.push_back(
+      {2 * (1 + kernels) * static_cast<double>(tiles.count[0] * tiles.count[1]), c * values});
   w.moment = kTiles * 4 * c * values;
   w.kept = kernels * 2 * 4 * values;  // a kernel's half spectrum and its conjugate
   return w;

@@ -33,7 +33,8 @@ class PlacedSeparable final : public PlacedOperator {
     for (std::size_t d = 3; d-- > 0;) {
       const std::int64_t taps = kernel_.size(d), n = p_.samples[0].extent(d);
       if (taps == 1 && kernel_.taps[d][0] == 1) continue;
-      at::Tensor sum = from.narrow(dim(d), 0, n).mul(tap(d, taps - 1));  // x[i + origin - j]: the last tap first
+      at::Tensor sum =
+          from.narrow(dim(d), 0, n).mul(tap(d, taps - 1));  // x[i + origin - j]: the last tap first
       for (std::int64_t k = 1; k < taps; ++k) sum.add_(from.narrow(dim(d), k, n), tap(d, taps - 1 - k));
       from = std::move(sum);
     }
@@ -56,7 +57,9 @@ class PlacedSeparable final : public PlacedOperator {
   }
 
  private:
-  double tap(std::size_t axis, std::int64_t k) const { return kernel_.taps[axis][static_cast<std::size_t>(k)]; }
+  double tap(std::size_t axis, std::int64_t k) const {
+    return kernel_.taps[axis][static_cast<std::size_t>(k)];
+  }
   // The pixels that the samples reach.
   at::Tensor window(const at::Tensor& x) const {
     at::Tensor view = x;

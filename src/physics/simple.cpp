@@ -156,9 +156,7 @@ std::unique_ptr<LocalOperator> make_identity() { return std::make_unique<Identit
 std::unique_ptr<LocalOperator> make_mask(at::Tensor mask, const Box& box) {
   return std::make_unique<Mask>(std::move(mask), box);
 }
-std::unique_ptr<LocalOperator> make_mask(BlockReader read) {
-  return std::make_unique<Mask>(std::move(read));
-}
+std::unique_ptr<LocalOperator> make_mask(BlockReader read) { return std::make_unique<Mask>(std::move(read)); }
 std::unique_ptr<LocalOperator> make_random_mask(double keep, std::uint64_t seed, std::uint32_t part) {
   return std::make_unique<Mask>(keep, seed, part);
 }

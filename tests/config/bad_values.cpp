@@ -140,7 +140,8 @@ const std::vector<BadJob>& bad_values() {
       {"WrongListLength",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndomain: {grid: [2, 2, 2, 2]}\n",
        {},
-       "photo.yaml:4: domain.grid is [2, 2, 2, 2] (it must be 2 or 3 whole numbers >= 1 or auto) write for example "
+       "photo.yaml:4: domain.grid is [2, 2, 2, 2] (it must be 2 or 3 whole numbers >= 1 or auto) write for "
+       "example "
        "'grid: [2, 2]'"},
       {"ListForANumber",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {iterations: [3, 4]}\n",
@@ -214,14 +215,16 @@ const std::vector<BadJob>& bad_values() {
        "{sigma: [1 %, 2]}}}\n",
        {},
        "photo.yaml:4: problem.operator.kernel.gaussian.sigma is [1 %, 2] (it must be one or two widths > 0, "
-       "both in pixels or both in percent of the image width, or three in pixels) write for example [1.6, 1.6], "
+       "both in pixels or both in percent of the image width, or three in pixels) write for example [1.6, "
+       "1.6], "
        "[\"1 %\", \"0.5 %\"] or, of a volume, [2, 1.6, 1.6]"},
       {"SigmaZero",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  operator: {type: blur, kernel: {gaussian: "
        "{sigma: 0}}}\n",
        {},
        "photo.yaml:4: problem.operator.kernel.gaussian.sigma is 0 (it must be one or two widths > 0, both in "
-       "pixels or both in percent of the image width, or three in pixels) write for example [1.6, 1.6], [\"1 %\", "
+       "pixels or both in percent of the image width, or three in pixels) write for example [1.6, 1.6], [\"1 "
+       "%\", "
        "\"0.5 %\"] or, of a volume, [2, 1.6, 1.6]"},
       {"FactorFive",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  operator: {type: downsampling, factor: 5, "

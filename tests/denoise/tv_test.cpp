@@ -154,7 +154,8 @@ TEST(TotalVariation, volumes_are_the_same_on_any_ranks) {
     const at::Tensor want = denoised_on(Communicator(), volume, {1, 1, 1}, {}, whole);
     ASSERT_GT((want - volume).abs().max().item<double>(), 1e-3);
     test::on_groups([&](const Communicator& comm) {
-      for (const Grid3& grid : {Grid3{comm.size(), 1, 1}, Grid3{1, comm.size(), 1}, Grid3{1, 1, comm.size()}}) {
+      for (const Grid3& grid :
+           {Grid3{comm.size(), 1, 1}, Grid3{1, comm.size(), 1}, Grid3{1, 1, comm.size()}}) {
         Box own;
         const at::Tensor out = denoised_on(comm, volume, grid, {}, own);
         if (!own.empty())
@@ -172,8 +173,7 @@ TEST(TotalVariation, volumes_of_equal_slices_are_pictures) {
   Box own;
   const at::Tensor x = denoised_on(Communicator(), volume, {1, 1, 1}, options, own);
   const at::Tensor want = denoised(slice, 0.1, options);
-  for (std::int64_t d = 0; d < 4; ++d)
-    EXPECT_LT((x.select(1, d) - want).abs().max().item<double>(), 1e-4);
+  for (std::int64_t d = 0; d < 4; ++d) EXPECT_LT((x.select(1, d) - want).abs().max().item<double>(), 1e-4);
 }
 
 TEST(TotalVariation, bad_options_and_no_noise) {

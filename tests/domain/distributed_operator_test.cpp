@@ -87,7 +87,8 @@ TEST(LocalStack, ASeparableKernelIsTheProductOfItsTaps) {
   SeparableKernel lines;
   lines.taps = {{{1}, {1, -2, 3}, {0.5, 4}}};
   lines.origin = {0, 2, 0};
-  const at::Tensor down = at::tensor({1.0, -2.0, 3.0}, at::kDouble), right = at::tensor({0.5, 4.0}, at::kDouble);
+  const at::Tensor down = at::tensor({1.0, -2.0, 3.0}, at::kDouble),
+                   right = at::tensor({0.5, 4.0}, at::kDouble);
   BlurOptions whole;
   whole.kernel = down.unsqueeze(1) * right.unsqueeze(0);
   whole.origin = std::array<std::int64_t, 2>{2, 0};
@@ -97,7 +98,8 @@ TEST(LocalStack, ASeparableKernelIsTheProductOfItsTaps) {
     Stack one, other;
     one.push_back(make_separable_blur(lines, b));
     other.push_back(make_blur(whole));
-    const auto A = place(one, cut(image, 1), 1, Communicator()), B = place(other, cut(image, 1), 1, Communicator());
+    const auto A = place(one, cut(image, 1), 1, Communicator()),
+               B = place(other, cut(image, 1), 1, Communicator());
     ASSERT_EQ(A->layout().part(0).box, B->layout().part(0).box);
     Measurement y = A->make_measurement(), want = B->make_measurement();
     const at::Tensor x = random_tensor({1, 9, 12}, 3);

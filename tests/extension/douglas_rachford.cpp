@@ -19,9 +19,11 @@ Option step_length() {
 /// Douglas-Rachford splitting, plug-and-play:
 ///   u = prox_{gamma f}(z);   x = P D(2 u - z, sigma);   z <- z + r (x - u).
 ///
-/// Solves min f / s_n^2 + lambda g with sigma^2 = gamma lambda s_n^2 (tessera/solve/strength.hpp); P keeps the
+/// Solves min f / s_n^2 + lambda g with sigma^2 = gamma lambda s_n^2 (tessera/solve/strength.hpp); P keeps
+/// the
 ///   bounds.
-/// Shapes: (C, [D,] H, W), this rank's block. Units: image and sigma in range [0, 1]; gamma (the option step) > 0;
+/// Shapes: (C, [D,] H, W), this rank's block. Units: image and sigma in range [0, 1]; gamma (the option step)
+/// > 0;
 ///   0 < r < 2.
 /// Collective: step().
 /// Source: Lions, Mercier, SIAM J. Numer. Anal. 16 (1979) 964.

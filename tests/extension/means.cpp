@@ -24,8 +24,8 @@ Box shadow(const Box& box, std::size_t axis) {
   return {lo, hi};
 }
 
-// Who owns the samples, and whose pixels they are made of. An apply accumulates, the plan run backward; an adjoint
-// runs it forward.
+// Who owns the samples, and whose pixels they are made of. An apply accumulates, the plan run backward; an
+// adjoint runs it forward.
 ExchangePlan travel(const Decomposition& d, std::size_t axis, int rank) {
   const Box samples = shadow(d.image(), axis);
   std::vector<Box> shadows;
@@ -103,7 +103,7 @@ class Means final : public DistributedOperator {
 
   OperatorContext c_;
   MeasurementLayout layout_;
-  std::vector<at::Tensor> shadows_;                    // this rank's share of the sums
+  std::vector<at::Tensor> shadows_;                   // this rank's share of the sums
   std::vector<std::unique_ptr<Exchange>> exchanges_;  // one per part
 };
 
@@ -126,8 +126,7 @@ class MeansPlan final : public OperatorPlan {
 }  // namespace
 
 OperatorRow means() {
-  return {.choice = {.name = "means"},
-          .global = [](const OperatorRequest&) -> std::unique_ptr<OperatorPlan> {
+  return {.choice = {.name = "means"}, .global = [](const OperatorRequest&) -> std::unique_ptr<OperatorPlan> {
             return std::make_unique<MeansPlan>();
           }};
 }

@@ -55,7 +55,8 @@ struct Parts {
 // Of one apply and one adjoint.
 std::int64_t operator_bytes(const Decomposition& d, const OperatorPlan& op, std::int64_t channels, int rank) {
   std::int64_t pixels = 0;
-  for (const ExchangePlan& plan : op.exchanges(d, rank)) pixels += plan.pixels_sent() + plan.pixels_received();
+  for (const ExchangePlan& plan : op.exchanges(d, rank))
+    pixels += plan.pixels_sent() + plan.pixels_received();
   return pixels * channels * 4;
 }
 
@@ -204,8 +205,7 @@ TEST(Model, bytes_are_those_of_the_plans) {
     const Execution layers{.mode = ExecutionMode::layer, .depth = 2};
     std::int64_t by_layer = 0;
     const LayerTraffic traffic(graph, d, {.mode = ExecutionMode::layer, .halo_depth = 2}, 1);
-    for (int r = 0; r < ranks; ++r)
-      by_layer += traffic.bytes_sent(r) + operator_bytes(d, *blur.op, 1, r);
+    for (int r = 0; r < ranks; ++r) by_layer += traffic.bytes_sent(r) + operator_bytes(d, *blur.op, 1, r);
     EXPECT_EQ(predict(m, &work, blur.data, d, 1, layers).sent, static_cast<double>(by_layer));
     Parts split(make_blur(box_blur(9, BlurMethod::fft)));
     split.data.solver = "hqs";

@@ -59,8 +59,8 @@ ChosenDevice choose_device(const std::string& wanted, GpuSharing sharing, const 
 /// The same job on another image, cut for `ranks` pretended ranks.
 Geometry with_image(const Geometry& g, const Box& image, int ranks);
 
-/// Describes operators on g.image, `first` being the place of the first of them in the job's list. Collective:
-/// files that g.files does not know yet are looked at. InputError on all ranks.
+/// Describes operators on g.image, `first` being the place of the first of them in the job's list.
+/// Collective: files that g.files does not know yet are looked at. InputError on all ranks.
 std::unique_ptr<OperatorPlan> describe(const Geometry& g, const std::vector<OperatorConfig>& parts,
                                        std::size_t first, Device device, const Communicator& comm);
 

@@ -42,9 +42,9 @@ struct OperatorRequest {
   const Communicator& comm;
 };
 
-/// An operator of the job file, problem.operator.type: all that is known of it. `choice` has its name and keys;
-/// the factories describe it, collectively, and read no pixels: a LocalOperator where a sample needs few pixels
-/// around its own, else an OperatorPlan.
+/// An operator of the job file, problem.operator.type: all that is known of it. `choice` has its name and
+/// keys; the factories describe it, collectively, and read no pixels: a LocalOperator where a sample needs
+/// few pixels around its own, else an OperatorPlan.
 struct OperatorRow {
   OperatorChoice choice;
   std::unique_ptr<LocalOperator> (*local)(const OperatorRequest&) = nullptr;
@@ -52,8 +52,8 @@ struct OperatorRow {
   std::string every_pixel{};  // the operator whose samples it thins out; empty: itself
 };
 
-/// src/app/operators.cpp: every operator that a job may name. A program may add rows before it parses its first
-/// job.
+/// src/app/operators.cpp: every operator that a job may name. A program may add rows before it parses its
+/// first job.
 std::vector<OperatorRow>& operator_table();
 const OperatorRow& find_operator(const std::string& name);
 

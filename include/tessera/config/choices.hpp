@@ -21,9 +21,10 @@ struct OptionFault {
 struct OperatorChoice {
   std::string name;
   std::vector<Option> options{};
-  bool kernel = false;      // blurs: has the keys kernel and boundary
-  bool pointwise = false;   // A^T A is a product at each pixel: proximal points are in closed form
-  bool same_grid = false;   // its samples are pixels of an image of the unknown's size (but for boundary valid)
+  bool kernel = false;     // blurs: has the keys kernel and boundary
+  bool pointwise = false;  // A^T A is a product at each pixel: proximal points are in closed form
+  bool same_grid =
+      false;  // its samples are pixels of an image of the unknown's size (but for boundary valid)
   std::function<std::optional<OptionFault>(const Options&)> check{};  // null: nothing to check
 };
 

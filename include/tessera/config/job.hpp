@@ -146,7 +146,7 @@ struct SolverConfig {
   Options options{};  // of this solver: SolverChoice
   std::int64_t iterations = 20;
   ScheduleConfig step, sigma;
-  std::optional<double> lambda;  // unset: auto
+  std::optional<double> lambda;                 // unset: auto
   std::optional<std::array<double, 2>> bounds;  // may be infinite; unset: none
   std::int64_t prox_iterations = 200;
   double prox_tolerance = 0;   // rms error; 0: auto

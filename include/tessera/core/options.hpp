@@ -29,12 +29,12 @@ struct OptionRule {
 };
 
 /// Number, whole number, yes or no, text, lists; optional: may be left out, and then has no value.
-using OptionValue = std::variant<double, std::int64_t, bool, std::string, std::vector<double>,
-                                 std::vector<std::int64_t>, std::optional<double>,
-                                 std::optional<std::int64_t>>;
+using OptionValue =
+    std::variant<double, std::int64_t, bool, std::string, std::vector<double>, std::vector<std::int64_t>,
+                 std::optional<double>, std::optional<std::int64_t>>;
 
-/// A key that one solver, operator or denoiser adds to its section of the job file. Parsing, limits, messages,
-/// resolved.yaml and the reference page follow from it.
+/// A key that one solver, operator or denoiser adds to its section of the job file. Parsing, limits,
+/// messages, resolved.yaml and the reference page follow from it.
 struct Option {
   std::string name;      // below the section; may have dots
   OptionValue fallback;  // where it is left out; says the type too

@@ -18,12 +18,13 @@ namespace tessera {
 /// Shapes of a weights file by name.
 using WeightShapes = std::map<std::string, std::vector<std::int64_t>>;
 
-/// A denoiser of the job file, denoiser.network: all that is known of it. A network has `graph`, anything else
-/// `make`.
+/// A denoiser of the job file, denoiser.network: all that is known of it. A network has `graph`, anything
+/// else `make`.
 struct DenoiserRow {
   std::string name;
   bool takes_sigma = true;
-  std::vector<Option> options{};  // keys denoiser.NAME of its own; of a network: its shape, for random weights
+  std::vector<Option>
+      options{};  // keys denoiser.NAME of its own; of a network: its shape, for random weights
 
   // Networks.
   Graph (*graph)(const NetworkOptions&) = nullptr;
@@ -40,8 +41,8 @@ struct DenoiserRow {
   bool network() const { return graph != nullptr; }
 };
 
-/// src/denoise/table.cpp: every denoiser that a job may name. A program may add rows before it parses its first
-/// job.
+/// src/denoise/table.cpp: every denoiser that a job may name. A program may add rows before it parses its
+/// first job.
 std::vector<DenoiserRow>& denoiser_table();
 /// InputError with the nearest known name.
 const DenoiserRow& find_denoiser(const std::string& name);

@@ -13,8 +13,9 @@ namespace tessera {
 
 /// A measurement: parts with a grid of samples each, and which rank owns which of them.
 ///
-/// A part's grid is its own: pixels of the image, a coarser or a smaller grid, angles and detector cells. Who owns
-/// the samples is a Layout of that grid; every sample has one owner. Host arithmetic, equal on all ranks.
+/// A part's grid is its own: pixels of the image, a coarser or a smaller grid, angles and detector cells. Who
+/// owns the samples is a Layout of that grid; every sample has one owner. Host arithmetic, equal on all
+/// ranks.
 class MeasurementLayout {
  public:
   struct Part {
@@ -49,7 +50,8 @@ Layout anchored_layout(const Decomposition& decomposition, const Box& samples, c
 /// A part whose samples stand on the image grid.
 MeasurementLayout::Part anchored_part(const Decomposition& decomposition, const LocalOperator& op,
                                       std::int64_t channels);
-/// Owners of samples that stand nowhere in particular: the box cut along its longest axis, as evenly as it goes.
+/// Owners of samples that stand nowhere in particular: the box cut along its longest axis, as evenly as it
+/// goes.
 Layout even_layout(const Box& samples, int ranks);
 
 }  // namespace tessera

@@ -9,7 +9,8 @@
 
 namespace tessera {
 
-/// What an operator is placed on: the unknown's layout, the type and device of its tensors, where messages go.
+/// What an operator is placed on: the unknown's layout, the type and device of its tensors, where messages
+/// go.
 struct OperatorContext {
   Decomposition decomposition;
   std::int64_t channels = 1;
@@ -21,16 +22,16 @@ struct OperatorContext {
 /// A linear operator before anything large is read or placed: what it measures, who owns the samples, what
 /// travels, what it computes.
 ///
-/// All but place() is arithmetic, equal on all ranks, for any number of pretended ranks: tessera check, plan and
-/// the memory model ask it, and ranks then run what it said. Global operators (projections, Fourier samples)
-/// derive from it and from DistributedOperator.
+/// All but place() is arithmetic, equal on all ranks, for any number of pretended ranks: tessera check, plan
+/// and the memory model ask it, and ranks then run what it said. Global operators (projections, Fourier
+/// samples) derive from it and from DistributedOperator.
 class OperatorPlan {
  public:
   virtual ~OperatorPlan() = default;
   /// InputError where the image is too small to measure.
   virtual MeasurementLayout layout(const Decomposition& decomposition, std::int64_t channels) const = 0;
-  /// The exchanges of `rank`, of the image's channels: each runs once one way in an apply, once the other way in
-  /// an adjoint.
+  /// The exchanges of `rank`, of the image's channels: each runs once one way in an apply, once the other way
+  /// in an adjoint.
   virtual std::vector<ExchangePlan> exchanges(const Decomposition& decomposition, int rank) const = 0;
   /// One apply and one adjoint on `rank`.
   virtual OperatorWork work(const Decomposition& decomposition, std::int64_t channels, int rank) const = 0;

@@ -22,13 +22,13 @@ namespace tessera {
 /// What every solver may use, and what one declares for itself. One that would have no effect in the solver
 /// named is refused by the configuration.
 struct SolverOptions {
-  Schedule step;            // gradient step or penalty gamma; unset: the solver's own rule
-  Schedule sigma;           // denoiser's noise level
-  double level = 0;         // below it the denoiser is continued (make_continued)
+  Schedule step;     // gradient step or penalty gamma; unset: the solver's own rule
+  Schedule sigma;    // denoiser's noise level
+  double level = 0;  // below it the denoiser is continued (make_continued)
   double strength = std::numeric_limits<double>::quiet_NaN();  // lambda of Strength, for the record
   double lambda = 1.0;                                         // red: weight of x - D(x)
-  Options own{};           // of the solver that its row declares
-  bool pixels = false;     // every sample is a pixel, a network the prior
+  Options own{};                                               // of the solver that its row declares
+  bool pixels = false;                                         // every sample is a pixel, a network the prior
   int iterations = 20;
   // The image stays between these values: a projection after every denoising step.
   double least = -std::numeric_limits<double>::infinity();
@@ -80,11 +80,12 @@ Schedule penalties(const SolverInput& in);
 struct SolverRow {
   std::string name;
   std::unique_ptr<Solver> (*make)(const SolverInput&);
-  DataStep data_step;   // how it meets the data term
-  int images = 3;       // that it holds at once, start and work included
-  int state_images = 1;  // of them in state(): what a checkpoint takes
+  DataStep data_step;             // how it meets the data term
+  int images = 3;                 // that it holds at once, start and work included
+  int state_images = 1;           // of them in state(): what a checkpoint takes
   std::vector<Option> options{};  // keys solver.NAME of its own
-  bool multiplier = false;  // adds up what the denoiser changes, so that strong denoising at the start stays in it
+  bool multiplier =
+      false;  // adds up what the denoiser changes, so that strong denoising at the start stays in it
 };
 
 /// The factory of a row.
@@ -93,7 +94,8 @@ std::unique_ptr<Solver> make(const SolverInput& in) {
   return std::make_unique<S>(in);
 }
 
-/// solvers/table.cpp: every solver that a job may name. A program may add rows before it parses its first job.
+/// solvers/table.cpp: every solver that a job may name. A program may add rows before it parses its first
+/// job.
 std::vector<SolverRow>& solver_table();
 /// InputError with the known names.
 const SolverRow& find_solver(const std::string& name);
