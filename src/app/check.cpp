@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // tessera check: what a job would do, by arithmetic; runs nothing.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,8 +15,9 @@
 #include "tessera/app/tuning.hpp"
 #include "tessera/core/memory.hpp"
 #include "tessera/core/units.hpp"
-#include "tessera/domain/measurement_layout.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/io/files.hpp"
+#include "tessera/solve/solver.hpp"
 
 namespace tessera {
 namespace {
@@ -26,6 +28,13 @@ std::int64_t most_messages(const LayerTraffic& layers, const std::map<int, int>&
   std::int64_t most = 0;
   for (const auto& [rank, count] : looked_at) most = std::max(most, layers.messages(rank));
   return most;
+}
+
+std::string block_text(const Box& block, bool volume) {
+  std::string text;
+  for (std::size_t d = volume ? 0 : 1; d < 3; ++d)
+    text += fmt::format("{}[{}, {})", text.empty() ? "" : " x ", block.lo()[d], block.hi()[d]);
+  return text;
 }
 
 // What the fullest rank's process will take, `data` bytes of it state, measurements and halos; read by
@@ -60,7 +69,7 @@ void print_checkpoint(const Geometry& g) {
     std::printf("checkpoint   none (output.checkpoint.keep is 0)\n");
     return;
   }
-  const int images = g.job.solver.name == "admm" || g.job.solver.name == "fista" ? 2 : 1;
+  const int images = find_solver(g.job.solver.name).state_images;
   const double bytes = static_cast<double>(kBytes * images * g.channels * g.image.pixels());
   std::printf("checkpoint   %s, the last %lld are kept\n", format_bytes(bytes).c_str(),
               static_cast<long long>(c.keep));
@@ -93,18 +102,12 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
   const Place place = ranks == comm.size() ? this_launch(comm) : pretended_launch(ranks);
   choose_execution(g, comm, place);
   const double features = g.network ? feature_budget(g, comm, place) : 0;
-  const std::unique_ptr<Modelled> model = model_job(g, comm, g.device.is_cuda());
+  const Modelled model = model_job(g, g.device.is_cuda());
   if (comm.rank() != 0) return 0;
 
   const Decomposition& d = g.decomposition;
-  const Grid3 grid = d.grid();
-  std::vector<MeasurementLayout::Part> list;
-  Reach reach;
-  for (const auto& p : model->parts) {
-    list.push_back({p->name(), p->measurement(g.image), p->channels(g.channels), p->anchor()});
-    reach = reach.max(p->reach());
-  }
-  const MeasurementLayout layout(d, std::move(list));
+  const MeasurementLayout layout = g.op->layout(d, g.channels);
+  const Reach reach = g.op->reach();
   const std::int64_t halo = g.network ? g.network->halo() : 0;
   std::optional<LayerTraffic> layers;
   if (g.network && g.job.denoiser.mode == "layer")
@@ -112,13 +115,16 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
 
   const bool every = ranks <= kEveryRank;
   const std::map<int, int> looked_at = representatives(d, std::max<std::int64_t>(halo, 64));
-  std::printf("image        %lld x %lld x %lld\n", static_cast<long long>(g.channels),
-              static_cast<long long>(g.image.extent(1)), static_cast<long long>(g.image.extent(2)));
-  std::printf("ranks        %d, %d x %d blocks, alignment %lld\n", ranks, grid[1], grid[2],
+  std::printf("image        %lld x %s\n", static_cast<long long>(g.channels), sides(g.image).c_str());
+  std::printf("ranks        %d, %s blocks, alignment %lld\n", ranks,
+              fmt::format("{}", fmt::join(g.job.domain.grid, " x ")).c_str(),
               static_cast<long long>(d.alignment()[1]));
-  std::printf("halos        operator %lld, %lld, %lld, %lld (up, down, left, right); denoiser %s\n",
+  const bool volume = axes_of(g.image) == Axes::volume;
+  std::printf("halos        operator %s%lld, %lld, %lld, %lld (%sup, down, left, right); denoiser %s\n",
+              volume ? fmt::format("{}, {}, ", reach.lo[0], reach.hi[0]).c_str() : "",
               static_cast<long long>(reach.lo[1]), static_cast<long long>(reach.hi[1]),
               static_cast<long long>(reach.lo[2]), static_cast<long long>(reach.hi[2]),
+              volume ? "before, behind, " : "",
               layers ? fmt::format("layer by layer, depth {}, {} exchanges, at most {} messages per rank",
                                    layer_halo_depth(g.network->graph, d, execution_options(g, 1)),
                                    layers->exchanges(), most_messages(*layers, looked_at))
@@ -130,31 +136,31 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
 
   std::int64_t total = 0, most_memory = 0;
   bool per_iteration = false;
-  if (every) std::printf("%-6s %-34s %12s %12s\n", "rank", "block (rows x columns)", "memory", "bytes/it");
+  if (every)
+    std::printf("%-6s %-34s %12s %12s\n", "rank",
+                volume ? "block (depth x rows x columns)" : "block (rows x columns)", "memory", "bytes/it");
   for (const auto& [r, count] : looked_at) {
     const Box block = d.block(r);
-    const DataTraffic data = data_traffic(d, model->data, r);
+    const DataTraffic data = data_traffic(d, model.data, r);
     const std::int64_t bytes =
         data.bytes_sent(g.channels) + (layers      ? layers->bytes_sent(r)
                                        : g.network ? network_bytes_sent(d, halo, g.channels, r)
                                                    : 0);
     per_iteration = data.kind == DataTraffic::Kind::conjugate_gradients;
     const std::int64_t around = layers ? 0 : halo;
-    const std::int64_t memory = data_memory(d, model->data, g.channels, around, r);
+    const std::int64_t memory = data_memory(d, model.data, g.channels, around, r);
     total += bytes * count;
     most_memory = std::max(most_memory, memory);
     if (every)
-      std::printf(
-          "%-6d %-34s %12s %12lld\n", r,
-          fmt::format("[{}, {}) x [{}, {})", block.lo()[1], block.hi()[1], block.lo()[2], block.hi()[2])
-              .c_str(),
-          format_bytes(static_cast<double>(memory)).c_str(), static_cast<long long>(bytes));
+      std::printf("%-6d %-34s %12s %12lld\n", r, block_text(block, volume).c_str(),
+                  format_bytes(static_cast<double>(memory)).c_str(), static_cast<long long>(bytes));
   }
-  print_memory(g, *model, features, place, static_cast<double>(most_memory));
+  print_memory(g, model, features, place, static_cast<double>(most_memory));
   std::printf("bytes per iteration: %lld (sent by all ranks together%s%s)\n", static_cast<long long>(total),
               per_iteration ? "; of the data step, per iteration of conjugate gradients" : "",
               every ? "" : fmt::format("; about: {} kinds of ranks looked at", looked_at.size()).c_str());
-  if (g.job.denoiser.network == "tv") std::printf("(the total variation's inner iterations come on top)\n");
+  if (!find_denoiser(g.job.denoiser.network).steady)
+    std::printf("(the denoiser's inner iterations come on top)\n");
   print_checkpoint(g);
   return 0;
 }

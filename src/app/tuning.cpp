@@ -193,11 +193,11 @@ std::vector<Prediction> rank_ways(const Geometry& g, const Modelled& m, const Ma
 void choose_execution(Geometry& g, const Communicator& comm, const Place& place) {
   if (!leaves_open(g)) return;
   const double features = feature_budget(g, comm, place);
-  const std::unique_ptr<Modelled> m = model_job(g, comm, g.device.is_cuda());
+  const Modelled m = model_job(g, g.device.is_cuda());
   const std::string shape = shape_key(g, place);
   std::string text;
   comm.together([&] {
-    if (comm.rank() == 0) text = print(decide(g, *m, shape, features, place));
+    if (comm.rank() == 0) text = print(decide(g, m, shape, features, place));
   });
   const Decision d = parse(comm.broadcast(text, 0));
   if (!d.found) return;  // the denoiser says why nothing fits

@@ -37,7 +37,7 @@ std::vector<Convolution> kernels_of(const DistributedOperator& A, const Measurem
 // The samples of part i that this rank owns, each at its anchor's pixel, 0 between them.
 at::Tensor at_anchors(const at::Tensor& samples, const DistributedOperator& A, std::size_t i) {
   const int rank = A.comm().rank();
-  const Anchor& anchor = A.layout().part(i).anchor;
+  const Anchor& anchor = A.layout().part(i).anchor.value();  // of a convolution or a mask
   const Box from = A.layout().block(i, rank), to = A.decomposition().block(rank);
   at::Tensor image = A.make_image().zero_();
   if (from.empty()) return image;

@@ -16,14 +16,17 @@ namespace {
 constexpr double kAlike = 0.05;  // relative; a median error of 6 %, part of which choices of one job share
 
 // What makes two ranks cost the same: size of the block, and how far its sides are from the border.
-using Kind = std::array<std::int64_t, 6>;
+using Kind = std::array<std::int64_t, 9>;
 
 Kind kind_of(const Decomposition& d, std::int64_t halo, int rank) {
   const Box b = d.padded_block(rank), p = d.padded();
   if (b.empty()) return {};
   const auto near = [&](std::int64_t distance) { return std::min(distance, halo); };
-  return {b.extent(1),
+  return {b.extent(0),
+          b.extent(1),
           b.extent(2),
+          near(b.lo()[0] - p.lo()[0]),
+          near(p.hi()[0] - b.hi()[0]),
           near(b.lo()[1] - p.lo()[1]),
           near(p.hi()[1] - b.hi()[1]),
           near(b.lo()[2] - p.lo()[2]),
@@ -121,7 +124,7 @@ void add_data_step(const Machine& machine, const DataWork& data, const Decomposi
   const DataTraffic traffic = data_traffic(d, data, rank);
   const double repeats = traffic.kind == DataTraffic::Kind::conjugate_gradients ? 1 + data.inner : 1;
   const double values = static_cast<double>(d.block(rank).pixels() * channels);
-  p.data += machine.state.at(values) * state_images(data.solver) / state_images("pgd");
+  p.data += machine.state.at(values) * state_images(data.solver) / state_images(kTimedSolver);
   p.data += repeats * data_seconds(machine, data, d, channels, traffic.kind, rank);
   for (const DataTraffic::Part& part : traffic.parts) {
     const double bytes = static_cast<double>(part.bytes * channels);
