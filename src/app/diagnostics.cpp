@@ -77,7 +77,8 @@ void count_extremes(const at::Tensor& y, const at::Tensor& counted, const Commun
   s.at_largest = static_cast<double>(at[1]) / static_cast<double>(s.samples);
 }
 
-// Sums over pairs of samples (p, p + lag) for the lags of a half plane, and the numbers of pairs that count.
+// Sums over pairs of samples (p, p + lag) for the lags of a half plane, and the numbers of pairs that count;
+// of a volume within its slices.
 class Autocorrelation {
  public:
   Autocorrelation(const MeasurementLayout& layout, std::size_t part,
@@ -106,7 +107,7 @@ class Autocorrelation {
       pairs = shifted_sums(mask.to(residual.options()));
     else
       for (const auto& [dy, dx] : lags_)
-        pairs.push_back(static_cast<double>(residual.size(0)) *
+        pairs.push_back(static_cast<double>(residual.size(0) * all_.extent(0)) *
                         static_cast<double>(std::max<std::int64_t>(0, all_.extent(1) - dy)) *
                         static_cast<double>(std::max<std::int64_t>(0, all_.extent(2) - std::abs(dx))));
     const double variance = s.chi2 - s.mean * s.mean;
@@ -125,14 +126,14 @@ class Autocorrelation {
   std::vector<double> shifted_sums(const at::Tensor& t) {
     std::vector<double> sums(lags_.size(), 0.0);
     Exchange exchange(plan_, transport_, 1, element_type(t.scalar_type()));
-    at::Tensor padded = empty_block(1, need_, t.options());
+    at::Tensor padded = empty_block(1, need_, t.options(), t.dim() == 4 ? Axes::volume : Axes::picture);
     for (std::int64_t c = 0; c < t.size(0); ++c) {
       const at::Tensor own = t.narrow(0, c, 1).contiguous();
       exchange.begin(view(own, block_), view(padded, need_)).wait();
       if (block_.empty()) continue;
       for (std::size_t i = 0; i < lags_.size(); ++i) {
         const at::Tensor other =
-            padded.narrow(1, lags_[i][0], own.size(1)).narrow(2, kLags + lags_[i][1], own.size(2));
+            padded.narrow(-2, lags_[i][0], own.size(-2)).narrow(-1, kLags + lags_[i][1], own.size(-1));
         sums[i] += local_dot(own, other).item().toDouble();
       }
     }
@@ -182,10 +183,10 @@ void write_chi2(const std::string& path, const ResidualStatistics& s) {
 void write_residual(const OutputFolder& folder, const MeasurementLayout& layout, const at::Tensor& residual,
                     double level, const Communicator& comm) {
   const MeasurementLayout::Part& part = layout.part(0);
-  if ((part.channels != 1 && part.channels != 3) || part.box.extent(0) != 1 || part.box.pixels() > kPicture)
-    return;
+  const Box shown = middle_slice(part.box);
+  if ((part.channels != 1 && part.channels != 3) || shown.pixels() > kPicture) return;
   write_preview(folder.file("residual.png"), residual * (0.5 / kShown / level) + 0.5,
-                layout.block(0, comm.rank()), layout.layout(0), part.box, {}, comm);
+                layout.block(0, comm.rank()), layout.layout(0), shown, {}, comm);
 }
 
 // The value below which this share of the sorted values lies.
@@ -227,7 +228,6 @@ ResidualStatistics residual_statistics(const Fit& fit, std::size_t part, const M
                                        const Communicator& comm) {
   ResidualStatistics s;
   const Box &all = layout.part(part).box, block = layout.block(part, comm.rank());
-  const bool flat = all.extent(0) == 1;
   const auto tiles = [&](std::int64_t extent) { return (extent + s.side - 1) / s.side; };
   s.side = kSide;
   while (tiles(all.extent(1)) * tiles(all.extent(2)) > kMostTiles) s.side *= 2;
@@ -257,7 +257,7 @@ ResidualStatistics residual_statistics(const Fit& fit, std::size_t part, const M
   s.mean = totals[1] / totals[0];
   s.chi2 = totals[2] / totals[0];
   count_extremes(fit.data[part], counted, comm, s);
-  if (flat) Autocorrelation(layout, part, transport, comm).measure(residual, counted, s);
+  Autocorrelation(layout, part, transport, comm).measure(residual, counted, s);
   return s;
 }
 

@@ -312,6 +312,10 @@ class LocalStackPlan final : public OperatorPlan {
   bool pointwise() const override {
     return std::all_of(parts_.begin(), parts_.end(), [](const auto& p) { return p->pointwise(); });
   }
+  bool convolutional() const override {
+    return std::all_of(parts_.begin(), parts_.end(),
+                       [](const auto& p) { return p->pointwise() || p->convolution().has_value(); });
+  }
   std::vector<Convolution> circular() const override {
     std::vector<Convolution> all;
     for (const auto& p : parts_)

@@ -125,6 +125,9 @@ class StackPlan final : public OperatorPlan {
   bool pointwise() const override {
     return std::all_of(members_.begin(), members_.end(), [](const auto& m) { return m->pointwise(); });
   }
+  bool convolutional() const override {
+    return std::all_of(members_.begin(), members_.end(), [](const auto& m) { return m->convolutional(); });
+  }
   std::optional<Box> image_of(const Box& measured) const override {
     return members_.front()->image_of(measured);
   }

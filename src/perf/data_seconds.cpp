@@ -31,7 +31,7 @@ double data_seconds(const Machine& machine, const DataWork& data, const Decompos
     samples += static_cast<double>(layout.block(i, rank).pixels() * layout.part(i).channels);
   // Residual, weights and norm of the parts beyond the first image's worth, which `state` holds.
   constexpr double kPasses = 8;
-  if (kind == DataTraffic::Kind::conjugate_gradients)  // its preconditioner
+  if (kind == DataTraffic::Kind::conjugate_gradients && data.op->convolutional())  // its preconditioner
     seconds += 2 * c * machine.transform.at(pixels);
   if (kind == DataTraffic::Kind::coarse) seconds += 2 * machine.transform.at(samples);
   seconds += machine.copy.at(std::max(0.0, samples - pixels * c) * 4 * kPasses);

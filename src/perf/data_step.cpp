@@ -43,8 +43,8 @@ DataTraffic data_traffic(const Decomposition& decomposition, const DataWork& dat
     transforms(samples.layout(0), samples.part(0).box);
     return traffic;
   }
-  traffic.kind = DataTraffic::Kind::conjugate_gradients;  // preconditioned
-  transforms(decomposition.layout(), image);
+  traffic.kind = DataTraffic::Kind::conjugate_gradients;
+  if (data.op->convolutional()) transforms(decomposition.layout(), image);  // preconditioned
   return traffic;
 }
 

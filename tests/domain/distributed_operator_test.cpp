@@ -291,5 +291,22 @@ TEST(MeasurementLayout, EverySampleHasOneOwner) {
   }
 }
 
+TEST(MeasurementLayout, ADetectorsSamplesAreDealtEvenly) {
+  for (const Box& samples :
+       {Box({0, 0, 0}, {1, 70, 1}), Box({0, 0, 0}, {180, 4, 96}), Box({0, 0, 0}, {1, 1, 3})})
+    for (const int ranks : {1, 2, 7, 500}) {
+      const MeasurementLayout layout({{"cells", samples, 1, even_layout(samples, ranks)}});
+      std::int64_t sum = 0, most = 0;
+      for (int r = 0; r < ranks; ++r) {
+        sum += layout.block(0, r).pixels();
+        most = std::max(most, layout.block(0, r).pixels());
+        for (int s = 0; s < r; ++s) EXPECT_TRUE(layout.block(0, r).intersect(layout.block(0, s)).empty());
+      }
+      EXPECT_EQ(sum, samples.pixels());
+      const std::int64_t longest = std::max({samples.extent(0), samples.extent(1), samples.extent(2)});
+      EXPECT_LE(most, samples.pixels() / longest * ((longest + ranks - 1) / ranks));
+    }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -4,7 +4,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "app"))
-from harness import distance, image, job, np, photo, predicted, run, same, scenario, summary, tessera, work  # noqa: E402
+from harness import counted, distance, image, job, np, photo, predicted, run, same, scenario, summary, tessera, work  # noqa: E402
 
 RANKS = (1, 2, 3, 5, 7)
 
@@ -23,7 +23,7 @@ output: {{folder: out, checkpoint: {{iterations: 3}}}}
 """)
 
 
-def everything(path, bytes_per_iteration=True):
+def everything(path, exact_bytes=False):
     """check, plan, run on all numbers of ranks, resume, report."""
     for ranks in RANKS:
         run(path, "--set", f"output.folder=on-{ranks}", ranks=ranks)
@@ -31,6 +31,8 @@ def everything(path, bytes_per_iteration=True):
         if ranks in (1, 5):
             told, out = predicted(path, ranks)
             assert "checkpoint" in out and "samples" in out, out
+            if exact_bytes:
+                assert told == counted(f"on-{ranks}"), (told, counted(f"on-{ranks}"))
     code, out, err = tessera("plan", path, "--ranks", "1,4,64")
     assert code == 0 and out.count("x") > 3, out + err
     assert summary("on-1")["status"] == "limit" and np.isfinite(image("on-1")).all()
@@ -62,7 +64,7 @@ def means():
     """A global operator: samples that belong to a detector."""
     photo(60, 83, gray=True)
     path = write_job("{type: means}", solver="{name: pgd, iterations: 6, sigma: 0.05}")
-    everything(path)
+    everything(path, exact_bytes=True)
     # The means of the result's rows and columns are those of the truth, up to noise.
     from harness import pictures
     truth = pictures.imread(work / "photo.png") / 255.0

@@ -34,7 +34,7 @@ struct ResidualStatistics {
   std::int64_t side = 0, rows = 0, columns = 0;
   std::vector<double> tiles;
 };
-/// Collective; the same on any number of ranks up to rounding. Whiteness and tiles: 2-D parts.
+/// Collective; the same on any number of ranks up to rounding. Whiteness and tiles: of volumes, within slices.
 ResidualStatistics residual_statistics(const Fit& fit, std::size_t part, const MeasurementLayout& layout,
                                        const std::shared_ptr<Transport>& transport, const Communicator& comm);
 

@@ -39,6 +39,8 @@ class OperatorPlan {
   virtual Reach reach() const { return {}; }
   /// A^T A is a product at each pixel.
   virtual bool pointwise() const { return false; }
+  /// Every part is a convolution, whatever its border, or a mask: conjugate gradients are then preconditioned.
+  virtual bool convolutional() const { return false; }
   /// The parts as circular convolutions of the whole image, where all of them are; else empty.
   virtual std::vector<Convolution> circular() const { return {}; }
   /// The largest image whose first part is `measured`, where the measurement says it.

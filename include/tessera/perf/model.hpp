@@ -135,7 +135,7 @@ std::int64_t data_memory(const Decomposition& decomposition, const DataWork& dat
                          std::int64_t denoiser_halo, int rank);
 
 /// The exchanges of one data step of `rank`, and how often each runs in it; for conjugate gradients those of
-/// one inner iteration, preconditioned. coarse: operator, adjoint and a transform of the samples.
+/// one inner iteration, with its preconditioner. coarse: operator, adjoint and a transform of the samples.
 struct DataTraffic {
   enum class Kind { none, gradient, fourier, coarse, conjugate_gradients } kind = Kind::none;
   struct Part {
