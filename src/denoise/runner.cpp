@@ -79,7 +79,7 @@ struct Runner::Impl {
     alignment = folded.alignment();
     library = probe_convolutions(o.type, o.device.is_cuda(), o.fused);
     if (o.device.is_cuda() && o.graphs) graphs.emplace(o.device, tensor);
-    plan = make_run_plan(folded.graph, fuses_add(library));
+    plan = make_run_plan(folded.graph, o.device_form || fuses_add(library));
     kernels.resize(plan.steps.size());
     for (std::size_t s = 0; s < plan.steps.size(); ++s) {
       const Node& node = plan.steps[s].node;
@@ -89,7 +89,7 @@ struct Runner::Impl {
       const at::Tensor weight = folded.weights.at(node.weight).to(tensor);
       kernels[s].straight.emplace(library, weight, bias, shape(node));
       if (!o.turned || node.op != Op::conv ||
-          !rim_form(o.type, o.device.is_cuda(), weight.size(1), node.kernel).turned)
+          !rim_form(o.type, o.device.is_cuda() || o.device_form, weight.size(1), node.kernel).turned)
         continue;
       kernels[s].turned.emplace(library, weight.transpose(2, 3), bias, shape(node));
     }

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <gtest/gtest.h>
@@ -134,6 +135,9 @@ TEST(RunnerGpu, what_cannot_be_captured_runs_as_it_is) {
     EXPECT_EQ(passes.run(x, 0.5, waits).sum().item<double>(), 16) << "call " << call;
   EXPECT_EQ(passes.captured(), 0u);
   EXPECT_FALSE(passes.complaint().empty());
+  // Random numbers, and memory that must be found again: what a broken capture of torch's spoils.
+  EXPECT_EQ(on_gpu(x).normal_().numel(), 16);
+  EXPECT_NO_THROW(c10::cuda::CUDACachingAllocator::emptyCache());
   // A capture that failed does not spoil the next shape's; beyond the second nothing is captured.
   const auto doubles = [](const at::Tensor& in, const at::Tensor& level) { return in * level * 2; };
   for (const std::int64_t side : {5, 6})

@@ -18,7 +18,8 @@ struct RunnerOptions {
   bool tf32 = false;                 // CUDA only: float32 products rounded to 10 bits
   bool fused = true;                 // fused and packed convolutions where the library has them
   bool turned = false;               // also keep kernels with rows and columns exchanged, see LayerHalos
-  bool graphs = true;                // CUDA only: replays passes as graphs from a shape's second call on
+  bool device_form = false;  // layers as a device runs them (additions fused, thin rims), on a CPU too
+  bool graphs = true;        // CUDA only: replays passes as graphs from a shape's second call on
   // Windows of several sizes come in turn: the arena stays as large as the largest, else it is taken anew,
   // page by page, with every change.
   bool in_turn = false;
