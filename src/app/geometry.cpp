@@ -15,6 +15,7 @@
 #include "tessera/core/host.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/domain/tensor_memory.hpp"
 #include "tessera/io/measurement_file.hpp"
 #include "tessera/solve/solver.hpp"
 
@@ -238,6 +239,7 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
   const ChosenDevice chosen =
       choose_device(job.device, job.domain.share_gpu ? GpuSharing::allowed : GpuSharing::refused, comm);
   g.device = chosen.device;
+  if (g.device.is_cuda()) track_device_memory();
   g.sharers = chosen.sharers;
 
   const Index3 alignment = alignment_of(g.network, g.image);
@@ -333,6 +335,7 @@ ExecutionOptions execution_options(const Geometry& g, int ranks_on_host) {
   o.type = d.precision == "bfloat16" ? at::kBFloat16 : d.precision == "float16" ? at::kHalf : at::kFloat;
   o.tf32 = d.precision == "tf32";
   o.device = g.device;
+  o.deterministic = g.job.deterministic;
   // Features take what a budget leaves beside everything else; without one, at most half of what is free.
   const std::int64_t available = available_bytes(g, ranks_on_host);
   o.memory_bytes = available / 2;

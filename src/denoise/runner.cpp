@@ -9,6 +9,7 @@
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/upsample_nearest2d.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -176,7 +177,8 @@ struct Runner::Impl {
     if (!options.device.is_cuda()) return;
     constexpr std::size_t kShapes = 32;
     if (tried.size() < kShapes) tried.insert(x.vec());
-    at::globalContext().setBenchmarkCuDNN(tried.count(x.vec()) > 0);
+    at::globalContext().setBenchmarkCuDNN(!options.deterministic && tried.count(x.vec()) > 0);
+    at::globalContext().setDeterministicCuDNN(options.deterministic);
   }
   CallShape call(std::int64_t items, std::int64_t height, std::int64_t width) const {
     return {items, height, width, options.type, library, {}};
@@ -265,6 +267,13 @@ std::int64_t Runner::bytes(std::int64_t items, std::int64_t height, std::int64_t
 }
 const RunPlan& Runner::plan() const { return impl_->plan; }
 std::size_t Runner::graphs() const { return impl_->graphs ? impl_->graphs->captured() : 0; }
+void Runner::release() {
+  Impl& m = *impl_;
+  if (m.graphs) m.graphs.emplace(m.options.device, m.tensor);
+  m.sizes.clear();
+  release_kept_tensors();
+  if (m.options.device.is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
+}
 bool Runner::fused() const { return impl_->library != ConvolutionLibrary::plain; }
 
 }  // namespace tessera
