@@ -96,6 +96,7 @@ def plan(arguments):
             shown[short] = value
         if arguments.iterations:
             settings.append(f"solver.iterations={arguments.iterations}")
+        settings.append("solver.stop.rounding=false")  # every run of as many iterations
         runs.append(("-".join([*name, f"ranks{ranks}", f"run{repeat}"]), settings, shown))
     return runs
 

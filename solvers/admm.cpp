@@ -14,12 +14,28 @@
 namespace tessera {
 namespace {
 
+Option dual_step() {
+  return {
+      "dual_step",
+      0.0,
+      {.least = 0, .most = 1.6, .above = true, .word = "auto", .example = "0.5"},
+      "",
+      "length of the multiplier's step; auto: 0.2 or 0.5 for a network whose sigma falls by itself, else 1"};
+}
+
+// Short steps where the denoiser's level falls to a last one: the multiplier adds up what it changes before.
+double beta_of(const SolverOptions& options) {
+  const double said = options.own.number(dual_step());
+  return said > 0 ? said : options.level > 0 ? (options.pixels ? 0.5 : 0.2) : 1.0;
+}
+
 /// Alternating direction method of multipliers, plug-and-play, scaled dual z:
-///   u = prox_{gamma f}(x - z);   x+ = P D(u + z, sigma);   z = z + beta (u - x+),   z_0 = 0.
+///   u  = prox_{gamma f}(x - z)
+///   x+ = P D(u + z, sigma)
+///   z  = z + beta (u - x+),   z_0 = 0
 ///
 /// Solves min f / s_n^2 + lambda g with sigma^2 = gamma lambda s_n^2 (tessera/solve/strength.hpp); P keeps
-/// the
-///   bounds. Where gamma changes, z (gamma times the multiplier) is scaled with it.
+///   the bounds. Where gamma changes, z (gamma times the multiplier) is scaled with it.
 /// The residual is that of the fixed point: the primal one, u - x+, and the dual one, x+ - x, together,
 ///   sqrt(|u - x+|^2 + |x+ - x|^2) / |x+| (Boyd's stopping rule asks both to be small, section 3.3).
 /// Shapes: (C, [D,] H, W), this rank's block. Units: image and sigma in range [0, 1]. gamma: the option step,
@@ -34,20 +50,21 @@ class Admm final : public Solver {
   explicit Admm(const SolverInput& in)
       : in_(in),
         gamma_(penalties(in)),
+        beta_(beta_of(in.options)),
         x_(in.start),
         z_(at::zeros_like(x_)),
         u_(in.start.clone()),
         next_(at::empty_like(x_)),
         work_(at::empty_like(x_)) {
-    TESSERA_VALIDATE(0 < in.options.dual_step && in.options.dual_step < 1.618, "solver.dual_step is ",
-                     in.options.dual_step, " (ADMM converges for 0 < dual_step < 1.618) use 1");
+    TESSERA_VALIDATE(0 < beta_ && beta_ < 1.618, "solver.dual_step is ", beta_,
+                     " (ADMM converges for 0 < dual_step < 1.618) use 1");
   }
 
   const at::Tensor& image() const override { return x_; }
   const at::Tensor& previous() const override { return next_; }
 
   IterationRecord step(int k) override {
-    const double gamma = gamma_.at(k), sigma = in_.options.sigma.at(k), beta = in_.options.dual_step;
+    const double gamma = gamma_.at(k), sigma = in_.options.sigma.at(k);
     if (k > 0 && gamma != gamma_.at(k - 1)) z_.mul_(gamma / gamma_.at(k - 1));
     at::sub_out(work_, x_, z_);
     in_.data.prox(work_, gamma, u_);
@@ -55,7 +72,7 @@ class Admm final : public Solver {
     in_.denoiser.apply(work_, sigma, next_);
     in_.options.bound(next_);
     u_.sub_(next_);  // u has done its work: its memory takes the primal residual
-    z_.add_(u_, beta);
+    z_.add_(u_, beta_);
     at::sub_out(work_, next_, x_);
     Deferred residual = in_.space.relative_norm({u_, work_}, next_);
     in_.data.measure(next_);
@@ -70,12 +87,21 @@ class Admm final : public Solver {
  private:
   SolverInput in_;
   Schedule gamma_;
+  double beta_;
   at::Tensor x_, z_, u_;  // denoised image; scaled dual; data-consistent image
   at::Tensor next_, work_;
 };
 
 }  // namespace
 
-std::unique_ptr<Solver> make_admm(const SolverInput& in) { return std::make_unique<Admm>(in); }
+SolverRow admm() {
+  return {.name = "admm",
+          .make = make<Admm>,
+          .data_step = DataStep::prox,
+          .images = 5,
+          .state_images = 2,
+          .options = {dual_step()},
+          .multiplier = true};
+}
 
 }  // namespace tessera

@@ -13,8 +13,11 @@
 namespace tessera {
 namespace {
 
+Option momentum() { return {"momentum", 3.0, {.least = 2}, "", "a of the extrapolation k / (k + 1 + a)"}; }
+
 /// Accelerated proximal gradient, plug-and-play:
-///   x+ = P D(z - tau grad f(z), sigma);   z = x+ + k / (k + 1 + a) (x+ - x),   k = 0, 1, ...
+///   x+ = P D(z - tau grad f(z), sigma)
+///   z  = x+ + k / (k + 1 + a) (x+ - x),   k = 0, 1, ...
 ///
 /// Solves min f / s_n^2 + lambda g with sigma^2 = tau lambda s_n^2 (tessera/solve/strength.hpp); P keeps the
 ///   bounds. The momentum starts anew (k = 0) where it points against the last step,
@@ -32,19 +35,19 @@ class Fista final : public Solver {
   explicit Fista(const SolverInput& in)
       : in_(in),
         tau_(gradient_steps(in, 0, 4.0 / 3.0)),
+        a_(in.options.own.number(momentum())),
         x_(in.start),
         z_(in.start.clone()),
         next_(at::empty_like(x_)),
         work_(at::empty_like(x_)) {
-    TESSERA_VALIDATE(in.options.momentum >= 2, "solver.momentum is ", in.options.momentum,
-                     " (below 2 the extrapolation loses its rate) use 3");
+    TESSERA_VALIDATE(a_ >= 2, "solver.momentum is ", a_, " (below 2 the extrapolation loses its rate) use 3");
   }
 
   const at::Tensor& image() const override { return x_; }
   const at::Tensor& previous() const override { return next_; }
 
   IterationRecord step(int k) override {
-    const double tau = tau_.at(k), sigma = in_.options.sigma.at(k), a = in_.options.momentum;
+    const double tau = tau_.at(k), sigma = in_.options.sigma.at(k);
     if (against_.earlier() > 0) {
       age_ = 0;
       against_.forget();
@@ -58,7 +61,7 @@ class Fista final : public Solver {
     against_.push(in_.space.sum(local_dot(z_, work_)));
     Deferred residual = in_.space.relative_norm(z_, next_);  // of the plain step, free of the momentum
     const double n = static_cast<double>(age_++);
-    z_.copy_(next_).add_(work_, n / (n + 1 + a));
+    z_.copy_(next_).add_(work_, n / (n + 1 + a_));
     std::swap(x_, next_);
     return {.step = tau, .sigma = sigma, .residual = std::move(residual)};
   }
@@ -75,6 +78,7 @@ class Fista final : public Solver {
  private:
   SolverInput in_;
   Schedule tau_;
+  double a_;          // of the momentum
   at::Tensor x_, z_;  // image; extrapolated point
   at::Tensor next_, work_;
   std::int64_t age_ = 0;  // iterations since the momentum started
@@ -83,6 +87,13 @@ class Fista final : public Solver {
 
 }  // namespace
 
-std::unique_ptr<Solver> make_fista(const SolverInput& in) { return std::make_unique<Fista>(in); }
+SolverRow fista() {
+  return {.name = "fista",
+          .make = make<Fista>,
+          .data_step = DataStep::gradient,
+          .images = 4,
+          .state_images = 2,
+          .options = {momentum()}};
+}
 
 }  // namespace tessera

@@ -11,7 +11,9 @@
 namespace tessera {
 namespace {
 
-/// Half-quadratic splitting, plug-and-play:  u = prox_{gamma f}(x);   x = P D(u, sigma).
+/// Half-quadratic splitting, plug-and-play:
+///   u = prox_{gamma f}(x)
+///   x = P D(u, sigma)
 ///
 /// Solves min over x, u of f(u) / s_n^2 + lambda g(x) + |u - x|^2 / (2 gamma s_n^2) with
 ///   sigma^2 = gamma lambda s_n^2 (tessera/solve/strength.hpp), which is min f / s_n^2 + lambda g as gamma
@@ -52,8 +54,8 @@ class HalfQuadraticSplitting final : public Solver {
 
 }  // namespace
 
-std::unique_ptr<Solver> make_half_quadratic_splitting(const SolverInput& in) {
-  return std::make_unique<HalfQuadraticSplitting>(in);
+SolverRow half_quadratic_splitting() {
+  return {.name = "hqs", .make = make<HalfQuadraticSplitting>, .data_step = DataStep::prox};
 }
 
 }  // namespace tessera

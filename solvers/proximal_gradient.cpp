@@ -12,8 +12,17 @@
 namespace tessera {
 namespace {
 
-/// Proximal gradient, plug-and-play:  x <- (1 - r) x + r P D(x - tau grad f(x), sigma),
-///   f(x) = |A x - y|^2_W / 2.
+Option relaxation() {
+  return {"relaxation",
+          1.0,
+          {.least = 0, .most = 1, .above = true},
+          "",
+          "x <- r new + (1 - r) x with r = relaxation"};
+}
+
+/// Proximal gradient, plug-and-play:
+///   z = x - tau grad f(x),   f(x) = |A x - y|^2_W / 2
+///   x = (1 - r) x + r P D(z, sigma)
 ///
 /// Solves min f / s_n^2 + lambda g with sigma^2 = tau lambda s_n^2 (tessera/solve/strength.hpp); P keeps the
 ///   bounds.
@@ -28,21 +37,26 @@ namespace {
 class ProximalGradient final : public Solver {
  public:
   explicit ProximalGradient(const SolverInput& in)
-      : in_(in), tau_(gradient_steps(in)), x_(in.start), next_(at::empty_like(x_)), z_(at::empty_like(x_)) {
-    TESSERA_VALIDATE(0 < in.options.relaxation && in.options.relaxation <= 1, "solver.relaxation is ",
-                     in.options.relaxation, " (a mean of the last and the new image lies in (0, 1]) use 1");
+      : in_(in),
+        tau_(gradient_steps(in)),
+        r_(in.options.own.number(relaxation())),
+        x_(in.start),
+        next_(at::empty_like(x_)),
+        z_(at::empty_like(x_)) {
+    TESSERA_VALIDATE(0 < r_ && r_ <= 1, "solver.relaxation is ", r_,
+                     " (a mean of the last and the new image lies in (0, 1]) use 1");
   }
 
   const at::Tensor& image() const override { return x_; }
   const at::Tensor& previous() const override { return next_; }
 
   IterationRecord step(int k) override {
-    const double tau = tau_.at(k), sigma = in_.options.sigma.at(k), r = in_.options.relaxation;
+    const double tau = tau_.at(k), sigma = in_.options.sigma.at(k);
     in_.data.gradient(x_, z_);
     at::sub_out(z_, x_, z_, tau);  // z = x - tau grad f(x)
     in_.denoiser.apply(z_, sigma, next_);
     in_.options.bound(next_);
-    if (r != 1.0) next_.mul_(r).add_(x_, 1.0 - r);
+    if (r_ != 1.0) next_.mul_(r_).add_(x_, 1.0 - r_);
 
     // Movement, not grad f: it vanishes where f and the prior balance. The ratio is a promise on the
     // iteration's one reduction; the loop reads it an iteration later, so no step waits for it.
@@ -57,14 +71,18 @@ class ProximalGradient final : public Solver {
  private:
   SolverInput in_;       // data term, denoiser, space: references; options, start: copies
   Schedule tau_;         // step lengths
+  double r_;             // relaxation
   at::Tensor x_, next_;  // image; the denoiser's output
   at::Tensor z_;         // gradient, then gradient step, then movement
 };
 
 }  // namespace
 
-std::unique_ptr<Solver> make_proximal_gradient(const SolverInput& in) {
-  return std::make_unique<ProximalGradient>(in);
+SolverRow proximal_gradient() {
+  return {.name = "pgd",
+          .make = make<ProximalGradient>,
+          .data_step = DataStep::gradient,
+          .options = {relaxation()}};
 }
 
 }  // namespace tessera

@@ -12,7 +12,8 @@
 namespace tessera {
 namespace {
 
-/// Regularization by denoising, gradient descent:  x <- P (x - tau (grad f(x) + w (x - D(x, sigma)))).
+/// Regularization by denoising, gradient descent:
+///   x = P (x - tau (grad f(x) + w (x - D(x, sigma))))
 ///
 /// Stands for min f / s_n^2 + lambda g with w = lambda s_n^2 / sigma^2 (tessera/solve/strength.hpp), since
 ///   x - D(x, sigma) is sigma^2 grad g where sigma is small; P keeps the bounds.
@@ -60,6 +61,6 @@ class Red final : public Solver {
 
 }  // namespace
 
-std::unique_ptr<Solver> make_red(const SolverInput& in) { return std::make_unique<Red>(in); }
+SolverRow red() { return {.name = "red", .make = make<Red>, .data_step = DataStep::red}; }
 
 }  // namespace tessera

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads images in bands of rows: HDF5, .npy, pictures. Values as in the file, (channels, rows, columns)."""
+"""Reads images in bands of rows: HDF5, .npy, pictures. Values as in the file, (channels, rows, columns).
+
+Of a volume the three middle slices, side by side as one picture."""
 
 import re
 from pathlib import Path
@@ -16,10 +18,10 @@ class Unreadable(Exception):
 
 
 class ImageFile:
-    """shape (C, H, W); rows(lo, hi) gives float32 (C, hi - lo, W)."""
+    """shape (C, H, W); rows(lo, hi) gives float32 (C, hi - lo, W). volume: (D, H, W) where slices of one are shown."""
 
-    def __init__(self, shape, rows, offset=None, factor=None):
-        self.shape, self.rows, self.offset, self.factor = shape, rows, offset, factor
+    def __init__(self, shape, rows, offset=None, factor=None, volume=None):
+        self.shape, self.rows, self.offset, self.factor, self.volume = shape, rows, offset, factor, volume
 
 
 def open_image(path):
@@ -27,6 +29,12 @@ def open_image(path):
     try:
         if match := re.fullmatch(r"(.*\.h5|.*\.hdf5)(?::(.*))?", path):
             return open_hdf5(match[1], match[2] or "/image")
+        if match := re.fullmatch(r"(.*\.tiff?):/(all|\d+)", path):
+            import tifffile  # slow to import, seldom needed
+
+            page = match[2]
+            data = tifffile.imread(match[1], **({} if page == "all" else {"key": int(page)}))
+            return open_array(data[None])
         if not Path(path).is_file():
             raise Unreadable(f"{path} is not there")
         if path.endswith(".npy"):
@@ -38,16 +46,30 @@ def open_image(path):
 
 def flat_shape(shape):
     """(C, H, W) of (H, W), (C, H, W) or (C, 1, H, W)."""
-    if len(shape) == 4 and shape[1] != 1:
-        raise Unreadable("it is a volume, and only images of one layer are shown")
     if not 2 <= len(shape) <= 4:
         raise Unreadable(f"it has {len(shape)} axes")
     return (1, *shape) if len(shape) == 2 else (shape[0], *shape[-2:])
 
 
+def is_volume(shape):
+    return len(shape) == 4 and shape[1] != 1
+
+
+def middle_slices(data, offset=None, factor=None):
+    """Rows x columns, beside it rows x depth, below it depth x columns, of (C, D, H, W)."""
+    channels, depth, height, width = data.shape
+    page = np.zeros((channels, height + 1 + depth, width + 1 + depth), np.float32)
+    page[:, :height, :width] = data[:, depth // 2]
+    page[:, :height, width + 1 :] = np.moveaxis(np.asarray(data[:, :, :, width // 2]), 1, 2)
+    page[:, height + 1 :, :width] = data[:, :, height // 2, :]
+    return ImageFile(page.shape, lambda lo, hi: page[:, lo:hi], offset, factor, (depth, height, width))
+
+
 def open_hdf5(path, name):
     with h5py.File(path) as file:
         data = file[name]
+        if is_volume(data.shape):
+            return middle_slices(data, data.attrs.get("offset"), data.attrs.get("factor"))
         shape = flat_shape(data.shape)
         offset, factor = data.attrs.get("offset"), data.attrs.get("factor")
 
@@ -59,6 +81,8 @@ def open_hdf5(path, name):
 
 
 def open_array(data):
+    if is_volume(data.shape):
+        return middle_slices(data)
     shape = flat_shape(data.shape)
     return ImageFile(
         shape, lambda lo, hi: np.asarray(data[..., lo:hi, :], np.float32).reshape(shape[0], hi - lo, shape[2])

@@ -115,8 +115,9 @@ def machine(runs):
 def block_text(attributes):
     if "own_box" not in attributes:
         return ""
-    (_, y0, x0), (_, y1, x1) = attributes["own_box"]
-    return f"rows {y0} to {y1}, columns {x0} to {x1}" if y1 > y0 and x1 > x0 else "empty"
+    (z0, y0, x0), (z1, y1, x1) = attributes["own_box"]
+    slices = f"slices {z0} to {z1}, " if attributes.get("grid_depth", 1) > 1 or z1 > z0 + 1 else ""
+    return f"{slices}rows {y0} to {y1}, columns {x0} to {x1}" if y1 > y0 and x1 > x0 else "empty"
 
 
 def fit_body(fits, detail):

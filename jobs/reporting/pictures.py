@@ -84,8 +84,10 @@ def figure(title, image, factor, caption):
     }
 
 
-def size_text(shape):
-    return f"{shape[1]} x {shape[2]}" + (
+def size_text(image):
+    shape, volume = image.shape, image.volume
+    size = " x ".join(map(str, volume)) + " (the middle slices)" if volume else f"{shape[1]} x {shape[2]}"
+    return size + (
         ", gray" if shape[0] == 1 else "" if shape[0] == 3 else f", {shape[0]} channels, the first is shown"
     )
 
@@ -198,11 +200,11 @@ def pictures_of(run, side, scenes):
         return figures, missing
     after, factor = small(result, offset, scale, side)
     score = f", PSNR {run.number('psnr'):.2f} dB" if math.isfinite(run.number("psnr")) else ""
-    figures.append(figure("after", as_bytes(after), factor, f"The {what}, {size_text(result.shape)}{score}."))
+    figures.append(figure("after", as_bytes(after), factor, f"The {what}, {size_text(result)}{score}."))
     try:
         truth, called = truth_of(run, scenes)
         if truth.shape != result.shape:
-            raise Unreadable(f"the truth is {size_text(truth.shape)}, the result {size_text(result.shape)}")
+            raise Unreadable(f"the truth is {size_text(truth)}, the result {size_text(result)}")
         shown, factor = small(truth, offset_of(run, offset), scale_of(run, scale), side)
         figures.append(figure("truth", as_bytes(shown), factor, called))
         error, psnr = error_map(
@@ -211,7 +213,7 @@ def pictures_of(run, side, scenes):
             0,
             1,
             side,
-            run.summary.get("scored_region"),
+            None if result.volume else run.summary.get("scored_region"),
         )
         top = nice(float(np.percentile(error, 99.8)))
         figures.append(
@@ -223,7 +225,7 @@ def pictures_of(run, side, scenes):
             )
             | {"ramp": {"colors": [f"rgb{c}" for c in MAGMA], "ends": ["0", f"{top:g} and more"]}}
         )
-        if what == "reconstruction" and abs(psnr - run.number("psnr")) > 0.1:
+        if what == "reconstruction" and not result.volume and abs(psnr - run.number("psnr")) > 0.1:
             missing.append(
                 f"The PSNR of these files is {psnr:.2f} dB, the run said {run.number('psnr'):.2f} dB: "
                 "the truth was changed since, or its depth is not read as the run did."
@@ -280,7 +282,7 @@ def before_of(run, side, missing):
         first = f", the first of {parts}" if parts > 1 else ""
         start = run.number("psnr_start")
         score = f"; the start of the iteration has {start:.2f} dB" if math.isfinite(start) else ""
-        return [figure("before", as_bytes(shown), factor, f"{what}{first}, {size_text(image.shape)}{score}.")]
+        return [figure("before", as_bytes(shown), factor, f"{what}{first}, {size_text(image)}{score}.")]
     missing.append(
         "No picture of the measurement: measurement.png is not in the folder (runs write it where they write a "
         "preview, for gray and color images up to 4096 x 4096)."

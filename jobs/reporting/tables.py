@@ -72,6 +72,11 @@ def iterations_text(run):
     return text + (f", resumed {again} time{'s' if again > 1 else ''}" if again else "")
 
 
+def grid_text(grid):
+    depth = f"{grid['grid_depth']} x " if grid.get("grid_depth", 1) > 1 else ""
+    return f"{depth}{grid['grid_rows']} x {grid['grid_columns']}"
+
+
 def tiles_of_one(run):
     median, low, high = run.seconds_per_iteration()
     grid = run.attributes[0] if run.attributes and "grid_rows" in run.attributes[0] else None
@@ -109,7 +114,7 @@ def tiles_of_one(run):
                 "Ranks",
                 run.rank_count or "unknown",
                 (
-                    f"{grid['grid_rows']} x {grid['grid_columns']} blocks, {where}"
+                    f"{grid_text(grid)} blocks, {where}"
                     if grid
                     else ""
                 ),

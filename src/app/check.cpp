@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // tessera check: what a job would do, by arithmetic; runs nothing.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,10 +13,11 @@
 
 #include "tessera/app/commands.hpp"
 #include "tessera/app/tuning.hpp"
+#include "tessera/core/memory.hpp"
 #include "tessera/core/units.hpp"
-#include "tessera/denoise/memory_model.hpp"
-#include "tessera/domain/measurement_layout.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/io/files.hpp"
+#include "tessera/solve/solver.hpp"
 
 namespace tessera {
 namespace {
@@ -28,6 +30,35 @@ std::int64_t most_messages(const LayerTraffic& layers, const std::map<int, int>&
   return most;
 }
 
+std::string block_text(const Box& block, bool volume) {
+  std::string text;
+  for (std::size_t d = volume ? 0 : 1; d < 3; ++d)
+    text += fmt::format("{}[{}, {})", text.empty() ? "" : " x ", block.lo()[d], block.hi()[d]);
+  return text;
+}
+
+// What the fullest rank's process will take, `data` bytes of it state, measurements and halos; read by
+// jobs/submit.sh. On a GPU: of the GPU's memory.
+void print_memory(const Geometry& g, const Modelled& model, double features, const Place& place,
+                  double data) {
+  Prediction p;
+  p.memory = data;
+  const Machine machine = planning_machine(g, place);
+  if (model.network) {
+    const std::vector<Prediction> ways = rank_ways(g, model, machine, features);
+    if (!ways.empty()) p = ways.front();
+  } else {
+    p = predict(machine, nullptr, model.data, g.decomposition, g.channels, {});
+  }
+  const auto program = static_cast<double>(g.device.is_cuda() ? 0 : process_bytes());
+  std::string parts = fmt::format("{} state, data and halos", format_bytes(data));
+  if (program > 0) parts = fmt::format("{} program and libraries, ", format_bytes(program)) + parts;
+  if (p.memory > data)
+    parts += fmt::format(", {} network and what a step takes for a moment", format_bytes(p.memory - data));
+  std::printf("memory       %s resident on the fullest rank (estimated: %s)\n",
+              format_bytes(program + p.memory).c_str(), parts.c_str());
+}
+
 // What a checkpoint takes, and how long before the end a signal must come: two iterations (one reduction is
 // under way) and the write. Iterations as in the last run of this folder; `lead time` is read by
 // jobs/submit.sh.
@@ -38,7 +69,7 @@ void print_checkpoint(const Geometry& g) {
     std::printf("checkpoint   none (output.checkpoint.keep is 0)\n");
     return;
   }
-  const int images = g.job.solver.name == "admm" || g.job.solver.name == "fista" ? 2 : 1;
+  const int images = find_solver(g.job.solver.name).state_images;
   const double bytes = static_cast<double>(kBytes * images * g.channels * g.image.pixels());
   std::printf("checkpoint   %s, the last %lld are kept\n", format_bytes(bytes).c_str(),
               static_cast<long long>(c.keep));
@@ -68,19 +99,15 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
   const JobConfig job = load_job(arguments.job, arguments.overrides, comm);
   const int ranks = arguments.ranks > 0 ? arguments.ranks : comm.size();
   Geometry g = plan_geometry(job, comm, ranks);
-  choose_execution(g, comm, ranks == comm.size() ? this_launch(comm) : pretended_launch(ranks));
-  const std::unique_ptr<Modelled> model = model_job(g, comm, g.device.is_cuda());
+  const Place place = ranks == comm.size() ? this_launch(comm) : pretended_launch(ranks);
+  choose_execution(g, comm, place);
+  const double features = g.network ? feature_budget(g, comm, place) : 0;
+  const Modelled model = model_job(g, g.device.is_cuda());
   if (comm.rank() != 0) return 0;
 
   const Decomposition& d = g.decomposition;
-  const Grid3 grid = d.grid();
-  std::vector<MeasurementLayout::Part> list;
-  Reach reach;
-  for (const auto& p : model->parts) {
-    list.push_back({p->name(), p->measurement(g.image), p->channels(g.channels), p->anchor()});
-    reach = reach.max(p->reach());
-  }
-  const MeasurementLayout layout(d, std::move(list));
+  const MeasurementLayout layout = g.op->layout(d, g.channels);
+  const Reach reach = g.op->reach();
   const std::int64_t halo = g.network ? g.network->halo() : 0;
   std::optional<LayerTraffic> layers;
   if (g.network && g.job.denoiser.mode == "layer")
@@ -88,13 +115,16 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
 
   const bool every = ranks <= kEveryRank;
   const std::map<int, int> looked_at = representatives(d, std::max<std::int64_t>(halo, 64));
-  std::printf("image        %lld x %lld x %lld\n", static_cast<long long>(g.channels),
-              static_cast<long long>(g.image.extent(1)), static_cast<long long>(g.image.extent(2)));
-  std::printf("ranks        %d, %d x %d blocks, alignment %lld\n", ranks, grid[1], grid[2],
+  std::printf("image        %lld x %s\n", static_cast<long long>(g.channels), sides(g.image).c_str());
+  std::printf("ranks        %d, %s blocks, alignment %lld\n", ranks,
+              fmt::format("{}", fmt::join(g.job.domain.grid, " x ")).c_str(),
               static_cast<long long>(d.alignment()[1]));
-  std::printf("halos        operator %lld, %lld, %lld, %lld (up, down, left, right); denoiser %s\n",
+  const bool volume = axes_of(g.image) == Axes::volume;
+  std::printf("halos        operator %s%lld, %lld, %lld, %lld (%sup, down, left, right); denoiser %s\n",
+              volume ? fmt::format("{}, {}, ", reach.lo[0], reach.hi[0]).c_str() : "",
               static_cast<long long>(reach.lo[1]), static_cast<long long>(reach.hi[1]),
               static_cast<long long>(reach.lo[2]), static_cast<long long>(reach.hi[2]),
+              volume ? "before, behind, " : "",
               layers ? fmt::format("layer by layer, depth {}, {} exchanges, at most {} messages per rank",
                                    layer_halo_depth(g.network->graph, d, execution_options(g, 1)),
                                    layers->exchanges(), most_messages(*layers, looked_at))
@@ -105,46 +135,32 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
   for (const std::string& notice : g.notices) std::printf("note: %s\n", notice.c_str());
 
   std::int64_t total = 0, most_memory = 0;
-  Box largest;  // what a network sees of a block at once, halo included
   bool per_iteration = false;
-  if (every) std::printf("%-6s %-34s %12s %12s\n", "rank", "block (rows x columns)", "memory", "bytes/it");
+  if (every)
+    std::printf("%-6s %-34s %12s %12s\n", "rank",
+                volume ? "block (depth x rows x columns)" : "block (rows x columns)", "memory", "bytes/it");
   for (const auto& [r, count] : looked_at) {
     const Box block = d.block(r);
-    const DataTraffic data = data_traffic(d, model->data, r);
+    const DataTraffic data = data_traffic(d, model.data, r);
     const std::int64_t bytes =
         data.bytes_sent(g.channels) + (layers      ? layers->bytes_sent(r)
                                        : g.network ? network_bytes_sent(d, halo, g.channels, r)
                                                    : 0);
     per_iteration = data.kind == DataTraffic::Kind::conjugate_gradients;
     const std::int64_t around = layers ? 0 : halo;
-    const std::int64_t memory = data_memory(d, model->data, g.channels, around, r);
+    const std::int64_t memory = data_memory(d, model.data, g.channels, around, r);
     total += bytes * count;
     most_memory = std::max(most_memory, memory);
-    const Box seen = d.padded_block(r).grow({{0, around, around}, {0, around, around}}).intersect(d.padded());
-    if (seen.pixels() > largest.pixels()) largest = seen;
     if (every)
-      std::printf(
-          "%-6d %-34s %12s %12lld\n", r,
-          fmt::format("[{}, {}) x [{}, {})", block.lo()[1], block.hi()[1], block.lo()[2], block.hi()[2])
-              .c_str(),
-          format_bytes(static_cast<double>(memory)).c_str(), static_cast<long long>(bytes));
+      std::printf("%-6d %-34s %12s %12lld\n", r, block_text(block, volume).c_str(),
+                  format_bytes(static_cast<double>(memory)).c_str(), static_cast<long long>(bytes));
   }
-  std::printf(
-      "memory       %s on the fullest rank (estimated: state, data, halos; without the network's weights and "
-      "features)\n",
-      format_bytes(static_cast<double>(most_memory)).c_str());
-  if (g.network) {
-    const MemoryModel features(*g.network, execution_options(g, 1).type, true, g.device);
-    std::printf(
-        "features     %s for the largest block as one window of %lld x %lld (in smaller windows where memory "
-        "says so)\n",
-        format_bytes(static_cast<double>(features.bytes(1, largest.extent(1), largest.extent(2)))).c_str(),
-        static_cast<long long>(largest.extent(1)), static_cast<long long>(largest.extent(2)));
-  }
+  print_memory(g, model, features, place, static_cast<double>(most_memory));
   std::printf("bytes per iteration: %lld (sent by all ranks together%s%s)\n", static_cast<long long>(total),
               per_iteration ? "; of the data step, per iteration of conjugate gradients" : "",
               every ? "" : fmt::format("; about: {} kinds of ranks looked at", looked_at.size()).c_str());
-  if (g.job.denoiser.network == "tv") std::printf("(the total variation's inner iterations come on top)\n");
+  if (!find_denoiser(g.job.denoiser.network).steady)
+    std::printf("(the denoiser's inner iterations come on top)\n");
   print_checkpoint(g);
   return 0;
 }

@@ -24,7 +24,7 @@ int compare_command(const CompareArguments& arguments, const Communicator& comm)
   // region does.
   Box common = a.box;
   Index3 shift_a{}, shift_b{};
-  for (std::size_t d = 1; d < 3; ++d) {
+  for (std::size_t d = 0; d < 3; ++d) {
     const std::int64_t difference = a.box.extent(d) - b.box.extent(d);
     (difference > 0 ? shift_a : shift_b)[d] = std::abs(difference) / 2;
   }
@@ -36,7 +36,7 @@ int compare_command(const CompareArguments& arguments, const Communicator& comm)
   const auto read = [&](const std::string& path, const SourceInfo& info, const Index3& shift) {
     std::vector<Box> boxes;
     for (int r = 0; r < comm.size(); ++r) boxes.push_back(whole.block(r).shift(shift));
-    at::Tensor t = empty_block(info.channels, whole.block(comm.rank()), at::kFloat);
+    at::Tensor t = empty_block(info.channels, whole.block(comm.rank()), at::kFloat, axes_of(common));
     read_image(path, Layout(boxes), view(t, boxes[static_cast<std::size_t>(comm.rank())]), comm);
     return t;
   };
@@ -66,8 +66,7 @@ int compare_command(const CompareArguments& arguments, const Communicator& comm)
                 largest, relative);
     std::printf("as 8-bit pictures: PSNR %.4f dB; without a rim of 5 pixels: SSIM %.6f (docs/metrics.md)\n",
                 psnr_8bit, ssim.valid);
-    std::printf("(%lld x %lld pixels, %lld channels; %s)\n", static_cast<long long>(common.extent(1)),
-                static_cast<long long>(common.extent(2)), static_cast<long long>(a.channels),
+    std::printf("(%s pixels, %lld channels; %s)\n", sides(common).c_str(), static_cast<long long>(a.channels),
                 arguments.range > 0 ? fmt::format("both divided by {:g}", arguments.range).c_str()
                                     : fmt::format("white is {:g} and {:g}", scale_a.offset + scale_a.factor,
                                                   scale_b.offset + scale_b.factor)
@@ -76,9 +75,8 @@ int compare_command(const CompareArguments& arguments, const Communicator& comm)
       std::printf("warning: their scales differ: write --range %g if both are in the same units\n",
                   scale_a.factor);
     if (a.box != b.box)
-      std::printf("sizes differ: %lld x %lld and %lld x %lld, the centered common part was compared\n",
-                  static_cast<long long>(a.box.extent(1)), static_cast<long long>(a.box.extent(2)),
-                  static_cast<long long>(b.box.extent(1)), static_cast<long long>(b.box.extent(2)));
+      std::printf("sizes differ: %s and %s, the centered common part was compared\n", sides(a.box).c_str(),
+                  sides(b.box).c_str());
   }
   return 0;
 }

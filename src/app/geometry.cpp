@@ -4,18 +4,23 @@
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include "full_scale.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/host.hpp"
+#include "tessera/core/memory.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/domain/tensor.hpp"
-#include "tessera/domain/tensor_memory.hpp"
+#include "tessera/domain/torch_cuda.hpp"
 #include "tessera/io/measurement_file.hpp"
 #include "tessera/solve/solver.hpp"
 
@@ -23,7 +28,7 @@ namespace tessera {
 namespace {
 
 std::vector<OperatorConfig> flatten(const OperatorConfig& op) {
-  if (op.type != "stack") return {op};
+  if (op.parts.empty()) return {op};
   std::vector<OperatorConfig> parts;
   for (const OperatorConfig& part : op.parts)
     for (OperatorConfig& p : flatten(part)) parts.push_back(std::move(p));
@@ -31,31 +36,22 @@ std::vector<OperatorConfig> flatten(const OperatorConfig& op) {
 }
 
 // The unknown's size from that of the first measurement: the largest image whose measurement has this size.
-Box image_of_measurement(const OperatorConfig& part, const Box& measured, std::int64_t channels,
-                         const Communicator& comm) {
-  Box image = measured;
+Box image_of_measurement(Geometry g, const Box& measured, const Communicator& comm) {
+  g.image = measured;
   for (int pass = 0; pass < 8; ++pass) {  // a kernel given as a share of the width changes with it
-    const auto op = make_part(part, 0, 0, image, image, channels, comm);
-    const Anchor anchor = op->anchor();
-    const Reach reach = op->reach();
-    Index3 hi{1, 0, 0};
-    for (std::size_t d : {std::size_t{1}, std::size_t{2}}) {
-      const std::int64_t wanted = measured.extent(d);
-      std::int64_t n = wanted * anchor.factor[d] + reach.lo[d] + reach.hi[d];
-      const auto made = [&](std::int64_t size) {
-        Index3 probe{1, size, size};
-        return op->measurement(Box({0, 0, 0}, probe)).extent(d);
-      };
-      while (n > 1 && made(n) > wanted) --n;
-      TESSERA_VALIDATE(made(n) == wanted, "a measurement of ", wanted, " samples on axis ", d,
-                       " (no image has it under this operator) say problem.image.size");
-      hi[d] = n;
-    }
-    const Box next({0, 0, 0}, hi);
-    if (next == image) break;
-    image = next;
+    const std::optional<Box> next = describe(g, {g.parts[0]}, 0, {}, comm)->image_of(measured);
+    TESSERA_VALIDATE(next, "a measurement of ", sides(measured),
+                     " samples (no image has it under this operator, or many have) say problem.image.size");
+    if (*next == g.image) break;
+    g.image = *next;
   }
-  return image;
+  return g.image;
+}
+
+std::vector<std::int64_t> grid_text(const Grid3& grid, const Box& image) {
+  std::vector<std::int64_t> out{grid[0], grid[1], grid[2]};
+  if (axes_of(image) == Axes::picture) out.erase(out.begin());
+  return out;
 }
 
 Index3 alignment_of(const std::optional<Network>& network, const Box& image) {
@@ -83,6 +79,45 @@ BlockCost cost_of(const Geometry& g) {
 }
 
 }  // namespace
+
+std::unique_ptr<OperatorPlan> describe(const Geometry& g, const std::vector<OperatorConfig>& parts,
+                                       std::size_t first, Device device, const Communicator& comm) {
+  std::vector<std::unique_ptr<OperatorPlan>> members;
+  std::vector<std::unique_ptr<LocalOperator>> local;  // neighbors in the list share exchanges
+  const auto close = [&] {
+    if (!local.empty()) members.push_back(plan_local_stack(std::exchange(local, {})));
+  };
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const OperatorRow& row = find_operator(parts[i].type);
+    const OperatorRequest request{parts[i],           static_cast<std::uint32_t>(first + i),
+                                  g.job.problem.seed, g.image,
+                                  g.channels,         device,
+                                  *g.files,           comm};
+    if (row.local) {
+      local.push_back(row.local(request));
+    } else {
+      close();
+      members.push_back(row.global(request));
+    }
+  }
+  close();
+  return plan_stack(std::move(members));
+}
+
+Box box_of(const std::vector<std::int64_t>& size) {
+  return {{0, 0, 0}, {size.size() > 2 ? size[0] : 1, size[size.size() - 2], size.back()}};
+}
+
+std::vector<std::int64_t> size_of(const Box& image) {
+  if (axes_of(image) == Axes::picture) return {image.extent(1), image.extent(2)};
+  return {image.extent(0), image.extent(1), image.extent(2)};
+}
+
+Box middle_slice(const Box& image) {
+  if (image.empty()) return image;
+  const std::int64_t z = image.lo()[0] + image.extent(0) / 2;
+  return {{z, image.lo()[1], image.lo()[2]}, {z + 1, image.hi()[1], image.hi()[2]}};
+}
 
 at::TensorOptions Geometry::options() const {
   const at::TensorOptions host(at::kFloat);
@@ -118,19 +153,13 @@ std::string job_weights(const JobConfig& job, std::int64_t channels) {
   const ScheduleConfig& sigma = job.solver.sigma;
   const double last = sigma.values.empty() ? sigma.last : sigma.values.back();
   const bool low = !sigma.automatic && sigma.form != "dpir" && last < kEnough;
-  const bool stable = low || data_step(job.solver.name) != DataStep::prox;
+  const bool stable = low || find_solver(job.solver.name).data_step != DataStep::prox;
   return default_weights(job.denoiser.network, channels) + (stable ? "_stable" : "");
 }
 
 Network open_network(const DenoiserConfig& config, std::int64_t image_channels) {
   if (config.weights == "random") {
-    NetworkOptions options;
-    options.name = config.network;
-    options.channels = image_channels;
-    if (!config.widths.empty()) options.widths = config.widths;
-    if (config.blocks) options.blocks = *config.blocks;
-    if (config.depth) options.depth = *config.depth;
-    return random_network(options, 0);
+    return random_network(network_options(find_denoiser(config.network), image_channels, config.options), 0);
   }
   const std::string weights =
       config.weights.empty() ? default_weights(config.network, image_channels) : config.weights;
@@ -171,11 +200,13 @@ void set_scale(Geometry& g, const std::vector<std::string>& sources, const Commu
 
 }  // namespace
 
-Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks) {
+Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks,
+                       std::shared_ptr<OperatorFiles> files) {
   Geometry g;
   g.job = job;
   g.notices = job.notices;
   g.parts = flatten(job.problem.op);
+  g.files = files ? std::move(files) : std::make_shared<OperatorFiles>();
   g.grid_given = !job.domain.grid.empty();
   const ProblemConfig& p = job.problem;
   std::vector<std::string> sources;  // of the image's units
@@ -197,19 +228,21 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
     g.data = *g.truth;
   }
   if (const std::int64_t n = p.simulate.finer; n > 1) {
+    TESSERA_VALIDATE(axes_of(g.image) == Axes::picture, "problem.simulate.finer is ", n,
+                     " (the truth is a volume of ", sides(g.image),
+                     "; pictures alone are made finer) write 1");
     TESSERA_VALIDATE(g.image.extent(1) % n == 0 && g.image.extent(2) % n == 0, "problem.simulate.finer is ",
                      n, " (the truth has ", g.image.extent(1), " x ", g.image.extent(2),
                      " pixels, no multiple of it) cut the truth to one");
     g.image = Box::image2d(g.image.extent(1) / n, g.image.extent(2) / n);
   }
+  std::size_t measured = 0;  // parts
   if (!p.measurements.empty()) {
     const std::vector<MeasurementPartInfo> parts = measurement_info(p.measurements, comm);
-    TESSERA_VALIDATE(parts.size() == g.parts.size(), p.measurements, " holds ", parts.size(),
-                     " measurements (the operator has ", g.parts.size(), " parts) give one for each");
+    measured = parts.size();
     if (!g.truth) {
       g.channels = parts[0].channels;
-      g.image = p.image.size.empty() ? image_of_measurement(g.parts[0], parts[0].box, g.channels, comm)
-                                     : Box::image2d(p.image.size[0], p.image.size[1]);
+      g.image = p.image.size.empty() ? image_of_measurement(g, parts[0].box, comm) : box_of(p.image.size);
     }
     g.data = parts[0].source;
     if (!g.data.note.empty()) g.notices.push_back(g.data.note);
@@ -217,9 +250,8 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
     for (const MeasurementPartInfo& part : parts) sources.push_back(part.path);
   }
   if (g.truth && !p.image.size.empty())
-    TESSERA_VALIDATE(g.image == Box::image2d(p.image.size[0], p.image.size[1]), "problem.image.size is ",
-                     p.image.size[0], " x ", p.image.size[1], " (the truth has ", g.image.extent(1), " x ",
-                     g.image.extent(2), ") leave it out");
+    TESSERA_VALIDATE(g.image == box_of(p.image.size), "problem.image.size is ", sides(box_of(p.image.size)),
+                     " (the truth has ", sides(g.image), ") leave it out");
   if (p.image.channels > 0)
     TESSERA_VALIDATE(p.image.channels == g.channels, "problem.image.channels is ", p.image.channels,
                      " (the data have ", g.channels, ") leave it out");
@@ -232,8 +264,11 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
     noise.unit = "internal";
   }
 
-  if (job.denoiser.network != "tv" && job.denoiser.network != "none") {
+  if (find_denoiser(job.denoiser.network).network()) {
     if (job.denoiser.weights.empty()) g.job.denoiser.weights = job_weights(job, g.channels);
+    TESSERA_VALIDATE(axes_of(g.image) == Axes::picture, "denoiser.network is ", job.denoiser.network,
+                     " (the image is a volume of ", sides(g.image),
+                     ", networks are for pictures) write 'network: tv' or 'network: none'");
     comm.together([&] { g.network = open_network(g.job.denoiser, g.channels); });
   }
   const ChosenDevice chosen =
@@ -242,18 +277,28 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
   if (g.device.is_cuda()) track_device_memory();
   g.sharers = chosen.sharers;
 
+  g.op = describe(g, g.parts, 0, g.device, comm);
+
   const Index3 alignment = alignment_of(g.network, g.image);
   if (job.domain.grid.empty()) {
     g.decomposition = Decomposition::choose(g.image, alignment, ranks, cost_of(g));
   } else {
-    TESSERA_VALIDATE(job.domain.grid[0] * job.domain.grid[1] == ranks, "domain.grid is [", job.domain.grid[0],
-                     ", ", job.domain.grid[1], "] (", job.domain.grid[0] * job.domain.grid[1], " blocks for ",
-                     ranks, " ranks) start as many ranks, or write 'grid: auto'");
+    std::vector<std::int64_t> blocks = job.domain.grid;
+    TESSERA_VALIDATE(blocks.size() == 2 || axes_of(g.image) == Axes::volume,
+                     "domain.grid has three numbers (the image is a picture of ", sides(g.image),
+                     ") write rows and columns of blocks");
+    if (blocks.size() == 2) blocks.insert(blocks.begin(), 1);
+    const std::int64_t all = blocks[0] * blocks[1] * blocks[2];
+    TESSERA_VALIDATE(all == ranks, "domain.grid is [", fmt::format("{}", fmt::join(job.domain.grid, ", ")),
+                     "] (", all, " blocks for ", ranks, " ranks) start as many ranks, or write 'grid: auto'");
     g.decomposition = Decomposition(
-        g.image, alignment, {1, static_cast<int>(job.domain.grid[0]), static_cast<int>(job.domain.grid[1])});
+        g.image, alignment,
+        {static_cast<int>(blocks[0]), static_cast<int>(blocks[1]), static_cast<int>(blocks[2])});
   }
-  const Grid3 grid = g.decomposition.grid();
-  g.job.domain.grid = {grid[1], grid[2]};
+  g.job.domain.grid = grid_text(g.decomposition.grid(), g.image);
+  if (const std::size_t wanted = g.op->layout(g.decomposition, g.channels).parts(); measured > 0)
+    TESSERA_VALIDATE(measured == wanted, p.measurements, " holds ", measured,
+                     " measurements (the operator has ", wanted, " parts) give one for each");
   int idle = 0;
   for (int r = 0; r < ranks; ++r) idle += g.decomposition.block(r).empty();
   if (idle > 0)
@@ -266,9 +311,9 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
 Geometry with_image(const Geometry& g, const Box& image, int ranks) {
   Geometry other = g;
   other.image = image;
+  if (image != g.image) other.op = describe(other, g.parts, 0, g.device, Communicator());
   other.decomposition = Decomposition::choose(image, alignment_of(g.network, image), ranks, cost_of(other));
-  const Grid3 grid = other.decomposition.grid();
-  other.job.domain.grid = {grid[1], grid[2]};
+  other.job.domain.grid = grid_text(other.decomposition.grid(), image);
   return other;
 }
 
@@ -282,8 +327,8 @@ std::int64_t available_bytes(const Geometry& g, int ranks_on_host) {
 namespace {
 
 // Bytes of one rank that are not features, from above: state, truth, measurement, halos, and what a step or
-// the simulation takes for a moment. Up to 20 images were measured with one blur (pgd, admm; circular,
-// reflect).
+// the simulation takes for a moment. Up to 15 images were measured with one blur (hqs with conjugate
+// gradients and a truth).
 std::int64_t other_bytes(const Geometry& g) {
   const std::int64_t halo = g.network ? g.network->halo() : 0;
   std::int64_t pixels = 0, window = 0, numbers = 0;
@@ -300,7 +345,7 @@ std::int64_t other_bytes(const Geometry& g) {
   const bool sixteen = precision == "bfloat16" || precision == "float16";
   const double each = g.device.is_cuda() ? (sixteen ? 2.2 : 4.4) : sixteen ? 6.4 : 20.8;
   const auto parts = static_cast<std::int64_t>(g.parts.size());
-  return 4 * g.channels * ((20 + 6 * parts) * pixels + 2 * window) +
+  return 4 * g.channels * ((16 + 5 * parts) * pixels + 2 * window) +
          static_cast<std::int64_t>(each * static_cast<double>(numbers)) + (std::int64_t{16} << 20);
 }
 
@@ -341,11 +386,14 @@ ExecutionOptions execution_options(const Geometry& g, int ranks_on_host) {
   o.memory_bytes = available / 2;
   if (!g.network) return o;
   const auto budget = memory_budget(g.job, available);
-  const std::int64_t other = other_bytes(g), most = budget.value_or(available);
+  // A budget is of the whole process; what is free is beside what it has already.
+  const std::int64_t program = budget && !g.device.is_cuda() ? process_bytes() : 0;
+  const std::int64_t other = other_bytes(g) + program, most = budget.value_or(available);
   TESSERA_VALIDATE(most > other, budget ? "memory is " : "free memory is ",
-                   format_bytes(static_cast<double>(most)),
-                   " per rank (state, data and weights of a rank take up to ",
-                   format_bytes(static_cast<double>(other)), ", which leaves the network nothing) ",
+                   format_bytes(static_cast<double>(most)), " per rank (",
+                   program > 0 ? "program, libraries, state" : "state",
+                   ", data and weights of a rank take up to ", format_bytes(static_cast<double>(other)),
+                   ", which leaves the network nothing) ",
                    budget ? "raise it, or use more ranks" : "use more ranks on more nodes");
   o.memory_bytes = budget ? most - other : std::min(o.memory_bytes, most - other);
   return o;
@@ -355,11 +403,8 @@ std::unique_ptr<Denoiser> make_denoiser(const Geometry& g, const Communicator& c
                                         const std::shared_ptr<Transport>& transport) {
   const DenoiserContext context{g.decomposition, g.channels, comm, transport};
   const DenoiserConfig& d = g.job.denoiser;
-  if (d.network == "none") return make_identity_denoiser();
-  if (d.network == "tv")
-    return make_total_variation(
-        {.weight = d.weight, .iterations = static_cast<int>(d.iterations), .tolerance = d.tolerance}, context,
-        g.options());
+  if (const DenoiserRow& row = find_denoiser(d.network); !row.network())
+    return row.make(context, d.options, g.options());
   ExecutionOptions options = execution_options(g, comm.local_size());
   comm.all_reduce({&options.memory_bytes, 1}, Reduce::min);  // the cut into windows is the same on all ranks
   return make_network_denoiser(*g.network, options, context);

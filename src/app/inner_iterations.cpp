@@ -31,18 +31,16 @@ Geometry small_job(const Geometry& g) {
   constexpr std::int64_t kSide = 192;
   JobConfig job = g.job;
   ProblemConfig& p = job.problem;
-  std::int64_t reach = 0;
-  for (const OperatorConfig& part : g.parts) {
-    const auto made = make_part(part, 0, p.seed, g.image, Box(), g.channels, Communicator());
-    const Reach r = made->reach();
-    reach = std::max({reach, r.lo[1] + r.hi[1], r.lo[2] + r.hi[2]});
-  }
+  const Reach r = g.op->reach();
+  const std::int64_t reach = std::max(r.lo[1] + r.hi[1], r.lo[2] + r.hi[2]);
   const std::int64_t side = (4 * reach / kSide + 1) * kSide;  // a multiple, which decimations divide
   p.truth = p.measurements = p.weights = p.dark = p.flat = {};
   p.saturation = 0;
   p.image = {};
   p.scale = {};
   p.simulate = {};
+  TESSERA_VALIDATE(axes_of(g.image) == Axes::picture,
+                   "the image is a volume (the synthetic scene is a picture) count in a run");
   p.scene = {0, {std::min(side, g.image.extent(1)), std::min(side, g.image.extent(2))}, g.channels};
   if (!p.noise.given()) p.noise.gaussian = 0.01;
   job.denoiser.mode = "whole";
@@ -52,7 +50,7 @@ Geometry small_job(const Geometry& g) {
   job.memory = "auto";
   job.notices.clear();
   if (job.solver.start != "auto" && job.solver.start != "zero") job.solver.start = "adjoint";
-  return plan_geometry(job, Communicator(), 1);
+  return plan_geometry(job, Communicator(), 1, g.files);
 }
 
 double on_a_small_scene(const Geometry& g) {

@@ -7,17 +7,16 @@
 
 namespace tessera {
 
-std::unique_ptr<Modelled> model_job(const Geometry& g, const Communicator& comm, bool gpu) {
-  auto m = std::make_unique<Modelled>();
-  for (std::size_t i = 0; i < g.parts.size(); ++i)
-    m->parts.push_back(make_part(g.parts[i], static_cast<std::uint32_t>(i), g.job.problem.seed, g.image,
-                                 Box(), g.channels, comm, Device{gpu ? 0 : -1}));
-  m->data.parts = &m->parts;
-  m->data.solver = g.job.solver.name;
-  m->data.inner = std::min(static_cast<double>(g.job.solver.prox_iterations), kInnerIterations);
-  m->data.weighted = !g.job.problem.weights.empty() || g.job.problem.saturation > 0;
-  m->data.truth = g.truth.has_value();
-  if (g.network) m->network = network_work(*g.network, g.job.denoiser.precision, gpu);
+Modelled model_job(const Geometry& g, bool gpu) {
+  Modelled m;
+  m.op = g.op;
+  if (gpu != g.device.is_cuda()) m.op = describe(g, g.parts, 0, Device{gpu ? 0 : -1}, Communicator());
+  m.data.op = m.op.get();
+  m.data.solver = g.job.solver.name;
+  m.data.inner = std::min(static_cast<double>(g.job.solver.prox_iterations), kInnerIterations);
+  m.data.weighted = !g.job.problem.weights.empty() || g.job.problem.saturation > 0;
+  m.data.truth = g.truth.has_value();
+  if (g.network) m.network = network_work(*g.network, g.job.denoiser.precision, gpu);
   return m;
 }
 

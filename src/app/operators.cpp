@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From the job file's operator to physics.
+// The operators of the job file: one row each, and what their factories read.
+#include "tessera/app/operator_table.hpp"
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 
-#include "tessera/app/geometry.hpp"
+#include <algorithm>
+
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/physics/operators.hpp"
@@ -13,21 +16,12 @@ namespace {
 
 constexpr std::int64_t kLargestKernel = 4096;  // per side: a kernel is small enough to stand on every rank
 
-// Read by rank 0, sent to all: (1, h, w), or (C, h, w) with one kernel per channel of the image.
-at::Tensor read_kernel(const KernelConfig::File& file, std::int64_t channels, const Communicator& comm) {
-  const SourceInfo info = image_source_info(file.path, comm);
-  TESSERA_VALIDATE(
-      info.box.extent(0) == 1 && info.box.extent(1) <= kLargestKernel && info.box.extent(2) <= kLargestKernel,
-      "kernel ", file.path, " has ", info.box.extent(1), " x ", info.box.extent(2), " taps (at most ",
-      kLargestKernel, " per side) cut it to its support");
-  at::Tensor taps = at::empty({info.channels, info.box.extent(1), info.box.extent(2)}, at::kDouble);
-  comm.together([&] {
-    if (comm.rank() == 0) read_image(file.path, Layout({info.box}), view(taps, info.box), Communicator());
-  });
-  comm.broadcast(taps.data_ptr(), taps.numel() * 8, 0);
+// (1, h, w), or (C, h, w) with one kernel per channel of the image.
+at::Tensor file_kernel(const KernelConfig::File& file, const OperatorRequest& in) {
+  at::Tensor taps = in.files.taps(file.path, in.comm);
   if (taps.eq(taps[0]).all().item().toBool()) taps = taps.slice(0, 0, 1);  // a gray kernel saved as RGB
-  TESSERA_VALIDATE(taps.size(0) == 1 || taps.size(0) == channels, "kernel ", file.path, " has ", taps.size(0),
-                   " channels that differ (the image has ", channels,
+  TESSERA_VALIDATE(taps.size(0) == 1 || taps.size(0) == in.channels, "kernel ", file.path, " has ",
+                   taps.size(0), " channels that differ (the image has ", in.channels,
                    ") give one kernel, or one per channel of the image");
   if (!file.normalize) return taps;
   const at::Tensor sums = taps.sum(at::IntArrayRef{1, 2}, /*keepdim=*/true);
@@ -37,59 +31,190 @@ at::Tensor read_kernel(const KernelConfig::File& file, std::int64_t channels, co
   return taps / sums;
 }
 
-at::Tensor make_kernel(const KernelConfig& config, std::int64_t width, std::int64_t channels,
-                       const Communicator& comm) {
-  if (const auto* file = std::get_if<KernelConfig::File>(&config.form))
-    return read_kernel(*file, channels, comm);
-  const auto& g = std::get<KernelConfig::Gaussian>(config.form);
-  const double unit = g.sigma_is_share ? static_cast<double>(width) : 1.0;
+at::Tensor make_kernel(const OperatorRequest& in) {
+  if (const auto* file = std::get_if<KernelConfig::File>(&in.config.kernel.form))
+    return file_kernel(*file, in);
+  const auto& g = std::get<KernelConfig::Gaussian>(in.config.kernel.form);
+  const double unit = g.sigma_is_share ? static_cast<double>(in.image.extent(2)) : 1.0;
   return gaussian_kernel({g.sigma[0] * unit, g.sigma[1] * unit}, g.angle);
 }
 
-at::Tensor read_mask(const std::string& path, const Box& image, const Box& block, std::int64_t channels,
-                     const Communicator& comm) {
-  const SourceInfo info = image_source_info(path, comm);
-  TESSERA_VALIDATE(info.box == image, "mask ", path, " is ", info.box.extent(1), " x ", info.box.extent(2),
-                   " (the image is ", image.extent(1), " x ", image.extent(2),
-                   ") give a mask of the image's size");
-  TESSERA_VALIDATE(info.channels == 1 || info.channels == channels, "mask ", path, " has ", info.channels,
-                   " channels (the image has ", channels, ") give one channel, or as many as the image");
-  at::Tensor mask = empty_block(info.channels, block, at::kFloat);
-  std::vector<Box> boxes;
-  for (int r = 0; r < comm.size(); ++r) boxes.push_back(comm.rank() == r ? block : Box());
-  // Every rank knows only its own block here; the layout is gathered once.
-  for (int r = 0; r < comm.size(); ++r) {
-    Index3 corners[2] = {boxes[static_cast<std::size_t>(r)].lo(), boxes[static_cast<std::size_t>(r)].hi()};
-    comm.broadcast(corners, sizeof corners, r);
-    boxes[static_cast<std::size_t>(r)] = Box(corners[0], corners[1]);
-  }
-  read_image(path, Layout(std::move(boxes)), view(mask, block), comm);
-  return mask / info.full_scale;
+Option mask_file() {
+  return {"file",
+          std::string(),
+          {.file = true},
+          "",
+          "picture, .npy or HDF5 of the image's size: pixels that are not 0 are measured"};
+}
+Option mask_keep() {
+  return {"keep",
+          std::optional<double>(),
+          {.least = 0, .most = 1, .above = true, .example = "0.5"},
+          "share",
+          "measures this share of the pixels, drawn with problem.seed, in place of a file"};
+}
+Option method() {
+  return {"method",
+          std::string("auto"),
+          {.choices = {"auto", "direct", "fft"}},
+          "",
+          "how the convolution is computed; the result is the same"};
+}
+Option factor() {
+  return {
+      "factor", std::int64_t{2}, {.least = 2, .most = 4}, "", "keeps one sample in this many, on both axes"};
+}
+Option phase() {
+  return {"phase",
+          std::vector<std::int64_t>{0, 0},
+          {.least = 0, .most = 3, .shortest = 2, .longest = 2, .example = "[1, 1]"},
+          "pixels",
+          "row and column of the first sample, each below factor: of the image, or with boundary valid of "
+          "what can be measured"};
+}
+
+std::unique_ptr<LocalOperator> mask(const OperatorRequest& in) {
+  const Options& o = in.config.options;
+  if (const auto keep = o.get<std::optional<double>>(mask_keep()))
+    return make_random_mask(*keep, static_cast<std::uint64_t>(in.seed), in.index);
+  const std::string path = o.get<std::string>(mask_file());
+  const SourceInfo& info = in.files.info(path, in.comm);
+  TESSERA_VALIDATE(info.box == in.image, "mask ", path, " is ", sides(info.box), " (the image is ",
+                   sides(in.image), ") give a mask of the image's size");
+  TESSERA_VALIDATE(info.channels == 1 || info.channels == in.channels, "mask ", path, " has ", info.channels,
+                   " channels (the image has ", in.channels, ") give one channel, or as many as the image");
+  return make_mask([path, info](const Layout& blocks, const Communicator& comm) {
+    const Box& block = blocks.box(comm.rank());
+    at::Tensor values = empty_block(info.channels, block, at::kFloat, axes_of(info.box));
+    read_image(path, blocks, view(values, block), comm);
+    return values.div_(info.full_scale);
+  });
+}
+
+std::optional<OptionFault> check_mask(const Options& o) {
+  const bool file = !o.get<std::string>(mask_file()).empty(),
+             keep = o.get<std::optional<double>>(mask_keep()).has_value();
+  if (file && keep)
+    return OptionFault{
+        "keep", "is written beside file (only one of them can say which pixels are measured) remove one"};
+  if (!file && !keep)
+    return OptionFault{
+        "keep",
+        "is missing (a mask needs a share of pixels or a file) write for example 'keep: 0.5' or "
+        "'file: m.png'"};
+  return std::nullopt;
+}
+
+std::optional<OptionFault> check_downsampling(const Options& o) {
+  const auto first = o.get<std::vector<std::int64_t>>(phase());
+  const std::int64_t f = o.get<std::int64_t>(factor());
+  if (std::max(first[0], first[1]) < f) return std::nullopt;
+  return OptionFault{"phase",
+                     concat("is [", first[0], ", ", first[1], "] (the first sample is one of the first ", f,
+                            " on both axes) write numbers below factor")};
+}
+
+BlurOptions blur_options(const OperatorRequest& in) {
+  BlurOptions options;
+  options.kernel = make_kernel(in);
+  if (const auto* file = std::get_if<KernelConfig::File>(&in.config.kernel.form))
+    options.origin = file->center;
+  options.boundary = parse_boundary(in.config.boundary);
+  options.method = parse_blur_method(in.config.options.get<std::string>(method()));
+  options.device = in.device;
+  return options;
+}
+
+std::unique_ptr<LocalOperator> blur(const OperatorRequest& in) {
+  const bool volume = axes_of(in.image) == Axes::volume;
+  const auto* g = std::get_if<KernelConfig::Gaussian>(&in.config.kernel.form);
+  TESSERA_VALIDATE(!volume || (g && g->depth > 0),
+                   "the kernel is that of a picture (the image is a volume of ", sides(in.image),
+                   ") write three widths, 'kernel: {gaussian: {sigma: [DEPTH, ROWS, COLUMNS]}}'");
+  TESSERA_VALIDATE(volume || !g || g->depth == 0, "the kernel has three widths (the image is a picture of ",
+                   sides(in.image), ") write those of rows and columns");
+  if (!volume) return make_blur(blur_options(in));
+  TESSERA_VALIDATE(g->angle == 0, "the kernel is turned by ", g->angle,
+                   " degrees (Gaussians of volumes stand along the axes) remove angle");
+  return make_gaussian_blur({g->depth, g->sigma[0], g->sigma[1]}, parse_boundary(in.config.boundary));
+}
+
+std::unique_ptr<LocalOperator> downsampling(const OperatorRequest& in) {
+  TESSERA_VALIDATE(axes_of(in.image) == Axes::picture, "the image is a volume of ", sides(in.image),
+                   " (downsampling works on pictures) write blur, or a mask");
+  BlurOptions options = blur_options(in);
+  options.factor = in.config.options.get<std::int64_t>(factor());
+  const auto first = in.config.options.get<std::vector<std::int64_t>>(phase());
+  options.phase = {first[0], first[1]};
+  return make_blur(std::move(options));
 }
 
 }  // namespace
 
-std::unique_ptr<LocalOperator> make_part(const OperatorConfig& part, std::uint32_t index, std::int64_t seed,
-                                         const Box& image, const Box& block, std::int64_t channels,
-                                         const Communicator& comm, Device device) {
-  if (part.type == "identity") return make_identity();
-  if (part.type == "mask") {
-    if (part.keep) return make_random_mask(*part.keep, static_cast<std::uint64_t>(seed), index);
-    return make_mask(read_mask(part.mask_file, image, block, channels, comm), block);
-  }
-  TESSERA_EXPECT(part.type == "blur" || part.type == "downsampling", "operator type ", part.type,
-                 " came through the parser");
-  BlurOptions options;
-  options.kernel = make_kernel(part.kernel, image.extent(2), channels, comm);
-  if (const auto* file = std::get_if<KernelConfig::File>(&part.kernel.form)) options.origin = file->center;
-  options.boundary = parse_boundary(part.boundary);
-  options.method = parse_blur_method(part.method);
-  options.device = device;
-  if (part.type == "downsampling") {
-    options.factor = part.factor;
-    options.phase = part.phase;
-  }
-  return make_blur(std::move(options));
+std::string sides(const Box& box) {
+  return box.extent(0) > 1 ? concat(box.extent(0), " x ", box.extent(1), " x ", box.extent(2))
+                           : concat(box.extent(1), " x ", box.extent(2));
+}
+
+std::vector<OperatorRow>& operator_table() {
+  static std::vector<OperatorRow> rows = {
+      {.choice = {.name = "identity", .pointwise = true, .same_grid = true},
+       .local = [](const OperatorRequest&) { return make_identity(); }},
+      {.choice = {.name = "mask",
+                  .options = {mask_file(), mask_keep()},
+                  .pointwise = true,
+                  .same_grid = true,
+                  .check = check_mask},
+       .local = mask},
+      {.choice = {.name = "blur", .options = {method()}, .kernel = true, .same_grid = true}, .local = blur},
+      {.choice = {.name = "downsampling",
+                  .options = {method(), factor(), phase()},
+                  .kernel = true,
+                  .check = check_downsampling},
+       .local = downsampling,
+       .every_pixel = "blur"},
+  };
+  return rows;
+}
+
+const OperatorRow& find_operator(const std::string& name) {
+  const std::vector<OperatorRow>& rows = operator_table();
+  const auto row =
+      std::find_if(rows.begin(), rows.end(), [&](const OperatorRow& r) { return r.choice.name == name; });
+  TESSERA_EXPECT(row != rows.end(), "operator type ", name, " came through the parser");
+  return *row;
+}
+
+std::vector<std::string*> files_of(OperatorConfig& op) {
+  std::vector<std::string*> files;
+  for (OperatorConfig& part : op.parts)
+    for (std::string* file : files_of(part)) files.push_back(file);
+  if (!op.parts.empty()) return files;
+  for (const Option& o : find_operator(op.type).choice.options)
+    if (o.rule.file)
+      if (std::string& file = op.options.slot<std::string>(o); !file.empty()) files.push_back(&file);
+  return files;
+}
+
+const SourceInfo& OperatorFiles::info(const std::string& path, const Communicator& comm) {
+  const auto known = infos_.find(path);
+  if (known != infos_.end()) return known->second;
+  return infos_[path] = image_source_info(path, comm);
+}
+
+const at::Tensor& OperatorFiles::taps(const std::string& path, const Communicator& comm) {
+  if (const auto known = taps_.find(path); known != taps_.end()) return known->second;
+  const SourceInfo info = image_source_info(path, comm);
+  TESSERA_VALIDATE(
+      info.box.extent(0) == 1 && info.box.extent(1) <= kLargestKernel && info.box.extent(2) <= kLargestKernel,
+      "kernel ", path, " has ", info.box.extent(1), " x ", info.box.extent(2), " taps (at most ",
+      kLargestKernel, " per side) cut it to its support");
+  at::Tensor taps = at::empty({info.channels, info.box.extent(1), info.box.extent(2)}, at::kDouble);
+  comm.together([&] {
+    if (comm.rank() == 0) read_image(path, Layout({info.box}), view(taps, info.box), Communicator());
+  });
+  comm.broadcast(taps.data_ptr(), taps.numel() * 8, 0);
+  return taps_[path] = taps;
 }
 
 }  // namespace tessera

@@ -198,21 +198,21 @@ void write_reconstruction(const OutputFolder& folder, const Geometry& g, const a
   const PhaseScope phase(Phase::write);
   write_image(folder.file("reconstruction.h5"), g, image, part, comm);
   const OutputConfig& out = g.job.output;
-  if (!out.preview.empty() && (g.channels == 1 || g.channels == 3) && g.image.extent(0) == 1)
+  if (!out.preview.empty() && (g.channels == 1 || g.channels == 3))
     write_preview(folder.file(out.preview), image, g.decomposition.block(comm.rank()),
-                  g.decomposition.layout(), part, preview_form(g), comm, g.job.problem.truth);
+                  g.decomposition.layout(), middle_slice(part), preview_form(g), comm, g.job.problem.truth);
 }
 
 void write_measurement(const OutputFolder& folder, const Geometry& g, const MeasurementLayout& layout,
                        const at::Tensor& y, const Communicator& comm) {
   constexpr std::int64_t kMost = 4096 * 4096;
   const MeasurementLayout::Part& part = layout.part(0);
-  if (g.job.output.preview.empty() || (part.channels != 1 && part.channels != 3) || part.box.extent(0) != 1 ||
-      part.box.pixels() > kMost)
+  if (g.job.output.preview.empty() || (part.channels != 1 && part.channels != 3) ||
+      middle_slice(part.box).pixels() > kMost)
     return;
   const PhaseScope phase(Phase::write);
-  write_preview(folder.file("measurement.png"), y, layout.block(0, comm.rank()), layout.layout(0), part.box,
-                {}, comm, g.job.problem.truth);
+  write_preview(folder.file("measurement.png"), y, layout.block(0, comm.rank()), layout.layout(0),
+                middle_slice(part.box), {}, comm, g.job.problem.truth);
 }
 
 void Progress::on_result(const IterationResult& r) {
@@ -256,6 +256,7 @@ LoopSummary summarize(const Traffic& before, const Traffic& after, double second
   s.exposed_wait_fraction = sums[2] > 0 ? sums[1] / sums[2] : 0;
   s.peak_bytes = comm.all_gather(static_cast<double>(memory_peak()));
   s.peak_data_bytes = comm.all_gather(static_cast<double>(memory_peak(MemoryUse::data)));
+  s.resident_peak_bytes = comm.all_gather(static_cast<double>(resident_peak_bytes()));
   return s;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // tessera plan: what a job would take on so many ranks of a machine, by arithmetic.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -15,7 +16,9 @@
 #include "tessera/app/tuning.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/core/memory.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/perf/published.hpp"
 
@@ -43,10 +46,17 @@ struct Row {
   Grid3 grid{};
   Prediction p;
   double budget = 0;
-  bool fits() const { return budget <= 0 || p.memory <= budget; }
+  double resident =
+      0;  // bytes of a rank's process, program and libraries included; on a GPU those of its memory
+  bool fits() const { return budget <= 0 || resident <= budget; }
 };
 
-std::string size_text(const Box& image) { return fmt::format("{}x{}", image.extent(1), image.extent(2)); }
+std::string size_text(const Box& image) { return fmt::format("{}", fmt::join(size_of(image), "x")); }
+
+std::string grid_text(const Row& r) {
+  const std::string depth = r.grid[0] > 1 ? fmt::format("{}x", r.grid[0]) : "";
+  return fmt::format("{}{}x{}", depth, r.grid[1], r.grid[2]);
+}
 
 int threads_of(const Machine& machine) {
   const auto said = machine.fingerprint.find("threads");
@@ -73,24 +83,24 @@ Source on_this_computer(const Geometry& g, const Place& place, const std::option
   return s;
 }
 
-Row plan_case(const Geometry& job, Source source, double inner, const Case& c, const Communicator& comm) {
+Row plan_case(const Geometry& job, Source source, double inner, const Case& c) {
   const Machine& machine = source.machine;
   const bool gpu = machine.processors > 0;
   Geometry g = with_image(job, c.image, c.ranks);
   g.job.denoiser.precision = c.precision;
-  const std::unique_ptr<Modelled> m = model_job(g, comm, gpu);
-  if (inner > 0) m->data.inner = inner;
-  Row row{c, source, {}, {}, 0};
+  Modelled m = model_job(g, gpu);
+  if (inner > 0) m.data.inner = inner;
+  Row row{c, source, {}, {}, 0, 0};
   const auto available = static_cast<std::int64_t>(source.memory);
   if (available > 0) row.budget = static_cast<double>(memory_budget(g.job, available).value_or(available));
   const Freedom f = job_freedom(g, machine, row.budget / 2);
   Execution e;
   e.transport = f.transport;
   e.precision = c.precision;
-  if (m->network) {
-    std::vector<Prediction> ranked = rank_ways(g, *m, machine, row.budget / 2);
+  if (m.network) {
+    std::vector<Prediction> ranked = rank_ways(g, m, machine, row.budget / 2);
     if (ranked.empty()) {  // nothing fits: say what the least would take
-      ranked = rank_ways(g, *m, machine, 0);
+      ranked = rank_ways(g, m, machine, 0);
       std::stable_sort(ranked.begin(), ranked.end(),
                        [](const Prediction& a, const Prediction& b) { return a.memory < b.memory; });
     }
@@ -100,7 +110,8 @@ Row plan_case(const Geometry& job, Source source, double inner, const Case& c, c
     set_execution(g, e);
   }
   row.grid = g.decomposition.grid();
-  row.p = predict(machine, m->network ? &*m->network : nullptr, m->data, g.decomposition, g.channels, e);
+  row.p = predict(machine, m.network ? &*m.network : nullptr, m.data, g.decomposition, g.channels, e);
+  row.resident = row.p.memory + (gpu ? 0.0 : static_cast<double>(process_bytes()));
   return row;
 }
 
@@ -160,12 +171,11 @@ void print_rows(const std::vector<Row>& rows, const std::string& table) {
         "{:<13} {:>6} {:>8} {:>9} {:<9} {:<6} {:>6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>5.0f}%  "
         "{:<28}",
         size_text(r.what.image), r.p.ranks,
-        r.source.threads > 0 ? std::to_string(r.source.threads) : std::string("-"),
-        fmt::format("{}x{}", r.grid[1], r.grid[2]), r.what.precision, r.p.denoise > 0 ? name(e.mode) : "none",
-        patch, format_seconds(r.p.seconds()), format_seconds(r.p.denoise), format_seconds(r.p.data),
-        format_seconds(r.p.hidden), format_seconds(r.p.exposed + r.p.reduce),
-        format_bytes(r.p.memory) + (r.fits() ? "" : "!"), 100 * efficiency_in_table(rows, r),
-        limit_in_table(rows, r));
+        r.source.threads > 0 ? std::to_string(r.source.threads) : std::string("-"), grid_text(r),
+        r.what.precision, r.p.denoise > 0 ? name(e.mode) : "none", patch, format_seconds(r.p.seconds()),
+        format_seconds(r.p.denoise), format_seconds(r.p.data), format_seconds(r.p.hidden),
+        format_seconds(r.p.exposed + r.p.reduce), format_bytes(r.resident) + (r.fits() ? "" : "!"),
+        100 * efficiency_in_table(rows, r), limit_in_table(rows, r));
     const bool square = r.what.image.extent(1) == r.what.image.extent(2);
     if (const Published* known = square && anchored && table == "strong" && r.what.precision == "float32"
                                      ? published(r.what.image.extent(1), r.p.ranks)
@@ -185,7 +195,7 @@ std::string csv(const std::vector<Row>& rows, double inner) {
       "depth,"
       "transport,seconds,denoise_seconds,redundant_seconds,data_seconds,hidden_seconds,exposed_seconds,"
       "reduce_seconds,memory_bytes,data_bytes,budget_bytes,bytes_sent,efficiency,limit,published_seconds,"
-      "published_efficiency,threads,cores,inner_iterations\n";
+      "published_efficiency,threads,cores,inner_iterations,resident_bytes,depth,grid_depth\n";
   for (const Row& r : rows) {
     const Prediction& p = r.p;
     const Execution& e = p.execution;
@@ -208,7 +218,8 @@ std::string csv(const std::vector<Row>& rows, double inner) {
     out += known ? fmt::format("{},{:.6f}", known->seconds,
                                first->seconds * first->ranks / (known->seconds * known->ranks))
                  : std::string(",");
-    out += fmt::format(",{},{:.0f},{:.4g}\n", r.source.threads, r.source.cores, inner);
+    out += fmt::format(",{},{:.0f},{:.4g},{:.0f},{},{}\n", r.source.threads, r.source.cores, inner,
+                       r.resident, r.what.image.extent(0), r.grid[0]);
   }
   return out;
 }
@@ -279,8 +290,7 @@ Plan plan_all(const PlanArguments& a, const Geometry& g, const Communicator& com
   if (!a.machine.empty()) {
     const std::string path = find_machine(a.machine);
     const Machine machine = parse_machine(read_text(path), path);
-    for (const Case& c : cases)
-      plan.rows.push_back(plan_case(g, described(machine, c.ranks), inner, c, Communicator()));
+    for (const Case& c : cases) plan.rows.push_back(plan_case(g, described(machine, c.ranks), inner, c));
     return plan;
   }
   std::map<std::pair<int, std::string>, std::optional<Machine>> measured;
@@ -295,8 +305,7 @@ Plan plan_all(const PlanArguments& a, const Geometry& g, const Communicator& com
   for (const Case& c : cases) {
     const Place place = place_of(a, c.ranks, comm);
     const auto& found = measured[{c.ranks, c.precision}];
-    if (found || !any)
-      plan.rows.push_back(plan_case(g, on_this_computer(g, place, found), inner, c, Communicator()));
+    if (found || !any) plan.rows.push_back(plan_case(g, on_this_computer(g, place, found), inner, c));
   }
   std::string list;
   for (const int r : missing) list += (list.empty() ? "" : ", ") + std::to_string(r);
@@ -328,15 +337,14 @@ void print_sources(const std::vector<Row>& rows) {
 int plan_command(const PlanArguments& a, const Communicator& comm) {
   check_arguments(a);
   const JobConfig config = load_job(a.job, a.overrides, comm);
-  TESSERA_VALIDATE(
-      config.denoiser.network != "tv",
-      "the denoiser is tv (its inner iterations end when they may, no plan can tell when) plan a "
-      "network, or run it");
+  TESSERA_VALIDATE(find_denoiser(config.denoiser.network).steady, "the denoiser is ", config.denoiser.network,
+                   " (its inner iterations end when they may, no plan can tell when) plan a "
+                   "network, or run it");
   JobConfig open = config;
   open.domain.grid.clear();  // a grid belongs to one number of ranks
   const Geometry g = plan_geometry(open, comm, 1);
   InnerIterations inner;
-  if (runs_conjugate_gradients(g, *model_job(g, comm, g.device.is_cuda())))
+  if (runs_conjugate_gradients(g, model_job(g, g.device.is_cuda())))
     comm.together([&] { inner = expected_inner(g); });
   Plan plan;
   comm.together([&] {

@@ -19,24 +19,14 @@
 namespace tessera {
 namespace {
 
-using Parts = std::vector<std::unique_ptr<LocalOperator>>;
-
-Parts make_parts(const Geometry& g, const Communicator& comm) {
-  Parts parts;
-  const Box block = g.decomposition.block(comm.rank());
-  for (std::size_t i = 0; i < g.parts.size(); ++i)
-    parts.push_back(make_part(g.parts[i], static_cast<std::uint32_t>(i), g.job.problem.seed, g.image, block,
-                              g.channels, comm, g.device));
-  return parts;
-}
-
 // A file in the measurement's layout, this rank's samples on the host, as they are stored.
 Measurement read_parts(const std::string& path, const std::string& kind, const MeasurementLayout& layout,
                        const Communicator& comm) {
   Measurement out;
   std::vector<MeasurementPart> parts;
   for (std::size_t i = 0; i < layout.parts(); ++i) {
-    out.push_back(empty_block(layout.part(i).channels, layout.block(i, comm.rank()), at::kFloat));
+    out.push_back(empty_block(layout.part(i).channels, layout.block(i, comm.rank()), at::kFloat,
+                              layout.part(i).axes()));
     parts.push_back({layout.part(i).box, layout.layout(i), view(out.back(), layout.block(i, comm.rank()))});
   }
   read_measurements(path, kind, parts, comm);
@@ -59,11 +49,6 @@ Measurement read_flat(const Geometry& g, const MeasurementLayout& layout, const 
   return flat;
 }
 
-std::string sides(const Box& box) {
-  return box.extent(0) > 1 ? concat(box.extent(0), " x ", box.extent(1), " x ", box.extent(2))
-                           : concat(box.extent(1), " x ", box.extent(2));
-}
-
 // Data and image that do not belong together, with the boundary that would join them where there is one.
 void check_sizes(const Geometry& g, const MeasurementLayout& layout, const Communicator& comm) {
   const std::vector<MeasurementPartInfo> parts = measurement_info(g.job.problem.measurements, comm);
@@ -71,18 +56,21 @@ void check_sizes(const Geometry& g, const MeasurementLayout& layout, const Commu
     const Box &got = parts[i].box, &wanted = layout.part(i).box;
     if (got == wanted) continue;
     std::string advice = "give files that belong together, or another operator";
-    OperatorConfig other = g.parts[i];
+    // Which operator of the job makes this part is plain where each makes one.
+    OperatorConfig other = g.parts.size() == parts.size() ? g.parts[i] : OperatorConfig();
+    const std::string assumed = other.boundary;
     for (const char* boundary : {"valid", "reflect"}) {
-      if (other.type != "blur" && other.type != "downsampling") break;
+      if (!find_operator(other.type).choice.kernel) break;
       other.boundary = boundary;
-      const auto op = make_part(other, 0, 0, g.image, g.image, g.channels, comm);
-      if (op->measurement(g.image) == got) advice = concat("write 'boundary: ", boundary, "', which does");
+      const auto op = describe(g, {other}, i, g.device, comm);
+      if (op->layout(g.decomposition, g.channels).part(0).box == got)
+        advice = concat("write 'boundary: ", boundary, "', which does");
     }
     const std::string of = g.truth ? "the truth" : "problem.image.size";
-    throw InputError(
-        concat(parts[i].path, " is ", sides(got), " and ", of, " ", sides(g.image), " (an image of ",
-               sides(g.image), " has a measurement of ", sides(wanted), " under this operator",
-               g.parts[i].boundary.empty() ? "" : concat(", boundary ", g.parts[i].boundary), ") ", advice));
+    throw InputError(concat(parts[i].path, " is ", sides(got), " and ", of, " ", sides(g.image),
+                            " (an image of ", sides(g.image), " has a measurement of ", sides(wanted),
+                            " under this operator", assumed.empty() ? "" : concat(", boundary ", assumed),
+                            ") ", advice));
   }
 }
 
@@ -142,10 +130,10 @@ at::Tensor read_block(const std::string& path, const Geometry& g, const Communic
   const PhaseScope phase(Phase::load);
   const SourceInfo info = image_source_info(path, comm);
   TESSERA_VALIDATE(info.box == g.image && info.channels == g.channels, path, " is ", info.channels, " x ",
-                   info.box.extent(1), " x ", info.box.extent(2), " (the image is ", g.channels, " x ",
-                   g.image.extent(1), " x ", g.image.extent(2), ") give a file of that size");
+                   sides(info.box), " (the image is ", g.channels, " x ", sides(g.image),
+                   ") give a file of that size");
   const Box block = g.decomposition.block(comm.rank());
-  at::Tensor t = empty_block(g.channels, block, at::kFloat);
+  at::Tensor t = empty_block(g.channels, block, at::kFloat, axes_of(g.image));
   read_image(path, g.decomposition.layout(), view(t, block), comm);
   return t.sub_(g.offset).div_(g.factor).to(g.options());
 }
@@ -153,8 +141,7 @@ at::Tensor read_block(const std::string& path, const Geometry& g, const Communic
 Problem make_problem(const Geometry& g, const Communicator& comm,
                      const std::shared_ptr<Transport>& transport) {
   Problem problem;
-  problem.A =
-      make_local_stack(g.decomposition, make_parts(g, comm), g.channels, g.options(), transport, comm);
+  problem.A = g.op->place({g.decomposition, g.channels, g.options(), transport, comm});
   const PhaseScope phase(Phase::load);
   const MeasurementLayout& layout = problem.A->layout();
   Samples samples;

@@ -114,8 +114,8 @@ std::string input_sums(const Geometry& g) {
   for (const std::string& path :
        {p.truth, p.measurements, p.weights, p.dark, p.flat, g.job.solver.start, weights_file(g)})
     sum(path);
-  for (const OperatorConfig& part : g.parts) {
-    sum(part.mask_file);
+  for (OperatorConfig part : g.parts) {
+    for (const std::string* file : files_of(part)) sum(*file);
     if (const auto* file = std::get_if<KernelConfig::File>(&part.kernel.form)) sum(file->path);
   }
   return text;

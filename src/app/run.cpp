@@ -2,6 +2,7 @@
 // tessera run: reads, builds, loops, writes.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -69,10 +70,11 @@ Box measured_region(const Geometry& g, const MeasurementLayout& layout) {
   Box region;
   for (std::size_t i = 0; i < layout.parts(); ++i) {
     const auto& part = layout.part(i);
+    if (!part.anchor) return g.image;
     Index3 lo{}, hi{};
     for (std::size_t d = 0; d < 3; ++d) {
-      lo[d] = part.anchor.factor[d] * part.box.lo()[d] + part.anchor.offset[d];
-      hi[d] = part.anchor.factor[d] * part.box.hi()[d] + part.anchor.offset[d];
+      lo[d] = part.anchor->factor[d] * part.box.lo()[d] + part.anchor->offset[d];
+      hi[d] = part.anchor->factor[d] * part.box.hi()[d] + part.anchor->offset[d];
     }
     region = region.hull(Box(lo, hi));
   }
@@ -103,11 +105,8 @@ TraceHeader trace_header(const Geometry& g, const RunArguments& arguments, const
             {"start_time", local_time()},
             {"device", g.device.is_cuda() ? fmt::format("cuda:{}", g.device.index) : "cpu"}};
   const Grid3 grid = g.decomposition.grid();
-  h.numbers = {{"rank", comm.rank()},
-               {"ranks", comm.size()},
-               {"grid_rows", grid[1]},
-               {"grid_columns", grid[2]},
-               {"threads", at::get_num_threads()},
+  h.numbers = {{"rank", comm.rank()},     {"ranks", comm.size()},    {"grid_depth", grid[0]},
+               {"grid_rows", grid[1]},    {"grid_columns", grid[2]}, {"threads", at::get_num_threads()},
                {"sockets", cores.sockets}};
   return h;
 }
@@ -165,7 +164,8 @@ class Snapshots final : public Observer {
     if (every <= 0 || (k + 1) % every != 0) return;
     const PhaseScope phase(Phase::write);
     write_preview(folder_.file(fmt::format("iteration-{:05}.png", k + 1)), solver.image(),
-                  g_.decomposition.block(comm_.rank()), g_.decomposition.layout(), g_.image, {}, comm_);
+                  g_.decomposition.block(comm_.rank()), g_.decomposition.layout(), middle_slice(g_.image), {},
+                  comm_);
   }
 
  private:
@@ -282,12 +282,10 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
                                                  "# noise: " + problem.noise_source + "\n");
   });
   Log log(first, folder.file("log.txt"));
-  const Grid3 grid = g.decomposition.grid();
-  log.line(fmt::format(
-      "tessera {}: {} x {} x {} on {} rank{} ({} x {} blocks), {}, {} thread{} each, messages by {}",
-      version(), g.channels, g.image.extent(1), g.image.extent(2), comm.size(), comm.size() == 1 ? "" : "s",
-      grid[1], grid[2], g.device.is_cuda() ? "CUDA" : "CPU", at::get_num_threads(),
-      at::get_num_threads() == 1 ? "" : "s", description(started)));
+  log.line(fmt::format("tessera {}: {} x {} on {} rank{} ({} blocks), {}, {} thread{} each, messages by {}",
+                       version(), g.channels, sides(g.image), comm.size(), comm.size() == 1 ? "" : "s",
+                       fmt::join(g.job.domain.grid, " x "), g.device.is_cuda() ? "CUDA" : "CPU",
+                       at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s", description(started)));
   log.line(fmt::format("solver {}, denoiser {}", job.solver.name, denoiser->description()));
   if (std::isfinite(options.strength) && problem.noise_sigma > 0)
     log.line(options.level > 0
@@ -409,7 +407,11 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     s["ssim"] = number(ssim.reflected);
     s["ssim_valid"] = number(ssim.valid);
     s["psnr_start"] = number(psnr_start);
-    if (metrics) s["scored_region"] = {{scored.lo()[1], scored.hi()[1]}, {scored.lo()[2], scored.hi()[2]}};
+    if (metrics) {
+      auto& region = s["scored_region"] = nlohmann::ordered_json::array();
+      for (std::size_t d = axes_of(g.image) == Axes::volume ? 0 : 1; d < 3; ++d)
+        region.push_back({scored.lo()[d], scored.hi()[d]});
+    }
     s["iterations"] = result.iterations;
     s["written_iteration"] = result.kept + 1;
     s["cause"] = result.cause;
@@ -429,6 +431,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     s["ranks"] = comm.size();
     s["peak_bytes_per_rank"] = loop.peak_bytes;
     s["peak_data_bytes_per_rank"] = loop.peak_data_bytes;
+    s["resident_peak_bytes_per_rank"] = loop.resident_peak_bytes;
     s["bytes_sent_per_iteration"] = loop.bytes_sent_per_iteration;
     s["exposed_wait_fraction"] = loop.exposed_wait_fraction;
     s["checkpoint_bytes"] = job.output.checkpoint.keep > 0 ? checkpoints.bytes() : 0;

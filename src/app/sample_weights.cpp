@@ -81,7 +81,7 @@ at::Tensor local_mean(const at::Tensor& y, const at::Tensor& marks, double gain,
   const std::int64_t channels = y.size(0);
   const Box block = own.box(comm.rank()), around = need.box(comm.rank());
   const at::Tensor both = at::cat({y.masked_fill(marks.eq(0), 0), marks}, 0).contiguous();
-  const at::Tensor near = empty_block(2 * channels, around, at::kFloat);
+  const at::Tensor near = empty_block(2 * channels, around, at::kFloat, layout.part(i).axes());
   Exchange exchange(ExchangePlan(own, need, layout.part(i).box, Border::zero, comm.rank()), transport,
                     2 * channels, ElementType::float32);
   exchange.begin(view(both, block), view(near, around)).wait();

@@ -26,9 +26,10 @@ class Embedded {
 
   void take(OperatorConfig& op) {
     for (OperatorConfig& part : op.parts) take(part);
+    if (!op.parts.empty()) return;
     if (auto* kernel = std::get_if<KernelConfig::File>(&op.kernel.form); kernel && !kernel->path.empty())
       kernel->path = put(kernel->path, "/kernels/");
-    if (!op.mask_file.empty()) op.mask_file = put(op.mask_file, "/masks/");
+    for (std::string* file : files_of(op)) *file = put(*file, "/masks/");
   }
   std::vector<MeasurementRecord::Array> arrays() const { return arrays_; }
 
@@ -46,7 +47,8 @@ class Embedded {
     const Layout layout(bands);
     const Box& mine = layout.box(comm_.rank());
     const bool kernel = group == "/kernels/";
-    tensors_.push_back(empty_block(info.channels, mine, kernel ? at::kDouble : at::kFloat));
+    tensors_.push_back(
+        empty_block(info.channels, mine, kernel ? at::kDouble : at::kFloat, axes_of(info.box)));
     read_image(path, layout, view(tensors_.back(), mine), comm_);
     if (!kernel) tensors_.back().div_(info.full_scale);  // as the file's type would have it
     const std::string name = concat(group, arrays_.size());
@@ -100,7 +102,7 @@ int simulate_command(const SimulateArguments& arguments, const Communicator& com
   said.problem.scene = {};
   said.problem.noise = {.gaussian = problem.noise.gaussian, .poisson = problem.noise.poisson};
   said.problem.measurements = arguments.out;
-  said.problem.image.size = {g.image.extent(1), g.image.extent(2)};
+  said.problem.image.size = size_of(g.image);
   said.problem.image.channels = g.channels;
   write_measurements(
       arguments.out, parts_of(problem.y), parts_of(problem.weights),

@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 
 #include <cmath>
+#include <utility>
 
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
@@ -37,23 +38,25 @@ at::Tensor average(const at::Tensor& fine, std::int64_t n) {
   return sum.div_(static_cast<double>(n * n)).contiguous();
 }
 
-at::Tensor apply(const Geometry& g, const OperatorConfig& config, std::size_t i, const at::Tensor& x,
-                 at::Tensor* seen, const Communicator& comm) {
-  std::vector<std::unique_ptr<LocalOperator>> one;
-  one.push_back(make_part(config, static_cast<std::uint32_t>(i), g.job.problem.seed, g.image,
-                          g.decomposition.block(comm.rank()), g.channels, comm));
-  const auto A = make_local_stack(g.decomposition, one, g.channels, at::TensorOptions(at::kDouble),
-                                  make_transport(comm, {}, TransportKind::mpi), comm);
-  Measurement clean = A->make_measurement();
-  A->apply(x, clean);
-  *seen = A->observed()[0];
-  return clean[0];
+// What one operator of the job makes of an image, and which samples a mask leaves.
+struct Clean {
+  Measurement samples, observed;
+};
+
+Clean apply(const Geometry& g, const OperatorConfig& config, std::size_t i, const at::Tensor& x,
+            const Communicator& comm) {
+  const auto A = describe(g, {config}, i, {}, comm)
+                     ->place({g.decomposition, g.channels, at::TensorOptions(at::kDouble),
+                              make_transport(comm, {}, TransportKind::mpi), comm});
+  Clean clean{A->make_measurement(), A->observed()};
+  A->apply(x, clean.samples);
+  return clean;
 }
 
 // The blur that data are made with: of the size of the truth, every pixel a sample.
 OperatorConfig true_blur(const Geometry& g, OperatorConfig part) {
   const SimulateConfig& s = g.job.problem.simulate;
-  part.type = "blur";
+  if (const std::string& all = find_operator(part.type).every_pixel; !all.empty()) part.type = all;
   if (!s.boundary.empty())
     part.boundary = s.boundary;
   else if (part.boundary == "valid")
@@ -79,8 +82,8 @@ at::Tensor sampled(const at::Tensor& image, const Box& block, const MeasurementL
   if (samples.empty()) return empty_block(part.channels, samples, image.options());
   at::Tensor out = image;
   for (std::size_t d : {std::size_t{1}, std::size_t{2}}) {
-    const std::int64_t f = part.anchor.factor[d];
-    const std::int64_t first = f * samples.lo()[d] + part.anchor.offset[d] - block.lo()[d];
+    const std::int64_t f = part.anchor->factor[d];
+    const std::int64_t first = f * samples.lo()[d] + part.anchor->offset[d] - block.lo()[d];
     out = out.slice(static_cast<std::int64_t>(d) - 3, first, first + f * (samples.extent(d) - 1) + 1, f);
   }
   return out.contiguous();
@@ -111,28 +114,34 @@ Simulation simulate_samples(const Geometry& g, const MeasurementLayout& layout, 
   out.samples.simulated = true;
   const Box block = g.decomposition.block(comm.rank());
   for (std::size_t i = 0; i < g.parts.size(); ++i) {
-    const bool blurs = g.parts[i].type == "blur" || g.parts[i].type == "downsampling";
-    at::Tensor seen, y;
+    const bool blurs = find_operator(g.parts[i].type).choice.kernel;
+    Clean clean;
     if (blurs && (how.finer > 1 || how.kernel || !how.boundary.empty())) {
       OperatorConfig blur;
       comm.together([&] { blur = true_blur(g, g.parts[i]); });
-      y = sampled(average(apply(fine, blur, i, fine_x, &seen, comm), how.finer), block, layout.part(i),
-                  layout.block(i, comm.rank()));
+      clean = apply(fine, blur, i, fine_x, comm);
+      const std::size_t part = out.samples.y.size();
+      clean.samples[0] = sampled(average(clean.samples[0], how.finer), block, layout.part(part),
+                                 layout.block(part, comm.rank()));
     } else {
-      y = apply(g, g.parts[i], i, x, &seen, comm);
+      clean = apply(g, g.parts[i], i, x, comm);
     }
-    comm.together([&] {
-      add_noise(y, {.gaussian = p.noise.gaussian, .poisson = p.noise.poisson},
-                static_cast<std::uint64_t>(p.seed), static_cast<std::uint32_t>(i), layout.part(i).box,
-                layout.block(i, comm.rank()));
-    });
-    if (how.clip) y.clamp_(0, 1);
-    if (how.bits > 0) {
-      const double steps = std::exp2(static_cast<double>(how.bits)) - 1;
-      y.mul_(steps).round_().div_(steps);
+    for (std::size_t k = 0; k < clean.samples.size(); ++k) {
+      at::Tensor& y = clean.samples[k];
+      const std::size_t part = out.samples.y.size();
+      comm.together([&] {
+        add_noise(y, {.gaussian = p.noise.gaussian, .poisson = p.noise.poisson},
+                  static_cast<std::uint64_t>(p.seed), static_cast<std::uint32_t>(part), layout.part(part).box,
+                  layout.block(part, comm.rank()));
+      });
+      if (how.clip) y.clamp_(0, 1);
+      if (how.bits > 0) {
+        const double steps = std::exp2(static_cast<double>(how.bits)) - 1;
+        y.mul_(steps).round_().div_(steps);
+      }
+      if (clean.observed[k].defined()) y.mul_(clean.observed[k]);  // no noise behind a mask
+      out.samples.y.push_back(y.to(g.options()));
     }
-    if (seen.defined()) y.mul_(seen);  // no noise behind a mask
-    out.samples.y.push_back(y.to(g.options()));
   }
   return out;
 }

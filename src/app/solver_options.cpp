@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/app/problem.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 
 namespace tessera {
 namespace {
@@ -49,12 +50,11 @@ Schedule falling(double last, int iterations, int down, bool freeze) {
 SolverOptions solver_options(const Geometry& g, double noise, double L) {
   const SolverConfig& s = g.job.solver;
   const int n = static_cast<int>(s.iterations);
-  const DataStep kind = data_step(s.name);
+  const SolverRow& row = find_solver(s.name);
+  const DataStep kind = row.data_step;
   SolverOptions o;
   o.iterations = n;
-  o.relaxation = s.relaxation;
-  o.momentum = s.momentum;
-  if (s.dual_step > 0) o.dual_step = s.dual_step;
+  o.own = s.options;
   if (s.bounds) {
     o.least = (*s.bounds)[0];
     o.most = (*s.bounds)[1];
@@ -68,8 +68,9 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
   }
   if (s.step.form == "dpir") said.step = dpir_schedule(level(s.step), n).gamma;
 
-  const bool takes_sigma = !g.network || g.network->takes_sigma();
-  if (g.job.denoiser.network == "none" || !takes_sigma) {  // sigma plays no part
+  const bool takes_sigma =
+      g.network ? g.network->takes_sigma() : find_denoiser(g.job.denoiser.network).takes_sigma;
+  if (!takes_sigma) {  // sigma plays no part
     o.sigma = 0.0;
     o.step = said.step;
     if (kind == DataStep::prox && !o.step.set()) o.step = 1 / L;
@@ -77,16 +78,14 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
     return o;
   }
   const bool open = !said.sigma.set() && !said.step.set() && noise > 0, prox = kind == DataStep::prox;
-  const bool pixels = g.network && std::all_of(g.parts.begin(), g.parts.end(), [](const OperatorConfig& p) {
-                        return p.type == "identity" || p.type == "mask";
-                      });
-  const bool admm = s.name == "admm";
-  const double r = noise / std::sqrt(L), last = last_level(kind, pixels && !admm, r);  // r: of a pixel
+  const bool pixels = o.pixels = g.network && g.op->pointwise();
+  const double r = noise / std::sqrt(L),
+               last = last_level(kind, pixels && !row.multiplier, r);  // r: of a pixel
   if (open && prox) {
-    said.sigma = falling(last, n, !g.network || (admm && !pixels) ? 8 : 24, /*freeze=*/g.network.has_value());
+    said.sigma = falling(last, n, !g.network || (row.multiplier && !pixels) ? 8 : 24,
+                         /*freeze=*/g.network.has_value());
     if (!said.lambda) said.lambda = usual_lambda(kind);
     if (g.network) o.level = last;
-    if (admm && g.network && !(s.dual_step > 0)) o.dual_step = pixels ? 0.5 : 0.2;
   } else if (open && g.network && !said.lambda) {
     said.sigma = last;
   }

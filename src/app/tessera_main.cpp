@@ -3,15 +3,19 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 
 #include "tessera/app/commands.hpp"
+#include "tessera/app/operator_table.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/core/reason.hpp"
+#include "tessera/core/units.hpp"
 #include "tessera/core/version.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/train/train.hpp"
 
 namespace tessera {
@@ -57,10 +61,29 @@ CLI::Validator above_zero() {
           "above 0"};
 }
 
+// One of these words, as for keys of a job.
+CLI::Validator one_of(const std::vector<std::string>& words) {
+  std::string list;
+  for (const std::string& w : words) list += (list.empty() ? "" : " | ") + w;
+  return {[words, list](std::string& text) -> std::string {
+            if (std::find(words.begin(), words.end(), text) != words.end()) return "";
+            const std::string near = nearest(text, words);
+            return text + " is none of " + list + (near.empty() ? "" : "; did you mean " + near + "?");
+          },
+          list};
+}
+
+std::vector<std::string> denoiser_names() {
+  std::vector<std::string> names;
+  for (const DenoiserRow& row : denoiser_table()) names.push_back(row.name);
+  return names;
+}
+
 }  // namespace
 
 int tessera_main(int argc, char** argv, const Communicator& comm) {
   const Communicator errors = comm.duplicate();
+  know_choices();
   CLI::App app{
       "tessera: plug-and-play reconstruction of distributed images\n\nExamples:\n"
       "  jobs/launch.sh -n 4 tessera run photo.yaml\n"
@@ -116,20 +139,29 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   CLI::App* c_den = app.add_subcommand("denoise", "one pass over an image");
   c_den->add_option("IN", denoise.in, "picture, FITS, .npy or HDF5")->required();
   c_den->add_option("OUT", denoise.out, "picture or HDF5, in the type and units of IN")->required();
-  c_den->add_option("--network", denoise.network, "drunet | dncnn | unet | tv")->capture_default_str();
+  const std::vector<std::string> devices = {"auto", "cpu", "cuda"};
+  c_den->add_option("--network", denoise.network, "the denoiser")
+      ->capture_default_str()
+      ->check(one_of(denoiser_names()));
   c_den->add_option("--weights", denoise.weights,
                     "shipped name or path (default: the shipped ones of the network)");
   c_den->add_option("--sigma", denoise.sigma, "noise level, image range [0, 1]")->required();
   c_den->add_option("--unit", denoise.unit, "of --sigma and --noise: internal | file (the units of IN)")
+      ->check(one_of({"internal", "file"}))
       ->capture_default_str();
   c_den->add_option("--noise", denoise.noise, "add Gaussian noise of this deviation first, and score");
   c_den->add_option("--seed", denoise.seed, "of the noise")->capture_default_str();
-  c_den->add_option("--mode", denoise.mode, "auto | whole | patch | layer")->capture_default_str();
-  c_den->add_option("--patch", denoise.patch, "side of a patch core, pixels");
-  c_den->add_option("--averaging", denoise.averaging, "none | flips | all")->capture_default_str();
-  c_den->add_option("--precision", denoise.precision, "float32 | tf32 | bfloat16 | float16")
+  c_den->add_option("--mode", denoise.mode, "how a network runs")
+      ->capture_default_str()
+      ->check(one_of({"auto", "whole", "patch", "layer"}));
+  c_den->add_option("--patch", denoise.patch, "a window has at most patch x patch pixels without its halo");
+  c_den->add_option("--averaging", denoise.averaging, "over flips and turns")
+      ->capture_default_str()
+      ->check(one_of({"none", "flips", "all"}));
+  c_den->add_option("--precision", denoise.precision, "of a network")
+      ->check(one_of({"float32", "tf32", "bfloat16", "float16"}))
       ->capture_default_str();
-  c_den->add_option("--device", denoise.device, "auto | cpu | cuda")->capture_default_str();
+  c_den->add_option("--device", denoise.device, "where")->capture_default_str()->check(one_of(devices));
   c_den->add_flag("--force", denoise.force, "overwrite OUT");
   c_den->footer("Example: tessera denoise photo.png out.png --sigma 0.1 --noise 0.1");
 
@@ -238,7 +270,7 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
                       "of shape and batch; may be repeated (drunet, unet, dncnn)");
   c_study->add_option("--image", study.images, "of precision: pictures; may be repeated (a synthetic scene)");
   c_study->add_option("--weights", study.weights, "of precision, for drunet (drunet_small_color)");
-  c_study->add_option("--device", study.device, "auto | cpu | cuda")->capture_default_str();
+  c_study->add_option("--device", study.device, "where")->capture_default_str()->check(one_of(devices));
   c_study->footer(
       "Examples:\n  tessera study shape --quick --out runs/shape && jobs/plot_study.py runs/shape\n"
       "  tessera study precision --image photo.png\n  jobs/launch.sh -n 4 tessera study halo --quick");

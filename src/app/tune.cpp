@@ -207,21 +207,21 @@ int tune_command(const TuneArguments& a, const Communicator& comm) {
   Geometry g = plan_geometry(job, comm, comm.size());
   TESSERA_VALIDATE(g.network.has_value(), "denoiser.network is ", job.denoiser.network,
                    " (there is nothing to tune without a network) tune a job with drunet, unet or dncnn");
-  const std::unique_ptr<Modelled> m = model_job(g, comm, g.device.is_cuda());
-  if (!a.only_machine && runs_conjugate_gradients(g, *m)) m->data.inner = expected_inner(g).count;
+  Modelled m = model_job(g, g.device.is_cuda());
+  if (!a.only_machine && runs_conjugate_gradients(g, m)) m.data.inner = expected_inner(g).count;
   const Place place = this_launch(comm);
   const std::string shape = shape_key(g, place);
   const bool first = comm.rank() == 0;
 
   const auto transport = open_transport(g, comm).transport;
   const Machine machine =
-      machine_for(g, comm, transport, *m->network, a.machine, a.only_machine || !a.machine.empty());
+      machine_for(g, comm, transport, *m.network, a.machine, a.only_machine || !a.machine.empty());
   if (a.only_machine) return 0;
 
   const double features = feature_budget(g, comm, place);
   std::vector<std::string> transports{job.domain.transport};
   if (g.device.is_cuda() && job.domain.transport == "auto" && comm.size() > 1) transports = {"auto", "mpi"};
-  const std::vector<Prediction> candidates = pick(rank_ways(g, *m, machine, features), a.candidates);
+  const std::vector<Prediction> candidates = pick(rank_ways(g, m, machine, features), a.candidates);
   TESSERA_VALIDATE(!candidates.empty(), "memory is ", job.memory,
                    " (no window of the network fits it) raise memory, or use a smaller network");
 

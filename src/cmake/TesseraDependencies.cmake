@@ -54,9 +54,13 @@ pkg_check_modules(VIPS REQUIRED IMPORTED_TARGET vips)
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 
+# A program with the property TESSERA_WITHOUT_CUDA gets torch's libraries for processors alone.
 if(NOT TARGET tessera::torch)
   add_library(tessera::torch INTERFACE IMPORTED)
-  set_target_properties(tessera::torch PROPERTIES INTERFACE_LINK_LIBRARIES "${TORCH_LIBRARIES}")
+  set(tessera_torch_folder ${TORCH_INSTALL_PREFIX}/lib)
+  set_target_properties(tessera::torch PROPERTIES
+    INTERFACE_INCLUDE_DIRECTORIES "${TORCH_INCLUDE_DIRS}"
+    INTERFACE_LINK_LIBRARIES "$<IF:$<BOOL:$<TARGET_PROPERTY:TESSERA_WITHOUT_CUDA>>,${tessera_torch_folder}/libtorch_cpu.so;${tessera_torch_folder}/libc10.so,${TORCH_LIBRARIES}>")
 endif()
 
 # OpenMP, which at::parallel_for needs in the code that calls it: the copy that torch itself runs, where the wheel

@@ -21,21 +21,21 @@ When<OperatorForm> type_is(std::vector<std::string> types) {
 
 std::vector<Key<OperatorForm>> make_operator_table() {
   using F = OperatorForm;
-  const std::vector<When<F>> mask = {type_is({"mask"})};
-  const std::vector<When<F>> kernel = {type_is({"blur", "downsampling"})};
-  const std::vector<When<F>> stack = {type_is({"stack"})};
+  const std::vector<OperatorChoice>& rows = choices().operators;
+  const std::vector<When<F>> kernel = {
+      type_is(names(rows, [](const OperatorChoice& row) { return row.kernel; }))};
+  const std::vector<When<F>> stack = {type_is({kStack})};
+  std::vector<std::string> types = names(rows);
+  types.emplace_back(kStack);
   std::vector<Key<F>> table = {
-      key<F>("type", TESSERA_AT(op.type), {.choices = {"identity", "mask", "blur", "downsampling", "stack"}},
-             "",
+      key<F>("type", TESSERA_AT(op.type), {.choices = types}, "",
              "what is measured: the image itself, some of its pixels, a blur of it, a blur on a coarser "
              "grid, or several of them"),
-      key<F>("file", TESSERA_AT(op.mask_file), {.file = true}, "",
-             "picture, .npy or HDF5 of the image's size: pixels that are not 0 are measured", mask),
-      key<F>("keep", TESSERA_AT(op.keep), {.least = 0, .most = 1, .above = true, .example = "0.5"}, "share",
-             "measures this share of the pixels, drawn with problem.seed, in place of a file", mask),
       key<F>(
-          {"kernel.gaussian.sigma", "1 or 2 numbers", "pixels, or % of the image width", "required", "> 0",
-           "standard deviations along rows (down) and columns (right); one number for both"},
+          {"kernel.gaussian.sigma", "1 to 3 numbers", "pixels, or % of the image width", "required", "> 0",
+           "standard deviations along rows (down) and columns (right); one number for both; of a volume "
+           "three, "
+           "depth first, in pixels"},
           [](const Site& s, const Value& v, F& c) { read_gaussian_widths(s, v, form_of<Gaussian>(c)); },
           [](const F& c) {
             const auto* g = std::get_if<Gaussian>(&c.op.kernel.form);
@@ -92,14 +92,6 @@ std::vector<Key<OperatorForm>> make_operator_table() {
              {.choices = {"circular", "reflect", "replicate", "zero", "valid"},
               .fallback = "circular; valid with problem.measurements"},
              "", "what lies beyond the image; valid: only samples that need nothing from there", kernel),
-      key<F>("method", TESSERA_AT(op.method), {.choices = {"auto", "direct", "fft"}}, "",
-             "how the convolution is computed; the result is the same", kernel),
-      key<F>("factor", TESSERA_AT(op.factor), {.least = 2, .most = 4}, "",
-             "keeps one sample in this many, on both axes", {type_is({"downsampling"})}),
-      key<F>("phase", TESSERA_AT(op.phase), {.least = 0, .most = 3, .example = "[1, 1]"}, "pixels",
-             "row and column of the first sample, each below factor: of the image, or with boundary valid of "
-             "what can be measured",
-             {type_is({"downsampling"})}),
       key<F>(
           {"parts", "list of operators", "", "required", "not stacks themselves",
            "operators that see the same image; each entry has the keys of an operator"},
@@ -123,6 +115,8 @@ std::vector<Key<OperatorForm>> make_operator_table() {
       key<F>("angles.first", TESSERA_AT(first), {}, "degrees", "angle of the first of them", stack),
       key<F>("angles.last", TESSERA_AT(last), {}, "degrees", "angle of the last of them", stack),
   };
+  add_option_keys(table, "", rows, TESSERA_AT(op.options), type_is,
+                  [](const OperatorChoice&) { return std::vector<When<F>>{}; });
   for (Key<F>& k : table)
     if (k.info.path.starts_with("angles.")) k.write = [](const F&) { return Value{}; };  // parts say it all
   return table;

@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "document.hpp"
 #include "table.hpp"
@@ -134,14 +136,8 @@ void check_operator(const Site& site, const OperatorForm& form) {
   const Complaints c(site, "");
   const OperatorConfig& op = form.op;
   refuse_idle(site, operator_table(), form);
-  if (op.type == "mask") {
-    c.refuse_if(c.has("file") && c.has("keep"), "keep",
-                "is written beside file (only one of them can say which pixels are measured) remove one");
-    c.refuse_if(!c.has("file") && !c.has("keep"), "keep",
-                "is missing (a mask needs a share of pixels or a file) write for example 'keep: 0.5' or "
-                "'file: m.png'");
-  }
-  if (op.type == "blur" || op.type == "downsampling") {
+  const OperatorChoice& row = chosen(op);
+  if (row.kernel) {
     const bool gaussian = c.has("kernel.gaussian"), file = c.has("kernel.file");
     c.refuse_if(gaussian && file, "kernel.file",
                 "is written beside gaussian (a kernel is one or the other) remove one");
@@ -154,14 +150,13 @@ void check_operator(const Site& site, const OperatorForm& form) {
         !gaussian && !file, "kernel",
         "is missing (" + op.type + " needs one) write for example 'kernel: {gaussian: {sigma: 1.6}}'");
   }
-  c.refuse_if(op.type == "downsampling" && std::max(op.phase[0], op.phase[1]) >= op.factor, "phase",
-              concat("is [", op.phase[0], ", ", op.phase[1], "] (the first sample is one of the first ",
-                     op.factor, " on both axes) write numbers below factor"));
-  if (op.type != "stack") return;
+  if (row.check)
+    if (const auto fault = row.check(op.options)) c.refuse_if(true, fault->key, fault->message);
+  if (op.type != kStack) return;
   c.refuse_if(op.parts.empty(), "parts",
               "is missing (a stack needs its operators) write for example 'parts: [{type: identity}]'");
   for (std::size_t i = 0; i < op.parts.size(); ++i)
-    c.refuse_if(op.parts[i].type == "stack", "parts." + std::to_string(i) + ".type",
+    c.refuse_if(op.parts[i].type == kStack, "parts." + std::to_string(i) + ".type",
                 "is stack (parts of a stack cannot be stacks) list its parts in the outer one");
   if (!c.has("angles")) return;
   c.refuse_if(form.count == 0, "angles.count",
@@ -172,7 +167,7 @@ void check_operator(const Site& site, const OperatorForm& form) {
               "acts on nothing in this job (angles gives every angle) remove it");
 }
 
-bool has_boundary(const OperatorConfig& op) { return op.type == "blur" || op.type == "downsampling"; }
+bool has_boundary(const OperatorConfig& op) { return chosen(op).kernel; }
 
 void fill_boundary(OperatorConfig& op, const std::string& boundary) {
   if (has_boundary(op) && op.boundary.empty()) op.boundary = boundary;
@@ -187,13 +182,25 @@ std::string boundary_of(const OperatorConfig& op) {
   return {};
 }
 
+std::string penalty_solvers() {
+  std::string out;
+  for (const SolverChoice& row : choices().solvers)
+    if (row.penalty) out += (out.empty() ? "" : " and ") + row.name;
+  return out;
+}
+
+/// Options that nobody wrote get their defaults, so that jobs which say the same are equal.
+void fill(const std::vector<Option>& known, Options& options) {
+  for (const Option& o : known)
+    std::visit([&](const auto& value) { options.slot<std::remove_cvref_t<decltype(value)>>(o); }, o.fallback);
+}
+
 /// Step, sigma and lambda are settled when the noise level and the operator's norm are known; what the file
 /// alone decides is refused here.
 void check_schedules(const Complaints& c, const JobConfig& job) {
   const SolverConfig& solver = job.solver;
   const ProblemConfig& problem = job.problem;
-  const bool penalty = solver.name == "hqs" || solver.name == "admm";
-  const bool takes_sigma = job.denoiser.network == "drunet" || job.denoiser.network == "tv";
+  const bool penalty = chosen(solver).penalty, takes_sigma = chosen(job.denoiser).takes_sigma;
   const bool noiseless =
       problem.measurements.empty() && problem.noise.gaussian == 0 && problem.noise.poisson == 0;
   c.refuse_if(
@@ -201,14 +208,14 @@ void check_schedules(const Complaints& c, const JobConfig& job) {
       "is missing (the data have no noise, the denoiser needs a level) write for example 'sigma: 0.02'");
   c.refuse_if(noiseless && solver.lambda && takes_sigma, "solver.lambda",
               "acts on nothing (the data have no noise to weigh the prior against) remove it");
-  c.refuse_if(takes_sigma && solver.name != "red" && solver.lambda && !solver.sigma.automatic &&
+  c.refuse_if(takes_sigma && !chosen(solver).weighs && solver.lambda && !solver.sigma.automatic &&
                   !solver.step.automatic,
               "solver.lambda",
               "is written beside step and sigma (sigma^2 = step lambda noise^2: two of them say the third) "
               "remove one");
-  c.refuse_if(
-      solver.step.form == "dpir" && !penalty, "solver.step",
-      "is dpir (" + solver.name + " takes a gradient step, dpir are penalties of hqs and admm) write auto");
+  c.refuse_if(solver.step.form == "dpir" && !penalty, "solver.step",
+              "is dpir (" + solver.name + " takes a gradient step, dpir are penalties of " +
+                  penalty_solvers() + ") write auto");
   for (const auto& [key, schedule] :
        {std::pair<const char*, const ScheduleConfig&>{"solver.step", solver.step},
         {"solver.sigma", solver.sigma}}) {
@@ -229,6 +236,8 @@ void finish(const Site& site, const std::string& file, const std::string& bounda
       !problem.has_truth() && problem.measurements.empty(), "problem.truth",
       "is missing, and so is problem.measurements (there is nothing to reconstruct) write one of them");
   const bool simulated = problem.measurements.empty();
+  fill(chosen(job.solver).options, job.solver.options);
+  fill(chosen(job.denoiser).options, job.denoiser.options);
   fill_boundary(problem.op, simulated ? "circular" : boundary.empty() ? "valid" : boundary);
   refuse_idle(site, job_table(), job);
   c.refuse_if(simulated && problem.scale.from_data, "problem.scale.factor",
@@ -240,17 +249,16 @@ void finish(const Site& site, const std::string& file, const std::string& bounda
               "stands beside likelihood poisson (divided by it, samples are no counts of one gain) write "
               "likelihood gaussian, whose weights know it");
   const std::string& start = job.solver.start;
-  const std::string& type = problem.op.type;
-  c.refuse_if(
-      start == "measurement" && (type == "stack" || type == "downsampling" || problem.op.boundary == "valid"),
-      "solver.start",
-      "is measurement (this operator's measurement is no image of the unknown's size) write adjoint");
-  const bool trained = job.denoiser.network == "dncnn" || job.denoiser.network == "unet";
-  c.refuse_if(trained && job.denoiser.weights.empty(), "denoiser.weights",
+  c.refuse_if(start == "measurement" && (!chosen(problem.op).same_grid || problem.op.boundary == "valid"),
+              "solver.start",
+              "is measurement (this operator's measurement is no image of the unknown's size) write adjoint");
+  const DenoiserChoice& denoiser = chosen(job.denoiser);
+  c.refuse_if(denoiser.network && !denoiser.shipped && job.denoiser.weights.empty(), "denoiser.weights",
               "is missing (no weights of " + job.denoiser.network + " are shipped) write a path, or random");
   const auto& grid = job.domain.grid;
-  c.refuse_if(job.denoiser.mode == "whole" && !grid.empty() && grid[0] * grid[1] > 1, "denoiser.mode",
-              "is whole (domain.grid asks for more than one rank) write patch");
+  c.refuse_if(
+      job.denoiser.mode == "whole" && std::any_of(grid.begin(), grid.end(), [](auto n) { return n > 1; }),
+      "denoiser.mode", "is whole (domain.grid asks for more than one rank) write patch");
   c.refuse_if(job.device == "cpu" && (job.domain.transport == "nccl" || job.domain.transport == "cuda-mpi"),
               "domain.transport",
               "is " + job.domain.transport + " (it moves device memory, device is cpu) write mpi");
@@ -283,6 +291,7 @@ OperatorConfig read_operator(const Site& site, const Value& value) {
   OperatorForm form;
   read_map(site, value, "", operator_table(), form);
   check_operator(site, form);
+  fill(chosen(form.op).options, form.op.options);
   if (form.count > 0) {
     const OperatorConfig part = form.op.parts[0];
     form.op.parts.assign(static_cast<std::size_t>(form.count), part);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The keys of a job.
 #include "table_keys.hpp"
+#include "tessera/core/error.hpp"
 
 namespace tessera::config {
 namespace {
@@ -19,8 +20,16 @@ bool crops(const OperatorConfig& op) {
 }
 
 bool blurs(const OperatorConfig& op) {
-  return op.type == "blur" || op.type == "downsampling" ||
-         std::any_of(op.parts.begin(), op.parts.end(), blurs);
+  return chosen(op).kernel || std::any_of(op.parts.begin(), op.parts.end(), blurs);
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// Any type whose kernel has the keys of one.
+std::string kernel_type() {
+  return names(choices().operators, [](const OperatorChoice& op) { return op.kernel; }).front();
 }
 
 std::vector<Key<Job>> make_job_table() {
@@ -35,8 +44,13 @@ std::vector<Key<Job>> make_job_table() {
                   {"without problem.truth", [](const Job& j) { return !j.problem.has_truth(); }}};
   const W scene = {
       {"with problem.truth.scene.size", [](const Job& j) { return !j.problem.scene.size.empty(); }}};
-  const W network = {network_is({"drunet", "dncnn", "unet"})};
-  const W tv = {network_is({"tv"})};
+  const std::vector<SolverChoice>& solvers = choices().solvers;
+  const std::vector<DenoiserChoice>& denoisers = choices().denoisers;
+  const auto penalties = names(solvers, [](const SolverChoice& s) { return s.penalty; });
+  const auto gradients = names(solvers, [](const SolverChoice& s) { return !s.penalty; });
+  const auto weighing = names(solvers, [](const SolverChoice& s) { return s.weighs; });
+  const auto leveled = names(denoisers, [](const DenoiserChoice& d) { return d.takes_sigma; });
+  const W network = {network_is(names(denoisers, [](const DenoiserChoice& d) { return d.network; }))};
   const When<Job> random{"with denoiser.weights random",
                          [](const Job& j) { return j.denoiser.weights == "random"; }};
   const W windows = {network[0], {"for denoiser.mode auto, patch", [](const Job& j) {
@@ -44,15 +58,15 @@ std::vector<Key<Job>> make_job_table() {
                                   }}};
   const W layers = {network[0],
                     {"for denoiser.mode layer", [](const Job& j) { return j.denoiser.mode == "layer"; }}};
-  const W by_cg = {solver_is({"hqs", "admm"}),
-                   {"for operators other than identity and mask", [](const Job& j) {
-                      return j.problem.op.type != "identity" && j.problem.op.type != "mask";
-                    }}};
+  const auto products = names(choices().operators, [](const OperatorChoice& op) { return op.pointwise; });
+  const W by_cg = {solver_is(penalties),
+                   {fmt::format("for operators other than {}", fmt::join(products, " and ")),
+                    [](const Job& j) { return !chosen(j.problem.op).pointwise; }}};
   const W preview = {{"with output.preview", [](const Job& j) { return !j.output.preview.empty(); }}};
   const W cropped = {{"for boundary valid", [](const Job& j) { return crops(j.problem.op); }}};
   const Rule positive{.least = 0, .above = true};
   const Rule not_negative{.least = 0};
-  return {
+  std::vector<Key<Job>> table = {
       key<Job>("schema", TESSERA_AT(schema), {.least = 1}, "", "version of the job file's keys"),
 
       key<Job>("problem.truth", TESSERA_AT(problem.truth), {.file = true}, "",
@@ -80,15 +94,18 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>("problem.saturation", TESSERA_AT(problem.saturation),
                {.least = 0, .above = true, .word = "none", .example = "0.99"}, "internal range",
                "samples from this value on are not used", measured),
-      key<Job>("problem.image.size", TESSERA_AT(problem.image.size),
-               {.least = 1, .word = "auto", .shortest = 2, .longest = 2, .example = "[2048, 3072]"}, "pixels",
-               "rows and columns of the unknown image; auto: from the measurements", grid),
+      key<Job>(
+          "problem.image.size", TESSERA_AT(problem.image.size),
+          {.least = 1, .word = "auto", .shortest = 2, .longest = 3, .example = "[2048, 3072]"}, "pixels",
+          "rows and columns of the unknown image, of a volume after its depth; auto: from the measurements",
+          grid),
       key<Job>("problem.image.channels", TESSERA_AT(problem.image.channels),
                {.least = 1, .word = "auto", .example = "3"}, "",
                "of the unknown image; auto: from the measurements", grid),
       key<Job>("problem.image.pixel", TESSERA_AT(problem.image.pixel),
-               {.least = 0, .above = true, .shortest = 2, .longest = 2, .example = "[0.1, 0.1]"},
-               "problem.image.unit", "height and width of a pixel, written into the result"),
+               {.least = 0, .above = true, .shortest = 2, .longest = 3, .example = "[0.1, 0.1]"},
+               "problem.image.unit",
+               "height and width of a pixel, of a volume after its depth; written into the result"),
       key<Job>("problem.image.unit", TESSERA_AT(problem.image.unit), {.example = "um"}, "",
                "of problem.image.pixel"),
       key<Job>("problem.scale.offset", TESSERA_AT(problem.scale.offset), {}, "file units",
@@ -137,7 +154,7 @@ std::vector<Key<Job>> make_job_table() {
            "operator's; keys as below problem.operator.kernel"},
           [](const Site& s, const Value& v, Job& j) {
             Value blur{.kind = Value::Kind::map};
-            blur.put("type", Value::scalar("blur"));
+            blur.put("type", Value::scalar(kernel_type()));
             blur.put("kernel", v);
             blur.items[0].place = blur.items[1].place = v.place;
             const std::string section = s.path.substr(0, s.path.rfind('.'));
@@ -145,7 +162,8 @@ std::vector<Key<Job>> make_job_table() {
           },
           [](const Job& j) {
             if (!j.problem.simulate.kernel) return Value{};
-            return *write_operator({.type = "blur", .kernel = *j.problem.simulate.kernel}).find("kernel");
+            return *write_operator({.type = kernel_type(), .kernel = *j.problem.simulate.kernel})
+                        .find("kernel");
           },
           simulated_blur),
       key<Job>("problem.simulate.bits", TESSERA_AT(problem.simulate.bits), {.least = 0, .most = 24}, "bits",
@@ -165,16 +183,17 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>("problem.seed", TESSERA_AT(problem.seed), not_negative, "",
                "of noise, random masks and random weights; the same numbers for any number of ranks"),
 
-      key<Job>("denoiser.network", TESSERA_AT(denoiser.network),
-               {.choices = {"drunet", "dncnn", "unet", "tv", "none"}}, "",
+      key<Job>("denoiser.network", TESSERA_AT(denoiser.network), {.choices = names(denoisers)}, "",
                "the prior; tv: total variation, needs no weights; none: no prior"),
       key<Job>(
           {"denoiser.weights", "word or file", "", "auto",
            "auto, random, the name of a shipped file, or a path",
-           "trained weights; auto: the shipped ones of drunet for gray or color, those that are stable at "
-           "any "
-           "level unless hqs or admm end at 0.04 or more; a value with '/' or ending in .safetensors is a "
-           "path"},
+           fmt::format(
+               "trained weights; auto: the shipped ones of {} for gray or color, those that are stable "
+               "at any level unless {} end at 0.04 or more; a value with '/' or ending in .safetensors "
+               "is a path",
+               listed(names(denoisers, [](const DenoiserChoice& d) { return d.shipped; })),
+               fmt::join(penalties, " or "))},
           [](const Site& s, const Value& v, Job& j) {
             std::string& weights = j.denoiser.weights;
             if (!scan(v, {}, weights))
@@ -192,7 +211,10 @@ std::vector<Key<Job>> make_job_table() {
                "each convolution; auto: what tessera tune found, else what the cost model thinks fastest",
                network),
       key<Job>("denoiser.patch", TESSERA_AT(denoiser.patch), {.least = 1, .word = "auto", .example = "256"},
-               "pixels", "side of a window without its halo, a multiple of the network's alignment", windows),
+               "pixels",
+               "a window has at most patch x patch pixels without its halo; a multiple of the network's "
+               "alignment",
+               windows),
       key<Job>("denoiser.batch", TESSERA_AT(denoiser.batch), {.least = 1, .word = "auto", .example = "4"},
                "windows", "how many windows go through the network at once", windows),
       key<Job>("denoiser.halo_depth", TESSERA_AT(denoiser.halo_depth),
@@ -207,64 +229,40 @@ std::vector<Key<Job>> make_job_table() {
           {.choices = {"none", "cycle", "flips", "all"}}, "",
           "mean over flips (4) or all flips and quarter turns (8); cycle: the next of the 8 at each call",
           network),
-      key<Job>("denoiser.widths", TESSERA_AT(denoiser.widths),
-               {.least = 1, .word = "auto", .example = "[16, 32, 64, 128]"}, "channels",
-               "of the network's scales; auto: as published", {network[0], random}),
-      key<Job>("denoiser.blocks", TESSERA_AT(denoiser.blocks), {.least = 1, .word = "auto", .example = "2"},
-               "", "residual blocks per scale; auto: 4", {network_is({"drunet"}), random}),
-      key<Job>("denoiser.depth", TESSERA_AT(denoiser.depth), {.least = 2, .word = "auto", .example = "17"},
-               "", "convolutions; auto: 20", {network_is({"dncnn"}), random}),
-      key<Job>("denoiser.tv.weight", TESSERA_AT(denoiser.weight), positive, "",
-               "the prior is weight / noise times the total variation: at sigma = noise it weighs weight "
-               "times sigma",
-               tv),
-      key<Job>("denoiser.tv.iterations", TESSERA_AT(denoiser.iterations), {.least = 1, .most = 1000000}, "",
-               "inner iterations, at most", tv),
-      key<Job>("denoiser.tv.tolerance", TESSERA_AT(denoiser.tolerance), not_negative, "",
-               "relative change that ends the inner iterations", tv),
 
-      key<Job>("solver.name", TESSERA_AT(solver.name), {.choices = {"pgd", "fista", "hqs", "admm", "red"}},
-               "", "the iteration"),
+      key<Job>("solver.name", TESSERA_AT(solver.name), {.choices = names(solvers)}, "", "the iteration"),
       key<Job>("solver.iterations", TESSERA_AT(solver.iterations), {.least = 1, .most = 1000000}, "",
                "how many, at most"),
       key<Job>(
           {"solver.step", "schedule", "", "auto", "> 0",
-           "gradient step (pgd, fista, red) or penalty gamma (hqs, admm); auto: from sigma and lambda; dpir "
-           "only for hqs, admm"},
+           fmt::format(
+               "gradient step ({}) or penalty gamma ({}); auto: from sigma and lambda; dpir only for {}",
+               listed(gradients), listed(penalties), listed(penalties))},
           [](const Site& s, const Value& v, Job& j) {
             read_schedule(s, v, {.least = 0, .above = true}, j.solver.step);
           },
           [](const Job& j) { return print_schedule(j.solver.step); }),
       key<Job>(
           {"solver.sigma", "schedule", "internal range", "auto", ">= 0",
-           "noise level for the denoiser; auto: from step and lambda (docs/solvers.md), for hqs and admm "
-           "falling to it"},
+           fmt::format("noise level for the denoiser; auto: from step and lambda (docs/solvers.md), for {} "
+                       "falling to it",
+                       fmt::join(penalties, " and "))},
           [](const Site& s, const Value& v, Job& j) { read_schedule(s, v, {.least = 0}, j.solver.sigma); },
-          [](const Job& j) { return print_schedule(j.solver.sigma); }, {network_is({"drunet", "tv"})}),
+          [](const Job& j) { return print_schedule(j.solver.sigma); }, {network_is(leveled)}),
       key<Job>(
           "solver.lambda", TESSERA_AT(solver.lambda),
           {.least = 0, .above = true, .word = "auto", .example = "1"}, "",
           "strength of the prior, the same problem for every solver: sigma^2 = step lambda noise^2; auto: "
           "from sigma, else the solver's usual one",
-          {{"for denoiser.network drunet, tv, or solver.name red",
-            [](const Job& j) {
-              return j.denoiser.network == "drunet" || j.denoiser.network == "tv" || j.solver.name == "red";
-            }}}),
+          {{fmt::format("for denoiser.network {}, or solver.name {}", fmt::join(leveled, ", "),
+                        fmt::join(weighing, ", ")),
+            [](const Job& j) { return chosen(j.denoiser).takes_sigma || chosen(j.solver).weighs; }}}),
       key<Job>(
           {"solver.bounds", "word or 2 numbers", "internal range", "none",
            "none, nonnegative, or [least, most]; .inf is legal",
            "the image stays between them: a projection after every denoising step"},
           [](const Site& s, const Value& v, Job& j) { read_bounds(s, v, j.solver.bounds); },
           [](const Job& j) { return print_bounds(j.solver.bounds); }),
-      key<Job>("solver.relaxation", TESSERA_AT(solver.relaxation), {.least = 0, .most = 1, .above = true}, "",
-               "x <- r new + (1 - r) x with r = relaxation", {solver_is({"pgd"})}),
-      key<Job>("solver.momentum", TESSERA_AT(solver.momentum), {.least = 2}, "",
-               "a of the extrapolation k / (k + 1 + a)", {solver_is({"fista"})}),
-      key<Job>("solver.dual_step", TESSERA_AT(solver.dual_step),
-               {.least = 0, .most = 1.6, .above = true, .word = "auto", .example = "0.5"}, "",
-               "length of the multiplier's step; auto: 0.2 or 0.5 for a network whose sigma falls by itself, "
-               "else 1",
-               {solver_is({"admm"})}),
       key<Job>("solver.prox_iterations", TESSERA_AT(solver.prox_iterations), {.least = 1, .most = 1000000},
                "", "conjugate gradients inside a step, at most", by_cg),
       key<Job>("solver.prox_tolerance", TESSERA_AT(solver.prox_tolerance),
@@ -292,9 +290,11 @@ std::vector<Key<Job>> make_job_table() {
           "stops when 3 iterations in a row moved the image by no more than float32's rounding (2.4e-7); "
           "false: goes on to the limit"),
 
-      key<Job>("domain.grid", TESSERA_AT(domain.grid),
-               {.least = 1, .word = "auto", .shortest = 2, .longest = 2, .example = "[2, 2]"}, "ranks",
-               "rows and columns of blocks; their product is the number of ranks"),
+      key<Job>(
+          "domain.grid", TESSERA_AT(domain.grid),
+          {.least = 1, .word = "auto", .shortest = 2, .longest = 3, .example = "[2, 2]"}, "ranks",
+          "rows and columns of blocks, of a volume after those along its depth; their product is the number "
+          "of ranks"),
       key<Job>("domain.transport", TESSERA_AT(domain.transport),
                {.choices = {"auto", "mpi", "cuda-mpi", "nccl"}}, "",
                "how borders travel: MPI through host memory, MPI from device memory, NCCL"),
@@ -308,7 +308,8 @@ std::vector<Key<Job>> make_job_table() {
           "gives them always"),
       key<Job>(
           {"memory", "number or text", "share, or bytes with unit", "auto",
-           "> 0, <= 1, an amount >= 1 MiB, or auto", "memory that one rank may use; auto: what is there"},
+           "> 0, <= 1, an amount >= 1 MiB, or auto",
+           "resident memory that one rank may use, program included; auto: what is there"},
           [](const Site& s, const Value& v, Job& j) { read_memory(s, v, j.memory); },
           [](const Job& j) { return Value::scalar(j.memory); }),
       key<Job>("watchdog", TESSERA_AT(watchdog), not_negative, "s",
@@ -356,9 +357,30 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>("output.checkpoint.keep", TESSERA_AT(output.checkpoint.keep), not_negative, "files",
                "how many are kept; 0: none is written, and a signal ends the run at once"),
   };
+  add_option_keys(table, "denoiser.", denoisers, TESSERA_AT(denoiser.options), network_is,
+                  [&](const DenoiserChoice& row) { return row.network ? W{random} : W{}; });
+  add_option_keys(table, "solver.", solvers, TESSERA_AT(solver.options), solver_is,
+                  [](const SolverChoice&) { return W{}; });
+  return table;
+}
+
+template <class Row>
+const Row& row_of(const std::vector<Row>& rows, const std::string& name) {
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.name == name; });
+  TESSERA_EXPECT(row != rows.end(), name, " came through the parser");
+  return *row;
 }
 
 }  // namespace
+
+const OperatorChoice& chosen(const OperatorConfig& op) {
+  static const OperatorChoice stack{.name = kStack};
+  return op.type == kStack ? stack : row_of(choices().operators, op.type);
+}
+const SolverChoice& chosen(const SolverConfig& solver) { return row_of(choices().solvers, solver.name); }
+const DenoiserChoice& chosen(const DenoiserConfig& denoiser) {
+  return row_of(choices().denoisers, denoiser.network);
+}
 
 const std::vector<Key<Job>>& job_table() {
   static const std::vector<Key<Job>> table = make_job_table();

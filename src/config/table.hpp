@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "document.hpp"
+#include "tessera/config/choices.hpp"
 #include "tessera/config/job.hpp"
 #include "tessera/config/parse.hpp"
 #include "values.hpp"
@@ -40,6 +41,12 @@ const std::vector<Key<JobConfig>>& job_table();  // problem.operator is one key 
 const std::vector<Key<OperatorForm>>& operator_table();
 
 constexpr std::int64_t kSchema = 1;
+constexpr const char* kStack = "stack";  // the type of a list of operators
+
+// The rows that a job names. Names are known to exist: parsing has checked them.
+const OperatorChoice& chosen(const OperatorConfig& op);
+const SolverChoice& chosen(const SolverConfig& solver);
+const DenoiserChoice& chosen(const DenoiserConfig& denoiser);
 
 /// Reads the node of an operator with its parts, and checks it. InputError.
 OperatorConfig read_operator(const Site& site, const Value& value);

@@ -82,6 +82,48 @@ When<T> is(const std::string& path, At at, std::vector<std::string> values) {
           }};
 }
 
+/// The names of rows that satisfy something.
+template <class Row, class Test>
+std::vector<std::string> names(const std::vector<Row>& rows, Test test) {
+  std::vector<std::string> out;
+  for (const Row& row : rows)
+    if (test(row)) out.push_back(row.name);
+  return out;
+}
+template <class Row>
+std::vector<std::string> names(const std::vector<Row>& rows) {
+  return names(rows, [](const Row&) { return true; });
+}
+
+template <class Row>
+bool has_option(const Row& row, const std::string& name) {
+  return std::any_of(row.options.begin(), row.options.end(), [&](const Option& o) { return o.name == name; });
+}
+
+/// One key for every option that these rows have, below `section`; `at` selects the Options of T, and
+/// `when(row)` says what else must hold for that row's options, beside its name being the one chosen
+/// (`chosen`). Rows that share an option share its key, as the first of them describes it.
+template <class T, class Row, class At, class Chosen, class More>
+void add_option_keys(std::vector<Key<T>>& table, const std::string& section, const std::vector<Row>& rows,
+                     At at, Chosen chosen, More more) {
+  std::vector<std::string> done;
+  for (const Row& row : rows)
+    for (const Option& o : row.options) {
+      if (std::find(done.begin(), done.end(), o.name) != done.end()) continue;
+      done.push_back(o.name);
+      std::vector<When<T>> when = {
+          chosen(names(rows, [&](const Row& other) { return has_option(other, o.name); }))};
+      for (When<T>& w : more(row)) when.push_back(std::move(w));
+      std::visit(
+          [&](const auto& standard) {
+            using V = std::remove_cvref_t<decltype(standard)>;
+            const auto slot = [at, o](auto& c) -> V& { return at(c).template slot<V>(o); };
+            table.push_back(key<T>(section + o.name, slot, o.rule, o.unit, o.meaning, std::move(when)));
+          },
+          o.fallback);
+    }
+}
+
 // The member of the configuration that a key stands for.
 #define TESSERA_AT(member) \
   [](auto& c) -> auto& { return c.member; }

@@ -84,6 +84,8 @@ Value print(const std::string& v, const Rule& rule) {
 
 std::string list_name(const std::string& element, const Rule& rule) {
   if (rule.shortest == rule.longest) return fmt::format("{} {}s", rule.shortest, element);
+  if (rule.longest == rule.shortest + 1)
+    return fmt::format("{} or {} {}s", rule.shortest, rule.longest, element);
   return "list of " + element + "s";
 }
 
@@ -183,24 +185,29 @@ void read_gaussian_widths(const Site& site, const Value& v, KernelConfig::Gaussi
   const std::vector<Value> both =
       v.kind == Kind::list ? v.items : std::vector<Value>{v, v};  // one width for rows and columns
   int shares = 0;
-  bool good = both.size() == 2;
-  for (std::size_t i = 0; good && i < 2; ++i) {
+  bool good = both.size() == 2 || both.size() == 3;
+  out.depth = 0;
+  const std::size_t volume = both.size() == 3;  // depth comes first
+  for (std::size_t i = 0; good && i < both.size(); ++i) {
     double p = 0;
+    double& width = i < volume ? out.depth : out.sigma[i - volume];
     if (both[i].kind == Kind::scalar && percent(both[i].text, p)) {
       ++shares;
-      out.sigma[i] = p / 100;
+      width = p / 100;
     } else {
-      good = scan(both[i], Rule{}, out.sigma[i]);
+      good = scan(both[i], Rule{}, width);
     }
-    good = good && std::isfinite(out.sigma[i]) && out.sigma[i] > 0;
+    good = good && std::isfinite(width) && width > 0;
   }
-  if (!good || shares == 1)
-    reject(site, v, "one or two widths > 0, both in pixels or both in percent of the image width",
-           "write for example [1.6, 1.6] or [\"1 %\", \"0.5 %\"]");
+  if (!good || shares == 1 || (volume && shares > 0))
+    reject(site, v,
+           "one or two widths > 0, both in pixels or both in percent of the image width, or three in pixels",
+           "write for example [1.6, 1.6], [\"1 %\", \"0.5 %\"] or, of a volume, [2, 1.6, 1.6]");
   out.sigma_is_share = shares == 2;
 }
 
 Value print_gaussian_widths(const KernelConfig::Gaussian& g) {
+  if (g.depth > 0) return print(std::vector<double>{g.depth, g.sigma[0], g.sigma[1]}, {});
   if (!g.sigma_is_share) return print(g.sigma, {});
   return Value::list({Value::quote(percent_text(g.sigma[0])), Value::quote(percent_text(g.sigma[1]))});
 }

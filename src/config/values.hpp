@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -14,21 +13,11 @@
 
 #include "document.hpp"
 #include "tessera/config/job.hpp"
+#include "tessera/core/options.hpp"
 
 namespace tessera::config {
 
-/// What a value may be; the checks, their messages and the reference page come from it.
-struct Rule {
-  double least = -std::numeric_limits<double>::infinity();
-  double most = std::numeric_limits<double>::infinity();
-  bool above = false;                     // `least` itself is excluded
-  std::vector<std::string> choices = {};  // of a text; empty: free
-  std::string word = {};                  // stands for the empty value: auto, none
-  std::size_t shortest = 1, longest = std::numeric_limits<std::size_t>::max();  // of a list
-  bool file = false;                                                            // a path; made absolute
-  std::string example = {};                                                     // where the default is none
-  std::string fallback = {};  // for the reference page, where the default is no plain value
-};
+using Rule = OptionRule;
 
 /// Where a value is read: for messages, and for paths, which are relative to the job file's folder.
 struct Site {

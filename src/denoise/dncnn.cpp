@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <string>
 
-#include "architectures.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 
 namespace tessera {
+namespace {
 
+/// A chain of 3x3 convolutions; blind.
+/// Source: Zhang, Zuo, Chen, Meng, Zhang, "Beyond a Gaussian denoiser", IEEE Trans. Image Process. 26 (2017)
+/// 3142.
 Graph make_dncnn(const NetworkOptions& options) {
   TESSERA_VALIDATE(options.widths.size() <= 1, "dncnn with ", options.widths.size(),
                    " widths (all its layers have the same) give one");
@@ -38,6 +42,17 @@ void infer_dncnn(const WeightShapes& shapes, NetworkOptions& options) {
   options.widths = {first->second[0]};
   options.depth = 2;
   while (shapes.count("conv_list." + std::to_string(options.depth - 2) + ".weight")) ++options.depth;
+}
+
+}  // namespace
+
+DenoiserRow dncnn_row() {
+  return {.name = "dncnn",
+          .takes_sigma = false,
+          .options = {widths_option(), depth_option()},
+          .graph = make_dncnn,
+          .infer = infer_dncnn,
+          .saved = {"depth", "residual"}};
 }
 
 }  // namespace tessera

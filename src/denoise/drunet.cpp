@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "architectures.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 
 namespace tessera {
 namespace {
@@ -18,8 +18,9 @@ int residual_block(Graph& g, int x, std::int64_t width, const std::string& name)
   return g.add({.op = Op::add, .inputs = {x, conv(active, ".res.2.weight")}});
 }
 
-}  // namespace
-
+/// image + sigma map -> residual blocks at 2 to 6 scales, added skips, no biases.
+/// Source: Zhang, Li, Zuo, Zhang, Van Gool, Timofte, "Plug-and-play image restoration with deep denoiser
+/// prior", IEEE Trans. Pattern Anal. Mach. Intell. 44 (2022) 6360.
 Graph make_drunet(const NetworkOptions& options) {
   std::vector<std::int64_t> w = options.widths;
   if (w.empty()) w = {64, 128, 256, 512};
@@ -74,6 +75,17 @@ void infer_drunet(const WeightShapes& shapes, NetworkOptions& options) {
     if (down == shapes.end() || down->second.empty()) break;
     options.widths.push_back(down->second[0]);
   }
+}
+
+}  // namespace
+
+DenoiserRow drunet_row() {
+  return {.name = "drunet",
+          .options = {widths_option(), blocks_option()},
+          .graph = make_drunet,
+          .infer = infer_drunet,
+          .saved = {"blocks"},
+          .shipped = true};
 }
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 
 namespace tessera {
 namespace {
@@ -14,5 +14,13 @@ class IdentityDenoiser final : public Denoiser {
 }  // namespace
 
 std::unique_ptr<Denoiser> make_identity_denoiser() { return std::make_unique<IdentityDenoiser>(); }
+
+DenoiserRow identity_row() {
+  return {.name = "none",
+          .takes_sigma = false,
+          .make = [](const DenoiserContext&, const Options&, at::TensorOptions) {
+            return make_identity_denoiser();
+          }};
+}
 
 }  // namespace tessera

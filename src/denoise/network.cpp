@@ -8,64 +8,32 @@
 #include <cmath>
 #include <utility>
 
-#include "architectures.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/random.hpp"
-#include "tessera/core/units.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 
 namespace tessera {
-namespace {
-
-struct Architecture {
-  std::string name;
-  Graph (*make)(const NetworkOptions&);
-  void (*infer)(const WeightShapes&, NetworkOptions&);
-};
-
-/// One line per network: its name in a job file and its file here.
-const std::vector<Architecture>& architectures() {
-  static const std::vector<Architecture> table{{"drunet", make_drunet, infer_drunet},
-                                               {"dncnn", make_dncnn, infer_dncnn},
-                                               {"unet", make_unet, infer_unet}};
-  return table;
-}
-
-}  // namespace
-
 bool Network::takes_sigma() const {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(),
                      [](const Node& node) { return node.op == Op::sigma_map; });
 }
 
-const std::vector<std::string>& network_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> list;
-    for (const Architecture& a : architectures()) list.push_back(a.name);
-    return list;
-  }();
+std::vector<std::string> network_names() {
+  std::vector<std::string> names;
+  for (const DenoiserRow& row : denoiser_table())
+    if (row.network()) names.push_back(row.name);
   return names;
 }
 
 Graph make_graph(const NetworkOptions& options) {
-  for (const Architecture& a : architectures()) {
-    if (a.name != options.name) continue;
-    TESSERA_VALIDATE(options.channels > 0, "a network for ", options.channels,
-                     " channels (an image has at least one) use 1 for gray, 3 for color");
-    for (const std::int64_t width : options.widths)
-      TESSERA_VALIDATE(width > 0, "network width ", width, " (a layer has at least one channel) use ",
-                       "positive widths");
-    return a.make(options);
-  }
-  std::string known;
-  for (const std::string& n : network_names()) known += (known.empty() ? "" : ", ") + n;
-  const std::string near = nearest(options.name, network_names());
-  throw InputError(concat("unknown network ", options.name, " (known: ", known, ") ",
-                          near.empty() ? std::string("use one of them") : "did you mean " + near + "?"));
-}
-
-void infer_options(const WeightShapes& shapes, NetworkOptions& options) {
-  for (const Architecture& a : architectures())
-    if (a.name == options.name) a.infer(shapes, options);
+  const DenoiserRow& row = find_denoiser(options.name);
+  TESSERA_VALIDATE(row.network(), options.name, " is no network (it has no layers) name one of them");
+  TESSERA_VALIDATE(options.channels > 0, "a network for ", options.channels,
+                   " channels (an image has at least one) use 1 for gray, 3 for color");
+  for (const std::int64_t width : options.widths)
+    TESSERA_VALIDATE(width > 0, "network width ", width, " (a layer has at least one channel) use ",
+                     "positive widths");
+  return row.graph(options);
 }
 
 std::vector<std::pair<std::string, std::vector<std::int64_t>>> weight_shapes(const Graph& graph) {

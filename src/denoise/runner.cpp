@@ -9,7 +9,6 @@
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/upsample_nearest2d.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -29,6 +28,7 @@
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/precision.hpp"
 #include "tessera/domain/tensor_memory.hpp"
+#include "tessera/domain/torch_cuda.hpp"
 
 namespace tessera {
 namespace {
@@ -272,7 +272,7 @@ void Runner::release() {
   if (m.graphs) m.graphs.emplace(m.options.device, m.tensor);
   m.sizes.clear();
   release_kept_tensors();
-  if (m.options.device.is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
+  if (m.options.device.is_cuda()) release_device_memory();
 }
 bool Runner::fused() const { return impl_->library != ConvolutionLibrary::plain; }
 

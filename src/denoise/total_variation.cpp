@@ -11,7 +11,7 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
-#include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "total_variation_step.hpp"
 
@@ -25,24 +25,26 @@ class TotalVariation final : public Denoiser {
  public:
   TotalVariation(const TotalVariationOptions& options, const DenoiserContext& context,
                  at::TensorOptions tensor)
-      : options_(options), comm_(context.comm), channels_(context.channels), tensor_(tensor) {
-    TESSERA_VALIDATE(options.weight >= 0, "denoiser.weight is ", options.weight,
+      : options_(options),
+        comm_(context.comm),
+        channels_(context.channels),
+        axes_(axes_of(context.decomposition.image())),
+        components_(axes_ == Axes::volume ? 3 : 2),
+        tensor_(tensor) {
+    TESSERA_VALIDATE(options.weight >= 0, "denoiser.tv.weight is ", options.weight,
                      " (a negative one rewards variation) use 0 or more");
-    TESSERA_VALIDATE(options.iterations > 0, "denoiser.iterations is ", options.iterations,
+    TESSERA_VALIDATE(options.iterations > 0, "denoiser.tv.iterations is ", options.iterations,
                      " (tv needs at least one) use 100");
     const Decomposition& d = context.decomposition;
-    TESSERA_VALIDATE(d.image().extent(0) == 1, "the image is a volume of depth ", d.image().extent(0),
-                     " (tv takes 2-D images) cut it into slices");
     std::vector<Box> boxes;
-    for (int r = 0; r < d.ranks(); ++r)
-      boxes.push_back(d.block(r).grow({{0, kHalo, kHalo}, {0, kHalo, kHalo}}).intersect(d.image()));
+    for (int r = 0; r < d.ranks(); ++r) boxes.push_back(d.block(r).grow(halo(kHalo)).intersect(d.image()));
     const ExchangePlan plan(d.layout(), Layout(boxes), d.image(), Border::none, comm_.rank());
     own_ = plan.own();
     box_ = plan.need();
     const ElementType type = element_type(c10::typeMetaToScalarType(tensor.dtype()));
     bytes_per_exchange_ = plan.pixels_sent() * channels_ * element_bytes(type);
     image_exchange_.emplace(plan, context.transport, channels_, type);
-    state_exchange_.emplace(plan, context.transport, 4 * channels_, type);
+    state_exchange_.emplace(plan, context.transport, 2 * components_ * channels_, type);
   }
 
   void apply(const at::Tensor& in, double sigma, at::Tensor& out) override {
@@ -77,7 +79,7 @@ class TotalVariation final : public Denoiser {
 
   void set_noise(double s) override { noise_ = s; }
   /// Per inner iteration, without the image's own exchange at the start of a call.
-  std::int64_t bytes_sent() const override { return 4 * bytes_per_exchange_ / kSteps; }
+  std::int64_t bytes_sent() const override { return 2 * components_ * bytes_per_exchange_ / kSteps; }
   bool bytes_are_exact() const override { return false; }
   std::string description() const override {
     return concat("tv, weight ", options_.weight, ", at most ", options_.iterations, " iterations, halo ",
@@ -93,20 +95,30 @@ class TotalVariation final : public Denoiser {
  private:
   void allocate() {
     if (state_.defined()) return;
-    state_ = empty_block(4 * channels_, box_, tensor_).zero_();
-    image_ = empty_block(channels_, box_, tensor_);
+    state_ = empty_block(2 * components_ * channels_, box_, tensor_, axes_).zero_();
+    image_ = empty_block(channels_, box_, tensor_, axes_);
+  }
+
+  Reach halo(std::int64_t n) const {
+    const std::int64_t depth = axes_ == Axes::volume ? n : 0;
+    return {{depth, n, n}, {depth, n, n}};
   }
 
   // The own block and `around` pixels of the halo, in the stored arrays.
+  Box box(std::int64_t around) const {
+    const Index3& at = box_.lo();
+    return own_.grow(halo(around)).intersect(box_).shift({-at[0], -at[1], -at[2]});
+  }
   TvPart part(std::int64_t around) const {
-    const Box b = own_.grow({{0, around, around}, {0, around, around}}).intersect(box_);
-    return {b.lo()[1] - box_.lo()[1], b.hi()[1] - box_.lo()[1], b.lo()[2] - box_.lo()[2],
-            b.hi()[2] - box_.lo()[2]};
+    const Box b = box(around);
+    return {b.lo()[1], b.hi()[1], b.lo()[2], b.hi()[2]};
   }
 
   void step(double strength, double momentum, std::int64_t around) {
     if (own_.empty()) return;
-    if (image_.is_cpu())
+    if (axes_ == Axes::volume)
+      tv_step_volume(state_, image_, strength, momentum, box(around));
+    else if (image_.is_cpu())
       tv_step(state_, image_, strength, momentum, part(around));
     else
       tv_step_operators(state_, image_, strength, momentum, part(around));
@@ -116,7 +128,8 @@ class TotalVariation final : public Denoiser {
   double change(double strength, at::Tensor& out) {
     std::array<double, 2> sums{};
     if (!own_.empty()) {
-      const at::Tensor x = tv_primal(state_, image_, strength, part(0));
+      const at::Tensor x = axes_ == Axes::volume ? tv_primal_volume(state_, image_, strength, box(0))
+                                                 : tv_primal(state_, image_, strength, part(0));
       const at::Tensor moved = x - out;
       sums = {local_dot(moved, moved).item<double>(), local_dot(x, x).item<double>()};
       out.copy_(x);
@@ -129,6 +142,8 @@ class TotalVariation final : public Denoiser {
   double noise_ = 0;  // level of the data; 0: not known
   Communicator comm_;
   std::int64_t channels_;
+  Axes axes_;
+  std::int64_t components_;  // of a gradient
   at::TensorOptions tensor_;
   Box own_, box_;                        // this rank's pixels; with halo, clipped to the image
   std::int64_t bytes_per_exchange_ = 0;  // of one image
@@ -142,6 +157,38 @@ class TotalVariation final : public Denoiser {
 std::unique_ptr<Denoiser> make_total_variation(const TotalVariationOptions& options,
                                                const DenoiserContext& context, at::TensorOptions tensor) {
   return std::make_unique<TotalVariation>(options, context, tensor);
+}
+
+namespace {
+
+Option weight() {
+  return {
+      "tv.weight",
+      1.0,
+      {.least = 0, .above = true},
+      "",
+      "the prior is weight / noise times the total variation: at sigma = noise it weighs weight times sigma"};
+}
+Option iterations() {
+  return {"tv.iterations", std::int64_t{100}, {.least = 1, .most = 1000000}, "", "inner iterations, at most"};
+}
+Option tolerance() {
+  return {"tv.tolerance", 1e-5, {.least = 0}, "", "relative change that ends the inner iterations"};
+}
+
+std::unique_ptr<Denoiser> from_options(const DenoiserContext& context, const Options& o,
+                                       at::TensorOptions tensor) {
+  return make_total_variation({.weight = o.number(weight()),
+                               .iterations = static_cast<int>(o.get<std::int64_t>(iterations())),
+                               .tolerance = o.number(tolerance())},
+                              context, tensor);
+}
+
+}  // namespace
+
+DenoiserRow total_variation_row() {
+  return {
+      .name = "tv", .options = {weight(), iterations(), tolerance()}, .make = from_options, .steady = false};
 }
 
 }  // namespace tessera

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "tessera/core/box.hpp"
+
 namespace tessera {
 
 /// Rows and columns [lo, hi) of the stored arrays.
@@ -27,5 +29,12 @@ void tv_step_operators(at::Tensor& state, const at::Tensor& image, double streng
 
 /// v - strength D^T p on a part: the primal image.
 at::Tensor tv_primal(const at::Tensor& state, const at::Tensor& image, double strength, const TvPart& part);
+
+/// The same of volumes: state (6 C, d, h, w), components along depth, rows and columns; x = v - strength D^T
+/// q, p' = P(q + D x / (12 strength)). `part` in indices of the stored arrays.
+void tv_step_volume(at::Tensor& state, const at::Tensor& image, double strength, double momentum,
+                    const Box& part);
+at::Tensor tv_primal_volume(const at::Tensor& state, const at::Tensor& image, double strength,
+                            const Box& part);
 
 }  // namespace tessera

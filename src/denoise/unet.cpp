@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "architectures.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 
 namespace tessera {
 namespace {
@@ -30,8 +30,9 @@ int block(Graph& g, int x, std::int64_t width, const std::string& sequence, bool
   return layer(g, x, width, sequence, index, norm);
 }
 
-}  // namespace
-
+/// 2 to 5 scales, max pooling, nearest upsampling, concatenated skips; blind.
+/// Source: Ronneberger, Fischer, Brox, "U-Net", MICCAI 2015; Jin, McCann, Froustey, Unser, IEEE Trans. Image
+/// Process. 26 (2017) 4509.
 Graph make_unet(const NetworkOptions& options) {
   std::vector<std::int64_t> w = options.widths;
   if (w.empty()) w = {64, 128, 256, 512};
@@ -77,6 +78,17 @@ void infer_unet(const WeightShapes& shapes, NetworkOptions& options) {
     if (conv == shapes.end() || conv->second.empty()) break;
     options.widths.push_back(conv->second[0]);
   }
+}
+
+}  // namespace
+
+DenoiserRow unet_row() {
+  return {.name = "unet",
+          .takes_sigma = false,
+          .options = {widths_option()},
+          .graph = make_unet,
+          .infer = infer_unet,
+          .saved = {"batch_norm", "residual"}};
 }
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -13,10 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "architectures.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
-#include "tessera/denoise/network.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/io/safetensors.hpp"
 
 namespace tessera {
@@ -177,7 +177,7 @@ Network load_network(const std::string& name, const std::string& weights, std::i
   if (image_channels > 0) network.options.channels = image_channels;
   WeightShapes shapes;
   for (const auto& [key, tensor] : file.tensors) shapes[key] = tensor.shape;
-  infer_options(shapes, network.options);
+  if (const DenoiserRow& row = find_denoiser(name); row.infer) row.infer(shapes, network.options);
   read_metadata(file, path, network);
   network.graph = make_graph(network.options);
   check_names(network.graph, file, path, name);
@@ -199,10 +199,11 @@ void save_network(const Network& network, const std::string& path,
   file.metadata["network"] = options.name;
   file.metadata["channels"] = std::to_string(options.channels);
   if (!options.widths.empty()) file.metadata["widths"] = words(options.widths, ",");
-  if (options.name == "drunet") file.metadata["blocks"] = std::to_string(options.blocks);
-  if (options.name == "dncnn") file.metadata["depth"] = std::to_string(options.depth);
-  if (options.name == "unet") file.metadata["batch_norm"] = options.batch_norm ? "1" : "0";
-  if (options.name != "drunet") file.metadata["residual"] = options.residual ? "1" : "0";
+  const std::map<std::string, std::string> all = {{"blocks", std::to_string(options.blocks)},
+                                                  {"depth", std::to_string(options.depth)},
+                                                  {"batch_norm", options.batch_norm ? "1" : "0"},
+                                                  {"residual", options.residual ? "1" : "0"}};
+  for (const std::string& name : find_denoiser(options.name).saved) file.metadata[name] = all.at(name);
   if (network.sigma_range) {
     std::ostringstream range;
     range.precision(17);

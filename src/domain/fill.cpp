@@ -19,7 +19,15 @@ constexpr double kMu = 0.05;
 constexpr int kIterations = 200;
 constexpr double kTolerance = 1e-4;
 
-// x[i + 1] - x[i] along one axis; 0 at the far border.
+// x[i + 1] - x[i] along one axis of a volume; 0 at the far border.
+std::unique_ptr<LocalOperator> difference(std::size_t axis) {
+  SeparableKernel kernel;
+  kernel.taps[axis] = {1.0, -1.0};
+  kernel.origin[axis] = 1;
+  return make_separable_blur(std::move(kernel), Boundary::replicate);
+}
+
+// The same of a picture, down or to the right.
 std::unique_ptr<LocalOperator> difference(std::int64_t rows, std::int64_t columns) {
   BlurOptions options;
   options.kernel = at::tensor({1.0, -1.0}, at::kDouble).reshape({rows, columns});
@@ -34,8 +42,12 @@ std::unique_ptr<LocalOperator> difference(std::int64_t rows, std::int64_t column
 void fill_unmeasured(const DistributedOperator& A, const at::Tensor& diagonal, const at::Tensor& b,
                      at::Tensor& x, const Space& space) {
   std::vector<std::unique_ptr<LocalOperator>> parts;
-  parts.push_back(difference(2, 1));
-  parts.push_back(difference(1, 2));
+  if (axes_of(A.decomposition().image()) == Axes::volume) {
+    for (const std::size_t axis : {0, 1, 2}) parts.push_back(difference(axis));
+  } else {
+    parts.push_back(difference(2, 1));
+    parts.push_back(difference(1, 2));
+  }
   const auto gradient =
       make_local_stack(A.decomposition(), parts, A.image_channels(), A.options(), A.transport(), A.comm());
   Measurement slopes = gradient->make_measurement();

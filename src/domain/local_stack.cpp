@@ -10,7 +10,7 @@
 #include "circular_norm.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
-#include "tessera/domain/distributed_operator.hpp"
+#include "tessera/domain/operator_plan.hpp"
 #include "tessera/domain/precision.hpp"
 #include "tessera/domain/tensor.hpp"
 
@@ -21,9 +21,8 @@ using Parts = std::vector<std::unique_ptr<LocalOperator>>;
 
 MeasurementLayout lay_out(const Decomposition& decomposition, const Parts& parts, std::int64_t channels) {
   std::vector<MeasurementLayout::Part> list;
-  for (const auto& p : parts)
-    list.push_back({p->name(), p->measurement(decomposition.image()), p->channels(channels), p->anchor()});
-  return {decomposition, std::move(list)};
+  for (const auto& p : parts) list.push_back(anchored_part(decomposition, *p, channels));
+  return MeasurementLayout(std::move(list));
 }
 
 // The pixels that these samples need.
@@ -51,40 +50,56 @@ Layout needed_layout(const Decomposition& decomposition, const MeasurementLayout
 }
 
 // Operators that work on one tensor of pixels.
-struct Team {
+struct OperatorGroup {
   std::vector<std::size_t> parts;  // their places in the stack
   std::unique_ptr<PlacedOperator> op;
   Measurement samples;  // handles of the parts' tensors during a call
 };
 
-// Teams that see the image through one exchange, or (without one) the rank's own block.
-struct Ring {
+// Operators that see the image through one exchange, or (without one) the rank's own block.
+struct ExchangeGroup {
   Border border = Border::none;
   bool exchanged = false;
   std::vector<std::size_t> parts;
   Box input;
   std::unique_ptr<Exchange> exchange;
   at::Tensor padded;  // (C, [D,] H, W) over input
-  std::vector<Team> teams;
+  std::vector<OperatorGroup> operators;
 };
 
 // Parts that share an exchange, in the order of their first ones.
-std::vector<Ring> make_rings(const Parts& parts) {
-  std::vector<Ring> rings;
+std::vector<ExchangeGroup> make_groups(const Parts& parts) {
+  std::vector<ExchangeGroup> groups;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const bool exchanged = !(parts[i]->reach() == Reach{});
     const Border border = parts[i]->border();
-    auto ring = std::find_if(rings.begin(), rings.end(), [&](const Ring& r) {
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const ExchangeGroup& r) {
       return r.exchanged == exchanged && (!exchanged || r.border == border);
     });
-    if (ring == rings.end()) {
-      ring = rings.emplace(rings.end());
-      ring->border = border;
-      ring->exchanged = exchanged;
+    if (group == groups.end()) {
+      group = groups.emplace(groups.end());
+      group->border = border;
+      group->exchanged = exchanged;
     }
-    ring->parts.push_back(i);
+    group->parts.push_back(i);
   }
-  return rings;
+  return groups;
+}
+
+// Of these parts, those that are better placed together.
+std::vector<std::vector<std::size_t>> shared_work(const Parts& parts,
+                                                  const std::vector<std::size_t>& chosen) {
+  std::vector<std::vector<std::size_t>> groups;
+  for (const std::size_t i : chosen) {
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const std::vector<std::size_t>& g) {
+      return parts[g.front()]->shares_with(*parts[i]);
+    });
+    if (group == groups.end())
+      groups.push_back({i});
+    else
+      group->push_back(i);
+  }
+  return groups;
 }
 
 class LocalStack final : public DistributedOperator {
@@ -103,9 +118,10 @@ class LocalStack final : public DistributedOperator {
     for (const auto& p : parts) {
       convolutions_.push_back(p->convolution());
       circular_ = circular_ && p->circular();
+      not_negative_ = not_negative_ && p->not_negative();
     }
-    rings_ = make_rings(parts);
-    for (Ring& ring : rings_) build(ring, parts);
+    groups_ = make_groups(parts);
+    for (ExchangeGroup& group : groups_) build(group, parts);
   }
 
   const MeasurementLayout& layout() const override { return layout_; }
@@ -121,20 +137,20 @@ class LocalStack final : public DistributedOperator {
     std::vector<Exchange::Pending> pending;
     {
       const PhaseScope halo(Phase::halo);
-      for (Ring& ring : rings_)
-        if (ring.exchanged)
-          pending.push_back(ring.exchange->begin(view(x, block), view(ring.padded, ring.input)));
+      for (ExchangeGroup& group : groups_)
+        if (group.exchanged)
+          pending.push_back(group.exchange->begin(view(x, block), view(group.padded, group.input)));
     }
-    for (Ring& ring : rings_)  // what needs no halo runs while it is on the way
-      if (!ring.exchanged) run(ring, x, y);
+    for (ExchangeGroup& group : groups_)  // what needs no halo runs while it is on the way
+      if (!group.exchanged) run(group, x, y);
     auto next = pending.begin();
-    for (Ring& ring : rings_) {
-      if (!ring.exchanged) continue;
+    for (ExchangeGroup& group : groups_) {
+      if (!group.exchanged) continue;
       {
         const PhaseScope halo(Phase::halo);
         (next++)->wait();
       }
-      run(ring, ring.padded, y);
+      run(group, group.padded, y);
     }
   }
 
@@ -142,15 +158,15 @@ class LocalStack final : public DistributedOperator {
     const PhaseScope phase(Phase::adjoint);
     const Box block = decomposition_.block(comm_.rank());
     x.zero_();
-    for (Ring& ring : rings_) {
-      if (ring.exchanged) ring.padded.zero_();
-      for (Team& team : ring.teams) {
-        gather(team, y);
-        team.op->adjoint(team.samples, ring.exchanged ? ring.padded : x);
+    for (ExchangeGroup& group : groups_) {
+      if (group.exchanged) group.padded.zero_();
+      for (OperatorGroup& members : group.operators) {
+        gather(members, y);
+        members.op->adjoint(members.samples, group.exchanged ? group.padded : x);
       }
-      if (!ring.exchanged) continue;
+      if (!group.exchanged) continue;
       const PhaseScope halo(Phase::halo);
-      ring.exchange->begin_transposed(view(ring.padded, ring.input), view(x, block)).wait();
+      group.exchange->begin_transposed(view(group.padded, group.input), view(x, block)).wait();
     }
   }
 
@@ -167,14 +183,14 @@ class LocalStack final : public DistributedOperator {
   }
 
   std::optional<at::Tensor> diagonal(const Measurement& weights) const override {
-    for (const Ring& ring : rings_)
-      for (const Team& team : ring.teams)
-        if (ring.exchanged || !team.op->diagonal().defined()) return std::nullopt;
+    for (const ExchangeGroup& group : groups_)
+      for (const OperatorGroup& members : group.operators)
+        if (group.exchanged || !members.op->diagonal().defined()) return std::nullopt;
     at::Tensor sum = at::zeros(make_image().sizes(), options_);
-    for (const Ring& ring : rings_)
-      for (const Team& team : ring.teams) {
-        const at::Tensor d = team.op->diagonal();
-        const std::size_t part = team.parts.front();
+    for (const ExchangeGroup& group : groups_)
+      for (const OperatorGroup& members : group.operators) {
+        const at::Tensor d = members.op->diagonal();
+        const std::size_t part = members.parts.front();
         if (weights.empty() || !weights[part].defined())
           sum.add_(d);
         else
@@ -183,6 +199,7 @@ class LocalStack final : public DistributedOperator {
     return sum;
   }
 
+  bool not_negative() const override { return not_negative_; }
   std::vector<std::optional<Convolution>> convolutions() const override { return convolutions_; }
   std::vector<Convolution> circular() const override {
     std::vector<Convolution> parts;
@@ -192,59 +209,54 @@ class LocalStack final : public DistributedOperator {
 
   Measurement observed() const override {
     Measurement masks(layout_.parts());
-    for (const Ring& ring : rings_)
-      for (const Team& team : ring.teams) masks[team.parts.front()] = team.op->observed();
+    for (const ExchangeGroup& group : groups_)
+      for (const OperatorGroup& members : group.operators)
+        masks[members.parts.front()] = members.op->observed();
     return masks;
   }
 
   std::int64_t bytes_sent() const override {
     std::int64_t pixels = 0;
-    for (const Ring& ring : rings_)
-      if (ring.exchanged)
-        pixels += ring.exchange->plan().pixels_sent() + ring.exchange->plan().pixels_received();
+    for (const ExchangeGroup& group : groups_)
+      if (group.exchanged)
+        pixels += group.exchange->plan().pixels_sent() + group.exchange->plan().pixels_received();
     return pixels * channels_ * static_cast<std::int64_t>(options_.dtype().itemsize());
   }
 
  private:
-  void build(Ring& ring, const Parts& parts) {
+  void build(ExchangeGroup& group, const Parts& parts) {
     const int rank = comm_.rank();
-    ring.input = decomposition_.block(rank);
-    if (ring.exchanged) {
-      const Layout inputs = needed_layout(decomposition_, layout_, parts, ring.parts, ring.border);
-      ring.input = inputs.box(rank);
-      ring.exchange = std::make_unique<Exchange>(
-          ExchangePlan(decomposition_.layout(), inputs, decomposition_.image(), ring.border, rank),
+    group.input = decomposition_.block(rank);
+    if (group.exchanged) {
+      const Layout inputs = needed_layout(decomposition_, layout_, parts, group.parts, group.border);
+      group.input = inputs.box(rank);
+      group.exchange = std::make_unique<Exchange>(
+          ExchangePlan(decomposition_.layout(), inputs, decomposition_.image(), group.border, rank),
           transport_, channels_, element_type(options_.dtype().toScalarType()));
-      ring.padded = empty_block(channels_, ring.input, options_);
+      group.padded = empty_block(channels_, group.input, options_, axes_of(decomposition_.image()));
     }
-    std::vector<bool> placed(parts.size(), false);
-    for (std::size_t n = 0; n < ring.parts.size(); ++n) {
-      const std::size_t i = ring.parts[n];
-      if (placed[i]) continue;
-      Team team;
-      std::vector<const LocalOperator*> group;
-      LocalOperator::Placement placement{decomposition_.image(), ring.input, {}, channels_, options_};
-      for (std::size_t m = n; m < ring.parts.size(); ++m) {
-        const std::size_t j = ring.parts[m];
-        if (placed[j] || (j != i && !parts[i]->shares_with(*parts[j]))) continue;
-        placed[j] = true;
-        team.parts.push_back(j);
-        group.push_back(parts[j].get());
-        placement.samples.push_back(layout_.block(j, rank));
+    for (std::vector<std::size_t>& chosen : shared_work(parts, group.parts)) {
+      OperatorGroup members;
+      std::vector<const LocalOperator*> operators;
+      LocalOperator::Placement placement{decomposition_.image(), group.input, {}, channels_, options_};
+      for (const std::size_t i : chosen) {
+        operators.push_back(parts[i].get());
+        placement.samples.push_back(layout_.block(i, rank));
       }
-      team.op = parts[i]->place(group, placement);
-      team.samples.resize(team.parts.size());
-      ring.teams.push_back(std::move(team));
+      members.op = operators.front()->place(operators, placement);
+      members.parts = std::move(chosen);
+      members.samples.resize(members.parts.size());
+      group.operators.push_back(std::move(members));
     }
   }
 
-  static void gather(Team& team, const Measurement& y) {
-    for (std::size_t k = 0; k < team.parts.size(); ++k) team.samples[k] = y[team.parts[k]];
+  static void gather(OperatorGroup& members, const Measurement& y) {
+    for (std::size_t k = 0; k < members.parts.size(); ++k) members.samples[k] = y[members.parts[k]];
   }
-  static void run(Ring& ring, const at::Tensor& x, const Measurement& y) {
-    for (Team& team : ring.teams) {
-      gather(team, y);
-      team.op->apply(x, team.samples);
+  static void run(ExchangeGroup& group, const at::Tensor& x, const Measurement& y) {
+    for (OperatorGroup& members : group.operators) {
+      gather(members, y);
+      members.op->apply(x, members.samples);
     }
   }
 
@@ -256,41 +268,103 @@ class LocalStack final : public DistributedOperator {
   Communicator comm_;
   std::vector<std::optional<Convolution>> convolutions_;  // per part
   bool circular_ = true;                                  // all of them
-  std::vector<Ring> rings_;                               // in the order of their first parts
+  bool not_negative_ = true;                              // likewise
+  std::vector<ExchangeGroup> groups_;                     // in the order of their first parts
   mutable std::optional<double> norm_;                    // once asked for
+};
+
+class LocalStackPlan final : public OperatorPlan {
+ public:
+  explicit LocalStackPlan(Parts parts) : parts_(std::move(parts)) {}
+
+  MeasurementLayout layout(const Decomposition& d, std::int64_t channels) const override {
+    return lay_out(d, parts_, channels);
+  }
+  std::vector<ExchangePlan> exchanges(const Decomposition& d, int rank) const override {
+    const MeasurementLayout layout = lay_out(d, parts_, 1);
+    std::vector<ExchangePlan> plans;
+    for (const ExchangeGroup& group : make_groups(parts_))
+      if (group.exchanged)
+        plans.emplace_back(d.layout(), needed_layout(d, layout, parts_, group.parts, group.border), d.image(),
+                           group.border, rank);
+    return plans;
+  }
+  OperatorWork work(const Decomposition& d, std::int64_t channels, int rank) const override {
+    const MeasurementLayout layout = lay_out(d, parts_, channels);
+    OperatorWork sum;
+    for (const ExchangeGroup& group : make_groups(parts_))
+      for (const std::vector<std::size_t>& chosen : shared_work(parts_, group.parts)) {
+        std::vector<const LocalOperator*> operators;
+        std::vector<Box> samples;
+        for (const std::size_t i : chosen) {
+          operators.push_back(parts_[i].get());
+          samples.push_back(layout.block(i, rank));
+        }
+        sum.add(operators.front()->work(operators, samples, channels));
+      }
+    return sum;
+  }
+  Reach reach() const override {
+    Reach most;
+    for (const auto& p : parts_) most = most.max(p->reach());
+    return most;
+  }
+  bool pointwise() const override {
+    return std::all_of(parts_.begin(), parts_.end(), [](const auto& p) { return p->pointwise(); });
+  }
+  std::vector<Convolution> circular() const override {
+    std::vector<Convolution> all;
+    for (const auto& p : parts_)
+      if (const auto one = p->circular())
+        all.push_back(*one);
+      else
+        return {};
+    return all;
+  }
+  std::optional<Box> image_of(const Box& measured) const override {
+    const LocalOperator& part = *parts_.front();
+    const Anchor anchor = part.anchor();
+    const Reach reach = part.reach();
+    Index3 hi{}, large{};
+    for (std::size_t d = 0; d < 3; ++d)
+      large[d] = hi[d] = measured.extent(d) * anchor.factor[d] + reach.lo[d] + reach.hi[d];
+    for (std::size_t d = 0; d < 3; ++d) {
+      const auto made = [&](std::int64_t size) {
+        Index3 probe = large;
+        probe[d] = size;
+        return part.measurement(Box({0, 0, 0}, probe)).extent(d);
+      };
+      while (hi[d] > 1 && made(hi[d]) > measured.extent(d)) --hi[d];
+      if (made(hi[d]) != measured.extent(d)) return std::nullopt;
+    }
+    return Box({0, 0, 0}, hi);
+  }
+  std::unique_ptr<DistributedOperator> place(const OperatorContext& c) override {
+    for (const auto& p : parts_) p->load(c.decomposition.layout(), c.comm);
+    return make_local_stack(c.decomposition, parts_, c.channels, c.options, c.transport, c.comm);
+  }
+
+ private:
+  Parts parts_;
 };
 
 }  // namespace
 
-std::vector<ExchangePlan> local_stack_plans(const Decomposition& decomposition, const Parts& parts,
-                                            int rank) {
-  const MeasurementLayout layout = lay_out(decomposition, parts, 1);
-  std::vector<ExchangePlan> plans;
-  for (const Ring& ring : make_rings(parts))
-    if (ring.exchanged)
-      plans.emplace_back(decomposition.layout(),
-                         needed_layout(decomposition, layout, parts, ring.parts, ring.border),
-                         decomposition.image(), ring.border, rank);
-  return plans;
-}
-
-std::int64_t local_stack_bytes_sent(const Decomposition& decomposition, const Parts& parts,
-                                    std::int64_t channels, std::int64_t bytes, int rank) {
-  std::int64_t pixels = 0;
-  for (const ExchangePlan& plan : local_stack_plans(decomposition, parts, rank))
-    pixels += plan.pixels_sent() + plan.pixels_received();
-  return pixels * channels * bytes;
+std::unique_ptr<OperatorPlan> plan_local_stack(Parts parts) {
+  return std::make_unique<LocalStackPlan>(std::move(parts));
 }
 
 Measurement DistributedOperator::make_measurement() const {
   Measurement y;
   for (std::size_t i = 0; i < layout().parts(); ++i)
-    y.push_back(empty_block(layout().part(i).channels, layout().block(i, comm().rank()), options()));
+    y.push_back(empty_block(layout().part(i).channels, layout().block(i, comm().rank()), options(),
+                            layout().part(i).axes()));
   return y;
 }
 
 at::Tensor DistributedOperator::make_image() const {
-  return empty_block(image_channels(), decomposition().block(comm().rank()), options());
+  return empty_block(image_channels(), decomposition().block(comm().rank()), options(),
+                     axes_of(decomposition().image()));
 }
 
 std::unique_ptr<DistributedOperator> make_local_stack(

@@ -35,17 +35,6 @@ void fill_start(const DistributedOperator& A, std::uint64_t seed, at::Tensor& x)
   x.copy_(host);
 }
 
-// Whether no entry of A is below zero.
-bool not_negative(const DistributedOperator& A) {
-  const auto parts = A.convolutions();
-  const Measurement observed = A.observed();
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (!parts[i] && !observed[i].defined()) return false;  // neither a convolution nor a mask
-    if (parts[i] && parts[i]->taps.min().item<double>() < 0) return false;
-  }
-  return true;
-}
-
 double largest(const at::Tensor& t, const Communicator& comm) {
   double value = t.numel() > 0 ? t.max().item<double>() : -std::numeric_limits<double>::infinity();
   comm.all_reduce({&value, 1}, Reduce::max);
@@ -101,7 +90,7 @@ double power_iteration(const DistributedOperator& A, const LinearMap& normal, co
 double largest_eigenvalue(const DistributedOperator& A, const LinearMap& normal, const Space& space,
                           std::uint64_t seed) {
   constexpr double kTolerance = 1e-3, kTight = 1e-5, kMargin = 1.02;
-  if (not_negative(A)) return bound_by_ratios(A, normal, space, kTolerance, 50);
+  if (A.not_negative()) return bound_by_ratios(A, normal, space, kTolerance, 50);
   return kMargin * power_iteration(A, normal, space, seed, kTight, 300);
 }
 

@@ -2,9 +2,9 @@
 #include "tessera/domain/tensor.hpp"
 
 #include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include "tessera/core/error.hpp"
+#include "tessera/domain/torch_cuda.hpp"
 
 namespace tessera {
 ElementType element_type(at::ScalarType type) {
@@ -43,7 +43,7 @@ ArrayView view(const at::Tensor& t, const Box& box) {
   v.stride = {volume ? t.stride(1) : 0, t.stride(-2), t.stride(-1)};
   v.type = element_type(t.scalar_type());
   v.device = tensor_device(t);
-  if (t.is_cuda()) v.stream = c10::cuda::getCurrentCUDAStream(t.get_device()).stream();
+  if (t.is_cuda()) v.stream = current_stream(t.get_device());
   TESSERA_EXPECT(box.empty() ? t.numel() == 0
                              : t.size(-1) == box.extent(2) && t.size(-2) == box.extent(1) &&
                                    (volume ? t.size(1) : 1) == box.extent(0),
@@ -51,14 +51,20 @@ ArrayView view(const at::Tensor& t, const Box& box) {
   return v;
 }
 
-at::Tensor empty_block(std::int64_t channels, const Box& box, at::TensorOptions options) {
-  if (box.extent(0) > 1) return at::empty({channels, box.extent(0), box.extent(1), box.extent(2)}, options);
+at::Tensor empty_block(std::int64_t channels, const Box& box, at::TensorOptions options, Axes axes) {
+  TESSERA_EXPECT(axes == Axes::volume || box.extent(0) <= 1, "a block of a picture has depth ",
+                 box.extent(0));
+  if (axes == Axes::volume)
+    return at::empty({channels, box.extent(0), box.extent(1), box.extent(2)}, options);
   return at::empty({channels, box.extent(1), box.extent(2)}, options);
 }
 
 at::Tensor crop(const at::Tensor& tensor, const Box& box, const Box& part) {
   TESSERA_EXPECT(box.contains(part), "a crop ", part, " leaves its tensor's box ", box);
-  if (part.empty()) return tensor.narrow(-1, 0, 0).narrow(-2, 0, 0);
+  if (part.empty()) {
+    const at::Tensor none = tensor.narrow(-1, 0, 0).narrow(-2, 0, 0);
+    return tensor.dim() == 4 ? none.narrow(1, 0, 0) : none;
+  }
   at::Tensor t = tensor.narrow(-1, part.lo()[2] - box.lo()[2], part.extent(2))
                      .narrow(-2, part.lo()[1] - box.lo()[1], part.extent(1));
   return t.dim() == 4 ? t.narrow(1, part.lo()[0] - box.lo()[0], part.extent(0)) : t;

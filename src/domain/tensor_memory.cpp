@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/domain/tensor_memory.hpp"
 
-#include <ATen/Context.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -218,31 +216,6 @@ void TensorAllocator::give(void* data) {
 }  // namespace
 
 void track_tensor_memory() { allocator(); }
-
-void track_device_memory() {
-  struct Tensors {
-    std::mutex mutex;
-    std::unordered_map<std::size_t, std::pair<MemoryUse, std::int64_t>> held;  // by address
-  };
-  static auto& tensors = *new Tensors;  // the allocator calls until the process ends
-  static std::once_flag once;
-  std::call_once(once, [] {
-    using Entry = c10::CachingDeviceAllocator::TraceEntry;
-    at::globalContext().lazyInitDevice(c10::kCUDA);
-    c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker([](const Entry& e) {
-      if (e.action_ != Entry::ALLOC && e.action_ != Entry::FREE_REQUESTED) return;
-      const std::lock_guard<std::mutex> lock(tensors.mutex);
-      if (e.action_ == Entry::ALLOC) {
-        const auto bytes = static_cast<std::int64_t>(e.size_);
-        tensors.held[e.addr_] = {current_memory_use(), bytes};
-        count_allocation(current_memory_use(), bytes);
-      } else if (const auto it = tensors.held.find(e.addr_); it != tensors.held.end()) {
-        count_release(it->second.first, it->second.second);
-        tensors.held.erase(it);
-      }
-    });
-  });
-}
 
 ReuseScope::ReuseScope() { allocator().open(); }
 ReuseScope::~ReuseScope() { allocator().close(); }

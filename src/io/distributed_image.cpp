@@ -32,10 +32,12 @@ Source source_of(const std::string& path) {
   const std::string file = path.substr(0, colon), part = colon < path.size() ? path.substr(colon + 1) : "";
   if (!part.empty() && is_hdf5_name(file)) return {Source::Kind::hdf5, file, part, true};
   if (!part.empty() && is_tiff(file)) {
+    if (part == "/all") return {.kind = Source::Kind::picture, .file = file, .page = 0, .all_pages = true};
     int page = -1;
     const auto [end, error] = std::from_chars(part.data() + 1, part.data() + part.size(), page);
     TESSERA_VALIDATE(error == std::errc() && *end == '\0' && page >= 0, "cannot read ", path, " (", part,
-                     " is no page, which are counted from 0) write for example ", file, ":/0");
+                     " is no page, which are counted from 0) write for example ", file, ":/0, or ", file,
+                     ":/all for all of them as a volume");
     return {.kind = Source::Kind::picture, .file = file, .page = page};
   }
   if (is_hdf5_name(path)) return {Source::Kind::hdf5, path, "/image", false};
@@ -122,6 +124,20 @@ std::string note_of(const ImageInfo& info) {
   return note;
 }
 
+// All pages of a file as slices of a volume: how many, if they are of one size and kind.
+int volume_pages(const Source& source, const ImageInfo& first) {
+  const int pages = ImageReader::pages(source.file);
+  for (int page = 1; page < pages; ++page) {
+    const ImageInfo info = ImageReader(source.file, page).info();
+    TESSERA_VALIDATE(info.height == first.height && info.width == first.width &&
+                         info.channels == first.channels && info.type == first.type,
+                     source.file, " has pages that differ (page ", page, " is ", info.channels, " x ",
+                     info.height, " x ", info.width, ", the first ", first.channels, " x ", first.height,
+                     " x ", first.width, ") name the page to be read, from ", source.file, ":/0");
+  }
+  return pages;
+}
+
 SourceInfo header_of(const std::string& path) {
   const Source source = io::source_of(path);
   SourceInfo out;
@@ -146,7 +162,7 @@ SourceInfo header_of(const std::string& path) {
   } else {
     const ImageInfo info = ImageReader(source.file, source.page).info();
     out.type = info.type;
-    out.box = Box::image2d(info.height, info.width);
+    out.box = Box({0, 0, 0}, {source.all_pages ? volume_pages(source, info) : 1, info.height, info.width});
     out.channels = info.channels;
     out.full_scale = info.full_scale;
     out.note = note_of(info);
@@ -262,6 +278,26 @@ void read_picture(const Source& source, const Layout& layout, const ArrayView& b
   });
 }
 
+// Page after page, each a plane of the block.
+void read_pages(Source page, std::int64_t pages, const Layout& layout, const ArrayView& block,
+                const Communicator& comm) {
+  const auto plane = [](const Box& box, std::int64_t z) {
+    if (box.empty() || z < box.lo()[0] || z >= box.hi()[0]) return Box();
+    return Box({0, box.lo()[1], box.lo()[2]}, {1, box.hi()[1], box.hi()[2]});
+  };
+  for (std::int64_t z = 0; z < pages; ++z) {
+    std::vector<Box> boxes;
+    for (int r = 0; r < layout.ranks(); ++r) boxes.push_back(plane(layout.box(r), z));
+    ArrayView view = block;
+    view.box = plane(block.box, z);
+    if (!view.box.empty())
+      view.data = static_cast<char*>(block.data) +
+                  (z - block.box.lo()[0]) * block.stride[0] * element_bytes(block.type);
+    page.page = static_cast<int>(z);
+    read_picture(page, Layout(std::move(boxes)), view, comm);
+  }
+}
+
 }  // namespace
 
 SourceInfo image_source_info(const std::string& path, const Communicator& comm) {
@@ -301,6 +337,8 @@ void read_image(const std::string& path, const Layout& layout, const ArrayView& 
     comm.together([&] {
       if (!block.box.empty()) NpyImage(source.file).read(block);
     });
+  } else if (source.all_pages) {
+    read_pages(source, about.box.extent(0), layout, block, comm);
   } else {
     read_picture(source, layout, block, comm);
   }
@@ -310,6 +348,11 @@ void visit_samples(const std::string& path, const Communicator& comm,
                    const std::function<void(const float*, std::int64_t)>& visit) {
   const SourceInfo about = image_source_info(path, comm);
   const Source source = io::source_of(path);
+  if (source.all_pages) {
+    for (std::int64_t z = 0; z < about.box.extent(0); ++z)
+      visit_samples(concat(source.file, ":/", z), comm, visit);
+    return;
+  }
   comm.together([&] {
     std::optional<ImageReader> picture;
     std::optional<NpyImage> array;

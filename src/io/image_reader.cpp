@@ -148,6 +148,7 @@ const char* type_name(VipsBandFormat format) {
 struct ImageReader::Impl {
   std::string path;
   std::optional<int> page;
+  int pages = 1;  // of the file
   ImageInfo info;
   std::int64_t stored_width = 0;
   VipsBandFormat format = VIPS_FORMAT_UCHAR;
@@ -198,9 +199,9 @@ void ImageReader::Impl::load() {
   }
   image.reset(loaded);
   if (code) fail();
-  const int pages = vips_image_get_n_pages(loaded);
+  pages = vips_image_get_n_pages(loaded);
   TESSERA_VALIDATE(pages == 1 || page, path, " has ", pages, " pages (one image is read) say which: ", path,
-                   ":/0 to ", path, ":/", pages - 1);
+                   ":/0 to ", path, ":/", pages - 1, ", or ", path, ":/all, a volume of them");
 
   const VipsInterpretation meaning = vips_image_get_interpretation(loaded);
   for (const VipsInterpretation known :
@@ -260,6 +261,7 @@ ImageReader::ImageReader(const std::string& path, std::optional<int> page) : imp
   impl_->page = page;
   impl_->load();
 }
+int ImageReader::pages(const std::string& path) { return ImageReader(path, 0).impl_->pages; }
 ImageReader::~ImageReader() = default;
 ImageReader::ImageReader(ImageReader&&) noexcept = default;
 const ImageInfo& ImageReader::info() const { return impl_->info; }

@@ -6,7 +6,8 @@
 
 namespace tessera::io {
 
-/// What a path in a job names: a picture, a page `FILE.tif:/2`, an array, or a dataset `FILE.h5:/name`
+/// What a path in a job names: a picture, a page `FILE.tif:/2`, all pages as a volume `FILE.tif:/all`, an
+/// array, or a dataset `FILE.h5:/name`
 /// (/image where none is said).
 struct Source {
   enum class Kind { picture, npy, hdf5 };
@@ -15,6 +16,7 @@ struct Source {
   std::string dataset = {};      // of an HDF5 file
   bool named = false;            // the path says the dataset
   std::optional<int> page = {};  // of a TIFF file, from 0
+  bool all_pages = false;        // of a TIFF file: slices of a volume
 };
 /// By suffix; InputError for an unknown one.
 Source source_of(const std::string& path);

@@ -2,10 +2,9 @@
 // The data step's exchanges and memory, for tessera check and for the cost model.
 #include <algorithm>
 
-#include "tessera/domain/distributed_operator.hpp"
 #include "tessera/domain/fourier.hpp"
-#include "tessera/domain/measurement_layout.hpp"
 #include "tessera/perf/model.hpp"
+#include "tessera/solve/solver.hpp"
 
 namespace tessera {
 
@@ -13,35 +12,34 @@ namespace {
 constexpr std::int64_t kBytes = 4;  // float32 state
 }
 
-int state_images(const std::string& solver) { return (solver == "admm" || solver == "fista" ? 4 : 3) + 2; }
+int state_images(const std::string& solver) { return find_solver(solver).images + 2; }
 
 DataTraffic data_traffic(const Decomposition& decomposition, const DataWork& data, int rank) {
-  const auto& parts = *data.parts;
-  const bool splitting = data.solver == "hqs" || data.solver == "admm";
-  const auto all = [&](auto what) { return std::all_of(parts.begin(), parts.end(), what); };
+  const bool splitting = find_solver(data.solver).data_step == DataStep::prox;
   DataTraffic traffic;
-  if (splitting && all([](const auto& p) { return p->reach() == Reach{}; })) return traffic;
+  if (splitting && data.op->pointwise()) return traffic;
   const auto transforms = [&](const Layout& blocks, const Box& box) {
     auto plans = DistributedFourier::plans(blocks, box, rank);
     for (std::size_t i = 0; i < plans.size(); ++i)
       traffic.parts.push_back({std::move(plans[i]), i == 1 || i == 2 ? 2 * kBytes : kBytes, false});
   };
   const Box& image = decomposition.image();
-  const bool circular = !data.weighted && all([](const auto& p) { return p->circular().has_value(); });
-  if (splitting && circular && all([](const auto& p) { return p->circular()->factor == 1; })) {
+  const std::vector<Convolution> circular = data.weighted ? std::vector<Convolution>() : data.op->circular();
+  const bool whole = !circular.empty() && std::all_of(circular.begin(), circular.end(),
+                                                      [](const Convolution& c) { return c.factor == 1; });
+  if (splitting && whole) {
     traffic.kind = DataTraffic::Kind::fourier;
     transforms(decomposition.layout(), image);
     return traffic;
   }
-  for (ExchangePlan& plan : local_stack_plans(decomposition, parts, rank))
+  for (ExchangePlan& plan : data.op->exchanges(decomposition, rank))
     traffic.parts.push_back({std::move(plan), kBytes, true});
   traffic.kind = DataTraffic::Kind::gradient;
   if (!splitting) return traffic;
-  const std::int64_t f = circular ? parts[0]->circular()->factor : 1;
-  if (circular && parts.size() == 1 && image.extent(1) % f == 0 && image.extent(2) % f == 0) {
+  const std::int64_t f = circular.empty() ? 1 : circular[0].factor;
+  if (circular.size() == 1 && image.extent(1) % f == 0 && image.extent(2) % f == 0) {
     traffic.kind = DataTraffic::Kind::coarse;
-    const MeasurementLayout samples(
-        decomposition, {{parts[0]->name(), parts[0]->measurement(image), 1, parts[0]->anchor()}});
+    const MeasurementLayout samples = data.op->layout(decomposition, 1);
     transforms(samples.layout(0), samples.part(0).box);
     return traffic;
   }
@@ -59,13 +57,8 @@ std::int64_t DataTraffic::bytes_sent(std::int64_t channels) const {
 
 std::int64_t data_memory(const Decomposition& d, const DataWork& data, std::int64_t channels,
                          std::int64_t halo, int rank) {
-  std::vector<MeasurementLayout::Part> list;
-  Reach reach;
-  for (const auto& p : *data.parts) {
-    list.push_back({p->name(), p->measurement(d.image()), p->channels(channels), p->anchor()});
-    reach = reach.max(p->reach());
-  }
-  const MeasurementLayout layout(d, std::move(list));
+  const MeasurementLayout layout = data.op->layout(d, channels);
+  const Reach reach = data.op->reach();
   const Box block = d.block(rank);
   std::int64_t samples = 0;
   for (std::size_t i = 0; i < layout.parts(); ++i)

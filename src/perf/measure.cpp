@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "overlap_save.hpp"
 #include "tessera/core/host.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/denoise/runner.hpp"
@@ -150,11 +149,11 @@ void measure_operators(Machine& m, const Communicator& comm, Device device, doub
   blur.kernel = gaussian_kernel({1.6, 1.6}, 0);
   blur.method = BlurMethod::fft;
   for (const std::int64_t side : {64, 128, 256, 512}) {
-    const std::int64_t overlap = blur.kernel.size(0) - 1;
-    const TilePlan tiles = choose_tiles({side, side}, {overlap, overlap});
-    const double transforms = 4.0 * static_cast<double>(tiles.count[0] * tiles.count[1]);
-    const double values = 3.0 * static_cast<double>(tiles.side[0] * tiles.side[1]);
-    m.transform.points[values] = time_blur(comm, device, seconds, blur, side) / transforms;
+    const auto op = make_blur(blur);
+    const LocalOperator* group[] = {op.get()};
+    const Box samples[] = {Box::image2d(side, side)};
+    const OperatorWork::Transforms work = op->work(group, samples, 3).transforms.front();
+    m.transform.points[work.values] = time_blur(comm, device, seconds, blur, side) / work.count;
   }
   blur.kernel = at::zeros({5, 5}, at::kDouble) + 0.04;
   blur.method = BlurMethod::direct;
@@ -206,7 +205,7 @@ double measure_state(const Communicator& comm, Device device, std::int64_t side)
   SolverOptions solver_options;
   solver_options.iterations = 8;
   solver_options.sigma = 0.0;
-  const auto solver = make_solver("pgd", {*data, denoiser, space, solver_options, truth.clone()});
+  const auto solver = make_solver(kTimedSolver, {*data, denoiser, space, solver_options, truth.clone()});
   Metrics metrics(truth, d, alone, transport);
   Seconds seconds;
   comm.barrier();

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a device's memory, links and launches give, as shares of the best of their kind.
 #include <ATen/core/grad_mode.h>
-#include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/zeros.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "cuda_graph.hpp"
+#include "side_stream.hpp"
 #include "study_tools.hpp"
 #include "tessera/core/error.hpp"
 
@@ -93,23 +92,16 @@ class KernelsStudy final : public Study {
   double passes(bool beside, std::int64_t& bytes) const {
     const at::Tensor a = at::zeros({1 << 18}, study_tensor(device_)), b = at::zeros({1 << 18}, a.options());
     bytes = 2 * 8 * a.numel();
-    const auto index = static_cast<c10::DeviceIndex>(device_.index);
-    const c10::cuda::CUDAStream other = c10::cuda::getStreamFromPool(false, index);
+    SideStream other(device_);
     return time([&] {
-             at::cuda::CUDAEvent fork, join;
-             fork.record(c10::cuda::getCurrentCUDAStream(index));
-             fork.block(other);
+             other.fork();
              for (int i = 0; i < kLaunches / 2; ++i) {
                at::relu(a);
-               if (beside) {
-                 const c10::cuda::CUDAStreamGuard guard(other);
-                 at::relu(b);
-               } else {
-                 at::relu(b);
-               }
+               std::optional<SideStream::Scope> scope;
+               if (beside) scope.emplace(other);
+               at::relu(b);
              }
-             join.record(other);
-             join.block(c10::cuda::getCurrentCUDAStream(index));
+             other.join();
            }) /
            (kLaunches / 2);
   }

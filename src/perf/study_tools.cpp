@@ -5,7 +5,6 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "tessera/core/memory.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/denoise/runner.hpp"
+#include "tessera/domain/torch_cuda.hpp"
 
 namespace tessera {
 
@@ -52,17 +52,15 @@ std::int64_t study_peak(Device device, const std::function<void()>& work) {
     work();
     return memory_peak();
   }
-  const auto index = static_cast<c10::DeviceIndex>(device.index);
-  c10::cuda::CUDACachingAllocator::resetPeakStats(index);
+  reset_device_peak(device.index);
   work();
   finish(device);
-  return c10::cuda::CUDACachingAllocator::getDeviceStats(index).allocated_bytes[0].peak;
+  return device_memory(device.index).peak;
 }
 
 std::int64_t study_memory(Device device) {
   if (!device.is_cuda()) return memory_now();
-  const auto index = static_cast<c10::DeviceIndex>(device.index);
-  return c10::cuda::CUDACachingAllocator::getDeviceStats(index).allocated_bytes[0].current;
+  return device_memory(device.index).now;
 }
 
 double copy_bandwidth(Device device, std::int64_t bytes) {

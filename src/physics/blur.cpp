@@ -29,22 +29,6 @@ namespace {
 // shares the image's transform, 0.7 to 0.8 and 2.2 to 4.4 with 81. On a GPU an estimate.
 constexpr std::int64_t kDirectTaps = 81, kDirectTapsOnGpu = 25;
 
-Border border_of(Boundary boundary) {
-  switch (boundary) {
-    case Boundary::circular:
-      return Border::circular;
-    case Boundary::reflect:
-      return Border::reflect;
-    case Boundary::replicate:
-      return Border::replicate;
-    case Boundary::zero:
-      return Border::zero;
-    case Boundary::valid:
-      return Border::none;
-  }
-  return Border::none;
-}
-
 // One kernel, tap by tap, channels as a batch; or one per channel, as groups. For GPUs: on a CPU torch takes
 // 10 to 50 times as long as transforms, for any kernel.
 class DirectBlur final : public PlacedOperator {
@@ -172,6 +156,11 @@ class Blur final : public LocalOperator {
     for (const LocalOperator* member : group) filters.push_back(dynamic_cast<const Blur&>(*member).filter());
     return std::make_unique<OverlapSave>(std::move(filters), placement);
   }
+  OperatorWork work(std::span<const LocalOperator* const> group, std::span<const Box> samples,
+                    std::int64_t channels) const override {
+    if (!by_fft_) return LocalOperator::work(group, samples, channels);
+    return overlap_save_work(group, samples, channels);
+  }
   std::optional<Convolution> convolution() const override { return Convolution{taps_, origin_, factor_}; }
 
  private:
@@ -200,6 +189,22 @@ Value parse(std::string_view text, const std::vector<std::pair<std::string, Valu
 }
 
 }  // namespace
+
+Border border_of(Boundary boundary) {
+  switch (boundary) {
+    case Boundary::circular:
+      return Border::circular;
+    case Boundary::reflect:
+      return Border::reflect;
+    case Boundary::replicate:
+      return Border::replicate;
+    case Boundary::zero:
+      return Border::zero;
+    case Boundary::valid:
+      return Border::none;
+  }
+  return Border::none;
+}
 
 Boundary parse_boundary(std::string_view name) {
   return parse<Boundary>(name,

@@ -23,6 +23,10 @@ struct TilePlan {
 };
 TilePlan choose_tiles(const Index2& extent, const Index2& overlap);
 
+/// What a bank of convolutions computes by such tiles: 1 + kernels transforms of each tile and way.
+OperatorWork overlap_save_work(std::span<const LocalOperator* const> group, std::span<const Box> samples,
+                               std::int64_t channels);
+
 /// One kernel of a bank and where its samples stand.
 struct BankFilter {
   at::Tensor taps;  // (1 or C, h, w), float64, host

@@ -38,7 +38,7 @@ class PlacedIdentity final : public PlacedOperator {
   }
   at::Tensor diagonal() const override {
     const Box& box = placement_.input;
-    if (box.extent(0) > 1)
+    if (placement_.image.extent(0) > 1)
       return at::ones({1, box.extent(0), box.extent(1), box.extent(2)}, placement_.options);
     return at::ones({1, box.extent(1), box.extent(2)}, placement_.options);
   }
@@ -54,6 +54,7 @@ class Identity final : public LocalOperator {
                                         const Placement& placement) const override {
     return std::make_unique<PlacedIdentity>(placement);
   }
+  bool pointwise() const override { return true; }
   std::optional<Convolution> convolution() const override {
     return Convolution{at::ones({1, 1, 1}, at::kDouble), {0, 0}, 1};
   }
@@ -80,19 +81,21 @@ class PlacedMask final : public PlacedOperator {
 
 class Mask final : public LocalOperator {
  public:
-  Mask(at::Tensor mask, const Box& box) : mask_(std::move(mask)), box_(box) {
-    TESSERA_VALIDATE(mask_.dim() >= 3 && mask_.dim() <= 4, "the mask has ", mask_.dim(),
-                     " axes (an image has channels, rows and columns) give it as (1, H, W)");
-    const bool range = mask_.numel() == 0 || (mask_.ge(0).logical_and(mask_.le(1))).all().item<bool>();
-    TESSERA_VALIDATE(range,
-                     "the mask has values outside 0 to 1 (a sample is measured, not measured, or in between) "
-                     "divide it by its largest value");
-  }
+  explicit Mask(BlockReader read) : read_(std::move(read)) {}
+  Mask(at::Tensor mask, const Box& box) { take(std::move(mask), box); }
   Mask(double keep, std::uint64_t seed, std::uint32_t part) : keep_(keep), seed_(seed), part_(part) {
     TESSERA_VALIDATE(keep > 0 && keep <= 1, "operator.keep is ", keep,
                      " (it is the share of pixels that are measured) write a number above 0 and up to 1");
   }
   std::string name() const override { return "mask"; }
+  bool pointwise() const override { return true; }
+  bool not_negative() const override { return true; }
+  void load(const Layout& blocks, const Communicator& comm) override {
+    if (!read_ || (loaded_ && *loaded_ == blocks)) return;
+    at::Tensor mask = read_(blocks, comm);
+    comm.together([&] { take(std::move(mask), blocks.box(comm.rank())); });
+    loaded_ = blocks;
+  }
   std::unique_ptr<PlacedOperator> place(std::span<const LocalOperator* const> group,
                                         const Placement& placement) const override {
     const Box& samples = placement.samples[0];
@@ -111,6 +114,17 @@ class Mask final : public LocalOperator {
   }
 
  private:
+  void take(at::Tensor mask, const Box& box) {
+    TESSERA_VALIDATE(mask.dim() >= 3 && mask.dim() <= 4, "the mask has ", mask.dim(),
+                     " axes (an image has channels, rows and columns) give it as (1, H, W)");
+    const bool range = mask.numel() == 0 || (mask.ge(0).logical_and(mask.le(1))).all().item<bool>();
+    TESSERA_VALIDATE(range,
+                     "the mask has values outside 0 to 1 (a sample is measured, not measured, or in between) "
+                     "divide it by its largest value");
+    mask_ = std::move(mask);
+    box_ = box;
+  }
+
   at::Tensor draw(const Box& image, const Box& samples) const {
     const Random random(seed_, RandomStream::mask, part_);
     at::Tensor mask = at::empty({1, samples.extent(0), samples.extent(1), samples.extent(2)}, at::kDouble);
@@ -124,10 +138,12 @@ class Mask final : public LocalOperator {
           value[line * width + w] = random.uniform(first + w) < keep_ ? 1 : 0;
       }
     });
-    return samples.extent(0) > 1 ? mask : mask.view({1, samples.extent(1), samples.extent(2)});
+    return image.extent(0) > 1 ? mask : mask.view({1, samples.extent(1), samples.extent(2)});
   }
 
-  at::Tensor mask_;  // undefined: drawn
+  BlockReader read_;              // null: given, or drawn
+  std::optional<Layout> loaded_;  // the blocks that were read
+  at::Tensor mask_;               // undefined: drawn
   Box box_;
   double keep_ = 1;
   std::uint64_t seed_ = 0;
@@ -140,6 +156,7 @@ std::unique_ptr<LocalOperator> make_identity() { return std::make_unique<Identit
 std::unique_ptr<LocalOperator> make_mask(at::Tensor mask, const Box& box) {
   return std::make_unique<Mask>(std::move(mask), box);
 }
+std::unique_ptr<LocalOperator> make_mask(BlockReader read) { return std::make_unique<Mask>(std::move(read)); }
 std::unique_ptr<LocalOperator> make_random_mask(double keep, std::uint64_t seed, std::uint32_t part) {
   return std::make_unique<Mask>(keep, seed, part);
 }

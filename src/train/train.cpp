@@ -75,10 +75,15 @@ void check(const TrainOptions& o) {
   TESSERA_VALIDATE(!o.output.empty(), "train.output is missing (the weights must go somewhere) name a file");
 }
 
+/// Whether a first convolution takes image and noise level in, and a last one makes an image.
+bool has_head_and_tail(const Network& network) {
+  return network.weights.contains("m_head.weight") && network.weights.contains("m_tail.weight");
+}
+
 /// Seeded weights with which D(x, sigma) = x + small: the head passes the image on in its first channels, the
 /// tail takes it from there, every residual branch begins small. Learning starts at the noisy image.
 void begin_near_identity(Network& network) {
-  if (network.options.name != "drunet") return;
+  if (!has_head_and_tail(network)) return;
   for (auto& [name, tensor] : network.weights) {
     const bool up = name.starts_with("m_up") && tensor.size(2) == 2;
     if (up || name.ends_with("res.2.weight") || name == "m_tail.weight") tensor.mul_(0.1);
@@ -117,7 +122,7 @@ Network begin(const TrainOptions& options) {
     return network;
   }
   const Network start = load_network(options.network.name, options.start, 0);
-  const bool to_gray = options.network.name == "drunet" && network.channels() == 1 && start.channels() == 3;
+  const bool to_gray = has_head_and_tail(network) && network.channels() == 1 && start.channels() == 3;
   NetworkOptions same = start.options;
   same.channels = network.channels();
   TESSERA_VALIDATE(weight_shapes(make_graph(same)) == weight_shapes(network.graph) &&

@@ -8,6 +8,7 @@ import measured
 import plans
 import runs
 import stops
+import volumes
 
-next(vars(module)[scenario] for module in (runs, stops, interrupts, plans, measured, fits, first_data) if scenario in vars(module))()
+next(vars(module)[scenario] for module in (runs, stops, interrupts, plans, measured, fits, first_data, volumes) if scenario in vars(module))()
 print(f"{scenario}: passed")

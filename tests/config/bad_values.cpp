@@ -138,9 +138,10 @@ const std::vector<BadJob>& bad_values() {
        {},
        "photo.yaml:4: solver.name is pdg (it must be one of pgd, fista, hqs, admm, red) did you mean pgd?"},
       {"WrongListLength",
-       "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndomain: {grid: [2, 2, 2]}\n",
+       "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndomain: {grid: [2, 2, 2, 2]}\n",
        {},
-       "photo.yaml:4: domain.grid is [2, 2, 2] (it must be 2 whole numbers >= 1 or auto) write for example "
+       "photo.yaml:4: domain.grid is [2, 2, 2, 2] (it must be 2 or 3 whole numbers >= 1 or auto) write for "
+       "example "
        "'grid: [2, 2]'"},
       {"ListForANumber",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {iterations: [3, 4]}\n",
@@ -214,15 +215,17 @@ const std::vector<BadJob>& bad_values() {
        "{sigma: [1 %, 2]}}}\n",
        {},
        "photo.yaml:4: problem.operator.kernel.gaussian.sigma is [1 %, 2] (it must be one or two widths > 0, "
-       "both in pixels or both in percent of the image width) write for example [1.6, 1.6] or [\"1 %\", "
-       "\"0.5 "
-       "%\"]"},
+       "both in pixels or both in percent of the image width, or three in pixels) write for example [1.6, "
+       "1.6], "
+       "[\"1 %\", \"0.5 %\"] or, of a volume, [2, 1.6, 1.6]"},
       {"SigmaZero",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  operator: {type: blur, kernel: {gaussian: "
        "{sigma: 0}}}\n",
        {},
        "photo.yaml:4: problem.operator.kernel.gaussian.sigma is 0 (it must be one or two widths > 0, both in "
-       "pixels or both in percent of the image width) write for example [1.6, 1.6] or [\"1 %\", \"0.5 %\"]"},
+       "pixels or both in percent of the image width, or three in pixels) write for example [1.6, 1.6], [\"1 "
+       "%\", "
+       "\"0.5 %\"] or, of a volume, [2, 1.6, 1.6]"},
       {"FactorFive",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  operator: {type: downsampling, factor: 5, "
        "kernel: {gaussian: {sigma: 1}}}\n",

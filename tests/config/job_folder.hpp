@@ -7,9 +7,13 @@
 #include <fstream>
 #include <string>
 
+#include "tessera/app/operator_table.hpp"
 #include "tessera/core/error.hpp"
 
 namespace tessera::test {
+
+/// Before the first job is parsed.
+inline const bool choices_are_known = (know_choices(), true);
 
 /// A folder of its own with the (empty) files that the jobs of these tests name; removed at the end.
 class JobFolder {

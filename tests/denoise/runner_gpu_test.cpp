@@ -18,7 +18,7 @@
 #include "tessera/denoise/denoiser.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/domain/tensor.hpp"
-#include "tessera/domain/tensor_memory.hpp"
+#include "tessera/domain/torch_cuda.hpp"
 
 namespace tessera {
 namespace {

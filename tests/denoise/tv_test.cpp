@@ -122,6 +122,60 @@ TEST(TotalVariation, is_the_same_on_any_ranks) {
   }
 }
 
+// A ball in a volume, and a grain that every rank makes alike.
+at::Tensor ball(at::ScalarType type) {
+  at::Tensor x = at::zeros({2, 12, 17, 14}, at::kDouble);
+  auto a = x.accessor<double, 4>();
+  for (std::int64_t c = 0; c < 2; ++c)
+    for (std::int64_t d = 0; d < 12; ++d)
+      for (std::int64_t i = 0; i < 17; ++i)
+        for (std::int64_t j = 0; j < 14; ++j)
+          a[c][d][i][j] = ((d - 5) * (d - 5) + (i - 8) * (i - 8) + (j - 6) * (j - 6) < 20 ? 0.8 : 0.2) +
+                          0.1 * std::sin(12.9898 * double(i + 3 * d) + 78.233 * double(j));
+  return x.to(type);
+}
+
+at::Tensor denoised_on(const Communicator& comm, const at::Tensor& volume, const Grid3& grid,
+                       const TotalVariationOptions& options, Box& own) {
+  const Box all({0, 0, 0}, {volume.size(1), volume.size(2), volume.size(3)});
+  const DenoiserContext c{Decomposition(all, {1, 1, 1}, grid), volume.size(0), comm,
+                          make_transport(comm, Device{}, TransportKind::mpi)};
+  own = c.decomposition.block(comm.rank());
+  const at::Tensor in = crop(volume, all, own).contiguous();
+  at::Tensor out = at::empty_like(in);
+  make_total_variation(options, c, volume.options())->apply(in, 0.1, out);
+  return out;
+}
+
+TEST(TotalVariation, volumes_are_the_same_on_any_ranks) {
+  Box whole;
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    const at::Tensor volume = ball(type);
+    const at::Tensor want = denoised_on(Communicator(), volume, {1, 1, 1}, {}, whole);
+    ASSERT_GT((want - volume).abs().max().item<double>(), 1e-3);
+    test::on_groups([&](const Communicator& comm) {
+      for (const Grid3& grid :
+           {Grid3{comm.size(), 1, 1}, Grid3{1, comm.size(), 1}, Grid3{1, 1, comm.size()}}) {
+        Box own;
+        const at::Tensor out = denoised_on(comm, volume, grid, {}, own);
+        if (!own.empty())
+          EXPECT_LT((out - crop(want, whole, own)).abs().max().item<double>(),
+                    type == at::kDouble ? 1e-10 : 1e-6);
+      }
+    });
+  }
+}
+
+TEST(TotalVariation, volumes_of_equal_slices_are_pictures) {
+  const at::Tensor slice = picture(1, 20, 15, at::kDouble);
+  const at::Tensor volume = slice.unsqueeze(1).expand({1, 4, 20, 15}).contiguous();
+  const TotalVariationOptions options{.iterations = 6000, .tolerance = 0};
+  Box own;
+  const at::Tensor x = denoised_on(Communicator(), volume, {1, 1, 1}, options, own);
+  const at::Tensor want = denoised(slice, 0.1, options);
+  for (std::int64_t d = 0; d < 4; ++d) EXPECT_LT((x.select(1, d) - want).abs().max().item<double>(), 1e-4);
+}
+
 TEST(TotalVariation, bad_options_and_no_noise) {
   const at::Tensor image = picture(1, 8, 8, at::kFloat);
   EXPECT_TRUE(denoised(image, 0, {}).equal(image));

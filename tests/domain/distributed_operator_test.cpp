@@ -3,6 +3,7 @@
 
 #include <ATen/ops/linalg_svdvals.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -58,14 +59,61 @@ std::vector<Case> cases() {
                     s.push_back(blur(random_tensor({11, 5}, 5), Boundary::circular, 2, BlurMethod::fft));
                     return s;
                   }});
+  // Volumes: thinner than the ranks along one axis, smaller than the reach, masked.
+  for (const Boundary b :
+       {Boundary::circular, Boundary::reflect, Boundary::replicate, Boundary::zero, Boundary::valid})
+    for (const Box& image : {Box({0, 0, 0}, {11, 9, 13}), Box({0, 0, 0}, {7, 8, 5})}) {
+      list.push_back({concat("volume, boundary ", static_cast<int>(b)), image, [=] {
+                        Stack s;
+                        s.push_back(make_gaussian_blur({0.5, 0.8, 0.3}, b));
+                        s.push_back(make_random_mask(0.5, 1));
+                        s.push_back(make_identity());
+                        return s;
+                      }});
+    }
+  list.push_back({"volume, taps that are not symmetric", Box({0, 0, 0}, {6, 4, 5}), [] {
+                    Stack s;
+                    SeparableKernel kernel;
+                    kernel.taps = {{{1, -2, 3}, {0.5, 4}, {-1, 1}}};
+                    kernel.origin = {0, 1, 0};
+                    s.push_back(make_separable_blur(kernel, Boundary::replicate));
+                    return s;
+                  }});
   return list;
+}
+
+TEST(LocalStack, ASeparableKernelIsTheProductOfItsTaps) {
+  // On pictures, where the same kernel is a matrix.
+  SeparableKernel lines;
+  lines.taps = {{{1}, {1, -2, 3}, {0.5, 4}}};
+  lines.origin = {0, 2, 0};
+  const at::Tensor down = at::tensor({1.0, -2.0, 3.0}, at::kDouble),
+                   right = at::tensor({0.5, 4.0}, at::kDouble);
+  BlurOptions whole;
+  whole.kernel = down.unsqueeze(1) * right.unsqueeze(0);
+  whole.origin = std::array<std::int64_t, 2>{2, 0};
+  const Box image = Box::image2d(9, 12);
+  for (const Boundary b : {Boundary::circular, Boundary::reflect, Boundary::zero, Boundary::valid}) {
+    whole.boundary = b;
+    Stack one, other;
+    one.push_back(make_separable_blur(lines, b));
+    other.push_back(make_blur(whole));
+    const auto A = place(one, cut(image, 1), 1, Communicator()),
+               B = place(other, cut(image, 1), 1, Communicator());
+    ASSERT_EQ(A->layout().part(0).box, B->layout().part(0).box);
+    Measurement y = A->make_measurement(), want = B->make_measurement();
+    const at::Tensor x = random_tensor({1, 9, 12}, 3);
+    A->apply(x, y);
+    B->apply(x, want);
+    EXPECT_LT((y[0] - want[0]).abs().max().item<double>(), 1e-12);
+  }
 }
 
 TEST(LocalStack, EqualsOneRankAndPassesTheDotTestOnAnyRanks) {
   const Communicator self;
   for (const Case& c : cases()) {
-    const at::Tensor x = random_tensor({2, c.image.extent(1), c.image.extent(2)}, 7);
     const auto one = place(c.parts(), cut(c.image, 1), 2, self);
+    const at::Tensor x = random_tensor(one->make_image().sizes(), 7);
     Measurement y1 = one->make_measurement(), v;
     one->apply(x, y1);
     for (const at::Tensor& t : y1) v.push_back(random_tensor(t.sizes(), 8));
@@ -232,7 +280,7 @@ TEST(MeasurementLayout, EverySampleHasOneOwner) {
   parts.push_back(blur(random_tensor({5, 4}, 1), Boundary::valid, 3));
   for (const int ranks : {1, 2, 6, 35, 500}) {
     const Decomposition d = cut(Box::image2d(40, 31), ranks, 4);
-    const MeasurementLayout layout(d, {{"part", parts[0]->measurement(d.image()), 1, parts[0]->anchor()}});
+    const MeasurementLayout layout({anchored_part(d, *parts[0], 1)});
     EXPECT_EQ(layout.part(0).box, Box::image2d(12, 10));
     std::int64_t samples = 0;
     for (int r = 0; r < ranks; ++r) {

@@ -8,7 +8,7 @@ prefix=$work/prefix
 rm -rf "$prefix" "$work/example"
 "$cmake" --install "$binary" --prefix "$prefix" >"$work/install.log"
 
-for file in bin/tessera bin/tessera-launch include/tessera/core/box.hpp; do
+for file in bin/tessera bin/tessera-cuda bin/tessera-launch include/tessera/core/box.hpp; do
   [[ -e $prefix/$file ]] || { echo "$file was not installed" >&2; exit 1; }
 done
 for weights in "$source"/data/weights/*.safetensors; do

@@ -42,13 +42,23 @@ NetworkWork dncnn(std::int64_t depth, std::int64_t width = 8) {
 }
 
 struct Parts {
-  std::vector<std::unique_ptr<LocalOperator>> list;
+  std::unique_ptr<OperatorPlan> op;
   DataWork data;
   explicit Parts(std::unique_ptr<LocalOperator> part) {
+    std::vector<std::unique_ptr<LocalOperator>> list;
     list.push_back(std::move(part));
-    data.parts = &list;
+    op = plan_local_stack(std::move(list));
+    data.op = op.get();
   }
 };
+
+// Of one apply and one adjoint.
+std::int64_t operator_bytes(const Decomposition& d, const OperatorPlan& op, std::int64_t channels, int rank) {
+  std::int64_t pixels = 0;
+  for (const ExchangePlan& plan : op.exchanges(d, rank))
+    pixels += plan.pixels_sent() + plan.pixels_received();
+  return pixels * channels * 4;
+}
 
 BlurOptions box_blur(std::int64_t taps, BlurMethod method, Boundary boundary = Boundary::circular) {
   BlurOptions b;
@@ -186,7 +196,7 @@ TEST(Model, bytes_are_those_of_the_plans) {
     });
     std::int64_t sent = 0, prox = 0;
     for (int r = 0; r < ranks; ++r) {
-      sent += network_bytes_sent(d, work.halo, 1, r) + local_stack_bytes_sent(d, blur.list, 1, 4, r);
+      sent += network_bytes_sent(d, work.halo, 1, r) + operator_bytes(d, *blur.op, 1, r);
       prox += network_bytes_sent(d, work.halo, 1, r) +
               DistributedFourier::bytes_sent(d.layout(), d.image(), 1, 4, r);
     }
@@ -195,8 +205,7 @@ TEST(Model, bytes_are_those_of_the_plans) {
     const Execution layers{.mode = ExecutionMode::layer, .depth = 2};
     std::int64_t by_layer = 0;
     const LayerTraffic traffic(graph, d, {.mode = ExecutionMode::layer, .halo_depth = 2}, 1);
-    for (int r = 0; r < ranks; ++r)
-      by_layer += traffic.bytes_sent(r) + local_stack_bytes_sent(d, blur.list, 1, 4, r);
+    for (int r = 0; r < ranks; ++r) by_layer += traffic.bytes_sent(r) + operator_bytes(d, *blur.op, 1, r);
     EXPECT_EQ(predict(m, &work, blur.data, d, 1, layers).sent, static_cast<double>(by_layer));
     Parts split(make_blur(box_blur(9, BlurMethod::fft)));
     split.data.solver = "hqs";
@@ -236,7 +245,7 @@ TEST(Model, beyond_64_ranks_one_of_each_kind_stands_for_all) {
     if (d.ranks() > 1000) continue;
     const Parts blur(make_blur(box_blur(9, BlurMethod::direct)));
     std::int64_t all = 0, by_kind = 0;
-    const auto sent = [&](int rank) { return local_stack_bytes_sent(d, blur.list, 3, 4, rank); };
+    const auto sent = [&](int rank) { return operator_bytes(d, *blur.op, 3, rank); };
     for (int r = 0; r < d.ranks(); ++r) all += sent(r);
     for (const auto& [rank, count] : chosen) by_kind += count * sent(rank);
     EXPECT_EQ(by_kind, all);

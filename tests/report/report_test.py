@@ -346,11 +346,17 @@ class Report(unittest.TestCase):
             self.assertEqual(image.shape, wanted.shape, name)
             np.testing.assert_array_equal(image.rows(0, image.shape[1]), wanted, name)
             np.testing.assert_array_equal(image.rows(2, 4), wanted[:, 2:4], name)
+        volume = np.arange(4 * 6 * 5, dtype=np.float32).reshape(1, 4, 6, 5)
         with h5py.File(WORK / "v.h5", "w") as file:
-            file["image"] = np.zeros((1, 4, 6, 5), np.float32)
+            file["image"] = volume
+        slices = open_image(WORK / "v.h5")  # rows x columns, rows x depth, depth x columns, in the middle
+        self.assertEqual((slices.shape, slices.volume), ((1, 11, 10), (4, 6, 5)))
+        page = slices.rows(0, 11)
+        np.testing.assert_array_equal(page[:, :6, :5], volume[:, 2])
+        np.testing.assert_array_equal(page[:, :6, 6:], volume[:, :, :, 2].transpose(0, 2, 1))
+        np.testing.assert_array_equal(page[:, 7:, :5], volume[:, :, 3])
         (WORK / "no.png").write_bytes(b"nothing")
         for name, words in (
-            ("v.h5", "volume"),
             ("no.png", "cannot be read"),
             ("gone.png", "not there"),
             ("c.h5:/x", "cannot be read"),

@@ -188,8 +188,8 @@ void same_bits(const std::string& solver, Prior prior, int ranks) {
 }
 
 TEST(Checkpoint, EverySolverGoesOnBitForBit) {
-  for (const std::string& solver : solver_names())
-    for (const int ranks : {1, 3}) same_bits(solver, Prior::warm_tv, ranks);
+  for (const SolverRow& row : solver_table())
+    for (const int ranks : {1, 3}) same_bits(row.name, Prior::warm_tv, ranks);
 }
 
 TEST(Checkpoint, ANetworkThatTakesTurnsGoesOnBitForBit) { same_bits("pgd", Prior::cycled_network, 2); }
@@ -216,7 +216,8 @@ void other_ranks(const std::string& solver, Prior prior, int before, int after) 
 }
 
 TEST(Checkpoint, GoesOnOnAnotherNumberOfRanks) {
-  for (const std::string& solver : solver_names()) {
+  for (const SolverRow& row : solver_table()) {
+    const std::string& solver = row.name;
     other_ranks(solver, Prior::warm_tv, 1, 3);
     other_ranks(solver, Prior::warm_tv, 4, 2);
   }

@@ -61,7 +61,7 @@ TEST(Solvers, ProximalGradientReachesTheLassoMinimizer) {
 
 TEST(Solvers, RelaxedProximalGradientHasTheSameFixedPoint) {
   SolverOptions o = options(1.0, 1500);
-  o.relaxation = 0.6;
+  o.own.set("relaxation", 0.6);
   reaches("pgd", o, kMu, 1, lasso);
 }
 
@@ -75,7 +75,7 @@ TEST(Solvers, FistaExtrapolatesAsChambolleAndDossalDo) {
   DiagonalTerm data(comm, space, kTotal);
   KnownDenoiser denoiser;
   SolverOptions o = options(1.0, 3);
-  o.momentum = 4;
+  o.own.set("momentum", 4.0);
   const auto solver = make_solver("fista", {data, denoiser, space, o, at::zeros_like(data.y)});
   at::Tensor x = at::zeros_like(data.y), z = x.clone();
   for (int n = 1; n <= 3; ++n) {
@@ -161,7 +161,7 @@ TEST(Solvers, AdmmWithAFallingPenaltyReachesTheMinimizer) {
 TEST(Solvers, AdmmReachesTheLassoMinimizer) {
   SolverOptions o = options(2.0, 800);
   reaches("admm", o, 2.0 * kMu, 1, lasso);
-  o.dual_step = 1.4;
+  o.own.set("dual_step", 1.4);
   reaches("admm", o, 2.0 * kMu, 1, lasso);
 }
 
@@ -200,11 +200,11 @@ TEST(Solvers, BadOptionsAreRefusedWithTheLimit) {
   refused("hqs", options(-1, 1), "solver.step is -1 (the penalty gamma");
   refused("pdg", options(1, 1), "solver.name is 'pdg' (no such solver) use one of pgd, fista");
   SolverOptions o = options(1, 1);
-  o.dual_step = 2;
+  o.own.set("dual_step", 2.0);
   refused("admm", o, "solver.dual_step is 2");
-  o.momentum = 1;
+  o.own.set("momentum", 1.0);
   refused("fista", o, "solver.momentum is 1");
-  o.relaxation = 1.5;
+  o.own.set("relaxation", 1.5);
   refused("pgd", o, "solver.relaxation is 1.5");
 }
 

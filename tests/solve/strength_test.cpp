@@ -79,7 +79,8 @@ TEST(Strength, AllSolversSolveTheSameProblem) {
     const double weight = kLambda * kNoise * kNoise * kMu;  // of |x|_1 beside f
     const at::Tensor wanted = test::soft(data.a * data.y, weight) / (data.a * data.a);
     for (const char* name : {"pgd", "fista", "admm"}) {
-      const Strength s = settle({.lambda = kLambda}, data_step(name), 1, kNoise, data.lipschitz());
+      const Strength s =
+          settle({.lambda = kLambda}, find_solver(name).data_step, 1, kNoise, data.lipschitz());
       SolverOptions o;
       o.step = s.step;
       o.sigma = s.sigma;

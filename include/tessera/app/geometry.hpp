@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/app/operator_table.hpp"
 #include "tessera/comm/communicator.hpp"
 #include "tessera/comm/gpu.hpp"
 #include "tessera/comm/transport_start.hpp"
@@ -16,7 +17,6 @@
 #include "tessera/denoise/denoiser.hpp"
 #include "tessera/domain/decomposition.hpp"
 #include "tessera/io/distributed_image.hpp"
-#include "tessera/physics/local_operator.hpp"
 
 namespace tessera {
 
@@ -34,6 +34,8 @@ struct Geometry {
   Device device;
   int sharers = 1;                    // ranks on that GPU
   std::vector<OperatorConfig> parts;  // the operator as a list
+  std::shared_ptr<OperatorFiles> files;
+  std::shared_ptr<OperatorPlan> op;  // described by them, on `image`
   std::optional<SourceInfo> truth;
   std::vector<std::string> notices;  // one line each, for the user
 
@@ -41,8 +43,15 @@ struct Geometry {
 };
 
 /// Collective over `comm`; `ranks` may be pretended (tessera check). InputError for whatever can be known by
-/// now.
-Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks);
+/// now. `files`: read before, by another geometry of this job.
+Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks,
+                       std::shared_ptr<OperatorFiles> files = nullptr);
+
+/// Sizes and grids as the job writes them: [rows, columns], of a volume [depth, rows, columns].
+Box box_of(const std::vector<std::int64_t>& size);
+std::vector<std::int64_t> size_of(const Box& image);
+/// The middle slice of a volume, to be looked at; a picture is its own.
+Box middle_slice(const Box& image);
 
 /// The device of this rank, by comm/gpu.hpp; the host where there is none. Collective.
 ChosenDevice choose_device(const std::string& wanted, GpuSharing sharing, const Communicator& comm);
@@ -50,10 +59,10 @@ ChosenDevice choose_device(const std::string& wanted, GpuSharing sharing, const 
 /// The same job on another image, cut for `ranks` pretended ranks.
 Geometry with_image(const Geometry& g, const Box& image, int ranks);
 
-/// The local operator of one part; kernels and masks are read (collective). `block`: this rank's pixels.
-std::unique_ptr<LocalOperator> make_part(const OperatorConfig& part, std::uint32_t index, std::int64_t seed,
-                                         const Box& image, const Box& block, std::int64_t channels,
-                                         const Communicator& comm, Device device = {});
+/// Describes operators on g.image, `first` being the place of the first of them in the job's list.
+/// Collective: files that g.files does not know yet are looked at. InputError on all ranks.
+std::unique_ptr<OperatorPlan> describe(const Geometry& g, const std::vector<OperatorConfig>& parts,
+                                       std::size_t first, Device device, const Communicator& comm);
 
 /// Free bytes for each rank of the memory that it computes in: its GPU's, shared by the ranks on it, or the
 /// host's.

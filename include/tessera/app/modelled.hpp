@@ -14,16 +14,13 @@ inline constexpr double kInnerIterations = 10;
 
 /// A job in the terms of the cost model.
 struct Modelled {
-  std::vector<std::unique_ptr<LocalOperator>> parts;
+  std::shared_ptr<const OperatorPlan> op;
   std::optional<NetworkWork> network;
-  DataWork data;  // refers to parts: a Modelled moves, and is not copied
-  Modelled() = default;
-  Modelled(const Modelled&) = delete;
-  Modelled& operator=(const Modelled&) = delete;
+  DataWork data;  // refers to op
 };
 
-/// Collective (kernels and masks are read). Without a network (tv, none) the data step alone.
-std::unique_ptr<Modelled> model_job(const Geometry& g, const Communicator& comm, bool gpu);
+/// Arithmetic; no file is read. Without a network (tv, none) the data step alone.
+Modelled model_job(const Geometry& g, bool gpu);
 
 /// Conjugate gradients per data step, mean over a run, and how they are known.
 struct InnerIterations {

@@ -29,6 +29,7 @@ class Layout {
   /// Ranks whose box shares pixels with this one, ascending; found through an index sorted by axis, not by a
   /// scan.
   std::vector<int> overlapping(const Box& box) const;
+  friend bool operator==(const Layout& a, const Layout& b) { return a.boxes_ == b.boxes_; }
 
  private:
   std::vector<Box> boxes_;

@@ -8,6 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include "tessera/core/options.hpp"
+
 namespace tessera {
 
 // One plain struct per stage, defaults in place. What the values are for is known elsewhere. docs/job_file.md
@@ -16,6 +18,7 @@ namespace tessera {
 // Outside of KernelConfig: a variant of nested types with defaults cannot be made inside their class.
 struct GaussianKernel {
   std::array<double, 2> sigma{};  // rows, columns; pixels, or a share of the image width
+  double depth = 0;               // of a volume, the first of three widths; 0: a picture's
   bool sigma_is_share = false;    // written as "1 %"
   double angle = 0;               // degrees
   bool operator==(const GaussianKernel&) const = default;
@@ -36,20 +39,14 @@ struct KernelConfig {
 };
 
 struct OperatorConfig {
-  std::string type = "identity";  // identity | mask | blur | downsampling | stack
-  // mask
-  std::string mask_file;
-  std::optional<double> keep;  // share of pixels kept, seeded
-  // blur, downsampling
-  KernelConfig kernel;
-  std::string boundary;  // circular | reflect | replicate | zero | valid; default: circular when simulated,
-                         // valid for real data
-  std::string method = "auto";  // auto | direct | fft
-  // downsampling
-  std::int64_t factor = 2;
-  std::array<std::int64_t, 2> phase{};  // row and column of the first sample, each below factor
+  std::string type = "identity";
+  Options options{};  // of this type: OperatorChoice
+  // blurs
+  KernelConfig kernel{};
+  std::string boundary{};  // circular | reflect | replicate | zero | valid; default: circular when simulated,
+                           // valid for real data
   // stack
-  std::vector<OperatorConfig> parts;
+  std::vector<OperatorConfig> parts{};
   bool operator==(const OperatorConfig&) const = default;
 };
 
@@ -80,7 +77,7 @@ struct ScaleConfig {
 };
 
 struct ImageConfig {
-  std::vector<std::int64_t> size;  // rows, columns; empty: from truth or measurements
+  std::vector<std::int64_t> size;  // [depth,] rows, columns; empty: from truth or measurements
   std::int64_t channels = 0;
   std::vector<double> pixel;
   std::string unit;
@@ -119,20 +116,14 @@ struct ProblemConfig {
 };
 
 struct DenoiserConfig {
-  std::string network = "drunet";            // drunet | dncnn | unet | tv | none
+  std::string network = "drunet";
+  Options options{};                         // of this network: DenoiserChoice
   std::string weights;                       // shipped name, path, "random" (seeded); "": auto
   std::string mode = "auto";                 // auto | whole | patch | layer
   std::optional<std::int64_t> patch, batch;  // unset: auto
   std::optional<std::int64_t> halo_depth;    // unset: auto
   std::string precision = "float32";
   std::string averaging = "none";  // none | cycle | flips | all
-  // network shape, for random weights
-  std::vector<std::int64_t> widths;
-  std::optional<std::int64_t> blocks, depth;
-  // tv
-  double weight = 1.0;
-  std::int64_t iterations = 100;
-  double tolerance = 1e-5;
   bool operator==(const DenoiserConfig&) const = default;
 };
 
@@ -151,12 +142,11 @@ struct StopConfig {
 };
 
 struct SolverConfig {
-  std::string name = "pgd";  // pgd | fista | hqs | admm | red
+  std::string name = "pgd";
+  Options options{};  // of this solver: SolverChoice
   std::int64_t iterations = 20;
   ScheduleConfig step, sigma;
-  std::optional<double> lambda;  // unset: auto
-  double relaxation = 1.0, momentum = 3.0;
-  double dual_step = 0;                         // 0: auto
+  std::optional<double> lambda;                 // unset: auto
   std::optional<std::array<double, 2>> bounds;  // may be infinite; unset: none
   std::int64_t prox_iterations = 200;
   double prox_tolerance = 0;   // rms error; 0: auto
@@ -166,7 +156,7 @@ struct SolverConfig {
 };
 
 struct DomainConfig {
-  std::vector<std::int64_t> grid;  // rows, columns; empty: auto
+  std::vector<std::int64_t> grid;  // [depth,] rows, columns; empty: auto
   std::string transport = "auto";  // auto | mpi | cuda-mpi | nccl
   bool share_gpu = false;          // several ranks may compute on one GPU
   bool operator==(const DomainConfig&) const = default;

@@ -119,7 +119,8 @@ struct TotalVariationOptions {
   double tolerance = 1e-5;  // relative change of the image that ends them
   bool warm_start = false;  // begin where the last call ended; results then depend on the calls before
 };
-/// argmin_x 1/2 |x - v|^2 + strength * TV(x): isotropic, per channel, forward differences, 2-D. The strength
+/// argmin_x 1/2 |x - v|^2 + strength * TV(x): isotropic, per channel, forward differences, in 2-D or
+/// 3-D. The strength
 /// goes with sigma^2, so that g = weight / s TV is the same prior for every step of a solver
 /// (solve/strength.hpp).
 ///

@@ -16,13 +16,13 @@ namespace tessera {
 
 /// Widths and depths; the defaults are those of the published networks.
 struct NetworkOptions {
-  std::string name = "drunet";         // drunet | dncnn | unet
+  std::string name = "drunet";         // of a row of denoiser_table()
   std::int64_t channels = 3;           // of the image
   std::vector<std::int64_t> widths{};  // per scale; empty: 64, 128, 256, 512 (drunet, unet), 64 (dncnn)
-  std::int64_t blocks = 4;             // drunet: residual blocks per stage
-  std::int64_t depth = 20;             // dncnn: convolutions
-  bool batch_norm = true;              // unet
-  bool residual = true;                // unet, dncnn: output + input
+  std::int64_t blocks = 4;             // residual blocks per stage
+  std::int64_t depth = 20;             // convolutions
+  bool batch_norm = true;
+  bool residual = true;  // output + input
 };
 
 /// Layer graph + weights (float32, on the CPU, as in the state dict).
@@ -40,7 +40,7 @@ struct Network {
 
 /// Name -> graph. InputError for an unknown name or an impossible option.
 Graph make_graph(const NetworkOptions& options);
-const std::vector<std::string>& network_names();
+std::vector<std::string> network_names();
 
 /// Every name and shape that the graph wants, in state-dict order.
 std::vector<std::pair<std::string, std::vector<std::int64_t>>> weight_shapes(const Graph& graph);

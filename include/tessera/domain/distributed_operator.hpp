@@ -18,11 +18,12 @@ namespace tessera {
 /// One part of a measurement per operator of a stack.
 using Measurement = std::vector<at::Tensor>;
 
-/// A linear operator on a distributed image: x -> (A_1 x, ..., A_n x).
+/// A linear operator from images cut by decomposition() to measurements that layout() lays out:
+/// x -> (A_1 x, ..., A_n x).
 ///
 /// Shapes: x (C, [D,] H, W) of this rank's block; y one tensor per part, this rank's samples
 /// (MeasurementLayout). Collective: apply, adjoint, norm. Persistent buffers; one caller at a time. Global
-/// operators (Fourier, projections) derive from it directly.
+/// operators (Fourier, projections) derive from it directly, beside their OperatorPlan.
 class DistributedOperator {
  public:
   virtual ~DistributedOperator() = default;
@@ -32,6 +33,8 @@ class DistributedOperator {
   virtual void adjoint(const Measurement& y, at::Tensor& x) = 0;
   /// |A|^2 by formula; nullopt: ask operator_norm_squared(). Collective.
   virtual std::optional<double> norm_squared() const { return std::nullopt; }
+  /// Whether no entry of A is below zero.
+  virtual bool not_negative() const { return false; }
   /// Pointwise A^T W A on this rank's block where it is one; `weights` empty: W = 1.
   virtual std::optional<at::Tensor> diagonal(const Measurement& weights) const { return std::nullopt; }
   /// Per part: the convolution that it is, whatever stands beyond the image; nullopt where it is none.
@@ -61,17 +64,6 @@ std::unique_ptr<DistributedOperator> make_local_stack(
     const Decomposition& decomposition, const std::vector<std::unique_ptr<LocalOperator>>& parts,
     std::int64_t channels, at::TensorOptions options, std::shared_ptr<Transport> transport,
     const Communicator& comm);
-
-/// Bytes that `rank` sends for one apply plus one adjoint of this stack, by arithmetic alone. `bytes` per
-/// number.
-std::int64_t local_stack_bytes_sent(const Decomposition& decomposition,
-                                    const std::vector<std::unique_ptr<LocalOperator>>& parts,
-                                    std::int64_t channels, std::int64_t bytes, int rank);
-
-/// The exchanges of this stack on `rank`, one per border rule: each runs once forward and once transposed.
-std::vector<ExchangePlan> local_stack_plans(const Decomposition& decomposition,
-                                            const std::vector<std::unique_ptr<LocalOperator>>& parts,
-                                            int rank);
 
 /// |A|^2: closed form, else a bound within about 1e-3 where no entry of A is negative, else a power iteration
 /// from a vector made of `seed` and the global pixel index, plus 2 %. Collective.

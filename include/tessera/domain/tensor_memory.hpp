@@ -10,8 +10,6 @@ namespace tessera {
 /// Counts every CPU tensor from now on (core/memory.hpp), by the use that is open when it is made;
 /// idempotent. Tensors made before are released as ever, uncounted. Call before the first tensor.
 void track_tensor_memory();
-/// The same for the tensors of CUDA devices; sets the devices up.
-void track_device_memory();
 
 /// While one lives, large CPU tensors come from buffers that are kept and used again.
 ///

@@ -12,8 +12,8 @@
 namespace tessera {
 
 /// Header of a picture, .npy or HDF5 file; `file.h5` is its dataset /image, `file.h5:/name` another one,
-/// `file.tif:/2` the third page. Arrays are (H, W), (C, H, W) or (C, D, H, W). Collective; InputError equal
-/// on all ranks.
+/// `file.tif:/2` the third page, `file.tif:/all` a volume of all pages. Arrays are (H, W), (C, H, W) or (C,
+/// D, H, W). Collective; InputError equal on all ranks.
 struct SourceInfo {
   Box box;
   std::int64_t channels = 1;

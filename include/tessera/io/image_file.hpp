@@ -37,6 +37,8 @@ Box stored_rows_box(const ImageInfo& info, std::int64_t first, std::int64_t coun
 class ImageReader {
  public:
   explicit ImageReader(const std::string& path, std::optional<int> page = {});
+  /// How many pages a file has.
+  static int pages(const std::string& path);
   ~ImageReader();
   ImageReader(ImageReader&&) noexcept;
   const ImageInfo& info() const;

@@ -10,6 +10,9 @@
 
 namespace tessera {
 
+/// The solver whose passes around operator and denoiser were measured (Machine::state).
+inline constexpr const char* kTimedSolver = "pgd";
+
 /// Seconds of something as a function of its size, through measured points.
 ///
 /// Between points log(seconds) is linear in log(size); above the last one the rate stays that of the last;

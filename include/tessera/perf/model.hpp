@@ -9,9 +9,8 @@
 
 #include "tessera/denoise/denoiser.hpp"
 #include "tessera/denoise/memory_model.hpp"
-#include "tessera/domain/decomposition.hpp"
+#include "tessera/domain/operator_plan.hpp"
 #include "tessera/perf/machine.hpp"
-#include "tessera/physics/local_operator.hpp"
 
 namespace tessera {
 
@@ -43,7 +42,7 @@ NetworkWork network_work(const Network& network, const std::string& precision, b
 
 /// The solver around the denoiser.
 struct DataWork {
-  const std::vector<std::unique_ptr<LocalOperator>>* parts = nullptr;
+  const OperatorPlan* op = nullptr;
   std::string solver = "pgd";
   double inner = 0;       // conjugate gradients per proximal step, mean
   bool weighted = false;  // weights or saturation: no closed form

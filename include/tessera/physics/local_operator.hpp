@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/comm/communicator.hpp"
 #include "tessera/comm/exchange_plan.hpp"
 #include "tessera/core/box.hpp"
 
@@ -19,6 +20,18 @@ namespace tessera {
 struct Anchor {
   Index3 factor{1, 1, 1};
   Index3 offset{};
+};
+
+/// Arithmetic of one apply and one adjoint on one rank, for the cost model.
+struct OperatorWork {
+  struct Transforms {
+    double count = 0, values = 0;  // real transforms of so many values each
+  };
+  double products = 0;  // multiply-adds, tap by tap
+  std::vector<Transforms> transforms{};
+  double moment = 0;  // bytes that it takes while it runs
+  double kept = 0;    // bytes that stand all the time: kernels as they are used
+  void add(const OperatorWork& other);
 };
 
 /// y_c[k] = sum_j taps_c[j] x_c[factor k + offset + origin - j] with the offset of the part's anchor.
@@ -66,6 +79,10 @@ class LocalOperator {
   /// image is too small to measure.
   virtual Box measurement(const Box& image) const { return image; }
 
+  /// Reads what belongs to this rank's pixels, such as a mask: before place(), on the blocks of the image.
+  /// Collective; InputError on all ranks. What describes the operator was read when it was made.
+  virtual void load(const Layout& blocks, const Communicator& comm) {}
+
   struct Placement {
     Box image;                 // the whole image
     Box input;                 // the pixels given, all that the samples reach
@@ -79,6 +96,14 @@ class LocalOperator {
   virtual std::unique_ptr<PlacedOperator> place(std::span<const LocalOperator* const> group,
                                                 const Placement& placement) const = 0;
 
+  /// What a placed group computes on these samples. By default a pass, or every tap of a box of this reach.
+  virtual OperatorWork work(std::span<const LocalOperator* const> group, std::span<const Box> samples,
+                            std::int64_t channels) const;
+
+  /// Whether A^T A is a product at each pixel: PlacedOperator::diagonal() is defined.
+  virtual bool pointwise() const { return false; }
+  /// Whether no entry of the operator is below zero; norms then have bounds from above.
+  virtual bool not_negative() const;
   /// The operator as a convolution, whatever stands beyond the image, where it is one.
   virtual std::optional<Convolution> convolution() const { return std::nullopt; }
   /// The same where the image is a torus to it: gives norms and proximal points in closed form.

@@ -5,9 +5,11 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "tessera/comm/array.hpp"
 #include "tessera/physics/local_operator.hpp"
@@ -20,6 +22,10 @@ std::unique_ptr<LocalOperator> make_identity();
 /// y = M x, M between 0 and 1, equal on all channels or one per channel.
 /// `mask`: (1, H, W) or (C, H, W) over `box`, which holds at least the pixels that this rank will be given.
 std::unique_ptr<LocalOperator> make_mask(at::Tensor mask, const Box& box);
+/// Reads an array's blocks, one per rank; collective. This rank's, (1 or C, [D,] H, W).
+using BlockReader = std::function<at::Tensor(const Layout& blocks, const Communicator& comm)>;
+/// The same mask from a file, which is read when the operator is loaded, once for each cut of the image.
+std::unique_ptr<LocalOperator> make_mask(BlockReader read);
 /// Every pixel of the image is kept with probability `keep`, by its global index: the same for any ranks.
 std::unique_ptr<LocalOperator> make_random_mask(double keep, std::uint64_t seed, std::uint32_t part = 0);
 
@@ -27,6 +33,8 @@ std::unique_ptr<LocalOperator> make_random_mask(double keep, std::uint64_t seed,
 enum class Boundary { circular, reflect, replicate, zero, valid };
 /// InputError with the nearest known name.
 Boundary parse_boundary(std::string_view name);
+/// What it asks of an exchange.
+Border border_of(Boundary boundary);
 
 /// How a blur is computed. automatic: direct up to 81 taps on a CPU and 25 on a GPU, by FFT beyond; a
 /// coarser grid of factor f has f^2 times as many.
@@ -48,6 +56,19 @@ struct BlurOptions {
 /// valid, y starts at `phase` from where the kernel first fits. InputError for a phase outside of [0,
 /// factor).
 std::unique_ptr<LocalOperator> make_blur(BlurOptions options);
+
+/// A kernel that is a product of one per axis: depth, rows, columns.
+struct SeparableKernel {
+  std::array<std::vector<double>, 3> taps{{{1.0}, {1.0}, {1.0}}};
+  Index3 origin{};  // the taps at the sample's pixel
+  std::int64_t size(std::size_t axis) const { return static_cast<std::int64_t>(taps[axis].size()); }
+};
+/// True convolution with it, tap by tap along one axis after the other; images of any depth.
+std::unique_ptr<LocalOperator> make_separable_blur(SeparableKernel kernel, Boundary boundary);
+/// The same with Gaussians: widths along depth, rows and columns, in pixels.
+std::unique_ptr<LocalOperator> make_gaussian_blur(const std::array<double, 3>& sigma, Boundary boundary);
+/// Of sum 1; 2 c + 1 taps, c = int(sigma / 0.3 + 1).
+std::vector<double> gaussian_taps(double sigma);
 
 /// Gaussian kernel of sum 1, float64: sigma (rows, columns) in pixels, turned by `angle_degrees`.
 /// Side 2 c + 1, c = int(max(sigma) / 0.3 + 1): cut beyond 3.3 standard deviations.

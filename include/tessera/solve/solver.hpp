@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/core/options.hpp"
 #include "tessera/denoise/denoiser.hpp"
 #include "tessera/domain/data_term.hpp"
 #include "tessera/domain/space.hpp"
@@ -18,17 +19,16 @@
 
 namespace tessera {
 
-/// What every solver may use; one that would have no effect in the solver named is refused by the
-/// configuration.
+/// What every solver may use, and what one declares for itself. One that would have no effect in the solver
+/// named is refused by the configuration.
 struct SolverOptions {
-  Schedule step;            // gradient step or penalty gamma; unset: the solver's own rule
-  Schedule sigma;           // denoiser's noise level
-  double level = 0;         // below it the denoiser is continued (make_continued)
-  double relaxation = 1.0;  // pgd: x <- relaxation * D(.) + (1 - relaxation) * (.)
+  Schedule step;     // gradient step or penalty gamma; unset: the solver's own rule
+  Schedule sigma;    // denoiser's noise level
+  double level = 0;  // below it the denoiser is continued (make_continued)
   double strength = std::numeric_limits<double>::quiet_NaN();  // lambda of Strength, for the record
   double lambda = 1.0;                                         // red: weight of x - D(x)
-  double momentum = 3.0;                                       // fista: a of k / (k + 1 + a)
-  double dual_step = 1.0;                                      // admm: beta
+  Options own{};                                               // of the solver that its row declares
+  bool pixels = false;                                         // every sample is a pixel, a network the prior
   int iterations = 20;
   // The image stays between these values: a projection after every denoising step.
   double least = -std::numeric_limits<double>::infinity();
@@ -76,10 +76,29 @@ Schedule gradient_steps(const SolverInput& in, double extra = 0, double reach = 
 /// Penalties gamma > 0 of a splitting method; 1 where unset.
 Schedule penalties(const SolverInput& in);
 
-/// solvers/table.cpp. InputError with the nearest known name.
+/// A solver of the job file: all that is known of it. Each is one file in solvers/, which ends in its row.
+struct SolverRow {
+  std::string name;
+  std::unique_ptr<Solver> (*make)(const SolverInput&);
+  DataStep data_step;             // how it meets the data term
+  int images = 3;                 // that it holds at once, start and work included
+  int state_images = 1;           // of them in state(): what a checkpoint takes
+  std::vector<Option> options{};  // keys solver.NAME of its own
+  bool multiplier =
+      false;  // adds up what the denoiser changes, so that strong denoising at the start stays in it
+};
+
+/// The factory of a row.
+template <class S>
+std::unique_ptr<Solver> make(const SolverInput& in) {
+  return std::make_unique<S>(in);
+}
+
+/// solvers/table.cpp: every solver that a job may name. A program may add rows before it parses its first
+/// job.
+std::vector<SolverRow>& solver_table();
+/// InputError with the known names.
+const SolverRow& find_solver(const std::string& name);
 std::unique_ptr<Solver> make_solver(const std::string& name, const SolverInput& input);
-const std::vector<std::string>& solver_names();
-/// How it meets the data term. InputError as above.
-DataStep data_step(const std::string& name);
 
 }  // namespace tessera

@@ -18,6 +18,7 @@ inline constexpr const char* job = "job";  // resolved, YAML
 inline constexpr const char* command_line = "command_line";
 inline constexpr const char* rank = "rank";
 inline constexpr const char* ranks = "ranks";
+inline constexpr const char* grid_depth = "grid_depth";  // of a volume; absent in old traces: 1
 inline constexpr const char* grid_rows = "grid_rows";
 inline constexpr const char* grid_columns = "grid_columns";
 inline constexpr const char* own_box =

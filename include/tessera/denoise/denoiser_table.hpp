@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/core/options.hpp"
+#include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/network.hpp"
+
+namespace tessera {
+
+/// Shapes of a weights file by name.
+using WeightShapes = std::map<std::string, std::vector<std::int64_t>>;
+
+/// A denoiser of the job file, denoiser.network: all that is known of it. A network has `graph`, anything
+/// else `make`.
+struct DenoiserRow {
+  std::string name;
+  bool takes_sigma = true;
+  std::vector<Option>
+      options{};  // keys denoiser.NAME of its own; of a network: its shape, for random weights
+
+  // Networks.
+  Graph (*graph)(const NetworkOptions&) = nullptr;
+  /// Sets the options that the shapes of its weights tell, and leaves the others as they are.
+  void (*infer)(const WeightShapes&, NetworkOptions&) = nullptr;
+  /// Options that its weights files name: widths and channels always, of the others those listed here.
+  std::vector<std::string> saved{};
+  bool shipped = false;  // weights NAME_small_gray, NAME_small_color (and _stable) come with the program
+
+  // Others.
+  std::unique_ptr<Denoiser> (*make)(const DenoiserContext&, const Options&, at::TensorOptions) = nullptr;
+  bool steady = true;  // each call takes as long as any other; no: it iterates until it is done
+
+  bool network() const { return graph != nullptr; }
+};
+
+/// src/denoise/table.cpp: every denoiser that a job may name. A program may add rows before it parses its
+/// first job.
+std::vector<DenoiserRow>& denoiser_table();
+/// InputError with the nearest known name.
+const DenoiserRow& find_denoiser(const std::string& name);
+
+/// Keys of networks: denoiser.widths, denoiser.blocks, denoiser.depth.
+Option widths_option();
+Option blocks_option();
+Option depth_option();
+/// A network of the job file with random weights.
+NetworkOptions network_options(const DenoiserRow& row, std::int64_t channels, const Options& options);
+
+}  // namespace tessera

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a user does with operators, a solver and a network of the user's own. Scenario, program and source as arguments."""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "app"))
+from harness import distance, image, job, np, photo, predicted, run, same, scenario, summary, tessera, work  # noqa: E402
+
+RANKS = (1, 2, 3, 5, 7)
+
+
+def write_job(operator, solver="{name: drs, iterations: 6, sigma: 0.05, step: 1, step_length: 0.9}",
+              denoiser="{network: sketch, weights: random, widths: [4]}"):
+    return job(f"""\
+schema: 1
+problem:
+  truth: photo.png
+  operator: {operator}
+  noise: {{gaussian: 0.01}}
+denoiser: {denoiser}
+solver: {solver}
+output: {{folder: out, checkpoint: {{iterations: 3}}}}
+""")
+
+
+def everything(path, bytes_per_iteration=True):
+    """check, plan, run on all numbers of ranks, resume, report."""
+    for ranks in RANKS:
+        run(path, "--set", f"output.folder=on-{ranks}", ranks=ranks)
+        assert distance(image(f"on-{ranks}"), image("on-1")) < 1e-5, ranks
+        if ranks in (1, 5):
+            told, out = predicted(path, ranks)
+            assert "checkpoint" in out and "samples" in out, out
+    code, out, err = tessera("plan", path, "--ranks", "1,4,64")
+    assert code == 0 and out.count("x") > 3, out + err
+    assert summary("on-1")["status"] == "limit" and np.isfinite(image("on-1")).all()
+    before, after = summary("on-1")["psnr_start"], summary("on-1")["psnr"]
+    print(f"PSNR {before:.2f} -> {after:.2f} dB")
+
+    run(path, "--set", "solver.iterations=3", "--set", "output.folder=half", ranks=3)
+    run("half", "--resume", "--set", "solver.iterations=6", ranks=3)
+    same("half", "on-3")
+    run(path, "--set", "solver.iterations=3", "--set", "output.folder=other", ranks=2)
+    run("other", "--resume", "--set", "solver.iterations=6", ranks=5)
+    assert distance(image("other"), image("on-1")) < 1e-5
+
+    import subprocess
+    from harness import source
+    done = subprocess.run([sys.executable, "-B", str(source / "jobs/report.py"), *[f"on-{r}" for r in RANKS], "--out",
+                           "report.html"], cwd=work, text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (work / "report.html").stat().st_size > 10000
+
+
+def difference():
+    """A local operator with an option, a solver with an option, a network, all added from outside."""
+    photo(60, 83, gray=True)
+    everything(write_job("{type: difference, gain: 0.5}"))
+
+
+def means():
+    """A global operator: samples that belong to a detector."""
+    photo(60, 83, gray=True)
+    path = write_job("{type: means}", solver="{name: pgd, iterations: 6, sigma: 0.05}")
+    everything(path)
+    # The means of the result's rows and columns are those of the truth, up to noise.
+    from harness import pictures
+    truth = pictures.imread(work / "photo.png") / 255.0
+    path = write_job("{type: means}", solver="{name: fista, iterations: 300}", denoiser="{network: none}")
+    run(path, "--set", "output.folder=fit", ranks=3)
+    for axis in (0, 1):
+        off = image("fit")[0].mean(axis) / 255 - truth.mean(axis)
+        assert np.sqrt((off ** 2).mean()) < 0.02, off
+
+
+def mixed_stack():
+    """Local and global operators in one stack; an operator's own solver option; every data step that there is."""
+    photo(60, 83)
+    stack = "{type: stack, parts: [{type: mask, keep: 0.3}, {type: means}, {type: difference}]}"
+    for solver in ("pgd", "admm", "drs"):
+        path = write_job(stack, solver=f"{{name: {solver}, iterations: 4, sigma: 0.05}}", denoiser="{network: tv}")
+        for ranks in (1, 4, 7):
+            run(path, "--set", f"output.folder={solver}-{ranks}", ranks=ranks)
+            assert distance(image(f"{solver}-{ranks}"), image(f"{solver}-1")) < 2e-5, (solver, ranks)
+
+
+def real_data():
+    """Measurements of both kinds of operators, simulated into a file, reconstructed from it on other ranks."""
+    photo(60, 83, gray=True)
+    path = write_job("{type: stack, parts: [{type: means}, {type: identity}]}", denoiser="{network: tv}")
+    code, out, err = tessera("simulate", path, "y.h5", ranks=3)
+    assert code == 0 and "2 measurements" not in err and "3 measurements" in out, out + err
+    measured = job("schema: 1\nproblem: {measurements: y.h5}\ndenoiser: {network: tv}\n"
+                   "solver: {name: fista, iterations: 5, sigma: 0.02}\noutput: {folder: real}\n", name="real.yaml")
+    for ranks in (1, 4):
+        run(measured, "--set", f"output.folder=real-{ranks}", ranks=ranks)
+    assert distance(image("real-4"), image("real-1")) < 1e-5
+
+
+def mistakes():
+    """Names, keys and limits of the additions are checked like those of the program."""
+    photo(40, 40)
+    cases = ((("{type: diference}",), {}, "did you mean difference?"),
+             (("{type: difference, gian: 2}",), {}, "did you mean problem.operator.gain?"),
+             (("{type: difference, gain: -1}",), {}, "gain is -1 (it must be a number > 0"),
+             (("{type: means, gain: 2}",), {}, "it acts only for type difference"),
+             (("{type: difference}",), {"solver": "{name: drs, step_length: 3}"},
+              "step_length is 3 (it must be a number > 0, <= 2"),
+             (("{type: difference}",), {"solver": "{name: pgd, step_length: 1}"}, "it acts only for solver.name drs"),
+             (("{type: difference}",), {"denoiser": "{network: sketch}"}, "no weights of sketch are shipped"))
+    for operator, rest, reason in cases:
+        path = write_job(*operator, **rest)
+        for command in ("check", "run"):
+            code, _, err = tessera(command, path, ranks=2)
+            assert code == 2 and reason in err and err.count("tessera:") == 1, (reason, code, err)
+
+
+{f.__name__: f for f in (difference, means, mixed_stack, real_data, mistakes)}[scenario]()

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// tessera with one more of everything: each is one file beside this one, and one row here.
+#include "tessera/app/commands.hpp"
+#include "tessera/app/operator_table.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
+#include "tessera/solve/solver.hpp"
+
+namespace tessera {
+
+OperatorRow difference();
+OperatorRow means();
+SolverRow douglas_rachford();
+DenoiserRow sketch();
+
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  const tessera::MpiSession session(&argc, &argv);
+  tessera::operator_table().push_back(tessera::difference());
+  tessera::operator_table().push_back(tessera::means());
+  tessera::solver_table().push_back(tessera::douglas_rachford());
+  tessera::denoiser_table().push_back(tessera::sketch());
+  return tessera::tessera_main(argc, argv, tessera::Communicator::world());
+}
