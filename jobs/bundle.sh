@@ -31,7 +31,7 @@ cp -r data include "$root/"
 mkdir "$root/docs" && cp docs/*.md "$root/docs/"  # tests compare them with the program
 mkdir -p "$root/runs/quickstart"
 .venv/bin/python jobs/show_quickstart.py photo "$root/runs/quickstart"
-# What ctest would run, for a machine without ctest: name, labels, ranks, time limit, program and arguments.
+# What ctest would run, for a machine without ctest: name, labels, ranks, time limit, environment, program and arguments.
 ctest --test-dir "$build" --show-only=json-v1 | python3 -c '
 import json, os, sys
 build = sys.argv[1]
@@ -48,7 +48,12 @@ for test in json.load(sys.stdin)["tests"]:
         continue
     command[0] = os.path.relpath(command[0], os.path.dirname(os.path.dirname(build)))
     labels = ",".join(properties.get("LABELS", [])) or "-"
-    print(test["name"], labels, ranks, int(properties.get("TIMEOUT", 120)), *command, sep="\t")
+    # Folders are given by ./run; the stub of a driver stays at home.
+    environment = [v for v in properties.get("ENVIRONMENT", []) if not v.startswith(("TESSERA_SOURCE", "TESSERA_BINARY", "LD_LIBRARY"))]
+    if any(v.startswith("LD_LIBRARY") for v in properties.get("ENVIRONMENT", [])):
+        environment.append("TESSERA_NO_STUB=1")
+    assert not any(" " in v for v in environment), environment
+    print(test["name"], labels, ranks, int(properties.get("TIMEOUT", 120)), " ".join(environment) or "-", *command, sep="\t")
 ' "$PWD/$build" >"$root/tests/list.tsv"
 
 # --- Open MPI: programs, plugins, messages. No InfiniBand, Omni-Path or UCX: they would bring their own drivers. --------
@@ -90,6 +95,11 @@ for tables in "$root"/lib/libicudata.so.*; do
     gcc -shared -fPIC -x c -Wl,-soname,"libicudata.so.$version" -o "$tables" -
 done
 
+# The newest C library that anything inside asks for; ./run compares it with the machine's.
+find "$root" -type f \( -name '*.so*' -o -perm -u+x \) -exec objdump -T {} + 2>/dev/null | grep -o 'GLIBC_2\.[0-9]*' |
+  sort -uV | tail -1 | sed 's/GLIBC_//' >"$root/glibc"
+[[ -s $root/glibc ]] || { echo "objdump names no GLIBC version (install binutils)" >&2; exit 1; }
+
 cat >"$root/run" <<'RUN'
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
@@ -98,6 +108,12 @@ cat >"$root/run" <<'RUN'
 # PYTHON names the Python that has torch (python3).
 set -euo pipefail
 root=$(cd "$(dirname "$0")" && pwd)
+needed=$(<"$root/glibc")
+here=$(getconf GNU_LIBC_VERSION | sed 's/.* //')
+if [[ $(printf '%s\n%s\n' "$needed" "$here" | sort -V | tail -1) != "$here" ]]; then
+  echo "the C library here is $here (the bundle was made with libraries that need $needed) use a machine or container with Debian 12, Ubuntu 24.04 or newer, or make the bundle on an older one" >&2
+  exit 2
+fi
 torch=$("${PYTHON:-python3}" -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])') || {
   echo "no torch in ${PYTHON:-python3} (tessera uses its libraries) install torch 2.11.0, or name a Python in PYTHON" >&2
   exit 2

@@ -18,12 +18,14 @@ done
 passed=0 skipped=() failed=()
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-while IFS=$'\t' read -r -u 3 name labels ranks limit program; do
+while IFS=$'\t' read -r -u 3 name labels ranks limit environment program; do
   [[ -n $label && ",$labels," != *",$label,"* ]] && continue
   ((ranks > 1)) && ranks=${override:-$ranks}
   code=0
   read -ra command <<<"$program"
-  timeout "$limit" jobs/launch.sh -n "$ranks" "${command[@]}" >"$log" 2>&1 || code=$?
+  settings=()
+  [[ $environment == - ]] || read -ra settings <<<"$environment"
+  timeout "$limit" env ${settings[@]+"${settings[@]}"} jobs/launch.sh -n "$ranks" "${command[@]}" >"$log" 2>&1 || code=$?
   if [[ $code == 77 ]]; then
     skipped+=("$name")
     printf '%-40s skipped\n' "$name"

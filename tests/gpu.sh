@@ -1,83 +1,168 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Everything that needs a GPU, on a machine with one or more: tests/gpu.sh
-#   1. all tests labeled gpu   2. one whole run on 1, 2 and 4 ranks against the CPU result
-#   3. compute-sanitizer over the kernels' tests, where it is installed
+# Everything that a machine with a GPU can say, in one go of at most 30 minutes: tests/gpu.sh [--out FOLDER] [--rehearse]
+#   1. the tests labeled gpu   2. whole runs on 1, 2 and 4 ranks, every precision, transport and mode, against the CPU
+#   3. an image above 2^31 elements per feature   4. compute-sanitizer, where it runs   5. what is measured
+#   FOLDER (runs/gpu) keeps every log, gpu.md (a page of tables) and the figures, ready for docs/ and docs/img/.
+#   --rehearse walks through all of it on the CPU with small sizes, where there is no GPU: the script's own test.
 # Works in a build tree and in an unpacked bundle (jobs/bundle.sh). With one GPU its ranks share it, and messages go
-# through host memory (NCCL refuses two ranks on one GPU). Exit code 77 without a GPU.
+# through host memory (NCCL refuses two ranks on one GPU). Exit code 77 without a GPU and without a driver for one; a
+# driver that does not work is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+out=runs/gpu rehearse=""
+while (($#)); do
+  case $1 in
+    -h | --help) sed -n '3,10s/^# //p' "$0"; exit 0 ;;
+    --out) out=${2:?"--out wants a folder"}; shift ;;
+    --rehearse) rehearse=yes ;;
+    *) echo "unknown option $1 (gpu.sh [--out FOLDER] [--rehearse]) see --help" >&2; exit 2 ;;
+  esac
+  shift
+done
 bin=build/release/bin
-out=$(mktemp -d)
-trap 'rm -rf "$out"' EXIT
-failed=()
-step() { printf '\n== %s\n' "$1"; }
+mkdir -p "$out"
+failed=() skipped=()
+began=$SECONDS
+step() { printf '\n== %s (after %d s)\n' "$1" $((SECONDS - began)); }
+fail() { failed+=("$1"); echo "FAILED: $1"; }
+skip() { skipped+=("$1"); echo "skipped: $1"; }
 
-if ! "$bin/tessera" info | tee "$out/info" | grep -q '^GPU 0'; then
-  cat "$out/info"
-  echo "skipped: no GPU on this machine"
+"$bin/tessera" info | tee "$out/info.txt"
+if [[ $rehearse ]]; then
+  device=cpu side=256 iterations=2 gpus=0 quick=(--quick --scale 32)
+elif grep -q '^GPU  *unusable' "$out/info.txt"; then
+  echo "FAILED: the driver does not work (line GPU above) update it, or look at nvidia-smi"
+  exit 1
+elif ! grep -q '^GPU 0' "$out/info.txt"; then
+  echo "skipped: no GPU on this machine (--rehearse walks through the script without one)"
   exit 77
+else
+  device=cuda side=6144 iterations=3 gpus=$(grep -c '^GPU [0-9]' "$out/info.txt") quick=()
 fi
-cat "$out/info"
-gpus=$(grep -c '^GPU [0-9]' "$out/info")
 
 step "tests labeled gpu"
 if [[ -f tests/list.tsv ]]; then
   gpu_tests=$(awk -F'\t' '$2 ~ /(^|,)gpu(,|$)/ {print $1}' tests/list.tsv)
-  tests/bundled.sh -L gpu || failed+=("tests labeled gpu")
+  timeout 420 tests/bundled.sh -L gpu 2>&1 | tee "$out/tests.txt" || fail "tests labeled gpu"
 else
   gpu_tests=$(ctest --test-dir build/release -L gpu -N | sed -n 's/^ *Test *#[0-9]*: //p')
-  ctest --test-dir build/release -L gpu --no-tests=error --output-on-failure || failed+=("tests labeled gpu")
+  timeout 420 ctest --test-dir build/release -L gpu --no-tests=error --output-on-failure 2>&1 | tee "$out/tests.txt" ||
+    fail "tests labeled gpu"
 fi
 
-# The same job on every device and rank count: float32 results differ by rounding only.
-step "whole runs"
+# The same job on every device and rank count: results differ by the rounding of the precision only.
 job=data/jobs/quickstart.yaml
 if [[ ! -f runs/quickstart/photo.png ]]; then
   mkdir -p runs/quickstart
   .venv/bin/python jobs/show_quickstart.py photo runs/quickstart
 fi
-run() {  # run RANKS DEVICE TRANSPORT FOLDER
-  jobs/launch.sh -n "$1" "$bin/tessera" run "$job" --set "device=$2" --set "domain.transport=$3" \
-    --set "output.folder=$4" >"$4.log" 2>&1 || { tail -30 "$4.log"; return 1; }
+run() {  # run NAME RANKS JOB [KEY=VALUE...]
+  local name=$1 ranks=$2 file=$3 set=() bind=()
+  shift 3
+  for pair in "$@"; do set+=(--set "$pair"); done
+  if ((ranks <= gpus)); then bind=(jobs/bind.sh); fi  # one GPU each; else they share
+  timeout 300 jobs/launch.sh -n "$ranks" ${bind[@]+"${bind[@]}"} "$bin/tessera" run "$file" --force \
+    --set "output.folder=$PWD/$out/$name" "${set[@]}" >"$out/$name.log" 2>&1 && return
+  tail -15 "$out/$name.log"
+  fail "run $name"
+  return 1
 }
-compare() {  # compare NAME FOLDER
+table=$out/runs.md
+echo '| run | ranks | seconds per iteration | peak bytes per rank | relative difference | limit |
+|---|---|---|---|---|---|' >"$table"
+compare() {  # compare NAME RANKS REFERENCE LIMIT
   local line error
-  line=$("$bin/tessera" compare "$out/cpu/reconstruction.h5" "$2/reconstruction.h5" | head -1)
+  line=$("$bin/tessera" compare "$out/$3/reconstruction.h5" "$out/$1/reconstruction.h5" | head -1)
   error=$(sed -n 's/.*relative error \([0-9.e+-]*\).*/\1/p' <<<"$line")
-  echo "$1: $line; $(sed -n 's/.*"seconds_per_iteration": \([^,]*\),/\1 s per iteration/p' "$2/summary.json")"
-  awk -v e="$error" 'BEGIN {exit !(e != "" && e + 0 < 1e-4)}' || failed+=("$1 differs from the CPU by $error")
+  of() { sed -n "s/.*\"$1\": \\[*\\([^],]*\\).*/\\1/p" "$out/$2/summary.json" | head -1; }
+  echo "| $1 | $2 | $(of seconds_per_iteration "$1") | $(of peak_bytes_per_rank "$1") | ${error:-none} | $4 |" | tee -a "$table"
+  awk -v e="$error" -v l="$4" 'BEGIN {exit !(e != "" && e + 0 < l)}' || fail "$1 differs by ${error:-an unknown amount}"
 }
-if run 1 cpu mpi "$out/cpu"; then
+
+step "whole runs against the CPU"
+if run cpu 1 "$job" device=cpu; then
   for ranks in 1 2 4; do
-    run "$ranks" cuda mpi "$out/mpi-$ranks" && compare "$ranks ranks, mpi" "$out/mpi-$ranks" ||
-      failed+=("run on $ranks ranks, mpi")
-    ((ranks <= gpus)) || continue
-    run "$ranks" cuda nccl "$out/nccl-$ranks" && compare "$ranks ranks, nccl" "$out/nccl-$ranks" ||
-      failed+=("run on $ranks ranks, nccl")
+    for transport in mpi nccl; do
+      [[ $transport == nccl ]] && ((ranks > gpus)) && continue
+      for mode in patch layer; do
+        name=$mode-$transport-$ranks
+        run "$name" "$ranks" "$job" "device=$device" "domain.transport=$transport" "denoiser.mode=$mode" &&
+          compare "$name" "$ranks" cpu 1e-4 || true
+      done
+    done
   done
-else
-  failed+=("run on the CPU")
+  for precision in tf32:2e-2 bfloat16:5e-2 float16:2e-2; do
+    [[ $rehearse && $precision == tf32* ]] && { skip "tf32 (a CPU has none)"; continue; }
+    run "${precision%:*}" 1 "$job" "device=$device" "denoiser.precision=${precision%:*}" &&
+      compare "${precision%:*}" 1 cpu "${precision#*:}" || true
+  done
+  run deterministic-a 1 "$job" "device=$device" deterministic=true &&
+    run deterministic-b 1 "$job" "device=$device" deterministic=true && compare deterministic-b 1 deterministic-a 1e-12 || true
+fi
+
+step "an image of $side x $side"
+large=("problem.truth={scene: {size: [$side, $side]}}" "device=$device" "denoiser.precision=bfloat16"
+  "denoiser.weights=drunet_small_color" "solver={name: pgd, iterations: $iterations, sigma: 0.02}")
+if run large-whole 1 "$job" "${large[@]}" denoiser.mode=whole; then
+  run large-patch 1 "$job" "${large[@]}" denoiser.mode=patch "denoiser.patch=$((side / 4))" &&
+    compare large-patch 1 large-whole 2e-2 || true
 fi
 
 step "compute-sanitizer"
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
 if [[ -z $sanitizer ]]; then
-  echo "skipped: no compute-sanitizer (it comes with the CUDA toolkit)"
+  skip "compute-sanitizer (it comes with the CUDA toolkit)"
+elif [[ $rehearse ]] || ! timeout 60 "$sanitizer" "$bin/tessera" info >"$out/sanitizer-probe.log" 2>&1; then
+  skip "compute-sanitizer (a device that is virtualized, or none, may refuse it: $out/sanitizer-probe.log)"
 else
-  for tool in memcheck racecheck synccheck; do
-    for name in $gpu_tests; do
-      program=$bin/test_$name
-      "$sanitizer" --tool "$tool" --error-exitcode 9 "$program" >"$out/sanitizer" 2>&1 ||
-        { tail -30 "$out/sanitizer"; failed+=("$tool of ${program##*/}"); }
-      echo "$tool ${program##*/}: $(tail -1 "$out/sanitizer")"
-    done
+  # cuDNN's own kernels are not what is tested: racecheck would take hours over them.
+  for pair in memcheck:exchange_gpu initcheck:exchange_gpu initcheck:runner_gpu; do
+    tool=${pair%:*} name=${pair#*:} log=$out/$tool-$name.log
+    grep -qx "$name" <<<"$gpu_tests" || { skip "$tool of $name (not built)"; continue; }
+    timeout 240 "$sanitizer" --tool "$tool" --report-api-errors no --error-exitcode 9 "$bin/test_$name" >"$log" 2>&1 ||
+      { tail -15 "$log"; fail "$tool of $name"; }
+    echo "$tool $name: $(tail -1 "$log")"
   done
 fi
 
+step "what is measured"
+ranks=$((gpus > 1 ? gpus : 1))
+for study in kernels layers shape batch; do
+  timeout 150 "$bin/tessera" study "$study" --out "$out/study" --device "$device" ${quick[@]+"${quick[@]}"} \
+    >"$out/study-$study.log" 2>&1 && tail -5 "$out/study-$study.log" || { tail -5 "$out/study-$study.log"; fail "study $study"; }
+done
+if ((ranks > 1)); then
+  timeout 150 jobs/launch.sh -n "$ranks" jobs/bind.sh "$bin/tessera" study halo --out "$out/study" >"$out/study-halo.log" 2>&1 ||
+    fail "study halo"
+fi
+if [[ -x .venv/bin/python ]] && .venv/bin/python -c 'import matplotlib' 2>/dev/null; then
+  .venv/bin/python jobs/plot_study.py "$out/study" >"$out/plot.log" 2>&1 || fail "drawing the studies ($out/plot.log)"
+else
+  skip "figures (no matplotlib here: copy $out/study and run jobs/plot_study.py on it)"
+fi
+
+page=$out/gpu.md
+{
+  echo "# Measured on $(sed -n 's/^GPU 0 *//p' "$out/info.txt")"
+  [[ $rehearse ]] && echo "A rehearsal on a CPU: no figure here is of a GPU."
+  printf '\n`tests/gpu.sh`, %s, %d s.\n\n```\n' "$(date -u +%F)" $((SECONDS - began))
+  cat "$out/info.txt"
+  printf '```\n\n## Whole runs\n\n'
+  cat "$table"
+  for study in kernels layers shape batch halo; do
+    [[ -s $out/study/$study.csv ]] || continue
+    printf '\n## tessera study %s\n\n' "$study"
+    awk -F, 'NR == 1 {n = NF} {printf "|"; for (i = 1; i <= n; i++) printf " %s |", $i; print ""}
+      NR == 1 {printf "|"; for (i = 1; i <= n; i++) printf "---|"; print ""}' "$out/study/$study.csv"
+  done
+} >"$page"
+echo "tables: $page; figures: $out/study/*.png (for docs/img); logs: $out"
+
 step "result"
+((${#skipped[@]} == 0)) || printf 'skipped: %s\n' "${skipped[@]}"
 if ((${#failed[@]})); then
   printf 'failed: %s\n' "${failed[@]}"
   exit 1
 fi
-echo "all passed on $gpus GPU(s)"
+[[ $rehearse ]] && echo "the rehearsal is over: the script works, no GPU was seen" || echo "all passed on $gpus GPU(s)"

@@ -20,6 +20,7 @@
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/domain/torch_cuda.hpp"
 #include "tessera/io/measurement_file.hpp"
 #include "tessera/solve/solver.hpp"
 
@@ -273,6 +274,7 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
   const ChosenDevice chosen =
       choose_device(job.device, job.domain.share_gpu ? GpuSharing::allowed : GpuSharing::refused, comm);
   g.device = chosen.device;
+  if (g.device.is_cuda()) track_device_memory();
   g.sharers = chosen.sharers;
 
   g.op = describe(g, g.parts, 0, g.device, comm);
@@ -378,6 +380,7 @@ ExecutionOptions execution_options(const Geometry& g, int ranks_on_host) {
   o.type = d.precision == "bfloat16" ? at::kBFloat16 : d.precision == "float16" ? at::kHalf : at::kFloat;
   o.tf32 = d.precision == "tf32";
   o.device = g.device;
+  o.deterministic = g.job.deterministic;
   // Features take what a budget leaves beside everything else; without one, at most half of what is free.
   const std::int64_t available = available_bytes(g, ranks_on_host);
   o.memory_bytes = available / 2;

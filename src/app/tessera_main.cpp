@@ -259,7 +259,9 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   StudyArguments study;
   study.command_line = run.command_line;
   CLI::App* c_study = app.add_subcommand("study", "measure one question about this machine");
-  c_study->add_option("NAME", study.name, "shape | batch | layers | precision | halo (docs/performance.md)")
+  c_study
+      ->add_option("NAME", study.name,
+                   "shape | batch | layers | kernels | precision | halo (docs/performance.md)")
       ->required();
   c_study->add_flag("--quick", study.quick, "smaller sizes, for CPUs");
   c_study->add_option("--scale", study.scale, "divide the sizes by this (quick: 8)")->check(above_zero());

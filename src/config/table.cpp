@@ -303,6 +303,10 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>("device", TESSERA_AT(device), {.choices = {"auto", "cpu", "cuda"}}, "",
                "auto: a GPU where there is one"),
       key<Job>(
+          "deterministic", TESSERA_AT(deterministic), {}, "",
+          "true: on a GPU the same bits every time, by convolutions chosen without trials; slower. A CPU "
+          "gives them always"),
+      key<Job>(
           {"memory", "number or text", "share, or bytes with unit", "auto",
            "> 0, <= 1, an amount >= 1 MiB, or auto",
            "resident memory that one rank may use, program included; auto: what is there"},

@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "cudnn_graph.hpp"
+#include "tessera/domain/precision.hpp"
 
 namespace tessera {
 namespace {
@@ -99,6 +100,7 @@ bool cudnn_works(at::ScalarType type) {
   static auto& known = *new std::map<std::pair<int, at::ScalarType>, bool>;
   const auto [it, fresh] = known.try_emplace({current, type}, false);
   if (!fresh) return it->second;
+  use_ieee_products();  // torch's, which are the measure
   const auto options = at::TensorOptions().dtype(type).device(c10::kCUDA);
   const auto near = [&](const at::Tensor& got, const at::Tensor& want) {
     const double error = (got.to(at::kFloat) - want).abs().max().item<double>();

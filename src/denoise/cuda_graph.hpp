@@ -18,8 +18,9 @@ namespace tessera {
 /// The first call with a shape runs as it is (libraries choose their kernels then), the second is captured on
 /// a stream of its own into a memory pool that all shapes share, since one replay runs at a time; later ones
 /// copy x and sigma in, replay, and copy the result out. What cannot be captured, and shapes beyond `most`,
-/// go on without a graph. Everything is ordered on the current stream; the host waits for nothing. Not thread
-/// safe.
+/// go on without a graph, and leave nothing behind. Everything is ordered on the current stream; the host
+/// waits for the device where a shape is captured (unused memory is given back first), else for nothing. Not
+/// thread safe.
 class GraphedPasses {
  public:
   /// x, and the noise level as a (1, 1, 1, 1) tensor on the device, to a tensor. Launches only: it must not

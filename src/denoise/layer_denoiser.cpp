@@ -114,6 +114,7 @@ class LayerDenoiser final : public Denoiser {
       runner.emplace(symmetry == 0 ? network_ : turned(network_, symmetry),
                      RunnerOptions{.type = options_.type,
                                    .tf32 = options_.tf32,
+                                   .deterministic = options_.deterministic,
                                    .fused = options_.fused,
                                    .turned = columns_,
                                    .device = options_.device});

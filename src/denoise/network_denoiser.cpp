@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -73,6 +74,7 @@ class NetworkDenoiser final : public Denoiser {
     halo_ = options.halo >= 0 ? options.halo : network.halo();
     runner_.emplace(network, RunnerOptions{.type = options.type,
                                            .tf32 = options.tf32,
+                                           .deterministic = options.deterministic,
                                            .fused = options.fused,
                                            .in_turn = true,
                                            .device = options.device});
@@ -85,7 +87,14 @@ class NetworkDenoiser final : public Denoiser {
         plan.pixels_sent() * image_channels_ * static_cast<std::int64_t>(c10::elementSize(element_));
     exchange_.emplace(std::move(plan), context.transport, image_channels_, element_type(element_));
 
-    windows_ = cut_windows(d.padded_block(rank_), d.padded(), network.alignment(), patch_, halo_);
+    block_ = d.padded_block(rank_);
+    padded_ = d.padded();
+    alignment_ = network.alignment();
+    cut();
+  }
+
+  void cut() {
+    windows_ = cut_windows(block_, padded_, alignment_, patch_, halo_);
     // First those that need nothing from outside; within both, equal shapes side by side, for batches.
     const auto inner = std::stable_partition(windows_.begin(), windows_.end(),
                                              [&](const Window& w) { return own_.contains(w.box); });
@@ -105,19 +114,21 @@ class NetworkDenoiser final : public Denoiser {
     const std::vector<int> symmetries = symmetries_.next();
     const at::TensorOptions options = in.options();
     if (alone_ && inside_ == windows_.size()) {  // the image is its own window: nothing to move or to fill
-      run(0, inside_, in, own_, sigma, symmetries, {}, out);
+      while (!attempt(0, inside_, in, own_, sigma, symmetries, {}, out)) {
+      }
       return;
     }
     if (!region_.defined()) region_ = empty_block(image_channels_, region_box_, options);
 
     Exchange::Pending halo = begin_halo(in);
     const std::function<void()> move = [&] { halo.progress(); };
-    run(0, inside_, in, own_, sigma, symmetries, move, out);
+    bool fits = attempt(0, inside_, in, own_, sigma, symmetries, move, out);
     {
       const PhaseScope phase_halo(Phase::halo);
       halo.wait();
     }
-    run(inside_, windows_.size(), region_, region_box_, sigma, symmetries, {}, out);
+    fits = fits && attempt(inside_, windows_.size(), region_, region_box_, sigma, symmetries, {}, out);
+    while (!fits) fits = attempt(0, windows_.size(), region_, region_box_, sigma, symmetries, {}, out);
   }
 
   std::int64_t bytes_sent() const override { return bytes_sent_; }
@@ -188,6 +199,31 @@ class NetworkDenoiser final : public Denoiser {
   }
   std::int64_t element_size() const { return options_.type == at::kDouble ? 8 : 4; }
 
+  // run(); where the device's memory does not suffice, makes windows smaller and says false: they are all to
+  // be run again. Other processes may hold what the plan counted on, and pieces may be scattered.
+  bool attempt(std::size_t begin, std::size_t end, const at::Tensor& pixels, const Box& box, double sigma,
+               const std::vector<int>& symmetries, const std::function<void()>& between, at::Tensor& out) {
+    try {
+      run(begin, end, pixels, box, sigma, symmetries, between, out);
+      return true;
+    } catch (const c10::OutOfMemoryError&) {  // a CPU's memory never fails in this way
+      const CutSize before{patch_, batch_}, next = smaller_cut(before, alignment_);
+      runner_->release();
+      const auto text = [](const CutSize& c) { return concat("patch ", c.patch, ", batch ", c.batch); };
+      if (next == before)
+        throw RunError(concat(
+            "rank ", rank_, " is out of device memory (a window of ", patch_, " pixels and its halo of ",
+            halo_, " takes ", format_bytes(static_cast<double>(bytes(1, windows_.front().box))),
+            ") free the GPU of other programs, use more ranks, or a network with a shorter reach"));
+      std::fprintf(stderr, "warning: rank %d is out of device memory with %s, goes on with %s\n", rank_,
+                   text(before).c_str(), text(next).c_str());
+      patch_ = next.patch;
+      batch_ = next.batch;
+      cut();
+      return false;
+    }
+  }
+
   // Windows [begin, end) of `pixels`, which holds `box`; results go to the cores in `out`.
   void run(std::size_t begin, std::size_t end, const at::Tensor& pixels, const Box& box, double sigma,
            const std::vector<int>& symmetries, const std::function<void()>& between, at::Tensor& out) {
@@ -230,6 +266,8 @@ class NetworkDenoiser final : public Denoiser {
   int rank_;
   Box own_;         // image pixels of this rank
   Box region_box_;  // what its windows need, padding included
+  Box block_, padded_;
+  std::int64_t alignment_ = 1;
   std::int64_t halo_ = 0, patch_ = 0, batch_ = 1;
   bool alone_ = true;   // one rank
   bool whole_ = false;  // one window, the padded image

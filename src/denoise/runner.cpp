@@ -28,6 +28,7 @@
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/precision.hpp"
 #include "tessera/domain/tensor_memory.hpp"
+#include "tessera/domain/torch_cuda.hpp"
 
 namespace tessera {
 namespace {
@@ -79,7 +80,7 @@ struct Runner::Impl {
     alignment = folded.alignment();
     library = probe_convolutions(o.type, o.device.is_cuda(), o.fused);
     if (o.device.is_cuda() && o.graphs) graphs.emplace(o.device, tensor);
-    plan = make_run_plan(folded.graph, fuses_add(library));
+    plan = make_run_plan(folded.graph, o.device_form || fuses_add(library));
     kernels.resize(plan.steps.size());
     for (std::size_t s = 0; s < plan.steps.size(); ++s) {
       const Node& node = plan.steps[s].node;
@@ -89,7 +90,7 @@ struct Runner::Impl {
       const at::Tensor weight = folded.weights.at(node.weight).to(tensor);
       kernels[s].straight.emplace(library, weight, bias, shape(node));
       if (!o.turned || node.op != Op::conv ||
-          !rim_form(o.type, o.device.is_cuda(), weight.size(1), node.kernel).turned)
+          !rim_form(o.type, o.device.is_cuda() || o.device_form, weight.size(1), node.kernel).turned)
         continue;
       kernels[s].turned.emplace(library, weight.transpose(2, 3), bias, shape(node));
     }
@@ -176,7 +177,8 @@ struct Runner::Impl {
     if (!options.device.is_cuda()) return;
     constexpr std::size_t kShapes = 32;
     if (tried.size() < kShapes) tried.insert(x.vec());
-    at::globalContext().setBenchmarkCuDNN(tried.count(x.vec()) > 0);
+    at::globalContext().setBenchmarkCuDNN(!options.deterministic && tried.count(x.vec()) > 0);
+    at::globalContext().setDeterministicCuDNN(options.deterministic);
   }
   CallShape call(std::int64_t items, std::int64_t height, std::int64_t width) const {
     return {items, height, width, options.type, library, {}};
@@ -265,6 +267,13 @@ std::int64_t Runner::bytes(std::int64_t items, std::int64_t height, std::int64_t
 }
 const RunPlan& Runner::plan() const { return impl_->plan; }
 std::size_t Runner::graphs() const { return impl_->graphs ? impl_->graphs->captured() : 0; }
+void Runner::release() {
+  Impl& m = *impl_;
+  if (m.graphs) m.graphs.emplace(m.options.device, m.tensor);
+  m.sizes.clear();
+  release_kept_tensors();
+  if (m.options.device.is_cuda()) release_device_memory();
+}
 bool Runner::fused() const { return impl_->library != ConvolutionLibrary::plain; }
 
 }  // namespace tessera

@@ -76,4 +76,10 @@ std::int64_t fitting_patch(const std::vector<Box>& blocks, const Box& padded, st
   return 0;
 }
 
+CutSize smaller_cut(const CutSize& cut, std::int64_t alignment) {
+  if (cut.batch > 1) return {cut.patch, cut.batch / 2};
+  const std::int64_t units = (cut.patch + alignment - 1) / alignment;
+  return {std::max<std::int64_t>(1, units * 7 / 10) * alignment, 1};  // of either side: half of the pixels
+}
+
 }  // namespace tessera

@@ -34,4 +34,12 @@ Box window_region(const Box& block, const Box& padded, std::int64_t halo);
 std::int64_t fitting_patch(const std::vector<Box>& blocks, const Box& padded, std::int64_t alignment,
                            std::int64_t halo, const std::function<bool(const Box&)>& fits);
 
+/// How many pixels one call of a network sees: windows of cores of side `patch`, `batch` of them.
+struct CutSize {
+  std::int64_t patch = 0, batch = 1;
+  bool operator==(const CutSize&) const = default;
+};
+/// About half of it: fewer windows at once, then smaller ones; the same where nothing smaller is.
+CutSize smaller_cut(const CutSize& cut, std::int64_t alignment);
+
 }  // namespace tessera

@@ -149,7 +149,7 @@ std::string StudyTable::text() const {
 }
 
 const std::vector<std::string>& study_names() {
-  static const std::vector<std::string> names{"shape", "batch", "layers", "precision", "halo"};
+  static const std::vector<std::string> names{"shape", "batch", "layers", "kernels", "precision", "halo"};
   return names;
 }
 
@@ -166,6 +166,7 @@ std::unique_ptr<Study> make_study(const std::string& name, const StudyOptions& o
   if (name == "shape") return make_shape_study(options);
   if (name == "batch") return make_batch_study(options);
   if (name == "layers") return make_layers_study(options);
+  if (name == "kernels") return make_kernels_study(options);
   if (name == "precision") return make_precision_study(options, comm);
   if (halo) return make_halo_study(options, comm);
   std::string known;

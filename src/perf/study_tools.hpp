@@ -42,6 +42,7 @@ std::int64_t round_up(std::int64_t n, std::int64_t unit);
 std::unique_ptr<Study> make_shape_study(const StudyOptions& options);
 std::unique_ptr<Study> make_batch_study(const StudyOptions& options);
 std::unique_ptr<Study> make_layers_study(const StudyOptions& options);
+std::unique_ptr<Study> make_kernels_study(const StudyOptions& options);
 std::unique_ptr<Study> make_precision_study(const StudyOptions& options, const Communicator& comm);
 std::unique_ptr<Study> make_halo_study(const StudyOptions& options, const Communicator& comm);
 

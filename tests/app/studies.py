@@ -25,6 +25,7 @@ COLUMNS = {
     "shape": SHAPE,
     "batch": {"network", "patch", "batch", "peak_bytes", "patches_per_second", "images_per_second", "limit"},
     "layers": {"layer", "variant", "layout", "batch", "side", "bytes", "seconds", "bandwidth_share"},
+    "kernels": {"kind", "variant", "bytes", "seconds", "bandwidth", "share"},
     "precision": {"image", "precision", "seconds", "peak_bytes", "psnr", "psnr_change"},
     "halo": {"transport", "channels", "width", "bytes", "seconds", "bandwidth", "hidden_fraction"},
 }
@@ -73,6 +74,11 @@ for row in rows:  # what the model says is what was measured
     assert abs(float(row["model_error"])) < 0.05, row
 rows = check("batch", "--scale", 64, "--network", "dncnn")
 assert {row["batch"] for row in rows} == {"1", "2", "4", "8", "16"}
+rows = check("kernels", "--scale", 32)
+copies = {row["variant"]: float(row["bandwidth"]) for row in rows if row["kind"] == "copy"}
+assert copies["every 64"] < 0.7 * copies["coalesced"], copies  # one element of a cache line is wanted
+assert {row["kind"] for row in rows} >= {"copy", "launch"}, rows
+
 rows = check("layers", "--scale", 32)
 assert {row["layout"] for row in rows} == {"NCHW", "NHWC"} and len({row["layer"] for row in rows}) == 6
 photograph = Path(skimage.__file__).parent / "data/astronaut.png"

@@ -107,6 +107,48 @@ TEST_F(CudnnEngines, every_convolution_has_one_and_16_bits_and_tf32_have_tensor_
   EXPECT_GT(asked, 100u);
 }
 
+// What docs/gpu.md counts: passes of DRUNet, and the elements that they read and write per pixel of the
+// image.
+TEST(Passes, of_drunet_are_as_documented) {
+  NetworkOptions options;
+  options.channels = 3;
+  const Graph graph = without_batch_norms(make_graph(options));
+  struct Count {
+    int convolutions = 0, sums = 0, others = 0;
+    double elements = 0;
+  };
+  const auto count = [&](bool fused) {
+    const RunPlan plan = make_run_plan(graph, fused);
+    std::map<int, int> level;  // by slot
+    Count c;
+    for (const Step& step : plan.steps) {
+      const Node& n = step.node;
+      level[step.out] = n.level;
+      if (n.op == Op::input || n.op == Op::sigma_map) continue;
+      const auto elements = [&](int slot) {
+        return static_cast<double>(plan.channels[static_cast<std::size_t>(slot)]) /
+               static_cast<double>(1 << 2 * level[slot]);
+      };
+      const bool convolution = n.op == Op::conv || n.op == Op::conv_down || n.op == Op::conv_up;
+      c.convolutions += convolution;
+      c.sums += convolution && step.other >= 0;
+      c.others += !convolution;
+      for (const int in : n.inputs) c.elements += elements(in);
+      if (step.other >= 0) c.elements += elements(step.other);
+      c.elements += elements(step.out);
+    }
+    return c;
+  };
+  const Count apart = count(false), together = count(true);
+  EXPECT_EQ(apart.convolutions, 64);
+  EXPECT_EQ(together.convolutions, 64);
+  EXPECT_EQ(together.sums, 28);
+  EXPECT_EQ(apart.others, 33);  // 28 + 4 additions, and the image beside its noise level
+  EXPECT_EQ(together.others, 5);
+  EXPECT_DOUBLE_EQ(apart.elements, 7335);
+  EXPECT_DOUBLE_EQ(together.elements, 5479);
+}
+
 // The same with the same bits every time.
 TEST_F(CudnnEngines, deterministic_engines_exist) {
   const CudnnDevice device = CudnnDevice::described(test::json(test::kDevices[1]));

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Layer by layer on 1, 2, 3, 4, 5 and 7 ranks against the network on the whole padded image.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/replication_pad2d.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "layer_halos.hpp"
+#include "layer_schedule.hpp"
+#include "run_plan.hpp"
 #include "support/groups.hpp"
 #include "tessera/core/memory.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/denoise/denoiser.hpp"
 #include "tessera/denoise/memory_model.hpp"
+#include "tessera/denoise/runner.hpp"
+#include "tessera/domain/tensor.hpp"
 #include "whole_image.hpp"
 
 namespace tessera {
@@ -61,6 +67,51 @@ TEST(LayerDenoiser, equals_the_whole_image_on_any_ranks) {
           const auto single = make_network_denoiser(network, options, s.context);
           EXPECT_LT(difference(s, *single, image.to(at::kFloat), kSigma, want.to(at::kFloat)), 1e-5);
         }
+      });
+    }
+  }
+}
+
+// As a device runs the layers: the block computed alone, thin strips in two columns and two rows, additions
+// in the convolution's pass. The same code on the CPU, where it can be held to double's rounding.
+TEST(LayerDenoiser, the_devices_form_equals_the_whole_image) {
+  for (const char* name : {"drunet", "unet", "dncnn"}) {
+    const Network network = tiny(name, 3);
+    for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{40, 48}, {4, 29}}) {
+      if (height > 4 && name != std::string("drunet")) continue;
+      const at::Tensor image = picture(3, height, width, at::kDouble);
+      const at::Tensor want = whole(network, image, kSigma);
+      test::on_groups([&](const Communicator& comm) {
+        std::vector<Grid3> grids{{1, comm.size(), 1}, {1, 1, comm.size()}};
+        if (comm.size() == 4) grids = {{1, 2, 2}};
+        for (const Grid3& grid : grids)
+          for (const int depth : {1, 3}) {
+            SCOPED_TRACE(testing::Message() << name << ' ' << height << " x " << width << " on " << grid[1]
+                                            << " x " << grid[2] << ", depth " << depth);
+            const Blocks s(comm, network, image, grid);
+            const Decomposition& d = s.context.decomposition;
+            Runner runner(network, {.type = at::kDouble, .device_form = true});
+            const LayerSchedule schedule =
+                make_layer_schedule(runner.plan(), depth, at::kDouble, /*on_device=*/true);
+            std::size_t thin = 0, fused = 0;
+            for (const LayerExchange& e : schedule.exchanges) thin += e.rim.tile == 1 && !e.rim.turned;
+            for (const Step& step : runner.plan().steps) fused += step.other >= 0;
+            ASSERT_EQ(thin, schedule.exchanges.size());
+            ASSERT_GT(fused, 0u);
+            LayerHalos halos(schedule, d, comm.rank(), s.context.transport, at::TensorOptions(at::kDouble));
+            // The padding repeats the last pixel; each rank takes its own part of it.
+            const at::Tensor padded = at::replication_pad2d(
+                image.unsqueeze(0), {0, d.padded().extent(2) - width, 0, d.padded().extent(1) - height})[0];
+            at::Tensor x = empty_block(3, halos.region(0), image.options()).zero_();  // room for margins
+            crop(x, halos.region(0), halos.block(0)).copy_(crop(padded, d.padded(), halos.block(0)));
+            x = x.unsqueeze(0);
+            for (int call = 0; call < 2; ++call) {
+              const at::Tensor y = runner.run(x, kSigma, {}, &halos);
+              if (s.own.empty()) continue;
+              const at::Tensor got = crop(y[0], halos.region(0), s.own);
+              EXPECT_LT(((got - s.part(want)).abs().max() / want.abs().max()).item<double>(), 1e-10);
+            }
+          }
       });
     }
   }

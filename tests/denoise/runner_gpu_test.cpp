@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <gtest/gtest.h>
@@ -13,9 +14,11 @@
 #include "cuda_graph.hpp"
 #include "support/gpu.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/core/memory.hpp"
 #include "tessera/denoise/denoiser.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/domain/torch_cuda.hpp"
 
 namespace tessera {
 namespace {
@@ -134,6 +137,9 @@ TEST(RunnerGpu, what_cannot_be_captured_runs_as_it_is) {
     EXPECT_EQ(passes.run(x, 0.5, waits).sum().item<double>(), 16) << "call " << call;
   EXPECT_EQ(passes.captured(), 0u);
   EXPECT_FALSE(passes.complaint().empty());
+  // Random numbers, and memory that must be found again: what a broken capture of torch's spoils.
+  EXPECT_EQ(on_gpu(x).normal_().numel(), 16);
+  EXPECT_NO_THROW(c10::cuda::CUDACachingAllocator::emptyCache());
   // A capture that failed does not spoil the next shape's; beyond the second nothing is captured.
   const auto doubles = [](const at::Tensor& in, const at::Tensor& level) { return in * level * 2; };
   for (const std::int64_t side : {5, 6})
@@ -141,6 +147,47 @@ TEST(RunnerGpu, what_cannot_be_captured_runs_as_it_is) {
       EXPECT_EQ(passes.run(on_gpu(at::ones({1, 1, side, side})), 0.5, doubles).sum().item<double>(),
                 static_cast<double>(side * side));
   EXPECT_EQ(passes.captured(), 1u);
+}
+
+// Memory for a tenth of the image at a time: a warning, smaller windows, the same result.
+TEST(RunnerGpu, out_of_memory_goes_on_with_smaller_windows) {
+  TESSERA_NEEDS_GPU();
+  const Network network = narrow("dncnn");
+  const at::Tensor image = at::rand({3, 2048, 2048});
+  const Decomposition d(Box::image2d(2048, 2048), {1, 1, 1}, {1, 1, 1});
+  const DenoiserContext context{d, 3, Communicator(),
+                                make_transport(Communicator(), kGpu, TransportKind::mpi)};
+  const at::Tensor in = on_gpu(image);
+  at::Tensor want = at::empty_like(in), got = at::empty_like(in);
+  make_network_denoiser(network, {.patch = 256, .device = kGpu}, context)->apply(in, 0.1, want);
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  std::size_t free = 0, total = 0;
+  ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  const auto held = c10::cuda::CUDACachingAllocator::getDeviceStats(0).reserved_bytes[0].current;
+  c10::cuda::CUDACachingAllocator::setMemoryFraction(
+      (static_cast<double>(held) + 0.6e9) / static_cast<double>(total), 0);
+  make_network_denoiser(network, {.patch = 2048, .device = kGpu}, context)->apply(in, 0.1, got);
+  c10::cuda::CUDACachingAllocator::setMemoryFraction(1, 0);
+  EXPECT_LT(relative(got, want.cpu()), 1e-5);
+}
+
+TEST(RunnerGpu, deterministic_runs_give_the_same_bits) {
+  TESSERA_NEEDS_GPU();
+  const Network network = narrow("drunet");
+  const at::Tensor x = on_gpu(at::rand({1, 3, 64, 64}));
+  const auto once = [&] { return Runner(network, {.deterministic = true, .device = kGpu}).run(x, 0.1); };
+  const at::Tensor first = once();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(once().equal(first));
+}
+
+TEST(RunnerGpu, tensors_are_counted) {
+  TESSERA_NEEDS_GPU();
+  track_device_memory();
+  const std::int64_t before = memory_now();
+  at::Tensor x = on_gpu(at::ones({1 << 20}));
+  EXPECT_GE(memory_now(), before + (1 << 22));
+  x.reset();
+  EXPECT_EQ(memory_now(), before);
 }
 
 TEST(ViewGpu, names_the_current_stream) {

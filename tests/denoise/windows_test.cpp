@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include <map>
 
 namespace tessera {
@@ -70,6 +72,19 @@ TEST(Windows, fitting_patch_takes_the_largest_that_fits) {
   EXPECT_EQ(fitting_patch_of(48 * 64 - 1), 32);  // 48 x 48 with the halo
   EXPECT_EQ(fitting_patch_of(48 * 48 - 1), 8);   // 24 and 16 still need 48 x 48 and more
   EXPECT_EQ(fitting_patch_of(32 * 32), 0);
+}
+
+TEST(Windows, smaller_cuts_come_to_an_end_at_one_alignment_unit) {
+  CutSize cut{1000, 5};
+  std::vector<CutSize> seen;
+  for (CutSize next = smaller_cut(cut, 8); !(next == cut); next = smaller_cut(cut, 8)) {
+    EXPECT_LE(next.patch * next.patch * next.batch, cut.patch * cut.patch * cut.batch * 6 / 10 + 64);
+    EXPECT_EQ(next.patch % 8, 0) << next.patch;
+    seen.push_back(cut = next);
+    ASSERT_LT(seen.size(), 30u);
+  }
+  EXPECT_EQ(seen.front(), (CutSize{1000, 2}));
+  EXPECT_EQ(cut, (CutSize{8, 1}));
 }
 
 }  // namespace

@@ -188,6 +188,7 @@ struct JobConfig {
   SolverConfig solver;
   DomainConfig domain;
   std::string device = "auto";
+  bool deterministic = false;   // on a GPU: the same bits every time
   std::string memory = "auto";  // auto, a share "0.5", an amount "8 GiB": memory_budget() in parse.hpp
   double watchdog = 300;        // seconds; 0: none
   OutputConfig output;

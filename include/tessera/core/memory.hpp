@@ -11,8 +11,9 @@ namespace tessera {
 enum class MemoryUse { data, weights, activations };  // data: state, measurements, halos, buffers
 constexpr std::size_t kMemoryUses = 3;
 
-/// Bytes of this process that went through tessera's allocation hook: every CPU tensor (the hook is installed
-/// by `track_tensor_memory()` in domain) and every exchange buffer. Thread safe; equal on no two ranks.
+/// Bytes of this process that went through tessera's allocation hooks: every CPU tensor, on a GPU every
+/// tensor there too (`track_tensor_memory()`, `track_device_memory()` in domain), and every exchange buffer.
+/// Thread safe; equal on no two ranks.
 void count_allocation(MemoryUse use, std::int64_t bytes);
 void count_release(MemoryUse use, std::int64_t bytes);
 

@@ -58,6 +58,7 @@ struct ExecutionOptions {
   std::int64_t memory_bytes = 0;     // that features of one call may take; 0: any
   std::int64_t halo = -1;            // pixels around a core; -1: what exactness needs. Less is approximate.
   int halo_depth = 0;                // layer mode: convolutions that share an exchange; 0: chosen
+  bool deterministic = false;        // CUDA only: the same bits every time
   Device device{};
 };
 

@@ -16,9 +16,11 @@ namespace tessera {
 struct RunnerOptions {
   at::ScalarType type = at::kFloat;  // of the arithmetic: float, double, bfloat16, half
   bool tf32 = false;                 // CUDA only: float32 products rounded to 10 bits
+  bool deterministic = false;        // CUDA only: kernels that give the same bits, chosen without trials
   bool fused = true;                 // fused and packed convolutions where the library has them
   bool turned = false;               // also keep kernels with rows and columns exchanged, see LayerHalos
-  bool graphs = true;                // CUDA only: replays passes as graphs from a shape's second call on
+  bool device_form = false;  // layers as a device runs them (additions fused, thin rims), on a CPU too
+  bool graphs = true;        // CUDA only: replays passes as graphs from a shape's second call on
   // Windows of several sizes come in turn: the arena stays as large as the largest, else it is taken anew,
   // page by page, with every change.
   bool in_turn = false;
@@ -58,6 +60,8 @@ class Runner {
   std::int64_t bytes(std::int64_t items, std::int64_t height, std::int64_t width) const;
   /// Shapes whose passes are replayed as CUDA graphs.
   std::size_t graphs() const;
+  /// Gives back what is kept between calls: graphs, buffers, a device's unused memory.
+  void release();
   /// Whether the fused library kernels are in use.
   bool fused() const;
 

@@ -18,4 +18,9 @@ struct DeviceMemory {
 DeviceMemory device_memory(int device);
 void reset_device_peak(int device);
 
+/// Gives memory that no tensor holds back to the device; waits for it.
+void release_device_memory();
+/// Counts every tensor on a device from now on, as track_tensor_memory() does on the host; sets devices up.
+void track_device_memory();
+
 }  // namespace tessera

@@ -21,6 +21,8 @@ namespace {
 void* current_stream(int) { absent(); }
 DeviceMemory device_memory(int) { absent(); }
 void reset_device_peak(int) { absent(); }
+void release_device_memory() { absent(); }
+void track_device_memory() { absent(); }
 
 struct SideStream::Impl {};
 SideStream::SideStream(Device) { absent(); }

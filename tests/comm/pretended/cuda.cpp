@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The CUDA runtime's part of the stand-in: what src/comm calls, and what nvcc's launches call.
 #include <cxxabi.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -251,6 +250,11 @@ void enqueue(cudaStream_t handle, const std::string& what, const std::vector<Ran
   s.queue.push_back({what, std::move(ready), std::move(run), chance(0.5) ? 0 : seconds() + wait});
 }
 
+std::uint64_t given(cudaStream_t handle) {
+  Stream& s = Runtime::get().stream(handle);
+  return s.last[s.id];
+}
+
 std::shared_ptr<Access> begin_access(const Range& range, const std::string& what) {
   std::shared_ptr<Access> made;
   locked([&](Runtime& r) {
@@ -362,8 +366,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int device) {
-  // Every rank its own GPU, as NCCL wants it.
-  std::snprintf(text, static_cast<std::size_t>(size), "%d:%d", static_cast<int>(getpid()), device);
+  std::snprintf(text, static_cast<std::size_t>(size), "0000:%02x:00.0", device);  // the same for all ranks
   return cudaSuccess;
 }
 const char* cudaGetErrorString(cudaError_t code) {

@@ -25,6 +25,7 @@ struct Group {
   ncclComm_t comm = nullptr;
   cudaStream_t stream = nullptr;
   std::vector<Message> messages;
+  std::uint64_t behind = 0;  // what the stream had been given when the group ended
 };
 struct Id {
   int root = 0, tag = 0;  // in the launch
@@ -92,6 +93,7 @@ struct ncclComm {
       bool begun = false;
       std::vector<MPI_Request> requests;
     };
+    if (given(g.stream) != g.behind) report("a group is launched behind what its stream was given after it");
     const auto flight = std::make_shared<Flight>();
     std::vector<Range> ranges;
     for (const Message& m : g.messages) ranges.push_back({m.data, m.bytes, !m.send});
@@ -232,8 +234,10 @@ ncclResult_t ncclGroupEnd() {
   with_lock([&] {
     if (behavior().nccl_group_fails)
       result = group.comm->error = ncclSystemError;
-    else
+    else {
+      group.behind = given(group.stream);
       group.comm->waiting.push_back(group);
+    }
   });
   return result;
 }

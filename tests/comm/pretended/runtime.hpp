@@ -56,6 +56,8 @@ void report(const std::string& finding);
 /// Puts an operation behind what the stream holds. `ready` is asked until true, then `run` happens.
 void enqueue(cudaStream_t stream, const std::string& what, const std::vector<Range>& ranges,
              std::function<bool()> ready, std::function<void()> run);
+/// Operations that the stream has been given so far.
+std::uint64_t given(cudaStream_t stream);
 /// An access by MPI that begins now, unless the memory is nobody's; ends when end_access() is called.
 struct Access;
 std::shared_ptr<Access> begin_access(const Range& range, const std::string& what);
