@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "posix_file.hpp"
 #include "tessera/io/hdf5.hpp"
 
 namespace tessera {
@@ -12,7 +13,8 @@ namespace tessera {
 struct Hdf5File::Impl {
   Communicator comm;
   std::string path, temporary;  // temporary is empty for a file that is read, and after close()
-  H5Handle file;
+  H5Handle file;                // of a file that is created: on rank 0, which alone writes its structure
+  io::OutputFile pixels;        // of a file that is created: for this rank's pixels
 
   ~Impl() {
     file.reset();

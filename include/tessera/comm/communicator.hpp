@@ -71,8 +71,10 @@ class Communicator {
   [[nodiscard]] Pending all_reduce_begin(std::span<double> values) const;  ///< collective, in place
 
   /// Collective. Runs `work` on every rank; if it throws anywhere, every rank throws the message of the
-  /// lowest such rank, as InputError or, for any other exception, as RunError. What makes all ranks fail
-  /// together: put validation inside, collectives outside.
+  /// lowest such rank, as InputError (or DamageError) or, for any other exception, as RunError, with
+  /// Error::everywhere. What makes all ranks fail together: put validation inside, collectives outside. A rank
+  /// that failed waits for the others to come here too, some time (kPatience); then it says why, and ends the
+  /// job.
   void together(const std::function<void()>& work) const;
 
   /// Ends the whole job at once with this exit code, after flushing what was said. For a rank that cannot go
