@@ -158,20 +158,28 @@ double earlier_seconds(const Checkpoint& from, const Communicator& comm) {
 
 class Snapshots final : public Observer {
  public:
-  Snapshots(const OutputFolder& folder, const Geometry& g, const Communicator& comm)
-      : folder_(folder), g_(g), comm_(comm) {}
+  Snapshots(const OutputFolder& folder, const Geometry& g, Log& log, const Communicator& comm)
+      : folder_(folder), g_(g), log_(log), comm_(comm) {}
   void after_step(int k, const Solver& solver) override {
     const std::int64_t every = g_.job.output.snapshots;
-    if (every <= 0 || (k + 1) % every != 0) return;
+    if (ended_ || every <= 0 || (k + 1) % every != 0) return;
     const PhaseScope phase(Phase::write);
-    write_preview(folder_.file(fmt::format("iteration-{:05}.png", k + 1)), solver.image(),
-                  g_.decomposition.block(comm_.rank()), g_.decomposition.layout(), g_.image, {}, comm_);
+    try {
+      write_preview(folder_.file(fmt::format("iteration-{:05}.png", k + 1)), solver.image(),
+                    g_.decomposition.block(comm_.rank()), g_.decomposition.layout(), g_.image, {}, comm_);
+    } catch (const Error& e) {
+      if (!e.everywhere) throw;  // else the run is worth more than its snapshots
+      ended_ = true;
+      log_.line(fmt::format("note: there are no snapshots from iteration {} on: {}", k + 1, e.what()));
+    }
   }
 
  private:
   const OutputFolder& folder_;
   const Geometry& g_;
+  Log& log_;
   const Communicator& comm_;
+  bool ended_ = false;
 };
 
 }  // namespace
@@ -206,6 +214,10 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
                    "'output: {folder: runs/photo}'");
   std::optional<StopSignals> signals;
   if (job.output.checkpoint.keep > 0) signals.emplace(first);
+  const auto watch = [&](const std::string& words) {
+    if (arguments.watchdog) arguments.watchdog->set(job.watchdog, words);
+  };
+  watch("");
   // Asked where ranks meet anyway: until the first iteration there is nothing to save.
   const auto stop_code = [&] {
     const int code = signals ? StopSignals::exit_code(comm) : 0;
@@ -281,6 +293,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     write_text(folder.file("resolved.yaml"), resolved_text(g, comm.size(), denoiser->description(), inputs) +
                                                  "# noise: " + problem.noise_source + "\n");
   });
+  watch(folder.file(fmt::format("log/rank-{}.txt", comm.rank())));
   Log log(first, folder.file("log.txt"));
   const Grid3 grid = g.decomposition.grid();
   log.line(fmt::format(
@@ -310,9 +323,6 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   if (!from) write_measurement(folder, g, data->op().layout(), measured, comm);
   measured.reset();
 
-  std::optional<Watchdog> watchdog;
-  if (job.watchdog > 0)
-    watchdog.emplace(comm, job.watchdog, "", folder.file(fmt::format("log/rank-{}.txt", comm.rank())));
   const Box scored = measured_region(g, data->op().layout());
   std::unique_ptr<Metrics> metrics;
   double psnr_start = NAN;
@@ -328,7 +338,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
                  {done, clock, restarts}, comm);
   TraceWriter& trace = *trace_writer;
   Progress progress(log, static_cast<int>(job.solver.iterations));
-  Snapshots snapshots(folder, g, comm);
+  Snapshots snapshots(folder, g, log, comm);
   Checkpoint fixed;
   fixed.texts = {{"job", resolved}, {"inputs", inputs}};
   fixed.numbers = {{"psnr_start", psnr_start},
@@ -383,8 +393,10 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
       ssim = metrics->ssim(result.image, space);
     }
     const bool crop_it = job.output.crop && !g.truth;
+    comm.together([&] { folder.require_owner(); });
     if (!stopped) write_reconstruction(folder, g, result.image, crop_it ? scored : g.image, comm);
     trace.flush();
+    const std::vector<std::string> untraced = comm.gather(trace.problem(), 0);
     const std::string table = phase_table(trace, comm);
     std::vector<std::string> warnings;
     nlohmann::ordered_json diagnostics;
@@ -442,6 +454,9 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
       if (first) write_text(folder.file("summary.json"), s.dump(2) + "\n");
     });
 
+    for (std::size_t r = 0; r < untraced.size(); ++r)
+      if (!untraced[r].empty())
+        log.line(fmt::format("note: the trace of rank {} ended before the run did: {}", r, untraced[r]));
     for (const std::string& warning : warnings) log.line("warning: " + warning);
     if (prox.missed > 0)
       log.line(

@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 
 #include "tessera/app/commands.hpp"
 #include "tessera/core/error.hpp"
@@ -19,6 +21,7 @@ namespace {
 
 constexpr int kBadInput = 2, kFailed = 3;
 constexpr double kPatience = 5;  // seconds that a failing rank waits for the others to fail too
+constexpr double kHangs = 300;   // seconds without progress, where no job says it
 
 // An error that all ranks have: rank 0 says it, all return the code. One that only some have: these say it
 // and end the job.
@@ -45,6 +48,34 @@ std::string where() {
   const Heartbeat h = heartbeat();
   if (h.iteration < 0) return concat(" (in ", name(h.phase), ", outside the iterations)");
   return concat(" (in ", name(h.phase), ", iteration ", h.iteration, ")");
+}
+
+// An exception that nobody could catch, mostly for want of memory in a destructor.
+[[noreturn]] void give_up() {
+  const Communicator all = Communicator::world();
+  const char* why = "an error inside an error";
+  std::string text;
+  try {
+    if (const auto error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    text = reason(e);
+    why = text.c_str();
+  } catch (...) {
+  }
+  std::fprintf(stderr, "tessera: rank %d failed: %s\n", all.rank(), why);
+  all.abort(kFailed);
+}
+
+// From the start to the end of a command whose ranks wait for each other.
+std::unique_ptr<Watchdog> watch(const Communicator& comm) {
+  std::unique_ptr<Watchdog> watchdog;
+  try {
+    watchdog = std::make_unique<Watchdog>(comm, kHangs);
+  } catch (const Error& e) {
+    if (!e.everywhere) throw;
+    if (comm.rank() == 0) std::fprintf(stderr, "tessera: note: nobody sees ranks that hang: %s\n", e.what());
+  }
+  return watchdog;
 }
 
 // The library's own says 'not in range [2.2e-308, ...' in 309 digits.
@@ -252,7 +283,13 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
                         concat(e.what(), " (the command line is not understood) see tessera --help"),
                         kBadInput);
   }
+  std::set_terminate(give_up);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error like a full disk
   try {
+    std::unique_ptr<Watchdog> watchdog;
+    const bool meets = *c_sim || *c_den || *c_probe || *c_tune || *c_train || *c_study;
+    if (*c_run || (meets && comm.size() > 1)) watchdog = watch(comm);
+    run.watchdog = watchdog.get();
     if (*c_run) return run_command(run, comm);
     if (*c_check) return check_command(check, comm);
     if (*c_sim) return simulate_command(simulate, comm);

@@ -41,6 +41,7 @@ InputFile::~InputFile() { ::close(fd_); }
 void InputFile::read(std::int64_t offset, std::int64_t count, void* to) const {
   auto* out = static_cast<char*>(to);
   while (count > 0) {
+    beat();
     const ssize_t got = ::pread(fd_, out, static_cast<std::size_t>(std::min<std::int64_t>(count, 1 << 30)),
                                 static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;

@@ -373,10 +373,10 @@ void CheckpointFolder::set_aside(int newer_than) const {
   }
 }
 
-void CheckpointFolder::prune(int keep) const {
+void CheckpointFolder::prune(std::int64_t keep) const {
   const std::vector<std::string> all = list();
   std::error_code none;
-  for (std::size_t i = static_cast<std::size_t>(std::max(keep, 0)); i < all.size(); ++i)
+  for (auto i = static_cast<std::size_t>(std::max<std::int64_t>(keep, 1)); i < all.size(); ++i)
     fs::remove(all[i], none);
 }
 

@@ -61,8 +61,8 @@ class CheckpointFolder {
   Checkpoint newest_good(const Communicator& comm, std::vector<std::string>& damaged) const;
   /// Renames files newer than these iterations to *.damaged and removes unfinished ones. One process.
   void set_aside(int newer_than) const;
-  /// Removes all but the newest `keep`. One process.
-  void prune(int keep) const;
+  /// Removes all but the newest `keep`, and never the newest. One process.
+  void prune(std::int64_t keep) const;
 
  private:
   std::string path_;
