@@ -30,7 +30,7 @@ int end_together(const Communicator& comm, const Communicator& errors, const std
   if (errors.size() > 1) {
     MPI_Request request = MPI_REQUEST_NULL;
     int done = MPI_Ibarrier(errors.handle(), &request) != MPI_SUCCESS;
-    for (const double start = now(); !done && now() - start < kPatience; usleep(1000))
+    for (const double start = now(); !done && now() - start < patience(kPatience); usleep(1000))
       MPI_Test(&request, &done, MPI_STATUS_IGNORE);
     all = done != 0;
   }

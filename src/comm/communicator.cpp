@@ -33,13 +33,7 @@ int count(std::size_t n) {
   return static_cast<int>(n);
 }
 
-// Seconds that a rank which failed waits for the others, which may be at work for a while. Tests are shorter of
-// time.
-double patience() {
-  constexpr double kPatience = 60;
-  const char* said = std::getenv("TESSERA_PATIENCE");
-  return said ? std::atof(said) : kPatience;
-}
+constexpr double kPatience = 60;  // the others may be at work for a while
 
 MPI_Op mpi_op(Reduce op) { return op == Reduce::sum ? MPI_SUM : op == Reduce::max ? MPI_MAX : MPI_MIN; }
 
@@ -75,6 +69,11 @@ void check_mpi(int code, const char* call, const char* file, int line) {
   int length = 0;
   MPI_Error_string(code, text, &length);
   throw RunError(concat(file, ":", line, ": ", call, " failed (", text, ")"));
+}
+
+double patience(double usual) {
+  const char* said = std::getenv("TESSERA_PATIENCE");
+  return said ? std::min(std::atof(said), usual) : usual;
 }
 
 bool mpi_running() { return running; }
@@ -251,7 +250,7 @@ void Communicator::together(const std::function<void()>& work) const {
     int done = 0;
     for (const double start = now(); !problem.empty() && !done; usleep(1000)) {
       TESSERA_MPI(MPI_Test(&vote, &done, MPI_STATUS_IGNORE));
-      if (done || now() - start < patience()) continue;
+      if (done || now() - start < patience(kPatience)) continue;
       std::fprintf(stderr, "tessera: rank %d failed: %s\n", rank(), problem.c_str() + 1);
       abort(problem[0] == 'r' ? 3 : 2);
     }
