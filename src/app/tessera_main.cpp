@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <new>
 
 #include "tessera/app/commands.hpp"
 #include "tessera/core/error.hpp"
@@ -50,20 +51,22 @@ std::string where() {
   return concat(" (in ", name(h.phase), ", iteration ", h.iteration, ")");
 }
 
-// An exception that nobody could catch, mostly for want of memory in a destructor.
+// An exception that nobody could catch, mostly for want of memory: nothing here may need any.
 [[noreturn]] void give_up() {
-  const Communicator all = Communicator::world();
+  int rank = 0;
+  if (mpi_running()) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const char* why = "an error inside an error";
-  std::string text;
   try {
-    if (const auto error = std::current_exception()) std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    text = reason(e);
-    why = text.c_str();
+    if (std::current_exception()) throw;
+  } catch (const std::bad_alloc&) {
+    why = "there is not enough memory";
   } catch (...) {
   }
-  std::fprintf(stderr, "tessera: rank %d failed: %s\n", all.rank(), why);
-  all.abort(kFailed);
+  char line[128];
+  const int length = std::snprintf(line, sizeof line, "tessera: rank %d failed: %s\n", rank, why);
+  [[maybe_unused]] const auto said = write(STDERR_FILENO, line, static_cast<std::size_t>(length));
+  if (mpi_running()) MPI_Abort(MPI_COMM_WORLD, kFailed);
+  std::_Exit(kFailed);
 }
 
 // From the start to the end of a command whose ranks wait for each other.
@@ -91,6 +94,7 @@ CLI::Validator above_zero() {
 }  // namespace
 
 int tessera_main(int argc, char** argv, const Communicator& comm) {
+  std::set_terminate(give_up);
   const Communicator errors = comm.duplicate();
   CLI::App app{
       "tessera: plug-and-play reconstruction of distributed images\n\nExamples:\n"
@@ -283,7 +287,6 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
                         concat(e.what(), " (the command line is not understood) see tessera --help"),
                         kBadInput);
   }
-  std::set_terminate(give_up);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error like a full disk
   try {
     std::unique_ptr<Watchdog> watchdog;

@@ -56,7 +56,7 @@ void InputFile::read(std::int64_t offset, std::int64_t count, void* to) const {
 
 OutputFile::OutputFile(const std::string& path, Use use, std::string said) : said_(std::move(said)) {
   const int how = use == Use::make ? O_CREAT | O_EXCL | O_NOFOLLOW : 0;
-  do fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | how, 0666);
+  do fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC | how, 0666);
   while (fd_ < 0 && errno == EINTR);
   if (fd_ < 0) fail(errno);
 }
@@ -92,6 +92,28 @@ void OutputFile::write(std::int64_t offset, const void* bytes, std::int64_t coun
     offset += put;
     count -= put;
   }
+}
+
+void OutputFile::resize(std::int64_t bytes) {
+  int code = 0;
+  do code = ::ftruncate(fd_, static_cast<off_t>(bytes));
+  while (code != 0 && errno == EINTR);
+  if (code != 0) fail(errno);
+}
+
+bool OutputFile::read(std::int64_t offset, std::int64_t count, void* to) const {
+  auto* out = static_cast<char*>(to);
+  while (count > 0) {
+    const ssize_t got = ::pread(fd_, out, static_cast<std::size_t>(count), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return false;
+    if (got == 0) std::memset(out, 0, static_cast<std::size_t>(count));
+    if (got == 0) return true;
+    out += got;
+    offset += got;
+    count -= got;
+  }
+  return true;
 }
 
 void OutputFile::seek_end() {

@@ -148,15 +148,13 @@ Hdf5File Hdf5File::create(const std::string& path, const Communicator& comm) {
   const std::string temporary = comm.broadcast(temporary_name(path), 0);
   comm.together([&] {
     if (comm.rank() != 0) return;
-    f.pixels = io::OutputFile(temporary, io::OutputFile::Use::make, path);
+    f.output.emplace(temporary, path);
     f.temporary = temporary;
-    const H5Handle access = file_access(path);
-    f.file = H5Handle(
-        check_h5(H5Fcreate(temporary.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), "H5Fcreate", path),
-        H5Fclose);
+    f.file = f.output->begin();
+    f.output->require();
   });
   comm.together([&] {
-    if (comm.rank() != 0) f.pixels = io::OutputFile(temporary, io::OutputFile::Use::open, path);
+    if (comm.rank() != 0) f.other = io::OutputFile(temporary, io::OutputFile::Use::open, path);
     f.temporary = temporary;
   });
   return out;
@@ -165,14 +163,17 @@ Hdf5File Hdf5File::create(const std::string& path, const Communicator& comm) {
 void Hdf5File::close(const std::function<void(const std::string& temporary)>& finish) {
   Impl& f = *impl_;
   if (f.temporary.empty()) return f.file.reset();
-  f.comm.together([&] {  // what this rank's host holds; rank 0's own sync covers only its own
-    f.pixels.sync();
-    f.pixels.close();
+  f.comm.together([&] {
+    if (f.comm.rank() == 0) {
+      check_h5(H5Fflush(f.file.get(), H5F_SCOPE_GLOBAL), "H5Fflush", f.path);
+      check_h5(H5Fclose(f.file.release()), "H5Fclose", f.path);
+      f.output->require();
+    }
+    f.pixels().sync();  // what this rank's host holds; rank 0's own sync covers only its own
+    f.pixels().close();
   });
   f.comm.together([&] {
     if (f.comm.rank() != 0) return;
-    check_h5(H5Fflush(f.file.get(), H5F_SCOPE_GLOBAL), "H5Fflush", f.path);
-    check_h5(H5Fclose(f.file.release()), "H5Fclose", f.path);
     if (finish) finish(f.temporary);
     io::commit_file(f.temporary, f.path);
   });

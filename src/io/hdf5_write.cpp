@@ -168,6 +168,7 @@ void Hdf5File::write(const std::string& dataset, const Box& global, const ArrayV
       chunk.side[d] = std::min<std::int64_t>(global.extent(d), chunk.rank == 4 ? 64 : 512);
     if (f.comm.rank() != 0) return;
     make_dataset(f.file.get(), dataset, global, from.channels, chunk, where);
+    f.output->require();
     const std::vector<ChunkRun> runs = chunk_runs(f.file.get(), dataset, f.path);
     places.assign(reinterpret_cast<const char*>(runs.data()), runs.size() * sizeof(ChunkRun));
   });
@@ -176,9 +177,9 @@ void Hdf5File::write(const std::string& dataset, const Box& global, const ArrayV
     std::vector<ChunkRun> runs(places.size() / sizeof(ChunkRun));
     std::memcpy(runs.data(), places.data(), places.size());
     if (chunk.wide)
-      write_parts<double>(from, global, chunk, runs, f.pixels);
+      write_parts<double>(from, global, chunk, runs, f.pixels());
     else
-      write_parts<float>(from, global, chunk, runs, f.pixels);
+      write_parts<float>(from, global, chunk, runs, f.pixels());
   });
 }
 

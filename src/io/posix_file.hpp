@@ -41,6 +41,9 @@ class OutputFile {
 
   void append(const void* bytes, std::int64_t count);  // behind what was appended before; from 0
   void write(std::int64_t offset, const void* bytes, std::int64_t count);
+  void resize(std::int64_t bytes);
+  /// What was written; zeros beyond the end. False where the disk fails.
+  bool read(std::int64_t offset, std::int64_t count, void* to) const;
   void seek_end();  // append() goes on behind what is there
   void sync();      // to disk, with beats
   void close();     // a full disk may show here only

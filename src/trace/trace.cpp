@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "hdf5_output.hpp"
 #include "table.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/reason.hpp"
@@ -82,24 +83,10 @@ H5Handle phase_type(const std::string& path) {
   return type;
 }
 
-H5Handle file_access(const std::string& path) {
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // errors become messages in check_h5
-  H5Handle access(check_h5(H5Pcreate(H5P_FILE_ACCESS), "H5Pcreate", path), H5Pclose);
-  check_h5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST), "H5Pset_libver_bounds",
-           path);
-  check_h5(H5Pset_file_locking(access.get(), false, true), "H5Pset_file_locking", path);
-  return access;
-}
-
-/// Earliest format and no file lock: what was flushed is there for every reader, also while the run goes on,
-/// and on file systems that have no locks.
-H5Handle create_file(const std::string& path) {
-  const H5Handle access = file_access(path);
-  return {check_h5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), "H5Fcreate", path),
-          H5Fclose};
-}
 H5Handle open_file(const std::string& path) {
-  const H5Handle access = file_access(path);
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // errors become messages in check_h5
+  const H5Handle access(check_h5(H5Pcreate(H5P_FILE_ACCESS), "H5Pcreate", path), H5Pclose);
+  check_h5(H5Pset_file_locking(access.get(), false, true), "H5Pset_file_locking", path);
   return {check_h5(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), "H5Fopen", path), H5Fclose};
 }
 
@@ -142,14 +129,16 @@ constexpr hsize_t kFirstRows = 16384;  // for which a new file has room
 /// One trace file, open.
 struct TraceFile {
   std::string path;
+  std::unique_ptr<io::Hdf5Output> output;  // of a new one
   H5Handle file, phase_enum, seconds, status_type, status;
   Table<IterationRow> iterations;
   Table<PhaseRow> phases;
 
   /// A new one, with room for rows.
-  TraceFile(const std::string& where, hsize_t iteration_rows, hsize_t phase_rows)
-      : path(where),
-        file(create_file(path)),
+  TraceFile(const std::string& where, const std::string& said, hsize_t iteration_rows, hsize_t phase_rows)
+      : path(said),
+        output(std::make_unique<io::Hdf5Output>(where, said)),
+        file(output->begin()),
         phase_enum(phase_type(path)),
         iterations(file.get(), keys::iterations, iteration_columns(), iteration_rows, path),
         phases(file.get(), keys::phases, phase_columns(phase_enum.get()), phase_rows, path) {}
@@ -184,6 +173,7 @@ struct TraceFile {
     phases.append();
     check_h5(H5Awrite(seconds.get(), H5T_NATIVE_DOUBLE, &all_seconds), "H5Awrite", path);
     check_h5(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "H5Fflush", path);
+    output->require();
   }
 };
 
@@ -240,8 +230,7 @@ struct TraceWriter::Impl {
     const auto room = [&](hsize_t rows) { return std::max(kFirstRows, kMore * rows); };
     const std::string temporary = temporary_name(path);
     try {
-      TraceFile next(temporary, room(old ? old->iterations.rows() : 0), room(old ? old->phases.rows() : 0));
-      next.path = path;
+      TraceFile next(temporary, path, room(old ? old->iterations.rows() : 0), room(old ? old->phases.rows() : 0));
       next.put_attributes(header, every, restarts);
       if (old) {
         next.iterations.take(old->iterations, keep_iteration);
@@ -407,13 +396,16 @@ std::string trace_name(int rank) { return "trace/" + rank_name(rank) + ".h5"; }
 
 void write_trace_index(const std::string& path, int ranks) {
   write_whole(path, [&](const std::string& temporary) {
-    const H5Handle file = create_file(temporary);
+    io::Hdf5Output output(temporary, path);
+    H5Handle file = output.begin();
     put_attribute(file.get(), keys::schema, {kTraceSchema}, {}, path);
     put_attribute(file.get(), keys::ranks, {ranks}, {}, path);
     for (int r = 0; r < ranks; ++r)
       check_h5(H5Lcreate_external(trace_name(r).c_str(), "/", file.get(), rank_name(r).c_str(), H5P_DEFAULT,
                                   H5P_DEFAULT),
                "H5Lcreate_external", path);
+    check_h5(H5Fclose(file.release()), "H5Fclose", path);
+    output.require();
   });
 }
 
