@@ -3,11 +3,12 @@
 from harness import scenario  # first: it skips where a package is missing
 import first_data
 import fits
+import lost
 import interrupts
 import measured
 import plans
 import runs
 import stops
 
-next(vars(module)[scenario] for module in (runs, stops, interrupts, plans, measured, fits, first_data) if scenario in vars(module))()
+next(vars(module)[scenario] for module in (runs, stops, interrupts, lost, plans, measured, fits, first_data) if scenario in vars(module))()
 print(f"{scenario}: passed")

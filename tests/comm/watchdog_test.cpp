@@ -104,6 +104,32 @@ TEST(Waiting, NestsAndEnds) {
   EXPECT_EQ(waiting_peer().load(), kNobody);
 }
 
+TEST(HeartbeatBoard, SuspendedTimeIsForgiven) {
+  const std::string folder = "/tmp/tessera-board-" + std::to_string(::getpid());
+  HeartbeatBoard board(folder, 0);
+  board.join(1);
+  ::usleep(200000);
+  EXPECT_GE(board.look().front().quiet, 0.2);
+  board.forgive(0.2);
+  EXPECT_LT(board.look().front().quiet, 0.15);
+}
+
+TEST(HeartbeatBoard, NothingOfAnotherUserIsTaken) {
+  namespace fs = std::filesystem;
+  const std::string base = "/tmp/tessera-taken-" + std::to_string(::getpid());
+  fs::create_directory(base);
+  EXPECT_THROW(HeartbeatBoard(base, 0), RunError) << "others may write into it";
+  fs::permissions(base, fs::perms::owner_all);
+  fs::create_directory_symlink(base, base + "-link");
+  EXPECT_THROW(HeartbeatBoard(base + "-link", 0), RunError) << "a link may lead anywhere";
+  fs::create_symlink("/dev/null", base + "/rank-0");
+  EXPECT_THROW(HeartbeatBoard(base, 0), RunError);
+  fs::remove(base + "/rank-0");
+  EXPECT_NO_THROW(HeartbeatBoard(base, 0));
+  fs::remove(base + "-link");
+  fs::remove_all(base);
+}
+
 TEST(Watchdog, LeavesNoFilesBehind) {
   const Communicator world = Communicator::world();
   const std::string folder = world.broadcast(

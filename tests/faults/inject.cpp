@@ -2,11 +2,12 @@
 // A preload library that makes one call of one rank fail or take long:
 //   TESSERA_FAULT="CALL RANK NTH WHAT"   for example "write 1 17 ENOSPC", "fsync 0 2 sleep=3", "MPI_Allreduce 2 5 MPI"
 // WHAT: an errno name; short (half of the bytes, then as usual); sleep=SECONDS; MPI (the call returns an error);
-// alloc for operator new, which throws. "every" behind WHAT: all calls from the nth on. NTH 0: counts only.
+// kill (SIGKILL before the call); alloc for operator new, which throws. "every" behind WHAT: all calls from the nth on. NTH 0: counts only.
 // TESSERA_FAULT_LOG: a file; each process appends "rank CALL count" for every CALL at its end, and "fault" when it strikes.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <mpi.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ struct Plan {
   int call = -1, rank = -1, error = 0;
   long nth = 0;
   double sleep = 0;
-  bool brief = false, every = false;
+  bool brief = false, every = false, kill = false;
   const char* log = nullptr;
   const char* folder = nullptr;  // files elsewhere are left alone
 };
@@ -84,6 +85,7 @@ __attribute__((constructor)) void begin() {
   plan.call = kind_of(call);
   plan.every = strcmp(every, "every") == 0;
   plan.brief = strcmp(what, "short") == 0;
+  plan.kill = strcmp(what, "kill") == 0;
   if (strncmp(what, "sleep=", 6) == 0) plan.sleep = atof(what + 6);
   for (const Name& e : kErrors)
     if (strcmp(e.name, what) == 0) plan.error = e.value;
@@ -116,6 +118,7 @@ Verdict ask(int kind) {
   Verdict v;
   if (kind == plan.call && my_rank == plan.rank && plan.nth > 0 && (n == plan.nth || (plan.every && n > plan.nth))) {
     if (n == plan.nth) note("fault", n, kCalls[kind]);
+    if (plan.kill) raise(SIGKILL);
     if (plan.sleep > 0) {
       timespec t{static_cast<time_t>(plan.sleep), static_cast<long>((plan.sleep - static_cast<long>(plan.sleep)) * 1e9)};
       while (nanosleep(&t, &t) != 0) {
