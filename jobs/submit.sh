@@ -160,7 +160,7 @@ predict() {
   if OMP_NUM_THREADS=1 ${container[@]+"${container[@]}"} "$program" plan "$job" --ranks "$1" "${@:2}" \
     ${SITE_MACHINE:+--machine "$SITE_MACHINE"} --csv "$file" >/dev/null 2>&1; then
     "$(python)" -c 'import csv, sys
-for row in csv.DictReader(open(sys.argv[1])): print(row["memory_bytes"], row["seconds"])' "$file" | tail -1
+for row in csv.DictReader(open(sys.argv[1])): print(row["resident_bytes"], row["seconds"])' "$file" | tail -1
   fi
   rm -f "$file"
 }
@@ -169,7 +169,7 @@ bytes_of() { awk -v v="$1" -v u="$2" 'BEGIN {split("B kB MB GB TB", s); for (i =
 lead='' write=0 iteration='' need=0  # seconds: two iterations and the checkpoint, once a run has told; parts of it. Bytes.
 digest() {  # digest TEXT PREDICTION: each becomes the larger of what it is and what these say
   local value unit
-  read -r value unit < <(sed -n 's/^memory  *\([0-9.]*\) \([A-Za-z]*\) on the fullest rank.*/\1 \2/p' <<<"$1") || true
+  read -r value unit < <(sed -n 's/^memory  *\([0-9.]*\) \([A-Za-z]*\) resident on the fullest rank.*/\1 \2/p' <<<"$1") || true
   if [[ -n ${value:-} ]]; then
     value=$(bytes_of "$value" "$unit")
     need=$((value > need ? value : need))

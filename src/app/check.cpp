@@ -12,8 +12,8 @@
 
 #include "tessera/app/commands.hpp"
 #include "tessera/app/tuning.hpp"
+#include "tessera/core/memory.hpp"
 #include "tessera/core/units.hpp"
-#include "tessera/denoise/memory_model.hpp"
 #include "tessera/domain/measurement_layout.hpp"
 #include "tessera/io/files.hpp"
 
@@ -26,6 +26,28 @@ std::int64_t most_messages(const LayerTraffic& layers, const std::map<int, int>&
   std::int64_t most = 0;
   for (const auto& [rank, count] : looked_at) most = std::max(most, layers.messages(rank));
   return most;
+}
+
+// What the fullest rank's process will take, `data` bytes of it state, measurements and halos; read by
+// jobs/submit.sh. On a GPU: of the GPU's memory.
+void print_memory(const Geometry& g, const Modelled& model, double features, const Place& place,
+                  double data) {
+  Prediction p;
+  p.memory = data;
+  const Machine machine = planning_machine(g, place);
+  if (model.network) {
+    const std::vector<Prediction> ways = rank_ways(g, model, machine, features);
+    if (!ways.empty()) p = ways.front();
+  } else {
+    p = predict(machine, nullptr, model.data, g.decomposition, g.channels, {});
+  }
+  const auto program = static_cast<double>(g.device.is_cuda() ? 0 : process_bytes());
+  std::string parts = fmt::format("{} state, data and halos", format_bytes(data));
+  if (program > 0) parts = fmt::format("{} program and libraries, ", format_bytes(program)) + parts;
+  if (p.memory > data)
+    parts += fmt::format(", {} network and what a step takes for a moment", format_bytes(p.memory - data));
+  std::printf("memory       %s resident on the fullest rank (estimated: %s)\n",
+              format_bytes(program + p.memory).c_str(), parts.c_str());
 }
 
 // What a checkpoint takes, and how long before the end a signal must come: two iterations (one reduction is
@@ -68,7 +90,9 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
   const JobConfig job = load_job(arguments.job, arguments.overrides, comm);
   const int ranks = arguments.ranks > 0 ? arguments.ranks : comm.size();
   Geometry g = plan_geometry(job, comm, ranks);
-  choose_execution(g, comm, ranks == comm.size() ? this_launch(comm) : pretended_launch(ranks));
+  const Place place = ranks == comm.size() ? this_launch(comm) : pretended_launch(ranks);
+  choose_execution(g, comm, place);
+  const double features = g.network ? feature_budget(g, comm, place) : 0;
   const std::unique_ptr<Modelled> model = model_job(g, comm, g.device.is_cuda());
   if (comm.rank() != 0) return 0;
 
@@ -105,7 +129,6 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
   for (const std::string& notice : g.notices) std::printf("note: %s\n", notice.c_str());
 
   std::int64_t total = 0, most_memory = 0;
-  Box largest;  // what a network sees of a block at once, halo included
   bool per_iteration = false;
   if (every) std::printf("%-6s %-34s %12s %12s\n", "rank", "block (rows x columns)", "memory", "bytes/it");
   for (const auto& [r, count] : looked_at) {
@@ -120,8 +143,6 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
     const std::int64_t memory = data_memory(d, model->data, g.channels, around, r);
     total += bytes * count;
     most_memory = std::max(most_memory, memory);
-    const Box seen = d.padded_block(r).grow({{0, around, around}, {0, around, around}}).intersect(d.padded());
-    if (seen.pixels() > largest.pixels()) largest = seen;
     if (every)
       std::printf(
           "%-6d %-34s %12s %12lld\n", r,
@@ -129,18 +150,7 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
               .c_str(),
           format_bytes(static_cast<double>(memory)).c_str(), static_cast<long long>(bytes));
   }
-  std::printf(
-      "memory       %s on the fullest rank (estimated: state, data, halos; without the network's weights and "
-      "features)\n",
-      format_bytes(static_cast<double>(most_memory)).c_str());
-  if (g.network) {
-    const MemoryModel features(*g.network, execution_options(g, 1).type, true, g.device);
-    std::printf(
-        "features     %s for the largest block as one window of %lld x %lld (in smaller windows where memory "
-        "says so)\n",
-        format_bytes(static_cast<double>(features.bytes(1, largest.extent(1), largest.extent(2)))).c_str(),
-        static_cast<long long>(largest.extent(1)), static_cast<long long>(largest.extent(2)));
-  }
+  print_memory(g, *model, features, place, static_cast<double>(most_memory));
   std::printf("bytes per iteration: %lld (sent by all ranks together%s%s)\n", static_cast<long long>(total),
               per_iteration ? "; of the data step, per iteration of conjugate gradients" : "",
               every ? "" : fmt::format("; about: {} kinds of ranks looked at", looked_at.size()).c_str());

@@ -13,6 +13,7 @@
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/host.hpp"
+#include "tessera/core/memory.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/measurement_file.hpp"
@@ -102,8 +103,8 @@ StartedTransport open_transport(const Geometry& g, const Communicator& comm) {
                          std::min(g.job.watchdog, kPatience));
 }
 
-Device choose_device(const std::string& wanted, GpuSharing sharing, const Communicator& comm) {
-  return wanted == "cpu" ? Device{} : choose_gpu(comm, wanted == "cuda", sharing);
+ChosenDevice choose_device(const std::string& wanted, GpuSharing sharing, const Communicator& comm) {
+  return wanted == "cpu" ? ChosenDevice{} : choose_gpu(comm, wanted == "cuda", sharing);
 }
 
 std::string default_weights(const std::string& network, std::int64_t image_channels) {
@@ -235,8 +236,10 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
     if (job.denoiser.weights.empty()) g.job.denoiser.weights = job_weights(job, g.channels);
     comm.together([&] { g.network = open_network(g.job.denoiser, g.channels); });
   }
-  g.device =
+  const ChosenDevice chosen =
       choose_device(job.device, job.domain.share_gpu ? GpuSharing::allowed : GpuSharing::refused, comm);
+  g.device = chosen.device;
+  g.sharers = chosen.sharers;
 
   const Index3 alignment = alignment_of(g.network, g.image);
   if (job.domain.grid.empty()) {
@@ -268,19 +271,18 @@ Geometry with_image(const Geometry& g, const Box& image, int ranks) {
   return other;
 }
 
-// Free bytes of the device, or of the host.
-std::int64_t available_bytes(Device device) {
-  std::size_t free = 0, total = 0;
-  if (device.is_cuda() && cudaMemGetInfo(&free, &total) == cudaSuccess)
-    return static_cast<std::int64_t>(free);
-  return host_memory().available;
+std::int64_t available_bytes(const Geometry& g, int ranks_on_host) {
+  if (!g.device.is_cuda()) return host_memory().available / std::max(1, ranks_on_host);
+  std::size_t free = 0, total = 0;  // of the current device, which is this rank's
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) free = static_cast<std::size_t>(host_memory().available);
+  return static_cast<std::int64_t>(free) / g.sharers;
 }
 
 namespace {
 
 // Bytes of one rank that are not features, from above: state, truth, measurement, halos, and what a step or
-// the simulation takes for a moment. Up to 20 images were measured with one blur (pgd, admm; circular,
-// reflect).
+// the simulation takes for a moment. Up to 15 images were measured with one blur (hqs with conjugate
+// gradients and a truth).
 std::int64_t other_bytes(const Geometry& g) {
   const std::int64_t halo = g.network ? g.network->halo() : 0;
   std::int64_t pixels = 0, window = 0, numbers = 0;
@@ -297,7 +299,7 @@ std::int64_t other_bytes(const Geometry& g) {
   const bool sixteen = precision == "bfloat16" || precision == "float16";
   const double each = g.device.is_cuda() ? (sixteen ? 2.2 : 4.4) : sixteen ? 6.4 : 20.8;
   const auto parts = static_cast<std::int64_t>(g.parts.size());
-  return 4 * g.channels * ((20 + 6 * parts) * pixels + 2 * window) +
+  return 4 * g.channels * ((16 + 5 * parts) * pixels + 2 * window) +
          static_cast<std::int64_t>(each * static_cast<double>(numbers)) + (std::int64_t{16} << 20);
 }
 
@@ -333,15 +335,18 @@ ExecutionOptions execution_options(const Geometry& g, int ranks_on_host) {
   o.tf32 = d.precision == "tf32";
   o.device = g.device;
   // Features take what a budget leaves beside everything else; without one, at most half of what is free.
-  const std::int64_t available = available_bytes(g.device) / std::max(1, ranks_on_host);
+  const std::int64_t available = available_bytes(g, ranks_on_host);
   o.memory_bytes = available / 2;
   if (!g.network) return o;
   const auto budget = memory_budget(g.job, available);
-  const std::int64_t other = other_bytes(g), most = budget.value_or(available);
+  // A budget is of the whole process; what is free is beside what it has already.
+  const std::int64_t program = budget && !g.device.is_cuda() ? process_bytes() : 0;
+  const std::int64_t other = other_bytes(g) + program, most = budget.value_or(available);
   TESSERA_VALIDATE(most > other, budget ? "memory is " : "free memory is ",
-                   format_bytes(static_cast<double>(most)),
-                   " per rank (state, data and weights of a rank take up to ",
-                   format_bytes(static_cast<double>(other)), ", which leaves the network nothing) ",
+                   format_bytes(static_cast<double>(most)), " per rank (",
+                   program > 0 ? "program, libraries, state" : "state",
+                   ", data and weights of a rank take up to ", format_bytes(static_cast<double>(other)),
+                   ", which leaves the network nothing) ",
                    budget ? "raise it, or use more ranks" : "use more ranks on more nodes");
   o.memory_bytes = budget ? most - other : std::min(o.memory_bytes, most - other);
   return o;

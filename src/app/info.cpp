@@ -14,6 +14,8 @@
 
 #include "tessera/app/about.hpp"
 #include "tessera/app/commands.hpp"
+#include "tessera/comm/gpu.hpp"
+#include "tessera/core/error.hpp"
 #include "tessera/core/version.hpp"
 #include "tessera/io/image_file.hpp"
 
@@ -34,8 +36,7 @@ std::string cuda_aware() {
 int info_command(const Communicator& comm) {
   const int here = comm.local_size();  // collective
   if (comm.rank() != 0) return 0;
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess) devices = 0;
+  const auto [devices, trouble] = count_gpus();
   std::printf("tessera     %s (%s)\n", version(), commit());
   std::printf("torch       %s\n", TORCH_VERSION);
   std::printf("CUDA        %s, driver %s\n", cuda_runtime_version().c_str(), cuda_driver_version().c_str());
@@ -46,7 +47,8 @@ int info_command(const Communicator& comm) {
   std::printf("CPU         %u cores, %d threads per rank, %s\n", std::thread::hardware_concurrency(),
               at::get_num_threads(), cpu_features().c_str());
   std::printf("ranks       %d, %d on this host\n", comm.size(), here);
-  if (devices == 0) std::printf("GPU         none visible\n");
+  if (devices == 0)
+    std::printf("GPU         %s\n", trouble.empty() ? "none visible" : concat("unusable, ", trouble).c_str());
   for (int d = 0; d < devices; ++d) {
     cudaDeviceProp p{};
     if (cudaGetDeviceProperties(&p, d) == cudaSuccess)

@@ -283,6 +283,7 @@ LoopSummary summarize(const Traffic& before, const Traffic& after, double second
   s.exposed_wait_fraction = sums[2] > 0 ? sums[1] / sums[2] : 0;
   s.peak_bytes = comm.all_gather(static_cast<double>(memory_peak()));
   s.peak_data_bytes = comm.all_gather(static_cast<double>(memory_peak(MemoryUse::data)));
+  s.resident_peak_bytes = comm.all_gather(static_cast<double>(resident_peak_bytes()));
   return s;
 }
 

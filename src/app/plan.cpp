@@ -15,6 +15,7 @@
 #include "tessera/app/tuning.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/core/memory.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/perf/published.hpp"
@@ -43,7 +44,9 @@ struct Row {
   Grid3 grid{};
   Prediction p;
   double budget = 0;
-  bool fits() const { return budget <= 0 || p.memory <= budget; }
+  double resident =
+      0;  // bytes of a rank's process, program and libraries included; on a GPU those of its memory
+  bool fits() const { return budget <= 0 || resident <= budget; }
 };
 
 std::string size_text(const Box& image) { return fmt::format("{}x{}", image.extent(1), image.extent(2)); }
@@ -69,8 +72,7 @@ Source on_this_computer(const Geometry& g, const Place& place, const std::option
     if (!g.device.is_cuda()) s.cores = std::min(all, cores);
   }
   // Round numbers for more ranks than cores are of other hosts.
-  if (measured || place.ranks <= cores)
-    s.memory = static_cast<double>(available_bytes(g.device) / place.per_host);
+  if (measured || place.ranks <= cores) s.memory = static_cast<double>(available_bytes(g, place.per_host));
   return s;
 }
 
@@ -81,7 +83,7 @@ Row plan_case(const Geometry& job, Source source, double inner, const Case& c, c
   g.job.denoiser.precision = c.precision;
   const std::unique_ptr<Modelled> m = model_job(g, comm, gpu);
   if (inner > 0) m->data.inner = inner;
-  Row row{c, source, {}, {}, 0};
+  Row row{c, source, {}, {}, 0, 0};
   const auto available = static_cast<std::int64_t>(source.memory);
   if (available > 0) row.budget = static_cast<double>(memory_budget(g.job, available).value_or(available));
   const Freedom f = job_freedom(g, machine, row.budget / 2);
@@ -102,6 +104,7 @@ Row plan_case(const Geometry& job, Source source, double inner, const Case& c, c
   }
   row.grid = g.decomposition.grid();
   row.p = predict(machine, m->network ? &*m->network : nullptr, m->data, g.decomposition, g.channels, e);
+  row.resident = row.p.memory + (gpu ? 0.0 : static_cast<double>(process_bytes()));
   return row;
 }
 
@@ -165,7 +168,7 @@ void print_rows(const std::vector<Row>& rows, const std::string& table) {
         fmt::format("{}x{}", r.grid[1], r.grid[2]), r.what.precision, r.p.denoise > 0 ? name(e.mode) : "none",
         patch, format_seconds(r.p.seconds()), format_seconds(r.p.denoise), format_seconds(r.p.data),
         format_seconds(r.p.hidden), format_seconds(r.p.exposed + r.p.reduce),
-        format_bytes(r.p.memory) + (r.fits() ? "" : "!"), 100 * efficiency_in_table(rows, r),
+        format_bytes(r.resident) + (r.fits() ? "" : "!"), 100 * efficiency_in_table(rows, r),
         limit_in_table(rows, r));
     const bool square = r.what.image.extent(1) == r.what.image.extent(2);
     if (const Published* known = square && anchored && table == "strong" && r.what.precision == "float32"
@@ -186,7 +189,7 @@ std::string csv(const std::vector<Row>& rows, double inner) {
       "depth,"
       "transport,seconds,denoise_seconds,redundant_seconds,data_seconds,hidden_seconds,exposed_seconds,"
       "reduce_seconds,memory_bytes,data_bytes,budget_bytes,bytes_sent,efficiency,limit,published_seconds,"
-      "published_efficiency,threads,cores,inner_iterations\n";
+      "published_efficiency,threads,cores,inner_iterations,resident_bytes\n";
   for (const Row& r : rows) {
     const Prediction& p = r.p;
     const Execution& e = p.execution;
@@ -209,7 +212,7 @@ std::string csv(const std::vector<Row>& rows, double inner) {
     out += known ? fmt::format("{},{:.6f}", known->seconds,
                                first->seconds * first->ranks / (known->seconds * known->ranks))
                  : std::string(",");
-    out += fmt::format(",{},{:.0f},{:.4g}\n", r.source.threads, r.source.cores, inner);
+    out += fmt::format(",{},{:.0f},{:.4g},{:.0f}\n", r.source.threads, r.source.cores, inner, r.resident);
   }
   return out;
 }

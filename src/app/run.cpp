@@ -446,6 +446,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     s["ranks"] = comm.size();
     s["peak_bytes_per_rank"] = loop.peak_bytes;
     s["peak_data_bytes_per_rank"] = loop.peak_data_bytes;
+    s["resident_peak_bytes_per_rank"] = loop.resident_peak_bytes;
     s["bytes_sent_per_iteration"] = loop.bytes_sent_per_iteration;
     s["exposed_wait_fraction"] = loop.exposed_wait_fraction;
     s["checkpoint_bytes"] = job.output.checkpoint.keep > 0 ? checkpoints.bytes() : 0;

@@ -35,7 +35,7 @@ void write_scene(const std::string& path, std::int64_t side, const Communicator&
 int study_command(const StudyArguments& a, const Communicator& comm) {
   track_tensor_memory();
   StudyOptions options;
-  options.device = choose_device(a.device, GpuSharing::allowed, comm);
+  options.device = choose_device(a.device, GpuSharing::allowed, comm).device;
   options.scale = a.scale > 0 ? a.scale : a.quick ? 8 : 1;
   options.networks = a.networks;
   options.images = a.images;

@@ -160,7 +160,7 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   c_den->add_option("--noise", denoise.noise, "add Gaussian noise of this deviation first, and score");
   c_den->add_option("--seed", denoise.seed, "of the noise")->capture_default_str();
   c_den->add_option("--mode", denoise.mode, "auto | whole | patch | layer")->capture_default_str();
-  c_den->add_option("--patch", denoise.patch, "side of a patch core, pixels");
+  c_den->add_option("--patch", denoise.patch, "a window has at most patch x patch pixels without its halo");
   c_den->add_option("--averaging", denoise.averaging, "none | flips | all")->capture_default_str();
   c_den->add_option("--precision", denoise.precision, "float32 | tf32 | bfloat16 | float16")
       ->capture_default_str();

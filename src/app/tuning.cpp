@@ -61,13 +61,14 @@ Decision decide(const Geometry& g, const Modelled& m, const std::string& shape, 
   }
   try {
     if (const auto ranked = rank_ways(g, m, machine, features); !ranked.empty()) {
-      // Of those that take hardly longer than the fastest, the one that needs least memory.
-      constexpr double kHardly = 1.05;
+      // Of those that take hardly longer than the fastest, the one that needs least memory times time: others
+      // on this host have use for what is left. Nobody else computes on a GPU.
+      const double kHardly = g.device.is_cuda() ? 1.0 : 1.1;
       const auto end = std::find_if(ranked.begin(), ranked.end(), [&](const Prediction& p) {
         return p.seconds() > kHardly * ranked.front().seconds();
       });
       d.choice = std::min_element(ranked.begin(), end, [](const Prediction& a, const Prediction& b) {
-                   return a.memory < b.memory;
+                   return a.memory * a.seconds() < b.memory * b.seconds();
                  })->execution;
       d.found = true;
       d.why = "by the cost model from " + machine.name;

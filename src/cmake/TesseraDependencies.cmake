@@ -71,6 +71,18 @@ if(NOT TARGET tessera::openmp)
     INTERFACE_COMPILE_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:${OpenMP_CXX_FLAGS}>")
 endif()
 
+# cuDNN: torch's own copy, whose handle and stream we use; the machine's where torch brings none.
+set(tessera_cudnn ${TORCH_INSTALL_PREFIX}/../nvidia/cudnn)
+find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${tessera_cudnn}/include ${CUDAToolkit_INCLUDE_DIRS}
+  ENV CUDNN_HOME PATH_SUFFIXES include REQUIRED)
+find_library(CUDNN_LIBRARY NAMES libcudnn.so.9 HINTS ${tessera_cudnn}/lib NO_DEFAULT_PATH)
+find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ENV CUDNN_HOME PATH_SUFFIXES lib lib64 REQUIRED)
+if(NOT TARGET tessera::cudnn)
+  add_library(tessera::cudnn INTERFACE IMPORTED)
+  set_target_properties(tessera::cudnn PROPERTIES
+    INTERFACE_INCLUDE_DIRECTORIES "${CUDNN_INCLUDE_DIR}" INTERFACE_LINK_LIBRARIES "${CUDNN_LIBRARY}")
+endif()
+
 # NCCL: the wheel that torch uses, beside torch; the machine's own where there is none.
 set(tessera_nccl ${TORCH_INSTALL_PREFIX}/../nvidia/nccl)
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${tessera_nccl}/include ${CUDAToolkit_INCLUDE_DIRS}

@@ -7,8 +7,9 @@ set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
 # CMake leaves out folders below the source tree, where .venv is.
 get_filename_component(torch_folder ${TORCH_LIBRARY} DIRECTORY)
 get_filename_component(nccl_folder ${NCCL_LIBRARY} DIRECTORY)
+get_filename_component(cudnn_folder ${CUDNN_LIBRARY} DIRECTORY)
 set_target_properties(tessera PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON
-  INSTALL_RPATH "${torch_folder};${nccl_folder};${CUDAToolkit_LIBRARY_DIR}")
+  INSTALL_RPATH "${torch_folder};${nccl_folder};${cudnn_folder};${CUDAToolkit_LIBRARY_DIR}")
 install(TARGETS tessera DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS ${TESSERA_TARGETS} EXPORT tessera ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tessera DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

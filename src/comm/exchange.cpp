@@ -23,10 +23,10 @@ struct Prepared {
   pack::Steps steps;
   std::unique_ptr<pack::DeviceProgram> pack, local, unpack;  // only on a device
 
-  void upload(Device device) {
-    pack = std::make_unique<pack::DeviceProgram>(steps.pack, device);
-    local = std::make_unique<pack::DeviceProgram>(steps.local, device);
-    unpack = std::make_unique<pack::DeviceProgram>(steps.unpack, device);
+  void upload(ElementType type, Device device) {
+    pack = std::make_unique<pack::DeviceProgram>(steps.pack, type, device);
+    local = std::make_unique<pack::DeviceProgram>(steps.local, type, device);
+    unpack = std::make_unique<pack::DeviceProgram>(steps.unpack, type, device);
   }
 };
 
@@ -136,7 +136,7 @@ struct Exchange::Impl {
                                   : pack::forward_steps(route, o, n, own.channels, aliased, packing);
     slot.emplace(
         Prepared{o, std::move(n), own.channels, aliased, std::move(steps), nullptr, nullptr, nullptr});
-    if (transport->device.is_cuda()) slot->upload(transport->device);
+    if (transport->device.is_cuda()) slot->upload(type, transport->device);
     return *slot;
   }
 
@@ -144,7 +144,7 @@ struct Exchange::Impl {
                const void* source) {
     if (program.empty()) return;
     if (on_device)
-      on_device->run(type, to, source, stream);
+      on_device->run(to, source, stream);
     else
       pack::run_host(program, type, to, source);
   }
@@ -200,6 +200,7 @@ struct Exchange::Impl {
     }
     count_flight(arrived - begun);
     running = false;
+    if (transport->abandoned()) return;  // nothing has come
     count_received(arriving);
     lane->deliver(stream);
     execute(run->steps.unpack, run->unpack.get(), target,

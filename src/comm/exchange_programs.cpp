@@ -27,7 +27,6 @@ Cell cell_of(std::int64_t offset, std::int64_t channel_stride, const Index3& str
           {channel_stride, stride[0], stride[1], stride[2]},
           {channels, extents[0], extents[1], extents[2]},
           0,
-          0,
           0};
 }
 

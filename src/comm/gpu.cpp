@@ -11,6 +11,7 @@
 #include <sstream>
 #include <utility>
 
+#include "device.hpp"
 #include "tessera/core/error.hpp"
 
 namespace tessera {
@@ -37,15 +38,15 @@ GpuSight look() {
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
   mine.host = host.data();
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess) devices = 0;
-  for (int d = 0; d < devices; ++d) mine.gpus.push_back(gpu_name(d));
+  GpuCount count = count_gpus();
+  mine.trouble = std::move(count.trouble);
+  for (int d = 0; d < count.devices; ++d) mine.gpus.push_back(gpu_name(d));
   return mine;
 }
 
-// One line per rank: host, then its GPUs.
+// One line per rank: host, trouble, then its GPUs.
 std::vector<GpuSight> tell_all(const Communicator& comm, const GpuSight& mine) {
-  std::string line = mine.host;
+  std::string line = mine.host + '\t' + mine.trouble;
   for (const std::string& gpu : mine.gpus) line += '\t' + gpu;
   std::string all;
   for (const std::string& text : comm.gather(line, 0)) all += text + '\n';
@@ -55,6 +56,7 @@ std::vector<GpuSight> tell_all(const Communicator& comm, const GpuSight& mine) {
     std::istringstream fields(text);
     GpuSight sight;
     std::getline(fields, sight.host, '\t');
+    std::getline(fields, sight.trouble, '\t');
     for (std::string gpu; std::getline(fields, gpu, '\t');) sight.gpus.push_back(gpu);
     ranks.push_back(std::move(sight));
   }
@@ -68,9 +70,31 @@ std::string visible_devices() {
 
 }  // namespace
 
+GpuCount gpu_count(int error, int devices, int driver) {
+  if (error == cudaSuccess) return {devices};
+  // Without any driver the runtime calls it too old.
+  if (error == cudaErrorNoDevice || (error == cudaErrorInsufficientDriver && driver == 0)) return {};
+  const auto version = [](int v) { return concat(v / 1000, '.', v % 1000 / 10); };
+  if (error == cudaErrorInsufficientDriver)
+    return {0, concat("the driver knows CUDA ", version(driver), ", this program needs ",
+                      version(CUDART_VERSION))};
+  return {0, concat("CUDA says: ", cudaGetErrorString(static_cast<cudaError_t>(error)))};
+}
+
+GpuCount count_gpus() {
+  int devices = 0, driver = 0;
+  const cudaError_t code = cudaGetDeviceCount(&devices);
+  if (code != cudaSuccess) {
+    cudaGetLastError();  // not the next caller's
+    cudaDriverGetVersion(&driver);
+  }
+  return gpu_count(code, devices, driver);
+}
+
 GpuAssignment assign_gpus(const std::vector<GpuSight>& ranks) {
   GpuAssignment out;
   out.device.assign(ranks.size(), -1);
+  out.sharers.assign(ranks.size(), 0);
   std::vector<std::size_t> order(ranks.size());
   for (std::size_t r = 0; r < order.size(); ++r) order[r] = r;
   std::stable_sort(order.begin(), order.end(),
@@ -93,8 +117,10 @@ GpuAssignment assign_gpus(const std::vector<GpuSight>& ranks) {
     int& any = out.device[i] < 0 ? out.without : out.with;
     if (any < 0) any = r;
     if (out.device[i] < 0) continue;
-    const auto [it, fresh] =
-        first.try_emplace({ranks[i].host, ranks[i].gpus[static_cast<std::size_t>(out.device[i])]}, r);
+    const std::pair<std::string, std::string> gpu{ranks[i].host,
+                                                  ranks[i].gpus[static_cast<std::size_t>(out.device[i])]};
+    out.sharers[i] = users[gpu];
+    const auto [it, fresh] = first.try_emplace(gpu, r);
     if (!fresh && out.shared_a < 0) {
       out.shared_a = it->second;
       out.shared_b = r;
@@ -105,15 +131,19 @@ GpuAssignment assign_gpus(const std::vector<GpuSight>& ranks) {
 
 std::string complaint(const GpuAssignment& a, const std::vector<GpuSight>& ranks, bool need,
                       GpuSharing sharing) {
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    if (!ranks[r].trouble.empty())
+      return concat("no GPU can be used on ", ranks[r].host, " (", ranks[r].trouble,
+                    ") look at nvidia-smi and update the driver, or write 'device: cpu'");
   if (a.with < 0)
     return need ? concat("device is cuda (no CUDA device is visible; ", visible_devices(),
-                         ") check nvidia-smi, ask Slurm for GPUs (--gpus-per-task=1), or write 'device: cpu'")
+                         ") check nvidia-smi, ask Slurm for GPUs (--gpus-per-node), or write 'device: cpu'")
                 : "";
   if (a.without >= 0)
     return concat("rank ", a.without, " on ", ranks[static_cast<std::size_t>(a.without)].host,
                   " sees no GPU (rank ", a.with, " on ", ranks[static_cast<std::size_t>(a.with)].host,
                   " does; all ranks compute on the same kind of device) give every task one, for example "
-                  "srun --gpus-per-task=1, or write 'device: cpu'");
+                  "srun --gpus-per-node=2 jobs/bind.sh, or write 'device: cpu'");
   if (a.shared_a < 0 || sharing == GpuSharing::allowed) return "";
   const GpuSight& sight = ranks[static_cast<std::size_t>(a.shared_b)];
   const std::string& gpu =
@@ -121,10 +151,10 @@ std::string complaint(const GpuAssignment& a, const std::vector<GpuSight>& ranks
   return concat("ranks ", a.shared_a, " and ", a.shared_b, " would compute on one GPU (", sight.host, ", ",
                 gpu.substr(0, gpu.find(' ')),
                 ": each would slow the other down) start one rank per GPU, for example srun "
-                "--gpus-per-task=1, or write 'domain: {share_gpu: true}' if it is meant");
+                "--gpus-per-node=2 jobs/bind.sh, or write 'domain: {share_gpu: true}' if it is meant");
 }
 
-Device choose_gpu(const Communicator& comm, bool need, GpuSharing sharing) {
+ChosenDevice choose_gpu(const Communicator& comm, bool need, GpuSharing sharing) {
   GpuSight mine;
   comm.together([&] { mine = look(); });
   const std::vector<GpuSight> ranks = tell_all(comm, mine);
@@ -133,7 +163,11 @@ Device choose_gpu(const Communicator& comm, bool need, GpuSharing sharing) {
     const std::string text = complaint(assignment, ranks, need, sharing);
     if (!text.empty()) throw InputError(text);
   });
-  return {assignment.device[static_cast<std::size_t>(comm.rank())]};
+  const auto rank = static_cast<std::size_t>(comm.rank());
+  const Device device{assignment.device[rank]};
+  if (!device.is_cuda()) return {};
+  comm.together([&] { TESSERA_CUDA(cudaSetDevice(device.index)); });
+  return {device, assignment.sharers[rank]};
 }
 
 }  // namespace tessera

@@ -23,7 +23,6 @@ struct Cell {
   std::int64_t offset = 0;
   std::int64_t stride[4] = {};
   std::int64_t extent[4] = {};
-  std::int64_t before = 0;  // elements of the cells in front of this one: finds the cell of a device thread
   std::int64_t first_term = 0, terms = 0;
 
   std::int64_t elements() const { return extent[0] * extent[1] * extent[2] * extent[3]; }
@@ -45,22 +44,61 @@ struct Program {
 /// Rows on the host; the same arithmetic in the same order as on a device.
 void run_host(const Program& program, ElementType type, void* to, const void* from);
 
-/// A program in device memory.
+/// Division by a number that is known beforehand: one multiplication. For dividends below 2^31.
+/// Source: Granlund, Montgomery, "Division by invariant integers using multiplication", PLDI 1994.
+struct Divisor {
+  std::uint32_t value = 1, factor = 0, shift = 0;
+  Divisor() = default;
+  explicit Divisor(std::int64_t n);
+};
+
+/// A cell as a device works through it: element i of fewer than 2^31, the axes in the order in which memory
+/// lies, fastest first.
+struct DeviceCell {
+  Cell cell;
+  std::uint32_t elements = 0;
+  Divisor fast, middle, slow;  // extents of the three faster axes
+  bool channels_inside = false;
+};
+
+/// What one block of threads does: elements [first, first + kShare) of a cell.
+struct Share {
+  std::int32_t cell = 0;
+  std::uint32_t first = 0;
+};
+constexpr std::uint32_t kShare = 2048;
+
+/// A program cut into shares, in units of `unit` bytes: one element, or, where every cell is a copy of runs
+/// that allow it, vectors of up to 16 bytes.
+struct Shares {
+  Mode mode = Mode::assign;
+  std::int64_t unit = 0;
+  std::vector<DeviceCell> cells;
+  std::vector<Share> shares;
+  std::vector<Term> terms;
+};
+Shares cut_into_shares(const Program& program, std::int64_t element_bytes, std::int64_t unit);
+/// Whether all cells are copies or zeros, which raw bytes serve.
+bool only_copies(const Program& program);
+/// The largest unit of at most 16 bytes that the program allows, where its arrays begin on multiples of it.
+std::int64_t largest_unit(const Program& program, std::int64_t element_bytes);
+
+/// A program in device memory, for elements of one type.
 class DeviceProgram {
  public:
-  DeviceProgram(const Program& program, Device device);
+  DeviceProgram(const Program& program, ElementType type, Device device);
   ~DeviceProgram();
   DeviceProgram(const DeviceProgram&) = delete;
   DeviceProgram& operator=(const DeviceProgram&) = delete;
   /// Enqueues the one kernel on a CUDA stream; returns at once.
-  void run(ElementType type, void* to, const void* from, void* stream) const;
+  void run(void* to, const void* from, void* stream) const;
 
  private:
-  Mode mode_;
-  std::int64_t cells_, elements_;
+  struct Table;  // shares of one unit, in device memory
+  ElementType type_;
   Device device_;
-  Cell* device_cells_ = nullptr;
-  Term* device_terms_ = nullptr;
+  bool copies_ = false;
+  std::unique_ptr<Table> elements_, vectors_;  // vectors: where arrays begin on its unit; null: none
 };
 
 }  // namespace tessera::pack

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
+#include <type_traits>
 
 #include "device.hpp"
 #include "pack_body.hpp"
@@ -7,76 +7,76 @@
 namespace tessera::pack {
 namespace {
 
+constexpr unsigned kThreads = 256;
+
+/// One block per share: nothing is searched, index arithmetic is 32 bits wide but for the addresses.
 template <class T>
-__global__ void run_cells(Mode mode, const Cell* cells, std::int64_t count, const Term* terms,
-                          std::int64_t elements, T* to, const T* from) {
-  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < elements;
-       i += threads) {
-    std::int64_t first = 0, last = count - 1;  // the last cell that begins at or before element i
-    while (first < last) {
-      const std::int64_t middle = (first + last + 1) / 2;
-      if (cells[middle].before <= i)
-        first = middle;
-      else
-        last = middle - 1;
-    }
-    const Cell& cell = cells[first];
-    std::int64_t rest = i - cell.before;
-    // Neighbors in a warp take neighbors in memory: channels where they lie side by side, else columns.
-    const bool channels_inside = cell.stride[0] == 1;
-    std::int64_t c = 0;
-    if (channels_inside) {
-      c = rest % cell.extent[0];
-      rest /= cell.extent[0];
-    }
-    const std::int64_t w = rest % cell.extent[3];
-    rest /= cell.extent[3];
-    const std::int64_t h = rest % cell.extent[2];
-    rest /= cell.extent[2];
-    if (!channels_inside) c = rest / cell.extent[1];
-    put(mode, cell, terms + cell.first_term, to, from, c, rest % cell.extent[1], h, w);
-  }
+__global__ void run_shares(Mode mode, const DeviceCell* cells, const Term* terms, const Share* shares, T* to,
+                           const T* from) {
+  run_share(mode, cells, terms, shares[blockIdx.x], to, from, threadIdx.x, kThreads);
 }
 
 template <class T>
-T* upload(const std::vector<T>& values) {
-  if (values.empty()) return nullptr;
-  void* memory = nullptr;
-  TESSERA_CUDA(cudaMalloc(&memory, values.size() * sizeof(T)));
-  TESSERA_CUDA(cudaMemcpy(memory, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
-  return static_cast<T*>(memory);
+Buffer upload(const std::vector<T>& values, Device device) {
+  const auto bytes = static_cast<std::int64_t>(values.size() * sizeof(T));
+  Buffer memory(Buffer::Kind::device, device, bytes);
+  if (bytes > 0)
+    TESSERA_CUDA(
+        cudaMemcpy(memory.data(), values.data(), static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice));
+  return memory;
 }
 
 }  // namespace
 
-DeviceProgram::DeviceProgram(const Program& program, Device device)
-    : mode_(program.mode),
-      cells_(static_cast<std::int64_t>(program.cells.size())),
-      elements_(program.elements),
-      device_(device) {
+struct DeviceProgram::Table {
+  Mode mode;
+  std::int64_t unit;
+  unsigned blocks;
+  Buffer cells, terms, shares;
+
+  Table(const Shares& s, Device device)
+      : mode(s.mode),
+        unit(s.unit),
+        blocks(static_cast<unsigned>(s.shares.size())),
+        cells(upload(s.cells, device)),
+        terms(upload(s.terms, device)),
+        shares(upload(s.shares, device)) {}
+
+  template <class T>
+  void launch(void* to, const void* from, cudaStream_t stream) const {
+    run_shares<T><<<blocks, kThreads, 0, stream>>>(
+        mode, reinterpret_cast<const DeviceCell*>(cells.data()), reinterpret_cast<const Term*>(terms.data()),
+        reinterpret_cast<const Share*>(shares.data()), static_cast<T*>(to), static_cast<const T*>(from));
+  }
+};
+
+DeviceProgram::DeviceProgram(const Program& program, ElementType type, Device device)
+    : type_(type), device_(device), copies_(only_copies(program)) {
+  if (program.empty()) return;
   const DeviceGuard guard(device);
-  device_cells_ = upload(program.cells);
-  device_terms_ = upload(program.terms);
+  const std::int64_t element = element_bytes(type), unit = largest_unit(program, element);
+  elements_ = std::make_unique<Table>(cut_into_shares(program, element, element), device);
+  if (unit > element) vectors_ = std::make_unique<Table>(cut_into_shares(program, element, unit), device);
+  // A copy from pageable memory may return before its bytes are on the device, and streams that do not wait
+  // for the default one would read what was there before.
+  TESSERA_CUDA(cudaStreamSynchronize(nullptr));
 }
+DeviceProgram::~DeviceProgram() = default;  // cudaFree waits for kernels that still read the tables
 
-DeviceProgram::~DeviceProgram() {
-  cudaFree(device_cells_);  // waits for kernels that still read it
-  cudaFree(device_terms_);
-}
-
-void DeviceProgram::run(ElementType type, void* to, const void* from, void* stream) const {
-  if (elements_ == 0) return;
+void DeviceProgram::run(void* to, const void* from, void* stream) const {
+  if (!elements_) return;
   const DeviceGuard guard(device_);
-  constexpr int kThreads = 256;
-  const auto blocks =
-      static_cast<unsigned>(std::min<std::int64_t>((elements_ + kThreads - 1) / kThreads, 65535));
-  with_type(type, [&](auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
-    run_cells<T><<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-        mode_, device_cells_, cells_, device_terms_, elements_, static_cast<T*>(to),
-        static_cast<const T*>(from));
-  });
+  const auto aligned = [&](const void* p) {
+    return reinterpret_cast<std::uintptr_t>(p) % static_cast<std::uintptr_t>(vectors_->unit) == 0;
+  };
+  const Table& table = vectors_ && aligned(to) && aligned(from) ? *vectors_ : *elements_;
+  const auto launch = [&](auto* tag) {
+    table.launch<std::remove_pointer_t<decltype(tag)>>(to, from, static_cast<cudaStream_t>(stream));
+  };
+  if (copies_)
+    with_unit(table.unit, launch);
+  else
+    with_type(type_, launch);
   TESSERA_CUDA(cudaGetLastError());
 }
 

@@ -61,7 +61,6 @@ bool copy_pixels(Mode mode, const Cell& cell, const Term* terms, T* to, const T*
 
 void Program::append(Cell cell, const std::vector<Term>& from) {
   if (cell.elements() == 0) return;
-  cell.before = elements;
   cell.first_term = static_cast<std::int64_t>(terms.size());
   cell.terms = static_cast<std::int64_t>(from.size());
   elements += cell.elements();

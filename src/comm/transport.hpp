@@ -59,17 +59,25 @@ class Transport {
   /// Largest single message, bytes; MPI counts are 32 bit.
   std::int64_t message_limit = std::int64_t{1} << 30;
 
+  /// Gives up what is in flight: nothing waits for it any more, and the transport is of no use then.
+  virtual void abandon() { abandoned_ = true; }
+  bool abandoned() const { return abandoned_; }
+  /// After its test at the start: no deadline but the run's watchdog holds from now on.
+  virtual void trust() {}
+
   int next_tag();
   /// The rank in the launch, for messages.
   int world_rank(int peer) const { return world_.empty() ? peer : world_[static_cast<std::size_t>(peer)]; }
 
  private:
+  bool abandoned_ = false;
   int tag_ = 0;
   std::vector<int> world_;
 };
 
 std::shared_ptr<Transport> make_mpi_transport(const Communicator& comm, Device device, TransportKind kind);
-/// Collective; blocks until all ranks have joined or the deadline has passed (RunError).
+/// Collective; blocks until all ranks have joined or the deadline has passed (RunError). Until trust() the
+/// deadline holds for every exchange too.
 std::shared_ptr<Transport> make_nccl_transport(const Communicator& comm, Device device,
                                                double deadline_seconds = 120);
 

@@ -3,7 +3,9 @@
 // to a CUDA-aware MPI.
 #include <mpi.h>
 
+#include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "tessera/core/error.hpp"
@@ -19,6 +21,7 @@ class MpiLane final : public Lane {
     const Device device = transport.device;
     const bool cuda = device.is_cuda();
     staged_ = cuda && transport.kind == TransportKind::mpi;
+    direct_ = cuda && !staged_;
     const std::int64_t bytes[2] = {send_bytes, receive_bytes};
     for (int s = 0; s < 2; ++s) {
       packed_[s] = Buffer(cuda ? Buffer::Kind::device : Buffer::Kind::host, device, bytes[s]);
@@ -33,7 +36,10 @@ class MpiLane final : public Lane {
 
   // Requests hold pointers into the buffers.
   ~MpiLane() override {
-    if (mpi_running()) MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
+    if (transport_.abandoned())
+      drop();
+    else if (mpi_running())
+      MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
   }
 
   char* buffer(Side side) const override { return packed_[side].data(); }
@@ -46,11 +52,10 @@ class MpiLane final : public Lane {
     out_ = split_parts(out, transport_.message_limit);
     requests_.assign(in_.size() + out_.size(), MPI_REQUEST_NULL);
     if (used_) delivered_->wait();  // the pinned buffer's last copy; long done in practice
-    char* to = wire(other(from_));
-    for (std::size_t i = 0; i < in_.size(); ++i)
-      TESSERA_MPI(MPI_Irecv(to + in_[i].offset, static_cast<int>(in_[i].bytes), MPI_BYTE, in_[i].peer, tag_,
-                            transport_.comm.handle(), &requests_[i]));
-    sent_ = out_.empty();
+    // Into device memory only once `ready_` has passed: the last run's unpack kernel stands before it, and
+    // reads until then what a fast peer would overwrite.
+    if (!direct_) receive();
+    sent_ = out_.empty() && (in_.empty() || !direct_);
     if (transport_.device.is_cuda()) {
       // Copies go on a stream of their own, behind the pack kernel and behind the last reader of the bytes
       // that arrive, but beside whatever is computed meanwhile.
@@ -70,6 +75,7 @@ class MpiLane final : public Lane {
   }
 
   bool progress() override {
+    if (transport_.abandoned()) return true;
     if (!sent_) {
       if (!ready_->done()) return false;
       send();
@@ -82,6 +88,7 @@ class MpiLane final : public Lane {
   }
 
   void wait() override {
+    if (transport_.abandoned()) return;
     if (!sent_) {
       ready_->wait();
       send();
@@ -111,15 +118,36 @@ class MpiLane final : public Lane {
   /// The memory that MPI sees.
   char* wire(Side side) const { return staged_ ? pinned_[side].data() : packed_[side].data(); }
 
+  /// Requests of a run that never ends. Messages on their way may still read and write the buffers, which
+  /// are left to them.
+  void drop() {
+    for (MPI_Request& request : requests_)
+      if (request != MPI_REQUEST_NULL) {
+        if (&request - requests_.data() < static_cast<std::ptrdiff_t>(in_.size())) MPI_Cancel(&request);
+        MPI_Request_free(&request);
+      }
+    for (Buffer* buffer : {&packed_[0], &packed_[1], &pinned_[0], &pinned_[1]})
+      static_cast<void>(new Buffer(std::move(*buffer)));
+  }
+
+  void receive() {
+    char* to = wire(other(from_));
+    for (std::size_t i = 0; i < in_.size(); ++i)
+      TESSERA_MPI(MPI_Irecv(to + in_[i].offset, static_cast<int>(in_[i].bytes), MPI_BYTE, in_[i].peer, tag_,
+                            transport_.comm.handle(), &requests_[i]));
+  }
+
   void send() {
+    if (direct_) receive();
     for (std::size_t i = 0; i < out_.size(); ++i)
       TESSERA_MPI(MPI_Isend(wire(from_) + out_[i].offset, static_cast<int>(out_[i].bytes), MPI_BYTE,
                             out_[i].peer, tag_, transport_.comm.handle(), &requests_[in_.size() + i]));
     sent_ = true;
   }
 
-  Transport& transport_;  // outlives the lane: the exchange holds both
-  bool staged_ = false;
+  Transport& transport_;            // outlives the lane: the exchange holds both
+  bool staged_ = false;             // device arrays through pinned memory
+  bool direct_ = false;             // MPI reads and writes device memory
   Buffer packed_[2];                // by Side, where the arrays are
   Buffer pinned_[2];                // by Side, on the host; only when staged
   std::optional<Event> ready_;      // packed bytes are where MPI reads them
@@ -129,7 +157,7 @@ class MpiLane final : public Lane {
 
   Side from_ = sends;
   int tag_ = 0;
-  bool sent_ = true;
+  bool sent_ = true;  // nothing waits for ready_ any more
   std::vector<Part> in_, out_;
   std::vector<MPI_Request> requests_;  // of in_, then of out_
 };

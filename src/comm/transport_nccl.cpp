@@ -5,7 +5,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tessera/core/error.hpp"
@@ -19,9 +21,10 @@ namespace {
 class NcclTransport final : public Transport {
  public:
   NcclTransport(const Communicator& communicator, Device where, double deadline_seconds)
-      : Transport(communicator, where, TransportKind::nccl), stream(where), deadline_(deadline_seconds) {
+      : Transport(communicator, where, TransportKind::nccl), deadline_(deadline_seconds) {
     ncclUniqueId id{};
     comm.together([&] {
+      stream_.emplace(where);
       if (comm.rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
     });
     comm.broadcast(&id, sizeof id, 0);
@@ -34,8 +37,23 @@ class NcclTransport final : public Transport {
   }
 
   ~NcclTransport() override {
-    if (handle_) ncclCommAbort(handle_);  // nothing is in flight: every lane has waited
+    if (!handle_) return;
+    // Every lane has waited. A peer that died never finalizes: then the communicator is taken down as it is.
+    ncclResult_t state = ncclCommFinalize(handle_);
+    for (const double start = now(); state == ncclInProgress && now() - start < kFarewell; sched_yield())
+      if (ncclCommGetAsyncError(handle_, &state) != ncclSuccess) break;
+    if (state == ncclSuccess)
+      ncclCommDestroy(handle_);
+    else
+      ncclCommAbort(handle_);
   }
+
+  void abandon() override {
+    Transport::abandon();
+    if (handle_) ncclCommAbort(handle_);
+    handle_ = nullptr;
+  }
+  void trust() override { deadline_ = std::numeric_limits<double>::infinity(); }
 
   std::unique_ptr<Lane> make_lane(std::int64_t send_bytes, std::int64_t receive_bytes) override;
 
@@ -73,17 +91,16 @@ class NcclTransport final : public Transport {
     return handle_;
   }
 
-  bool works() const { return handle_ != nullptr; }
-
-  const Stream stream;
+  cudaStream_t stream() const { return stream_->get(); }
 
  private:
   [[noreturn]] void fail(const std::string& message) {
-    if (handle_) ncclCommAbort(handle_);  // frees the peers' kernels too, once they do the same
-    handle_ = nullptr;
+    abandon();  // frees the peers' kernels too, once they do the same
     throw RunError(message);
   }
 
+  static constexpr double kFarewell = 5;  // seconds
+  std::optional<Stream> stream_;
   ncclComm_t handle_ = nullptr;
   double deadline_;
 };
@@ -103,7 +120,7 @@ class NcclLane final : public Lane {
   ~NcclLane() override {
     try {
       for (const auto& mark : marks_)
-        if (mark->pending && transport_.works()) mark->done.wait();
+        if (mark->pending && !transport_.abandoned()) mark->done.wait();
     } catch (const std::exception&) {  // the run has failed already and says so
     }
   }
@@ -119,34 +136,35 @@ class NcclLane final : public Lane {
     peer_ = transport_.world_rank(in.empty() ? out.front().peer : in.front().peer);
     const DeviceGuard guard(transport_.device);
     char* to = packed_[from == sends ? receives : sends].data();
-    ready_.record(stream);
-    ready_.hold(transport_.stream.get());
+    // First what NCCL has not taken yet: it would be launched behind this exchange's packing.
     transport_.settle("the NCCL exchange before this one");
+    ready_.record(stream);
+    ready_.hold(transport_.stream());
     transport_.check(ncclGroupStart(), "ncclGroupStart");
     for (const Part& p : out)
       transport_.check(ncclSend(packed_[from].data() + p.offset, static_cast<std::size_t>(p.bytes), ncclChar,
-                                p.peer, transport_.handle(), transport_.stream.get()),
+                                p.peer, transport_.handle(), transport_.stream()),
                        "ncclSend");
     for (const Part& p : in)
       transport_.check(ncclRecv(to + p.offset, static_cast<std::size_t>(p.bytes), ncclChar, p.peer,
-                                transport_.handle(), transport_.stream.get()),
+                                transport_.handle(), transport_.stream()),
                        "ncclRecv");
     transport_.check(ncclGroupEnd(), "ncclGroupEnd");
     recorded_ = false;
     taken();
   }
 
-  bool progress() override { return idle_ || (taken() && mark_->done.done()); }
+  bool progress() override { return idle_ || transport_.abandoned() || (taken() && mark_->done.done()); }
 
   void wait() override {
-    if (idle_) return;
+    if (idle_ || transport_.abandoned()) return;
     const Waiting waiting(peer_);
     const double start = now();
     while (!taken()) transport_.yield_until(start, "an NCCL exchange");
   }
 
   void deliver(cudaStream_t stream) override {
-    if (idle_) return;
+    if (idle_ || transport_.abandoned()) return;
     mark_->asked.record(stream);
     mark_->done.hold(stream);
     mark_->pending = true;
@@ -165,7 +183,7 @@ class NcclLane final : public Lane {
   bool taken() {
     const bool enqueued = transport_.enqueued("an NCCL exchange");
     if (!recorded_ && enqueued) {
-      mark_->done.record(transport_.stream.get());
+      mark_->done.record(transport_.stream());
       recorded_ = true;
     }
     return recorded_;

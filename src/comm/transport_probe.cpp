@@ -2,6 +2,7 @@
 #include "transport_probe.hpp"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <limits>
@@ -80,86 +81,124 @@ void for_each_pixel(const Box& box, std::int64_t channels, Visit visit) {
         for (std::int64_t x = box.lo()[2]; x < box.hi()[2]; ++x) visit(c, Index3{z, y, x}, at++);
 }
 
+// Runs `work`; what went wrong on the lowest rank on which something did, or an empty text, on all ranks.
+// Collective, and the one way in which ranks wait for each other here: a rank that fails meets the others at
+// the same call.
+std::string agree(const Communicator& comm, const std::function<void()>& work) {
+  try {
+    comm.together(work);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// An exchange from begin to end, device included; seconds. What does not arrive within the limit fails, and
+// leaves nothing that would be waited for.
+double timed_exchange(Exchange& exchange, Transport& transport, const ArrayView& own, const ArrayView& need,
+                      double limit) {
+  const double start = now();
+  try {
+    Exchange::Pending pending = exchange.begin(own, need);
+    while (!pending.progress()) {
+      if (now() - start > limit) {
+        transport.abandon();
+        throw RunError(concat("an exchange took longer than ", limit,
+                              " s (a rank or its link does not answer)",
+                              " look at the network and its libraries"));
+      }
+      sched_yield();
+    }
+    pending.wait();
+  } catch (const std::exception&) {
+    transport.abandon();
+    throw;
+  }
+  return now() - start;
+}
+
 struct Check {
-  double seconds = 0;   // of the faster run
-  std::string problem;  // the first wrong value, or empty
+  double seconds = std::numeric_limits<double>::infinity();  // of the faster run
+  std::string problem;                                       // the first, or empty; equal on all ranks
 };
 
-// Known values to all neighbors, twice with others. A rank that got a wrong one goes on: the others wait for
-// it.
-Check check_values(const std::shared_ptr<Transport>& transport, const std::array<int, 3>& grid) {
+// Known values to all neighbors, twice with others.
+Check check_values(const std::shared_ptr<Transport>& transport, const std::array<int, 3>& grid,
+                   double limit) {
   const Board board(grid, 24, 3);
-  const int rank = transport->comm.rank();
+  const Communicator& comm = transport->comm;
+  const int rank = comm.rank();
   constexpr std::int64_t kChannels = 2;
   const Box mine = board.own.box(rank), wanted = board.need.box(rank);
-  Exchange exchange(ExchangePlan(board.own, board.need, board.image, Border::circular, rank), transport,
-                    kChannels, ElementType::float32);
-  Plane own(mine, kChannels, transport->device, 0);
-  Check out{std::numeric_limits<double>::infinity(), ""};
+  std::optional<Exchange> exchange;
+  std::optional<Plane> own, need;
+  Check out;
   for (std::int64_t round = 0; round < 2; ++round) {
-    for_each_pixel(mine, kChannels, [&](std::int64_t c, const Index3& p, std::size_t at) {
-      own.values[at] = known_value(board.image, c, p, round);
+    out.problem = agree(comm, [&] {
+      if (!exchange)
+        exchange.emplace(ExchangePlan(board.own, board.need, board.image, Border::circular, rank), transport,
+                         kChannels, ElementType::float32);
+      if (!own) own.emplace(mine, kChannels, transport->device, 0.0f);
+      for_each_pixel(mine, kChannels, [&](std::int64_t c, const Index3& p, std::size_t at) {
+        own->values[at] = known_value(board.image, c, p, round);
+      });
+      own->upload();
+      need.emplace(wanted, kChannels, transport->device, -1.0f);
+      need->upload();
     });
-    own.upload();
-    Plane need(wanted, kChannels, transport->device, -1);
-    need.upload();
-    transport->comm.barrier();
-    const double start = now();
-    exchange.begin(own.view(), need.view()).wait();
-    out.seconds = std::min(out.seconds, now() - start);
-    need.fetch();
-    for_each_pixel(wanted, kChannels, [&](std::int64_t c, const Index3& p, std::size_t at) {
-      Index3 q = p;
-      for (std::size_t d = 0; d < 3; ++d) q[d] = (p[d] + board.image.extent(d)) % board.image.extent(d);
-      const float right = known_value(board.image, c, q, round);
-      if (need.values[at] == right || !out.problem.empty()) return;
-      const int from = board.own.overlapping(Box(q, {q[0] + 1, q[1] + 1, q[2] + 1})).front();
-      out.problem = concat("rank ", transport->world_rank(rank), " got ", need.values[at], " for ", right,
-                           " from rank ", transport->world_rank(from));
+    if (!out.problem.empty()) return out;
+    out.problem = agree(comm, [&] {
+      out.seconds =
+          std::min(out.seconds, timed_exchange(*exchange, *transport, own->view(), need->view(), limit));
+      need->fetch();
+      std::string wrong;
+      for_each_pixel(wanted, kChannels, [&](std::int64_t c, const Index3& p, std::size_t at) {
+        Index3 q = p;
+        for (std::size_t d = 0; d < 3; ++d) q[d] = (p[d] + board.image.extent(d)) % board.image.extent(d);
+        const float right = known_value(board.image, c, q, round);
+        if (need->values[at] == right || !wrong.empty()) return;
+        const int from = board.own.overlapping(Box(q, {q[0] + 1, q[1] + 1, q[2] + 1})).front();
+        wrong = concat("rank ", transport->world_rank(rank), " got ", need->values[at], " for ", right,
+                       " from rank ", transport->world_rank(from));
+      });
+      if (!wrong.empty()) throw RunError(wrong);
     });
+    if (!out.problem.empty()) return out;
   }
   return out;
 }
 
+struct Bandwidth {
+  double bytes_per_second = 0;
+  std::string problem;  // equal on all ranks
+};
+
 // Bytes that this rank sends per second, in exchanges as large as those of a network's features.
-double measure_bandwidth(const std::shared_ptr<Transport>& transport, const std::array<int, 3>& grid) {
+Bandwidth measure_bandwidth(const std::shared_ptr<Transport>& transport, const std::array<int, 3>& grid,
+                            double limit) {
   const Board board(grid, 64, 16);
   const int rank = transport->comm.rank();
   constexpr std::int64_t kChannels = 32;
-  ExchangePlan plan(board.own, board.need, board.image, Border::circular, rank);
-  const auto bytes = static_cast<double>(plan.pixels_sent() * kChannels) * sizeof(float);
-  if (bytes == 0) return 0;
-  Exchange exchange(std::move(plan), transport, kChannels, ElementType::float32);
-  Plane own(board.own.box(rank), kChannels, transport->device, 1);
-  Plane need(board.need.box(rank), kChannels, transport->device, 0);
-  own.upload();
+  const ExchangePlan plan(board.own, board.need, board.image, Border::circular, rank);
+  std::optional<Exchange> exchange;
+  std::optional<Plane> own, need;
   double fastest = std::numeric_limits<double>::infinity();
-  for (int round = 0; round < 3; ++round) {
-    transport->comm.barrier();
-    const double start = now();
-    exchange.begin(own.view(), need.view()).wait();
-    need.fetch();  // ends with the device's work
-    fastest = std::min(fastest, now() - start);
-  }
-  return bytes / fastest;
-}
-
-// Runs `work`, which is collective; what went wrong on the lowest such rank, or an empty text, on all ranks.
-std::string agree(const Communicator& comm, const std::function<void()>& work) {
-  std::string problem;
-  try {
-    work();
-  } catch (const std::exception& e) {
-    problem = e.what();
-  }
-  try {
-    comm.together([&] {
-      if (!problem.empty()) throw RunError(problem);
+  Bandwidth out;
+  out.problem = agree(transport->comm, [&] {
+    exchange.emplace(plan, transport, kChannels, ElementType::float32);
+    own.emplace(board.own.box(rank), kChannels, transport->device, 1.0f);
+    need.emplace(board.need.box(rank), kChannels, transport->device, 0.0f);
+    own->upload();
+  });
+  for (int round = 0; round < 3 && out.problem.empty(); ++round)
+    out.problem = agree(transport->comm, [&] {
+      const double start = now();
+      timed_exchange(*exchange, *transport, own->view(), need->view(), limit);
+      need->fetch();  // ends with the device's work
+      fastest = std::min(fastest, now() - start);
     });
-  } catch (const RunError& e) {
-    return e.what();
-  }
-  return "";
+  out.bytes_per_second = static_cast<double>(plan.pixels_sent() * kChannels) * sizeof(float) / fastest;
+  return out;
 }
 
 }  // namespace
@@ -174,24 +213,28 @@ std::vector<TransportKind> candidates_from(TransportKind chosen, const std::vect
 }
 
 StartedTransport start_first_working(const Communicator& comm, const std::array<int, 3>& grid,
-                                     const std::vector<TransportKind>& candidates,
-                                     const TransportMaker& make) {
+                                     const std::vector<TransportKind>& candidates, const TransportMaker& make,
+                                     double limit_seconds) {
   StartedTransport out;
   std::string problems;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    double figures[2] = {0, 0};
     std::string problem = agree(comm, [&] { out.transport = make(candidates[i]); });
-    if (problem.empty())
-      problem = agree(comm, [&] {
-        const Check check = check_values(out.transport, grid);
-        if (!check.problem.empty()) throw RunError(check.problem);
-        figures[0] = -check.seconds;
-      });
-    if (problem.empty()) problem = agree(comm, [&] { figures[1] = measure_bandwidth(out.transport, grid); });
+    Check check;
+    Bandwidth bandwidth;
     if (problem.empty()) {
+      check = check_values(out.transport, grid, limit_seconds);
+      problem = check.problem;
+    }
+    if (problem.empty()) {
+      bandwidth = measure_bandwidth(out.transport, grid, limit_seconds);
+      problem = bandwidth.problem;
+    }
+    if (problem.empty()) {
+      double figures[2] = {-check.seconds, bandwidth.bytes_per_second};
       comm.all_reduce(std::span<double>(figures), Reduce::min);  // of the slowest rank
       out.seconds = -figures[0];
       out.bytes_per_second = figures[1];
+      out.transport->trust();
       return out;
     }
     out.transport.reset();
@@ -211,10 +254,15 @@ StartedTransport start_transport(const Communicator& comm, Device device, Transp
   std::optional<Watchdog> watchdog;
   if (limit_seconds > 0) watchdog.emplace(comm, limit_seconds);
   const PhaseScope phase(Phase::halo);
-  return start_first_working(comm, grid, candidates, [&](TransportKind kind) {
-    return kind == TransportKind::nccl ? make_nccl_transport(comm, device)
-                                       : make_mpi_transport(comm, device, kind);
-  });
+  // A rank in trouble is given up well before the watchdog would end the job.
+  const double limit = limit_seconds > 0 ? limit_seconds / 4 : kProbeSeconds;
+  return start_first_working(
+      comm, grid, candidates,
+      [&](TransportKind kind) {
+        return kind == TransportKind::nccl ? make_nccl_transport(comm, device, limit)
+                                           : make_mpi_transport(comm, device, kind);
+      },
+      limit);
 }
 
 std::string description(const StartedTransport& started) {

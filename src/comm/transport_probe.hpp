@@ -13,10 +13,12 @@ namespace tessera {
 
 using TransportMaker = std::function<std::shared_ptr<Transport>(TransportKind)>;
 
-/// start_transport() over these candidates, the first that works. Collective.
+constexpr double kProbeSeconds = 30;
+/// start_transport() over these candidates, the first that works; an exchange may take `limit_seconds`.
+/// Collective.
 StartedTransport start_first_working(const Communicator& comm, const std::array<int, 3>& grid,
-                                     const std::vector<TransportKind>& candidates,
-                                     const TransportMaker& make);
+                                     const std::vector<TransportKind>& candidates, const TransportMaker& make,
+                                     double limit_seconds = kProbeSeconds);
 
 /// What follows when `chosen` does not work, itself first. Pure.
 std::vector<TransportKind> candidates_from(TransportKind chosen, const std::vector<Endpoint>& ranks);

@@ -192,7 +192,10 @@ std::vector<Key<Job>> make_job_table() {
                "each convolution; auto: what tessera tune found, else what the cost model thinks fastest",
                network),
       key<Job>("denoiser.patch", TESSERA_AT(denoiser.patch), {.least = 1, .word = "auto", .example = "256"},
-               "pixels", "side of a window without its halo, a multiple of the network's alignment", windows),
+               "pixels",
+               "a window has at most patch x patch pixels without its halo; a multiple of the network's "
+               "alignment",
+               windows),
       key<Job>("denoiser.batch", TESSERA_AT(denoiser.batch), {.least = 1, .word = "auto", .example = "4"},
                "windows", "how many windows go through the network at once", windows),
       key<Job>("denoiser.halo_depth", TESSERA_AT(denoiser.halo_depth),
@@ -304,7 +307,8 @@ std::vector<Key<Job>> make_job_table() {
                "auto: a GPU where there is one"),
       key<Job>(
           {"memory", "number or text", "share, or bytes with unit", "auto",
-           "> 0, <= 1, an amount >= 1 MiB, or auto", "memory that one rank may use; auto: what is there"},
+           "> 0, <= 1, an amount >= 1 MiB, or auto",
+           "resident memory that one rank may use, program included; auto: what is there"},
           [](const Site& s, const Value& v, Job& j) { read_memory(s, v, j.memory); },
           [](const Job& j) { return Value::scalar(j.memory); }),
       key<Job>("watchdog", TESSERA_AT(watchdog), not_negative, "s",

@@ -100,5 +100,6 @@ std::int64_t resident_bytes() {
   return std::strtoll(after, nullptr, 10) * ::sysconf(_SC_PAGESIZE);
 }
 std::int64_t resident_peak_bytes() { return status_field("VmHWM:"); }
+std::int64_t process_bytes() { return std::max<std::int64_t>(0, resident_bytes() - memory_now()); }
 
 }  // namespace tessera

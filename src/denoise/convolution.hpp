@@ -7,16 +7,20 @@
 #include <cstdint>
 #include <optional>
 
+#include "cudnn_graph.hpp"
 #include "winograd.hpp"
 
 namespace tessera {
 
-/// Which kernels run the convolutions: plain at:: operators, oneDNN with packed weights, cuDNN with a fused
-/// relu.
+/// Which kernels run the convolutions: plain at:: operators, oneDNN with packed weights, cuDNN's own graphs
+/// (cudnn_graph.hpp).
 enum class ConvolutionLibrary { plain, onednn, cudnn };
+/// Whether an addition is done in the convolution's pass.
+inline bool fuses_add(ConvolutionLibrary library) { return library != ConvolutionLibrary::plain; }
 
-/// The best one that works here for this type; probed with a small run, since the entry points are private
-/// and the CPU decides about the types.
+/// The best one that works here for this type; probed with a small run. oneDNN's entry points are private to
+/// torch and the CPU decides about the types; cuDNN's results are compared with torch's. Where `on_cuda` is
+/// pretended, without a device, cuDNN is trusted.
 ConvolutionLibrary probe_convolutions(at::ScalarType type, bool on_cuda, bool fused);
 
 /// One layer's convolution with its weight in the form that the library wants.
@@ -46,6 +50,11 @@ class Convolution {
   /// x * w + b + other; written over `other` when `overwrite`.
   at::Tensor add(const at::Tensor& x, const at::Tensor& other, bool overwrite);
 
+  /// What cuDNN is asked for an input of these sizes (channels filled up) and the weight's type.
+  ConvolutionProblem problem(const std::array<std::int64_t, 4>& x, bool other, bool relu,
+                             const Padding& padding = {}, bool tf32 = false,
+                             bool deterministic = false) const;
+
   /// Whether part() works: x and results may be parts of larger features.
   bool in_parts() const { return winograd_.has_value(); }
   std::int64_t outputs() const { return outputs_; }
@@ -58,14 +67,17 @@ class Convolution {
 
  private:
   using Extent = std::array<std::int64_t, 2>;
+  at::Tensor run_cudnn(const at::Tensor& x, const at::Tensor& other, bool relu, const Extent& padding) const;
   at::Tensor run_winograd(const at::Tensor& x, const at::Tensor* other, bool relu, bool overwrite,
                           const Extent& padding) const;
 
   ConvolutionLibrary library_;
   Shape shape_;
   std::int64_t outputs_;
-  at::Tensor weight_;  // dense, or in oneDNN's own opaque form; none beside Winograd's
+  at::Tensor
+      weight_;  // dense (cuDNN: channels filled up to eights), or oneDNN's opaque form, or none (Winograd)
   std::optional<at::Tensor> bias_;
+  at::Tensor no_bias_;  // zeros, for cuDNN's kernels that want one
   std::optional<Winograd> winograd_;
 };
 

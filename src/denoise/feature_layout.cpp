@@ -9,6 +9,8 @@
 #include <numeric>
 #include <set>
 
+#include "cudnn_graph.hpp"
+
 namespace tessera {
 namespace {
 
@@ -146,7 +148,7 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
     const auto k = static_cast<std::size_t>(s);
     const Step& step = plan.steps[k];
     const int until = last.count(step.out) ? last[step.out] : s;
-    if (step.into_other) {
+    if (step.into_other && !(step.other >= 0 && call.library == ConvolutionLibrary::cudnn)) {
       const int target = owner[step.other >= 0 ? step.other : step.node.inputs[0]];
       owner[step.out] = target;
       if (target >= 0)
@@ -200,7 +202,9 @@ std::int64_t call_bytes(const RunPlan& plan, const CallShape& call, bool on_cuda
     if (step.out == plan.output) result = samples(step, call);
   // Computed in 16 bits, given back in 32.
   const std::int64_t results = result * bytes_of(call.type) + (bytes_of(call.type) < 4 ? 4 * result : 0);
-  if (on_cuda) return results + layout.least + layout.least / 5;
+  if (on_cuda)
+    return results + layout.least + layout.least / 5 +
+           (call.library == ConvolutionLibrary::cudnn ? kCudnnWorkspace : inside(plan, call));
   return results + kGrain + layout.bytes + kept(plan, call) +
          (layout.inside.empty() ? inside(plan, call) : 0);
 }

@@ -27,8 +27,7 @@ MemoryModel::MemoryModel(const Network& network, at::ScalarType type, bool fused
   impl_->type = type;
   impl_->on_cuda = device.is_cuda();
   impl_->library = probe_convolutions(type, device.is_cuda(), fused);
-  impl_->plan =
-      make_run_plan(without_batch_norms(network.graph), impl_->library == ConvolutionLibrary::onednn);
+  impl_->plan = make_run_plan(without_batch_norms(network.graph), fuses_add(impl_->library));
 }
 MemoryModel::MemoryModel(MemoryModel&&) noexcept = default;
 MemoryModel::~MemoryModel() = default;

@@ -85,7 +85,7 @@ class NetworkDenoiser final : public Denoiser {
         plan.pixels_sent() * image_channels_ * static_cast<std::int64_t>(c10::elementSize(element_));
     exchange_.emplace(std::move(plan), context.transport, image_channels_, element_type(element_));
 
-    windows_ = cut_windows(d.padded_block(rank_), d.padded(), patch_, halo_);
+    windows_ = cut_windows(d.padded_block(rank_), d.padded(), network.alignment(), patch_, halo_);
     // First those that need nothing from outside; within both, equal shapes side by side, for batches.
     const auto inner = std::stable_partition(windows_.begin(), windows_.end(),
                                              [&](const Window& w) { return own_.contains(w.box); });
@@ -163,11 +163,11 @@ class NetworkDenoiser final : public Denoiser {
           ") raise memory, or use a network with a shorter reach");
     }
     alone_ = d.ranks() == 1;
-    whole_ = alone_ && patch_ == longest;
+    whole_ = alone_ && cut_windows(d.padded(), d.padded(), a, patch_, halo_).size() == 1;
 
     Box largest({0, 0, 0}, {1, 1, 1});
     for (const Box& b : blocks)
-      for (const Window& w : cut_windows(b, d.padded(), patch_, halo_))
+      for (const Window& w : cut_windows(b, d.padded(), a, patch_, halo_))
         if (w.box.pixels() > largest.pixels()) largest = w.box;
     // A CPU fills its cores with one window; a GPU is full from about a million pixels on.
     const std::int64_t full = options_.device.is_cuda() ? std::int64_t{1} << 20 : 1;

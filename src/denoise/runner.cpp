@@ -79,7 +79,7 @@ struct Runner::Impl {
     alignment = folded.alignment();
     library = probe_convolutions(o.type, o.device.is_cuda(), o.fused);
     if (o.device.is_cuda() && o.graphs) graphs.emplace(o.device, tensor);
-    plan = make_run_plan(folded.graph, library == ConvolutionLibrary::onednn);
+    plan = make_run_plan(folded.graph, fuses_add(library));
     kernels.resize(plan.steps.size());
     for (std::size_t s = 0; s < plan.steps.size(); ++s) {
       const Node& node = plan.steps[s].node;

@@ -16,15 +16,21 @@ struct Window {
              // network's own zero padding falls where it does on the whole image
 };
 
-/// Cores of side `patch` (the last of an axis may be smaller) that partition `block`, in row order.
+/// Cores of at most patch x patch pixels that partition `block`, in row order, all of one size but the last
+/// of an axis. Their shape is the one for which the windows, halo included, have the fewest pixels: where a
+/// block ends at the image's border, strips are cheaper than squares.
 /// `patch`, `halo` and the block's edges are multiples of the network's alignment.
-std::vector<Window> cut_windows(const Box& block, const Box& padded, std::int64_t patch, std::int64_t halo);
+std::vector<Window> cut_windows(const Box& block, const Box& padded, std::int64_t alignment,
+                                std::int64_t patch, std::int64_t halo);
+
+/// Patches that cut a block of so many pixels into 1, 2, 3, 4, 6, 9, 12 ... (k^2 and k (k + 1)) windows;
+/// descending, multiples of the alignment, none twice.
+std::vector<std::int64_t> patches_for(std::int64_t pixels, std::int64_t alignment);
 
 /// The block and its halo, clipped: the hull of its windows.
 Box window_region(const Box& block, const Box& padded, std::int64_t halo);
 
-/// The largest patch side for which every window of these blocks fits, by cutting the longest side of a block
-/// into 1, 2, 3 ... parts; 0: not even one alignment unit fits.
+/// The largest of patches_for() the largest block with which every window of these blocks fits; 0: none.
 std::int64_t fitting_patch(const std::vector<Box>& blocks, const Box& padded, std::int64_t alignment,
                            std::int64_t halo, const std::function<bool(const Box&)>& fits);
 

@@ -4,7 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/div.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
@@ -51,6 +51,8 @@ at::Tensor at_anchors(const at::Tensor& samples, const DistributedOperator& A, s
   return image;
 }
 
+constexpr std::int64_t kColumns = 64, kRows = 64;  // of a spectrum that are worked on at once
+
 // |K| where it is largest, at most: exact for kernels without negative taps.
 double largest_gain(const Convolution& kernel) { return kernel.taps.abs().sum({1, 2}).max().item<double>(); }
 
@@ -92,12 +94,16 @@ void CircularPreconditioner::look(const DistributedOperator& A, const std::vecto
   const std::int64_t begin = fourier_.first_column(), end = fourier_.last_column();
   // The weight that pixel j sees of one part: the mean of its samples' weights, by the squares of their taps.
   at::Tensor seen = at::zeros_like(fourier_.spectrum());
-  at::Tensor gains = at::zeros({1, image.extent(1), end - begin}, at::kDouble);
-  double peak = 0;  // of `gains`
+  std::int64_t kinds = 1;  // channels that differ
+  for (const Convolution& k : kernels) kinds = std::max(kinds, k.taps.size(0));
+  shape_ = at::zeros({kinds, image.extent(1), end - begin}, A.options());
+  bool alike = kinds == 1;  // all channels see the same
+  double peak = 0;          // of the sum of gains
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     at::Tensor w = at::ones({1, 1, 1}, A.options());
     if (root_weights[i].defined()) w = root_weights[i].square();
     if (observed[i].defined()) w = w.mul(observed[i]);
+    alike = alike && w.size(0) == 1;
     w = at_anchors(w, A, i);
     const double share = space.dot(w, at::ones_like(w));
     const at::Tensor& taps = kernels[i].taps;
@@ -107,37 +113,49 @@ void CircularPreconditioner::look(const DistributedOperator& A, const std::vecto
     if (kernels[i].factor > 1) folded_ = std::max(folded_, gain_at_fold(kernels[i]) / gain);
     peak += share * gain;
     fourier_.forward(w);
-    if (end == begin) continue;
-    gains = gains + spectrum_squared(taps, image.extent(1), image.extent(2), begin, end).mul_(share);
-    const at::Tensor squares =
-        spectrum_of(taps.square(), kernels[i].origin, image.extent(1), image.extent(2), begin, end);
-    seen.addcmul_(fourier_.spectrum(), squares.conj().mul(gain / energy).to(seen.options()));
+    for (std::int64_t c = begin; c < end; c += kColumns) {  // in float64: a few columns at a time
+      const std::int64_t stop = std::min(end, c + kColumns);
+      const auto here = [&](const at::Tensor& t) { return t.slice(2, c - begin, stop - begin); };
+      here(shape_).add_(spectrum_squared(taps, image.extent(1), image.extent(2), c, stop).mul_(share));
+      const at::Tensor squares =
+          spectrum_of(taps.square(), kernels[i].origin, image.extent(1), image.extent(2), c, stop);
+      here(seen).addcmul_(here(fourier_.spectrum()), squares.conj().mul(gain / energy).to(seen.options()));
+    }
   }
   fourier_.spectrum().copy_(seen);
   local_ = A.make_image();
+  seen.reset();
   fourier_.inverse(local_);
   local_.clamp_min_(0.0);
   const std::vector<double> sums = space.dots({{local_, local_}, {local_, at::ones_like(local_)}});
   if (!(sums[1] > 0 && peak > 0)) return;
   level_ = sums[0] / sums[1];  // the mean, by weight: pixels that are hardly seen do not count
   local_.div_(level_).clamp_max_(1.0);
-  shape_ = gains.div(peak).to(A.options());
+  // It shapes the preconditioner alone: 11 bits do.
+  local_ = local_.slice(0, 0, alike ? 1 : local_.size(0)).to(at::kHalf);
+  shape_.div_(peak);
 }
 
 void CircularPreconditioner::prepare(double gamma) {
   if (gamma == gamma_) return;
   gamma_ = gamma;
   const double g = gamma * level_;
-  inverse_ = shape_.mul(g).add_(1).reciprocal_().unsqueeze(-1);
   // 1 - a + a / (1 + g) = 1 / (1 + g l)
-  root_ = local_.mul(g).add_(1);
-  at::div_out(root_, local_, root_).mul_(1 + g).sqrt_();
+  if (!root_.defined()) root_ = at::empty(local_.sizes(), shape_.options());
+  for (std::int64_t row = 0; row < local_.size(1); row += kRows) {
+    const at::Tensor l = local_.slice(1, row, row + kRows).to(root_.scalar_type());
+    root_.slice(1, row, row + kRows).copy_(l.mul(g).add_(1).reciprocal_().mul_(l).mul_(1 + g).sqrt_());
+  }
 }
 
 void CircularPreconditioner::apply(const at::Tensor& r, at::Tensor& z) {
   at::mul_out(z, r, root_);
   fourier_.forward(z);
-  if (inverse_.numel() > 0) at::view_as_real(fourier_.spectrum()).mul_(inverse_);
+  // C^-1, a few rows at a time: no third image for it.
+  const at::Tensor spectrum = at::view_as_real(fourier_.spectrum());
+  for (std::int64_t row = 0; shape_.numel() > 0 && row < shape_.size(1); row += kRows)
+    spectrum.slice(1, row, row + kRows)
+        .div_(shape_.slice(1, row, row + kRows).mul(gamma_ * level_).add_(1).unsqueeze(-1));
   fourier_.inverse(z);
   z.addcmul_(r, root_, -1).mul_(root_).add_(r);  // r + root (C^-1 root r - root r)
 }

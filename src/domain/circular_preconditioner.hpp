@@ -51,10 +51,9 @@ class CircularPreconditioner {
   double level_ = 0;   // lambda_0, kernels scaled to a largest |K| of about 1
   double folded_ = 0;  // |K|^2 / largest at the edge of a decimated spectrum
   at::Tensor shape_;   // |K|^2 / largest at this rank's columns, (1 or C, height, columns)
-  at::Tensor local_;   // lambda / lambda_0, at most 1, this rank's block
+  at::Tensor local_;   // lambda / lambda_0, at most 1, this rank's block; (1 or C, height, width)
   double gamma_ = 0;
-  at::Tensor inverse_;  // C^-1
-  at::Tensor root_;     // sqrt(a)
+  at::Tensor root_;  // sqrt(a), like local_
 };
 
 }  // namespace tessera

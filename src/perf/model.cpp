@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "flight.hpp"
@@ -63,7 +62,7 @@ Windows window_times(const Machine& machine, const NetworkWork& network, const D
     double cores = 0;
   };
   std::map<std::pair<bool, Index3>, Group> groups;
-  for (const Window& w : cut_windows(block, d.padded(), patch, network.halo)) {
+  for (const Window& w : cut_windows(block, d.padded(), network.alignment, patch, network.halo)) {
     Group& g = groups[{own.contains(w.box), w.box.extents()}];
     ++g.count;
     g.cores += static_cast<double>(w.core.pixels());
@@ -238,7 +237,8 @@ double largest_features(const NetworkWork& network, const Decomposition& d, cons
       rank = r;
     }
     if (e.mode == ExecutionMode::layer || b.empty()) continue;
-    for (const Window& w : cut_windows(b, d.padded(), e.patch > 0 ? e.patch : longest, network.halo))
+    for (const Window& w :
+         cut_windows(b, d.padded(), network.alignment, e.patch > 0 ? e.patch : longest, network.halo))
       if (w.box.pixels() > window.pixels()) window = w.box;
   }
   return static_cast<double>(
@@ -253,9 +253,12 @@ std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWor
                                         const DataWork& data, const Decomposition& d, std::int64_t channels,
                                         const Freedom& f) {
   const std::int64_t a = network.alignment;
-  std::int64_t longest = a;
-  for (int r = 0; r < d.ranks(); ++r)
-    longest = std::max({longest, d.padded_block(r).extent(1), d.padded_block(r).extent(2)});
+  std::int64_t longest = a, pixels = 1;  // of a block
+  for (int r = 0; r < d.ranks(); ++r) {
+    const Box block = d.padded_block(r);
+    longest = std::max({longest, block.extent(1), block.extent(2)});
+    pixels = std::max(pixels, block.pixels());
+  }
   const auto wants = [&](ExecutionMode mode) { return f.mode == mode || f.mode == ExecutionMode::automatic; };
   std::vector<Execution> candidates;
   Execution e;
@@ -268,20 +271,20 @@ std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWor
   }
   if (wants(ExecutionMode::patch)) {
     e.mode = ExecutionMode::patch;
-    std::set<std::int64_t> sides;
-    if (f.patch > 0) {
-      sides.insert(std::min(f.patch, longest));
-    } else {
-      for (const std::int64_t parts : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32})
-        sides.insert(std::max(a, (longest / a + parts - 1) / parts * a));
-    }
-    for (const std::int64_t side : sides) {
-      if (f.patch == 0 && side < 64 && side < longest) continue;
-      if (d.ranks() == 1 && side == longest && f.mode == ExecutionMode::automatic && f.patch == 0) continue;
-      e.patch = side;
+    constexpr std::int64_t kMostWindows = 1024;
+    std::vector<std::int64_t> patches = patches_for(pixels, a);
+    if (f.patch > 0) patches = {std::min(f.patch, longest)};
+    std::int64_t looked_at =
+        0;  // windows of the patch before: a third more at least, each a step less memory
+    for (const std::int64_t patch : patches) {
+      const std::int64_t windows = (pixels + patch * patch - 1) / (patch * patch);
+      if (f.patch == 0 && windows > 1 && (patch < 64 || windows > kMostWindows)) break;
+      if (3 * windows < 4 * looked_at) continue;
+      looked_at = windows;
+      if (d.ranks() == 1 && windows == 1 && f.mode == ExecutionMode::automatic && f.patch == 0) continue;
+      e.patch = patch;
       for (const std::int64_t batch : {1, 2, 4, 8, 16, 32}) {
         e.batch = f.batch > 0 ? f.batch : batch;
-        const std::int64_t windows = ((longest + side - 1) / side) * ((longest + side - 1) / side);
         if (f.batch > 0 ? batch > 1 : batch > windows) break;
         candidates.push_back(e);
       }

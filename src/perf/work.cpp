@@ -62,7 +62,7 @@ std::int64_t precision_bytes(const std::string& precision) {
 
 NetworkWork network_work(const Network& network, const std::string& precision, bool gpu) {
   const Network folded = fold_batch_norm(network);
-  const auto plan = std::make_shared<RunPlan>(make_run_plan(folded.graph, /*fuse_add=*/!gpu));
+  const auto plan = std::make_shared<RunPlan>(make_run_plan(folded.graph, /*fuse_add=*/true));
   const std::vector<Node>& nodes = folded.graph.nodes();
   NetworkWork work;
   work.name = network.options.name;

@@ -22,7 +22,8 @@ namespace {
 
 constexpr std::int64_t kRadius = 5;  // of the 11 x 11 window
 constexpr double kSigma = 1.5;
-constexpr std::int64_t kBand = 1 << 18;  // pixels of a band of SSIM
+constexpr std::int64_t kBand = 1 << 16;  // pixels of a band of SSIM, in which a dozen images of float64 stand
+constexpr std::int64_t kLeastRows = 32;  // of it: its window's rim of 10 rows is computed twice
 
 at::Tensor window(at::TensorOptions options) {
   std::array<double, 2 * kRadius + 1> taps{};
@@ -111,7 +112,7 @@ Metrics::Metrics(const at::Tensor& truth, const Decomposition& decomposition, co
   const Layout own(boxes);
   m.block = decomposition.block(comm.rank());
   m.scored = own.box(comm.rank());
-  m.truth = m.part(truth).contiguous();
+  m.truth = m.part(truth);
   m.samples = static_cast<double>(region.pixels() * channels);
   if (region.extent(0) > 1) return;  // volumes: PSNR alone
   if (region.extent(1) > 2 * kRadius && region.extent(2) > 2 * kRadius)
@@ -152,7 +153,8 @@ Ssim Metrics::ssim(const at::Tensor& image, const Space& space) {
   std::array<double, 2> sums{0, 0};  // over all pixels, over those of `valid`
   const at::Tensor column = window(m.truth.options().dtype(at::kDouble));
   const std::int64_t rows = m.scored.extent(1);
-  const std::int64_t most = m.scored.empty() ? 1 : std::max<std::int64_t>(1, kBand / m.scored.extent(2));
+  const std::int64_t most =
+      m.scored.empty() ? 1 : std::max<std::int64_t>(kLeastRows, kBand / m.scored.extent(2));
   for (std::int64_t c = 0; c < padded.size(0) && !m.scored.empty(); ++c)
     for (std::int64_t r = 0; r < rows; r += most) {
       Box band = m.scored;

@@ -58,12 +58,21 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
+/// The same bits, or, where own pieces travel as messages and are summed in another order, nearly the same.
+template <class T>
+bool same(const std::vector<T>& a, const std::vector<T>& b, bool to_rounding) {
+  if (!to_rounding) return same_bits(a, b);
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (std::abs(a[i] - b[i]) > 1e-5 * (1 + std::abs(b[i]))) return false;
+  return a.size() == b.size();
+}
+
 double noise(std::int64_t c, const Index3& p) {
   return std::sin(12.9898 * static_cast<double>(p[1]) + 78.233 * static_cast<double>(p[2]) +
                   static_cast<double>(c));
 }
 
-/// Forward and transposed over `transport` on the device and over MPI on the host: the same bits.
+/// Forward and transposed over `transport` on the device and over MPI on the host: the same.
 void compare_with_host(const Communicator& comm, const std::shared_ptr<Transport>& transport) {
   const auto host = make_mpi_transport(comm, Device{}, TransportKind::mpi);
   const int r = comm.rank();
@@ -86,7 +95,7 @@ void compare_with_host(const Communicator& comm, const std::shared_ptr<Transport
             << "forward, border " << static_cast<int>(border);
         on_host.begin_transposed(y.view(), x.view()).wait();
         on_device.begin_transposed(dy.view(), dx.view()).wait();
-        EXPECT_TRUE(same_bits(dx.fetch().values(), x.values()))
+        EXPECT_TRUE(same(dx.fetch().values(), x.values(), transport->self_messages))
             << "transposed, border " << static_cast<int>(border);
       }
 }
@@ -120,7 +129,7 @@ TEST(PackKernel, EqualsTheHostRowsInEveryType) {
         Buffer from_device(Buffer::Kind::device, device, static_cast<std::int64_t>(from.size()));
         TESSERA_CUDA(cudaMemcpy(to_device.data(), to.data(), to.size(), cudaMemcpyHostToDevice));
         TESSERA_CUDA(cudaMemcpy(from_device.data(), from.data(), from.size(), cudaMemcpyHostToDevice));
-        pack::DeviceProgram(program, device).run(type, to_device.data(), from_device.data(), nullptr);
+        pack::DeviceProgram(program, type, device).run(to_device.data(), from_device.data(), nullptr);
         TESSERA_CUDA(cudaDeviceSynchronize());
         std::vector<char> result(to.size());
         TESSERA_CUDA(cudaMemcpy(result.data(), to_device.data(), to.size(), cudaMemcpyDeviceToHost));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which GPU a rank takes, on pretended hosts: no GPU is needed.
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -20,7 +21,7 @@ using Ranks = std::vector<GpuSight>;
 
 /// What a task sees on a host with so many GPUs under this CUDA_VISIBLE_DEVICES; "unset": all of them.
 GpuSight sight(const std::string& host, int gpus, const std::string& visible) {
-  GpuSight out{host, {}};
+  GpuSight out{host, {}, {}};
   if (visible == "unset") {
     for (int g = 0; g < gpus; ++g) out.gpus.push_back("gpu" + std::to_string(g));
     return out;
@@ -101,8 +102,8 @@ TEST(GpuChoice, TwoOnOneGpuIsRefusedUnlessMeant) {
   EXPECT_EQ(
       complaint(a, ranks, false, GpuSharing::refused),
       "ranks 1 and 3 would compute on one GPU (n2, gpu0: each would slow the other down) start one rank "
-      "per GPU, for example srun --gpus-per-task=1, or write 'domain: {share_gpu: true}' if it is "
-      "meant");
+      "per GPU, for example srun --gpus-per-node=2 jobs/bind.sh, or write 'domain: {share_gpu: true}' if it "
+      "is meant");
   EXPECT_EQ(complaint(a, ranks, false, GpuSharing::allowed), "");
   // Shared evenly when it is meant.
   Ranks many;
@@ -120,7 +121,7 @@ TEST(GpuChoice, SomeWithAndSomeWithoutIsAnErrorOfItsOwn) {
     EXPECT_EQ(
         complaint(a, ranks, need, GpuSharing::allowed),
         "rank 2 on n2 sees no GPU (rank 0 on n1 does; all ranks compute on the same kind of device) give "
-        "every task one, for example srun --gpus-per-task=1, or write 'device: cpu'");
+        "every task one, for example srun --gpus-per-node=2 jobs/bind.sh, or write 'device: cpu'");
 }
 
 TEST(GpuChoice, NoneAtAllIsAnErrorOnlyWhereOneIsNeeded) {
@@ -131,9 +132,44 @@ TEST(GpuChoice, NoneAtAllIsAnErrorOnlyWhereOneIsNeeded) {
             std::string::npos);
 }
 
+// Memory is shared by the ranks on a GPU, not by those of the host.
+TEST(GpuChoice, SharersAreTheRanksOfTheSameGpu) {
+  Ranks ranks;
+  for (int r = 0; r < 8; ++r) ranks.push_back(sight("n1", 8, "unset"));
+  EXPECT_EQ(assign_gpus(ranks).sharers, std::vector<int>(8, 1));
+  ranks = {sight("n1", 2, "unset"), sight("n1", 2, "unset"), sight("n1", 2, "unset"), sight("n2", 1, "0"),
+           sight("n3", 0, "")};
+  EXPECT_EQ(assign_gpus(ranks).sharers, (std::vector<int>{2, 1, 2, 1, 0}));
+}
+
+TEST(GpuChoice, OnlyNoDriverAndNoDeviceMeanNoGpu) {
+  EXPECT_EQ(gpu_count(cudaSuccess, 4, 13000).devices, 4);
+  for (const auto& [error, driver] :
+       {std::pair{cudaErrorNoDevice, 13000}, {cudaErrorInsufficientDriver, 0}}) {
+    const GpuCount none = gpu_count(error, 0, driver);
+    EXPECT_EQ(none.devices, 0);
+    EXPECT_EQ(none.trouble, "");
+  }
+  EXPECT_EQ(gpu_count(cudaErrorInsufficientDriver, 0, 12040).trouble.substr(0, 40),
+            "the driver knows CUDA 12.4, this program");
+  for (const cudaError_t error : {cudaErrorSystemDriverMismatch, cudaErrorInitializationError,
+                                  cudaErrorStubLibrary, cudaErrorCompatNotSupportedOnDevice})
+    EXPECT_NE(gpu_count(error, 0, 13000).trouble, "") << error;
+}
+
+TEST(GpuChoice, ABrokenDriverIsSaidEvenWhereNoGpuIsNeeded) {
+  Ranks ranks = {sight("n1", 1, "0"), sight("n2", 0, "")};
+  ranks[1].trouble = "the driver knows CUDA 12.4, this program needs 13.0";
+  for (const bool need : {false, true})
+    EXPECT_EQ(
+        complaint(assign_gpus(ranks), ranks, need, GpuSharing::allowed),
+        "no GPU can be used on n2 (the driver knows CUDA 12.4, this program needs 13.0) look at nvidia-smi "
+        "and update the driver, or write 'device: cpu'");
+}
+
 TEST(GpuChoice, RealRanksAgree) {
   test::on_groups([](const Communicator& comm) {
-    const Device device = choose_gpu(comm, false, GpuSharing::allowed);
+    const Device device = choose_gpu(comm, false, GpuSharing::allowed).device;
     const std::vector<double> all = comm.all_gather(device.is_cuda());
     EXPECT_EQ(std::set<double>(all.begin(), all.end()).size(), 1u);
     if (!device.is_cuda()) {

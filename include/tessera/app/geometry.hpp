@@ -32,6 +32,7 @@ struct Geometry {
   Decomposition decomposition;
   bool grid_given = false;  // by the job: else another mode may want another grid
   Device device;
+  int sharers = 1;                    // ranks on that GPU
   std::vector<OperatorConfig> parts;  // the operator as a list
   std::optional<SourceInfo> truth;
   std::vector<std::string> notices;  // one line each, for the user
@@ -44,7 +45,7 @@ struct Geometry {
 Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks);
 
 /// The device of this rank, by comm/gpu.hpp; the host where there is none. Collective.
-Device choose_device(const std::string& wanted, GpuSharing sharing, const Communicator& comm);
+ChosenDevice choose_device(const std::string& wanted, GpuSharing sharing, const Communicator& comm);
 
 /// The same job on another image, cut for `ranks` pretended ranks.
 Geometry with_image(const Geometry& g, const Box& image, int ranks);
@@ -54,7 +55,9 @@ std::unique_ptr<LocalOperator> make_part(const OperatorConfig& part, std::uint32
                                          const Box& image, const Box& block, std::int64_t channels,
                                          const Communicator& comm, Device device = {});
 
-std::int64_t available_bytes(Device device);
+/// Free bytes for each rank of the memory that it computes in: its GPU's, shared by the ranks on it, or the
+/// host's.
+std::int64_t available_bytes(const Geometry& g, int ranks_on_host);
 
 /// The job's words for the ways to run a network.
 ExecutionMode execution_mode(const std::string& name);

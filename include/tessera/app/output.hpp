@@ -123,6 +123,7 @@ struct LoopSummary {
   double bytes_sent_per_iteration = 0;              // all ranks together, reductions not counted
   double exposed_wait_fraction = 0;                 // of the iterations' time, all ranks (docs/trace.md)
   std::vector<double> peak_bytes, peak_data_bytes;  // per rank, tracked
+  std::vector<double> resident_peak_bytes;          // per rank, of the process
 };
 LoopSummary summarize(const Traffic& before, const Traffic& after, double seconds, int iterations,
                       const Communicator& comm);

@@ -14,11 +14,24 @@ namespace tessera {
 struct GpuSight {
   std::string host;
   std::vector<std::string> gpus;
+  std::string trouble =
+      {};  // why CUDA does not work though there is a driver; empty: it does, or there is none
 };
+
+/// How many devices the CUDA runtime names, and why it names none though there may be some: an old driver, a
+/// broken one, the stub library of a build machine. No driver and no device are no trouble.
+struct GpuCount {
+  int devices = 0;
+  std::string trouble = {};
+};
+GpuCount count_gpus();
+/// The same from what the runtime returned: a cudaError_t, the count, and the driver's version (0: none).
+GpuCount gpu_count(int error, int devices, int driver);
 
 /// Who takes which device.
 struct GpuAssignment {
   std::vector<int> device;           // by rank, an index among those it sees; -1: it sees none
+  std::vector<int> sharers;          // by rank, how many ranks its GPU has, itself included; 0: no GPU
   int shared_a = -1, shared_b = -1;  // the first two ranks on one GPU; -1: none are
   int without = -1;                  // the first rank without a GPU; -1: none is
   int with = -1;                     // the first rank with one
@@ -39,8 +52,14 @@ enum class GpuSharing { refused, allowed };
 std::string complaint(const GpuAssignment& assignment, const std::vector<GpuSight>& ranks, bool need,
                       GpuSharing sharing);
 
-/// This rank's device; the host where no rank sees a GPU and none is needed. Collective; InputError, equal on
-/// all ranks.
-Device choose_gpu(const Communicator& comm, bool need, GpuSharing sharing);
+/// A rank's device, and how many ranks compute on it (1 on the host).
+struct ChosenDevice {
+  Device device;
+  int sharers = 1;
+};
+/// This rank's device; the host where no rank sees a GPU and none is needed. It becomes the current device of
+/// the CUDA runtime, so that what asks for no device in particular does not wake another one. Collective;
+/// InputError, equal on all ranks.
+ChosenDevice choose_gpu(const Communicator& comm, bool need, GpuSharing sharing);
 
 }  // namespace tessera

@@ -45,4 +45,8 @@ std::int64_t memory_end_peak();
 std::int64_t resident_bytes();
 std::int64_t resident_peak_bytes();
 
+/// Resident now beside what is tracked: the program, its libraries, MPI. Before the first large tensor this
+/// is what a process of any job takes on top of its tracked memory.
+std::int64_t process_bytes();
+
 }  // namespace tessera

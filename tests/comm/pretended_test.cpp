@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The device's transports under schedules that are legal and unkind, on the stand-in of pretended/: no GPU.
+// exchange_gpu_test.cpp runs in this program too.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <set>
+
+#include "device.hpp"
+#include "pretended/runtime.hpp"
+#include "support/block.hpp"
+#include "support/groups.hpp"
+#include "tessera/comm/exchange.hpp"
+#include "tessera/comm/gpu.hpp"
+#include "transport.hpp"
+#include "transport_probe.hpp"
+
+namespace tessera::test {
+namespace {
+
+using pretended::Behavior;
+
+/// Every test, those of exchange_gpu_test.cpp too: enough GPUs, and nothing found at its end.
+class Unkind final : public testing::EmptyTestEventListener {
+ public:
+  void OnTestStart(const testing::TestInfo&) override {
+    pretended::behave({.gpus = 8, .latest = 1e-4});  // many exchanges: a little late
+    pretended::findings();
+  }
+  void OnTestEnd(const testing::TestInfo&) override {
+    for (const std::string& finding : pretended::findings()) ADD_FAILURE() << finding;
+  }
+};
+const bool listening = [] {
+  testing::UnitTest::GetInstance()->listeners().Append(new Unkind);
+  return true;
+}();
+
+/// A block in device memory, filled and read on a stream of its own without any other waiting.
+struct OnDevice {
+  Block<float> host;
+  Device device;
+  cudaStream_t stream;
+  Buffer memory, staging;
+
+  OnDevice(const Box& box, std::int64_t channels, Device d, cudaStream_t s)
+      : host(box, channels, ElementType::float32, 0), device(d), stream(s) {
+    memory = Buffer(Buffer::Kind::device, d, bytes());
+    staging = Buffer(Buffer::Kind::pinned, d, bytes());
+  }
+  std::int64_t bytes() const { return box().pixels() * host.channels() * 4; }
+  const Box& box() const { return host.box(); }
+  ArrayView view() {
+    ArrayView v = host.view();
+    v.data = memory.data();
+    v.device = device;
+    v.stream = stream;
+    return v;
+  }
+  void fill(float factor, const Box& image) {
+    TESSERA_CUDA(cudaStreamSynchronize(stream));  // the staging buffer's last copy
+    host.for_each(
+        [&](auto c, const Index3& p, float& v) { v = factor * static_cast<float>(address(image, c, p)); });
+    copy(staging.data(), host.values().data(), bytes());
+    if (bytes() > 0)
+      TESSERA_CUDA(cudaMemcpyAsync(memory.data(), staging.data(), size(), cudaMemcpyHostToDevice, stream));
+  }
+  Block<float>& fetch() {
+    if (bytes() > 0)
+      TESSERA_CUDA(cudaMemcpyAsync(staging.data(), memory.data(), size(), cudaMemcpyDeviceToHost, stream));
+    TESSERA_CUDA(cudaStreamSynchronize(stream));
+    copy(host.values().data(), staging.data(), bytes());
+    return host;
+  }
+
+ private:
+  std::size_t size() const { return static_cast<std::size_t>(bytes()); }
+  static void copy(void* to, const void* from, std::int64_t n) {
+    if (n > 0) std::memcpy(to, from, static_cast<std::size_t>(n));
+  }
+};
+
+std::shared_ptr<Transport> transport_of(TransportKind kind, const Communicator& comm) {
+  return kind == TransportKind::nccl ? make_nccl_transport(comm, Device{0}, 20)
+                                     : make_mpi_transport(comm, Device{0}, kind);
+}
+
+// Rounds without a pause: a fast neighbor's next message comes while this rank's device still unpacks the
+// last one. Two exchanges in flight share the transport.
+TEST(PretendedDevice, RoundsWithoutAPauseBringTheRightPixels) {
+  on_groups([](const Communicator& comm) {
+    const Box image = Box::image2d(12, 10);
+    const Layout own = grid_layout(image, square_grid(comm.size())), need = own.grow({{0, 1, 2}, {0, 2, 1}});
+    const int r = comm.rank();
+    for (const TransportKind kind : {TransportKind::mpi, TransportKind::cuda_mpi, TransportKind::nccl})
+      for (const unsigned seed : {1u, 2u}) {
+        SCOPED_TRACE(concat(name(kind), ", seed ", seed));
+        pretended::behave({.seed = seed * 100 + static_cast<unsigned>(r), .gpus = 8});
+        const auto transport = transport_of(kind, comm);
+        const Stream stream(Device{0});
+        const ExchangePlan plan(own, need, image, Border::circular, r);
+        Exchange first(plan, transport, 2, ElementType::float32),
+            second(plan, transport, 2, ElementType::float32);
+        OnDevice x(own.box(r), 2, Device{0}, stream.get()), y(need.box(r), 2, Device{0}, stream.get()),
+            z(need.box(r), 2, Device{0}, stream.get());
+        for (int round = 1; round <= 6; ++round) {
+          if (round % 2) x.fill(static_cast<float>(round), image);
+          Exchange::Pending one = first.begin(x.view(), y.view()), two = second.begin(x.view(), z.view());
+          one.progress();
+          one.wait();
+          two.wait();
+          if (round % 2) continue;  // odd rounds are not even looked at
+          for (OnDevice* target : {&y, &z})
+            target->fetch().for_each([&](auto c, const Index3& p, float& v) {
+              Index3 q = p;
+              for (std::size_t d = 0; d < 3; ++d) q[d] = (p[d] + 10 * image.extent(d)) % image.extent(d);
+              ASSERT_EQ(v, static_cast<float>(round - 1) * static_cast<float>(address(image, c, q)))
+                  << "round " << round << ", pixel " << p[1] << ' ' << p[2];
+            });
+        }
+      }
+  });
+}
+
+/// What becomes of the start of a transport where rank 1's NCCL behaves so.
+StartedTransport start(const Communicator& comm, Behavior sick) {
+  sick.gpus = 8;
+  pretended::behave(comm.rank() == 1 ? sick : Behavior{.gpus = 8});
+  const std::array<int, 3> grid{1, 1, comm.size()};
+  const TransportMaker make = [&](TransportKind kind) {
+    return kind == TransportKind::nccl ? make_nccl_transport(comm, Device{0}, 1.0)
+                                       : make_mpi_transport(comm, Device{0}, kind);
+  };
+  return start_first_working(comm, grid, {TransportKind::nccl, TransportKind::mpi}, make, 1.0);
+}
+
+// Nothing of this may hang, or end the job: messages go through the host then, on every rank.
+TEST(PretendedDevice, AnNcclThatFailsOnOneRankIsReplacedOnAll) {
+  const Communicator world = Communicator::world();
+  if (world.size() < 2) GTEST_SKIP() << "one rank has nobody to disagree with";
+  const std::vector<std::pair<const char*, Behavior>> ways = {{"refuses", {.nccl_refuses = true}},
+                                                              {"never joins", {.nccl_never_joins = true}},
+                                                              {"groups fail", {.nccl_group_fails = true}},
+                                                              {"groups hang", {.nccl_group_hangs = true}}};
+  for (const auto& [how, sick] : ways) {
+    SCOPED_TRACE(how);
+    const StartedTransport started = start(world, sick);
+    EXPECT_EQ(kind(*started.transport), TransportKind::mpi);
+    EXPECT_EQ(started.warnings.size(), 1u);
+    pretended::behave({.gpus = 8});  // what was broken may be found afterwards
+    meet(world);
+  }
+  EXPECT_EQ(kind(*start(world, {}).transport), TransportKind::nccl);
+}
+
+TEST(PretendedDevice, ARankTouchesItsOwnGpuAlone) {
+  const Communicator world = Communicator::world();
+  pretended::behave({.gpus = 8});
+  const ChosenDevice chosen = choose_gpu(world, true, GpuSharing::refused);
+  ASSERT_TRUE(chosen.device.is_cuda());
+  int current = -1;
+  TESSERA_CUDA(cudaGetDevice(&current));
+  EXPECT_EQ(current, chosen.device.index);
+  {
+    const Buffer buffer(Buffer::Kind::device, chosen.device, 100);
+    const Stream stream(chosen.device);
+  }
+  EXPECT_EQ(pretended::devices_in_use(), std::set<int>{chosen.device.index});
+  TESSERA_CUDA(cudaSetDevice(0));
+}
+
+}  // namespace
+}  // namespace tessera::test

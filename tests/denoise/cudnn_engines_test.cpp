@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What cuDNN has for every convolution of every network, asked without a GPU: its lists for described
+// devices.
+#include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "convolution.hpp"
+#include "cudnn_devices.hpp"
+#include "cudnn_graph.hpp"
+#include "layer_schedule.hpp"
+#include "run_plan.hpp"
+#include "tessera/denoise/network.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kMany = std::int64_t{1} << 31;  // elements, where 32-bit indices end
+
+struct Arithmetic {
+  at::ScalarType type;
+  bool tf32;
+};
+constexpr std::array<Arithmetic, 4> kArithmetics = {
+    {{at::kFloat, false}, {at::kFloat, true}, {at::kBFloat16, false}, {at::kHalf, false}}};
+
+std::string text(const ConvolutionProblem& p) {
+  return concat(p.x[0], " x ", p.x[1], " x ", p.x[2], " x ", p.x[3], " * ", p.w[0], ',', p.w[1], ',', p.w[2],
+                p.transposed ? " transposed" : "", p.bias ? " + bias" : "", p.other ? " + other" : "",
+                p.relu ? " relu " : " ", c10::toString(p.type), p.tf32 ? " tf32" : "");
+}
+
+/// The problems of one pass over height x width pixels, as the Runner states them.
+std::set<ConvolutionProblem> problems(const char* name, const Arithmetic& a, std::int64_t height,
+                                      std::int64_t width) {
+  NetworkOptions options;
+  options.name = name;
+  options.channels = 3;
+  const Graph graph = without_batch_norms(make_graph(options));
+  const RunPlan plan = make_run_plan(graph, fuses_add(ConvolutionLibrary::cudnn));
+  std::set<ConvolutionProblem> out;
+  for (const Step& step : plan.steps) {
+    const Node& n = step.node;
+    if (n.op != Op::conv && n.op != Op::conv_down && n.op != Op::conv_up) continue;
+    const std::int64_t in = plan.channels[static_cast<std::size_t>(n.inputs[0])],
+                       taps = n.op == Op::conv ? n.kernel : 2;
+    const auto tensor = at::TensorOptions().dtype(a.type);
+    const bool up = n.op == Op::conv_up;
+    const at::Tensor weight = at::empty({up ? in : n.channels, up ? n.channels : in, taps, taps}, tensor);
+    std::optional<at::Tensor> bias;
+    if (!n.bias.empty()) bias = at::empty({n.channels}, tensor);
+    const Convolution::Shape shape = n.op == Op::conv
+                                         ? Convolution::Shape{.stride = 1, .padding = n.kernel / 2}
+                                         : Convolution::Shape{.stride = 2, .padding = 0, .transposed = up};
+    const Convolution convolution(ConvolutionLibrary::cudnn, weight, bias, shape);
+    const int level = n.level - level_change(n.op);
+    out.insert(convolution.problem({1, (in + 7) / 8 * 8, height >> level, width >> level}, step.other >= 0,
+                                   step.relu, {}, a.tf32));
+  }
+  return out;
+}
+
+std::int64_t elements(const std::array<std::int64_t, 4>& s) { return s[0] * s[1] * s[2] * s[3]; }
+
+class CudnnEngines : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::getenv("TESSERA_NO_STUB"))
+      GTEST_SKIP() << "the CUDA toolkit has no stub libcuda (cuDNN leaves out what it compiles at run time)";
+  }
+};
+
+// Tensor cores wherever products may be rounded, up to blocks of 16384 x 16384; workspace within the bound
+// that the memory model counts. (Each question takes some 20 ms: where devices and networks say the same, one
+// asks.)
+TEST_F(CudnnEngines, every_convolution_has_one_and_16_bits_and_tf32_have_tensor_cores) {
+  struct Case {
+    std::size_t device;
+    const char* network;
+    std::vector<std::int64_t> sides;
+    std::vector<std::size_t> arithmetics;
+  };
+  std::size_t asked = 0;
+  for (const Case& c : {Case{1, "drunet", {4096, 16384}, {0, 1, 2}},
+                        {1, "drunet", {256}, {3}},
+                        {1, "unet", {16384}, {0, 2}},
+                        {1, "dncnn", {16384}, {0, 2}},
+                        {0, "drunet", {4096}, {1, 2}},
+                        {2, "drunet", {4096}, {1, 2}}}) {
+    const CudnnDevice device = CudnnDevice::described(test::json(test::kDevices[c.device]));
+    for (const std::size_t a : c.arithmetics)
+      for (const std::int64_t side : c.sides)
+        for (ConvolutionProblem p : problems(c.network, kArithmetics[a], side, side)) {
+          SCOPED_TRACE(concat(test::kDevices[c.device].name, ", ", c.network, ": ", text(p)));
+          const std::vector<CudnnEngine> engines = cudnn_engines(p, device);
+          ++asked;
+          if (!p.reduced() && p.other && elements(p.y()) >= kMany) continue;  // two passes, see Convolution
+          ASSERT_FALSE(engines.empty());
+          EXPECT_EQ(engines.front().tensor_cores, p.reduced());
+          for (const CudnnEngine& e : engines) EXPECT_LE(e.workspace, kCudnnWorkspace);
+        }
+  }
+  EXPECT_GT(asked, 100u);
+}
+
+// The same with the same bits every time.
+TEST_F(CudnnEngines, deterministic_engines_exist) {
+  const CudnnDevice device = CudnnDevice::described(test::json(test::kDevices[1]));
+  for (const Arithmetic& a : {kArithmetics[0], kArithmetics[2]})
+    for (ConvolutionProblem p : problems("drunet", a, 512, 512)) {
+      p.deterministic = true;
+      EXPECT_FALSE(cudnn_engines(p, device).empty()) << text(p);
+    }
+}
+
+// Strips of mode layer: thin, and without zeros around them.
+TEST_F(CudnnEngines, strips_have_engines) {
+  const CudnnDevice device = CudnnDevice::described(test::json(test::kDevices[1]));
+  for (const Arithmetic& a : {kArithmetics[0], kArithmetics[2]})
+    for (ConvolutionProblem p : problems("drunet", a, 512, 512)) {
+      if (p.w[2] != 3) continue;
+      for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{3, 514}, {512, 3}}) {
+        p.x = {2, p.x[1], height, width};
+        p.padding = {0, 0};
+        p.other = false;
+        EXPECT_FALSE(cudnn_engines(p, device).empty()) << text(p);
+      }
+    }
+}
+
+}  // namespace
+}  // namespace tessera
