@@ -146,7 +146,10 @@ void ImageWriter::finish() {
   if (!p.raw || p.next_row != p.height)
     throw ContractError(concat(p.path, " has ", p.next_row, " of ", p.height, " rows (all are needed)"));
   if (std::fclose(std::exchange(p.raw, nullptr)) != 0) p.fail(std::strerror(errno));
-  write_whole(p.path, [&](const std::string& temporary) { p.encode(temporary); });
+  write_whole(p.path, [&](const std::string& temporary) {
+    io::OutputFile(temporary, io::OutputFile::Use::make, p.path).close();  // libvips does not say why it could not
+    p.encode(temporary);
+  });
   ::unlink(p.raw_path.c_str());
 }
 

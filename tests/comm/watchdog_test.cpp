@@ -120,6 +120,12 @@ TEST(HeartbeatBoard, NothingOfAnotherUserIsTaken) {
   fs::create_directory(base);
   EXPECT_THROW(HeartbeatBoard(base, 0), RunError) << "others may write into it";
   fs::permissions(base, fs::perms::owner_all);
+  constexpr uid_t kNobody = 65534;
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(base.c_str(), kNobody, kNobody), 0);
+    EXPECT_THROW(HeartbeatBoard(base, 0), RunError) << "it is another user's";
+    ASSERT_EQ(::chown(base.c_str(), 0, 0), 0);
+  }
   fs::create_directory_symlink(base, base + "-link");
   EXPECT_THROW(HeartbeatBoard(base + "-link", 0), RunError) << "a link may lead anywhere";
   fs::create_symlink("/dev/null", base + "/rank-0");
