@@ -142,8 +142,10 @@ void OutputFolder::create(bool goes_on) {
       if (const std::string name = path.filename().string();
           !goes_on && is_result(name) && (use_ != Use::automatic || name != "log.txt"))
         fs::remove_all(path, error);
-    for (const char* name : {"trace", "checkpoint"}) fs::create_directories(file(name), error);
-    TESSERA_VALIDATE(!error, "cannot make ", path_, " (", error.message(), ") name another output.folder");
+    for (const char* name : {"trace", "checkpoint"}) {
+      fs::create_directories(file(name), error);
+      TESSERA_VALIDATE(!error, "cannot make ", file(name), " (", error.message(), ") name another output.folder");
+    }
   });
 }
 

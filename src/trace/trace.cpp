@@ -238,11 +238,10 @@ struct TraceWriter::Impl {
       }
       next.put_status(status);
       next.flush(inside_before + inside);
-      std::filesystem::rename(temporary, path);
+      std::error_code error;
+      std::filesystem::rename(temporary, path, error);
+      if (error) throw RunError(concat("cannot rename ", temporary, " to ", path, " (", error.message(), ")"));
       file = std::move(next);
-    } catch (const std::filesystem::filesystem_error& e) {
-      std::filesystem::remove(temporary);
-      throw RunError(concat("cannot rename ", temporary, " (", e.code().message(), ")"));
     } catch (...) {
       std::error_code none;
       std::filesystem::remove(temporary, none);
