@@ -91,6 +91,10 @@ TEST(Diagnosis, ARingOfWaitingRanksNamesTheOneBehind) {
             "all in log.txt");
 }
 
+TEST(Diagnosis, TheLastOneToComeHasTime) {
+  EXPECT_EQ(diagnose({rank(0, Phase::reduce, kEverybody, 901), rank(1, Phase::reduce, kEverybody, 1)}, 0, 300), "");
+}
+
 TEST(Waiting, NestsAndEnds) {
   EXPECT_EQ(waiting_peer().load(), kNobody);
   {

@@ -32,6 +32,8 @@ void job(const std::uint8_t* bytes, std::size_t count) {
   require(differing_keys(written, again).empty(), "equal jobs differ");
 }
 
+Box pixel(const Index3& at) { return {at, at + Index3{1, 1, 1}}; }
+
 // An image of up to 9 x 9 on up to 4 ranks, rows cut anywhere, boxes needed anywhere: every needed pixel comes once,
 // from its owner, and is the one that walking across the border finds; both sides list the same.
 void plan(const std::uint8_t* bytes, std::size_t count) {
@@ -78,10 +80,10 @@ void plan(const std::uint8_t* bytes, std::size_t count) {
     require(static_cast<std::int64_t>(got.size()) == box.pixels(), "pixels are missing, or too many");
     for (const auto& [at, what] : got) {
       const auto wanted = test::walk(at, image, border);
-      require(box.contains(at), "a pixel that nobody needs");
+      require(box.contains(pixel(at)), "a pixel that nobody needs");
       require(what.first < 0 ? !wanted : wanted && *wanted == what.second, "another pixel than walking finds");
       if (what.first >= 0)
-        require(own[static_cast<std::size_t>(what.first)].contains(what.second), "from a rank that does not own it");
+        require(own[static_cast<std::size_t>(what.first)].contains(pixel(what.second)), "from a rank that does not own it");
     }
   }
   require(sent == received, "senders and receivers disagree");
