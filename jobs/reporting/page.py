@@ -247,7 +247,7 @@ def page(runs, plans, pictures, fits, made):
     )
     short = {"fit": "Fit"}
     nav = "".join(f'<a href="#{name}">{e(short.get(name, heading))}</a>' for name, heading, _ in sections)
-    safe = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+    safe = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return f"""<!doctype html>
 <html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width, initial-scale=1">
 <meta http-equiv=Content-Security-Policy content="{POLICY}"><link rel=icon href="data:,">

@@ -159,11 +159,16 @@ class Album:
 class Scenes:
     """Truths that are synthetic scenes, drawn by the program."""
 
+    PATIENCE = 600  # seconds for one
+
     def __init__(self, program):
         self.program, self.known, self.folder = program, {}, tempfile.TemporaryDirectory()
 
-    def image(self, job):
+    def image(self, job, shape):
+        """The scene of a job whose result has this shape: what a run folder says is not drawn unseen."""
         rows, columns = job["problem.truth.scene.size"]
+        if (rows, columns) != tuple(shape[1:]):
+            raise Unreadable(f"the truth is a scene of {rows} x {columns}, the result {size_text(shape)}")
         words = [
             f"--size={rows}x{columns}",
             f"--seed={job.get('problem.truth.scene.seed', 0)}",
@@ -175,8 +180,14 @@ class Scenes:
                 raise Unreadable("the truth is a synthetic scene, which the program draws (--program names it)")
             try:
                 done = subprocess.run(
-                    [self.program, "scene", path, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL
+                    [self.program, "scene", path, *words],
+                    capture_output=True,
+                    text=True,
+                    stdin=subprocess.DEVNULL,
+                    timeout=self.PATIENCE,
                 )
+            except subprocess.TimeoutExpired:
+                raise Unreadable(f"drawing the synthetic scene took more than {self.PATIENCE} s") from None
             except OSError as error:
                 raise Unreadable(
                     f"the truth is a synthetic scene, and {self.program} cannot be started ({error.strerror})"
@@ -202,7 +213,7 @@ def pictures_of(run, side, scenes):
     score = f", PSNR {run.number('psnr'):.2f} dB" if math.isfinite(run.number("psnr")) else ""
     figures.append(figure("after", as_bytes(after), factor, f"The {what}, {size_text(result)}{score}."))
     try:
-        truth, called = truth_of(run, scenes)
+        truth, called = truth_of(run, scenes, result.shape)
         if truth.shape != result.shape:
             raise Unreadable(f"the truth is {size_text(truth)}, the result {size_text(result)}")
         shown, factor = small(truth, offset_of(run, offset), scale_of(run, scale), side)
@@ -255,11 +266,11 @@ def scale_of(run, otherwise):
     return float(given) if isinstance(given, (int, float)) else otherwise
 
 
-def truth_of(run, scenes):
+def truth_of(run, scenes, shape):
     """(image, what it is)."""
     path = run.job.get("problem.truth")
     if run.job.get("problem.truth.scene.size"):
-        return scenes.image(run.job), f"Synthetic scene, seed {run.job.get('problem.truth.scene.seed', 0)}."
+        return scenes.image(run.job, shape), f"Synthetic scene, seed {run.job.get('problem.truth.scene.seed', 0)}."
     if not isinstance(path, str):
         raise Unreadable("the job has no truth")
     return open_image(path), f"{os.path.basename(path)}."

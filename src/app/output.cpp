@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "folder_owner.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
@@ -47,7 +48,8 @@ bool is_result(const std::string& name) {
 
 // What a folder may hold that a batch script has made ready.
 bool ours(const std::string& name) {
-  return is_result(name) || name == "job.yaml" || name.starts_with("slurm") || name.starts_with("iteration-");
+  return is_result(name) || is_temporary(name) || name == "job.yaml" || name.starts_with("slurm") ||
+         name.starts_with("iteration-");
 }
 
 }  // namespace
@@ -86,42 +88,69 @@ OutputFolder::OutputFolder(std::string path, Use use, const Communicator& comm)
     : path_(std::move(path)), use_(use), comm_(comm) {
   comm_.together([&] {
     if (comm_.rank() != 0) return;
-    std::error_code ignored;
-    TESSERA_VALIDATE(!fs::exists(path_, ignored) || fs::is_directory(path_, ignored), path_,
-                     " is a file (a run writes a folder) ", "name another output.folder");
-    const bool holds = fs::exists(path_, ignored) && !fs::is_empty(path_, ignored);
-    TESSERA_VALIDATE(
-        use_ != Use::fresh || !holds, path_,
-        " exists (a run never overwrites) name another output.folder, or add --force; --resume goes "
-        "on with a run that has a checkpoint");
-    if (use_ != Use::automatic || !holds || !CheckpointFolder(file("checkpoint")).list().empty()) return;
-    TESSERA_VALIDATE(
-        !fs::exists(file("reconstruction.h5"), ignored), path_,
-        " holds a result and no checkpoint (a run never overwrites, and there is nothing to go on "
-        "from) name another output.folder, or add --force");
-    for (const auto& entry : fs::directory_iterator(path_, ignored)) {
-      const std::string name = entry.path().filename().string();
-      TESSERA_VALIDATE(
-          ours(name), path_, " holds ", name,
-          " and no checkpoint (--resume=auto starts only in a folder that is new, or of a run) name "
-          "another output.folder, or add --force");
-    }
+    look();
+    std::error_code none;
+    if (!fs::is_directory(path_, none)) return;
+    owner_ = std::make_unique<FolderOwner>(path_);
+    look();  // what stands there now is what this program finds
   });
+}
+
+OutputFolder::~OutputFolder() = default;
+
+void OutputFolder::look() const {
+  std::error_code ignored;
+  TESSERA_VALIDATE(!fs::exists(path_, ignored) || fs::is_directory(path_, ignored), path_,
+                   " is a file (a run writes a folder) ", "name another output.folder");
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(path_, ignored))
+    if (const std::string name = entry.path().filename().string(); name != FolderOwner::kFile)
+      names.push_back(name);
+  TESSERA_VALIDATE(
+      use_ != Use::fresh || names.empty(), path_,
+      " exists (a run never overwrites) name another output.folder, or add --force; --resume goes "
+      "on with a run that has a checkpoint");
+  if (use_ != Use::automatic || names.empty() || !CheckpointFolder(file("checkpoint")).list().empty()) return;
+  TESSERA_VALIDATE(!fs::exists(file("reconstruction.h5"), ignored), path_,
+                   " holds a result and no checkpoint (a run never overwrites, and there is nothing to go on "
+                   "from) name another output.folder, or add --force");
+  for (const std::string& name : names)
+    TESSERA_VALIDATE(ours(name), path_, " holds ", name,
+                     " and no checkpoint (--resume=auto starts only in a folder that is new, or of a run) name "
+                     "another output.folder, or add --force");
 }
 
 void OutputFolder::create(bool goes_on) {
   comm_.together([&] {
     if (comm_.rank() != 0) return;
     std::error_code error;
+    fs::create_directories(path_, error);
+    TESSERA_VALIDATE(!error, "cannot make ", path_, " (", error.message(), ") name another output.folder");
+    if (!owner_) {  // it was not there before
+      owner_ = std::make_unique<FolderOwner>(path_);
+      look();
+      TESSERA_VALIDATE(CheckpointFolder(file("checkpoint")).list().empty(), path_,
+                       " was made by another run meanwhile (a run never overwrites) start again");
+    }
+    owner_->require();
+    for (const char* folder : {"", "checkpoint", "trace", "log"})
+      for (const auto& entry : fs::directory_iterator(file(folder), error))
+        if (is_temporary(entry.path().filename().string())) fs::remove(entry.path(), error);
     std::vector<fs::path> old;
     for (const auto& entry : fs::directory_iterator(path_, error)) old.push_back(entry.path());
     for (const fs::path& path : old)
       if (const std::string name = path.filename().string();
           !goes_on && is_result(name) && (use_ != Use::automatic || name != "log.txt"))
         fs::remove_all(path, error);
-    for (const char* name : {"trace", "checkpoint"}) fs::create_directories(file(name), error);
-    TESSERA_VALIDATE(!error, "cannot make ", path_, " (", error.message(), ") name another output.folder");
+    for (const char* name : {"trace", "checkpoint"}) {
+      fs::create_directories(file(name), error);
+      TESSERA_VALIDATE(!error, "cannot make ", file(name), " (", error.message(), ") name another output.folder");
+    }
   });
+}
+
+void OutputFolder::require_owner() const {
+  if (owner_) owner_->require();
 }
 
 std::string resolved_text(const Geometry& g, int ranks, const std::string& denoiser,

@@ -210,9 +210,10 @@ void check_disk(const OutputFolder& folder, const Geometry& g, const CheckpointC
     if (error) return;  // a file system that does not tell
     const auto kept = static_cast<std::int64_t>(CheckpointFolder(folder.file("checkpoint")).list().size());
     // The one that is written comes on top of those that are kept.
-    const std::int64_t more = config.keep == 0 ? 0 : std::max<std::int64_t>(1, config.keep + 1 - kept);
-    const std::int64_t result = 4 * g.channels * g.image.pixels();
-    const auto needed = static_cast<double>(result + more * checkpoint);
+    const std::int64_t keep = std::min(config.keep, g.job.solver.iterations);  // as many can there be
+    const std::int64_t more = keep == 0 ? 0 : std::max<std::int64_t>(1, keep + 1 - kept);
+    const auto result = 4.0 * static_cast<double>(g.channels * g.image.pixels());
+    const double needed = result + static_cast<double>(more) * static_cast<double>(checkpoint);
     const auto free = static_cast<double>(space.available);
     TESSERA_VALIDATE(free >= needed, "the disk of ", folder.path(), " has ", format_bytes(free),
                      " left (the result and ", more, " checkpoints need ", format_bytes(needed),
@@ -230,7 +231,8 @@ std::string way_on(const OutputFolder& folder) {
 Checkpointer::Checkpointer(const OutputFolder& folder, const CheckpointConfig& config, Checkpoint fixed,
                            std::vector<StateField> fields, const CheckpointPlace& place, double clock,
                            Log& log, const Communicator& comm)
-    : folder_(folder.file("checkpoint")),
+    : folder_(folder),
+      checkpoints_(folder.file("checkpoint")),
       config_(config),
       fixed_(std::move(fixed)),
       fields_(std::move(fields)),
@@ -255,13 +257,19 @@ void Checkpointer::at_rest(const LoopState& state) {
   fixed_.lists["clock"] = comm_.all_gather(clock_ + begin);  // of each rank: programs do not start at once
   asked_ = written_ = false;
   try {
-    write_checkpoint(folder_.file(state.iterations), fixed_, fields_, place_, comm_);
+    write_checkpoint(checkpoints_.file(state.iterations), fixed_, fields_, place_, comm_,
+                     [&] { folder_.require_owner(); });
     written_ = true;
-  } catch (const RunError& e) {  // on all ranks alike: the run is worth more than one checkpoint
+  } catch (const Error& e) {
+    if (!e.everywhere) throw;  // else the run is worth more than one checkpoint
     log_.line(fmt::format("note: the checkpoint after {} iterations could not be written: {}",
                           state.iterations, e.what()));
   }
-  if (written_ && comm_.rank() == 0) folder_.prune(static_cast<int>(config_.keep));
+  comm_.together([&] {
+    if (comm_.rank() != 0) return;
+    folder_.require_owner();
+    if (written_) checkpoints_.prune(config_.keep);
+  });
   last_ = now();
   seconds_ = last_ - begin;
 }

@@ -157,21 +157,29 @@ double earlier_seconds(const Checkpoint& from, const Communicator& comm) {
 
 class Snapshots final : public Observer {
  public:
-  Snapshots(const OutputFolder& folder, const Geometry& g, const Communicator& comm)
-      : folder_(folder), g_(g), comm_(comm) {}
+  Snapshots(const OutputFolder& folder, const Geometry& g, Log& log, const Communicator& comm)
+      : folder_(folder), g_(g), log_(log), comm_(comm) {}
   void after_step(int k, const Solver& solver) override {
     const std::int64_t every = g_.job.output.snapshots;
-    if (every <= 0 || (k + 1) % every != 0) return;
+    if (ended_ || every <= 0 || (k + 1) % every != 0) return;
     const PhaseScope phase(Phase::write);
-    write_preview(folder_.file(fmt::format("iteration-{:05}.png", k + 1)), solver.image(),
-                  g_.decomposition.block(comm_.rank()), g_.decomposition.layout(), middle_slice(g_.image), {},
-                  comm_);
+    try {
+      write_preview(folder_.file(fmt::format("iteration-{:05}.png", k + 1)), solver.image(),
+                    g_.decomposition.block(comm_.rank()), g_.decomposition.layout(), middle_slice(g_.image), {},
+                    comm_);
+    } catch (const Error& e) {
+      if (!e.everywhere) throw;  // else the run is worth more than its snapshots
+      ended_ = true;
+      log_.line(fmt::format("note: there are no snapshots from iteration {} on: {}", k + 1, e.what()));
+    }
   }
 
  private:
   const OutputFolder& folder_;
   const Geometry& g_;
+  Log& log_;
   const Communicator& comm_;
+  bool ended_ = false;
 };
 
 }  // namespace
@@ -206,6 +214,10 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
                    "'output: {folder: runs/photo}'");
   std::optional<StopSignals> signals;
   if (job.output.checkpoint.keep > 0) signals.emplace(first);
+  const auto watch = [&](const std::string& words) {
+    if (arguments.watchdog) arguments.watchdog->set(job.watchdog, words);
+  };
+  watch("");
   // Asked where ranks meet anyway: until the first iteration there is nothing to save.
   const auto stop_code = [&] {
     const int code = signals ? StopSignals::exit_code(comm) : 0;
@@ -247,6 +259,9 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   Reducer reducer(comm);
   const Space space(comm, &reducer);
   const auto data = make_data_term(g, problem, space);
+  TESSERA_VALIDATE(std::isfinite(data->lipschitz()) && data->lipschitz() > 0, "the operator's squared norm is ",
+                   data->lipschitz(), " (no sample that counts depends on the image, or a value is not finite) see ",
+                   "problem.operator, its mask and kernel, and problem.weights");
   denoiser->set_noise(problem.noise_sigma / std::sqrt(data->lipschitz()));
   std::vector<StateField> fields = named("data/", data->state());
   if (from) restore_numbers(*from, fields);
@@ -256,6 +271,8 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   problem.weights.clear();
   const double pixels = static_cast<double>(g.image.pixels() * g.channels);
   const double start_rms = space.norm(start) / std::sqrt(pixels);
+  TESSERA_VALIDATE(std::isfinite(start_rms), "the start of the iteration is not finite (a value of the measurement "
+                   "or of solver.start is not) mask such samples by problem.weights, or correct the file");
   const SolverOptions options = solver_options(g, problem.noise_sigma, data->lipschitz(), from);
   const auto continued = make_continued(*denoiser, options.level);
   auto solver = make_solver(job.solver.name, {*data, *continued, space, options, start});
@@ -281,6 +298,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     write_text(folder.file("resolved.yaml"), resolved_text(g, comm.size(), denoiser->description(), inputs) +
                                                  "# noise: " + problem.noise_source + "\n");
   });
+  watch(folder.file(fmt::format("log/rank-{}.txt", comm.rank())));
   Log log(first, folder.file("log.txt"));
   log.line(fmt::format("tessera {}: {} x {} on {} rank{} ({} blocks), {}, {} thread{} each, messages by {}",
                        version(), g.channels, sides(g.image), comm.size(), comm.size() == 1 ? "" : "s",
@@ -308,9 +326,6 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   if (!from) write_measurement(folder, g, data->op().layout(), measured, comm);
   measured.reset();
 
-  std::optional<Watchdog> watchdog;
-  if (job.watchdog > 0)
-    watchdog.emplace(comm, job.watchdog, "", folder.file(fmt::format("log/rank-{}.txt", comm.rank())));
   const Box scored = measured_region(g, data->op().layout());
   std::unique_ptr<Metrics> metrics;
   double psnr_start = NAN;
@@ -326,7 +341,7 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
                  {done, clock, restarts}, comm);
   TraceWriter& trace = *trace_writer;
   Progress progress(log, static_cast<int>(job.solver.iterations));
-  Snapshots snapshots(folder, g, comm);
+  Snapshots snapshots(folder, g, log, comm);
   Checkpoint fixed;
   fixed.texts = {{"job", resolved}, {"inputs", inputs}};
   fixed.numbers = {{"psnr_start", psnr_start},
@@ -381,8 +396,10 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
       ssim = metrics->ssim(result.image, space);
     }
     const bool crop_it = job.output.crop && !g.truth;
+    comm.together([&] { folder.require_owner(); });
     if (!stopped) write_reconstruction(folder, g, result.image, crop_it ? scored : g.image, comm);
     trace.flush();
+    const std::vector<std::string> untraced = comm.gather(trace.problem(), 0);
     const std::string table = phase_table(trace, comm);
     std::vector<std::string> warnings;
     nlohmann::ordered_json diagnostics;
@@ -445,6 +462,9 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
       if (first) write_text(folder.file("summary.json"), s.dump(2) + "\n");
     });
 
+    for (std::size_t r = 0; r < untraced.size(); ++r)
+      if (!untraced[r].empty())
+        log.line(fmt::format("note: the trace of rank {} ended before the run did: {}", r, untraced[r]));
     for (const std::string& warning : warnings) log.line("warning: " + warning);
     if (prox.missed > 0)
       log.line(

@@ -20,6 +20,7 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/io/files.hpp"
 
 namespace tessera {
 namespace {
@@ -74,19 +75,28 @@ struct RunStatus::Impl {
 
   Impl(std::string where, const Progress& p) : path(std::move(where)), progress(p) {}
 
-  // No fsync: it is written again in a moment, and the run must not wait for a disk. Under the mutex.
+  // Under the mutex. A status that cannot be written is no reason for a run to end.
   void write() {
+    try {
+      put();
+    } catch (const std::exception&) {
+    }
+  }
+
+  // No fsync: it is written again in a moment, and the run must not wait for a disk.
+  void put() {
     const Heartbeat h = heartbeat();
     json["phase"] = name(h.phase);
     json["updated"] = static_cast<std::int64_t>(std::time(nullptr));
     // Messages name files, whose names may be no UTF-8.
     const std::string text =
         json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-    const std::string temporary = path + ".tmp";
+    const std::string temporary = temporary_name(path);
     std::FILE* file = std::fopen(temporary.c_str(), "wb");
     if (!file) return;
     const bool good = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-    if (std::fclose(file) == 0 && good) std::rename(temporary.c_str(), path.c_str());
+    if (std::fclose(file) != 0 || !good || std::rename(temporary.c_str(), path.c_str()) != 0)
+      std::remove(temporary.c_str());
   }
 
   void watch() {

@@ -4,9 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
+#include <new>
 
 #include "tessera/app/commands.hpp"
 #include "tessera/app/operator_table.hpp"
@@ -23,6 +26,7 @@ namespace {
 
 constexpr int kBadInput = 2, kFailed = 3;
 constexpr double kPatience = 5;  // seconds that a failing rank waits for the others to fail too
+constexpr double kHangs = 300;   // seconds without progress, where no job says it
 
 // An error that all ranks have: rank 0 says it, all return the code. One that only some have: these say it
 // and end the job.
@@ -31,7 +35,7 @@ int end_together(const Communicator& comm, const Communicator& errors, const std
   if (errors.size() > 1) {
     MPI_Request request = MPI_REQUEST_NULL;
     int done = MPI_Ibarrier(errors.handle(), &request) != MPI_SUCCESS;
-    for (const double start = now(); !done && now() - start < kPatience; usleep(1000))
+    for (const double start = now(); !done && now() - start < patience(kPatience); usleep(1000))
       MPI_Test(&request, &done, MPI_STATUS_IGNORE);
     all = done != 0;
   }
@@ -49,6 +53,36 @@ std::string where() {
   const Heartbeat h = heartbeat();
   if (h.iteration < 0) return concat(" (in ", name(h.phase), ", outside the iterations)");
   return concat(" (in ", name(h.phase), ", iteration ", h.iteration, ")");
+}
+
+// An exception that nobody could catch, mostly for want of memory: nothing here may need any.
+[[noreturn]] void give_up() {
+  int rank = 0;
+  if (mpi_running()) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  const char* why = "an error inside an error";
+  try {
+    if (std::current_exception()) throw;
+  } catch (const std::bad_alloc&) {
+    why = "there is not enough memory";
+  } catch (...) {
+  }
+  char line[128];
+  const int length = std::snprintf(line, sizeof line, "tessera: rank %d failed: %s\n", rank, why);
+  [[maybe_unused]] const auto said = write(STDERR_FILENO, line, static_cast<std::size_t>(length));
+  if (mpi_running()) MPI_Abort(MPI_COMM_WORLD, kFailed);
+  std::_Exit(kFailed);
+}
+
+// From the start to the end of a command whose ranks wait for each other.
+std::unique_ptr<Watchdog> watch(const Communicator& comm) {
+  std::unique_ptr<Watchdog> watchdog;
+  try {
+    watchdog = std::make_unique<Watchdog>(comm, kHangs);
+  } catch (const Error& e) {
+    if (!e.everywhere) throw;
+    if (comm.rank() == 0) std::fprintf(stderr, "tessera: note: nobody sees ranks that hang: %s\n", e.what());
+  }
+  return watchdog;
 }
 
 // The library's own says 'not in range [2.2e-308, ...' in 309 digits.
@@ -82,6 +116,7 @@ std::vector<std::string> denoiser_names() {
 }  // namespace
 
 int tessera_main(int argc, char** argv, const Communicator& comm) {
+  std::set_terminate(give_up);
   const Communicator errors = comm.duplicate();
   know_choices();
   CLI::App app{
@@ -286,7 +321,12 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
                         concat(e.what(), " (the command line is not understood) see tessera --help"),
                         kBadInput);
   }
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error like a full disk
   try {
+    std::unique_ptr<Watchdog> watchdog;
+    const bool meets = *c_sim || *c_den || *c_probe || *c_tune || *c_train || *c_study;
+    if (*c_run || (meets && comm.size() > 1)) watchdog = watch(comm);
+    run.watchdog = watchdog.get();
     if (*c_run) return run_command(run, comm);
     if (*c_check) return check_command(check, comm);
     if (*c_sim) return simulate_command(simulate, comm);

@@ -151,12 +151,17 @@ void print_precisions(const Geometry& g, const Communicator& comm) {
     double seconds = 0;
     at::Tensor y;
     std::string failure;
+    std::optional<Runner> runner;
     try {
-      Runner runner(*g.network, o);
-      seconds = time_median(comm, g.device, 0.3, [&] { y = runner.run(x, 0.1); });
-    } catch (const std::exception& e) {  // the same on all ranks: no kernel for this type
+      comm.together([&] {
+        runner.emplace(*g.network, o);
+        y = runner->run(x, 0.1);
+      });
+    } catch (const RunError& e) {  // there is no kernel for this type
+      if (!e.everywhere) throw;
       failure = e.what();
     }
+    if (failure.empty()) seconds = time_median(comm, g.device, 0.3, [&] { y = runner->run(x, 0.1); });
     if (comm.rank() != 0) continue;
     if (!failure.empty()) {
       std::printf("  %-9s cannot run here\n", precision);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/comm/communicator.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -30,6 +32,8 @@ int count(std::size_t n) {
                  " elements (MPI counts are 32 bit) split it");
   return static_cast<int>(n);
 }
+
+constexpr double kPatience = 60;  // the others may be at work for a while
 
 MPI_Op mpi_op(Reduce op) { return op == Reduce::sum ? MPI_SUM : op == Reduce::max ? MPI_MAX : MPI_MIN; }
 
@@ -65,6 +69,11 @@ void check_mpi(int code, const char* call, const char* file, int line) {
   int length = 0;
   MPI_Error_string(code, text, &length);
   throw RunError(concat(file, ":", line, ": ", call, " failed (", text, ")"));
+}
+
+double patience(double usual) {
+  const char* said = std::getenv("TESSERA_PATIENCE");
+  return said ? std::min(std::atof(said), usual) : usual;
 }
 
 bool mpi_running() { return running; }
@@ -223,25 +232,40 @@ Communicator::Pending Communicator::all_reduce_begin(std::span<double> values) c
 }
 
 void Communicator::together(const std::function<void()>& work) const {
-  std::string message;
-  bool input = false;
-  double first = static_cast<double>(size());
+  std::string problem;  // its first letter says of what kind
   try {
     work();
+  } catch (const DamageError& e) {
+    problem = concat('d', e.what());
   } catch (const InputError& e) {
-    message = e.what();
-    input = true;
-    first = rank();
+    problem = concat('i', e.what());
   } catch (const std::exception& e) {
-    message = reason(e);
-    first = rank();
+    problem = concat('r', reason(e));
   }
-  all_reduce({&first, 1}, Reduce::min);
-  const int root = static_cast<int>(first);
-  if (root == size()) return;
-  message = broadcast((input ? "i" : "r") + message, root);
-  if (message[0] == 'i') throw InputError(message.substr(1));
-  throw RunError(message.substr(1));
+  int first = problem.empty() ? size() : rank();
+  if (shared_) {
+    const Waiting waiting(kEverybody);
+    MPI_Request vote = MPI_REQUEST_NULL;
+    TESSERA_MPI(MPI_Iallreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, shared_->comm, &vote));
+    int done = 0;
+    for (const double start = now(); !problem.empty() && !done; usleep(1000)) {
+      TESSERA_MPI(MPI_Test(&vote, &done, MPI_STATUS_IGNORE));
+      if (done || now() - start < patience(kPatience)) continue;
+      std::fprintf(stderr, "tessera: rank %d failed: %s\n", rank(), problem.c_str() + 1);
+      abort(problem[0] == 'r' ? 3 : 2);
+    }
+    TESSERA_MPI(MPI_Wait(&vote, MPI_STATUS_IGNORE));
+  }
+  if (first == size()) return;
+  problem = broadcast(problem, first);
+  const auto fail = [](auto error) {
+    error.everywhere = true;
+    throw error;
+  };
+  const std::string message = problem.substr(1);
+  if (problem[0] == 'd') fail(DamageError(message));
+  if (problem[0] == 'i') fail(InputError(message));
+  fail(RunError(message));
 }
 
 void Communicator::abort(int code) const {

@@ -20,14 +20,31 @@
 namespace tessera {
 namespace {
 
-BeatFile* map_file(const std::string& path, int flags) {
-  const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0600);
+// Null, and errno, where it cannot be. `make`: a file that is not there yet; else one of this user.
+BeatFile* map_file(const std::string& path, bool make) {
+  const int fd = ::open(path.c_str(), (make ? O_CREAT | O_EXCL : 0) | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return nullptr;
   void* memory = MAP_FAILED;
-  if (!(flags & O_CREAT) || ::ftruncate(fd, sizeof(BeatFile)) == 0)
-    memory = ::mmap(nullptr, sizeof(BeatFile), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  struct stat about {};
+  if (make) errno = ::posix_fallocate(fd, 0, sizeof(BeatFile));  // on a full disk now, not by SIGBUS later
+  const bool good = make ? errno == 0
+                         : ::fstat(fd, &about) == 0 && about.st_uid == ::geteuid() &&
+                               about.st_size == static_cast<off_t>(sizeof(BeatFile));
+  if (good) memory = ::mmap(nullptr, sizeof(BeatFile), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const int error = errno;
   ::close(fd);
+  if (make && memory == MAP_FAILED) ::unlink(path.c_str());
+  errno = error;
   return memory == MAP_FAILED ? nullptr : static_cast<BeatFile*>(memory);
+}
+
+// A folder of this user alone: made, or found so.
+bool own_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) == 0) return true;
+  struct stat about {};
+  if (errno != EEXIST || ::lstat(path.c_str(), &about) != 0) return false;
+  errno = EPERM;
+  return S_ISDIR(about.st_mode) && about.st_uid == ::geteuid() && (about.st_mode & 077) == 0;
 }
 
 std::string where(const Sighting& s) {
@@ -60,8 +77,7 @@ bool hangs(const Sighting& s, double limit) { return s.quiet > std::max(limit, 5
 
 HeartbeatBoard::HeartbeatBoard(std::string folder, int world_rank)
     : folder_(std::move(folder)), rank_(world_rank) {
-  const bool made = ::mkdir(folder_.c_str(), 0700) == 0 || errno == EEXIST;
-  BeatFile* mine = made ? map_file(file(rank_), O_CREAT | O_TRUNC | O_RDWR) : nullptr;
+  BeatFile* mine = own_folder(folder_) ? map_file(file(rank_), true) : nullptr;
   if (!mine)
     throw RunError(concat("cannot write heartbeats to ", folder_, " (", std::strerror(errno),
                           ") set watchdog: 0 to run without them"));
@@ -79,7 +95,7 @@ std::string HeartbeatBoard::file(int rank) const { return concat(folder_, "/rank
 void HeartbeatBoard::join(int ranks) {
   for (int r = 0; r < ranks; ++r)
     if (r != rank_)
-      if (BeatFile* other = map_file(file(r), O_RDWR)) seen_[r].file = other;
+      if (BeatFile* other = map_file(file(r), false)) seen_[r].file = other;
   for (auto& [rank, seen] : seen_) seen.changed = seen.alive = now();
 }
 
@@ -118,6 +134,13 @@ std::vector<Sighting> HeartbeatBoard::look() {
   return out;
 }
 
+void HeartbeatBoard::forgive(double seconds) {
+  for (auto& [rank, seen] : seen_) {
+    seen.changed += seconds;
+    seen.alive += seconds;
+  }
+}
+
 bool HeartbeatBoard::claim_verdict() { return !seen_.begin()->second.file->verdict.exchange(true); }
 
 std::string diagnose(const std::vector<Sighting>& ranks, int self, double limit) {
@@ -140,6 +163,8 @@ std::string diagnose(const std::vector<Sighting>& ranks, int self, double limit)
     at = next;
   }
   if (waits(*at, limit)) {
+    // Where one has just come to where the others wait, they are about to go on.
+    if (std::any_of(ranks.begin(), ranks.end(), [&](const Sighting& s) { return !hangs(s, limit); })) return {};
     const Sighting* behind = &*std::min_element(
         ranks.begin(), ranks.end(), [](const Sighting& a, const Sighting& b) { return a.beats < b.beats; });
     if (at->waiting_for == kEverybody && me->quiet < 2 * limit) return {};  // one of another node may come

@@ -38,7 +38,8 @@ struct Sighting {
 /// The heartbeats of the ranks whose files this one can see: those of its node.
 class HeartbeatBoard {
  public:
-  /// Makes the folder (mode 0700) and this rank's file. Errors: RunError.
+  /// Makes the folder (mode 0700; one that is there has to be this user's alone) and this rank's file. Links
+  /// are not followed. Errors: RunError.
   HeartbeatBoard(std::string folder, int world_rank);
   /// Removes this rank's file, and the folder with its last file.
   ~HeartbeatBoard();
@@ -48,6 +49,8 @@ class HeartbeatBoard {
   /// Maps the files of ranks 0 .. ranks-1 that are there. Call when all ranks have made theirs.
   void join(int ranks);
   void publish(const Heartbeat& beat, int waiting_for);
+  /// This process stood still for so long (SIGSTOP, a suspended job): nobody's silence counts meanwhile.
+  void forgive(double seconds);
   /// All ranks seen, this one included, ascending.
   std::vector<Sighting> look();
   /// True for one caller of all ranks: who speaks.

@@ -14,8 +14,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <list>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -36,14 +38,18 @@ struct sigaction before[2];
 int speaker = 0;                  // this rank in the launch
 std::vector<std::string> litter;  // files to remove, then the folder last
 std::atomic<bool> spoken{false};
-std::string words_file, words_folder;  // where last words go too; empty: nowhere
+struct Words {
+  std::string file, folder;
+};
+std::atomic<const Words*> words{nullptr};  // where last words go too; kept until the program ends
 
 // stderr, and the file: a launcher that is ending the job may drop what comes by the first way.
 void say(const char* text, std::size_t length) {
   [[maybe_unused]] ssize_t ignored = ::write(STDERR_FILENO, text, length);
-  if (words_file.empty()) return;
-  ::mkdir(words_folder.c_str(), 0777);
-  const int file = ::open(words_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  const Words* to = words;
+  if (!to) return;
+  ::mkdir(to->folder.c_str(), 0777);
+  const int file = ::open(to->file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file < 0) return;
   ignored = ::write(file, text, length);
   ::close(file);
@@ -111,8 +117,10 @@ void last_words(int signal, siginfo_t* info, void* context) {
 
 std::string default_folder(const Communicator& comm) {
   const char* job = std::getenv("SLURM_JOB_ID");
-  const std::string mine = concat(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", "/tessera-",
-                                  ::getuid(), '-', job ? concat(job, '-') : std::string(), ::getpid());
+  // Nobody else can know it before it is there.
+  const std::string mine =
+      concat(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", "/tessera-", ::getuid(), '-',
+             job ? concat(job, '-') : std::string(), std::random_device()(), '-', ::getpid());
   return comm.broadcast(mine, 0);
 }
 
@@ -132,26 +140,44 @@ int world_size() {
 
 struct Watchdog::Impl {
   Communicator comm;
-  double limit;
-  int rank;  // in the launch
+  double limit;  // under the mutex
+  int rank;      // in the launch
   std::optional<HeartbeatBoard> board;
   std::mutex mutex;
   std::condition_variable wake;
   bool stop = false;
   std::thread thread;
 
-  Impl(const Communicator& c, double seconds, std::string folder, const std::string& words)
+  Impl(const Communicator& c, double seconds, std::string folder, const std::string& words_to)
       : comm(c), limit(seconds), rank(world_rank()) {
-    words_file = words;
-    words_folder = words.substr(0, words.find_last_of('/'));
+    speak_to(words_to);
     if (folder.empty()) folder = default_folder(comm);
     comm.together([&] { board.emplace(std::move(folder), rank); });
     comm.barrier();
     board->publish(heartbeat(), kNobody);
     board->join(world_size());
     comm.barrier();  // nobody removes a file before everybody has mapped it
+    speaker = rank;
+    spoken = false;
+    litter.clear();
+    for (int r = 0; r < world_size(); ++r) litter.push_back(board->file(r));
+    litter.push_back(board->folder());
     install();
-    if (limit > 0) thread = std::thread([this] { watch(); });
+    thread = std::thread([this] { watch(); });
+  }
+
+  static void speak_to(const std::string& file) {
+    static std::list<Words> all;
+    words = file.empty() ? nullptr
+                         : &all.emplace_back(Words{file, file.substr(0, file.find_last_of('/'))});
+  }
+
+  void set(double seconds, const std::string& words_to) {
+    speak_to(words_to);
+    install();
+    const std::lock_guard lock(mutex);
+    limit = seconds;
+    wake.notify_all();
   }
 
   ~Impl() {
@@ -162,30 +188,37 @@ struct Watchdog::Impl {
     wake.notify_all();
     if (thread.joinable()) thread.join();
     for (std::size_t i = 0; i < 2; ++i) ::sigaction(kSignals[i], &before[i], nullptr);
+    words = nullptr;
   }
 
+  // Before whoever takes the signals now.
   void install() {
-    speaker = rank;
-    spoken = false;
-    litter.clear();
-    for (int r = 0; r < world_size(); ++r) litter.push_back(board->file(r));
-    litter.push_back(board->folder());
     struct sigaction action {};
     action.sa_sigaction = last_words;
-    action.sa_flags = SA_SIGINFO;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;  // a write in progress goes on
     sigemptyset(&action.sa_mask);
-    for (std::size_t i = 0; i < 2; ++i) ::sigaction(kSignals[i], &action, &before[i]);
+    for (std::size_t i = 0; i < 2; ++i) {
+      struct sigaction now_there {};
+      ::sigaction(kSignals[i], nullptr, &now_there);
+      if ((now_there.sa_flags & SA_SIGINFO) && now_there.sa_sigaction == last_words) continue;
+      before[i] = now_there;
+      ::sigaction(kSignals[i], &action, nullptr);
+    }
   }
 
   void watch() {
     sigset_t all;  // signals belong to the main thread, whose phase is told
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
-    const auto interval = std::chrono::duration<double>(std::clamp(limit / 20, 0.02, 1.0));
     std::unique_lock lock(mutex);
-    while (!wake.wait_for(lock, interval, [this] { return stop; })) {
+    for (double slept = now(); !stop; slept = now()) {
+      const double interval = limit > 0 ? std::clamp(limit / 20, 0.02, 1.0) : 1.0;
+      wake.wait_for(lock, std::chrono::duration<double>(interval));
+      if (stop) return;
+      if (const double excess = now() - slept - interval; excess > interval) board->forgive(excess);
       board->publish(heartbeat(), waiting_peer().load());
-      const std::string verdict = diagnose(board->look(), rank, limit);
+      const std::vector<Sighting> seen = board->look();
+      const std::string verdict = limit > 0 ? diagnose(seen, rank, limit) : "";
       if (!verdict.empty()) end(verdict);
     }
   }
@@ -217,5 +250,6 @@ Watchdog::Watchdog(const Communicator& comm, double limit_seconds, std::string f
                    const std::string& words)
     : impl_(std::make_unique<Impl>(comm, limit_seconds, std::move(folder), words)) {}
 Watchdog::~Watchdog() = default;
+void Watchdog::set(double limit_seconds, const std::string& words) { impl_->set(limit_seconds, words); }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -94,11 +95,19 @@ void read_metadata(const SafeTensors& file, const std::string& path, Network& ne
     if (entry == file.metadata.end()) return std::nullopt;
     return numbers(entry->second, key, path);
   };
+  const auto whole = [&](const std::vector<double>& values, const char* key) {
+    constexpr double kMost = 65536;  // widths of layers; no network has as many of anything else
+    for (const double v : values)
+      TESSERA_VALIDATE(0 <= v && v <= kMost && v == std::floor(v) && values.size() <= 64, path, ": metadata ", key,
+                       " is '", file.metadata.at(key), "' (whole numbers up to ", kMost,
+                       " are expected) correct or remove it");
+  };
   const auto one = [&](const char* key, auto& value) {
     const auto given = find(key);
     if (!given) return;
     TESSERA_VALIDATE(given->size() == 1, path, ": metadata ", key, " has ", given->size(),
                      " values (one is expected) correct or remove it");
+    whole(*given, key);
     value = static_cast<std::decay_t<decltype(value)>>(given->front());
   };
   NetworkOptions& options = network.options;
@@ -107,9 +116,11 @@ void read_metadata(const SafeTensors& file, const std::string& path, Network& ne
   one("depth", options.depth);
   one("batch_norm", options.batch_norm);
   one("residual", options.residual);
-  if (const auto widths = find("widths")) options.widths.assign(widths->begin(), widths->end());
+  const auto widths = find("widths");
+  if (widths) whole(*widths, "widths");
+  if (widths) options.widths.assign(widths->begin(), widths->end());
   if (const auto range = find("sigma_range")) {
-    TESSERA_VALIDATE(range->size() == 2 && (*range)[0] <= (*range)[1], path, ": metadata sigma_range is '",
+    TESSERA_VALIDATE(range->size() == 2 && 0 <= (*range)[0] && (*range)[0] <= (*range)[1] && std::isfinite((*range)[1]), path, ": metadata sigma_range is '",
                      file.metadata.at("sigma_range"), "' (lowest and highest are expected) correct it");
     network.sigma_range.emplace((*range)[0], (*range)[1]);
   }

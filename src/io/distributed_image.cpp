@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <optional>
 
@@ -153,6 +154,9 @@ SourceInfo header_of(const std::string& path) {
     out.says_scale = factor.has_value();
     out.full_scale = factor.value_or(io::full_scale(about.type));
     if (factor) out.offset = file.number_attribute(source.dataset, "offset").value_or(0);
+    TESSERA_VALIDATE(std::isfinite(out.full_scale) && out.full_scale > 0 && std::isfinite(out.offset), path,
+                     ": its attributes factor and offset are ", out.full_scale, " and ", out.offset,
+                     " (the file's values of what is 1 and 0 inside, factor above 0) correct or remove them");
   } else if (source.kind == Source::Kind::npy) {
     const NpyImage array(source.file);
     out.box = array.box();

@@ -12,10 +12,7 @@
 #include "posix_file.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
-
-#ifndef H5_HAVE_PARALLEL
-#error "hdf5.h is the serial one (its include folder comes before the MPI one's)"
-#endif
+#include "tessera/io/files.hpp"
 
 namespace tessera {
 namespace {
@@ -42,11 +39,11 @@ hid_t check_read(hid_t code, const char* call, const std::string& path) {
   return code;
 }
 
-H5Handle file_access(const Communicator& comm, const std::string& path) {
+// No locks: a created file has a name of its own, and some file systems have none.
+H5Handle file_access(const std::string& path) {
   H5Handle access(check_h5(H5Pcreate(H5P_FILE_ACCESS), "H5Pcreate", path), H5Pclose);
   check_h5(H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG), "H5Pset_fclose_degree", path);
-  if (comm.size() > 1)
-    check_h5(H5Pset_fapl_mpio(access.get(), comm.handle(), MPI_INFO_NULL), "H5Pset_fapl_mpio", path);
+  check_h5(H5Pset_file_locking(access.get(), false, true), "H5Pset_file_locking", path);
   return access;
 }
 
@@ -135,7 +132,7 @@ Hdf5File Hdf5File::open(const std::string& path, const Communicator& comm) {
   out.impl_->comm = comm;
   out.impl_->path = path;
   comm.together([&] {
-    const H5Handle access = file_access(comm, path);
+    const H5Handle access = file_access(path);
     out.impl_->file =
         H5Handle(check_read(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), "H5Fopen", path), H5Fclose);
   });
@@ -144,34 +141,41 @@ Hdf5File Hdf5File::open(const std::string& path, const Communicator& comm) {
 
 Hdf5File Hdf5File::create(const std::string& path, const Communicator& comm) {
   silence();
-  const std::string temporary = path + ".tmp";
+  Hdf5File out;
+  Impl& f = *out.impl_;
+  f.comm = comm;
+  f.path = path;
+  const std::string temporary = comm.broadcast(temporary_name(path), 0);
   comm.together([&] {
     if (comm.rank() != 0) return;
-    std::FILE* file = std::fopen(temporary.c_str(), "wb");
-    if (!file) throw RunError(concat("cannot write ", path, " (", std::strerror(errno), ")"));
-    std::fclose(file);
+    f.output.emplace(temporary, path);
+    f.temporary = temporary;
+    f.file = f.output->begin();
+    f.output->require();
   });
-  Hdf5File out;
-  out.impl_->comm = comm;
-  out.impl_->path = path;
-  out.impl_->temporary = temporary;
   comm.together([&] {
-    const H5Handle access = file_access(comm, path);
-    out.impl_->file = H5Handle(
-        check_h5(H5Fcreate(temporary.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), "H5Fcreate", path),
-        H5Fclose);
+    if (comm.rank() != 0) f.other = io::OutputFile(temporary, io::OutputFile::Use::open, path);
+    f.temporary = temporary;
   });
   return out;
 }
 
-void Hdf5File::close() {
+void Hdf5File::close(const std::function<void(const std::string& temporary)>& finish) {
   Impl& f = *impl_;
   if (f.temporary.empty()) return f.file.reset();
-  // With MPI-IO the flush makes every rank sync what it wrote; rank 0's fsync covers only its own host.
-  f.comm.together([&] { check_h5(H5Fflush(f.file.get(), H5F_SCOPE_GLOBAL), "H5Fflush", f.path); });
-  f.comm.together([&] { check_h5(H5Fclose(f.file.release()), "H5Fclose", f.path); });
   f.comm.together([&] {
-    if (f.comm.rank() == 0) io::commit_file(f.temporary, f.path);
+    if (f.comm.rank() == 0) {
+      check_h5(H5Fflush(f.file.get(), H5F_SCOPE_GLOBAL), "H5Fflush", f.path);
+      check_h5(H5Fclose(f.file.release()), "H5Fclose", f.path);
+      f.output->require();
+    }
+    f.pixels().sync();  // what this rank's host holds; rank 0's own sync covers only its own
+    f.pixels().close();
+  });
+  f.comm.together([&] {
+    if (f.comm.rank() != 0) return;
+    if (finish) finish(f.temporary);
+    io::commit_file(f.temporary, f.path);
   });
   f.temporary.clear();
 }
@@ -259,76 +263,6 @@ void Hdf5File::read(const std::string& dataset, const ArrayView& to) {
         io::unpack(to, region, channel, 1, reinterpret_cast<const float*>(buffer.data()));
     }
   });
-}
-
-void Hdf5File::write(const std::string& dataset, const Box& global, const ArrayView& from) {
-  Impl& f = *impl_;
-  const std::string where = f.path + ":" + dataset;
-  f.comm.together([&] {
-    io::require_host(from);
-    if (f.temporary.empty() || global.empty() || global.lo() != Index3{} || !global.contains(from.box))
-      throw ContractError(concat(where, ": cannot write ", from.box, " of ", global,
-                                 " (blocks lie in the image, which starts at 0, of a created file)"));
-  });
-  const int rank = global.extent(0) > 1 ? 4 : 3;
-  const Index3 chunk{std::min<std::int64_t>(global.extent(0), 64),
-                     std::min<std::int64_t>(global.extent(1), rank == 4 ? 64 : 512),
-                     std::min<std::int64_t>(global.extent(2), rank == 4 ? 64 : 512)};
-  const bool wide = from.type == ElementType::float64;
-  H5Handle set, space, transfer;
-  f.comm.together([&] {
-    const Slab whole = slab(rank, 0, from.channels, global);
-    const Slab one = slab(rank, 0, 1, Box({0, 0, 0}, chunk));
-    space = H5Handle(check_h5(H5Screate_simple(rank, whole.count.data(), nullptr), "H5Screate_simple", where),
-                     H5Sclose);
-    const H5Handle make(check_h5(H5Pcreate(H5P_DATASET_CREATE), "H5Pcreate", where), H5Pclose);
-    check_h5(H5Pset_chunk(make.get(), rank, one.count.data()), "H5Pset_chunk", where);
-    // The same place and the same bytes whatever the number of ranks: MPI-IO allocates at once too, and a
-    // time stamp would differ between two equal runs.
-    check_h5(H5Pset_alloc_time(make.get(), H5D_ALLOC_TIME_EARLY), "H5Pset_alloc_time", where);
-    check_h5(H5Pset_fill_time(make.get(), H5D_FILL_TIME_NEVER), "H5Pset_fill_time", where);
-    check_h5(H5Pset_obj_track_times(make.get(), false), "H5Pset_obj_track_times", where);
-    const H5Handle link(check_h5(H5Pcreate(H5P_LINK_CREATE), "H5Pcreate", where), H5Pclose);
-    check_h5(H5Pset_create_intermediate_group(link.get(), 1), "H5Pset_create_intermediate_group", where);
-    set = H5Handle(check_h5(H5Dcreate2(id(), dataset.c_str(), wide ? H5T_IEEE_F64LE : H5T_IEEE_F32LE,
-                                       space.get(), link.get(), make.get(), H5P_DEFAULT),
-                            "H5Dcreate", where),
-                   H5Dclose);
-    // Extends the file to its end with zeros. Open MPI's MPI-IO reads, merges and writes ranges with holes;
-    // beyond the end of the file it would write whatever its buffer held into the unused edges of chunks.
-    check_h5(H5Fflush(id(), H5F_SCOPE_GLOBAL), "H5Fflush", where);
-    transfer = H5Handle(check_h5(H5Pcreate(H5P_DATASET_XFER), "H5Pcreate", where), H5Pclose);
-    if (f.comm.size() > 1)
-      check_h5(H5Pset_dxpl_mpio(transfer.get(), H5FD_MPIO_COLLECTIVE), "H5Pset_dxpl_mpio", where);
-  });
-
-  const auto parts = bands(from.box, from.channels, chunk, wide ? 8 : 4);
-  double calls = static_cast<double>(parts.size());  // every rank joins as many collective writes
-  f.comm.all_reduce({&calls, 1}, Reduce::max);
-  std::vector<double> buffer(1);
-  for (std::size_t k = 0; k < static_cast<std::size_t>(calls); ++k)
-    f.comm.together([&] {
-      beat();
-      H5Handle memory;
-      if (k < parts.size()) {
-        const auto& [channel, region] = parts[k];
-        buffer.resize(static_cast<std::size_t>(region.pixels()));
-        if (wide)
-          io::pack(from, region, channel, 1, buffer.data());
-        else
-          io::pack(from, region, channel, 1, reinterpret_cast<float*>(buffer.data()));
-        memory = select(space.get(), slab(rank, channel, 1, region), where);
-      } else {
-        const hsize_t nothing = 1;
-        memory =
-            H5Handle(check_h5(H5Screate_simple(1, &nothing, nullptr), "H5Screate_simple", where), H5Sclose);
-        check_h5(H5Sselect_none(memory.get()), "H5Sselect_none", where);
-        check_h5(H5Sselect_none(space.get()), "H5Sselect_none", where);
-      }
-      check_h5(H5Dwrite(set.get(), wide ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT, memory.get(), space.get(),
-                        transfer.get(), buffer.data()),
-               "H5Dwrite", where);
-    });
 }
 
 }  // namespace tessera

@@ -53,6 +53,7 @@ H5Handle find(const Hdf5File& file, const std::string& object, const std::string
 void Hdf5File::set_attribute(const std::string& object, const std::string& key, const std::string& value) {
   const std::string where = impl_->path + ":" + object + "@" + key;
   impl_->comm.together([&] {
+    if (impl_->comm.rank() != 0) return;
     const char* text = value.c_str();
     put(*this, object, key, text_type(where).get(), &text, where);
   });
@@ -60,7 +61,9 @@ void Hdf5File::set_attribute(const std::string& object, const std::string& key, 
 
 void Hdf5File::set_attribute(const std::string& object, const std::string& key, double value) {
   const std::string where = impl_->path + ":" + object + "@" + key;
-  impl_->comm.together([&] { put(*this, object, key, H5T_NATIVE_DOUBLE, &value, where); });
+  impl_->comm.together([&] {
+    if (impl_->comm.rank() == 0) put(*this, object, key, H5T_NATIVE_DOUBLE, &value, where);
+  });
 }
 
 std::optional<std::string> Hdf5File::text_attribute(const std::string& object, const std::string& key) const {

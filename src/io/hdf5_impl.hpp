@@ -3,8 +3,10 @@
 
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 
+#include "hdf5_output.hpp"
 #include "tessera/io/hdf5.hpp"
 
 namespace tessera {
@@ -12,7 +14,11 @@ namespace tessera {
 struct Hdf5File::Impl {
   Communicator comm;
   std::string path, temporary;  // temporary is empty for a file that is read, and after close()
+  std::optional<io::Hdf5Output> output;  // of a file that is created: on rank 0, which alone writes its structure
+  io::OutputFile other;                  // of a file that is created: on the other ranks
   H5Handle file;
+
+  io::OutputFile& pixels() { return output ? output->file() : other; }
 
   ~Impl() {
     file.reset();

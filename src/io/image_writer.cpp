@@ -12,6 +12,7 @@
 
 #include "posix_file.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/io/image_file.hpp"
 #include "vips_support.hpp"
@@ -77,8 +78,8 @@ ImageWriter::ImageWriter(const std::string& path, std::int64_t height, std::int6
   p.bits = bits;
   p.profile = std::move(profile);
   p.line.resize(static_cast<std::size_t>(width * channels * bits / 8));
-  p.raw_path = path + ".raw.tmp";
-  p.raw = std::fopen(p.raw_path.c_str(), "wb");
+  p.raw_path = temporary_name(path + ".raw");
+  p.raw = std::fopen(p.raw_path.c_str(), "wbx");
   if (!p.raw) p.fail(std::strerror(errno));
 }
 ImageWriter::~ImageWriter() = default;
@@ -121,6 +122,9 @@ void ImageWriter::Impl::encode(const std::string& temporary) const {
   check(code);
   if (!profile.empty())
     vips_image_set_blob_copy(image.get(), VIPS_META_ICC_NAME, profile.data(), profile.size());
+  // A large picture takes minutes to encode.
+  vips_image_set_progress(image.get(), TRUE);
+  g_signal_connect(image.get(), "eval", G_CALLBACK(+[](VipsImage*, VipsProgress*, void*) { beat(); }), nullptr);
   if (suffix == ".png") {
     check(vips_pngsave(image.get(), temporary.c_str(), "bitdepth", bits, nullptr));
   } else if (suffix == ".jpg") {
@@ -142,7 +146,10 @@ void ImageWriter::finish() {
   if (!p.raw || p.next_row != p.height)
     throw ContractError(concat(p.path, " has ", p.next_row, " of ", p.height, " rows (all are needed)"));
   if (std::fclose(std::exchange(p.raw, nullptr)) != 0) p.fail(std::strerror(errno));
-  write_whole(p.path, [&](const std::string& temporary) { p.encode(temporary); });
+  write_whole(p.path, [&](const std::string& temporary) {
+    io::OutputFile(temporary, io::OutputFile::Use::make, p.path).close();  // libvips does not say why it could not
+    p.encode(temporary);
+  });
   ::unlink(p.raw_path.c_str());
 }
 

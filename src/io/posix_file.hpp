@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 namespace tessera::io {
 
@@ -24,6 +25,34 @@ class InputFile {
   std::string path_;
   int fd_ = -1;
   std::int64_t size_ = 0;
+};
+
+/// A file opened for writing. Writes all or throws: interrupted and short writes go on. Not collective.
+/// Errors: RunError with the name `said`.
+class OutputFile {
+ public:
+  /// Makes a file that is not there (links are not followed), or opens the one that another rank made.
+  enum class Use { make, open };
+  OutputFile() = default;
+  OutputFile(const std::string& path, Use use, std::string said);
+  ~OutputFile();
+  OutputFile(OutputFile&& other) noexcept { *this = std::move(other); }
+  OutputFile& operator=(OutputFile&& other) noexcept;
+
+  void append(const void* bytes, std::int64_t count);  // behind what was appended before; from 0
+  void write(std::int64_t offset, const void* bytes, std::int64_t count);
+  void resize(std::int64_t bytes);
+  /// What was written; zeros beyond the end. False where the disk fails.
+  bool read(std::int64_t offset, std::int64_t count, void* to) const;
+  void seek_end();  // append() goes on behind what is there
+  void sync();      // to disk, with beats
+  void close();     // a full disk may show here only
+
+ private:
+  [[noreturn]] void fail(int error) const;
+  int fd_ = -1;
+  std::int64_t at_ = 0;
+  std::string said_;
 };
 
 /// Puts a finished file in place: fsync, rename, fsync of the folder. RunError where one fails.

@@ -21,6 +21,7 @@ using nlohmann::json;
 
 // The format's own limit: what a reader must hold before it knows anything else.
 constexpr std::int64_t kLongestHeader = 100'000'000;
+constexpr int kDeepest = 8;
 
 struct Entry {
   std::string name;
@@ -41,7 +42,10 @@ json parse_header(const std::string& path, const std::string& text) {
   // nlohmann-json keeps the last of two equal keys; a second weight under the same name must be refused.
   std::vector<std::set<std::string>> keys;
   std::string twice;
-  const auto watch = [&](int, json::parse_event_t event, json& value) {
+  bool deep = false;  // what prints a value calls itself for each level
+  const auto watch = [&](int depth, json::parse_event_t event, json& value) {
+    if (depth > kDeepest) deep = true;
+    if (deep) return false;
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
@@ -54,6 +58,7 @@ json parse_header(const std::string& path, const std::string& text) {
   } catch (const json::exception& e) {
     refuse(path, "its header cannot be read", e.what());
   }
+  if (deep) refuse(path, concat("its header is nested more than ", kDeepest, " deep"), "three levels are legal");
   if (!header.is_object()) refuse(path, "its header is not a JSON object", "names map to tensors");
   if (!twice.empty()) refuse(path, "the key '" + twice + "' stands twice", "one of the two would be lost");
   return header;
@@ -197,22 +202,14 @@ void write_safetensors(const std::string& path, const SafeTensors& file) {
   text.resize((text.size() + 7) / 8 * 8, ' ');  // the data start at a multiple of 8
 
   write_whole(path, [&](const std::string& temporary) {
-    std::FILE* out = std::fopen(temporary.c_str(), "wb");
-    bool good = out != nullptr;
+    io::OutputFile out(temporary, io::OutputFile::Use::make, path);
     unsigned char length[8];
     for (int k = 0; k < 8; ++k) length[k] = static_cast<unsigned char>(text.size() >> (8 * k));
-    const auto put = [&](const void* bytes, std::size_t count) {
-      good = good && (count == 0 || std::fwrite(bytes, 1, count, out) == count);
-    };
-    put(length, sizeof length);
-    put(text.data(), text.size());
-    for (const auto* entry : order) put(entry->second.bytes.data(), entry->second.bytes.size());
-    int error = errno;
-    if (out && std::fclose(out) != 0 && good) {
-      good = false;
-      error = errno;
-    }
-    if (!good) throw RunError(concat("cannot write ", path, " (", std::strerror(error), ")"));
+    out.append(length, sizeof length);
+    out.append(text.data(), static_cast<std::int64_t>(text.size()));
+    for (const auto* entry : order)
+      out.append(entry->second.bytes.data(), static_cast<std::int64_t>(entry->second.bytes.size()));
+    out.close();
   });
 }
 

@@ -158,7 +158,8 @@ std::string dataset(const std::string& field) { return "/fields/" + field; }
 Json checked_header(const Hdf5File& file, const std::string& path) {
   const auto text = file.text_attribute("/", "header"), sum = file.text_attribute("/", "header_checksum");
   TESSERA_VALIDATE(text && sum, path, " has no header (it is no checkpoint) take it away");
-  TESSERA_VALIDATE(text_checksum(*text) == *sum, path, " is damaged (the checksum of its header differs)");
+  if (text_checksum(*text) != *sum)
+    throw DamageError(concat(path, " is damaged (the checksum of its header differs)"));
   try {
     Json j = Json::parse(*text);
     const int schema = j.at("schema").get<int>();
@@ -166,7 +167,7 @@ Json checked_header(const Hdf5File& file, const std::string& path) {
                      kSchema, ") use the tessera that wrote it");
     return j;
   } catch (const Json::exception& e) {
-    throw InputError(concat(path, " is damaged (its header cannot be read: ", e.what(), ")"));
+    throw DamageError(concat(path, " is damaged (its header cannot be read: ", e.what(), ")"));
   }
 }
 
@@ -188,34 +189,42 @@ std::int64_t checkpoint_bytes(const std::vector<StateField>& fields, const Box& 
 }
 
 void write_checkpoint(const std::string& path, Checkpoint checkpoint, const std::vector<StateField>& fields,
-                      const CheckpointPlace& place, const Communicator& comm) {
+                      const CheckpointPlace& place, const Communicator& comm,
+                      const std::function<void()>& before_commit) {
   const PhaseScope phase(Phase::checkpoint);
-  const std::string part = path + ".part";
-  Hdf5File file = Hdf5File::create(part, comm);
+  Hdf5File file = Hdf5File::create(path, comm);
   std::vector<std::string> datasets;
   std::vector<std::uint64_t> sums;
   for (const StateField& f : fields) {
-    if (f.scalar) checkpoint.numbers[f.name] = *f.scalar;
-    if (f.count) checkpoint.numbers[f.name] = static_cast<double>(*f.count);
     if (!f.image) continue;
-    const at::Tensor host = f.image->to(at::kCPU).contiguous();
-    sums.push_back(local_checksum(host, place.image, place.block));
-    file.write(dataset(f.name), place.image, view(host, place.block));
-    datasets.push_back(dataset(f.name));
+    at::Tensor host;
+    comm.together([&] {
+      host = f.image->to(at::kCPU).contiguous();
+      sums.push_back(local_checksum(host, place.image, place.block));
+      datasets.push_back(dataset(f.name));
+    });
+    file.write(datasets.back(), place.image, view(host, place.block));
   }
+  std::string text;
   sum_over_ranks(sums, comm);
-  std::size_t next = 0;
-  Json header = write_header(checkpoint);
-  header["fields"] = Json::object();
-  for (const StateField& f : fields)
-    if (f.image) header["fields"][f.name] = hex(sums[next++]);
-  // What one rank writes counts: times differ between ranks.
-  const std::string text = comm.broadcast(header.dump(), 0);
+  comm.together([&] {
+    if (comm.rank() != 0) return;  // what one rank writes counts: times differ between ranks
+    for (const StateField& f : fields) {
+      if (f.scalar) checkpoint.numbers[f.name] = *f.scalar;
+      if (f.count) checkpoint.numbers[f.name] = static_cast<double>(*f.count);
+    }
+    Json header = write_header(checkpoint);
+    header["fields"] = Json::object();
+    std::size_t next = 0;
+    for (const StateField& f : fields)
+      if (f.image) header["fields"][f.name] = hex(sums[next++]);
+    text = header.dump();
+  });
   file.set_attribute("/", "header", text);
   file.set_attribute("/", "header_checksum", text_checksum(text));
-  file.close();
-  comm.together([&] {
-    if (comm.rank() == 0) seal_file(part, path, datasets);
+  file.close([&](const std::string& temporary) {
+    seal_file(temporary, datasets);
+    if (before_commit) before_commit();
   });
 }
 
@@ -251,11 +260,14 @@ Checkpoint open_checkpoint(const std::string& path, const Communicator& comm) {
   });
   sum_over_ranks(sums, comm);
   std::size_t next = 0;
-  for (const auto& [name, sum] : header.at("fields").items())
-    TESSERA_VALIDATE(hex(sums[next++]) == sum.get<std::string>(), path,
-                     " is damaged (the checksum of its field ", name, " differs)");
-  Checkpoint out = read_header(header);
-  out.path = path;
+  Checkpoint out;
+  comm.together([&] {
+    for (const auto& [name, sum] : header.at("fields").items())
+      if (hex(sums[next++]) != sum.get<std::string>())
+        throw DamageError(concat(path, " is damaged (the checksum of its field ", name, " differs)"));
+    out = read_header(header);
+    out.path = path;
+  });
   return out;
 }
 
@@ -278,12 +290,18 @@ void restore_images(const Checkpoint& checkpoint, const std::vector<StateField>&
   comm.together([&] { header = checked_header(file, checkpoint.path); });
   for (const StateField& f : fields) {
     if (!f.image) continue;
-    TESSERA_VALIDATE(header.at("fields").contains(f.name), checkpoint.path, " has no field ", f.name,
-                     " (another tessera wrote it) resume with that one, or start again with --force");
-    const at::Tensor host = at::empty(f.image->sizes(), at::TensorOptions(f.image->scalar_type()));
+    at::Tensor host;
+    std::vector<std::uint64_t> sum;
+    comm.together([&] {
+      TESSERA_VALIDATE(header.at("fields").contains(f.name), checkpoint.path, " has no field ", f.name,
+                       " (another tessera wrote it) resume with that one, or start again with --force");
+      host = at::empty(f.image->sizes(), at::TensorOptions(f.image->scalar_type()));
+    });
     file.read(dataset(f.name), view(host, place.block));
-    f.image->copy_(host);
-    std::vector<std::uint64_t> sum = {local_checksum(host, place.image, place.block)};
+    comm.together([&] {
+      f.image->copy_(host);
+      sum = {local_checksum(host, place.image, place.block)};
+    });
     sum_over_ranks(sum, comm);
     TESSERA_VALIDATE(hex(sum[0]) == header["fields"][f.name].get<std::string>(), checkpoint.path,
                      " was read with errors (the checksum of its field ", f.name, " differs) check the disk");
@@ -334,7 +352,7 @@ Checkpoint CheckpointFolder::newest_good(const Communicator& comm, std::vector<s
     const std::size_t end = names.find('\n', at);
     try {
       return open_checkpoint(names.substr(at, end - at), comm);
-    } catch (const std::runtime_error& e) {
+    } catch (const DamageError& e) {  // on all ranks alike; a file that cannot be read now may be good
       damaged.push_back(e.what());
     }
     at = end + 1;
@@ -355,10 +373,10 @@ void CheckpointFolder::set_aside(int newer_than) const {
   }
 }
 
-void CheckpointFolder::prune(int keep) const {
+void CheckpointFolder::prune(std::int64_t keep) const {
   const std::vector<std::string> all = list();
   std::error_code none;
-  for (std::size_t i = static_cast<std::size_t>(std::max(keep, 0)); i < all.size(); ++i)
+  for (auto i = static_cast<std::size_t>(std::max<std::int64_t>(keep, 1)); i < all.size(); ++i)
     fs::remove(all[i], none);
 }
 

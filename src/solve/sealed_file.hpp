@@ -6,12 +6,12 @@
 
 namespace tessera {
 
-/// Puts a finished HDF5 file `from` in place as `to`, whole or absent, with a seal behind its end: a checksum
-/// of everything that is no pixel (HDF5 follows what it finds there, and a flipped bit can make it crash).
-/// HDF5 reads sealed files as any other. `datasets`: chunked, unfiltered. One process. RunError.
-void seal_file(const std::string& from, const std::string& to, const std::vector<std::string>& datasets);
+/// HDF5 itself may crash on a file with a flipped bit in its structure. A seal is a checksum of all bytes of
+/// a closed file but the pixels of these datasets, appended behind its end, where HDF5 does not look.
+/// RunError where the disk refuses. Not collective, as everything here.
+void seal_file(const std::string& path, const std::vector<std::string>& datasets);
 
-/// InputError where the file has no seal, or another than it should. One process; HDF5 is not asked.
+/// DamageError where the file has no seal, or another one; InputError where it cannot be read.
 void check_seal(const std::string& path);
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -17,58 +18,73 @@ struct Column {
   hid_t type;
 };
 
-/// An extendible one-dimensional HDF5 dataset of a compound type, one struct `Row` per row.
+/// A one-dimensional HDF5 dataset of a compound type, one struct `Row` per row as it lies in memory (nothing is
+/// converted), in one chunk.
+///
+/// The chunk has its place since the first row, so further rows change their own bytes and then one number
+/// (the extent): whatever of that has reached the file when the process is killed, the file is a whole one. The
+/// first rows, and those beyond the chunk, need a new file (has_room()).
 template <class Row>
 class Table {
  public:
-  Table(hid_t file, const char* name, const std::vector<Column>& columns, const std::string& path)
-      : path_(path + ":/" + name), memory_(row_type(columns, path_)) {
-    const H5Handle packed(check_h5(H5Tcopy(memory_.get()), "H5Tcopy", path_), H5Tclose);
-    check_h5(H5Tpack(packed.get()), "H5Tpack", path_);
-    const hsize_t none = 0, any = H5S_UNLIMITED, chunk = 256;
+  Table(hid_t file, const char* name, const std::vector<Column>& columns, hsize_t capacity,
+        const std::string& path)
+      : path_(path + ":/" + name), memory_(row_type(columns, path_)), capacity_(capacity) {
+    const hsize_t none = 0, any = H5S_UNLIMITED;
     const H5Handle space(check_h5(H5Screate_simple(1, &none, &any), "H5Screate_simple", path_), H5Sclose);
     const H5Handle layout(check_h5(H5Pcreate(H5P_DATASET_CREATE), "H5Pcreate", path_), H5Pclose);
-    check_h5(H5Pset_chunk(layout.get(), 1, &chunk), "H5Pset_chunk", path_);
+    check_h5(H5Pset_chunk(layout.get(), 1, &capacity), "H5Pset_chunk", path_);
+    check_h5(H5Pset_fill_time(layout.get(), H5D_FILL_TIME_NEVER), "H5Pset_fill_time", path_);
+    const H5Handle access(check_h5(H5Pcreate(H5P_DATASET_ACCESS), "H5Pcreate", path_), H5Pclose);
+    // No cache of chunks: rows go to the file before the extent does.
+    check_h5(H5Pset_chunk_cache(access.get(), 0, 0, 0), "H5Pset_chunk_cache", path_);
     dataset_ = H5Handle(
-        check_h5(H5Dcreate2(file, name, packed.get(), space.get(), H5P_DEFAULT, layout.get(), H5P_DEFAULT),
+        check_h5(H5Dcreate2(file, name, memory_.get(), space.get(), H5P_DEFAULT, layout.get(), access.get()),
                  "H5Dcreate", path_),
         H5Dclose);
   }
 
-  /// Goes on with a table of the file; rows at its end that `late` says yes to are taken off.
-  template <class Late>
-  Table(hid_t file, const char* name, const std::vector<Column>& columns, const std::string& path, Late late)
+  /// A table of a file, to be read.
+  Table(hid_t file, const char* name, const std::vector<Column>& columns, const std::string& path)
       : path_(path + ":/" + name), memory_(row_type(columns, path_)) {
     dataset_ = H5Handle(check_h5(H5Dopen2(file, name, H5P_DEFAULT), "H5Dopen", path_), H5Dclose);
     const H5Handle space(check_h5(H5Dget_space(dataset_.get()), "H5Dget_space", path_), H5Sclose);
     check_h5(H5Sget_simple_extent_dims(space.get(), &rows_, nullptr), "H5Sget_simple_extent_dims", path_);
-    std::vector<Row> part;
-    for (bool more = true; more && rows_ > 0;) {
-      const hsize_t count = std::min<hsize_t>(rows_, 1024), first = rows_ - count;
-      part.resize(count);
-      const H5Handle memory = select(space.get(), first, count);
-      check_h5(H5Dread(dataset_.get(), memory_.get(), memory.get(), space.get(), H5P_DEFAULT, part.data()),
-               "H5Dread", path_);
-      while (rows_ > first && late(part[rows_ - first - 1])) --rows_;
-      more = rows_ == first;
-    }
-    check_h5(H5Dset_extent(dataset_.get(), &rows_), "H5Dset_extent", path_);
   }
+
+  Table(Table&&) noexcept = default;
+  Table& operator=(Table&&) noexcept = default;
 
   void add(const Row& row) { pending_.push_back(row); }
   bool has_pending() const { return !pending_.empty(); }
+  bool has_room() const { return pending_.empty() || (rows_ > 0 && rows() <= capacity_); }
+  hsize_t rows() const { return rows_ + pending_.size(); }
 
   /// Hands the pending rows to HDF5; H5Fflush puts them on disk.
   void append() {
     if (pending_.empty()) return;
-    const hsize_t count = pending_.size(), total = rows_ + count;
-    check_h5(H5Dset_extent(dataset_.get(), &total), "H5Dset_extent", path_);
-    const H5Handle file(check_h5(H5Dget_space(dataset_.get()), "H5Dget_space", path_), H5Sclose);
-    const H5Handle memory = select(file.get(), rows_, count);
-    check_h5(H5Dwrite(dataset_.get(), memory_.get(), memory.get(), file.get(), H5P_DEFAULT, pending_.data()),
-             "H5Dwrite", path_);
-    rows_ = total;
+    const hsize_t before = rows_;
+    extend(before + pending_.size());
+    write(pending_.data(), before, pending_.size());
     pending_.clear();
+  }
+
+  /// Rows of another table of the same columns that `keep` says yes to, and its pending ones.
+  template <class Keep>
+  void take(const Table& from, Keep keep) {
+    constexpr hsize_t kPart = 4096;
+    std::vector<Row> part;
+    for (hsize_t first = 0; first < from.rows_; first += kPart) {
+      const hsize_t count = std::min(kPart, from.rows_ - first);
+      part.resize(count);
+      const H5Handle space(check_h5(H5Dget_space(from.dataset_.get()), "H5Dget_space", path_), H5Sclose);
+      const H5Handle memory = select(space.get(), first, count);
+      check_h5(H5Dread(from.dataset_.get(), memory_.get(), memory.get(), space.get(), H5P_DEFAULT, part.data()),
+               "H5Dread", path_);
+      std::copy_if(part.begin(), part.end(), std::back_inserter(pending_), keep);
+      append();
+    }
+    pending_.insert(pending_.end(), from.pending_.begin(), from.pending_.end());
   }
 
  private:
@@ -77,6 +93,18 @@ class Table {
     for (const Column& c : columns)
       check_h5(H5Tinsert(type.get(), c.name, c.offset, c.type), "H5Tinsert", path);
     return type;
+  }
+
+  void extend(hsize_t rows) {
+    check_h5(H5Dset_extent(dataset_.get(), &rows), "H5Dset_extent", path_);
+    rows_ = rows;
+  }
+
+  void write(const Row* from, hsize_t first, hsize_t count) {
+    const H5Handle file(check_h5(H5Dget_space(dataset_.get()), "H5Dget_space", path_), H5Sclose);
+    const H5Handle memory = select(file.get(), first, count);
+    check_h5(H5Dwrite(dataset_.get(), memory_.get(), memory.get(), file.get(), H5P_DEFAULT, from), "H5Dwrite",
+             path_);
   }
 
   // Selects rows of the file's space; the memory space for them.
@@ -89,7 +117,7 @@ class Table {
   std::string path_;  // for messages
   H5Handle memory_;   // the struct's layout
   H5Handle dataset_;
-  hsize_t rows_ = 0;  // in the dataset
+  hsize_t rows_ = 0, capacity_ = 0;  // in the dataset
   std::vector<Row> pending_;
 };
 

@@ -12,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "hdf5_output.hpp"
 #include "table.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/core/reason.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/io/hdf5.hpp"
 #include "tessera/trace/keys.hpp"
@@ -81,31 +83,15 @@ H5Handle phase_type(const std::string& path) {
   return type;
 }
 
-H5Handle file_access(const std::string& path) {
+H5Handle open_file(const std::string& path) {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // errors become messages in check_h5
-  H5Handle access(check_h5(H5Pcreate(H5P_FILE_ACCESS), "H5Pcreate", path), H5Pclose);
-  check_h5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST), "H5Pset_libver_bounds",
-           path);
+  const H5Handle access(check_h5(H5Pcreate(H5P_FILE_ACCESS), "H5Pcreate", path), H5Pclose);
   check_h5(H5Pset_file_locking(access.get(), false, true), "H5Pset_file_locking", path);
-  return access;
+  return {check_h5(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), "H5Fopen", path), H5Fclose};
 }
 
-/// Earliest format and no file lock: what was flushed is there for every reader, also while the run goes on,
-/// and on file systems that have no locks.
-H5Handle create_file(const std::string& path) {
-  const H5Handle access = file_access(path);
-  return {check_h5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), "H5Fcreate", path),
-          H5Fclose};
-}
-H5Handle open_file(const std::string& path, unsigned how) {
-  const H5Handle access = file_access(path);
-  return {check_h5(H5Fopen(path.c_str(), how, access.get()), "H5Fopen", path), H5Fclose};
-}
-
-/// A new attribute, in place of an old one.
 H5Handle create_attribute(hid_t file, const char* key, hid_t type, const std::vector<hsize_t>& shape,
                           const std::string& path) {
-  if (H5Aexists(file, key) > 0) check_h5(H5Adelete(file, key), "H5Adelete", path);
   const H5Handle space(
       check_h5(shape.empty() ? H5Screate(H5S_SCALAR)
                              : H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr),
@@ -138,17 +124,78 @@ std::string rank_name(int rank) {
 }
 
 constexpr std::size_t kStatusLength = 16;
+constexpr hsize_t kFirstRows = 16384;  // for which a new file has room
+
+/// One trace file, open.
+struct TraceFile {
+  std::string path;
+  std::unique_ptr<io::Hdf5Output> output;  // of a new one
+  H5Handle file, phase_enum, seconds, status_type, status;
+  Table<IterationRow> iterations;
+  Table<PhaseRow> phases;
+
+  /// A new one, with room for rows.
+  TraceFile(const std::string& where, const std::string& said, hsize_t iteration_rows, hsize_t phase_rows)
+      : path(said),
+        output(std::make_unique<io::Hdf5Output>(where, said)),
+        file(output->begin()),
+        phase_enum(phase_type(path)),
+        iterations(file.get(), keys::iterations, iteration_columns(), iteration_rows, path),
+        phases(file.get(), keys::phases, phase_columns(phase_enum.get()), phase_rows, path) {}
+  /// One that is there, to be read.
+  explicit TraceFile(const std::string& where)
+      : path(where),
+        file(open_file(path)),
+        phase_enum(phase_type(path)),
+        iterations(file.get(), keys::iterations, iteration_columns(), path),
+        phases(file.get(), keys::phases, phase_columns(phase_enum.get()), path) {}
+
+  void put_attributes(const TraceHeader& header, int every, int restarts) {
+    put_attribute(file.get(), keys::schema, {kTraceSchema}, {}, path);
+    put_attribute(file.get(), keys::every, {every}, {}, path);
+    put_attribute(file.get(), keys::restarts, {restarts}, {}, path);
+    for (const auto& [key, value] : header.text) put_attribute(file.get(), key, value, path);
+    for (const auto& [key, value] : header.numbers) put_attribute(file.get(), key, {value}, {}, path);
+    const Index3 lo = header.own.lo(), hi = header.own.hi();
+    put_attribute(file.get(), keys::own_box, {lo[0], lo[1], lo[2], hi[0], hi[1], hi[2]}, {2, 3}, path);
+    seconds = create_attribute(file.get(), keys::trace_seconds, H5T_NATIVE_DOUBLE, {}, path);
+    status_type = H5Handle(check_h5(H5Tcopy(H5T_C_S1), "H5Tcopy", path), H5Tclose);
+    check_h5(H5Tset_size(status_type.get(), kStatusLength), "H5Tset_size", path);
+    status = create_attribute(file.get(), keys::status, status_type.get(), {}, path);
+  }
+  void put_status(const std::string& text) {
+    std::array<char, kStatusLength> fixed{};
+    text.copy(fixed.data(), kStatusLength - 1);
+    check_h5(H5Awrite(status.get(), status_type.get(), fixed.data()), "H5Awrite", path);
+  }
+  void flush(double all_seconds) {
+    iterations.append();
+    phases.append();
+    check_h5(H5Awrite(seconds.get(), H5T_NATIVE_DOUBLE, &all_seconds), "H5Awrite", path);
+    check_h5(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "H5Fflush", path);
+    output->require();
+  }
+};
+
+std::string text_attribute(hid_t file, const char* key, const std::string& path) {
+  const H5Handle attribute(check_h5(H5Aopen(file, key, H5P_DEFAULT), "H5Aopen", path), H5Aclose);
+  const H5Handle type(check_h5(H5Aget_type(attribute.get()), "H5Aget_type", path), H5Tclose);
+  char* text = nullptr;
+  check_h5(H5Aread(attribute.get(), type.get(), &text), "H5Aread", path);
+  const std::string value = text ? text : "";
+  H5free_memory(text);
+  return value;
+}
 
 }  // namespace
 
 struct TraceWriter::Impl {
   std::string path;
-  int every;
-  H5Handle file;
-  H5Handle phase_enum;
-  H5Handle seconds_attribute, status_type, status_attribute;
-  std::optional<Table<IterationRow>> iterations;
-  std::optional<Table<PhaseRow>> phases;
+  TraceHeader header;
+  int every, restarts;
+  std::optional<TraceFile> file;            // none once it could not be written
+  std::string problem;                      // why
+  std::string status = "running";
   std::optional<IterationResult> left_out;  // the newest iteration, where `every` skips it
   std::map<Phase, PhaseTotal> totals;
   double inside = 0;                    // seconds in calls of this class
@@ -156,62 +203,69 @@ struct TraceWriter::Impl {
   double last_flush = 0;                // when
   double interval = 0;                  // seconds that have to pass until the next
 
-  void start_file() {
+  Impl(const std::string& where, const TraceHeader& what, int n, const TraceBegin& begin)
+      : path(where), header(what), every(n), restarts(begin.restarts), clock(begin.clock) {
     std::error_code error;
     const auto parent = std::filesystem::path(path).parent_path();
     if (!parent.empty()) std::filesystem::create_directories(parent, error);
     if (error) throw RunError(concat("cannot make ", parent.string(), " (", error.message(), ")"));
-    file = create_file(path);
-    phase_enum = phase_type(path);
-    iterations.emplace(file.get(), keys::iterations, iteration_columns(), path);
-    phases.emplace(file.get(), keys::phases, phase_columns(phase_enum.get()), path);
-  }
-
-  void go_on(const TraceBegin& begin) {
-    file = open_file(path, H5F_ACC_RDWR);
-    phase_enum = phase_type(path);
-    iterations.emplace(file.get(), keys::iterations, iteration_columns(), path,
-                       [&](const IterationRow& r) { return r.iteration >= begin.iterations; });
-    phases.emplace(file.get(), keys::phases, phase_columns(phase_enum.get()), path, [&](const PhaseRow& r) {
-      return r.iteration >= begin.iterations || r.start >= begin.clock;
-    });
-    const H5Handle before(check_h5(H5Aopen(file.get(), keys::trace_seconds, H5P_DEFAULT), "H5Aopen", path),
-                          H5Aclose);
+    const auto all = [](const auto&) { return true; };
+    if (!begin.same_file) {
+      renew(nullptr, all, all);
+      return;
+    }
+    const TraceFile old(path);
+    const H5Handle before(
+        check_h5(H5Aopen(old.file.get(), keys::trace_seconds, H5P_DEFAULT), "H5Aopen", path), H5Aclose);
     check_h5(H5Aread(before.get(), H5T_NATIVE_DOUBLE, &inside_before), "H5Aread", path);
+    header.text[keys::start_time] = text_attribute(old.file.get(), keys::start_time, path);
+    renew(&old, [&](const IterationRow& r) { return r.iteration < begin.iterations; },
+          [&](const PhaseRow& r) { return r.iteration < begin.iterations && r.start < begin.clock; });
   }
 
-  Impl(const std::string& where, const TraceHeader& header, int n, const TraceBegin& begin)
-      : path(where), every(n), clock(begin.clock) {
-    if (begin.same_file)
-      go_on(begin);
-    else
-      start_file();
-    put_attribute(file.get(), keys::schema, {kTraceSchema}, {}, path);
-    put_attribute(file.get(), keys::every, {every}, {}, path);
-    put_attribute(file.get(), keys::restarts, {begin.restarts}, {}, path);
-    for (const auto& [key, value] : header.text)
-      if (!begin.same_file || key != keys::start_time) put_attribute(file.get(), key, value, path);
-    for (const auto& [key, value] : header.numbers) put_attribute(file.get(), key, {value}, {}, path);
-    const Index3 lo = header.own.lo(), hi = header.own.hi();
-    put_attribute(file.get(), keys::own_box, {lo[0], lo[1], lo[2], hi[0], hi[1], hi[2]}, {2, 3}, path);
-    seconds_attribute = create_attribute(file.get(), keys::trace_seconds, H5T_NATIVE_DOUBLE, {}, path);
-    status_type = H5Handle(check_h5(H5Tcopy(H5T_C_S1), "H5Tcopy", path), H5Tclose);
-    check_h5(H5Tset_size(status_type.get(), kStatusLength), "H5Tset_size", path);
-    status_attribute = create_attribute(file.get(), keys::status, status_type.get(), {}, path);
-    put_status("running");
-    to_disk();
+  /// A new file in place of an old one, with its rows and room for some more; whole or absent.
+  template <class KeepIteration, class KeepPhase>
+  void renew(const TraceFile* old, KeepIteration keep_iteration, KeepPhase keep_phase) {
+    constexpr hsize_t kMore = 4;  // rows are copied as often as their number grows by this factor
+    const auto room = [&](hsize_t rows) { return std::max(kFirstRows, kMore * rows); };
+    const std::string temporary = temporary_name(path);
+    try {
+      TraceFile next(temporary, path, room(old ? old->iterations.rows() : 0), room(old ? old->phases.rows() : 0));
+      next.put_attributes(header, every, restarts);
+      if (old) {
+        next.iterations.take(old->iterations, keep_iteration);
+        next.phases.take(old->phases, keep_phase);
+      }
+      next.put_status(status);
+      next.flush(inside_before + inside);
+      std::error_code error;
+      std::filesystem::rename(temporary, path, error);
+      if (error) throw RunError(concat("cannot rename ", temporary, " to ", path, " (", error.message(), ")"));
+      file = std::move(next);
+    } catch (...) {
+      std::error_code none;
+      std::filesystem::remove(temporary, none);
+      throw;
+    }
   }
 
-  void put_status(const std::string& status) {
-    std::array<char, kStatusLength> text{};
-    status.copy(text.data(), kStatusLength - 1);
-    check_h5(H5Awrite(status_attribute.get(), status_type.get(), text.data()), "H5Awrite", path);
+  /// The run is worth more than its trace: where that cannot be written it ends, and `problem` says why.
+  template <class Work>
+  void try_to(Work work) {
+    const Clock timed(*this);
+    try {
+      work();
+    } catch (const std::exception& e) {
+      problem = reason(e);
+      file.reset();
+    }
   }
 
   bool recorded(std::int64_t iteration) const { return iteration < 0 || iteration % every == 0; }
 
   void add(const IterationResult& r) {
-    iterations->add(
+    if (file)
+      file->iterations.add(
         {r.iteration, clock + r.start, r.seconds, r.objective, r.chi2, r.residual, r.step, r.sigma, r.psnr});
   }
 
@@ -226,8 +280,8 @@ struct TraceWriter::Impl {
       t.messages += r.messages;
       t.peak_bytes = std::max(t.peak_bytes, r.peak_bytes);
       ++t.calls;
-      if (recorded(r.iteration))
-        phases->add({r.iteration, static_cast<std::int8_t>(r.phase), static_cast<std::int8_t>(r.parent),
+      if (file && recorded(r.iteration))
+        file->phases.add({r.iteration, static_cast<std::int8_t>(r.phase), static_cast<std::int8_t>(r.parent),
                      clock + r.start, r.seconds, r.own_seconds, r.wait_seconds, r.flight_seconds,
                      r.bytes_sent, r.bytes_received, r.messages, r.allocated_bytes, r.peak_bytes,
                      r.resident_bytes});
@@ -235,12 +289,13 @@ struct TraceWriter::Impl {
   }
 
   void to_disk() {
+    if (!file) return;
     const double begin = now();
-    iterations->append();
-    phases->append();
-    const double all = inside_before + inside;
-    check_h5(H5Awrite(seconds_attribute.get(), H5T_NATIVE_DOUBLE, &all), "H5Awrite", path);
-    check_h5(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "H5Fflush", path);
+    const auto all = [](const auto&) { return true; };
+    if (file->iterations.has_room() && file->phases.has_room())
+      file->flush(inside_before + inside);
+    else
+      renew(&*file, all, all);
     last_flush = now();
     // A slow disk is asked less often, so that the trace stays below half a percent of the run; never less
     // often than every second, so that nothing older than two is lost with the process.
@@ -248,7 +303,9 @@ struct TraceWriter::Impl {
   }
 
   void to_disk_when_due() {
-    if (now() - last_flush >= interval && (iterations->has_pending() || phases->has_pending())) to_disk();
+    if (file && now() - last_flush >= interval &&
+        (file->iterations.has_pending() || file->phases.has_pending()))
+      to_disk();
   }
 
   /// Adds the time of its scope to `inside`.
@@ -272,7 +329,7 @@ TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header, int
 
 bool TraceWriter::continues(const std::string& path, const TraceHeader& header) {
   try {
-    const H5Handle file = open_file(path, H5F_ACC_RDONLY);
+    const H5Handle file = open_file(path);
     const auto read = [&](const char* key, auto& values) {
       const H5Handle attribute(check_h5(H5Aopen(file.get(), key, H5P_DEFAULT), "H5Aopen", path), H5Aclose);
       check_h5(H5Aread(attribute.get(), H5T_NATIVE_INT64, values.data()), "H5Aread", path);
@@ -291,46 +348,46 @@ bool TraceWriter::continues(const std::string& path, const TraceHeader& header) 
 
 void TraceWriter::at_rest(const LoopState&) { flush(); }
 
-TraceWriter::~TraceWriter() {
-  try {
-    flush();
-  } catch (const RunError&) {
-    // Already on the way out; the file keeps what was flushed before.
-  }
-}
+TraceWriter::~TraceWriter() { flush(); }
 
 void TraceWriter::after_step(int, const Solver&) {
-  const Impl::Clock clock(*impl_);
-  impl_->take();
-  impl_->to_disk_when_due();
+  impl_->try_to([&] {
+    impl_->take();
+    impl_->to_disk_when_due();
+  });
 }
 
 void TraceWriter::on_result(const IterationResult& result) {
-  const Impl::Clock clock(*impl_);
-  impl_->take();
-  impl_->left_out.reset();
-  if (impl_->recorded(result.iteration))
-    impl_->add(result);
-  else
-    impl_->left_out = result;
-  impl_->to_disk_when_due();
+  impl_->try_to([&] {
+    impl_->take();
+    impl_->left_out.reset();
+    if (impl_->recorded(result.iteration))
+      impl_->add(result);
+    else
+      impl_->left_out = result;
+    impl_->to_disk_when_due();
+  });
 }
 
 void TraceWriter::at_end(StopReason reason) {
-  const Impl::Clock clock(*impl_);
-  if (impl_->left_out) impl_->add(*impl_->left_out);
-  impl_->left_out.reset();
-  impl_->put_status(name(reason));
-  impl_->take();
-  impl_->to_disk();
+  impl_->try_to([&] {
+    if (impl_->left_out) impl_->add(*impl_->left_out);
+    impl_->left_out.reset();
+    impl_->status = name(reason);
+    if (impl_->file) impl_->file->put_status(impl_->status);
+    impl_->take();
+    impl_->to_disk();
+  });
 }
 
 void TraceWriter::flush() {
-  const Impl::Clock clock(*impl_);
-  impl_->take();
-  impl_->to_disk();
+  impl_->try_to([&] {
+    impl_->take();
+    impl_->to_disk();
+  });
 }
 
+const std::string& TraceWriter::problem() const { return impl_->problem; }
 const std::map<Phase, TraceWriter::PhaseTotal>& TraceWriter::totals() const { return impl_->totals; }
 double TraceWriter::seconds_inside() const { return impl_->inside; }
 
@@ -338,13 +395,16 @@ std::string trace_name(int rank) { return "trace/" + rank_name(rank) + ".h5"; }
 
 void write_trace_index(const std::string& path, int ranks) {
   write_whole(path, [&](const std::string& temporary) {
-    const H5Handle file = create_file(temporary);
+    io::Hdf5Output output(temporary, path);
+    H5Handle file = output.begin();
     put_attribute(file.get(), keys::schema, {kTraceSchema}, {}, path);
     put_attribute(file.get(), keys::ranks, {ranks}, {}, path);
     for (int r = 0; r < ranks; ++r)
       check_h5(H5Lcreate_external(trace_name(r).c_str(), "/", file.get(), rank_name(r).c_str(), H5P_DEFAULT,
                                   H5P_DEFAULT),
                "H5Lcreate_external", path);
+    check_h5(H5Fclose(file.release()), "H5Fclose", path);
+    output.require();
   });
 }
 

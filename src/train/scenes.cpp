@@ -72,6 +72,7 @@ Draws::Draws(std::uint64_t seed, std::int64_t step, std::int64_t item, std::uint
     : random_(seed, RandomStream::training, use, static_cast<std::uint32_t>(step)), item_(item) {}
 
 std::int64_t Draws::below(std::int64_t n) {
+  if (n < 1) throw ContractError(concat("a draw below ", n, " (there is none) ask for at least one"));
   return std::min(n - 1, static_cast<std::int64_t>(uniform() * static_cast<double>(n)));
 }
 

@@ -238,6 +238,7 @@ int train(const TrainOptions& options, const Communicator& comm) {
   double before = 0;  // seconds of earlier calls
   std::unique_ptr<Adam> adam;
   std::unique_ptr<Orbits> orbits;
+  std::size_t small = 0;
   comm.together([&] {
     check(options);
     network = begin(options);
@@ -246,8 +247,13 @@ int train(const TrainOptions& options, const Communicator& comm) {
     if (std::filesystem::exists(options.output + ".state"))
       std::tie(step, before) =
           adam->load(options.output + ".state", orbits ? orbits->state() : Adam::Tensors{});
-    if (!options.photographs.empty())
+    if (!options.photographs.empty()) {
       pictures = training::read_pictures(options.photographs, options.exclude, options.network.channels);
+      const std::int64_t side = options.crop;
+      small = std::erase_if(pictures, [&](const Picture& p) { return std::min(p.height, p.width) < side; });
+      TESSERA_VALIDATE(!pictures.empty(), "all ", small, " pictures of train.photographs are smaller than ", side,
+                       " x ", side, " (train.crop) name larger ones, or lower train.crop");
+    }
     if (!options.validate.empty())  // found wanting now rather than after hours
       training::read_pictures({options.validate}, {}, options.network.channels);
   });
@@ -257,6 +263,7 @@ int train(const TrainOptions& options, const Communicator& comm) {
     std::printf("%s\n", line.c_str());
     std::fflush(stdout);
   };
+  if (small > 0) say(concat("note: ", small, " pictures are smaller than train.crop and left out"));
   std::int64_t count = 0;
   for (const auto& [name, tensor] : network.weights) count += tensor.numel();
   say(concat(options.network.name, ": ", count, " weights, halo ", network.halo(), ", ", pictures.size(),
@@ -291,6 +298,7 @@ int train(const TrainOptions& options, const Communicator& comm) {
     if (options.observe) options.observe(record);
   }
   while (step < options.steps && !time_is_up) {
+    beat();
     const Batch batch = make_batch(options, pictures, step, comm);
     std::vector<at::Tensor> gradients;
     TrainRecord record =

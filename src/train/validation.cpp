@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "scenes.hpp"
+#include "tessera/core/phase.hpp"
 #include "tessera/core/random.hpp"
 #include "tessera/train/train.hpp"
 
@@ -22,6 +23,7 @@ double validation_psnr(const Network& network, const std::string& folder, double
   std::uint32_t part = 0;
   const std::vector<training::Picture> pictures = training::read_pictures({folder}, {}, network.channels());
   for (const training::Picture& picture : pictures) {
+    beat();
     const Random random(seed, RandomStream::noise, part++);
     const at::Tensor clean = at::empty({1, picture.channels, picture.height, picture.width}, at::kFloat);
     at::Tensor noisy = at::empty(clean.sizes(), at::kFloat);

@@ -3,6 +3,7 @@
 from harness import scenario  # first: it skips where a package is missing
 import first_data
 import fits
+import lost
 import interrupts
 import measured
 import plans
@@ -10,5 +11,5 @@ import runs
 import stops
 import volumes
 
-next(vars(module)[scenario] for module in (runs, stops, interrupts, plans, measured, fits, first_data, volumes) if scenario in vars(module))()
+next(vars(module)[scenario] for module in (runs, stops, interrupts, lost, plans, measured, fits, first_data, volumes) if scenario in vars(module))()
 print(f"{scenario}: passed")

@@ -97,8 +97,16 @@ TEST(Communicator, FailsTogetherWithTheLowestRanksMessage) {
     const auto other = [&] {
       if (r == n - 1) throw std::bad_alloc();
     };
-    EXPECT_NE(told(comm, other, &input), "fine");  // no rank is left behind in a collective
+    EXPECT_EQ(told(comm, other, &input), "there is not enough memory");  // no rank is left behind in a collective
     EXPECT_FALSE(input);
+    try {
+      comm.together([&] {
+        if (r == n - 1) throw DamageError("cut");
+      });
+      ADD_FAILURE() << "it was to fail";
+    } catch (const DamageError& e) {
+      EXPECT_TRUE(e.everywhere);
+    }
     comm.barrier();
   });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // lost_rank_program HOW RANK LIMIT: an exchange loop in which RANK, at iteration 12, hangs in its denoiser
-// (how = hang), is killed (kill), stops answering altogether (freeze), or is slow but alive (slow).
+// (how = hang), is killed (kill), stops answering altogether (freeze), is slow but alive (slow), or fails where
+// the others do not come (fail).
 #include <signal.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "support/block.hpp"
 #include "tessera/comm/exchange.hpp"
 #include "tessera/comm/watchdog.hpp"
+#include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 
 namespace {
@@ -21,6 +23,7 @@ void denoise(const std::string& how, bool chosen, int iteration, double limit) {
   const PhaseScope phase(Phase::denoise);
   if (!chosen || iteration != 12) return;
   if (how == "kill") ::raise(SIGKILL);
+  if (how == "fail") Communicator::world().together([] { throw RunError("the disk is full"); });
   if (how == "freeze") {
     ::usleep(static_cast<useconds_t>(limit * 2e5));  // its last heartbeat is out
     ::raise(SIGSTOP);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# lost_rank_test.sh LAUNCHER PROGRAM hang|kill|freeze|slow: what a job of 4 ranks does when rank 2 is lost.
+# lost_rank_test.sh LAUNCHER PROGRAM hang|kill|freeze|slow|fail: what a job of 4 ranks does when rank 2 is lost.
 set -uo pipefail
 launcher=$1 program=$2 how=$3
 limit=1
@@ -20,7 +20,7 @@ tries=1
 for ((try = 1; try <= tries; ++try)); do
   rm -f "$words"/*
   begin=$(date +%s%N)
-  TESSERA_LAUNCHER=mpirun timeout 60 "$launcher" -n 4 "$program" "$how" 2 "$limit" "$words" > "$out" 2>&1
+  TESSERA_PATIENCE=0.5 TESSERA_LAUNCHER=mpirun timeout 60 "$launcher" -n 4 "$program" "$how" 2 "$limit" "$words" > "$out" 2>&1
   code=$?
   took=$(( ($(date +%s%N) - begin) / 1000000 ))
   echo "$how: exit code $code after $took ms"
@@ -37,6 +37,10 @@ case $how in
   kill)
     ((code == 137)) || fail "exit code $code, wanted the launcher's 137"
     all_spoke || fail "in $tries jobs some survivor did not say where it was"
+    ;;
+  fail)
+    ((code == 3)) || fail "exit code $code, wanted 3"
+    grep -qx 'tessera: rank 2 failed: the disk is full' "$out" || fail "the rank that failed does not say why"
     ;;
   slow)
     ((code == 0)) && grep -q finished "$out" || fail "a slow rank that still works was taken for a hanging one"

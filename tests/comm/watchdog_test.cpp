@@ -91,6 +91,10 @@ TEST(Diagnosis, ARingOfWaitingRanksNamesTheOneBehind) {
             "all in log.txt");
 }
 
+TEST(Diagnosis, TheLastOneToComeHasTime) {
+  EXPECT_EQ(diagnose({rank(0, Phase::reduce, kEverybody, 901), rank(1, Phase::reduce, kEverybody, 1)}, 0, 300), "");
+}
+
 TEST(Waiting, NestsAndEnds) {
   EXPECT_EQ(waiting_peer().load(), kNobody);
   {
@@ -102,6 +106,38 @@ TEST(Waiting, NestsAndEnds) {
     EXPECT_EQ(waiting_peer().load(), kEverybody);
   }
   EXPECT_EQ(waiting_peer().load(), kNobody);
+}
+
+TEST(HeartbeatBoard, SuspendedTimeIsForgiven) {
+  const std::string folder = "/tmp/tessera-board-" + std::to_string(::getpid());
+  HeartbeatBoard board(folder, 0);
+  board.join(1);
+  ::usleep(200000);
+  EXPECT_GE(board.look().front().quiet, 0.2);
+  board.forgive(0.2);
+  EXPECT_LT(board.look().front().quiet, 0.15);
+}
+
+TEST(HeartbeatBoard, NothingOfAnotherUserIsTaken) {
+  namespace fs = std::filesystem;
+  const std::string base = "/tmp/tessera-taken-" + std::to_string(::getpid());
+  fs::create_directory(base);
+  EXPECT_THROW(HeartbeatBoard(base, 0), RunError) << "others may write into it";
+  fs::permissions(base, fs::perms::owner_all);
+  constexpr uid_t kNobody = 65534;
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(base.c_str(), kNobody, kNobody), 0);
+    EXPECT_THROW(HeartbeatBoard(base, 0), RunError) << "it is another user's";
+    ASSERT_EQ(::chown(base.c_str(), 0, 0), 0);
+  }
+  fs::create_directory_symlink(base, base + "-link");
+  EXPECT_THROW(HeartbeatBoard(base + "-link", 0), RunError) << "a link may lead anywhere";
+  fs::create_symlink("/dev/null", base + "/rank-0");
+  EXPECT_THROW(HeartbeatBoard(base, 0), RunError);
+  fs::remove(base + "/rank-0");
+  EXPECT_NO_THROW(HeartbeatBoard(base, 0));
+  fs::remove(base + "-link");
+  fs::remove_all(base);
 }
 
 TEST(Watchdog, LeavesNoFilesBehind) {

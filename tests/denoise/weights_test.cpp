@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <map>
 #include <string>
 
 #include "tessera/core/error.hpp"
@@ -114,6 +115,18 @@ TEST(Weights, numbers_that_are_none_and_types_that_are_no_weights_are_refused) {
             std::string::npos);
   EXPECT_NE(refusal_of([](SafeTensors& f) { f.metadata["network"] = "unet"; }).find("weights of a unet"),
             std::string::npos);
+}
+
+TEST(Weights, metadata_that_no_network_can_have_are_refused) {
+  for (const auto& [key, value] : std::map<std::string, std::string>{{"blocks", "1e300"},
+                                                                     {"channels", "nan"},
+                                                                     {"widths", "4,6,-8"},
+                                                                     {"blocks ", "2.5"},
+                                                                     {"sigma_range", "0.1,inf"}}) {
+    const std::string name = key.substr(0, key.find(' '));
+    const std::string message = refusal_of([&](SafeTensors& content) { content.metadata[name] = value; });
+    EXPECT_NE(message.find("metadata " + name), std::string::npos) << value << ": " << message;
+  }
 }
 
 TEST(Weights, half_precision_is_widened) {

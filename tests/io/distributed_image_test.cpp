@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -151,6 +152,18 @@ TEST(DistributedImage, EveryFormatOnEveryNumberOfRanksEqualsTheWhole) {
     for (const std::string path : {"c.npy", "fortran.npy", "two.h5", "two.h5:/image", "two.h5:/other/name"})
       expect_read<double>(path, arrays, comm);
   });
+}
+
+TEST(DistributedImage, AScaleThatIsNoneIsRefused) {
+  if (Communicator::world().rank() != 0) return;
+  for (const double factor : {0.0, -2.0, std::numeric_limits<double>::quiet_NaN()}) {
+    Block<float> block(Box::image2d(4, 5), 1);
+    Hdf5File file = Hdf5File::create("factor.h5", Communicator());
+    file.write("/image", Box::image2d(4, 5), block.view);
+    file.set_attribute("/image", "factor", factor);
+    file.close();
+    EXPECT_THROW(image_source_info("factor.h5", Communicator()), InputError) << factor;
+  }
 }
 
 TEST(DistributedImage, PicturesAreGatheredBandByBand) {

@@ -55,7 +55,9 @@ class Report(unittest.TestCase):
         done = report(*arguments, "-o", "page.html")
         self.assertEqual(done.returncode, 0, done.stderr)
         html = (WORK / "page.html").read_text()
-        data = json.loads(re.search(r"<script type=application/json id=report-data>(.*?)</script>", html, re.S)[1])
+        raw = re.search(r"<script type=application/json id=report-data>(.*?)</script>", html, re.S)[1]
+        self.assertNotIn("<", raw, "'<!--<script' in a name would swallow the page")
+        data = json.loads(raw)
         body = re.search(r"<main>(.*)</main>", html, re.S)[1]
         return data, re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body)), html
 
@@ -548,6 +550,19 @@ class Report(unittest.TestCase):
             self.assertIn(words, done.stderr)
             self.assertFalse((WORK / "x.html").exists(), arguments)
         self.assertEqual(script("report.py", "b", "-o", "x.html").returncode, 2)
+
+    def test_names_that_look_like_a_page(self):
+        make_run(WORK / "a", truth=self.truth).rename(WORK / "<!--<script>")
+        data, _, _ = self.page("<!--<script>")
+        self.assertIn("<!--<script>", json.dumps(data))
+
+    def test_a_scene_of_another_size_is_not_drawn(self):
+        from reporting.pictures import Scenes, Unreadable
+
+        scenes = Scenes("/bin/false")
+        with self.assertRaisesRegex(Unreadable, "a scene of 99999 x 99999, the result 32 x 48"):
+            scenes.image({"problem.truth.scene.size": [99999, 99999]}, (3, 32, 48))
+        scenes.folder.cleanup()
 
     def test_names_that_are_no_utf8(self):
         folder = WORK / os.fsdecode(b"M\xfcnchen")

@@ -376,6 +376,34 @@ TEST(Checkpoint, ATruncatedOneIsPassedOverAndNoneLeftIsAnError) {
   world.barrier();
 }
 
+TEST(Checkpoint, WhatCannotBeReadNowIsNoDamage) {
+  const Folder folder;
+  const Communicator world = Communicator::world();
+  const CheckpointFolder all(folder.file("checkpoint"));
+  if (world.rank() == 0) {
+    const Pair pair(folder);
+    fs::create_directory(all.file(9));  // stands for a disk error: it is there, and cannot be read
+  }
+  world.barrier();
+  std::vector<std::string> damaged;
+  EXPECT_THROW(all.newest_good(world, damaged), InputError);
+  EXPECT_TRUE(damaged.empty()) << damaged[0];
+  world.barrier();
+  // A seal that claims as many pairs as the file could hold: refused before memory is asked for.
+  if (world.rank() == 0) {
+    fs::remove(all.file(9));
+    fs::resize_file(all.file(6), std::uintmax_t{1} << 40);  // of holes
+    std::ofstream tail(all.file(6), std::ios::binary | std::ios::app);
+    const std::uint64_t words[] = {1, ((std::uint64_t{1} << 40) - 24) / 16, 0};
+    tail.write(reinterpret_cast<const char*>(words), 16);
+    tail.write("TESSEAL1", 8);
+  }
+  world.barrier();
+  EXPECT_EQ(all.newest_good(world, damaged).loop.iterations, 3);
+  EXPECT_EQ(damaged.size(), 1u);
+  world.barrier();
+}
+
 TEST(Checkpoint, FolderKeepsTheNewestAndSetsDamagedOnesAside) {
   const Folder folder;
   if (Communicator::world().rank() != 0) return;
@@ -389,8 +417,12 @@ TEST(Checkpoint, FolderKeepsTheNewestAndSetsDamagedOnesAside) {
   EXPECT_EQ(all.list(), (std::vector<std::string>{all.file(9), all.file(2)}));
   EXPECT_TRUE(fs::exists(all.file(10) + ".damaged"));
   EXPECT_FALSE(fs::exists(all.file(11) + ".tmp"));
+  all.prune(std::int64_t{1} << 31);
+  EXPECT_EQ(all.list().size(), 2u);
   all.prune(1);
   EXPECT_EQ(all.list(), (std::vector<std::string>{all.file(9)}));
+  all.prune(0);
+  EXPECT_EQ(all.list().size(), 1u) << "never the newest";
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ def main():
     presets = json.loads((source / "CMakePresets.json").read_text())
     options = declared_options(source)
     listed = subprocess.run([cmake, "--help-variable-list"], capture_output=True, text=True, check=True).stdout
-    cmake_variables = set(listed.split())
+    cmake_variables = {name.replace("<LANG>", language) for name in listed.split() for language in ("C", "CXX", "CUDA")}
     visible = {p["name"] for p in presets["configurePresets"] if not p.get("hidden")}
     documents = {p: p.read_text() for p in [source / "README.md", *(source / "docs").glob("*.md")] if p.exists()}
 

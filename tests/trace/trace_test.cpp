@@ -289,6 +289,38 @@ TEST_F(Trace, SurvivesKillNine) {
   std::printf("%zu of %zu iterations were on disk\n", rows.size(), finished.size());
 }
 
+// Killed before each of its writes in turn, as many as it makes in its first second and more: each time the file
+// is absent or whole. (Rows that changed metadata in several writes left files that nothing could read.)
+TEST_F(Trace, IsWholeWhicheverWriteIsTheLast) {
+  const char* build = std::getenv("TESSERA_BINARY_DIR");
+  ASSERT_TRUE(build) << "ctest sets it";
+  const std::string victim = std::string(build) + "/bin/trace_victim",
+                    faults = std::string(build) + "/bin/libtessera_faults.so";
+  int with_rows = 0;
+  for (int write = 1; write <= 60; ++write) {
+    const std::string path = file(concat("kill-", write, ".h5"));
+    const pid_t child = fork();
+    if (child == 0) {
+      setenv("LD_PRELOAD", faults.c_str(), 1);
+      setenv("TESSERA_FAULT", concat("pwrite 0 ", write, " kill").c_str(), 1);
+      if (!freopen("/dev/null", "w", stdout)) _exit(126);
+      execl(victim.c_str(), victim.c_str(), path.c_str(), nullptr);
+      _exit(127);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "write " << write << ", status " << status;
+    if (!std::filesystem::exists(path)) continue;
+    const H5Handle f = open_file(path);
+    const auto rows = whole(f.get(), "iterations", keys::iteration);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      ASSERT_EQ(rows[i], static_cast<std::int64_t>(i)) << "write " << write;
+    EXPECT_GE(whole(f.get(), "phases", keys::iteration).size(), rows.size());
+    with_rows += !rows.empty();
+  }
+  EXPECT_GT(with_rows, 20);
+}
+
 /// The trace's share of a run of 4 ms and 12 phases an iteration: a small image on a GPU.
 double share_of_trace(const std::string& path) {
   TraceWriter trace(path, {});

@@ -41,6 +41,24 @@ TEST(Train, loss_falls_and_the_weights_load_with_their_noise_range) {
   EXPECT_EQ(*network.sigma_range, options.sigma);
 }
 
+TEST(Train, pictures_smaller_than_the_crop_are_left_out_or_refused) {
+  const Folder folder("little");
+  const auto picture = [&](const std::string& name, std::int64_t side) {
+    ImageWriter writer(folder.file(name), side, side, 1, 8);
+    const std::vector<float> values(side * side, 0.5F);
+    writer.write_rows(0, side, values.data());
+    writer.finish();
+  };
+  TrainOptions options = small(folder.file("w.safetensors"));
+  options.steps = 2;
+  options.dead_leaves = 0;
+  options.photographs = {folder.file(".")};
+  picture("tiny.png", 5);
+  EXPECT_THROW(train(options, Communicator{}), InputError);
+  picture("large.png", options.crop + 3);
+  EXPECT_EQ(train(options, Communicator{}), 0);
+}
+
 TEST(Train, resumed_training_equals_uninterrupted_training) {
   const Folder folder("resume");
   TrainOptions whole = small(folder.file("whole.safetensors"));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tessera/comm/communicator.hpp"
+#include "tessera/comm/watchdog.hpp"
 
 namespace tessera {
 
@@ -17,6 +18,7 @@ struct RunArguments {
   bool force = false;
   std::string resume;  // "": start; always; auto
   std::string command_line;
+  Watchdog* watchdog = nullptr;  // its limit is the job's
 };
 int run_command(const RunArguments& arguments, const Communicator& comm);
 

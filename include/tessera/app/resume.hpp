@@ -72,7 +72,8 @@ class Checkpointer final : public Observer {
   std::int64_t bytes() const { return bytes_; }
 
  private:
-  CheckpointFolder folder_;
+  const OutputFolder& folder_;
+  CheckpointFolder checkpoints_;
   CheckpointConfig config_;
   Checkpoint fixed_;
   std::vector<StateField> fields_;

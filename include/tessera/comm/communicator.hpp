@@ -71,8 +71,10 @@ class Communicator {
   [[nodiscard]] Pending all_reduce_begin(std::span<double> values) const;  ///< collective, in place
 
   /// Collective. Runs `work` on every rank; if it throws anywhere, every rank throws the message of the
-  /// lowest such rank, as InputError or, for any other exception, as RunError. What makes all ranks fail
-  /// together: put validation inside, collectives outside.
+  /// lowest such rank, as InputError (or DamageError) or, for any other exception, as RunError, with
+  /// Error::everywhere. What makes all ranks fail together: put validation inside, collectives outside. A rank
+  /// that failed waits for the others to come here too, a minute at most; then it says why, and ends the
+  /// job.
   void together(const std::function<void()>& work) const;
 
   /// Ends the whole job at once with this exit code, after flushing what was said. For a rank that cannot go
@@ -86,6 +88,9 @@ class Communicator {
   struct Shared;
   std::shared_ptr<const Shared> shared_;  // null: one process
 };
+
+/// Seconds that a rank which failed waits for the others, at most `usual`; less where TESSERA_PATIENCE says so.
+double patience(double usual);
 
 /// True between MpiSession's start and end with a launcher around us.
 bool mpi_running();

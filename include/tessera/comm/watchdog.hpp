@@ -15,12 +15,16 @@ namespace tessera {
 /// /dev/shm when empty), so that a waiting rank can name the one that does not come. Ends by MPI_Abort with
 /// code 3. On SIGTERM and SIGABRT of a dying job (a peer was killed) every survivor writes one line with its
 /// phase and iteration to stderr and to the file `words` (its folder is made then), because a launcher that
-/// is ending a job may lose what goes to stderr. Construction is collective; one per process.
+/// is ending a job may lose what goes to stderr. Time that a process is suspended (SIGSTOP of the whole job)
+/// does not count. Construction is collective; one per process, from the start to the end of a command. Limit
+/// 0: it watches nobody, and only speaks last words.
 class Watchdog {
  public:
   Watchdog(const Communicator& comm, double limit_seconds, std::string folder = "",
            const std::string& words = "");
   ~Watchdog();
+  /// Another limit and file from here on; before the handlers of signals that were installed meanwhile.
+  void set(double limit_seconds, const std::string& words);
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 

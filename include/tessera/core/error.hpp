@@ -12,14 +12,26 @@ class ContractError : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-/// Bad input of the user: one message, exit code 2, nothing started and nothing overwritten.
-class InputError : public std::runtime_error {
+/// What InputError and RunError share.
+class Error : public std::runtime_error {
+ public:
   using std::runtime_error::runtime_error;
+  bool everywhere = false;  // every rank has it (Communicator::together): the ranks may go on after it
+};
+
+/// Bad input of the user: one message, exit code 2, nothing started and nothing overwritten.
+class InputError : public Error {
+  using Error::Error;
+};
+
+/// A file is not what was written: it was cut, or a checksum differs. A file that cannot be read is not that.
+class DamageError : public InputError {
+  using InputError::InputError;
 };
 
 /// A run failed on its way (a library call, a full disk, a lost peer): exit code 3.
-class RunError : public std::runtime_error {
-  using std::runtime_error::runtime_error;
+class RunError : public Error {
+  using Error::Error;
 };
 
 /// The parts of a message, joined as `<<` prints them.

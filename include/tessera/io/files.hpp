@@ -8,8 +8,13 @@
 
 namespace tessera {
 
-/// Writes path.tmp through `write`, syncs it to disk and renames it: whole or absent. RunError where the disk
-/// refuses. Not collective, as everything here.
+/// A name beside `path` that no other program uses: PATH.XXXXXXXX.tmp, X being the same in all calls of this
+/// program. What a killed program leaves behind has this form.
+std::string temporary_name(const std::string& path);
+bool is_temporary(const std::string& name);
+
+/// Writes temporary_name(path) through `write`, syncs it to disk and renames it: whole or absent. RunError
+/// where the disk refuses. Not collective, as everything here.
 void write_whole(const std::string& path, const std::function<void(const std::string& temporary)>& write);
 void write_text(const std::string& path, const std::string& text);
 std::string read_text(const std::string& path);  // InputError where it cannot be read

@@ -4,6 +4,7 @@
 #include <hdf5.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,13 +48,23 @@ struct DatasetInfo {
   std::string type;  // float32, float64, uint8, bool, ...
 };
 
-/// An HDF5 file opened or created by all ranks of a communicator (MPI-IO; serial for one rank).
+/// Chunks of a dataset that lie one behind the other in the file.
+struct ChunkRun {
+  std::int64_t first = 0, count = 0;  // in row-major order of the chunks
+  std::int64_t begin = 0, bytes = 0;  // place of the first one, size of each
+};
+/// Where all chunks of a dataset lie, in their order.
+std::vector<ChunkRun> chunk_runs(hid_t file, const std::string& dataset, const std::string& path);
+
+/// An HDF5 file opened or created by all ranks of a communicator.
 ///
-/// A created file is written under a temporary name; close() syncs and renames it, so that it is whole or
-/// absent. Destruction without close() removes the temporary file. Written datasets are float32 or float64,
-/// as the view is. Views are host memory.
-/// Collective: open, create, close, destruction of a created file, read, write, set_attribute. The others
-/// only look up and may be called by one rank alone on an opened file.
+/// Rank 0 alone makes the structure of a created file; every rank writes its pixels to the places that rank 0
+/// gave them, with plain system calls: no library waits for other ranks in the middle of a write that fails on
+/// one. A created file is written under a temporary name; close() syncs and renames it, so that it is whole or
+/// absent. Destruction without close() removes the temporary file and waits for nobody. Written datasets are
+/// float32 or float64, as the view is. Views are host memory.
+/// Collective: open, create, close, read, write, set_attribute. The others only look up and may be called by
+/// one rank alone on an opened file (of a created one, on rank 0).
 /// Errors: InputError on reading, RunError on writing; equal on all ranks for the collective ones.
 class Hdf5File {
  public:
@@ -61,7 +72,8 @@ class Hdf5File {
   static Hdf5File create(const std::string& path, const Communicator& comm);
   Hdf5File(Hdf5File&&) noexcept;
   ~Hdf5File();
-  void close();
+  /// `finish` works on the closed temporary file, before it gets its name; on rank 0.
+  void close(const std::function<void(const std::string& temporary)>& finish = {});
 
   bool has(const std::string& object) const;
   std::vector<std::string> list(const std::string& group) const;  // names of its members, ascending

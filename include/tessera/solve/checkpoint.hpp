@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -29,14 +30,17 @@ struct CheckpointPlace {
   Box block;  // this rank's
 };
 
-/// Parallel HDF5: a dataset /fields/NAME per image field in fixed chunks (Hdf5File), the rest as JSON in the
+/// HDF5: a dataset /fields/NAME per image field in fixed chunks (Hdf5File), the rest as JSON in the
 /// attribute `header`, a checksum for each. Whole or absent, and the same file for any cut into blocks.
-/// Collective. RunError equal on all ranks.
+/// `before_commit`: called on rank 0 before the file gets its name; it may throw. Collective. RunError or
+/// InputError equal on all ranks.
 void write_checkpoint(const std::string& path, Checkpoint checkpoint, const std::vector<StateField>& fields,
-                      const CheckpointPlace& place, const Communicator& comm);
+                      const CheckpointPlace& place, const Communicator& comm,
+                      const std::function<void()>& before_commit = {});
 
-/// Reads all of a checkpoint once, spread over the ranks, and compares its checksums. Collective. InputError
-/// (what is wrong with it) equal on all ranks.
+/// Reads all of a checkpoint once, spread over the ranks, and compares its checksums. Collective. Errors,
+/// equal on all ranks: DamageError (what is wrong with it), InputError where it cannot be read or is of another
+/// tessera.
 Checkpoint open_checkpoint(const std::string& path, const Communicator& comm);
 
 /// Scalars and counts of `fields`; no file is read. InputError where one is missing.
@@ -53,12 +57,12 @@ class CheckpointFolder {
   std::vector<std::string> list() const;
   std::string file(int iterations) const;
   /// The newest good one. `damaged` gets one line for each that was passed over. Collective; InputError where
-  /// there is none, also where none is good.
+  /// there is none, where none is good, and where one cannot be read for another reason.
   Checkpoint newest_good(const Communicator& comm, std::vector<std::string>& damaged) const;
   /// Renames files newer than these iterations to *.damaged and removes unfinished ones. One process.
   void set_aside(int newer_than) const;
-  /// Removes all but the newest `keep`. One process.
-  void prune(int keep) const;
+  /// Removes all but the newest `keep`, and never the newest. One process.
+  void prune(std::int64_t keep) const;
 
  private:
   std::string path_;

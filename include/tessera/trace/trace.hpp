@@ -32,15 +32,15 @@ struct TraceBegin {
 /// One rank's performance trace: serial HDF5, earliest format, readable after kill -9. docs/trace.md.
 ///
 /// Rows are gathered and go to the file (with H5Fflush) at most a second after the previous ones, at the next
-/// call; iterations of a second or more are each on disk when they end. Errors: RunError. Not collective:
-/// each rank has its own file. Time spent here: seconds_inside(), and the attribute keys::trace_seconds.
+/// call; iterations of a second or more are each on disk when they end. Errors: RunError from the constructor;
+/// later ones end the trace and not the run, problem() says why. Not collective: each rank has its own file. Time spent here: seconds_inside(), and the attribute keys::trace_seconds.
 class TraceWriter final : public Observer {
  public:
   /// Makes the file and its folder. Iterations that are not a multiple of `every` are left out of the tables
   /// (the last one never is), not out of the totals.
   TraceWriter(const std::string& path, const TraceHeader& header, int every = 1,
               const TraceBegin& begin = {});
-  ~TraceWriter() override;  // as flush(), but silent where the disk fails
+  ~TraceWriter() override;  // as flush()
   void after_step(int k, const Solver& solver) override;
   void on_result(const IterationResult& result) override;
   void at_rest(const LoopState& state) override;  // rows up to a checkpoint are on disk before it is written
@@ -55,6 +55,8 @@ class TraceWriter final : public Observer {
   };
   const std::map<Phase, PhaseTotal>& totals() const;
   double seconds_inside() const;
+  /// Why the trace ended before the run did; empty where it did not.
+  const std::string& problem() const;
 
   /// Whether the file at `path` is a trace of the same block on as many ranks, and can be read.
   static bool continues(const std::string& path, const TraceHeader& header);

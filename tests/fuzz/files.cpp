@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Readers of files.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "sealed_file.hpp"
+#include "targets.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/io/distributed_image.hpp"
+#include "tessera/io/files.hpp"
+#include "tessera/io/image_file.hpp"
+#include "tessera/io/safetensors.hpp"
+
+namespace tessera::fuzz {
+namespace {
+
+std::string scratch() {
+  static const std::string folder = [] {
+    std::string name = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm/tessera-fuzz-XXXXXX" : "/tmp/tessera-fuzz-XXXXXX";
+    if (!::mkdtemp(name.data())) std::abort();
+    std::atexit([] { [[maybe_unused]] const int done = std::system(("rm -rf " + scratch()).c_str()); });
+    return name;
+  }();
+  return folder;
+}
+
+template <class Work>
+void refused_or_fine(Work work) {
+  try {
+    work();
+  } catch (const InputError& e) {
+    require(std::strlen(e.what()) > 10, "an error without words");
+  }
+}
+
+}  // namespace
+
+void require(bool holds, const char* words) {
+  if (holds) return;
+  std::fprintf(stderr, "property: %s\n", words);
+  std::abort();
+}
+
+std::string as_file(const std::uint8_t* bytes, std::size_t count, const std::string& suffix) {
+  const std::string path = scratch() + "/input" + suffix;
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0 || ::write(fd, bytes, count) != static_cast<ssize_t>(count)) std::abort();
+  ::close(fd);
+  return path;
+}
+
+// An even first byte: the rest as it stands. Odd: two bytes say how much of it is the header, and the length that
+// the format wants in front is right.
+void safetensors(const std::uint8_t* bytes, std::size_t count) {
+  if (count < 3) return;
+  std::vector<std::uint8_t> file(bytes + 1, bytes + count);
+  if (bytes[0] & 1) {
+    const std::size_t header = std::min<std::size_t>(file[0] | file[1] << 8, file.size() - 2);
+    file.erase(file.begin(), file.begin() + 2);
+    std::uint8_t length[8] = {};
+    for (int k = 0; k < 8; ++k) length[k] = static_cast<std::uint8_t>(header >> (8 * k));
+    file.insert(file.begin(), length, length + 8);
+  }
+  refused_or_fine([&] {
+    const SafeTensors read = read_safetensors(as_file(file.data(), file.size(), ".safetensors"));
+    std::size_t total = 0;
+    for (const auto& [name, tensor] : read.tensors) total += tensor.bytes.size();
+    require(total < file.size(), "tensors hold more than the file");
+    // What was read is written and read again.
+    const std::string again = as_file(nullptr, 0, ".again.safetensors");
+    try {
+      write_safetensors(again, read);
+    } catch (const InputError&) {  // names that are no UTF-8
+      return;
+    }
+    require(read_safetensors(again).tensors.size() == read.tensors.size(), "written and read is not the same");
+  });
+}
+
+// As above: the magic, version 1 and the header's length are right where the first byte is odd.
+void npy(const std::uint8_t* bytes, std::size_t count) {
+  if (count < 2) return;
+  std::vector<std::uint8_t> file(bytes + 1, bytes + count);
+  if (bytes[0] & 1) {
+    const std::size_t header = std::min<std::size_t>(file[0], file.size() - 1);
+    file.erase(file.begin());
+    const std::uint8_t front[] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<std::uint8_t>(header), 0};
+    file.insert(file.begin(), front, front + sizeof front);
+  }
+  const std::string path = as_file(file.data(), file.size(), ".npy");
+  refused_or_fine([&] {
+    const NpyArray read = read_npy(path);
+    require(read.values.size() <= 8 * file.size(), "more values than the file has bits");
+  });
+  refused_or_fine([&] {
+    const SourceInfo info = image_source_info(path, Communicator());
+    require(info.box.pixels() > 0 && info.channels > 0, "an image without pixels");
+  });
+}
+
+void seal(const std::uint8_t* bytes, std::size_t count) {
+  refused_or_fine([&] { check_seal(as_file(bytes, count, ".h5")); });
+}
+
+void picture(const std::uint8_t* bytes, std::size_t count) {
+  if (count < 2) return;
+  constexpr const char* kSuffix[] = {".png", ".jpg", ".tif", ".fits"};
+  const std::string path = as_file(bytes + 1, count - 1, kSuffix[bytes[0] % 4]);
+  refused_or_fine([&] {
+    ImageReader whole(path);
+    const ImageInfo info = whole.info();
+    require(info.height > 0 && info.width > 0 && (info.channels == 1 || info.channels == 3), "a header that cannot be");
+    if (info.height > 512 || info.width > 512) return;  // a small file may hold a large black image
+    const Box all = Box::image2d(info.height, info.width);
+    std::vector<float> once(static_cast<std::size_t>(all.pixels() * info.channels)), again(once);
+    whole.read(all, once.data());
+    ImageReader banded(path);
+    const std::int64_t rows = std::max<std::int64_t>(1, info.stored_rows / 3);
+    for (std::int64_t r = 0; r < info.stored_rows; r += rows) {
+      const Box band = stored_rows_box(info, r, std::min(rows, info.stored_rows - r));
+      std::vector<float> part(static_cast<std::size_t>(band.pixels() * info.channels));
+      banded.read(band, part.data());
+      std::size_t at = 0;
+      for (std::int64_t c = 0; c < info.channels; ++c)
+        for (std::int64_t y = band.lo()[1]; y < band.hi()[1]; ++y)
+          for (std::int64_t x = band.lo()[2]; x < band.hi()[2]; ++x)
+            again[static_cast<std::size_t>((c * info.height + y) * info.width + x)] = part[at++];
+    }
+    require(std::memcmp(once.data(), again.data(), once.size() * sizeof(float)) == 0, "bands differ from the whole");
+  });
+}
+
+}  // namespace tessera::fuzz
