@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Memory and time of whole runs: hqs with a shipped network on a scene behind a 15 x 15 kernel with boundary valid,
+conjugate gradients in every iteration. One rank; several programs in turn, for example of two commits.
+
+tests/bench/valid_blur.py PROGRAM... [--sides 1024,2048] [--channels 1,3] [--iterations 8] [--threads 2]"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+
+def kernel():
+    """A drawn camera path: a bow of 15 x 15 taps, smoothed."""
+    t = np.linspace(0, 1, 400)
+    rows, columns = 2 + 10 * t, 3 + 9 * t**2
+    y, x = np.mgrid[:15, :15]
+    taps = sum(np.exp(-((y - r) ** 2 + (x - c) ** 2) / (2 * 0.7**2)) for r, c in zip(rows, columns))
+    return (taps / taps.sum()).astype(np.float32)
+
+
+def run(program, folder, side, channels, o):
+    weights = "drunet_small_gray" if channels == 1 else "drunet_small_color"
+    job = folder / "job.yaml"
+    job.write_text(f"""problem:
+  truth: {{scene: {{size: [{side}, {side}], channels: {channels}}}}}
+  operator: {{type: blur, kernel: {{file: kernel.npy}}, boundary: valid}}
+  noise: {{gaussian: 0.01}}
+denoiser: {{network: drunet, weights: {weights}}}
+solver: {{name: hqs, iterations: {o.iterations}, sigma: {{dpir: 0.01}}}}
+output: {{folder: out, checkpoint: {{keep: 0}}}}
+""")
+    with open(folder / "log", "w") as log:
+        process = subprocess.Popen([program, "run", job, "--force"], stdout=log, stderr=subprocess.STDOUT,
+                                   env=dict(os.environ, OMP_NUM_THREADS=str(o.threads)))
+        _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"{program} failed ({os.waitstatus_to_exitcode(status)}):\n" + (folder / "log").read_text())
+    summary = json.loads((folder / "out" / "summary.json").read_text())
+    return usage.ru_maxrss * 1024 / 1e9, max(summary["peak_bytes_per_rank"]) / 1e9, summary["seconds_per_iteration"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", nargs="+", type=lambda p: str(Path(p).resolve()))
+    parser.add_argument("--sides", default="1024,2048")
+    parser.add_argument("--channels", default="1,3")
+    parser.add_argument("--iterations", type=int, default=8)
+    parser.add_argument("--threads", type=int, default=2)
+    o = parser.parse_args()
+    print("| side | channels | " + " | ".join(f"{name} {i + 1}" for i in range(len(o.program))
+                                              for name in ("resident (tracked), GB,", "s per iteration,")) + " |")
+    print("|---" * (2 + 2 * len(o.program)) + "|")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        np.save(folder / "kernel.npy", kernel())
+        for side in map(int, o.sides.split(",")):
+            for channels in map(int, o.channels.split(",")):
+                cells = [str(side), str(channels)]
+                for program in o.program:
+                    resident, tracked, seconds = run(program, folder, side, channels, o)
+                    cells += [f"{resident:.2f} ({tracked:.2f})", f"{seconds:.2f}"]
+                print("| " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
