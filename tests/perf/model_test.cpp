@@ -171,7 +171,7 @@ TEST(Model, one_rank_by_hand) {
   const Prediction p = predict(m, &work, blur.data, d, 1, {.mode = ExecutionMode::whole});
   const double passes = (1 + 1 + 0) * 600 * 4 * 0;  // the last addition rides on its convolution
   EXPECT_NEAR(p.denoise, 9e-6 * (8 + 64 + 8) * 600 + passes, 1e-3 * p.denoise);
-  const auto kernel = blur.list[0]->reach();
+  const auto kernel = blur.op->reach();
   const double taps =
       static_cast<double>((kernel.lo[1] + kernel.hi[1] + 1) * (kernel.lo[2] + kernel.hi[2] + 1));
   EXPECT_NEAR(p.data, 600e-6 + 2 * taps * 600 / 1e6, 1e-9);
