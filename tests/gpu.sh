@@ -22,6 +22,7 @@ while (($#)); do
 done
 bin=build/release/bin
 mkdir -p "$out"
+out=$(realpath "$out")
 failed=() skipped=()
 began=$SECONDS
 step() { printf '\n== %s (after %d s)\n' "$1" $((SECONDS - began)); }
@@ -63,7 +64,7 @@ run() {  # run NAME RANKS JOB [KEY=VALUE...]
   for pair in "$@"; do set+=(--set "$pair"); done
   if ((ranks <= gpus)); then bind=(jobs/bind.sh); fi  # one GPU each; else they share
   timeout 300 jobs/launch.sh -n "$ranks" ${bind[@]+"${bind[@]}"} "$bin/tessera" run "$file" --force \
-    --set "output.folder=$PWD/$out/$name" "${set[@]}" >"$out/$name.log" 2>&1 && return
+    --set "output.folder=$out/$name" "${set[@]}" >"$out/$name.log" 2>&1 && return
   tail -15 "$out/$name.log"
   fail "run $name"
   return 1
