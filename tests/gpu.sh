@@ -76,7 +76,7 @@ compare() {  # compare NAME RANKS REFERENCE LIMIT
   local line error
   line=$("$bin/tessera" compare "$out/$3/reconstruction.h5" "$out/$1/reconstruction.h5" | head -1)
   error=$(sed -n 's/.*relative error \([0-9.e+-]*\).*/\1/p' <<<"$line")
-  of() { sed -n "s/.*\"$1\": \\[*\\([^],]*\\).*/\\1/p" "$out/$2/summary.json" | head -1; }
+  of() { tr -d ' \n' <"$out/$2/summary.json" | sed -n "s/.*\"$1\":\[*\([0-9.e+-]*\).*/\1/p"; }
   echo "| $1 | $2 | $(of seconds_per_iteration "$1") | $(of peak_bytes_per_rank "$1") | ${error:-none} | $4 |" | tee -a "$table"
   awk -v e="$error" -v l="$4" 'BEGIN {exit !(e != "" && e + 0 < l)}' || fail "$1 differs by ${error:-an unknown amount}"
 }
