@@ -22,6 +22,7 @@ while (($#)); do
 done
 bin=build/release/bin
 mkdir -p "$out"
+out=$(realpath "$out")
 failed=() skipped=()
 began=$SECONDS
 step() { printf '\n== %s (after %d s)\n' "$1" $((SECONDS - began)); }
@@ -63,7 +64,7 @@ run() {  # run NAME RANKS JOB [KEY=VALUE...]
   for pair in "$@"; do set+=(--set "$pair"); done
   if ((ranks <= gpus)); then bind=(jobs/bind.sh); fi  # one GPU each; else they share
   timeout 300 jobs/launch.sh -n "$ranks" ${bind[@]+"${bind[@]}"} "$bin/tessera" run "$file" --force \
-    --set "output.folder=$PWD/$out/$name" "${set[@]}" >"$out/$name.log" 2>&1 && return
+    --set "output.folder=$out/$name" "${set[@]}" >"$out/$name.log" 2>&1 && return
   tail -15 "$out/$name.log"
   fail "run $name"
   return 1
@@ -75,7 +76,7 @@ compare() {  # compare NAME RANKS REFERENCE LIMIT
   local line error
   line=$("$bin/tessera" compare "$out/$3/reconstruction.h5" "$out/$1/reconstruction.h5" | head -1)
   error=$(sed -n 's/.*relative error \([0-9.e+-]*\).*/\1/p' <<<"$line")
-  of() { sed -n "s/.*\"$1\": \\[*\\([^],]*\\).*/\\1/p" "$out/$2/summary.json" | head -1; }
+  of() { tr -d ' \n' <"$out/$2/summary.json" | sed -n "s/.*\"$1\":\[*\([0-9.e+-]*\).*/\1/p"; }
   echo "| $1 | $2 | $(of seconds_per_iteration "$1") | $(of peak_bytes_per_rank "$1") | ${error:-none} | $4 |" | tee -a "$table"
   awk -v e="$error" -v l="$4" 'BEGIN {exit !(e != "" && e + 0 < l)}' || fail "$1 differs by ${error:-an unknown amount}"
 }
