@@ -309,7 +309,8 @@ TEST_F(Trace, IsWholeWhicheverWriteIsTheLast) {
     }
     int status = 0;
     waitpid(child, &status, 0);
-    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "write " << write << ", status " << status;
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        << "write " << write << ", status " << status;
     if (!std::filesystem::exists(path)) continue;
     const H5Handle f = open_file(path);
     const auto rows = whole(f.get(), "iterations", keys::iteration);
