@@ -87,7 +87,8 @@ bool abandoned(const std::string& folder, const std::string& path) {
     if (state == ProcessState::alive || (state == ProcessState::unknown && !f.same_as(first))) refuse(f);
     if (state == ProcessState::gone) return true;
     if (!std::exchange(said, true))
-      std::fprintf(stderr, "tessera: %s was in use by a program on %s: seeing for %.0f s whether it still is\n",
+      std::fprintf(stderr,
+                   "tessera: %s was in use by a program on %s: seeing for %.0f s whether it still is\n",
                    folder.c_str(), f.host.empty() ? "another host" : f.host.c_str(), FolderOwner::kSilence);
   }
   return true;
@@ -133,7 +134,8 @@ FolderOwner::~FolderOwner() {
 // Whether the file could be made: not where there is one.
 bool FolderOwner::make() {
   const auto fail = [&](int error) {
-    throw InputError(concat("cannot write ", path_, " (", std::strerror(error), ") name another output.folder"));
+    throw InputError(
+        concat("cannot write ", path_, " (", std::strerror(error), ") name another output.folder"));
   };
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (fd_ < 0 && errno == EEXIST) return false;
@@ -178,10 +180,11 @@ void FolderOwner::take() {
 void FolderOwner::require() const {
   const Found f = look(path_);
   if (f.there && (f.id == id_ || f.id.empty())) return;  // what cannot be read now is no sign
-  throw RunError(f.there ? concat("tessera on ", f.host, ", process ", f.pid, ", has taken ", folder_,
-                                  " over (this run stood still for long, and was taken for lost) that one goes on")
-                         : concat(path_, " is gone (somebody removed it, or moved ", folder_,
-                                  ") start again where the folder is, with --resume"));
+  throw RunError(
+      f.there ? concat("tessera on ", f.host, ", process ", f.pid, ", has taken ", folder_,
+                       " over (this run stood still for long, and was taken for lost) that one goes on")
+              : concat(path_, " is gone (somebody removed it, or moved ", folder_,
+                       ") start again where the folder is, with --resume"));
 }
 
 void FolderOwner::touch() {

@@ -115,9 +115,10 @@ void OutputFolder::look() const {
                    " holds a result and no checkpoint (a run never overwrites, and there is nothing to go on "
                    "from) name another output.folder, or add --force");
   for (const std::string& name : names)
-    TESSERA_VALIDATE(ours(name), path_, " holds ", name,
-                     " and no checkpoint (--resume=auto starts only in a folder that is new, or of a run) name "
-                     "another output.folder, or add --force");
+    TESSERA_VALIDATE(
+        ours(name), path_, " holds ", name,
+        " and no checkpoint (--resume=auto starts only in a folder that is new, or of a run) name "
+        "another output.folder, or add --force");
 }
 
 void OutputFolder::create(bool goes_on) {
@@ -144,7 +145,8 @@ void OutputFolder::create(bool goes_on) {
         fs::remove_all(path, error);
     for (const char* name : {"trace", "checkpoint"}) {
       fs::create_directories(file(name), error);
-      TESSERA_VALIDATE(!error, "cannot make ", file(name), " (", error.message(), ") name another output.folder");
+      TESSERA_VALIDATE(!error, "cannot make ", file(name), " (", error.message(),
+                       ") name another output.folder");
     }
   });
 }

@@ -259,8 +259,9 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   Reducer reducer(comm);
   const Space space(comm, &reducer);
   const auto data = make_data_term(g, problem, space);
-  TESSERA_VALIDATE(std::isfinite(data->lipschitz()) && data->lipschitz() > 0, "the operator's squared norm is ",
-                   data->lipschitz(), " (no sample that counts depends on the image, or a value is not finite) see ",
+  TESSERA_VALIDATE(std::isfinite(data->lipschitz()) && data->lipschitz() > 0,
+                   "the operator's squared norm is ", data->lipschitz(),
+                   " (no sample that counts depends on the image, or a value is not finite) see ",
                    "problem.operator, its mask and kernel, and problem.weights");
   denoiser->set_noise(problem.noise_sigma / std::sqrt(data->lipschitz()));
   std::vector<StateField> fields = named("data/", data->state());
@@ -271,7 +272,8 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
   problem.weights.clear();
   const double pixels = static_cast<double>(g.image.pixels() * g.channels);
   const double start_rms = space.norm(start) / std::sqrt(pixels);
-  TESSERA_VALIDATE(std::isfinite(start_rms), "the start of the iteration is not finite (a value of the measurement "
+  TESSERA_VALIDATE(std::isfinite(start_rms),
+                   "the start of the iteration is not finite (a value of the measurement "
                    "or of solver.start is not) mask such samples by problem.weights, or correct the file");
   const SolverOptions options = solver_options(g, problem.noise_sigma, data->lipschitz(), from);
   const auto continued = make_continued(*denoiser, options.level);

@@ -164,7 +164,8 @@ std::string diagnose(const std::vector<Sighting>& ranks, int self, double limit)
   }
   if (waits(*at, limit)) {
     // Where one has just come to where the others wait, they are about to go on.
-    if (std::any_of(ranks.begin(), ranks.end(), [&](const Sighting& s) { return !hangs(s, limit); })) return {};
+    if (std::any_of(ranks.begin(), ranks.end(), [&](const Sighting& s) { return !hangs(s, limit); }))
+      return {};
     const Sighting* behind = &*std::min_element(
         ranks.begin(), ranks.end(), [](const Sighting& a, const Sighting& b) { return a.beats < b.beats; });
     if (at->waiting_for == kEverybody && me->quiet < 2 * limit) return {};  // one of another node may come

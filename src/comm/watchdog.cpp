@@ -168,8 +168,7 @@ struct Watchdog::Impl {
 
   static void speak_to(const std::string& file) {
     static std::list<Words> all;
-    words = file.empty() ? nullptr
-                         : &all.emplace_back(Words{file, file.substr(0, file.find_last_of('/'))});
+    words = file.empty() ? nullptr : &all.emplace_back(Words{file, file.substr(0, file.find_last_of('/'))});
   }
 
   void set(double seconds, const std::string& words_to) {

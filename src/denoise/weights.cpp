@@ -98,8 +98,8 @@ void read_metadata(const SafeTensors& file, const std::string& path, Network& ne
   const auto whole = [&](const std::vector<double>& values, const char* key) {
     constexpr double kMost = 65536;  // widths of layers; no network has as many of anything else
     for (const double v : values)
-      TESSERA_VALIDATE(0 <= v && v <= kMost && v == std::floor(v) && values.size() <= 64, path, ": metadata ", key,
-                       " is '", file.metadata.at(key), "' (whole numbers up to ", kMost,
+      TESSERA_VALIDATE(0 <= v && v <= kMost && v == std::floor(v) && values.size() <= 64, path, ": metadata ",
+                       key, " is '", file.metadata.at(key), "' (whole numbers up to ", kMost,
                        " are expected) correct or remove it");
   };
   const auto one = [&](const char* key, auto& value) {
@@ -120,8 +120,10 @@ void read_metadata(const SafeTensors& file, const std::string& path, Network& ne
   if (widths) whole(*widths, "widths");
   if (widths) options.widths.assign(widths->begin(), widths->end());
   if (const auto range = find("sigma_range")) {
-    TESSERA_VALIDATE(range->size() == 2 && 0 <= (*range)[0] && (*range)[0] <= (*range)[1] && std::isfinite((*range)[1]), path, ": metadata sigma_range is '",
-                     file.metadata.at("sigma_range"), "' (lowest and highest are expected) correct it");
+    TESSERA_VALIDATE(
+        range->size() == 2 && 0 <= (*range)[0] && (*range)[0] <= (*range)[1] && std::isfinite((*range)[1]),
+        path, ": metadata sigma_range is '", file.metadata.at("sigma_range"),
+        "' (lowest and highest are expected) correct it");
     network.sigma_range.emplace((*range)[0], (*range)[1]);
   }
 }

@@ -14,8 +14,9 @@ namespace tessera {
 struct Hdf5File::Impl {
   Communicator comm;
   std::string path, temporary;  // temporary is empty for a file that is read, and after close()
-  std::optional<io::Hdf5Output> output;  // of a file that is created: on rank 0, which alone writes its structure
-  io::OutputFile other;                  // of a file that is created: on the other ranks
+  std::optional<io::Hdf5Output>
+      output;            // of a file that is created: on rank 0, which alone writes its structure
+  io::OutputFile other;  // of a file that is created: on the other ranks
   H5Handle file;
 
   io::OutputFile& pixels() { return output ? output->file() : other; }

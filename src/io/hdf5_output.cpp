@@ -47,7 +47,9 @@ hid_t driver() {
       delete own(f);
       return 0;
     };
-    c.cmp = [](const H5FD_t* a, const H5FD_t* b) { return own(a)->to < own(b)->to ? -1 : own(b)->to < own(a)->to; };
+    c.cmp = [](const H5FD_t* a, const H5FD_t* b) {
+      return own(a)->to < own(b)->to ? -1 : own(b)->to < own(a)->to;
+    };
     c.query = [](const H5FD_t*, unsigned long* flags) -> herr_t {
       if (flags)
         *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_ACCUMULATE_METADATA | H5FD_FEAT_DATA_SIEVE |
@@ -94,16 +96,15 @@ H5Handle Hdf5Output::begin() {
   check_h5(H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG), "H5Pset_fclose_degree", said_);
   Hdf5Output* const self = this;
   check_h5(H5Pset_driver(access.get(), driver(), &self), "H5Pset_driver", said_);
-  return {check_h5(H5Fcreate(said_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), "H5Fcreate", said_), H5Fclose};
+  return {check_h5(H5Fcreate(said_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), "H5Fcreate", said_),
+          H5Fclose};
 }
 
 void Hdf5Output::require() const {
   if (problem_) std::rethrow_exception(problem_);
 }
 
-bool Hdf5Output::read(std::int64_t at, std::int64_t count, void* to) {
-  return file_.read(at, count, to);
-}
+bool Hdf5Output::read(std::int64_t at, std::int64_t count, void* to) { return file_.read(at, count, to); }
 
 void Hdf5Output::write(std::int64_t at, std::int64_t count, const void* from) {
   try {

@@ -13,8 +13,8 @@ namespace tessera::io {
 /// A new file, the bytes of which HDF5 hands over to us.
 ///
 /// HDF5 1.10 and 1.12 crash when the program ends, or before, where a write of theirs has failed and the file
-/// could therefore not be closed. Here no write fails for HDF5: the first error is kept, and require() throws it.
-/// It stays in its place, and longer than every handle of the file. Not collective.
+/// could therefore not be closed. Here no write fails for HDF5: the first error is kept, and require() throws
+/// it. It stays in its place, and longer than every handle of the file. Not collective.
 class Hdf5Output {
  public:
   /// Makes the file, which is not there yet. RunError with the name `said`.

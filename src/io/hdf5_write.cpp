@@ -16,8 +16,8 @@ namespace tessera {
 namespace {
 
 struct Chunk {
-  Index3 side;       // pixels
-  int rank = 0;      // axes of the dataset
+  Index3 side;        // pixels
+  int rank = 0;       // axes of the dataset
   bool wide = false;  // float64
 };
 
@@ -72,7 +72,8 @@ void make_dataset(hid_t file, const std::string& dataset, const Box& global, std
   const auto axes = [&](std::int64_t first, const Index3& n) {
     std::array<hsize_t, 4> out{static_cast<hsize_t>(first)};
     for (int a = 1; a < chunk.rank; ++a)
-      out[static_cast<std::size_t>(a)] = static_cast<hsize_t>(n[static_cast<std::size_t>(a + 3 - chunk.rank)]);
+      out[static_cast<std::size_t>(a)] =
+          static_cast<hsize_t>(n[static_cast<std::size_t>(a + 3 - chunk.rank)]);
     return out;
   };
   const auto shape = axes(channels, global.extents()), side = axes(1, chunk.side);
@@ -96,8 +97,8 @@ void make_dataset(hid_t file, const std::string& dataset, const Box& global, std
 
 /// This rank's pixels of one chunk, rows as they lie in it.
 template <class T>
-void write_part(const ArrayView& from, std::int64_t channel, const Box& mine, const Box& cell, const Chunk& chunk,
-                std::int64_t place, std::vector<T>& buffer, io::OutputFile& out) {
+void write_part(const ArrayView& from, std::int64_t channel, const Box& mine, const Box& cell,
+                const Chunk& chunk, std::int64_t place, std::vector<T>& buffer, io::OutputFile& out) {
   const Index3 at = mine.lo() - cell.lo(), n = mine.extents();
   // Who has a chunk's rows up to the image's end writes the unused rest too: one call instead of one per row.
   const bool whole_rows = at[2] == 0 && n[2] == cell.extent(2);
@@ -121,8 +122,8 @@ void write_part(const ArrayView& from, std::int64_t channel, const Box& mine, co
 }
 
 template <class T>
-void write_parts(const ArrayView& from, const Box& global, const Chunk& chunk, const std::vector<ChunkRun>& runs,
-                 io::OutputFile& out) {
+void write_parts(const ArrayView& from, const Box& global, const Chunk& chunk,
+                 const std::vector<ChunkRun>& runs, io::OutputFile& out) {
   if (from.box.empty()) return;
   Index3 chunks, first, last;
   for (std::size_t d = 0; d < 3; ++d) {
@@ -139,8 +140,9 @@ void write_parts(const ArrayView& from, const Box& global, const Chunk& chunk, c
           const Index3 lo{z * chunk.side[0], y * chunk.side[1], x * chunk.side[2]};
           const Box cell = Box(lo, lo + chunk.side).intersect(global);
           const std::int64_t index = ((c * chunks[0] + z) * chunks[1] + y) * chunks[2] + x;
-          const auto run = std::prev(std::upper_bound(
-              runs.begin(), runs.end(), index, [](std::int64_t i, const ChunkRun& r) { return i < r.first; }));
+          const auto run =
+              std::prev(std::upper_bound(runs.begin(), runs.end(), index,
+                                         [](std::int64_t i, const ChunkRun& r) { return i < r.first; }));
           write_part(from, c, from.box.intersect(cell), cell, chunk,
                      run->begin + (index - run->first) * run->bytes, buffer, out);
         }

@@ -124,7 +124,8 @@ void ImageWriter::Impl::encode(const std::string& temporary) const {
     vips_image_set_blob_copy(image.get(), VIPS_META_ICC_NAME, profile.data(), profile.size());
   // A large picture takes minutes to encode.
   vips_image_set_progress(image.get(), TRUE);
-  g_signal_connect(image.get(), "eval", G_CALLBACK(+[](VipsImage*, VipsProgress*, void*) { beat(); }), nullptr);
+  g_signal_connect(image.get(), "eval", G_CALLBACK(+[](VipsImage*, VipsProgress*, void*) { beat(); }),
+                   nullptr);
   if (suffix == ".png") {
     check(vips_pngsave(image.get(), temporary.c_str(), "bitdepth", bits, nullptr));
   } else if (suffix == ".jpg") {
@@ -147,7 +148,8 @@ void ImageWriter::finish() {
     throw ContractError(concat(p.path, " has ", p.next_row, " of ", p.height, " rows (all are needed)"));
   if (std::fclose(std::exchange(p.raw, nullptr)) != 0) p.fail(std::strerror(errno));
   write_whole(p.path, [&](const std::string& temporary) {
-    io::OutputFile(temporary, io::OutputFile::Use::make, p.path).close();  // libvips does not say why it could not
+    io::OutputFile(temporary, io::OutputFile::Use::make, p.path)
+        .close();  // libvips does not say why it could not
     p.encode(temporary);
   });
   ::unlink(p.raw_path.c_str());

@@ -58,7 +58,8 @@ json parse_header(const std::string& path, const std::string& text) {
   } catch (const json::exception& e) {
     refuse(path, "its header cannot be read", e.what());
   }
-  if (deep) refuse(path, concat("its header is nested more than ", kDeepest, " deep"), "three levels are legal");
+  if (deep)
+    refuse(path, concat("its header is nested more than ", kDeepest, " deep"), "three levels are legal");
   if (!header.is_object()) refuse(path, "its header is not a JSON object", "names map to tensors");
   if (!twice.empty()) refuse(path, "the key '" + twice + "' stands twice", "one of the two would be lost");
   return header;

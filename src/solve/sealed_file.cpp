@@ -97,7 +97,8 @@ void check_seal(const std::string& path) {
               tail[1] <= std::min(most, kMostRanges),
           kCut);
   std::vector<Range> ranges(tail[1]);
-  const std::int64_t bytes = static_cast<std::int64_t>(ranges.size()) * kRange, seal = file.size() - kTail - bytes;
+  const std::int64_t bytes = static_cast<std::int64_t>(ranges.size()) * kRange,
+                     seal = file.size() - kTail - bytes;
   file.read(seal, bytes, ranges.data());
   constexpr const char* kDiffers = "the checksum of its structure differs";
   std::int64_t at = 0;

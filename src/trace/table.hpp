@@ -18,12 +18,12 @@ struct Column {
   hid_t type;
 };
 
-/// A one-dimensional HDF5 dataset of a compound type, one struct `Row` per row as it lies in memory (nothing is
-/// converted), in one chunk.
+/// A one-dimensional HDF5 dataset of a compound type, one struct `Row` per row as it lies in memory (nothing
+/// is converted), in one chunk.
 ///
 /// The chunk has its place since the first row, so further rows change their own bytes and then one number
-/// (the extent): whatever of that has reached the file when the process is killed, the file is a whole one. The
-/// first rows, and those beyond the chunk, need a new file (has_room()).
+/// (the extent): whatever of that has reached the file when the process is killed, the file is a whole one.
+/// The first rows, and those beyond the chunk, need a new file (has_room()).
 template <class Row>
 class Table {
  public:
@@ -79,8 +79,9 @@ class Table {
       part.resize(count);
       const H5Handle space(check_h5(H5Dget_space(from.dataset_.get()), "H5Dget_space", path_), H5Sclose);
       const H5Handle memory = select(space.get(), first, count);
-      check_h5(H5Dread(from.dataset_.get(), memory_.get(), memory.get(), space.get(), H5P_DEFAULT, part.data()),
-               "H5Dread", path_);
+      check_h5(
+          H5Dread(from.dataset_.get(), memory_.get(), memory.get(), space.get(), H5P_DEFAULT, part.data()),
+          "H5Dread", path_);
       std::copy_if(part.begin(), part.end(), std::back_inserter(pending_), keep);
       append();
     }

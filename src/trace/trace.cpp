@@ -193,8 +193,8 @@ struct TraceWriter::Impl {
   std::string path;
   TraceHeader header;
   int every, restarts;
-  std::optional<TraceFile> file;            // none once it could not be written
-  std::string problem;                      // why
+  std::optional<TraceFile> file;  // none once it could not be written
+  std::string problem;            // why
   std::string status = "running";
   std::optional<IterationResult> left_out;  // the newest iteration, where `every` skips it
   std::map<Phase, PhaseTotal> totals;
@@ -219,8 +219,9 @@ struct TraceWriter::Impl {
         check_h5(H5Aopen(old.file.get(), keys::trace_seconds, H5P_DEFAULT), "H5Aopen", path), H5Aclose);
     check_h5(H5Aread(before.get(), H5T_NATIVE_DOUBLE, &inside_before), "H5Aread", path);
     header.text[keys::start_time] = text_attribute(old.file.get(), keys::start_time, path);
-    renew(&old, [&](const IterationRow& r) { return r.iteration < begin.iterations; },
-          [&](const PhaseRow& r) { return r.iteration < begin.iterations && r.start < begin.clock; });
+    renew(
+        &old, [&](const IterationRow& r) { return r.iteration < begin.iterations; },
+        [&](const PhaseRow& r) { return r.iteration < begin.iterations && r.start < begin.clock; });
   }
 
   /// A new file in place of an old one, with its rows and room for some more; whole or absent.
@@ -230,7 +231,8 @@ struct TraceWriter::Impl {
     const auto room = [&](hsize_t rows) { return std::max(kFirstRows, kMore * rows); };
     const std::string temporary = temporary_name(path);
     try {
-      TraceFile next(temporary, path, room(old ? old->iterations.rows() : 0), room(old ? old->phases.rows() : 0));
+      TraceFile next(temporary, path, room(old ? old->iterations.rows() : 0),
+                     room(old ? old->phases.rows() : 0));
       next.put_attributes(header, every, restarts);
       if (old) {
         next.iterations.take(old->iterations, keep_iteration);
@@ -240,7 +242,8 @@ struct TraceWriter::Impl {
       next.flush(inside_before + inside);
       std::error_code error;
       std::filesystem::rename(temporary, path, error);
-      if (error) throw RunError(concat("cannot rename ", temporary, " to ", path, " (", error.message(), ")"));
+      if (error)
+        throw RunError(concat("cannot rename ", temporary, " to ", path, " (", error.message(), ")"));
       file = std::move(next);
     } catch (...) {
       std::error_code none;
@@ -265,8 +268,8 @@ struct TraceWriter::Impl {
 
   void add(const IterationResult& r) {
     if (file)
-      file->iterations.add(
-        {r.iteration, clock + r.start, r.seconds, r.objective, r.chi2, r.residual, r.step, r.sigma, r.psnr});
+      file->iterations.add({r.iteration, clock + r.start, r.seconds, r.objective, r.chi2, r.residual, r.step,
+                            r.sigma, r.psnr});
   }
 
   void take() {
@@ -282,9 +285,9 @@ struct TraceWriter::Impl {
       ++t.calls;
       if (file && recorded(r.iteration))
         file->phases.add({r.iteration, static_cast<std::int8_t>(r.phase), static_cast<std::int8_t>(r.parent),
-                     clock + r.start, r.seconds, r.own_seconds, r.wait_seconds, r.flight_seconds,
-                     r.bytes_sent, r.bytes_received, r.messages, r.allocated_bytes, r.peak_bytes,
-                     r.resident_bytes});
+                          clock + r.start, r.seconds, r.own_seconds, r.wait_seconds, r.flight_seconds,
+                          r.bytes_sent, r.bytes_received, r.messages, r.allocated_bytes, r.peak_bytes,
+                          r.resident_bytes});
     }
   }
 

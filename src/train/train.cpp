@@ -251,8 +251,8 @@ int train(const TrainOptions& options, const Communicator& comm) {
       pictures = training::read_pictures(options.photographs, options.exclude, options.network.channels);
       const std::int64_t side = options.crop;
       small = std::erase_if(pictures, [&](const Picture& p) { return std::min(p.height, p.width) < side; });
-      TESSERA_VALIDATE(!pictures.empty(), "all ", small, " pictures of train.photographs are smaller than ", side,
-                       " x ", side, " (train.crop) name larger ones, or lower train.crop");
+      TESSERA_VALIDATE(!pictures.empty(), "all ", small, " pictures of train.photographs are smaller than ",
+                       side, " x ", side, " (train.crop) name larger ones, or lower train.crop");
     }
     if (!options.validate.empty())  // found wanting now rather than after hours
       training::read_pictures({options.validate}, {}, options.network.channels);

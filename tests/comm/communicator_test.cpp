@@ -97,7 +97,8 @@ TEST(Communicator, FailsTogetherWithTheLowestRanksMessage) {
     const auto other = [&] {
       if (r == n - 1) throw std::bad_alloc();
     };
-    EXPECT_EQ(told(comm, other, &input), "there is not enough memory");  // no rank is left behind in a collective
+    EXPECT_EQ(told(comm, other, &input),
+              "there is not enough memory");  // no rank is left behind in a collective
     EXPECT_FALSE(input);
     try {
       comm.together([&] {

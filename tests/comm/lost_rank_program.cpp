@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // lost_rank_program HOW RANK LIMIT: an exchange loop in which RANK, at iteration 12, hangs in its denoiser
-// (how = hang), is killed (kill), stops answering altogether (freeze), is slow but alive (slow), or fails where
-// the others do not come (fail).
+// (how = hang), is killed (kill), stops answering altogether (freeze), is slow but alive (slow), or fails
+// where the others do not come (fail).
 #include <signal.h>
 #include <unistd.h>
 

@@ -92,7 +92,8 @@ TEST(Diagnosis, ARingOfWaitingRanksNamesTheOneBehind) {
 }
 
 TEST(Diagnosis, TheLastOneToComeHasTime) {
-  EXPECT_EQ(diagnose({rank(0, Phase::reduce, kEverybody, 901), rank(1, Phase::reduce, kEverybody, 1)}, 0, 300), "");
+  EXPECT_EQ(
+      diagnose({rank(0, Phase::reduce, kEverybody, 901), rank(1, Phase::reduce, kEverybody, 1)}, 0, 300), "");
 }
 
 TEST(Waiting, NestsAndEnds) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A preload library that makes one call of one rank fail or take long:
-//   TESSERA_FAULT="CALL RANK NTH WHAT"   for example "write 1 17 ENOSPC", "fsync 0 2 sleep=3", "MPI_Allreduce 2 5 MPI"
-// WHAT: an errno name; short (half of the bytes, then as usual); sleep=SECONDS; MPI (the call returns an error);
-// kill (SIGKILL before the call); alloc for operator new, which throws. "every" behind WHAT: all calls from the nth on. NTH 0: counts only.
-// TESSERA_FAULT_LOG: a file; each process appends "rank CALL count" for every CALL at its end, and "fault" when it strikes.
+//   TESSERA_FAULT="CALL RANK NTH WHAT"   for example "write 1 17 ENOSPC", "fsync 0 2 sleep=3", "MPI_Allreduce
+//   2 5 MPI"
+// WHAT: an errno name; short (half of the bytes, then as usual); sleep=SECONDS; MPI (the call returns an
+// error); kill (SIGKILL before the call); alloc for operator new, which throws. "every" behind WHAT: all
+// calls from the nth on. NTH 0: counts only. TESSERA_FAULT_LOG: a file; each process appends "rank CALL
+// count" for every CALL at its end, and "fault" when it strikes.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <mpi.h>
@@ -24,11 +26,11 @@
 
 namespace {
 
-constexpr const char* kCalls[] = {"open",       "write",      "pwrite",         "fsync",     "rename",
-                                  "ftruncate",  "flock",      "close",          "read",      "mkdir",
-                                  "unlink",     "new",        "MPI_Allreduce",  "MPI_Bcast", "MPI_Iallreduce",
-                                  "MPI_Isend",  "MPI_Irecv",  "MPI_Waitall",    "MPI_Wait",  "MPI_Barrier",
-                                  "MPI_Ssend",  "MPI_Recv",   "MPI_Allgather"};
+constexpr const char* kCalls[] = {"open",      "write",     "pwrite",        "fsync",     "rename",
+                                  "ftruncate", "flock",     "close",         "read",      "mkdir",
+                                  "unlink",    "new",       "MPI_Allreduce", "MPI_Bcast", "MPI_Iallreduce",
+                                  "MPI_Isend", "MPI_Irecv", "MPI_Waitall",   "MPI_Wait",  "MPI_Barrier",
+                                  "MPI_Ssend", "MPI_Recv",  "MPI_Allgather"};
 constexpr int kKinds = sizeof kCalls / sizeof kCalls[0];
 
 struct Plan {
@@ -50,10 +52,10 @@ struct Name {
   const char* name;
   int value;
 };
-constexpr Name kErrors[] = {{"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EIO", EIO},       {"EINTR", EINTR},
-                            {"ENOLCK", ENOLCK}, {"EINVAL", EINVAL}, {"EMFILE", EMFILE}, {"EACCES", EACCES},
-                            {"EROFS", EROFS},   {"ENOENT", ENOENT}, {"EFBIG", EFBIG},   {"MPI", MPI_ERR_OTHER},
-                            {"alloc", ENOMEM}};
+constexpr Name kErrors[] = {
+    {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT},     {"EIO", EIO},       {"EINTR", EINTR}, {"ENOLCK", ENOLCK},
+    {"EINVAL", EINVAL}, {"EMFILE", EMFILE},     {"EACCES", EACCES}, {"EROFS", EROFS}, {"ENOENT", ENOENT},
+    {"EFBIG", EFBIG},   {"MPI", MPI_ERR_OTHER}, {"alloc", ENOMEM}};
 
 int kind_of(const char* call) {
   for (int k = 0; k < kKinds; ++k)
@@ -116,11 +118,13 @@ Verdict ask(int kind) {
   ++inside;
   const long n = ++counts[kind];
   Verdict v;
-  if (kind == plan.call && my_rank == plan.rank && plan.nth > 0 && (n == plan.nth || (plan.every && n > plan.nth))) {
+  if (kind == plan.call && my_rank == plan.rank && plan.nth > 0 &&
+      (n == plan.nth || (plan.every && n > plan.nth))) {
     if (n == plan.nth) note("fault", n, kCalls[kind]);
     if (plan.kill) raise(SIGKILL);
     if (plan.sleep > 0) {
-      timespec t{static_cast<time_t>(plan.sleep), static_cast<long>((plan.sleep - static_cast<long>(plan.sleep)) * 1e9)};
+      timespec t{static_cast<time_t>(plan.sleep),
+                 static_cast<long>((plan.sleep - static_cast<long>(plan.sleep)) * 1e9)};
       while (nanosleep(&t, &t) != 0) {
       }
     }
@@ -156,15 +160,14 @@ F real(const char* name) {
 
 }  // namespace
 
-#define REAL(name) \
-  static const auto next = real<decltype(&::name)>(#name)
-#define FAIL_IF(where, call, failed)                   \
-  if (here(where)) {                                   \
-    static const int kind = kind_of(call);             \
-    if (const Verdict v = ask(kind); v.error != 0) {   \
-      errno = v.error;                                 \
-      return failed;                                   \
-    }                                                  \
+#define REAL(name) static const auto next = real<decltype(&::name)>(#name)
+#define FAIL_IF(where, call, failed)                 \
+  if (here(where)) {                                 \
+    static const int kind = kind_of(call);           \
+    if (const Verdict v = ask(kind); v.error != 0) { \
+      errno = v.error;                               \
+      return failed;                                 \
+    }                                                \
   }
 
 extern "C" {
@@ -198,15 +201,15 @@ FILE* fopen64(const char* path, const char* mode) {
   return next(path, mode);
 }
 
-#define WRITES(name, call, ...)                          \
-  if (here(fd)) {                                        \
-    static const int kind = kind_of(call);               \
-    const Verdict v = ask(kind);                         \
-    if (v.error != 0) {                                  \
-      errno = v.error;                                   \
-      return -1;                                         \
-    }                                                    \
-    if (v.brief && count > 1) count /= 2;                \
+#define WRITES(name, call, ...)            \
+  if (here(fd)) {                          \
+    static const int kind = kind_of(call); \
+    const Verdict v = ask(kind);           \
+    if (v.error != 0) {                    \
+      errno = v.error;                     \
+      return -1;                           \
+    }                                      \
+    if (v.brief && count > 1) count /= 2;  \
   }
 ssize_t write(int fd, const void* from, size_t count) {
   REAL(write);
@@ -291,10 +294,10 @@ int close(int fd) {
   return next(fd);
 }
 
-#define MPI_FAULT(name)                                             \
-  {                                                                 \
-    static const int kind = kind_of(#name);                         \
-    if (const Verdict v = ask(kind); v.error != 0) return v.error;  \
+#define MPI_FAULT(name)                                            \
+  {                                                                \
+    static const int kind = kind_of(#name);                        \
+    if (const Verdict v = ask(kind); v.error != 0) return v.error; \
   }
 int MPI_Allreduce(const void* a, void* b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c) {
   MPI_FAULT(MPI_Allreduce)
@@ -343,7 +346,8 @@ int MPI_Allgather(const void* a, int n, MPI_Datatype t, void* b, int m, MPI_Data
 
 }  // extern "C"
 
-// Of the program's own code and of libraries in C++; malloc is left alone, since C libraries end the process without it.
+// Of the program's own code and of libraries in C++; malloc is left alone, since C libraries end the process
+// without it.
 void* operator new(size_t size) {
   static const int kind = kind_of("new");
   if (ready && ask(kind).error != 0) throw std::bad_alloc();

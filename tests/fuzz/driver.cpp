@@ -23,7 +23,8 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   for (const auto& target : tessera::fuzz::kTargets) {
     std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(fs::path(argv[1]) / target.name)) files.push_back(entry.path());
+    for (const auto& entry : fs::directory_iterator(fs::path(argv[1]) / target.name))
+      files.push_back(entry.path());
     std::sort(files.begin(), files.end());
     for (const fs::path& path : files) {
       std::ifstream file(path, std::ios::binary);

@@ -22,7 +22,8 @@ namespace {
 
 std::string scratch() {
   static const std::string folder = [] {
-    std::string name = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm/tessera-fuzz-XXXXXX" : "/tmp/tessera-fuzz-XXXXXX";
+    std::string name =
+        ::access("/dev/shm", W_OK) == 0 ? "/dev/shm/tessera-fuzz-XXXXXX" : "/tmp/tessera-fuzz-XXXXXX";
     if (!::mkdtemp(name.data())) std::abort();
     std::atexit([] { [[maybe_unused]] const int done = std::system(("rm -rf " + scratch()).c_str()); });
     return name;
@@ -55,8 +56,8 @@ std::string as_file(const std::uint8_t* bytes, std::size_t count, const std::str
   return path;
 }
 
-// An even first byte: the rest as it stands. Odd: two bytes say how much of it is the header, and the length that
-// the format wants in front is right.
+// An even first byte: the rest as it stands. Odd: two bytes say how much of it is the header, and the length
+// that the format wants in front is right.
 void safetensors(const std::uint8_t* bytes, std::size_t count) {
   if (count < 3) return;
   std::vector<std::uint8_t> file(bytes + 1, bytes + count);
@@ -79,7 +80,8 @@ void safetensors(const std::uint8_t* bytes, std::size_t count) {
     } catch (const InputError&) {  // names that are no UTF-8
       return;
     }
-    require(read_safetensors(again).tensors.size() == read.tensors.size(), "written and read is not the same");
+    require(read_safetensors(again).tensors.size() == read.tensors.size(),
+            "written and read is not the same");
   });
 }
 
@@ -115,7 +117,8 @@ void picture(const std::uint8_t* bytes, std::size_t count) {
   refused_or_fine([&] {
     ImageReader whole(path);
     const ImageInfo info = whole.info();
-    require(info.height > 0 && info.width > 0 && (info.channels == 1 || info.channels == 3), "a header that cannot be");
+    require(info.height > 0 && info.width > 0 && (info.channels == 1 || info.channels == 3),
+            "a header that cannot be");
     if (info.height > 512 || info.width > 512) return;  // a small file may hold a large black image
     const Box all = Box::image2d(info.height, info.width);
     std::vector<float> once(static_cast<std::size_t>(all.pixels() * info.channels)), again(once);
@@ -132,7 +135,8 @@ void picture(const std::uint8_t* bytes, std::size_t count) {
           for (std::int64_t x = band.lo()[2]; x < band.hi()[2]; ++x)
             again[static_cast<std::size_t>((c * info.height + y) * info.width + x)] = part[at++];
     }
-    require(std::memcmp(once.data(), again.data(), once.size() * sizeof(float)) == 0, "bands differ from the whole");
+    require(std::memcmp(once.data(), again.data(), once.size() * sizeof(float)) == 0,
+            "bands differ from the whole");
   });
 }
 

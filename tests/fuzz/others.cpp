@@ -34,8 +34,8 @@ void job(const std::uint8_t* bytes, std::size_t count) {
 
 Box pixel(const Index3& at) { return {at, at + Index3{1, 1, 1}}; }
 
-// An image of up to 9 x 9 on up to 4 ranks, rows cut anywhere, boxes needed anywhere: every needed pixel comes once,
-// from its owner, and is the one that walking across the border finds; both sides list the same.
+// An image of up to 9 x 9 on up to 4 ranks, rows cut anywhere, boxes needed anywhere: every needed pixel
+// comes once, from its owner, and is the one that walking across the border finds; both sides list the same.
 void plan(const std::uint8_t* bytes, std::size_t count) {
   Numbers next(bytes, count);
   const Border border = test::kBorders[next.below(5)];
@@ -65,7 +65,8 @@ void plan(const std::uint8_t* bytes, std::size_t count) {
         for (std::int64_t x = to.lo()[2]; x < to.hi()[2]; ++x) {
           Index3 source{};
           const Index3 at{to.lo()[0], y, x};
-          for (std::size_t d = 0; d < 3; ++d) source[d] = piece.from[d] + piece.step[d] * (at[d] - to.lo()[d]);
+          for (std::size_t d = 0; d < 3; ++d)
+            source[d] = piece.from[d] + piece.step[d] * (at[d] - to.lo()[d]);
           require(got.emplace(at, std::pair(from, source)).second, "a pixel comes twice");
         }
     };
@@ -81,9 +82,11 @@ void plan(const std::uint8_t* bytes, std::size_t count) {
     for (const auto& [at, what] : got) {
       const auto wanted = test::walk(at, image, border);
       require(box.contains(pixel(at)), "a pixel that nobody needs");
-      require(what.first < 0 ? !wanted : wanted && *wanted == what.second, "another pixel than walking finds");
+      require(what.first < 0 ? !wanted : wanted && *wanted == what.second,
+              "another pixel than walking finds");
       if (what.first >= 0)
-        require(own[static_cast<std::size_t>(what.first)].contains(pixel(what.second)), "from a rank that does not own it");
+        require(own[static_cast<std::size_t>(what.first)].contains(pixel(what.second)),
+                "from a rank that does not own it");
     }
   }
   require(sent == received, "senders and receivers disagree");

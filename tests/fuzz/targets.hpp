@@ -13,18 +13,19 @@ using Target = void (*)(const std::uint8_t* bytes, std::size_t count);
 
 void safetensors(const std::uint8_t* bytes, std::size_t count);  // read_safetensors
 void npy(const std::uint8_t* bytes, std::size_t count);          // read_npy, and as an image
-void seal(const std::uint8_t* bytes, std::size_t count);         // check_seal; one that fits is put there, or not
-void job(const std::uint8_t* bytes, std::size_t count);          // parse_job(write_job(j)) == j
-void picture(const std::uint8_t* bytes, std::size_t count);      // ImageReader, bands against whole
-void plan(const std::uint8_t* bytes, std::size_t count);         // ExchangePlan against walking
-void diagnosis(const std::uint8_t* bytes, std::size_t count);    // diagnose
+void seal(const std::uint8_t* bytes, std::size_t count);     // check_seal; one that fits is put there, or not
+void job(const std::uint8_t* bytes, std::size_t count);      // parse_job(write_job(j)) == j
+void picture(const std::uint8_t* bytes, std::size_t count);  // ImageReader, bands against whole
+void plan(const std::uint8_t* bytes, std::size_t count);     // ExchangePlan against walking
+void diagnosis(const std::uint8_t* bytes, std::size_t count);  // diagnose
 
 struct Named {
   const char* name;
   Target run;
 };
-constexpr Named kTargets[] = {{"safetensors", safetensors}, {"npy", npy},   {"seal", seal},          {"job", job},
-                              {"picture", picture},         {"plan", plan}, {"diagnosis", diagnosis}};
+constexpr Named kTargets[] = {
+    {"safetensors", safetensors}, {"npy", npy},   {"seal", seal},          {"job", job},
+    {"picture", picture},         {"plan", plan}, {"diagnosis", diagnosis}};
 
 /// The bytes as a file of this suffix; the same path at every call.
 std::string as_file(const std::uint8_t* bytes, std::size_t count, const std::string& suffix);

@@ -33,20 +33,20 @@ class Log {
 class FolderOwner;
 
 /// The output folder of a run: job.yaml, resolved.yaml, trace/, log.txt, pictures, reconstruction.h5,
-/// summary.json. From the first look at it (or from when it is made) until its destruction it is this program's
-/// alone (FolderOwner).
+/// summary.json. From the first look at it (or from when it is made) until its destruction it is this
+/// program's alone (FolderOwner).
 class OutputFolder {
  public:
   /// What to do where it holds something: refuse, start over it, go on with a run, or whichever of the latter
   /// two is right for what stands there.
   enum class Use { fresh, force, resume, automatic };
   /// Makes nothing but the mark of its owner, where the folder is there. InputError where it is a file, is in
-  /// use, holds something (fresh), or something other than an unfinished run (automatic, without checkpoints).
-  /// Collective.
+  /// use, holds something (fresh), or something other than an unfinished run (automatic, without
+  /// checkpoints). Collective.
   OutputFolder(std::string path, Use use, const Communicator& comm);
   ~OutputFolder();
-  /// Makes it; results of an earlier run are removed unless this one goes on with it, and what a killed program
-  /// left unfinished. Collective.
+  /// Makes it; results of an earlier run are removed unless this one goes on with it, and what a killed
+  /// program left unfinished. Collective.
   void create(bool goes_on);
   /// RunError where another program has taken it over. On rank 0.
   void require_owner() const;

@@ -72,8 +72,8 @@ class Communicator {
 
   /// Collective. Runs `work` on every rank; if it throws anywhere, every rank throws the message of the
   /// lowest such rank, as InputError (or DamageError) or, for any other exception, as RunError, with
-  /// Error::everywhere. What makes all ranks fail together: put validation inside, collectives outside. A rank
-  /// that failed waits for the others to come here too, a minute at most; then it says why, and ends the
+  /// Error::everywhere. What makes all ranks fail together: put validation inside, collectives outside. A
+  /// rank that failed waits for the others to come here too, a minute at most; then it says why, and ends the
   /// job.
   void together(const std::function<void()>& work) const;
 
@@ -89,7 +89,8 @@ class Communicator {
   std::shared_ptr<const Shared> shared_;  // null: one process
 };
 
-/// Seconds that a rank which failed waits for the others, at most `usual`; less where TESSERA_PATIENCE says so.
+/// Seconds that a rank which failed waits for the others, at most `usual`; less where TESSERA_PATIENCE says
+/// so.
 double patience(double usual);
 
 /// True between MpiSession's start and end with a launcher around us.

@@ -59,13 +59,13 @@ std::vector<ChunkRun> chunk_runs(hid_t file, const std::string& dataset, const s
 /// An HDF5 file opened or created by all ranks of a communicator.
 ///
 /// Rank 0 alone makes the structure of a created file; every rank writes its pixels to the places that rank 0
-/// gave them, with plain system calls: no library waits for other ranks in the middle of a write that fails on
-/// one. A created file is written under a temporary name; close() syncs and renames it, so that it is whole or
-/// absent. Destruction without close() removes the temporary file and waits for nobody. Written datasets are
-/// float32 or float64, as the view is. Views are host memory.
-/// Collective: open, create, close, read, write, set_attribute. The others only look up and may be called by
-/// one rank alone on an opened file (of a created one, on rank 0).
-/// Errors: InputError on reading, RunError on writing; equal on all ranks for the collective ones.
+/// gave them, with plain system calls: no library waits for other ranks in the middle of a write that fails
+/// on one. A created file is written under a temporary name; close() syncs and renames it, so that it is
+/// whole or absent. Destruction without close() removes the temporary file and waits for nobody. Written
+/// datasets are float32 or float64, as the view is. Views are host memory. Collective: open, create, close,
+/// read, write, set_attribute. The others only look up and may be called by one rank alone on an opened file
+/// (of a created one, on rank 0). Errors: InputError on reading, RunError on writing; equal on all ranks for
+/// the collective ones.
 class Hdf5File {
  public:
   static Hdf5File open(const std::string& path, const Communicator& comm);

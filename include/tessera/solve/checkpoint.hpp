@@ -39,8 +39,8 @@ void write_checkpoint(const std::string& path, Checkpoint checkpoint, const std:
                       const std::function<void()>& before_commit = {});
 
 /// Reads all of a checkpoint once, spread over the ranks, and compares its checksums. Collective. Errors,
-/// equal on all ranks: DamageError (what is wrong with it), InputError where it cannot be read or is of another
-/// tessera.
+/// equal on all ranks: DamageError (what is wrong with it), InputError where it cannot be read or is of
+/// another tessera.
 Checkpoint open_checkpoint(const std::string& path, const Communicator& comm);
 
 /// Scalars and counts of `fields`; no file is read. InputError where one is missing.

@@ -32,8 +32,9 @@ struct TraceBegin {
 /// One rank's performance trace: serial HDF5, earliest format, readable after kill -9. docs/trace.md.
 ///
 /// Rows are gathered and go to the file (with H5Fflush) at most a second after the previous ones, at the next
-/// call; iterations of a second or more are each on disk when they end. Errors: RunError from the constructor;
-/// later ones end the trace and not the run, problem() says why. Not collective: each rank has its own file. Time spent here: seconds_inside(), and the attribute keys::trace_seconds.
+/// call; iterations of a second or more are each on disk when they end. Errors: RunError from the
+/// constructor; later ones end the trace and not the run, problem() says why. Not collective: each rank has
+/// its own file. Time spent here: seconds_inside(), and the attribute keys::trace_seconds.
 class TraceWriter final : public Observer {
  public:
   /// Makes the file and its folder. Iterations that are not a multiple of `every` are left out of the tables
