@@ -165,8 +165,8 @@ class Snapshots final : public Observer {
     const PhaseScope phase(Phase::write);
     try {
       write_preview(folder_.file(fmt::format("iteration-{:05}.png", k + 1)), solver.image(),
-                    g_.decomposition.block(comm_.rank()), g_.decomposition.layout(), middle_slice(g_.image), {},
-                    comm_);
+                    g_.decomposition.block(comm_.rank()), g_.decomposition.layout(), middle_slice(g_.image),
+                    {}, comm_);
     } catch (const Error& e) {
       if (!e.everywhere) throw;  // else the run is worth more than its snapshots
       ended_ = true;
