@@ -168,7 +168,7 @@ class Scenes:
         """The scene of a job whose result has this shape: what a run folder says is not drawn unseen."""
         rows, columns = job["problem.truth.scene.size"]
         if (rows, columns) != tuple(shape[1:]):
-            raise Unreadable(f"the truth is a scene of {rows} x {columns}, the result {size_text(shape)}")
+            raise Unreadable(f"the truth is a scene of {rows} x {columns}, the result {shape[1]} x {shape[2]}")
         words = [
             f"--size={rows}x{columns}",
             f"--seed={job.get('problem.truth.scene.seed', 0)}",

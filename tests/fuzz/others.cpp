@@ -8,6 +8,7 @@
 #include "comm/border_reference.hpp"
 #include "heartbeat_board.hpp"
 #include "targets.hpp"
+#include "tessera/app/operator_table.hpp"
 #include "tessera/comm/exchange_plan.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
@@ -15,6 +16,7 @@
 namespace tessera::fuzz {
 
 void job(const std::uint8_t* bytes, std::size_t count) {
+  [[maybe_unused]] static const bool known = (know_choices(), true);
   const std::string text(reinterpret_cast<const char*>(bytes), count);
   std::string written;
   try {
