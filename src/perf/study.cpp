@@ -92,7 +92,8 @@ StudyTable::StudyTable(const std::string& folder, const std::string& name, std::
   }
   TESSERA_EXPECT(offset <= sizeof(Record), "rows of ", offset, " bytes (a record holds ", sizeof(Record),
                  ") enlarge the record");
-  file_->table = std::make_unique<trace::Table<Record>>(file_->h5.get(), "rows", list, h5);
+  constexpr hsize_t kChunk = 256;  // rows
+  file_->table = std::make_unique<trace::Table<Record>>(file_->h5.get(), "rows", list, kChunk, h5);
   std::fprintf(file_->csv, "%s\n", head.c_str());
 }
 StudyTable::~StudyTable() = default;
