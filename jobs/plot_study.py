@@ -156,7 +156,17 @@ def halo(rows):
     return figure
 
 
-PICTURES = {"shape": shape, "batch": batch, "layers": layers, "precision": precision, "halo": halo}
+def kernels(rows):
+    kinds = groups(rows, "kind")
+    figure, axes = plt.subplots(1, len(kinds), figsize=(2.6 * len(kinds) + 1.5, 3.6), squeeze=False)
+    for axis, color, ((kind,), mine) in zip(axes[0], COLORS, kinds.items()):
+        axis.bar(range(len(mine)), column(mine, "share", 100), color=color)
+        axis.set_xticks(range(len(mine)), [str(r["variant"]) for r in mine], rotation=40, ha="right", fontsize=7)
+        finish(axis, kind, "", "share of the best, %")
+    return figure
+
+
+PICTURES = {"shape": shape, "batch": batch, "layers": layers, "kernels": kernels, "precision": precision, "halo": halo}
 
 
 def main():
