@@ -188,6 +188,9 @@ def documented_jobs():
     """Every job of the README and of docs/ runs as it stands, and reaches the figures that stand in its first line."""
     pictures.imsave(work / "photo.png", photographs.astronaut(), check_contrast=False)
     cell.make(work, 512)
+    z, y, x = np.mgrid[:24, :40, :36]
+    pictures.imsave(work / "stack.tif", (9000 + 30000 * ((z - 12) ** 2 + (y - 20) ** 2 + (x - 18) ** 2 < 90)).astype(np.uint16),
+                    plugin="tifffile", check_contrast=False, photometric="minisblack")
     runs, figures, wrong = 0, 0, []
     for page in (source / "README.md", *sorted((source / "docs").glob("*.md"))):
         for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.S):
