@@ -3,15 +3,12 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "tessera/app/about.hpp"
+#include "run_trace.hpp"
 #include "tessera/app/commands.hpp"
 #include "tessera/app/diagnostics.hpp"
 #include "tessera/app/output.hpp"
@@ -23,7 +20,6 @@
 #include "tessera/comm/watchdog.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
-#include "tessera/core/host.hpp"
 #include "tessera/core/memory.hpp"
 #include "tessera/core/reason.hpp"
 #include "tessera/core/units.hpp"
@@ -79,72 +75,6 @@ Box measured_region(const Geometry& g, const MeasurementLayout& layout) {
     region = region.hull(Box(lo, hi));
   }
   return region.intersect(g.image);
-}
-
-std::string local_time() {
-  char text[64];
-  const std::time_t t = std::time(nullptr);
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S%z", std::localtime(&t));
-  return text;
-}
-
-TraceHeader trace_header(const Geometry& g, const RunArguments& arguments, const Communicator& comm) {
-  char host[256] = {};
-  gethostname(host, sizeof host - 1);
-  const HostCores cores = host_cores();
-  TraceHeader h;
-  h.own = g.decomposition.block(comm.rank());
-  h.text = {{"tessera_version", version()},
-            {"tessera_commit", commit()},
-            {"job", write_job(g.job)},
-            {"command_line", arguments.command_line},
-            {"host", host},
-            {"cores", ranges(cores.cores)},
-            {"libraries", about_libraries()},
-            {"machine", about_machine(g.device)},
-            {"start_time", local_time()},
-            {"device", g.device.is_cuda() ? fmt::format("cuda:{}", g.device.index) : "cpu"}};
-  const Grid3 grid = g.decomposition.grid();
-  h.numbers = {{"rank", comm.rank()},     {"ranks", comm.size()},    {"grid_depth", grid[0]},
-               {"grid_rows", grid[1]},    {"grid_columns", grid[2]}, {"threads", at::get_num_threads()},
-               {"sockets", cores.sockets}};
-  return h;
-}
-
-// A resumed run's trace goes on in the same files where every rank finds one of its block; otherwise the old
-// ones are kept as trace-0, trace-1 and so on. Collective.
-std::unique_ptr<TraceWriter> open_trace(const OutputFolder& folder, const TraceHeader& header, int every,
-                                        TraceBegin begin, const Communicator& comm) {
-  namespace fs = std::filesystem;
-  const std::string path = folder.file(trace_name(comm.rank()));
-  std::unique_ptr<TraceWriter> trace;
-  if (begin.restarts > 0) {
-    begin.same_file = true;
-    try {
-      if (TraceWriter::continues(path, header))
-        trace = std::make_unique<TraceWriter>(path, header, every, begin);
-    } catch (const RunError&) {
-      // Harmed: kept as it is, like those of another cut.
-    }
-    std::int64_t same = trace != nullptr;
-    comm.all_reduce(std::span<std::int64_t>(&same, 1), Reduce::min);
-    if (same) return trace;
-    trace.reset();
-    begin.same_file = false;
-    comm.together([&] {
-      std::error_code none;
-      if (comm.rank() != 0 || fs::is_empty(folder.file("trace"), none)) return;
-      int n = 0;
-      while (fs::exists(folder.file(fmt::format("trace-{}", n)), none)) ++n;
-      fs::rename(folder.file("trace"), folder.file(fmt::format("trace-{}", n)));
-      fs::create_directory(folder.file("trace"));
-    });
-  }
-  comm.together([&] {
-    trace = std::make_unique<TraceWriter>(path, header, every, begin);
-    if (comm.rank() == 0) write_trace_index(folder.file("trace.h5"), comm.size());
-  });
-  return trace;
 }
 
 // What the run had taken on this rank's clock when the checkpoint was written; on other ranks than then, the

@@ -1,75 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What jobs/report.py makes of runs whose figures are known, of broken ones, and of bad input.
+"""What jobs/report.py makes of runs and studies whose figures are known.
 
 usage: report_test.py SOURCE_DIR
 """
 
-import contextlib
 import csv
-import io
-import json
-import os
 import re
 import shutil
-import struct
-import subprocess
-import sys
 import time
 import unittest
-import unittest.mock
-import zlib
-from pathlib import Path
 
-from harness import SOURCE, WORK, empty_work, need, script
+from harness import SOURCE, WORK, script
+from pages import Pages, report  # first: it skips where a package is missing
 
-need("h5py", "matplotlib", "numpy", "pandas", "plotly", "tifffile", "yaml", "PIL")
-sys.path.insert(0, str(SOURCE / "jobs"))
 import h5py  # noqa: E402
 import numpy as np  # noqa: E402
-import tifffile  # noqa: E402
 from made_runs import SECONDS, make_run  # noqa: E402
-from PIL import Image  # noqa: E402
 from read_trace import exposed_share, read_trace  # noqa: E402
-from report import main  # noqa: E402
 from reporting.charts import hidden_and_exposed  # noqa: E402
-from reporting.image_files import Unreadable, open_image  # noqa: E402
 from reporting.runs import PHASES, read_run  # noqa: E402
 
 
-def report(*arguments):
-    """The script, in this process: its imports take longer than its work."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.chdir(WORK), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main([*map(str, arguments)])
-    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
-
-
-class Report(unittest.TestCase):
-    def setUp(self):
-        empty_work()
-        self.truth = WORK / "truth.png"
-        Image.fromarray(np.full((32, 48, 3), 110, np.uint8)).save(self.truth)
-
-    def page(self, *arguments):
-        """(the page's data, its visible text, its HTML)."""
-        done = report(*arguments, "-o", "page.html")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        html = (WORK / "page.html").read_text()
-        raw = re.search(r"<script type=application/json id=report-data>(.*?)</script>", html, re.S)[1]
-        self.assertNotIn("<", raw, "'<!--<script' in a name would swallow the page")
-        data = json.loads(raw)
-        body = re.search(r"<main>(.*)</main>", html, re.S)[1]
-        return data, re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body)), html
-
-    def chart(self, data, name, run=None):
-        return next(c for c in data["charts"] if c["name"] == name and c["run"] in (None, run))
-
-    def rows(self, *arguments):
-        done = report(*arguments, "--csv", "table.csv")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        with open(WORK / "table.csv", newline="") as file:
-            return {Path(row["folder"]).name: row for row in csv.DictReader(file)}
-
+class Report(Pages):
     def test_one_run_is_summed_up_by_rank_and_phase(self):
         run = read_run(make_run(WORK / "a", ranks=4, iterations=11))
         self.assertEqual((run.status, run.rank_count, run.shape(), run.problems), ("limit", 4, (32, 48), []))
@@ -110,22 +62,6 @@ class Report(unittest.TestCase):
         _, _, html = self.page("runs/a", "--pictures", "none")
         self.assertNotIn("residual.png", html)
         self.assertNotIn('<div class="card picture"><figure><h3>Residual', html)
-
-    def test_psnr_is_compared_in_the_region_that_was_scored(self):
-        # Right inside, wrong outside of the scored region.
-        folder = make_run(WORK / "a", truth=self.truth)
-        image = np.full((3, 32, 48), 100, np.float32)
-        image[:, :4] = image[:, :, 40:] = 0
-        with h5py.File(folder / "reconstruction.h5", "a") as file:
-            file["image"][...] = image
-        figures = json.loads((folder / "summary.json").read_text())
-        figures["psnr"] = 20 * np.log10(255 / 10)
-        for region, told in (([[4, 32], [0, 40]], False), ([[0, 32], [0, 48]], True)):
-            figures["scored_region"] = region
-            (folder / "summary.json").write_text(json.dumps(figures))
-            data, _, _ = self.page("a")
-            missing = " ".join(data["pictures"]["a"]["missing"])
-            self.assertEqual("The PSNR of these files" in missing, told, missing)
 
     def test_strong_scaling_has_ideal_spread_and_prediction(self):
         for ranks, repeat, seconds in ((1, 0, 0.4), (1, 1, 0.42), (1, 2, 0.5), (2, 0, 0.25), (4, 0, 0.15)):
@@ -287,294 +223,6 @@ class Report(unittest.TestCase):
         keys = re.findall(r"<tr><td>(.*?)</td>", table)
         self.assertEqual(sorted(keys), ["solver.iterations", "solver.name"])
         self.assertIn("solver.name pgd admm", text)
-
-    def test_pictures_before_after_error(self):
-        folder = make_run(WORK / "a", truth=self.truth)
-        Image.fromarray(np.full((16, 24, 3), 90, np.uint8)).save(folder / "measurement.png")
-        data, _, _ = self.page("a")
-        shown = data["pictures"]["a"]
-        self.assertEqual([f["title"] for f in shown["figures"]], ["before", "after", "truth", "error"])
-        self.assertEqual((shown["figures"][0]["width"], shown["figures"][1]["width"]), (24, 48))
-        self.assertEqual(shown["missing"], [], "10 of 255 are 28.13 dB, as the run says")
-        self.assertEqual(
-            shown["figures"][3]["ramp"]["ends"][1], "0.05 and more", "the next round number above 10 / 255"
-        )
-        data, _, _ = self.page("a", "--side", "20")
-        self.assertEqual(
-            [(f["height"], f["width"]) for f in data["pictures"]["a"]["figures"]],
-            [(8, 12), (11, 16), (11, 16), (11, 16)],
-        )
-        self.assertIn("1/3 of its size", data["pictures"]["a"]["figures"][1]["caption"])
-
-    def test_truths_of_every_kind_are_read_as_the_program_does(self):
-        color = np.arange(6 * 5 * 3, dtype=np.uint8).reshape(6, 5, 3)
-        planar = np.moveaxis(color, -1, 0).astype(np.float32)
-        Image.fromarray(color).save(WORK / "c.png")
-        Image.fromarray(np.dstack([color, np.full((6, 5), 9, np.uint8)])).save(WORK / "alpha.png")
-        Image.fromarray(color[..., 0]).save(WORK / "gray.png")
-        Image.fromarray(color[..., 0].astype(np.uint16) * 257 + 5).save(WORK / "gray16.png")
-        deep = b"".join(b"\0" + row.astype(">u2").tobytes() for row in color.astype(np.uint16) * 257)
-        chunk = (
-            lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
-        (WORK / "color16.png").write_bytes(
-            b"\x89PNG\r\n\x1a\n"
-            + chunk(b"IHDR", struct.pack(">IIBBBBB", 5, 6, 16, 2, 0, 0, 0))
-            + chunk(b"IDAT", zlib.compress(deep))
-            + chunk(b"IEND", b"")
-        )
-        turned = Image.fromarray(color)
-        exif = turned.getexif()
-        exif[0x0112] = 6  # stored on its side
-        turned.save(WORK / "turned.png", exif=exif)
-        tifffile.imwrite(WORK / "c.tif", color.astype(np.uint16) * 257)
-        np.save(WORK / "c.npy", planar)
-        with h5py.File(WORK / "c.h5", "w") as file:
-            file["image"], file["deep"] = planar, planar[:, None]
-        cases = {
-            "c.png": planar,
-            "alpha.png": planar,
-            "gray.png": planar[:1],
-            "gray16.png": planar[:1] * 257 + 5,
-            "color16.png": planar * 257,
-            "c.tif": planar * 257,
-            "c.npy": planar,
-            "c.h5": planar,
-            "c.h5:/deep": planar,
-            "turned.png": np.rot90(planar, -1, (1, 2)),
-        }
-        for name, wanted in cases.items():
-            image = open_image(WORK / name)
-            self.assertEqual(image.shape, wanted.shape, name)
-            np.testing.assert_array_equal(image.rows(0, image.shape[1]), wanted, name)
-            np.testing.assert_array_equal(image.rows(2, 4), wanted[:, 2:4], name)
-        volume = np.arange(4 * 6 * 5, dtype=np.float32).reshape(1, 4, 6, 5)
-        with h5py.File(WORK / "v.h5", "w") as file:
-            file["image"] = volume
-        slices = open_image(WORK / "v.h5")  # rows x columns, rows x depth, depth x columns, in the middle
-        self.assertEqual((slices.shape, slices.volume), ((1, 11, 10), (4, 6, 5)))
-        page = slices.rows(0, 11)
-        np.testing.assert_array_equal(page[:, :6, :5], volume[:, 2])
-        np.testing.assert_array_equal(page[:, :6, 6:], volume[:, :, :, 2].transpose(0, 2, 1))
-        np.testing.assert_array_equal(page[:, 7:, :5], volume[:, :, 3])
-        (WORK / "no.png").write_bytes(b"nothing")
-        for name, words in (
-            ("no.png", "cannot be read"),
-            ("gone.png", "not there"),
-            ("c.h5:/x", "cannot be read"),
-        ):
-            with self.assertRaisesRegex(Unreadable, words):
-                open_image(WORK / name)
-
-    def test_large_pictures_are_left_out_unless_asked_for(self):
-        make_run(WORK / "a", truth=self.truth)
-        make_run(WORK / "b", truth=self.truth)
-        with unittest.mock.patch("reporting.pictures.Album.AFFORDED", 32 * 48 * 3):
-            data, _, _ = self.page("a", "b")
-            everything, _, _ = self.page("a", "b", "--pictures", "all")
-        self.assertEqual([len(data["pictures"][name]["figures"]) for name in "ab"], [3, 0])
-        self.assertIn("--pictures all shows it", data["pictures"]["b"]["missing"][0])
-        self.assertEqual([len(everything["pictures"][name]["figures"]) for name in "ab"], [3, 3])
-        self.assertEqual(len(everything["sources"]), 3, "equal pictures are stored once")
-        none, _, _ = self.page("a", "--pictures", "none")
-        self.assertEqual((none["pictures"]["a"]["figures"], none["sources"]), ([], []))
-
-    def test_pictures_say_what_is_missing(self):
-        make_run(WORK / "gone", truth=WORK / "removed.png")
-        Image.fromarray(np.full((32, 48, 3), 190, np.uint8)).save(WORK / "other.png")
-        make_run(WORK / "changed", truth=WORK / "other.png")
-        Image.fromarray(np.full((9, 9, 3), 190, np.uint8)).save(WORK / "size.png")
-        make_run(WORK / "size", truth=WORK / "size.png")
-        make_run(WORK / "none", psnr=False)
-        make_run(WORK / "empty", pictures=False)
-        data, _, _ = self.page("gone", "changed", "size", "none", "empty")
-        said = {run: " ".join(p["missing"]) for run, p in data["pictures"].items()}
-        self.assertIn("removed.png is not there", said["gone"])
-        self.assertIn("The PSNR of these files is 9.0", said["changed"])
-        self.assertIn("the truth is 9 x 9, the result 32 x 48", said["size"])
-        self.assertIn("the job has no truth", said["none"])
-        self.assertIn("There is no result", said["empty"])
-        self.assertIn("No picture of the measurement", said["empty"])
-
-    def test_runs_that_failed_are_on_the_page_and_in_the_table(self):
-        make_run(WORK / "runs/good", truth=self.truth)
-        make_run(WORK / "runs/killed", status="running", summary=False, pictures=False)
-        damaged = make_run(WORK / "runs/damaged", ranks=3)
-        path = damaged / "trace/rank-00001.h5"
-        path.write_bytes(path.read_bytes()[:1000])
-        early = make_run(WORK / "runs/early", status="running", summary=False, pictures=False)
-        shutil.rmtree(early / "trace")
-        (early / "log").mkdir()
-        (early / "log/rank-1.txt").write_text("rank 1 waited 300 s for rank 0")
-        (WORK / "runs/refused.json").write_text(
-            json.dumps({"folder": "refused", "exit_code": 2, "error": "unknown key", "ranks": 8})
-        )
-        folders = [WORK / "runs", WORK / "never"]
-        data, text, _ = self.page(*folders, "--allow-missing")
-        rows = self.rows(*folders, "--allow-missing")
-        self.assertEqual(
-            {name: row["status"] for name, row in rows.items()},
-            {
-                "good": "limit",
-                "killed": "no end",
-                "damaged": "limit",
-                "early": "failed",
-                "refused": "failed",
-                "never": "missing",
-            },
-        )
-        self.assertEqual(rows["refused"]["ranks"], "8")
-        self.assertIn("unknown key", rows["refused"]["message"])
-        self.assertAlmostEqual(float(rows["killed"]["seconds_per_iteration"]), SECONDS * 1.01)
-        for words in (
-            "it was killed, or is still running (after iteration 4)",
-            "The trace of rank 1 cannot be read",
-            "Traces of 1 of 3 ranks are missing",
-            "There is no trace",
-            "exit code 2: unknown key",
-            "rank 1 waited 300 s for rank 0",
-            "never does not exist",
-        ):
-            self.assertIn(words, text)
-        self.assertEqual(len(self.chart(data, "psnr_iteration")["data"]), 3, "of the runs that have iterations")
-        for name in ("early", "refused", "never"):
-            self.assertIn("no trace", self.chart(data, "phases_by_rank", name)["empty"], "others have one")
-
-    def test_one_iteration_no_truth_one_rank(self):
-        make_run(WORK / "a", ranks=1, iterations=1, psnr=False)
-        data, text, html = self.page("a")
-        self.assertIn("one iteration only", text)
-        self.assertIn("Not shown: PSNR against iteration, PSNR against time (No PSNR: no run has a truth", text)
-        self.assertEqual(len(self.chart(data, "residual")["data"][0]["x"]), 1)
-        self.assertIn("nobody to compare", text)
-        self.assertEqual([c["name"] for c in data["charts"] if not c["data"]], [], "no panel is empty")
-        self.assertEqual(re.findall(r"<section id=(\w+)", html)[3:], ["convergence", "time", "memory", "machine"])
-        np.testing.assert_allclose(read_run(WORK / "a").seconds_per_iteration()[0], SECONDS)
-
-    def test_a_resumed_run_with_one_clock(self):
-        run = read_run(make_run(WORK / "a", ranks=2, iterations=9, attempts=[(0, 4, 1.0), (4, 5, 3.0)]))
-        self.assertEqual(
-            (run.restarts, run.restart_count, run.steady), ([4], 1, 7), "the first after each start warms up"
-        )
-        np.testing.assert_allclose(run.curve["elapsed"], [1.1, 1.2, 1.3, 1.4, 3.1, 3.2, 3.3, 3.4, 3.5])
-        np.testing.assert_allclose(run.sums["own_seconds"][PHASES.index("denoise"), 0] / run.steady, 0.5 * SECONDS)
-
-    def test_a_resumed_run_whose_clock_began_anew_and_that_did_iterations_again(self):
-        run = read_run(make_run(WORK / "a", ranks=2, iterations=8, attempts=[(0, 5, 1.0), (3, 5, 0.5), (6, 2, 0.4)]))
-        self.assertEqual((run.restarts, run.restart_count), ([5, 10], 2))
-        self.assertAlmostEqual(run.lost_seconds, 4 * SECONDS)
-        np.testing.assert_allclose(run.curve["elapsed"][[4, 5]], [1.5, 1.5 + 0.15 + 0.6])
-        data, text, _ = self.page("a")
-        self.assertIn("resumed 2 times", text)
-        curve = self.chart(data, "psnr_iteration")
-        self.assertEqual(curve["data"][0]["x"], list(range(8)), "each iteration once")
-        self.assertEqual(len(curve["layout"]["shapes"]), 2)
-        self.assertEqual(len(self.chart(data, "psnr_time")["data"][0]["x"]), 12, "against time, what was done")
-
-    def test_a_run_resumed_on_other_ranks_keeps_its_curve(self):
-        folder = make_run(WORK / "a", ranks=3, iterations=9, attempts=[(0, 2, 1.0), (2, 5, 2.0)])
-        (folder / "trace").rename(WORK / "first")
-        shutil.rmtree(folder)
-        make_run(folder, ranks=2, iterations=9, attempts=[(5, 4, 4.0)])
-        (WORK / "first").rename(folder / "trace-0")
-        run = read_run(folder)
-        self.assertEqual((list(run.whole["iteration"]), run.whole_restarts), (list(range(9)), [2, 5]))
-        np.testing.assert_allclose(run.whole["elapsed"][[0, 4, 5]], [1.1, 2.3, 4.1])
-        self.assertEqual((len(run.ranks), run.steady, run.restart_count), (2, 3, 2))
-        self.assertAlmostEqual(run.trace_share, 0.001 / (4.0 + 4 * SECONDS + 0.15 - 3.8), 6, "of the time since")
-        data, text, _ = self.page("a")
-        self.assertIn("Iterations before 5 ran on other ranks or blocks", text)
-        self.assertEqual(self.chart(data, "psnr_time")["data"][0]["x"][-1], 4.4)
-        shutil.rmtree(folder / "trace-0")
-        self.assertIn("The trace begins at iteration 5", " ".join(read_run(folder).problems))
-
-    def test_a_run_that_waits_and_one_killed_after_an_earlier_end(self):
-        waits = make_run(WORK / "waits", status="stopped", summary=False)
-        (waits / "status.json").write_text('{"state": "waiting", "message": "time limit"}')
-        self.assertEqual(read_run(waits).status, "waiting")
-        killed = make_run(WORK / "killed", status="running")
-        (killed / "status.json").write_text('{"state": "running"}')
-        run = read_run(killed)
-        self.assertEqual(run.status, "no end")
-        self.assertIn("are of an earlier end", run.problems[0])
-
-    def test_a_trace_that_keeps_every_fourth_iteration(self):
-        folder = make_run(WORK / "a", ranks=2, iterations=10)
-        for path in folder.glob("trace/*.h5"):
-            with h5py.File(path, "r+") as file:
-                i, p = file["iterations"][:], file["phases"][:]
-                kept = (i["iteration"] % 4 == 0) | (i["iteration"] == 9)
-                del file["iterations"], file["phases"]
-                file["iterations"], file["phases"] = i[kept], p[(p["iteration"] < 0) | (p["iteration"] % 4 == 0)]
-                file.attrs["every"] = 4
-        run = read_run(folder)
-        self.assertEqual(list(run.curve["iteration"]), [0, 4, 8, 9])
-        self.assertEqual(run.steady, 2)
-        self.assertAlmostEqual(run.phase_seconds()["denoise"], 0.5 * SECONDS * 1.005)
-
-    def test_an_older_trace_does_not_say_what_was_hidden(self):
-        folder = make_run(WORK / "a")
-        for path in folder.glob("trace/*.h5"):
-            with h5py.File(path, "r+") as file:
-                rows = file["phases"][:]
-                names = [name for name in rows.dtype.names if name != "flight_seconds"]
-                kept = np.zeros(len(rows), [(name, rows.dtype[name]) for name in names])
-                for name in names:
-                    kept[name] = rows[name]
-                del file["phases"]
-                file["phases"] = kept
-        data, _, _ = self.page("a")
-        self.assertIn("older version", self.chart(data, "hidden_exposed", "a")["note"])
-
-    def test_bad_input_is_one_sentence_and_code_2(self):
-        make_run(WORK / "a")
-        (WORK / "bad.csv").write_text("a,b\n1,2\n")
-        (WORK / "hopeless.csv").write_text("ranks,seconds\n2,\n")
-        (WORK / "nothing").mkdir()
-        cases = [
-            (("a",), "nothing to write"),
-            (("b", "-o", "x.html"), "b does not exist"),
-            (("nothing", "-o", "x.html"), "nothing is no run"),
-            (("bad.csv", "-o", "x.html"), "bad.csv is no run"),
-            (("a", "--plan", "bad.csv", "-o", "x.html"), "needs the columns ranks and seconds, it has a, b"),
-            (("a", "--plan", "hopeless.csv", "-o", "x.html"), "predicts nothing"),
-            (("a", "--plan", "none.csv", "-o", "x.html"), "cannot read none.csv"),
-            (("a", "-o", "no/where.html"), "cannot write no/where.html"),
-            (("a", "--csv", "no/where.csv"), "cannot write no/where.csv"),
-            (("a", "--side", "3", "-o", "x.html"), "--side is 3"),
-        ]
-        for arguments, words in cases:
-            done = report(*arguments)
-            self.assertEqual(done.returncode, 2, arguments)
-            self.assertRegex(done.stderr, r"^report: .+ \(.+\) .+\n$", arguments)
-            self.assertIn(words, done.stderr)
-            self.assertFalse((WORK / "x.html").exists(), arguments)
-        self.assertEqual(script("report.py", "b", "-o", "x.html").returncode, 2)
-
-    def test_names_that_look_like_a_page(self):
-        make_run(WORK / "a", truth=self.truth).rename(WORK / "<!--<script>")
-        data, _, _ = self.page("<!--<script>")
-        self.assertIn("<!--<script>", json.dumps(data))
-
-    def test_a_scene_of_another_size_is_not_drawn(self):
-        from reporting.pictures import Scenes, Unreadable
-
-        scenes = Scenes("/bin/false")
-        with self.assertRaisesRegex(Unreadable, "a scene of 99999 x 99999, the result 32 x 48"):
-            scenes.image({"problem.truth.scene.size": [99999, 99999]}, (3, 32, 48))
-        scenes.folder.cleanup()
-
-    def test_names_that_are_no_utf8(self):
-        folder = WORK / os.fsdecode(b"M\xfcnchen")
-        make_run(WORK / "a", truth=self.truth).rename(folder)
-        with open(folder / "resolved.yaml", "ab") as file:
-            file.write(b"# sha256 0 /data/M\xfcnchen/photo.png\n")
-        (folder / "status.json").write_text("[]")
-        run = read_run(folder)
-        self.assertEqual((run.status, run.problems), ("limit", []))
-        self.assertIn("M?nchen", self.page(folder)[1])
-        self.assertEqual(report(folder, "--csv", "table.csv").returncode, 0)
-        self.assertIn("M?nchen", (WORK / "table.csv").read_text())
 
     def test_the_page_needs_nothing_else(self):
         make_run(WORK / "a", truth=self.truth)
