@@ -67,7 +67,7 @@ endif()
 # brings one, so that there is one set of threads.
 if(NOT TARGET tessera::openmp)
   file(GLOB tessera_openmp ${TORCH_INSTALL_PREFIX}/lib/libgomp*.so*)
-  if(NOT tessera_openmp)
+  if(NOT tessera_openmp OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # others call a runtime of their own
     set(tessera_openmp ${OpenMP_CXX_LIBRARIES})
   endif()
   add_library(tessera::openmp INTERFACE IMPORTED)
