@@ -16,6 +16,8 @@
 #include "tessera/core/memory.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
+#include "tessera/denoise/layer_traffic.hpp"
+#include "tessera/denoise/windows.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/solve/solver.hpp"
 

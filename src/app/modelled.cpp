@@ -16,7 +16,7 @@ Modelled model_job(const Geometry& g, bool gpu) {
   m.data.inner = std::min(static_cast<double>(g.job.solver.prox_iterations), kInnerIterations);
   m.data.weighted = !g.job.problem.weights.empty() || g.job.problem.saturation > 0;
   m.data.truth = g.truth.has_value();
-  if (g.network) m.network = network_work(*g.network, g.job.denoiser.precision, gpu);
+  if (g.network) m.network = network_work(*g.network, scalar_type(g.job.denoiser.precision), gpu);
   return m;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "network_denoiser.hpp"
+#include "symmetries.hpp"
+
 #include "tessera/core/error.hpp"
 
 namespace tessera {

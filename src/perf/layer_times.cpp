@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "flight.hpp"
-#include "layer_schedule.hpp"
+#include "tessera/denoise/layer_schedule.hpp"
+#include "tessera/denoise/windows.hpp"
 
 namespace tessera {
 namespace {

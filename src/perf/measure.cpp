@@ -32,10 +32,6 @@ at::TensorOptions tensor_options(Device device, at::ScalarType type) {
                           : host;
 }
 
-at::ScalarType scalar_type(const std::string& precision) {
-  return precision == "bfloat16" ? at::kBFloat16 : precision == "float16" ? at::kHalf : at::kFloat;
-}
-
 // Two convolutions of a shape in a row as in a residual block, with weights that keep the features of order
 // one.
 Network residual_block(const LayerRate& shape) {

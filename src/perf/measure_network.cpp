@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "run_plan.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/denoise/run_plan.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/perf/measure.hpp"
 
@@ -124,11 +124,9 @@ PassTime time_pass(const Communicator& comm, Passes& passes, double seconds) {
 
 void measure_network(const Communicator& comm, Device device, const Network& network,
                      const MeasureOptions& options, Throughput& into) {
-  const NetworkWork work = network_work(network, options.precision, device.is_cuda());
+  const NetworkWork work = network_work(network, scalar_type(options.precision), device.is_cuda());
   RunnerOptions how;
-  how.type = options.precision == "bfloat16"  ? at::kBFloat16
-             : options.precision == "float16" ? at::kHalf
-                                              : at::kFloat;
+  how.type = scalar_type(options.precision);
   how.tf32 = options.precision == "tf32";
   how.device = device;
   Passes passes(network, how);

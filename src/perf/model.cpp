@@ -8,7 +8,7 @@
 
 #include "flight.hpp"
 #include "tessera/core/error.hpp"
-#include "windows.hpp"
+#include "tessera/denoise/windows.hpp"
 
 namespace tessera {
 namespace {

@@ -36,7 +36,7 @@ TEST(Measure, a_small_network_on_two_ranks) {
     o.channels = 1;
     MeasureOptions options;
     const Network network = random_network(o, 1);
-    const NetworkWork work = network_work(network, "float32", false);
+    const NetworkWork work = network_work(network, at::kFloat, false);
     options.networks = {&network};
     options.longest = 0.005;
     options.seconds = 0.001;

@@ -9,6 +9,8 @@
 
 #include "../../src/perf/flight.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/denoise/layer_traffic.hpp"
+#include "tessera/denoise/windows.hpp"
 #include "tessera/domain/distributed_operator.hpp"
 #include "tessera/domain/fourier.hpp"
 #include "tessera/perf/published.hpp"
@@ -38,7 +40,7 @@ NetworkWork dncnn(std::int64_t depth, std::int64_t width = 8) {
   o.channels = 1;
   o.depth = depth;
   o.widths = {width};
-  return network_work(random_network(o, 1), "float32", false);
+  return network_work(random_network(o, 1), at::kFloat, false);
 }
 
 struct Parts {
@@ -82,12 +84,9 @@ TEST(NetworkWork, counts_what_the_runner_computes) {
   o.blocks = 1;
   const Network drunet = random_network(o, 1);
   products = 0;
-  for (const auto& layer : network_work(drunet, "float32", false).layers) {
+  for (const auto& layer : network_work(drunet, at::kFloat, false).layers) {
     if (layer.passed > 0) continue;
-    const double taps = layer.op == Op::conv        ? layer.kernel * layer.kernel
-                        : layer.op == Op::conv_down ? 4
-                                                    : 1;
-    products += taps * static_cast<double>(layer.in * layer.out) / std::pow(4.0, layer.level);
+    products += layer.products() / std::pow(4.0, layer.level);
   }
   EXPECT_DOUBLE_EQ(products, drunet.graph.macs_per_pixel());
 }
@@ -314,7 +313,7 @@ TEST(Model, choices_are_ranked_and_obey_the_job) {
 TEST(Model, a_thousand_ranks_and_four_billion_pixels) {
   const Machine m = parse_machine(write_machine(guessed_machine(true)), "guessed");
   NetworkOptions o;
-  const NetworkWork work = network_work(random_network(o, 1), "bfloat16", true);
+  const NetworkWork work = network_work(random_network(o, 1), at::kBFloat16, true);
   const Parts blur(make_blur(box_blur(9, BlurMethod::fft)));
   const auto cost = [](const Box& b) { return static_cast<double>(b.pixels()); };
   const Decomposition d = Decomposition::choose(Box::image2d(65536, 65536), {1, 8, 8}, 1024, cost);

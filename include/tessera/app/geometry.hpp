@@ -15,6 +15,7 @@
 #include "tessera/comm/transport_start.hpp"
 #include "tessera/config/job.hpp"
 #include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/network_denoiser.hpp"
 #include "tessera/domain/decomposition.hpp"
 #include "tessera/io/distributed_image.hpp"
 

@@ -24,6 +24,9 @@ enum class Op {
   upsample,  // nearest, x2
 };
 const char* name(Op op);
+bool is_convolution(Op op);
+/// Levels between a layer's input and its output: 1 down, -1 up, else 0.
+int level_change(Op op);
 
 /// One layer; inputs are indices of earlier nodes.
 struct Node {

@@ -3,42 +3,16 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "tessera/denoise/denoiser.hpp"
-#include "tessera/denoise/memory_model.hpp"
+#include "tessera/denoise/execution.hpp"
+#include "tessera/denoise/network_work.hpp"
 #include "tessera/domain/operator_plan.hpp"
 #include "tessera/perf/machine.hpp"
 
 namespace tessera {
-
-/// The layers in the order in which they run.
-struct RunPlan;
-
-/// A network as the cost model sees it: the runner's fused steps, without weights.
-struct NetworkWork {
-  struct Layer {
-    Op op = Op::conv;
-    int kernel = 1;
-    std::int64_t in = 0, out = 0;  // channels
-    int level = 0;                 // of the output
-    double passed = 0;             // values read + written per output pixel by a step that is no convolution
-    std::size_t step = 0;          // of the runner's plan
-    std::int64_t tile = 1;         // side of the tiles of its output, which are computed whole
-    /// Output pixels that it computes in a pass over one window.
-    double pixels(std::int64_t rows, std::int64_t columns) const;
-  };
-  std::string name;
-  std::vector<Layer> layers;
-  std::int64_t alignment = 1, halo = 0, channels = 1;
-  double weights = 0;                         // numbers
-  double packed = 0;                          // bytes of them as float32 convolutions on a CPU want them
-  std::shared_ptr<const MemoryModel> memory;  // of one pass, in the precision that it was made for
-  std::shared_ptr<const RunPlan> plan;        // what layer-wise halos are scheduled from
-};
-NetworkWork network_work(const Network& network, const std::string& precision, bool gpu);
 
 /// The solver around the denoiser.
 struct DataWork {
@@ -103,6 +77,8 @@ double layer_seconds(const Machine& machine, const std::string& precision, const
 /// The same of a convolution: as measured, else as one of a shape that is like it, else by the peak.
 double convolution_seconds(const Machine& machine, const std::string& precision,
                            const NetworkWork::Layer& layer, double pixels);
+/// Of denoiser.precision.
+at::ScalarType scalar_type(const std::string& precision);
 std::int64_t precision_bytes(const std::string& precision);
 /// Whether the rate is of layers of this shape.
 bool measures(const LayerRate& rate, const NetworkWork::Layer& layer);
