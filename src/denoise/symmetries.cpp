@@ -40,10 +40,6 @@ std::vector<StateField> Symmetries::state() {
   return {{.name = "calls", .count = &calls_}};
 }
 
-std::int64_t Symmetries::passes(Averaging averaging) {
-  return averaging == Averaging::flips4 ? 4 : averaging == Averaging::all8 ? 8 : 1;
-}
-
 std::string gray_notice(std::int64_t image_channels, std::int64_t network_channels) {
   if (image_channels == network_channels) return {};
   return concat("the image is gray and the network's weights are for ", network_channels,

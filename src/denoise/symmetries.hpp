@@ -24,8 +24,6 @@ class Symmetries {
   std::vector<int> next();
   /// For Denoiser::state().
   std::vector<StateField> state();
-  /// Passes of the network per call.
-  static std::int64_t passes(Averaging averaging);
 
  private:
   Averaging averaging_;

@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 [[noreturn]] void absent() {
-  throw RunError("a GPU was used by the program without CUDA (a mistake of tessera) run tessera-cuda");
+  throw RunError("a GPU was used by a program without CUDA (a mistake of tessera) run tessera-cuda");
 }
 
 }  // namespace

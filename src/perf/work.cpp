@@ -34,9 +34,10 @@ const LayerRate* nearest_shape(const Throughput& t, const NetworkWork::Layer& la
   return best;
 }
 
-const Throughput& throughput(const Machine& machine, const std::string& precision) {
+const Throughput& throughput(const Machine& machine, Precision precision) {
   const auto found = machine.precisions.find(precision);
-  TESSERA_VALIDATE(found != machine.precisions.end(), "the machine '", machine.name, "' has no ", precision,
+  TESSERA_VALIDATE(found != machine.precisions.end(), "the machine '", machine.name, "' has no ",
+                   word(precision),
                    " (its layers were not measured in it) measure them with tessera tune, or use "
                    "another denoiser.precision");
   return found->second;
@@ -44,20 +45,12 @@ const Throughput& throughput(const Machine& machine, const std::string& precisio
 
 }  // namespace
 
-at::ScalarType scalar_type(const std::string& precision) {
-  return precision == "bfloat16" ? at::kBFloat16 : precision == "float16" ? at::kHalf : at::kFloat;
-}
-
-std::int64_t precision_bytes(const std::string& precision) {
-  return precision == "bfloat16" || precision == "float16" ? 2 : 4;
-}
-
 bool measures(const LayerRate& r, const NetworkWork::Layer& layer) {
   return r.op == layer.op && r.kernel == layer.kernel && r.in == layer.in && r.out == layer.out;
 }
 
-double convolution_seconds(const Machine& machine, const std::string& precision,
-                           const NetworkWork::Layer& layer, double pixels) {
+double convolution_seconds(const Machine& machine, Precision precision, const NetworkWork::Layer& layer,
+                           double pixels) {
   const Throughput& t = throughput(machine, precision);
   if (const LayerRate* shape = nearest_shape(t, layer)) {
     const NetworkWork::Layer known{shape->op, shape->kernel, shape->in, shape->out};
@@ -75,20 +68,20 @@ double convolution_seconds(const Machine& machine, const std::string& precision,
     }
     flops *= least / (pixels * static_cast<double>(layer.out));
   }
-  const double bytes = pixels * static_cast<double>((layer.in + layer.out) * precision_bytes(precision));
+  const double bytes = pixels * static_cast<double>((layer.in + layer.out) * element_bytes(precision));
   return machine.call + std::max(flops / (t.peak * t.fraction), machine.copy.at(bytes));
 }
 
-double layer_seconds(const Machine& machine, const std::string& precision, const NetworkWork::Layer& layer,
+double layer_seconds(const Machine& machine, Precision precision, const NetworkWork::Layer& layer,
                      double pixels) {
   if (layer.passed == 0) return convolution_seconds(machine, precision, layer, pixels);
   for (const LayerRate& rate : throughput(machine, precision).layers)
     if (measures(rate, layer)) return rate.seconds.at(pixels);
   return machine.call +
-         machine.copy.at(pixels * layer.passed * static_cast<double>(precision_bytes(precision)));
+         machine.copy.at(pixels * layer.passed * static_cast<double>(element_bytes(precision)));
 }
 
-bool knows(const Machine& machine, const NetworkWork& network, const std::string& precision) {
+bool knows(const Machine& machine, const NetworkWork& network, Precision precision) {
   const auto t = machine.precisions.find(precision);
   if (t == machine.precisions.end()) return false;
   const std::vector<LayerRate>& known = t->second.layers;
@@ -97,7 +90,7 @@ bool knows(const Machine& machine, const NetworkWork& network, const std::string
   });
 }
 
-double pass_seconds(const Machine& machine, const NetworkWork& network, const std::string& precision,
+double pass_seconds(const Machine& machine, const NetworkWork& network, Precision precision,
                     std::int64_t rows, std::int64_t columns, std::int64_t batch) {
   double seconds = 0;
   for (const NetworkWork::Layer& layer : network.layers)

@@ -47,9 +47,9 @@ TEST(Measure, a_small_network_on_two_ranks) {
     for (const double other : pair.all_gather(m.state.at(1e6))) EXPECT_EQ(other, m.state.at(1e6));
     EXPECT_EQ(parse_machine(write_machine(m), "again"), m);
     for (const LayerRate& rate : m.precisions.at("float32").layers) {
-      EXPECT_GE(rate.seconds.points.size(), 3u) << name(rate.op);
+      EXPECT_GE(rate.seconds.points.size(), 3u) << word(rate.op);
       for (const auto& [pixels, seconds] : rate.seconds.points)
-        EXPECT_GT(seconds, 0) << name(rate.op) << " of " << pixels << " pixels";
+        EXPECT_GT(seconds, 0) << word(rate.op) << " of " << pixels << " pixels";
     }
     // Sizes far apart: times of microseconds on a busy machine order no others.
     EXPECT_GT(pass_seconds(m, work, "float32", 1024, 1024, 1), pass_seconds(m, work, "float32", 16, 16, 1));

@@ -6,13 +6,14 @@
 #include <cstdint>
 
 #include "tessera/comm/array.hpp"
+#include "tessera/core/execution.hpp"
 
 namespace tessera {
 
-enum class ExecutionMode { automatic, whole, patch, layer };
-/// One pass, or the mean over flips and rotations: cycle takes the next of the 8 at every call.
-enum class Averaging { none, cycle, flips4, all8 };
+/// The type that arithmetic of a precision is done in.
+at::ScalarType scalar_type(Precision precision);
 
+/// How a network runs here: numbers in place of choices, and what only the runner cares for.
 struct ExecutionOptions {
   ExecutionMode mode = ExecutionMode::automatic;
   std::int64_t patch = 0;  // side of a core; 0: chosen
@@ -27,5 +28,7 @@ struct ExecutionOptions {
   bool deterministic = false;        // CUDA only: the same bits every time
   Device device{};
 };
+/// What a job says; nothing of it chosen.
+ExecutionOptions execution_options(const Execution& execution, Device device);
 
 }  // namespace tessera

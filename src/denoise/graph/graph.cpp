@@ -55,47 +55,19 @@ int level_change(Op op) {
   }
 }
 
-const char* name(Op op) {
-  switch (op) {
-    case Op::input:
-      return "input";
-    case Op::sigma_map:
-      return "sigma_map";
-    case Op::conv:
-      return "conv";
-    case Op::conv_down:
-      return "conv_down";
-    case Op::conv_up:
-      return "conv_up";
-    case Op::batch_norm:
-      return "batch_norm";
-    case Op::relu:
-      return "relu";
-    case Op::add:
-      return "add";
-    case Op::concat:
-      return "concat";
-    case Op::max_pool:
-      return "max_pool";
-    case Op::upsample:
-      return "upsample";
-  }
-  return "?";
-}
-
 int Graph::add(Node node) {
   const int index = static_cast<int>(nodes_.size());
   for (const int i : node.inputs)
     TESSERA_EXPECT(0 <= i && i < index, "node ", index, " reads node ", i,
                    " (layers are listed in order of evaluation) add its inputs first");
   const bool source = node.op == Op::input || node.op == Op::sigma_map;
-  TESSERA_EXPECT(source == node.inputs.empty(), name(node.op), " has ", node.inputs.size(),
+  TESSERA_EXPECT(source == node.inputs.empty(), word(node.op), " has ", node.inputs.size(),
                  " inputs (sources have none, layers at least one) name its inputs");
   if (node.op == Op::sigma_map) node.channels = 1;
   if (!source) {
     const Node& first = nodes_[node.inputs[0]];
     node.level = first.level + level_change(node.op);
-    TESSERA_EXPECT(node.level >= 0, name(node.op), " is finer than the image (level ", node.level,
+    TESSERA_EXPECT(node.level >= 0, word(node.op), " is finer than the image (level ", node.level,
                    ") go down first");
     if (node.op == Op::concat) {
       node.channels = 0;
@@ -104,7 +76,7 @@ int Graph::add(Node node) {
       node.channels = first.channels;
     }
     for (const int i : node.inputs)
-      TESSERA_EXPECT(nodes_[i].level == first.level, "inputs of ", name(node.op), " at levels ", first.level,
+      TESSERA_EXPECT(nodes_[i].level == first.level, "inputs of ", word(node.op), " at levels ", first.level,
                      " and ", nodes_[i].level, " (their sizes differ) bring them to one level");
     if (node.op == Op::add)
       for (const int i : node.inputs)
@@ -113,7 +85,7 @@ int Graph::add(Node node) {
     TESSERA_EXPECT(node.op != Op::conv || node.kernel % 2 == 1, "a convolution of width ", node.kernel,
                    " (padding k/2 keeps the size for odd k only) use an odd kernel");
   }
-  TESSERA_EXPECT(node.channels > 0, name(node.op), " has no channels (nothing to compute) set channels");
+  TESSERA_EXPECT(node.channels > 0, word(node.op), " has no channels (nothing to compute) set channels");
   nodes_.push_back(std::move(node));
   return index;
 }

@@ -65,7 +65,7 @@ class LayerDenoiser final : public Denoiser {
     halos_.emplace(make_layer_schedule(runner.plan(), depth_, options.type, options.device.is_cuda()), d,
                    rank, context.transport, feature_options(options));
     if (options.memory_bytes > 0) validate_memory(network, d);
-    bytes_sent_ = Symmetries::passes(options.averaging) * halos_->bytes_sent();
+    bytes_sent_ = passes(options.averaging) * halos_->bytes_sent();
     if (d.image() != d.padded()) {
       ExchangePlan plan = network_plan(d, 0, rank);
       bytes_sent_ += plan.pixels_sent() * image_channels_ * element_bytes(element_type(image_type(options)));
@@ -209,18 +209,18 @@ LayerTraffic::LayerTraffic(const Graph& graph, const Decomposition& decompositio
   const LayerSchedule schedule = make_layer_schedule(make_run_plan(without_batch_norms(graph), true),
                                                      layer_halo_depth(graph, decomposition, options),
                                                      options.type, options.device.is_cuda());
-  const std::int64_t passes = Symmetries::passes(options.averaging);
+  const std::int64_t turns = passes(options.averaging);
   std::vector<LayerExchange> seen;  // of the kinds
   for (const LayerExchange& e : schedule.exchanges) {
     const auto same = std::find_if(seen.begin(), seen.end(),
                                    [&](const LayerExchange& known) { return same_pixels(known, e); });
     if (same != seen.end()) {
-      impl_->kinds[static_cast<std::size_t>(same - seen.begin())].count += passes;
+      impl_->kinds[static_cast<std::size_t>(same - seen.begin())].count += turns;
       continue;
     }
     seen.push_back(e);
     impl_->kinds.push_back(
-        {LayerLayouts(decomposition, e), e.channels * element_bytes(element_type(options.type)), passes});
+        {LayerLayouts(decomposition, e), e.channels * element_bytes(element_type(options.type)), turns});
   }
 }
 LayerTraffic::LayerTraffic(LayerTraffic&&) noexcept = default;

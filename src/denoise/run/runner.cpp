@@ -166,7 +166,7 @@ struct Runner::Impl {
       case Op::batch_norm:
         break;
     }
-    throw ContractError(concat("the runner met a ", name(step.node.op), " (it has no way to compute one)"));
+    throw ContractError(concat("the runner met a ", word(step.node.op), " (it has no way to compute one)"));
   }
 
   // cuDNN tries its kernels out at the first call with a shape and keeps the fastest: worth it for the few
