@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "flight.hpp"
@@ -255,11 +256,13 @@ std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWor
   if (wants(ExecutionMode::whole) && d.ranks() == 1 && !wanted.patch) {
     Execution e = wanted;
     e.mode = ExecutionMode::whole;
+    e.batch = e.halo_depth = std::nullopt;
     candidates.push_back(e);
   }
   if (wants(ExecutionMode::patch)) {
     Execution e = wanted;
     e.mode = ExecutionMode::patch;
+    e.halo_depth.reset();
     constexpr std::int64_t kMostWindows = 1024;
     std::vector<std::int64_t> patches = patches_for(pixels, a);
     if (wanted.patch) patches = {std::min(*wanted.patch, longest)};
@@ -283,6 +286,7 @@ std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWor
   if (wants(ExecutionMode::layer) && !wanted.patch && d.ranks() > 1) {
     Execution e = wanted;
     e.mode = ExecutionMode::layer;
+    e.batch.reset();
     for (const std::int64_t depth : {1, 2, 3, 4}) {
       e.halo_depth = wanted.halo_depth.value_or(depth);
       candidates.push_back(e);
