@@ -186,7 +186,8 @@ H5Handle open_attribute(hid_t file, const char* key, hssize_t count, const std::
   return attribute;
 }
 
-void read_numbers(hid_t file, const char* key, hid_t type, hssize_t count, void* to, const std::string& path) {
+void read_numbers(hid_t file, const char* key, hid_t type, hssize_t count, void* to,
+                  const std::string& path) {
   const H5Handle attribute = open_attribute(file, key, count, path);
   check_h5(H5Aread(attribute.get(), type, to), "H5Aread", path);
 }
@@ -194,7 +195,8 @@ void read_numbers(hid_t file, const char* key, hid_t type, hssize_t count, void*
 std::string text_attribute(hid_t file, const char* key, const std::string& path) {
   const H5Handle attribute = open_attribute(file, key, 1, path);
   const H5Handle type(check_h5(H5Aget_type(attribute.get()), "H5Aget_type", path), H5Tclose);
-  if (H5Tis_variable_str(type.get()) <= 0) throw RunError(concat(path, ": the attribute ", key, " is no text"));
+  if (H5Tis_variable_str(type.get()) <= 0)
+    throw RunError(concat(path, ": the attribute ", key, " is no text"));
   char* text = nullptr;
   check_h5(H5Aread(attribute.get(), type.get(), &text), "H5Aread", path);
   const std::string value = text ? text : "";
