@@ -217,7 +217,7 @@ TEST(Transport, AnImpossibleOneIsRefusedByEveryRank) {
   on_groups([](const Communicator& comm) {
     EXPECT_THROW(make_transport(comm, Device{}, TransportKind::nccl), InputError);
     EXPECT_EQ(kind(*make_transport(comm, Device{}, TransportKind::automatic)), TransportKind::mpi);
-    EXPECT_STREQ(name(TransportKind::cuda_mpi), "cuda_mpi");
+    EXPECT_STREQ(word(TransportKind::cuda_mpi), "cuda-mpi");
   });
 }
 
