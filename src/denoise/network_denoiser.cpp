@@ -13,7 +13,7 @@ void validate(const Network& network, const ExecutionOptions& options, const Den
   const std::string& name = network.options.name;
   const Decomposition& d = context.decomposition;
   TESSERA_VALIDATE(d.image().extent(0) == 1, "the image is a volume of depth ", d.image().extent(0), " (",
-                   name, " takes 2-D images) use a denoiser for volumes, such as tv slice by slice");
+                   name, " takes pictures) use tv, which takes both, or none");
   TESSERA_VALIDATE(context.channels == network.channels() || context.channels == 1, "the image has ",
                    context.channels, " channels (the weights of ", name, " are for ", network.channels(),
                    ") use weights for ", context.channels, " channels");
