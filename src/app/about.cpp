@@ -36,6 +36,7 @@ std::string cpu_line(const std::string& key) {
 std::string nccl_version() {
   int v = 0;
   if (ncclGetVersion(&v) != ncclSuccess) return "not working";
+  if (v == 0) return "none";
   return fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100);
 }
 

@@ -7,20 +7,30 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
-#include "tessera/app/commands.hpp"
+#include "command.hpp"
+#include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/tuning.hpp"
 #include "tessera/core/memory.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
+#include "tessera/denoise/layer_traffic.hpp"
+#include "tessera/denoise/windows.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
 namespace {
+
+struct CheckArguments {
+  std::string job;
+  std::vector<std::string> overrides;
+  int ranks = 0;  // pretended; 0: those of the launch
+};
 
 constexpr std::int64_t kBytes = 4;  // float32 state
 
@@ -93,9 +103,7 @@ void print_checkpoint(const Geometry& g) {
               format_seconds(write).c_str(), format_bytes(kDisk).c_str());
 }
 
-}  // namespace
-
-int check_command(const CheckArguments& arguments, const Communicator& comm) {
+int execute(const CheckArguments& arguments, const Communicator& comm) {
   const JobConfig job = load_job(arguments.job, arguments.overrides, comm);
   const int ranks = arguments.ranks > 0 ? arguments.ranks : comm.size();
   Geometry g = plan_geometry(job, comm, ranks);
@@ -110,7 +118,7 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
   const Reach reach = g.op->reach();
   const std::int64_t halo = g.network ? g.network->halo() : 0;
   std::optional<LayerTraffic> layers;
-  if (g.network && g.job.denoiser.mode == "layer")
+  if (g.network && g.job.execution.mode == ExecutionMode::layer)
     layers.emplace(g.network->graph, d, execution_options(g, 1), g.channels);
 
   const bool every = ranks <= kEveryRank;
@@ -163,6 +171,19 @@ int check_command(const CheckArguments& arguments, const Communicator& comm) {
     std::printf("(the denoiser's inner iterations come on top)\n");
   print_checkpoint(g);
   return 0;
+}
+
+}  // namespace
+
+Command check_command(CLI::App& app) {
+  const auto a = std::make_shared<CheckArguments>();
+  CLI::App* options = app.add_subcommand(
+      "check", "validate a job; print blocks, halos, memory and bytes per iteration; runs nothing");
+  options->add_option("JOB", a->job, "job file")->required();
+  options->add_option("--set", a->overrides, "key.path=value");
+  options->add_option("--ranks", a->ranks, "as if on so many ranks")->check(above_zero());
+  options->footer("Example: tessera check photo.yaml --ranks 16");
+  return {options, [a](const Launch& launch) { return execute(*a, launch.comm); }, Watched::never};
 }
 
 }  // namespace tessera

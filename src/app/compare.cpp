@@ -5,9 +5,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <memory>
 
+#include "command.hpp"
 #include "full_scale.hpp"
-#include "tessera/app/commands.hpp"
 #include "tessera/app/geometry.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
@@ -15,8 +16,14 @@
 #include "tessera/solve/metrics.hpp"
 
 namespace tessera {
+namespace {
 
-int compare_command(const CompareArguments& arguments, const Communicator& comm) {
+struct CompareArguments {
+  std::string a, b;
+  double range = 0;  // 0: full scale of A
+};
+
+int execute(const CompareArguments& arguments, const Communicator& comm) {
   const SourceInfo a = image_source_info(arguments.a, comm), b = image_source_info(arguments.b, comm);
   TESSERA_VALIDATE(a.channels == b.channels, arguments.a, " has ", a.channels, " channels and ", arguments.b,
                    " has ", b.channels, " (only equal ones can be compared) convert one");
@@ -79,6 +86,18 @@ int compare_command(const CompareArguments& arguments, const Communicator& comm)
                   sides(b.box).c_str());
   }
   return 0;
+}
+
+}  // namespace
+
+Command compare_command(CLI::App& app) {
+  const auto a = std::make_shared<CompareArguments>();
+  CLI::App* options = app.add_subcommand("compare", "PSNR, SSIM, maximum error of two images");
+  options->add_option("A", a->a, "reference")->required();
+  options->add_option("B", a->b, "compared with it")->required();
+  options->add_option("--range", a->range, "divide both by this (default: each by its full scale)");
+  options->footer("Example: tessera compare photo.png runs/photo/reconstruction.png");
+  return {options, [a](const Launch& launch) { return execute(*a, launch.comm); }, Watched::never};
 }
 
 }  // namespace tessera

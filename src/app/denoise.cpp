@@ -5,21 +5,43 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 
-#include "tessera/app/commands.hpp"
+#include "command.hpp"
+#include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/output.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/app/tuning.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/distributed_image.hpp"
 #include "tessera/physics/noise.hpp"
 #include "tessera/solve/metrics.hpp"
 
 namespace tessera {
+namespace {
 
-int denoise_command(const DenoiseArguments& a, const Communicator& comm) {
+struct DenoiseArguments {
+  std::string in, out;
+  std::string network = "drunet", weights;
+  double sigma = 0;
+  double noise = 0;
+  std::string unit = "internal";  // of sigma and noise; or file
+  std::int64_t seed = 0;
+  std::string device = "auto";
+  Execution execution{};
+  bool force = false;
+};
+
+std::vector<std::string> denoiser_names() {
+  std::vector<std::string> names;
+  for (const DenoiserRow& row : denoiser_table()) names.push_back(row.name);
+  return names;
+}
+
+int execute(const DenoiseArguments& a, const Communicator& comm) {
   track_tensor_memory();
   const bool picture = is_picture(a.out);
   comm.together([&] {
@@ -41,10 +63,7 @@ int denoise_command(const DenoiseArguments& a, const Communicator& comm) {
   job.problem.seed = a.seed;
   job.denoiser.network = a.network;
   job.denoiser.weights = a.weights;
-  job.denoiser.mode = a.mode;
-  job.denoiser.averaging = a.averaging;
-  job.denoiser.precision = a.precision;
-  if (a.patch > 0) job.denoiser.patch = a.patch;
+  job.execution = a.execution;
   job.device = a.device;
   Geometry g = plan_geometry(job, comm, comm.size());
   const double unit = a.unit == "file" ? g.factor : 1, sigma = a.sigma / unit;
@@ -95,6 +114,38 @@ int denoise_command(const DenoiseArguments& a, const Communicator& comm) {
                          metrics.ssim(out, space).reflected));
   }
   return 0;
+}
+
+}  // namespace
+
+Command denoise_command(CLI::App& app) {
+  const auto a = std::make_shared<DenoiseArguments>();
+  CLI::App* options = app.add_subcommand("denoise", "one pass over an image");
+  options->add_option("IN", a->in, "picture, FITS, .npy or HDF5")->required();
+  options->add_option("OUT", a->out, "picture or HDF5, in the type and units of IN")->required();
+  options->add_option("--network", a->network, "the denoiser")
+      ->capture_default_str()
+      ->check(one_of(denoiser_names()));
+  options->add_option("--weights", a->weights,
+                      "shipped name or path (default: the shipped ones of the network)");
+  options->add_option("--sigma", a->sigma, "noise level, image range [0, 1]")->required();
+  options->add_option("--unit", a->unit, "of --sigma and --noise: internal | file (the units of IN)")
+      ->check(one_of({"internal", "file"}))
+      ->capture_default_str();
+  options->add_option("--noise", a->noise, "add Gaussian noise of this deviation first, and score");
+  options->add_option("--seed", a->seed, "of the noise")->capture_default_str();
+  add_word(options, "--mode", a->execution.mode, "how a network runs");
+  options->add_option("--patch", a->execution.patch,
+                      "a window has at most patch x patch pixels without its halo");
+  add_word(options, "--averaging", a->execution.averaging, "over flips and turns",
+           {word(Averaging::none), word(Averaging::flips4), word(Averaging::all8)});
+  add_word(options, "--precision", a->execution.precision, "of a network");
+  options->add_option("--device", a->device, "where")
+      ->capture_default_str()
+      ->check(one_of({"auto", "cpu", "cuda"}));
+  options->add_flag("--force", a->force, "overwrite OUT");
+  options->footer("Example: tessera denoise photo.png out.png --sigma 0.1 --noise 0.1");
+  return {options, [a](const Launch& launch) { return execute(*a, launch.comm); }, Watched::together};
 }
 
 }  // namespace tessera

@@ -1,28 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/app/geometry.hpp"
 
-#include <ATen/Context.h>
-#include <ATen/ops/empty.h>
-#include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
-#include <span>
 #include <utility>
 
 #include "full_scale.hpp"
-#include "tessera/config/parse.hpp"
+#include "tessera/app/job_denoiser.hpp"
 #include "tessera/core/error.hpp"
-#include "tessera/core/host.hpp"
-#include "tessera/core/memory.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/domain/torch_cuda.hpp"
 #include "tessera/io/measurement_file.hpp"
-#include "tessera/solve/solver.hpp"
 
 namespace tessera {
 namespace {
@@ -65,7 +57,7 @@ Index3 alignment_of(const std::optional<Network>& network, const Box& image) {
 BlockCost cost_of(const Geometry& g) {
   if (!g.network) return [](const Box& b) { return static_cast<double>(b.pixels()); };
   const Box image = g.image;
-  if (g.job.denoiser.mode == "layer") {
+  if (g.job.execution.mode == ExecutionMode::layer) {
     const std::int64_t rim = std::max<std::int64_t>(1, g.network->alignment() / 2);
     return [rim, image](const Box& b) {
       return static_cast<double>(
@@ -119,51 +111,16 @@ Box middle_slice(const Box& image) {
   return {{z, image.lo()[1], image.lo()[2]}, {z + 1, image.hi()[1], image.hi()[2]}};
 }
 
-at::TensorOptions Geometry::options() const {
-  const at::TensorOptions host(at::kFloat);
-  return device.is_cuda() ? host.device(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device.index)))
-                          : host;
-}
-
-TransportKind transport_kind(const std::string& name) {
-  if (name == "mpi") return TransportKind::mpi;
-  if (name == "cuda-mpi") return TransportKind::cuda_mpi;
-  if (name == "nccl") return TransportKind::nccl;
-  return TransportKind::automatic;
-}
+at::TensorOptions Geometry::options() const { return tensor_options(device); }
 
 StartedTransport open_transport(const Geometry& g, const Communicator& comm) {
   constexpr double kPatience = 60;
-  return start_transport(comm, g.device, transport_kind(g.job.domain.transport), g.decomposition.grid(),
+  return start_transport(comm, g.device, g.job.execution.transport, g.decomposition.grid(),
                          std::min(g.job.watchdog, kPatience));
 }
 
 ChosenDevice choose_device(const std::string& wanted, GpuSharing sharing, const Communicator& comm) {
   return wanted == "cpu" ? ChosenDevice{} : choose_gpu(comm, wanted == "cuda", sharing);
-}
-
-std::string default_weights(const std::string& network, std::int64_t image_channels) {
-  return concat(network, "_small_", image_channels == 1 ? "gray" : "color");
-}
-
-// Which of the shipped weights. Those that stay stable at low levels cost 0.7 dB where levels are high enough
-// for the others, which is where hqs and admm end by themselves.
-std::string job_weights(const JobConfig& job, std::int64_t channels) {
-  constexpr double kEnough = 0.04;
-  const ScheduleConfig& sigma = job.solver.sigma;
-  const double last = sigma.values.empty() ? sigma.last : sigma.values.back();
-  const bool low = !sigma.automatic && sigma.form != "dpir" && last < kEnough;
-  const bool stable = low || find_solver(job.solver.name).data_step != DataStep::prox;
-  return default_weights(job.denoiser.network, channels) + (stable ? "_stable" : "");
-}
-
-Network open_network(const DenoiserConfig& config, std::int64_t image_channels) {
-  if (config.weights == "random") {
-    return random_network(network_options(find_denoiser(config.network), image_channels, config.options), 0);
-  }
-  const std::string weights =
-      config.weights.empty() ? default_weights(config.network, image_channels) : config.weights;
-  return load_network(config.network, weights, image_channels);
 }
 
 namespace {
@@ -315,99 +272,6 @@ Geometry with_image(const Geometry& g, const Box& image, int ranks) {
   other.decomposition = Decomposition::choose(image, alignment_of(g.network, image), ranks, cost_of(other));
   other.job.domain.grid = grid_text(other.decomposition.grid(), image);
   return other;
-}
-
-std::int64_t available_bytes(const Geometry& g, int ranks_on_host) {
-  if (!g.device.is_cuda()) return host_memory().available / std::max(1, ranks_on_host);
-  std::size_t free = 0, total = 0;  // of the current device, which is this rank's
-  if (cudaMemGetInfo(&free, &total) != cudaSuccess) free = static_cast<std::size_t>(host_memory().available);
-  return static_cast<std::int64_t>(free) / g.sharers;
-}
-
-namespace {
-
-// Bytes of one rank that are not features, from above: state, truth, measurement, halos, and what a step or
-// the simulation takes for a moment. Up to 15 images were measured with one blur (hqs with conjugate
-// gradients and a truth).
-std::int64_t other_bytes(const Geometry& g) {
-  const std::int64_t halo = g.network ? g.network->halo() : 0;
-  std::int64_t pixels = 0, window = 0, numbers = 0;
-  for (int r = 0; r < g.decomposition.ranks(); ++r) {
-    const Box block = g.decomposition.padded_block(r);
-    pixels = std::max(pixels, block.pixels());
-    window = std::max(
-        window, block.grow({{0, halo, halo}, {0, halo, halo}}).intersect(g.decomposition.padded()).pixels());
-  }
-  if (g.network)
-    for (const auto& [name, weight] : g.network->weights) numbers += weight.numel();
-  // Weights: as read, and as the convolutions want them, which is 4 times as much for Winograd's.
-  const std::string& precision = g.job.denoiser.precision;
-  const bool sixteen = precision == "bfloat16" || precision == "float16";
-  const double each = g.device.is_cuda() ? (sixteen ? 2.2 : 4.4) : sixteen ? 6.4 : 20.8;
-  const auto parts = static_cast<std::int64_t>(g.parts.size());
-  return 4 * g.channels * ((16 + 5 * parts) * pixels + 2 * window) +
-         static_cast<std::int64_t>(each * static_cast<double>(numbers)) + (std::int64_t{16} << 20);
-}
-
-}  // namespace
-
-ExecutionMode execution_mode(const std::string& name) {
-  if (name == "whole") return ExecutionMode::whole;
-  if (name == "patch") return ExecutionMode::patch;
-  if (name == "layer") return ExecutionMode::layer;
-  return ExecutionMode::automatic;
-}
-
-Averaging averaging(const std::string& name) {
-  if (name == "cycle") return Averaging::cycle;
-  if (name == "flips") return Averaging::flips4;
-  if (name == "all") return Averaging::all8;
-  return Averaging::none;
-}
-
-int turns(Averaging averaging) {
-  return averaging == Averaging::flips4 ? 4 : averaging == Averaging::all8 ? 8 : 1;
-}
-
-ExecutionOptions execution_options(const Geometry& g, int ranks_on_host) {
-  const DenoiserConfig& d = g.job.denoiser;
-  ExecutionOptions o;
-  o.mode = execution_mode(d.mode);
-  o.patch = d.patch.value_or(0);
-  o.batch = d.batch.value_or(0);
-  o.halo_depth = static_cast<int>(d.halo_depth.value_or(0));
-  o.averaging = averaging(d.averaging);
-  o.type = d.precision == "bfloat16" ? at::kBFloat16 : d.precision == "float16" ? at::kHalf : at::kFloat;
-  o.tf32 = d.precision == "tf32";
-  o.device = g.device;
-  o.deterministic = g.job.deterministic;
-  // Features take what a budget leaves beside everything else; without one, at most half of what is free.
-  const std::int64_t available = available_bytes(g, ranks_on_host);
-  o.memory_bytes = available / 2;
-  if (!g.network) return o;
-  const auto budget = memory_budget(g.job, available);
-  // A budget is of the whole process; what is free is beside what it has already.
-  const std::int64_t program = budget && !g.device.is_cuda() ? process_bytes() : 0;
-  const std::int64_t other = other_bytes(g) + program, most = budget.value_or(available);
-  TESSERA_VALIDATE(most > other, budget ? "memory is " : "free memory is ",
-                   format_bytes(static_cast<double>(most)), " per rank (",
-                   program > 0 ? "program, libraries, state" : "state",
-                   ", data and weights of a rank take up to ", format_bytes(static_cast<double>(other)),
-                   ", which leaves the network nothing) ",
-                   budget ? "raise it, or use more ranks" : "use more ranks on more nodes");
-  o.memory_bytes = budget ? most - other : std::min(o.memory_bytes, most - other);
-  return o;
-}
-
-std::unique_ptr<Denoiser> make_denoiser(const Geometry& g, const Communicator& comm,
-                                        const std::shared_ptr<Transport>& transport) {
-  const DenoiserContext context{g.decomposition, g.channels, comm, transport};
-  const DenoiserConfig& d = g.job.denoiser;
-  if (const DenoiserRow& row = find_denoiser(d.network); !row.network())
-    return row.make(context, d.options, g.options());
-  ExecutionOptions options = execution_options(g, comm.local_size());
-  comm.all_reduce({&options.memory_bytes, 1}, Reduce::min);  // the cut into windows is the same on all ranks
-  return make_network_denoiser(*g.network, options, context);
 }
 
 }  // namespace tessera

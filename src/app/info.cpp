@@ -12,8 +12,8 @@
 #include <mpi-ext.h>
 #endif
 
+#include "command.hpp"
 #include "tessera/app/about.hpp"
-#include "tessera/app/commands.hpp"
 #include "tessera/comm/gpu.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/version.hpp"
@@ -31,9 +31,7 @@ std::string cuda_aware() {
 #endif
 }
 
-}  // namespace
-
-int info_command(const Communicator& comm) {
+int execute(const Communicator& comm) {
   const int here = comm.local_size();  // collective
   if (comm.rank() != 0) return 0;
   const auto [devices, trouble] = count_gpus();
@@ -56,6 +54,13 @@ int info_command(const Communicator& comm) {
                   static_cast<double>(p.totalGlobalMem) / 0x1p30, p.major, p.minor);
   }
   return 0;
+}
+
+}  // namespace
+
+Command info_command(CLI::App& app) {
+  CLI::App* options = app.add_subcommand("info", "versions, devices, MPI, NCCL, CPU features");
+  return {options, [](const Launch& launch) { return execute(launch.comm); }, Watched::never};
 }
 
 }  // namespace tessera

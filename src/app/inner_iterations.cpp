@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/modelled.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/config/parse.hpp"
@@ -43,9 +44,9 @@ Geometry small_job(const Geometry& g) {
                    "the image is a volume (the synthetic scene is a picture) count in a run");
   p.scene = {0, {std::min(side, g.image.extent(1)), std::min(side, g.image.extent(2))}, g.channels};
   if (!p.noise.given()) p.noise.gaussian = 0.01;
-  job.denoiser.mode = "whole";
-  job.denoiser.patch = job.denoiser.batch = job.denoiser.halo_depth = std::nullopt;
-  job.denoiser.averaging = "none";
+  job.execution = {.mode = ExecutionMode::whole,
+                   .precision = job.execution.precision,
+                   .transport = job.execution.transport};
   job.domain.grid.clear();
   job.memory = "auto";
   job.notices.clear();

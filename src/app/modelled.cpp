@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tessera/core/error.hpp"
+#include "tessera/denoise/execution.hpp"
 
 namespace tessera {
 
@@ -16,7 +17,7 @@ Modelled model_job(const Geometry& g, bool gpu) {
   m.data.inner = std::min(static_cast<double>(g.job.solver.prox_iterations), kInnerIterations);
   m.data.weighted = !g.job.problem.weights.empty() || g.job.problem.saturation > 0;
   m.data.truth = g.truth.has_value();
-  if (g.network) m.network = network_work(*g.network, g.job.denoiser.precision, gpu);
+  if (g.network) m.network = network_work(*g.network, scalar_type(g.job.execution.precision), gpu);
   return m;
 }
 
@@ -24,22 +25,10 @@ bool runs_conjugate_gradients(const Geometry& g, const Modelled& m) {
   return data_traffic(g.decomposition, m.data, 0).kind == DataTraffic::Kind::conjugate_gradients;
 }
 
-Freedom job_freedom(const Geometry& g, const Machine& machine, double features) {
-  const DenoiserConfig& d = g.job.denoiser;
-  Freedom f;
-  f.mode = execution_mode(d.mode);
-  f.patch = d.patch.value_or(0);
-  f.batch = d.batch.value_or(0);
-  f.depth = d.halo_depth.value_or(0);
-  f.precision = d.precision;
-  f.turns = turns(averaging(d.averaging));
-  f.feature_memory = features;
-  const std::string& wanted = g.job.domain.transport;
-  if (wanted != "auto")
-    f.transport = wanted;
-  else
-    f.transport = machine.links.contains("nccl") ? "nccl" : machine.links.begin()->first;
-  return f;
+Execution wanted_execution(const Geometry& g, const Machine& machine) {
+  Execution e = g.job.execution;
+  if (e.transport == TransportKind::automatic) e.transport = best_transport(machine);
+  return e;
 }
 
 }  // namespace tessera

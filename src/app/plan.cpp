@@ -7,11 +7,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <thread>
 
-#include "tessera/app/commands.hpp"
+#include "command.hpp"
+#include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/modelled.hpp"
 #include "tessera/app/tuning.hpp"
 #include "tessera/config/parse.hpp"
@@ -25,11 +27,20 @@
 namespace tessera {
 namespace {
 
+struct PlanArguments {
+  std::string job, machine, csv;
+  std::vector<std::string> overrides, precisions;
+  std::vector<int> ranks;
+  std::vector<std::int64_t> sizes;  // sides of the images of strong and weak
+  int threads = 0;                  // per rank, of this computer; 0: as jobs/launch.sh
+  bool strong = false, weak = false;
+};
+
 struct Case {
   std::string table;  // job, strong, weak
   Box image;
   int ranks = 1;
-  std::string precision;
+  Precision precision = Precision::float32;
 };
 
 /// What a row is predicted from.
@@ -87,16 +98,13 @@ Row plan_case(const Geometry& job, Source source, double inner, const Case& c) {
   const Machine& machine = source.machine;
   const bool gpu = machine.processors > 0;
   Geometry g = with_image(job, c.image, c.ranks);
-  g.job.denoiser.precision = c.precision;
+  g.job.execution.precision = c.precision;
   Modelled m = model_job(g, gpu);
   if (inner > 0) m.data.inner = inner;
   Row row{c, source, {}, {}, 0, 0};
   const auto available = static_cast<std::int64_t>(source.memory);
   if (available > 0) row.budget = static_cast<double>(memory_budget(g.job, available).value_or(available));
-  const Freedom f = job_freedom(g, machine, row.budget / 2);
-  Execution e;
-  e.transport = f.transport;
-  e.precision = c.precision;
+  Execution e = wanted_execution(g, machine);
   if (m.network) {
     std::vector<Prediction> ranked = rank_ways(g, m, machine, row.budget / 2);
     if (ranked.empty()) {  // nothing fits: say what the least would take
@@ -104,7 +112,7 @@ Row plan_case(const Geometry& job, Source source, double inner, const Case& c) {
       std::stable_sort(ranked.begin(), ranked.end(),
                        [](const Prediction& a, const Prediction& b) { return a.memory < b.memory; });
     }
-    TESSERA_VALIDATE(!ranked.empty(), "denoiser.mode is ", g.job.denoiser.mode, " on ", c.ranks,
+    TESSERA_VALIDATE(!ranked.empty(), "denoiser.mode is ", word(g.job.execution.mode), " on ", c.ranks,
                      " ranks (it cannot run there) write 'mode: auto', or plan for other ranks");
     e = ranked.front().execution;
     set_execution(g, e);
@@ -164,22 +172,23 @@ void print_rows(const std::vector<Row>& rows, const std::string& table) {
   for (const Row& r : rows) {
     if (r.what.table != table) continue;
     const Execution& e = r.p.execution;
-    const std::string patch = e.mode == ExecutionMode::layer ? fmt::format("k={}", e.depth)
-                              : e.patch > 0                  ? fmt::format("{}", e.patch)
+    const std::string patch = e.mode == ExecutionMode::layer ? fmt::format("k={}", e.halo_depth.value_or(1))
+                              : e.patch                      ? fmt::format("{}", *e.patch)
                                                              : "block";
     std::string line = fmt::format(
         "{:<13} {:>6} {:>8} {:>9} {:<9} {:<6} {:>6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>5.0f}%  "
         "{:<28}",
         size_text(r.what.image), r.p.ranks,
         r.source.threads > 0 ? std::to_string(r.source.threads) : std::string("-"), grid_text(r),
-        r.what.precision, r.p.denoise > 0 ? name(e.mode) : "none", patch, format_seconds(r.p.seconds()),
+        word(r.what.precision), r.p.denoise > 0 ? word(e.mode) : "none", patch, format_seconds(r.p.seconds()),
         format_seconds(r.p.denoise), format_seconds(r.p.data), format_seconds(r.p.hidden),
         format_seconds(r.p.exposed + r.p.reduce), format_bytes(r.resident) + (r.fits() ? "" : "!"),
         100 * efficiency_in_table(rows, r), limit_in_table(rows, r));
     const bool square = r.what.image.extent(1) == r.what.image.extent(2);
-    if (const Published* known = square && anchored && table == "strong" && r.what.precision == "float32"
-                                     ? published(r.what.image.extent(1), r.p.ranks)
-                                     : nullptr) {
+    if (const Published* known =
+            square && anchored && table == "strong" && r.what.precision == Precision::float32
+                ? published(r.what.image.extent(1), r.p.ranks)
+                : nullptr) {
       const Published* first =
           published(known->size, 1) ? published(known->size, 1) : published(known->size, 2);
       line += fmt::format("  {:>10} {:>4.0f}%", format_seconds(known->seconds),
@@ -202,13 +211,14 @@ std::string csv(const std::vector<Row>& rows, double inner) {
     const Machine& machine = r.source.machine;
     out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},", r.what.table, machine.name,
                        machine.measured ? "measured machine" : "predicted machine", r.what.image.extent(1),
-                       r.what.image.extent(2), p.ranks, r.grid[1], r.grid[2], r.what.precision, name(e.mode),
-                       e.patch, e.batch, e.depth, e.transport);
+                       r.what.image.extent(2), p.ranks, r.grid[1], r.grid[2], word(r.what.precision),
+                       word(e.mode), e.patch.value_or(0), e.batch.value_or(1), e.halo_depth.value_or(1),
+                       word(e.transport));
     out +=
         fmt::format("{:.9g},{:.9g},{:.9g},{:.9g},{:.9g},{:.9g},{:.9g},{:.0f},{:.0f},{:.0f},{:.0f},{:.6f},{},",
                     p.seconds(), p.denoise, p.redundant, p.data, p.hidden, p.exposed, p.reduce, p.memory,
                     p.data_bytes, r.budget, p.sent, efficiency_in_table(rows, r), limit_in_table(rows, r));
-    const Published* known = r.what.table == "strong" && r.what.precision == "float32" &&
+    const Published* known = r.what.table == "strong" && r.what.precision == Precision::float32 &&
                                      r.what.image.extent(1) == r.what.image.extent(2)
                                  ? published(r.what.image.extent(1), p.ranks)
                                  : nullptr;
@@ -232,21 +242,21 @@ void check_arguments(const PlanArguments& a) {
   TESSERA_VALIDATE(
       a.threads == 0 || a.machine.empty(),
       "--threads is given beside --machine (a machine file has those of its launch) leave one out");
-  const std::vector<std::string> known = {"float32", "tf32", "bfloat16", "float16"};
   for (const std::string& p : a.precisions) {
-    if (std::find(known.begin(), known.end(), p) != known.end()) continue;
+    if (from_word<Precision>(p)) continue;
     const std::string guess = p == "fp16" || p == "half" ? "float16"
                               : p == "fp32"              ? "float32"
                               : p == "bf16"              ? "bfloat16"
-                                                         : nearest(p, known);
+                                                         : nearest(p, words<Precision>());
     throw InputError(concat("--precision is ", p, " (it is float32, tf32, bfloat16 or float16) ",
                             guess.empty() ? "write one of them" : "did you mean " + guess + "?"));
   }
 }
 
 std::vector<Case> all_cases(const PlanArguments& a, const Geometry& g) {
-  std::vector<std::string> precisions = a.precisions;
-  if (precisions.empty()) precisions.push_back(g.job.denoiser.precision);
+  std::vector<Precision> precisions;
+  for (const std::string& p : a.precisions) precisions.push_back(*from_word<Precision>(p));
+  if (precisions.empty()) precisions.push_back(g.job.execution.precision);
   std::vector<int> ranks = a.ranks;
   if (ranks.empty())
     ranks = a.strong || a.weak ? std::vector<int>{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}
@@ -254,7 +264,7 @@ std::vector<Case> all_cases(const PlanArguments& a, const Geometry& g) {
   std::vector<std::int64_t> sizes = a.sizes;
   if (sizes.empty()) sizes = {2048, 4096, 8192, 16384, 32768, 65536};
   std::vector<Case> cases;
-  for (const std::string& precision : precisions) {
+  for (const Precision precision : precisions) {
     if (!a.strong && !a.weak)
       for (const int r : ranks) cases.push_back({"job", g.image, r, precision});
     if (a.strong)
@@ -293,11 +303,11 @@ Plan plan_all(const PlanArguments& a, const Geometry& g, const Communicator& com
     for (const Case& c : cases) plan.rows.push_back(plan_case(g, described(machine, c.ranks), inner, c));
     return plan;
   }
-  std::map<std::pair<int, std::string>, std::optional<Machine>> measured;
+  std::map<std::pair<int, Precision>, std::optional<Machine>> measured;
   std::set<int> missing;
   for (const Case& c : cases) {
     Geometry one = g;
-    one.job.denoiser.precision = c.precision;
+    one.job.execution.precision = c.precision;
     const auto& found = measured[{c.ranks, c.precision}] = measured_machine(one, place_of(a, c.ranks, comm));
     if (!found) missing.insert(c.ranks);
   }
@@ -332,9 +342,7 @@ void print_sources(const std::vector<Row>& rows) {
   }
 }
 
-}  // namespace
-
-int plan_command(const PlanArguments& a, const Communicator& comm) {
+int execute(const PlanArguments& a, const Communicator& comm) {
   check_arguments(a);
   const JobConfig config = load_job(a.job, a.overrides, comm);
   TESSERA_VALIDATE(find_denoiser(config.denoiser.network).steady, "the denoiser is ", config.denoiser.network,
@@ -378,6 +386,41 @@ int plan_command(const PlanArguments& a, const Communicator& comm) {
         "448 with "
         "overlap 32; efficiency against 1 GPU (8192: 2)\n");
   return 0;
+}
+
+}  // namespace
+
+Command plan_command(CLI::App& app) {
+  const auto a = std::make_shared<PlanArguments>();
+  CLI::App* options = app.add_subcommand(
+      "plan", "predicted time, memory and efficiency on pretended ranks of a machine; runs nothing");
+  options->add_option("JOB", a->job, "job file")->required();
+  options->add_option("--set", a->overrides, "key.path=value");
+  options
+      ->add_option("--ranks", a->ranks,
+                   "numbers of ranks, such as 1,4,16 (default: 1 to 8; scaling: 1 to 1024)")
+      ->delimiter(',')
+      ->check(above_zero());
+  options->add_option(
+      "--machine", a->machine,
+      "machine file, or a supplied one: h200-nvlink-infiniband, v100 (default: measured here)");
+  options
+      ->add_option("--threads", a->threads,
+                   "per rank, on this computer (default: its cores over the ranks, as jobs/launch.sh)")
+      ->check(above_zero());
+  options->add_option("--precision", a->precisions, "over the job's, such as float32,bfloat16")
+      ->delimiter(',');
+  options->add_flag("--strong", a->strong, "strong scaling of square images");
+  options->add_flag("--weak", a->weak, "weak scaling: a square of the first size per rank");
+  options->add_option("--sizes", a->sizes, "sides of those images (default: 2048 to 65536)")
+      ->delimiter(',')
+      ->check(above_zero());
+  options->add_option("--csv", a->csv, "write the rows to this file too");
+  options->footer(
+      "Examples: tessera plan photo.yaml --ranks 1,2,4,8\n"
+      "          tessera plan photo.yaml --machine h200-nvlink-infiniband --strong --sizes 4096 --csv "
+      "strong.csv");
+  return {options, [a](const Launch& launch) { return execute(*a, launch.comm); }, Watched::never};
 }
 
 }  // namespace tessera

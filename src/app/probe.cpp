@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <utility>
 
-#include "tessera/app/commands.hpp"
+#include "command.hpp"
 #include "tessera/app/diagnostics.hpp"
+#include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/app/tuning.hpp"
 #include "tessera/core/error.hpp"
@@ -19,6 +21,14 @@
 
 namespace tessera {
 namespace {
+
+struct ProbeArguments {
+  std::string job, image;  // image: none: the truth where there is one, and the start
+  std::vector<std::string> overrides;
+  std::vector<double> sigmas;  // none: the job's
+  int passes = 30, starts = 2;
+  int iterations = 16;  // of x <- D(x); 0: none
+};
 
 using NamedImage = std::pair<std::string, at::Tensor>;
 
@@ -60,16 +70,14 @@ Places places_of(const ProbeArguments& a, const Geometry& g, const std::shared_p
   return places;
 }
 
-}  // namespace
-
-int probe_command(const ProbeArguments& a, const Communicator& comm) {
+int execute(const ProbeArguments& a, const Communicator& comm) {
   track_tensor_memory();
   Geometry g = plan_geometry(load_job(a.job, a.overrides, comm), comm, comm.size());
   comm.together([&] {
     TESSERA_VALIDATE(g.network.has_value(), "the denoiser is ", g.job.denoiser.network,
                      " (it never expands: there is nothing to probe) name a network");
-    TESSERA_VALIDATE(g.job.denoiser.precision == "float32", "denoiser.precision is ",
-                     g.job.denoiser.precision,
+    TESSERA_VALIDATE(g.job.execution.precision == Precision::float32, "denoiser.precision is ",
+                     word(g.job.execution.precision),
                      " (its rounding is larger than the changes that probe) use float32");
     for (const double sigma : a.sigmas)
       TESSERA_VALIDATE(sigma > 0, "--sigma is ", sigma, " (a noise level is above 0) for example 0.05");
@@ -123,6 +131,30 @@ int probe_command(const ProbeArguments& a, const Communicator& comm) {
     }
   }
   return 0;
+}
+
+}  // namespace
+
+Command probe_command(CLI::App& app) {
+  const auto a = std::make_shared<ProbeArguments>();
+  CLI::App* options = app.add_subcommand(
+      "probe", "how much a job's network stretches small changes of an image (docs/metrics.md)");
+  options->add_option("JOB", a->job, "job file")->required();
+  options->add_option("--set", a->overrides, "key.path=value");
+  options->add_option("--image", a->image, "at this image (default: at the truth and at the start)");
+  options->add_option("--sigma", a->sigmas, "noise levels, such as 0.01,0.05 (default: the job's)")
+      ->delimiter(',');
+  options->add_option("--passes", a->passes, "of the power iteration")
+      ->capture_default_str()
+      ->check(above_zero());
+  options->add_option("--starts", a->starts, "changes to begin with: D(x) - x, then random ones")
+      ->capture_default_str()
+      ->check(above_zero());
+  options->add_option("--iterations", a->iterations, "of x <- D(x), with gains on the way; 0: none")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  options->footer("Example: tessera probe photo.yaml --image runs/photo/reconstruction.h5 --sigma 0.02,0.05");
+  return {options, [a](const Launch& launch) { return execute(*a, launch.comm); }, Watched::together};
 }
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 #include <regex>
 #include <utility>
 
+#include "tessera/app/job_denoiser.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/units.hpp"
@@ -173,15 +174,15 @@ void keep_choices(const Checkpoint& checkpoint, Geometry& g, const Communicator&
     const auto found = checkpoint.numbers.find(key);
     if (!value && found != checkpoint.numbers.end()) value = static_cast<std::int64_t>(found->second);
   };
-  if (g.job.denoiser.mode == "auto" && checkpoint.numbers.contains("halo_depth")) {
-    g.job.denoiser.mode = "layer";
+  if (g.job.execution.mode == ExecutionMode::automatic && checkpoint.numbers.contains("halo_depth")) {
+    g.job.execution.mode = ExecutionMode::layer;
     if (!g.grid_given) g = with_image(g, g.image, comm.size());
   }
-  if (g.job.denoiser.mode == "layer") {
-    keep("halo_depth", g.job.denoiser.halo_depth);
+  if (g.job.execution.mode == ExecutionMode::layer) {
+    keep("halo_depth", g.job.execution.halo_depth);
   } else {
-    keep("patch", g.job.denoiser.patch);
-    keep("batch", g.job.denoiser.batch);
+    keep("patch", g.job.execution.patch);
+    keep("batch", g.job.execution.batch);
   }
 }
 

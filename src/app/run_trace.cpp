@@ -26,7 +26,7 @@ std::string local_time() {
 
 }  // namespace
 
-TraceHeader trace_header(const Geometry& g, const RunArguments& arguments, const Communicator& comm) {
+TraceHeader trace_header(const Geometry& g, const std::string& command_line, const Communicator& comm) {
   char host[256] = {};
   gethostname(host, sizeof host - 1);
   const HostCores cores = host_cores();
@@ -35,7 +35,7 @@ TraceHeader trace_header(const Geometry& g, const RunArguments& arguments, const
   h.text = {{"tessera_version", version()},
             {"tessera_commit", commit()},
             {"job", write_job(g.job)},
-            {"command_line", arguments.command_line},
+            {"command_line", command_line},
             {"host", host},
             {"cores", ranges(cores.cores)},
             {"libraries", about_libraries()},

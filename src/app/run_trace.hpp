@@ -2,8 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
-#include "tessera/app/commands.hpp"
 #include "tessera/app/geometry.hpp"
 #include "tessera/app/output.hpp"
 #include "tessera/trace/trace.hpp"
@@ -11,7 +11,7 @@
 namespace tessera {
 
 /// What stands at the head of this rank's trace: the job, the machine, the place.
-TraceHeader trace_header(const Geometry& g, const RunArguments& arguments, const Communicator& comm);
+TraceHeader trace_header(const Geometry& g, const std::string& command_line, const Communicator& comm);
 
 /// A resumed run's trace goes on in the same files where every rank finds one of its block; otherwise the old
 /// ones are kept as trace-0, trace-1 and so on. Collective.

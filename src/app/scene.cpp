@@ -8,8 +8,9 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 
-#include "tessera/app/commands.hpp"
+#include "command.hpp"
 #include "tessera/app/output.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/core/error.hpp"
@@ -67,7 +68,15 @@ at::Tensor scene_block(const Geometry& g, const Communicator& comm) {
   return t.to(g.options());
 }
 
-int scene_command(const SceneArguments& a, const Communicator& comm) {
+namespace {
+
+struct SceneArguments {
+  std::string out, size;
+  std::int64_t seed = 0, channels = 3;
+  bool force = false;
+};
+
+int execute(const SceneArguments& a, const Communicator& comm) {
   const bool picture = is_picture(a.out);
   Box image;
   comm.together([&] {
@@ -97,6 +106,21 @@ int scene_command(const SceneArguments& a, const Communicator& comm) {
   if (comm.rank() == 0)
     std::printf("%s: %s, rendered in %s\n", a.out.c_str(), a.size.c_str(), format_seconds(seconds).c_str());
   return 0;
+}
+
+}  // namespace
+
+Command scene_command(CLI::App& app) {
+  const auto a = std::make_shared<SceneArguments>();
+  CLI::App* options = app.add_subcommand(
+      "scene", "a synthetic picture of any size; the same that problem.truth.scene gives in a job");
+  options->add_option("OUT", a->out, "picture or HDF5")->required();
+  options->add_option("--size", a->size, "rows x columns, for example 2048x3072")->required();
+  options->add_option("--seed", a->seed, "another seed, another picture")->capture_default_str();
+  options->add_option("--channels", a->channels, "1: gray, 3: color")->capture_default_str();
+  options->add_flag("--force", a->force, "overwrite OUT");
+  options->footer("Example: tessera scene scene.png --size 2048x3072 --seed 1");
+  return {options, [a](const Launch& launch) { return execute(*a, launch.comm); }, Watched::never};
 }
 
 }  // namespace tessera

@@ -7,8 +7,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <list>
+#include <memory>
 
-#include "tessera/app/commands.hpp"
+#include "command.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
@@ -18,6 +19,12 @@
 
 namespace tessera {
 namespace {
+
+struct SimulateArguments {
+  std::string job, out;
+  std::vector<std::string> overrides;
+  bool force = false;
+};
 
 // Arrays that the operator reads from files, to stand beside the measurement; the operator then names those.
 class Embedded {
@@ -61,9 +68,7 @@ class Embedded {
   std::vector<MeasurementRecord::Array> arrays_;
 };
 
-}  // namespace
-
-int simulate_command(const SimulateArguments& arguments, const Communicator& comm) {
+int execute(const SimulateArguments& arguments, const Communicator& comm) {
   const JobConfig job = load_job(arguments.job, arguments.overrides, comm);
   comm.together([&] {
     TESSERA_VALIDATE(job.problem.has_truth(),
@@ -114,6 +119,19 @@ int simulate_command(const SimulateArguments& arguments, const Communicator& com
     std::printf("%zu measurement%s of %lld samples in %s\n", layout.parts(), layout.parts() == 1 ? "" : "s",
                 static_cast<long long>(layout.samples()), arguments.out.c_str());
   return 0;
+}
+
+}  // namespace
+
+Command simulate_command(CLI::App& app) {
+  const auto a = std::make_shared<SimulateArguments>();
+  CLI::App* options = app.add_subcommand("simulate", "make measurements only");
+  options->add_option("JOB", a->job, "job file with problem.truth")->required();
+  options->add_option("OUT", a->out, "measurement file (.h5)")->required();
+  options->add_option("--set", a->overrides, "key.path=value");
+  options->add_flag("--force", a->force, "overwrite OUT");
+  options->footer("Example: tessera simulate photo.yaml y.h5");
+  return {options, [a](const Launch& launch) { return execute(*a, launch.comm); }, Watched::together};
 }
 
 }  // namespace tessera

@@ -10,10 +10,11 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "tessera/app/commands.hpp"
+#include "command.hpp"
 #include "tessera/app/run_status.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/units.hpp"
@@ -22,6 +23,11 @@
 
 namespace tessera {
 namespace {
+
+struct StatusArguments {
+  std::vector<std::string> runs;
+  bool json = false, watch = false;
+};
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
@@ -136,9 +142,7 @@ Json look(const std::string& run) {
   return j;
 }
 
-}  // namespace
-
-int status_command(const StatusArguments& arguments, const Communicator& comm) {
+int execute(const StatusArguments& arguments, const Communicator& comm) {
   constexpr int kDepth = 3;  // runs/NAME/ARRAY/TASK
   constexpr auto kAgain = std::chrono::seconds(2);
   comm.together([&] {
@@ -175,6 +179,19 @@ int status_command(const StatusArguments& arguments, const Communicator& comm) {
     TESSERA_VALIDATE(bad.empty(), bad, " (status reads the output folders of runs) check the path");
   });
   return 0;
+}
+
+}  // namespace
+
+Command status_command(CLI::App& app) {
+  const auto a = std::make_shared<StatusArguments>();
+  CLI::App* options =
+      app.add_subcommand("status", "how runs stand, from their output folders alone, also while they run");
+  options->add_option("RUN", a->runs, "output folder of a run, or a folder that holds some")->required();
+  options->add_flag("--json", a->json, "one JSON object per run");
+  options->add_flag("--watch", a->watch, "again and again, until none runs or waits any more");
+  options->footer("Example: tessera status runs/photo runs/long --watch");
+  return {options, [a](const Launch& launch) { return execute(*a, launch.comm); }, Watched::never};
 }
 
 }  // namespace tessera

@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 
+#include "command.hpp"
 #include "tessera/app/about.hpp"
-#include "tessera/app/commands.hpp"
 #include "tessera/app/geometry.hpp"
 #include "tessera/app/output.hpp"
 #include "tessera/core/error.hpp"
@@ -22,6 +23,14 @@
 namespace tessera {
 namespace {
 
+struct StudyArguments {
+  std::string name, out, weights, device = "auto";
+  std::vector<std::string> networks, images;
+  bool quick = false;
+  std::int64_t scale = 0;  // sizes are divided by it; 0: by 8 when quick, else by 1
+  std::string command_line;
+};
+
 // The picture of a study that was given none.
 void write_scene(const std::string& path, std::int64_t side, const Communicator& comm) {
   const Box box = Box::image2d(side, side);
@@ -30,9 +39,7 @@ void write_scene(const std::string& path, std::int64_t side, const Communicator&
   write_picture(path, box, Layout({box}), view(t, box), 8, comm, "");
 }
 
-}  // namespace
-
-int study_command(const StudyArguments& a, const Communicator& comm) {
+int execute(const StudyArguments& a, const Communicator& comm) {
   track_tensor_memory();
   StudyOptions options;
   options.device = choose_device(a.device, GpuSharing::allowed, comm).device;
@@ -93,6 +100,35 @@ int study_command(const StudyArguments& a, const Communicator& comm) {
   if (!study->note().empty()) log.line(study->note());
   log.line(fmt::format("a picture of it: jobs/plot_study.py {}", folder));
   return 0;
+}
+
+}  // namespace
+
+Command study_command(CLI::App& app) {
+  const auto a = std::make_shared<StudyArguments>();
+  CLI::App* options = app.add_subcommand("study", "measure one question about this machine");
+  options
+      ->add_option("NAME", a->name,
+                   "shape | batch | layers | kernels | precision | halo (docs/performance.md)")
+      ->required();
+  options->add_flag("--quick", a->quick, "smaller sizes, for CPUs");
+  options->add_option("--scale", a->scale, "divide the sizes by this (quick: 8)")->check(above_zero());
+  options->add_option("--out", a->out, "folder of the rows (study-NAME)");
+  options->add_option("--network", a->networks, "of shape and batch; may be repeated (drunet, unet, dncnn)");
+  options->add_option("--image", a->images, "of precision: pictures; may be repeated (a synthetic scene)");
+  options->add_option("--weights", a->weights, "of precision, for drunet (drunet_small_color)");
+  options->add_option("--device", a->device, "where")
+      ->capture_default_str()
+      ->check(one_of({"auto", "cpu", "cuda"}));
+  options->footer(
+      "Examples:\n  tessera study shape --quick --out runs/shape && jobs/plot_study.py runs/shape\n"
+      "  tessera study precision --image photo.png\n  jobs/launch.sh -n 4 tessera study halo --quick");
+  return {options,
+          [a](const Launch& launch) {
+            a->command_line = launch.command_line;
+            return execute(*a, launch.comm);
+          },
+          Watched::together};
 }
 
 }  // namespace tessera

@@ -11,12 +11,15 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 
-#include "tessera/app/commands.hpp"
+#include "command.hpp"
+#include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/app/tuning.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/denoise/execution.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/files.hpp"
@@ -25,6 +28,14 @@
 
 namespace tessera {
 namespace {
+
+struct TuneArguments {
+  std::string job, machine;  // machine: file to write the measured machine to
+  std::vector<std::string> overrides;
+  double seconds = 3;   // per candidate
+  int candidates = 12;  // at most
+  bool only_machine = false;
+};
 
 class Seconds final : public Observer {
  public:
@@ -38,10 +49,11 @@ struct Measured {
 };
 
 std::string text(const Execution& e) {
-  std::string out = fmt::format("{:<6}", name(e.mode));
-  if (e.mode == ExecutionMode::patch) out += fmt::format(" patch {:<5} batch {:<3}", e.patch, e.batch);
-  if (e.mode == ExecutionMode::layer) out += fmt::format(" depth {:<15}", e.depth);
-  return fmt::format("{:<30} {}", out, e.transport);
+  std::string out = fmt::format("{:<6}", word(e.mode));
+  if (e.mode == ExecutionMode::patch)
+    out += fmt::format(" patch {:<5} batch {:<3}", e.patch.value_or(0), e.batch.value_or(0));
+  if (e.mode == ExecutionMode::layer) out += fmt::format(" depth {:<15}", e.halo_depth.value_or(0));
+  return fmt::format("{:<30} {}", out, word(e.transport));
 }
 
 /// The job, ready to iterate with any denoiser.
@@ -51,9 +63,8 @@ class Bench {
 
   /// Reads or simulates the problem anew where the blocks or the transport are others than before.
   void prepare(const Geometry& g) {
-    const std::string& wanted = g.job.domain.transport;
-    const bool same =
-        transport_ && wanted == g_.job.domain.transport && g.decomposition.grid() == g_.decomposition.grid();
+    const bool same = transport_ && g.job.execution.transport == g_.job.execution.transport &&
+                      g.decomposition.grid() == g_.decomposition.grid();
     g_ = g;
     if (same) return;
     transport_.reset();  // set last of all: an error on the way leaves nothing that looks ready
@@ -139,13 +150,12 @@ void print_precisions(const Geometry& g, const Communicator& comm) {
   if (comm.rank() == 0)
     std::printf("precisions, one tile of %lld x %lld (never chosen for you):\n", static_cast<long long>(side),
                 static_cast<long long>(side));
-  for (const char* precision : {"float32", "tf32", "bfloat16", "float16"}) {
-    const bool tf32 = precision == std::string("tf32");
+  for (const Precision precision :
+       {Precision::float32, Precision::tf32, Precision::bfloat16, Precision::float16}) {
+    const bool tf32 = precision == Precision::tf32;
     if (tf32 && !g.device.is_cuda()) continue;
     RunnerOptions o;
-    o.type = precision == std::string("bfloat16")  ? at::kBFloat16
-             : precision == std::string("float16") ? at::kHalf
-                                                   : at::kFloat;
+    o.type = scalar_type(precision);
     o.tf32 = tf32;
     o.device = g.device;
     double seconds = 0;
@@ -164,14 +174,14 @@ void print_precisions(const Geometry& g, const Communicator& comm) {
     if (failure.empty()) seconds = time_median(comm, g.device, 0.3, [&] { y = runner->run(x, 0.1); });
     if (comm.rank() != 0) continue;
     if (!failure.empty()) {
-      std::printf("  %-9s cannot run here\n", precision);
+      std::printf("  %-9s cannot run here\n", word(precision));
       continue;
     }
     if (!exact.defined()) {
       exact = y;
       base = seconds;
     }
-    std::printf("  %-9s %10s  %5.2f times float32's speed, largest difference %.1e\n", precision,
+    std::printf("  %-9s %10s  %5.2f times float32's speed, largest difference %.1e\n", word(precision),
                 format_seconds(seconds).c_str(), base / seconds, at::abs(y - exact).max().item().toDouble());
   }
 }
@@ -185,12 +195,12 @@ Machine machine_for(const Geometry& g, const Communicator& comm, const std::shar
     if (comm.rank() == 0) cached = write_machine(planning_machine(g, place));
   });
   machine = parse_machine(comm.broadcast(cached, 0), "the cached machine");
-  if (anew || !machine.measured || !knows(machine, network, g.job.denoiser.precision)) {
+  if (anew || !machine.measured || !knows(machine, network, g.job.execution.precision)) {
     if (comm.rank() == 0)
       std::printf("measuring this computer with %d rank%s ...\n", comm.size(), comm.size() == 1 ? "" : "s");
     MeasureOptions options;
     options.networks = {&*g.network};
-    options.precision = g.job.denoiser.precision;
+    options.precision = g.job.execution.precision;
     machine = measure_machine(comm, transport, g.device, options);
   }
   comm.together([&] {
@@ -204,9 +214,7 @@ Machine machine_for(const Geometry& g, const Communicator& comm, const std::shar
   return machine;
 }
 
-}  // namespace
-
-int tune_command(const TuneArguments& a, const Communicator& comm) {
+int execute(const TuneArguments& a, const Communicator& comm) {
   track_tensor_memory();
   const JobConfig job = load_job(a.job, a.overrides, comm);
   Geometry g = plan_geometry(job, comm, comm.size());
@@ -224,20 +232,21 @@ int tune_command(const TuneArguments& a, const Communicator& comm) {
   if (a.only_machine) return 0;
 
   const double features = feature_budget(g, comm, place);
-  std::vector<std::string> transports{job.domain.transport};
-  if (g.device.is_cuda() && job.domain.transport == "auto" && comm.size() > 1) transports = {"auto", "mpi"};
+  std::vector<TransportKind> transports{job.execution.transport};
+  if (g.device.is_cuda() && transports[0] == TransportKind::automatic && comm.size() > 1)
+    transports.push_back(TransportKind::mpi);
   const std::vector<Prediction> candidates = pick(rank_ways(g, m, machine, features), a.candidates);
   TESSERA_VALIDATE(!candidates.empty(), "memory is ", job.memory,
                    " (no window of the network fits it) raise memory, or use a smaller network");
 
   Bench bench(comm);
   std::vector<Measured> table;
-  for (const std::string& way : transports)
+  for (const TransportKind way : transports)
     for (const Prediction& p : candidates) {
       Measured row{p.execution, p.seconds(), 0};
       Geometry tried = g;
       set_execution(tried, p.execution);
-      tried.job.domain.transport = row.choice.transport = way;
+      tried.job.execution.transport = row.choice.transport = way;
       try {
         bench.prepare(tried);
         row.seconds = bench.run(a.seconds, p.seconds());
@@ -257,9 +266,7 @@ int tune_command(const TuneArguments& a, const Communicator& comm) {
       table.begin(), table.end(), [](const Measured& x, const Measured& y) { return x.seconds < y.seconds; });
   comm.together([&] {
     if (!first) return;
-    TunedEntry entry{machine.fingerprint, shape, best->choice, best->seconds};
-    entry.choice.precision = job.denoiser.precision;
-    store_tuned(tuned_path(), entry);
+    store_tuned(tuned_path(), {machine.fingerprint, shape, best->choice, best->seconds});
     const Measured& guess = table.front();  // the model's first
     std::printf("auto by the cost model: %s, %.3f times the best\n", text(guess.choice).c_str(),
                 guess.seconds / best->seconds);
@@ -268,6 +275,27 @@ int tune_command(const TuneArguments& a, const Communicator& comm) {
   });
   print_precisions(g, comm);
   return 0;
+}
+
+}  // namespace
+
+Command tune_command(CLI::App& app) {
+  const auto a = std::make_shared<TuneArguments>();
+  CLI::App* options = app.add_subcommand(
+      "tune",
+      "measure the best mode, patch, batch, halo depth and transport of a job on the ranks of this launch");
+  options->add_option("JOB", a->job, "job file")->required();
+  options->add_option("--set", a->overrides, "key.path=value");
+  options->add_option("--seconds", a->seconds, "measured per candidate, about")
+      ->capture_default_str()
+      ->check(above_zero());
+  options->add_option("--candidates", a->candidates, "measured at most")
+      ->capture_default_str()
+      ->check(above_zero());
+  options->add_option("--machine", a->machine, "write the measured machine to this file, for tessera plan");
+  options->add_flag("--only-machine", a->only_machine, "measure the machine and stop");
+  options->footer("Example: jobs/launch.sh -n 4 tessera tune photo.yaml");
+  return {options, [a](const Launch& launch) { return execute(*a, launch.comm); }, Watched::together};
 }
 
 }  // namespace tessera

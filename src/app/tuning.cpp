@@ -7,10 +7,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
-#include <sstream>
 #include <thread>
+#include <type_traits>
 
+#include "tessera/app/job_denoiser.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/units.hpp"
@@ -32,24 +34,24 @@ struct Decision {
   bool found = false, tuned = false;
 };
 
-bool fits_freedom(const Execution& e, const Freedom& f) {
-  return (f.mode == ExecutionMode::automatic || f.mode == e.mode) && (f.patch == 0 || f.patch == e.patch) &&
-         (f.batch == 0 || f.batch == e.batch) && (f.depth == 0 || f.depth == e.depth) &&
-         f.precision == e.precision;
+bool obeys(const Execution& e, const Execution& wanted) {
+  const auto same = [](const auto& have, const auto& want) { return !want || have == want; };
+  return (wanted.mode == ExecutionMode::automatic || wanted.mode == e.mode) && same(e.patch, wanted.patch) &&
+         same(e.batch, wanted.batch) && same(e.halo_depth, wanted.halo_depth) &&
+         e.precision == wanted.precision;
 }
 
 Decision decide(const Geometry& g, const Modelled& m, const std::string& shape, double features,
                 const Place& place) {
   const auto fingerprint = machine_fingerprint(place.per_host, place.threads, device_name(g.device));
   const Machine machine = planning_machine(g, place);
-  const Freedom f = job_freedom(g, machine, features);
   Decision d;
   std::string remark;
   try {
     std::string stale;
     const std::vector<TunedEntry> entries = read_tuned(tuned_path());
     const TunedEntry* entry = find_tuned(entries, shape, fingerprint, stale);
-    if (entry && fits_freedom(entry->choice, f)) {
+    if (entry && obeys(entry->choice, g.job.execution)) {
       d.choice = entry->choice;
       d.found = d.tuned = true;
       d.why = fmt::format("as tuned ({} per iteration when measured)", format_seconds(entry->seconds));
@@ -79,30 +81,22 @@ Decision decide(const Geometry& g, const Modelled& m, const std::string& shape, 
   return d;
 }
 
-std::string print(const Decision& d) {
-  return fmt::format("{} {} {} {} {} {} {}\n{}", d.found ? 1 : 0, d.tuned ? 1 : 0,
-                     static_cast<int>(d.choice.mode), d.choice.patch, d.choice.batch, d.choice.depth,
-                     d.choice.transport, d.why);
-}
-
-Decision parse(const std::string& text) {
-  std::istringstream in(text);
-  Decision d;
-  int found = 0, tuned = 0, mode = 0;
-  in >> found >> tuned >> mode >> d.choice.patch >> d.choice.batch >> d.choice.depth >> d.choice.transport;
-  in.ignore();
-  std::getline(in, d.why, '\0');
-  d.found = found != 0;
-  d.tuned = tuned != 0;
-  d.choice.mode = static_cast<ExecutionMode>(mode);
-  return d;
+// Rank 0's decision, on all ranks.
+void share(Decision& d, const Communicator& comm) {
+  static_assert(std::is_trivially_copyable_v<Execution>);
+  std::array<bool, 2> flags{d.found, d.tuned};
+  comm.broadcast(&d.choice, sizeof d.choice, 0);
+  comm.broadcast(flags.data(), sizeof flags, 0);
+  d.found = flags[0];
+  d.tuned = flags[1];
+  d.why = comm.broadcast(d.why, 0);
 }
 
 bool leaves_open(const Geometry& g) {
-  const DenoiserConfig& d = g.job.denoiser;
-  if (!g.network || d.mode == "whole") return false;
-  if (d.mode == "patch") return !d.patch || !d.batch;
-  return d.mode == "auto" || !d.halo_depth;
+  const Execution& e = g.job.execution;
+  if (!g.network || e.mode == ExecutionMode::whole) return false;
+  if (e.mode == ExecutionMode::patch) return !e.patch || !e.batch;
+  return e.mode == ExecutionMode::automatic || !e.halo_depth;
 }
 
 }  // namespace
@@ -123,7 +117,7 @@ std::optional<Machine> measured_machine(const Geometry& g, const Place& place) {
   try {
     Machine m = parse_machine(read_text(path), path);
     const auto here = machine_fingerprint(place.per_host, place.threads, device_name(g.device));
-    if (difference(m.fingerprint, here).empty() && m.precisions.contains(g.job.denoiser.precision)) return m;
+    if (difference(m.fingerprint, here).empty() && m.precisions.contains(g.job.execution.precision)) return m;
   } catch (const InputError&) {  // of another version: as if it were not there
   }
   return std::nullopt;
@@ -134,7 +128,7 @@ Machine planning_machine(const Geometry& g, const Place& place) {
 }
 
 std::string shape_key(const Geometry& g, const Place& place) {
-  const DenoiserConfig& d = g.job.denoiser;
+  const Execution& e = g.job.execution;
   const Grid3 grid = g.decomposition.grid();
   std::string widths;
   if (g.network)
@@ -142,10 +136,11 @@ std::string shape_key(const Geometry& g, const Place& place) {
   return fmt::format(
       "{}{} blocks {} depth {}, {} averaging {}, image {} x {} x {}, {} ranks, grid {}, {} per host, "
       "memory {}, mode {} patch {} batch {} halo depth {}",
-      d.network, widths, g.network ? g.network->options.blocks : 0, g.network ? g.network->options.depth : 0,
-      d.precision, d.averaging, g.channels, g.image.extent(1), g.image.extent(2), place.ranks,
-      g.grid_given ? fmt::format("{} x {}", grid[1], grid[2]) : "auto", place.per_host, g.job.memory, d.mode,
-      d.patch.value_or(0), d.batch.value_or(0), d.halo_depth.value_or(0));
+      g.job.denoiser.network, widths, g.network ? g.network->options.blocks : 0,
+      g.network ? g.network->options.depth : 0, word(e.precision), word(e.averaging), g.channels,
+      g.image.extent(1), g.image.extent(2), place.ranks,
+      g.grid_given ? fmt::format("{} x {}", grid[1], grid[2]) : "auto", place.per_host, g.job.memory,
+      word(e.mode), e.patch.value_or(0), e.batch.value_or(0), e.halo_depth.value_or(0));
 }
 
 double feature_budget(const Geometry& g, const Communicator& comm, const Place& place) {
@@ -158,31 +153,27 @@ double feature_budget(const Geometry& g, const Communicator& comm, const Place& 
 }
 
 void set_execution(Geometry& g, const Execution& e) {
-  DenoiserConfig& d = g.job.denoiser;
-  d.mode = name(e.mode);
-  d.patch.reset();
-  d.batch.reset();
-  d.halo_depth.reset();
-  if (e.mode == ExecutionMode::patch) {
-    if (e.patch > 0) d.patch = e.patch;
-    d.batch = e.batch;
-  }
-  if (e.mode == ExecutionMode::layer) d.halo_depth = e.depth;
+  Execution& job = g.job.execution;
+  const bool windows = e.mode == ExecutionMode::patch, layers = e.mode == ExecutionMode::layer;
+  job.mode = e.mode;
+  job.patch = windows ? e.patch : std::nullopt;
+  job.batch = windows ? e.batch : std::nullopt;
+  job.halo_depth = layers ? e.halo_depth : std::nullopt;
   if (!g.grid_given) g = with_image(g, g.image, g.decomposition.ranks());
 }
 
 std::vector<Prediction> rank_ways(const Geometry& g, const Modelled& m, const Machine& machine,
                                   double features) {
   std::vector<Prediction> all;
-  Freedom f = job_freedom(g, machine, features);
-  const ExecutionMode wanted = f.mode;
+  Execution way = wanted_execution(g, machine);
+  const ExecutionMode wanted = way.mode;
   for (const ExecutionMode mode : {ExecutionMode::whole, ExecutionMode::patch, ExecutionMode::layer}) {
     if (wanted != ExecutionMode::automatic && wanted != mode) continue;
     Geometry cut = g;
-    f.mode = mode;
-    cut.job.denoiser.mode = name(mode);
+    cut.job.execution.mode = way.mode = mode;
     if (!g.grid_given) cut = with_image(cut, g.image, g.decomposition.ranks());
-    for (Prediction& p : rank_executions(machine, *m.network, m.data, cut.decomposition, g.channels, f))
+    for (Prediction& p :
+         rank_executions(machine, *m.network, m.data, cut.decomposition, g.channels, way, features))
       all.push_back(std::move(p));
   }
   std::stable_sort(all.begin(), all.end(),
@@ -195,15 +186,16 @@ void choose_execution(Geometry& g, const Communicator& comm, const Place& place)
   const double features = feature_budget(g, comm, place);
   const Modelled m = model_job(g, g.device.is_cuda());
   const std::string shape = shape_key(g, place);
-  std::string text;
+  Decision d;
   comm.together([&] {
-    if (comm.rank() == 0) text = print(decide(g, m, shape, features, place));
+    if (comm.rank() == 0) d = decide(g, m, shape, features, place);
   });
-  const Decision d = parse(comm.broadcast(text, 0));
+  share(d, comm);
   if (!d.found) return;  // the denoiser says why nothing fits
   set_execution(g, d.choice);
-  if (d.tuned && g.job.domain.transport == "auto") g.job.domain.transport = d.choice.transport;
-  g.notices.push_back(concat("mode ", g.job.denoiser.mode, d.why.empty() ? "" : " chosen ", d.why));
+  TransportKind& transport = g.job.execution.transport;
+  if (d.tuned && transport == TransportKind::automatic) transport = d.choice.transport;
+  g.notices.push_back(concat("mode ", word(d.choice.mode), d.why.empty() ? "" : " chosen ", d.why));
 }
 
 }  // namespace tessera

@@ -9,29 +9,39 @@ if(TESSERA_VENV)
   list(PREPEND CMAKE_PREFIX_PATH ${TESSERA_SITE}/torch/share/cmake)
 endif()
 
-if(CMAKE_VERSION VERSION_LESS 3.26 AND NOT TARGET CUDA::nvToolsExt)
-  # CMake 3.25.1 sets a property on this target without looking whether the toolkit has the library; CUDA 13 has not.
-  add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
-endif()
-find_package(CUDAToolkit REQUIRED)
+if(TESSERA_CUDA)
+  if(CMAKE_VERSION VERSION_LESS 3.26 AND NOT TARGET CUDA::nvToolsExt)
+    # CMake 3.25.1 sets a property on this target without looking whether the toolkit has the library; CUDA 13 has not.
+    add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+  endif()
+  find_package(CUDAToolkit REQUIRED)
 
-# Torch's config appends its own flags and architectures to the whole project; ours are kept instead.
-set(tessera_cuda_flags "${CMAKE_CUDA_FLAGS}")
-set(tessera_cuda_architectures ${CMAKE_CUDA_ARCHITECTURES})
-unset(CMAKE_CUDA_ARCHITECTURES)
-if(NOT DEFINED TORCH_CUDA_ARCH_LIST)
-  set(TORCH_CUDA_ARCH_LIST 9.0)  # else the config starts a program to ask the GPU
-endif()
-set(tessera_log_level "${CMAKE_MESSAGE_LOG_LEVEL}")
-set(CMAKE_MESSAGE_LOG_LEVEL ERROR)  # it warns of libraries that the wheel never has
-find_package(Torch REQUIRED)
-set(CMAKE_MESSAGE_LOG_LEVEL "${tessera_log_level}")
-message(STATUS "Found Torch: ${TORCH_LIBRARY}")
-set(CMAKE_CUDA_FLAGS "${tessera_cuda_flags}")
-if(tessera_cuda_architectures)
-  set(CMAKE_CUDA_ARCHITECTURES ${tessera_cuda_architectures})
-else()
+  # Torch's config appends its own flags and architectures to the whole project; ours are kept instead.
+  set(tessera_cuda_flags "${CMAKE_CUDA_FLAGS}")
+  set(tessera_cuda_architectures ${CMAKE_CUDA_ARCHITECTURES})
   unset(CMAKE_CUDA_ARCHITECTURES)
+  if(NOT DEFINED TORCH_CUDA_ARCH_LIST)
+    set(TORCH_CUDA_ARCH_LIST 9.0)  # else the config starts a program to ask the GPU
+  endif()
+  set(tessera_log_level "${CMAKE_MESSAGE_LOG_LEVEL}")
+  set(CMAKE_MESSAGE_LOG_LEVEL ERROR)  # it warns of libraries that the wheel never has
+  find_package(Torch REQUIRED)
+  set(CMAKE_MESSAGE_LOG_LEVEL "${tessera_log_level}")
+  message(STATUS "Found Torch: ${TORCH_LIBRARY}")
+  set(CMAKE_CUDA_FLAGS "${tessera_cuda_flags}")
+  if(tessera_cuda_architectures)
+    set(CMAKE_CUDA_ARCHITECTURES ${tessera_cuda_architectures})
+  else()
+    unset(CMAKE_CUDA_ARCHITECTURES)
+  endif()
+else()
+  # Torch's own package asks for nvcc where its wheel knows CUDA; processors need two of its libraries.
+  find_path(TORCH_INCLUDE_DIR ATen/ATen.h HINTS ${TESSERA_SITE}/torch/include REQUIRED)
+  get_filename_component(TORCH_INSTALL_PREFIX ${TORCH_INCLUDE_DIR} DIRECTORY)
+  set(TORCH_INCLUDE_DIRS ${TORCH_INCLUDE_DIR} ${TORCH_INCLUDE_DIR}/torch/csrc/api/include)
+  set(TORCH_LIBRARY ${TORCH_INSTALL_PREFIX}/lib/libtorch_cpu.so)
+  set(TORCH_LIBRARIES ${TORCH_LIBRARY} ${TORCH_INSTALL_PREFIX}/lib/libc10.so)
+  message(STATUS "Found Torch: ${TORCH_LIBRARY}, for processors alone")
 endif()
 
 find_package(MPI REQUIRED COMPONENTS C)
@@ -75,26 +85,22 @@ if(NOT TARGET tessera::openmp)
     INTERFACE_COMPILE_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:${OpenMP_CXX_FLAGS}>")
 endif()
 
-# cuDNN: torch's own copy, whose handle and stream we use; the machine's where torch brings none.
-set(tessera_cudnn ${TORCH_INSTALL_PREFIX}/../nvidia/cudnn)
-find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${tessera_cudnn}/include ${CUDAToolkit_INCLUDE_DIRS}
-  ENV CUDNN_HOME PATH_SUFFIXES include REQUIRED)
-find_library(CUDNN_LIBRARY NAMES libcudnn.so.9 HINTS ${tessera_cudnn}/lib NO_DEFAULT_PATH)
-find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ENV CUDNN_HOME PATH_SUFFIXES lib lib64 REQUIRED)
-if(NOT TARGET tessera::cudnn)
-  add_library(tessera::cudnn INTERFACE IMPORTED)
-  set_target_properties(tessera::cudnn PROPERTIES
-    INTERFACE_INCLUDE_DIRECTORIES "${CUDNN_INCLUDE_DIR}" INTERFACE_LINK_LIBRARIES "${CUDNN_LIBRARY}")
-endif()
-
-# NCCL: the wheel that torch uses, beside torch; the machine's own where there is none.
-set(tessera_nccl ${TORCH_INSTALL_PREFIX}/../nvidia/nccl)
-find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${tessera_nccl}/include ${CUDAToolkit_INCLUDE_DIRS}
-  ENV NCCL_HOME PATH_SUFFIXES include REQUIRED)
-find_library(NCCL_LIBRARY NAMES libnccl.so.2 HINTS ${tessera_nccl}/lib NO_DEFAULT_PATH)
-find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ENV NCCL_HOME PATH_SUFFIXES lib lib64 REQUIRED)
-if(NOT TARGET tessera::nccl)
-  add_library(tessera::nccl INTERFACE IMPORTED)
-  set_target_properties(tessera::nccl PROPERTIES
-    INTERFACE_INCLUDE_DIRECTORIES "${NCCL_INCLUDE_DIR}" INTERFACE_LINK_LIBRARIES "${NCCL_LIBRARY}")
+# tessera_nvidia(NAME HEADER LIBRARY): torch's own copy of a library of NVIDIA's, whose handles and streams we share; the
+# machine's where torch brings none. The wheels have the versioned name alone.
+function(tessera_nvidia name header library)
+  string(TOUPPER ${name} upper)
+  set(wheel ${TORCH_INSTALL_PREFIX}/../nvidia/${name})
+  find_path(${upper}_INCLUDE_DIR ${header} HINTS ${wheel}/include ${CUDAToolkit_INCLUDE_DIRS}
+    ENV ${upper}_HOME PATH_SUFFIXES include REQUIRED)
+  find_library(${upper}_LIBRARY NAMES ${library} HINTS ${wheel}/lib NO_DEFAULT_PATH)
+  find_library(${upper}_LIBRARY NAMES ${name} ${library} HINTS ENV ${upper}_HOME PATH_SUFFIXES lib lib64 REQUIRED)
+  if(NOT TARGET tessera::${name})
+    add_library(tessera::${name} INTERFACE IMPORTED)
+    set_target_properties(tessera::${name} PROPERTIES
+      INTERFACE_INCLUDE_DIRECTORIES "${${upper}_INCLUDE_DIR}" INTERFACE_LINK_LIBRARIES "${${upper}_LIBRARY}")
+  endif()
+endfunction()
+if(TESSERA_CUDA)
+  tessera_nvidia(cudnn cudnn.h libcudnn.so.9)
+  tessera_nvidia(nccl nccl.h libnccl.so.2)
 endif()

@@ -5,14 +5,23 @@ include(GNUInstallDirs)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
 
 # CMake leaves out folders below the source tree, where .venv is.
-get_filename_component(torch_folder ${TORCH_LIBRARY} DIRECTORY)
-get_filename_component(nccl_folder ${NCCL_LIBRARY} DIRECTORY)
-get_filename_component(cudnn_folder ${CUDNN_LIBRARY} DIRECTORY)
-set_target_properties(tessera tessera-cuda PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON
-  INSTALL_RPATH "${torch_folder};${nccl_folder};${cudnn_folder};${CUDAToolkit_LIBRARY_DIR}")
-install(TARGETS tessera tessera-cuda DESTINATION ${CMAKE_INSTALL_BINDIR})
+set(library_folders)
+foreach(library ${TORCH_LIBRARY} ${NCCL_LIBRARY} ${CUDNN_LIBRARY})
+  get_filename_component(folder ${library} DIRECTORY)
+  list(APPEND library_folders ${folder})
+endforeach()
+set_target_properties(${TESSERA_PROGRAMS} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON
+  INSTALL_RPATH "${library_folders};${CUDAToolkit_LIBRARY_DIR}")
+install(TARGETS ${TESSERA_PROGRAMS} DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS ${TESSERA_TARGETS} EXPORT tessera ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tessera DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# What a program may rely on: a solver, an operator, a denoiser or a whole program of one's own. Insides that folders of
+# ours share stay out, and so do the cost model, training and the application beyond its table and its command line.
+set(headers ${PROJECT_SOURCE_DIR}/include/tessera)
+install(DIRECTORY ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  PATTERN app EXCLUDE PATTERN perf EXCLUDE PATTERN trace EXCLUDE PATTERN train EXCLUDE
+  REGEX "/io/(posix_file|hdf5_output)\\.hpp$" EXCLUDE
+  REGEX "/denoise/(cuda_graph|layer_schedule|layer_traffic|memory_model|network_work|run_plan|runner|side_stream|windows)\\.hpp$" EXCLUDE)
+install(FILES ${headers}/app/commands.hpp ${headers}/app/operator_table.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera/app)
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/jobs/launch.sh DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME tessera-launch)
 if(EXISTS ${PROJECT_SOURCE_DIR}/data/weights)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/data/weights DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera)

@@ -85,20 +85,6 @@ int Transport::next_tag() {
   return tag_;
 }
 
-const char* name(TransportKind kind) {
-  switch (kind) {
-    case TransportKind::mpi:
-      return "mpi";
-    case TransportKind::cuda_mpi:
-      return "cuda_mpi";
-    case TransportKind::nccl:
-      return "nccl";
-    case TransportKind::automatic:
-      break;
-  }
-  return "auto";
-}
-
 TransportKind kind(const Transport& transport) { return transport.kind; }
 
 TransportKind choose_transport(TransportKind wanted, const std::vector<Endpoint>& ranks) {
@@ -119,7 +105,7 @@ TransportKind choose_transport(TransportKind wanted, const std::vector<Endpoint>
     case TransportKind::mpi:
       return wanted;
     case TransportKind::cuda_mpi:
-      TESSERA_VALIDATE(unaware < 0, "domain.transport is cuda_mpi (the MPI library of rank ", unaware,
+      TESSERA_VALIDATE(unaware < 0, "domain.transport is cuda-mpi (the MPI library of rank ", unaware,
                        " cannot read device memory) use auto, or mpi, which goes through host buffers");
       return wanted;
     case TransportKind::nccl:

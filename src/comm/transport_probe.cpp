@@ -238,10 +238,10 @@ StartedTransport start_first_working(const Communicator& comm, const std::array<
       return out;
     }
     out.transport.reset();
-    problems += concat(problems.empty() ? "" : "; ", name(candidates[i]), ": ", problem);
+    problems += concat(problems.empty() ? "" : "; ", word(candidates[i]), ": ", problem);
     if (i + 1 < candidates.size())
-      out.warnings.push_back(concat("messages by ", name(candidates[i]), " failed the test at the start (",
-                                    problem, "), ", name(candidates[i + 1]), " is used in its place"));
+      out.warnings.push_back(concat("messages by ", word(candidates[i]), " failed the test at the start (",
+                                    problem, "), ", word(candidates[i + 1]), " is used in its place"));
   }
   throw RunError(concat("no transport moves data as it should (", problems,
                         ") check the network and its libraries, or name another one in domain.transport"));
@@ -266,7 +266,7 @@ StartedTransport start_transport(const Communicator& comm, Device device, Transp
 }
 
 std::string description(const StartedTransport& started) {
-  const std::string how = name(kind(*started.transport));
+  const std::string how = word(kind(*started.transport));
   if (started.bytes_per_second == 0) return how;
   return fmt::format("{} (tested: {:.2g} GB/s, {:.0f} us)", how, started.bytes_per_second / 1e9,
                      started.seconds * 1e6);

@@ -54,10 +54,12 @@ std::vector<Key<Job>> make_job_table() {
   const When<Job> random{"with denoiser.weights random",
                          [](const Job& j) { return j.denoiser.weights == "random"; }};
   const W windows = {network[0], {"for denoiser.mode auto, patch", [](const Job& j) {
-                                    return j.denoiser.mode != "whole" && j.denoiser.mode != "layer";
+                                    return j.execution.mode != ExecutionMode::whole &&
+                                           j.execution.mode != ExecutionMode::layer;
                                   }}};
-  const W layers = {network[0],
-                    {"for denoiser.mode layer", [](const Job& j) { return j.denoiser.mode == "layer"; }}};
+  const W layers = {network[0], {"for denoiser.mode layer", [](const Job& j) {
+                                   return j.execution.mode == ExecutionMode::layer;
+                                 }}};
   const auto products = names(choices().operators, [](const OperatorChoice& op) { return op.pointwise; });
   const W by_cg = {solver_is(penalties),
                    {fmt::format("for operators other than {}", fmt::join(products, " and ")),
@@ -204,29 +206,26 @@ std::vector<Key<Job>> make_job_table() {
           },
           [](const Job& j) { return print(j.denoiser.weights, {.choices = {"random"}, .word = "auto"}); },
           network),
-      key<Job>("denoiser.mode", TESSERA_AT(denoiser.mode), {.choices = {"auto", "whole", "patch", "layer"}},
-               "",
+      key<Job>("denoiser.mode", TESSERA_AT(execution.mode), {}, "",
                "whole image at once (one rank only); patch: windows with an exact halo; layer: whole blocks, "
                "with a thin halo for "
                "each convolution; auto: what tessera tune found, else what the cost model thinks fastest",
                network),
-      key<Job>("denoiser.patch", TESSERA_AT(denoiser.patch), {.least = 1, .word = "auto", .example = "256"},
+      key<Job>("denoiser.patch", TESSERA_AT(execution.patch), {.least = 1, .word = "auto", .example = "256"},
                "pixels",
                "a window has at most patch x patch pixels without its halo; a multiple of the network's "
                "alignment",
                windows),
-      key<Job>("denoiser.batch", TESSERA_AT(denoiser.batch), {.least = 1, .word = "auto", .example = "4"},
+      key<Job>("denoiser.batch", TESSERA_AT(execution.batch), {.least = 1, .word = "auto", .example = "4"},
                "windows", "how many windows go through the network at once", windows),
-      key<Job>("denoiser.halo_depth", TESSERA_AT(denoiser.halo_depth),
+      key<Job>("denoiser.halo_depth", TESSERA_AT(execution.halo_depth),
                {.least = 1, .word = "auto", .example = "2"}, "convolutions",
                "how many share one exchange: fewer and larger messages for a rim that is computed twice",
                layers),
-      key<Job>("denoiser.precision", TESSERA_AT(denoiser.precision),
-               {.choices = {"float32", "tf32", "bfloat16", "float16"}}, "",
+      key<Job>("denoiser.precision", TESSERA_AT(execution.precision), {}, "",
                "of the network; float32 is IEEE float32", network),
       key<Job>(
-          "denoiser.averaging", TESSERA_AT(denoiser.averaging),
-          {.choices = {"none", "cycle", "flips", "all"}}, "",
+          "denoiser.averaging", TESSERA_AT(execution.averaging), {}, "",
           "mean over flips (4) or all flips and quarter turns (8); cycle: the next of the 8 at each call",
           network),
 
@@ -295,8 +294,7 @@ std::vector<Key<Job>> make_job_table() {
           {.least = 1, .word = "auto", .shortest = 2, .longest = 3, .example = "[2, 2]"}, "ranks",
           "rows and columns of blocks, of a volume after those along its depth; their product is the number "
           "of ranks"),
-      key<Job>("domain.transport", TESSERA_AT(domain.transport),
-               {.choices = {"auto", "mpi", "cuda-mpi", "nccl"}}, "",
+      key<Job>("domain.transport", TESSERA_AT(execution.transport), {}, "",
                "how borders travel: MPI through host memory, MPI from device memory, NCCL"),
       key<Job>("domain.share_gpu", TESSERA_AT(domain.share_gpu), {}, "",
                "true: several ranks may compute on one GPU, which is an error otherwise"),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <type_traits>
@@ -36,6 +37,7 @@ template <class T, class At>
 Key<T> key(std::string path, At at, Rule rule, std::string unit, std::string meaning,
            std::vector<When<T>> when = {}) {
   using V = std::remove_cvref_t<decltype(at(std::declval<T&>()))>;
+  if constexpr (std::is_enum_v<V>) rule.choices = words<V>();
   Key<T> k;
   const std::string type = type_name(V{}, rule);
   k.write = [at, rule](const T& c) { return print(at(const_cast<T&>(c)), rule); };

@@ -14,6 +14,7 @@
 #include "document.hpp"
 #include "tessera/config/job.hpp"
 #include "tessera/core/options.hpp"
+#include "tessera/core/words.hpp"
 
 namespace tessera::config {
 
@@ -31,6 +32,13 @@ bool scan(const Value& v, const Rule& rule, double& out);
 bool scan(const Value& v, const Rule& rule, std::int64_t& out);
 bool scan(const Value& v, const Rule& rule, bool& out);
 bool scan(const Value& v, const Rule& rule, std::string& out);
+template <class E>
+requires std::is_enum_v<E>
+bool scan(const Value& v, const Rule&, E& out) {
+  const std::optional<E> value = v.kind == Value::Kind::scalar ? from_word<E>(v.text) : std::nullopt;
+  if (value) out = *value;
+  return value.has_value();
+}
 template <class V>
 bool scan(const Value& v, const Rule& rule, std::optional<V>& out) {
   return scan(v, rule, out.emplace());
@@ -57,6 +65,8 @@ Value print(double v, const Rule& rule);
 Value print(std::int64_t v, const Rule& rule);
 Value print(bool v, const Rule& rule);
 Value print(const std::string& v, const Rule& rule);
+template <class E>
+requires std::is_enum_v<E> Value print(E v, const Rule&) { return Value::scalar(word(v)); }
 template <class V>
 Value print(const std::vector<V>& v, const Rule& rule) {
   if (v.empty()) return rule.word.empty() ? Value{} : Value::scalar(rule.word);
@@ -81,6 +91,8 @@ inline std::string type_name(bool, const Rule&) { return "true or false"; }
 inline std::string type_name(const std::string&, const Rule& rule) {
   return rule.file ? "file" : rule.choices.empty() ? "text" : "word";
 }
+template <class E>
+requires std::is_enum_v<E> std::string type_name(E, const Rule&) { return "word"; }
 std::string list_name(const std::string& element, const Rule& rule);
 template <class V>
 std::string type_name(const std::optional<V>&, const Rule& rule) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "network_denoiser.hpp"
+#include "symmetries.hpp"
+
 #include "tessera/core/error.hpp"
 
 namespace tessera {
@@ -37,10 +38,6 @@ std::vector<int> Symmetries::next() {
 std::vector<StateField> Symmetries::state() {
   if (averaging_ != Averaging::cycle) return {};
   return {{.name = "calls", .count = &calls_}};
-}
-
-std::int64_t Symmetries::passes(Averaging averaging) {
-  return averaging == Averaging::flips4 ? 4 : averaging == Averaging::all8 ? 8 : 1;
 }
 
 std::string gray_notice(std::int64_t image_channels, std::int64_t network_channels) {

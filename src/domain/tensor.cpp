@@ -27,6 +27,12 @@ ElementType element_type(at::ScalarType type) {
   }
 }
 
+at::TensorOptions tensor_options(Device device, at::ScalarType type) {
+  const at::TensorOptions host(type);
+  return device.is_cuda() ? host.device(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device.index)))
+                          : host;
+}
+
 Device tensor_device(const at::Tensor& tensor) {
   return {tensor.is_cuda() ? static_cast<int>(tensor.get_device()) : -1};
 }

@@ -5,174 +5,23 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <cstring>
 #include <optional>
 
 #include "array_copy.hpp"
-#include "npy_file.hpp"
+#include "npy_image.hpp"
 #include "source.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/io/hdf5.hpp"
 
 namespace tessera {
-namespace io {
 namespace {
 
-bool is_hdf5_name(const std::string& path) {
-  const std::string s = suffix(path);
-  return s == ".h5" || s == ".hdf5" || s == ".hdf" || s == ".nxs" || s == ".nx";
-}
-
-}  // namespace
-
-Source source_of(const std::string& path) {
-  const std::size_t colon = path.rfind(":/");
-  const std::string file = path.substr(0, colon), part = colon < path.size() ? path.substr(colon + 1) : "";
-  if (!part.empty() && is_hdf5_name(file)) return {Source::Kind::hdf5, file, part, true};
-  if (!part.empty() && is_tiff(file)) {
-    if (part == "/all") return {.kind = Source::Kind::picture, .file = file, .page = 0, .all_pages = true};
-    int page = -1;
-    const auto [end, error] = std::from_chars(part.data() + 1, part.data() + part.size(), page);
-    TESSERA_VALIDATE(error == std::errc() && *end == '\0' && page >= 0, "cannot read ", path, " (", part,
-                     " is no page, which are counted from 0) write for example ", file, ":/0, or ", file,
-                     ":/all for all of them as a volume");
-    return {.kind = Source::Kind::picture, .file = file, .page = page};
-  }
-  if (is_hdf5_name(path)) return {Source::Kind::hdf5, path, "/image", false};
-  if (suffix(path) == ".npy") return {Source::Kind::npy, path};
-  const std::string s = suffix(path);
-  TESSERA_VALIDATE(
-      is_picture(path) || s == ".fits" || s == ".fit" || s == ".fts", "cannot read ", path,
-      " (the suffix says the format) use .png, .jpg, .tif, .fits, .npy, .h5 or FILE.h5:/dataset");
-  return {Source::Kind::picture, path};
-}
-
-double full_scale(const std::string& type) { return type == "uint8" ? 255 : type == "uint16" ? 65535 : 1; }
-
-}  // namespace io
-
-namespace {
-
+using io::NpyImage;
 using io::Source;
 
 constexpr std::int64_t kBandBytes = 8 << 20;  // float32 samples that rank 0 holds at once
-
-void require_channels_first(const std::string& path, const std::vector<std::int64_t>& shape) {
-  TESSERA_VALIDATE(shape.size() != 3 || shape[2] > 4 || shape[0] <= 4, path, " has the shape (", shape[0],
-                   ", ", shape[1], ", ", shape[2],
-                   ") (channels stand first, (C, H, W)) move its last axis to the front");
-}
-
-// Channels, depth, height, width of an array and their strides in the file.
-struct NpyImage {
-  io::NpyFile file;
-  std::array<std::int64_t, 4> extent{1, 1, 1, 1}, stride{};
-
-  explicit NpyImage(const std::string& path) : file(path) {
-    const auto& shape = file.shape();
-    TESSERA_VALIDATE(shape.size() >= 2 && shape.size() <= 4 && file.count() > 0, path, " has ", shape.size(),
-                     " axes and ", file.count(),
-                     " elements (an image is (H, W), (C, H, W) or (C, D, H, W)) reshape it");
-    require_channels_first(path, shape);
-    for (std::size_t k = 0; k < shape.size(); ++k) {
-      // (H, W) fills axes 2 and 3, (C, H, W) also 0, (C, D, H, W) all.
-      const std::size_t axis = k + 2 >= shape.size() ? k + 4 - shape.size() : k;
-      extent[axis] = shape[k];
-      stride[axis] = file.strides()[k];
-    }
-  }
-  Box box() const { return {{0, 0, 0}, {extent[1], extent[2], extent[3]}}; }
-
-  // Runs along the axis that is contiguous in the file, whatever its order.
-  void read(const ArrayView& to) {
-    std::array<std::int64_t, 4> low{0, to.box.lo()[0], to.box.lo()[1], to.box.lo()[2]};
-    std::array<std::int64_t, 4> count{to.channels, to.box.extent(0), to.box.extent(1), to.box.extent(2)};
-    const std::array<std::int64_t, 4> step{to.channel_stride, to.stride[0], to.stride[1], to.stride[2]};
-    std::size_t run = 3;
-    for (std::size_t d = 0; d < 4; ++d)
-      if (stride[d] == 1 && extent[d] > extent[run] * (stride[run] == 1 ? 1 : 0)) run = d;
-    const std::int64_t n = std::exchange(count[run], 1);
-    std::vector<double> values(static_cast<std::size_t>(n));
-    for (std::int64_t c = 0; c < count[0]; ++c)
-      for (std::int64_t z = 0; z < count[1]; ++z)
-        for (std::int64_t y = 0; y < count[2]; ++y)
-          for (std::int64_t x = 0; x < count[3]; ++x) {
-            const std::array<std::int64_t, 4> at{c, z, y, x};
-            std::int64_t from = 0, into = 0;
-            for (std::size_t d = 0; d < 4; ++d) {
-              from += (low[d] + at[d]) * stride[d];
-              into += at[d] * step[d];
-            }
-            file.read(from, n, values.data());
-            for (std::int64_t k = 0; k < n; ++k)
-              if (to.type == ElementType::float64)
-                static_cast<double*>(to.data)[into + k * step[run]] = values[static_cast<std::size_t>(k)];
-              else
-                static_cast<float*>(to.data)[into + k * step[run]] =
-                    static_cast<float>(values[static_cast<std::size_t>(k)]);
-          }
-  }
-};
-
-std::string note_of(const ImageInfo& info) {
-  std::string note;
-  const auto add = [&](const std::string& text) { note += (note.empty() ? "" : ", ") + text; };
-  if (info.had_alpha) add("alpha channel dropped");
-  if (info.orientation != 1) add(concat("EXIF orientation ", info.orientation, " applied"));
-  return note;
-}
-
-// All pages of a file as slices of a volume: how many, if they are of one size and kind.
-int volume_pages(const Source& source, const ImageInfo& first) {
-  const int pages = ImageReader::pages(source.file);
-  for (int page = 1; page < pages; ++page) {
-    const ImageInfo info = ImageReader(source.file, page).info();
-    TESSERA_VALIDATE(info.height == first.height && info.width == first.width &&
-                         info.channels == first.channels && info.type == first.type,
-                     source.file, " has pages that differ (page ", page, " is ", info.channels, " x ",
-                     info.height, " x ", info.width, ", the first ", first.channels, " x ", first.height,
-                     " x ", first.width, ") name the page to be read, from ", source.file, ":/0");
-  }
-  return pages;
-}
-
-SourceInfo header_of(const std::string& path) {
-  const Source source = io::source_of(path);
-  SourceInfo out;
-  if (source.kind == Source::Kind::hdf5) {
-    const Hdf5File file = Hdf5File::open(source.file, Communicator());
-    const DatasetInfo about = file.info(source.dataset);
-    require_channels_first(path, about.shape);
-    out.box = about.box;
-    out.channels = about.channels;
-    // A reconstruction says itself which values were 0 and 1.
-    const std::optional<double> factor = file.number_attribute(source.dataset, "factor");
-    out.type = about.type;
-    out.says_scale = factor.has_value();
-    out.full_scale = factor.value_or(io::full_scale(about.type));
-    if (factor) out.offset = file.number_attribute(source.dataset, "offset").value_or(0);
-    TESSERA_VALIDATE(std::isfinite(out.full_scale) && out.full_scale > 0 && std::isfinite(out.offset), path,
-                     ": its attributes factor and offset are ", out.full_scale, " and ", out.offset,
-                     " (the file's values of what is 1 and 0 inside, factor above 0) correct or remove them");
-  } else if (source.kind == Source::Kind::npy) {
-    const NpyImage array(source.file);
-    out.box = array.box();
-    out.channels = array.extent[0];
-    out.type = array.file.type();
-    out.full_scale = io::full_scale(out.type);
-  } else {
-    const ImageInfo info = ImageReader(source.file, source.page).info();
-    out.type = info.type;
-    out.box = Box({0, 0, 0}, {source.all_pages ? volume_pages(source, info) : 1, info.height, info.width});
-    out.channels = info.channels;
-    out.full_scale = info.full_scale;
-    out.note = note_of(info);
-  }
-  return out;
-}
 
 constexpr int kTag = 1;
 
@@ -303,25 +152,6 @@ void read_pages(Source page, std::int64_t pages, const Layout& layout, const Arr
 }
 
 }  // namespace
-
-SourceInfo image_source_info(const std::string& path, const Communicator& comm) {
-  SourceInfo out;
-  comm.together([&] {
-    if (comm.rank() == 0) out = header_of(path);
-  });
-  std::array<std::int64_t, 4> numbers{out.box.hi()[0], out.box.hi()[1], out.box.hi()[2], out.channels};
-  comm.broadcast(numbers.data(), sizeof numbers, 0);
-  std::array<double, 3> scale{out.full_scale, out.offset, static_cast<double>(out.says_scale)};
-  comm.broadcast(scale.data(), sizeof scale, 0);
-  out.full_scale = scale[0];
-  out.offset = scale[1];
-  out.says_scale = scale[2] != 0;
-  out.type = comm.broadcast(out.type, 0);
-  out.note = comm.broadcast(out.note, 0);
-  out.box = Box({0, 0, 0}, {numbers[0], numbers[1], numbers[2]});
-  out.channels = numbers[3];
-  return out;
-}
 
 void read_image(const std::string& path, const Layout& layout, const ArrayView& block,
                 const Communicator& comm) {

@@ -17,9 +17,9 @@
 #include <regex>
 #include <utility>
 
-#include "posix_file.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/io/posix_file.hpp"
 
 namespace tessera {
 namespace io {

@@ -10,10 +10,10 @@
 
 #include "array_copy.hpp"
 #include "hdf5_impl.hpp"
-#include "posix_file.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/io/files.hpp"
+#include "tessera/io/posix_file.hpp"
 
 namespace tessera {
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "hdf5_output.hpp"
 #include "tessera/io/hdf5.hpp"
+#include "tessera/io/hdf5_output.hpp"
 
 namespace tessera {
 

@@ -4,10 +4,10 @@
 #include <mutex>
 #include <utility>
 
-#include "posix_file.hpp"
 #include "source.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/image_file.hpp"
+#include "tessera/io/posix_file.hpp"
 #include "vips_support.hpp"
 
 namespace tessera {

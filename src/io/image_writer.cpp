@@ -10,11 +10,11 @@
 #include <type_traits>
 #include <utility>
 
-#include "posix_file.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/io/image_file.hpp"
+#include "tessera/io/posix_file.hpp"
 #include "vips_support.hpp"
 
 namespace tessera {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "posix_file.hpp"
+#include "tessera/io/posix_file.hpp"
 
 namespace tessera::io {
 

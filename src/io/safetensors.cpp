@@ -10,9 +10,9 @@
 #include <set>
 #include <tuple>
 
-#include "posix_file.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/files.hpp"
+#include "tessera/io/posix_file.hpp"
 
 namespace tessera {
 namespace {

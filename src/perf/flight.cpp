@@ -8,11 +8,12 @@
 
 namespace tessera {
 
-Flight fly(const Machine& machine, const std::string& transport, const ExchangePlan& plan, int rank,
-           double bytes, FlightOptions options) {
-  const auto links = machine.links.find(transport);
+Flight fly(const Machine& machine, TransportKind transport, const ExchangePlan& plan, int rank, double bytes,
+           FlightOptions options) {
+  const auto links =
+      machine.links.find(transport == TransportKind::automatic ? best_transport(machine) : transport);
   TESSERA_VALIDATE(links != machine.links.end(), "the machine '", machine.name, "' has no transport ",
-                   transport,
+                   word(transport),
                    " (its messages were not measured) measure it with tessera tune, or set domain.transport");
   const std::vector<Message>& out = options.back ? plan.receives() : plan.sends();
   const std::vector<Message>& in = options.back ? plan.sends() : plan.receives();

@@ -22,9 +22,10 @@ struct FlightOptions {
   bool back = false;  // the transposed exchange
   bool local = true;  // the rank's own pixels are copied too: false where the source lies inside the need
 };
-/// `bytes` per pixel of the plan, channels included. InputError where the machine has no such transport.
-Flight fly(const Machine& machine, const std::string& transport, const ExchangePlan& plan, int rank,
-           double bytes, FlightOptions options = {});
+/// `bytes` per pixel of the plan, channels included. `transport` automatic: the machine's best. InputError where
+/// it has no such transport.
+Flight fly(const Machine& machine, TransportKind transport, const ExchangePlan& plan, int rank, double bytes,
+           FlightOptions options = {});
 
 /// The denoiser of one rank in mode layer, by the schedule and the messages of a run: a convolution that
 /// exchanges computes the block while its halo travels, and then the rim again.

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "flight.hpp"
-#include "layer_schedule.hpp"
+#include "tessera/denoise/execution.hpp"
+#include "tessera/denoise/layer_schedule.hpp"
+#include "tessera/denoise/windows.hpp"
 
 namespace tessera {
 namespace {
@@ -91,10 +93,10 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
                        const Execution& e, int rank) {
   LayerTimes t;
   const Box block = d.padded_block(rank);
-  const double bytes = static_cast<double>(precision_bytes(e.precision));
+  const double bytes = static_cast<double>(element_bytes(e.precision));
   const LayerSchedule schedule =
-      make_layer_schedule(*network.plan, static_cast<int>(std::max<std::int64_t>(1, e.depth)),
-                          bytes == 4 ? at::kFloat : at::kBFloat16, machine.processors > 0);
+      make_layer_schedule(*network.plan, static_cast<int>(e.halo_depth.value_or(1)), scalar_type(e.precision),
+                          machine.processors > 0);
   if (d.image() != d.padded()) {
     const Flight f = fly(machine, e.transport, network_plan(d, 0, rank), rank,
                          4.0 * static_cast<double>(network.channels));
@@ -155,7 +157,7 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
     pass.hidden += term.hidden;
     pass.sent += f.sent;
   }
-  const double turns = e.turns;
+  const double turns = passes(e.averaging);
   t.denoise = turns * pass.denoise;
   t.redundant = turns * pass.redundant;
   t.exposed += turns * pass.exposed;

@@ -85,30 +85,34 @@ Machine guessed_machine(bool gpu) {
   if (gpu) {
     m.processors = 100;
     m.call = 5e-6;
-    m.precisions = {{"float32", {{}, 40e12, 0.6}},
-                    {"tf32", {{}, 300e12, 0.4}},
-                    {"bfloat16", {{}, 600e12, 0.4}},
-                    {"float16", {{}, 600e12, 0.4}}};
+    m.precisions = {{Precision::float32, {{}, 40e12, 0.6}},
+                    {Precision::tf32, {{}, 300e12, 0.4}},
+                    {Precision::bfloat16, {{}, 600e12, 0.4}},
+                    {Precision::float16, {{}, 600e12, 0.4}}};
     m.copy = m.pack = {{{1e9, 5e-4}}};
     m.transform = {{{1e6, 2e-5}}};
     m.direct = 1e12;
     m.state = {{{1e9, 0.2}}};
-    m.links = {{"nccl", {{1.2e-5, 2e-6, 3e-6, 4e-12}, {2e-5, 3e-6, 4e-6, 3e-11}}},
-               {"mpi", {{2.5e-5, 5e-6, 6e-6, 1e-10}, {3e-5, 6e-6, 8e-6, 1.2e-10}}}};
-    m.links["cuda-mpi"] = m.links["nccl"];
+    m.links = {{TransportKind::nccl, {{1.2e-5, 2e-6, 3e-6, 4e-12}, {2e-5, 3e-6, 4e-6, 3e-11}}},
+               {TransportKind::mpi, {{2.5e-5, 5e-6, 6e-6, 1e-10}, {3e-5, 6e-6, 8e-6, 1.2e-10}}}};
+    m.links[TransportKind::cuda_mpi] = m.links[TransportKind::nccl];
   } else {
     m.call = 2e-5;
-    m.precisions = {{"float32", {{}, 100e9 * cores, 0.7}},
-                    {"bfloat16", {{}, 100e9 * cores, 0.3}},
-                    {"float16", {{}, 100e9 * cores, 0.1}}};
+    m.precisions = {{Precision::float32, {{}, 100e9 * cores, 0.7}},
+                    {Precision::bfloat16, {{}, 100e9 * cores, 0.3}},
+                    {Precision::float16, {{}, 100e9 * cores, 0.1}}};
     m.copy = m.pack = {{{1e8, 1e-2}}};
     m.transform = {{{1e6, 1e-2 / cores}}};
     m.direct = 2e9 * cores;
     m.state = {{{1e6, 2e-2 / cores}}};
-    m.links = {{"mpi", {{1e-6, 1e-6, 1e-6, 3e-10, false}, {3e-6, 1e-6, 1e-6, 1e-10}}}};
+    m.links = {{TransportKind::mpi, {{1e-6, 1e-6, 1e-6, 3e-10, false}, {3e-6, 1e-6, 1e-6, 1e-10}}}};
   }
   m.reduction = {{{2, 5e-6}, {1024, 5e-5}}};
   return m;
+}
+
+TransportKind best_transport(const Machine& machine) {
+  return machine.links.empty() ? TransportKind::mpi : machine.links.rbegin()->first;
 }
 
 std::map<std::string, std::string> machine_fingerprint(int ranks_per_node, int threads,

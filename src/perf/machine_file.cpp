@@ -85,15 +85,15 @@ class Section {
   std::string file_, path_;
 };
 
-Op layer_kind(const std::string& word, const std::string& file) {
+Op layer_kind(const std::string& text, const std::string& file) {
   std::string known;
   for (const Op op : {Op::conv, Op::conv_down, Op::conv_up, Op::max_pool, Op::upsample, Op::relu, Op::add,
                       Op::concat, Op::input}) {
-    if (word == name(op)) return op;
-    known += (known.empty() ? "" : ", ") + std::string(name(op));
+    if (text == word(op)) return op;
+    known += (known.empty() ? "" : ", ") + std::string(word(op));
   }
   throw InputError(
-      concat(file, ": a layer is of kind '", word, "' (kinds are ", known, ") write one of them"));
+      concat(file, ": a layer is of kind '", text, "' (kinds are ", known, ") write one of them"));
 }
 
 Throughput read_throughput(const Section& in, const std::string& file) {
@@ -160,10 +160,11 @@ Machine parse_machine(const std::string& text, const std::string& path) {
   m.tile = in.number("tile", 16384.0, 1);
   m.call = in.number("call", 0.0);
   m.strip = in.number("strip", 1.0);
-  const Section precisions = in.section("precisions", {"float32", "tf32", "bfloat16", "float16"});
+  const Section precisions = in.section("precisions", words<Precision>());
   for (const auto& entry : precisions.all()) {
     const auto key = entry.first.as<std::string>();
-    m.precisions[key] = read_throughput(precisions.section(key, {"peak", "fraction", "layers"}), path);
+    m.precisions[*from_word<Precision>(key)] =
+        read_throughput(precisions.section(key, {"peak", "fraction", "layers"}), path);
   }
   m.copy = in.curve("copy", true);
   m.pack = in.curve("pack", true);
@@ -171,12 +172,14 @@ Machine parse_machine(const std::string& text, const std::string& path) {
   m.direct = in.number("direct", {});
   m.state = in.curve("state", true);
   m.reduction = in.curve("reduction", true);
-  const Section links = in.section("links", {"mpi", "cuda-mpi", "nccl"});
+  std::vector<std::string> transports = words<TransportKind>();
+  transports.erase(transports.begin());  // automatic is none
+  const Section links = in.section("links", transports);
   for (const auto& entry : links.all()) {
     const auto key = entry.first.as<std::string>();
     const Section pair = links.section(key, {"node", "network"});
-    m.links[key] = {read_link(pair.section("node", link_keys)),
-                    read_link(pair.section("network", link_keys))};
+    m.links[*from_word<TransportKind>(key)] = {read_link(pair.section("node", link_keys)),
+                                               read_link(pair.section("network", link_keys))};
   }
   TESSERA_VALIDATE(
       m.direct > 0 && !m.links.empty(), path,
@@ -193,18 +196,19 @@ std::string write_machine(const Machine& m) {
   if (m.processors > 0) out += fmt::format("processors: {}\ntile: {}\n", m.processors, number(m.tile));
   out += "call: " + number(m.call) + "\nstrip: " + number(m.strip) + "\nprecisions:\n";
   for (const auto& [key, t] : m.precisions) {
-    out += "  " + key + ":\n";
+    out += concat("  ", word(key), ":\n");
     if (t.peak > 0) out += "    peak: " + number(t.peak) + "\n    fraction: " + number(t.fraction) + "\n";
     if (!t.layers.empty()) out += "    layers:\n";
     for (const LayerRate& r : t.layers)
-      out += fmt::format("      - {{kind: {}, kernel: {}, in: {}, out: {}, seconds: {}}}\n", name(r.op),
+      out += fmt::format("      - {{kind: {}, kernel: {}, in: {}, out: {}, seconds: {}}}\n", word(r.op),
                          r.kernel, r.in, r.out, print(r.seconds));
   }
   out += "copy: " + print(m.copy) + "\npack: " + print(m.pack) + "\ntransform: " + print(m.transform);
   out += fmt::format("\ndirect: {:.9g}\nstate: {}\nreduction: {}\nlinks:\n", m.direct, print(m.state),
                      print(m.reduction));
   for (const auto& [key, pair] : m.links)
-    out += fmt::format("  {}:\n    node: {}\n    network: {}\n", key, print(pair.node), print(pair.network));
+    out += fmt::format("  {}:\n    node: {}\n    network: {}\n", word(key), print(pair.node),
+                       print(pair.network));
   return out;
 }
 

@@ -15,6 +15,7 @@
 
 #include "tessera/core/host.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/denoise/execution.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/domain/data_term.hpp"
 #include "tessera/domain/tensor.hpp"
@@ -25,16 +26,6 @@
 
 namespace tessera {
 namespace {
-
-at::TensorOptions tensor_options(Device device, at::ScalarType type) {
-  const at::TensorOptions host(type);
-  return device.is_cuda() ? host.device(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device.index)))
-                          : host;
-}
-
-at::ScalarType scalar_type(const std::string& precision) {
-  return precision == "bfloat16" ? at::kBFloat16 : precision == "float16" ? at::kHalf : at::kFloat;
-}
 
 // Two convolutions of a shape in a row as in a residual block, with weights that keep the features of order
 // one.
@@ -60,7 +51,7 @@ double measure_strips(const Communicator& comm, Device device, const MeasureOpti
                       const Throughput& t) {
   RunnerOptions how;
   how.type = scalar_type(options.precision);
-  how.tf32 = options.precision == "tf32";
+  how.tf32 = options.precision == Precision::tf32;
   how.device = device;
   double sum = 0;
   int count = 0;
@@ -68,7 +59,7 @@ double measure_strips(const Communicator& comm, Device device, const MeasureOpti
     if (r.op != Op::conv || r.kernel == 1 || r.in != r.out) continue;
     Runner runner(residual_block(r), how);
     const auto seconds = [&](std::int64_t rows, std::int64_t columns) {
-      const at::Tensor x = at::randn({1, r.in, rows, columns}, tensor_options(device, at::kFloat))
+      const at::Tensor x = at::randn({1, r.in, rows, columns}, tensor_options(device))
                                .to(how.type)
                                .contiguous(at::MemoryFormat::ChannelsLast);
       return time_median(comm, device, options.seconds, [&] { runner.run(x, 0); });
@@ -83,7 +74,7 @@ double measure_strips(const Communicator& comm, Device device, const MeasureOpti
 // next finds its tensors where a run would.
 class Sweep {
  public:
-  explicit Sweep(Device device) : memory_(at::empty({kBytes / 4}, tensor_options(device, at::kFloat))) {}
+  explicit Sweep(Device device) : memory_(at::empty({kBytes / 4}, tensor_options(device))) {}
   void operator()() const { memory_.fill_(1); }
 
  private:
@@ -96,8 +87,8 @@ Curve measure_copies(const Communicator& comm, Device device, double seconds) {
   for (const double bytes : {1e5, 1e6, 1e7, 5e7}) {
     const auto pixels =
         static_cast<std::int64_t>(bytes / 8 / 64);  // 64 channels of float32, read and written
-    const at::Tensor from = at::rand({1, 64, 1, pixels}, tensor_options(device, at::kFloat))
-                                .contiguous(at::MemoryFormat::ChannelsLast);
+    const at::Tensor from =
+        at::rand({1, 64, 1, pixels}, tensor_options(device)).contiguous(at::MemoryFormat::ChannelsLast);
     const at::Tensor to = from.clone();
     c.points[bytes] = time_median(comm, device, seconds, [&] { to.copy_(from); });
   }
@@ -113,7 +104,7 @@ Curve measure_packing(const Communicator& comm, Device device, double seconds) {
     const Box image = Box::image2d(side, side);
     const Layout own({image});
     ExchangePlan plan(own, own.grow({{0, 8, 8}, {0, 8, 8}}), image, Border::circular, 0);
-    const at::TensorOptions options = tensor_options(device, at::kFloat);
+    const at::TensorOptions options = tensor_options(device);
     const at::Tensor block = at::rand({3, side, side}, options);
     const Box frame = plan.need();
     const at::Tensor framed = empty_block(3, frame, options);
@@ -132,7 +123,7 @@ double time_blur(const Communicator& comm, Device device, double seconds, const 
   const auto blur = make_blur(options);
   const Box image = Box::image2d(side, side);
   const Box input = image.grow(blur->reach());
-  const at::TensorOptions tensor = tensor_options(device, at::kFloat);
+  const at::TensorOptions tensor = tensor_options(device);
   const LocalOperator* group[] = {blur.get()};
   const auto placed = blur->place(group, {image, input, {image}, 3, tensor});
   const at::Tensor x = at::rand({3, input.extent(1), input.extent(2)}, tensor);  // zeros share one page
@@ -192,7 +183,7 @@ double measure_state(const Communicator& comm, Device device, std::int64_t side)
   const Communicator alone;
   const Box image = Box::image2d(side, side);
   const Decomposition d(image, {1, 1, 1}, {1, 1, 1});
-  const at::TensorOptions options = tensor_options(device, at::kFloat);
+  const at::TensorOptions options = tensor_options(device);
   const auto transport = make_transport(alone, device, TransportKind::mpi);
   std::vector<std::unique_ptr<LocalOperator>> parts;
   parts.push_back(make_identity());

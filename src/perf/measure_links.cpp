@@ -85,10 +85,7 @@ double exchange_seconds(const Communicator& comm, const std::shared_ptr<Transpor
   const Box image = Box::image2d(comm.size(), pixels);
   const auto rank = static_cast<std::size_t>(comm.rank());
   const Box mine = own[rank], wanted = need[rank];
-  const at::TensorOptions host(at::kFloat);
-  const at::TensorOptions options =
-      device.is_cuda() ? host.device(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device.index)))
-                       : host;
+  const at::TensorOptions options = tensor_options(device);
   const at::Tensor from = at::zeros({1, 1, pixels}, options), to = empty_block(1, wanted, options);
   Exchange exchange(ExchangePlan(Layout(own), Layout(need), image, Border::none, comm.rank()), transport, 1,
                     ElementType::float32);
@@ -123,8 +120,6 @@ Link measure_link(const Machine& m, const Communicator& comm, const std::shared_
 
 void measure_links(Machine& m, const Communicator& comm, const std::shared_ptr<Transport>& transport,
                    Device device) {
-  std::string how = name(kind(*transport));
-  std::replace(how.begin(), how.end(), '_', '-');
   if (comm.size() < 2) return;
   double value = 0;
   const double reduction = time_median(comm, {}, 0.02, [&] { comm.all_reduce({&value, 1}, Reduce::sum); });
@@ -132,7 +127,7 @@ void measure_links(Machine& m, const Communicator& comm, const std::shared_ptr<T
   m.reduction.points = {{comm.size(), reduction}};
   if (comm.size() < 1024) m.reduction.points[1024] = reduction * 10 / steps;  // a tree of as fast links
   const int here = comm.local_size();
-  Links& links = m.links[how];
+  Links& links = m.links[kind(*transport)];
   if (here > 1) {
     links.node = measure_link(m, comm, transport, device, 1, device.is_cuda());
     links.network = links.node;

@@ -16,10 +16,12 @@
 #include <utility>
 #include <vector>
 
-#include "run_plan.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/denoise/execution.hpp"
+#include "tessera/denoise/run_plan.hpp"
 #include "tessera/denoise/runner.hpp"
+#include "tessera/domain/tensor.hpp"
 #include "tessera/perf/measure.hpp"
 
 namespace tessera {
@@ -45,9 +47,7 @@ class Passes {
   }
 
   void resize(std::int64_t side) {
-    at::TensorOptions options(at::kFloat);
-    if (device_.is_cuda())
-      options = options.device(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device_.index)));
+    const at::TensorOptions options = tensor_options(device_);
     in_ = at::rand({1, channels_, side, side}, options);
     out_ = at::empty({channels_, side, side}, options);
   }
@@ -124,12 +124,10 @@ PassTime time_pass(const Communicator& comm, Passes& passes, double seconds) {
 
 void measure_network(const Communicator& comm, Device device, const Network& network,
                      const MeasureOptions& options, Throughput& into) {
-  const NetworkWork work = network_work(network, options.precision, device.is_cuda());
+  const NetworkWork work = network_work(network, scalar_type(options.precision), device.is_cuda());
   RunnerOptions how;
-  how.type = options.precision == "bfloat16"  ? at::kBFloat16
-             : options.precision == "float16" ? at::kHalf
-                                              : at::kFloat;
-  how.tf32 = options.precision == "tf32";
+  how.type = scalar_type(options.precision);
+  how.tf32 = options.precision == Precision::tf32;
   how.device = device;
   Passes passes(network, how);
   TESSERA_EXPECT(passes.steps().size() == work.plan->steps.size(), "a runner of ", passes.steps().size(),

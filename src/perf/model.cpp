@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "flight.hpp"
 #include "tessera/core/error.hpp"
-#include "windows.hpp"
+#include "tessera/denoise/windows.hpp"
 
 namespace tessera {
 namespace {
@@ -59,7 +60,7 @@ Windows window_times(const Machine& machine, const NetworkWork& network, const D
   Windows t;
   const Box block = d.padded_block(rank), own = d.block(rank);
   if (block.empty()) return t;
-  const std::int64_t patch = e.patch > 0 ? e.patch : std::max(block.extent(1), block.extent(2));
+  const std::int64_t patch = e.patch.value_or(std::max(block.extent(1), block.extent(2)));
   struct Group {
     std::int64_t count = 0;
     double cores = 0;
@@ -72,12 +73,12 @@ Windows window_times(const Machine& machine, const NetworkWork& network, const D
   }
   for (const auto& [key, group] : groups) {
     const auto& [inside, size] = key;
-    const std::int64_t batch = std::max<std::int64_t>(1, std::min(e.batch, group.count));
+    const std::int64_t batch = std::max<std::int64_t>(1, std::min(e.batch.value_or(1), group.count));
     const std::int64_t full = group.count / batch, rest = group.count % batch;
     double seconds =
         static_cast<double>(full) * pass_seconds(machine, network, e.precision, size[1], size[2], batch);
     if (rest > 0) seconds += pass_seconds(machine, network, e.precision, size[1], size[2], rest);
-    seconds *= e.turns;
+    seconds *= passes(e.averaging);
     const double pixels = static_cast<double>(size[1] * size[2]);
     t.seconds += seconds;
     t.redundant += seconds * (1 - group.cores / (pixels * static_cast<double>(group.count)));
@@ -97,8 +98,8 @@ void add_denoiser(const Machine& machine, const NetworkWork& network, const Deco
     p.exposed += t.exposed;
     p.hidden += t.hidden;
     p.sent += t.sent;
-    features = static_cast<double>(
-        network.memory->layer_bytes(d, rank, static_cast<int>(std::max<std::int64_t>(1, e.depth))));
+    features =
+        static_cast<double>(network.memory->layer_bytes(d, rank, static_cast<int>(e.halo_depth.value_or(1))));
   } else {
     const Windows t = window_times(machine, network, d, e, rank);
     p.denoise = t.seconds;
@@ -113,14 +114,14 @@ void add_denoiser(const Machine& machine, const NetworkWork& network, const Deco
     }
   }
   // Weights as read, and as the convolutions want them.
-  const bool sixteen = precision_bytes(e.precision) == 2;
+  const bool sixteen = element_bytes(e.precision) == 2;
   p.memory += features + (gpu       ? network.weights * (sixteen ? 2.2 : 4.4)
                           : sixteen ? network.weights * 6.4
                                     : network.weights * 4 + network.packed);
 }
 
 void add_data_step(const Machine& machine, const DataWork& data, const Decomposition& d,
-                   std::int64_t channels, const std::string& transport, int rank, Prediction& p) {
+                   std::int64_t channels, TransportKind transport, int rank, Prediction& p) {
   const DataTraffic traffic = data_traffic(d, data, rank);
   const double repeats = traffic.kind == DataTraffic::Kind::conjugate_gradients ? 1 + data.inner : 1;
   const double values = static_cast<double>(d.block(rank).pixels() * channels);
@@ -178,20 +179,6 @@ std::map<int, int> representatives(const Decomposition& d, std::int64_t halo) {
   return chosen;
 }
 
-const char* name(ExecutionMode mode) {
-  switch (mode) {
-    case ExecutionMode::automatic:
-      return "auto";
-    case ExecutionMode::whole:
-      return "whole";
-    case ExecutionMode::patch:
-      return "patch";
-    case ExecutionMode::layer:
-      return "layer";
-  }
-  return "?";
-}
-
 Prediction predict(const Machine& machine, const NetworkWork* network, const DataWork& data,
                    const Decomposition& d, std::int64_t channels, const Execution& e) {
   const std::int64_t halo = halo_of(network, e);
@@ -241,20 +228,20 @@ double largest_features(const NetworkWork& network, const Decomposition& d, cons
     }
     if (e.mode == ExecutionMode::layer || b.empty()) continue;
     for (const Window& w :
-         cut_windows(b, d.padded(), network.alignment, e.patch > 0 ? e.patch : longest, network.halo))
+         cut_windows(b, d.padded(), network.alignment, e.patch.value_or(longest), network.halo))
       if (w.box.pixels() > window.pixels()) window = w.box;
   }
   return static_cast<double>(
       e.mode == ExecutionMode::layer
-          ? network.memory->layer_bytes(d, rank, static_cast<int>(std::max<std::int64_t>(1, e.depth)))
-          : network.memory->bytes(e.batch, window.extent(1), window.extent(2)));
+          ? network.memory->layer_bytes(d, rank, static_cast<int>(e.halo_depth.value_or(1)))
+          : network.memory->bytes(e.batch.value_or(1), window.extent(1), window.extent(2)));
 }
 
 }  // namespace
 
 std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWork& network,
                                         const DataWork& data, const Decomposition& d, std::int64_t channels,
-                                        const Freedom& f) {
+                                        const Execution& wanted, double feature_memory) {
   const std::int64_t a = network.alignment;
   std::int64_t longest = a, pixels = 1;  // of a block
   for (int r = 0; r < d.ranks(); ++r) {
@@ -262,51 +249,54 @@ std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWor
     longest = std::max({longest, block.extent(1), block.extent(2)});
     pixels = std::max(pixels, block.pixels());
   }
-  const auto wants = [&](ExecutionMode mode) { return f.mode == mode || f.mode == ExecutionMode::automatic; };
+  const auto wants = [&](ExecutionMode mode) {
+    return wanted.mode == mode || wanted.mode == ExecutionMode::automatic;
+  };
   std::vector<Execution> candidates;
-  Execution e;
-  e.precision = f.precision;
-  e.transport = f.transport;
-  e.turns = f.turns;
-  if (wants(ExecutionMode::whole) && d.ranks() == 1 && f.patch == 0) {
+  if (wants(ExecutionMode::whole) && d.ranks() == 1 && !wanted.patch) {
+    Execution e = wanted;
     e.mode = ExecutionMode::whole;
+    e.batch = e.halo_depth = std::nullopt;
     candidates.push_back(e);
   }
   if (wants(ExecutionMode::patch)) {
+    Execution e = wanted;
     e.mode = ExecutionMode::patch;
+    e.halo_depth.reset();
     constexpr std::int64_t kMostWindows = 1024;
     std::vector<std::int64_t> patches = patches_for(pixels, a);
-    if (f.patch > 0) patches = {std::min(f.patch, longest)};
+    if (wanted.patch) patches = {std::min(*wanted.patch, longest)};
     std::int64_t looked_at =
         0;  // windows of the patch before: a third more at least, each a step less memory
     for (const std::int64_t patch : patches) {
       const std::int64_t windows = (pixels + patch * patch - 1) / (patch * patch);
-      if (f.patch == 0 && windows > 1 && (patch < 64 || windows > kMostWindows)) break;
+      if (!wanted.patch && windows > 1 && (patch < 64 || windows > kMostWindows)) break;
       if (3 * windows < 4 * looked_at) continue;
       looked_at = windows;
-      if (d.ranks() == 1 && windows == 1 && f.mode == ExecutionMode::automatic && f.patch == 0) continue;
+      if (d.ranks() == 1 && windows == 1 && wanted.mode == ExecutionMode::automatic && !wanted.patch)
+        continue;
       e.patch = patch;
       for (const std::int64_t batch : {1, 2, 4, 8, 16, 32}) {
-        e.batch = f.batch > 0 ? f.batch : batch;
-        if (f.batch > 0 ? batch > 1 : batch > windows) break;
+        e.batch = wanted.batch.value_or(batch);
+        if (wanted.batch ? batch > 1 : batch > windows) break;
         candidates.push_back(e);
       }
     }
-    e.patch = 0;
-    e.batch = 1;
   }
-  if (wants(ExecutionMode::layer) && f.patch == 0 && d.ranks() > 1) {
+  if (wants(ExecutionMode::layer) && !wanted.patch && d.ranks() > 1) {
+    Execution e = wanted;
     e.mode = ExecutionMode::layer;
+    e.batch.reset();
     for (const std::int64_t depth : {1, 2, 3, 4}) {
-      e.depth = f.depth > 0 ? f.depth : depth;
+      e.halo_depth = wanted.halo_depth.value_or(depth);
       candidates.push_back(e);
-      if (f.depth > 0) break;
+      if (wanted.halo_depth) break;
     }
   }
   const int slowest = busiest(d, network.halo);
   std::vector<Prediction> ranked;
   for (const Execution& candidate : candidates) {
-    if (f.feature_memory > 0 && largest_features(network, d, candidate, longest) > f.feature_memory) continue;
+    if (feature_memory > 0 && largest_features(network, d, candidate, longest) > feature_memory) continue;
     ranked.push_back(predict_rank(machine, &network, data, d, channels, candidate, slowest));
   }
   std::stable_sort(ranked.begin(), ranked.end(),

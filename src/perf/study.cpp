@@ -8,9 +8,9 @@
 #include <cstring>
 #include <filesystem>
 
-#include "../trace/table.hpp"
 #include "study_tools.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/trace/table.hpp"
 
 namespace tessera {
 namespace {

@@ -94,7 +94,7 @@ class HaloStudy final : public Study {
     std::int64_t most[3] = {messages, bytes, largest};
     comm_.all_reduce(most, Reduce::max);
     const double hidden = std::clamp(1 - exposed / alone, 0.0, 1.0);
-    return {std::string(name(c.transport)),
+    return {std::string(word(c.transport)),
             std::int64_t{comm_.size()},
             c.side,
             c.channels,

@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <optional>
 
-#include "cuda_graph.hpp"
-#include "side_stream.hpp"
 #include "study_tools.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/denoise/cuda_graph.hpp"
+#include "tessera/denoise/side_stream.hpp"
 
 namespace tessera {
 namespace {

@@ -12,6 +12,7 @@
 #include "study_tools.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
+#include "tessera/denoise/execution.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/distributed_image.hpp"
@@ -22,12 +23,6 @@ namespace {
 
 constexpr double kSigma = 0.1;
 
-struct Precision {
-  const char* name;
-  at::ScalarType type;
-  bool tf32;
-};
-
 double psnr(const at::Tensor& a, const at::Tensor& b) {
   return -10 *
          std::log10(at::mse_loss(a.to(at::kCPU, at::kDouble), b.to(at::kCPU, at::kDouble)).item().toDouble());
@@ -37,9 +32,8 @@ class PrecisionStudy final : public Study {
  public:
   PrecisionStudy(const StudyOptions& options, const Communicator& comm)
       : device_(options.device), images_(options.images), comm_(comm), scale_(options.scale) {
-    precisions_ = {
-        {"float32", at::kFloat, false}, {"bfloat16", at::kBFloat16, false}, {"float16", at::kHalf, false}};
-    if (device_.is_cuda()) precisions_.insert(precisions_.begin() + 1, {"tf32", at::kFloat, true});
+    precisions_ = {Precision::float32, Precision::bfloat16, Precision::float16};
+    if (device_.is_cuda()) precisions_.insert(precisions_.begin() + 1, Precision::tf32);
     TESSERA_VALIDATE(!images_.empty(), "study precision has no picture (PSNR needs one) give --image FILE");
     for (const std::string& image : images_) image_source_info(image, comm_);  // all there, before any is run
     network_ = load_network("drunet", options.weights.empty() ? "drunet_small_color" : options.weights, 3);
@@ -70,12 +64,12 @@ class PrecisionStudy final : public Study {
 
   StudyRow next() override {
     const std::string& path = images_[next_ / precisions_.size()];
-    const Precision& p = precisions_[next_ % precisions_.size()];
+    const Precision p = precisions_[next_ % precisions_.size()];
     if (next_++ % precisions_.size() == 0) read(path);
     const std::int64_t height = clean_.size(1), width = clean_.size(2), a = network_.alignment();
 
     const std::int64_t before = device_.is_cuda() ? study_memory(device_) : memory_now(MemoryUse::weights);
-    Runner runner(network_, {.type = p.type, .tf32 = p.tf32, .device = device_});
+    Runner runner(network_, {.type = scalar_type(p), .tf32 = p == Precision::tf32, .device = device_});
     const std::int64_t weights =
         (device_.is_cuda() ? study_memory(device_) : memory_now(MemoryUse::weights)) - before;
     const at::Tensor x = at::replication_pad2d(noisy_.unsqueeze(0), {0, round_up(width, a) - width, 0,
@@ -86,11 +80,11 @@ class PrecisionStudy final : public Study {
     const std::int64_t peak = study_peak(
         device_, [&] { seconds = study_seconds(device_, 2, 0.3, [&] { y = runner.run(x, kSigma); }); });
     const double reached = psnr(y[0].narrow(1, 0, height).narrow(2, 0, width), clean_);
-    if (p.type == at::kFloat && !p.tf32) exact_ = {seconds, reached};
+    if (p == Precision::float32) exact_ = {seconds, reached};
     return {std::filesystem::path(path).filename().string(),
             height,
             width,
-            std::string(p.name),
+            std::string(word(p)),
             seconds,
             static_cast<double>(height * width) / seconds,
             exact_.seconds / seconds,

@@ -17,10 +17,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
-ExecutionMode parse_mode(const std::string& word) {
-  for (const ExecutionMode mode : {ExecutionMode::whole, ExecutionMode::patch, ExecutionMode::layer})
-    if (word == name(mode)) return mode;
-  throw InputError(concat("mode '", word, "'"));
+template <class E>
+E parse_word(const YAML::Node& node) {
+  const auto text = node.as<std::string>();
+  const std::optional<E> value = from_word<E>(text);
+  if (!value) throw InputError(concat("a choice of '", text, "'"));
+  return *value;
+}
+
+std::optional<std::int64_t> parse_number(const YAML::Node& node) {
+  const auto number = node.as<std::int64_t>();
+  return number > 0 ? std::optional(number) : std::nullopt;
 }
 
 TunedEntry read_entry(const YAML::Node& node) {
@@ -29,12 +36,12 @@ TunedEntry read_entry(const YAML::Node& node) {
     e.fingerprint[line.first.as<std::string>()] = line.second.as<std::string>();
   e.shape = node["job"].as<std::string>();
   const YAML::Node c = node["choice"];
-  e.choice.mode = parse_mode(c["mode"].as<std::string>());
-  e.choice.patch = c["patch"].as<std::int64_t>();
-  e.choice.batch = c["batch"].as<std::int64_t>();
-  e.choice.depth = c["halo_depth"].as<std::int64_t>();
-  e.choice.precision = c["precision"].as<std::string>();
-  e.choice.transport = c["transport"].as<std::string>();
+  e.choice.mode = parse_word<ExecutionMode>(c["mode"]);
+  e.choice.patch = parse_number(c["patch"]);
+  e.choice.batch = parse_number(c["batch"]);
+  e.choice.halo_depth = parse_number(c["halo_depth"]);
+  e.choice.precision = parse_word<Precision>(c["precision"]);
+  e.choice.transport = parse_word<TransportKind>(c["transport"]);
   e.seconds = node["seconds"].as<double>();
   return e;
 }
@@ -46,8 +53,8 @@ std::string print(const TunedEntry& e) {
       "    choice: {{mode: {}, patch: {}, batch: {}, halo_depth: {}, precision: {}, transport: {}}}\n    "
       "seconds: "
       "{:.9g}\n",
-      name(e.choice.mode), e.choice.patch, e.choice.batch, e.choice.depth, e.choice.precision,
-      e.choice.transport, e.seconds);
+      word(e.choice.mode), e.choice.patch.value_or(0), e.choice.batch.value_or(0),
+      e.choice.halo_depth.value_or(0), word(e.choice.precision), word(e.choice.transport), e.seconds);
   return out;
 }
 

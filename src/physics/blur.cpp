@@ -129,7 +129,7 @@ class Blur final : public LocalOperator {
   Border border() const override { return border_of(boundary_); }
   Box measurement(const Box& image) const override {
     TESSERA_VALIDATE(image.extent(0) == 1, "the image has ", image.extent(0),
-                     " slices (blurs work on 2-D images) reconstruct slice by slice");
+                     " slices (this blur is of pictures) write a Gaussian kernel of three widths");
     Index2 extent{image.extent(1), image.extent(2)};
     if (boundary_ == Boundary::valid)
       for (std::size_t d = 0; d < 2; ++d) {

@@ -7,10 +7,10 @@
 #include <cstring>
 
 #include "mix.hpp"
-#include "posix_file.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/io/hdf5.hpp"
+#include "tessera/io/posix_file.hpp"
 
 namespace tessera {
 namespace {

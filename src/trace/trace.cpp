@@ -12,13 +12,13 @@
 #include <utility>
 #include <vector>
 
-#include "hdf5_output.hpp"
-#include "table.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/reason.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/io/hdf5.hpp"
+#include "tessera/io/hdf5_output.hpp"
 #include "tessera/trace/keys.hpp"
+#include "tessera/trace/table.hpp"
 
 namespace tessera {
 namespace {

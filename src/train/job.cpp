@@ -137,7 +137,14 @@ TrainOptions parse_train_job(const std::string& text, const std::string& path) {
       {"warmup", into(o.warmup)},
       {"clip", into_number(o.clip)},
       {"ema", into_number(o.ema)},
-      {"precision", into(o.precision)},
+      {"precision",
+       [&](const YAML::Node& n) {
+         const auto text = n.as<std::string>();
+         const std::optional<Precision> precision = from_word<Precision>(text);
+         TESSERA_VALIDATE(precision, path, ":", n.Mark().line + 1, ": train.precision is ", text,
+                          " (known: float32, bfloat16) use one of them");
+         o.precision = *precision;
+       }},
       {"seed", into(o.seed)},
       {"minutes", [&](const YAML::Node& n) { o.seconds = 60 * number(n); }},
       {"checkpoint_minutes", [&](const YAML::Node& n) { o.checkpoint_seconds = 60 * number(n); }},

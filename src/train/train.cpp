@@ -49,8 +49,8 @@ void check(const TrainOptions& o) {
                    " needs a multiple of ", unit, ") use ", (o.crop / unit + 1) * unit);
   TESSERA_VALIDATE(o.batch > 0 && o.steps >= 0, "train.batch is ", o.batch, ", train.steps is ", o.steps,
                    " (a batch holds at least 1 crop, steps are not negative) correct them");
-  TESSERA_VALIDATE(o.precision == "float32" || o.precision == "bfloat16", "train.precision is ", o.precision,
-                   " (known: float32, bfloat16) use one of them");
+  TESSERA_VALIDATE(o.precision == Precision::float32 || o.precision == Precision::bfloat16,
+                   "train.precision is ", word(o.precision), " (known: float32, bfloat16) use one of them");
   TESSERA_VALIDATE(0 <= o.sigma.first && o.sigma.first <= o.sigma.second, "train.sigma is [", o.sigma.first,
                    ", ", o.sigma.second, "] (lowest, then highest, not negative) correct it");
   TESSERA_VALIDATE(o.learning_rate > 0 && o.final_learning_rate >= 0, "train.learning_rate is ",
@@ -195,7 +195,7 @@ TrainRecord differentiate(const TrainOptions& o, const Network& network, const B
   if (mine > 0) {
     const at::AutoGradMode on(true);
     at::Tensor x = batch.noisy;
-    if (o.precision == "bfloat16") x = x.to(at::kBFloat16);
+    if (o.precision == Precision::bfloat16) x = x.to(at::kBFloat16);
     x = x.contiguous(at::MemoryFormat::ChannelsLast);
     const at::Tensor out = evaluate(network.graph, adam.parameters(), x, batch.sigma);
     const at::Tensor error = at::l1_loss(out.to(at::kFloat), batch.clean);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/app/job_denoiser.hpp"
+
 namespace tessera {
 namespace {
 

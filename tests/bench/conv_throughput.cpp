@@ -17,9 +17,9 @@
 #include <tuple>
 #include <vector>
 
-#include "../../src/denoise/convolution.hpp"
-#include "../../src/denoise/run_plan.hpp"
+#include "run/convolution.hpp"
 #include "tessera/denoise/network.hpp"
+#include "tessera/denoise/run_plan.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/domain/tensor_memory.hpp"
 
@@ -71,7 +71,7 @@ std::map<Kind, Layer> layers_of(const Graph& graph, std::int64_t side) {
   std::map<Kind, Layer> layers;
   for (const Step& step : make_run_plan(graph, true).steps) {
     const Node& node = step.node;
-    if (node.op != Op::conv && node.op != Op::conv_down && node.op != Op::conv_up) continue;
+    if (!is_convolution(node.op)) continue;
     const Node& from = graph.nodes()[static_cast<std::size_t>(node.inputs[0])];
     const std::int64_t kernel = node.op == Op::conv ? node.kernel : 2;
     const Kind kind{node.op,   from.channels,  node.channels, kernel, side >> from.level,

@@ -15,6 +15,7 @@
 
 #include "tessera/core/phase.hpp"
 #include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/network_denoiser.hpp"
 #include "tessera/domain/tensor.hpp"
 
 namespace tessera {

@@ -10,6 +10,7 @@
 #include "device.hpp"
 #include "exchange_programs.hpp"
 #include "pack.hpp"
+#include "plan_programs.hpp"
 #include "support/block.hpp"
 #include "support/gpu.hpp"
 #include "support/groups.hpp"
@@ -136,20 +137,9 @@ TEST(PackKernel, EqualsTheHostRowsInEveryType) {
         pack::run_host(program, type, to.data(), from.data());
         EXPECT_EQ(result, to) << "type " << static_cast<int>(type) << ", border " << static_cast<int>(border);
       };
-      run(pack::forward_steps(plan, xs, {ys}, channels, false, Packing::planes).local, y, x);
-      run(pack::transposed_steps(plan, {ys}, xs, channels, false, Packing::planes).local, x, y);
-      // The same pieces as packed messages.
-      const ExchangePlan self = plan.through_self(0);
-      for (const Packing packing : {Packing::planes, Packing::pixels}) {
-        const pack::Steps forward = pack::forward_steps(self, xs, {ys}, channels, false, packing);
-        std::vector<char> packed(
-            static_cast<std::size_t>(self.pixels_sent() * channels * element_bytes(type)));
-        run(forward.pack, packed, x);
-        run(forward.unpack, y, packed);
-        const pack::Steps back = pack::transposed_steps(self, {ys}, xs, channels, false, packing);
-        run(back.pack, packed, y);
-        run(back.unpack, x, packed);
-      }
+      std::vector<char> packed(
+          static_cast<std::size_t>(plan.through_self(0).pixels_sent() * channels * element_bytes(type)));
+      run_programs(plan, xs, ys, channels, x, y, packed, run);
     }
 }
 

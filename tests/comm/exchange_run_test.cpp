@@ -209,7 +209,7 @@ TEST(Transport, IsChosenAlikeOnAllRanks) {
       "domain.transport is nccl (rank 1 has no GPU) use auto, or set device: cuda where every rank has one");
   EXPECT_EQ(
       message(K::cuda_mpi, {gpu0, gpu1}),
-      "domain.transport is cuda_mpi (the MPI library of rank 0 cannot read device memory) use auto, or mpi, "
+      "domain.transport is cuda-mpi (the MPI library of rank 0 cannot read device memory) use auto, or mpi, "
       "which goes through host buffers");
 }
 
@@ -217,7 +217,7 @@ TEST(Transport, AnImpossibleOneIsRefusedByEveryRank) {
   on_groups([](const Communicator& comm) {
     EXPECT_THROW(make_transport(comm, Device{}, TransportKind::nccl), InputError);
     EXPECT_EQ(kind(*make_transport(comm, Device{}, TransportKind::automatic)), TransportKind::mpi);
-    EXPECT_STREQ(name(TransportKind::cuda_mpi), "cuda_mpi");
+    EXPECT_STREQ(word(TransportKind::cuda_mpi), "cuda-mpi");
   });
 }
 

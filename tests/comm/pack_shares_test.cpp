@@ -10,6 +10,7 @@
 #include "border_reference.hpp"
 #include "exchange_programs.hpp"
 #include "pack_body.hpp"
+#include "plan_programs.hpp"
 #include "support/block.hpp"
 
 namespace tessera::test {
@@ -78,16 +79,7 @@ TEST(PackShares, EqualTheHostRowsInEveryTypeUnderEveryBorder) {
       const auto all = [&](const pack::Program& p, const auto& to, const auto& from) {
         compare(p, type, to, from, pack::largest_unit(p, e));
       };
-      all(pack::forward_steps(plan, xs, {ys}, channels, false, Packing::planes).local, y, x);
-      all(pack::transposed_steps(plan, {ys}, xs, channels, false, Packing::planes).local, x, y);
-      for (const Packing packing : {Packing::planes, Packing::pixels}) {
-        const pack::Steps forward = pack::forward_steps(self, xs, {ys}, channels, false, packing);
-        all(forward.pack, packed, x);
-        all(forward.unpack, y, packed);
-        const pack::Steps back = pack::transposed_steps(self, {ys}, xs, channels, false, packing);
-        all(back.pack, packed, y);
-        all(back.unpack, x, packed);
-      }
+      run_programs(plan, xs, ys, channels, x, y, packed, all);
     }
 }
 

@@ -95,7 +95,7 @@ TEST(PretendedDevice, RoundsWithoutAPauseBringTheRightPixels) {
     const int r = comm.rank();
     for (const TransportKind kind : {TransportKind::mpi, TransportKind::cuda_mpi, TransportKind::nccl})
       for (const unsigned seed : {1u, 2u}) {
-        SCOPED_TRACE(concat(name(kind), ", seed ", seed));
+        SCOPED_TRACE(concat(word(kind), ", seed ", seed));
         pretended::behave({.seed = seed * 100 + static_cast<unsigned>(r), .gpus = 8});
         const auto transport = transport_of(kind, comm);
         const Stream stream(Device{0});

@@ -93,7 +93,7 @@ TEST_F(Job, DefaultsStandInTheStructs) {
   EXPECT_TRUE(job.solver.step.automatic);
   EXPECT_TRUE(job.solver.sigma.automatic);
   EXPECT_FALSE(job.solver.lambda.has_value());
-  EXPECT_FALSE(job.denoiser.patch.has_value());
+  EXPECT_FALSE(job.execution.patch.has_value());
   EXPECT_EQ(job.output.folder, folder.path() + "/runs/photo");
   EXPECT_EQ(job.folder, folder.path());
   EXPECT_EQ(job.text, simulated);

@@ -9,12 +9,12 @@
 #include <map>
 #include <set>
 
-#include "convolution.hpp"
 #include "cudnn_devices.hpp"
-#include "cudnn_graph.hpp"
-#include "layer_schedule.hpp"
-#include "run_plan.hpp"
+#include "run/convolution.hpp"
+#include "run/cudnn_graph.hpp"
+#include "tessera/denoise/layer_schedule.hpp"
 #include "tessera/denoise/network.hpp"
+#include "tessera/denoise/run_plan.hpp"
 
 namespace tessera {
 namespace {
@@ -45,7 +45,7 @@ std::set<ConvolutionProblem> problems(const char* name, const Arithmetic& a, std
   std::set<ConvolutionProblem> out;
   for (const Step& step : plan.steps) {
     const Node& n = step.node;
-    if (n.op != Op::conv && n.op != Op::conv_down && n.op != Op::conv_up) continue;
+    if (!is_convolution(n.op)) continue;
     const std::int64_t in = plan.channels[static_cast<std::size_t>(n.inputs[0])],
                        taps = n.op == Op::conv ? n.kernel : 2;
     const auto tensor = at::TensorOptions().dtype(a.type);
@@ -129,7 +129,7 @@ TEST(Passes, of_drunet_are_as_documented) {
         return static_cast<double>(plan.channels[static_cast<std::size_t>(slot)]) /
                static_cast<double>(1 << 2 * level[slot]);
       };
-      const bool convolution = n.op == Op::conv || n.op == Op::conv_down || n.op == Op::conv_up;
+      const bool convolution = is_convolution(n.op);
       c.convolutions += convolution;
       c.sums += convolution && step.other >= 0;
       c.others += !convolution;

@@ -13,6 +13,7 @@
 #include "support/groups.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/denoise/network_denoiser.hpp"
 #include "whole_image.hpp"
 
 namespace tessera {

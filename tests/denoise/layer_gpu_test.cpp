@@ -5,6 +5,7 @@
 #include "support/gpu.hpp"
 #include "support/groups.hpp"
 #include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/network_denoiser.hpp"
 #include "whole_image.hpp"
 
 namespace tessera {

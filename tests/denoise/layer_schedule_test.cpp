@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "../../src/denoise/layer_schedule.hpp"
+#include "tessera/denoise/layer_schedule.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,14 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "layer_halos.hpp"
-#include "layer_schedule.hpp"
-#include "run_plan.hpp"
+#include "layer/layer_halos.hpp"
 #include "support/groups.hpp"
 #include "tessera/core/memory.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/layer_schedule.hpp"
+#include "tessera/denoise/layer_traffic.hpp"
 #include "tessera/denoise/memory_model.hpp"
+#include "tessera/denoise/network_denoiser.hpp"
+#include "tessera/denoise/run_plan.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "whole_image.hpp"

@@ -11,12 +11,14 @@
 
 #include <vector>
 
-#include "cuda_graph.hpp"
 #include "support/gpu.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
+#include "tessera/denoise/cuda_graph.hpp"
 #include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/network_denoiser.hpp"
 #include "tessera/denoise/runner.hpp"
+#include "tessera/denoise/total_variation.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/domain/torch_cuda.hpp"
 

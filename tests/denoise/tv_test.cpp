@@ -8,11 +8,12 @@
 
 #include <cmath>
 
-#include "../../src/denoise/total_variation_step.hpp"
 #include "support/groups.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/total_variation.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tv/total_variation_step.hpp"
 
 namespace tessera {
 namespace {

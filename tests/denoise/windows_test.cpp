@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "../../src/denoise/windows.hpp"
+#include "tessera/denoise/windows.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "../../src/denoise/winograd.hpp"
+#include "winograd/winograd.hpp"
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>

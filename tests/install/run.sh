@@ -8,8 +8,15 @@ prefix=$work/prefix
 rm -rf "$prefix" "$work/example"
 "$cmake" --install "$binary" --prefix "$prefix" >"$work/install.log"
 
-for file in bin/tessera bin/tessera-cuda bin/tessera-launch include/tessera/core/box.hpp; do
+for file in bin/tessera bin/tessera-launch include/tessera/core/box.hpp; do
   [[ -e $prefix/$file ]] || { echo "$file was not installed" >&2; exit 1; }
+done
+# Every header finds the headers that it includes.
+for header in $(grep -rhoE '^#include "tessera/[^"]+"' "$prefix/include" | sort -u | cut -d'"' -f2); do
+  [[ -e $prefix/include/$header ]] || { echo "$header was not installed (another header includes it)" >&2; exit 1; }
+done
+for inside in perf train app/run_status.hpp denoise/run_plan.hpp; do
+  [[ ! -e $prefix/include/tessera/$inside ]] || { echo "tessera/$inside was installed (no program may rely on it)" >&2; exit 1; }
 done
 for weights in "$source"/data/weights/*.safetensors; do
   [[ -e $weights ]] || continue

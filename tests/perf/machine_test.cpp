@@ -31,12 +31,12 @@ Machine example() {
   m.fingerprint = {{"cpu", "A (R) \"B\" CPU"}, {"threads", "2"}};
   m.ranks_per_node = 3;
   m.memory = 8e9;
-  m.precisions["float32"] = {{{Op::conv, 3, 64, 64, {{{1024, 1.25e-4}, {4096, 3e-4}}}},
-                              {Op::conv_up, 1, 128, 64, {{{4096, 7.5e-5}}}},
-                              {Op::max_pool, 1, 64, 64, {{{256, 1e-5}, {1024, 3e-5}}}}},
-                             0,
-                             0};
-  m.links["mpi"].node.overlaps = false;
+  m.precisions[Precision::float32] = {{{Op::conv, 3, 64, 64, {{{1024, 1.25e-4}, {4096, 3e-4}}}},
+                                       {Op::conv_up, 1, 128, 64, {{{4096, 7.5e-5}}}},
+                                       {Op::max_pool, 1, 64, 64, {{{256, 1e-5}, {1024, 3e-5}}}}},
+                                      0,
+                                      0};
+  m.links[TransportKind::mpi].node.overlaps = false;
   return m;
 }
 
@@ -87,7 +87,7 @@ TEST(MachineFile, supplied_ones_can_be_read_and_are_no_measurements) {
     const Machine m = parse_machine(read_text(path), path);
     EXPECT_EQ(m.name, name);
     EXPECT_FALSE(m.measured);
-    EXPECT_TRUE(m.links.contains("nccl"));
+    EXPECT_TRUE(m.links.contains(TransportKind::nccl));
     EXPECT_NE(read_text(path).find("Predicted, not measured"), std::string::npos);
   }
   try {

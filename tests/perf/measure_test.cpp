@@ -14,7 +14,7 @@ TEST(Measure, links_are_positive_and_equal_on_all_ranks) {
     const auto transport = make_transport(comm, {}, TransportKind::mpi);
     Machine m = guessed_machine(false);
     measure_links(m, comm, transport, {});
-    const Link& link = m.links.at("mpi").node;
+    const Link& link = m.links.at(TransportKind::mpi).node;
     EXPECT_GT(link.L, 0);
     EXPECT_GT(link.o, 0);
     EXPECT_GT(link.G, 0);
@@ -36,23 +36,24 @@ TEST(Measure, a_small_network_on_two_ranks) {
     o.channels = 1;
     MeasureOptions options;
     const Network network = random_network(o, 1);
-    const NetworkWork work = network_work(network, "float32", false);
+    const NetworkWork work = network_work(network, at::kFloat, false);
     options.networks = {&network};
     options.longest = 0.005;
     options.seconds = 0.001;
     const Machine m = measure_machine(pair, make_transport(pair, {}, TransportKind::mpi), {}, options);
     EXPECT_TRUE(m.measured);
-    EXPECT_TRUE(knows(m, work, "float32"));
-    EXPECT_FALSE(knows(m, work, "bfloat16"));
+    EXPECT_TRUE(knows(m, work, Precision::float32));
+    EXPECT_FALSE(knows(m, work, Precision::bfloat16));
     for (const double other : pair.all_gather(m.state.at(1e6))) EXPECT_EQ(other, m.state.at(1e6));
     EXPECT_EQ(parse_machine(write_machine(m), "again"), m);
-    for (const LayerRate& rate : m.precisions.at("float32").layers) {
-      EXPECT_GE(rate.seconds.points.size(), 3u) << name(rate.op);
+    for (const LayerRate& rate : m.precisions.at(Precision::float32).layers) {
+      EXPECT_GE(rate.seconds.points.size(), 3u) << word(rate.op);
       for (const auto& [pixels, seconds] : rate.seconds.points)
-        EXPECT_GT(seconds, 0) << name(rate.op) << " of " << pixels << " pixels";
+        EXPECT_GT(seconds, 0) << word(rate.op) << " of " << pixels << " pixels";
     }
     // Sizes far apart: times of microseconds on a busy machine order no others.
-    EXPECT_GT(pass_seconds(m, work, "float32", 1024, 1024, 1), pass_seconds(m, work, "float32", 16, 16, 1));
+    EXPECT_GT(pass_seconds(m, work, Precision::float32, 1024, 1024, 1),
+              pass_seconds(m, work, Precision::float32, 16, 16, 1));
   }
   test::meet(world);
 }

@@ -6,9 +6,12 @@
 
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "../../src/perf/flight.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/denoise/layer_traffic.hpp"
+#include "tessera/denoise/windows.hpp"
 #include "tessera/domain/distributed_operator.hpp"
 #include "tessera/domain/fourier.hpp"
 #include "tessera/perf/published.hpp"
@@ -21,14 +24,14 @@ namespace {
 Machine plain() {
   Machine m;
   m.name = "plain";
-  m.precisions["float32"] = {{}, 2e6, 1.0};
+  m.precisions[Precision::float32] = {{}, 2e6, 1.0};
   m.copy = m.pack = {{{1e9, 1.0}}};
   m.transform = {{{1e6, 1.0}}};
   m.direct = 1e6;
   m.state = {{{1e6, 1.0}}};
   m.reduction = {{{2, 1e-3}, {4, 2e-3}}};
   m.ranks_per_node = 2;
-  m.links["mpi"] = {{1e-5, 2e-6, 3e-6, 1e-9, true}, {1e-4, 2e-6, 3e-6, 1e-8, true}};
+  m.links[TransportKind::mpi] = {{1e-5, 2e-6, 3e-6, 1e-9, true}, {1e-4, 2e-6, 3e-6, 1e-8, true}};
   return m;
 }
 
@@ -38,7 +41,7 @@ NetworkWork dncnn(std::int64_t depth, std::int64_t width = 8) {
   o.channels = 1;
   o.depth = depth;
   o.widths = {width};
-  return network_work(random_network(o, 1), "float32", false);
+  return network_work(random_network(o, 1), at::kFloat, false);
 }
 
 struct Parts {
@@ -82,12 +85,9 @@ TEST(NetworkWork, counts_what_the_runner_computes) {
   o.blocks = 1;
   const Network drunet = random_network(o, 1);
   products = 0;
-  for (const auto& layer : network_work(drunet, "float32", false).layers) {
+  for (const auto& layer : network_work(drunet, at::kFloat, false).layers) {
     if (layer.passed > 0) continue;
-    const double taps = layer.op == Op::conv        ? layer.kernel * layer.kernel
-                        : layer.op == Op::conv_down ? 4
-                                                    : 1;
-    products += taps * static_cast<double>(layer.in * layer.out) / std::pow(4.0, layer.level);
+    products += layer.products() / std::pow(4.0, layer.level);
   }
   EXPECT_DOUBLE_EQ(products, drunet.graph.macs_per_pixel());
 }
@@ -96,49 +96,50 @@ TEST(Model, one_convolution_by_hand) {
   Machine m = plain();
   const NetworkWork::Layer layer{Op::conv, 3, 4, 8};
   // 9 * 32 products * 100 pixels at 1e6 per second.
-  EXPECT_DOUBLE_EQ(convolution_seconds(m, "float32", layer, 100), 0.0288);
+  EXPECT_DOUBLE_EQ(convolution_seconds(m, Precision::float32, layer, 100), 0.0288);
   m.call = 0.5;
-  EXPECT_DOUBLE_EQ(convolution_seconds(m, "float32", layer, 100), 0.5288);
+  EXPECT_DOUBLE_EQ(convolution_seconds(m, Precision::float32, layer, 100), 0.5288);
   m.call = 0;
   m.copy = {{{1.0, 1.0}}};  // now the bytes bind: 12 channels * 100 pixels * 4 bytes
-  EXPECT_DOUBLE_EQ(convolution_seconds(m, "float32", layer, 100), 4800);
+  EXPECT_DOUBLE_EQ(convolution_seconds(m, Precision::float32, layer, 100), 4800);
   m = plain();
   m.processors = 3;  // 8 * 100 values: 4 tiles of 200 are 2 rounds of 3 tiles; 8 of 100 are 3, and cost 1.15
   m.tile = 200;
-  EXPECT_DOUBLE_EQ(convolution_seconds(m, "float32", layer, 100), 0.0288 * 1.15 * 9 / 8);
+  EXPECT_DOUBLE_EQ(convolution_seconds(m, Precision::float32, layer, 100), 0.0288 * 1.15 * 9 / 8);
   m.processors = 4;  // 4 tiles of 200: one full round
-  EXPECT_DOUBLE_EQ(convolution_seconds(m, "float32", layer, 100), 0.0288);
+  EXPECT_DOUBLE_EQ(convolution_seconds(m, Precision::float32, layer, 100), 0.0288);
   // Measured shapes: the same one, and one of twice the channels from it.
-  m.precisions["float32"] = {
+  m.precisions[Precision::float32] = {
       {{Op::conv, 3, 4, 8, {{{100, 2.0}}}}, {Op::conv, 3, 64, 64, {{{100, 9.0}}}}}, 0, 0};
-  EXPECT_DOUBLE_EQ(convolution_seconds(m, "float32", layer, 50), 1.0);
-  EXPECT_DOUBLE_EQ(convolution_seconds(m, "float32", {Op::conv, 3, 8, 8}, 100), 4.0);
-  EXPECT_THROW(convolution_seconds(m, "bfloat16", layer, 100), InputError);
+  EXPECT_DOUBLE_EQ(convolution_seconds(m, Precision::float32, layer, 50), 1.0);
+  EXPECT_DOUBLE_EQ(convolution_seconds(m, Precision::float32, {Op::conv, 3, 8, 8}, 100), 4.0);
+  EXPECT_THROW(convolution_seconds(m, Precision::bfloat16, layer, 100), InputError);
 }
 
 TEST(Model, layers_without_arithmetic_take_what_was_measured) {
   Machine m = plain();
   const NetworkWork::Layer pool{.op = Op::max_pool, .in = 8, .out = 8, .level = 1, .passed = 40};
-  EXPECT_DOUBLE_EQ(layer_seconds(m, "float32", pool, 100), 100 * 40 * 4 * 1e-9);  // passes, as described
-  m.precisions["float32"].layers = {{Op::max_pool, 1, 8, 8, {{{100, 0.5}}}},
-                                    {Op::conv, 3, 8, 8, {{{100, 2.0}}}}};
-  EXPECT_DOUBLE_EQ(layer_seconds(m, "float32", pool, 100), 0.5);
+  EXPECT_DOUBLE_EQ(layer_seconds(m, Precision::float32, pool, 100),
+                   100 * 40 * 4 * 1e-9);  // passes, as described
+  m.precisions[Precision::float32].layers = {{Op::max_pool, 1, 8, 8, {{{100, 0.5}}}},
+                                             {Op::conv, 3, 8, 8, {{{100, 2.0}}}}};
+  EXPECT_DOUBLE_EQ(layer_seconds(m, Precision::float32, pool, 100), 0.5);
   const NetworkWork::Layer wider{.op = Op::max_pool, .in = 16, .out = 16, .level = 1, .passed = 80};
-  EXPECT_DOUBLE_EQ(layer_seconds(m, "float32", wider, 100), 100 * 80 * 4 * 1e-9);
-  EXPECT_DOUBLE_EQ(layer_seconds(m, "float32", {Op::conv, 3, 8, 8}, 100), 2.0);
+  EXPECT_DOUBLE_EQ(layer_seconds(m, Precision::float32, wider, 100), 100 * 80 * 4 * 1e-9);
+  EXPECT_DOUBLE_EQ(layer_seconds(m, Precision::float32, {Op::conv, 3, 8, 8}, 100), 2.0);
 
   // A pass is its layers, each at its level's pixels; a machine knows a network when it has them all.
   NetworkWork work;
   work.layers = {{Op::conv, 3, 8, 8}, pool};
-  EXPECT_DOUBLE_EQ(pass_seconds(m, work, "float32", 10, 10, 4), 4 * 2.0 + 0.5);
-  EXPECT_TRUE(knows(m, work, "float32"));
+  EXPECT_DOUBLE_EQ(pass_seconds(m, work, Precision::float32, 10, 10, 4), 4 * 2.0 + 0.5);
+  EXPECT_TRUE(knows(m, work, Precision::float32));
   // Tiles of 4 x 4: 10 x 9 pixels are computed as 12 x 12.
   NetworkWork tiled = work;
   tiled.layers = {{Op::conv, 3, 8, 8}};
   tiled.layers[0].tile = 4;
-  EXPECT_DOUBLE_EQ(pass_seconds(m, tiled, "float32", 10, 9, 1), 1.44 * 2.0);
+  EXPECT_DOUBLE_EQ(pass_seconds(m, tiled, Precision::float32, 10, 9, 1), 1.44 * 2.0);
   work.layers.push_back(wider);
-  EXPECT_FALSE(knows(m, work, "float32"));
+  EXPECT_FALSE(knows(m, work, Precision::float32));
 }
 
 TEST(Model, an_exchange_by_hand) {
@@ -147,7 +148,7 @@ TEST(Model, an_exchange_by_hand) {
   const Decomposition d(Box::image2d(10, 40), {1, 1, 1}, {1, 1, 4});
   const ExchangePlan plan(d.layout(), d.layout().grow({{0, 0, 2}, {0, 0, 2}}), d.image(), Border::none, 1);
   const double bytes = 12;  // 20 pixels: 240 bytes to each side
-  const Flight f = fly(m, "mpi", plan, 1, bytes, {.local = false});
+  const Flight f = fly(m, TransportKind::mpi, plan, 1, bytes, {.local = false});
   EXPECT_DOUBLE_EQ(f.sent, 480);
   EXPECT_DOUBLE_EQ(f.busy, 4 * 2e-6 + 480e-9 + 480e-9);  // four overheads, packing, unpacking
   EXPECT_DOUBLE_EQ(f.transit, 1e-4 + 3e-6);              // the network is slower; 240 bytes take less than g
@@ -155,12 +156,13 @@ TEST(Model, an_exchange_by_hand) {
   EXPECT_DOUBLE_EQ(f.exposed(1e-4), f.busy + 3e-6);
   EXPECT_DOUBLE_EQ(f.exposed(1), f.busy);
   EXPECT_DOUBLE_EQ(f.hidden(1e-4), 1e-4);
-  const Flight with_block = fly(m, "mpi", plan, 1, bytes);
+  const Flight with_block = fly(m, TransportKind::mpi, plan, 1, bytes);
   EXPECT_DOUBLE_EQ(with_block.busy - f.busy, 100 * 12e-9);  // the block is copied too
   Machine slow = m;
-  slow.links["mpi"].node.overlaps = slow.links["mpi"].network.overlaps = false;
-  EXPECT_DOUBLE_EQ(fly(slow, "mpi", plan, 1, bytes, {.local = false}).busy - f.busy, 240e-9 + 2400e-9);
-  EXPECT_THROW(fly(m, "nccl", plan, 1, bytes), InputError);
+  slow.links[TransportKind::mpi].node.overlaps = slow.links[TransportKind::mpi].network.overlaps = false;
+  EXPECT_DOUBLE_EQ(fly(slow, TransportKind::mpi, plan, 1, bytes, {.local = false}).busy - f.busy,
+                   240e-9 + 2400e-9);
+  EXPECT_THROW(fly(m, TransportKind::nccl, plan, 1, bytes), InputError);
 }
 
 TEST(Model, one_rank_by_hand) {
@@ -202,7 +204,7 @@ TEST(Model, bytes_are_those_of_the_plans) {
     }
     const Execution e{.mode = ExecutionMode::patch};
     EXPECT_EQ(predict(m, &work, blur.data, d, 1, e).sent, static_cast<double>(sent));
-    const Execution layers{.mode = ExecutionMode::layer, .depth = 2};
+    const Execution layers{.mode = ExecutionMode::layer, .halo_depth = 2};
     std::int64_t by_layer = 0;
     const LayerTraffic traffic(graph, d, {.mode = ExecutionMode::layer, .halo_depth = 2}, 1);
     for (int r = 0; r < ranks; ++r) by_layer += traffic.bytes_sent(r) + operator_bytes(d, *blur.op, 1, r);
@@ -255,8 +257,8 @@ TEST(Model, beyond_64_ranks_one_of_each_kind_stands_for_all) {
 TEST(Model, more_of_anything_takes_longer) {
   const NetworkWork work = dncnn(6);
   const Parts blur(make_blur(box_blur(9, BlurMethod::fft)));
-  const auto at = [&](Machine m, int ranks, std::int64_t side, std::int64_t patch = 0) {
-    m.precisions["float32"].peak = 2e12;
+  const auto at = [&](Machine m, int ranks, std::int64_t side, std::optional<std::int64_t> patch = {}) {
+    m.precisions[Precision::float32].peak = 2e12;
     const Decomposition d =
         Decomposition::choose(Box::image2d(side, side), {1, 1, 1}, ranks,
                               [](const Box& b) { return static_cast<double>(b.pixels()); });
@@ -270,7 +272,7 @@ TEST(Model, more_of_anything_takes_longer) {
   EXPECT_GT(at(m, 4, 256, 32).redundant, four.redundant);
   EXPECT_LT(at(m, 4, 256, 32).memory, four.memory);
   Machine slow = m;
-  slow.links["mpi"].network.L *= 100;
+  slow.links[TransportKind::mpi].network.L *= 100;
   EXPECT_GT(at(slow, 4, 256).exposed, four.exposed);
   EXPECT_EQ(at(slow, 4, 256).denoise, four.denoise);
   slow = m;
@@ -281,7 +283,7 @@ TEST(Model, more_of_anything_takes_longer) {
 
 TEST(Model, choices_are_ranked_and_obey_the_job) {
   Machine m = plain();
-  m.precisions["float32"].peak = 2e12;
+  m.precisions[Precision::float32].peak = 2e12;
   const NetworkWork work = dncnn(6);
   const Parts blur(make_blur(box_blur(5, BlurMethod::direct)));
   const Decomposition d(Box::image2d(256, 256), {1, 1, 1}, {1, 2, 2});
@@ -304,22 +306,22 @@ TEST(Model, choices_are_ranked_and_obey_the_job) {
     EXPECT_EQ(p.execution.batch, 2);
   }
   const auto tight = static_cast<double>(work.memory->bytes(1, 80, 80));
-  for (const Prediction& p : rank_executions(m, work, blur.data, d, 1, {.feature_memory = tight})) {
+  for (const Prediction& p : rank_executions(m, work, blur.data, d, 1, {}, tight)) {
     EXPECT_EQ(p.execution.mode, ExecutionMode::patch);
-    EXPECT_LE(p.execution.patch, 64);
+    EXPECT_LE(p.execution.patch.value(), 64);
   }
-  EXPECT_TRUE(rank_executions(m, work, blur.data, d, 1, {.feature_memory = 1000}).empty());
+  EXPECT_TRUE(rank_executions(m, work, blur.data, d, 1, {}, 1000).empty());
 }
 
 TEST(Model, a_thousand_ranks_and_four_billion_pixels) {
   const Machine m = parse_machine(write_machine(guessed_machine(true)), "guessed");
   NetworkOptions o;
-  const NetworkWork work = network_work(random_network(o, 1), "bfloat16", true);
+  const NetworkWork work = network_work(random_network(o, 1), at::kBFloat16, true);
   const Parts blur(make_blur(box_blur(9, BlurMethod::fft)));
   const auto cost = [](const Box& b) { return static_cast<double>(b.pixels()); };
   const Decomposition d = Decomposition::choose(Box::image2d(65536, 65536), {1, 8, 8}, 1024, cost);
-  const auto ranked =
-      rank_executions(m, work, blur.data, d, 3, {.precision = "bfloat16", .transport = "nccl"});
+  const auto ranked = rank_executions(m, work, blur.data, d, 3,
+                                      {.precision = Precision::bfloat16, .transport = TransportKind::nccl});
   ASSERT_FALSE(ranked.empty());
   const Prediction p = predict(m, &work, blur.data, d, 3, ranked.front().execution);
   EXPECT_EQ(p.ranks, 1024);

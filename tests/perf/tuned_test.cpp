@@ -20,7 +20,11 @@ class Tuned : public ::testing::Test {
   std::string path = "tuned_folder/deeper/tuned.yaml";
   TunedEntry entry{{{"cpu", "one"}, {"torch", "2.11.0"}},
                    "drunet, image 3 x 80 x 104, 2 ranks",
-                   {ExecutionMode::patch, 64, 4, 1, "float32", "mpi"},
+                   {.mode = ExecutionMode::patch,
+                    .patch = 64,
+                    .batch = 4,
+                    .precision = Precision::bfloat16,
+                    .transport = TransportKind::cuda_mpi},
                    0.125};
 };
 

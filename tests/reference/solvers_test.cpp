@@ -7,6 +7,7 @@
 #include "support/groups.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/network_denoiser.hpp"
 #include "tessera/physics/operators.hpp"
 #include "tessera/solve/schedule.hpp"
 #include "tessera/solve/solver.hpp"

@@ -19,6 +19,8 @@
 #include "support/groups.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/network_denoiser.hpp"
+#include "tessera/denoise/total_variation.hpp"
 
 namespace tessera {
 namespace {

@@ -23,13 +23,22 @@ def script_complaints(source, path, text):
     return [f"{path.name} names {name} (no such file)" for name in named if not (source / name).exists()]
 
 
-def version_complaints(cmake, citation, changelog):
-    version = re.search(r"project\(tessera VERSION ([\d.]+)", cmake).group(1)
+def version_complaints(header, citation, changelog):
+    """The header is what CMake reads; the program's own answer is compared by programs.sh."""
+    version = ".".join(re.findall(r"^#define TESSERA_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", header, re.M))
     complaints = []
     if re.search(r"^version: (.*)$", citation, re.M).group(1) != version:
-        complaints.append(f"CITATION.cff does not say version {version}, as CMakeLists.txt does")
-    if re.search(r"^## ([\d.]+)", changelog, re.M).group(1) != version:
-        complaints.append(f"the first entry of docs/changelog.md is not {version}, as CMakeLists.txt says")
+        complaints.append(f"CITATION.cff does not say version {version}, as version.hpp does")
+    versions = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - (\d{4}-\d\d-\d\d)$", changelog, re.M)
+    if not versions or versions[0][0] != version:
+        complaints.append(f"the first version of docs/changelog.md is not '## [{version}] - DATE', as version.hpp says")
+    elif re.search(r"^date-released: (.*)$", citation, re.M).group(1) != versions[0][1]:
+        complaints.append(f"CITATION.cff is not of {versions[0][1]}, as the first version of docs/changelog.md is")
+    if [date for _, date in versions] != sorted((date for _, date in versions), reverse=True):
+        complaints.append("the versions of docs/changelog.md are not newest first")
+    for heading in re.findall(r"^#{2,} (.*)$", changelog, re.M):
+        if heading not in ("Added", "Changed", "Fixed", "Removed") and not re.match(r"\[[\d.]+\] - [\d-]+$", heading):
+            complaints.append(f"docs/changelog.md has the heading '{heading}' (Added, Changed, Fixed, Removed are known)")
     return complaints
 
 
@@ -40,9 +49,13 @@ def main():
     # The checks themselves must notice what is wrong.
     assert link_complaints(source / "README.md", "see [x](docs/nowhere.md)")
     assert script_complaints(source, source / "README.md", "run `jobs/nothing.sh`")
-    assert len(version_complaints("project(tessera VERSION 1.2", "version: 1.1", "## 1.3")) == 2
+    header = "".join(f"#define TESSERA_VERSION_{part} {n}\n" for part, n in (("MAJOR", 1), ("MINOR", 2), ("PATCH", 3)))
+    citation = "version: 1.2.3\ndate-released: 2000-01-01\n"
+    assert not version_complaints(header, citation, "## [1.2.3] - 2000-01-01\n\n### Added\n")
+    assert len(version_complaints(header, "version: 1.1", "## [1.3.0] - 2000-01-01")) == 2
+    assert len(version_complaints(header, citation, "## [1.2.3] - 2000-01-02\n### News\n## [1.2.2] - 2001-01-01")) == 3
 
-    complaints = version_complaints((source / "CMakeLists.txt").read_text(), (source / "CITATION.cff").read_text(),
+    complaints = version_complaints((source / "include/tessera/core/version.hpp").read_text(), (source / "CITATION.cff").read_text(),
                                     (source / "docs/changelog.md").read_text())
     for path in documents:
         text = path.read_text()

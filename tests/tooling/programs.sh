@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# tessera is linked without torch's CUDA libraries, and becomes tessera-cuda where the host has NVIDIA's driver:
+# tessera says the version of its headers, is linked without torch's CUDA libraries, and becomes tessera-cuda where the
+# host has NVIDIA's driver:
 # tests/tooling/programs.sh TESSERA COMPILER
 set -euo pipefail
 program=$1 compiler=$2
@@ -8,6 +9,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "$*" >&2; exit 1; }
 loaded() { LD_DEBUG=files LD_DEBUG_OUTPUT="$work/loaded" "$@" --version >/dev/null && cat "$work"/loaded.*; rm -f "$work"/loaded.*; }
+
+header=$(dirname "$0")/../../include/tessera/core/version.hpp
+version=$(sed -nE 's/^#define TESSERA_VERSION_[A-Z]+ ([0-9]+)$/\1/p' "$header" | paste -sd.)
+[[ $version == *.*.* && $("$program" --version) == "$version ("* ]] || fail "$("$program" --version) is not $version, as $header says"
 
 ! loaded "$program" | grep -q libtorch_cuda || fail "$program loads torch's CUDA libraries (every process pays for them)"
 loaded "$program-cuda" | grep -q libtorch_cuda || fail "$program-cuda does not load torch's CUDA libraries"

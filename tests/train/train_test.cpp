@@ -243,7 +243,7 @@ TEST(Train, bad_options_are_refused_before_anything_is_written) {
   };
   refused([](TrainOptions& o) { o.crop = 15; });
   refused([](TrainOptions& o) { o.batch = 0; });
-  refused([](TrainOptions& o) { o.precision = "float8"; });
+  refused([](TrainOptions& o) { o.precision = Precision::tf32; });
   refused([](TrainOptions& o) { o.dead_leaves = 0.5; });
   refused([](TrainOptions& o) { o.photographs = {"/nowhere"}; });
   refused([](TrainOptions& o) { o.start = "/nowhere.safetensors"; });

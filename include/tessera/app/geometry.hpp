@@ -14,7 +14,7 @@
 #include "tessera/comm/gpu.hpp"
 #include "tessera/comm/transport_start.hpp"
 #include "tessera/config/job.hpp"
-#include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/network.hpp"
 #include "tessera/domain/decomposition.hpp"
 #include "tessera/io/distributed_image.hpp"
 
@@ -64,28 +64,6 @@ Geometry with_image(const Geometry& g, const Box& image, int ranks);
 std::unique_ptr<OperatorPlan> describe(const Geometry& g, const std::vector<OperatorConfig>& parts,
                                        std::size_t first, Device device, const Communicator& comm);
 
-/// Free bytes for each rank of the memory that it computes in: its GPU's, shared by the ranks on it, or the
-/// host's.
-std::int64_t available_bytes(const Geometry& g, int ranks_on_host);
-
-/// The job's words for the ways to run a network.
-ExecutionMode execution_mode(const std::string& name);
-Averaging averaging(const std::string& name);
-/// Passes of the network per call.
-int turns(Averaging averaging);
-
-/// Execution options of the job's denoiser, and the denoiser itself. Collective.
-ExecutionOptions execution_options(const Geometry& g, int ranks_on_host);
-std::unique_ptr<Denoiser> make_denoiser(const Geometry& g, const Communicator& comm,
-                                        const std::shared_ptr<Transport>& transport);
-
-/// The shipped weights of a network where the job names none.
-std::string default_weights(const std::string& network, std::int64_t image_channels);
-
-/// A random or loaded network by its configuration. InputError.
-Network open_network(const DenoiserConfig& config, std::int64_t image_channels);
-
-TransportKind transport_kind(const std::string& name);
 /// The job's transport, tried out on its grid of blocks; the watchdog's limit holds, but a minute at most.
 /// Collective.
 StartedTransport open_transport(const Geometry& g, const Communicator& comm);

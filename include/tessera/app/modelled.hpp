@@ -35,7 +35,7 @@ struct InnerIterations {
 InnerIterations expected_inner(const Geometry& g);
 bool runs_conjugate_gradients(const Geometry& g, const Modelled& m);
 
-/// What the job leaves open. `features`: bytes that features may take, 0 for any.
-Freedom job_freedom(const Geometry& g, const Machine& machine, double features);
+/// What the job says, over the transport that a run on the machine would choose.
+Execution wanted_execution(const Geometry& g, const Machine& machine);
 
 }  // namespace tessera

@@ -7,19 +7,14 @@
 #include "tessera/comm/array.hpp"
 #include "tessera/comm/communicator.hpp"
 #include "tessera/comm/exchange_plan.hpp"
+#include "tessera/core/execution.hpp"
 
 namespace tessera {
-
-/// How bytes travel. mpi: through host buffers (pinned, for device arrays). cuda_mpi: device buffers handed
-/// to a CUDA-aware MPI. nccl: device to device on its own stream. automatic: nccl where every rank has its
-/// own GPU, else cuda_mpi where MPI can, else mpi.
-enum class TransportKind { automatic, mpi, cuda_mpi, nccl };
 
 /// Moves contiguous buffers between ranks; made once per run and shared by all exchanges. See transport.hpp.
 class Transport;
 /// Collective. `kind` automatic chooses; the choice is the same on all ranks.
 std::shared_ptr<Transport> make_transport(const Communicator& comm, Device device, TransportKind kind);
-const char* name(TransportKind kind);
 TransportKind kind(const Transport& transport);
 
 /// Order of the elements in a message: channel after channel, or pixel after pixel with its channels side by

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "tessera/core/execution.hpp"
 #include "tessera/core/options.hpp"
 
 namespace tessera {
@@ -117,13 +118,8 @@ struct ProblemConfig {
 
 struct DenoiserConfig {
   std::string network = "drunet";
-  Options options{};                         // of this network: DenoiserChoice
-  std::string weights;                       // shipped name, path, "random" (seeded); "": auto
-  std::string mode = "auto";                 // auto | whole | patch | layer
-  std::optional<std::int64_t> patch, batch;  // unset: auto
-  std::optional<std::int64_t> halo_depth;    // unset: auto
-  std::string precision = "float32";
-  std::string averaging = "none";  // none | cycle | flips | all
+  Options options{};    // of this network: DenoiserChoice
+  std::string weights;  // shipped name, path, "random" (seeded); "": auto
   bool operator==(const DenoiserConfig&) const = default;
 };
 
@@ -157,7 +153,6 @@ struct SolverConfig {
 
 struct DomainConfig {
   std::vector<std::int64_t> grid;  // [depth,] rows, columns; empty: auto
-  std::string transport = "auto";  // auto | mpi | cuda-mpi | nccl
   bool share_gpu = false;          // several ranks may compute on one GPU
   bool operator==(const DomainConfig&) const = default;
 };
@@ -187,6 +182,8 @@ struct JobConfig {
   DenoiserConfig denoiser;
   SolverConfig solver;
   DomainConfig domain;
+  Execution
+      execution;  // keys: denoiser.mode, patch, batch, halo_depth, precision, averaging; domain.transport
   std::string device = "auto";
   bool deterministic = false;   // on a GPU: the same bits every time
   std::string memory = "auto";  // auto, a share "0.5", an amount "8 GiB": memory_budget() in parse.hpp

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "tessera/core/box.hpp"
+#include "tessera/core/words.hpp"
 
 namespace tessera {
 
@@ -23,7 +25,12 @@ enum class Op {
   max_pool,  // 2x2, stride 2
   upsample,  // nearest, x2
 };
-const char* name(Op op);
+template <>
+inline constexpr std::array kWords<Op>{"input", "sigma_map", "conv",   "conv_down", "conv_up", "batch_norm",
+                                       "relu",  "add",       "concat", "max_pool",  "upsample"};
+bool is_convolution(Op op);
+/// Levels between a layer's input and its output: 1 down, -1 up, else 0.
+int level_change(Op op);
 
 /// One layer; inputs are indices of earlier nodes.
 struct Node {

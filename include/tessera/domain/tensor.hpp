@@ -12,6 +12,7 @@ namespace tessera {
 ArrayView view(const at::Tensor& tensor, const Box& box);
 ElementType element_type(at::ScalarType type);
 Device tensor_device(const at::Tensor& tensor);
+at::TensorOptions tensor_options(Device device, at::ScalarType type = at::kFloat);
 
 /// Whether tensors have a depth axis: blocks of a picture are (C, H, W), of a volume (C, D, H, W). The whole
 /// decides, so that it is the same on ranks whose own block has depth 1 or is empty.

@@ -6,7 +6,7 @@
 namespace tessera {
 
 /// What of a GPU torch alone knows. Only for tensors that are there: the program without torch's CUDA
-/// libraries (src/app/main/without_cuda.cpp) has no such tensors.
+/// libraries (without_cuda.cpp) has no such tensors.
 
 /// torch's current cudaStream_t of a device.
 void* current_stream(int device);

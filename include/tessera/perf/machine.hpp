@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/core/execution.hpp"
 #include "tessera/denoise/graph.hpp"
 
 namespace tessera {
@@ -69,14 +70,14 @@ struct Machine {
   double tile = 16384;  // output values of one such tile
   double call = 0;      // seconds to start one call, for peaks
   double strip = 1;     // times a convolution of a strip of one row takes one of a square of as many pixels
-  std::map<std::string, Throughput> precisions;  // float32, tf32, bfloat16, float16
-  Curve copy;                                    // bytes read + written by an elementwise pass -> seconds
-  Curve pack;                                    // bytes of halo rows packed or unpacked -> seconds
+  std::map<Precision, Throughput> precisions;
+  Curve copy;         // bytes read + written by an elementwise pass -> seconds
+  Curve pack;         // bytes of halo rows packed or unpacked -> seconds
   Curve transform;    // values of a tile -> seconds of one real transform and its product
   double direct = 0;  // products per second of a direct blur
   Curve state;        // values of the image -> seconds of an iteration around operator and denoiser
   Curve reduction;    // ranks -> seconds of one reduction of a few numbers
-  std::map<std::string, Links> links;  // mpi, cuda-mpi, nccl
+  std::map<TransportKind, Links> links;
   bool operator==(const Machine&) const = default;
 };
 
@@ -89,6 +90,9 @@ std::string write_machine(const Machine& machine);
 /// $TESSERA_MACHINES, share/tessera/machines beside the program, and data/machines of the source tree.
 /// InputError with the names that exist.
 std::string find_machine(const std::string& name);
+
+/// What a run on it would choose: NCCL, else CUDA-aware MPI, else MPI.
+TransportKind best_transport(const Machine& machine);
 
 /// Round numbers of a rank with a few cores, or with a GPU: for `auto` where nothing was measured.
 Machine guessed_machine(bool gpu);

@@ -15,7 +15,7 @@ namespace tessera {
 
 struct MeasureOptions {
   std::vector<const Network*> networks;  // whose layers are measured
-  std::string precision = "float32";
+  Precision precision = Precision::float32;
   double longest = 1.2;  // seconds of the longest pass of a network
   double seconds = 0.1;  // per point, at least two calls
 };

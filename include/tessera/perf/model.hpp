@@ -3,42 +3,15 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "tessera/denoise/denoiser.hpp"
-#include "tessera/denoise/memory_model.hpp"
+#include "tessera/core/execution.hpp"
+#include "tessera/denoise/network_work.hpp"
 #include "tessera/domain/operator_plan.hpp"
 #include "tessera/perf/machine.hpp"
 
 namespace tessera {
-
-/// The layers in the order in which they run.
-struct RunPlan;
-
-/// A network as the cost model sees it: the runner's fused steps, without weights.
-struct NetworkWork {
-  struct Layer {
-    Op op = Op::conv;
-    int kernel = 1;
-    std::int64_t in = 0, out = 0;  // channels
-    int level = 0;                 // of the output
-    double passed = 0;             // values read + written per output pixel by a step that is no convolution
-    std::size_t step = 0;          // of the runner's plan
-    std::int64_t tile = 1;         // side of the tiles of its output, which are computed whole
-    /// Output pixels that it computes in a pass over one window.
-    double pixels(std::int64_t rows, std::int64_t columns) const;
-  };
-  std::string name;
-  std::vector<Layer> layers;
-  std::int64_t alignment = 1, halo = 0, channels = 1;
-  double weights = 0;                         // numbers
-  double packed = 0;                          // bytes of them as float32 convolutions on a CPU want them
-  std::shared_ptr<const MemoryModel> memory;  // of one pass, in the precision that it was made for
-  std::shared_ptr<const RunPlan> plan;        // what layer-wise halos are scheduled from
-};
-NetworkWork network_work(const Network& network, const std::string& precision, bool gpu);
 
 /// The solver around the denoiser.
 struct DataWork {
@@ -48,16 +21,6 @@ struct DataWork {
   bool weighted = false;  // weights or saturation: no closed form
   bool truth = false;     // one more image
 };
-
-/// How the denoiser runs. patch 0 with mode patch or whole: the longest block.
-struct Execution {
-  ExecutionMode mode = ExecutionMode::automatic;
-  std::int64_t patch = 0, batch = 1, depth = 1;
-  std::string precision = "float32", transport = "mpi";
-  int turns = 1;  // passes per call: 4 or 8 when averaging over flips
-  bool operator==(const Execution&) const = default;
-};
-const char* name(ExecutionMode mode);
 
 /// One iteration on the slowest rank, seconds. Without measured == true in the machine file it is a guess in
 /// numbers.
@@ -95,34 +58,26 @@ std::map<int, int> representatives(const Decomposition& decomposition, std::int6
 constexpr int kEveryRank = 64;
 
 /// Seconds of one pass of the network over `batch` windows of `rows` x `columns`.
-double pass_seconds(const Machine& machine, const NetworkWork& network, const std::string& precision,
+double pass_seconds(const Machine& machine, const NetworkWork& network, Precision precision,
                     std::int64_t rows, std::int64_t columns, std::int64_t batch);
 /// Seconds of one layer that makes `pixels` output pixels: as measured, else by passes over memory.
-double layer_seconds(const Machine& machine, const std::string& precision, const NetworkWork::Layer& layer,
+double layer_seconds(const Machine& machine, Precision precision, const NetworkWork::Layer& layer,
                      double pixels);
 /// The same of a convolution: as measured, else as one of a shape that is like it, else by the peak.
-double convolution_seconds(const Machine& machine, const std::string& precision,
-                           const NetworkWork::Layer& layer, double pixels);
-std::int64_t precision_bytes(const std::string& precision);
+double convolution_seconds(const Machine& machine, Precision precision, const NetworkWork::Layer& layer,
+                           double pixels);
 /// Whether the rate is of layers of this shape.
 bool measures(const LayerRate& rate, const NetworkWork::Layer& layer);
 /// Whether a machine has measured every layer of this network in this precision.
-bool knows(const Machine& machine, const NetworkWork& network, const std::string& precision);
+bool knows(const Machine& machine, const NetworkWork& network, Precision precision);
 
-/// What the choice may vary; fields that are set stay.
-struct Freedom {
-  ExecutionMode mode = ExecutionMode::automatic;
-  std::int64_t patch = 0, batch = 0, depth = 0;  // 0: free
-  std::string precision = "float32", transport = "mpi";
-  int turns = 1;
-  double feature_memory = 0;  // bytes per rank that features may take; 0: any
-};
-/// Every execution worth a look, fastest first (but for predictions within 5 %, of which the one with the
+/// Every execution worth a look that has what `wanted` sets, fastest first (but for predictions within 5 %, of which the one with the
 /// least redundant work leads), by what they take on the rank with the largest window; empty where none fits
-/// the memory. predict() says more about one of them.
+/// `feature_memory`, bytes per rank that features may take (0: any). predict() says more about one of them.
 std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWork& network,
                                         const DataWork& data, const Decomposition& decomposition,
-                                        std::int64_t channels, const Freedom& freedom);
+                                        std::int64_t channels, const Execution& wanted,
+                                        double feature_memory = 0);
 
 /// The term that costs most of what is lost against `one`, a prediction on fewer ranks; with itself, the
 /// largest term.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/comm/communicator.hpp"
+#include "tessera/core/execution.hpp"
 #include "tessera/denoise/network.hpp"
 
 namespace tessera {
@@ -60,9 +61,9 @@ struct TrainOptions {
   double learning_rate = 1e-3;        // rises over `warmup` steps, then falls to the final one as a cosine
   double final_learning_rate = 1e-6;  //
   std::int64_t warmup = 200;
-  double clip = 0.5;                  // largest norm of the gradient; longer ones are shortened; 0: off
-  double ema = 0.999;                 // the weights written are a running mean with this memory
-  std::string precision = "float32";  // or bfloat16: features in bfloat16, weights and Adam in float32
+  double clip = 0.5;   // largest norm of the gradient; longer ones are shortened; 0: off
+  double ema = 0.999;  // the weights written are a running mean with this memory
+  Precision precision = Precision::float32;  // or bfloat16: features in bfloat16, weights and Adam in float32
   std::uint64_t seed = 0;
 
   // Around it

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tessera/comm/exchange_plan.hpp"
+#include "tessera/denoise/run_plan.hpp"
+#include "tessera/domain/decomposition.hpp"
+
+namespace tessera {
+
+/// What a rank's features of one level hold, in pixels of that level.
+struct LevelBoxes {
+  Box block, region;  // region: with the margin, clipped to the padded image
+};
+
+/// How the rim of a convolution's result, which reads remote pixels, is cut off and computed.
+struct RimForm {
+  std::int64_t tile = 1;  // in multiples of so many pixels
+  bool turned = false;    // columns with rows and columns exchanged
+};
+/// Whole tiles of Winograd's where it runs, so that nothing is computed twice; elsewhere as thin as can be,
+/// and, on a CPU, never in calls with columns of a few pixels, which its libraries are slow at.
+RimForm rim_form(at::ScalarType type, bool on_device, std::int64_t inputs, std::int64_t kernel);
+
+/// A convolution that reads its neighbors' pixels: they are exchanged while its inside is computed.
+struct LayerExchange {
+  std::size_t step = 0;       // of the run plan
+  int level = 0;              // image side is divided by 2^level
+  std::int64_t channels = 0;  // of its input
+  std::int64_t reach = 0;     // half of its kernel's width
+  std::int64_t margin = 0;    // pixels around the block on which its output is computed too
+  std::int64_t fill = 0;      // pixels around the block of its input that layers behind it read
+  RimForm rim;
+};
+
+/// When a network that runs on blocks exchanges what. Features of a level have the pixels of the block and of
+/// `margin` around it, clipped to the padded image; how many of them hold true values changes from layer to
+/// layer.
+struct LayerSchedule {
+  std::vector<LayerExchange> exchanges;  // in order of their steps
+  std::vector<std::int64_t> margin;      // per level
+};
+
+/// With depth k, k convolutions in a row share one exchange of k times their reach where nothing between them
+/// (a change of level, a sum with a feature whose margin is shorter) stops it; no more pixels are exchanged
+/// than are read. Features of `type` on a device or not; the same on all ranks, whatever their processors.
+/// Pure.
+LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType type, bool on_device);
+
+std::vector<LevelBoxes> level_boxes(const LayerSchedule& schedule, const Decomposition& decomposition,
+                                    int rank);
+
+/// A part of the output that reads remote pixels, and the pixels that it reads: these may leave the padded
+/// image, where they are 0.
+struct Strip {
+  Box out, in;
+};
+/// What a convolution computes on a block and its margin, cut in two.
+struct BlockCut {
+  std::array<Strip, 4> strips;  // above, below, left, right; empty where the block ends with the padded image
+  Box inside;                   // what needs no neighbor
+  Box all;                      // both: the block and the exchange's margin
+};
+/// Where little would remain inside, the first strip is all of it. Boxes in pixels of the level.
+BlockCut cut_block(const Box& block, const Box& padded, const LayerExchange& exchange);
+
+/// `box` of the padded image in the pixels of a level.
+Box at_level(const Box& box, int level);
+
+/// Whether both move the same pixels: only the layers that they serve differ.
+bool same_pixels(const LayerExchange& a, const LayerExchange& b);
+
+/// Who owns and who needs what for one exchange; needs are the strips' inputs, in their order.
+struct LayerLayouts {
+  LayerLayouts(const Decomposition& decomposition, const LayerExchange& exchange);
+  ExchangePlan plan(int rank) const { return {own, needs, padded, Border::zero, rank}; }
+
+  Box padded;
+  Layout own;
+  std::vector<Layout> needs;
+};
+
+/// The graph without its batch norms, which the runner folds away: what schedules are made of where there are
+/// no weights.
+Graph without_batch_norms(const Graph& graph);
+
+}  // namespace tessera

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "tessera/denoise/denoiser.hpp"
+#include "tessera/denoise/execution.hpp"
+#include "tessera/denoise/network.hpp"
+
+namespace tessera {
+
+/// A network run on whole images (one rank); on windows with exact halos, one exchange per call; or layer by
+/// layer on whole blocks, a thin halo for each convolution. Gray images through a color network are
+/// replicated and averaged. Automatic: the whole image, or block, as one window where memory allows, else the
+/// fewest windows that fit. InputError where the mode cannot work (whole on more than one rank), equal on all
+/// ranks. The blocks must be cut on the network's alignment.
+std::unique_ptr<Denoiser> make_network_denoiser(Network network, const ExecutionOptions& options,
+                                                const DenoiserContext& context);
+
+}  // namespace tessera

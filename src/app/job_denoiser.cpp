@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/app/job_denoiser.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+
+#include "tessera/config/parse.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/host.hpp"
+#include "tessera/core/memory.hpp"
+#include "tessera/core/units.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
+#include "tessera/solve/solver.hpp"
+
+namespace tessera {
+
+std::string default_weights(const std::string& network, std::int64_t image_channels) {
+  return concat(network, "_small_", image_channels == 1 ? "gray" : "color");
+}
+
+// Which of the shipped weights. Those that stay stable at low levels cost 0.7 dB where levels are high enough
+// for the others, which is where hqs and admm end by themselves.
+std::string job_weights(const JobConfig& job, std::int64_t channels) {
+  constexpr double kEnough = 0.04;
+  const ScheduleConfig& sigma = job.solver.sigma;
+  const double last = sigma.values.empty() ? sigma.last : sigma.values.back();
+  const bool low = !sigma.automatic && sigma.form != "dpir" && last < kEnough;
+  const bool stable = low || find_solver(job.solver.name).data_step != DataStep::prox;
+  return default_weights(job.denoiser.network, channels) + (stable ? "_stable" : "");
+}
+
+Network open_network(const DenoiserConfig& config, std::int64_t image_channels) {
+  if (config.weights == "random") {
+    return random_network(network_options(find_denoiser(config.network), image_channels, config.options), 0);
+  }
+  const std::string weights =
+      config.weights.empty() ? default_weights(config.network, image_channels) : config.weights;
+  return load_network(config.network, weights, image_channels);
+}
+
+std::int64_t available_bytes(const Geometry& g, int ranks_on_host) {
+  if (!g.device.is_cuda()) return host_memory().available / std::max(1, ranks_on_host);
+  std::size_t free = 0, total = 0;  // of the current device, which is this rank's
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) free = static_cast<std::size_t>(host_memory().available);
+  return static_cast<std::int64_t>(free) / g.sharers;
+}
+
+namespace {
+
+// Bytes of one rank that are not features, from above: state, truth, measurement, halos, and what a step or
+// the simulation takes for a moment. Up to 15 images were measured with one blur (hqs with conjugate
+// gradients and a truth).
+std::int64_t other_bytes(const Geometry& g) {
+  const std::int64_t halo = g.network ? g.network->halo() : 0;
+  std::int64_t pixels = 0, window = 0, numbers = 0;
+  for (int r = 0; r < g.decomposition.ranks(); ++r) {
+    const Box block = g.decomposition.padded_block(r);
+    pixels = std::max(pixels, block.pixels());
+    window = std::max(
+        window, block.grow({{0, halo, halo}, {0, halo, halo}}).intersect(g.decomposition.padded()).pixels());
+  }
+  if (g.network)
+    for (const auto& [name, weight] : g.network->weights) numbers += weight.numel();
+  // Weights: as read, and as the convolutions want them, which is 4 times as much for Winograd's.
+  const bool sixteen = element_bytes(g.job.execution.precision) == 2;
+  const double each = g.device.is_cuda() ? (sixteen ? 2.2 : 4.4) : sixteen ? 6.4 : 20.8;
+  const auto parts = static_cast<std::int64_t>(g.parts.size());
+  return 4 * g.channels * ((16 + 5 * parts) * pixels + 2 * window) +
+         static_cast<std::int64_t>(each * static_cast<double>(numbers)) + (std::int64_t{16} << 20);
+}
+
+}  // namespace
+
+ExecutionOptions execution_options(const Geometry& g, int ranks_on_host) {
+  ExecutionOptions o = execution_options(g.job.execution, g.device);
+  o.deterministic = g.job.deterministic;
+  // Features take what a budget leaves beside everything else; without one, at most half of what is free.
+  const std::int64_t available = available_bytes(g, ranks_on_host);
+  o.memory_bytes = available / 2;
+  if (!g.network) return o;
+  const auto budget = memory_budget(g.job, available);
+  // A budget is of the whole process; what is free is beside what it has already.
+  const std::int64_t program = budget && !g.device.is_cuda() ? process_bytes() : 0;
+  const std::int64_t other = other_bytes(g) + program, most = budget.value_or(available);
+  TESSERA_VALIDATE(most > other, budget ? "memory is " : "free memory is ",
+                   format_bytes(static_cast<double>(most)), " per rank (",
+                   program > 0 ? "program, libraries, state" : "state",
+                   ", data and weights of a rank take up to ", format_bytes(static_cast<double>(other)),
+                   ", which leaves the network nothing) ",
+                   budget ? "raise it, or use more ranks" : "use more ranks on more nodes");
+  o.memory_bytes = budget ? most - other : std::min(o.memory_bytes, most - other);
+  return o;
+}
+
+std::unique_ptr<Denoiser> make_denoiser(const Geometry& g, const Communicator& comm,
+                                        const std::shared_ptr<Transport>& transport) {
+  const DenoiserContext context{g.decomposition, g.channels, comm, transport};
+  const DenoiserConfig& d = g.job.denoiser;
+  if (const DenoiserRow& row = find_denoiser(d.network); !row.network())
+    return row.make(context, d.options, g.options());
+  ExecutionOptions options = execution_options(g, comm.local_size());
+  comm.all_reduce({&options.memory_bytes, 1}, Reduce::min);  // the cut into windows is the same on all ranks
+  return make_network_denoiser(*g.network, options, context);
+}
+
+}  // namespace tessera

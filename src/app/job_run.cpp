@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "job_run.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tessera/app/job_denoiser.hpp"
+#include "tessera/app/resume.hpp"
+#include "tessera/core/error.hpp"
+
+namespace tessera {
+namespace {
+
+// A resumed run keeps the schedules that it began with: with more iterations than then, their last values
+// hold on.
+SolverOptions solver_options(const Geometry& g, double noise, double L,
+                             const std::optional<Checkpoint>& from) {
+  SolverOptions o = solver_options(g, noise, L);
+  if (from) {
+    o.step = Schedule(from->lists.at("step"));
+    o.sigma = Schedule(from->lists.at("sigma"));
+    o.lambda = from->numbers.at("weight");
+    o.strength = from->numbers.at("strength");
+  }
+  return o;
+}
+
+std::vector<StateField> named(const std::string& prefix, std::vector<StateField> fields) {
+  for (StateField& f : fields) f.name = prefix + f.name;
+  return fields;
+}
+
+CheckpointPlace checkpoint_place(const Geometry& g, int rank) {
+  const Index3 lo = g.image.lo(), back{-lo[0], -lo[1], -lo[2]};
+  return {g.image.shift(back), g.decomposition.block(rank).shift(back)};
+}
+
+// The image region that the samples stand on, for boundary valid.
+Box measured_region(const Geometry& g, const MeasurementLayout& layout) {
+  Box region;
+  for (std::size_t i = 0; i < layout.parts(); ++i) {
+    const auto& part = layout.part(i);
+    if (!part.anchor) return g.image;
+    Index3 lo{}, hi{};
+    for (std::size_t d = 0; d < 3; ++d) {
+      lo[d] = part.anchor->factor[d] * part.box.lo()[d] + part.anchor->offset[d];
+      hi[d] = part.anchor->factor[d] * part.box.hi()[d] + part.anchor->offset[d];
+    }
+    region = region.hull(Box(lo, hi));
+  }
+  return region.intersect(g.image);
+}
+
+}  // namespace
+
+JobRun::JobRun(Geometry geometry, std::optional<Checkpoint> checkpoint, const Communicator& communicator,
+               const std::function<void()>& pause)
+    : g(std::move(geometry)),
+      from(std::move(checkpoint)),
+      comm(communicator),
+      started(open_transport(g, comm)),
+      denoiser(make_denoiser(g, comm, started.transport)),
+      reducer(comm),
+      space(comm, &reducer) {
+  pause();
+  problem = make_problem(g, comm, started.transport);
+  keep_estimate(g, problem);
+  pause();
+  data = make_data_term(g, problem, space);
+  TESSERA_VALIDATE(std::isfinite(data->lipschitz()) && data->lipschitz() > 0,
+                   "the operator's squared norm is ", data->lipschitz(),
+                   " (no sample that counts depends on the image, or a value is not finite) see ",
+                   "problem.operator, its mask and kernel, and problem.weights");
+  denoiser->set_noise(problem.noise_sigma / std::sqrt(data->lipschitz()));
+  fields = named("data/", data->state());
+  if (from) restore_numbers(*from, fields);
+  start_ = from ? problem.A->make_image().zero_() : starting_image(g, problem, *data, space);
+  measured = problem.y.front();
+  problem.y.clear();  // the data term holds them
+  problem.weights.clear();
+  start_rms_ = space.norm(start_) / std::sqrt(static_cast<double>(g.image.pixels() * g.channels));
+  TESSERA_VALIDATE(std::isfinite(start_rms_),
+                   "the start of the iteration is not finite (a value of the measurement "
+                   "or of solver.start is not) mask such samples by problem.weights, or correct the file");
+  options = solver_options(g, problem.noise_sigma, data->lipschitz(), from);
+  continued_ = make_continued(*denoiser, options.level);
+  solver_ = make_solver(g.job.solver.name, {*data, *continued_, space, options, start_});
+  for (const auto& more : {named("solver/", solver_->state()), named("denoiser/", denoiser->state())})
+    fields.insert(fields.end(), more.begin(), more.end());
+  best_ = start_.clone();  // the loop's, so that a resumed run keeps it
+  fields.push_back({.name = "loop/best", .image = &best_});
+  place = checkpoint_place(g, comm.rank());
+  if (from) {
+    restore_numbers(*from, fields);
+    restore_images(*from, fields, place, comm);
+  }
+  scored = measured_region(g, data->op().layout());
+  pause();
+}
+
+void JobRun::score() {
+  if (!problem.truth.defined()) return;
+  metrics = std::make_unique<Metrics>(problem.truth, g.decomposition, comm, started.transport, scored);
+  psnr_start = from ? from->numbers.at("psnr_start") : metrics->psnr(start_, space);
+}
+
+LoopResult JobRun::iterate(const std::vector<Observer*>& observers, bool (*stop_requested)()) {
+  LoopResult result = run_loop(
+      {.solver = *solver_,
+       .data = *data,
+       .reducer = reducer,
+       .space = space,
+       .stop = stop_rule(g.job),
+       .metrics = metrics.get(),
+       .observers = observers,
+       .stop_requested = stop_requested,
+       .pixels = static_cast<double>(g.image.pixels() * g.channels),
+       .settled = static_cast<int>(std::max(options.step.values().size(), options.sigma.values().size()) - 1),
+       .range = std::max(1.0, start_rms_),
+       .begin = from ? from->loop : LoopState{},
+       .best = &best_});
+  // The checkpoints are written: what only the iteration needed makes room for metrics and output.
+  solver_.reset();
+  start_.reset();
+  best_.reset();
+  return result;
+}
+
+}  // namespace tessera

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+#include "tessera/config/job.hpp"
+#include "values.hpp"
+
+namespace tessera::config {
+
+/// What no key says alone: missing, contradictory, without effect. Fills in what only the whole file decides.
+/// `boundary` is what measurements were made with, where their file says it.
+/// InputError where values do not go with each other.
+void finish(const Site& site, const std::string& file, const std::string& boundary, JobConfig& job);
+
+/// The boundary that an operator's first blur has; empty where it has none.
+std::string boundary_of(const OperatorConfig& op);
+
+}  // namespace tessera::config

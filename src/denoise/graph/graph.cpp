@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/denoise/graph.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tessera/core/error.hpp"
+
+namespace tessera {
+namespace {
+
+/// Coordinates [lo, hi) along one axis, in the pixels of one level; empty: lo >= hi.
+struct Interval {
+  std::int64_t lo = 0, hi = 0;
+  bool empty() const { return lo >= hi; }
+  Interval hull(const Interval& other) const {
+    if (empty()) return other;
+    if (other.empty()) return *this;
+    return {std::min(lo, other.lo), std::max(hi, other.hi)};
+  }
+};
+
+std::int64_t floor_half(std::int64_t i) { return i >= 0 ? i / 2 : -((1 - i) / 2); }
+
+/// The input coordinates that the output coordinates `out` of a layer read.
+Interval reads(const Node& node, const Interval& out) {
+  switch (node.op) {
+    case Op::conv:
+      return {out.lo - node.kernel / 2, out.hi + node.kernel / 2};
+    case Op::conv_down:
+    case Op::max_pool:
+      return {2 * out.lo, 2 * out.hi};
+    case Op::conv_up:
+    case Op::upsample:
+      return {floor_half(out.lo), floor_half(out.hi - 1) + 1};
+    default:
+      return out;
+  }
+}
+
+}  // namespace
+
+bool is_convolution(Op op) { return op == Op::conv || op == Op::conv_down || op == Op::conv_up; }
+
+int level_change(Op op) {
+  switch (op) {
+    case Op::conv_down:
+    case Op::max_pool:
+      return 1;
+    case Op::conv_up:
+    case Op::upsample:
+      return -1;
+    default:
+      return 0;
+  }
+}
+
+int Graph::add(Node node) {
+  const int index = static_cast<int>(nodes_.size());
+  for (const int i : node.inputs)
+    TESSERA_EXPECT(0 <= i && i < index, "node ", index, " reads node ", i,
+                   " (layers are listed in order of evaluation) add its inputs first");
+  const bool source = node.op == Op::input || node.op == Op::sigma_map;
+  TESSERA_EXPECT(source == node.inputs.empty(), word(node.op), " has ", node.inputs.size(),
+                 " inputs (sources have none, layers at least one) name its inputs");
+  if (node.op == Op::sigma_map) node.channels = 1;
+  if (!source) {
+    const Node& first = nodes_[node.inputs[0]];
+    node.level = first.level + level_change(node.op);
+    TESSERA_EXPECT(node.level >= 0, word(node.op), " is finer than the image (level ", node.level,
+                   ") go down first");
+    if (node.op == Op::concat) {
+      node.channels = 0;
+      for (const int i : node.inputs) node.channels += nodes_[i].channels;
+    } else if (!is_convolution(node.op)) {
+      node.channels = first.channels;
+    }
+    for (const int i : node.inputs)
+      TESSERA_EXPECT(nodes_[i].level == first.level, "inputs of ", word(node.op), " at levels ", first.level,
+                     " and ", nodes_[i].level, " (their sizes differ) bring them to one level");
+    if (node.op == Op::add)
+      for (const int i : node.inputs)
+        TESSERA_EXPECT(nodes_[i].channels == node.channels, "added inputs with ", node.channels, " and ",
+                       nodes_[i].channels, " channels (they must be equal) use a convolution between");
+    TESSERA_EXPECT(node.op != Op::conv || node.kernel % 2 == 1, "a convolution of width ", node.kernel,
+                   " (padding k/2 keeps the size for odd k only) use an odd kernel");
+  }
+  TESSERA_EXPECT(node.channels > 0, word(node.op), " has no channels (nothing to compute) set channels");
+  nodes_.push_back(std::move(node));
+  return index;
+}
+
+std::int64_t Graph::alignment() const {
+  int deepest = 0;
+  for (const Node& node : nodes_) deepest = std::max(deepest, node.level);
+  return std::int64_t{1} << deepest;
+}
+
+std::int64_t Graph::reach() const {
+  // What one aligned unit [0, a) needs; a core is a union of such units, its need the hull of theirs.
+  const std::int64_t unit = alignment();
+  std::vector<Interval> need(nodes_.size());
+  need.back() = {0, unit >> nodes_.back().level};
+  std::int64_t reach = 0;
+  for (std::size_t i = nodes_.size(); i-- > 0;) {
+    if (need[i].empty()) continue;  // nothing on the way to the output reads it
+    if (nodes_[i].op == Op::input) reach = std::max({reach, -need[i].lo, need[i].hi - unit});
+    for (const int from : nodes_[i].inputs) need[from] = need[from].hull(reads(nodes_[i], need[i]));
+  }
+  return reach;
+}
+
+std::int64_t Graph::halo() const {
+  const std::int64_t unit = alignment();
+  return (reach() + unit - 1) / unit * unit;
+}
+
+double Graph::macs_per_pixel() const {
+  double macs = 0;
+  for (const Node& node : nodes_) {
+    double taps = 0;  // products per input channel and output sample
+    if (node.op == Op::conv) taps = static_cast<double>(node.kernel) * node.kernel;
+    if (node.op == Op::conv_down) taps = 4;
+    if (node.op == Op::conv_up) taps = 1;  // a sample lies under one of the four taps
+    if (taps == 0) continue;
+    const double samples = 1.0 / static_cast<double>(std::int64_t{1} << (2 * node.level));
+    macs += taps * samples * static_cast<double>(nodes_[node.inputs[0]].channels * node.channels);
+  }
+  return macs;
+}
+
+}  // namespace tessera

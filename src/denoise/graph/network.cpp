@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/denoise/network.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "tessera/core/error.hpp"
+#include "tessera/core/random.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
+
+namespace tessera {
+bool Network::takes_sigma() const {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                     [](const Node& node) { return node.op == Op::sigma_map; });
+}
+
+std::vector<std::string> network_names() {
+  std::vector<std::string> names;
+  for (const DenoiserRow& row : denoiser_table())
+    if (row.network()) names.push_back(row.name);
+  return names;
+}
+
+Graph make_graph(const NetworkOptions& options) {
+  const DenoiserRow& row = find_denoiser(options.name);
+  TESSERA_VALIDATE(row.network(), options.name, " is no network (it has no layers) name one of them");
+  TESSERA_VALIDATE(options.channels > 0, "a network for ", options.channels,
+                   " channels (an image has at least one) use 1 for gray, 3 for color");
+  for (const std::int64_t width : options.widths)
+    TESSERA_VALIDATE(width > 0, "network width ", width, " (a layer has at least one channel) use ",
+                     "positive widths");
+  return row.graph(options);
+}
+
+std::vector<std::pair<std::string, std::vector<std::int64_t>>> weight_shapes(const Graph& graph) {
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> shapes;
+  for (const Node& node : graph.nodes()) {
+    const std::int64_t out = node.channels;
+    const std::int64_t in = node.inputs.empty() ? 0 : graph.nodes()[node.inputs[0]].channels;
+    switch (node.op) {
+      case Op::conv:
+        shapes.push_back({node.weight, {out, in, node.kernel, node.kernel}});
+        break;
+      case Op::conv_down:
+        shapes.push_back({node.weight, {out, in, 2, 2}});
+        break;
+      case Op::conv_up:
+        shapes.push_back({node.weight, {in, out, 2, 2}});
+        break;
+      case Op::batch_norm:
+        for (const char* part : {".weight", ".bias", ".running_mean", ".running_var"})
+          shapes.push_back({node.weight + part, {out}});
+        break;
+      default:
+        break;
+    }
+    if (node.op != Op::batch_norm && !node.bias.empty()) shapes.push_back({node.bias, {out}});
+  }
+  return shapes;
+}
+
+Network random_network(const NetworkOptions& options, std::uint64_t seed) {
+  Network network{options, make_graph(options), {}, std::nullopt};
+  std::uint32_t part = 0;
+  for (const auto& [name, shape] : weight_shapes(network.graph)) {
+    const Random random(seed, RandomStream::weights, part++);
+    at::Tensor tensor = at::empty(shape, at::kFloat);
+    float* values = tensor.data_ptr<float>();
+    const bool variance = name.ends_with("running_var");
+    const bool scale = shape.size() == 1 && name.ends_with(".weight");
+    for (std::int64_t i = 0; i < tensor.numel(); ++i) {
+      // Kaiming: fan-in for convolutions, whose inputs keep their variance through a ReLU. One-dimensional
+      // entries are near their neutral values, yet not equal to them, so that tests see each of them.
+      if (shape.size() == 4)
+        values[i] = static_cast<float>(random.normal(i) * std::sqrt(2.0 / (shape[1] * shape[2] * shape[3])));
+      else
+        values[i] = static_cast<float>((variance || scale ? 1.0 : 0.0) + 0.1 * (random.uniform(i) - 0.5));
+    }
+    network.weights.emplace(name, std::move(tensor));
+  }
+  return network;
+}
+
+Network fold_batch_norm(const Network& network) {
+  Network folded = network;
+  folded.options.batch_norm = false;
+  const auto normalizes = [](const Node& n) { return n.op == Op::batch_norm; };
+  if (std::none_of(network.graph.nodes().begin(), network.graph.nodes().end(), normalizes)) return folded;
+  folded.graph = make_graph(folded.options);
+  folded.weights.clear();
+
+  // The convolutions of both graphs come in the same order; only the names differ.
+  std::vector<const Node*> from, to;
+  std::vector<const Node*> norm;  // behind from[i], or null
+  const std::vector<Node>& nodes = network.graph.nodes();
+  for (const Node& node : nodes) {
+    if (is_convolution(node.op)) {
+      from.push_back(&node);
+      norm.push_back(nullptr);
+    } else if (node.op == Op::batch_norm) {
+      TESSERA_EXPECT(is_convolution(nodes[node.inputs[0]].op) && &nodes[node.inputs[0]] == from.back(),
+                     "a batch norm that follows no convolution (nothing to fold it into) keep it");
+      norm.back() = &node;
+    }
+  }
+  for (const Node& node : folded.graph.nodes())
+    if (is_convolution(node.op)) to.push_back(&node);
+  TESSERA_EXPECT(from.size() == to.size(), "folding changed the number of convolutions");
+
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const at::ScalarType type = network.weights.at(from[i]->weight).scalar_type();
+    at::Tensor weight = network.weights.at(from[i]->weight).to(at::kDouble);
+    at::Tensor bias;
+    if (!from[i]->bias.empty()) bias = network.weights.at(from[i]->bias).to(at::kDouble);
+    if (norm[i]) {
+      const auto part = [&](const char* name) {
+        return network.weights.at(norm[i]->weight + name).to(at::kDouble);
+      };
+      const at::Tensor scale = part(".weight").div(part(".running_var").add(1e-5).sqrt());
+      const at::Tensor shift = part(".bias").sub(part(".running_mean").mul(scale));
+      weight = weight.mul(scale.view(from[i]->op == Op::conv_up ? at::IntArrayRef{1, -1, 1, 1}
+                                                                : at::IntArrayRef{-1, 1, 1, 1}));
+      bias = bias.defined() ? bias.mul(scale).add(shift) : shift;
+    }
+    folded.weights.emplace(to[i]->weight, weight.to(type));
+    if (!to[i]->bias.empty()) folded.weights.emplace(to[i]->bias, bias.to(type));
+  }
+  return folded;
+}
+
+}  // namespace tessera

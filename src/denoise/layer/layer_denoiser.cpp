@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "executors.hpp"
+#include "layer/layer_halos.hpp"
+#include "symmetries.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
+#include "tessera/core/units.hpp"
+#include "tessera/denoise/layer_schedule.hpp"
+#include "tessera/denoise/layer_traffic.hpp"
+#include "tessera/denoise/memory_model.hpp"
+#include "tessera/denoise/runner.hpp"
+#include "tessera/denoise/windows.hpp"
+#include "tessera/domain/tensor.hpp"
+
+namespace tessera {
+namespace {
+
+at::ScalarType image_type(const ExecutionOptions& options) {
+  return options.type == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+at::TensorOptions feature_options(const ExecutionOptions& options) {
+  const c10::Device device =
+      options.device.is_cuda() ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(options.device.index))
+                               : c10::Device(c10::kCPU);
+  return at::TensorOptions().dtype(options.type).device(device);
+}
+
+// T^-1 D T for a symmetry T of the square, as a network: the same layers with turned kernels. Networks on
+// even sides commute with turns otherwise, so the distributed image can stay as it is.
+Network turned(const Network& network, int symmetry) {
+  Network other = network;
+  for (auto& [name, weight] : other.weights)
+    if (weight.dim() == 4) weight = turn_back(weight, symmetry).contiguous();
+  return other;
+}
+
+/// D on the block as a whole, layer by layer; every convolution gets its own thin halo.
+///
+/// No pixel but the rims is computed twice, whatever the network's reach; messages are many and small, and
+/// they travel while the convolution that wants them computes its inside. Averaging turns the kernels.
+class LayerDenoiser final : public Denoiser {
+ public:
+  LayerDenoiser(const Network& network, const ExecutionOptions& options, const DenoiserContext& context)
+      : options_(options),
+        network_(network),
+        image_channels_(context.channels),
+        own_(context.decomposition.block(context.comm.rank())),
+        symmetries_(options.averaging) {
+    const Decomposition& d = context.decomposition;
+    const int rank = context.comm.rank();
+    const Box block = d.padded_block(rank);
+    columns_ = !block.empty() && block.extent(2) < d.padded().extent(2);
+    depth_ = layer_halo_depth(network.graph, d, options);
+    Runner& runner = runner_for(0);
+    halos_.emplace(make_layer_schedule(runner.plan(), depth_, options.type, options.device.is_cuda()), d,
+                   rank, context.transport, feature_options(options));
+    if (options.memory_bytes > 0) validate_memory(network, d);
+    bytes_sent_ = passes(options.averaging) * halos_->bytes_sent();
+    if (d.image() != d.padded()) {
+      ExchangePlan plan = network_plan(d, 0, rank);
+      bytes_sent_ += plan.pixels_sent() * image_channels_ * element_bytes(element_type(image_type(options)));
+      padding_.emplace(std::move(plan), context.transport, image_channels_,
+                       element_type(image_type(options)));
+    }
+  }
+
+  void apply(const at::Tensor& in, double sigma, at::Tensor& out) override {
+    TESSERA_EXPECT(in.dim() == 3 && in.scalar_type() == image_type(options_) && !out.is_same(in),
+                   "a denoiser was given ", in.dim(), " axes of ", c10::toString(in.scalar_type()),
+                   " (wanted channels, height, width of ", c10::toString(image_type(options_)),
+                   ", and another tensor for the result) convert it first");
+    const PhaseScope phase(Phase::denoise);
+    const at::NoGradGuard no_grad;
+    at::Tensor x = with_padding(in).unsqueeze(0);
+    if (image_channels_ != network_.channels()) x = x.expand({-1, network_.channels(), -1, -1});
+
+    const std::vector<int> symmetries = symmetries_.next();
+    at::Tensor result;
+    for (const int symmetry : symmetries) {
+      const at::Tensor one = runner_for(symmetry).run(x, sigma, {}, &*halos_);
+      result = result.defined() ? result.add_(one) : one;
+    }
+    if (own_.empty()) return;
+    if (symmetries.size() > 1) result.div_(static_cast<double>(symmetries.size()));
+    if (image_channels_ != network_.channels()) result = result.mean(1, /*keepdim=*/true);
+    out.copy_(crop(result[0], halos_->region(0), own_));
+  }
+
+  std::int64_t bytes_sent() const override { return bytes_sent_; }
+
+  std::string description() const override {
+    return concat(network_.options.name, ", layer, halo depth ", depth_, ", ", halos_->count(),
+                  " exchanges per pass, ", c10::toString(options_.type), options_.tf32 ? " as tf32" : "",
+                  runners_[0]->fused() ? ", fused" : "");
+  }
+  std::vector<StateField> state() override { return symmetries_.state(); }
+  std::vector<std::pair<std::string, std::int64_t>> choices() const override {
+    return {{"halo_depth", depth_}};
+  }
+  std::string notice() const override { return gray_notice(image_channels_, network_.channels()); }
+
+ private:
+  Runner& runner_for(int symmetry) {
+    std::optional<Runner>& runner = runners_[static_cast<std::size_t>(symmetry)];
+    if (!runner)
+      runner.emplace(symmetry == 0 ? network_ : turned(network_, symmetry),
+                     RunnerOptions{.type = options_.type,
+                                   .tf32 = options_.tf32,
+                                   .deterministic = options_.deterministic,
+                                   .fused = options_.fused,
+                                   .turned = columns_,
+                                   .device = options_.device});
+    return *runner;
+  }
+
+  void validate_memory(const Network& network, const Decomposition& d) const {
+    int largest = 0;
+    for (int r = 0; r < d.ranks(); ++r)
+      if (d.padded_block(r).pixels() > d.padded_block(largest).pixels()) largest = r;
+    const MemoryModel model(network, options_.type, options_.fused, options_.device);
+    const auto needed = static_cast<double>(model.layer_bytes(d, largest, depth_));
+    TESSERA_VALIDATE(needed <= static_cast<double>(options_.memory_bytes), "the memory for the denoiser is ",
+                     format_bytes(static_cast<double>(options_.memory_bytes)),
+                     " (layer mode keeps the features of a whole block, ", format_bytes(needed),
+                     ") raise memory, start more ranks, or write 'mode: patch'");
+  }
+
+  // The block with the padding at the image's end, and room for margins where the depth wants it.
+  at::Tensor with_padding(const at::Tensor& in) {
+    const Box& block = halos_->block(0);
+    const Box& region = halos_->region(0);
+    if (!padding_ && region == block) return in;
+    if (!region_.defined()) region_ = empty_block(image_channels_, region, in.options()).zero_();
+    const at::Tensor inside = region == block ? region_ : crop(region_, region, block);
+    if (!padding_) {
+      inside.copy_(in);
+    } else {
+      const PhaseScope phase(Phase::halo);
+      padding_->begin(view(in, own_), view(inside, block)).wait();
+    }
+    return region_;
+  }
+
+  ExecutionOptions options_;
+  Network network_;
+  std::int64_t image_channels_;
+  Box own_;  // image pixels of this rank
+  Symmetries symmetries_;
+  bool columns_ = false;  // neighbors to the left or right
+  int depth_ = 1;
+  std::int64_t bytes_sent_ = 0;
+  std::array<std::optional<Runner>, 8> runners_;  // by symmetry, made when first used
+  std::optional<LayerHalos> halos_;
+  std::optional<Exchange> padding_;  // the image's own pixels -> padded blocks; none where nothing is padded
+  at::Tensor region_;                // persistent
+};
+
+}  // namespace
+
+std::unique_ptr<Denoiser> make_layer_denoiser(const Network& network, const ExecutionOptions& options,
+                                              const DenoiserContext& context) {
+  return std::make_unique<LayerDenoiser>(network, options, context);
+}
+
+int layer_halo_depth(const Graph& graph, const Decomposition& decomposition,
+                     const ExecutionOptions& options) {
+  if (options.halo_depth > 0) return options.halo_depth;
+  // An exchange hides behind its convolution while that takes longer than a message. Mean over the layers, on
+  // the largest block; rates and latencies of the right order of magnitude are enough to choose between 1,
+  // 2 and 4.
+  double pixels = 0, exchanges = 0;
+  for (int r = 0; r < decomposition.ranks(); ++r)
+    pixels = std::max(pixels, static_cast<double>(decomposition.padded_block(r).pixels()));
+  for (const Node& node : graph.nodes()) exchanges += node.op == Op::conv && node.kernel > 1;
+  const bool cuda = options.device.is_cuda();
+  const double rate = cuda ? 1e13 : 3e10;       // multiply-adds per second of a rank
+  const double message = cuda ? 60e-6 : 20e-6;  // seconds, with packing and, on a device, kernel launches
+  const double layer = graph.macs_per_pixel() * pixels / std::max(1.0, exchanges) / rate;
+  return layer >= message ? 1 : layer >= message / 4 ? 2 : 4;
+}
+
+struct LayerTraffic::Impl {
+  struct Kind {
+    LayerLayouts layouts;
+    std::int64_t bytes;  // per pixel and exchange
+    std::int64_t count;  // exchanges of this kind in one call
+  };
+  Decomposition decomposition;
+  std::vector<Kind> kinds;
+  std::int64_t padding_bytes = 0;  // per pixel; 0: no padding
+};
+
+LayerTraffic::LayerTraffic(const Graph& graph, const Decomposition& decomposition,
+                           const ExecutionOptions& options, std::int64_t channels)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->decomposition = decomposition;
+  if (decomposition.image() != decomposition.padded())
+    impl_->padding_bytes = channels * element_bytes(element_type(image_type(options)));
+  const LayerSchedule schedule = make_layer_schedule(make_run_plan(without_batch_norms(graph), true),
+                                                     layer_halo_depth(graph, decomposition, options),
+                                                     options.type, options.device.is_cuda());
+  const std::int64_t turns = passes(options.averaging);
+  std::vector<LayerExchange> seen;  // of the kinds
+  for (const LayerExchange& e : schedule.exchanges) {
+    const auto same = std::find_if(seen.begin(), seen.end(),
+                                   [&](const LayerExchange& known) { return same_pixels(known, e); });
+    if (same != seen.end()) {
+      impl_->kinds[static_cast<std::size_t>(same - seen.begin())].count += turns;
+      continue;
+    }
+    seen.push_back(e);
+    impl_->kinds.push_back(
+        {LayerLayouts(decomposition, e), e.channels * element_bytes(element_type(options.type)), turns});
+  }
+}
+LayerTraffic::LayerTraffic(LayerTraffic&&) noexcept = default;
+LayerTraffic& LayerTraffic::operator=(LayerTraffic&&) noexcept = default;
+LayerTraffic::~LayerTraffic() = default;
+
+std::vector<LayerTraffic::Exchanges> LayerTraffic::of(int rank) const {
+  std::vector<Exchanges> all;
+  const auto add = [&](const ExchangePlan& plan, std::int64_t bytes, std::int64_t count) {
+    all.push_back({count, plan.pixels_sent() * bytes, static_cast<std::int64_t>(plan.sends().size())});
+  };
+  if (impl_->padding_bytes > 0) add(network_plan(impl_->decomposition, 0, rank), impl_->padding_bytes, 1);
+  for (const Impl::Kind& kind : impl_->kinds) add(kind.layouts.plan(rank), kind.bytes, kind.count);
+  return all;
+}
+
+std::int64_t LayerTraffic::exchanges() const {
+  std::int64_t count = impl_->padding_bytes > 0;
+  for (const Impl::Kind& kind : impl_->kinds) count += kind.count;
+  return count;
+}
+
+std::int64_t LayerTraffic::bytes_sent(int rank) const {
+  std::int64_t bytes = 0;
+  for (const Exchanges& e : of(rank)) bytes += e.count * e.bytes;
+  return bytes;
+}
+
+std::int64_t LayerTraffic::messages(int rank) const {
+  std::int64_t messages = 0;
+  for (const Exchanges& e : of(rank)) messages += e.count * e.messages;
+  return messages;
+}
+
+}  // namespace tessera

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "layer/layer_halos.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
+#include "tessera/domain/tensor.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kGrain = 64;  // elements; strips begin on cache lines
+
+at::Tensor empty_features(std::int64_t channels, const Box& box, const at::TensorOptions& options) {
+  return at::empty({1, channels, box.extent(1), box.extent(2)},
+                   options.memory_format(at::MemoryFormat::ChannelsLast));
+}
+
+// Zeros, since margins are computed upon before they hold anything: Winograd's tiles mix them with the pixels
+// beside them and take them out again, which memory of any content would not survive.
+at::Tensor zero_features(std::int64_t channels, const Box& box, const at::TensorOptions& options) {
+  return empty_features(channels, box, options).zero_();
+}
+
+// The pixels `wanted` of features (1, C, h, w) that hold `box`; a view.
+at::Tensor part(const at::Tensor& x, const Box& box, const Box& wanted) {
+  return x.narrow(2, wanted.lo()[1] - box.lo()[1], wanted.extent(1))
+      .narrow(3, wanted.lo()[2] - box.lo()[2], wanted.extent(2));
+}
+
+}  // namespace
+
+LayerHalos::LayerHalos(LayerSchedule schedule, const Decomposition& decomposition, int rank,
+                       const std::shared_ptr<Transport>& transport, const at::TensorOptions& features)
+    : levels_(level_boxes(schedule, decomposition, rank)) {
+  std::int64_t longest = 0;  // elements of all strips of one exchange
+  const auto kind = c10::typeMetaToScalarType(features.dtype());
+  for (const LayerExchange& e : schedule.exchanges) {
+    Halo halo;
+    halo.what = e;
+    halo.cut = cut_block(block(e.level), at_level(decomposition.padded(), e.level), e);
+    const auto same =
+        std::find_if(shared_.begin(), shared_.end(), [&](const auto& s) { return same_pixels(s->what, e); });
+    if (same != shared_.end()) {
+      halo.exchange = &(*same)->exchange;
+    } else {
+      const LayerLayouts layouts(decomposition, e);
+      shared_.push_back(std::make_unique<Shared>(Shared{
+          e, Exchange(layouts.plan(rank), transport, e.channels, element_type(kind), Packing::pixels)}));
+      halo.exchange = &shared_.back()->exchange;
+    }
+    std::int64_t elements = 0;
+    for (const Strip& strip : halo.cut.strips) elements += strip.in.pixels() * e.channels + kGrain;
+    longest = std::max(longest, elements);
+    if (halo_of_step_.size() <= e.step) halo_of_step_.resize(e.step + 1, -1);
+    halo_of_step_[e.step] = static_cast<int>(halos_.size());
+    halos_.push_back(std::move(halo));
+  }
+
+  buffer_ = at::empty({longest}, features);
+  for (Halo& halo : halos_) lay_out(halo);
+  if (const Device device = tensor_device(buffer_); device.is_cuda())
+    side_ = std::make_unique<SideStream>(device);
+}
+
+// Opposite strips of one size lie one behind the other, as two images of a batch.
+void LayerHalos::lay_out(Halo& halo) {
+  const std::array<Strip, 4>& strips = halo.cut.strips;
+  const std::int64_t channels = halo.what.channels;
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < strips.size(); i += 2) {
+    const bool turned = i == 2 && halo.what.rim.turned;
+    const bool both = strips[i].in.extents() == strips[i + 1].in.extents() && !strips[i].in.empty();
+    for (std::size_t k = i; k < i + 2; ++k) {
+      const Box& box = strips[k].in;
+      if (!both || k == i) {
+        const std::int64_t count = both ? 2 : 1, rows = box.extent(turned ? 2 : 1),
+                           columns = box.extent(turned ? 1 : 2);
+        const std::int64_t elements = count * channels * rows * columns;
+        const at::Tensor pixels =
+            buffer_.narrow(0, at, elements).view({count, rows, columns, channels}).permute({0, 3, 1, 2});
+        if (!box.empty()) halo.rims.push_back({{k, k + count - 1}, count, turned, pixels});
+        halo.pixels[k] = pixels.narrow(0, 0, 1);
+        if (both) halo.pixels[k + 1] = pixels.narrow(0, 1, 1);
+        at += (elements + kGrain - 1) / kGrain * kGrain;
+      }
+      if (turned) halo.pixels[k] = halo.pixels[k].transpose(2, 3);
+      halo.views.push_back(view(halo.pixels[k][0], box));
+    }
+  }
+}
+
+at::Tensor LayerHalos::narrow(const at::Tensor& x, int level) const {
+  return region(level) == block(level) ? x : part(x, region(level), block(level));
+}
+
+at::Tensor LayerHalos::widen(const at::Tensor& x, int level) const {
+  if (region(level) == block(level)) return x;
+  at::Tensor wide = zero_features(x.size(1), region(level), x.options());
+  narrow(wide, level).copy_(x);
+  return wide;
+}
+
+bool LayerHalos::exchanges(std::size_t step) const {
+  return step < halo_of_step_.size() && halo_of_step_[step] >= 0;
+}
+
+Exchange::Pending LayerHalos::begin(Halo& halo, const at::Tensor& x, const SideStream* side) {
+  const PhaseScope phase(Phase::halo);
+  ArrayView own = view(narrow(x, halo.what.level)[0], block(halo.what.level));
+  if (side) own.stream = side->handle();
+  return halo.exchange->begin(own, halo.views);
+}
+
+void LayerHalos::fill(const Halo& halo, const at::Tensor& x) const {
+  const std::int64_t f = halo.what.fill;
+  if (f == 0) return;
+  const Box& have = region(halo.what.level);
+  const Box wanted = block(halo.what.level).grow({{0, f, f}, {0, f, f}}).intersect(have);
+  for (std::size_t i = 0; i < halo.pixels.size(); ++i) {
+    const Box& box = halo.cut.strips[i].in;
+    const Box common = box.intersect(wanted);
+    if (!common.empty()) part(x, have, common).copy_(part(halo.pixels[i], box, common));
+  }
+}
+
+at::Tensor LayerHalos::place(const at::Tensor& feature, const Halo& halo, const Rim& rim) const {
+  const Box& have = region(halo.what.level);
+  const at::Tensor first = part(feature, have, halo.cut.strips[rim.strips[0]].out);
+  if (rim.count == 1) return first;
+  const at::Tensor second = part(feature, have, halo.cut.strips[rim.strips[1]].out);
+  const std::int64_t apart = second.storage_offset() - first.storage_offset();
+  return first.as_strided({2, first.size(1), first.size(2), first.size(3)},
+                          {apart, first.stride(1), first.stride(2), first.stride(3)});
+}
+
+at::Tensor LayerHalos::convolve(std::size_t step, Convolution& convolution, Convolution* turned,
+                                const at::Tensor& x, bool relu, const at::Tensor& other, bool overwrite) {
+  Halo& halo = halos_[static_cast<std::size_t>(halo_of_step_[step])];
+  const bool placed =
+      convolution.in_parts() && Winograd::takes(x) && (!other.defined() || Winograd::takes(other));
+  const at::Tensor y = placed ? in_parts(halo, convolution, x, relu, other, overwrite)
+                              : with_strips(halo, convolution, turned, x, relu, other, overwrite);
+  fill(halo, x);
+  return y;
+}
+
+at::Tensor LayerHalos::in_parts(Halo& halo, const Convolution& convolution, const at::Tensor& x, bool relu,
+                                const at::Tensor& other, bool overwrite) {
+  Exchange::Pending pending = begin(halo, x, nullptr);
+  pending.progress();
+  const Box& have = region(halo.what.level);
+  const Box& inside = halo.cut.inside;
+  const std::int64_t reach = halo.what.reach;
+  const auto make = halo.cut.all == have ? empty_features : zero_features;
+  const at::Tensor y = overwrite ? other : make(convolution.outputs(), have, x.options());
+  const auto compute = [&](const at::Tensor& in, const std::array<std::int64_t, 2>& zeros,
+                           const at::Tensor& sum, const at::Tensor& out) {
+    convolution.part(in, zeros, sum.defined() ? &sum : nullptr, relu && !sum.defined(), out);
+  };
+  if (!inside.empty()) {
+    const Box reads = inside.grow({{0, reach, reach}, {0, reach, reach}});
+    const Box there = reads.intersect(have);
+    compute(part(x, have, there), {there.lo()[1] - reads.lo()[1], there.lo()[2] - reads.lo()[2]},
+            other.defined() ? part(other, have, inside) : other, part(y, have, inside));
+    pending.progress();
+  }
+  {
+    const PhaseScope phase(Phase::halo);
+    pending.wait();
+  }
+  for (const Rim& rim : halo.rims)
+    compute(rim.pixels, {0, 0}, other.defined() ? place(other, halo, rim) : other, place(y, halo, rim));
+  return y;
+}
+
+at::Tensor LayerHalos::with_strips(Halo& halo, Convolution& convolution, Convolution* turned,
+                                   const at::Tensor& x, bool relu, const at::Tensor& other, bool overwrite) {
+  // While the library tries its kernels out, nothing runs beside them.
+  SideStream* const side = halo.known ? side_.get() : nullptr;
+  halo.known = true;
+  if (side) side->fork();
+  Exchange::Pending pending = begin(halo, x, side);
+  pending.progress();
+
+  at::Tensor y;  // wrong along the sides until the strips replace it
+  std::vector<at::Tensor> sums(halo.rims.size());
+  if (other.defined())
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      sums[i] = place(other, halo, halo.rims[i]);
+      if (overwrite && convolution.overwrites()) sums[i] = sums[i].clone();
+    }
+  if (!halo.cut.inside.empty()) {
+    y = other.defined() ? convolution.add(x, other, overwrite) : convolution.apply(x, relu);
+    pending.progress();
+  }
+  std::vector<at::Tensor> results =
+      compute_rims(halo, pending, convolution, turned, relu && !other.defined(), side);
+
+  const Box& have = region(halo.what.level);
+  if (!y.defined() && halo.cut.all == have) return other.defined() ? results[0].add_(sums[0]) : results[0];
+  if (!y.defined()) y = zero_features(convolution.outputs(), have, x.options());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    at::Tensor target = place(y, halo, halo.rims[i]);
+    if (other.defined())
+      at::add_out(target, results[i], sums[i]);
+    else
+      target.copy_(results[i]);
+  }
+  return y;
+}
+
+std::vector<at::Tensor> LayerHalos::compute_rims(const Halo& halo, Exchange::Pending& pending,
+                                                 Convolution& convolution, Convolution* turned, bool relu,
+                                                 SideStream* side) const {
+  std::optional<SideStream::Scope> scope;
+  if (side) scope.emplace(*side);
+  {
+    const PhaseScope phase(Phase::halo);
+    pending.wait();
+  }
+  std::vector<at::Tensor> results;
+  const Convolution::Padding none = std::array<std::int64_t, 2>{0, 0};
+  for (const Rim& rim : halo.rims) {
+    TESSERA_EXPECT(!rim.turned || turned,
+                   "a strip along columns without its kernel (rows and columns exchanged)");
+    const at::Tensor z = (rim.turned ? *turned : convolution).apply(rim.pixels, relu, none);
+    results.push_back(rim.turned ? z.transpose(2, 3) : z);
+  }
+  scope.reset();
+  if (side) side->join();
+  return results;
+}
+
+bool LayerHalos::margins() const {
+  return std::any_of(levels_.begin(), levels_.end(), [](const LevelBoxes& l) { return l.region != l.block; });
+}
+
+std::int64_t LayerHalos::bytes_sent() const {
+  std::int64_t bytes = 0;
+  for (const Halo& halo : halos_)
+    bytes += halo.exchange->plan().pixels_sent() * halo.what.channels * buffer_.element_size();
+  return bytes;
+}
+
+void LayerHalos::skip() {
+  const PhaseScope phase(Phase::halo);
+  for (Halo& halo : halos_) {
+    const ArrayView nothing{.data = nullptr,
+                            .box = {},
+                            .channels = halo.what.channels,
+                            .type = halo.views.front().type,
+                            .device = halo.views.front().device};
+    halo.exchange->begin(nothing, halo.views).wait();
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/denoise/layer_schedule.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "tessera/core/error.hpp"
+#include "winograd/winograd.hpp"
+
+namespace tessera {
+namespace {
+
+std::int64_t reach_of(const Step& step) { return step.node.op == Op::conv ? step.node.kernel / 2 : 0; }
+
+}  // namespace
+
+RimForm rim_form(at::ScalarType type, bool on_device, std::int64_t inputs, std::int64_t kernel) {
+  if (on_device) return {};
+  if (Winograd::suits(type, inputs, kernel)) return {.tile = Winograd::kTile};
+  return {.turned = kernel > 1};
+}
+
+LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType type, bool on_device) {
+  TESSERA_EXPECT(depth >= 1, "a halo depth of ", depth,
+                 " (an exchange serves one convolution at least) use 1");
+  const auto slots = static_cast<std::size_t>(plan.output) + 1;
+
+  // Forward, with exchanges as wide as allowed: which convolutions find too short a margin and exchange.
+  std::vector<std::int64_t> valid(slots, 0);  // pixels around the block with true values
+  std::vector<bool> exchanges(plan.steps.size(), false);
+  for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+    const Step& step = plan.steps[s];
+    std::int64_t v = std::numeric_limits<std::int64_t>::max();  // a constant is true everywhere
+    if (step.node.op == Op::input || level_change(step.node.op) != 0) v = 0;
+    if (level_change(step.node.op) == 0)
+      for (const int i : step.node.inputs) v = std::min(v, valid[i]);
+    if (const std::int64_t reach = reach_of(step); reach > 0) {
+      if (v < reach) {
+        exchanges[s] = true;
+        v = valid[step.node.inputs[0]] = depth * reach;
+      }
+      v -= reach;
+    }
+    if (step.other >= 0) v = std::min(v, valid[step.other]);
+    valid[step.out] = v;
+  }
+
+  // Backward: how much of those margins is read.
+  LayerSchedule schedule;
+  std::vector<std::int64_t> need(slots, 0);  // by the steps behind this one
+  const auto want = [&](int slot, int level, std::int64_t pixels) {
+    need[slot] = std::max(need[slot], pixels);
+    if (schedule.margin.size() <= static_cast<std::size_t>(level))
+      schedule.margin.resize(static_cast<std::size_t>(level) + 1, 0);
+    schedule.margin[level] = std::max(schedule.margin[level], pixels);
+  };
+  for (std::size_t s = plan.steps.size(); s-- > 0;) {
+    const Step& step = plan.steps[s];
+    const int level = step.node.level;
+    const std::int64_t out = need[step.out], reach = reach_of(step);
+    want(step.out, level, out);
+    if (step.other >= 0) want(step.other, level, out);
+    if (exchanges[s]) {
+      const int in = step.node.inputs[0];
+      const std::int64_t margin = std::max(out, need[in] - reach);
+      schedule.exchanges.push_back({s, level, plan.channels[in], reach, margin, need[in],
+                                    rim_form(type, on_device, plan.channels[in], step.node.kernel)});
+      want(step.out, level, margin);
+      need[in] = 0;  // what the steps behind read has come with this exchange
+    } else if (level_change(step.node.op) == 0) {
+      for (const int i : step.node.inputs) want(i, level, out + reach);
+    }
+  }
+  std::reverse(schedule.exchanges.begin(), schedule.exchanges.end());
+  return schedule;
+}
+
+std::vector<LevelBoxes> level_boxes(const LayerSchedule& schedule, const Decomposition& decomposition,
+                                    int rank) {
+  std::vector<LevelBoxes> boxes;
+  for (std::size_t l = 0; l < schedule.margin.size(); ++l) {
+    const int level = static_cast<int>(l);
+    const std::int64_t m = schedule.margin[l];
+    const Box block = at_level(decomposition.padded_block(rank), level);
+    boxes.push_back(
+        {block, block.grow({{0, m, m}, {0, m, m}}).intersect(at_level(decomposition.padded(), level))});
+  }
+  return boxes;
+}
+
+BlockCut cut_block(const Box& block, const Box& padded, const LayerExchange& e) {
+  BlockCut cut;
+  if (block.empty()) return cut;
+  const Box region = block.grow({{0, e.margin, e.margin}, {0, e.margin, e.margin}}).intersect(padded);
+  Index3 lo = region.lo(), hi = region.hi();  // what is left of it
+  std::int64_t taken = 0;
+  for (const std::size_t axis : {std::size_t{1}, std::size_t{2}})
+    for (const bool low : {true, false}) {
+      if (low ? block.lo()[axis] == padded.lo()[axis] : block.hi()[axis] == padded.hi()[axis]) continue;
+      const std::int64_t least =  // pixels that read beyond the block
+          e.reach + (low ? block.lo()[axis] - region.lo()[axis] : region.hi()[axis] - block.hi()[axis]);
+      const std::int64_t thick =
+          std::min((least + e.rim.tile - 1) / e.rim.tile * e.rim.tile, hi[axis] - lo[axis]);
+      Index3 from = lo, to = hi;
+      if (low)
+        lo[axis] = to[axis] = lo[axis] + thick;
+      else
+        hi[axis] = from[axis] = hi[axis] - thick;
+      Strip& strip = cut.strips[(axis - 1) * 2 + (low ? 0 : 1)];
+      strip.out = Box(from, to);
+      taken += strip.out.pixels();
+    }
+  cut.inside = Box(lo, hi);
+  if (2 * taken >= region.pixels()) {
+    cut = {};
+    cut.strips[0].out = region;
+  }
+  cut.all = region;
+  const std::int64_t r = e.reach;
+  for (Strip& strip : cut.strips) strip.in = strip.out.grow({{0, r, r}, {0, r, r}});
+  return cut;
+}
+
+Box at_level(const Box& box, int level) {
+  const auto scaled = [level](Index3 p) {
+    p[1] >>= level;
+    p[2] >>= level;
+    return p;
+  };
+  return {scaled(box.lo()), scaled(box.hi())};
+}
+
+bool same_pixels(const LayerExchange& a, const LayerExchange& b) {
+  return a.level == b.level && a.channels == b.channels && a.reach == b.reach && a.margin == b.margin &&
+         a.rim.tile == b.rim.tile && a.rim.turned == b.rim.turned;
+}
+
+LayerLayouts::LayerLayouts(const Decomposition& decomposition, const LayerExchange& exchange)
+    : padded(at_level(decomposition.padded(), exchange.level)) {
+  std::vector<Box> blocks;
+  std::array<std::vector<Box>, 4> inputs;
+  for (int r = 0; r < decomposition.ranks(); ++r) {
+    blocks.push_back(at_level(decomposition.padded_block(r), exchange.level));
+    const BlockCut cut = cut_block(blocks.back(), padded, exchange);
+    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].push_back(cut.strips[i].in);
+  }
+  own = Layout(std::move(blocks));
+  for (auto& boxes : inputs) needs.emplace_back(std::move(boxes));
+}
+
+Graph without_batch_norms(const Graph& graph) {
+  Graph bare;
+  std::vector<int> index;  // of a node in the bare graph
+  for (Node node : graph.nodes()) {
+    for (int& i : node.inputs) i = index[static_cast<std::size_t>(i)];
+    index.push_back(node.op == Op::batch_norm ? node.inputs[0] : bare.add(std::move(node)));
+  }
+  return bare;
+}
+
+}  // namespace tessera

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "run/convolution.hpp"
+#include "tessera/denoise/run_plan.hpp"
+
+namespace tessera {
+
+/// Where the features of one call lie in one arena: planned from their sizes and lifetimes, before the call.
+///
+/// The runner places features by it and the memory model reads its size from it, so the model cannot differ
+/// from the run. Slots that are computed in place share a piece. The result is no part of it: it outlives the
+/// call.
+struct FeatureLayout {
+  struct Piece {
+    std::int64_t offset = 0, bytes = 0;  // bytes 0: nothing is made there
+  };
+  Piece image;                              // the input, converted to the type and layout of the arithmetic
+  std::vector<Piece> results;               // by step
+  std::vector<std::vector<Piece>> scratch;  // by step: what is made beside a result, at most
+  std::vector<Piece> inside;  // of every step: what any convolution of the library makes, at most
+  std::int64_t bytes = 0;     // of the arena
+  std::int64_t least = 0;     // most bytes alive at once: no arena can be smaller
+};
+
+struct CallShape {
+  std::int64_t items = 1, height = 0, width = 0;
+  at::ScalarType type = at::kFloat;
+  ConvolutionLibrary library = ConvolutionLibrary::plain;
+  /// Rows and columns of the features of each level where they have margins (mode layer); empty: none do.
+  std::vector<std::array<std::int64_t, 2>> regions = {};
+};
+FeatureLayout lay_out(const RunPlan& plan, const CallShape& call);
+
+/// Bytes of one call with its result: the arena, what the library takes beside it, and the result in the
+/// image's type. On CUDA an estimate: the features alive at once and a fifth, since the caching allocator
+/// places them.
+std::int64_t call_bytes(const RunPlan& plan, const CallShape& call, bool on_cuda);
+
+}  // namespace tessera

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/denoise/run_plan.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "tessera/core/error.hpp"
+
+namespace tessera {
+namespace {
+
+bool takes_more(Op op) { return op == Op::conv || op == Op::conv_down; }  // a relu or a sum behind it
+
+// Which layers disappear into the convolution before them: absorbed[i] is the layer that layer i became.
+std::vector<int> absorb(const std::vector<Node>& nodes, bool fuse_add) {
+  std::vector<std::vector<int>> readers(nodes.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    for (const int from : nodes[i].inputs) readers[from].push_back(static_cast<int>(i));
+  std::vector<int> into(nodes.size(), -1);
+  std::vector<bool> taken(nodes.size(), false);   // an add takes one convolution only
+  for (std::size_t i = nodes.size(); i-- > 0;) {  // the later convolution first: its operand exists by then
+    if (!takes_more(nodes[i].op) || readers[i].size() != 1) continue;
+    const int reader = readers[i][0];
+    const Node& next = nodes[reader];
+    const bool add = fuse_add && next.op == Op::add && next.inputs.size() == 2 && !taken[reader];
+    if (next.op != Op::relu && !add) continue;
+    into[i] = reader;
+    taken[reader] = true;
+  }
+  return into;
+}
+
+}  // namespace
+
+RunPlan make_run_plan(const Graph& graph, bool fuse_add) {
+  const std::vector<Node>& nodes = graph.nodes();
+  const std::vector<int> into = absorb(nodes, fuse_add);
+  std::vector<int> absorbed(nodes.size(), -1);  // the convolution that computes this layer
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    if (into[i] >= 0) absorbed[into[i]] = static_cast<int>(i);
+
+  RunPlan plan;
+  plan.output = static_cast<int>(nodes.size()) - 1;
+  for (const Node& node : nodes) plan.channels.push_back(node.channels);
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    TESSERA_EXPECT(nodes[i].op != Op::batch_norm,
+                   "a batch norm reached the runner (it computes none) fold it");
+    if (into[i] >= 0) continue;  // computed where it is read
+    Step step;
+    step.out = static_cast<int>(i);
+    step.node = nodes[i];
+    if (const int conv = absorbed[i]; conv >= 0) {
+      step.node = nodes[conv];
+      step.relu = nodes[i].op == Op::relu;
+      if (!step.relu) step.other = nodes[i].inputs[nodes[i].inputs[0] == conv ? 1 : 0];
+    }
+    plan.steps.push_back(std::move(step));
+  }
+
+  std::vector<int> last(nodes.size(), -1);
+  const auto reads = [](const Step& step) {
+    std::vector<int> slots = step.node.inputs;
+    if (step.other >= 0) slots.push_back(step.other);
+    return slots;
+  };
+  for (std::size_t s = 0; s < plan.steps.size(); ++s)
+    for (const int slot : reads(plan.steps[s])) last[slot] = static_cast<int>(s);
+  last[plan.output] = static_cast<int>(plan.steps.size());
+  for (const Step& step : plan.steps)
+    for (const int slot : reads(step))
+      if (step.node.op != Op::concat && nodes[slot].op == Op::input) plan.converts = true;
+  for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+    Step& step = plan.steps[s];
+    for (const int slot : reads(step))
+      if (last[slot] == static_cast<int>(s) &&
+          std::find(step.released.begin(), step.released.end(), slot) == step.released.end())
+        step.released.push_back(slot);
+    // The image itself may be the caller's tensor: never overwritten.
+    const bool adds = step.other >= 0;
+    const int target = adds ? step.other : step.node.inputs.empty() ? -1 : step.node.inputs[0];
+    const bool in_place = adds || step.node.op == Op::add || step.node.op == Op::relu;
+    step.into_other = in_place && target >= 0 && last[target] == static_cast<int>(s) &&
+                      nodes[target].op != Op::input && nodes[target].op != Op::sigma_map &&
+                      (!adds || target != step.node.inputs[0]);
+  }
+  return plan;
+}
+
+}  // namespace tessera

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/denoise/runner.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/upsample_nearest2d.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "layer/layer_halos.hpp"
+#include "run/convolution.hpp"
+#include "run/feature_layout.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/memory.hpp"
+#include "tessera/core/phase.hpp"
+#include "tessera/denoise/cuda_graph.hpp"
+#include "tessera/denoise/run_plan.hpp"
+#include "tessera/domain/precision.hpp"
+#include "tessera/domain/tensor_memory.hpp"
+#include "tessera/domain/torch_cuda.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kLeastScratch = std::int64_t{1} << 12;  // bytes; below, malloc is as good
+constexpr auto kLast = at::MemoryFormat::ChannelsLast;
+
+Convolution::Shape shape(const Node& node) {
+  if (node.op == Op::conv) return {.stride = 1, .padding = node.kernel / 2};
+  return {.stride = 2, .padding = 0, .transposed = node.op == Op::conv_up};
+}
+
+}  // namespace
+
+struct Runner::Impl {
+  RunnerOptions options;
+  at::TensorOptions tensor;
+  ConvolutionLibrary library;
+  std::int64_t alignment = 1;
+  RunPlan plan;
+  struct Kernel {
+    std::optional<Convolution> straight, turned;  // turned: with rows and columns exchanged
+  };
+  std::vector<Kernel> kernels;                // by step
+  std::vector<std::int64_t> sizes;            // of the last x
+  FeatureLayout layout;                       // for x of these sizes
+  Arena arena;                                // host only; a device's allocator keeps by itself
+  std::set<std::vector<std::int64_t>> tried;  // shapes for which cuDNN may try its kernels out
+  std::optional<GraphedPasses> graphs;        // on a device; made last, since graphs hold what is above
+
+  Impl(const Network& network, const RunnerOptions& o) : options(o) {
+    use_ieee_products();
+    TESSERA_VALIDATE(!o.tf32 || o.device.is_cuda(),
+                     "precision tf32 on a CPU (its float32 products are never rounded) write float32, or run "
+                     "on a GPU");
+    const c10::Device device = o.device.is_cuda()
+                                   ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(o.device.index))
+                                   : c10::Device(c10::kCPU);
+    tensor = at::TensorOptions().dtype(o.type).device(device);
+    const at::NoGradGuard no_grad;
+    const MemoryScope scope(MemoryUse::weights);
+    Network exact = network;  // folded in the type of the arithmetic where that is finer than the weights
+    if (o.type == at::kDouble)
+      for (auto& [key, weight] : exact.weights)
+        if (weight.is_floating_point()) weight = weight.to(at::kDouble);
+    const Network folded = fold_batch_norm(exact);
+    alignment = folded.alignment();
+    library = probe_convolutions(o.type, o.device.is_cuda(), o.fused);
+    if (o.device.is_cuda() && o.graphs) graphs.emplace(o.device, tensor);
+    plan = make_run_plan(folded.graph, o.device_form || fuses_add(library));
+    kernels.resize(plan.steps.size());
+    for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+      const Node& node = plan.steps[s].node;
+      if (!is_convolution(node.op)) continue;
+      std::optional<at::Tensor> bias;
+      if (!node.bias.empty()) bias = folded.weights.at(node.bias).to(tensor);
+      const at::Tensor weight = folded.weights.at(node.weight).to(tensor);
+      kernels[s].straight.emplace(library, weight, bias, shape(node));
+      if (!o.turned || node.op != Op::conv ||
+          !rim_form(o.type, o.device.is_cuda() || o.device_form, weight.size(1), node.kernel).turned)
+        continue;
+      kernels[s].turned.emplace(library, weight.transpose(2, 3), bias, shape(node));
+    }
+  }
+
+  // Layers that change the level see the block alone, since a margin may be odd.
+  at::Tensor evaluate_level_change(const Step& step, std::vector<at::Tensor>& slot, LayerHalos* halos) {
+    const int level = step.node.level;
+    const bool down = level_change(step.node.op) == 1;
+    at::Tensor in = slot[step.node.inputs[0]];
+    if (halos) in = halos->narrow(in, level - level_change(step.node.op)).contiguous(kLast);
+    if (step.node.op == Op::max_pool || step.node.op == Op::upsample) {
+      const at::Tensor y =
+          down ? at::max_pool2d(in, 2) : at::upsample_nearest2d(in, {2 * in.size(2), 2 * in.size(3)});
+      return halos ? halos->widen(y, level) : y;
+    }
+    Convolution& convolution = *kernels[static_cast<std::size_t>(&step - plan.steps.data())].straight;
+    const bool margin = halos && halos->region(level) != halos->block(level);
+    if (step.other >= 0 && !margin) return convolution.add(in, slot[step.other], step.into_other);
+    at::Tensor y = convolution.apply(in, step.relu);
+    if (margin) y = halos->widen(y, level);
+    return step.other >= 0 ? y.add_(slot[step.other]) : y;
+  }
+
+  /// The noise level: a number, or a tensor on the device, whose value a graph reads anew at each replay.
+  struct Level {
+    double sigma = 0;
+    at::Tensor tensor = {};
+  };
+
+  at::Tensor evaluate(std::size_t index, std::vector<at::Tensor>& slot, const at::Tensor& x,
+                      const Level& level, LayerHalos* halos) {
+    const Step& step = plan.steps[index];
+    const auto in = [&](std::size_t k) -> at::Tensor& { return slot[step.node.inputs[k]]; };
+    switch (step.node.op) {
+      case Op::input:
+        return x;
+      case Op::sigma_map:
+        return (level.tensor.defined() ? level.tensor : at::full({1, 1, 1, 1}, level.sigma, tensor))
+            .expand({x.size(0), 1, x.size(2), x.size(3)});
+      case Op::conv: {
+        Kernel& kernel = kernels[index];
+        if (halos && halos->exchanges(index))
+          return halos->convolve(index, *kernel.straight, kernel.turned ? &*kernel.turned : nullptr, in(0),
+                                 step.relu, step.other >= 0 ? slot[step.other] : at::Tensor(),
+                                 step.into_other);
+        if (step.other >= 0) return kernel.straight->add(in(0), slot[step.other], step.into_other);
+        return kernel.straight->apply(in(0), step.relu);
+      }
+      case Op::conv_down:
+      case Op::conv_up:
+      case Op::max_pool:
+      case Op::upsample:
+        return evaluate_level_change(step, slot, halos);
+      case Op::relu:
+        return step.into_other ? in(0).relu_() : at::relu(in(0));
+      case Op::add: {
+        at::Tensor sum = step.into_other ? in(0).add_(in(1)) : in(0) + in(1);
+        for (std::size_t k = 2; k < step.node.inputs.size(); ++k) sum.add_(in(k));
+        return sum;
+      }
+      case Op::concat: {
+        std::int64_t channels = 0;
+        for (const int i : step.node.inputs) channels += slot[i].size(1);
+        const at::Tensor& first = in(0);
+        at::Tensor joined =
+            at::empty({first.size(0), channels, first.size(2), first.size(3)}, tensor.memory_format(kLast));
+        std::int64_t at = 0;  // copies convert type and layout on the way, a cat would not
+        for (const int i : step.node.inputs) {
+          joined.narrow(1, at, slot[i].size(1)).copy_(slot[i]);
+          at += slot[i].size(1);
+        }
+        return joined;
+      }
+      case Op::batch_norm:
+        break;
+    }
+    throw ContractError(concat("the runner met a ", word(step.node.op), " (it has no way to compute one)"));
+  }
+
+  // cuDNN tries its kernels out at the first call with a shape and keeps the fastest: worth it for the few
+  // shapes of a run's windows, not for many.
+  void choose_kernels(at::IntArrayRef x) {
+    if (!options.device.is_cuda()) return;
+    constexpr std::size_t kShapes = 32;
+    if (tried.size() < kShapes) tried.insert(x.vec());
+    at::globalContext().setBenchmarkCuDNN(!options.deterministic && tried.count(x.vec()) > 0);
+    at::globalContext().setDeterministicCuDNN(options.deterministic);
+  }
+  CallShape call(std::int64_t items, std::int64_t height, std::int64_t width) const {
+    return {items, height, width, options.type, library, {}};
+  }
+  CallShape call(const LayerHalos& halos) const {
+    CallShape shape = call(1, halos.block(0).extent(1), halos.block(0).extent(2));
+    if (halos.margins())
+      for (int level = 0; level < halos.levels(); ++level)
+        shape.regions.push_back({halos.region(level).extent(1), halos.region(level).extent(2)});
+    return shape;
+  }
+  // All steps, from x to a result of x's type.
+  at::Tensor pass(const at::Tensor& x, const Level& level, const std::function<void()>& between,
+                  LayerHalos* halos) {
+    place(layout.image, layout.image.bytes);
+    const bool fits = !plan.converts || (x.scalar_type() == options.type && x.is_contiguous(kLast));
+    const at::Tensor image = fits ? x : at::empty(x.sizes(), tensor.memory_format(kLast)).copy_(x);
+    forget_places();
+    std::vector<at::Tensor> slot(static_cast<std::size_t>(plan.output) + 1);
+    for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+      place_step(s);
+      slot[plan.steps[s].out] = evaluate(s, slot, image, level, halos);
+      forget_places();
+      for (const int done : plan.steps[s].released) slot[done].reset();
+      beat();
+      if (between) between();
+    }
+    return slot[plan.output].to(x.scalar_type());
+  }
+
+  // Before step s: its result, and what the library makes on the way.
+  void place(const FeatureLayout::Piece& piece, std::int64_t least) {
+    if (piece.bytes > 0 && arena.bytes() > 0)
+      arena.place_next(piece.offset, std::min(least, piece.bytes), piece.bytes);
+  }
+  void place_step(std::size_t s) {
+    place(layout.results[s], layout.results[s].bytes);
+    for (const FeatureLayout::Piece& piece : layout.scratch[s]) place(piece, kLeastScratch);
+    for (const FeatureLayout::Piece& piece : layout.inside) place(piece, kLeastScratch);
+  }
+};
+
+Runner::Runner(const Network& network, const RunnerOptions& options)
+    : impl_(std::make_unique<Impl>(network, options)) {}
+Runner::Runner(Runner&&) noexcept = default;
+Runner& Runner::operator=(Runner&&) noexcept = default;
+Runner::~Runner() {
+  if (impl_) release_kept_tensors();
+}
+
+at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<void()>& between,
+                       LayerHalos* halos) {
+  Impl& m = *impl_;
+  const auto aligned = [&](std::int64_t side) { return side % m.alignment == 0; };
+  TESSERA_EXPECT(x.dim() == 4 && (halos || (aligned(x.size(2)) && aligned(x.size(3)))), "a window of sizes ",
+                 x.sizes(), " (sides must be multiples of ", m.alignment, ") cut it on the alignment");
+  if (x.numel() == 0) {
+    if (halos) halos->skip();
+    return at::empty(x.sizes(), x.options());
+  }
+  const at::NoGradGuard no_grad;
+  const MemoryScope memory(MemoryUse::activations);
+  const Tf32Scope tf32(m.options.tf32);
+  m.choose_kernels(x.sizes());
+  if (x.sizes() != at::IntArrayRef(m.sizes)) {
+    release_kept_tensors();  // else buffers of every shape pile up
+    m.layout = lay_out(m.plan, halos ? m.call(*halos) : m.call(x.size(0), x.size(2), x.size(3)));
+    const std::int64_t wanted = m.options.device.is_cuda() ? 0 : m.layout.bytes;
+    if (!m.options.in_turn || wanted > m.arena.bytes()) m.arena.resize(wanted);
+    m.sizes = x.sizes().vec();
+  }
+  const ReuseScope pool;
+
+  if (!m.graphs || halos) return m.pass(x, {.sigma = sigma}, between, halos);
+  // Messages move before and after a replay: it takes the host no longer than a layer.
+  if (between) between();
+  const at::Tensor out = m.graphs->run(x, sigma, [&](const at::Tensor& in, const at::Tensor& level) {
+    return m.pass(in, {.tensor = level}, {}, nullptr);
+  });
+  if (between) between();
+  return out;
+}
+
+std::int64_t Runner::bytes(std::int64_t items, std::int64_t height, std::int64_t width) const {
+  return call_bytes(impl_->plan, impl_->call(items, height, width), impl_->options.device.is_cuda());
+}
+const RunPlan& Runner::plan() const { return impl_->plan; }
+std::size_t Runner::graphs() const { return impl_->graphs ? impl_->graphs->captured() : 0; }
+void Runner::release() {
+  Impl& m = *impl_;
+  if (m.graphs) m.graphs.emplace(m.options.device, m.tensor);
+  m.sizes.clear();
+  release_kept_tensors();
+  if (m.options.device.is_cuda()) release_device_memory();
+}
+bool Runner::fused() const { return impl_->library != ConvolutionLibrary::plain; }
+
+}  // namespace tessera

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The kernels of Winograd's F(4x4, 3x3), for the register width kLanes and the register tile kRows x 2
+// registers that the including file has set. One body, two files: winograd_avx512.cpp, winograd_avx2.cpp.
+// They include nothing with inline functions, which the linker might take for the whole program.
+//
+// A tile of 4 x 4 outputs needs 6 x 6 inputs d; with the kernel g its outputs are A^T [(G g G^T) * (B^T d B)]
+// A. The products * are summed over the input channels: 36 matrix products of tiles x channels by channels x
+// outputs, which take 36 / 144 of the multiplications of the direct sum. The polynomial points are 0,
+// +-1/sqrt(2),
+// +-sqrt(2) and infinity: with them float32 errs by 1e-6 of the output's scale; with the usual 0, +-1, +-2 by
+// 7e-6. Source: Lavin, Gray, CVPR 2016, arXiv 1509.09308; points: Barabasz et al., ACM Trans. Math. Softw. 46
+// (2020) 37.
+#include <cstdint>
+
+#include "winograd/winograd_task.hpp"
+
+namespace tessera {
+namespace {
+
+using Size = std::int64_t;
+using LooseVec = float __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
+
+constexpr Size kSide = kWinogradSide, kTile = kWinogradTile, kPoints = kWinogradPoints;
+constexpr Size kPanel = 2 * kLanes;
+constexpr float kA = 0.70710678118654752440F, kB = 1.41421356237309504880F;  // the points; kA * kB = 1
+
+inline Vec load(const float* p) { return *reinterpret_cast<const LooseVec*>(p); }
+inline void store(float* p, Vec v) { *reinterpret_cast<LooseVec*>(p) = v; }
+
+// B^T d for one column.
+inline void to_points(const Vec d[kSide], Vec v[kSide]) {
+  const Vec p = d[4] - 2.0F * d[2], q = d[3] - 2.0F * d[1];
+  const Vec r = d[4] - 0.5F * d[2], s = d[3] - 0.5F * d[1];
+  v[0] = (d[0] + d[4]) - 2.5F * d[2];
+  v[1] = p + kA * q;
+  v[2] = p - kA * q;
+  v[3] = r + kB * s;
+  v[4] = r - kB * s;
+  v[5] = (d[1] + d[5]) - 2.5F * d[3];
+}
+
+// A^T m for one column.
+inline void from_points(const Vec m[kSide], Vec y[kTile]) {
+  const Vec s = m[1] + m[2], d = m[1] - m[2], t = m[3] + m[4], e = m[3] - m[4];
+  y[0] = m[0] + s + t;
+  y[1] = kA * d + kB * e;
+  y[2] = 0.5F * s + 2.0F * t;
+  y[3] = m[5] + (0.5F * kA) * d + (2.0F * kB) * e;
+}
+
+// The tiles run down strips of kStrip tile rows, so that the windows of neighbors overlap in the cache.
+struct Tile {
+  Size image, row, column;  // first output pixel
+};
+
+class Tiles {
+ public:
+  explicit Tiles(const WinogradTask& t)
+      : images_(t.images), rows_(winograd_tiles(t.out_height)), columns_(winograd_tiles(t.out_width)) {}
+  Tile at(Size i) const {
+    const Size image = i / (rows_ * columns_);
+    i -= image * rows_ * columns_;
+    const Size strip = i / (kStrip * columns_), top = strip * kStrip;
+    i -= top * columns_;
+    const Size height = rows_ - top < kStrip ? rows_ - top : kStrip;
+    return {image, (top + i % height) * kTile, i / height * kTile};
+  }
+
+ private:
+  static constexpr Size kStrip = 4;
+  Size images_, rows_, columns_;
+};
+
+// V: [point][tile][channel]; M: [point][tile][output of the block]. Rows and points are padded by a register,
+// so that they do not meet in few cache sets.
+Size v_row(Size channels) { return (channels + kLanes - 1) / kLanes * kLanes + kLanes; }
+Size v_point(const WinogradTask& t) { return t.block_tiles * v_row(t.channels) + kLanes; }
+Size m_point(const WinogradTask& t) { return t.block_tiles * t.block_outputs + kLanes; }
+
+template <bool kInside>
+inline void input_tile(const WinogradTask& t, const float* x, Size row, Size column, Size n, float* v,
+                       Size point) {
+  Vec w[kSide][kSide];
+  for (Size i = 0; i < kSide; ++i) {
+    Vec d[kSide];
+    for (Size j = 0; j < kSide; ++j) {
+      const float* pixel = x + i * t.x_strides.row + j * t.x_strides.pixel;
+      if (kInside)
+        d[j] = load(pixel);
+      else if (row + i < 0 || row + i >= t.height || column + j < 0 || column + j >= t.width)
+        d[j] = Vec{};
+      else
+        d[j] = n == kLanes ? load(pixel) : load_some(pixel, n);
+    }
+    to_points(d, w[i]);
+  }
+  for (Size j = 0; j < kSide; ++j) {
+    Vec d[kSide], u[kSide];
+    for (Size i = 0; i < kSide; ++i) d[i] = w[i][j];
+    to_points(d, u);
+    for (Size i = 0; i < kSide; ++i) *reinterpret_cast<Vec*>(v + (i * kSide + j) * point) = u[i];
+  }
+}
+
+void transform_input(const WinogradTask& t, const Tiles& tiles, Size first, Size last, float* v) {
+  const Size stride = v_row(t.channels), point = v_point(t);
+  for (Size k = first; k < last; ++k, v += stride) {
+    const Tile tile = tiles.at(k);
+    const Size row = tile.row - t.top, column = tile.column - t.left;
+    const float* x =
+        t.x + tile.image * t.x_strides.image + row * t.x_strides.row + column * t.x_strides.pixel;
+    const bool inside = row >= 0 && row + kSide <= t.height && column >= 0 && column + kSide <= t.width;
+    for (Size c = 0; c < t.channels; c += kLanes) {
+      const Size n = t.channels - c < kLanes ? t.channels - c : kLanes;
+      if (inside && n == kLanes)
+        input_tile<true>(t, x + c, row, column, n, v + c, point);
+      else
+        input_tile<false>(t, x + c, row, column, n, v + c, point);
+    }
+  }
+}
+
+// m (kR tiles x kN registers) = v w; v's rows stand `stride` apart, m's `m_stride`. Meanwhile the weights at
+// `next` are brought into the level 2 cache: those of many channels come from memory each time.
+template <int kR, int kN>
+void product(const float* __restrict v, Size stride, const float* __restrict w, float* __restrict m,
+             Size m_stride, Size channels, const float* next) {
+  Vec sum[kR][kN] = {};
+  for (Size c = 0; c < channels; ++c, w += kPanel, next += kPanel) {
+    __builtin_prefetch(next, 0, 2);
+    if (kPanel > 16) __builtin_prefetch(next + 16, 0, 2);
+    Vec u[kN];
+#pragma GCC unroll 2
+    for (int n = 0; n < kN; ++n) u[n] = *reinterpret_cast<const Vec*>(w + n * kLanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < kR; ++r) {
+      const float f = v[r * stride + c];
+#pragma GCC unroll 2
+      for (int n = 0; n < kN; ++n) sum[r][n] += f * u[n];
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kR; ++r)
+#pragma GCC unroll 2
+    for (int n = 0; n < kN; ++n) *reinterpret_cast<Vec*>(m + r * m_stride + n * kLanes) = sum[r][n];
+}
+
+using Product = void (*)(const float*, Size, const float*, float*, Size, Size, const float*);
+template <int kN, int... kR>
+struct Products {
+  static constexpr Product table[] = {product<kR, kN>...};
+};
+template <int kN>
+Product product_of(Size rows) {
+#if TESSERA_WINOGRAD_ROWS == 14
+  return Products<kN, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14>::table[rows - 1];
+#else
+  return Products<kN, 1, 2, 3, 4, 5, 6>::table[rows - 1];
+#endif
+}
+constexpr Size kRows = TESSERA_WINOGRAD_ROWS;
+
+// M = V times the weights of outputs [first, last).
+void multiply(const WinogradTask& t, const float* v, Size tiles, Size first, Size last, float* m) {
+  const Size stride = v_row(t.channels), groups = (tiles + kRows - 1) / kRows;
+  const auto weights = [&](Size point, Size output) {
+    return t.weights + (output / kPanel * kPoints + point) * t.channels * kPanel;
+  };
+  for (Size p = 0; p < kPoints; ++p) {
+    for (Size k = first; k < last; k += kPanel) {
+      const float* w = weights(p, k);
+      const float* next = k + kPanel < last ? weights(p, k + kPanel) : weights(p + 1, first);
+      const bool half = t.outputs - k <= kLanes;
+      for (Size g = 0; g < groups; ++g) {  // even shares of the rows
+        const Size top = g * tiles / groups, rows = (g + 1) * tiles / groups - top;
+        const float* a = v + p * v_point(t) + top * stride;
+        float* c = m + p * m_point(t) + top * t.block_outputs + (k - first);
+        (half ? product_of<1>(rows) : product_of<2>(rows))(a, stride, w, c, t.block_outputs, t.channels,
+                                                           g == 0 ? next : w);
+      }
+    }
+  }
+}
+
+inline void output_tile(const WinogradTask& t, const float* m, Size point, const float* bias, float* y,
+                        const float* other, Size rows, Size columns, Size n) {
+  Vec w[kTile][kSide];
+  for (Size j = 0; j < kSide; ++j) {
+    Vec d[kSide], u[kTile];
+    for (Size i = 0; i < kSide; ++i) d[i] = *reinterpret_cast<const Vec*>(m + (i * kSide + j) * point);
+    from_points(d, u);
+    for (Size i = 0; i < kTile; ++i) w[i][j] = u[i];
+  }
+  const Vec zero{}, b = bias ? load(bias) : zero;
+  for (Size i = 0; i < rows; ++i) {
+    Vec u[kTile];
+    from_points(w[i], u);
+    for (Size j = 0; j < columns; ++j) {
+      const float* q = other + i * t.other_strides.row + j * t.other_strides.pixel;
+      Vec value = u[j] + b;
+      if (other) value += n == kLanes ? load(q) : load_some(q, n);
+      if (t.relu) value = value < zero ? zero : value;  // NaN stays
+      float* to = y + i * t.y_strides.row + j * t.y_strides.pixel;
+      if (t.stream)
+        stream(to, value);
+      else if (n == kLanes)
+        store(to, value);
+      else
+        store_some(to, value, n);
+    }
+  }
+}
+
+void transform_output(const WinogradTask& t, const Tiles& tiles, Size first, Size last, Size outputs_first,
+                      Size outputs_last, const float* m) {
+  const Size point = m_point(t);
+  for (Size k = first; k < last; ++k, m += t.block_outputs) {
+    const Tile tile = tiles.at(k);
+    const Size rows = t.out_height - tile.row < kTile ? t.out_height - tile.row : kTile;
+    const Size columns = t.out_width - tile.column < kTile ? t.out_width - tile.column : kTile;
+    const auto from = [&](auto* data, const PixelStrides& s) {
+      return data + tile.image * s.image + tile.row * s.row + tile.column * s.pixel;
+    };
+    float* y = from(t.y, t.y_strides);
+    const float* other = t.other ? from(t.other, t.other_strides) : nullptr;
+    for (Size o = outputs_first; o < outputs_last; o += kLanes) {
+      const Size n = outputs_last - o < kLanes ? outputs_last - o : kLanes;
+      output_tile(t, m + (o - outputs_first), point, t.bias ? t.bias + o : nullptr, y + o,
+                  other ? other + o : nullptr, rows, columns, n);
+    }
+  }
+}
+
+Size scratch_floats(Size channels, Size block_tiles, Size block_outputs) {
+  WinogradTask t{};
+  t.channels = channels;
+  t.block_tiles = block_tiles;
+  t.block_outputs = block_outputs;
+  return kPoints * (v_point(t) + m_point(t));
+}
+
+void run(const WinogradTask& t, Size first, Size last, float* scratch) {
+  const Tiles tiles(t);
+  float* v = scratch;
+  float* m = scratch + kPoints * v_point(t);
+  transform_input(t, tiles, first, last, v);
+  for (Size k = 0; k < t.outputs; k += t.block_outputs) {
+    const Size end = t.outputs - k < t.block_outputs ? t.outputs : k + t.block_outputs;
+    multiply(t, v, last - first, k, end, m);
+    transform_output(t, tiles, first, last, k, end, m);
+  }
+  if (t.stream) fence();
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an image's file says of it.
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include "npy_image.hpp"
+#include "source.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/io/distributed_image.hpp"
+#include "tessera/io/hdf5.hpp"
+#include "tessera/io/image_file.hpp"
+
+namespace tessera {
+
+void io::require_channels_first(const std::string& path, const std::vector<std::int64_t>& shape) {
+  TESSERA_VALIDATE(shape.size() != 3 || shape[2] > 4 || shape[0] <= 4, path, " has the shape (", shape[0],
+                   ", ", shape[1], ", ", shape[2],
+                   ") (channels stand first, (C, H, W)) move its last axis to the front");
+}
+
+namespace {
+
+using io::NpyImage;
+using io::Source;
+
+std::string note_of(const ImageInfo& info) {
+  std::string note;
+  const auto add = [&](const std::string& text) { note += (note.empty() ? "" : ", ") + text; };
+  if (info.had_alpha) add("alpha channel dropped");
+  if (info.orientation != 1) add(concat("EXIF orientation ", info.orientation, " applied"));
+  return note;
+}
+
+// All pages of a file as slices of a volume: how many, if they are of one size and kind.
+int volume_pages(const Source& source, const ImageInfo& first) {
+  const int pages = ImageReader::pages(source.file);
+  for (int page = 1; page < pages; ++page) {
+    const ImageInfo info = ImageReader(source.file, page).info();
+    TESSERA_VALIDATE(info.height == first.height && info.width == first.width &&
+                         info.channels == first.channels && info.type == first.type,
+                     source.file, " has pages that differ (page ", page, " is ", info.channels, " x ",
+                     info.height, " x ", info.width, ", the first ", first.channels, " x ", first.height,
+                     " x ", first.width, ") name the page to be read, from ", source.file, ":/0");
+  }
+  return pages;
+}
+
+SourceInfo header_of(const std::string& path) {
+  const Source source = io::source_of(path);
+  SourceInfo out;
+  if (source.kind == Source::Kind::hdf5) {
+    const Hdf5File file = Hdf5File::open(source.file, Communicator());
+    const DatasetInfo about = file.info(source.dataset);
+    io::require_channels_first(path, about.shape);
+    out.box = about.box;
+    out.channels = about.channels;
+    // A reconstruction says itself which values were 0 and 1.
+    const std::optional<double> factor = file.number_attribute(source.dataset, "factor");
+    out.type = about.type;
+    out.says_scale = factor.has_value();
+    out.full_scale = factor.value_or(io::full_scale(about.type));
+    if (factor) out.offset = file.number_attribute(source.dataset, "offset").value_or(0);
+    TESSERA_VALIDATE(std::isfinite(out.full_scale) && out.full_scale > 0 && std::isfinite(out.offset), path,
+                     ": its attributes factor and offset are ", out.full_scale, " and ", out.offset,
+                     " (the file's values of what is 1 and 0 inside, factor above 0) correct or remove them");
+  } else if (source.kind == Source::Kind::npy) {
+    const NpyImage array(source.file);
+    out.box = array.box();
+    out.channels = array.extent[0];
+    out.type = array.file.type();
+    out.full_scale = io::full_scale(out.type);
+  } else {
+    const ImageInfo info = ImageReader(source.file, source.page).info();
+    out.type = info.type;
+    out.box = Box({0, 0, 0}, {source.all_pages ? volume_pages(source, info) : 1, info.height, info.width});
+    out.channels = info.channels;
+    out.full_scale = info.full_scale;
+    out.note = note_of(info);
+  }
+  return out;
+}
+
+}  // namespace
+
+SourceInfo image_source_info(const std::string& path, const Communicator& comm) {
+  SourceInfo out;
+  comm.together([&] {
+    if (comm.rank() == 0) out = header_of(path);
+  });
+  std::array<std::int64_t, 4> numbers{out.box.hi()[0], out.box.hi()[1], out.box.hi()[2], out.channels};
+  comm.broadcast(numbers.data(), sizeof numbers, 0);
+  std::array<double, 3> scale{out.full_scale, out.offset, static_cast<double>(out.says_scale)};
+  comm.broadcast(scale.data(), sizeof scale, 0);
+  out.full_scale = scale[0];
+  out.offset = scale[1];
+  out.says_scale = scale[2] != 0;
+  out.type = comm.broadcast(out.type, 0);
+  out.note = comm.broadcast(out.note, 0);
+  out.box = Box({0, 0, 0}, {numbers[0], numbers[1], numbers[2]});
+  out.channels = numbers[3];
+  return out;
+}
+
+}  // namespace tessera
