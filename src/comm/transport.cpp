@@ -100,6 +100,8 @@ const char* name(TransportKind kind) {
 }
 
 TransportKind kind(const Transport& transport) { return transport.kind; }
+const Communicator& communicator(const Transport& transport) { return transport.comm; }
+bool recordable(const Transport& transport) { return transport.recordable(); }
 
 TransportKind choose_transport(TransportKind wanted, const std::vector<Endpoint>& ranks) {
   std::map<std::pair<std::string, std::string>, int> first_on;  // rank that holds a GPU

@@ -65,8 +65,8 @@ class Transport {
   /// After its test at the start, once: no deadline but the run's watchdog holds from now on. Collective;
   /// without exchanges in flight.
   virtual void trust() {}
-  /// Whether exchanges may become part of a RecordedWork: the host takes no part in them.
-  bool recordable() const { return kind == TransportKind::nccl || comm.size() == 1; }
+  /// See exchange.hpp. One rank sends nothing.
+  virtual bool recordable() const { return comm.size() == 1; }
 
   int next_tag();
   /// The rank in the launch, for messages.

@@ -41,7 +41,10 @@ class NcclTransport final : public Transport {
     deadline_ = std::numeric_limits<double>::infinity();
     leave();
     join(Calls::block);
+    blocks_ = true;
   }
+  // A group that another thread launches is not this thread's to record.
+  bool recordable() const override { return blocks_; }
 
   std::unique_ptr<Lane> make_lane(std::int64_t send_bytes, std::int64_t receive_bytes) override;
 
@@ -122,6 +125,7 @@ class NcclTransport final : public Transport {
   static constexpr double kFarewell = 5;  // seconds
   std::optional<Stream> stream_;
   ncclComm_t handle_ = nullptr;
+  bool blocks_ = false;
   double deadline_;
 };
 

@@ -157,10 +157,11 @@ class LayerDenoiser final : public Denoiser {
   bool columns_ = false;  // neighbors to the left or right
   int depth_ = 1;
   std::int64_t bytes_sent_ = 0;
-  std::array<std::optional<Runner>, 8> runners_;  // by symmetry, made when first used
   std::optional<LayerHalos> halos_;
   std::optional<Exchange> padding_;  // the image's own pixels -> padded blocks; none where nothing is padded
   at::Tensor region_;                // persistent
+  // By symmetry, made when first used. Last: their recorded passes hold buffers and messages of the exchanges.
+  std::array<std::optional<Runner>, 8> runners_;
 };
 
 }  // namespace

@@ -21,6 +21,9 @@ class Transport;
 std::shared_ptr<Transport> make_transport(const Communicator& comm, Device device, TransportKind kind);
 const char* name(TransportKind kind);
 TransportKind kind(const Transport& transport);
+const Communicator& communicator(const Transport& transport);
+/// Whether exchanges may become part of a RecordedWork: the host takes no part in them.
+bool recordable(const Transport& transport);
 
 /// Order of the elements in a message: channel after channel, or pixel after pixel with its channels side by
 /// side, which is what channels-last arrays copy without strides. Sender and receiver use the same.
