@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Feeds hostile input to the readers of files and jobs (libFuzzer, clang 14): tests/fuzz.sh MINUTES [TARGET...]
-#   MINUTES per target; targets: safetensors npy seal job picture plan diagnosis (all)
+#   MINUTES per target; targets: safetensors network npy seal job texts picture measurements checkpoint trace crop plan diagnosis (all)
 #   New inputs stay in build/fuzz/corpus; what fails is build/fuzz/TARGET-crash-*: make it small by
 #   'build/fuzz/bin/fuzz_TARGET -minimize_crash=1 -runs=10000 FILE', and keep it in tests/fuzz/corpus/TARGET.
 set -euo pipefail
@@ -11,7 +11,7 @@ esac
 cd "$(dirname "$0")/.."
 minutes=$1
 shift
-targets=(safetensors npy seal job picture plan diagnosis)
+targets=(safetensors network npy seal job texts picture measurements checkpoint trace crop plan diagnosis)
 (($#)) && targets=("$@")
 [[ -f build/fuzz/build.ninja ]] || cmake --preset fuzz
 cmake --build --preset fuzz -j "${TESSERA_JOBS:-2}" --target "${targets[@]/#/fuzz_}"

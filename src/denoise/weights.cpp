@@ -95,11 +95,10 @@ void read_metadata(const SafeTensors& file, const std::string& path, Network& ne
     if (entry == file.metadata.end()) return std::nullopt;
     return numbers(entry->second, key, path);
   };
-  const auto whole = [&](const std::vector<double>& values, const char* key) {
-    constexpr double kMost = 65536;  // widths of layers; no network has as many of anything else
+  const auto whole = [&](const std::vector<double>& values, const char* key, double most = 1024) {
     for (const double v : values)
-      TESSERA_VALIDATE(0 <= v && v <= kMost && v == std::floor(v) && values.size() <= 64, path, ": metadata ",
-                       key, " is '", file.metadata.at(key), "' (whole numbers up to ", kMost,
+      TESSERA_VALIDATE(0 <= v && v <= most && v == std::floor(v) && values.size() <= 16, path, ": metadata ",
+                       key, " is '", file.metadata.at(key), "' (whole numbers up to ", most,
                        " are expected) correct or remove it");
   };
   const auto one = [&](const char* key, auto& value) {
@@ -117,7 +116,7 @@ void read_metadata(const SafeTensors& file, const std::string& path, Network& ne
   one("batch_norm", options.batch_norm);
   one("residual", options.residual);
   const auto widths = find("widths");
-  if (widths) whole(*widths, "widths");
+  if (widths) whole(*widths, "widths", 65536);
   if (widths) options.widths.assign(widths->begin(), widths->end());
   if (const auto range = find("sigma_range")) {
     TESSERA_VALIDATE(

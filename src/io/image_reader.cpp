@@ -29,7 +29,10 @@ void start_vips() {
 std::string vips_problem() {
   const std::string text = vips_error_buffer();
   vips_error_clear();
-  const std::string line = text.substr(0, text.find('\n'));
+  std::string line = text.substr(0, text.find('\n'));
+  constexpr std::string_view kSystem = "unix error: ";  // a line of its own: why the system refused
+  if (const std::size_t at = text.find(kSystem); at != std::string::npos && at > 0)
+    line += ": " + text.substr(at + kSystem.size(), text.find('\n', at) - at - kSystem.size());
   return line.empty() ? "no reason given" : line;
 }
 

@@ -16,7 +16,7 @@ using VipsPointer = std::unique_ptr<VipsImage, Unref>;
 /// Starts libvips once: one thread, no operation cache, no printing.
 void start_vips();
 
-/// The first line of libvips' error buffer, which is cleared.
+/// The first line of libvips' error buffer, which is cleared, and what the system said.
 std::string vips_problem();
 
 }  // namespace tessera::io

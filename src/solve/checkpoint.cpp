@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
@@ -142,7 +143,10 @@ Checkpoint read_header(const Json& j) {
   c.loop.iterations = loop.at("iterations").get<int>();
   c.loop.last = read_result(loop.at("last"));
   c.loop.seconds = number(loop.at("seconds"));
-  c.loop.reason = static_cast<StopReason>(loop.at("reason").get<int>());
+  const int reason = loop.at("reason").get<int>();
+  if (c.loop.iterations < 0 || reason < 0 || reason > static_cast<int>(StopReason::diverged))
+    throw Json::other_error::create(501, "no place of a loop", nullptr);
+  c.loop.reason = static_cast<StopReason>(reason);
   c.loop.decisive = read_result(loop.at("decisive"));
   c.loop.watch = read_watch(loop.at("watch"));
   c.loop.stood = loop.value("stood", false);
@@ -154,21 +158,30 @@ Checkpoint read_header(const Json& j) {
 
 std::string dataset(const std::string& field) { return "/fields/" + field; }
 
+// Runs what takes values out of a header: one that has other types or lacks some is damaged.
+template <class Work>
+auto from_header(const std::string& path, Work work) {
+  try {
+    return work();
+  } catch (const Json::exception& e) {
+    throw DamageError(concat(path, " is damaged (its header cannot be read: ", e.what(), ")"));
+  }
+}
+
 // The header's text, checked; every rank reads it for itself.
 Json checked_header(const Hdf5File& file, const std::string& path) {
   const auto text = file.text_attribute("/", "header"), sum = file.text_attribute("/", "header_checksum");
   TESSERA_VALIDATE(text && sum, path, " has no header (it is no checkpoint) take it away");
   if (text_checksum(*text) != *sum)
     throw DamageError(concat(path, " is damaged (the checksum of its header differs)"));
-  try {
+  return from_header(path, [&] {
     Json j = Json::parse(*text);
     const int schema = j.at("schema").get<int>();
     TESSERA_VALIDATE(schema == kSchema, path, " has checkpoint schema ", schema, " (this tessera knows ",
                      kSchema, ") use the tessera that wrote it");
+    for (const auto& [name, sum] : j.at("fields").items()) static_cast<void>(sum.get_ref<const std::string&>());
     return j;
-  } catch (const Json::exception& e) {
-    throw DamageError(concat(path, " is damaged (its header cannot be read: ", e.what(), ")"));
-  }
+  });
 }
 
 }  // namespace
@@ -265,7 +278,7 @@ Checkpoint open_checkpoint(const std::string& path, const Communicator& comm) {
     for (const auto& [name, sum] : header.at("fields").items())
       if (hex(sums[next++]) != sum.get<std::string>())
         throw DamageError(concat(path, " is damaged (the checksum of its field ", name, " differs)"));
-    out = read_header(header);
+    out = from_header(path, [&] { return read_header(header); });
     out.path = path;
   });
   return out;
@@ -277,6 +290,9 @@ void restore_numbers(const Checkpoint& checkpoint, const std::vector<StateField>
     const auto found = checkpoint.numbers.find(f.name);
     TESSERA_VALIDATE(found != checkpoint.numbers.end(), checkpoint.path, " has no ", f.name,
                      " (another tessera wrote it) resume with that one, or start again with --force");
+    constexpr double kMost = 9007199254740992.0;  // 2^53: whole numbers up to it are exact
+    TESSERA_VALIDATE(!f.count || std::abs(found->second) <= kMost, checkpoint.path, " says that ", f.name, " is ",
+                     found->second, " (no count) start again with --force");
     if (f.scalar) *f.scalar = found->second;
     if (f.count) *f.count = static_cast<std::int64_t>(found->second);
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/core/error.hpp"
 #include "tessera/io/hdf5.hpp"
 
 namespace tessera::trace {
@@ -44,11 +45,14 @@ class Table {
         H5Dclose);
   }
 
-  /// A table of a file, to be read.
+  /// A table of a file, to be read. RunError where it is no table of these columns.
   Table(hid_t file, const char* name, const std::vector<Column>& columns, const std::string& path)
       : path_(path + ":/" + name), memory_(row_type(columns, path_)) {
     dataset_ = H5Handle(check_h5(H5Dopen2(file, name, H5P_DEFAULT), "H5Dopen", path_), H5Dclose);
     const H5Handle space(check_h5(H5Dget_space(dataset_.get()), "H5Dget_space", path_), H5Sclose);
+    const H5Handle stored(check_h5(H5Dget_type(dataset_.get()), "H5Dget_type", path_), H5Tclose);
+    if (H5Sget_simple_extent_ndims(space.get()) != 1 || H5Tequal(stored.get(), memory_.get()) <= 0)
+      throw RunError(path_ + " is no table of this trace");
     check_h5(H5Sget_simple_extent_dims(space.get(), &rows_, nullptr), "H5Sget_simple_extent_dims", path_);
   }
 

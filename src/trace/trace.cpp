@@ -177,9 +177,24 @@ struct TraceFile {
   }
 };
 
+// RunError where it does not hold so many values.
+H5Handle open_attribute(hid_t file, const char* key, hssize_t count, const std::string& path) {
+  H5Handle attribute(check_h5(H5Aopen(file, key, H5P_DEFAULT), "H5Aopen", path), H5Aclose);
+  const H5Handle space(check_h5(H5Aget_space(attribute.get()), "H5Aget_space", path), H5Sclose);
+  if (H5Sget_simple_extent_npoints(space.get()) != count)
+    throw RunError(concat(path, ": the attribute ", key, " does not hold ", count, " values"));
+  return attribute;
+}
+
+void read_numbers(hid_t file, const char* key, hid_t type, hssize_t count, void* to, const std::string& path) {
+  const H5Handle attribute = open_attribute(file, key, count, path);
+  check_h5(H5Aread(attribute.get(), type, to), "H5Aread", path);
+}
+
 std::string text_attribute(hid_t file, const char* key, const std::string& path) {
-  const H5Handle attribute(check_h5(H5Aopen(file, key, H5P_DEFAULT), "H5Aopen", path), H5Aclose);
+  const H5Handle attribute = open_attribute(file, key, 1, path);
   const H5Handle type(check_h5(H5Aget_type(attribute.get()), "H5Aget_type", path), H5Tclose);
+  if (H5Tis_variable_str(type.get()) <= 0) throw RunError(concat(path, ": the attribute ", key, " is no text"));
   char* text = nullptr;
   check_h5(H5Aread(attribute.get(), type.get(), &text), "H5Aread", path);
   const std::string value = text ? text : "";
@@ -215,9 +230,7 @@ struct TraceWriter::Impl {
       return;
     }
     const TraceFile old(path);
-    const H5Handle before(
-        check_h5(H5Aopen(old.file.get(), keys::trace_seconds, H5P_DEFAULT), "H5Aopen", path), H5Aclose);
-    check_h5(H5Aread(before.get(), H5T_NATIVE_DOUBLE, &inside_before), "H5Aread", path);
+    read_numbers(old.file.get(), keys::trace_seconds, H5T_NATIVE_DOUBLE, 1, &inside_before, path);
     header.text[keys::start_time] = text_attribute(old.file.get(), keys::start_time, path);
     renew(
         &old, [&](const IterationRow& r) { return r.iteration < begin.iterations; },
@@ -332,17 +345,17 @@ TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header, int
 
 bool TraceWriter::continues(const std::string& path, const TraceHeader& header) {
   try {
-    const H5Handle file = open_file(path);
-    const auto read = [&](const char* key, auto& values) {
-      const H5Handle attribute(check_h5(H5Aopen(file.get(), key, H5P_DEFAULT), "H5Aopen", path), H5Aclose);
-      check_h5(H5Aread(attribute.get(), H5T_NATIVE_INT64, values.data()), "H5Aread", path);
-    };
-    std::array<std::int64_t, 1> schema{}, ranks{};
+    const TraceFile old(path);
+    std::int64_t schema = 0, ranks = 0;
     std::array<std::int64_t, 6> box{};
-    read(keys::schema, schema);
-    read(keys::ranks, ranks);
-    read(keys::own_box, box);
-    return schema[0] == kTraceSchema && ranks[0] == header.numbers.at(keys::ranks) &&
+    double seconds = 0;
+    const hid_t file = old.file.get(), whole = H5T_NATIVE_INT64;
+    read_numbers(file, keys::schema, whole, 1, &schema, path);
+    read_numbers(file, keys::ranks, whole, 1, &ranks, path);
+    read_numbers(file, keys::own_box, whole, 6, box.data(), path);
+    read_numbers(file, keys::trace_seconds, H5T_NATIVE_DOUBLE, 1, &seconds, path);
+    text_attribute(file, keys::start_time, path);
+    return schema == kTraceSchema && ranks == header.numbers.at(keys::ranks) &&
            Box({box[0], box[1], box[2]}, {box[3], box[4], box[5]}) == header.own;
   } catch (const RunError&) {
     return false;

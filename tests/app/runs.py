@@ -97,7 +97,14 @@ def bad_input():
     """Through the launcher, on 3 ranks: exit code 2, one message, nothing written."""
     photo()
     (work / "broken.png").write_bytes((work / "photo.png").read_bytes()[:60])
+    np.save(work / "nothing.npy", np.zeros((3, 3)))
+    start = np.zeros((3, 80, 104), np.float32)
+    start[1, 40, 7] = np.nan
+    np.save(work / "start.npy", start)
+    gaussian = "{gaussian: {sigma: [2.0, 1.0], angle: 30}}"
     cases = [
+        (JOB.replace(gaussian, "{file: nothing.npy, normalize: false}"), "squared norm is 0"),
+        (JOB.replace("iterations: 4", "iterations: 4, start: start.npy"), "the start of the iteration is not finite"),
         (JOB.replace("iterations: 4", "iteration: 4"), "did you mean solver.iterations?"),
         (JOB.replace("photo.png", "nowhere.png"), "nowhere.png"),
         (JOB.replace("photo.png", "broken.png"), "broken.png"),

@@ -163,7 +163,7 @@ def main():
     parser.add_argument("--only", help="one fault, such as 'write 1 17 ENOSPC': shows all that was said")
     parser.add_argument("--folder", help="where the runs write (a new folder in /dev/shm)")
     given = parser.parse_args()
-    program = os.path.realpath(given.program)
+    program, given.library = os.path.realpath(given.program), os.path.realpath(given.library)
     root = Path(given.folder or tempfile.mkdtemp(prefix="tessera-faults-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
     try:
         straight = Place(program, given.library, root / "straight")

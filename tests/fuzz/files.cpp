@@ -11,7 +11,7 @@
 
 #include "sealed_file.hpp"
 #include "targets.hpp"
-#include "tessera/core/error.hpp"
+#include "tessera/denoise/network.hpp"
 #include "tessera/io/distributed_image.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/io/image_file.hpp"
@@ -20,24 +20,15 @@
 namespace tessera::fuzz {
 namespace {
 
-std::string scratch() {
-  static const std::string folder = [] {
-    std::string name =
-        ::access("/dev/shm", W_OK) == 0 ? "/dev/shm/tessera-fuzz-XXXXXX" : "/tmp/tessera-fuzz-XXXXXX";
-    if (!::mkdtemp(name.data())) std::abort();
+const std::string& scratch() {
+  static const std::string& folder = *[] {  // never destroyed: the last call is at exit
+    auto* name =
+        new std::string(::access("/dev/shm", W_OK) == 0 ? "/dev/shm/tessera-fuzz-XXXXXX" : "/tmp/tessera-fuzz-XXXXXX");
+    if (!::mkdtemp(name->data())) std::abort();
     std::atexit([] { [[maybe_unused]] const int done = std::system(("rm -rf " + scratch()).c_str()); });
     return name;
   }();
   return folder;
-}
-
-template <class Work>
-void refused_or_fine(Work work) {
-  try {
-    work();
-  } catch (const InputError& e) {
-    require(std::strlen(e.what()) > 10, "an error without words");
-  }
 }
 
 }  // namespace
@@ -58,8 +49,7 @@ std::string as_file(const std::uint8_t* bytes, std::size_t count, const std::str
 
 // An even first byte: the rest as it stands. Odd: two bytes say how much of it is the header, and the length
 // that the format wants in front is right.
-void safetensors(const std::uint8_t* bytes, std::size_t count) {
-  if (count < 3) return;
+std::vector<std::uint8_t> with_header_length(const std::uint8_t* bytes, std::size_t count) {
   std::vector<std::uint8_t> file(bytes + 1, bytes + count);
   if (bytes[0] & 1) {
     const std::size_t header = std::min<std::size_t>(file[0] | file[1] << 8, file.size() - 2);
@@ -68,6 +58,12 @@ void safetensors(const std::uint8_t* bytes, std::size_t count) {
     for (int k = 0; k < 8; ++k) length[k] = static_cast<std::uint8_t>(header >> (8 * k));
     file.insert(file.begin(), length, length + 8);
   }
+  return file;
+}
+
+void safetensors(const std::uint8_t* bytes, std::size_t count) {
+  if (count < 3) return;
+  const std::vector<std::uint8_t> file = with_header_length(bytes, count);
   refused_or_fine([&] {
     const SafeTensors read = read_safetensors(as_file(file.data(), file.size(), ".safetensors"));
     std::size_t total = 0;
@@ -82,6 +78,19 @@ void safetensors(const std::uint8_t* bytes, std::size_t count) {
     }
     require(read_safetensors(again).tensors.size() == read.tensors.size(),
             "written and read is not the same");
+  });
+}
+
+// Weights of a network: the first byte says which, the rest is as for safetensors.
+void network(const std::uint8_t* bytes, std::size_t count) {
+  if (count < 4) return;
+  const std::vector<std::string> names = network_names();
+  const std::vector<std::uint8_t> file = with_header_length(bytes + 1, count - 1);
+  const std::string path = as_file(file.data(), file.size(), ".safetensors");
+  refused_or_fine([&] {
+    const Network read = load_network(names[bytes[0] % names.size()], path, bytes[0] & 64 ? 1 : 0);
+    for (const auto& [name, shape] : weight_shapes(read.graph))
+      require(read.weights.at(name).sizes() == at::IntArrayRef(shape), "a tensor of another shape");
   });
 }
 

@@ -7,11 +7,15 @@
 
 #include "comm/border_reference.hpp"
 #include "heartbeat_board.hpp"
+#include "scenes.hpp"
 #include "targets.hpp"
 #include "tessera/app/operator_table.hpp"
 #include "tessera/comm/exchange_plan.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/perf/machine.hpp"
+#include "tessera/perf/tuned.hpp"
+#include "tessera/train/train.hpp"
 
 namespace tessera::fuzz {
 
@@ -32,6 +36,42 @@ void job(const std::uint8_t* bytes, std::size_t count) {
   }
   require(again == written, ("written twice is not the same:\n" + written + "---\n" + again).c_str());
   require(differing_keys(written, again).empty(), "equal jobs differ");
+}
+
+// The other texts that are read, by the first byte: a training job, a machine, tuned choices.
+void texts(const std::uint8_t* bytes, std::size_t count) {
+  if (count < 1) return;
+  const std::string text(reinterpret_cast<const char*>(bytes + 1), count - 1);
+  refused_or_fine([&] {
+    if (bytes[0] % 3 == 0) {
+      static_cast<void>(parse_train_job(text, "/fuzz/train.yaml"));
+    } else if (bytes[0] % 3 == 1) {
+      const Machine machine = parse_machine(text, "/fuzz/machine.yaml");
+      require(parse_machine(write_machine(machine), "/fuzz/machine.yaml") == machine,
+              "another machine than was written");
+    } else {
+      static_cast<void>(read_tuned(as_file(bytes + 1, count - 1, ".yaml")));
+    }
+  });
+}
+
+// A crop of a picture of up to 40 x 40: it reads inside the picture, and writes every value once.
+void crop(const std::uint8_t* bytes, std::size_t count) {
+  Numbers next(bytes, count);
+  training::Picture picture{.name = "fuzz",
+                            .channels = next.below(2) ? 3 : 1,
+                            .height = 1 + next.below(40),
+                            .width = 1 + next.below(40)};
+  picture.values.assign(static_cast<std::size_t>(picture.channels * picture.height * picture.width), 255);
+  const bool shrink = next.below(2) == 1;
+  const std::int64_t side =
+      1 + next.below(static_cast<int>(std::min(picture.height, picture.width)));  // training skips smaller pictures
+  training::Draws draws(static_cast<std::uint64_t>(next.below(256)), next.below(256), next.below(16));
+  std::vector<float> out(static_cast<std::size_t>(picture.channels * side * side), -1.0F);
+  refused_or_fine([&] {
+    training::photograph_crop(picture, shrink, side, draws, out.data());
+    for (const float value : out) require(value == 1.0F, "a value that is not the picture's");
+  });
 }
 
 Box pixel(const Index3& at) { return {at, at + Index3{1, 1, 1}}; }

@@ -12,6 +12,7 @@
 
 #include "io/pictures.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
 #include "tessera/io/files.hpp"
 
 namespace tessera {
@@ -53,6 +54,21 @@ TEST(Pictures, LosslessFormatsComeBackExactly) {
         EXPECT_FALSE(info.had_alpha || info.has_profile);
         for (const char* left : {".tmp", ".raw.tmp"}) EXPECT_FALSE(std::filesystem::exists(path + left));
       }
+}
+
+// A watchdog must see that a slow disk or a large picture is no standstill.
+TEST(Pictures, LongWritesBeat) {
+  const std::uint64_t before = heartbeat().beats;
+  write_scene("beats.png", 1, 1200, 900, 8);
+  const std::uint64_t written = heartbeat().beats;
+  EXPECT_GE(written - before, 20U) << "while a picture is encoded";
+  constexpr std::int64_t kSlice = 64 << 20;  // of what is synced at once
+  write_whole("beats.bin", [](const std::string& temporary) {
+    std::ofstream(temporary) << "x";
+    std::filesystem::resize_file(temporary, 5 * kSlice);
+  });
+  EXPECT_GE(heartbeat().beats - written, 5U) << "while a file is synced";
+  std::filesystem::remove("beats.bin");
 }
 
 TEST(Pictures, JpegComesBackNearly) {
