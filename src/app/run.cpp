@@ -17,6 +17,7 @@
 #include "tessera/app/run_status.hpp"
 #include "tessera/app/signals.hpp"
 #include "tessera/app/tuning.hpp"
+#include "tessera/comm/gpu.hpp"
 #include "tessera/comm/watchdog.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
@@ -25,6 +26,7 @@
 #include "tessera/core/units.hpp"
 #include "tessera/core/version.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/domain/torch_cuda.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/solve/metrics.hpp"
 
@@ -178,6 +180,8 @@ int run_command(const RunArguments& arguments, const Communicator& comm) {
     if (first) inputs = from ? from->texts.at("inputs") : input_sums(g);
   });
   if (const int code = stop_code()) return code;
+  if (const int device = g.device.index; g.device.is_cuda())
+    set_device_clock(make_device_clock(g.device, [device] { return current_stream(device); }));
   const StartedTransport started = open_transport(g, comm);
   const std::shared_ptr<Transport>& transport = started.transport;
   const auto denoiser = make_denoiser(g, comm, transport);

@@ -245,7 +245,8 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
       ->check(above_zero());
   c_plan->add_option(
       "--machine", plan.machine,
-      "machine file, or a supplied one: h200-nvlink-infiniband, v100 (default: measured here)");
+      "machine file, or a supplied one: a100-, b200-, h100- or h200-nvlink-infiniband, v100 (default: "
+      "measured here)");
   c_plan
       ->add_option("--threads", plan.threads,
                    "per rank, on this computer (default: its cores over the ranks, as jobs/launch.sh)")

@@ -179,7 +179,8 @@ Json checked_header(const Hdf5File& file, const std::string& path) {
     const int schema = j.at("schema").get<int>();
     TESSERA_VALIDATE(schema == kSchema, path, " has checkpoint schema ", schema, " (this tessera knows ",
                      kSchema, ") use the tessera that wrote it");
-    for (const auto& [name, sum] : j.at("fields").items()) static_cast<void>(sum.get_ref<const std::string&>());
+    for (const auto& [name, sum] : j.at("fields").items())
+      static_cast<void>(sum.get_ref<const std::string&>());
     return j;
   });
 }
@@ -291,8 +292,8 @@ void restore_numbers(const Checkpoint& checkpoint, const std::vector<StateField>
     TESSERA_VALIDATE(found != checkpoint.numbers.end(), checkpoint.path, " has no ", f.name,
                      " (another tessera wrote it) resume with that one, or start again with --force");
     constexpr double kMost = 9007199254740992.0;  // 2^53: whole numbers up to it are exact
-    TESSERA_VALIDATE(!f.count || std::abs(found->second) <= kMost, checkpoint.path, " says that ", f.name, " is ",
-                     found->second, " (no count) start again with --force");
+    TESSERA_VALIDATE(!f.count || std::abs(found->second) <= kMost, checkpoint.path, " says that ", f.name,
+                     " is ", found->second, " (no count) start again with --force");
     if (f.scalar) *f.scalar = found->second;
     if (f.count) *f.count = static_cast<std::int64_t>(found->second);
   }

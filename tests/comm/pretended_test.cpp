@@ -14,6 +14,7 @@
 #include "tessera/comm/exchange.hpp"
 #include "tessera/comm/gpu.hpp"
 #include "tessera/comm/recorded_work.hpp"
+#include "tessera/core/phase.hpp"
 #include "transport.hpp"
 #include "transport_probe.hpp"
 
@@ -251,6 +252,46 @@ TEST(PretendedDevice, ARecordingThatFailsLeavesTheExchangesAsTheyWere) {
     pass.launch(moves.stream());
     moves.expect(3, 2 * Moves::kLayers);
   });
+}
+
+// The host does not wait: times come when the device has passed.
+TEST(PretendedDevice, PhasesAreTimedWhereTheDeviceIs) {
+  pretended::behave({.gpus = 8, .latest = 0.02});
+  take_phases();
+  const Stream stream(Device{0});
+  const Buffer memory(Buffer::Kind::device, Device{0}, 64);
+  const auto work = [&] {
+    TESSERA_CUDA(
+        cudaMemcpyAsync(memory.data(), memory.data() + 32, 32, cudaMemcpyDeviceToDevice, stream.get()));
+  };
+  set_device_clock(make_device_clock(Device{0}, [&] { return static_cast<void*>(stream.get()); }));
+  std::size_t taken = 0;
+  double device = 0;
+  for (int round = 0; round < 20; ++round) {
+    const PhaseScope outer(Phase::denoise);
+    {
+      const PhaseScope inner(Phase::halo);
+      work();
+    }
+    const RecordedWork recorded(stream.get(), [&] {
+      const PhaseScope inside(Phase::halo);  // has no time of its own
+      work();
+    });
+    recorded.launch(stream.get());
+  }
+  const auto take = [&] {
+    for (const PhaseRecord& r : take_phases()) {
+      ++taken;
+      device += r.device_seconds;
+    }
+  };
+  take();
+  EXPECT_LT(taken, 60u);  // the device is behind
+  TESSERA_CUDA(cudaStreamSynchronize(stream.get()));
+  take();
+  EXPECT_EQ(taken, 60u);
+  EXPECT_GT(device, 0);
+  set_device_clock(nullptr);
 }
 
 // What the stand-in forbids is what a device would refuse; the message goes no further than the recording.

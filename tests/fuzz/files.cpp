@@ -22,8 +22,8 @@ namespace {
 
 const std::string& scratch() {
   static const std::string& folder = *[] {  // never destroyed: the last call is at exit
-    auto* name =
-        new std::string(::access("/dev/shm", W_OK) == 0 ? "/dev/shm/tessera-fuzz-XXXXXX" : "/tmp/tessera-fuzz-XXXXXX");
+    auto* name = new std::string(::access("/dev/shm", W_OK) == 0 ? "/dev/shm/tessera-fuzz-XXXXXX"
+                                                                 : "/tmp/tessera-fuzz-XXXXXX");
     if (!::mkdtemp(name->data())) std::abort();
     std::atexit([] { [[maybe_unused]] const int done = std::system(("rm -rf " + scratch()).c_str()); });
     return name;

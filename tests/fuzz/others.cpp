@@ -64,8 +64,8 @@ void crop(const std::uint8_t* bytes, std::size_t count) {
                             .width = 1 + next.below(40)};
   picture.values.assign(static_cast<std::size_t>(picture.channels * picture.height * picture.width), 255);
   const bool shrink = next.below(2) == 1;
-  const std::int64_t side =
-      1 + next.below(static_cast<int>(std::min(picture.height, picture.width)));  // training skips smaller pictures
+  const std::int64_t side = 1 + next.below(static_cast<int>(std::min(
+                                    picture.height, picture.width)));  // training skips smaller pictures
   training::Draws draws(static_cast<std::uint64_t>(next.below(256)), next.below(256), next.below(16));
   std::vector<float> out(static_cast<std::size_t>(picture.channels * side * side), -1.0F);
   refused_or_fine([&] {
