@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "cuda_graph.hpp"
+#include "kernel_table.hpp"
 #include "side_stream.hpp"
 #include "study_tools.hpp"
 #include "tessera/core/error.hpp"
@@ -66,7 +67,8 @@ class KernelsStudy final : public Study {
 
   std::string note() const override {
     return "bytes: read and written, those that are wanted; launch: seconds of one kernel on one element; "
-           "share: of the first row of its kind";
+           "share: of the first row of its kind\n\n" +
+           kernel_table();
   }
 
  private:
