@@ -47,10 +47,10 @@ double occupancy(const Kernel& k) {
 }  // namespace
 
 std::string kernel_table() {
-  std::string out = fmt::format("{:<34} {:>7} {:>10} {:>8} {:>7} {:>10}   (as compiled)", "kernel", "for",
+  std::string out = fmt::format("{:<36} {:>7} {:>10} {:>8} {:>7} {:>10}   (as compiled)", "kernel", "for",
                                 "registers", "spilled", "shared", "occupancy");
   for (const Kernel& k : kKernels)
-    out += fmt::format("\n{:<34} {:>7} {:>10} {:>8} {:>7} {:>8.0f} %", short_name(k.name), k.architecture,
+    out += fmt::format("\n{:<36} {:>7} {:>10} {:>8} {:>7} {:>8.0f} %", short_name(k.name), k.architecture,
                        k.registers, k.spilled, k.shared, 100 * occupancy(k));
   return out;
 }

@@ -148,7 +148,7 @@ TEST(NetworkDenoiser, goes_on_with_smaller_windows_where_memory_gives_out) {
   const at::Tensor image = picture(3, 96, 80, at::kDouble), want = whole(network, image, kSigma);
   const Fixture s(Communicator(), network, image);
   const auto d = make_network_denoiser(
-      network, {.mode = ExecutionMode::patch, .type = at::kDouble, .patch = 64, .batch = 1}, s.context);
+      network, {.mode = ExecutionMode::patch, .patch = 64, .batch = 1, .type = at::kDouble}, s.context);
   EXPECT_LT(difference(s, *d, image, kSigma, want), 1e-12);
   Scarce memory;
   at::Tensor out = at::empty_like(image);
