@@ -150,6 +150,11 @@ TEST(NetworkDenoiser, goes_on_with_smaller_windows_where_memory_gives_out) {
   const auto d = make_network_denoiser(
       network, {.mode = ExecutionMode::patch, .patch = 64, .batch = 1, .type = at::kDouble}, s.context);
   EXPECT_LT(difference(s, *d, image, kSigma, want), 1e-12);
+  const auto windows = [&] {
+    const std::string text = d->description(), mark = "batch 1, ";
+    return std::stoi(text.substr(text.find(mark) + mark.size()));
+  };
+  const int before = windows();
   Scarce memory;
   at::Tensor out = at::empty_like(image);
   testing::internal::CaptureStderr();
@@ -161,6 +166,7 @@ TEST(NetworkDenoiser, goes_on_with_smaller_windows_where_memory_gives_out) {
             "warning: rank 0 is out of device memory with patch 64, batch 1");
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1);
   EXPECT_LT(d->choices()[0].second, 64);
+  EXPECT_GT(windows(), before);
   EXPECT_LT(difference(s, *d, image, kSigma, want), 1e-12);
   EXPECT_LT((out - want).abs().max().item<double>(), 1e-12);
 }
