@@ -23,7 +23,8 @@ RecordedWork::RecordedWork(void* stream, const std::function<void()>& work) {
   try {
     if (failure) std::rethrow_exception(failure);
     TESSERA_CUDA(ended);
-    TESSERA_CUDA(cudaGraphInstantiate(&made, graph, 0));
+    // What was given to a stream of high priority keeps it, wherever the graph is launched.
+    TESSERA_CUDA(cudaGraphInstantiate(&made, graph, cudaGraphInstantiateFlagUseNodePriority));
   } catch (...) {
     if (graph) cudaGraphDestroy(graph);
     cudaGetLastError();  // not the next call's

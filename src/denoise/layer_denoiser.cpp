@@ -99,7 +99,7 @@ class LayerDenoiser final : public Denoiser {
   std::string description() const override {
     return concat(network_.options.name, ", layer, halo depth ", depth_, ", ", halos_->count(),
                   " exchanges per pass, ", c10::toString(options_.type), options_.tf32 ? " as tf32" : "",
-                  runners_[0]->fused() ? ", fused" : "");
+                  runners_[0]->fused() ? ", fused" : "", runners_[0]->graphs() > 0 ? ", replayed" : "");
   }
   std::vector<StateField> state() override { return symmetries_.state(); }
   std::vector<std::pair<std::string, std::int64_t>> choices() const override {

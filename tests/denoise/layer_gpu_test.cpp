@@ -45,6 +45,9 @@ TEST(LayerGpu, equals_the_whole_image_call_after_call) {
           const at::ScalarType images = type == at::kDouble ? at::kDouble : at::kFloat;
           for (int call = 0; call < 6; ++call)
             EXPECT_LT(difference(s, *d, image.to(images), kSigma, want.to(images)), bound) << "call " << call;
+          const bool replays =
+              recordable(*s.context.transport) && !s.context.decomposition.padded_block(comm.rank()).empty();
+          EXPECT_EQ(d->description().find(", replayed") != std::string::npos, replays) << d->description();
         };
         // Through the host: kernel by kernel. As a run sends them: NCCL where every rank has a GPU of its
         // own, replayed as a graph from the second call on.

@@ -12,9 +12,9 @@ namespace tessera {
 /// Streams are cudaStream_t. Every stream that joined must be waited for again before `work` ends. While it
 /// runs, this thread must neither wait for the device or ask it anything nor allocate on it, and waits for
 /// events of before are refused. What was captured runs where the graph is launched: behind everything that
-/// the launching stream had been given, before everything that it is given later. Memory that the operations
-/// use, and NCCL's communicators, must outlive this. Errors: RunError, or what `work` threw; the streams are
-/// as before then, and nothing has run.
+/// the launching stream had been given, before everything that it is given later, each operation with the
+/// priority of the stream it was recorded from. Memory that the operations use, and NCCL's communicators, must
+/// outlive this. Errors: RunError, or what `work` threw; the streams are as before then, and nothing has run.
 class RecordedWork {
  public:
   /// `stream` is not the default one.
