@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -26,7 +27,13 @@ class NcclTransport final : public Transport {
       : Transport(communicator, where, TransportKind::nccl), deadline_(deadline_seconds) {
     join(Calls::return_at_once);
   }
-  ~NcclTransport() override { leave(); }
+  // Where an error is on its way, the others may never come to the end that they would all come to.
+  ~NcclTransport() override {
+    if (std::uncaught_exceptions() > 0)
+      NcclTransport::abandon();
+    else
+      leave();
+  }
 
   void abandon() override {
     Transport::abandon();

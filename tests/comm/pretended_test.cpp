@@ -357,6 +357,23 @@ TEST(PretendedDevice, AnNcclThatFailsOnOneRankIsReplacedOnAll) {
   EXPECT_EQ(kind(*start(world, {}).transport), TransportKind::nccl);
 }
 
+// The others are stuck in an exchange, or ended already: nobody answers any more.
+TEST(PretendedDevice, ARankThatFailsAloneInARunDoesNotWaitForTheOthers) {
+  const Communicator world = Communicator::world();
+  const auto fail_alone = [&] {
+    const auto transport = trusted_nccl(world);
+    if (world.rank() == 0) throw RunError("this rank alone");
+    transport->abandon();
+  };
+  const double start = now();
+  if (world.rank() == 0)
+    EXPECT_THROW(fail_alone(), RunError);
+  else
+    fail_alone();
+  EXPECT_LT(now() - start, 15);
+  meet(world);
+}
+
 TEST(PretendedDevice, ARankTouchesItsOwnGpuAlone) {
   const Communicator world = Communicator::world();
   pretended::behave({.gpus = 8});

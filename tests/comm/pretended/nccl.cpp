@@ -215,7 +215,28 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
       if (!flight.expired())
         report("a communicator is finalized before a graph that holds its messages is gone");
   });
-  return comm->blocking ? ncclSuccess : ncclInProgress;
+  if (!comm->blocking) return ncclInProgress;
+  // It ends when all ranks have come here.
+  int word = comm->rank;
+  const int root = comm->world[0], ask = comm->id.tag, answer = comm->id.tag + 1;
+  if (comm->rank > 0) PMPI_Send(&word, 1, MPI_INT, root, ask, MPI_COMM_WORLD);
+  const double start = seconds();
+  for (int wanted = comm->rank > 0 ? 1 : comm->size - 1; wanted > 0;) {
+    int there = 0;
+    MPI_Status status;
+    PMPI_Iprobe(MPI_ANY_SOURCE, comm->rank > 0 ? answer : ask, MPI_COMM_WORLD, &there, &status);
+    if (there) {
+      PMPI_Recv(&word, 1, MPI_INT, status.MPI_SOURCE, status.MPI_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      --wanted;
+    } else if (seconds() - start > 20) {
+      with_lock([] { report("a communicator is finalized by some ranks alone: it waits for ever"); });
+      return ncclSystemError;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  for (int r = 1; comm->rank == 0 && r < comm->size; ++r)
+    PMPI_Send(&word, 1, MPI_INT, comm->world[static_cast<std::size_t>(r)], answer, MPI_COMM_WORLD);
+  return ncclSuccess;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   with_lock([&] {
