@@ -21,7 +21,8 @@ Option momentum() { return {"momentum", 3.0, {.least = 2}, "", "a of the extrapo
 ///
 /// Solves min f / s_n^2 + lambda g with sigma^2 = tau lambda s_n^2 (tessera/solve/strength.hpp); P keeps the
 ///   bounds. The momentum starts anew (k = 0) where it points against the last step,
-///   <z - x+, x+ - x> > 0, decided from the numbers of two iterations before, so that nothing waits.
+///   <z - x+, x+ - x> > 0, decided from the numbers of two iterations before, so that nothing waits; and
+///   where sigma falls below SolverOptions::level, the steps to nothing that end a run.
 /// The residual is that of the plain step, |x+ - z| / |x+|.
 /// Shapes: (C, [D,] H, W), this rank's block. Units: image and sigma in range [0, 1]. a: momentum, >= 2.
 /// Assumes: 0 < tau < 4 / (3 L) (1 / L for the proven rate). With D the prox of tau g, g convex: O(1/k^2) in
@@ -48,7 +49,7 @@ class Fista final : public Solver {
 
   IterationRecord step(int k) override {
     const double tau = tau_.at(k), sigma = in_.options.sigma.at(k);
-    if (against_.earlier() > 0) {
+    if (against_.earlier() > 0 || sigma < in_.options.level) {
       age_ = 0;
       against_.forget();
     }

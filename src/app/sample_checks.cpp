@@ -49,8 +49,9 @@ void warn_of_values(const Geometry& g, const Measurement& y, const Measurement& 
   const bool whole = g.data.type.find("int") != std::string::npos;
   const double near = std::max(kNear * (most - least), whole ? 2.5 / g.factor : 0);
   std::array<std::int64_t, 7> n{};
-  auto& [all, bright, beyond, at_least, near_least, at_most, near_most] = n;
-  each_counted(y, marks, [&, least = least, most = most](double v) {
+  // clang before 16 captures no structured bindings by reference.
+  each_counted(y, marks, [&n, near, least = least, most = most](double v) {
+    auto& [all, bright, beyond, at_least, near_least, at_most, near_most] = n;
     ++all;
     bright += v > kDim;
     beyond += v < -kBeyond || v > 1 + kBeyond;
@@ -60,6 +61,7 @@ void warn_of_values(const Geometry& g, const Measurement& y, const Measurement& 
     near_most += v != most && v > most - near;
   });
   comm.all_reduce(n, Reduce::sum);
+  const auto& [all, bright, beyond, at_least, near_least, at_most, near_most] = n;
   const auto file = [&](double v) { return fmt::format("{:.6g}", v * g.factor + g.offset); };
   const auto warn = [&](const std::string& text) { warnings.push_back("the measurement " + text); };
   if (bright * 10'000 < all)

@@ -31,16 +31,32 @@ double last_level(DataStep kind, bool pixels, double r) {
   return pixels ? r : std::max(1.5 * r, std::min(4 * r, 0.04));
 }
 
-// Splitting methods with a network: from strong denoising down to `last`, then on to nothing by steps of 0.3,
-// so that a longer run ends at rounding instead of leaving what it had reached. ADMM's multiplier adds up
-// what the network changes while sigma is large: it falls in fewer iterations, with short dual steps.
-constexpr double kFirst = 49.0 / 255.0, kFreeze = 0.3, kNothing = 1e-4;
+// Where the denoiser's level falls by itself: in how many iterations, and the first of the steps to nothing
+// that follow, as a share of the last level.
+struct Fall {
+  int iterations;
+  double first;
+};
 
-Schedule falling(double last, int iterations, int down, bool freeze) {
+// ADMM's multiplier adds up what a network changes while sigma is large: fewer iterations, with short dual
+// steps. Gradients find a blurred picture more slowly than proximal points. A long first step to nothing
+// follows the data once more: that sharpens what was blurred and brings noise into what was not.
+Fall fall_of(const SolverRow& solver, bool pixels) {
+  if (solver.data_step == DataStep::gradient) return {pixels ? 24 : 60, 0.01};
+  if (solver.data_step == DataStep::red) return {60, 0.01};
+  if (solver.multiplier) return pixels ? Fall{24, 0.01} : Fall{8, 0.1};
+  return {24, pixels ? 0.1 : 0.3};
+}
+
+// From strong denoising down to `last`, then on to nothing, so that a longer run ends at rounding with the
+// best that it had reached instead of leaving it.
+constexpr double kFirst = 49.0 / 255.0, kNothing = 1e-7;
+
+Schedule falling(double last, int iterations, Fall fall) {
   std::vector<double> v =
-      Schedule::log_space(std::max(kFirst, last), last, std::min(iterations, down)).values();
-  for (double s = last * kFreeze; freeze && s > kNothing * last && std::ssize(v) < iterations; s *= kFreeze)
-    v.push_back(s);
+      Schedule::log_space(std::max(kFirst, last), last, std::min(iterations, fall.iterations)).values();
+  for (double share = fall.first; share > kNothing && std::ssize(v) < iterations; share *= 0.01)
+    v.push_back(last * share);
   return v;
 }
 
@@ -81,19 +97,25 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
   const bool pixels = o.pixels = g.network && g.op->pointwise();
   const double r = noise / std::sqrt(L),
                last = last_level(kind, pixels && !row.multiplier, r);  // r: of a pixel
-  if (open && prox) {
-    said.sigma = falling(last, n, !g.network || (row.multiplier && !pixels) ? 8 : 24,
-                         /*freeze=*/g.network.has_value());
+  const bool falls = open && (prox || (g.network && !said.lambda));
+  // A denoiser that is exact needs no last steps to nothing: total variation goes on at its level.
+  const Fall fall = g.network ? fall_of(row, pixels) : Fall{8, 0};
+  if (falls && prox) {
+    said.sigma = falling(last, n, fall);
     if (!said.lambda) said.lambda = usual_lambda(kind);
-    if (g.network) o.level = last;
-  } else if (open && g.network && !said.lambda) {
+  } else if (falls) {
     said.sigma = last;
   }
   const Strength settled = settle(said, kind, usual_lambda(kind), noise, L);
   o.step = settled.step;
   o.sigma = settled.sigma;
   o.strength = *settled.lambda;
-  const double at_end = o.sigma.values().back();
+  if (falls && g.network) o.level = last;
+  if (falls && !prox) {  // its step follows sigma below the level, gradient_steps()
+    o.sigma = falling(last, n, fall);
+    o.step = {};
+  }
+  const double at_end = settled.sigma.values().back();
   o.lambda = s.lambda || s.sigma.automatic ? *settled.lambda * noise * noise / (at_end * at_end) : L;
   return o;
 }

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 
 #include "array_copy.hpp"
 #include "hdf5_impl.hpp"
@@ -39,12 +40,15 @@ hid_t check_read(hid_t code, const char* call, const std::string& path) {
   return code;
 }
 
-// No locks: a created file has a name of its own, and some file systems have none.
-H5Handle file_access(const std::string& path) {
-  H5Handle access(check_h5(H5Pcreate(H5P_FILE_ACCESS), "H5Pcreate", path), H5Pclose);
-  check_h5(H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG), "H5Pset_fclose_degree", path);
-  check_h5(H5Pset_file_locking(access.get(), false, true), "H5Pset_file_locking", path);
-  return access;
+// Where HDF5 looks for it: at 0, 512, 1024, and so on by powers of two.
+bool has_signature(const io::InputFile& file) {
+  constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
+  std::array<char, kSignature.size()> found{};
+  for (std::int64_t at = 0; at + std::ssize(kSignature) <= file.size(); at = at == 0 ? 512 : 2 * at) {
+    file.read(at, std::ssize(found), found.data());
+    if (std::string_view(found.data(), found.size()) == kSignature) return true;
+  }
+  return false;
 }
 
 std::string type_name(hid_t type) {
@@ -124,17 +128,19 @@ hid_t check_h5(hid_t code, const char* call, const std::string& path) {
 Hdf5File Hdf5File::open(const std::string& path, const Communicator& comm) {
   silence();
   comm.together([&] {
-    const io::InputFile exists(path);
-    TESSERA_VALIDATE(comm.rank() != 0 || H5Fis_hdf5(path.c_str()) > 0, "cannot read ", path,
+    const io::InputFile file(path);
+    TESSERA_VALIDATE(comm.rank() != 0 || has_signature(file), "cannot read ", path,
                      " (it is no HDF5 file, or was not closed by its writer) write it again");
   });
   Hdf5File out;
   out.impl_->comm = comm;
   out.impl_->path = path;
   comm.together([&] {
-    const H5Handle access = file_access(path);
-    out.impl_->file =
-        H5Handle(check_read(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), "H5Fopen", path), H5Fclose);
+    try {
+      out.impl_->file = io::open_hdf5(path);
+    } catch (const RunError& e) {
+      throw InputError(std::string(e.what()) + " is the file complete, and HDF5?");
+    }
   });
   return out;
 }

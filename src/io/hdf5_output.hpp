@@ -40,4 +40,8 @@ class Hdf5Output {
   std::exception_ptr problem_;  // the first
 };
 
+/// A file to be read, by our own calls as well: HDF5 1.10 crashes when the program ends where a close of its
+/// own has failed. Takes no locks. RunError with HDF5's words.
+H5Handle open_hdf5(const std::string& path);
+
 }  // namespace tessera::io

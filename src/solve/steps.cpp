@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "tessera/core/error.hpp"
 #include "tessera/solve/solver.hpp"
@@ -19,7 +21,15 @@ void SolverOptions::bound(at::Tensor& image) const {
 
 Schedule gradient_steps(const SolverInput& in, double extra, double reach) {
   const double curvature = in.data.lipschitz() + extra;  // known to every rank, no message of its own
-  if (!in.options.step.set()) return 1.0 / curvature;
+  if (!in.options.step.set()) {
+    if (in.options.level <= 0) return 1.0 / curvature;
+    std::vector<double> steps;  // sigma^2 = step lambda noise^2 below the level
+    for (const double sigma : in.options.sigma.values()) {
+      const double share = std::min(1.0, sigma / in.options.level);
+      steps.push_back(share * share / curvature);
+    }
+    return steps;
+  }
   const double limit = reach / curvature;
   for (const double step : in.options.step.values())
     TESSERA_VALIDATE(0.0 < step && step < limit, "solver.step is ", step,

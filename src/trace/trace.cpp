@@ -85,13 +85,6 @@ H5Handle phase_type(const std::string& path) {
   return type;
 }
 
-H5Handle open_file(const std::string& path) {
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // errors become messages in check_h5
-  const H5Handle access(check_h5(H5Pcreate(H5P_FILE_ACCESS), "H5Pcreate", path), H5Pclose);
-  check_h5(H5Pset_file_locking(access.get(), false, true), "H5Pset_file_locking", path);
-  return {check_h5(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), "H5Fopen", path), H5Fclose};
-}
-
 H5Handle create_attribute(hid_t file, const char* key, hid_t type, const std::vector<hsize_t>& shape,
                           const std::string& path) {
   const H5Handle space(
@@ -147,7 +140,7 @@ struct TraceFile {
   /// One that is there, to be read.
   explicit TraceFile(const std::string& where)
       : path(where),
-        file(open_file(path)),
+        file(io::open_hdf5(path)),
         phase_enum(phase_type(path)),
         iterations(file.get(), keys::iterations, iteration_columns(), path),
         phases(file.get(), keys::phases, phase_columns(phase_enum.get()), path) {}

@@ -116,6 +116,8 @@ def judge(program, library, folder, fault, wanted):
         return "said nothing", said[-600:]
     call, _, _, what = fault.split()[:4]
     name = SAYS.get(what, call if what == "MPI" else "")
+    if what == "ENOENT":  # the owner's file is no more there: said in words of its own
+        lines = [line.replace("is gone (", "is gone (No such file, ") for line in lines]
     named = any(name in line or ": write error)" in line for line in lines)  # libpng's words for all of them
     checkpoints = sorted((place.root / "out/checkpoint").glob("iteration-*.h5"))
     reached = [int(m) for m in re.findall(r"iteration (\d+)", lines[0])]

@@ -24,7 +24,7 @@ namespace tessera {
 struct SolverOptions {
   Schedule step;     // gradient step or penalty gamma; unset: the solver's own rule
   Schedule sigma;    // denoiser's noise level
-  double level = 0;  // below it the denoiser is continued (make_continued)
+  double level = 0;  // below it the denoiser is continued (make_continued), and a run comes to its end
   double strength = std::numeric_limits<double>::quiet_NaN();  // lambda of Strength, for the record
   double lambda = 1.0;                                         // red: weight of x - D(x)
   Options own{};                                               // of the solver that its row declares
@@ -71,7 +71,8 @@ class Solver {
 };
 
 /// Step lengths of a method with gradient steps: the option, checked against 0 < step < reach / (L + extra),
-/// or 1 / (L + extra) where it is unset. L = data.lipschitz(). Collective.
+/// or 1 / (L + extra) where it is unset, and below options.level less, with sigma^2. L = data.lipschitz().
+/// Collective.
 Schedule gradient_steps(const SolverInput& in, double extra = 0, double reach = 2);
 /// Penalties gamma > 0 of a splitting method; 1 where unset.
 Schedule penalties(const SolverInput& in);
