@@ -167,6 +167,7 @@ class NcclLane final : public Lane {
     mark_ = recording_ != 0 ? &recorded_mark_ : marks_[static_cast<std::size_t>(run_++ % kMarks)].get();
     count_stand(*mark_);
     peer_ = transport_.world_rank(in.empty() ? out.front().peer : in.front().peer);
+    const Waiting waiting(peer_);  // NCCL may have to meet it first
     const DeviceGuard guard(transport_.device);
     char* to = packed_[from == sends ? receives : sends].data();
     // First what NCCL has not taken yet: it would be launched behind this exchange's packing.
