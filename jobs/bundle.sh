@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Packs build/release for a machine that has CUDA 13 and torch 2.11 (any Python) and nothing else of what tessera needs:
-# jobs/bundle.sh [OUT.tar.gz]      (default build/tessera-bundle.tar.gz)
-#   Inside: programs and tests, jobs/, tests/, data/, Open MPI with its launcher and plugins, HDF5, libvips and all they
+# jobs/bundle.sh [--all] [OUT.tar.gz]      (default build/tessera-bundle.tar.gz)
+#   Inside: programs, the tests labeled gpu (--all: every test, larger), jobs/, data/, Open MPI with its launcher and plugins, HDF5, libvips and all they
 #   need, except what comes with the machine: the C and C++ runtime, torch, CUDA, NCCL.
 #   There: tar xf tessera-bundle.tar.gz; tessera-bundle/run COMMAND...     e.g. tessera-bundle/run tests/gpu.sh
 set -euo pipefail
+all=0
 case ${1:-} in
   -h | --help) sed -n '3,7s/^# //p' "$0"; exit 0 ;;
+  --all) all=1; shift ;;
 esac
 out=$(realpath -m "${1:-$(dirname "$0")/../build/tessera-bundle.tar.gz}")
 cd "$(dirname "$0")/.."
@@ -27,6 +29,7 @@ done
 strip "$root/$build"/bin/*
 cp -r jobs "$root/"
 cp -r tests "$root/" && find "$root/tests" -name '*.cpp' -delete
+rm -rf "$root/tests/report"  # its tests are Python and stay at home
 cp -r data include "$root/"
 mkdir "$root/docs" && cp docs/*.md "$root/docs/"  # tests compare them with the program
 mkdir -p "$root/runs/quickstart"
@@ -34,7 +37,7 @@ mkdir -p "$root/runs/quickstart"
 # What ctest would run, for a machine without ctest: name, labels, ranks, time limit, environment, program and arguments.
 ctest --test-dir "$build" --show-only=json-v1 | python3 -c '
 import json, os, sys
-build = sys.argv[1]
+build, every = sys.argv[1], sys.argv[2] == "1"
 for test in json.load(sys.stdin)["tests"]:
     command = test.get("command", [])
     ranks = "1"
@@ -43,6 +46,8 @@ for test in json.load(sys.stdin)["tests"]:
     if not command or not command[0].startswith(build + "/bin/test_"):
         continue
     properties = {p["name"]: p["value"] for p in test["properties"]}
+    if not every and "gpu" not in properties.get("LABELS", []):
+        continue
     if not os.path.exists(command[0]):
         print("not built, left out:", test["name"], file=sys.stderr)
         continue
@@ -54,7 +59,14 @@ for test in json.load(sys.stdin)["tests"]:
         environment.append("TESSERA_NO_STUB=1")
     assert not any(" " in v for v in environment), environment
     print(test["name"], labels, ranks, int(properties.get("TIMEOUT", 120)), " ".join(environment) or "-", *command, sep="\t")
-' "$PWD/$build" >"$root/tests/list.tsv"
+' "$PWD/$build" "$all" >"$root/tests/list.tsv"
+[[ -s $root/tests/list.tsv ]] || { echo "no test program is built (gpu.sh has nothing to run there) build the preset release" >&2; exit 2; }
+if ((!all)); then
+  for program in "$root/$build"/bin/*; do
+    name=$(basename "$program")
+    [[ $name == tessera || $name == tessera-cuda ]] || grep -q "/$name\b" "$root/tests/list.tsv" || rm "$program"
+  done
+fi
 
 # --- Open MPI: programs, plugins, messages. No InfiniBand, Omni-Path or UCX: they would bring their own drivers. --------
 prefix=$(ompi_info --path prefix --parsable | sed 's/.*://')
@@ -96,7 +108,8 @@ for tables in "$root"/lib/libicudata.so.*; do
 done
 
 # The newest C library that anything inside asks for; ./run compares it with the machine's.
-find "$root" -type f \( -name '*.so*' -o -perm -u+x \) -exec objdump -T {} + 2>/dev/null | grep -o 'GLIBC_2\.[0-9]*' |
+# Scripts are no objects, which objdump calls a failure.
+{ find "$root" -type f \( -name '*.so*' -o -perm -u+x \) -exec objdump -T {} + 2>/dev/null || true; } | grep -o 'GLIBC_2\.[0-9]*' |
   sort -uV | tail -1 | sed 's/GLIBC_//' >"$root/glibc"
 [[ -s $root/glibc ]] || { echo "objdump names no GLIBC version (install binutils)" >&2; exit 1; }
 
@@ -135,7 +148,7 @@ tar -C "$work" --sort=name --owner=0 --group=0 -cf - tessera-bundle | gzip -9 >"
 mv "$out.tmp" "$out"
 size=$(stat -c %s "$out")
 echo "$out: $((size / 1024 / 1024)) MiB, $(wc -l <"$root/tests/list.tsv") test programs, ${#needed[@]} libraries"
-if ((size > limit)); then
+if ((!all && size > limit)); then
   echo "larger than $((limit / 1024 / 1024)) MiB (a lent machine may refuse it) see which folder grew: tar tvf $out" >&2
   exit 1
 fi

@@ -403,7 +403,8 @@ Command plan_command(CLI::App& app) {
       ->check(above_zero());
   options->add_option(
       "--machine", a->machine,
-      "machine file, or a supplied one: h200-nvlink-infiniband, v100 (default: measured here)");
+      "machine file, or a supplied one: a100-, b200-, h100- or h200-nvlink-infiniband, v100 (default: "
+      "measured here)");
   options
       ->add_option("--threads", a->threads,
                    "per rank, on this computer (default: its cores over the ranks, as jobs/launch.sh)")

@@ -11,9 +11,11 @@
 #include "run_output.hpp"
 #include "tessera/app/signals.hpp"
 #include "tessera/app/tuning.hpp"
+#include "tessera/comm/gpu.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor_memory.hpp"
+#include "tessera/domain/torch_cuda.hpp"
 
 namespace tessera {
 namespace {
@@ -92,6 +94,8 @@ int execute(const RunArguments& arguments, const Launch& launch) {
     std::optional<Geometry> g = plan_run(job, from, folder, files, comm);
     if (!g) return 0;
     pause();
+    if (const int device = g->device.index; g->device.is_cuda())
+      set_device_clock(make_device_clock(g->device, [device] { return current_stream(device); }));
     JobRun run(std::move(*g), std::move(from), comm, pause);
     const int restarts = make_run_folder(folder, run, files);
     watch(folder.file(fmt::format("log/rank-{}.txt", comm.rank())));

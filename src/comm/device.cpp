@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "tessera/comm/recorded_work.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
 
@@ -59,6 +60,7 @@ Event::Event(Device device, Timing timing) : device_(device) {
 Event::~Event() { cudaEventDestroy(event_); }
 void Event::record(cudaStream_t stream) {
   const DeviceGuard guard(device_);
+  recording_ = recording_of(stream);
   TESSERA_CUDA(cudaEventRecord(event_, stream));
 }
 bool Event::done() const {
@@ -70,6 +72,9 @@ bool Event::done() const {
 void Event::hold(cudaStream_t stream) const {
   const DeviceGuard guard(device_);
   TESSERA_CUDA(cudaStreamWaitEvent(stream, event_, 0));
+}
+void Event::hold_within(cudaStream_t stream) const {
+  if (recording_ == recording_of(stream)) hold(stream);
 }
 double Event::seconds_since(const Event& before) const {
   float milliseconds = 0;

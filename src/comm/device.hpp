@@ -67,13 +67,17 @@ class Event {
   void record(cudaStream_t stream);
   bool done() const;
   void hold(cudaStream_t stream) const;  // later work of the stream waits for this point
-  void wait() const;                     // blocks the host
+  /// hold(), unless one of the two belongs to a recording (RecordedWork) and the other does not: they are in
+  /// order then by where the recording is launched, and CUDA refuses the wait.
+  void hold_within(cudaStream_t stream) const;
+  void wait() const;  // blocks the host
   /// Seconds from `before` to this one, negative where it came first; both timed and done.
   double seconds_since(const Event& before) const;
 
  private:
   Device device_;
   cudaEvent_t event_ = nullptr;
+  std::uint64_t recording_ = 0;  // that it was last recorded in
 };
 
 /// A stream of the highest priority that does not wait for the default stream.

@@ -7,6 +7,7 @@
 
 #include "exchange_programs.hpp"
 #include "pack.hpp"
+#include "tessera/comm/recorded_work.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "transport.hpp"
@@ -22,6 +23,7 @@ struct Prepared {
   bool aliased;
   pack::Steps steps;
   std::unique_ptr<pack::DeviceProgram> pack, local, unpack;  // only on a device
+  bool recorded = false;                                     // a RecordedWork reads these
 
   void upload(ElementType type, Device device) {
     pack = std::make_unique<pack::DeviceProgram>(steps.pack, type, device);
@@ -84,6 +86,7 @@ struct Exchange::Impl {
   std::optional<Event> used;                    // the last kernel on the packed buffers; on a device
   bool was_used = false;                        // `used` has been recorded
   std::optional<Prepared> forward, transposed;  // of the last run's strides
+  std::vector<Prepared> kept;                   // of earlier ones, which recordings read
 
   // The run in flight.
   bool running = false;
@@ -122,22 +125,24 @@ struct Exchange::Impl {
     return out;
   }
 
-  const Prepared& prepare(std::optional<Prepared>& slot, const ArrayView& own,
-                          std::span<const ArrayView> needs, bool transpose) {
+  Prepared& prepare(std::optional<Prepared>& slot, const ArrayView& own, std::span<const ArrayView> needs,
+                    bool transpose) {
     const std::int64_t bytes = element_bytes(type);
     const pack::Shape o(own);
     const bool aliased = needs.size() == 1 && shares_memory(own, needs.front(), bytes);
-    if (slot && slot->own == o && same_shapes(slot->needs, needs, bytes) && slot->channels == own.channels &&
-        slot->aliased == aliased)
-      return *slot;
+    const auto suits = [&](const Prepared& p) {
+      return p.own == o && same_shapes(p.needs, needs, bytes) && p.channels == own.channels &&
+             p.aliased == aliased;
+    };
+    if (slot && suits(*slot)) return *slot;
     std::vector<pack::Shape> n;
     for (const ArrayView& need : needs) n.emplace_back(need, anchor(needs), bytes);
     pack::Steps steps = transpose ? pack::transposed_steps(route, n, o, own.channels, aliased, packing)
                                   : pack::forward_steps(route, o, n, own.channels, aliased, packing);
-    slot.emplace(
-        Prepared{o, std::move(n), own.channels, aliased, std::move(steps), nullptr, nullptr, nullptr});
-    if (transport->device.is_cuda()) slot->upload(type, transport->device);
-    return *slot;
+    Prepared made{o, std::move(n), own.channels, aliased, std::move(steps), nullptr, nullptr, nullptr, false};
+    if (transport->device.is_cuda()) made.upload(type, transport->device);
+    if (slot && slot->recorded) kept.push_back(std::move(*slot));
+    return slot.emplace(std::move(made));
   }
 
   void execute(const pack::Program& program, const pack::DeviceProgram* on_device, void* to,
@@ -164,17 +169,19 @@ struct Exchange::Impl {
     const bool forward_run = side == Lane::sends;
     const ArrayView& source = forward_run ? own : anchor(needs);
     const ArrayView& to = forward_run ? anchor(needs) : own;
-    run = &prepare(slot, own, needs, !forward_run);
+    stream = static_cast<cudaStream_t>(own.stream);
+    Prepared& prepared = prepare(slot, own, needs, !forward_run);
+    if (used && recording_of(stream) != 0) prepared.recorded = true;
+    run = &prepared;
     from = side;
     target = to.data;
-    stream = static_cast<cudaStream_t>(own.stream);
 
     const std::int64_t bytes_per_pixel = own.channels * element_bytes(type);
     const auto out = parts(forward_run ? route.sends() : route.receives(), bytes_per_pixel);
     const auto in = parts(forward_run ? route.receives() : route.sends(), bytes_per_pixel);
     arriving = in.empty() ? 0 : in.back().offset + in.back().bytes;
 
-    if (was_used) used->hold(stream);  // the last run may have been on another stream
+    if (was_used) used->hold_within(stream);  // the last run may have been on another stream
     execute(run->steps.pack, run->pack.get(), lane->buffer(side), source.data);
     lane->start(side, out, in, stream);
     running = true;

@@ -86,6 +86,8 @@ int Transport::next_tag() {
 }
 
 TransportKind kind(const Transport& transport) { return transport.kind; }
+const Communicator& communicator(const Transport& transport) { return transport.comm; }
+bool recordable(const Transport& transport) { return transport.recordable(); }
 
 TransportKind choose_transport(TransportKind wanted, const std::vector<Endpoint>& ranks) {
   std::map<std::pair<std::string, std::string>, int> first_on;  // rank that holds a GPU

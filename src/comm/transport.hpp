@@ -62,8 +62,11 @@ class Transport {
   /// Gives up what is in flight: nothing waits for it any more, and the transport is of no use then.
   virtual void abandon() { abandoned_ = true; }
   bool abandoned() const { return abandoned_; }
-  /// After its test at the start: no deadline but the run's watchdog holds from now on.
+  /// After its test at the start, once: no deadline but the run's watchdog holds from now on. Collective;
+  /// without exchanges in flight.
   virtual void trust() {}
+  /// See exchange.hpp. One rank sends nothing.
+  virtual bool recordable() const { return comm.size() == 1; }
 
   int next_tag();
   /// The rank in the launch, for messages.

@@ -56,6 +56,7 @@ class MpiLane final : public Lane {
     // reads until then what a fast peer would overwrite.
     if (!direct_) receive();
     sent_ = out_.empty() && (in_.empty() || !direct_);
+    if (requests_.empty()) return;
     if (transport_.device.is_cuda()) {
       // Copies go on a stream of their own, behind the pack kernel and behind the last reader of the bytes
       // that arrive, but beside whatever is computed meanwhile.

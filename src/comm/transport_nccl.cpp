@@ -5,11 +5,14 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "tessera/comm/recorded_work.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "transport.hpp"
@@ -22,30 +25,14 @@ class NcclTransport final : public Transport {
  public:
   NcclTransport(const Communicator& communicator, Device where, double deadline_seconds)
       : Transport(communicator, where, TransportKind::nccl), deadline_(deadline_seconds) {
-    ncclUniqueId id{};
-    comm.together([&] {
-      stream_.emplace(where);
-      if (comm.rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    });
-    comm.broadcast(&id, sizeof id, 0);
-    const DeviceGuard guard(device);
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;  // a blocking one waits for a lost rank for ever
-    const Waiting waiting(kEverybody);
-    check(ncclCommInitRankConfig(&handle_, comm.size(), id, comm.rank(), &config), "ncclCommInitRankConfig");
-    settle("joining the NCCL communicator");
+    join(Calls::return_at_once);
   }
-
+  // Where an error is on its way, the others may never come to the end that they would all come to.
   ~NcclTransport() override {
-    if (!handle_) return;
-    // Every lane has waited. A peer that died never finalizes: then the communicator is taken down as it is.
-    ncclResult_t state = ncclCommFinalize(handle_);
-    for (const double start = now(); state == ncclInProgress && now() - start < kFarewell; sched_yield())
-      if (ncclCommGetAsyncError(handle_, &state) != ncclSuccess) break;
-    if (state == ncclSuccess)
-      ncclCommDestroy(handle_);
+    if (std::uncaught_exceptions() > 0)
+      NcclTransport::abandon();
     else
-      ncclCommAbort(handle_);
+      leave();
   }
 
   void abandon() override {
@@ -53,7 +40,18 @@ class NcclTransport final : public Transport {
     if (handle_) ncclCommAbort(handle_);
     handle_ = nullptr;
   }
-  void trust() override { deadline_ = std::numeric_limits<double>::infinity(); }
+  // NCCL launches the groups of a communicator whose calls return at once from a thread that it starts for
+  // each of them (ncclGroupEndInternal in its group.cc), behind what this thread has launched by then. Only
+  // such a communicator can be given up while a peer does not answer, which the test at the start needs; the
+  // run does not: who hangs there is ended by the watchdog, whose thread is not NCCL's.
+  void trust() override {
+    deadline_ = std::numeric_limits<double>::infinity();
+    leave();
+    join(Calls::block);
+    blocks_ = true;
+  }
+  // A group that another thread launches is not this thread's to record.
+  bool recordable() const override { return blocks_; }
 
   std::unique_ptr<Lane> make_lane(std::int64_t send_bytes, std::int64_t receive_bytes) override;
 
@@ -94,6 +92,38 @@ class NcclTransport final : public Transport {
   cudaStream_t stream() const { return stream_->get(); }
 
  private:
+  enum class Calls { return_at_once, block };
+
+  void join(Calls calls) {
+    ncclUniqueId id{};
+    comm.together([&] {
+      if (!stream_) stream_.emplace(device);
+      if (comm.rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    });
+    comm.broadcast(&id, sizeof id, 0);
+    const DeviceGuard guard(device);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = calls == Calls::block;
+    const Waiting waiting(kEverybody);
+    check(ncclCommInitRankConfig(&handle_, comm.size(), id, comm.rank(), &config), "ncclCommInitRankConfig");
+    settle("joining the NCCL communicator");
+  }
+
+  // Every lane has waited, no recording holds an exchange any more. A peer that died never finalizes: then
+  // the communicator is taken down as it is (one that blocks waits for it; the watchdog or the launcher ends
+  // that).
+  void leave() {
+    const ncclComm_t left = std::exchange(handle_, nullptr);
+    if (!left) return;
+    ncclResult_t state = ncclCommFinalize(left);
+    for (const double start = now(); state == ncclInProgress && now() - start < kFarewell; sched_yield())
+      if (ncclCommGetAsyncError(left, &state) != ncclSuccess) break;
+    if (state == ncclSuccess)
+      ncclCommDestroy(left);
+    else
+      ncclCommAbort(left);
+  }
+
   [[noreturn]] void fail(const std::string& message) {
     abandon();  // frees the peers' kernels too, once they do the same
     throw RunError(message);
@@ -102,15 +132,17 @@ class NcclTransport final : public Transport {
   static constexpr double kFarewell = 5;  // seconds
   std::optional<Stream> stream_;
   ncclComm_t handle_ = nullptr;
+  bool blocks_ = false;
   double deadline_;
 };
 
 /// The host waits only until NCCL has taken a run; the stream that wants the bytes waits on the device. How
 /// long it stood still there is read from timed events some runs later, when nobody has to wait for them.
+/// Runs that are recorded are ordered in the same way, but nothing is read.
 class NcclLane final : public Lane {
  public:
   NcclLane(NcclTransport& transport, std::int64_t send_bytes, std::int64_t receive_bytes)
-      : transport_(transport), ready_(transport.device) {
+      : transport_(transport), ready_(transport.device), recorded_mark_(transport.device) {
     for (int i = 0; i < kMarks; ++i) marks_.push_back(std::make_unique<Mark>(transport.device));
     packed_[sends] = Buffer(Buffer::Kind::device, transport.device, send_bytes);
     packed_[receives] = Buffer(Buffer::Kind::device, transport.device, receive_bytes);
@@ -131,9 +163,11 @@ class NcclLane final : public Lane {
              cudaStream_t stream) override {
     idle_ = out.empty() && in.empty();
     if (idle_) return;
-    mark_ = marks_[static_cast<std::size_t>(run_++ % kMarks)].get();
+    recording_ = recording_of(stream);
+    mark_ = recording_ != 0 ? &recorded_mark_ : marks_[static_cast<std::size_t>(run_++ % kMarks)].get();
     count_stand(*mark_);
     peer_ = transport_.world_rank(in.empty() ? out.front().peer : in.front().peer);
+    const Waiting waiting(peer_);  // NCCL may have to meet it first
     const DeviceGuard guard(transport_.device);
     char* to = packed_[from == sends ? receives : sends].data();
     // First what NCCL has not taken yet: it would be launched behind this exchange's packing.
@@ -154,7 +188,9 @@ class NcclLane final : public Lane {
     taken();
   }
 
-  bool progress() override { return idle_ || transport_.abandoned() || (taken() && mark_->done.done()); }
+  bool progress() override {
+    return idle_ || transport_.abandoned() || (taken() && (recording_ != 0 || mark_->done.done()));
+  }
 
   void wait() override {
     if (idle_ || transport_.abandoned()) return;
@@ -165,9 +201,9 @@ class NcclLane final : public Lane {
 
   void deliver(cudaStream_t stream) override {
     if (idle_ || transport_.abandoned()) return;
-    mark_->asked.record(stream);
+    if (recording_ == 0) mark_->asked.record(stream);
     mark_->done.hold(stream);
-    mark_->pending = true;
+    mark_->pending = recording_ == 0;
   }
 
  private:
@@ -201,7 +237,9 @@ class NcclLane final : public Lane {
   Buffer packed_[2];                          // by Side
   Event ready_;                               // packed bytes are there
   std::vector<std::unique_ptr<Mark>> marks_;  // of the last runs
+  Mark recorded_mark_;                        // of runs in recordings
   Mark* mark_ = nullptr;                      // of this run
+  std::uint64_t recording_ = 0;               // that this run is part of
   std::int64_t run_ = 0;
   bool idle_ = true;       // no message in this run
   bool recorded_ = false;  // mark_->done belongs to this run

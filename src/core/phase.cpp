@@ -7,6 +7,8 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <deque>
+#include <utility>
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
@@ -22,10 +24,38 @@ const auto program_start = std::chrono::steady_clock::now();
 struct Open {
   PhaseRecord record;
   double children = 0;
+  std::int64_t begin = -1;  // the device's mark
+};
+
+// A record whose device may still be under way.
+struct Finished {
+  PhaseRecord record;
+  std::size_t depth = 0;
+  std::int64_t begin = -1, end = -1;
 };
 
 std::vector<Open> open_scopes;
-std::vector<PhaseRecord> finished;
+std::deque<Finished> finished;  // children before their parents
+std::unique_ptr<DeviceClock> device_clock;
+std::vector<double> device_inside;  // by depth: of scopes whose parent has not been read
+
+// Whether the device has passed its end.
+bool read_device(Finished& f) {
+  if (!device_clock || f.begin < 0 || f.end < 0) return true;
+  if (!device_clock->passed(f.end)) return false;
+  const double whole = device_clock->between(f.begin, f.end);
+  device_clock->forget(f.begin);
+  device_clock->forget(f.end);
+  device_inside.resize(std::max(device_inside.size(), f.depth + 2));
+  f.record.device_seconds = std::max(0.0, whole - std::exchange(device_inside[f.depth + 1], 0.0));
+  device_inside[f.depth] += whole;
+  return true;
+}
+
+void forget(const Finished& f) {
+  for (const std::int64_t mark : {f.begin, f.end})
+    if (mark >= 0) device_clock->forget(mark);
+}
 
 // Read by the watchdog's thread.
 std::atomic<int> current{static_cast<int>(Phase::other)};
@@ -88,6 +118,7 @@ PhaseScope::PhaseScope(Phase phase) {
   scope.record.parent = open_scopes.empty() ? Phase::other : open_scopes.back().record.phase;
   scope.record.iteration = current_iteration.load(std::memory_order_relaxed);
   scope.record.start = now();
+  if (device_clock) scope.begin = device_clock->mark();
   memory_begin_peak();
   enter(phase, scope.record.start);
   open_scopes.push_back(scope);
@@ -107,8 +138,11 @@ PhaseScope::~PhaseScope() {
   r.resident_bytes = resident_bytes();
   auto& longest = slowest[static_cast<std::size_t>(r.phase)];
   longest.store(std::max(longest.load(std::memory_order_relaxed), r.seconds), std::memory_order_relaxed);
-  if (finished.size() >= kKept) finished.erase(finished.begin(), finished.begin() + kKept / 2);
-  finished.push_back(r);
+  while (finished.size() >= kKept) {
+    forget(finished.front());
+    finished.pop_front();
+  }
+  finished.push_back({r, open_scopes.size(), scope.begin, scope.begin < 0 ? -1 : device_clock->mark()});
   if (open_scopes.empty()) {
     enter(Phase::other, end);
   } else {
@@ -134,9 +168,24 @@ void count_flight(double seconds) {
 
 std::vector<PhaseRecord> take_phases() {
   std::vector<PhaseRecord> taken;
-  taken.swap(finished);
+  for (; !finished.empty() && read_device(finished.front()); finished.pop_front())
+    taken.push_back(finished.front().record);
   return taken;
 }
+
+void set_device_clock(std::unique_ptr<DeviceClock> clock) {
+  for (Finished& f : finished) {
+    forget(f);
+    f.begin = f.end = -1;
+  }
+  for (Open& scope : open_scopes) {
+    if (scope.begin >= 0) device_clock->forget(scope.begin);
+    scope.begin = -1;
+  }
+  device_inside.clear();
+  device_clock = std::move(clock);
+}
+bool has_device_clock() { return device_clock != nullptr; }
 
 Heartbeat heartbeat() {
   Heartbeat h;

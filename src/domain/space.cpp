@@ -138,13 +138,6 @@ void Reducer::launch() {
   m.copied->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
 }
 
-void Reducer::progress() {
-  Impl& m = *impl_;
-  if (!m.flying) return;
-  if (!m.started && m.copied->query()) m.start();
-  if (m.started) m.pending.progress();
-}
-
 void Reducer::finish() {
   Impl& m = *impl_;
   if (!m.flying) return;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "kernel_table.hpp"
 #include "study_tools.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/cuda_graph.hpp"
@@ -66,7 +67,8 @@ class KernelsStudy final : public Study {
 
   std::string note() const override {
     return "bytes: read and written, those that are wanted; launch: seconds of one kernel on one element; "
-           "share: of the first row of its kind";
+           "share: of the first row of its kind\n\n" +
+           kernel_table();
   }
 
  private:
@@ -107,7 +109,7 @@ class KernelsStudy final : public Study {
   }
 
   double launch(bool graph) const {
-    at::Tensor x = at::zeros({1}, study_tensor(device_));
+    const at::Tensor x = at::zeros({1, 1, 1, 1}, study_tensor(device_));  // four axes, as graphs want them
     const auto many = [](const at::Tensor& in) {
       at::Tensor y = at::relu(in);
       for (int i = 1; i < kLaunches; ++i) y.relu_();

@@ -38,15 +38,15 @@ at::Tensor window(const at::Tensor& t, const Index2& begin, const Index2& end, s
   return t.slice(1, begin[0], end[0], step).slice(2, begin[1], end[1], step);
 }
 
-// out = spectrum * filter, or out += it; with the filter's conjugate for the adjoint. (C, rows, columns) and
-// (1 or C, rows, columns), contiguous.
+// out = spectrum * filter, or out += it; with the filter's conjugate for the adjoint. (C, tile rows, tile
+// columns, rows, columns) and (1 or C, rows, columns), contiguous.
 //
 // On a CPU by hand: torch multiplies the complex numbers left over from full vectors with another rounding,
 // and which ones these are depends on the number of threads. Here each row is a loop of its own.
 void multiply(const at::Tensor& out, const at::Tensor& spectrum, const at::Tensor& kernel, bool conjugate,
               bool add) {
   if (!out.is_cpu()) {
-    const at::Tensor filter = conjugate ? kernel.conj() : kernel;
+    const at::Tensor filter = (conjugate ? kernel.conj() : kernel).unsqueeze(1).unsqueeze(1);
     if (add)
       out.addcmul_(spectrum, filter);
     else
@@ -54,16 +54,18 @@ void multiply(const at::Tensor& out, const at::Tensor& spectrum, const at::Tenso
     return;
   }
   const at::Tensor in = spectrum.contiguous();
-  const std::int64_t rows = kernel.size(1), columns = kernel.size(2), lines = kernel.size(0) * rows;
+  const std::int64_t rows = kernel.size(1), columns = kernel.size(2), tiles = out.size(1) * out.size(2);
+  const std::int64_t next = kernel.size(0) > 1 ? rows : 0;  // rows from a channel's filter to the next one's
   AT_DISPATCH_FLOATING_TYPES(at::toRealValueType(out.scalar_type()), "multiply", [&] {
     const auto* a = static_cast<const scalar_t*>(in.const_data_ptr());
     const auto* b = static_cast<const scalar_t*>(kernel.const_data_ptr());
     auto* to = static_cast<scalar_t*>(out.mutable_data_ptr());
     const scalar_t turn = conjugate ? -1 : 1;
-    at::parallel_for(0, out.size(0) * rows, 1 + (1 << 14) / columns,
+    at::parallel_for(0, out.size(0) * tiles * rows, 1 + (1 << 14) / columns,
                      [&](std::int64_t begin, std::int64_t end) {
                        for (std::int64_t r = begin; r < end; ++r) {
-                         const scalar_t *x = a + 2 * r * columns, *k = b + 2 * (r % lines) * columns;
+                         const std::int64_t line = r / (tiles * rows) * next + r % rows;
+                         const scalar_t *x = a + 2 * r * columns, *k = b + 2 * line * columns;
                          scalar_t* y = to + 2 * r * columns;
                          for (std::int64_t c = 0; c < 2 * columns; c += 2) {
                            const scalar_t kr = k[c], ki = turn * k[c + 1];
@@ -109,6 +111,15 @@ TilePlan choose_tiles(const Index2& extent, const Index2& overlap) {
   return best;
 }
 
+Index2 choose_batch(const TilePlan& plan, std::int64_t pixels, bool device) {
+  if (!device) return {1, 1};
+  // Of float32 and per channel: 16 images of a batch (12 as measured for one tile, with what tiles cover
+  // together and the cores side by side), 4 images of the block.
+  const std::int64_t tiles = std::max<std::int64_t>(1, pixels / (4 * plan.side[0] * plan.side[1]));
+  if (tiles < plan.count[1]) return {1, tiles};
+  return {std::min(plan.count[0], tiles / plan.count[1]), plan.count[1]};
+}
+
 OperatorWork overlap_save_work(std::span<const LocalOperator* const> group, std::span<const Box> samples,
                                std::int64_t channels) {
   // Tiles of float32 that a pass takes at once, its setup in double precision included: as measured (12.8 to
@@ -138,7 +149,8 @@ OperatorWork overlap_save_work(std::span<const LocalOperator* const> group, std:
   return w;
 }
 
-OverlapSave::OverlapSave(std::vector<BankFilter> filters, const LocalOperator::Placement& placement)
+OverlapSave::OverlapSave(std::vector<BankFilter> filters, const LocalOperator::Placement& placement,
+                         const Index2& batch)
     : placement_(placement) {
   Box outputs;  // image pixels at which samples are anchored, holes of a coarser grid included
   for (std::size_t i = 0; i < filters.size(); ++i) {
@@ -174,20 +186,72 @@ OverlapSave::OverlapSave(std::vector<BankFilter> filters, const LocalOperator::P
     placed = placed.roll({-f.origin[0] - lo_[0], -f.origin[1] - lo_[1]}, {1, 2});
     spectra_.push_back(at::fft_rfft2(placed).to(placement.options.dtype(complex)));
   }
-  tile_ = at::zeros({placement.channels, side[0], side[1]}, placement.options);
-  product_ = at::empty({placement.channels, side[0], half}, placement.options.dtype(complex));
+  batch_ =
+      batch[0] > 0 ? batch : choose_batch(tiles_, outputs.pixels(), placement.options.device().is_cuda());
+  const Tiles full{{}, batch_};
+  const Index2 cover = covered(full);
+  tile_ = at::zeros({placement.channels, cover[0], cover[1]}, placement.options);
+  product_ =
+      at::empty({placement.channels * full.number() * side[0] * half}, placement.options.dtype(complex));
 }
 
-OverlapSave::Cut OverlapSave::cut(std::size_t filter, const Index2& tile) const {
+template <class Visit>
+void OverlapSave::for_each_batch(Visit visit) const {
+  for (std::int64_t r = 0; r < tiles_.count[0]; r += batch_[0])
+    for (std::int64_t c = 0; c < tiles_.count[1]; c += batch_[1])
+      visit(Tiles{{r, c},
+                  {std::min(batch_[0], tiles_.count[0] - r), std::min(batch_[1], tiles_.count[1] - c)}});
+}
+
+Index2 OverlapSave::covered(const Tiles& tiles) const {
+  return {(tiles.count[0] - 1) * tiles_.core[0] + tiles_.side[0],
+          (tiles.count[1] - 1) * tiles_.core[1] + tiles_.side[1]};
+}
+
+at::Tensor OverlapSave::product_of(const Tiles& tiles) const {
+  const std::int64_t channels = tile_.size(0), rows = tiles_.side[0], half = tiles_.side[1] / 2 + 1;
+  return product_.narrow(0, 0, channels * tiles.number() * rows * half)
+      .view({channels, tiles.count[0], tiles.count[1], rows, half});
+}
+
+// (C, covered) -> (C, tile rows, tile columns, side, side); a view.
+at::Tensor OverlapSave::apart(const at::Tensor& covered) const {
+  return covered.unfold(1, tiles_.side[0], tiles_.core[0]).unfold(2, tiles_.side[1], tiles_.core[1]);
+}
+
+// The transpose: what lies in several tiles is summed. Tiles that do not touch are added in one call.
+at::Tensor OverlapSave::together(const at::Tensor& tiles) const {
+  const std::int64_t rows = tiles.size(1), columns = tiles.size(2);
+  if (rows * columns == 1) return tiles.select(1, 0).select(1, 0);
+  const Index2 cover = covered({{}, {rows, columns}});
+  const at::Tensor sum = at::zeros({tiles.size(0), cover[0], cover[1]}, tiles.options());
+  const at::Tensor places = apart(sum);
+  const std::int64_t down = ceil_div(tiles_.side[0], tiles_.core[0]),
+                     across = ceil_div(tiles_.side[1], tiles_.core[1]);
+  for (std::int64_t r = 0; r < std::min(down, rows); ++r)
+    for (std::int64_t c = 0; c < std::min(across, columns); ++c)
+      places.slice(1, r, rows, down)
+          .slice(2, c, columns, across)
+          .add_(tiles.slice(1, r, rows, down).slice(2, c, columns, across));
+  return sum;
+}
+
+// The tiles' cores, (C, tile rows, rows, tile columns, columns); a view.
+at::Tensor OverlapSave::cores(const at::Tensor& tiles) const {
+  return tiles.narrow(3, 0, tiles_.core[0]).narrow(4, 0, tiles_.core[1]).permute({0, 1, 3, 2, 4});
+}
+
+OverlapSave::Cut OverlapSave::cut(std::size_t filter, const Tiles& tiles) const {
   Cut c;
   const Box& samples = placement_.samples[filter];
   if (samples.empty()) return c;
   c.empty = false;
   for (std::size_t d = 0; d < 2; ++d) {
     const std::int64_t f = anchors_[filter].factor[d + 1], o = anchors_[filter].offset[d + 1];
-    const std::int64_t origin = first_[d] + tile[d] * tiles_.core[d];
+    const std::int64_t origin = first_[d] + tiles.first[d] * tiles_.core[d];
+    const std::int64_t after = origin + tiles.count[d] * tiles_.core[d];
     const std::int64_t begin = std::max(samples.lo()[d + 1], ceil_div(origin - o, f));
-    const std::int64_t end = std::min(samples.hi()[d + 1], ceil_div(origin + tiles_.core[d] - o, f));
+    const std::int64_t end = std::min(samples.hi()[d + 1], ceil_div(after - o, f));
     if (begin >= end) return {};
     c.begin[d] = begin - samples.lo()[d + 1];
     c.end[d] = end - samples.lo()[d + 1];
@@ -197,64 +261,80 @@ OverlapSave::Cut OverlapSave::cut(std::size_t filter, const Index2& tile) const 
   return c;
 }
 
-OverlapSave::Overlap OverlapSave::overlap(const Index2& tile) const {
+OverlapSave::Overlap OverlapSave::overlap(const Tiles& tiles) const {
   Overlap o;
   o.whole = true;
+  const Index2 cover = covered(tiles);
   for (std::size_t d = 0; d < 2; ++d) {
-    const std::int64_t origin = first_[d] + tile[d] * tiles_.core[d] - lo_[d];
+    const std::int64_t origin = first_[d] + tiles.first[d] * tiles_.core[d] - lo_[d];
     const std::int64_t begin = std::max(origin, placement_.input.lo()[d + 1]);
-    const std::int64_t end = std::max(begin, std::min(origin + tiles_.side[d], placement_.input.hi()[d + 1]));
+    const std::int64_t end = std::max(begin, std::min(origin + cover[d], placement_.input.hi()[d + 1]));
     o.begin[d] = begin - placement_.input.lo()[d + 1];
     o.end[d] = end - placement_.input.lo()[d + 1];
     o.start[d] = begin - origin;
-    o.whole = o.whole && end - begin == tiles_.side[d];
+    o.stop[d] = end - origin;
+    o.whole = o.whole && end - begin == cover[d];
   }
   return o;
 }
 
 void OverlapSave::apply(const at::Tensor& x, std::span<const at::Tensor> y) {
-  const Index2& side = tiles_.side;
-  for (std::int64_t r = 0; r < tiles_.count[0]; ++r)
-    for (std::int64_t c = 0; c < tiles_.count[1]; ++c) {
-      const Overlap o = overlap({r, c});
-      if (!o.whole) tile_.zero_();
-      window(tile_, o.start, {o.start[0] + o.end[0] - o.begin[0], o.start[1] + o.end[1] - o.begin[1]})
-          .copy_(window(x, o.begin, o.end));
-      at::Tensor spectrum;
-      for (std::size_t i = 0; i < anchors_.size(); ++i) {
-        const Cut k = cut(i, {r, c});
-        if (k.empty) continue;
-        if (!spectrum.defined()) spectrum = at::fft_rfft2(tile_);
-        multiply(product_, spectrum, spectra_[i], /*conjugate=*/false, /*add=*/false);
-        const at::Tensor out = at::fft_irfft2(product_, at::IntArrayRef(side.data(), 2));
-        const std::int64_t f = anchors_[i].factor[1];
-        window(y[i], k.begin, k.end).copy_(window(out, k.start, k.stop, f));
-      }
+  const at::IntArrayRef side(tiles_.side.data(), 2);
+  for_each_batch([&](const Tiles& tiles) {
+    const Overlap o = overlap(tiles);
+    const at::Tensor cover = window(tile_, {0, 0}, covered(tiles));
+    if (!o.whole) cover.zero_();
+    window(cover, o.start, o.stop).copy_(window(x, o.begin, o.end));
+    const at::Tensor product = product_of(tiles);
+    at::Tensor spectrum;
+    for (std::size_t i = 0; i < anchors_.size(); ++i) {
+      const Cut k = cut(i, tiles);
+      if (k.empty) continue;
+      if (!spectrum.defined()) spectrum = at::fft_rfft2(apart(cover));
+      multiply(product, spectrum, spectra_[i], /*conjugate=*/false, /*add=*/false);
+      const at::Tensor out = cores(at::fft_irfft2(product, side));
+      const at::Tensor image =
+          out.reshape({out.size(0), tiles.count[0] * tiles_.core[0], tiles.count[1] * tiles_.core[1]});
+      window(y[i], k.begin, k.end).copy_(window(image, k.start, k.stop, anchors_[i].factor[1]));
     }
+  });
 }
 
 void OverlapSave::adjoint(std::span<const at::Tensor> y, const at::Tensor& x) {
   const Index2& side = tiles_.side;
-  for (std::int64_t r = 0; r < tiles_.count[0]; ++r)
-    for (std::int64_t c = 0; c < tiles_.count[1]; ++c) {
-      bool any = false;
-      for (std::size_t i = 0; i < anchors_.size(); ++i) {
-        const Cut k = cut(i, {r, c});
-        if (k.empty) continue;
-        const std::int64_t f = anchors_[i].factor[1];
-        tile_.zero_();
-        window(tile_, k.start, k.stop, f).copy_(window(y[i], k.begin, k.end));
-        const at::Tensor spectrum = at::fft_rfft2(tile_);
-        multiply(product_, spectrum, spectra_[i], /*conjugate=*/true, any);
-        any = true;
+  for_each_batch([&](const Tiles& tiles) {
+    const at::Tensor product = product_of(tiles);
+    const std::int64_t channels = product.size(0), rows = tiles.count[0], columns = tiles.count[1];
+    at::Tensor inputs, image;  // tiles with their cores filled; the cores side by side
+    bool any = false;
+    for (std::size_t i = 0; i < anchors_.size(); ++i) {
+      const Cut k = cut(i, tiles);
+      if (k.empty) continue;
+      if (!inputs.defined()) {
+        inputs = tiles.number() == 1
+                     ? apart(window(tile_, {0, 0}, side))
+                     : at::empty({channels, rows, columns, side[0], side[1]}, tile_.options());
+        const at::Tensor inside = cores(inputs);
+        image = tiles.number() == 1
+                    ? inside.select(3, 0).select(1, 0)
+                    : at::empty({channels, rows * tiles_.core[0], columns * tiles_.core[1]}, tile_.options());
+        if (tiles.number() > 1) inputs.zero_();
       }
-      if (!any) continue;
-      const at::Tensor out = at::fft_irfft2(product_, at::IntArrayRef(side.data(), 2));
-      const Overlap o = overlap({r, c});
-      window(x, o.begin, o.end)
-          .add_(
-              window(out, o.start, {o.start[0] + o.end[0] - o.begin[0], o.start[1] + o.end[1] - o.begin[1]}));
+      if (tiles.number() == 1)
+        inputs.zero_();
+      else
+        image.zero_();
+      window(image, k.start, k.stop, anchors_[i].factor[1]).copy_(window(y[i], k.begin, k.end));
+      if (tiles.number() > 1)
+        cores(inputs).copy_(image.view({channels, rows, tiles_.core[0], columns, tiles_.core[1]}));
+      multiply(product, at::fft_rfft2(inputs), spectra_[i], /*conjugate=*/true, any);
+      any = true;
     }
+    if (!any) return;
+    const at::Tensor out = together(at::fft_irfft2(product, at::IntArrayRef(side.data(), 2)));
+    const Overlap o = overlap(tiles);
+    window(x, o.begin, o.end).add_(window(out, o.start, o.stop));
+  });
 }
 
 }  // namespace tessera

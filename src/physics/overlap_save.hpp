@@ -23,6 +23,11 @@ struct TilePlan {
 };
 TilePlan choose_tiles(const Index2& extent, const Index2& overlap);
 
+/// Tiles, (rows, columns) of them, that are transformed in one call. On a CPU one, which stays in its cache;
+/// on a device, whose calls cost more than their arithmetic, as many as take no more memory than four images
+/// of `pixels`, which a data step takes anyway.
+Index2 choose_batch(const TilePlan& plan, std::int64_t pixels, bool device);
+
 /// What a bank of convolutions computes by such tiles: 1 + kernels transforms of each tile and way.
 OperatorWork overlap_save_work(std::span<const LocalOperator* const> group, std::span<const Box> samples,
                                std::int64_t channels);
@@ -38,34 +43,50 @@ struct BankFilter {
 /// for all kernels, one inverse per kernel; the adjoint adds in the frequency domain, one inverse for all.
 ///
 /// A tile is transformed with the kernels' reach around its core; only the core, free of wrap-around, is kept
-/// (overlap-save). The adjoint transposes every step, so it is exact. Cost does not depend on the taps.
+/// (overlap-save). The adjoint transposes every step, so it is exact. Cost does not depend on the taps. A batch
+/// of tiles goes through every step together.
 class OverlapSave final : public PlacedOperator {
  public:
-  OverlapSave(std::vector<BankFilter> filters, const LocalOperator::Placement& placement);
+  /// `batch`: in place of what choose_batch() says.
+  OverlapSave(std::vector<BankFilter> filters, const LocalOperator::Placement& placement,
+              const Index2& batch = {});
   void apply(const at::Tensor& x, std::span<const at::Tensor> y) override;
   void adjoint(std::span<const at::Tensor> y, const at::Tensor& x) override;
 
  private:
-  struct Cut {               // samples of one filter inside one tile
+  struct Tiles {  // of one batch
+    Index2 first{}, count{};
+    std::int64_t number() const { return count[0] * count[1]; }
+  };
+  struct Cut {               // samples of one filter inside the cores of some tiles
     Index2 begin{}, end{};   // in y
-    Index2 start{}, stop{};  // rows and columns of the tile that they stand on
+    Index2 start{}, stop{};  // rows and columns of the cores, side by side, that they stand on
     bool empty = true;
   };
-  Cut cut(std::size_t filter, const Index2& tile) const;
-  struct Overlap {  // the part of a tile that lies in the input
-    Index2 begin{}, end{}, start{};
+  Cut cut(std::size_t filter, const Tiles& tiles) const;
+  struct Overlap {           // what some tiles cover together, as far as it lies in the input
+    Index2 begin{}, end{};   // in the input
+    Index2 start{}, stop{};  // in what they cover
     bool whole = false;
   };
-  Overlap overlap(const Index2& tile) const;
+  Overlap overlap(const Tiles& tiles) const;
+  template <class Visit>
+  void for_each_batch(Visit visit) const;
+  Index2 covered(const Tiles& tiles) const;
+  at::Tensor product_of(const Tiles& tiles) const;
+  at::Tensor apart(const at::Tensor& covered) const;
+  at::Tensor together(const at::Tensor& tiles) const;
+  at::Tensor cores(const at::Tensor& tiles) const;
 
   std::vector<Anchor> anchors_;
   LocalOperator::Placement placement_;
   Index2 lo_{}, hi_{};  // reach of the whole bank
   Index2 first_{};      // image row and column of the first output
   TilePlan tiles_;
+  Index2 batch_{1, 1};               // tiles of a call
   std::vector<at::Tensor> spectra_;  // (1 or C, side, side / 2 + 1) per filter
-  at::Tensor tile_;                  // (C, side, side)
-  at::Tensor product_;               // (C, side, side / 2 + 1)
+  at::Tensor tile_;                  // (C, covered by a batch)
+  at::Tensor product_;               // room for (C, batch, side, side / 2 + 1)
 };
 
 }  // namespace tessera

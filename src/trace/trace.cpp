@@ -34,7 +34,7 @@ struct IterationRow {
 struct PhaseRow {
   std::int64_t iteration;
   std::int8_t phase, parent;
-  double start, seconds, own_seconds, wait_seconds, flight_seconds;
+  double start, seconds, own_seconds, wait_seconds, flight_seconds, device_seconds;
   std::int64_t bytes_sent, bytes_received, messages;
   std::int64_t allocated_bytes, peak_bytes, resident_bytes;
 };
@@ -57,20 +57,22 @@ const std::vector<Column>& iteration_columns() {
 std::vector<Column> phase_columns(hid_t phase) {
   using R = PhaseRow;
   const hid_t real = H5T_NATIVE_DOUBLE, whole = H5T_NATIVE_INT64;
-  return {{keys::iteration, offsetof(R, iteration), whole},
-          {keys::phase, offsetof(R, phase), phase},
-          {keys::parent, offsetof(R, parent), phase},
-          {keys::start, offsetof(R, start), real},
-          {keys::seconds, offsetof(R, seconds), real},
-          {keys::own_seconds, offsetof(R, own_seconds), real},
-          {keys::wait_seconds, offsetof(R, wait_seconds), real},
-          {keys::flight_seconds, offsetof(R, flight_seconds), real},
-          {keys::bytes_sent, offsetof(R, bytes_sent), whole},
-          {keys::bytes_received, offsetof(R, bytes_received), whole},
-          {keys::messages, offsetof(R, messages), whole},
-          {keys::allocated_bytes, offsetof(R, allocated_bytes), whole},
-          {keys::peak_bytes, offsetof(R, peak_bytes), whole},
-          {keys::resident_bytes, offsetof(R, resident_bytes), whole}};
+  std::vector<Column> columns = {{keys::iteration, offsetof(R, iteration), whole},
+                                 {keys::phase, offsetof(R, phase), phase},
+                                 {keys::parent, offsetof(R, parent), phase},
+                                 {keys::start, offsetof(R, start), real},
+                                 {keys::seconds, offsetof(R, seconds), real},
+                                 {keys::own_seconds, offsetof(R, own_seconds), real},
+                                 {keys::wait_seconds, offsetof(R, wait_seconds), real},
+                                 {keys::flight_seconds, offsetof(R, flight_seconds), real},
+                                 {keys::bytes_sent, offsetof(R, bytes_sent), whole},
+                                 {keys::bytes_received, offsetof(R, bytes_received), whole},
+                                 {keys::messages, offsetof(R, messages), whole},
+                                 {keys::allocated_bytes, offsetof(R, allocated_bytes), whole},
+                                 {keys::peak_bytes, offsetof(R, peak_bytes), whole},
+                                 {keys::resident_bytes, offsetof(R, resident_bytes), whole}};
+  if (has_device_clock()) columns.push_back({keys::device_seconds, offsetof(R, device_seconds), real});
+  return columns;
 }
 
 /// The names of all phases, as HDF5 enumerates them.
@@ -294,8 +296,8 @@ struct TraceWriter::Impl {
       if (file && recorded(r.iteration))
         file->phases.add({r.iteration, static_cast<std::int8_t>(r.phase), static_cast<std::int8_t>(r.parent),
                           clock + r.start, r.seconds, r.own_seconds, r.wait_seconds, r.flight_seconds,
-                          r.bytes_sent, r.bytes_received, r.messages, r.allocated_bytes, r.peak_bytes,
-                          r.resident_bytes});
+                          r.device_seconds, r.bytes_sent, r.bytes_received, r.messages, r.allocated_bytes,
+                          r.peak_bytes, r.resident_bytes});
     }
   }
 

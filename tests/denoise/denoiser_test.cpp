@@ -3,11 +3,15 @@
 #include "tessera/denoise/denoiser.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/Allocator.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/groups.hpp"
@@ -118,6 +122,54 @@ TEST(NetworkDenoiser, sends_the_bytes_that_it_says) {
     comm.all_reduce({&sent, 1}, Reduce::sum);
     EXPECT_EQ(sent > 0, comm.size() > 1);
   });
+}
+
+/// Memory that gives out, as a device's does: the next allocation fails, those after it do not.
+class Scarce final : public c10::Allocator {
+ public:
+  Scarce() { c10::SetAllocator(c10::kCPU, this, kPriority); }
+  ~Scarce() override { c10::SetAllocator(c10::kCPU, rest_, kPriority); }
+  c10::DataPtr allocate(std::size_t bytes) override {
+    if (std::exchange(empty, false)) TORCH_CHECK_WITH(OutOfMemoryError, false, "no more memory");
+    return rest_->allocate(bytes);
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return rest_->raw_deleter(); }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    rest_->copy_data(to, from, bytes);
+  }
+  bool empty = false;
+
+ private:
+  static constexpr std::uint8_t kPriority = 255;
+  c10::Allocator* rest_ = c10::GetAllocator(c10::kCPU);
+};
+
+TEST(NetworkDenoiser, goes_on_with_smaller_windows_where_memory_gives_out) {
+  const Network network = tiny("unet", 3);
+  const at::Tensor image = picture(3, 96, 80, at::kDouble), want = whole(network, image, kSigma);
+  const Fixture s(Communicator(), network, image);
+  const auto d = make_network_denoiser(
+      network, {.mode = ExecutionMode::patch, .patch = 64, .batch = 1, .type = at::kDouble}, s.context);
+  EXPECT_LT(difference(s, *d, image, kSigma, want), 1e-12);
+  const auto windows = [&] {
+    const std::string text = d->description(), mark = "batch 1, ";
+    return std::stoi(text.substr(text.find(mark) + mark.size()));
+  };
+  const int before = windows();
+  Scarce memory;
+  at::Tensor out = at::empty_like(image);
+  testing::internal::CaptureStderr();
+  memory.empty = true;
+  d->apply(image, kSigma, out);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_FALSE(memory.empty);
+  EXPECT_EQ(said.substr(0, said.find(", goes on")),
+            "warning: rank 0 is out of device memory with patch 64, batch 1");
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1);
+  EXPECT_LT(d->choices()[0].second, 64);
+  EXPECT_GT(windows(), before);
+  EXPECT_LT(difference(s, *d, image, kSigma, want), 1e-12);
+  EXPECT_LT((out - want).abs().max().item<double>(), 1e-12);
 }
 
 TEST(NetworkDenoiser, takes_the_fewest_windows_that_fit_the_memory) {

@@ -9,7 +9,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/denoise/denoiser.hpp"
@@ -80,8 +82,10 @@ struct Blocks {
   Box own;
   Device device;
 
-  Blocks(const Communicator& comm, const Network& network, const at::Tensor& image, Device where = {})
-      : device(where) {
+  /// `transport`: that of a run in place of plain messages.
+  Blocks(const Communicator& comm, const Network& network, const at::Tensor& image, Device where = {},
+         std::shared_ptr<Transport> transport = {})
+      : device(where), given(std::move(transport)) {
     const Box box = Box::image2d(image.size(1), image.size(2));
     const std::int64_t a = network.alignment();
     set(comm, image.size(0), Decomposition::choose(box, {1, a, a}, comm.size(), [](const Box& b) {
@@ -97,8 +101,9 @@ struct Blocks {
   }
 
  private:
+  std::shared_ptr<Transport> given;
   void set(const Communicator& comm, std::int64_t channels, const Decomposition& d) {
-    context = {d, channels, comm, make_transport(comm, device, TransportKind::mpi)};
+    context = {d, channels, comm, given ? given : make_transport(comm, device, TransportKind::mpi)};
     own = d.block(comm.rank());
   }
 };

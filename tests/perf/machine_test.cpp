@@ -82,7 +82,8 @@ TEST(MachineFile, says_what_is_wrong) {
 }
 
 TEST(MachineFile, supplied_ones_can_be_read_and_are_no_measurements) {
-  for (const char* name : {"h200-nvlink-infiniband", "v100"}) {
+  for (const char* name : {"a100-nvlink-infiniband", "b200-nvlink-infiniband", "h100-nvlink-infiniband",
+                           "h200-nvlink-infiniband", "v100"}) {
     const std::string path = find_machine(name);
     const Machine m = parse_machine(read_text(path), path);
     EXPECT_EQ(m.name, name);

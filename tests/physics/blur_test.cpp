@@ -3,6 +3,7 @@
 
 #include <ATen/ops/empty_like.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
@@ -175,6 +176,49 @@ TEST(Blur, BankOfDifferentKernelsEqualsEachAlone) {
     placed->adjoint({&alone[i], 1}, back_alone);
   }
   EXPECT_LT(difference(back, back_alone), 1e-12);
+}
+
+// What a device computes, on the host: batches that divide the tiles and some that do not, the last ones
+// smaller, tiles that overlap more than their neighbors.
+TEST(Blur, TilesInBatchesEqualTilesInTurn) {
+  const Box image = Box::image2d(601, 533);
+  for (const Index2& taps : {Index2{60, 41}, Index2{150, 9}})
+    for (const std::int64_t factor : {1, 3}) {
+      const auto op = blur(random_tensor({taps[0], taps[1]}, 1), Boundary::circular, BlurMethod::fft, factor);
+      const BankFilter filter{random_tensor({2, taps[0], taps[1]}, 1), {taps[0] / 2, 3}, op->anchor()};
+      const Box samples = op->measurement(image);
+      const Reach reach{{0, taps[0] - 1 - taps[0] / 2, taps[1] - 4}, {0, taps[0] / 2, 3}};
+      const LocalOperator::Placement placement{
+          image, image.grow(reach), {samples}, 2, at::TensorOptions(at::kDouble)};
+      const at::Tensor x = random_tensor({2, placement.input.extent(1), placement.input.extent(2)}, 7);
+      std::vector<at::Tensor> y, back;
+      for (const Index2& batch : {Index2{1, 1}, Index2{1, 2}, Index2{2, 3}, Index2{100, 100}}) {
+        OverlapSave placed({filter}, placement,
+                           {std::min<std::int64_t>(batch[0], 9), std::min<std::int64_t>(batch[1], 9)});
+        y.push_back(at::empty({2, samples.extent(1), samples.extent(2)}, at::kDouble));
+        placed.apply(x, {&y.back(), 1});
+        back.push_back(at::zeros(x.sizes(), at::kDouble));
+        placed.adjoint({&y.front(), 1}, back.back());
+        EXPECT_LT(difference(y.back(), y.front()), 1e-13) << batch[0] << ' ' << batch[1];
+        EXPECT_LT(difference(back.back(), back.front()), 1e-13) << batch[0] << ' ' << batch[1];
+      }
+    }
+}
+
+// Each batch is some 15 calls of a device, 5 microseconds of the host each.
+TEST(Blur, ADeviceTakesManyTilesAtOnce) {
+  for (const std::int64_t side : {512, 2048, 4096, 16384})
+    for (const std::int64_t overlap : {4, 16, 64}) {
+      const TilePlan plan = choose_tiles({side, side}, {overlap, overlap});
+      EXPECT_EQ(choose_batch(plan, side * side, false), (Index2{1, 1}));
+      const Index2 batch = choose_batch(plan, side * side, true);
+      const std::int64_t calls =
+          ((plan.count[0] + batch[0] - 1) / batch[0]) * ((plan.count[1] + batch[1] - 1) / batch[1]);
+      EXPECT_LE(calls, 12) << side << " with " << overlap << ": " << plan.count[0] * plan.count[1]
+                           << " tiles";
+      EXPECT_LE(4 * batch[0] * batch[1] * plan.side[0] * plan.side[1],
+                std::max(side * side, 4 * plan.side[0] * plan.side[1]));
+    }
 }
 
 TEST(Blur, TilesCoverTheOutputsOnce) {

@@ -109,6 +109,49 @@ IterationResult result(int k) {
   return r;
 }
 
+/// A device that passes its marks when it is told to, one second apart each.
+class LateDevice final : public DeviceClock {
+ public:
+  static inline std::int64_t given = 0, reached = 0, kept = 0;
+  std::int64_t mark() override { return ++kept, given++; }
+  bool passed(std::int64_t mark) override { return mark < reached; }
+  double between(std::int64_t begin, std::int64_t end) override { return static_cast<double>(end - begin); }
+  void forget(std::int64_t) override { --kept; }
+};
+
+TEST_F(Trace, TimesOfADeviceComeWhenItHasPassed) {
+  EXPECT_FALSE(has_device_clock());
+  set_device_clock(std::make_unique<LateDevice>());
+  {
+    TraceWriter trace(file("t.h5"), {});
+    {
+      const PhaseScope outer(Phase::denoise);  // marks 0 and 5
+      { const PhaseScope halo(Phase::halo); }  // 1, 2
+      { const PhaseScope halo(Phase::halo); }  // 3, 4
+    }
+    LateDevice::reached = 3;
+    EXPECT_EQ(take_phases().size(), 1u);         // the others are still under way
+    { const PhaseScope reduce(Phase::reduce); }  // 6, 7
+    LateDevice::reached = 8;
+    trace.at_end(StopReason::limit);
+  }
+  EXPECT_EQ(LateDevice::kept, 0);
+  const H5Handle f = open_file(file("t.h5"));
+  EXPECT_EQ(column<double>(f.get(), keys::phases, keys::device_seconds, H5T_NATIVE_DOUBLE),
+            (std::vector<double>{1, 3, 1}));  // the second halo, the denoiser without both, the reduction
+  { const PhaseScope lost(Phase::halo); }
+  set_device_clock(nullptr);
+  EXPECT_EQ(LateDevice::kept, 0);
+  EXPECT_EQ(take_phases().front().device_seconds, 0);
+  TraceWriter trace(file("cpu.h5"), {});
+  trace.at_end(StopReason::limit);
+  const H5Handle cpu = open_file(file("cpu.h5"));
+  const H5Handle rows(check_h5(H5Dopen2(cpu.get(), keys::phases, H5P_DEFAULT), "H5Dopen", "cpu"), H5Dclose);
+  const H5Handle type(check_h5(H5Dget_type(rows.get()), "H5Dget_type", "cpu"), H5Tclose);
+  EXPECT_GE(H5Tget_member_index(type.get(), keys::wait_seconds), 0);
+  EXPECT_LT(H5Tget_member_index(type.get(), keys::device_seconds), 0);
+}
+
 TEST_F(Trace, HoldsEveryIterationAndPhaseWithItsNumbers) {
   TraceHeader header;
   header.text = {{keys::job, std::string(100000, 'x')}, {keys::host, "here"}};

@@ -16,6 +16,9 @@ class Transport;
 /// Collective. `kind` automatic chooses; the choice is the same on all ranks.
 std::shared_ptr<Transport> make_transport(const Communicator& comm, Device device, TransportKind kind);
 TransportKind kind(const Transport& transport);
+const Communicator& communicator(const Transport& transport);
+/// Whether exchanges may become part of a RecordedWork: the host takes no part in them.
+bool recordable(const Transport& transport);
 
 /// Order of the elements in a message: channel after channel, or pixel after pixel with its channels side by
 /// side, which is what channels-last arrays copy without strides. Sender and receiver use the same.

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tessera/comm/array.hpp"
 #include "tessera/comm/communicator.hpp"
+#include "tessera/core/phase.hpp"
 
 namespace tessera {
 
@@ -61,5 +64,8 @@ struct ChosenDevice {
 /// the CUDA runtime, so that what asks for no device in particular does not wake another one. Collective;
 /// InputError, equal on all ranks.
 ChosenDevice choose_gpu(const Communicator& comm, bool need, GpuSharing sharing);
+
+/// Times what is given to the cudaStream_t that `stream` names whenever it is asked.
+std::unique_ptr<DeviceClock> make_device_clock(Device device, std::function<void*()> stream);
 
 }  // namespace tessera

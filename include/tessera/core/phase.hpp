@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct PhaseRecord {
   double own_seconds = 0;     // without children
   double wait_seconds = 0;    // blocked on communication that nothing hid
   double flight_seconds = 0;  // exchanges under way, from begun to seen complete; waits included
+  double device_seconds = 0;  // of the device without children, see DeviceClock; 0 without one
   std::int64_t bytes_sent = 0, bytes_received = 0, messages = 0;
   std::int64_t allocated_bytes = 0, peak_bytes = 0, resident_bytes = 0;
 };
@@ -44,7 +46,25 @@ void count_received(std::int64_t bytes);
 void count_wait(double seconds);
 void count_flight(double seconds);
 
-/// Takes the records that finished since the last call.
+/// The time on a device, which runs behind the host: every scope marks where in the device's work it begins
+/// and where it ends. The times are read when the device has passed there, and nobody waits for that.
+class DeviceClock {
+ public:
+  virtual ~DeviceClock() = default;
+  /// Here, in what the device has been given; -1: nothing is given to it now (it is recorded).
+  virtual std::int64_t mark() = 0;
+  virtual bool passed(std::int64_t mark) = 0;
+  /// Seconds from one to the other, both passed.
+  virtual double between(std::int64_t begin, std::int64_t end) = 0;
+  /// Of no use any more: its number may be given again.
+  virtual void forget(std::int64_t mark) = 0;
+};
+/// From now on; null: none. Records of before keep their times as far as they are known.
+void set_device_clock(std::unique_ptr<DeviceClock> clock);
+bool has_device_clock();
+
+/// Takes the records that finished since the last call; with a device's clock those that the device has
+/// passed, in the order in which they ended.
 std::vector<PhaseRecord> take_phases();
 
 /// Where this rank is, for messages and for the watchdog; safe to read from another thread.

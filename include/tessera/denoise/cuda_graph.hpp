@@ -26,11 +26,14 @@ class GraphedPasses {
   /// x, and the noise level as a (1, 1, 1, 1) tensor on the device, to a tensor. Launches only: it must not
   /// wait for the device or read from it.
   using Pass = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& level)>;
+  /// Collective, for passes with messages inside: whether it is true on all ranks. They replay or launch alike.
+  using Agree = std::function<bool(bool captured_here)>;
 
   GraphedPasses(Device device, at::TensorOptions level, std::size_t most = 16);
   ~GraphedPasses();
 
-  at::Tensor run(const at::Tensor& x, double sigma, const Pass& pass);
+  /// `agree` is called once per shape, at its second call, which all ranks make together.
+  at::Tensor run(const at::Tensor& x, double sigma, const Pass& pass, const Agree& agree = {});
 
   std::size_t shapes() const;            // seen so far
   std::size_t captured() const;          // of them, those that are replayed

@@ -39,7 +39,6 @@ class Reducer {
   Deferred add(double local);
 
   void launch();  ///< collective: starts the reduction of what was added since the last launch
-  void progress();
   void finish();  ///< collective: completes the launched reduction; a no-op without one
 
  private:

@@ -60,7 +60,7 @@ class Study {
   virtual std::size_t rows() const = 0;
   /// The next row; called rows() times. Collective.
   virtual StudyRow next() = 0;
-  /// One line that belongs under the table; empty: none.
+  /// What belongs under the table; empty: nothing.
   virtual std::string note() const { return {}; }
 };
 

@@ -57,6 +57,7 @@ inline constexpr const char* psnr = "psnr";
 inline constexpr const char* phase = "phase";
 inline constexpr const char* parent = "parent";
 inline constexpr const char* own_seconds = "own_seconds";
+inline constexpr const char* device_seconds = "device_seconds";  // only of a run on a device
 inline constexpr const char* wait_seconds = "wait_seconds";
 inline constexpr const char* flight_seconds = "flight_seconds";
 inline constexpr const char* bytes_sent = "bytes_sent";

@@ -101,7 +101,7 @@ class LayerDenoiser final : public Denoiser {
   std::string description() const override {
     return concat(network_.options.name, ", layer, halo depth ", depth_, ", ", halos_->count(),
                   " exchanges per pass, ", c10::toString(options_.type), options_.tf32 ? " as tf32" : "",
-                  runners_[0]->fused() ? ", fused" : "");
+                  runners_[0]->fused() ? ", fused" : "", runners_[0]->graphs() > 0 ? ", replayed" : "");
   }
   std::vector<StateField> state() override { return symmetries_.state(); }
   std::vector<std::pair<std::string, std::int64_t>> choices() const override {
@@ -159,10 +159,11 @@ class LayerDenoiser final : public Denoiser {
   bool columns_ = false;  // neighbors to the left or right
   int depth_ = 1;
   std::int64_t bytes_sent_ = 0;
-  std::array<std::optional<Runner>, 8> runners_;  // by symmetry, made when first used
   std::optional<LayerHalos> halos_;
   std::optional<Exchange> padding_;  // the image's own pixels -> padded blocks; none where nothing is padded
   at::Tensor region_;                // persistent
+  // By symmetry, made when first used. Last: their recorded passes hold buffers and messages of the exchanges.
+  std::array<std::optional<Runner>, 8> runners_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "tessera/core/error.hpp"
@@ -39,7 +40,7 @@ at::Tensor part(const at::Tensor& x, const Box& box, const Box& wanted) {
 
 LayerHalos::LayerHalos(LayerSchedule schedule, const Decomposition& decomposition, int rank,
                        const std::shared_ptr<Transport>& transport, const at::TensorOptions& features)
-    : levels_(level_boxes(schedule, decomposition, rank)) {
+    : transport_(transport), levels_(level_boxes(schedule, decomposition, rank)) {
   std::int64_t longest = 0;  // elements of all strips of one exchange
   const auto kind = c10::typeMetaToScalarType(features.dtype());
   for (const LayerExchange& e : schedule.exchanges) {
@@ -259,6 +260,24 @@ void LayerHalos::skip() {
                             .type = halo.views.front().type,
                             .device = halo.views.front().device};
     halo.exchange->begin(nothing, halo.views).wait();
+  }
+}
+
+bool LayerHalos::recordable() const { return tessera::recordable(*transport_); }
+
+bool LayerHalos::everywhere(bool here) const {
+  double all = here;
+  communicator(*transport_).all_reduce(std::span<double>(&all, 1), Reduce::min);
+  return all > 0;
+}
+
+void LayerHalos::count_pass() const {
+  const PhaseScope phase(Phase::halo);
+  for (const Halo& halo : halos_) {
+    const ExchangePlan& plan = halo.exchange->plan();
+    const std::int64_t bytes = halo.what.channels * buffer_.element_size();
+    count_sent(plan.pixels_sent() * bytes, static_cast<std::int64_t>(plan.sends().size()));
+    count_received(plan.pixels_received() * bytes);
   }
 }
 

@@ -56,6 +56,13 @@ class LayerHalos {
   /// All exchanges of a pass, for ranks without pixels.
   void skip();
 
+  /// Whether a pass, exchanges included, may be replayed as a CUDA graph.
+  bool recordable() const;
+  /// Collective: whether it is true on all ranks.
+  bool everywhere(bool here) const;
+  /// Counts the messages of a pass that was replayed.
+  void count_pass() const;
+
  private:
   struct Rim {  // strips of one size that are computed in one call: opposite sides, or one
     std::array<std::size_t, 2> strips;
@@ -88,6 +95,7 @@ class LayerHalos {
   std::vector<at::Tensor> compute_rims(const Halo& halo, Exchange::Pending& pending, Convolution& convolution,
                                        Convolution* turned, bool relu, SideStream* side) const;
 
+  std::shared_ptr<Transport> transport_;
   std::vector<LevelBoxes> levels_;
   std::vector<int> halo_of_step_;  // -1: none
   std::vector<Halo> halos_;

@@ -9,7 +9,6 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
-#include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -20,17 +19,14 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/core/error.hpp"
+#include "tessera/comm/recorded_work.hpp"
 
 namespace tessera {
 
 namespace {
 
-void check(cudaError_t code, const char* call) {
-  if (code != cudaSuccess) throw RunError(concat(call, " failed (", cudaGetErrorString(code), ")"));
-}
-
-/// A captured graph, and its share of the memory pool that its kernels' tensors lie in.
+/// A recorded pass, and its share of the memory pool that its kernels' tensors lie in: those of every stream
+/// that takes part.
 ///
 /// at::cuda::CUDAGraph leaves the allocator and the random generator in capture when capture_end() throws
 /// (torch 2.11): no later capture begins, and memory is not freed any more. Here whatever was begun ends.
@@ -40,48 +36,33 @@ class Graph {
   Graph(const c10::cuda::CUDAStream& stream, c10::MempoolId_t pool, const std::function<void()>& work)
       : index_(stream.device_index()), pool_(pool) {
     namespace allocator = c10::cuda::CUDACachingAllocator;
-    const cudaStream_t captured = stream.stream();
-    allocator::beginAllocateToPool(index_, pool_, [captured](cudaStream_t s) { return s == captured; });
-    cudaGraph_t graph = nullptr;
-    std::exception_ptr failure;
-    bool begun = false;
+    const cudaStream_t origin = stream.stream();
+    allocator::beginAllocateToPool(index_, pool_, [origin](cudaStream_t s) {
+      const std::uint64_t here = recording_of(origin);
+      return here != 0 && recording_of(s) == here;
+    });
     try {
-      // Other threads (NCCL's, the watchdog's) may call CUDA meanwhile.
-      check(cudaStreamBeginCapture(captured, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-      begun = true;
-      work();
-    } catch (const std::exception&) {
-      failure = std::current_exception();
-    }
-    const cudaError_t ended = begun ? cudaStreamEndCapture(captured, &graph) : cudaSuccess;
-    allocator::endAllocateToPool(index_, pool_);
-    try {
-      if (failure) std::rethrow_exception(failure);
-      check(ended, "cudaStreamEndCapture");
-      check(cudaGraphInstantiate(&graph_, graph, 0), "cudaGraphInstantiate");
+      work_.emplace(origin, work);
     } catch (...) {
-      if (graph) cudaGraphDestroy(graph);
-      cudaGetLastError();  // not the next call's
+      allocator::endAllocateToPool(index_, pool_);
       allocator::releasePool(index_, pool_);
       throw;
     }
-    cudaGraphDestroy(graph);
+    allocator::endAllocateToPool(index_, pool_);
   }
   ~Graph() {
-    cudaGraphExecDestroy(graph_);
+    work_.reset();
     c10::cuda::CUDACachingAllocator::releasePool(index_, pool_);
   }
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  void replay(const c10::cuda::CUDAStream& stream) const {
-    check(cudaGraphLaunch(graph_, stream.stream()), "cudaGraphLaunch");
-  }
+  void replay(const c10::cuda::CUDAStream& stream) const { work_->launch(stream.stream()); }
 
  private:
   c10::DeviceIndex index_;
   c10::MempoolId_t pool_;
-  cudaGraphExec_t graph_ = nullptr;
+  std::optional<RecordedWork> work_;
 };
 
 }  // namespace
@@ -108,7 +89,7 @@ struct GraphedPasses::Impl {
     return pass(x, at::full({1, 1, 1, 1}, sigma, options));
   }
 
-  void capture(Captured& c, const at::Tensor& x, const Pass& pass) {
+  void capture(Captured& c, const at::Tensor& x, const Pass& pass, const Agree& agree) {
     const auto index = static_cast<c10::DeviceIndex>(device.index);
     if (!pool) pool = at::cuda::graph_pool_handle();
     if (!side) side = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index);
@@ -128,6 +109,10 @@ struct GraphedPasses::Impl {
       complaint.resize(std::min(complaint.size(), complaint.find('\n')));
       c = Captured{.hopeless = true, .graph = nullptr, .x = {}, .result = {}};
     }
+    if (agree && !agree(c.graph != nullptr) && c.graph) {
+      complaint = "on another rank";
+      c = Captured{.hopeless = true, .graph = nullptr, .x = {}, .result = {}};
+    }
     at::cuda::CUDAEvent after;
     after.record(*side);
     after.block(current);
@@ -142,17 +127,19 @@ GraphedPasses::GraphedPasses(Device device, at::TensorOptions level, std::size_t
 }
 GraphedPasses::~GraphedPasses() = default;
 
-at::Tensor GraphedPasses::run(const at::Tensor& x, double sigma, const Pass& pass) {
+at::Tensor GraphedPasses::run(const at::Tensor& x, double sigma, const Pass& pass, const Agree& agree) {
   Impl& m = *impl_;
   const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(m.device.index));
   const Impl::Shape shape{x.sizes().vec(), x.scalar_type()};
   const auto [it, fresh] = m.shapes.try_emplace(shape);
   Impl::Captured& c = it->second;
   if (fresh && m.shapes.size() > m.most) c.hopeless = true;
-  if (fresh || c.hopeless) return m.plain(x, sigma, pass);
+  if (c.hopeless) return m.plain(x, sigma, pass);
+  // As the graph will read it: what an exchange prepares for its strides is there then.
+  if (fresh) return m.plain(at::empty_like(x, at::MemoryFormat::ChannelsLast).copy_(x), sigma, pass);
   if (!m.level.defined()) m.level = at::empty({1, 1, 1, 1}, m.options);
   if (!c.graph) {
-    m.capture(c, x, pass);
+    m.capture(c, x, pass, agree);
     if (c.hopeless) return m.plain(x, sigma, pass);
   }
   c.x.copy_(x);

@@ -58,6 +58,7 @@ struct Runner::Impl {
   Arena arena;                                // host only; a device's allocator keeps by itself
   std::set<std::vector<std::int64_t>> tried;  // shapes for which cuDNN may try its kernels out
   std::optional<GraphedPasses> graphs;        // on a device; made last, since graphs hold what is above
+  int empty_calls = 0;                        // with nothing to do here, but exchanges of the others
 
   Impl(const Network& network, const RunnerOptions& o) : options(o) {
     use_ieee_products();
@@ -235,6 +236,8 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
                  x.sizes(), " (sides must be multiples of ", m.alignment, ") cut it on the alignment");
   if (x.numel() == 0) {
     if (halos) halos->skip();
+    // The others record their second pass and ask for everybody's consent.
+    if (halos && m.graphs && halos->recordable() && ++m.empty_calls == 2) halos->everywhere(true);
     return at::empty(x.sizes(), x.options());
   }
   const at::NoGradGuard no_grad;
@@ -250,12 +253,18 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
   }
   const ReuseScope pool;
 
-  if (!m.graphs || halos) return m.pass(x, {.sigma = sigma}, between, halos);
+  if (!m.graphs || (halos && !halos->recordable())) return m.pass(x, {.sigma = sigma}, between, halos);
   // Messages move before and after a replay: it takes the host no longer than a layer.
   if (between) between();
-  const at::Tensor out = m.graphs->run(x, sigma, [&](const at::Tensor& in, const at::Tensor& level) {
-    return m.pass(in, {.tensor = level}, {}, nullptr);
-  });
+  bool replayed = true;
+  const auto pass = [&](const at::Tensor& in, const at::Tensor& level) {
+    replayed = false;
+    return m.pass(in, {.tensor = level}, {}, halos);
+  };
+  GraphedPasses::Agree agree;
+  if (halos) agree = [&](bool here) { return halos->everywhere(here); };
+  const at::Tensor out = m.graphs->run(x, sigma, pass, agree);
+  if (halos && replayed) halos->count_pass();
   if (between) between();
   return out;
 }

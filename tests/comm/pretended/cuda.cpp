@@ -2,13 +2,14 @@
 // The CUDA runtime's part of the stand-in: what src/comm calls, and what nvcc's launches call.
 #include <cxxabi.h>
 
+#include "capture.hpp"
 #include "pack_body.hpp"
-#include "schedule.hpp"
 
 namespace tessera::test::pretended {
 namespace {
 
 cudaError_t allocate(void** p, std::size_t bytes, bool pinned) {
+  if (const cudaError_t code = forbidden("an allocation")) return code;
   return locked([&](Runtime& r) {
     *p = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
     std::memset(*p, 0x7f, bytes);  // large numbers, where something reads what nobody wrote
@@ -114,6 +115,7 @@ cudaError_t cudaMalloc(void** p, std::size_t bytes) { return allocate(p, bytes, 
 cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) { return allocate(p, bytes, true); }
 cudaError_t cudaFree(void* p) {
   if (!p) return cudaSuccess;
+  if (const cudaError_t code = forbidden("freeing memory")) return code;
   cudaDeviceSynchronize();
   return locked([&](Runtime& r) {
     r.memory.erase(static_cast<const char*>(p));
@@ -129,6 +131,7 @@ cudaError_t cudaFreeHost(void* p) {
 }
 
 cudaError_t cudaDeviceSynchronize() {
+  if (const cudaError_t code = forbidden("cudaDeviceSynchronize")) return code;
   Runtime& r = Runtime::get();
   r.wait_until("cudaDeviceSynchronize", [&] { return r.idle(); });
   return locked([](Runtime& rt) { rt.join_all(); });
@@ -146,19 +149,40 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
 }
 cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }  // what it holds still runs
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (const cudaError_t code = forbidden("cudaStreamSynchronize")) return code;
   Runtime& r = Runtime::get();
   r.wait_until("cudaStreamSynchronize", [&] { return r.stream(stream).queue.empty(); });
   return locked([&](Runtime& rt) { join(rt.host, rt.stream(stream).last); });
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  return locked([&](Runtime& r) {
+  cudaError_t code = cudaSuccess;
+  locked([&](Runtime& r) {
     const auto* e = reinterpret_cast<Event*>(event);
     if (!e->recorded) return;
+    const auto capture = capture_of(stream);
+    if (e->capture) {
+      if (e->capture->ended)
+        code = misuse("a wait for an event that was recorded in a capture, after its end",
+                      cudaErrorCapturedEvent, capture);
+      else if (capture && capture != e->capture)
+        code = misuse("a wait that would join two captures", cudaErrorStreamCaptureMerge, capture);
+      else {
+        r.capturing[stream] = e->capture;
+        e->capture->tails[stream].insert(e->after.begin(), e->after.end());
+      }
+      return;
+    }
+    if (capture) {
+      code = misuse("a captured operation waits for an event of outside the capture",
+                    cudaErrorStreamCaptureIsolation, capture);
+      return;
+    }
     const auto state = e->state;
     join(r.stream(stream).last, e->clock);
     enqueue(
         stream, "a wait for an event", {}, [state] { return state->done; }, [] {});
   });
+  return code;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -172,6 +196,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return locked([&](Runtime& r) {
     auto* e = reinterpret_cast<Event*>(event);
     e->recorded = true;
+    e->capture = capture_of(stream);
+    if (e->capture) {
+      e->after = e->capture->tails[stream];
+      return;
+    }
     e->state = std::make_shared<Event::State>();
     const auto state = e->state;
     enqueue(stream, "an event", {}, nullptr, [state] {
@@ -182,6 +211,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (const cudaError_t code = forbidden("cudaEventQuery")) return code;
   bool done = true;
   locked([&](Runtime& r) {
     const auto* e = reinterpret_cast<Event*>(event);
@@ -193,6 +223,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return done ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (const cudaError_t code = forbidden("cudaEventSynchronize")) return code;
   const auto* e = reinterpret_cast<Event*>(event);
   if (!e->recorded) return cudaSuccess;
   Runtime& r = Runtime::get();
@@ -202,16 +233,22 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
   return locked([&](Runtime&) {
     const auto *from = reinterpret_cast<Event*>(a), *to = reinterpret_cast<Event*>(b);
-    if (!from->state->done || !to->state->done) report("the time between events that have not happened");
+    if (from->capture || to->capture || !from->state->done || !to->state->done)
+      report("the time between events that have not happened");
     *ms = static_cast<float>((to->state->at - from->state->at) * 1e3);
   });
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  return locked([&](Runtime& r) {
+  cudaError_t code = cudaSuccess;
+  locked([&](Runtime& r) {
     // Pageable memory is read at once, into a buffer of the runtime's.
     std::shared_ptr<std::vector<char>> staged;
+    if (const auto capture = capture_of(stream); capture && (!r.find(from) || !r.find(to))) {
+      code = misuse("a copy of pageable memory in a capture", cudaErrorStreamCaptureUnsupported, capture);
+      return;
+    }
     if (!r.find(from)) {
       const auto* bytes_of = static_cast<const char*>(from);
       staged = std::make_shared<std::vector<char>>(bytes_of, bytes_of + bytes);
@@ -219,8 +256,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     enqueue(stream, "a copy", {{from, bytes}, {to, bytes, true}}, nullptr,
             [=] { std::memcpy(to, staged ? staged->data() : from, bytes); });
   });
+  return code;
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  if (const cudaError_t code = forbidden("cudaMemcpy")) return code;
   cudaMemcpyAsync(to, from, bytes, kind, nullptr);
   bool pageable = false;
   locked([&](Runtime& r) { pageable = !r.find(from); });

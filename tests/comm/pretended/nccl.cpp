@@ -7,8 +7,7 @@
 #include <deque>
 #include <list>
 
-#include "runtime.hpp"
-#include "tessera/core/error.hpp"
+#include "capture.hpp"
 
 using namespace tessera::test::pretended;
 using tessera::concat;
@@ -44,8 +43,14 @@ int world_rank() {
 
 }  // namespace
 
+// The messages of one group under way; in a graph, of each launch in turn.
+struct Flight {
+  bool begun = false;
+  std::vector<MPI_Request> requests;
+};
+
 struct ncclComm {
-  int size, rank;
+  int size = 0, rank = 0;
   Id id;
   std::vector<int> world;               // ranks in the launch; empty: still joining
   std::list<std::pair<int, int>> said;  // root: who has said where it is
@@ -53,6 +58,8 @@ struct ncclComm {
   int running = 0;                      // groups in streams
   bool aborted = false;
   ncclResult_t error = ncclSuccess;
+  bool blocking = false;
+  std::list<std::weak_ptr<Flight>> recorded;  // in graphs
 
   void join() {
     if (!world.empty() || behavior().nccl_never_joins) return;
@@ -89,15 +96,13 @@ struct ncclComm {
   }
 
   void launch(Group g) {
-    struct Flight {
-      bool begun = false;
-      std::vector<MPI_Request> requests;
-    };
     if (given(g.stream) != g.behind) report("a group is launched behind what its stream was given after it");
     const auto flight = std::make_shared<Flight>();
+    if (capture_of(g.stream)) recorded.push_back(flight);
     std::vector<Range> ranges;
     for (const Message& m : g.messages) ranges.push_back({m.data, m.bytes, !m.send});
-    const auto begin = [this, g, flight] {
+    const auto begin = [this, g](Flight* flight) {
+      ++running;
       std::vector<Message> own;  // to itself, in order
       for (const Message& m : g.messages)
         if (m.send && m.peer == rank) own.push_back(m);
@@ -117,13 +122,12 @@ struct ncclComm {
                      &flight->requests.back());
       }
     };
-    ++running;
     enqueue(
         g.stream, "an NCCL group", ranges,
         [this, begin, flight] {
           if (aborted) return true;
           if (behavior().nccl_group_hangs) return false;
-          if (!std::exchange(flight->begun, true)) begin();
+          if (!std::exchange(flight->begun, true)) begin(flight.get());
           int done = 0;
           PMPI_Testall(static_cast<int>(flight->requests.size()), flight->requests.data(), &done,
                        MPI_STATUSES_IGNORE);
@@ -135,7 +139,8 @@ struct ncclComm {
               PMPI_Cancel(&r);
               PMPI_Request_free(&r);
             }
-          --running;
+          if (flight->begun) --running;
+          *flight = {};
         });
   }
 
@@ -169,19 +174,31 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
                                     ncclConfig_t* config) {
   if (behavior().nccl_refuses) return ncclSystemError;
   with_lock([&] {
-    *comm = new ncclComm{size, rank, {}, {}, {}, {}};
+    *comm = new ncclComm{};
+    (*comm)->size = size;
+    (*comm)->rank = rank;
     std::memcpy(static_cast<void*>(&(*comm)->id), &id, sizeof(Id));
-    if (config->blocking != 0) report("a blocking communicator: the stand-in has none");
+    (*comm)->blocking = config->blocking != 0;
     if (size == 1) return;
     const int words[2] = {rank, world_rank()};
-    MPI_Request request;
     if (rank == 0)
       (*comm)->said.emplace_back(words[0], words[1]);
     else
       PMPI_Send(words, 2, MPI_INT, (*comm)->id.root, (*comm)->id.tag, MPI_COMM_WORLD);
-    static_cast<void>(request);
   });
-  return ncclInProgress;
+  if (config->blocking == 0) return ncclInProgress;
+  const double start = seconds();
+  for (bool joined = false; !joined; std::this_thread::sleep_for(std::chrono::microseconds(50))) {
+    with_lock([&] {
+      (*comm)->join();
+      joined = !(*comm)->world.empty();
+    });
+    if (seconds() - start > 60) {
+      std::fprintf(stderr, "a blocking communicator waits for ever for its ranks\n");
+      std::abort();
+    }
+  }
+  return ncclSuccess;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   with_lock([&] { *state = comm->poll(); });
@@ -194,8 +211,32 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   with_lock([&] {
     if (!comm->waiting.empty()) report("a communicator is finalized with a group that no stream has taken");
+    for (const auto& flight : comm->recorded)
+      if (!flight.expired())
+        report("a communicator is finalized before a graph that holds its messages is gone");
   });
-  return ncclInProgress;
+  if (!comm->blocking) return ncclInProgress;
+  // It ends when all ranks have come here.
+  int word = comm->rank;
+  const int root = comm->world[0], ask = comm->id.tag, answer = comm->id.tag + 1;
+  if (comm->rank > 0) PMPI_Send(&word, 1, MPI_INT, root, ask, MPI_COMM_WORLD);
+  const double start = seconds();
+  for (int wanted = comm->rank > 0 ? 1 : comm->size - 1; wanted > 0;) {
+    int there = 0;
+    MPI_Status status;
+    PMPI_Iprobe(MPI_ANY_SOURCE, comm->rank > 0 ? answer : ask, MPI_COMM_WORLD, &there, &status);
+    if (there) {
+      PMPI_Recv(&word, 1, MPI_INT, status.MPI_SOURCE, status.MPI_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      --wanted;
+    } else if (seconds() - start > 20) {
+      with_lock([] { report("a communicator is finalized by some ranks alone: it waits for ever"); });
+      return ncclSystemError;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  for (int r = 1; comm->rank == 0 && r < comm->size; ++r)
+    PMPI_Send(&word, 1, MPI_INT, comm->world[static_cast<std::size_t>(r)], answer, MPI_COMM_WORLD);
+  return ncclSuccess;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   with_lock([&] {
@@ -218,7 +259,7 @@ static ncclResult_t add(bool send, const void* data, std::size_t bytes, int peer
     group.stream = stream;
     group.messages.push_back({send, static_cast<char*>(const_cast<void*>(data)), bytes, peer});
   });
-  return ncclInProgress;
+  return comm->blocking ? ncclSuccess : ncclInProgress;
 }
 ncclResult_t ncclSend(const void* data, std::size_t n, ncclDataType_t, int peer, ncclComm_t comm,
                       cudaStream_t s) {
@@ -230,13 +271,16 @@ ncclResult_t ncclRecv(void* data, std::size_t n, ncclDataType_t, int peer, ncclC
 ncclResult_t ncclGroupEnd() {
   grouping = false;
   if (!group.comm) return ncclSuccess;
-  ncclResult_t result = ncclInProgress;
+  ncclResult_t result = group.comm->blocking ? ncclSuccess : ncclInProgress;
   with_lock([&] {
     if (behavior().nccl_group_fails)
       result = group.comm->error = ncclSystemError;
     else {
       group.behind = given(group.stream);
-      group.comm->waiting.push_back(group);
+      if (group.comm->blocking)
+        group.comm->launch(group);
+      else
+        group.comm->waiting.push_back(group);
     }
   });
   return result;

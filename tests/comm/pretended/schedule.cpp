@@ -2,6 +2,8 @@
 // What the stand-in's files ask of its streams, and what tests ask of it.
 #include "schedule.hpp"
 
+#include "capture.hpp"
+
 namespace tessera::test::pretended {
 
 void behave(const Behavior& b) {
@@ -40,6 +42,11 @@ void enqueue(cudaStream_t handle, const std::string& what, const std::vector<Ran
   Runtime& r = Runtime::get();
   r.devices.insert(device_now);
   Stream& s = r.stream(handle);
+  ++s.given;
+  if (const auto capture = capture_of(handle)) {
+    record(capture, {what, ranges, std::move(ready), std::move(run), handle, {}});
+    return;
+  }
   join(s.last, r.host);
   ++s.last[s.id];
   for (const Range& range : ranges) r.access(range, s.last, s.id, false, what);
@@ -47,10 +54,7 @@ void enqueue(cudaStream_t handle, const std::string& what, const std::vector<Ran
   s.queue.push_back({what, std::move(ready), std::move(run), chance(0.5) ? 0 : seconds() + wait});
 }
 
-std::uint64_t given(cudaStream_t handle) {
-  Stream& s = Runtime::get().stream(handle);
-  return s.last[s.id];
-}
+std::uint64_t given(cudaStream_t handle) { return Runtime::get().stream(handle).given; }
 
 std::shared_ptr<Access> begin_access(const Range& range, const std::string& what) {
   std::shared_ptr<Access> made;

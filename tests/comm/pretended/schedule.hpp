@@ -45,10 +45,14 @@ struct Stream {
   int id = 0;
   std::deque<Operation> queue;
   Clock last;
-  bool busy = false;  // its head is running
+  std::uint64_t given = 0;  // operations so far, recorded ones too
+  bool busy = false;        // its head is running
 };
+struct Capture;
 struct Event {
   bool recorded = false;
+  std::shared_ptr<Capture> capture;  // in which it was recorded; null: none
+  std::set<std::size_t> after;       // there
   Clock clock;
   struct State {
     bool done = false;
@@ -69,6 +73,8 @@ struct Runtime {
   std::map<const char*, Allocation> memory;
   std::map<cudaStream_t, std::unique_ptr<Stream>> streams;  // null: the default one
   int streams_made = 0;
+  std::map<cudaStream_t, std::shared_ptr<Capture>> capturing;
+  unsigned long long captures = 0;
   Clock host;
   std::set<std::string> found;
   std::set<int> devices;
