@@ -18,10 +18,10 @@ cmake --build --preset fuzz -j "${TESSERA_JOBS:-2}" --target "${targets[@]/#/fuz
 code=0
 for target in "${targets[@]}"; do
   mkdir -p "build/fuzz/corpus/$target"
-  options=(-max_total_time="$(awk "BEGIN { print int(60 * $minutes) }")" -rss_limit_mb=1024 -timeout=20 -print_final_stats=1)
+  options=(-max_total_time="$(awk "BEGIN { print int(60 * $minutes) }")" -rss_limit_mb=1664 -timeout=20 -print_final_stats=1)
   [[ -f tests/fuzz/$target.dict ]] && options+=("-dict=tests/fuzz/$target.dict")
-  # Memory that a library keeps is no leak of ours; a refused size is to be refused, not to end the program.
-  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 LLVM_PROFILE_FILE=build/fuzz/$target.profraw CUDA_VISIBLE_DEVICES='' \
+  # 1 GiB beyond the 0.6 GiB that the program itself takes. Memory that a library keeps is no leak of ours; a refused size is to be refused, not to end the program.
+  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=64 LLVM_PROFILE_FILE=build/fuzz/$target.profraw CUDA_VISIBLE_DEVICES='' \
     "build/fuzz/bin/fuzz_$target" "${options[@]}" -artifact_prefix="build/fuzz/$target-" "build/fuzz/corpus/$target" "tests/fuzz/corpus/$target" \
     >"build/fuzz/$target.log" 2>&1 || { code=1; tail -40 "build/fuzz/$target.log"; }
   sed -n "s/^stat::number_of_executed_units: */$target: inputs /p" "build/fuzz/$target.log"

@@ -19,7 +19,7 @@ using test::difference;
 using test::kSigma;
 
 const char* name_of(const std::shared_ptr<Transport>& transport) {
-  return transport ? tessera::name(kind(*transport)) : "mpi";
+  return transport ? tessera::word(kind(*transport)) : "mpi";
 }
 
 // Rims run beside the insides from the second call on: often enough for a missing wait to show.
