@@ -17,6 +17,7 @@ std::atomic<bool> usr1 = false, term = false, heard = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 bool speaks = false;  // this rank says that it heard
 bool ending = false;  // with an exit code of its own
+std::atomic<bool> listens = false;
 std::array<struct sigaction, kSignals.size()> before;
 
 // Async-signal-safe: flags and write().
@@ -24,6 +25,11 @@ void note(int signal) {
   constexpr char kText[] =
       "\ntessera: asked to stop: a checkpoint comes after the iterations under way (Ctrl-C now ends at "
       "once)\n";
+  if (!listens) {  // the watchdog, which is asked first, may hand on to who has gone
+    std::signal(signal, SIG_DFL);
+    ::raise(signal);
+    return;
+  }
   (signal == SIGUSR1 ? usr1 : term) = true;
   std::signal(SIGINT, SIG_DFL);  // before anybody can read the line
   if (heard.exchange(true) || !speaks) return;
@@ -38,6 +44,7 @@ StopSignals::StopSignals(bool says) {
   usr1 = term = heard = false;
   speaks = says;
   ending = false;
+  listens = true;
   struct sigaction action {};
   action.sa_handler = note;
   sigemptyset(&action.sa_mask);
@@ -48,6 +55,7 @@ StopSignals::StopSignals(bool says) {
 StopSignals::~StopSignals() {
   // A signal that reaches this rank later than others, or twice, would end it with another code.
   if (ending) return;
+  listens = false;
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
 }
 

@@ -245,16 +245,22 @@ void Communicator::together(const std::function<void()>& work) const {
   int first = problem.empty() ? size() : rank();
   if (shared_) {
     const Waiting waiting(kEverybody);
-    MPI_Request vote = MPI_REQUEST_NULL;
-    TESSERA_MPI(MPI_Iallreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, shared_->comm, &vote));
+    // Ends before what it writes to does, also where a call below fails.
+    struct Vote {
+      MPI_Request request = MPI_REQUEST_NULL;
+      ~Vote() {
+        if (request != MPI_REQUEST_NULL) MPI_Wait(&request, MPI_STATUS_IGNORE);
+      }
+    } vote;
+    TESSERA_MPI(MPI_Iallreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, shared_->comm, &vote.request));
     int done = 0;
     for (const double start = now(); !problem.empty() && !done; usleep(1000)) {
-      TESSERA_MPI(MPI_Test(&vote, &done, MPI_STATUS_IGNORE));
+      TESSERA_MPI(MPI_Test(&vote.request, &done, MPI_STATUS_IGNORE));
       if (done || now() - start < patience(kPatience)) continue;
       std::fprintf(stderr, "tessera: rank %d failed: %s\n", rank(), problem.c_str() + 1);
       abort(problem[0] == 'r' ? 3 : 2);
     }
-    TESSERA_MPI(MPI_Wait(&vote, MPI_STATUS_IGNORE));
+    TESSERA_MPI(MPI_Wait(&vote.request, MPI_STATUS_IGNORE));
   }
   if (first == size()) return;
   problem = broadcast(problem, first);

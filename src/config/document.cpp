@@ -2,11 +2,13 @@
 #include "document.hpp"
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <sstream>
 #include <utility>
 
 #include "tessera/core/error.hpp"
@@ -136,18 +138,52 @@ void Value::put(std::string_view path, Value value) {
     child->put(path.substr(dot + 1), std::move(value));
 }
 
+namespace {
+
+/// Whether a text holds more than one document. Not by LoadAll: yaml-cpp 0.7 finds documents without end
+/// behind a ',' that stands outside of brackets.
+class SecondDocument final : public YAML::EventHandler {
+ public:
+  static bool in(const std::string& text) {
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    SecondDocument counts;
+    while (counts.documents_ < 2 && parser.HandleNextDocument(counts)) {
+    }
+    return counts.documents_ > 1;
+  }
+
+ private:
+  void OnDocumentStart(const YAML::Mark&) override { ++documents_; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+  int documents_ = 0;
+};
+
+}  // namespace
+
 Value read_document(const std::string& text, const std::string& name) {
-  std::vector<YAML::Node> documents;
+  YAML::Node document;
+  bool more = false;
   try {
-    documents = YAML::LoadAll(text);
+    more = SecondDocument::in(text);
+    if (!more) document = YAML::Load(text);
   } catch (const YAML::Exception& error) {
     throw InputError(fmt::format("{}:{}: the file is not YAML ({}) check indentation, colons and brackets",
                                  name, error.mark.line + 1, error.msg));
   }
-  TESSERA_VALIDATE(documents.size() < 2, name, ": the file holds ", documents.size(),
-                   " documents (a job is one) remove what follows '---'");
+  TESSERA_VALIDATE(!more, name, ": the file holds more than one document (a job is one) remove what follows ",
+                   "'---', or a ',' that stands alone");
   Value value;
-  if (!documents.empty()) value = Reader{name}.convert(documents[0], 0);
+  if (document.IsDefined() && !document.IsNull()) value = Reader{name}.convert(document, 0);
   TESSERA_VALIDATE(value.kind == Kind::map, name, ": the file holds no keys (a job is a map of keys) ",
                    "start from an example of docs/job_file.md");
   return value;

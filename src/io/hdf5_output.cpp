@@ -47,7 +47,11 @@ const Driver* own(const H5FD_t* file) { return reinterpret_cast<const Driver*>(f
 H5FD_t* open_driver(const char* path, unsigned, hid_t access, haddr_t) {
   try {
     auto made = std::make_unique<Driver>();
-    made->to = *static_cast<Hdf5Output* const*>(H5Pget_driver_info(access));
+    // None where a link leads here from another file.
+    if (const void* info = H5Pget_driver_info(access))
+      made->to = *static_cast<Hdf5Output* const*>(info);
+    else
+      H5Eclear2(H5E_DEFAULT);
     if (!made->to) {
       made->from = std::make_unique<InputFile>(path);
       made->end_of_file = static_cast<haddr_t>(made->from->size());

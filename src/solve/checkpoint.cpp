@@ -81,6 +81,14 @@ double number(const Json& j) {
   return j.is_null() ? std::numeric_limits<double>::quiet_NaN() : j.get<double>();
 }
 
+// A whole number; the library's own conversion takes any and does not look at its range.
+int whole(const Json& j) {
+  const double v = j.get<double>();
+  if (v != std::floor(v) || std::abs(v) > std::numeric_limits<int>::max())
+    throw Json::other_error::create(501, "no whole number", nullptr);
+  return static_cast<int>(v);
+}
+
 // JSON is UTF-8, and the names of files in a text are any bytes: a text that is none becomes a list of them.
 Json write_text(const std::string& text) {
   try {
@@ -92,8 +100,9 @@ Json write_text(const std::string& text) {
 }
 std::string read_text(const Json& j) {
   if (j.is_string()) return j.get<std::string>();
-  const auto bytes = j.get<std::vector<std::uint8_t>>();
-  return {bytes.begin(), bytes.end()};
+  std::string text;
+  for (const Json& byte : j) text += static_cast<char>(static_cast<unsigned char>(whole(byte)));
+  return text;
 }
 
 Json write_result(const IterationResult& r) {
@@ -101,7 +110,7 @@ Json write_result(const IterationResult& r) {
 }
 IterationResult read_result(const Json& j) {
   IterationResult r;
-  r.iteration = j.at(0).get<int>();
+  r.iteration = whole(j.at(0));
   std::size_t i = 1;
   for (double* v :
        {&r.start, &r.seconds, &r.objective, &r.chi2, &r.residual, &r.step, &r.sigma, &r.psnr, &r.ssim})
@@ -111,12 +120,12 @@ IterationResult read_result(const Json& j) {
 
 Json write_watch(const Watch& w) { return {w.count, w.smoothed, w.smallest, w.best, w.best_chi2, w.still}; }
 Watch read_watch(const Json& j) {
-  return {.count = j.at(0).get<int>(),
+  return {.count = whole(j.at(0)),
           .smoothed = number(j.at(1)),
           .smallest = number(j.at(2)),
-          .best = j.at(3).get<int>(),
+          .best = whole(j.at(3)),
           .best_chi2 = number(j.at(4)),
-          .still = j.size() > 5 ? j.at(5).get<int>() : 0};  // written since 0.1.0's first checkpoints
+          .still = j.size() > 5 ? whole(j.at(5)) : 0};  // written since 0.1.0's first checkpoints
 }
 
 Json write_header(const Checkpoint& c) {
@@ -140,10 +149,10 @@ Json write_header(const Checkpoint& c) {
 Checkpoint read_header(const Json& j) {
   Checkpoint c;
   const Json& loop = j.at("loop");
-  c.loop.iterations = loop.at("iterations").get<int>();
+  c.loop.iterations = whole(loop.at("iterations"));
   c.loop.last = read_result(loop.at("last"));
   c.loop.seconds = number(loop.at("seconds"));
-  const int reason = loop.at("reason").get<int>();
+  const int reason = whole(loop.at("reason"));
   if (c.loop.iterations < 0 || reason < 0 || reason > static_cast<int>(StopReason::diverged))
     throw Json::other_error::create(501, "no place of a loop", nullptr);
   c.loop.reason = static_cast<StopReason>(reason);
@@ -176,7 +185,7 @@ Json checked_header(const Hdf5File& file, const std::string& path) {
     throw DamageError(concat(path, " is damaged (the checksum of its header differs)"));
   return from_header(path, [&] {
     Json j = Json::parse(*text);
-    const int schema = j.at("schema").get<int>();
+    const int schema = whole(j.at("schema"));
     TESSERA_VALIDATE(schema == kSchema, path, " has checkpoint schema ", schema, " (this tessera knows ",
                      kSchema, ") use the tessera that wrote it");
     for (const auto& [name, sum] : j.at("fields").items())

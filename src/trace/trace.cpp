@@ -145,6 +145,9 @@ struct TraceFile {
         iterations(file.get(), keys::iterations, iteration_columns(), path),
         phases(file.get(), keys::phases, phase_columns(phase_enum.get()), path) {}
 
+  TraceFile(TraceFile&&) = default;
+  TraceFile& operator=(TraceFile&&) = delete;  // would free an output before its file is closed
+
   void put_attributes(const TraceHeader& header, int every, int restarts) {
     put_attribute(file.get(), keys::schema, {kTraceSchema}, {}, path);
     put_attribute(file.get(), keys::every, {every}, {}, path);
@@ -254,7 +257,8 @@ struct TraceWriter::Impl {
       std::filesystem::rename(temporary, path, error);
       if (error)
         throw RunError(concat("cannot rename ", temporary, " to ", path, " (", error.message(), ")"));
-      file = std::move(next);
+      file.reset();  // HDF5 closes the old one through its own output, which has to be there
+      file.emplace(std::move(next));
     } catch (...) {
       std::error_code none;
       std::filesystem::remove(temporary, none);
