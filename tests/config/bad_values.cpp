@@ -25,7 +25,8 @@ const std::vector<BadJob>& bad_values() {
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n---\nproblem:\n  truth: photo.png\n  noise: "
        "{gaussian: 0.01}\n",
        {},
-       "photo.yaml: the file holds more than one document (a job is one) remove what follows '---', or a ',' that "
+       "photo.yaml: the file holds more than one document (a job is one) remove what follows '---', or a ',' "
+       "that "
        "stands alone"},
       {"KeyTwice",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {iterations: 3}\nsolver: {name: "
