@@ -76,8 +76,9 @@ class Admm final : public Solver {
     at::sub_out(work_, next_, x_);
     Deferred residual = in_.space.relative_norm({u_, work_}, next_);
     in_.data.measure(next_);
+    Deferred prior = prior_value(in_, next_, gamma, sigma);
     std::swap(x_, next_);
-    return {.step = gamma, .sigma = sigma, .residual = std::move(residual)};
+    return {.step = gamma, .sigma = sigma, .residual = std::move(residual), .prior = std::move(prior)};
   }
 
   std::vector<StateField> state() override {

@@ -54,6 +54,7 @@ class Fista final : public Solver {
       against_.forget();
     }
     in_.data.gradient(z_, work_);
+    Deferred prior = prior_value(in_, z_, tau, sigma);
     at::sub_out(work_, z_, work_, tau);
     in_.denoiser.apply(work_, sigma, next_);
     in_.options.bound(next_);
@@ -64,7 +65,7 @@ class Fista final : public Solver {
     const double n = static_cast<double>(age_++);
     z_.copy_(next_).add_(work_, n / (n + 1 + a_));
     std::swap(x_, next_);
-    return {.step = tau, .sigma = sigma, .residual = std::move(residual)};
+    return {.step = tau, .sigma = sigma, .residual = std::move(residual), .prior = std::move(prior)};
   }
 
   std::vector<StateField> state() override {

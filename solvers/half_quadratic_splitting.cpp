@@ -37,10 +37,11 @@ class HalfQuadraticSplitting final : public Solver {
     in_.denoiser.apply(u_, sigma, next_);
     in_.options.bound(next_);
     in_.data.measure(next_);
+    Deferred prior = prior_value(in_, next_, gamma, sigma);
     at::sub_out(u_, next_, x_);  // u has done its work: its memory takes the movement
     Deferred movement = in_.space.relative_norm(u_, next_);
     std::swap(x_, next_);
-    return {.step = gamma, .sigma = sigma, .residual = std::move(movement)};
+    return {.step = gamma, .sigma = sigma, .residual = std::move(movement), .prior = std::move(prior)};
   }
 
   std::vector<StateField> state() override { return {{.name = "x", .image = &x_}}; }

@@ -53,6 +53,7 @@ class ProximalGradient final : public Solver {
   IterationRecord step(int k) override {
     const double tau = tau_.at(k), sigma = in_.options.sigma.at(k);
     in_.data.gradient(x_, z_);
+    Deferred prior = prior_value(in_, x_, tau, sigma);
     at::sub_out(z_, x_, z_, tau);  // z = x - tau grad f(x)
     in_.denoiser.apply(z_, sigma, next_);
     in_.options.bound(next_);
@@ -63,7 +64,7 @@ class ProximalGradient final : public Solver {
     at::sub_out(z_, next_, x_);
     Deferred movement = in_.space.relative_norm(z_, next_);
     std::swap(x_, next_);
-    return {.step = tau, .sigma = sigma, .residual = std::move(movement)};
+    return {.step = tau, .sigma = sigma, .residual = std::move(movement), .prior = std::move(prior)};
   }
 
   std::vector<StateField> state() override { return {{.name = "x", .image = &x_}}; }

@@ -17,6 +17,9 @@ class ContinuedDenoiser final : public Denoiser {
     out.mul_(share).add_(in, 1 - share);
   }
   void set_noise(double s) override { inner_.set_noise(s); }
+  at::Tensor prior(const at::Tensor& x, double sigma) override {  // below the level D is the prox of nothing
+    return sigma >= level_ ? inner_.prior(x, sigma) : at::Tensor();
+  }
   std::int64_t bytes_sent() const override { return inner_.bytes_sent(); }
   bool bytes_are_exact() const override { return inner_.bytes_are_exact(); }
   std::string description() const override { return inner_.description(); }

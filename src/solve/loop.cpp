@@ -93,7 +93,8 @@ LoopResult run_loop(const LoopInput& in) {
   // The flying iteration's numbers have arrived: tell the observers and decide. `image`: the one it made.
   const auto land = [&](const at::Tensor& image) {
     IterationResult& r = flying->result;
-    r.objective = flying->objective.value();
+    const double prior = flying->record.prior.value();
+    r.objective = flying->objective.value() + (std::isnan(prior) ? 0 : prior);
     r.chi2 = flying->chi2.value();
     r.residual = flying->record.residual.value();
     r.psnr = flying->psnr.value();

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
@@ -44,6 +45,11 @@ Schedule penalties(const SolverInput& in) {
     TESSERA_VALIDATE(gamma > 0.0, "solver.step is ", gamma,
                      " (the penalty gamma of the data step is positive) use for example 1");
   return in.options.step;
+}
+
+Deferred prior_value(const SolverInput& in, const at::Tensor& x, double step, double sigma) {
+  const at::Tensor mine = in.denoiser.prior(x, sigma);
+  return mine.defined() ? in.space.sum(mine.div(step)) : Deferred();
 }
 
 }  // namespace tessera

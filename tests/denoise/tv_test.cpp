@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 #include "support/groups.hpp"
@@ -159,9 +160,10 @@ TEST(TotalVariation, volumes_are_the_same_on_any_ranks) {
            {Grid3{comm.size(), 1, 1}, Grid3{1, comm.size(), 1}, Grid3{1, 1, comm.size()}}) {
         Box own;
         const at::Tensor out = denoised_on(comm, volume, grid, {}, own);
-        if (!own.empty())
+        if (!own.empty()) {
           EXPECT_LT((out - crop(want, whole, own)).abs().max().item<double>(),
                     type == at::kDouble ? 1e-10 : 1e-6);
+        }
       }
     });
   }
@@ -175,6 +177,48 @@ TEST(TotalVariation, volumes_of_equal_slices_are_pictures) {
   const at::Tensor x = denoised_on(Communicator(), volume, {1, 1, 1}, options, own);
   const at::Tensor want = denoised(slice, 0.1, options);
   for (std::int64_t d = 0; d < 4; ++d) EXPECT_LT((x.select(1, d) - want).abs().max().item<double>(), 1e-4);
+}
+
+// sum |D x| by its definition.
+double variation(const at::Tensor& x) {
+  at::Tensor squares = at::zeros_like(x, at::kDouble);
+  for (std::int64_t d = 1; d < x.dim(); ++d) {
+    const at::Tensor along = x.to(at::kDouble).diff(1, d);
+    squares.narrow(d, 0, along.size(d)).add_(along.square());
+  }
+  return squares.sqrt().sum().item<double>();
+}
+
+TEST(TotalVariation, its_value_is_that_of_one_rank) {
+  const auto is = [](const at::Tensor& image, double want) {
+    test::on_groups([&](const Communicator& comm) {
+      const Box all = image.dim() == 3 ? Box::image2d(image.size(1), image.size(2))
+                                       : Box({0, 0, 0}, {image.size(1), image.size(2), image.size(3)});
+      for (const Grid3& grid :
+           {Grid3{image.dim() == 3 ? 1 : comm.size(), image.dim() == 3 ? comm.size() : 1, 1},
+            Grid3{1, 1, comm.size()}}) {
+        const DenoiserContext c{Decomposition(all, {1, 1, 1}, grid), image.size(0), comm,
+                                make_transport(comm, Device{}, TransportKind::mpi)};
+        const auto d = make_total_variation({.weight = 3}, c, image.options());
+        d->set_noise(0.2);
+        const at::Tensor mine = crop(image, all, c.decomposition.block(comm.rank())).contiguous();
+        const at::Tensor own = d->prior(mine, 0.1);
+        ASSERT_TRUE(own.scalar_type() == at::kDouble && own.dim() == 0);
+        std::array<double, 1> sum{own.item<double>()};
+        comm.all_reduce(sum, Reduce::sum);
+        EXPECT_NEAR(sum[0], 3 * 0.1 * 0.1 / 0.2 * want, 1e-6 * want);
+      }
+    });
+  };
+  at::Tensor step = at::zeros({1, 6, 14}, at::kDouble);
+  step.narrow(2, 5, 9).fill_(0.5);
+  is(step, 6 * 0.5);
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    for (const auto& [height, width] :
+         {std::pair<std::int64_t, std::int64_t>{64, 61}, {1, 9}, {7, 1}, {3, 2}})
+      is(picture(3, height, width, type), variation(picture(3, height, width, type)));
+    is(ball(type), variation(ball(type)));
+  }
 }
 
 TEST(TotalVariation, bad_options_and_no_noise) {

@@ -31,15 +31,15 @@ class DiagonalTerm final : public DataTerm {
   }
   void gradient(const at::Tensor& x, at::Tensor& out) override {
     const at::Tensor r = a * x - y;
-    objective_ = space_.norm_squared(r);
+    note(r);
     out.copy_(a * r);
   }
-  void measure(const at::Tensor& x) override { objective_ = space_.norm_squared(a * x - y); }
+  void measure(const at::Tensor& x) override { note(a * x - y); }
   void prox(const at::Tensor& z, double gamma, at::Tensor& out, bool) override {
     out.copy_((a * y * gamma + z) / (a * a * gamma + 1.0));
   }
   Deferred objective() const override { return objective_; }
-  Deferred chi2() const override { return objective_; }
+  Deferred chi2() const override { return chi2_; }
   double lipschitz() override { return 1.0; }
   void adjoint_start(at::Tensor& out) override { out.copy_(a * y); }
   void sensitivity(at::Tensor& out) override { out.copy_(a * a); }
@@ -50,8 +50,13 @@ class DiagonalTerm final : public DataTerm {
   at::Tensor a, y;
 
  private:
+  void note(const at::Tensor& r) {
+    objective_ = space_.sum(local_dot(r, r).mul(0.5));
+    chi2_ = space_.norm_squared(r);
+  }
+
   const Space& space_;
-  Deferred objective_{0.0};
+  Deferred objective_{0.0}, chi2_{0.0};
 };
 
 inline at::Tensor soft(const at::Tensor& x, double t) { return at::sign(x) * at::clamp(at::abs(x) - t, 0.0); }

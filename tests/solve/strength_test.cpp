@@ -2,9 +2,11 @@
 // One strength for all solvers: what a job leaves open follows from sigma^2 = step lambda noise^2.
 #include "tessera/solve/strength.hpp"
 
+#include <ATen/ops/ones_like.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 
 #include "solve/diagonal_problem.hpp"
 #include "support/groups.hpp"
@@ -64,6 +66,9 @@ class SoftThreshold final : public Denoiser {
   void apply(const at::Tensor& in, double sigma, at::Tensor& out) override {
     out.copy_(test::soft(in, mu * sigma * sigma));
   }
+  at::Tensor prior(const at::Tensor& x, double sigma) override {
+    return at::abs(x).sum().mul(mu * sigma * sigma);
+  }
   std::int64_t bytes_sent() const override { return 0; }
   std::string description() const override { return "soft threshold"; }
 };
@@ -78,6 +83,7 @@ TEST(Strength, AllSolversSolveTheSameProblem) {
     denoiser.mu = kMu;
     const double weight = kLambda * kNoise * kNoise * kMu;  // of |x|_1 beside f
     const at::Tensor wanted = test::soft(data.a * data.y, weight) / (data.a * data.a);
+    const double least = data.value(wanted) + weight * space.dot(at::abs(wanted), at::ones_like(wanted));
     for (const char* name : {"pgd", "fista", "admm"}) {
       const Strength s =
           settle({.lambda = kLambda}, find_solver(name).data_step, 1, kNoise, data.lipschitz());
@@ -85,11 +91,18 @@ TEST(Strength, AllSolversSolveTheSameProblem) {
       o.step = s.step;
       o.sigma = s.sigma;
       const auto solver = make_solver(name, {data, denoiser, space, o, data.y.clone()});
+      double objective = 0;  // as the loop adds it up
       for (int k = 0; k < 400; ++k) {
-        solver->step(k);
+        const IterationRecord record = solver->step(k);
+        const Deferred value = data.objective();
         reducer.launch();
         reducer.finish();
+        if (k > 0 && name == std::string("pgd")) {
+          EXPECT_LE(value.value() + record.prior.value(), objective * (1 + 1e-12)) << "it falls, " << k;
+        }
+        objective = value.value() + record.prior.value();
       }
+      EXPECT_NEAR(objective, least, 1e-5 * least) << name;
       EXPECT_LT(space.norm(solver->image() - wanted), 1e-5 * space.norm(wanted)) << name;
     }
   });

@@ -28,6 +28,9 @@ class Denoiser {
   /// The noise level s of the data, once it is known: what D(., sigma) is the prox of, sigma^2 g, may depend
   /// on it.
   virtual void set_noise(double s) {}
+  /// This rank's share of sigma^2 g(x), 0-dim float64, where D(., sigma) is the prox of sigma^2 g and g is
+  /// known; undefined else (no function belongs to a network). Collective.
+  virtual at::Tensor prior(const at::Tensor& x, double sigma) { return {}; }
   /// Bytes this rank sends per call; for iterative denoisers per inner iteration, see `bytes_are_exact`.
   virtual std::int64_t bytes_sent() const = 0;
   virtual bool bytes_are_exact() const { return true; }

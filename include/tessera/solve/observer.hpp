@@ -21,8 +21,8 @@ const char* name(StopReason reason);
 struct IterationResult {
   int iteration = 0;
   double start = 0, seconds = 0;
-  double objective = std::numeric_limits<double>::quiet_NaN();
-  double chi2 = std::numeric_limits<double>::quiet_NaN();  // per sample
+  double objective = std::numeric_limits<double>::quiet_NaN();  // of the data, and of a prior that is known
+  double chi2 = std::numeric_limits<double>::quiet_NaN();       // per sample
   double residual = std::numeric_limits<double>::quiet_NaN();
   double step = 0, sigma = 0;
   double psnr = std::numeric_limits<double>::quiet_NaN();

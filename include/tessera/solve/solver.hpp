@@ -52,6 +52,7 @@ struct IterationRecord {
   double step = 0;
   double sigma = 0;
   Deferred residual;  // of the fixed point, |T(x) - x| / (|x+| + 1e-6); each solver says which
+  Deferred prior{};   // prior_value() where the data term was last evaluated; NaN: no objective but its own
 };
 
 /// One iterative method. No printing, timing, files or ranks in it. Collective: construction and step().
@@ -76,6 +77,9 @@ class Solver {
 Schedule gradient_steps(const SolverInput& in, double extra = 0, double reach = 2);
 /// Penalties gamma > 0 of a splitting method; 1 where unset.
 Schedule penalties(const SolverInput& in);
+/// What a known prior adds to f(x) in min f + g sigma^2 / step, the problem of a proximal method: with
+/// sigma^2 = step lambda s_n^2 it is lambda s_n^2 g(x). NaN where the denoiser knows no g. Collective.
+Deferred prior_value(const SolverInput& in, const at::Tensor& x, double step, double sigma);
 
 /// A solver of the job file: all that is known of it. Each is one file in solvers/, which ends in its row.
 struct SolverRow {

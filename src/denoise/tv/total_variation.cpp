@@ -51,7 +51,7 @@ class TotalVariation final : public Denoiser {
   void apply(const at::Tensor& in, double sigma, at::Tensor& out) override {
     const PhaseScope phase(Phase::denoise);
     const at::NoGradGuard no_grad;
-    const double strength = options_.weight * (noise_ > 0 ? sigma * sigma / noise_ : sigma);
+    const double strength = this->strength(sigma);
     if (strength <= 0) {
       out.copy_(in);
       return;
@@ -79,6 +79,12 @@ class TotalVariation final : public Denoiser {
   }
 
   void set_noise(double s) override { noise_ = s; }
+  at::Tensor prior(const at::Tensor& x, double sigma) override {
+    const PhaseScope phase(Phase::metrics);
+    allocate();
+    image_exchange_->begin(view(x, own_), view(image_, box_)).wait();  // apply() has no more need of image_
+    return tv_value(image_, box(0)).mul_(strength(sigma));
+  }
   /// Per inner iteration, without the image's own exchange at the start of a call.
   std::int64_t bytes_sent() const override { return 2 * components_ * bytes_per_exchange_ / kSteps; }
   bool bytes_are_exact() const override { return false; }
@@ -94,6 +100,10 @@ class TotalVariation final : public Denoiser {
   }
 
  private:
+  double strength(double sigma) const {
+    return options_.weight * (noise_ > 0 ? sigma * sigma / noise_ : sigma);
+  }
+
   void allocate() {
     if (state_.defined()) return;
     state_ = empty_block(2 * components_ * channels_, box_, tensor_, axes_).zero_();

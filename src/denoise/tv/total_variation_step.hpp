@@ -30,6 +30,9 @@ void tv_step_operators(at::Tensor& state, const at::Tensor& image, double streng
 /// v - strength D^T p on a part: the primal image.
 at::Tensor tv_primal(const at::Tensor& state, const at::Tensor& image, double strength, const TvPart& part);
 
+/// sum over the part of |D x|, a 0-dim float64; x (C, [d,] h, w) is read one element behind the part.
+at::Tensor tv_value(const at::Tensor& x, const Box& part);
+
 /// The same of volumes: state (6 C, d, h, w), components along depth, rows and columns; x = v - strength D^T
 /// q, p' = P(q + D x / (12 strength)). `part` in indices of the stored arrays.
 void tv_step_volume(at::Tensor& state, const at::Tensor& image, double strength, double momentum,
