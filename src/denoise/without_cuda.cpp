@@ -35,6 +35,9 @@ std::size_t GraphedPasses::shapes() const { absent(); }
 std::size_t GraphedPasses::captured() const { absent(); }
 const std::string& GraphedPasses::complaint() const { absent(); }
 
+CudnnDevice CudnnDevice::current() { absent(); }
+CudnnDevice CudnnDevice::described(const std::string&) { absent(); }
+std::vector<CudnnEngine> cudnn_engines(ConvolutionProblem&, const CudnnDevice&) { absent(); }
 std::optional<at::Tensor> cudnn_convolve(const ConvolutionProblem&, const at::Tensor&, const at::Tensor&,
                                          const at::Tensor&, const at::Tensor&) {
   absent();

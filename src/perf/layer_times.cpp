@@ -14,6 +14,9 @@
 namespace tessera {
 namespace {
 
+// Of the host, for a convolution that exchanges and is launched kernel by kernel: an estimate, docs/gpu.md.
+constexpr double kHostSeconds = 1.1e-4;
+
 /// A convolution that exchanges: seconds of its arithmetic, of them on pixels of others or for the second
 /// time, and what of its exchange shows.
 struct Term {
@@ -157,6 +160,10 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
     pass.hidden += term.hidden;
     pass.sent += f.sent;
   }
+  const TransportKind transport =
+      e.transport == TransportKind::automatic ? best_transport(machine) : e.transport;
+  if (machine.processors > 0 && d.ranks() > 1 && transport != TransportKind::nccl)  // no graph holds these
+    pass.denoise = std::max(pass.denoise, kHostSeconds * static_cast<double>(schedule.exchanges.size()));
   const double turns = passes(e.averaging);
   t.denoise = turns * pass.denoise;
   t.redundant = turns * pass.redundant;

@@ -12,12 +12,14 @@
 #include "study_tools.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/cuda_graph.hpp"
+#include "tessera/denoise/layer_engines.hpp"
 #include "tessera/denoise/side_stream.hpp"
 
 namespace tessera {
 namespace {
 
-constexpr int kLaunches = 200;  // small kernels in a row
+constexpr int kLaunches = 200;        // small kernels in a row
+constexpr std::int64_t kSide = 4096;  // of the block whose convolutions are asked about
 
 struct Case {
   std::string kind, variant;
@@ -68,10 +70,18 @@ class KernelsStudy final : public Study {
   std::string note() const override {
     return "bytes: read and written, those that are wanted; launch: seconds of one kernel on one element; "
            "share: of the first row of its kind\n\n" +
-           kernel_table();
+           kernel_table() + "\n\n" + layers();
   }
 
  private:
+  // cuDNN's kernels are known to cuDNN alone: what it says of them where they would run.
+  std::string layers() const {
+    if (!device_.is_cuda()) return "the network's layers: cuDNN is asked where there is a GPU";
+    const NetworkOptions drunet{.name = "drunet", .channels = 3};
+    return concat("drunet, color, ", kSide, " x ", kSide, ", bfloat16, by cuDNN's favorite engine:\n",
+                  engine_table(layer_engines(drunet, Precision::bfloat16, kSide, kSide)));
+  }
+
   double time(const std::function<void()>& work) const { return study_seconds(device_, 5, 0.2, work); }
 
   // As many elements in every case, from a source `step` times as large.

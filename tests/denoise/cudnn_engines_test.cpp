@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What cuDNN has for every convolution of every network, asked without a GPU: its lists for described
 // devices.
-#include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <iostream>
 #include <map>
-#include <set>
 
 #include "cudnn_devices.hpp"
-#include "run/convolution.hpp"
+#include "run/convolution_problems.hpp"
 #include "run/cudnn_graph.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/denoise/layer_engines.hpp"
 #include "tessera/denoise/layer_schedule.hpp"
 #include "tessera/denoise/network.hpp"
 #include "tessera/denoise/run_plan.hpp"
@@ -21,47 +22,14 @@ namespace {
 
 constexpr std::int64_t kMany = std::int64_t{1} << 31;  // elements, where 32-bit indices end
 
-struct Arithmetic {
-  at::ScalarType type;
-  bool tf32;
-};
-constexpr std::array<Arithmetic, 4> kArithmetics = {
-    {{at::kFloat, false}, {at::kFloat, true}, {at::kBFloat16, false}, {at::kHalf, false}}};
+constexpr std::array<Precision, 4> kPrecisions = {Precision::float32, Precision::tf32, Precision::bfloat16,
+                                                  Precision::float16};
 
-std::string text(const ConvolutionProblem& p) {
-  return concat(p.x[0], " x ", p.x[1], " x ", p.x[2], " x ", p.x[3], " * ", p.w[0], ',', p.w[1], ',', p.w[2],
-                p.transposed ? " transposed" : "", p.bias ? " + bias" : "", p.other ? " + other" : "",
-                p.relu ? " relu " : " ", c10::toString(p.type), p.tf32 ? " tf32" : "");
-}
-
-/// The problems of one pass over height x width pixels, as the Runner states them.
-std::set<ConvolutionProblem> problems(const char* name, const Arithmetic& a, std::int64_t height,
-                                      std::int64_t width) {
+NetworkOptions color(const char* name) {
   NetworkOptions options;
   options.name = name;
   options.channels = 3;
-  const Graph graph = without_batch_norms(make_graph(options));
-  const RunPlan plan = make_run_plan(graph, fuses_add(ConvolutionLibrary::cudnn));
-  std::set<ConvolutionProblem> out;
-  for (const Step& step : plan.steps) {
-    const Node& n = step.node;
-    if (!is_convolution(n.op)) continue;
-    const std::int64_t in = plan.channels[static_cast<std::size_t>(n.inputs[0])],
-                       taps = n.op == Op::conv ? n.kernel : 2;
-    const auto tensor = at::TensorOptions().dtype(a.type);
-    const bool up = n.op == Op::conv_up;
-    const at::Tensor weight = at::empty({up ? in : n.channels, up ? n.channels : in, taps, taps}, tensor);
-    std::optional<at::Tensor> bias;
-    if (!n.bias.empty()) bias = at::empty({n.channels}, tensor);
-    const Convolution::Shape shape = n.op == Op::conv
-                                         ? Convolution::Shape{.stride = 1, .padding = n.kernel / 2}
-                                         : Convolution::Shape{.stride = 2, .padding = 0, .transposed = up};
-    const Convolution convolution(ConvolutionLibrary::cudnn, weight, bias, shape);
-    const int level = n.level - level_change(n.op);
-    out.insert(convolution.problem({1, (in + 7) / 8 * 8, height >> level, width >> level}, step.other >= 0,
-                                   step.relu, {}, a.tf32));
-  }
-  return out;
+  return options;
 }
 
 std::int64_t elements(const std::array<std::int64_t, 4>& s) { return s[0] * s[1] * s[2] * s[3]; }
@@ -94,7 +62,9 @@ TEST_F(CudnnEngines, every_convolution_has_one_and_16_bits_and_tf32_have_tensor_
     const CudnnDevice device = CudnnDevice::described(test::json(test::kDevices[c.device]));
     for (const std::size_t a : c.arithmetics)
       for (const std::int64_t side : c.sides)
-        for (ConvolutionProblem p : problems(c.network, kArithmetics[a], side, side)) {
+        for (const auto& [problem, layers] :
+             convolution_problems(color(c.network), kPrecisions[a], side, side)) {
+          ConvolutionProblem p = problem;
           SCOPED_TRACE(concat(test::kDevices[c.device].name, ", ", c.network, ": ", text(p)));
           const std::vector<CudnnEngine> engines = cudnn_engines(p, device);
           ++asked;
@@ -105,6 +75,27 @@ TEST_F(CudnnEngines, every_convolution_has_one_and_16_bits_and_tf32_have_tensor_
         }
   }
   EXPECT_GT(asked, 100u);
+}
+
+// The table of `tessera study kernels`.
+TEST_F(CudnnEngines, of_the_layers_are_listed_with_their_work) {
+  const std::vector<LayerEngine> list =
+      layer_engines(color("drunet"), Precision::bfloat16, 4096, 4096, test::json(test::kDevices[1]));
+  std::int64_t layers = 0;
+  double operations = 0, before = list.front().operations;
+  for (const LayerEngine& e : list) {
+    EXPECT_TRUE(e.engine >= 0 && e.engines > 0 && e.tensor_cores) << e.convolution;
+    EXPECT_LE(e.workspace, kCudnnWorkspace) << e.convolution;
+    EXPECT_LE(e.operations, before) << "the most work first";
+    before = e.operations;
+    layers += e.layers;
+    operations += e.operations;
+  }
+  EXPECT_EQ(layers, 64);
+  EXPECT_NEAR(operations, 71e12, 1e12);  // docs/gpu.md
+  const std::string table = engine_table(list);
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), static_cast<std::ptrdiff_t>(list.size()));
+  std::cout << table << '\n';
 }
 
 // What docs/gpu.md counts: passes of DRUNet, and the elements that they read and write per pixel of the
@@ -152,8 +143,9 @@ TEST(Passes, of_drunet_are_as_documented) {
 // The same with the same bits every time.
 TEST_F(CudnnEngines, deterministic_engines_exist) {
   const CudnnDevice device = CudnnDevice::described(test::json(test::kDevices[1]));
-  for (const Arithmetic& a : {kArithmetics[0], kArithmetics[2]})
-    for (ConvolutionProblem p : problems("drunet", a, 512, 512)) {
+  for (const Precision precision : {Precision::float32, Precision::bfloat16})
+    for (const auto& [problem, layers] : convolution_problems(color("drunet"), precision, 512, 512)) {
+      ConvolutionProblem p = problem;
       p.deterministic = true;
       EXPECT_FALSE(cudnn_engines(p, device).empty()) << text(p);
     }
@@ -162,8 +154,9 @@ TEST_F(CudnnEngines, deterministic_engines_exist) {
 // Strips of mode layer: thin, and without zeros around them.
 TEST_F(CudnnEngines, strips_have_engines) {
   const CudnnDevice device = CudnnDevice::described(test::json(test::kDevices[1]));
-  for (const Arithmetic& a : {kArithmetics[0], kArithmetics[2]})
-    for (ConvolutionProblem p : problems("drunet", a, 512, 512)) {
+  for (const Precision precision : {Precision::float32, Precision::bfloat16})
+    for (const auto& [problem, layers] : convolution_problems(color("drunet"), precision, 512, 512)) {
+      ConvolutionProblem p = problem;
       if (p.w[2] != 3) continue;
       for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{3, 514}, {512, 3}}) {
         p.x = {2, p.x[1], height, width};

@@ -281,6 +281,24 @@ TEST(Model, more_of_anything_takes_longer) {
   EXPECT_LE(one.seconds(), 4 * four.seconds());
 }
 
+TEST(Model, layers_launched_one_by_one_take_the_host_its_time) {
+  const NetworkWork work = dncnn(20);
+  const Parts blur(make_blur(box_blur(9, BlurMethod::fft)));
+  Machine m = plain();
+  m.processors = 100;
+  m.precisions[Precision::float32].peak = 1e15;  // a GPU that computes and copies in no time
+  m.copy = m.pack = {{{1e15, 1.0}}};
+  m.links[TransportKind::nccl] = m.links[TransportKind::mpi];
+  const Decomposition d(Box::image2d(64, 64), {1, 1, 1}, {1, 2, 2});
+  const auto denoise = [&](TransportKind transport) {
+    return predict(m, &work, blur.data, d, 1, {.mode = ExecutionMode::layer, .transport = transport}).denoise;
+  };
+  EXPECT_GT(denoise(TransportKind::mpi), 19 * 1e-4);  // docs/gpu.md: 110 us per exchange
+  EXPECT_LT(denoise(TransportKind::nccl), 2e-4);      // one graph
+  m.processors = 0;                                   // a CPU launches nothing
+  EXPECT_LT(denoise(TransportKind::mpi), 2e-4);
+}
+
 TEST(Model, choices_are_ranked_and_obey_the_job) {
   Machine m = plain();
   m.precisions[Precision::float32].peak = 2e12;

@@ -197,6 +197,12 @@ at::Tensor Convolution::run_winograd(const at::Tensor& x, const at::Tensor* othe
   return y;
 }
 
+std::array<std::int64_t, 4> ConvolutionProblem::y() const {
+  if (transposed) return {x[0], w[1], (x[2] - 1) * stride + w[2], (x[3] - 1) * stride + w[3]};
+  return {x[0], w[0], (x[2] + 2 * padding[0] - w[2]) / stride + 1,
+          (x[3] + 2 * padding[1] - w[3]) / stride + 1};
+}
+
 ConvolutionProblem Convolution::problem(const std::array<std::int64_t, 4>& x, bool other, bool relu,
                                         const Padding& padding, bool tf32, bool deterministic) const {
   ConvolutionProblem p;

@@ -151,12 +151,6 @@ bool capturing() {
 
 }  // namespace
 
-std::array<std::int64_t, 4> ConvolutionProblem::y() const {
-  if (transposed) return {x[0], w[1], (x[2] - 1) * stride + w[2], (x[3] - 1) * stride + w[3]};
-  return {x[0], w[0], (x[2] + 2 * padding[0] - w[2]) / stride + 1,
-          (x[3] + 2 * padding[1] - w[3]) / stride + 1};
-}
-
 CudnnDevice CudnnDevice::current() { return {}; }
 CudnnDevice CudnnDevice::described(const std::string& json) {
   Descriptor d(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
