@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Feeds hostile input to the readers of files and jobs (libFuzzer, clang 14): tests/fuzz.sh MINUTES [TARGET...]
-#   MINUTES per target; targets: safetensors network npy seal job texts picture measurements checkpoint trace crop plan diagnosis (all)
+#   MINUTES per target, TESSERA_JOBS (2) of them at once; targets: safetensors network npy seal job texts picture measurements checkpoint trace crop plan diagnosis (all)
 #   New inputs stay in build/fuzz/corpus; what fails is build/fuzz/TARGET-crash-*: make it small by
 #   'build/fuzz/bin/fuzz_TARGET -minimize_crash=1 -runs=10000 FILE', and keep it in tests/fuzz/corpus/TARGET.
 set -euo pipefail
@@ -15,10 +15,11 @@ targets=(safetensors network npy seal job texts picture measurements checkpoint 
 (($#)) && targets=("$@")
 [[ -f build/fuzz/build.ninja ]] || cmake --preset fuzz
 cmake --build --preset fuzz -j "${TESSERA_JOBS:-2}" --target "${targets[@]/#/fuzz_}"
-code=0
-for target in "${targets[@]}"; do
+
+fuzz_one() { # TARGET
+  local target=$1 code=0
   mkdir -p "build/fuzz/corpus/$target"
-  options=(-max_total_time="$(awk "BEGIN { print int(60 * $minutes) }")" -rss_limit_mb=1664 -timeout=20 -print_final_stats=1)
+  local options=(-max_total_time="$(awk "BEGIN { print int(60 * $minutes) }")" -rss_limit_mb=1664 -timeout=20 -print_final_stats=1)
   [[ -f tests/fuzz/$target.dict ]] && options+=("-dict=tests/fuzz/$target.dict")
   # 1 GiB beyond the 0.6 GiB that the program itself takes. Memory that a library keeps is no leak of ours; a refused size is to be refused, not to end the program.
   ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=64 LLVM_PROFILE_FILE=build/fuzz/$target.profraw CUDA_VISIBLE_DEVICES='' \
@@ -26,5 +27,8 @@ for target in "${targets[@]}"; do
     >"build/fuzz/$target.log" 2>&1 || { code=1; tail -40 "build/fuzz/$target.log"; }
   sed -n "s/^stat::number_of_executed_units: */$target: inputs /p" "build/fuzz/$target.log"
   grep -oE 'cov: [0-9]+ ft: [0-9]+' "build/fuzz/$target.log" | tail -1 | sed "s/^/$target: /" || :
-done
-exit "$code"
+  return "$code"
+}
+export -f fuzz_one
+export minutes
+printf '%s\n' "${targets[@]}" | xargs -P "${TESSERA_JOBS:-2}" -I{} bash -c 'fuzz_one {}'
