@@ -118,8 +118,9 @@ TEST(PackShares, OffsetsBeyond31BitsAreRight) {
   float *from = map(), *to = map(), *want = map();
   if (!from || !to || !want) GTEST_SKIP() << "no 96 GiB of address space";
   pack::Program program;
-  // 2 channels that lie 2^32 apart, 3 rows 2^30 apart, 5 columns; read mirrored along the rows.
-  pack::Cell cell{7, {kElements / 2, 0, std::int64_t{1} << 30, 1}, {2, 1, 3, 5}, 0, 0};
+  // 2 channels that lie 2^32 apart, 3 rows 2^29 apart, 5 columns; read mirrored along the rows.
+  pack::Cell cell{
+      (std::int64_t{1} << 31) + 7, {kElements / 2, 0, std::int64_t{1} << 29, 1}, {2, 1, 3, 5}, 0, 0};
   pack::Term term;
   term.offset = (std::int64_t{1} << 31) + 3;
   const std::int64_t strides[4] = {kElements / 2, 0, -(std::int64_t{1} << 29), 2};
