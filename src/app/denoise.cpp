@@ -17,6 +17,7 @@
 #include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/distributed_image.hpp"
+#include "tessera/io/image_format.hpp"
 #include "tessera/physics/noise.hpp"
 #include "tessera/solve/metrics.hpp"
 
@@ -43,7 +44,7 @@ std::vector<std::string> denoiser_names() {
 
 int execute(const DenoiseArguments& a, const Communicator& comm) {
   track_tensor_memory();
-  const bool picture = is_picture(a.out);
+  const ImageFormat* format = nullptr;
   comm.together([&] {
     TESSERA_VALIDATE(
         a.unit == "internal" || a.unit == "file", "--unit is ", a.unit,
@@ -53,11 +54,11 @@ int execute(const DenoiseArguments& a, const Communicator& comm) {
                      " (a denoiser needs a noise level in the image's range [0, 1]) for example 0.1");
     TESSERA_VALIDATE(a.noise >= 0, "--noise is ", a.noise,
                      " (a standard deviation is not negative) leave it out for none");
-    TESSERA_VALIDATE(picture || a.out.ends_with(".h5"), a.out,
-                     " is no known kind of file (by its suffix) use .png, .jpg, .tif or .h5");
+    format = &output_format(a.out);
     TESSERA_VALIDATE(a.force || !std::filesystem::exists(a.out), a.out,
                      " exists (denoise never overwrites) name another file, or add --force");
   });
+  const bool picture = format->kind == ImageFormat::Kind::picture;
   JobConfig job;
   job.problem.truth = a.in;
   job.problem.seed = a.seed;
@@ -76,7 +77,7 @@ int execute(const DenoiseArguments& a, const Communicator& comm) {
   const Box block = g.decomposition.block(comm.rank());
   // The type and units of IN where OUT can hold them, else to be looked at.
   const int bits = data_bits(g);
-  const bool fits = bits <= (is_tiff(a.out) ? 32 : a.out.ends_with(".png") ? 16 : 8);
+  const bool fits = !picture || format->writes(bits);
   const PictureForm form = fits ? in_file_units(g, bits) : PictureForm{};
 
   const at::Tensor truth = read_block(a.in, g, comm);

@@ -22,6 +22,7 @@
 #include "tessera/io/distributed_image.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/io/hdf5.hpp"
+#include "tessera/io/image_format.hpp"
 #include "tessera/solve/checkpoint.hpp"
 
 namespace tessera {

@@ -18,6 +18,7 @@
 #include "tessera/core/units.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/hdf5.hpp"
+#include "tessera/io/image_format.hpp"
 
 namespace tessera {
 namespace {
@@ -77,12 +78,11 @@ struct SceneArguments {
 };
 
 int execute(const SceneArguments& a, const Communicator& comm) {
-  const bool picture = is_picture(a.out);
+  bool picture = true;
   Box image;
   comm.together([&] {
     image = parse_size(a.size);
-    TESSERA_VALIDATE(picture || a.out.ends_with(".h5"), a.out,
-                     " is no known kind of file (by its suffix) use .png, .jpg, .tif or .h5");
+    picture = output_format(a.out).kind == ImageFormat::Kind::picture;
     TESSERA_VALIDATE(a.channels >= 1 && (!picture || a.channels == 1 || a.channels == 3), "--channels is ",
                      a.channels, " (pictures have 1 or 3) use one of them, or a .h5 file");
     TESSERA_VALIDATE(a.seed >= 0, "--seed is ", a.seed, " (it counts from 0) give another one");

@@ -16,6 +16,7 @@
 #include "table.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/io/image_format.hpp"
 #include "values.hpp"
 
 namespace tessera::config {
@@ -180,19 +181,15 @@ void finish(const Site& site, const std::string& file, const std::string& bounda
               "is tf32 (only GPUs have it, device is cpu) write float32");
 
   const std::string& preview = job.output.preview;
-  const std::string suffix = fs::path(preview).extension().string();
-  const bool jpeg = suffix == ".jpg" || suffix == ".jpeg";
   c.refuse_if(
-      !preview.empty() && (fs::path(preview).has_parent_path() ||
-                           (!jpeg && suffix != ".png" && suffix != ".tif" && suffix != ".tiff")),
-      "output.preview",
+      !preview.empty() && (fs::path(preview).has_parent_path() || !is_picture(preview)), "output.preview",
       "is " + preview +
           " (it must be the plain name of a .png, .jpg or .tif) write for example 'preview: result.png'");
-  const std::int64_t bits = job.output.preview_bits;
-  c.refuse_if(jpeg && bits > 8, "output.preview_bits",
-              concat("is ", bits, " (JPEG has 8) write auto, or a preview .png or .tif"));
-  c.refuse_if(suffix == ".png" && bits > 16, "output.preview_bits",
-              concat("is ", bits, " (PNG has 8 or 16) write auto, or a preview .tif"));
+  const auto bits = static_cast<int>(job.output.preview_bits);
+  if (const ImageFormat* const format = find_format(preview); format && bits > 0)
+    c.refuse_if(!format->writes(bits), "output.preview_bits",
+                concat("is ", bits, " (", format->name, " has at most ", format->bits.back(),
+                       ") write auto, or a preview .tif"));
 
   check_schedules(c, job);
   if (job.output.folder.empty())

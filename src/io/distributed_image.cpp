@@ -14,6 +14,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/io/hdf5.hpp"
+#include "tessera/io/image_format.hpp"
 
 namespace tessera {
 namespace {
@@ -165,9 +166,9 @@ void read_image(const std::string& path, const Layout& layout, const ArrayView& 
                      about.channels, " channels of ", about.box, " (", block.channels, " of ", block.box,
                      " are needed) is it the right file?");
   });
-  if (source.kind == Source::Kind::hdf5) {
+  if (source.kind == ImageFormat::Kind::hdf5) {
     Hdf5File::open(source.file, comm).read(source.dataset, block);
-  } else if (source.kind == Source::Kind::npy) {
+  } else if (source.kind == ImageFormat::Kind::npy) {
     comm.together([&] {
       if (!block.box.empty()) NpyImage(source.file).read(block);
     });
@@ -191,9 +192,9 @@ void visit_samples(const std::string& path, const Communicator& comm,
     std::optional<ImageReader> picture;
     std::optional<NpyImage> array;
     std::optional<Hdf5File> file;
-    if (source.kind == Source::Kind::picture) picture.emplace(source.file, source.page);
-    if (source.kind == Source::Kind::npy) array.emplace(source.file);
-    if (source.kind == Source::Kind::hdf5) file.emplace(Hdf5File::open(source.file, Communicator()));
+    if (source.kind == ImageFormat::Kind::picture) picture.emplace(source.file, source.page);
+    if (source.kind == ImageFormat::Kind::npy) array.emplace(source.file);
+    if (source.kind == ImageFormat::Kind::hdf5) file.emplace(Hdf5File::open(source.file, Communicator()));
     const auto band = [&](const Box& box) {
       beat();
       std::vector<float> values(static_cast<std::size_t>(box.pixels() * about.channels));

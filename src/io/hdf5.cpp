@@ -226,10 +226,13 @@ DatasetInfo Hdf5File::info(const std::string& dataset) const {
   std::array<hsize_t, 4> extent{};
   check_read(H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr), "H5Sget_simple_extent_dims",
              where);
+  std::int64_t bytes = sizeof(double);
   for (int d = 0; d < rank; ++d) {
     out.shape.push_back(static_cast<std::int64_t>(extent[static_cast<std::size_t>(d)]));
     TESSERA_VALIDATE(out.shape.back() > 0, where, " is empty along axis ", d,
                      " (nothing can be read) write it again");
+    TESSERA_VALIDATE(!__builtin_mul_overflow(bytes, out.shape.back(), &bytes), where,
+                     " has a shape of more than 2^63 bytes (no file holds that) write it again");
   }
   const auto axis = [&](int from_last) { return out.shape[static_cast<std::size_t>(rank - from_last)]; };
   out.channels = rank > 2 ? out.shape[0] : 1;

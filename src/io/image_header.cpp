@@ -49,7 +49,7 @@ int volume_pages(const Source& source, const ImageInfo& first) {
 SourceInfo header_of(const std::string& path) {
   const Source source = io::source_of(path);
   SourceInfo out;
-  if (source.kind == Source::Kind::hdf5) {
+  if (source.kind == ImageFormat::Kind::hdf5) {
     const Hdf5File file = Hdf5File::open(source.file, Communicator());
     const DatasetInfo about = file.info(source.dataset);
     io::require_channels_first(path, about.shape);
@@ -64,7 +64,7 @@ SourceInfo header_of(const std::string& path) {
     TESSERA_VALIDATE(std::isfinite(out.full_scale) && out.full_scale > 0 && std::isfinite(out.offset), path,
                      ": its attributes factor and offset are ", out.full_scale, " and ", out.offset,
                      " (the file's values of what is 1 and 0 inside, factor above 0) correct or remove them");
-  } else if (source.kind == Source::Kind::npy) {
+  } else if (source.kind == ImageFormat::Kind::npy) {
     const NpyImage array(source.file);
     out.box = array.box();
     out.channels = array.extent[0];

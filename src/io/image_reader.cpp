@@ -348,14 +348,4 @@ std::string image_library() {
   return concat("libvips ", VIPS_VERSION, ", FITS: ", reads_fits() ? "yes" : "no");
 }
 
-bool is_picture(const std::string& path) {
-  const std::string s = io::suffix(path);
-  return s == ".png" || s == ".jpg" || s == ".jpeg" || is_tiff(path);
-}
-
-bool is_tiff(const std::string& path) {
-  const std::string s = io::suffix(path);
-  return s == ".tif" || s == ".tiff";
-}
-
 }  // namespace tessera

@@ -14,13 +14,15 @@
 #include "tessera/core/phase.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/io/image_file.hpp"
+#include "tessera/io/image_format.hpp"
 #include "tessera/io/posix_file.hpp"
 #include "vips_support.hpp"
 
 namespace tessera {
 
 struct ImageWriter::Impl {
-  std::string path, raw_path, suffix;
+  std::string path, raw_path;
+  const ImageFormat* format = nullptr;
   std::int64_t height = 0, width = 0, channels = 1, next_row = 0;
   int bits = 8;
   std::vector<std::uint8_t> profile, line;
@@ -56,17 +58,14 @@ ImageWriter::ImageWriter(const std::string& path, std::int64_t height, std::int6
                          std::int64_t channels, int bits, std::vector<std::uint8_t> profile)
     : impl_(std::make_unique<Impl>()) {
   Impl& p = *impl_;
-  p.suffix = io::suffix(path);
-  if (p.suffix == ".jpeg") p.suffix = ".jpg";
-  if (p.suffix == ".tiff") p.suffix = ".tif";
+  p.format = find_format(path);
   TESSERA_VALIDATE(is_picture(path), "cannot write ", path,
                    " (the suffix says the format) use .png, .jpg or .tif");
-  TESSERA_VALIDATE(bits == 8 || (bits == 16 && p.suffix != ".jpg") || (bits == 32 && p.suffix == ".tif"),
-                   "cannot write ", path, " with ", bits,
+  TESSERA_VALIDATE(p.format->writes(bits), "cannot write ", path, " with ", bits,
                    " bits (.tif has 8, 16 or 32, .png 8 or 16, .jpg 8) choose one of them");
   TESSERA_VALIDATE(channels == 1 || channels == 3, "cannot write ", path, " with ", channels,
                    " channels (a picture is gray or RGB) write HDF5");
-  const std::int64_t limit = p.suffix == ".jpg" ? 65500 : 10'000'000;  // libjpeg's and libvips'
+  const std::int64_t limit = p.format->side;
   TESSERA_VALIDATE(height >= 1 && width >= 1 && height <= limit && width <= limit, "cannot write ", path,
                    ", ", height, " x ", width, " pixels (the format has 1 to ", limit,
                    " a side) use .tif or HDF5");
@@ -126,9 +125,9 @@ void ImageWriter::Impl::encode(const std::string& temporary) const {
   vips_image_set_progress(image.get(), TRUE);
   g_signal_connect(image.get(), "eval", G_CALLBACK(+[](VipsImage*, VipsProgress*, void*) { beat(); }),
                    nullptr);
-  if (suffix == ".png") {
+  if (format->name == "PNG") {
     check(vips_pngsave(image.get(), temporary.c_str(), "bitdepth", bits, nullptr));
-  } else if (suffix == ".jpg") {
+  } else if (format->name == "JPEG") {
     check(vips_jpegsave(image.get(), temporary.c_str(), "Q", 95, nullptr));
   } else {
     // The classic format ends at 4 GiB; compressed data may, rarely, be longer than raw ones.

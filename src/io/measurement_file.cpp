@@ -21,7 +21,7 @@ std::string member(const std::string& group, std::size_t part) { return concat("
 std::optional<Hdf5File> open_parts(const std::string& path, const Communicator& comm) {
   io::Source source;
   comm.together([&] { source = io::source_of(path); });
-  if (source.kind != io::Source::Kind::hdf5 || source.named) return std::nullopt;
+  if (source.kind != ImageFormat::Kind::hdf5 || source.named) return std::nullopt;
   Hdf5File file = Hdf5File::open(source.file, comm);
   if (!file.has("/measurements") && !file.has("/weights")) return std::nullopt;
   return file;

@@ -4,14 +4,14 @@
 #include <optional>
 #include <string>
 
+#include "tessera/io/image_format.hpp"
+
 namespace tessera::io {
 
 /// What a path in a job names: a picture, a page `FILE.tif:/2`, all pages as a volume `FILE.tif:/all`, an
-/// array, or a dataset `FILE.h5:/name`
-/// (/image where none is said).
+/// array, or a dataset `FILE.h5:/name` (/image where none is said).
 struct Source {
-  enum class Kind { picture, npy, hdf5 };
-  Kind kind = Kind::picture;
+  ImageFormat::Kind kind = ImageFormat::Kind::picture;
   std::string file;
   std::string dataset = {};      // of an HDF5 file
   bool named = false;            // the path says the dataset

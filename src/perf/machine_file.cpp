@@ -52,8 +52,18 @@ class Section {
                               " (it must be a number >= ", least, ") write it in seconds, bytes or flop/s"));
     return v;
   }
+  int count(const std::string& key, std::optional<double> fallback, int least) const {
+    constexpr int kMost = 1000000;
+    const double v = number(key, fallback, least);
+    TESSERA_VALIDATE(v <= kMost && v == std::floor(v), file_, ": ", where(key), " is ", node_[key].Scalar(),
+                     " (it counts, up to ", kMost, ") write a whole number");
+    return static_cast<int>(v);
+  }
   std::string text(const std::string& key, const std::string& fallback) const {
-    return has(key) ? node_[key].as<std::string>() : fallback;
+    if (!has(key)) return fallback;
+    TESSERA_VALIDATE(node_[key].IsScalar(), file_, ": ", where(key),
+                     " is a map or a list (it is a word) write one");
+    return node_[key].Scalar();
   }
   bool flag(const std::string& key, bool fallback) const {
     bool v = fallback;
@@ -103,10 +113,8 @@ Throughput read_throughput(const Section& in, const std::string& file) {
   if (in.has("layers"))
     for (const YAML::Node& row : in.node("layers")) {
       const Section shape(row, file, in.where("layers"), {"kind", "kernel", "in", "out", "seconds"});
-      t.layers.push_back(
-          {layer_kind(shape.text("kind", ""), file), static_cast<int>(shape.number("kernel", {}, 1)),
-           static_cast<std::int64_t>(shape.number("in", {}, 1)),
-           static_cast<std::int64_t>(shape.number("out", {}, 1)), shape.curve("seconds", true)});
+      t.layers.push_back({layer_kind(shape.text("kind", ""), file), shape.count("kernel", {}, 1),
+                          shape.count("in", {}, 1), shape.count("out", {}, 1), shape.curve("seconds", true)});
     }
   TESSERA_VALIDATE(!t.layers.empty() || (t.peak > 0 && t.fraction > 0), file, ": ", in.where("layers"),
                    " is missing, and so are peak and fraction (the model needs a throughput) give either");
@@ -154,9 +162,9 @@ Machine parse_machine(const std::string& text, const std::string& path) {
   if (in.has("fingerprint"))
     for (const auto& entry : in.section("fingerprint", {}).all())
       m.fingerprint[entry.first.as<std::string>()] = entry.second.as<std::string>();
-  m.ranks_per_node = static_cast<int>(in.number("ranks_per_node", {}, 1));
+  m.ranks_per_node = in.count("ranks_per_node", {}, 1);
   m.memory = in.number("memory", 0.0);
-  m.processors = static_cast<int>(in.number("processors", 0.0));
+  m.processors = in.count("processors", 0.0, 0);
   m.tile = in.number("tile", 16384.0, 1);
   m.call = in.number("call", 0.0);
   m.strip = in.number("strip", 1.0);

@@ -9,6 +9,7 @@
 #include "tessera/core/box.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/image_file.hpp"
+#include "tessera/io/image_format.hpp"
 
 namespace tessera::training {
 namespace {

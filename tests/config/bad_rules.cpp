@@ -206,7 +206,7 @@ const std::vector<BadJob>& bad_rules() {
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\noutput: {preview: b.jpg, preview_bits: "
        "16}\n",
        {},
-       "photo.yaml:4: output.preview_bits is 16 (JPEG has 8) write auto, or a preview .png or .tif"},
+       "photo.yaml:4: output.preview_bits is 16 (JPEG has at most 8) write auto, or a preview .tif"},
       {"MaskWithoutPixels",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  operator: {type: mask}\n",
        {},

@@ -56,7 +56,13 @@ def kills(runs, number):
         place = runs.place()
         while place.result() is None and killed < number:
             child = runs.start(place, *LONG)
-            time.sleep(dice.uniform(0.3, 1) * seconds)
+            if dice.random() < 0.25:  # the start as well
+                time.sleep(dice.uniform(0, 0.5) * seconds)
+            else:  # by progress: a launch that goes on where another was killed is shorter than the whole run
+                there = iterations(place) + 1 + dice.randrange(10)
+                while iterations(place) < there and child.poll() is None:
+                    time.sleep(0.005)
+                time.sleep(dice.uniform(0, 0.03))
             before = iterations(place)
             ranks = place.left_running()
             if ranks:

@@ -59,9 +59,9 @@ TEST(Pictures, LosslessFormatsComeBackExactly) {
 // A watchdog must see that a slow disk or a large picture is no standstill.
 TEST(Pictures, LongWritesBeat) {
   const std::uint64_t before = heartbeat().beats;
-  write_scene("beats.png", 1, 1200, 900, 8);
+  write_scene("beats.png", 1, 6000, 900, 8);  // libvips tells less often where its threads get little time
   const std::uint64_t written = heartbeat().beats;
-  EXPECT_GE(written - before, 20U) << "while a picture is encoded";
+  EXPECT_GE(written - before, 12U) << "while a picture is encoded";
   constexpr std::int64_t kSlice = 64 << 20;  // of what is synced at once
   write_whole("beats.bin", [](const std::string& temporary) {
     std::ofstream(temporary) << "x";

@@ -74,8 +74,6 @@ class ImageWriter {
   std::unique_ptr<Impl> impl_;
 };
 
-bool is_picture(const std::string& path);  // by suffix: .png .jpg .jpeg .tif .tiff, which can be written
-bool is_tiff(const std::string& path);     // by suffix
-std::string image_library();               // its name, version and whether it reads FITS
+std::string image_library();  // its name, version and whether it reads FITS
 
 }  // namespace tessera
