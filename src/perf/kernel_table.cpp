@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <vector>
 
 namespace tessera {
 namespace {
@@ -16,9 +17,12 @@ struct Kernel {
   const char* architecture;
   int registers, spilled, shared;  // per thread; bytes per thread; bytes per block
 };
-constexpr Kernel kKernels[] = {
+const std::vector<Kernel>& kernels() {
+  static const std::vector<Kernel> all{
 #include "kernel_table.inc"
-};
+  };
+  return all;
+}
 
 // run_shares<float>, without its namespaces and arguments.
 std::string short_name(const char* linked) {
@@ -49,7 +53,7 @@ double occupancy(const Kernel& k) {
 std::string kernel_table() {
   std::string out = fmt::format("{:<36} {:>7} {:>10} {:>8} {:>7} {:>10}   (as compiled)", "kernel", "for",
                                 "registers", "spilled", "shared", "occupancy");
-  for (const Kernel& k : kKernels)
+  for (const Kernel& k : kernels())
     out += fmt::format("\n{:<36} {:>7} {:>10} {:>8} {:>7} {:>8.0f} %", short_name(k.name), k.architecture,
                        k.registers, k.spilled, k.shared, 100 * occupancy(k));
   return out;

@@ -19,7 +19,7 @@ using cudaEvent_t = void*;
 using cudaGraph_t = void*;
 using cudaGraphExec_t = void*;
 inline constexpr unsigned cudaEventDefault = 0, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0,
-                          cudaStreamNonBlocking = 1;
+                          cudaStreamNonBlocking = 1, cudaGraphInstantiateFlagUseNodePriority = 8;
 #define CUDART_VERSION 0
 
 struct cudaDeviceProp {
