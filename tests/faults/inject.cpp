@@ -45,6 +45,7 @@ struct Plan {
 Plan plan;
 int my_rank = 0;
 bool ready = false;
+bool begun = false;  // main runs; before it the C++ runtime ends a program that gets no memory
 std::atomic<long> counts[kKinds];
 thread_local int inside = 0;
 
@@ -327,6 +328,10 @@ int MPI_Wait(MPI_Request* q, MPI_Status* s) {
   MPI_FAULT(MPI_Wait)
   return PMPI_Wait(q, s);
 }
+int MPI_Init_thread(int* argc, char*** argv, int wanted, int* given) {
+  begun = true;
+  return PMPI_Init_thread(argc, argv, wanted, given);
+}
 int MPI_Barrier(MPI_Comm c) {
   MPI_FAULT(MPI_Barrier)
   return PMPI_Barrier(c);
@@ -350,7 +355,7 @@ int MPI_Allgather(const void* a, int n, MPI_Datatype t, void* b, int m, MPI_Data
 // without it.
 void* operator new(size_t size) {
   static const int kind = kind_of("new");
-  if (ready && ask(kind).error != 0) throw std::bad_alloc();
+  if (ready && begun && ask(kind).error != 0) throw std::bad_alloc();
   if (void* p = malloc(size ? size : 1)) return p;
   throw std::bad_alloc();
 }
