@@ -185,8 +185,8 @@ void finish(const Site& site, const std::string& file, const std::string& bounda
       !preview.empty() && (fs::path(preview).has_parent_path() || !is_picture(preview)), "output.preview",
       "is " + preview +
           " (it must be the plain name of a .png, .jpg or .tif) write for example 'preview: result.png'");
-  const auto bits = static_cast<int>(job.output.preview_bits);
-  if (const ImageFormat* const format = find_format(preview); format && bits > 0)
+  const std::int64_t bits = job.output.preview_bits;
+  if (const ImageFormat* const format = find_format(preview); is_picture(preview) && bits > 0)
     c.refuse_if(!format->writes(bits), "output.preview_bits",
                 concat("is ", bits, " (", format->name, " has at most ", format->bits.back(),
                        ") write auto, or a preview .tif"));

@@ -15,7 +15,9 @@ constexpr std::int64_t kLongest = 10'000'000;  // pixels a side, libvips
 
 }  // namespace
 
-bool ImageFormat::writes(int n) const { return std::find(bits.begin(), bits.end(), n) != bits.end(); }
+bool ImageFormat::writes(std::int64_t n) const {
+  return std::find(bits.begin(), bits.end(), n) != bits.end();
+}
 
 const std::vector<ImageFormat>& image_formats() {
   static const std::vector<ImageFormat> formats{

@@ -207,6 +207,16 @@ const std::vector<BadJob>& bad_rules() {
        "16}\n",
        {},
        "photo.yaml:4: output.preview_bits is 16 (JPEG has at most 8) write auto, or a preview .tif"},
+      {"PreviewBitsOfPng",
+       "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\noutput: {preview: b.png, preview_bits: "
+       "32}\n",
+       {},
+       "photo.yaml:4: output.preview_bits is 32 (PNG has at most 16) write auto, or a preview .tif"},
+      {"PreviewOfAnotherKind",
+       "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\noutput: {preview: b.h5, preview_bits: 16}\n",
+       {},
+       "photo.yaml:4: output.preview is b.h5 (it must be the plain name of a .png, .jpg or .tif) write for "
+       "example 'preview: result.png'"},
       {"MaskWithoutPixels",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  operator: {type: mask}\n",
        {},

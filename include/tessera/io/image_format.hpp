@@ -17,7 +17,7 @@ struct ImageFormat {
   std::int64_t side = 0;                // most pixels a side, written
   bool pages = false;                   // FILE:/2 is a page, FILE:/all a volume of all
 
-  bool writes(int bits) const;
+  bool writes(std::int64_t bits) const;
 };
 
 /// All of them: what reads, writes and checks names by suffix goes by this table.
