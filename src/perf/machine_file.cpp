@@ -140,15 +140,7 @@ std::string print(const Link& l) {
                      l.overlaps);
 }
 
-}  // namespace
-
-Machine parse_machine(const std::string& text, const std::string& path) {
-  YAML::Node root;
-  try {
-    root = YAML::Load(text);
-  } catch (const YAML::Exception& e) {
-    throw InputError(concat(path, " is no YAML (", e.what(), ") correct that line"));
-  }
+Machine read_machine(const YAML::Node& root, const std::string& path) {
   const std::vector<std::string> link_keys{"L", "o", "g", "G", "overlaps"};
   const Section in(
       root, path, "",
@@ -193,6 +185,16 @@ Machine parse_machine(const std::string& text, const std::string& path) {
       m.direct > 0 && !m.links.empty(), path,
       ": direct is 0 or links are empty (the model divides by one and looks up the other) give both");
   return m;
+}
+
+}  // namespace
+
+Machine parse_machine(const std::string& text, const std::string& path) {
+  try {
+    return read_machine(YAML::Load(text), path);
+  } catch (const YAML::Exception& e) {  // no YAML, or a map where a word is asked for
+    throw InputError(concat(path, " is no machine file (", e.what(), ") correct that line"));
+  }
 }
 
 std::string write_machine(const Machine& m) {

@@ -31,7 +31,9 @@ class Section {
     std::vector<std::string> known;
     for (const auto& [key, reader] : readers) known.push_back(key);
     for (const auto& entry : node_) {
-      const auto key = entry.first.as<std::string>();
+      TESSERA_VALIDATE(entry.first.IsScalar(), where(entry.first), "a key of ", path_,
+                       " is a map or a list (keys are words) write 'key: value'");
+      const std::string& key = entry.first.Scalar();
       const auto found = readers.find(key);
       if (found == readers.end()) {
         const std::string near = nearest(key, known);

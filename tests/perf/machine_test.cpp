@@ -78,7 +78,7 @@ TEST(MachineFile, says_what_is_wrong) {
             std::string::npos);
   EXPECT_NE(message(changed(good, "state:", "#")).find("state is missing"), std::string::npos);
   EXPECT_NE(message("just text").find("is no map"), std::string::npos);
-  EXPECT_NE(message("a: [1, 2").find("is no YAML"), std::string::npos);
+  EXPECT_NE(message("a: [1, 2").find("is no machine file"), std::string::npos);
 }
 
 TEST(MachineFile, supplied_ones_can_be_read_and_are_no_measurements) {
