@@ -136,6 +136,29 @@ TEST(Solvers, BoundsHoldInEverySolverAndTheMinimizerIsTheProjectedOne) {
   }
 }
 
+// Finding 4: splitting methods told the misfit of u, which the data step has just fitted, not that of the
+// image.
+TEST(Solvers, TheMisfitIsThatOfTheImage) {
+  for (const char* name : {"hqs", "admm"}) {
+    test::on_groups([&](const Communicator& comm) {
+      Reducer reducer(comm);
+      const Space space(comm, &reducer);
+      DiagonalTerm data(comm, space, kTotal);
+      KnownDenoiser denoiser;
+      denoiser.threshold = 0.2;  // far from u
+      const auto solver = make_solver(name, {data, denoiser, space, options(50, 3), data.y.clone()});
+      for (int k = 0; k < 3; ++k) {
+        solver->step(k);
+        const Deferred misfit = data.objective();
+        reducer.launch();
+        reducer.finish();
+        const double wanted = data.value(solver->image());
+        EXPECT_NEAR(misfit.value(), wanted, 1e-12 * wanted) << name << ", " << k;
+      }
+    });
+  }
+}
+
 // Finding 16: x stood still while u and x were apart, and the loop called it converged.
 TEST(Solvers, AdmmIsNotDoneWhileItsTwoImagesDiffer) {
   const Communicator comm;
