@@ -57,8 +57,9 @@ for margin, ranks in ((1, 1), (3, 1), (3, 2)):
     assert f"--cpus-per-task={8 // ranks}" in command, command
     if margin * ranks == 1:
         once = megabytes(command)[0]
-    assert once > 10 and abs(megabytes(command)[0] - margin * ranks * once) <= margin * ranks, (once, command)
-assert abs(megabytes(plain)[0] - 1.25 * once) < 2.5, (once, plain)
+    # What the program takes before it begins is measured each time: some 2 MB more or less.
+    assert once > 10 and abs(megabytes(command)[0] / (margin * ranks * once) - 1) < 0.03, (once, command)
+assert abs(megabytes(plain)[0] / (1.25 * once) - 1) < 0.03, (once, plain)
 asked = dry(job, "--ranks", 4, "--time", 30, "--", "--mem-per-cpu", "700")
 assert not megabytes(asked) and asked[asked.index("--mem-per-cpu") + 1] == "700", asked
 
