@@ -201,7 +201,8 @@ std::string write_machine(const Machine& m) {
   std::string out = "schema: 1\n";
   out += fmt::format("name: {}\nmeasured: {}\n", quoted(m.name), m.measured);
   if (!m.fingerprint.empty()) out += "fingerprint:\n";
-  for (const auto& [key, value] : m.fingerprint) out += fmt::format("  {}: {}\n", quoted(key), quoted(value));
+  for (const auto& [key, value] : m.fingerprint)
+    out += fmt::format("  {}: {}\n", quoted_key(key), quoted(value));
   out += fmt::format("ranks_per_node: {}\nmemory: {:.12g}\n", m.ranks_per_node, m.memory);
   if (m.processors > 0) out += fmt::format("processors: {}\ntile: {}\n", m.processors, number(m.tile));
   out += "call: " + number(m.call) + "\nstrip: " + number(m.strip) + "\nprecisions:\n";

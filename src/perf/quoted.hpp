@@ -20,5 +20,11 @@ inline std::string quoted(const std::string& text) {
   }
   return out + '"';
 }
+/// A key of a map: quoted only where it is no plain word.
+inline std::string quoted_key(const std::string& text) {
+  for (const char c : text)
+    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_')) return quoted(text);
+  return text.empty() ? quoted(text) : text;
+}
 
 }  // namespace tessera

@@ -49,7 +49,7 @@ TunedEntry read_entry(const YAML::Node& node) {
 std::string print(const TunedEntry& e) {
   std::string out = fmt::format("  - job: {}\n    machine:\n", quoted(e.shape));
   for (const auto& [key, value] : e.fingerprint)
-    out += fmt::format("      {}: {}\n", quoted(key), quoted(value));
+    out += fmt::format("      {}: {}\n", quoted_key(key), quoted(value));
   out += fmt::format(
       "    choice: {{mode: {}, patch: {}, batch: {}, halo_depth: {}, precision: {}, transport: {}}}\n    "
       "seconds: "
