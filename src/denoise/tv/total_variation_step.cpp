@@ -10,8 +10,6 @@
 #include <cmath>
 #include <vector>
 
-#pragma GCC optimize("no-math-errno")  // else sqrt is a call and the loop is not vectorized
-
 namespace tessera {
 namespace {
 

@@ -13,8 +13,6 @@
 
 #include "tv/total_variation_step.hpp"
 
-#pragma GCC optimize("no-math-errno")  // else sqrt is a call and the loop is not vectorized
-
 namespace tessera {
 namespace {
 
