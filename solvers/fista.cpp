@@ -15,14 +15,18 @@ namespace {
 
 Option momentum() { return {"momentum", 3.0, {.least = 2}, "", "a of the extrapolation k / (k + 1 + a)"}; }
 
+constexpr double kGrowth = 2;  // of the residual, that the momentum is taken to make
+
 /// Accelerated proximal gradient, plug-and-play:
 ///   x+ = P D(z - tau grad f(z), sigma)
 ///   z  = x+ + k / (k + 1 + a) (x+ - x),   k = 0, 1, ...
 ///
 /// Solves min f / s_n^2 + lambda g with sigma^2 = tau lambda s_n^2 (tessera/solve/strength.hpp); P keeps the
 ///   bounds. The momentum starts anew (k = 0) where it points against the last step,
-///   <z - x+, x+ - x> > 0, decided from the numbers of two iterations before, so that nothing waits; and
-///   where sigma falls below SolverOptions::level, the steps to nothing that end a run.
+///   <z - x+, x+ - x> > 0, and where the residual has doubled since it started (a network's Jacobian is not
+///   symmetric: with a momentum near 1 patterns may turn and grow), both decided from the numbers of two
+///   iterations before, so that nothing waits; and where sigma falls below SolverOptions::level, the steps to
+///   nothing that end a run.
 /// The residual is that of the plain step, |x+ - z| / |x+|.
 /// Shapes: (C, [D,] H, W), this rank's block. Units: image and sigma in range [0, 1]. a: momentum, >= 2.
 /// Assumes: 0 < tau < 4 / (3 L) (1 / L for the proven rate). With D the prox of tau g, g convex: O(1/k^2) in
@@ -49,10 +53,7 @@ class Fista final : public Solver {
 
   IterationRecord step(int k) override {
     const double tau = tau_.at(k), sigma = in_.options.sigma.at(k);
-    if (against_.earlier() > 0 || sigma < in_.options.level) {
-      age_ = 0;
-      against_.forget();
-    }
+    if (against_.earlier() > 0 || grows() || sigma < in_.options.level) start_anew();
     in_.data.gradient(z_, work_);
     Deferred prior = prior_value(in_, z_, tau, sigma);
     at::sub_out(work_, z_, work_, tau);
@@ -62,6 +63,7 @@ class Fista final : public Solver {
     z_.sub_(next_);
     against_.push(in_.space.sum(local_dot(z_, work_)));
     Deferred residual = in_.space.relative_norm(z_, next_);  // of the plain step, free of the momentum
+    residual_.push(residual);
     const double n = static_cast<double>(age_++);
     z_.copy_(next_).add_(work_, n / (n + 1 + a_));
     std::swap(x_, next_);
@@ -70,14 +72,32 @@ class Fista final : public Solver {
 
   std::vector<StateField> state() override {
     std::vector<StateField> fields = against_.state("against");
+    for (StateField& field : residual_.state("residual")) fields.push_back(std::move(field));
+    fields.push_back({.name = "least", .scalar = &least_});
     fields.push_back({.name = "x", .image = &x_});
     fields.push_back({.name = "z", .image = &z_});
     fields.push_back({.name = "age", .count = &age_});
     return fields;
   }
-  void at_rest() override { against_.at_rest(); }
+  void at_rest() override {
+    against_.at_rest();
+    residual_.at_rest();
+  }
 
  private:
+  // Whether the residual has left the least since the momentum started; 0: none has arrived.
+  bool grows() {
+    const double r = residual_.earlier();
+    if (r > 0 && (least_ == 0 || r < least_)) least_ = r;
+    return r > kGrowth * least_;
+  }
+  void start_anew() {
+    age_ = 0;
+    least_ = 0;
+    against_.forget();
+    residual_.forget();
+  }
+
   SolverInput in_;
   Schedule tau_;
   double a_;          // of the momentum
@@ -85,6 +105,8 @@ class Fista final : public Solver {
   at::Tensor next_, work_;
   std::int64_t age_ = 0;  // iterations since the momentum started
   Lagged against_;        // <z - x+, x+ - x>
+  Lagged residual_;
+  double least_ = 0;  // residual since the momentum started
 };
 
 }  // namespace
