@@ -3,6 +3,8 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/sub.h>
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -23,10 +25,11 @@ constexpr double kGrowth = 2;  // of the residual, that the momentum is taken to
 ///
 /// Solves min f / s_n^2 + lambda g with sigma^2 = tau lambda s_n^2 (tessera/solve/strength.hpp); P keeps the
 ///   bounds. The momentum starts anew (k = 0) where it points against the last step,
-///   <z - x+, x+ - x> > 0, and where the residual has doubled since it started (a network's Jacobian is not
-///   symmetric: with a momentum near 1 patterns may turn and grow), both decided from the numbers of two
-///   iterations before, so that nothing waits; and where sigma falls below SolverOptions::level, the steps to
-///   nothing that end a run.
+///   <z - x+, x+ - x> > 0, and where the residual has doubled since it started: a network's Jacobian is not
+///   symmetric, so that with a momentum near 1 patterns may turn and grow. Then k / (k + 1 + a) stays below
+///   what it was halfway to that iteration, for the rest of the run. Both are decided from the numbers of two
+///   iterations before, so that nothing waits. It starts anew, too, where sigma falls below
+///   SolverOptions::level, the steps to nothing that end a run.
 /// The residual is that of the plain step, |x+ - z| / |x+|.
 /// Shapes: (C, [D,] H, W), this rank's block. Units: image and sigma in range [0, 1]. a: momentum, >= 2.
 /// Assumes: 0 < tau < 4 / (3 L) (1 / L for the proven rate). With D the prox of tau g, g convex: O(1/k^2) in
@@ -53,7 +56,9 @@ class Fista final : public Solver {
 
   IterationRecord step(int k) override {
     const double tau = tau_.at(k), sigma = in_.options.sigma.at(k);
-    if (against_.earlier() > 0 || grows() || sigma < in_.options.level) start_anew();
+    const bool grew = grows();
+    if (grew) most_ = std::min(age_, most_) / 2;
+    if (grew || against_.earlier() > 0 || sigma < in_.options.level) start_anew();
     in_.data.gradient(z_, work_);
     Deferred prior = prior_value(in_, z_, tau, sigma);
     at::sub_out(work_, z_, work_, tau);
@@ -64,7 +69,7 @@ class Fista final : public Solver {
     against_.push(in_.space.sum(local_dot(z_, work_)));
     Deferred residual = in_.space.relative_norm(z_, next_);  // of the plain step, free of the momentum
     residual_.push(residual);
-    const double n = static_cast<double>(age_++);
+    const double n = static_cast<double>(std::min(age_++, most_));
     z_.copy_(next_).add_(work_, n / (n + 1 + a_));
     std::swap(x_, next_);
     return {.step = tau, .sigma = sigma, .residual = std::move(residual), .prior = std::move(prior)};
@@ -77,6 +82,7 @@ class Fista final : public Solver {
     fields.push_back({.name = "x", .image = &x_});
     fields.push_back({.name = "z", .image = &z_});
     fields.push_back({.name = "age", .count = &age_});
+    fields.push_back({.name = "most", .count = &most_});
     return fields;
   }
   void at_rest() override {
@@ -103,8 +109,9 @@ class Fista final : public Solver {
   double a_;          // of the momentum
   at::Tensor x_, z_;  // image; extrapolated point
   at::Tensor next_, work_;
-  std::int64_t age_ = 0;  // iterations since the momentum started
-  Lagged against_;        // <z - x+, x+ - x>
+  std::int64_t age_ = 0;                                          // iterations since the momentum started
+  std::int64_t most_ = std::numeric_limits<std::int32_t>::max();  // k of the extrapolation
+  Lagged against_;                                                // <z - x+, x+ - x>
   Lagged residual_;
   double least_ = 0;  // residual since the momentum started
 };
