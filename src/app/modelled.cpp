@@ -27,7 +27,7 @@ bool runs_conjugate_gradients(const Geometry& g, const Modelled& m) {
 
 Execution wanted_execution(const Geometry& g, const Machine& machine) {
   Execution e = g.job.execution;
-  if (e.transport == TransportKind::automatic) e.transport = best_transport(machine);
+  e.transport = transport_on(machine, e.transport);
   return e;
 }
 

@@ -10,8 +10,7 @@ namespace tessera {
 
 Flight fly(const Machine& machine, TransportKind transport, const ExchangePlan& plan, int rank, double bytes,
            FlightOptions options) {
-  const auto links =
-      machine.links.find(transport == TransportKind::automatic ? best_transport(machine) : transport);
+  const auto links = machine.links.find(transport_on(machine, transport));
   TESSERA_VALIDATE(links != machine.links.end(), "the machine '", machine.name, "' has no transport ",
                    word(transport),
                    " (its messages were not measured) measure it with tessera tune, or set domain.transport");

@@ -160,9 +160,8 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
     pass.hidden += term.hidden;
     pass.sent += f.sent;
   }
-  const TransportKind transport =
-      e.transport == TransportKind::automatic ? best_transport(machine) : e.transport;
-  if (machine.processors > 0 && d.ranks() > 1 && transport != TransportKind::nccl)  // no graph holds these
+  const bool streamed = transport_on(machine, e.transport) == TransportKind::nccl;
+  if (machine.processors > 0 && d.ranks() > 1 && !streamed)  // no graph holds these
     pass.denoise = std::max(pass.denoise, kHostSeconds * static_cast<double>(schedule.exchanges.size()));
   const double turns = passes(e.averaging);
   t.denoise = turns * pass.denoise;

@@ -111,7 +111,8 @@ Machine guessed_machine(bool gpu) {
   return m;
 }
 
-TransportKind best_transport(const Machine& machine) {
+TransportKind transport_on(const Machine& machine, TransportKind wanted) {
+  if (wanted != TransportKind::automatic) return wanted;
   return machine.links.empty() ? TransportKind::mpi : machine.links.rbegin()->first;
 }
 

@@ -91,8 +91,8 @@ std::string write_machine(const Machine& machine);
 /// InputError with the names that exist.
 std::string find_machine(const std::string& name);
 
-/// What a run on it would choose: NCCL, else CUDA-aware MPI, else MPI.
-TransportKind best_transport(const Machine& machine);
+/// The one that a run on it takes: for `automatic` NCCL, else CUDA-aware MPI, else MPI.
+TransportKind transport_on(const Machine& machine, TransportKind wanted);
 
 /// Round numbers of a rank with a few cores, or with a GPU: for `auto` where nothing was measured.
 Machine guessed_machine(bool gpu);

@@ -18,11 +18,13 @@ class WinogradScratch;
 /// Inputs, products and outputs of a block of tiles stay in the cache: input transform, 36 matrix products
 /// and output transform (with bias, sum and relu) follow each other for a few dozen tiles at a time. The
 /// result's bits do not depend on the number of threads, nor on what else is in the batch. Thread safe; runs
-/// that overlap wait for each other, since they share the scratch memory.
+/// that overlap wait for each other, since they share the scratch memory. Up to kDirectOutputs outputs are
+/// summed directly.
 class Winograd {
  public:
   static constexpr std::int64_t kTile =
       4;  // pixels of the result that are computed together, along each axis
+  static constexpr std::int64_t kDirectOutputs = 4;
   enum class Instructions { none, avx2, avx512 };
   /// The best that this CPU has.
   static Instructions available();
@@ -53,6 +55,9 @@ class Winograd {
   static std::int64_t scratch_bytes(std::int64_t inputs, Instructions instructions);
 
  private:
+  void pack_transformed(const at::Tensor& weight);
+  void pack_direct(const at::Tensor& weight);
+
   Instructions instructions_;
   std::int64_t inputs_, outputs_;
   at::Tensor weight_, bias_;  // packed; bias_ undefined: none

@@ -48,27 +48,44 @@ inline void from_points(const Vec m[kSide], Vec y[kTile]) {
   y[3] = m[5] + (0.5F * kA) * d + (2.0F * kB) * e;
 }
 
-// The tiles run down strips of kStrip tile rows, so that the windows of neighbors overlap in the cache.
 struct Tile {
   Size image, row, column;  // first output pixel
 };
 
+template <class T>
+T* pixel_of(T* data, const PixelStrides& s, const Tile& tile) {
+  return data + tile.image * s.image + tile.row * s.row + tile.column * s.pixel;
+}
+
+// Tile after tile from number `first` on. They run down strips of kStrip tile rows, so that the windows of
+// neighbors overlap in the cache.
 class Tiles {
  public:
-  explicit Tiles(const WinogradTask& t)
-      : images_(t.images), rows_(winograd_tiles(t.out_height)), columns_(winograd_tiles(t.out_width)) {}
-  Tile at(Size i) const {
-    const Size image = i / (rows_ * columns_);
-    i -= image * rows_ * columns_;
-    const Size strip = i / (kStrip * columns_), top = strip * kStrip;
-    i -= top * columns_;
-    const Size height = rows_ - top < kStrip ? rows_ - top : kStrip;
-    return {image, (top + i % height) * kTile, i / height * kTile};
+  Tiles(const WinogradTask& t, Size first)
+      : rows_(winograd_tiles(t.out_height)), columns_(winograd_tiles(t.out_width)) {
+    image_ = first / (rows_ * columns_);
+    first -= image_ * rows_ * columns_;
+    top_ = first / (kStrip * columns_) * kStrip;
+    first -= top_ * columns_;
+    column_ = first / height();
+    down_ = first % height();
+  }
+  Tile tile() const { return {image_, (top_ + down_) * kTile, column_ * kTile}; }
+  void next() {
+    if (++down_ < height()) return;
+    down_ = 0;
+    if (++column_ < columns_) return;
+    column_ = 0;
+    top_ += kStrip;
+    if (top_ < rows_) return;
+    top_ = 0;
+    ++image_;
   }
 
  private:
   static constexpr Size kStrip = 4;
-  Size images_, rows_, columns_;
+  Size height() const { return rows_ - top_ < kStrip ? rows_ - top_ : kStrip; }
+  Size rows_, columns_, image_, top_, column_, down_;
 };
 
 // V: [point][tile][channel]; M: [point][tile][output of the block]. Rows and points are padded by a register,
@@ -76,6 +93,14 @@ class Tiles {
 Size v_row(Size channels) { return (channels + kLanes - 1) / kLanes * kLanes + kLanes; }
 Size v_point(const WinogradTask& t) { return t.block_tiles * v_row(t.channels) + kLanes; }
 Size m_point(const WinogradTask& t) { return t.block_tiles * t.block_outputs + kLanes; }
+
+// Asks for pixels before they are needed: tiles run down, then right, which the hardware does not
+// foresee. Beyond the feature's end it does nothing.
+template <int kWrite>
+inline void fetch(const float* p, const PixelStrides& strides, Size rows, Size columns) {
+  for (Size i = 0; i < rows; ++i, p += strides.row)
+    for (Size f = 0; f < columns * strides.pixel; f += 16) __builtin_prefetch(p + f, kWrite, 2);
+}
 
 template <bool kInside>
 inline void input_tile(const WinogradTask& t, const float* x, Size row, Size column, Size n, float* v,
@@ -102,13 +127,19 @@ inline void input_tile(const WinogradTask& t, const float* x, Size row, Size col
   }
 }
 
-void transform_input(const WinogradTask& t, const Tiles& tiles, Size first, Size last, float* v) {
+void transform_input(const WinogradTask& t, Size first, Size last, float* v) {
   const Size stride = v_row(t.channels), point = v_point(t);
-  for (Size k = first; k < last; ++k, v += stride) {
-    const Tile tile = tiles.at(k);
+  Tiles tiles(t, first);
+  for (Size k = first; k < last; ++k, v += stride, tiles.next()) {
+    const Tile tile = tiles.tile();
     const Size row = tile.row - t.top, column = tile.column - t.left;
-    const float* x =
-        t.x + tile.image * t.x_strides.image + row * t.x_strides.row + column * t.x_strides.pixel;
+    const float* x = pixel_of(t.x, t.x_strides, {tile.image, row, column});
+    if (t.far) {
+      fetch<0>(x + kSide * t.x_strides.pixel, t.x_strides, kSide, kTile);  // the next tile to the right
+      if (t.other && t.other != t.y)
+        fetch<0>(pixel_of(t.other, t.other_strides, tile), t.other_strides, kTile, kTile);
+      if (!t.stream) fetch<1>(pixel_of(t.y, t.y_strides, tile), t.y_strides, kTile, kTile);
+    }
     const bool inside = row >= 0 && row + kSide <= t.height && column >= 0 && column + kSide <= t.width;
     for (Size c = 0; c < t.channels; c += kLanes) {
       const Size n = t.channels - c < kLanes ? t.channels - c : kLanes;
@@ -211,18 +242,16 @@ inline void output_tile(const WinogradTask& t, const float* m, Size point, const
   }
 }
 
-void transform_output(const WinogradTask& t, const Tiles& tiles, Size first, Size last, Size outputs_first,
-                      Size outputs_last, const float* m) {
+void transform_output(const WinogradTask& t, Size first, Size last, Size outputs_first, Size outputs_last,
+                      const float* m) {
   const Size point = m_point(t);
-  for (Size k = first; k < last; ++k, m += t.block_outputs) {
-    const Tile tile = tiles.at(k);
+  Tiles tiles(t, first);
+  for (Size k = first; k < last; ++k, m += t.block_outputs, tiles.next()) {
+    const Tile tile = tiles.tile();
     const Size rows = t.out_height - tile.row < kTile ? t.out_height - tile.row : kTile;
     const Size columns = t.out_width - tile.column < kTile ? t.out_width - tile.column : kTile;
-    const auto from = [&](auto* data, const PixelStrides& s) {
-      return data + tile.image * s.image + tile.row * s.row + tile.column * s.pixel;
-    };
-    float* y = from(t.y, t.y_strides);
-    const float* other = t.other ? from(t.other, t.other_strides) : nullptr;
+    float* y = pixel_of(t.y, t.y_strides, tile);
+    const float* other = t.other ? pixel_of(t.other, t.other_strides, tile) : nullptr;
     for (Size o = outputs_first; o < outputs_last; o += kLanes) {
       const Size n = outputs_last - o < kLanes ? outputs_last - o : kLanes;
       output_tile(t, m + (o - outputs_first), point, t.bias ? t.bias + o : nullptr, y + o,
@@ -240,17 +269,18 @@ Size scratch_floats(Size channels, Size block_tiles, Size block_outputs) {
 }
 
 void run(const WinogradTask& t, Size first, Size last, float* scratch) {
-  const Tiles tiles(t);
   float* v = scratch;
   float* m = scratch + kPoints * v_point(t);
-  transform_input(t, tiles, first, last, v);
+  transform_input(t, first, last, v);
   for (Size k = 0; k < t.outputs; k += t.block_outputs) {
     const Size end = t.outputs - k < t.block_outputs ? t.outputs : k + t.block_outputs;
     multiply(t, v, last - first, k, end, m);
-    transform_output(t, tiles, first, last, k, end, m);
+    transform_output(t, first, last, k, end, m);
   }
   if (t.stream) fence();
 }
 
 }  // namespace
 }  // namespace tessera
+
+#include "winograd/direct_kernel.hpp"

@@ -25,7 +25,8 @@ struct WinogradTask {
   const float* bias;  // padded to whole panels, or null
   bool relu;
   bool stream;           // stores go past the caches: whole registers on aligned addresses
-  const float* weights;  // [panel][36][channel][output of the panel]
+  bool far;              // x, other and y come from memory: asked for ahead
+  const float* weights;  // [panel][36][channel][output of the panel]; run_direct: [output][block][9][lane]
   std::int64_t channels, outputs;
   std::int64_t block_tiles, block_outputs;  // of V and M; block_outputs is whole panels
 };
@@ -35,6 +36,8 @@ struct WinogradKernels {
   std::int64_t lanes;  // floats of a register; a panel is two registers of outputs
   /// Tiles [first, last), at most block_tiles of them; `scratch` is one thread's, 64-byte aligned.
   void (*run)(const WinogradTask& task, std::int64_t first, std::int64_t last, float* scratch);
+  /// The same for few outputs, without transforms: rows [first, last), counted through the images.
+  void (*run_direct)(const WinogradTask& task, std::int64_t first, std::int64_t last);
   std::int64_t (*scratch_floats)(std::int64_t channels, std::int64_t block_tiles, std::int64_t block_outputs);
 };
 
