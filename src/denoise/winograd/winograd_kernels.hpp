@@ -102,7 +102,7 @@ inline void fetch(const float* p, const PixelStrides& strides, Size rows, Size c
     for (Size f = 0; f < columns * strides.pixel; f += 16) __builtin_prefetch(p + f, kWrite, 2);
 }
 
-template <bool kInside>
+template <bool kInside, bool kWhole>
 inline void input_tile(const WinogradTask& t, const float* x, Size row, Size column, Size n, float* v,
                        Size point) {
   Vec w[kSide][kSide];
@@ -111,7 +111,7 @@ inline void input_tile(const WinogradTask& t, const float* x, Size row, Size col
     for (Size j = 0; j < kSide; ++j) {
       const float* pixel = x + i * t.x_strides.row + j * t.x_strides.pixel;
       if (kInside)
-        d[j] = load(pixel);
+        d[j] = kWhole ? load(pixel) : load_some(pixel, n);
       else if (row + i < 0 || row + i >= t.height || column + j < 0 || column + j >= t.width)
         d[j] = Vec{};
       else
@@ -144,9 +144,11 @@ void transform_input(const WinogradTask& t, Size first, Size last, float* v) {
     for (Size c = 0; c < t.channels; c += kLanes) {
       const Size n = t.channels - c < kLanes ? t.channels - c : kLanes;
       if (inside && n == kLanes)
-        input_tile<true>(t, x + c, row, column, n, v + c, point);
+        input_tile<true, true>(t, x + c, row, column, n, v + c, point);
+      else if (inside)
+        input_tile<true, false>(t, x + c, row, column, n, v + c, point);
       else
-        input_tile<false>(t, x + c, row, column, n, v + c, point);
+        input_tile<false, false>(t, x + c, row, column, n, v + c, point);
     }
   }
 }
@@ -213,6 +215,7 @@ void multiply(const WinogradTask& t, const float* v, Size tiles, Size first, Siz
   }
 }
 
+template <bool kWhole>
 inline void output_tile(const WinogradTask& t, const float* m, Size point, const float* bias, float* y,
                         const float* other, Size rows, Size columns, Size n) {
   Vec w[kTile][kSide];
@@ -229,15 +232,15 @@ inline void output_tile(const WinogradTask& t, const float* m, Size point, const
     for (Size j = 0; j < columns; ++j) {
       const float* q = other + i * t.other_strides.row + j * t.other_strides.pixel;
       Vec value = u[j] + b;
-      if (other) value += n == kLanes ? load(q) : load_some(q, n);
+      if (other) value += kWhole ? load(q) : load_some(q, n);
       if (t.relu) value = value < zero ? zero : value;  // NaN stays
       float* to = y + i * t.y_strides.row + j * t.y_strides.pixel;
-      if (t.stream)
-        stream(to, value);
-      else if (n == kLanes)
-        store(to, value);
-      else
+      if (!kWhole)
         store_some(to, value, n);
+      else if (t.stream)
+        stream(to, value);
+      else
+        store(to, value);
     }
   }
 }
@@ -254,8 +257,9 @@ void transform_output(const WinogradTask& t, Size first, Size last, Size outputs
     const float* other = t.other ? pixel_of(t.other, t.other_strides, tile) : nullptr;
     for (Size o = outputs_first; o < outputs_last; o += kLanes) {
       const Size n = outputs_last - o < kLanes ? outputs_last - o : kLanes;
-      output_tile(t, m + (o - outputs_first), point, t.bias ? t.bias + o : nullptr, y + o,
-                  other ? other + o : nullptr, rows, columns, n);
+      (n == kLanes ? output_tile<true> : output_tile<false>)(t, m + (o - outputs_first), point,
+                                                             t.bias ? t.bias + o : nullptr, y + o,
+                                                             other ? other + o : nullptr, rows, columns, n);
     }
   }
 }
