@@ -52,7 +52,7 @@ void run_direct(const WinogradTask& t, Size first, Size last) {
       const Size column = out_column - t.left;
       const bool inside = column >= 0 && column + kRun + 2 <= t.width;
       const float* x = pixel_of(t.x, t.x_strides, {image, row, column});
-      if (t.far) fetch<0>(x + 3 * t.x_strides.row, t.x_strides, 1, kRun);  // for the next row
+      if (t.far) fetch<0, 2>(x + 3 * t.x_strides.row, t.x_strides, 1, kRun, t.channels);  // for the next row
       const float* w = t.weights;
       for (Size o = 0; o < t.outputs; ++o) {
         Vec sum[kRun] = {};

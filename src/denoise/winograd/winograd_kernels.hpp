@@ -94,13 +94,23 @@ Size v_row(Size channels) { return (channels + kLanes - 1) / kLanes * kLanes + k
 Size v_point(const WinogradTask& t) { return t.block_tiles * v_row(t.channels) + kLanes; }
 Size m_point(const WinogradTask& t) { return t.block_tiles * t.block_outputs + kLanes; }
 
-// Asks for pixels before they are needed: tiles run down, then right, which the hardware does not
-// foresee. Beyond the feature's end it does nothing.
-template <int kWrite>
-inline void fetch(const float* p, const PixelStrides& strides, Size rows, Size columns) {
+// Asks for pixels before they are needed: tiles run down, then right, which the hardware does not foresee.
+// Beyond the feature's end it does nothing. kCache: 3 for the first level, 2 for the second. Always inline: GCC
+// leaves out calls that have no effect but this one.
+template <int kWrite, int kCache>
+[[gnu::always_inline]] inline void fetch(const float* p, const PixelStrides& strides, Size rows, Size columns,
+                                         Size channels) {
+  if (channels == strides.pixel) {  // one piece
+    channels *= columns;
+    columns = 1;
+  }
   for (Size i = 0; i < rows; ++i, p += strides.row)
-    for (Size f = 0; f < columns * strides.pixel; f += 16) __builtin_prefetch(p + f, kWrite, 2);
+    for (Size j = 0; j < columns; ++j)
+      for (Size c = 0; c < channels; c += 16) __builtin_prefetch(p + j * strides.pixel + c, kWrite, kCache);
 }
+// Results of so many channels at most are asked for with the inputs; more would leave the level 2 cache again
+// before they are written, and are asked for one tile ahead.
+constexpr Size kFewOutputs = 32;
 
 template <bool kInside, bool kWhole>
 inline void input_tile(const WinogradTask& t, const float* x, Size row, Size column, Size n, float* v,
@@ -127,6 +137,16 @@ inline void input_tile(const WinogradTask& t, const float* x, Size row, Size col
   }
 }
 
+// Outputs [first, last) of a tile, and what is added to them.
+template <int kCache>
+[[gnu::always_inline]] inline void fetch_result(const WinogradTask& t, const Tile& tile, Size first,
+                                                Size last) {
+  const Size n = last - first;
+  if (t.other && t.other != t.y)
+    fetch<0, kCache>(pixel_of(t.other, t.other_strides, tile) + first, t.other_strides, kTile, kTile, n);
+  if (!t.stream) fetch<1, kCache>(pixel_of(t.y, t.y_strides, tile) + first, t.y_strides, kTile, kTile, n);
+}
+
 void transform_input(const WinogradTask& t, Size first, Size last, float* v) {
   const Size stride = v_row(t.channels), point = v_point(t);
   Tiles tiles(t, first);
@@ -135,10 +155,9 @@ void transform_input(const WinogradTask& t, Size first, Size last, float* v) {
     const Size row = tile.row - t.top, column = tile.column - t.left;
     const float* x = pixel_of(t.x, t.x_strides, {tile.image, row, column});
     if (t.far) {
-      fetch<0>(x + kSide * t.x_strides.pixel, t.x_strides, kSide, kTile);  // the next tile to the right
-      if (t.other && t.other != t.y)
-        fetch<0>(pixel_of(t.other, t.other_strides, tile), t.other_strides, kTile, kTile);
-      if (!t.stream) fetch<1>(pixel_of(t.y, t.y_strides, tile), t.y_strides, kTile, kTile);
+      fetch<0, 2>(x + kSide * t.x_strides.pixel, t.x_strides, kSide, kTile,
+                  t.channels);  // next
+      if (t.outputs <= kFewOutputs) fetch_result<2>(t, tile, 0, t.outputs);
     }
     const bool inside = row >= 0 && row + kSide <= t.height && column >= 0 && column + kSide <= t.width;
     for (Size c = 0; c < t.channels; c += kLanes) {
@@ -249,8 +268,11 @@ void transform_output(const WinogradTask& t, Size first, Size last, Size outputs
                       const float* m) {
   const Size point = m_point(t);
   Tiles tiles(t, first);
-  for (Size k = first; k < last; ++k, m += t.block_outputs, tiles.next()) {
+  for (Size k = first; k < last; ++k, m += t.block_outputs) {
     const Tile tile = tiles.tile();
+    tiles.next();
+    if (t.far && t.outputs > kFewOutputs && k + 1 < last)
+      fetch_result<3>(t, tiles.tile(), outputs_first, outputs_last);
     const Size rows = t.out_height - tile.row < kTile ? t.out_height - tile.row : kTile;
     const Size columns = t.out_width - tile.column < kTile ? t.out_width - tile.column : kTile;
     float* y = pixel_of(t.y, t.y_strides, tile);
