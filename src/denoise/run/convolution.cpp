@@ -160,8 +160,8 @@ Convolution::Convolution(ConvolutionLibrary library, const at::Tensor& weight,
   }
   if (library != ConvolutionLibrary::onednn) return;
   // Times oneDNN's speed, one thread with AVX-512 (AVX2 alike): 2.5 to 2.7 from 32 to 512 channels, 1.3 for
-  // 16 to 16, 1.6 for 64 to 3 (a tail), 0.5 for 4 to 64 (a head); on 8 x 8 pixels alone, where reading the
-  // weights counts, still 1.0 to 1.4. oneDNN's 2 x 2 convolutions run at the CPU's peak.
+  // 16 to 16, 3 for 64 to 3 (a tail, summed directly), 0.5 for 4 to 64 (a head); on 8 x 8 pixels alone, where
+  // reading the weights counts, still 1.0 to 1.4. oneDNN's 2 x 2 convolutions run at the CPU's peak.
   if (shape.winograd && shape.stride == 1 && !shape.transposed && weight.size(2) == weight.size(3) &&
       takes_winograd(weight.scalar_type(), weight.size(1), weight.size(2))) {
     winograd_.emplace(weight, bias, Winograd::available());
