@@ -216,7 +216,7 @@ def no_room():
 def signals():
     """USR1, then TERM, then the rest: 85, 86, 0 and the image of a run that nobody stopped; and what status says."""
     photo(80, 88)
-    path = job(JOB.replace("iterations: 4", "iterations: 80, stop: {rounding: false}"))
+    path = job(JOB.replace("iterations: 4", "iterations: 300, stop: {rounding: false}"))
     run(path, "--set", "output.folder=straight", ranks=2)
     done = 0
     for name, sent, code, state in (("USR1", signal.SIGUSR1, 85, "waiting"), ("TERM", signal.SIGTERM, 86, "stopped")):
@@ -227,7 +227,7 @@ def signals():
             assert child.poll() is None, child.communicate()
             if name == "TERM":
                 told = tessera("status", "out")[1]
-                assert "running" in told and "/80" in told, told
+                assert "running" in told and "/300" in told, told
             victim = ranks_of("out")[-1]  # one rank is enough, and a second signal changes nothing
             os.kill(victim, sent)
             time.sleep(0.02)
@@ -239,16 +239,16 @@ def signals():
         assert child.returncode == code, (child.returncode, out, err)
         assert summary("out")["status"] == "stopped" and not (work / "out/reconstruction.h5").exists()
         done = summary("out")["iterations"]
-        assert wanted <= done < 80 and recorded("out") == list(range(done)), (done, recorded("out"))
+        assert wanted <= done < 300 and recorded("out") == list(range(done)), (done, recorded("out"))
         assert (work / f"out/checkpoint/iteration-{done:07}.h5").exists()
         told = json.loads(tessera("status", "--json", "out")[1])
         assert told["state"] == state and told["iteration"] == done, told
         print(f"{name}: stopped after {done} iterations with exit code {code}")
     run(path, "--set", "output.folder=out", "--resume=auto", ranks=2)
     same("out", "straight")
-    assert recorded("out") == list(range(80)) and summary("out")["restarts"] == 2
+    assert recorded("out") == list(range(300)) and summary("out")["restarts"] == 2
     told = tessera("status", "out", "straight")[1]
-    assert len(re.findall("finished +80/80", told)) == 2, told
+    assert len(re.findall("finished +300/300", told)) == 2, told
 
     # A run that was lost, one that has not begun, and none.
     status = json.loads((work / "out/status.json").read_text())
