@@ -215,8 +215,9 @@ def no_room():
 
 def signals():
     """USR1, then TERM, then the rest: 85, 86, 0 and the image of a run that nobody stopped; and what status says."""
+    iterations = 300
     photo(80, 88)
-    path = job(JOB.replace("iterations: 4", "iterations: 300, stop: {rounding: false}"))
+    path = job(JOB.replace("iterations: 4", f"iterations: {iterations}, stop: {{rounding: false}}"))
     run(path, "--set", "output.folder=straight", ranks=2)
     done = 0
     for name, sent, code, state in (("USR1", signal.SIGUSR1, 85, "waiting"), ("TERM", signal.SIGTERM, 86, "stopped")):
@@ -227,7 +228,7 @@ def signals():
             assert child.poll() is None, child.communicate()
             if name == "TERM":
                 told = tessera("status", "out")[1]
-                assert "running" in told and "/300" in told, told
+                assert "running" in told and f"/{iterations}" in told, told
             victim = ranks_of("out")[-1]  # one rank is enough, and a second signal changes nothing
             os.kill(victim, sent)
             time.sleep(0.02)
@@ -239,16 +240,16 @@ def signals():
         assert child.returncode == code, (child.returncode, out, err)
         assert summary("out")["status"] == "stopped" and not (work / "out/reconstruction.h5").exists()
         done = summary("out")["iterations"]
-        assert wanted <= done < 300 and recorded("out") == list(range(done)), (done, recorded("out"))
+        assert wanted <= done < iterations and recorded("out") == list(range(done)), (done, recorded("out"))
         assert (work / f"out/checkpoint/iteration-{done:07}.h5").exists()
         told = json.loads(tessera("status", "--json", "out")[1])
         assert told["state"] == state and told["iteration"] == done, told
         print(f"{name}: stopped after {done} iterations with exit code {code}")
     run(path, "--set", "output.folder=out", "--resume=auto", ranks=2)
     same("out", "straight")
-    assert recorded("out") == list(range(300)) and summary("out")["restarts"] == 2
+    assert recorded("out") == list(range(iterations)) and summary("out")["restarts"] == 2
     told = tessera("status", "out", "straight")[1]
-    assert len(re.findall("finished +300/300", told)) == 2, told
+    assert len(re.findall(f"finished +{iterations}/{iterations}", told)) == 2, told
 
     # A run that was lost, one that has not begun, and none.
     status = json.loads((work / "out/status.json").read_text())
@@ -279,7 +280,8 @@ def signals():
 def killed_while_writing():
     """kill -9 again and again while checkpoints are written: each time a good one is there to go on from."""
     photo(64, 72)
-    path = job(TV.replace("iterations: 4", "iterations: 60").replace("folder: out", "folder: out, checkpoint: {iterations: 1}"))
+    iterations = 200
+    path = job(TV.replace("iterations: 4", f"iterations: {iterations}, stop: {{rounding: false}}").replace("folder: out", "folder: out, checkpoint: {iterations: 1}"))
     run(path, "--set", "output.folder=straight", "--set", "output.checkpoint.iterations=0")
     kills = 0
     for delay in (0.0, 0.011, 0.023, 0.037, 0.05):
@@ -303,4 +305,4 @@ def killed_while_writing():
                 rows |= set(f["/iterations"]["iteration"].tolist())
         except OSError as error:
             print(f"{name}: {error}")
-    assert 59 in rows and len(rows) > 30, rows
+    assert iterations - 1 in rows and len(rows) > iterations // 2, rows

@@ -12,16 +12,17 @@ from cluster import children_of, wait_until
 LONG = 150  # seconds that a step may take on a machine with other work
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
 
-# Small, with real ranks, real messages and a real network, and long enough (3 s on two cores) to be interrupted.
-JOB = """\
+# Small, with real ranks, real messages and a real network, and long enough (5 s on two fast cores) to be interrupted.
+ITERATIONS = 600
+JOB = f"""\
 schema: 1
 problem:
   truth: photo.png
-  operator: {type: blur, kernel: {gaussian: {sigma: 1.6}}, boundary: circular}
-  noise: {gaussian: 0.02}
-denoiser: {network: drunet, weights: drunet_small_color, mode: patch}
-solver: {name: pgd, iterations: 60, sigma: 0.05}
-output: {folder: out, preview: none, checkpoint: {minutes: 0, iterations: 5}}
+  operator: {{type: blur, kernel: {{gaussian: {{sigma: 1.6}}}}, boundary: circular}}
+  noise: {{gaussian: 0.02}}
+denoiser: {{network: drunet, weights: drunet_small_color, mode: patch}}
+solver: {{name: pgd, iterations: {ITERATIONS}, stop: {{rounding: false}}, sigma: 0.05}}
+output: {{folder: out, preview: none, checkpoint: {{minutes: 0, iterations: 5}}}}
 """
 
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from cluster import Cluster, Impossible, alive, children_of, wait_until
-from harness import Bench, JOB, distance, image, summary
+from harness import Bench, ITERATIONS, JOB, distance, image, summary
 
 scenario, program, source, record = sys.argv[1:5]
 
@@ -119,7 +119,7 @@ def under_mpirun(b):
 
 def time_limit(b):
     """Slurm itself sends USR1 before the time limit, the job is requeued and goes on."""
-    job = b.job(text=JOB.replace("iterations: 60,", "iterations: 100000, stop: {rounding: false},"))
+    job = b.job(text=JOB.replace(f"iterations: {ITERATIONS},", "iterations: 100000,"))
     number = b.number(b.shell("sbatch", "--nodes=2", "--ntasks=2", "--time=1", "--signal=USR1@59",
                               "jobs/reconstruct.sbatch", job))
     wait_until("the restart", 150, lambda: b.show(number).get("Restarts") == "1")
@@ -192,7 +192,7 @@ def node_loss(b):
 def sweep(b):
     """An array over a table: a folder per task; the last task, which has the array's number, is requeued alone."""
     settings = b.folder / "table.csv"
-    settings.write_text('solver.iterations,solver.sigma\n6,0.05\n7,"{log: [0.1, 0.05]}"\n60,\n')
+    settings.write_text(f'solver.iterations,solver.sigma\n6,0.05\n7,"{{log: [0.1, 0.05]}}"\n{ITERATIONS},\n')
     array = b.submit(b.job(), "--ranks", 2, "--sweep", settings, "--folder", b.folder / "sweep", "--at-once", 2)
     results = b.folder / "sweep" / array
     last = f"{array}_2"
@@ -202,7 +202,7 @@ def sweep(b):
         b.wait_for_state(f"{array}_{task}", "COMPLETED")
     b.shell("scancel", "-s", "USR1", last)
     assert b.finished(last)["Restarts"] == "1"
-    for task, iterations in ((0, 6), (1, 7), (2, 60)):
+    for task, iterations in ((0, 6), (1, 7), (2, ITERATIONS)):
         assert b.show(f"{array}_{task}")["Restarts"] == ("1" if task == 2 else "0")
         assert summary(results / str(task))["iterations"] == iterations
     same_bits(b, results / "2")
@@ -210,7 +210,7 @@ def sweep(b):
     b.shell(python, "jobs/collect.py", results, "-o", b.folder / "sweep.csv")
     rows = table(b.folder / "sweep.csv")
     assert [(r["solver.iterations"], r["iterations"], r["exit_code"]) for r in rows] == [
-        (n, n, "0") for n in ("6", "7", "60")], rows
+        (n, n, "0") for n in ("6", "7", str(ITERATIONS))], rows
     assert rows[1]["solver.sigma"] == "{log: [0.1, 0.05]}" and float(rows[0]["seconds_per_iteration"]) > 0, rows
 
 
@@ -218,7 +218,7 @@ def study(b):
     """A scaling study that meets its time limit makes the missing runs after the restart; a run that fails is a row."""
     job = b.job()
     number = b.submit(job, "--ranks", "1,2", "--strong", "--folder", b.folder / "study",
-                      "--study", "--modes auto,whole --repeats 1 --iterations 40 --warmup 2")
+                      "--study", "--modes auto,whole --repeats 1 --iterations 300 --warmup 2")
     b.under_way(b.folder / "study/ranks2-run0", number)  # the second of four
     assert (b.folder / "study/ranks1-run0.json").exists() and not (b.folder / "study/ranks2-run0.json").exists()
     b.shell("scancel", "--batch", "--signal=USR1", number)
@@ -231,7 +231,7 @@ def study(b):
         ("ranks1-run0", "0"), ("ranks2-run0", "0"), ("whole-ranks1-run0", "0"), ("whole-ranks2-run0", "2")], rows
     failed = rows[3]
     assert "whole" in failed["error"] and failed["status"] == "failed" and not failed["seconds_per_iteration"], failed
-    assert all(r["warmup"] == "2" and int(r["iterations"]) == 40 for r in rows[:3]), rows
+    assert all(r["warmup"] == "2" and int(r["iterations"]) == 300 for r in rows[:3]), rows
 
 
 def failures(b):
