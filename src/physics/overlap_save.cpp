@@ -35,18 +35,24 @@ std::int64_t fast_size(std::int64_t n) {
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
 
 at::Tensor window(const at::Tensor& t, const Index2& begin, const Index2& end, std::int64_t step = 1) {
-  return t.slice(1, begin[0], end[0], step).slice(2, begin[1], end[1], step);
+  at::Tensor out = t;
+  for (std::int64_t d = 0; d < 2; ++d) {  // a view that changes nothing takes as long as a row's transform
+    const auto i = static_cast<std::size_t>(d);
+    if (step != 1 || begin[i] != 0 || end[i] != t.size(d + 1)) out = out.slice(d + 1, begin[i], end[i], step);
+  }
+  return out;
 }
 
-// out = spectrum * filter, or out += it; with the filter's conjugate for the adjoint. (C, tile rows, tile
-// columns, rows, columns) and (1 or C, rows, columns), contiguous.
+// out = spectrum * filter, or out += it; with the filter's conjugate for the adjoint. (C, tiles..., rows,
+// columns) and (1 or C, rows, columns), contiguous.
 //
 // On a CPU by hand: torch multiplies the complex numbers left over from full vectors with another rounding,
 // and which ones these are depends on the number of threads. Here each row is a loop of its own.
 void multiply(const at::Tensor& out, const at::Tensor& spectrum, const at::Tensor& kernel, bool conjugate,
               bool add) {
   if (!out.is_cpu()) {
-    const at::Tensor filter = (conjugate ? kernel.conj() : kernel).unsqueeze(1).unsqueeze(1);
+    at::Tensor filter = conjugate ? kernel.conj() : kernel;
+    while (filter.dim() < out.dim()) filter = filter.unsqueeze(1);
     if (add)
       out.addcmul_(spectrum, filter);
     else
@@ -54,7 +60,8 @@ void multiply(const at::Tensor& out, const at::Tensor& spectrum, const at::Tenso
     return;
   }
   const at::Tensor in = spectrum.contiguous();
-  const std::int64_t rows = kernel.size(1), columns = kernel.size(2), tiles = out.size(1) * out.size(2);
+  const std::int64_t rows = kernel.size(1), columns = kernel.size(2);
+  const std::int64_t tiles = out.numel() / (out.size(0) * rows * columns);
   const std::int64_t next = kernel.size(0) > 1 ? rows : 0;  // rows from a channel's filter to the next one's
   AT_DISPATCH_FLOATING_TYPES(at::toRealValueType(out.scalar_type()), "multiply", [&] {
     const auto* a = static_cast<const scalar_t*>(in.const_data_ptr());
@@ -191,8 +198,7 @@ OverlapSave::OverlapSave(std::vector<BankFilter> filters, const LocalOperator::P
   const Tiles full{{}, batch_};
   const Index2 cover = covered(full);
   tile_ = at::zeros({placement.channels, cover[0], cover[1]}, placement.options);
-  product_ =
-      at::empty({placement.channels * full.number() * side[0] * half}, placement.options.dtype(complex));
+  product_ = at::empty({placement.channels, full.number() * side[0], half}, placement.options.dtype(complex));
 }
 
 template <class Visit>
@@ -210,19 +216,23 @@ Index2 OverlapSave::covered(const Tiles& tiles) const {
 
 at::Tensor OverlapSave::product_of(const Tiles& tiles) const {
   const std::int64_t channels = tile_.size(0), rows = tiles_.side[0], half = tiles_.side[1] / 2 + 1;
-  return product_.narrow(0, 0, channels * tiles.number() * rows * half)
-      .view({channels, tiles.count[0], tiles.count[1], rows, half});
+  if (product_.size(1) == rows) return product_;
+  const at::Tensor room = product_.view(-1).narrow(0, 0, channels * tiles.number() * rows * half);
+  if (tiles.number() == 1) return room.view({channels, rows, half});
+  return room.view({channels, tiles.count[0], tiles.count[1], rows, half});
 }
 
-// (C, covered) -> (C, tile rows, tile columns, side, side); a view.
+// (C, covered) -> (C, tile rows, tile columns, side, side); a view. One tile, as on a CPU, stays
+// (C, side, side).
 at::Tensor OverlapSave::apart(const at::Tensor& covered) const {
+  if (covered.size(1) == tiles_.side[0] && covered.size(2) == tiles_.side[1]) return covered;
   return covered.unfold(1, tiles_.side[0], tiles_.core[0]).unfold(2, tiles_.side[1], tiles_.core[1]);
 }
 
 // The transpose: what lies in several tiles is summed. Tiles that do not touch are added in one call.
 at::Tensor OverlapSave::together(const at::Tensor& tiles) const {
+  if (tiles.dim() == 3) return tiles;
   const std::int64_t rows = tiles.size(1), columns = tiles.size(2);
-  if (rows * columns == 1) return tiles.select(1, 0).select(1, 0);
   const Index2 cover = covered({{}, {rows, columns}});
   const at::Tensor sum = at::zeros({tiles.size(0), cover[0], cover[1]}, tiles.options());
   const at::Tensor places = apart(sum);
@@ -292,9 +302,10 @@ void OverlapSave::apply(const at::Tensor& x, std::span<const at::Tensor> y) {
       if (k.empty) continue;
       if (!spectrum.defined()) spectrum = at::fft_rfft2(apart(cover));
       multiply(product, spectrum, spectra_[i], /*conjugate=*/false, /*add=*/false);
-      const at::Tensor out = cores(at::fft_irfft2(product, side));
-      const at::Tensor image =
-          out.reshape({out.size(0), tiles.count[0] * tiles_.core[0], tiles.count[1] * tiles_.core[1]});
+      at::Tensor image = at::fft_irfft2(product, side);  // of one tile: a cut stays inside of its core
+      if (image.dim() > 3)
+        image = cores(image).reshape(
+            {image.size(0), tiles.count[0] * tiles_.core[0], tiles.count[1] * tiles_.core[1]});
       window(y[i], k.begin, k.end).copy_(window(image, k.start, k.stop, anchors_[i].factor[1]));
     }
   });
@@ -305,28 +316,21 @@ void OverlapSave::adjoint(std::span<const at::Tensor> y, const at::Tensor& x) {
   for_each_batch([&](const Tiles& tiles) {
     const at::Tensor product = product_of(tiles);
     const std::int64_t channels = product.size(0), rows = tiles.count[0], columns = tiles.count[1];
+    const bool one = tiles.number() == 1;
     at::Tensor inputs, image;  // tiles with their cores filled; the cores side by side
     bool any = false;
     for (std::size_t i = 0; i < anchors_.size(); ++i) {
       const Cut k = cut(i, tiles);
       if (k.empty) continue;
       if (!inputs.defined()) {
-        inputs = tiles.number() == 1
-                     ? apart(window(tile_, {0, 0}, side))
-                     : at::empty({channels, rows, columns, side[0], side[1]}, tile_.options());
-        const at::Tensor inside = cores(inputs);
-        image = tiles.number() == 1
-                    ? inside.select(3, 0).select(1, 0)
+        inputs = one ? window(tile_, {0, 0}, side)
+                     : at::zeros({channels, rows, columns, side[0], side[1]}, tile_.options());
+        image = one ? inputs
                     : at::empty({channels, rows * tiles_.core[0], columns * tiles_.core[1]}, tile_.options());
-        if (tiles.number() > 1) inputs.zero_();
       }
-      if (tiles.number() == 1)
-        inputs.zero_();
-      else
-        image.zero_();
+      image.zero_();
       window(image, k.start, k.stop, anchors_[i].factor[1]).copy_(window(y[i], k.begin, k.end));
-      if (tiles.number() > 1)
-        cores(inputs).copy_(image.view({channels, rows, tiles_.core[0], columns, tiles_.core[1]}));
+      if (!one) cores(inputs).copy_(image.view({channels, rows, tiles_.core[0], columns, tiles_.core[1]}));
       multiply(product, at::fft_rfft2(inputs), spectra_[i], /*conjugate=*/true, any);
       any = true;
     }

@@ -86,7 +86,7 @@ class OverlapSave final : public PlacedOperator {
   Index2 batch_{1, 1};               // tiles of a call
   std::vector<at::Tensor> spectra_;  // (1 or C, side, side / 2 + 1) per filter
   at::Tensor tile_;                  // (C, covered by a batch)
-  at::Tensor product_;               // room for (C, batch, side, side / 2 + 1)
+  at::Tensor product_;               // room for (C, a batch of tiles, side, side / 2 + 1)
 };
 
 }  // namespace tessera

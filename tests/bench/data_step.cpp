@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Times the data step on one rank, for data_step.sh: OMP_NUM_THREADS threads, milliseconds, the median of
 // ROUNDS.
-//   bench_data_step blurs ROUNDS   direct against FFT: apply and adjoint of one blur, color, by kernel and
+//   bench_data_step blurs ROUNDS [SIDE]   direct against FFT: apply and adjoint of one blur, color, by kernel and
 //   image bench_data_step step ROUNDS    eight turned blurs, 512 x 512 color: the parts of an iteration
 //   bench_data_step prox ROUNDS    conjugate gradients with and without the preconditioner, 512 x 512 color
 #include <ATen/Context.h>
@@ -71,11 +71,11 @@ double time_blur(int rounds, std::int64_t side, const at::Tensor& kernel, BlurMe
          static_cast<double>(count);
 }
 
-void blurs(int rounds) {
+void blurs(int rounds, const std::vector<std::int64_t>& sides) {
   std::printf("threads factor kernel side direct_ms fft_ms fft_in_8_ms fft/direct fft_in_8/direct\n");
   for (const std::int64_t factor : {1, 2})
     for (const std::int64_t taps : {3, 5, 7, 9, 11, 13, 15, 19, 25})
-      for (const std::int64_t side : {128, 512, 1024}) {
+      for (const std::int64_t side : sides) {
         const at::Tensor kernel = at::rand({taps, taps}, at::kDouble);
         const double direct = time_blur(rounds, side, kernel, BlurMethod::direct, factor);
         const double fft = time_blur(rounds, side, kernel, BlurMethod::fft, factor);
@@ -204,9 +204,12 @@ void prox(int rounds) {
 
 int main(int count, char** arguments) {
   tessera::track_tensor_memory();
-  if (count != 3) return 2;
+  if (count < 3) return 2;
   const std::string what = arguments[1];
-  (what == "blurs"  ? tessera::blurs
-   : what == "prox" ? tessera::prox
-                    : tessera::step)(std::atoi(arguments[2]));
+  const int rounds = std::atoi(arguments[2]);
+  if (what == "blurs")
+    tessera::blurs(rounds, count > 3 ? std::vector<std::int64_t>{std::atoi(arguments[3])}
+                                     : std::vector<std::int64_t>{128, 512, 1024});
+  else
+    (what == "prox" ? tessera::prox : tessera::step)(rounds);
 }
