@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "run/cudnn_graph.hpp"
+#include "winograd/patches.hpp"
 #include "winograd/winograd.hpp"
 
 namespace tessera {
@@ -41,6 +42,9 @@ class Convolution {
   static std::int64_t scratch_bytes(ConvolutionLibrary library, at::ScalarType type, std::int64_t inputs,
                                     std::int64_t kernel);
 
+  /// Whether a transposed layer makes its result a second time, in another layout.
+  static bool writes_twice(ConvolutionLibrary library, at::ScalarType type, std::int64_t outputs);
+
   /// Zeros around x on both sides, (rows, columns): each 0 or half the kernel's width. None: as the shape
   /// says. For strips that bring their neighbors' pixels along.
   using Padding = std::optional<std::array<std::int64_t, 2>>;
@@ -70,6 +74,7 @@ class Convolution {
   at::Tensor run_cudnn(const at::Tensor& x, const at::Tensor& other, bool relu, const Extent& padding) const;
   at::Tensor run_winograd(const at::Tensor& x, const at::Tensor* other, bool relu, bool overwrite,
                           const Extent& padding) const;
+  at::Tensor run_patches(const at::Tensor& x, bool relu) const;
 
   ConvolutionLibrary library_;
   Shape shape_;
@@ -79,6 +84,7 @@ class Convolution {
   std::optional<at::Tensor> bias_;
   at::Tensor no_bias_;  // zeros, for cuDNN's kernels that want one
   std::optional<Winograd> winograd_;
+  std::optional<Patches> patches_;
 };
 
 }  // namespace tessera

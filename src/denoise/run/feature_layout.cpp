@@ -174,8 +174,8 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
     if (pixels(call, level) != block_pixels(call, level)) beside(made * element);
     // Positions of the maxima, 8 bytes each, unasked.
     if (step.node.op == Op::max_pool) beside(made * 8);
-    // oneDNN writes the result a second time, and something for each thread.
-    if (step.node.op == Op::conv_up && call.library != ConvolutionLibrary::cudnn)
+    // The result a second time, and something for each thread.
+    if (step.node.op == Op::conv_up && Convolution::writes_twice(call.library, call.type, step.node.channels))
       beside(made * element + (element < 4 ? kBesideUp16 : kBesideUp) * at::get_num_threads());
   }
   layout.bytes = place(buffers);

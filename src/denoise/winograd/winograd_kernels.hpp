@@ -310,3 +310,4 @@ void run(const WinogradTask& t, Size first, Size last, float* scratch) {
 }  // namespace tessera
 
 #include "winograd/direct_kernel.hpp"
+#include "winograd/patch_kernel.hpp"

@@ -31,6 +31,19 @@ struct WinogradTask {
   std::int64_t block_tiles, block_outputs;  // of V and M; block_outputs is whole panels
 };
 
+/// A 2x2 convolution of stride 2, or its transpose, from x to y; both dense in their pixels' rows.
+struct PatchTask {
+  const float* x;
+  PixelStrides x_strides;
+  float* y;  // relu(x * w + bias)
+  PixelStrides y_strides;
+  std::int64_t images, rows, columns;  // of the coarser of both
+  std::int64_t channels, outputs;
+  const float* bias;     // of the outputs (up: twice, one behind the other), padded to whole panels, or null
+  const float* weights;  // [row of the patch if up][panel][pixel of the patch unless up][channel][output]
+  bool up, relu, stream, far;
+};
+
 /// The kernels of one instruction set.
 struct WinogradKernels {
   std::int64_t lanes;  // floats of a register; a panel is two registers of outputs
@@ -38,6 +51,8 @@ struct WinogradKernels {
   void (*run)(const WinogradTask& task, std::int64_t first, std::int64_t last, float* scratch);
   /// The same for few outputs, without transforms: rows [first, last), counted through the images.
   void (*run_direct)(const WinogradTask& task, std::int64_t first, std::int64_t last);
+  /// Rows [first, last) of the coarser grid, counted through the images.
+  void (*run_patches)(const PatchTask& task, std::int64_t first, std::int64_t last);
   std::int64_t (*scratch_floats)(std::int64_t channels, std::int64_t block_tiles, std::int64_t block_outputs);
 };
 
