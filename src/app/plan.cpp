@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -69,14 +68,9 @@ std::string grid_text(const Row& r) {
   return fmt::format("{}{}x{}", depth, r.grid[1], r.grid[2]);
 }
 
-int threads_of(const Machine& machine) {
-  const auto said = machine.fingerprint.find("threads");
-  return said == machine.fingerprint.end() ? 0 : std::atoi(said->second.c_str());
-}
-
 // Any number of ranks of the machine of --machine.
 Source described(const Machine& machine, int ranks) {
-  return {machine, threads_of(machine), static_cast<double>(ranks) * std::max(1, threads_of(machine)),
+  return {machine, machine.threads(), static_cast<double>(ranks) * std::max(1, machine.threads()),
           machine.memory};
 }
 
@@ -334,10 +328,10 @@ void print_sources(const std::vector<Row>& rows) {
   std::set<std::string> said;
   for (const Row& r : rows) {
     const Machine& m = r.source.machine;
-    const std::string line = m.measured ? fmt::format("{}, measured with {} rank{} of {} thread{}", m.name,
-                                                      m.ranks_per_node, m.ranks_per_node == 1 ? "" : "s",
-                                                      threads_of(m), threads_of(m) == 1 ? "" : "s")
-                                        : m.name + ", a description, not a measurement";
+    const std::string line =
+        m.measured ? fmt::format("{}, measured with {} rank{} of {} thread{}", m.name, m.ranks_per_node,
+                                 m.ranks_per_node == 1 ? "" : "s", m.threads(), m.threads() == 1 ? "" : "s")
+                   : m.name + ", a description, not a measurement";
     if (said.insert(line).second) std::printf("machine: %s\n", line.c_str());
   }
 }

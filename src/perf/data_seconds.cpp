@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The arithmetic of the data step: transforms, taps, passes.
 #include <algorithm>
+#include <cmath>
 
 #include "flight.hpp"
 #include "tessera/domain/measurement_layout.hpp"
@@ -23,8 +24,10 @@ double data_seconds(const Machine& machine, const DataWork& data, const Decompos
 
   const OperatorWork work = data.op->work(d, channels, rank);
   double seconds = work.products / machine.direct;
+  // Measured with one tile, to which all threads come.
+  const double threads = machine.processors == 0 ? std::max(1, machine.threads()) : 1;
   for (const OperatorWork::Transforms& t : work.transforms)
-    seconds += t.count * machine.transform.at(t.values);
+    seconds += t.count * std::ceil(t.tiles / threads) / t.tiles * machine.transform.at(t.values);
   const MeasurementLayout layout = data.op->layout(d, channels);
   double samples = 0;
   for (std::size_t i = 0; i < layout.parts(); ++i)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -114,6 +115,11 @@ Machine guessed_machine(bool gpu) {
 TransportKind transport_on(const Machine& machine, TransportKind wanted) {
   if (wanted != TransportKind::automatic) return wanted;
   return machine.links.empty() ? TransportKind::mpi : machine.links.rbegin()->first;
+}
+
+int Machine::threads() const {
+  const auto said = fingerprint.find("threads");
+  return said == fingerprint.end() ? 0 : std::atoi(said->second.c_str());
 }
 
 std::map<std::string, std::string> machine_fingerprint(int ranks_per_node, int threads,

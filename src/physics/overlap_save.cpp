@@ -149,8 +149,8 @@ OperatorWork overlap_save_work(std::span<const LocalOperator* const> group, std:
   const double values = static_cast<double>(tiles.side[0] * tiles.side[1]);
   const double c = static_cast<double>(channels);
   OperatorWork w;
-  w.transforms.push_back(
-      {2 * (1 + kernels) * static_cast<double>(tiles.count[0] * tiles.count[1]), c * values});
+  const double count = static_cast<double>(tiles.count[0] * tiles.count[1]);
+  w.transforms.push_back({2 * (1 + kernels) * count, c * values, count});
   w.moment = kTiles * 4 * c * values;
   w.kept = kernels * 2 * 4 * values;  // a kernel's half spectrum and its conjugate
   return w;
@@ -193,20 +193,35 @@ OverlapSave::OverlapSave(std::vector<BankFilter> filters, const LocalOperator::P
     placed = placed.roll({-f.origin[0] - lo_[0], -f.origin[1] - lo_[1]}, {1, 2});
     spectra_.push_back(at::fft_rfft2(placed).to(placement.options.dtype(complex)));
   }
-  batch_ =
-      batch[0] > 0 ? batch : choose_batch(tiles_, outputs.pixels(), placement.options.device().is_cuda());
-  const Tiles full{{}, batch_};
+  const bool device = placement.options.device().is_cuda();
+  const Index2 most = batch[0] > 0 ? batch : choose_batch(tiles_, outputs.pixels(), device);
+  for (std::int64_t r = 0; r < tiles_.count[0]; r += most[0])
+    for (std::int64_t c = 0; c < tiles_.count[1]; c += most[1])
+      batches_.push_back(
+          {{r, c}, {std::min(most[0], tiles_.count[0] - r), std::min(most[1], tiles_.count[1] - c)}});
+  rooms_.resize(device ? 1 : std::min(batches_.size(), static_cast<std::size_t>(at::get_num_threads())));
+  const Tiles full{{}, most};
   const Index2 cover = covered(full);
-  tile_ = at::zeros({placement.channels, cover[0], cover[1]}, placement.options);
-  product_ = at::empty({placement.channels, full.number() * side[0], half}, placement.options.dtype(complex));
+  for (Room& room : rooms_) {
+    room.tile = at::zeros({placement.channels, cover[0], cover[1]}, placement.options);
+    room.product =
+        at::empty({placement.channels, full.number() * side[0], half}, placement.options.dtype(complex));
+  }
 }
 
-template <class Visit>
-void OverlapSave::for_each_batch(Visit visit) const {
-  for (std::int64_t r = 0; r < tiles_.count[0]; r += batch_[0])
-    for (std::int64_t c = 0; c < tiles_.count[1]; c += batch_[1])
-      visit(Tiles{{r, c},
-                  {std::min(batch_[0], tiles_.count[0] - r), std::min(batch_[1], tiles_.count[1] - c)}});
+// work(batch, room) for batches [first, last), each thread those of one room.
+template <class Work>
+void OverlapSave::side_by_side(std::size_t first, std::size_t last, Work work) {
+  const std::size_t step = rooms_.size();
+  const auto those_of = [&](std::int64_t begin, std::int64_t end) {
+    for (auto r = static_cast<std::size_t>(begin); r < static_cast<std::size_t>(end); ++r)
+      for (std::size_t k = first + r; k < last; k += step) work(k, rooms_[r]);
+  };
+  const auto rooms = static_cast<std::int64_t>(std::min(step, last - first));
+  if (rooms == 1)  // its transforms have the threads
+    those_of(0, 1);
+  else
+    at::parallel_for(0, rooms, 1, those_of);
 }
 
 Index2 OverlapSave::covered(const Tiles& tiles) const {
@@ -214,12 +229,12 @@ Index2 OverlapSave::covered(const Tiles& tiles) const {
           (tiles.count[1] - 1) * tiles_.core[1] + tiles_.side[1]};
 }
 
-at::Tensor OverlapSave::product_of(const Tiles& tiles) const {
-  const std::int64_t channels = tile_.size(0), rows = tiles_.side[0], half = tiles_.side[1] / 2 + 1;
-  if (product_.size(1) == rows) return product_;
-  const at::Tensor room = product_.view(-1).narrow(0, 0, channels * tiles.number() * rows * half);
-  if (tiles.number() == 1) return room.view({channels, rows, half});
-  return room.view({channels, tiles.count[0], tiles.count[1], rows, half});
+at::Tensor OverlapSave::product_of(const Tiles& tiles, const Room& room) const {
+  const std::int64_t channels = placement_.channels, rows = tiles_.side[0], half = tiles_.side[1] / 2 + 1;
+  if (room.product.size(1) == rows) return room.product;
+  const at::Tensor all = room.product.view(-1).narrow(0, 0, channels * tiles.number() * rows * half);
+  if (tiles.number() == 1) return all.view({channels, rows, half});
+  return all.view({channels, tiles.count[0], tiles.count[1], rows, half});
 }
 
 // (C, covered) -> (C, tile rows, tile columns, side, side); a view. One tile, as on a CPU, stays
@@ -288,57 +303,72 @@ OverlapSave::Overlap OverlapSave::overlap(const Tiles& tiles) const {
   return o;
 }
 
-void OverlapSave::apply(const at::Tensor& x, std::span<const at::Tensor> y) {
+void OverlapSave::apply(const Tiles& tiles, Room& room, const at::Tensor& x,
+                        std::span<const at::Tensor> y) const {
   const at::IntArrayRef side(tiles_.side.data(), 2);
-  for_each_batch([&](const Tiles& tiles) {
-    const Overlap o = overlap(tiles);
-    const at::Tensor cover = window(tile_, {0, 0}, covered(tiles));
-    if (!o.whole) cover.zero_();
-    window(cover, o.start, o.stop).copy_(window(x, o.begin, o.end));
-    const at::Tensor product = product_of(tiles);
-    at::Tensor spectrum;
-    for (std::size_t i = 0; i < anchors_.size(); ++i) {
-      const Cut k = cut(i, tiles);
-      if (k.empty) continue;
-      if (!spectrum.defined()) spectrum = at::fft_rfft2(apart(cover));
-      multiply(product, spectrum, spectra_[i], /*conjugate=*/false, /*add=*/false);
-      at::Tensor image = at::fft_irfft2(product, side);  // of one tile: a cut stays inside of its core
-      if (image.dim() > 3)
-        image = cores(image).reshape(
-            {image.size(0), tiles.count[0] * tiles_.core[0], tiles.count[1] * tiles_.core[1]});
-      window(y[i], k.begin, k.end).copy_(window(image, k.start, k.stop, anchors_[i].factor[1]));
+  const Overlap o = overlap(tiles);
+  const at::Tensor cover = window(room.tile, {0, 0}, covered(tiles));
+  if (!o.whole) cover.zero_();
+  window(cover, o.start, o.stop).copy_(window(x, o.begin, o.end));
+  const at::Tensor product = product_of(tiles, room);
+  at::Tensor spectrum;
+  for (std::size_t i = 0; i < anchors_.size(); ++i) {
+    const Cut k = cut(i, tiles);
+    if (k.empty) continue;
+    if (!spectrum.defined()) spectrum = at::fft_rfft2(apart(cover));
+    multiply(product, spectrum, spectra_[i], /*conjugate=*/false, /*add=*/false);
+    at::Tensor image = at::fft_irfft2(product, side);  // of one tile: a cut stays inside of its core
+    if (image.dim() > 3)
+      image = cores(image).reshape(
+          {image.size(0), tiles.count[0] * tiles_.core[0], tiles.count[1] * tiles_.core[1]});
+    window(y[i], k.begin, k.end).copy_(window(image, k.start, k.stop, anchors_[i].factor[1]));
+  }
+}
+
+void OverlapSave::apply(const at::Tensor& x, std::span<const at::Tensor> y) {
+  side_by_side(0, batches_.size(), [&](std::size_t k, Room& room) { apply(batches_[k], room, x, y); });
+}
+
+// What the tiles give to the pixels that they cover, (C, covered); undefined: nothing.
+at::Tensor OverlapSave::adjoint(const Tiles& tiles, Room& room, std::span<const at::Tensor> y) const {
+  const Index2& side = tiles_.side;
+  const at::Tensor product = product_of(tiles, room);
+  const std::int64_t channels = product.size(0), rows = tiles.count[0], columns = tiles.count[1];
+  const bool one = tiles.number() == 1;
+  at::Tensor inputs, image;  // tiles with their cores filled; the cores side by side
+  bool any = false;
+  for (std::size_t i = 0; i < anchors_.size(); ++i) {
+    const Cut k = cut(i, tiles);
+    if (k.empty) continue;
+    if (!inputs.defined()) {
+      inputs = one ? window(room.tile, {0, 0}, side)
+                   : at::zeros({channels, rows, columns, side[0], side[1]}, room.tile.options());
+      image =
+          one ? inputs
+              : at::empty({channels, rows * tiles_.core[0], columns * tiles_.core[1]}, room.tile.options());
     }
-  });
+    image.zero_();
+    window(image, k.start, k.stop, anchors_[i].factor[1]).copy_(window(y[i], k.begin, k.end));
+    if (!one) cores(inputs).copy_(image.view({channels, rows, tiles_.core[0], columns, tiles_.core[1]}));
+    multiply(product, at::fft_rfft2(inputs), spectra_[i], /*conjugate=*/true, any);
+    any = true;
+  }
+  return any ? together(at::fft_irfft2(product, at::IntArrayRef(side.data(), 2))) : at::Tensor();
 }
 
 void OverlapSave::adjoint(std::span<const at::Tensor> y, const at::Tensor& x) {
-  const Index2& side = tiles_.side;
-  for_each_batch([&](const Tiles& tiles) {
-    const at::Tensor product = product_of(tiles);
-    const std::int64_t channels = product.size(0), rows = tiles.count[0], columns = tiles.count[1];
-    const bool one = tiles.number() == 1;
-    at::Tensor inputs, image;  // tiles with their cores filled; the cores side by side
-    bool any = false;
-    for (std::size_t i = 0; i < anchors_.size(); ++i) {
-      const Cut k = cut(i, tiles);
-      if (k.empty) continue;
-      if (!inputs.defined()) {
-        inputs = one ? window(tile_, {0, 0}, side)
-                     : at::zeros({channels, rows, columns, side[0], side[1]}, tile_.options());
-        image = one ? inputs
-                    : at::empty({channels, rows * tiles_.core[0], columns * tiles_.core[1]}, tile_.options());
-      }
-      image.zero_();
-      window(image, k.start, k.stop, anchors_[i].factor[1]).copy_(window(y[i], k.begin, k.end));
-      if (!one) cores(inputs).copy_(image.view({channels, rows, tiles_.core[0], columns, tiles_.core[1]}));
-      multiply(product, at::fft_rfft2(inputs), spectra_[i], /*conjugate=*/true, any);
-      any = true;
+  std::vector<at::Tensor> images(rooms_.size());
+  for (std::size_t first = 0; first < batches_.size(); first += rooms_.size()) {
+    const std::size_t last = std::min(first + rooms_.size(), batches_.size());
+    side_by_side(first, last,
+                 [&](std::size_t k, Room& room) { images[k - first] = adjoint(batches_[k], room, y); });
+    for (std::size_t k = first; k < last; ++k) {
+      const at::Tensor image = std::exchange(images[k - first], {});
+      if (!image.defined()) continue;
+      const Overlap o = overlap(batches_[k]);
+      window(x, o.begin, o.end).add_(window(image, o.start, o.stop));
     }
-    if (!any) return;
-    const at::Tensor out = together(at::fft_irfft2(product, at::IntArrayRef(side.data(), 2)));
-    const Overlap o = overlap(tiles);
-    window(x, o.begin, o.end).add_(window(out, o.start, o.stop));
-  });
+  }
 }
 
 }  // namespace tessera

@@ -44,7 +44,8 @@ struct BankFilter {
 ///
 /// A tile is transformed with the kernels' reach around its core; only the core, free of wrap-around, is kept
 /// (overlap-save). The adjoint transposes every step, so it is exact. Cost does not depend on the taps. A batch
-/// of tiles goes through every step together.
+/// of tiles goes through every step together; on a CPU each thread has one, and what overlaps is summed in the
+/// order of the tiles, for any number of threads.
 class OverlapSave final : public PlacedOperator {
  public:
   /// `batch`: in place of what choose_batch() says.
@@ -70,10 +71,16 @@ class OverlapSave final : public PlacedOperator {
     bool whole = false;
   };
   Overlap overlap(const Tiles& tiles) const;
-  template <class Visit>
-  void for_each_batch(Visit visit) const;
+  struct Room {          // of the batches that one thread takes
+    at::Tensor tile;     // (C, covered by a batch)
+    at::Tensor product;  // for (C, a batch of tiles, side, side / 2 + 1)
+  };
+  template <class Work>
+  void side_by_side(std::size_t first, std::size_t last, Work work);
+  void apply(const Tiles& tiles, Room& room, const at::Tensor& x, std::span<const at::Tensor> y) const;
+  at::Tensor adjoint(const Tiles& tiles, Room& room, std::span<const at::Tensor> y) const;
   Index2 covered(const Tiles& tiles) const;
-  at::Tensor product_of(const Tiles& tiles) const;
+  at::Tensor product_of(const Tiles& tiles, const Room& room) const;
   at::Tensor apart(const at::Tensor& covered) const;
   at::Tensor together(const at::Tensor& tiles) const;
   at::Tensor cores(const at::Tensor& tiles) const;
@@ -83,10 +90,9 @@ class OverlapSave final : public PlacedOperator {
   Index2 lo_{}, hi_{};  // reach of the whole bank
   Index2 first_{};      // image row and column of the first output
   TilePlan tiles_;
-  Index2 batch_{1, 1};               // tiles of a call
+  std::vector<Tiles> batches_;
   std::vector<at::Tensor> spectra_;  // (1 or C, side, side / 2 + 1) per filter
-  at::Tensor tile_;                  // (C, covered by a batch)
-  at::Tensor product_;               // room for (C, a batch of tiles, side, side / 2 + 1)
+  std::vector<Room> rooms_;
 };
 
 }  // namespace tessera

@@ -106,14 +106,13 @@ std::string read_text(const Json& j) {
 }
 
 Json write_result(const IterationResult& r) {
-  return {r.iteration, r.start, r.seconds, r.objective, r.chi2, r.residual, r.step, r.sigma, r.psnr, r.ssim};
+  return {r.iteration, r.start, r.seconds, r.objective, r.chi2, r.residual, r.step, r.sigma, r.psnr};
 }
 IterationResult read_result(const Json& j) {
   IterationResult r;
   r.iteration = whole(j.at(0));
   std::size_t i = 1;
-  for (double* v :
-       {&r.start, &r.seconds, &r.objective, &r.chi2, &r.residual, &r.step, &r.sigma, &r.psnr, &r.ssim})
+  for (double* v : {&r.start, &r.seconds, &r.objective, &r.chi2, &r.residual, &r.step, &r.sigma, &r.psnr})
     *v = number(j.at(i++));
   return r;
 }

@@ -79,6 +79,8 @@ struct Machine {
   Curve reduction;    // ranks -> seconds of one reduction of a few numbers
   std::map<TransportKind, Links> links;
   bool operator==(const Machine&) const = default;
+
+  int threads() const;  ///< per rank, of the fingerprint; 0: not said
 };
 
 /// Reads a machine file; InputError names file, key and what is wrong. Not collective.

@@ -26,6 +26,7 @@ struct Anchor {
 struct OperatorWork {
   struct Transforms {
     double count = 0, values = 0;  // real transforms of so many values each
+    double tiles = 1;              // of the block; a CPU's threads take one each
   };
   double products = 0;  // multiply-adds, tap by tap
   std::vector<Transforms> transforms{};

@@ -26,7 +26,6 @@ struct IterationResult {
   double residual = std::numeric_limits<double>::quiet_NaN();
   double step = 0, sigma = 0;
   double psnr = std::numeric_limits<double>::quiet_NaN();
-  double ssim = std::numeric_limits<double>::quiet_NaN();
 };
 
 /// When to stop; 0 switches a rule off.
