@@ -35,7 +35,7 @@ TEST(Convolution, equals_the_definition_whichever_library_runs) {
         const at::Tensor b = at::randn({outputs}), x = last(at::randn({2, inputs, height, width}));
         const at::Tensor want =
             at::conv2d(x.to(at::kDouble), w.to(at::kDouble), b.to(at::kDouble), 1, padding);
-        Convolution convolution(library, w, b, {.stride = 1, .padding = 1});
+        ConvolutionLayer convolution(library, w, b, {.stride = 1, .padding = 1});
         EXPECT_LT(relative(convolution.apply(x, false, padding) - want, want), 5e-6);
         EXPECT_LT(relative(convolution.apply(x, true, padding) - want.relu(), want), 5e-6);
 
@@ -50,7 +50,8 @@ TEST(Convolution, equals_the_definition_whichever_library_runs) {
 // A feature computed in nine parts, each from a part of the input, into a part of the result.
 TEST(Convolution, computes_parts_in_place) {
   const at::Tensor w = at::randn({48, 32, 3, 3}) / 17.0, b = at::randn({48});
-  Convolution convolution(probe_convolutions(at::kFloat, false, true), w, b, {.stride = 1, .padding = 1});
+  ConvolutionLayer convolution(probe_convolutions(at::kFloat, false, true), w, b,
+                               {.stride = 1, .padding = 1});
   if (!convolution.in_parts()) GTEST_SKIP() << "this processor has no kernels that can";
   const at::Tensor x = last(at::randn({1, 32, 29, 23})), other = last(at::randn({1, 48, 29, 23}));
   const at::Tensor want = at::conv2d(x.to(at::kDouble), w.to(at::kDouble), b.to(at::kDouble), 1, 1);
@@ -77,7 +78,7 @@ TEST(Convolution, takes_inputs_of_any_layout) {
   const ConvolutionLibrary library = probe_convolutions(at::kFloat, false, true);
   const at::Tensor w = at::randn({32, 32, 3, 3}) / 17.0, x = at::randn({1, 32, 24, 24});  // channels first
   const at::Tensor want = at::conv2d(x.to(at::kDouble), w.to(at::kDouble), std::nullopt, 1, 1);
-  Convolution convolution(library, w, std::nullopt, {.stride = 1, .padding = 1});
+  ConvolutionLayer convolution(library, w, std::nullopt, {.stride = 1, .padding = 1});
   EXPECT_LT(relative(convolution.apply(x, false) - want, want), 5e-6);
   const at::Tensor other = at::randn({1, 32, 24, 24});
   EXPECT_LT(relative(convolution.add(last(x), other, false) - (want + other), want), 5e-6);
@@ -87,11 +88,12 @@ TEST(Convolution, halves_and_doubles_the_image) {
   const ConvolutionLibrary library = probe_convolutions(at::kFloat, false, true);
   const at::Tensor x = last(at::randn({1, 32, 20, 36})), down = at::randn({48, 32, 2, 2}) / 11.0;
   const at::Tensor less = at::conv2d(x.to(at::kDouble), down.to(at::kDouble), std::nullopt, 2);
-  EXPECT_LT(relative(Convolution(library, down, std::nullopt, {.stride = 2}).apply(x, false) - less, less),
-            5e-6);
+  EXPECT_LT(
+      relative(ConvolutionLayer(library, down, std::nullopt, {.stride = 2}).apply(x, false) - less, less),
+      5e-6);
   const at::Tensor up = at::randn({32, 24, 2, 2}) / 6.0;
   const at::Tensor more = at::conv_transpose2d(x.to(at::kDouble), up.to(at::kDouble), std::nullopt, 2);
-  Convolution convolution(library, up, std::nullopt, {.stride = 2, .transposed = true});
+  ConvolutionLayer convolution(library, up, std::nullopt, {.stride = 2, .transposed = true});
   EXPECT_LT(relative(convolution.apply(x, false) - more, more), 5e-6);
 }
 

@@ -68,7 +68,8 @@ TEST_F(CudnnEngines, every_convolution_has_one_and_16_bits_and_tf32_have_tensor_
           SCOPED_TRACE(concat(test::kDevices[c.device].name, ", ", c.network, ": ", text(p)));
           const std::vector<CudnnEngine> engines = cudnn_engines(p, device);
           ++asked;
-          if (!p.reduced() && p.other && elements(p.y()) >= kMany) continue;  // two passes, see Convolution
+          if (!p.reduced() && p.other && elements(p.y()) >= kMany)
+            continue;  // two passes, see ConvolutionLayer
           ASSERT_FALSE(engines.empty());
           EXPECT_EQ(engines.front().tensor_cores, p.reduced());
           for (const CudnnEngine& e : engines) EXPECT_LE(e.workspace, kCudnnWorkspace);

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from cluster import Cluster, Impossible, alive, children_of, wait_until
-from harness import Bench, ITERATIONS, JOB, distance, image, summary
+from harness import Bench, ITERATIONS, JOB, LONG, distance, image, summary
 
 scenario, program, source, record = sys.argv[1:5]
 
@@ -93,7 +93,7 @@ def requeue_by_exit(b):
     job = b.job()
     number = b.under_way(b.folder / "job.out", b.submit(job, "--ranks", 2, "--site", site))
     b.shell("scancel", "-s", "USR1", number)
-    wait_until("the restart", 150, lambda: b.show(number).get("Restarts") == "1")
+    wait_until("the restart", LONG, lambda: b.show(number).get("Restarts") == "1")
     assert "DUE TO JOB REQUEUE" not in b.log(number), b.log(number)
     b.under_way(b.folder / "job.out", number, start=2)
     b.shell("scancel", "-s", "USR1", number)
@@ -122,7 +122,7 @@ def time_limit(b):
     job = b.job(text=JOB.replace(f"iterations: {ITERATIONS},", "iterations: 100000,"))
     number = b.number(b.shell("sbatch", "--nodes=2", "--ntasks=2", "--time=1", "--signal=USR1@59",
                               "jobs/reconstruct.sbatch", job))
-    wait_until("the restart", 150, lambda: b.show(number).get("Restarts") == "1")
+    wait_until("the restart", LONG, lambda: b.show(number).get("Restarts") == "1")
     assert "checkpointed, requeueing" in b.log(number), b.log(number)
     b.wait_for_state(number, "RUNNING")
     b.shell("scancel", number)
@@ -149,7 +149,7 @@ def cancel(b):
     number = b.under_way(b.folder / "job.out", b.submit(job, "--ranks", 2))
     b.shell("scancel", number)
     b.wait_for_state(number, "CANCELLED")
-    wait_until("the end of its script", 150, lambda: not b.processes(f"SLURM_JOB_ID={number}") or None)
+    wait_until("the end of its script", LONG, lambda: not b.processes(f"SLURM_JOB_ID={number}") or None)
     assert "checkpointed on SIGTERM" in b.log(number), b.log(number)
     time.sleep(2)
     assert b.show(number)["JobState"] == "CANCELLED" and b.show(number)["Restarts"] == "0", b.show(number)
@@ -176,7 +176,7 @@ def node_loss(b):
     try:
         # What Slurm does by itself after SlurmdTimeout.
         b.shell("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
-        wait_until("the restart", 150, lambda: b.show(number).get("Restarts") == "1")
+        wait_until("the restart", LONG, lambda: b.show(number).get("Restarts") == "1")
     finally:
         for pid in silent:
             if alive(pid):
@@ -218,7 +218,7 @@ def study(b):
     """A scaling study that meets its time limit makes the missing runs after the restart; a run that fails is a row."""
     job = b.job()
     number = b.submit(job, "--ranks", "1,2", "--strong", "--folder", b.folder / "study",
-                      "--study", "--modes auto,whole --repeats 1 --iterations 300 --warmup 2")
+                      "--study", "--modes auto,whole --repeats 1 --iterations 200 --warmup 2")
     b.under_way(b.folder / "study/ranks2-run0", number)  # the second of four
     assert (b.folder / "study/ranks1-run0.json").exists() and not (b.folder / "study/ranks2-run0.json").exists()
     b.shell("scancel", "--batch", "--signal=USR1", number)
@@ -231,7 +231,7 @@ def study(b):
         ("ranks1-run0", "0"), ("ranks2-run0", "0"), ("whole-ranks1-run0", "0"), ("whole-ranks2-run0", "2")], rows
     failed = rows[3]
     assert "whole" in failed["error"] and failed["status"] == "failed" and not failed["seconds_per_iteration"], failed
-    assert all(r["warmup"] == "2" and int(r["iterations"]) == 300 for r in rows[:3]), rows
+    assert all(r["warmup"] == "2" and int(r["iterations"]) == 200 for r in rows[:3]), rows
 
 
 def failures(b):
@@ -283,11 +283,11 @@ def orphaned(b):
         subprocess.run(["sbatch", "--nodes=2", f"--output={b.folder}/log", "--wrap", "srun sleep 1000"], check=True,
                        env=environment, capture_output=True)
         marker = other.marker
-        wait_until("the job's tasks", 150, lambda: sum(name_of(pid) == "sleep" for pid in children_of(marker)) == 2)
+        wait_until("the job's tasks", LONG, lambda: sum(name_of(pid) == "sleep" for pid in children_of(marker)) == 2)
         pids = list(other.data["pids"].values())
         owner.kill()
         owner.wait()
-        wait_until("the end of all", 150, lambda: not other.record.exists() and not children_of(marker))
+        wait_until("the end of all", LONG, lambda: not other.record.exists() and not children_of(marker))
         assert not any(map(alive, pids)), pids
         assert not other.folder.exists()
     finally:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The sources include each other in one direction, keep to their own insides, and know each word of an enum once.
+"""The sources include each other in one direction, keep to their own insides, know each word of an enum once, and
+define each type once.
 
 usage: includes.py SOURCE_DIR
 """
@@ -123,6 +124,19 @@ def word_complaints(texts):
     return complaints
 
 
+def type_complaints(texts):
+    """Two types of one name: the linker takes the members of either for both, in silence."""
+    found = {}
+    for path, text in texts.items():
+        if path.parts[0] == "tests":
+            continue  # a program each
+        shared = re.sub(r"^namespace \{$.*?^\}  // namespace$", "", text, flags=re.M | re.S)
+        for name in re.findall(r"^(?:struct|class|union|enum class|enum) (\w+)(?: final)?\s*(?::(?!:)[^;{]*)?\{", shared, re.M):
+            found.setdefault(name, []).append(path)
+    return [f"{name} is defined in {paths[0]} and in {paths[1]} (one definition rule) name one of them otherwise"
+            for name, paths in found.items() if len(paths) > 1]
+
+
 def self_check():
     """The checks themselves must notice what is wrong."""
     p = pathlib.Path
@@ -143,6 +157,9 @@ def self_check():
     assert word_complaints({p(a): enum, p(b): enum})
     assert word_complaints({p(a): enum.replace(', "two"', "")})
     assert word_complaints({p(a): enum, p("src/core/c.cpp"): 'if (o.mode == "one") return;'})
+    assert not type_complaints({p(a): "class A final : public C {\n", p(b): "struct A;\nstruct A::Impl {\n"})
+    assert not type_complaints({p(a): "struct A {\n", p(b): "namespace {\nstruct A {\n}\n}  // namespace\n"})
+    assert type_complaints({p(a): "class A final : public C {\n", p(b): "struct A {\n"})
 
 
 def main():
@@ -155,7 +172,7 @@ def main():
     assert len(tables(texts)) > 3, tables(texts)
     sources = Sources(texts)
     assert sum(map(len, sources.includes.values())) > 1000
-    complaints = include_complaints(sources) + word_complaints(texts)
+    complaints = include_complaints(sources) + word_complaints(texts) + type_complaints(texts)
     print("\n".join(complaints) or f"{len(texts)} files, {sum(map(len, sources.includes.values()))} includes")
     return 1 if complaints else 0
 

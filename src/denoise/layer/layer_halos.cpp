@@ -142,7 +142,7 @@ at::Tensor LayerHalos::place(const at::Tensor& feature, const Halo& halo, const 
                           {apart, first.stride(1), first.stride(2), first.stride(3)});
 }
 
-at::Tensor LayerHalos::convolve(std::size_t step, Convolution& convolution, Convolution* turned,
+at::Tensor LayerHalos::convolve(std::size_t step, ConvolutionLayer& convolution, ConvolutionLayer* turned,
                                 const at::Tensor& x, bool relu, const at::Tensor& other, bool overwrite) {
   Halo& halo = halos_[static_cast<std::size_t>(halo_of_step_[step])];
   const bool placed =
@@ -153,8 +153,8 @@ at::Tensor LayerHalos::convolve(std::size_t step, Convolution& convolution, Conv
   return y;
 }
 
-at::Tensor LayerHalos::in_parts(Halo& halo, const Convolution& convolution, const at::Tensor& x, bool relu,
-                                const at::Tensor& other, bool overwrite) {
+at::Tensor LayerHalos::in_parts(Halo& halo, const ConvolutionLayer& convolution, const at::Tensor& x,
+                                bool relu, const at::Tensor& other, bool overwrite) {
   Exchange::Pending pending = begin(halo, x, nullptr);
   pending.progress();
   const Box& have = region(halo.what.level);
@@ -182,7 +182,7 @@ at::Tensor LayerHalos::in_parts(Halo& halo, const Convolution& convolution, cons
   return y;
 }
 
-at::Tensor LayerHalos::with_strips(Halo& halo, Convolution& convolution, Convolution* turned,
+at::Tensor LayerHalos::with_strips(Halo& halo, ConvolutionLayer& convolution, ConvolutionLayer* turned,
                                    const at::Tensor& x, bool relu, const at::Tensor& other, bool overwrite) {
   // While the library tries its kernels out, nothing runs beside them.
   SideStream* const side = halo.known ? side_.get() : nullptr;
@@ -219,8 +219,8 @@ at::Tensor LayerHalos::with_strips(Halo& halo, Convolution& convolution, Convolu
 }
 
 std::vector<at::Tensor> LayerHalos::compute_rims(const Halo& halo, Exchange::Pending& pending,
-                                                 Convolution& convolution, Convolution* turned, bool relu,
-                                                 SideStream* side) const {
+                                                 ConvolutionLayer& convolution, ConvolutionLayer* turned,
+                                                 bool relu, SideStream* side) const {
   std::optional<SideStream::Scope> scope;
   if (side) scope.emplace(*side);
   {
@@ -228,7 +228,7 @@ std::vector<at::Tensor> LayerHalos::compute_rims(const Halo& halo, Exchange::Pen
     pending.wait();
   }
   std::vector<at::Tensor> results;
-  const Convolution::Padding none = std::array<std::int64_t, 2>{0, 0};
+  const ConvolutionLayer::Padding none = std::array<std::int64_t, 2>{0, 0};
   for (const Rim& rim : halo.rims) {
     TESSERA_EXPECT(!rim.turned || turned,
                    "a strip along columns without its kernel (rows and columns exchanged)");

@@ -51,8 +51,8 @@ class LayerHalos {
   /// What apply() (`other` undefined) or add() of the convolution gives on the whole image, on this region.
   /// `turned`: the convolution with rows and columns of its kernel exchanged, for strips along columns; where
   /// rim_form() wants it and the block has neighbors to the left or right.
-  at::Tensor convolve(std::size_t step, Convolution& convolution, Convolution* turned, const at::Tensor& x,
-                      bool relu, const at::Tensor& other, bool overwrite);
+  at::Tensor convolve(std::size_t step, ConvolutionLayer& convolution, ConvolutionLayer* turned,
+                      const at::Tensor& x, bool relu, const at::Tensor& other, bool overwrite);
   /// All exchanges of a pass, for ranks without pixels.
   void skip();
 
@@ -88,12 +88,13 @@ class LayerHalos {
   Exchange::Pending begin(Halo& halo, const at::Tensor& x, const SideStream* side);
   void fill(const Halo& halo, const at::Tensor& x) const;
   at::Tensor place(const at::Tensor& feature, const Halo& halo, const Rim& rim) const;
-  at::Tensor in_parts(Halo& halo, const Convolution& convolution, const at::Tensor& x, bool relu,
+  at::Tensor in_parts(Halo& halo, const ConvolutionLayer& convolution, const at::Tensor& x, bool relu,
                       const at::Tensor& other, bool overwrite);
-  at::Tensor with_strips(Halo& halo, Convolution& convolution, Convolution* turned, const at::Tensor& x,
-                         bool relu, const at::Tensor& other, bool overwrite);
-  std::vector<at::Tensor> compute_rims(const Halo& halo, Exchange::Pending& pending, Convolution& convolution,
-                                       Convolution* turned, bool relu, SideStream* side) const;
+  at::Tensor with_strips(Halo& halo, ConvolutionLayer& convolution, ConvolutionLayer* turned,
+                         const at::Tensor& x, bool relu, const at::Tensor& other, bool overwrite);
+  std::vector<at::Tensor> compute_rims(const Halo& halo, Exchange::Pending& pending,
+                                       ConvolutionLayer& convolution, ConvolutionLayer* turned, bool relu,
+                                       SideStream* side) const;
 
   std::shared_ptr<Transport> transport_;
   std::vector<LevelBoxes> levels_;

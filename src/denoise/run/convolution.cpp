@@ -115,9 +115,9 @@ bool cudnn_works(at::ScalarType type) {
     const at::Tensor x = at::randn({2, 12, 10, 6}, options), z = at::randn({2, 16, 10, 6}, options);
     const auto wide = [](const at::Tensor& t) { return t.to(at::kFloat); };
     const at::Tensor want = at::conv2d(wide(x), wide(w), wide(b), 1, 1);
-    Convolution same(ConvolutionLibrary::cudnn, w, b, {.stride = 1, .padding = 1});
+    ConvolutionLayer same(ConvolutionLibrary::cudnn, w, b, {.stride = 1, .padding = 1});
     const at::Tensor u = at::randn({16, 4, 2, 2}, options) / 4;
-    Convolution up(ConvolutionLibrary::cudnn, u, std::nullopt, {.stride = 2, .transposed = true});
+    ConvolutionLayer up(ConvolutionLibrary::cudnn, u, std::nullopt, {.stride = 2, .transposed = true});
     it->second = near(same.apply(x, false), want) && near(same.apply(x, true), want.clamp_min(0)) &&
                  near(same.add(x, z, false), want + wide(z)) &&
                  near(up.apply(z, false), at::conv_transpose2d(wide(z), wide(u), {}, 2));
@@ -135,11 +135,11 @@ ConvolutionLibrary probe_convolutions(at::ScalarType type, bool on_cuda, bool fu
     const auto options = at::TensorOptions().dtype(type);
     const at::Tensor x = at::zeros({1, 16, 8, 8}, options).contiguous(at::MemoryFormat::ChannelsLast);
     const at::Tensor w = at::zeros({16, 16, 3, 3}, options);
-    Convolution same(ConvolutionLibrary::onednn, w, std::nullopt, {.stride = 1, .padding = 1});
+    ConvolutionLayer same(ConvolutionLibrary::onednn, w, std::nullopt, {.stride = 1, .padding = 1});
     at::Tensor y = same.add(same.apply(x, true), x, false);
     y = same.add(x, y, true);
     const at::Tensor up = at::zeros({16, 16, 2, 2}, options);
-    Convolution(ConvolutionLibrary::onednn, up, std::nullopt, {.stride = 2, .transposed = true})
+    ConvolutionLayer(ConvolutionLibrary::onednn, up, std::nullopt, {.stride = 2, .transposed = true})
         .apply(y, false);
     return ConvolutionLibrary::onednn;
   } catch (const c10::Error&) {
@@ -147,8 +147,8 @@ ConvolutionLibrary probe_convolutions(at::ScalarType type, bool on_cuda, bool fu
   }
 }
 
-Convolution::Convolution(ConvolutionLibrary library, const at::Tensor& weight,
-                         const std::optional<at::Tensor>& bias, const Shape& shape)
+ConvolutionLayer::ConvolutionLayer(ConvolutionLibrary library, const at::Tensor& weight,
+                                   const std::optional<at::Tensor>& bias, const Shape& shape)
     : library_(library),
       shape_(shape),
       outputs_(weight.size(shape.transposed ? 1 : 0)),
@@ -188,19 +188,19 @@ Convolution::Convolution(ConvolutionLibrary library, const at::Tensor& weight,
                               : dnn.reorder.call(weight_, padding, stride, one, 1, sizes);
 }
 
-std::int64_t Convolution::scratch_bytes(ConvolutionLibrary library, at::ScalarType type, std::int64_t inputs,
-                                        std::int64_t kernel) {
+std::int64_t ConvolutionLayer::scratch_bytes(ConvolutionLibrary library, at::ScalarType type,
+                                             std::int64_t inputs, std::int64_t kernel) {
   if (library != ConvolutionLibrary::onednn || !takes_winograd(type, inputs, kernel)) return 0;
   return at::get_num_threads() * Winograd::scratch_bytes(inputs, Winograd::available());
 }
 
-bool Convolution::writes_twice(ConvolutionLibrary library, at::ScalarType type, std::int64_t outputs) {
+bool ConvolutionLayer::writes_twice(ConvolutionLibrary library, at::ScalarType type, std::int64_t outputs) {
   if (library == ConvolutionLibrary::onednn) return !takes_patches(type, outputs, /*up=*/true);
   return library == ConvolutionLibrary::plain;
 }
 
-at::Tensor Convolution::run_winograd(const at::Tensor& x, const at::Tensor* other, bool relu, bool overwrite,
-                                     const Extent& padding) const {
+at::Tensor ConvolutionLayer::run_winograd(const at::Tensor& x, const at::Tensor* other, bool relu,
+                                          bool overwrite, const Extent& padding) const {
   const auto laid_out = [](const at::Tensor& t) {
     return Winograd::takes(t) ? t : t.contiguous(at::MemoryFormat::ChannelsLast);
   };
@@ -213,7 +213,7 @@ at::Tensor Convolution::run_winograd(const at::Tensor& x, const at::Tensor* othe
   return y;
 }
 
-at::Tensor Convolution::run_patches(const at::Tensor& x, bool relu) const {
+at::Tensor ConvolutionLayer::run_patches(const at::Tensor& x, bool relu) const {
   const at::Tensor in = x.contiguous(at::MemoryFormat::ChannelsLast);
   const auto side = [&](std::int64_t n) { return shape_.transposed ? 2 * n : n / 2; };
   at::Tensor y = at::empty({x.size(0), outputs_, side(x.size(2)), side(x.size(3))},
@@ -228,8 +228,8 @@ std::array<std::int64_t, 4> ConvolutionProblem::y() const {
           (x[3] + 2 * padding[1] - w[3]) / stride + 1};
 }
 
-ConvolutionProblem Convolution::problem(const std::array<std::int64_t, 4>& x, bool other, bool relu,
-                                        const Padding& padding, bool tf32, bool deterministic) const {
+ConvolutionProblem ConvolutionLayer::problem(const std::array<std::int64_t, 4>& x, bool other, bool relu,
+                                             const Padding& padding, bool tf32, bool deterministic) const {
   ConvolutionProblem p;
   p.x = x;
   std::copy_n(weight_.sizes().begin(), 4, p.w.begin());
@@ -245,8 +245,8 @@ ConvolutionProblem Convolution::problem(const std::array<std::int64_t, 4>& x, bo
   return p;
 }
 
-at::Tensor Convolution::run_cudnn(const at::Tensor& x, const at::Tensor& other, bool relu,
-                                  const Extent& padding) const {
+at::Tensor ConvolutionLayer::run_cudnn(const at::Tensor& x, const at::Tensor& other, bool relu,
+                                       const Extent& padding) const {
   const at::Tensor in = for_cudnn(x), sum = other.defined() ? for_cudnn(other) : other;
   const at::Context& torch = at::globalContext();
   const bool tf32 =
@@ -266,7 +266,7 @@ at::Tensor Convolution::run_cudnn(const at::Tensor& x, const at::Tensor& other, 
   return narrow(relu ? y.relu_() : y);
 }
 
-at::Tensor Convolution::apply(const at::Tensor& x, bool relu, const Padding& around) {
+at::Tensor ConvolutionLayer::apply(const at::Tensor& x, bool relu, const Padding& around) {
   const auto padding = around.value_or(both(shape_.padding));
   if (winograd_) return run_winograd(x, nullptr, relu, false, padding);
   if (patches_) return run_patches(x, relu);
@@ -285,12 +285,12 @@ at::Tensor Convolution::apply(const at::Tensor& x, bool relu, const Padding& aro
   return relu ? y.relu_() : y;
 }
 
-void Convolution::part(const at::Tensor& x, const std::array<std::int64_t, 2>& zeros_before,
-                       const at::Tensor* other, bool relu, const at::Tensor& y) const {
+void ConvolutionLayer::part(const at::Tensor& x, const std::array<std::int64_t, 2>& zeros_before,
+                            const at::Tensor* other, bool relu, const at::Tensor& y) const {
   winograd_->run(x, zeros_before, other, relu, y);
 }
 
-at::Tensor Convolution::add(const at::Tensor& x, const at::Tensor& other, bool overwrite) {
+at::Tensor ConvolutionLayer::add(const at::Tensor& x, const at::Tensor& other, bool overwrite) {
   const auto padding = both(shape_.padding);
   if (winograd_) return run_winograd(x, &other, false, overwrite, padding);
   if (patches_) {

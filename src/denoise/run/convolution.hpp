@@ -25,7 +25,7 @@ inline bool fuses_add(ConvolutionLibrary library) { return library != Convolutio
 ConvolutionLibrary probe_convolutions(at::ScalarType type, bool on_cuda, bool fused);
 
 /// One layer's convolution with its weight in the form that the library wants.
-class Convolution {
+class ConvolutionLayer {
  public:
   struct Shape {
     std::int64_t stride = 1;
@@ -34,8 +34,8 @@ class Convolution {
     bool winograd = true;  // where it is faster; false: to compare
   };
   /// `weight`, and `bias` if any, have their final type and device already.
-  Convolution(ConvolutionLibrary library, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
-              const Shape& shape);
+  ConvolutionLayer(ConvolutionLibrary library, const at::Tensor& weight,
+                   const std::optional<at::Tensor>& bias, const Shape& shape);
 
   /// Scratch that this process keeps for layers of stride 1 like this one; layers share it, the largest
   /// counts.

@@ -104,7 +104,7 @@ std::int64_t inside(const RunPlan& plan, const CallShape& call) {
 std::int64_t kept(const RunPlan& plan, const CallShape& call) {
   return most_of(plan, [&](const Step& step, std::int64_t in) {
     return step.node.op == Op::conv
-               ? Convolution::scratch_bytes(call.library, call.type, in, step.node.kernel)
+               ? ConvolutionLayer::scratch_bytes(call.library, call.type, in, step.node.kernel)
                : 0;
   });
 }
@@ -175,7 +175,8 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
     // Positions of the maxima, 8 bytes each, unasked.
     if (step.node.op == Op::max_pool) beside(made * 8);
     // The result a second time, and something for each thread.
-    if (step.node.op == Op::conv_up && Convolution::writes_twice(call.library, call.type, step.node.channels))
+    if (step.node.op == Op::conv_up &&
+        ConvolutionLayer::writes_twice(call.library, call.type, step.node.channels))
       beside(made * element + (element < 4 ? kBesideUp16 : kBesideUp) * at::get_num_threads());
   }
   layout.bytes = place(buffers);

@@ -33,10 +33,10 @@ std::map<ConvolutionProblem, std::int64_t> convolution_problems(const NetworkOpt
     const at::Tensor weight = at::empty({up ? in : n.channels, up ? n.channels : in, taps, taps}, tensor);
     std::optional<at::Tensor> bias;
     if (!n.bias.empty()) bias = at::empty({n.channels}, tensor);
-    const Convolution::Shape shape = n.op == Op::conv
-                                         ? Convolution::Shape{.stride = 1, .padding = n.kernel / 2}
-                                         : Convolution::Shape{.stride = 2, .padding = 0, .transposed = up};
-    const Convolution convolution(ConvolutionLibrary::cudnn, weight, bias, shape);
+    const ConvolutionLayer::Shape shape =
+        n.op == Op::conv ? ConvolutionLayer::Shape{.stride = 1, .padding = n.kernel / 2}
+                         : ConvolutionLayer::Shape{.stride = 2, .padding = 0, .transposed = up};
+    const ConvolutionLayer convolution(ConvolutionLibrary::cudnn, weight, bias, shape);
     const int level = n.level - level_change(n.op);
     ++out[convolution.problem({1, (in + 7) / 8 * 8, height >> level, width >> level}, step.other >= 0,
                               step.relu, {}, precision == Precision::tf32)];

@@ -36,7 +36,7 @@ namespace {
 constexpr std::int64_t kLeastScratch = std::int64_t{1} << 12;  // bytes; below, malloc is as good
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 
-Convolution::Shape shape(const Node& node) {
+ConvolutionLayer::Shape shape(const Node& node) {
   if (node.op == Op::conv) return {.stride = 1, .padding = node.kernel / 2};
   return {.stride = 2, .padding = 0, .transposed = node.op == Op::conv_up};
 }
@@ -50,7 +50,7 @@ struct Runner::Impl {
   std::int64_t alignment = 1;
   RunPlan plan;
   struct Kernel {
-    std::optional<Convolution> straight, turned;  // turned: with rows and columns exchanged
+    std::optional<ConvolutionLayer> straight, turned;  // turned: with rows and columns exchanged
   };
   std::vector<Kernel> kernels;                // by step
   std::vector<std::int64_t> sizes;            // of the last x
@@ -106,7 +106,7 @@ struct Runner::Impl {
           down ? at::max_pool2d(in, 2) : at::upsample_nearest2d(in, {2 * in.size(2), 2 * in.size(3)});
       return halos ? halos->widen(y, level) : y;
     }
-    Convolution& convolution = *kernels[static_cast<std::size_t>(&step - plan.steps.data())].straight;
+    ConvolutionLayer& convolution = *kernels[static_cast<std::size_t>(&step - plan.steps.data())].straight;
     const bool margin = halos && halos->region(level) != halos->block(level);
     if (step.other >= 0 && !margin) return convolution.add(in, slot[step.other], step.into_other);
     at::Tensor y = convolution.apply(in, step.relu);
