@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/abs.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/sub.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -35,7 +36,7 @@ Expansion expansion(Denoiser& denoiser, const at::Tensor& x, double sigma, int p
     for (const auto& [place, value] : counts) *place = value;
   };
 
-  at::Tensor base = at::empty_like(x), out = at::empty_like(x);
+  at::Tensor base = at::empty_like(x), out = at::empty_like(x);  // out: room, too
   apply(x, base);
   at::Tensor change = base - x;
   if (start > 0) {
@@ -46,13 +47,13 @@ Expansion expansion(Denoiser& denoiser, const at::Tensor& x, double sigma, int p
   }
   Expansion found;
   for (int k = 0; k < passes; ++k) {
-    double largest = change.numel() > 0 ? at::abs(change).max().item().toDouble() : 0;
+    double largest = change.numel() > 0 ? at::abs_out(out, change).max().item().toDouble() : 0;
     comm.all_reduce({&largest, 1}, Reduce::max);
     if (!(largest > 0) || !std::isfinite(largest)) break;
-    const at::Tensor moved = x + change * (kChange / largest);
-    const double before = space.norm(moved - x);  // as rounded
+    at::Tensor& moved = change.mul_(kChange / largest).add_(x);
+    const double before = space.norm(at::sub_out(out, moved, x));  // as rounded
     apply(moved, out);
-    change = out - base;
+    at::sub_out(change, out, base);
     found.gains.push_back(space.norm(change) / before);
   }
   return found;

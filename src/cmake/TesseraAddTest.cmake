@@ -28,8 +28,8 @@ function(tessera_add_test)
   endif()
   # Threads that wait do not spin, as under launch.sh: other tests run beside them.
   # MPI and CUDA keep memory until the process ends; leaks of theirs would hide what the sanitizer is for.
-  # Our own preloaded libraries (faults, a trace's last write) stand before the sanitizer's.
-  set(asan detect_leaks=0:protect_shadow_gap=0:verify_asan_link_order=0)
+  # Our own preloaded libraries (faults, a trace's last write) stand before the sanitizer's; no memory is a null pointer.
+  set(asan detect_leaks=0:protect_shadow_gap=0:verify_asan_link_order=0:allocator_may_return_null=1)
   add_test(NAME ${arg_NAME} COMMAND ${command} WORKING_DIRECTORY ${arg_FOLDER})
   set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
     SKIP_RETURN_CODE 77 ENVIRONMENT "TESSERA_SOURCE_DIR=${PROJECT_SOURCE_DIR};TESSERA_BINARY_DIR=${PROJECT_BINARY_DIR};ASAN_OPTIONS=${asan};OMP_WAIT_POLICY=passive")

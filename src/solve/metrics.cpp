@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t kRadius = 5;  // of the 11 x 11 window
 constexpr double kSigma = 1.5;
-constexpr std::int64_t kBand = 1 << 16;  // pixels of a band of SSIM, in which a dozen images of float64 stand
+constexpr std::int64_t kBand = 1 << 15;  // pixels of a band of SSIM, in which a dozen images of float64 stand
 constexpr std::int64_t kLeastRows = 32;  // of it: its window's rim of 10 rows is computed twice
 
 at::Tensor window(at::TensorOptions options) {

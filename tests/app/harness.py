@@ -22,6 +22,7 @@ work = Path.cwd() / f"whole_runs_{scenario}"
 shutil.rmtree(work, ignore_errors=True)
 work.mkdir()
 launch = str(source / "jobs/launch.sh")
+sanitized = "libasan" in subprocess.run(["ldd", program], text=True, capture_output=True).stdout  # it takes memory of its own
 
 NETWORK = "denoiser: {network: drunet, weights: drunet_small_color}"
 JOB = f"""\

@@ -4,7 +4,7 @@ import os
 import re
 import time
 
-from harness import JOB, distance, image, job, photo, predicted, run, summary, tessera, work
+from harness import JOB, distance, image, job, photo, predicted, run, sanitized, summary, tessera, work
 
 
 def keeps_its_memory():
@@ -18,7 +18,7 @@ def keeps_its_memory():
                           for what in ("resident on the fullest rank", "program and libraries"))
     resident = summary("out")["resident_peak_bytes_per_rank"][0]
     print(f"{predicted / 1e6:.0f} MB resident predicted, {resident / 1e6:.0f} MB seen, {program / 1e6:.0f} MB of it the program")
-    assert abs(predicted - resident) < 0.2 * resident, (predicted, resident)
+    assert sanitized or abs(predicted - resident) < 0.2 * resident, (predicted, resident)
     budget = 100e6
     assert free > 0.8 * budget, free  # else nothing is asked of it
     for extra, ranks in (([], 1), (["--set", "denoiser.averaging=cycle"], 1), ([], 2)):
