@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "overlap_save.hpp"
 #include "physics/reference.hpp"
 #include "support/threads.hpp"
 #include "tessera/physics/noise.hpp"
@@ -27,10 +28,10 @@ TEST(PhysicsThreads, NoiseHasTheSameBits) {
 }
 
 // apply() of one operator to random pixels, and adjoint() of random samples.
-std::vector<at::Tensor> both_ways(const LocalOperator& op, at::ScalarType type) {
-  const Box samples = op.measurement(kImage), input = kImage.grow(op.reach());
+std::vector<at::Tensor> both_ways(const LocalOperator& op, at::ScalarType type, const Box& image = kImage) {
+  const Box samples = op.measurement(image), input = image.grow(op.reach());
   const LocalOperator* self = &op;
-  const auto placed = op.place({&self, 1}, {kImage, input, {samples}, 3, at::TensorOptions(type)});
+  const auto placed = op.place({&self, 1}, {image, input, {samples}, 3, at::TensorOptions(type)});
   const at::Tensor x = random_tensor({3, input.extent(1), input.extent(2)}, 4).to(type);
   const at::Tensor v = random_tensor({3, samples.extent(1), samples.extent(2)}, 5).to(type);
   at::Tensor y = at::empty(v.sizes(), v.options()), back = at::zeros(x.sizes(), x.options());
@@ -58,6 +59,21 @@ TEST(PhysicsThreads, BlursHaveTheSameBits) {
           return both_ways(*make_blur(options), type);
         });
       }
+}
+
+// Threads take a tile each, and what tiles share is summed in one order.
+TEST(PhysicsThreads, TilesOfABlurHaveTheSameBits) {
+  const Box image = Box::image2d(1100, 1300);
+  BlurOptions options;
+  options.kernel = gaussian_kernel({3, 2}, 20);
+  options.boundary = Boundary::reflect;
+  options.method = BlurMethod::fft;
+  const auto blur = make_blur(options);
+  const Reach reach = blur->reach();
+  const Index2 tiles =
+      choose_tiles({1100, 1300}, {reach.lo[1] + reach.hi[1], reach.lo[2] + reach.hi[2]}).count;
+  ASSERT_GT(tiles[0] * tiles[1], 3);
+  same_on_any_threads([&] { return both_ways(*blur, at::kFloat, image); });
 }
 
 TEST(PhysicsThreads, KernelsHaveTheSameBits) {
