@@ -137,8 +137,9 @@ void measure_network(const Communicator& comm, Device device, const Network& net
   for (int round = 0; round < kRounds; ++round)
     for (const std::int64_t wanted : kSides) {
       const std::int64_t side = (wanted + work.alignment - 1) / work.alignment * work.alignment;
-      if (times.size() > 2) {  // the last one says how long this one will take; equal on all ranks
-        const auto& [last, time] = *std::prev(times.upper_bound(side - 1));
+      const auto larger = times.lower_bound(side);
+      if (times.size() > 2 && larger != times.begin()) {  // the side below says how long; equal on all ranks
+        const auto& [last, time] = *std::prev(larger);
         const double grown = static_cast<double>(side * side) / static_cast<double>(last * last);
         if (time.seconds * grown > options.longest) break;
       }

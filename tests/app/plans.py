@@ -2,6 +2,7 @@
 """Scenarios of budgets, plans and tuned choices."""
 import os
 import re
+import sys
 import time
 
 from harness import JOB, distance, image, job, photo, predicted, run, sanitized, summary, tessera, work
@@ -9,6 +10,9 @@ from harness import JOB, distance, image, job, photo, predicted, run, sanitized,
 
 def keeps_its_memory():
     """A run with a budget stays below it, in smaller windows, with the same image; too small a budget is refused."""
+    if sanitized:
+        print("skipped: a sanitizer takes memory of its own, which nobody predicts")
+        sys.exit(77)
     photo(400, 400)
     path = job()
     run(path, "--set", "solver.iterations=2")
@@ -18,7 +22,7 @@ def keeps_its_memory():
                           for what in ("resident on the fullest rank", "program and libraries"))
     resident = summary("out")["resident_peak_bytes_per_rank"][0]
     print(f"{predicted / 1e6:.0f} MB resident predicted, {resident / 1e6:.0f} MB seen, {program / 1e6:.0f} MB of it the program")
-    assert sanitized or abs(predicted - resident) < 0.2 * resident, (predicted, resident)
+    assert abs(predicted - resident) < 0.2 * resident, (predicted, resident)
     budget = 100e6
     assert free > 0.8 * budget, free  # else nothing is asked of it
     for extra, ranks in (([], 1), (["--set", "denoiser.averaging=cycle"], 1), ([], 2)):
