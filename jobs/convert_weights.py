@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """PyTorch checkpoint (.pth, .pt, .ckpt), or SCICO's DnCNN (.mpk) -> safetensors that tessera loads.
 
-  jobs/convert_weights.py drunet_color.pth drunet_color.safetensors --network drunet --sigma 0 50/255
-  jobs/convert_weights.py GSDRUNet_torch.ckpt student.safetensors --prefix student_grad.model.
-  jobs/convert_weights.py dncnn17M.mpk dncnn17M.safetensors --network dncnn --sigma 0.1 0.1
+  jobs/convert_weights.py drunet_color.pth drunet_color.safetensors --sigma 0 50/255
+  jobs/convert_weights.py GSDRUNet_torch.ckpt gsdrunet_color.safetensors --sigma 0 50/255
+  jobs/convert_weights.py dncnn17M.mpk dncnn17M.safetensors --sigma 0.1 0.1
 
 A checkpoint is a state dict, or holds one under state_dict, model_state_dict, params_ema, params or model. Only
-tensors are unpickled, no code of the file runs. Counters of batch norms are dropped, DnCNN weights of DPIR and
-KAIR (model.N) or DnCNN-PyTorch (dncnn.N) get the names that tessera uses, with their batch norms folded in.
+tensors are unpickled, no code of the file runs. Which network it is, its names tell: DRUNet, GSDRUNet, DnCNN, FFDNet
+and UNet as deepinv, DPIR and KAIR name their layers, DnCNN-PyTorch's (dncnn.N) too. Counters of batch norms are
+dropped, those of DnCNN are folded in, FFDNet gets the 2x2 kernels that move pixels into channels.
 
 The file of a Flax model (MessagePack) needs neither flax nor msgpack. SCICO's DnCNN is the model that is known:
 its kernels become (out, in, rows, columns) and its batch norms are folded in. It pads circularly where tessera pads
@@ -125,7 +126,9 @@ def read(path):
             if head and (0x81 <= head[0] <= 0x8f or head[0] in (0xde, 0xdf)):
                 tree, _ = unpack(head + file.read())
                 return flax_dncnn(tree)
-        return torch.load(path, map_location="cpu", weights_only=True)
+        # Lightning keeps its arguments beside the weights, in a class that holds values and does nothing.
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         fail(f"{path} cannot be read ({str(error).splitlines()[0]}) is it a PyTorch checkpoint?")
 
@@ -153,9 +156,6 @@ def strip(state, prefix):
 
 def rename_dncnn(state):
     """Numbered layers -> in_conv, conv_list.i, out_conv; batch norms folded into the convolution before."""
-    head = re.match(r"(dncnn|model)\.0\.weight$", next(iter(state)))
-    if not head:
-        return state
     layers = collections.defaultdict(dict)
     for key, value in state.items():
         _, index, part = key.split(".")
@@ -176,12 +176,62 @@ def rename_dncnn(state):
     return {f"{n}.{part}": t.float() for n, conv in zip(names, convs) for part, t in zip(("weight", "bias"), conv)}
 
 
+def moves(channels):
+    """The kernel (4 channels, channels, 2, 2) that moves 2x2 pixels into four channels, row by row, or back."""
+    kernel = torch.zeros(4 * channels, channels, 2, 2)
+    for c in range(channels):
+        for k in range(4):
+            kernel[4 * c + k, c, k // 2, k % 2] = 1
+    return kernel
+
+
+def ffdnet(state):
+    """deepinv's names, with a bias in the last layer and the moves between pixels and channels."""
+    last = f"blocks.{max(int(k.split('.')[1]) for k in state)}"
+    channels = state[f"{last}.weight"].shape[0] // 4
+    state.setdefault(f"{last}.bias", torch.zeros(4 * channels))
+    return state | {"unshuffle.weight": moves(channels + 1), "shuffle.weight": moves(channels)}
+
+
+def numbered_ffdnet(state):
+    """KAIR's FFDNet (model.N): the noise level is one channel beside the moved pixels; here it is moved with them."""
+    layers = sorted({int(k.split(".")[1]) for k in state})
+    named = {}
+    for i, layer in enumerate(layers):
+        name = f"blocks.{i}" + (".0" if i < len(layers) - 1 else "")
+        named |= {f"{name}.{part}": state[f"model.{layer}.{part}"] for part in ("weight", "bias")}
+    first = named["blocks.0.0.weight"]
+    named["blocks.0.0.weight"] = torch.cat([first, torch.zeros_like(first[:, :3])], dim=1)
+    return ffdnet(named)
+
+
+def identify(state):
+    """(network, state dict with the names that tessera uses); the network is None where the names tell nothing."""
+    if all(k.startswith("student_grad.model.") for k in state):
+        return "gsdrunet", strip(state, "student_grad.model.")
+    if "m_head.weight" in state:
+        return "drunet", state
+    if "blocks.0.0.weight" in state:
+        return "ffdnet", ffdnet(state)
+    if "Conv1.0.weight" in state:
+        return "unet", state
+    if "in_conv.weight" in state:
+        return "dncnn", state
+    first = state.get("model.0.weight")
+    if first is not None and first.ndim == 4 and first.shape[1] in (5, 13):  # 4 C + 1
+        return "ffdnet", numbered_ffdnet(state)
+    if first is not None or "dncnn.0.weight" in state:
+        return "dncnn", rename_dncnn(state)
+    return None, state
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint")
     parser.add_argument("output")
     parser.add_argument("--prefix", default="", help="keep the keys that begin so, and cut it off")
-    parser.add_argument("--network", choices=("drunet", "dncnn", "unet"), help="written into the metadata")
+    parser.add_argument("--network", choices=("drunet", "gsdrunet", "dncnn", "ffdnet", "unet"),
+                        help="where the names do not tell, or tell another (a DRUNet may be GSDRUNet's, without its prefix)")
     parser.add_argument("--sigma", nargs=2, metavar=("LOWEST", "HIGHEST"), help="trained noise levels, range [0, 1]")
     parser.add_argument("--license", default="", help="written into the metadata")
     args = parser.parse_args()
@@ -190,12 +240,16 @@ def main():
     state = {k: v for k, v in state.items() if isinstance(v, torch.Tensor) and not k.endswith("num_batches_tracked")}
     if not state:
         fail(f"{args.checkpoint} holds no tensors (nothing to convert) is it the right file?")
-    state = rename_dncnn(state)
+    network, state = identify(state)
+    both_drunets = {network, args.network} == {"drunet", "gsdrunet"}
+    if network and args.network and network != args.network and not both_drunets:
+        fail(f"{args.checkpoint} holds weights of a {network} (--network says {args.network}) leave --network away")
+    network = args.network or network
     state = {k: v.detach().float().contiguous().clone() for k, v in state.items()}
 
     metadata = {}
-    if args.network:
-        metadata["network"] = args.network
+    if network:
+        metadata["network"] = network
     if args.sigma:
         try:
             low, high = (float(Fraction(s)) for s in args.sigma)
@@ -205,7 +259,7 @@ def main():
     if args.license:
         metadata["license"] = args.license
     save_file(state, args.output, metadata=metadata or None)
-    print(f"{args.output}: {len(state)} tensors, {sum(v.numel() for v in state.values())} values")
+    print(f"{args.output}: {network or 'unknown network'}, {len(state)} tensors, {sum(v.numel() for v in state.values())} values")
 
 
 if __name__ == "__main__":

@@ -219,7 +219,7 @@ int execute(const TuneArguments& a, const Communicator& comm) {
   const JobConfig job = load_job(a.job, a.overrides, comm);
   Geometry g = plan_geometry(job, comm, comm.size());
   TESSERA_VALIDATE(g.network.has_value(), "denoiser.network is ", job.denoiser.network,
-                   " (there is nothing to tune without a network) tune a job with drunet, unet or dncnn");
+                   " (there is nothing to tune without a network) tune a job that names one");
   Modelled m = model_job(g, g.device.is_cuda());
   if (!a.only_machine && runs_conjugate_gradients(g, m)) m.data.inner = expected_inner(g).count;
   const Place place = this_launch(comm);

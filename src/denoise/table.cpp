@@ -9,12 +9,15 @@ namespace tessera {
 DenoiserRow drunet_row();
 DenoiserRow dncnn_row();
 DenoiserRow unet_row();
+DenoiserRow gsdrunet_row();
+DenoiserRow ffdnet_row();
 DenoiserRow total_variation_row();
 DenoiserRow identity_row();
 
 std::vector<DenoiserRow>& denoiser_table() {
   static std::vector<DenoiserRow> rows = {
-      drunet_row(), dncnn_row(), unet_row(), total_variation_row(), identity_row(),
+      drunet_row(), dncnn_row(),           unet_row(),     gsdrunet_row(),
+      ffdnet_row(), total_variation_row(), identity_row(),
   };
   return rows;
 }
@@ -44,19 +47,25 @@ Option blocks_option() {
           std::optional<std::int64_t>{},
           {.least = 1, .word = "auto", .example = "2"},
           "",
-          "residual blocks per scale; auto: 4"};
+          "residual blocks per scale; auto: as published (drunet 4, gsdrunet 2)"};
 }
 Option depth_option() {
   return {"depth",
           std::optional<std::int64_t>{},
           {.least = 2, .word = "auto", .example = "17"},
           "",
-          "convolutions; auto: 20"};
+          "convolutions; auto: as published (dncnn 20, ffdnet 15)"};
+}
+
+NetworkOptions published_network(const std::string& name) {
+  const DenoiserRow& row = find_denoiser(name);
+  NetworkOptions o = row.published;
+  o.name = row.name;
+  return o;
 }
 
 NetworkOptions network_options(const DenoiserRow& row, std::int64_t channels, const Options& options) {
-  NetworkOptions o;
-  o.name = row.name;
+  NetworkOptions o = published_network(row.name);
   o.channels = channels;
   o.widths = options.get<std::vector<std::int64_t>>(widths_option());
   o.blocks = options.get<std::optional<std::int64_t>>(blocks_option()).value_or(o.blocks);

@@ -12,6 +12,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/domain/torch_cuda.hpp"
 
@@ -105,11 +106,7 @@ double bytes_per_pixel(const Graph& graph) {
   return 4 * passed;
 }
 
-Network study_network(const std::string& name) {
-  NetworkOptions o;
-  o.name = name;
-  return random_network(o, 1);
-}
+Network study_network(const std::string& name) { return random_network(published_network(name), 1); }
 
 std::int64_t round_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
 

@@ -9,6 +9,7 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/train/train.hpp"
 
@@ -114,7 +115,12 @@ TrainOptions parse_train_job(const std::string& text, const std::string& path) {
                          {"power_iterations", into(j.power_iterations)},
                          {"sigma", into_range(j.sigma, "train.jacobian.sigma", "[0.002, 0.08]")}};
   const Readers train{
-      {"network", [&](const YAML::Node& n) { Section(path, "train.network", n).read(network); }},
+      {"network",
+       [&](const YAML::Node& n) {
+         if (n.IsMap() && n["name"] && n["name"].IsScalar())
+           o.network = published_network(n["name"].as<std::string>());
+         Section(path, "train.network", n).read(network);
+       }},
       {"start",
        [&](const YAML::Node& n) {
          o.start = n.as<std::string>();

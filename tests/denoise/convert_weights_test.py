@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """jobs/convert_weights.py: wrapped, prefixed and numbered checkpoints, and Flax models, become files with the right names."""
+import argparse
 import collections
 import os
 import pathlib
@@ -97,6 +98,50 @@ class ConvertWeights(unittest.TestCase):
             y = torch.nn.functional.conv2d(y, tensors[name + ".weight"], tensors[name + ".bias"], padding=1)
             y = y if name == "out_conv" else torch.relu(y)
         self.assertLess((x + y - (x - net(x))).abs().max().item(), 1e-6)
+
+    def ffdnet(self, x, sigma, tensors):
+        """tessera's graph, by torch."""
+        f = torch.nn.functional
+        y = torch.cat([x, torch.full_like(x[:, :1], sigma)], dim=1)
+        y = f.conv2d(y, tensors["unshuffle.weight"], stride=2)
+        blocks = len({k.split(".")[1] for k in tensors if k.startswith("blocks.")})
+        for i in range(blocks - 1):
+            y = torch.relu(f.conv2d(y, tensors[f"blocks.{i}.0.weight"], tensors[f"blocks.{i}.0.bias"], padding=1))
+        y = f.conv2d(y, tensors[f"blocks.{blocks - 1}.weight"], tensors[f"blocks.{blocks - 1}.bias"], padding=1)
+        return f.conv_transpose2d(y, tensors["shuffle.weight"], stride=2)
+
+    def test_ffdnets_give_the_same_image(self):
+        torch.manual_seed(1)
+        f = torch.nn.functional
+        for channels in (1, 3):
+            x = torch.randn(1, channels, 8, 10)
+            moved = f.pixel_unshuffle(x, 2)
+            # KAIR: the noise level is one channel beside the moved pixels.
+            net = torch.nn.Sequential(torch.nn.Conv2d(4 * channels + 1, 6, 3, padding=1), torch.nn.ReLU(),
+                                      torch.nn.Conv2d(6, 6, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(6, 4 * channels, 3, padding=1))
+            tensors, metadata = self.converted({f"model.{k}": v for k, v in net.state_dict().items()})
+            self.assertEqual(metadata["network"], "ffdnet")
+            wanted = f.pixel_shuffle(net(torch.cat([moved, torch.full_like(moved[:, :1], 0.1)], dim=1)), 2)
+            self.assertLess((self.ffdnet(x, 0.1, tensors) - wanted).abs().max().item(), 1e-5)
+            # deepinv: the map of the noise level is moved too; the last layer may have no bias.
+            first, last = torch.nn.Conv2d(4 * channels + 4, 6, 3, padding=1), torch.nn.Conv2d(6, 4 * channels, 3, padding=1, bias=False)
+            state = {f"blocks.0.0.{k}": v for k, v in first.state_dict().items()} | {"blocks.1.weight": last.weight.detach()}
+            tensors, metadata = self.converted(state)
+            self.assertEqual(metadata["network"], "ffdnet")
+            wanted = f.pixel_shuffle(last(torch.relu(first(f.pixel_unshuffle(torch.cat([x, torch.full_like(x[:, :1], 0.1)], dim=1), 2)))), 2)
+            self.assertLess((self.ffdnet(x, 0.1, tensors) - wanted).abs().max().item(), 1e-5)
+
+    def test_names_tell_the_network(self):
+        head = torch.randn(4, 4, 3, 3)
+        arguments = argparse.Namespace(sigma=25)  # as Lightning keeps them beside the weights
+        tensors, metadata = self.converted({"state_dict": {"student_grad.model.m_head.weight": head}, "hyper_parameters": arguments})
+        self.assertEqual((set(tensors), metadata["network"]), ({"m_head.weight"}, "gsdrunet"))
+        _, metadata = self.converted({"m_head.weight": head})
+        self.assertEqual(metadata["network"], "drunet")
+        torch.save({"m_head.weight": head}, self.source)
+        self.target.unlink()
+        self.assertIn("leave --network away", convert(self.source, self.target, "--network", "unet").stderr)
+        self.assertFalse(self.target.exists())
 
     def test_flax_dncnn_gives_the_same_image(self):
         torch.manual_seed(0)

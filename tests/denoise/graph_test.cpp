@@ -30,6 +30,7 @@ NetworkOptions drunet(std::int64_t channels, std::vector<std::int64_t> widths = 
 NetworkOptions unet(std::int64_t channels, std::vector<std::int64_t> widths = {}) {
   return {.name = "unet", .channels = channels, .widths = std::move(widths)};
 }
+NetworkOptions ffdnet(std::int64_t channels) { return {.name = "ffdnet", .channels = channels, .depth = 15}; }
 
 const std::vector<Figures>& table() {
   static const std::vector<Figures> figures{
@@ -40,6 +41,11 @@ const std::vector<Figures>& table() {
       {"dncnn gray", {.name = "dncnn", .channels = 1}, 1, 20, 20, 0.665, 665921},
       {"dncnn, 17 layers", {.name = "dncnn", .channels = 1, .depth = 17}, 1, 17, 17, 0, 0},
       // Batch norm: two parameters and two running statistics per channel, all of them are read.
+      {"gsdrunet color", {.name = "gsdrunet", .channels = 3, .blocks = 2}, 8, 189, 192, 2.17, 17010624},
+      {"gsdrunet gray", {.name = "gsdrunet", .channels = 1, .blocks = 2}, 8, 189, 192, 0, 17008320},
+      // Besides, a last bias, running statistics, and the 2 x 2 kernels between pixels and channels.
+      {"ffdnet gray", ffdnet(1), 2, 30, 30, 0.122, 488704 + 4 + 2 * 13 * 64 + 64 + 16},
+      {"ffdnet color", ffdnet(3), 2, 30, 30, 0.124, 497920 + 12 + 2 * 13 * 64 + 256 + 144},
       {"unet gray", unet(1), 8, 54, 56, 0.756, 8562881 + 2 * 3264},
       {"unet color", unet(3), 8, 54, 56, 0.758, 8564163 + 2 * 3264},
       {"unet, 2 scales", unet(1, {64, 128}), 2, 10, 10, 0, 444737 + 2 * 576},
@@ -92,12 +98,14 @@ bool reaches(const Graph& graph, bool rows, std::int64_t distance) {
   const std::int64_t pulse = distance < 0 ? core + distance : core + unit - 1 + distance;
   x.select(rows ? 2 : 3, pulse).fill_(1);
   const at::Tensor y = evaluate(graph, ones_for(graph), x, at::zeros({1}, at::kDouble));
-  return y.narrow(rows ? 2 : 3, core, unit).max().item<double>() > 0;
+  return y.narrow(rows ? 2 : 3, core, unit).abs().max().item<double>() > 0;
 }
 
 TEST(Graph, farthest_pixel_that_matters_lies_exactly_at_the_reach) {
   for (const NetworkOptions& options :
        {drunet(1, {1, 1, 1, 1}), drunet(1, {1, 1, 1, 1}, 2), drunet(1, {1, 1, 1}, 2), drunet(1, {1, 1}, 1),
+        NetworkOptions{.name = "gsdrunet", .channels = 1, .widths = {1, 1, 1}, .blocks = 1},
+        NetworkOptions{.name = "ffdnet", .channels = 1, .widths = {1}, .depth = 4},
         NetworkOptions{.name = "dncnn", .channels = 1, .widths = {1}}, unet(1, {1, 1}), unet(1, {1, 1, 1}),
         unet(1, {1, 1, 1, 1})}) {
     const Graph graph = make_graph(options);
@@ -145,6 +153,9 @@ TEST(Graph, impossible_networks_are_refused) {
   EXPECT_THROW(make_graph({.name = "dncnn", .widths = {64, 64}}), InputError);
   EXPECT_THROW(make_graph({.name = "dncnn", .depth = 1}), InputError);
   EXPECT_THROW(make_graph(unet(1, {64})), InputError);
+  EXPECT_THROW(make_graph({.name = "gsdrunet", .blocks = 0}), InputError);
+  EXPECT_THROW(make_graph({.name = "ffdnet", .depth = 2}), InputError);
+  EXPECT_THROW(make_graph({.name = "ffdnet", .widths = {64, 64}}), InputError);
   try {
     make_graph({.name = "drunett"});
   } catch (const InputError& error) {

@@ -36,7 +36,7 @@ double ratio(std::int64_t a, std::int64_t b) { return static_cast<double>(a) / s
 // is.
 TEST(MemoryModel, follows_every_width_without_spikes) {
   track_tensor_memory();
-  for (const char* name : {"drunet", "unet", "dncnn"}) {
+  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet"}) {
     const Network network = full(name);
     Runner runner(network, {});
     const MemoryModel model(network, at::kFloat, true, {});
@@ -50,7 +50,9 @@ TEST(MemoryModel, follows_every_width_without_spikes) {
         most = std::max(most, pixel);
       }
     EXPECT_LT(most, 1.02 * least) << name;
-    EXPECT_LT(model.bytes(1, 2048, 1024), 1.2 * model.least_bytes(1, 2048, 1024)) << name;
+    // What ffdnet's last layer copies counts beside features of half the image's sides.
+    const double most_waste = name == std::string("ffdnet") ? 1.3 : 1.2;
+    EXPECT_LT(ratio(model.bytes(1, 2048, 1024), model.least_bytes(1, 2048, 1024)), most_waste) << name;
 
     for (const std::int64_t width :
          {128, 136, 170, 192, 204, 256}) {  // of both grids, some not aligned; growing

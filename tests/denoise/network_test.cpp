@@ -30,7 +30,9 @@ std::vector<NetworkOptions> small_networks() {
   return {{.name = "drunet", .channels = 3, .widths = {4, 6}, .blocks = 1},
           {.name = "drunet", .channels = 1, .widths = {3, 4, 5}, .blocks = 1},
           {.name = "dncnn", .channels = 1, .widths = {6}, .depth = 6},
-          {.name = "unet", .channels = 3, .widths = {4, 5}}};
+          {.name = "unet", .channels = 3, .widths = {4, 5}},
+          {.name = "gsdrunet", .channels = 3, .widths = {4, 6}, .blocks = 1},
+          {.name = "ffdnet", .channels = 3, .widths = {6}, .depth = 5}};
 }
 
 /// A window: the core grown by `halo`, clipped at the image, so that the zero padding falls on its border.
@@ -66,11 +68,11 @@ TEST(Network, windows_with_the_halo_equal_the_whole_image_and_with_one_unit_less
   }
 }
 
-TEST(Network, sigma_is_one_value_per_item_and_matters_only_to_drunet) {
+TEST(Network, sigma_is_one_value_per_item_and_matters_to_those_that_take_it) {
   for (const NetworkOptions& options : small_networks()) {
     const Network network = random_network(options, 2);
     SCOPED_TRACE(options.name);
-    EXPECT_EQ(network.takes_sigma(), options.name == "drunet");
+    EXPECT_EQ(network.takes_sigma(), options.name != "dncnn" && options.name != "unet");
     const at::Tensor one = random_image({1, options.channels, 16, 24}, 3);
     at::Tensor sigma = at::empty({2}, at::kDouble);
     sigma.data_ptr<double>()[0] = 0.02;

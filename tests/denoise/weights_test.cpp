@@ -54,7 +54,10 @@ TEST(Weights, what_is_saved_is_loaded) {
       narrow(),
       {.name = "dncnn", .channels = 1, .widths = {5}, .depth = 6, .residual = false},
       {.name = "unet", .channels = 3, .widths = {4, 6}, .batch_norm = true},
-      {.name = "unet", .channels = 1, .widths = {4, 6, 8}, .batch_norm = false}};
+      {.name = "unet", .channels = 1, .widths = {4, 6, 8}, .batch_norm = false},
+      {.name = "gsdrunet", .channels = 3, .widths = {4, 6}, .blocks = 2},
+      {.name = "ffdnet", .channels = 3, .widths = {4}, .depth = 5, .batch_norm = true},
+      {.name = "ffdnet", .channels = 1, .widths = {4}, .depth = 6, .batch_norm = false}};
   for (const NetworkOptions& options : networks) {
     SCOPED_TRACE(options.name);
     Network saved = random_network(options, 3);
@@ -71,13 +74,13 @@ TEST(Weights, what_is_saved_is_loaded) {
       const Network loaded = load_network(options.name, path, options.channels);
       EXPECT_EQ(loaded.options.widths, options.widths);
       EXPECT_EQ(loaded.options.channels, options.channels);
-      if (options.name == "drunet") {
+      if (options.name.ends_with("drunet")) {
         EXPECT_EQ(loaded.options.blocks, options.blocks);
       }
-      if (options.name == "dncnn") {
+      if (options.depth != NetworkOptions{}.depth) {
         EXPECT_EQ(loaded.options.depth, options.depth);
       }
-      if (options.name == "unet") {
+      if (options.name == "unet" || options.name == "ffdnet") {
         EXPECT_EQ(loaded.options.batch_norm, options.batch_norm);
       }
       EXPECT_EQ(loaded.options.residual, with_metadata ? options.residual : true);

@@ -40,7 +40,7 @@ inline Network tiny(const std::string& name, std::int64_t channels,
   NetworkOptions o;
   o.name = name;
   o.channels = channels;
-  o.widths = name == "dncnn" ? std::vector<std::int64_t>{widths[1]} : widths;
+  o.widths = name == "dncnn" || name == "ffdnet" ? std::vector<std::int64_t>{widths[1]} : widths;
   o.blocks = 1;
   o.depth = 5;
   return random_network(o, 3);

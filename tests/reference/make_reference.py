@@ -23,13 +23,17 @@ from pathlib import Path
 import deepinv
 import torch
 from deepinv.loss.metric import PSNR, SSIM
-from deepinv.models import DRUNet, DnCNN, UNet
+from deepinv.models import DRUNet, DnCNN, FFDNet, GSDRUNet, UNet
+from deepinv.models.GSPnP import GSPnP
 from deepinv.optim import ADMM, GD, HQS, L2, PGD, PnP, RED
 from deepinv.optim.dpir import get_DPIR_params
 from deepinv.physics import Blur, BlurFFT, Downsampling, Inpainting, stack
 from deepinv.physics.functional import gaussian_blur
 
 FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER.parents[1] / "jobs"))
+import convert_weights  # noqa: E402
+
 F64 = torch.float64
 DTYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64"}
 
@@ -87,9 +91,10 @@ def train(net, channels, steps, seed):
     """A short training, so that the weights look like trained ones and a PnP iteration stays bounded."""
     with torch.no_grad():
         for w in net.state_dict().values():
-            if w.ndim == 4 and isinstance(net, DRUNet):
+            if w.ndim == 4 and isinstance(net, (DRUNet, GSPnP)):
                 w.mul_(4)  # deepinv's start is so small that the deep levels would hardly matter
     net.train()
+    net.detach = False  # of a GSPnP: its output depends on its weights
     adam = torch.optim.Adam(net.parameters(), lr=2e-3)
     for step in range(steps):
         clean = torch.cat([scene(channels, 32, 32, seed + 1000 * step + i) for i in range(4)]).float()
@@ -99,12 +104,18 @@ def train(net, channels, steps, seed):
         loss.backward()
         adam.step()
     net.eval().requires_grad_(False)
+    net.detach = True
     return net
 
 
 def denoise64(net, x, sigma):
     """The network in double; sigma as a double tensor, because a Python number becomes a float32 plane."""
-    return copy.deepcopy(net).double()(x.double(), torch.full((x.shape[0],), sigma, dtype=F64))
+    net, x, sigma = copy.deepcopy(net).double(), x.double(), torch.full((x.shape[0],), sigma, dtype=F64)
+    if not isinstance(net, GSPnP):
+        return net(x, sigma)
+    x.requires_grad_()  # its forward() works in float32 alone; alpha is 1
+    n = net.student_grad(x, sigma)
+    return (n + torch.autograd.grad(n, x, x - n)[0]).detach()
 
 
 def network_reference(name, net, channels, height, width, sigma, out):
@@ -121,7 +132,7 @@ def network_reference(name, net, channels, height, width, sigma, out):
         w.copy_(kept)
     assert relative(denoise64(net, x, sigma), y64) == 0
     print(f"{name}: {sum(w.numel() for w in net.state_dict().values())} weights, |D(x) - x| / |x| = {relative(y32, x):.3f}")
-    save(name, {k: v for k, v in net.state_dict().items()}, out)
+    save(name, convert_weights.identify(dict(net.state_dict()))[1], out)
     save(name + "_io", {"input": x[0], "sigma": sigma, "output": y32[0], "output64": y64[0]}, out)
 
 
@@ -137,6 +148,10 @@ def networks(out):
     network_reference("unet", unet, 1, 48, 64, 0.1, out)
     small = train(UNet(3, 3, channels_per_scale=[6, 10], batch_norm=False), 3, 150, 5)
     network_reference("unet_plain", small, 3, 30, 42, 0.1, out)
+    network_reference("gsdrunet", train(GSDRUNet(nb=2, nc=[4, 8, 12, 16]), 3, 300, 6), 3, 40, 48, 0.08, out)
+    ffdnet = FFDNet(5, 8, 3, norm="batch_norm", last_conv_bias=False, pretrained=None)
+    network_reference("ffdnet", train(ffdnet, 3, 300, 7), 3, 34, 46, 0.1, out)
+    network_reference("ffdnet_plain", train(FFDNet(6, 8, 1, pretrained=None), 1, 300, 8), 1, 46, 34, 0.06, out)
     return gray
 
 

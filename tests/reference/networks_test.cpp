@@ -67,13 +67,13 @@ TEST_P(Networks, NoWeightIsWithoutEffect) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Reference, Networks,
-                         testing::Values(Case{"drunet_color", "drunet", 3, 8, true},
-                                         Case{"drunet_gray", "drunet", 1, 8, true},
-                                         Case{"dncnn", "dncnn", 3, 1, false},
-                                         Case{"unet", "unet", 1, 8, false},
-                                         Case{"unet_plain", "unet", 3, 2, false}),
-                         [](const auto& info) { return std::string(info.param.file); });
+INSTANTIATE_TEST_SUITE_P(
+    Reference, Networks,
+    testing::Values(Case{"drunet_color", "drunet", 3, 8, true}, Case{"drunet_gray", "drunet", 1, 8, true},
+                    Case{"dncnn", "dncnn", 3, 1, false}, Case{"unet", "unet", 1, 8, false},
+                    Case{"unet_plain", "unet", 3, 2, false}, Case{"gsdrunet", "gsdrunet", 3, 8, true},
+                    Case{"ffdnet", "ffdnet", 3, 2, true}, Case{"ffdnet_plain", "ffdnet", 1, 2, true}),
+    [](const auto& info) { return std::string(info.param.file); });
 
 }  // namespace
 }  // namespace tessera

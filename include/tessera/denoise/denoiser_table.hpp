@@ -32,6 +32,7 @@ struct DenoiserRow {
   void (*infer)(const WeightShapes&, NetworkOptions&) = nullptr;
   /// Options that its weights files name: widths and channels always, of the others those listed here.
   std::vector<std::string> saved{};
+  NetworkOptions published{};  // blocks, depth and the like where nothing says so
   bool shipped = false;  // weights NAME_small_gray, NAME_small_color (and _stable) come with the program
 
   // Others.
@@ -51,6 +52,8 @@ const DenoiserRow& find_denoiser(const std::string& name);
 Option widths_option();
 Option blocks_option();
 Option depth_option();
+/// A network as published. InputError for an unknown name.
+NetworkOptions published_network(const std::string& name);
 /// A network of the job file with random weights.
 NetworkOptions network_options(const DenoiserRow& row, std::int64_t channels, const Options& options);
 

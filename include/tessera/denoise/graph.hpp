@@ -20,14 +20,18 @@ enum class Op {
   conv_up,     // transposed 2x2, stride 2; weight (in, out, 2, 2)
   batch_norm,  // evaluation form: weight, bias, running_mean, running_var under one prefix, eps 1e-5
   relu,
-  add,       // two inputs
-  concat,    // inputs along the channels, in order
-  max_pool,  // 2x2, stride 2
-  upsample,  // nearest, x2
+  elu,           // x where it is positive, exp(x) - 1 elsewhere
+  elu_gradient,  // inputs g and y = elu(x): g elu'(x), which y tells
+  add,           // two inputs or more
+  subtract,      // the first input less the second
+  concat,        // inputs along the channels, in order
+  max_pool,      // 2x2, stride 2
+  upsample,      // nearest, x2
 };
 template <>
-inline constexpr std::array kWords<Op>{"input", "sigma_map", "conv",   "conv_down", "conv_up", "batch_norm",
-                                       "relu",  "add",       "concat", "max_pool",  "upsample"};
+inline constexpr std::array kWords<Op>{"input",      "sigma_map", "conv",     "conv_down",    "conv_up",
+                                       "batch_norm", "relu",      "elu",      "elu_gradient", "add",
+                                       "subtract",   "concat",    "max_pool", "upsample"};
 bool is_convolution(Op op);
 /// Levels between a layer's input and its output: 1 down, -1 up, else 0.
 int level_change(Op op);
@@ -40,6 +44,9 @@ struct Node {
   int level = 0;                 // image side is divided by 2^level here
   int kernel = 1;                // conv only
   std::string weight{}, bias{};  // state-dict names; empty: none. batch_norm: `weight` is the prefix
+  /// conv: the transpose of the convolution with this weight (in, out, k, k), on the first `channels` of what
+  /// that one reads. Those of conv_down and conv_up are each other, with the same weight.
+  bool adjoint = false;
 };
 
 /// A network as a list of layers in order of evaluation; the last node is the output. No tensors in it.
@@ -67,5 +74,11 @@ class Graph {
  private:
   std::vector<Node> nodes_;
 };
+
+/// Appends J^T v, where J is the derivative of node `to` by node `from`, and returns its index: each layer's
+/// transpose, from behind. A convolution of a concat passes on what belongs to its first input. ContractError
+/// for layers that have no transpose here (all but convolutions, elu and add), and where nothing depends on
+/// `from`.
+int append_adjoint(Graph& graph, int from, int to, int v);
 
 }  // namespace tessera

@@ -18,7 +18,7 @@ namespace tessera {
 struct NetworkOptions {
   std::string name = "drunet";         // of a row of denoiser_table()
   std::int64_t channels = 3;           // of the image
-  std::vector<std::int64_t> widths{};  // per scale; empty: 64, 128, 256, 512 (drunet, unet), 64 (dncnn)
+  std::vector<std::int64_t> widths{};  // per scale; empty: 64, 128, 256, 512, or 64 where all are equal
   std::int64_t blocks = 4;             // residual blocks per stage
   std::int64_t depth = 20;             // convolutions
   bool batch_norm = true;
@@ -42,7 +42,7 @@ struct Network {
 Graph make_graph(const NetworkOptions& options);
 std::vector<std::string> network_names();
 
-/// Every name and shape that the graph wants, in state-dict order.
+/// Every name and shape that the graph wants, once each, in state-dict order.
 std::vector<std::pair<std::string, std::vector<std::int64_t>>> weight_shapes(const Graph& graph);
 
 /// The file that `weights` names: a path (it has a / or ends in .safetensors), or a shipped name, looked for
@@ -64,6 +64,10 @@ void save_network(const Network& network, const std::string& path,
 
 /// Batch norms folded into the convolution before them; the graph without them.
 Network fold_batch_norm(const Network& network);
+
+/// The weight (out, in, k, k) of what a convolution computes: `weight` as the state dict has it, or of its
+/// transpose.
+at::Tensor applied_weight(const Node& node, const at::Tensor& weight);
 
 /// Plain evaluation with at:: operators, any device, differentiable; the definition that the fast runner is
 /// tested against and that training uses. x (N, C, H, W) with sides multiples of the alignment; sigma: one

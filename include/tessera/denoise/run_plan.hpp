@@ -14,7 +14,7 @@ struct Step {
   int out = 0;                // slot of the result
   int other = -1;             // slot that is added to the result; -1: none
   bool relu = false;          // clamp the result at 0
-  bool into_other = false;    // the result may overwrite `other` (conv) or the first input (add, relu)
+  bool into_other = false;    // the result may overwrite `other` (conv) or the first input
   std::vector<int> released;  // slots that nobody reads after this step
 };
 

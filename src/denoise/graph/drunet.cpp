@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "graph/drunet.hpp"
+
 #include <string>
 #include <vector>
 
@@ -8,29 +10,33 @@
 namespace tessera {
 namespace {
 
-/// x + conv(relu(conv(x))); `name` is the block's prefix.
-int residual_block(Graph& g, int x, std::int64_t width, const std::string& name) {
+/// x + conv(activation(conv(x))); `name` is the block's prefix.
+int residual_block(Graph& g, int x, std::int64_t width, const std::string& name, Op activation) {
   const auto conv = [&](int from, const char* weight) {
     return g.add({.op = Op::conv, .inputs = {from}, .channels = width, .kernel = 3, .weight = name + weight});
   };
   const int inner = conv(x, ".res.0.weight");
-  const int active = g.add({.op = Op::relu, .inputs = {inner}});
+  const int active = g.add({.op = activation, .inputs = {inner}});
   return g.add({.op = Op::add, .inputs = {x, conv(active, ".res.2.weight")}});
 }
 
-/// image + sigma map -> residual blocks at 2 to 6 scales, added skips, no biases.
-/// Source: Zhang, Li, Zuo, Zhang, Van Gool, Timofte, "Plug-and-play image restoration with deep denoiser
-/// prior", IEEE Trans. Pattern Anal. Mach. Intell. 44 (2022) 6360.
 Graph make_drunet(const NetworkOptions& options) {
+  Graph g;
+  add_drunet(g, options, Op::relu);
+  return g;
+}
+
+}  // namespace
+
+DrunetEnds add_drunet(Graph& g, const NetworkOptions& options, Op activation) {
   std::vector<std::int64_t> w = options.widths;
   if (w.empty()) w = {64, 128, 256, 512};
-  TESSERA_VALIDATE(2 <= w.size() && w.size() <= 6, "drunet with ", w.size(),
+  TESSERA_VALIDATE(2 <= w.size() && w.size() <= 6, options.name, " with ", w.size(),
                    " widths (one per scale, 2 to 6 scales) give for example [64, 128, 256, 512]");
-  TESSERA_VALIDATE(options.blocks >= 1, "drunet with ", options.blocks,
-                   " blocks per stage (at least one) use 4");
+  TESSERA_VALIDATE(options.blocks >= 1, options.name, " with ", options.blocks,
+                   " blocks per stage (at least one) use 2 or 4");
   const std::size_t last = w.size() - 1;  // the deepest scale
 
-  Graph g;
   const int image = g.add({.op = Op::input, .channels = options.channels});
   const int sigma = g.add({.op = Op::sigma_map});
   const int in = g.add({.op = Op::concat, .inputs = {image, sigma}});
@@ -39,7 +45,7 @@ Graph make_drunet(const NetworkOptions& options) {
   for (std::size_t s = 0; s < last; ++s) {
     const std::string stage = "m_down" + std::to_string(s + 1) + ".";
     for (std::int64_t b = 0; b < options.blocks; ++b)
-      x = residual_block(g, x, w[s], stage + std::to_string(b));
+      x = residual_block(g, x, w[s], stage + std::to_string(b), activation);
     x = g.add({.op = Op::conv_down,
                .inputs = {x},
                .channels = w[s + 1],
@@ -47,18 +53,18 @@ Graph make_drunet(const NetworkOptions& options) {
     skips.push_back(x);
   }
   for (std::int64_t b = 0; b < options.blocks; ++b)
-    x = residual_block(g, x, w[last], "m_body." + std::to_string(b));
+    x = residual_block(g, x, w[last], "m_body." + std::to_string(b), activation);
   for (std::size_t s = last; s-- > 0;) {
     const std::string stage = "m_up" + std::to_string(s + 1) + ".";
     x = g.add({.op = Op::add, .inputs = {x, skips[s + 1]}});
     x = g.add({.op = Op::conv_up, .inputs = {x}, .channels = w[s], .weight = stage + "0.weight"});
     for (std::int64_t b = 0; b < options.blocks; ++b)
-      x = residual_block(g, x, w[s], stage + std::to_string(b + 1));
+      x = residual_block(g, x, w[s], stage + std::to_string(b + 1), activation);
   }
   x = g.add({.op = Op::add, .inputs = {x, skips[0]}});
-  g.add(
+  x = g.add(
       {.op = Op::conv, .inputs = {x}, .channels = options.channels, .kernel = 3, .weight = "m_tail.weight"});
-  return g;
+  return {image, x};
 }
 
 void infer_drunet(const WeightShapes& shapes, NetworkOptions& options) {
@@ -76,8 +82,6 @@ void infer_drunet(const WeightShapes& shapes, NetworkOptions& options) {
     options.widths.push_back(down->second[0]);
   }
 }
-
-}  // namespace
 
 DenoiserRow drunet_row() {
   return {.name = "drunet",

@@ -5,6 +5,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/conv_transpose2d.h>
+#include <ATen/ops/elu.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/upsample_nearest2d.h>
@@ -18,6 +19,11 @@
 #include "tessera/denoise/network.hpp"
 
 namespace tessera {
+
+at::Tensor applied_weight(const Node& node, const at::Tensor& weight) {
+  if (!node.adjoint) return weight;
+  return weight.narrow(1, 0, node.channels).transpose(0, 1).flip({2, 3});
+}
 
 at::Tensor evaluate(const Graph& graph, const std::map<std::string, at::Tensor>& weights, const at::Tensor& x,
                     const at::Tensor& sigma) {
@@ -47,7 +53,7 @@ at::Tensor evaluate(const Graph& graph, const std::map<std::string, at::Tensor>&
         value[i] = sigma.to(x.options()).view({-1, 1, 1, 1}).expand({x.size(0), 1, x.size(2), x.size(3)});
         break;
       case Op::conv:
-        value[i] = at::conv2d(in(0), weight(node.weight), bias(node.bias), /*stride=*/1,
+        value[i] = at::conv2d(in(0), applied_weight(node, weight(node.weight)), bias(node.bias), /*stride=*/1,
                               /*padding=*/node.kernel / 2);
         break;
       case Op::conv_down:
@@ -64,6 +70,15 @@ at::Tensor evaluate(const Graph& graph, const std::map<std::string, at::Tensor>&
         break;
       case Op::relu:
         value[i] = at::relu(in(0));
+        break;
+      case Op::elu:
+        value[i] = at::elu(in(0));
+        break;
+      case Op::elu_gradient:  // exp(x) = y + 1 where x is not positive
+        value[i] = in(0) * (in(1).clamp_max(0) + 1);
+        break;
+      case Op::subtract:
+        value[i] = in(0) - in(1);
         break;
       case Op::add:
         value[i] = in(0) + in(1);

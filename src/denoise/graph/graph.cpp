@@ -78,10 +78,16 @@ int Graph::add(Node node) {
     for (const int i : node.inputs)
       TESSERA_EXPECT(nodes_[i].level == first.level, "inputs of ", word(node.op), " at levels ", first.level,
                      " and ", nodes_[i].level, " (their sizes differ) bring them to one level");
-    if (node.op == Op::add)
+    const bool two = node.op == Op::subtract || node.op == Op::elu_gradient;
+    TESSERA_EXPECT(!two || node.inputs.size() == 2, word(node.op), " has ", node.inputs.size(),
+                   " inputs (it takes two) name both");
+    if (two || node.op == Op::add)
       for (const int i : node.inputs)
-        TESSERA_EXPECT(nodes_[i].channels == node.channels, "added inputs with ", node.channels, " and ",
-                       nodes_[i].channels, " channels (they must be equal) use a convolution between");
+        TESSERA_EXPECT(nodes_[i].channels == node.channels, "inputs of ", word(node.op), " with ",
+                       node.channels, " and ", nodes_[i].channels,
+                       " channels (they must be equal) use a convolution between");
+    TESSERA_EXPECT(!node.adjoint || node.op == Op::conv, "the adjoint of a ", word(node.op),
+                   " (only conv has this mark) name the layer that is its transpose");
     TESSERA_EXPECT(node.op != Op::conv || node.kernel % 2 == 1, "a convolution of width ", node.kernel,
                    " (padding k/2 keeps the size for odd k only) use an odd kernel");
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "tessera/core/error.hpp"
@@ -38,7 +39,9 @@ Graph make_graph(const NetworkOptions& options) {
 
 std::vector<std::pair<std::string, std::vector<std::int64_t>>> weight_shapes(const Graph& graph) {
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> shapes;
+  std::set<std::string> listed;  // a transpose reads the weight of a layer before it
   for (const Node& node : graph.nodes()) {
+    if (!node.weight.empty() && !listed.insert(node.weight).second) continue;
     const std::int64_t out = node.channels;
     const std::int64_t in = node.inputs.empty() ? 0 : graph.nodes()[node.inputs[0]].channels;
     switch (node.op) {

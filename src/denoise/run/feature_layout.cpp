@@ -21,6 +21,7 @@ constexpr std::int64_t kGrain = 4096;  // pieces begin on pages
 constexpr std::int64_t kBesideUp = std::int64_t{1} << 15, kBesideUp16 = std::int64_t{1} << 18;
 constexpr std::int64_t kInside = std::int64_t{1} << 14, kInside16 = std::int64_t{1} << 20;
 
+constexpr std::int64_t kLanes = 16;  // channels that oneDNN takes as they are
 constexpr std::size_t kScratch = 3;  // pieces of a step at most
 
 std::int64_t bytes_of(at::ScalarType type) { return static_cast<std::int64_t>(c10::elementSize(type)); }
@@ -156,13 +157,17 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
       continue;
     }
     const bool image = step.node.op == Op::input;
-    owner[step.out] = -1;
-    if (step.node.op == Op::sigma_map || leaves.count(step.out) || (image && !plan.converts)) continue;
-    owner[step.out] = static_cast<int>(buffers.size());
-    buffers.push_back(
-        {elements(step) * element, image ? -1 : s, until, image ? &layout.image : &layout.results[k]});
+    const bool leaf = leaves.count(step.out) > 0;
+    const bool here = step.node.op != Op::sigma_map && !leaf && (!image || plan.converts);
+    owner[step.out] = here ? static_cast<int>(buffers.size()) : -1;
+    if (here)
+      buffers.push_back(
+          {elements(step) * element, image ? -1 : s, until, image ? &layout.image : &layout.results[k]});
     const auto beside = [&](std::int64_t bytes) {
-      buffers.push_back({bytes, s, s, &layout.scratch[k].emplace_back()});
+      if (leaf)  // nothing is put into the arena here: the result would be
+        layout.outside += bytes;
+      else
+        buffers.push_back({bytes, s, s, &layout.scratch[k].emplace_back()});
     };
     if (level_change(step.node.op) == 0) continue;
     // Such a layer sees and makes blocks; their margins go and come in copies.
@@ -174,10 +179,13 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
     if (pixels(call, level) != block_pixels(call, level)) beside(made * element);
     // Positions of the maxima, 8 bytes each, unasked.
     if (step.node.op == Op::max_pool) beside(made * 8);
-    // The result a second time, and something for each thread.
+    // The result a second time, inputs that fill no registers too, and something for each thread.
     if (step.node.op == Op::conv_up &&
-        ConvolutionLayer::writes_twice(call.library, call.type, step.node.channels))
-      beside(made * element + (element < 4 ? kBesideUp16 : kBesideUp) * at::get_num_threads());
+        ConvolutionLayer::writes_twice(call.library, call.type, step.node.channels)) {
+      const std::int64_t in = plan.channels[static_cast<std::size_t>(step.node.inputs[0])];
+      const std::int64_t copied = in % kLanes == 0 ? 0 : call.items * in * block_pixels(call, from);
+      beside((made + copied) * element + (element < 4 ? kBesideUp16 : kBesideUp) * at::get_num_threads());
+    }
   }
   layout.bytes = place(buffers);
   layout.least = most_alive(buffers, steps);
@@ -203,9 +211,9 @@ std::int64_t call_bytes(const RunPlan& plan, const CallShape& call, bool on_cuda
   // Computed in 16 bits, given back in 32.
   const std::int64_t results = result * bytes_of(call.type) + (bytes_of(call.type) < 4 ? 4 * result : 0);
   if (on_cuda)
-    return results + layout.least + layout.least / 5 +
+    return results + layout.outside + layout.least + layout.least / 5 +
            (call.library == ConvolutionLibrary::cudnn ? kCudnnWorkspace : inside(plan, call));
-  return results + kGrain + layout.bytes + kept(plan, call) +
+  return results + layout.outside + kGrain + layout.bytes + kept(plan, call) +
          (layout.inside.empty() ? inside(plan, call) : 0);
 }
 

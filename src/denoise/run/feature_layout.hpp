@@ -26,6 +26,7 @@ struct FeatureLayout {
   std::vector<std::vector<Piece>> scratch;  // by step: what is made beside a result, at most
   std::vector<Piece> inside;  // of every step: what any convolution of the library makes, at most
   std::int64_t bytes = 0;     // of the arena
+  std::int64_t outside = 0;   // taken beside the arena where the last layer is one that changes the level
   std::int64_t least = 0;     // most bytes alive at once: no arena can be smaller
 };
 

@@ -12,6 +12,10 @@ namespace {
 
 bool takes_more(Op op) { return op == Op::conv || op == Op::conv_down; }  // a relu or a sum behind it
 
+bool overwrites(Op op) {  // pixel by pixel: the result may take the place of the first input
+  return op == Op::add || op == Op::subtract || op == Op::relu || op == Op::elu || op == Op::elu_gradient;
+}
+
 // Which layers disappear into the convolution before them: absorbed[i] is the layer that layer i became.
 std::vector<int> absorb(const std::vector<Node>& nodes, bool fuse_add) {
   std::vector<std::vector<int>> readers(nodes.size());
@@ -79,7 +83,7 @@ RunPlan make_run_plan(const Graph& graph, bool fuse_add) {
     // The image itself may be the caller's tensor: never overwritten.
     const bool adds = step.other >= 0;
     const int target = adds ? step.other : step.node.inputs.empty() ? -1 : step.node.inputs[0];
-    const bool in_place = adds || step.node.op == Op::add || step.node.op == Op::relu;
+    const bool in_place = adds || overwrites(step.node.op);
     step.into_other = in_place && target >= 0 && last[target] == static_cast<int>(s) &&
                       nodes[target].op != Op::input && nodes[target].op != Op::sigma_map &&
                       (!adds || target != step.node.inputs[0]);

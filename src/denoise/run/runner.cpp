@@ -4,6 +4,8 @@
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/elu.h>
+#include <ATen/ops/elu_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/max_pool2d.h>
@@ -86,7 +88,7 @@ struct Runner::Impl {
       if (!is_convolution(node.op)) continue;
       std::optional<at::Tensor> bias;
       if (!node.bias.empty()) bias = folded.weights.at(node.bias).to(tensor);
-      const at::Tensor weight = folded.weights.at(node.weight).to(tensor);
+      const at::Tensor weight = applied_weight(node, folded.weights.at(node.weight)).to(tensor).contiguous();
       kernels[s].straight.emplace(library, weight, bias, shape(node));
       if (!o.turned || node.op != Op::conv ||
           !rim_form(o.type, o.device.is_cuda() || o.device_form, weight.size(1), node.kernel).turned)
@@ -146,6 +148,13 @@ struct Runner::Impl {
         return evaluate_level_change(step, slot, halos);
       case Op::relu:
         return step.into_other ? in(0).relu_() : at::relu(in(0));
+      case Op::elu:
+        return step.into_other ? at::elu_(in(0)) : at::elu(in(0));
+      case Op::elu_gradient:
+        if (step.into_other) return at::elu_backward_out(in(0), in(0), 1, 1, 1, /*is_result=*/true, in(1));
+        return at::elu_backward(in(0), 1, 1, 1, /*is_result=*/true, in(1));
+      case Op::subtract:
+        return step.into_other ? in(0).sub_(in(1)) : in(0) - in(1);
       case Op::add: {
         at::Tensor sum = step.into_other ? in(0).add_(in(1)) : in(0) + in(1);
         for (std::size_t k = 2; k < step.node.inputs.size(); ++k) sum.add_(in(k));
