@@ -131,8 +131,7 @@ const std::vector<BadJob>& bad_rules() {
        "problem:\n  truth: photo.png\ndenoiser: {network: none}\nsolver:\n  lambda: 0.1\n",
        {},
        "photo.yaml:5: solver.lambda acts on nothing in this job (it acts only for denoiser.network drunet, "
-       "tv, "
-       "or solver.name red) remove it"},
+       "gsdrunet, ffdnet, tv, or solver.name red) remove it"},
       {"MomentumForHqs",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {name: hqs, momentum: 3}\n",
        {},
@@ -161,8 +160,7 @@ const std::vector<BadJob>& bad_rules() {
        "drunet_small_color}\n",
        {},
        "photo.yaml:4: denoiser.weights acts on nothing in this job (it acts only for denoiser.network "
-       "drunet, "
-       "dncnn, unet, gsdrunet, ffdnet) remove it"},
+       "drunet, dncnn, unet, gsdrunet, ffdnet) remove it"},
       {"TvKeysForANetwork",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndenoiser: {tv: {weight: 2}}\n",
        {},
@@ -173,8 +171,7 @@ const std::vector<BadJob>& bad_rules() {
        "random}\nsolver: {sigma: 0.1}\n",
        {},
        "photo.yaml:5: solver.sigma acts on nothing in this job (it acts only for denoiser.network drunet, "
-       "tv) "
-       "remove it"},
+       "gsdrunet, ffdnet, tv) remove it"},
       {"WidthsOfTrainedWeights",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndenoiser: {widths: [16, 32]}\n",
        {},
