@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import statistics
 import subprocess
 from pathlib import Path
@@ -20,7 +21,7 @@ LEVELS = (15, 25, 50)
 SHIPPED = {"drunet_small_gray": "gray", "drunet_small_gray_stable": "gray", "drunet_small_color": "color", "drunet_small_color_stable": "color"}
 SETS = {"gray": ("set12", "Set12"), "color": ("set5", "Set5")}
 SOLVERS = ("pgd", "fista", "hqs", "admm", "red")
-# Set12, from Zhang et al., IEEE Trans. Pattern Anal. Mach. Intell. 44 (2022) 6360 (DPIR), table I.
+# Set12, from Zhang et al., IEEE Trans. Pattern Anal. Mach. Intell. 44 (2022) 6360 (DPIR).
 PUBLISHED = {"BM3D": (32.37, 29.97, 26.72), "DnCNN": (32.86, 30.44, 27.18), "FFDNet": (32.75, 30.43, 27.32), "DRUNet": (33.25, 30.94, 27.90)}
 
 
@@ -91,6 +92,7 @@ def stability(bench, network, weights, kind):
             f"denoiser: {{network: {network}, weights: {weights}}}\n"
             f"solver: {{name: {solver}, iterations: 1000, sigma: 0.02, stop: {{rounding: false}}}}\n"
             "output: {folder: out, preview: none, checkpoint: {keep: 0}}\n")
+        shutil.rmtree(bench.work / "out", ignore_errors=True)  # a run that fails leaves no figures of the one before
         subprocess.run([bench.program, "run", "job.yaml", "--force"], cwd=bench.work, stdout=subprocess.DEVNULL, check=False)
         summary = json.loads((bench.work / "out/summary.json").read_text())
         with h5py.File(bench.work / "out/trace/rank-00000.h5") as f:
@@ -120,8 +122,8 @@ def page(results, o):
         lines.append("")
     lines += ["Pictures divided by 255; seeded noise, neither clipped nor rounded, the same for all; the whole picture in float32; the result clamped to "
               "[0, 1]; PSNR over all pixels and channels, then the mean over the pictures. Time: the median of five passes over 1024 x 1024 pixels on all "
-              "cores. Published: Zhang et al., IEEE Trans. Pattern Anal. Mach. Intell. 44 (2022) 6360, table I; whether their noisy pictures were clipped or "
-              "rounded is not said. No published figures were found for Set5 with this protocol.", ""]
+              "cores. Published: Zhang et al., IEEE Trans. Pattern Anal. Mach. Intell. 44 (2022) 6360; whether their noisy pictures were clipped or "
+              "rounded is not said. Set5 stands alone: those tables have no figures for it.", ""]
     some = {w: r for w, r in results["weights"].items() if "stability" in r}
     if some:
         lines += ["## A thousand iterations", "",
