@@ -7,6 +7,7 @@
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -53,14 +54,16 @@ TEST(Runner, equals_the_definition) {
       const at::Tensor want = reference(network, x, 0.1);
       ASSERT_GT(want.std().item<double>(), 1e-6);  // else nothing is compared
 
+      const double rounding = relative(reference(network, x.to(at::kFloat), 0.1).to(at::kDouble), want);
+      EXPECT_LT(rounding, 1e-4);
       Runner exact(network, {.type = at::kDouble});
       EXPECT_LT(relative(exact.run(x, 0.1), want), 1e-12);
       for (const bool fused : {true, false}) {
         Runner single(network, {.type = at::kFloat, .fused = fused});
         const at::Tensor y = single.run(x.to(at::kFloat), 0.1);
         EXPECT_EQ(y.scalar_type(), at::kFloat);
-        // There and back through twice as many layers.
-        EXPECT_LT(relative(y.to(at::kDouble), want), c.network == std::string("gsdrunet") ? 1e-5 : 3e-6);
+        // Random weights magnify rounding, those of gsdrunet there and back: what float32 is worth there.
+        EXPECT_LT(relative(y.to(at::kDouble), want), std::max(3e-6, 5 * rounding));
       }
       Runner half(network, {.type = at::kBFloat16});
       EXPECT_LT(relative(half.run(x.to(at::kFloat), 0.1).to(at::kDouble), want), 0.1);
