@@ -7,9 +7,10 @@
   jobs/convert_weights.py dncnn17M.mpk dncnn17M.safetensors --sigma 0.1 0.1
 
 A checkpoint is a state dict, or holds one under state_dict, model_state_dict, params_ema, params or model. Only
-tensors are unpickled, no code of the file runs. Which network it is, its names tell: DRUNet, GSDRUNet, DnCNN, FFDNet
-and UNet as deepinv, DPIR and KAIR name their layers, DnCNN-PyTorch's (dncnn.N) too. Counters of batch norms are
-dropped, those of DnCNN are folded in, FFDNet gets the 2x2 kernels that move pixels into channels.
+tensors are unpickled, no code of the file runs. Which network it is, its names tell: DRUNet, GSDRUNet, DnCNN, FFDNet,
+SCUNet and UNet as deepinv, DPIR and KAIR name their layers, DnCNN-PyTorch's (dncnn.N) too. Counters of batch norms are
+dropped, those of DnCNN are folded in, FFDNet gets the 2x2 kernels that move pixels into channels, the matrices of
+SCUNet become 1x1 kernels, one for each half of its channels.
 
 The file of a Flax model (MessagePack) needs neither flax nor msgpack. SCICO's DnCNN is the model that is known:
 its kernels become (out, in, rows, columns) and its batch norms are folded in. It pads circularly where tessera pads
@@ -205,12 +206,33 @@ def numbered_ffdnet(state):
     return ffdnet(named)
 
 
+def scunet(state):
+    """Matrices as 1x1 kernels; what splits or joins the two halves of a block's channels in two, one for each half."""
+    named = {}
+    for key, value in state.items():
+        layer, _, part = key.rpartition(".")
+        name, half = layer.rpartition(".")[2], len(value) // 2
+        if part == "relative_position_params":
+            named[key] = value[:, None]
+        elif name == "conv1_1":
+            named |= {f"{layer}.conv.{part}": value[:half], f"{layer}.trans.{part}": value[half:]}
+        elif name == "conv1_2" and part == "weight":
+            named |= {f"{layer}.conv.weight": value[:, :half], f"{layer}.trans.weight": value[:, half:]}
+        elif name == "conv1_2":
+            named[f"{layer}.trans.bias"] = value
+        else:
+            named[key] = value[:, :, None, None] if value.ndim == 2 else value
+    return named
+
+
 def identify(state):
     """(network, state dict with the names that tessera uses); the network is None where the names tell nothing."""
     if all(k.startswith("student_grad.model.") for k in state):
         return "gsdrunet", strip(state, "student_grad.model.")
     if "m_head.weight" in state:
         return "drunet", state
+    if "m_head.0.weight" in state:
+        return "scunet", scunet(state)
     if "blocks.0.0.weight" in state:
         return "ffdnet", ffdnet(state)
     if "Conv1.0.weight" in state:
@@ -230,7 +252,7 @@ def main():
     parser.add_argument("checkpoint")
     parser.add_argument("output")
     parser.add_argument("--prefix", default="", help="keep the keys that begin so, and cut it off")
-    parser.add_argument("--network", choices=("drunet", "gsdrunet", "dncnn", "ffdnet", "unet"),
+    parser.add_argument("--network", choices=("drunet", "gsdrunet", "dncnn", "ffdnet", "scunet", "unet"),
                         help="where the names do not tell, or tell another (a DRUNet may be GSDRUNet's, without its prefix)")
     parser.add_argument("--sigma", nargs=2, metavar=("LOWEST", "HIGHEST"), help="trained noise levels, range [0, 1]")
     parser.add_argument("--license", default="", help="written into the metadata")

@@ -11,13 +11,14 @@ DenoiserRow dncnn_row();
 DenoiserRow unet_row();
 DenoiserRow gsdrunet_row();
 DenoiserRow ffdnet_row();
+DenoiserRow scunet_row();
 DenoiserRow total_variation_row();
 DenoiserRow identity_row();
 
 std::vector<DenoiserRow>& denoiser_table() {
   static std::vector<DenoiserRow> rows = {
-      drunet_row(), dncnn_row(),           unet_row(),     gsdrunet_row(),
-      ffdnet_row(), total_variation_row(), identity_row(),
+      drunet_row(), dncnn_row(),           unet_row(),     gsdrunet_row(), ffdnet_row(),
+      scunet_row(), total_variation_row(), identity_row(),
   };
   return rows;
 }
@@ -47,7 +48,7 @@ Option blocks_option() {
           std::optional<std::int64_t>{},
           {.least = 1, .word = "auto", .example = "2"},
           "",
-          "residual blocks per scale; auto: as published (drunet 4, gsdrunet 2)"};
+          "residual blocks per scale; auto: as published (drunet 4, gsdrunet 2, scunet 4)"};
 }
 Option depth_option() {
   return {"depth",

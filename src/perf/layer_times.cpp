@@ -134,7 +134,15 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
       continue;
     }
     if (layer.passed > 0) {
-      pass.denoise += layer_seconds(machine, e.precision, layer, pixels);
+      const double seconds = layer_seconds(machine, e.precision, layer, pixels);
+      pass.denoise += seconds;
+      if (x) {
+        const Flight f =
+            fly(machine, e.transport, plan_of(*x), rank, bytes * static_cast<double>(x->channels));
+        pass.exposed += f.exposed(seconds);
+        pass.hidden += f.hidden(seconds);
+        pass.sent += f.sent;
+      }
       continue;
     }
     const double whole = convolution_seconds(machine, e.precision, layer, pixels);

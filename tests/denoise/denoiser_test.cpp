@@ -31,7 +31,7 @@ using test::whole;
 using Fixture = test::Blocks;
 
 TEST(NetworkDenoiser, equals_the_whole_image_on_any_ranks) {
-  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet"}) {
+  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet"}) {
     const Network network = tiny(name, 3);
     for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{64, 64}, {97, 45}, {9, 6}}) {
       const at::Tensor image = picture(3, height, width, at::kDouble);

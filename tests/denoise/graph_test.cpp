@@ -46,6 +46,7 @@ const std::vector<Figures>& table() {
       // Besides, a last bias, running statistics, and the 2 x 2 kernels between pixels and channels.
       {"ffdnet gray", ffdnet(1), 2, 30, 30, 0.122, 488704 + 4 + 2 * 13 * 64 + 64 + 16},
       {"ffdnet color", ffdnet(3), 2, 30, 30, 0.124, 497920 + 12 + 2 * 13 * 64 + 256 + 144},
+      {"scunet color", {.name = "scunet", .channels = 3}, 64, 305, 320, 0, 17946072},
       {"unet gray", unet(1), 8, 54, 56, 0.756, 8562881 + 2 * 3264},
       {"unet color", unet(3), 8, 54, 56, 0.758, 8564163 + 2 * 3264},
       {"unet, 2 scales", unet(1, {64, 128}), 2, 10, 10, 0, 444737 + 2 * 576},
@@ -155,6 +156,9 @@ TEST(Graph, impossible_networks_are_refused) {
   EXPECT_THROW(make_graph(unet(1, {64})), InputError);
   EXPECT_THROW(make_graph({.name = "gsdrunet", .blocks = 0}), InputError);
   EXPECT_THROW(make_graph({.name = "ffdnet", .depth = 2}), InputError);
+  EXPECT_THROW(make_graph({.name = "scunet", .widths = {64, 96}}), InputError);
+  EXPECT_THROW(make_graph({.name = "scunet", .widths = {64, 63}}), InputError);
+  EXPECT_THROW(make_graph({.name = "scunet", .blocks = 0}), InputError);
   EXPECT_THROW(make_graph({.name = "ffdnet", .widths = {64, 64}}), InputError);
   try {
     make_graph({.name = "drunett"});

@@ -36,7 +36,7 @@ double ratio(std::int64_t a, std::int64_t b) { return static_cast<double>(a) / s
 // is.
 TEST(MemoryModel, follows_every_width_without_spikes) {
   track_tensor_memory();
-  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet"}) {
+  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet"}) {
     const Network network = full(name);
     Runner runner(network, {});
     const MemoryModel model(network, at::kFloat, true, {});

@@ -13,6 +13,7 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/random.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 
 namespace tessera {
 namespace {
@@ -32,7 +33,8 @@ std::vector<NetworkOptions> small_networks() {
           {.name = "dncnn", .channels = 1, .widths = {6}, .depth = 6},
           {.name = "unet", .channels = 3, .widths = {4, 5}},
           {.name = "gsdrunet", .channels = 3, .widths = {4, 6}, .blocks = 1},
-          {.name = "ffdnet", .channels = 3, .widths = {6}, .depth = 5}};
+          {.name = "ffdnet", .channels = 3, .widths = {6}, .depth = 5},
+          {.name = "scunet", .channels = 1, .widths = {4, 8}, .blocks = 2, .head = 2}};
 }
 
 /// A window: the core grown by `halo`, clipped at the image, so that the zero padding falls on its border.
@@ -72,8 +74,8 @@ TEST(Network, sigma_is_one_value_per_item_and_matters_to_those_that_take_it) {
   for (const NetworkOptions& options : small_networks()) {
     const Network network = random_network(options, 2);
     SCOPED_TRACE(options.name);
-    EXPECT_EQ(network.takes_sigma(), options.name != "dncnn" && options.name != "unet");
-    const at::Tensor one = random_image({1, options.channels, 16, 24}, 3);
+    EXPECT_EQ(network.takes_sigma(), find_denoiser(options.name).takes_sigma);
+    const at::Tensor one = random_image({1, options.channels, 32, 48}, 3);
     at::Tensor sigma = at::empty({2}, at::kDouble);
     sigma.data_ptr<double>()[0] = 0.02;
     sigma.data_ptr<double>()[1] = 0.2;

@@ -45,10 +45,10 @@ Network narrow(const char* name) {
 
 TEST(RunnerGpu, equals_the_cpu) {
   TESSERA_NEEDS_GPU();
-  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet"}) {
+  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet"}) {
     SCOPED_TRACE(name);
     const Network network = narrow(name);
-    const at::Tensor x = at::rand({2, 3, 32, 48});
+    const at::Tensor x = at::rand({2, 3, 32, 64});
     const at::Tensor want = Runner(network, {.type = at::kDouble}).run(x, 0.1);
     for (const bool fused : {true, false})
       EXPECT_LT(relative(Runner(network, {.fused = fused, .device = kGpu}).run(on_gpu(x), 0.1), want), 1e-5);
@@ -86,7 +86,7 @@ TEST(RunnerGpu, denoisers_on_windows_and_tv) {
 // A graph is captured at a shape's second call and replayed from then on.
 TEST(RunnerGpu, replayed_graphs_equal_plain_passes) {
   TESSERA_NEEDS_GPU();
-  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet"})
+  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet"})
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
       SCOPED_TRACE(concat(name, ' ', c10::toString(type)));
       const Network network = narrow(name);
@@ -94,7 +94,7 @@ TEST(RunnerGpu, replayed_graphs_equal_plain_passes) {
       Runner plain(network, {.type = type, .graphs = false, .device = kGpu});
       EXPECT_EQ(graphed.graphs(), 0u);
       for (int call = 0; call < 4; ++call) {  // other pixels and another noise level each time
-        const at::Tensor x = on_gpu(at::rand({2, 3, 32, 48}));
+        const at::Tensor x = on_gpu(at::rand({2, 3, 32, 64}));
         const double sigma = 0.05 * (call + 1);
         const at::Tensor want = plain.run(x, sigma).cpu();
         EXPECT_LT(relative(graphed.run(x, sigma), want), type == at::kFloat ? 1e-5 : 2e-2) << "call " << call;

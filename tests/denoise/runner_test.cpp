@@ -25,6 +25,7 @@ NetworkOptions narrow(const std::string& name, std::int64_t channels) {
                                                  : std::vector<std::int64_t>{8, 16, 24, 32};
   o.blocks = 2;
   o.depth = 6;
+  o.head = 4;
   return o;
 }
 
@@ -45,10 +46,17 @@ struct Case {
 };
 
 TEST(Runner, equals_the_definition) {
-  for (const Case& c :
-       {Case{"drunet", 3}, {"drunet", 1}, {"unet", 3}, {"dncnn", 1}, {"gsdrunet", 3}, {"ffdnet", 3}}) {
+  for (const Case& c : {Case{"drunet", 3},
+                        {"drunet", 1},
+                        {"unet", 3},
+                        {"dncnn", 1},
+                        {"gsdrunet", 3},
+                        {"ffdnet", 3},
+                        {"scunet", 3}}) {
     const Network network = random_network(narrow(c.network, c.channels), 7);
-    for (const auto& sizes : {std::vector<std::int64_t>{1, c.channels, 16, 24}, {3, c.channels, 8, 16}}) {
+    const std::int64_t a = std::max<std::int64_t>(network.alignment(), 8);
+    for (const auto& sizes :
+         {std::vector<std::int64_t>{1, c.channels, 2 * a, 3 * a}, {3, c.channels, a, 2 * a}}) {
       SCOPED_TRACE(testing::Message() << c.network << ' ' << sizes[0] << " x " << sizes[2]);
       const at::Tensor x = at::rand(sizes, at::kDouble);
       const at::Tensor want = reference(network, x, 0.1);

@@ -57,7 +57,8 @@ TEST(Weights, what_is_saved_is_loaded) {
       {.name = "unet", .channels = 1, .widths = {4, 6, 8}, .batch_norm = false},
       {.name = "gsdrunet", .channels = 3, .widths = {4, 6}, .blocks = 2},
       {.name = "ffdnet", .channels = 3, .widths = {4}, .depth = 5, .batch_norm = true},
-      {.name = "ffdnet", .channels = 1, .widths = {4}, .depth = 6, .batch_norm = false}};
+      {.name = "ffdnet", .channels = 1, .widths = {4}, .depth = 6, .batch_norm = false},
+      {.name = "scunet", .channels = 3, .widths = {4, 8}, .blocks = 2, .head = 2}};
   for (const NetworkOptions& options : networks) {
     SCOPED_TRACE(options.name);
     Network saved = random_network(options, 3);

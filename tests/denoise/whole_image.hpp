@@ -43,6 +43,11 @@ inline Network tiny(const std::string& name, std::int64_t channels,
   o.widths = name == "dncnn" || name == "ffdnet" ? std::vector<std::int64_t>{widths[1]} : widths;
   o.blocks = 1;
   o.depth = 5;
+  if (name == "scunet") {
+    o.blocks = 2;  // the second one has shifted windows
+    o.head = 2;
+    for (std::int64_t& width : o.widths) width = (width + 3) / 4 * 4;
+  }
   return random_network(o, 3);
 }
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import deepinv
 import torch
 from deepinv.loss.metric import PSNR, SSIM
-from deepinv.models import DRUNet, DnCNN, FFDNet, GSDRUNet, UNet
+from deepinv.models import DRUNet, DnCNN, FFDNet, GSDRUNet, SCUNet, UNet
 from deepinv.models.GSPnP import GSPnP
 from deepinv.optim import ADMM, GD, HQS, L2, PGD, PnP, RED
 from deepinv.optim.dpir import get_DPIR_params
@@ -35,7 +35,7 @@ sys.path.insert(0, str(FOLDER.parents[1] / "jobs"))
 import convert_weights  # noqa: E402
 
 F64 = torch.float64
-DTYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64"}
+DTYPES = {torch.float16: "F16", torch.float32: "F32", torch.float64: "F64", torch.int64: "I64"}
 
 
 def save(name, tensors, out):
@@ -87,10 +87,18 @@ def relative(a, b):
 # ---------------------------------------------------------------------------------------------- networks
 
 
+class SmallHeads(SCUNet):
+    """SCUNet with attention heads of 3 channels in place of 32, so that a network of few weights has several."""
+
+    head_dim = property(lambda self: 3, lambda self, value: None)
+
+
 def train(net, channels, steps, seed):
     """A short training, so that the weights look like trained ones and a PnP iteration stays bounded."""
     with torch.no_grad():
-        for w in net.state_dict().values():
+        for key, w in net.state_dict().items():
+            if isinstance(net, SCUNet):  # attention as sharp as that of trained weights
+                w.mul_(50 if key.endswith("params") else 4 if "embedding" in key else 3 if "msa.linear" in key else 1)
             if w.ndim == 4 and isinstance(net, (DRUNet, GSPnP)):
                 w.mul_(4)  # deepinv's start is so small that the deep levels would hardly matter
     net.train()
@@ -118,7 +126,9 @@ def denoise64(net, x, sigma):
     return (n + torch.autograd.grad(n, x, x - n)[0]).detach()
 
 
-def network_reference(name, net, channels, height, width, sigma, out):
+def network_reference(name, net, channels, height, width, sigma, out, stored=torch.float32):
+    for w in net.state_dict().values():
+        w.copy_(w.to(stored))
     x = (scene(channels, height, width, 7) + sigma * normal((1, channels, height, width), 8)).float()
     y32, y64 = net(x, sigma), denoise64(net, x, sigma)
     assert relative(y32.double(), y64) < 2e-6, name
@@ -132,7 +142,8 @@ def network_reference(name, net, channels, height, width, sigma, out):
         w.copy_(kept)
     assert relative(denoise64(net, x, sigma), y64) == 0
     print(f"{name}: {sum(w.numel() for w in net.state_dict().values())} weights, |D(x) - x| / |x| = {relative(y32, x):.3f}")
-    save(name, convert_weights.identify(dict(net.state_dict()))[1], out)
+    weights = {key: w.to(stored) if w.is_floating_point() else w for key, w in net.state_dict().items()}
+    save(name, convert_weights.identify(weights)[1], out)
     save(name + "_io", {"input": x[0], "sigma": sigma, "output": y32[0], "output64": y64[0]}, out)
 
 
@@ -151,6 +162,8 @@ def networks(out):
     network_reference("gsdrunet", train(GSDRUNet(nb=2, nc=[4, 8, 12, 16]), 3, 300, 6), 3, 40, 48, 0.08, out)
     ffdnet = FFDNet(5, 8, 3, norm="batch_norm", last_conv_bias=False, pretrained=None)
     network_reference("ffdnet", train(ffdnet, 3, 300, 7), 3, 34, 46, 0.1, out)
+    scunet = SmallHeads(1, config=[2] * 7, dim=6, pretrained=None)
+    network_reference("scunet", train(scunet, 1, 60, 9), 1, 64, 128, 0.1, out, stored=torch.float16)
     network_reference("ffdnet_plain", train(FFDNet(6, 8, 1, pretrained=None), 1, 300, 8), 1, 46, 34, 0.06, out)
     return gray
 

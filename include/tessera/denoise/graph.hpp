@@ -27,11 +27,18 @@ enum class Op {
   concat,        // inputs along the channels, in order
   max_pool,      // 2x2, stride 2
   upsample,      // nearest, x2
+  layer_norm,    // over the channels of each pixel: weight, bias under one prefix, eps 1e-5
+  gelu,          // x Phi(x), Phi the normal distribution
+  /// Per square window and head, softmax(q k^T / sqrt(d) + r) v over the window's pixels; the input holds q, k
+  /// and v of all heads, each `channels`, d of them per head; r by the weight (heads, 1, 2 window - 1,
+  /// 2 window - 1) at the offset of the query from the key. Windows end where the image ends.
+  window_attention,
 };
 template <>
-inline constexpr std::array kWords<Op>{"input",      "sigma_map", "conv",     "conv_down",    "conv_up",
-                                       "batch_norm", "relu",      "elu",      "elu_gradient", "add",
-                                       "subtract",   "concat",    "max_pool", "upsample"};
+inline constexpr std::array kWords<Op>{
+    "input",    "sigma_map", "conv",         "conv_down", "conv_up",         "batch_norm",
+    "relu",     "elu",       "elu_gradient", "add",       "subtract",        "concat",
+    "max_pool", "upsample",  "layer_norm",   "gelu",      "window_attention"};
 bool is_convolution(Op op);
 /// Levels between a layer's input and its output: 1 down, -1 up, else 0.
 int level_change(Op op);
@@ -43,7 +50,10 @@ struct Node {
   std::int64_t channels = 0;     // of the output
   int level = 0;                 // image side is divided by 2^level here
   int kernel = 1;                // conv only
-  std::string weight{}, bias{};  // state-dict names; empty: none. batch_norm: `weight` is the prefix
+  std::string weight{}, bias{};  // state-dict names; empty: none. Norms: `weight` is the prefix
+  int window = 1;  // window_attention: side of a window; they begin `shift` pixels before the image
+  int shift = 0;   // 0 or half a window
+  int heads = 1;
   /// conv: the transpose of the convolution with this weight (in, out, k, k), on the first `channels` of what
   /// that one reads. Those of conv_down and conv_up are each other, with the same weight.
   bool adjoint = false;
@@ -61,10 +71,10 @@ class Graph {
   const std::vector<Node>& nodes() const { return nodes_; }
   const Node& output() const { return nodes_.back(); }
 
-  /// Image sides must be multiples of this (2^deepest level).
+  /// Image sides must be multiples of this: 2^deepest level, or times a window's side.
   std::int64_t alignment() const;
   /// Pixels needed around an alignment-aligned core, per side, not rounded: exact for layers without zero
-  /// taps, by walking the graph backward with intervals (DRUNet 185, UNet 54, DnCNN 20).
+  /// taps, by walking the graph backward with intervals (DRUNet 185, UNet 54, DnCNN 20, SCUNet 305).
   std::int64_t reach() const;
   /// reach() rounded up to the alignment (DRUNet 192, UNet 56, DnCNN 20).
   std::int64_t halo() const;

@@ -17,6 +17,7 @@ namespace tessera {
 /// What a rank's features of one level hold, in pixels of that level.
 struct LevelBoxes {
   Box block, region;  // region: with the margin, clipped to the padded image
+  Box image;          // the padded image
 };
 
 /// How the rim of a convolution's result, which reads remote pixels, is cut off and computed.
@@ -28,12 +29,13 @@ struct RimForm {
 /// and, on a CPU, never in calls with columns of a few pixels, which its libraries are slow at.
 RimForm rim_form(at::ScalarType type, bool on_device, std::int64_t inputs, std::int64_t kernel);
 
-/// A convolution that reads its neighbors' pixels: they are exchanged while its inside is computed.
+/// A convolution or attention that reads its neighbors' pixels: they are exchanged while its inside is
+/// computed.
 struct LayerExchange {
   std::size_t step = 0;       // of the run plan
   int level = 0;              // image side is divided by 2^level
   std::int64_t channels = 0;  // of its input
-  std::int64_t reach = 0;     // half of its kernel's width
+  std::int64_t reach = 0;     // half of its kernel's or window's width
   std::int64_t margin = 0;    // pixels around the block on which its output is computed too
   std::int64_t fill = 0;      // pixels around the block of its input that layers behind it read
   RimForm rim;
@@ -48,8 +50,8 @@ struct LayerSchedule {
 };
 
 /// With depth k, k convolutions in a row share one exchange of k times their reach where nothing between them
-/// (a change of level, a sum with a feature whose margin is shorter) stops it; no more pixels are exchanged
-/// than are read. Features of `type` on a device or not; the same on all ranks, whatever their processors.
+/// (a change of level, attention, which wants whole windows, a sum with a feature whose margin is shorter)
+/// stops it; no more pixels are exchanged than are read. Features of `type` on a device or not; the same on all ranks, whatever their processors.
 /// Pure.
 LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType type, bool on_device);
 

@@ -21,6 +21,7 @@ struct NetworkOptions {
   std::vector<std::int64_t> widths{};  // per scale; empty: 64, 128, 256, 512, or 64 where all are equal
   std::int64_t blocks = 4;             // residual blocks per stage
   std::int64_t depth = 20;             // convolutions
+  std::int64_t head = 32;              // channels of an attention head at most
   bool batch_norm = true;
   bool residual = true;  // output + input
 };

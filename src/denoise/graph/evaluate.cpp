@@ -6,6 +6,8 @@
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/conv_transpose2d.h>
 #include <ATen/ops/elu.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/upsample_nearest2d.h>
@@ -15,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/attention.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/network.hpp"
 
@@ -95,6 +98,18 @@ at::Tensor evaluate(const Graph& graph, const std::map<std::string, at::Tensor>&
         break;
       case Op::upsample:
         value[i] = at::upsample_nearest2d(in(0), {2 * in(0).size(2), 2 * in(0).size(3)});
+        break;
+      case Op::layer_norm:
+        value[i] =
+            at::layer_norm(in(0).permute({0, 2, 3, 1}), {node.channels}, weight(node.weight + ".weight"),
+                           weight(node.weight + ".bias"), /*eps=*/1e-5)
+                .permute({0, 3, 1, 2});
+        break;
+      case Op::gelu:
+        value[i] = at::gelu(in(0));
+        break;
+      case Op::window_attention:
+        value[i] = attend(node, in(0), weight(node.weight));
         break;
     }
     for (const int from : node.inputs)

@@ -20,6 +20,9 @@ struct Interval {
   }
 };
 
+std::int64_t floor_to(std::int64_t i, std::int64_t unit) {
+  return (i >= 0 ? i / unit : -((unit - 1 - i) / unit)) * unit;
+}
 std::int64_t floor_half(std::int64_t i) { return i >= 0 ? i / 2 : -((1 - i) / 2); }
 
 /// The input coordinates that the output coordinates `out` of a layer read.
@@ -33,6 +36,9 @@ Interval reads(const Node& node, const Interval& out) {
     case Op::conv_up:
     case Op::upsample:
       return {floor_half(out.lo), floor_half(out.hi - 1) + 1};
+    case Op::window_attention:
+      return {floor_to(out.lo + node.shift, node.window) - node.shift,
+              floor_to(out.hi - 1 + node.shift, node.window) + node.window - node.shift};
     default:
       return out;
   }
@@ -72,6 +78,14 @@ int Graph::add(Node node) {
     if (node.op == Op::concat) {
       node.channels = 0;
       for (const int i : node.inputs) node.channels += nodes_[i].channels;
+    } else if (node.op == Op::window_attention) {
+      node.channels = first.channels / 3;
+      TESSERA_EXPECT(first.channels == 3 * node.channels && node.channels % node.heads == 0, "attention of ",
+                     node.heads, " heads on ", first.channels,
+                     " channels (queries, keys and values of all heads lie side by side) use a multiple");
+      TESSERA_EXPECT(node.window > 0 && (node.shift == 0 || 2 * node.shift == node.window), "windows of ",
+                     node.window, " pixels shifted by ", node.shift,
+                     " (flips of the image keep none or half of the side) use either");
     } else if (!is_convolution(node.op)) {
       node.channels = first.channels;
     }
@@ -97,9 +111,9 @@ int Graph::add(Node node) {
 }
 
 std::int64_t Graph::alignment() const {
-  int deepest = 0;
-  for (const Node& node : nodes_) deepest = std::max(deepest, node.level);
-  return std::int64_t{1} << deepest;
+  std::int64_t alignment = 1;
+  for (const Node& node : nodes_) alignment = std::max(alignment, std::int64_t{node.window} << node.level);
+  return alignment;
 }
 
 std::int64_t Graph::reach() const {

@@ -58,6 +58,12 @@ std::vector<std::pair<std::string, std::vector<std::int64_t>>> weight_shapes(con
         for (const char* part : {".weight", ".bias", ".running_mean", ".running_var"})
           shapes.push_back({node.weight + part, {out}});
         break;
+      case Op::layer_norm:
+        for (const char* part : {".weight", ".bias"}) shapes.push_back({node.weight + part, {out}});
+        break;
+      case Op::window_attention:
+        shapes.push_back({node.weight, {node.heads, 1, 2 * node.window - 1, 2 * node.window - 1}});
+        break;
       default:
         break;
     }

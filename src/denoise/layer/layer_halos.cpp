@@ -218,6 +218,36 @@ at::Tensor LayerHalos::with_strips(Halo& halo, ConvolutionLayer& convolution, Co
   return y;
 }
 
+at::Tensor LayerHalos::attend(std::size_t step, int level, const WindowAttention& attention,
+                              const at::Tensor& x) {
+  const LevelBoxes& here = levels_[static_cast<std::size_t>(level)];
+  const auto make = here.block == here.region ? empty_features : zero_features;
+  const at::Tensor y = make(attention.outputs(), here.region, x.options());
+  const at::Tensor scratch = attention.scratch(here.block.extent(1), here.block.extent(2), x.options());
+  const auto compute = [&](const at::Tensor& in, const Box& have, const Box& wanted) {
+    attention.part(in, have, wanted, here.image, part(y, here.region, wanted), scratch);
+  };
+  if (!exchanges(step)) {
+    compute(x, here.region, here.block);
+    return y;
+  }
+  Halo& halo = halos_[static_cast<std::size_t>(halo_of_step_[step])];
+  Exchange::Pending pending = begin(halo, x, nullptr);
+  pending.progress();
+  if (!halo.cut.inside.empty()) {
+    compute(x, here.region, halo.cut.inside);
+    pending.progress();
+  }
+  {
+    const PhaseScope phase(Phase::halo);
+    pending.wait();
+  }
+  for (std::size_t i = 0; i < halo.pixels.size(); ++i)
+    if (const Strip& strip = halo.cut.strips[i]; !strip.out.empty())
+      compute(halo.pixels[i], strip.in, strip.out);
+  return y;
+}
+
 std::vector<at::Tensor> LayerHalos::compute_rims(const Halo& halo, Exchange::Pending& pending,
                                                  ConvolutionLayer& convolution, ConvolutionLayer* turned,
                                                  bool relu, SideStream* side) const {

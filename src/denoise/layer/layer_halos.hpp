@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "run/convolution.hpp"
+#include "run/window_attention.hpp"
 #include "tessera/comm/exchange.hpp"
 #include "tessera/denoise/layer_schedule.hpp"
 #include "tessera/denoise/side_stream.hpp"
@@ -53,6 +54,8 @@ class LayerHalos {
   /// rim_form() wants it and the block has neighbors to the left or right.
   at::Tensor convolve(std::size_t step, ConvolutionLayer& convolution, ConvolutionLayer* turned,
                       const at::Tensor& x, bool relu, const at::Tensor& other, bool overwrite);
+  /// What the attention gives on the whole image, on this block; its windows at the rim want remote pixels.
+  at::Tensor attend(std::size_t step, int level, const WindowAttention& attention, const at::Tensor& x);
   /// All exchanges of a pass, for ranks without pixels.
   void skip();
 

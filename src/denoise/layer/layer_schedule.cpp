@@ -11,7 +11,11 @@
 namespace tessera {
 namespace {
 
-std::int64_t reach_of(const Step& step) { return step.node.op == Op::conv ? step.node.kernel / 2 : 0; }
+std::int64_t reach_of(const Step& step) {
+  return step.node.op == Op::conv ? step.node.kernel / 2 : step.node.shift;
+}
+// Layers that see and make the block alone.
+bool ends_margins(Op op) { return level_change(op) != 0 || op == Op::window_attention; }
 
 }  // namespace
 
@@ -32,10 +36,13 @@ LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
     const Step& step = plan.steps[s];
     std::int64_t v = std::numeric_limits<std::int64_t>::max();  // a constant is true everywhere
-    if (step.node.op == Op::input || level_change(step.node.op) != 0) v = 0;
-    if (level_change(step.node.op) == 0)
+    if (step.node.op == Op::input || ends_margins(step.node.op)) v = 0;
+    if (!ends_margins(step.node.op))
       for (const int i : step.node.inputs) v = std::min(v, valid[i]);
-    if (const std::int64_t reach = reach_of(step); reach > 0) {
+    const std::int64_t reach = reach_of(step);
+    if (step.node.op == Op::window_attention) {
+      exchanges[s] = reach > 0;
+    } else if (reach > 0) {
       if (v < reach) {
         exchanges[s] = true;
         v = valid[step.node.inputs[0]] = depth * reach;
@@ -61,14 +68,19 @@ LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType
     const std::int64_t out = need[step.out], reach = reach_of(step);
     want(step.out, level, out);
     if (step.other >= 0) want(step.other, level, out);
-    if (exchanges[s]) {
+    if (step.node.op == Op::window_attention) {
+      const int in = step.node.inputs[0];
+      if (exchanges[s])
+        schedule.exchanges.push_back({s, level, plan.channels[in], reach, 0, 0, {.tile = reach}});
+      want(in, level, 0);
+    } else if (exchanges[s]) {
       const int in = step.node.inputs[0];
       const std::int64_t margin = std::max(out, need[in] - reach);
       schedule.exchanges.push_back({s, level, plan.channels[in], reach, margin, need[in],
                                     rim_form(type, on_device, plan.channels[in], step.node.kernel)});
       want(step.out, level, margin);
       need[in] = 0;  // what the steps behind read has come with this exchange
-    } else if (level_change(step.node.op) == 0) {
+    } else if (!ends_margins(step.node.op)) {
       for (const int i : step.node.inputs) want(i, level, out + reach);
     }
   }
@@ -83,8 +95,8 @@ std::vector<LevelBoxes> level_boxes(const LayerSchedule& schedule, const Decompo
     const int level = static_cast<int>(l);
     const std::int64_t m = schedule.margin[l];
     const Box block = at_level(decomposition.padded_block(rank), level);
-    boxes.push_back(
-        {block, block.grow({{0, m, m}, {0, m, m}}).intersect(at_level(decomposition.padded(), level))});
+    const Box image = at_level(decomposition.padded(), level);
+    boxes.push_back({block, block.grow({{0, m, m}, {0, m, m}}).intersect(image), image});
   }
   return boxes;
 }

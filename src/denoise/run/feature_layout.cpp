@@ -10,6 +10,7 @@
 #include <set>
 
 #include "run/cudnn_graph.hpp"
+#include "run/window_attention.hpp"
 
 namespace tessera {
 namespace {
@@ -169,6 +170,15 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
       else
         buffers.push_back({bytes, s, s, &layout.scratch[k].emplace_back()});
     };
+    // Mean and deviation of each pixel.
+    if (step.node.op == Op::layer_norm)
+      for (int k = 0; k < 2; ++k)
+        beside(elements(step) / step.node.channels * std::max<std::int64_t>(element, 4));
+    if (step.node.op == Op::window_attention)
+      beside(WindowAttention::scratch_elements(step.node, call.height >> step.node.level,
+                                               call.width >> step.node.level,
+                                               call.library == ConvolutionLibrary::cudnn) *
+             element);
     if (level_change(step.node.op) == 0) continue;
     // Such a layer sees and makes blocks; their margins go and come in copies.
     const int level = step.node.level, from = level - level_change(step.node.op);

@@ -47,6 +47,8 @@ NetworkWork network_work(const Network& network, at::ScalarType type, bool on_de
       // A pooled sample reads four, an upsampled one a quarter.
       const double read = node.op == Op::max_pool ? 4.0 : node.op == Op::upsample ? 0.25 : 1.0;
       layer.passed = read * static_cast<double>(layer.in) + static_cast<double>(layer.out);
+      if (node.op == Op::window_attention)  // scores: biased, added to, shifted, summed, multiplied
+        layer.passed += 8.0 * static_cast<double>(node.heads * node.window * node.window);
     }
     work.layers.push_back(layer);
   }

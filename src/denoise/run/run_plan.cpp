@@ -13,7 +13,8 @@ namespace {
 bool takes_more(Op op) { return op == Op::conv || op == Op::conv_down; }  // a relu or a sum behind it
 
 bool overwrites(Op op) {  // pixel by pixel: the result may take the place of the first input
-  return op == Op::add || op == Op::subtract || op == Op::relu || op == Op::elu || op == Op::elu_gradient;
+  return op == Op::add || op == Op::subtract || op == Op::relu || op == Op::elu || op == Op::elu_gradient ||
+         op == Op::gelu;
 }
 
 // Which layers disappear into the convolution before them: absorbed[i] is the layer that layer i became.

@@ -8,6 +8,8 @@
 #include <ATen/ops/elu_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/upsample_nearest2d.h>
@@ -23,6 +25,7 @@
 #include "layer/layer_halos.hpp"
 #include "run/convolution.hpp"
 #include "run/feature_layout.hpp"
+#include "run/window_attention.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
 #include "tessera/core/phase.hpp"
@@ -54,7 +57,12 @@ struct Runner::Impl {
   struct Kernel {
     std::optional<ConvolutionLayer> straight, turned;  // turned: with rows and columns exchanged
   };
-  std::vector<Kernel> kernels;                // by step
+  struct Norm {
+    at::Tensor weight, bias;
+  };
+  std::vector<Kernel> kernels;  // by step, as the next two
+  std::vector<Norm> norms;
+  std::vector<std::optional<WindowAttention>> attentions;
   std::vector<std::int64_t> sizes;            // of the last x
   FeatureLayout layout;                       // for x of these sizes
   Arena arena;                                // host only; a device's allocator keeps by itself
@@ -83,11 +91,17 @@ struct Runner::Impl {
     if (o.device.is_cuda() && o.graphs) graphs.emplace(o.device, tensor);
     plan = make_run_plan(folded.graph, o.device_form || fuses_add(library));
     kernels.resize(plan.steps.size());
+    norms.resize(plan.steps.size());
+    attentions.resize(plan.steps.size());
     for (std::size_t s = 0; s < plan.steps.size(); ++s) {
       const Node& node = plan.steps[s].node;
+      const auto parameter = [&](const std::string& name) { return folded.weights.at(name).to(tensor); };
+      if (node.op == Op::layer_norm)
+        norms[s] = {parameter(node.weight + ".weight"), parameter(node.weight + ".bias")};
+      if (node.op == Op::window_attention) attentions[s].emplace(node, parameter(node.weight));
       if (!is_convolution(node.op)) continue;
       std::optional<at::Tensor> bias;
-      if (!node.bias.empty()) bias = folded.weights.at(node.bias).to(tensor);
+      if (!node.bias.empty()) bias = parameter(node.bias);
       const at::Tensor weight = applied_weight(node, folded.weights.at(node.weight)).to(tensor).contiguous();
       kernels[s].straight.emplace(library, weight, bias, shape(node));
       if (!o.turned || node.op != Op::conv ||
@@ -153,6 +167,15 @@ struct Runner::Impl {
       case Op::elu_gradient:
         if (step.into_other) return at::elu_backward_out(in(0), in(0), 1, 1, 1, /*is_result=*/true, in(1));
         return at::elu_backward(in(0), 1, 1, 1, /*is_result=*/true, in(1));
+      case Op::gelu:
+        return step.into_other ? at::gelu_(in(0)) : at::gelu(in(0));
+      case Op::layer_norm:
+        return at::layer_norm(in(0).permute({0, 2, 3, 1}), {step.node.channels}, norms[index].weight,
+                              norms[index].bias, /*eps=*/1e-5)
+            .permute({0, 3, 1, 2});
+      case Op::window_attention:
+        return halos ? halos->attend(index, step.node.level, *attentions[index], in(0))
+                     : attentions[index]->apply(in(0));
       case Op::subtract:
         return step.into_other ? in(0).sub_(in(1)) : in(0) - in(1);
       case Op::add: {

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "tessera/denoise/graph.hpp"
+
+namespace tessera {
+
+/// r of Op::window_attention for every pair of a window's pixels, row by row: (heads, window^2, window^2),
+/// queries before keys. `positions`: the node's weight.
+at::Tensor position_bias(const Node& node, const at::Tensor& positions);
+
+/// The definition of Op::window_attention on whole images x (N, 3 C, H, W), differentiable -> (N, C, H, W).
+/// Source: Liu et al., "Swin transformer", ICCV 2021; shifted windows end with the image instead of going on
+/// at its other side, which is what the mask of that paper amounts to.
+at::Tensor attend(const Node& node, const at::Tensor& x, const at::Tensor& positions);
+
+}  // namespace tessera
