@@ -19,6 +19,7 @@ bool speaks = false;  // this rank says that it heard
 bool ending = false;  // with an exit code of its own
 std::atomic<bool> listens = false;
 std::array<struct sigaction, kSignals.size()> before;
+struct sigaction before_pipe;
 
 // Async-signal-safe: flags and write().
 void note(int signal) {
@@ -50,6 +51,8 @@ StopSignals::StopSignals(bool says) {
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;  // a write in progress goes on
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &before[i]);
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, &before_pipe);
 }
 
 StopSignals::~StopSignals() {
@@ -57,6 +60,7 @@ StopSignals::~StopSignals() {
   if (ending) return;
   listens = false;
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
+  sigaction(SIGPIPE, &before_pipe, nullptr);
 }
 
 bool StopSignals::seen() { return usr1 || term; }

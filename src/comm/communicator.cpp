@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -83,6 +84,8 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   int provided = 0;
   TESSERA_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
   running = true;
+  // A message to a rank that was killed is an error that is told, not the silent end of this one.
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 MpiSession::~MpiSession() {

@@ -75,6 +75,19 @@ def ctrl_c():
         wait_for(lambda: not ranks_of(folder), 20)
 
 
+def reader_gone():
+    """A run whose output nobody reads any more (a pager that was left, a terminal that died) goes on to its end."""
+    photo()
+    path = job(JOB)
+    run(path, "--set", "output.folder=heard")
+    child = start(path, "--set", "output.folder=unheard", ranks=1)
+    child.stdout.close()
+    child.stderr.close()
+    assert child.wait(timeout=120) == 0, child.returncode
+    assert summary("unheard")["status"] == "finished", summary("unheard")
+    same("heard", "unheard")
+
+
 def launchers():
     """A program that is not there, or takes no signals: one message, no crash of the launcher."""
     done = subprocess.run([launch, "-n", "2", "tesera", "run"], text=True, capture_output=True, cwd=work)

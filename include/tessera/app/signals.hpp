@@ -12,7 +12,8 @@ constexpr int kTerminated = 86;  // exit code: checkpointed after one of the oth
 /// (Ctrl-C) and SIGUSR2 (either of these, through a launcher that keeps them from its ranks) only ask for an
 /// end: a flag is set, and the run looks at it where it can stop. Later ones change nothing, so that a write
 /// is never cut; only SIGINT ends the process then, as it does by default. Once exit_code() has said that the
-/// run ends by one, that holds until the process ends. One per process.
+/// run ends by one, that holds until the process ends. SIGPIPE is ignored: a run does not end because nobody
+/// reads what it says. One per process.
 class StopSignals {
  public:
   /// `says`: one line on standard error at the first signal (rank 0).
