@@ -84,7 +84,6 @@ def reader_gone():
     child.stdout.close()
     child.stderr.close()
     assert child.wait(timeout=120) == 0, child.returncode
-    assert summary("unheard")["status"] == "finished", summary("unheard")
     same("heard", "unheard")
 
 

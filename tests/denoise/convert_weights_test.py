@@ -131,6 +131,28 @@ class ConvertWeights(unittest.TestCase):
             wanted = f.pixel_shuffle(last(torch.relu(first(f.pixel_unshuffle(torch.cat([x, torch.full_like(x[:, :1], 0.1)], dim=1), 2)))), 2)
             self.assertLess((self.ffdnet(x, 0.1, tensors) - wanted).abs().max().item(), 1e-5)
 
+    def test_scunets_blocks_give_the_same_image(self):
+        torch.manual_seed(2)
+        f, t = torch.nn.functional, 4
+        first, last = torch.nn.Conv2d(2 * t, 2 * t, 1), torch.nn.Conv2d(2 * t, 2 * t, 1)
+        qkv, positions = torch.nn.Linear(t, 3 * t), torch.randn(2, 15, 15)
+        block = "m_body.0."
+        state = {"m_head.0.weight": torch.randn(2 * t, 3, 3, 3), f"{block}trans_block.msa.relative_position_params": positions}
+        for name, layer in (("conv1_1", first), ("conv1_2", last), ("trans_block.msa.embedding_layer", qkv)):
+            state |= {f"{block}{name}.{k}": v for k, v in layer.state_dict().items()}
+        tensors, metadata = self.converted(state)
+        self.assertEqual(metadata["network"], "scunet")
+        self.assertTrue(torch.equal(tensors[f"{block}trans_block.msa.relative_position_params"][:, 0], positions))
+        x = torch.randn(1, 2 * t, 5, 6)
+        conv, trans = ({k: tensors.get(f"{block}{k}.{half}.weight") for k in ("conv1_1", "conv1_2")} for half in ("conv", "trans"))
+        bias = {k: tensors[f"{block}{k}.bias"] for k in ("conv1_1.conv", "conv1_1.trans", "conv1_2.trans")}
+        halves = f.conv2d(x, conv["conv1_1"], bias["conv1_1.conv"]), f.conv2d(x, trans["conv1_1"], bias["conv1_1.trans"])
+        self.assertLess((torch.cat(halves, dim=1) - first(x)).abs().max().item(), 1e-5)
+        joined = f.conv2d(halves[0], conv["conv1_2"]) + f.conv2d(halves[1], trans["conv1_2"], bias["conv1_2.trans"])
+        self.assertLess((joined - last(first(x))).abs().max().item(), 1e-5)
+        tokens = f.conv2d(halves[1], tensors[f"{block}trans_block.msa.embedding_layer.weight"], tensors[f"{block}trans_block.msa.embedding_layer.bias"])
+        self.assertLess((tokens.permute(0, 2, 3, 1) - qkv(halves[1].permute(0, 2, 3, 1))).abs().max().item(), 1e-5)
+
     def test_names_tell_the_network(self):
         head = torch.randn(4, 4, 3, 3)
         arguments = argparse.Namespace(sigma=25)  # as Lightning keeps them beside the weights

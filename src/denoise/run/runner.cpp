@@ -141,8 +141,6 @@ struct Runner::Impl {
     const Step& step = plan.steps[index];
     const auto in = [&](std::size_t k) -> at::Tensor& { return slot[step.node.inputs[k]]; };
     switch (step.node.op) {
-      case Op::input:
-        return x;
       case Op::sigma_map:
         return (level.tensor.defined() ? level.tensor : at::full({1, 1, 1, 1}, level.sigma, tensor))
             .expand({x.size(0), 1, x.size(2), x.size(3)});
@@ -196,6 +194,7 @@ struct Runner::Impl {
         }
         return joined;
       }
+      case Op::input:  // pass() puts it there
       case Op::batch_norm:
         break;
     }
@@ -226,14 +225,16 @@ struct Runner::Impl {
                   LayerHalos* halos) {
     place(layout.image, layout.image.bytes);
     const bool fits = !plan.converts || (x.scalar_type() == options.type && x.is_contiguous(kLast));
-    const at::Tensor image = fits ? x : at::empty(x.sizes(), tensor.memory_format(kLast)).copy_(x);
+    at::Tensor image = fits ? x : at::empty(x.sizes(), tensor.memory_format(kLast)).copy_(x);
     forget_places();
     std::vector<at::Tensor> slot(static_cast<std::size_t>(plan.output) + 1);
     for (std::size_t s = 0; s < plan.steps.size(); ++s) {
       place_step(s);
-      slot[plan.steps[s].out] = evaluate(s, slot, image, level, halos);
+      const Step& step = plan.steps[s];
+      slot[step.out] =
+          step.node.op == Op::input ? std::exchange(image, {}) : evaluate(s, slot, x, level, halos);
       forget_places();
-      for (const int done : plan.steps[s].released) slot[done].reset();
+      for (const int done : step.released) slot[done].reset();
       beat();
       if (between) between();
     }
