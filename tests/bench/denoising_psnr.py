@@ -166,7 +166,7 @@ def main():
         seconds = seconds_per_megapixel(bench, o.side, network, weights, kind)
         print(f"{name}: {', '.join(f'{v:.3f}' for v in reached)} dB, {seconds:.2f} s per megapixel", flush=True)
         results["weights"][name] = {"kind": kind, "psnr": reached, "noisy": noisy, "seconds": seconds}
-        if not o.no_stability:
+        if not o.no_stability and name in SHIPPED:
             results["weights"][name]["stability"] = stability(bench, network, weights, kind)
     (o.work / "weights.json").write_text(json.dumps(results, indent=1))
     target = o.page or (o.work / "weights.md" if o.no_stability else Path("docs/weights.md"))

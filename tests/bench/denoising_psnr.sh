@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # What the shipped and other weights reach: denoising beside published figures, time, and what 1,000 iterations do with
-# them; makes the page docs/weights.md: tests/bench/denoising_psnr.sh --data FOLDER
+# the shipped ones; makes the page docs/weights.md: tests/bench/denoising_psnr.sh --data FOLDER
 # TESSERA_PYTHON names a Python other than that of .venv.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -10,7 +10,7 @@ usage() {
   cat <<END
 usage: tests/bench/denoising_psnr.sh --data FOLDER [options]
   --data FOLDER      holds set12/ (gray) and set5/ (color)
-  --weights NAME=FILE:NETWORK:KIND   also these, for example DnCNN-B=w.safetensors:dncnn:gray; may be repeated
+  --weights NAME=FILE:NETWORK:KIND   also what these reach, for example DnCNN-B=w.safetensors:dncnn:gray; may be repeated
   --no-stability     without the runs of 1,000 iterations
   --side N           side of the picture that is timed (1024)
   --build FOLDER     where tessera was built (build/release)
