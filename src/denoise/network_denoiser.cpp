@@ -28,7 +28,8 @@ void validate(const Network& network, const ExecutionOptions& options, const Den
                    d.ranks(), " ranks (no rank holds the whole image) use layer, patch or auto");
   const std::int64_t a = network.alignment();
   TESSERA_VALIDATE(options.patch % a == 0 && options.patch >= 0, "denoiser.patch is ", options.patch, " (",
-                   name, " needs a multiple of ", a, ") use ", std::max(a, options.patch / a * a), " or ",
+                   name, " needs a multiple of ", a, ") use ",
+                   options.patch > a ? concat(options.patch / a * a, " or ") : std::string(),
                    std::max(a, (options.patch / a + 1) * a));
   TESSERA_EXPECT(d.padded().extent(1) % a == 0 && d.padded().extent(2) % a == 0 &&
                      d.alignment()[1] % a == 0 && d.alignment()[2] % a == 0,

@@ -40,7 +40,8 @@ TEST(NetworkDenoiser, equals_the_whole_image_on_any_ranks) {
       test::on_groups([&](const Communicator& comm) {
         SCOPED_TRACE(testing::Message() << name << ' ' << height << " x " << width);
         const Fixture s(comm, network, image);
-        for (const std::int64_t patch : {std::int64_t{0}, std::int64_t{8}, std::int64_t{24}}) {
+        const std::int64_t unit = std::max<std::int64_t>(8, network.alignment());
+        for (const std::int64_t patch : {std::int64_t{0}, unit, 3 * unit}) {
           const auto d =
               make_network_denoiser(network, {.patch = patch, .batch = 3, .type = at::kDouble}, s.context);
           EXPECT_LT(difference(s, *d, image, kSigma, want), 1e-10) << patch;
