@@ -123,7 +123,8 @@ def page(results, o):
     lines += ["Pictures divided by 255; seeded noise, neither clipped nor rounded, the same for all; the whole picture in float32; the result clamped to "
               "[0, 1]; PSNR over all pixels and channels, then the mean over the pictures. Time: the median of five passes over 1024 x 1024 pixels on all "
               "cores. Published: Zhang et al., IEEE Trans. Pattern Anal. Mach. Intell. 44 (2022) 6360; whether their noisy pictures were clipped or "
-              "rounded is not said. Set5 stands alone: those tables have no figures for it.", ""]
+              "rounded is not said. Set5 stands alone: those tables have no figures for it. "
+              "The validation of `tessera train` draws other noise: its figures differ in the second decimal.", ""]
     some = {w: r for w, r in results["weights"].items() if "stability" in r}
     if some:
         lines += ["## A thousand iterations", "",
