@@ -162,9 +162,10 @@ def networks(out):
     network_reference("gsdrunet", train(GSDRUNet(nb=2, nc=[4, 8, 12, 16]), 3, 300, 6), 3, 40, 48, 0.08, out)
     ffdnet = FFDNet(5, 8, 3, norm="batch_norm", last_conv_bias=False, pretrained=None)
     network_reference("ffdnet", train(ffdnet, 3, 300, 7), 3, 34, 46, 0.1, out)
+    network_reference("ffdnet_plain", train(FFDNet(6, 8, 1, pretrained=None), 1, 300, 8), 1, 46, 34, 0.06, out)
+    torch.manual_seed(0)  # whatever networks come before
     scunet = SmallHeads(1, config=[2] * 7, dim=6, pretrained=None)
     network_reference("scunet", train(scunet, 1, 60, 9), 1, 64, 128, 0.1, out, stored=torch.float16)
-    network_reference("ffdnet_plain", train(FFDNet(6, 8, 1, pretrained=None), 1, 300, 8), 1, 46, 34, 0.06, out)
     return gray
 
 
@@ -347,7 +348,7 @@ def main():
     solvers(gray, out)
     metrics(out)
 
-    assert max(map(len, out.values())) < 200_000 and sum(map(len, out.values())) < 2_000_000
+    assert max(map(len, out.values())) < 250_000 and sum(map(len, out.values())) < 2_500_000
     if options.check:
         other = [name for name, data in out.items() if (FOLDER / name).read_bytes() != data]
         sys.exit(f"differ from the committed files: {', '.join(other)}" if other else 0)

@@ -51,8 +51,8 @@ struct LayerSchedule {
 
 /// With depth k, k convolutions in a row share one exchange of k times their reach where nothing between them
 /// (a change of level, attention, which wants whole windows, a sum with a feature whose margin is shorter)
-/// stops it; no more pixels are exchanged than are read. Features of `type` on a device or not; the same on all ranks, whatever their processors.
-/// Pure.
+/// stops it; no more pixels are exchanged than are read. Features of `type` on a device or not; the same on
+/// all ranks, whatever their processors. Pure.
 LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType type, bool on_device);
 
 std::vector<LevelBoxes> level_boxes(const LayerSchedule& schedule, const Decomposition& decomposition,
