@@ -18,6 +18,7 @@ with zeros, so a pixel nearer to the border than the network has layers comes ou
 """
 import argparse
 import collections
+import os
 import re
 import struct
 import sys
@@ -225,6 +226,12 @@ def scunet(state):
     return named
 
 
+def restormer(state):
+    """With the moves between pixels and channels behind the convolutions that change the level."""
+    moved = {k: v.shape[0] // (4 if k.startswith("up") else 1) for k, v in state.items() if re.fullmatch(r"(up|down)\d_\d\.body\.0\.weight", k)}
+    return state | {k.replace("body.0", "body.1"): moves(channels) for k, channels in moved.items()}
+
+
 def identify(state):
     """(network, state dict with the names that tessera uses); the network is None where the names tell nothing."""
     if all(k.startswith("student_grad.model.") for k in state):
@@ -233,6 +240,8 @@ def identify(state):
         return "drunet", state
     if "m_head.0.weight" in state:
         return "scunet", scunet(state)
+    if "patch_embed.proj.weight" in state and "latent.0.attn.temperature" in state:
+        return "restormer", restormer(state)
     if "blocks.0.0.weight" in state:
         return "ffdnet", ffdnet(state)
     if "Conv1.0.weight" in state:
@@ -252,7 +261,7 @@ def main():
     parser.add_argument("checkpoint")
     parser.add_argument("output")
     parser.add_argument("--prefix", default="", help="keep the keys that begin so, and cut it off")
-    parser.add_argument("--network", choices=("drunet", "gsdrunet", "dncnn", "ffdnet", "scunet", "unet"),
+    parser.add_argument("--network", choices=("drunet", "gsdrunet", "dncnn", "ffdnet", "scunet", "restormer", "unet"),
                         help="where the names do not tell, or tell another (a DRUNet may be GSDRUNet's, without its prefix)")
     parser.add_argument("--sigma", nargs=2, metavar=("LOWEST", "HIGHEST"), help="trained noise levels, range [0, 1]")
     parser.add_argument("--license", default="", help="written into the metadata")
@@ -281,6 +290,8 @@ def main():
     if args.license:
         metadata["license"] = args.license
     save_file(state, args.output, metadata=metadata or None)
+    os.umask(mask := os.umask(0))
+    os.chmod(args.output, 0o666 & ~mask)  # the library's file is for its owner alone
     print(f"{args.output}: {network or 'unknown network'}, {len(state)} tensors, {sum(v.numel() for v in state.values())} values")
 
 

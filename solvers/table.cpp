@@ -7,13 +7,14 @@ namespace tessera {
 
 SolverRow admm();
 SolverRow fista();
+SolverRow gradient_step();
 SolverRow half_quadratic_splitting();
 SolverRow proximal_gradient();
 SolverRow red();
 
 std::vector<SolverRow>& solver_table() {
   static std::vector<SolverRow> rows = {
-      proximal_gradient(), fista(), half_quadratic_splitting(), admm(), red(),
+      proximal_gradient(), fista(), half_quadratic_splitting(), admm(), red(), gradient_step(),
   };
   return rows;
 }

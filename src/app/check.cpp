@@ -137,7 +137,8 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
                                    layer_halo_depth(g.network->graph, d, execution_options(g, 1)),
                                    layers->exchanges(), most_messages(*layers, looked_at))
                            .c_str()
-                     : std::to_string(halo).c_str());
+              : g.network && g.network->graph.global() ? "none, the whole image at once"
+                                                       : std::to_string(halo).c_str());
   std::printf("measurement  %zu part%s, %lld samples\n", layout.parts(), layout.parts() == 1 ? "" : "s",
               static_cast<long long>(layout.samples()));
   for (const std::string& notice : g.notices) std::printf("note: %s\n", notice.c_str());

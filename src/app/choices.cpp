@@ -13,7 +13,8 @@ void know_choices() {
     all.solvers.push_back({.name = row.name,
                            .options = row.options,
                            .penalty = row.data_step == DataStep::prox,
-                           .weighs = row.data_step == DataStep::red});
+                           .proximal = takes_prox(row.data_step),
+                           .weighs = weighs(row.data_step)});
   for (const DenoiserRow& row : denoiser_table())
     all.denoisers.push_back({.name = row.name,
                              .options = row.options,

@@ -15,6 +15,7 @@
 #include "tessera/domain/tensor.hpp"
 #include "tessera/domain/torch_cuda.hpp"
 #include "tessera/io/measurement_file.hpp"
+#include "tessera/solve/solver.hpp"
 
 namespace tessera {
 namespace {
@@ -57,7 +58,7 @@ Index3 alignment_of(const std::optional<Network>& network, const Box& image) {
 BlockCost cost_of(const Geometry& g) {
   if (!g.network) return [](const Box& b) { return static_cast<double>(b.pixels()); };
   const Box image = g.image;
-  if (g.job.execution.mode == ExecutionMode::layer) {
+  if (g.job.execution.mode == ExecutionMode::layer || g.network->graph.global()) {
     const std::int64_t rim = std::max<std::int64_t>(1, g.network->alignment() / 2);
     return [rim, image](const Box& b) {
       return static_cast<double>(
@@ -155,6 +156,22 @@ void set_scale(Geometry& g, const std::vector<std::string>& sources, const Commu
   }
 }
 
+// A solver that goes down on a potential reads it from the network's pass.
+void ask_for_potential(Geometry& g) {
+  const SolverRow& solver = find_solver(g.job.solver.name);
+  if (!solver.needs_potential) return;
+  const DenoiserRow& row = find_denoiser(g.job.denoiser.network);
+  std::string known;
+  for (const DenoiserRow& other : denoiser_table())
+    if (other.potential) known += (known.empty() ? "" : ", ") + other.name;
+  TESSERA_VALIDATE(row.potential, "solver.name is ", solver.name, " (it goes down on a potential, ", row.name,
+                   " is no gradient step on one) write 'denoiser.network: ", known, "', or another solver");
+  TESSERA_VALIDATE(
+      g.job.execution.averaging != Averaging::cycle, "denoiser.averaging is cycle (", solver.name,
+      " compares its objective from step to step, which other turns change) write none, flips ", "or all");
+  g.network = with_potential(std::move(*g.network));
+}
+
 }  // namespace
 
 Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks,
@@ -228,6 +245,7 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
                      ", networks are for pictures) write 'network: tv' or 'network: none'");
     comm.together([&] { g.network = open_network(g.job.denoiser, g.channels); });
   }
+  ask_for_potential(g);
   const ChosenDevice chosen =
       choose_device(job.device, job.domain.share_gpu ? GpuSharing::allowed : GpuSharing::refused, comm);
   g.device = chosen.device;

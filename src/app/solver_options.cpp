@@ -31,6 +31,10 @@ double last_level(DataStep kind, bool pixels, double r) {
   return pixels ? r : std::max(1.5 * r, std::min(4 * r, 0.04));
 }
 
+// gspnp as published for blurs (Hurault et al., ICLR 2022): the level in noise levels of a pixel, and the
+// potential's weight beside f, in units of f's curvature.
+constexpr double kDescentLevel = 1.8, kDescentWeight = 0.1;
+
 // Where the denoiser's level falls by itself: in how many iterations, and the first of the steps to nothing
 // that follow, as a share of the last level.
 struct Fall {
@@ -93,6 +97,8 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
     o.lambda = s.lambda.value_or(L);
     return o;
   }
+  const bool descends = kind == DataStep::descent;
+  if (descends && !said.sigma.set() && noise > 0) said.sigma = kDescentLevel * noise / std::sqrt(L);
   const bool open = !said.sigma.set() && !said.step.set() && noise > 0, prox = kind == DataStep::prox;
   const bool pixels = o.pixels = g.network && g.op->pointwise();
   const double r = noise / std::sqrt(L),
@@ -115,8 +121,11 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
     o.sigma = falling(last, n, fall);
     o.step = {};
   }
-  const double at_end = settled.sigma.values().back();
-  o.lambda = s.lambda || s.sigma.automatic ? *settled.lambda * noise * noise / (at_end * at_end) : L;
+  const double share = settled.sigma.values().back() / noise;  // weight = lambda / share^2
+  o.lambda = s.lambda || (s.sigma.automatic && !descends) ? *settled.lambda / (share * share)
+             : descends                                   ? kDescentWeight * L
+                                                          : L;
+  if (descends && noise > 0) o.strength = o.lambda * share * share;
   return o;
 }
 

@@ -47,6 +47,7 @@ std::vector<Key<Job>> make_job_table() {
   const std::vector<SolverChoice>& solvers = choices().solvers;
   const std::vector<DenoiserChoice>& denoisers = choices().denoisers;
   const auto penalties = names(solvers, [](const SolverChoice& s) { return s.penalty; });
+  const auto proximal = names(solvers, [](const SolverChoice& s) { return s.proximal; });
   const auto gradients = names(solvers, [](const SolverChoice& s) { return !s.penalty; });
   const auto weighing = names(solvers, [](const SolverChoice& s) { return s.weighs; });
   const auto leveled = names(denoisers, [](const DenoiserChoice& d) { return d.takes_sigma; });
@@ -61,7 +62,7 @@ std::vector<Key<Job>> make_job_table() {
                                    return j.execution.mode == ExecutionMode::layer;
                                  }}};
   const auto products = names(choices().operators, [](const OperatorChoice& op) { return op.pointwise; });
-  const W by_cg = {solver_is(penalties),
+  const W by_cg = {solver_is(proximal),
                    {fmt::format("for operators other than {}", fmt::join(products, " and ")),
                     [](const Job& j) { return !chosen(j.problem.op).pointwise; }}};
   const W preview = {{"with output.preview", [](const Job& j) { return !j.output.preview.empty(); }}};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
+
 #include "tessera/denoise/denoiser.hpp"
 
 namespace tessera {
@@ -11,14 +13,17 @@ class ContinuedDenoiser final : public Denoiser {
   ContinuedDenoiser(Denoiser& inner, double level) : inner_(inner), level_(level) {}
 
   void apply(const at::Tensor& in, double sigma, at::Tensor& out) override {
-    if (sigma >= level_) return inner_.apply(in, sigma, out);
-    inner_.apply(in, level_, out);
-    const double share = sigma * sigma / (level_ * level_);
-    out.mul_(share).add_(in, 1 - share);
+    share_ = sigma >= level_ ? 1 : sigma * sigma / (level_ * level_);
+    inner_.apply(in, std::max(sigma, level_), out);
+    if (share_ < 1) out.mul_(share_).add_(in, 1 - share_);
   }
   void set_noise(double s) override { inner_.set_noise(s); }
   at::Tensor prior(const at::Tensor& x, double sigma) override {  // below the level D is the prox of nothing
     return sigma >= level_ ? inner_.prior(x, sigma) : at::Tensor();
+  }
+  at::Tensor potential() const override {
+    const at::Tensor g = inner_.potential();
+    return g.defined() ? g.mul(share_) : g;
   }
   std::int64_t bytes_sent() const override { return inner_.bytes_sent(); }
   bool bytes_are_exact() const override { return inner_.bytes_are_exact(); }
@@ -30,6 +35,7 @@ class ContinuedDenoiser final : public Denoiser {
  private:
   Denoiser& inner_;
   double level_;
+  double share_ = 1;  // of inner_'s step, in the last call
 };
 
 }  // namespace

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/denoise/network_denoiser.hpp"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 
 #include "executors.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/domain/space.hpp"
 
 namespace tessera {
 namespace {
@@ -26,6 +30,10 @@ void validate(const Network& network, const ExecutionOptions& options, const Den
                    "denoiser.patch or batch is set in mode layer (blocks are run as a whole) leave them out");
   TESSERA_VALIDATE(options.mode != ExecutionMode::whole || d.ranks() == 1, "denoiser.mode is whole on ",
                    d.ranks(), " ranks (no rank holds the whole image) use layer, patch or auto");
+  TESSERA_VALIDATE(!network.graph.global() || (options.mode != ExecutionMode::patch && options.patch == 0),
+                   "denoiser.mode is patch (", name,
+                   " attends to the whole image, which each window would hold) ",
+                   "write layer on several ranks, whole on one, or auto without a patch");
   const std::int64_t a = network.alignment();
   TESSERA_VALIDATE(options.patch % a == 0 && options.patch >= 0, "denoiser.patch is ", options.patch, " (",
                    name, " needs a multiple of ", a, ") use ",
@@ -41,10 +49,32 @@ void validate(const Network& network, const ExecutionOptions& options, const Den
 
 }  // namespace
 
+PotentialSum::PotentialSum(const Network& network, std::int64_t image_channels)
+    : channels_(network.channels()),
+      replicas_(static_cast<double>(channels_) / static_cast<double>(image_channels)),
+      asked_(network.options.potential) {}
+
+void PotentialSum::begin(std::size_t passes) {
+  share_ = 1 / (replicas_ * static_cast<double>(passes));
+  if (asked_) sum_ = at::zeros({}, at::kDouble);
+}
+
+void PotentialSum::add(const at::Tensor& part) {
+  if (!asked_) return;
+  const at::Tensor r = part.narrow(0, channels_, channels_);
+  sum_ = local_dot(r, r).mul_(share_ / 2).add_(sum_);
+}
+
+at::Tensor PotentialSum::image(const at::Tensor& result) const {
+  return asked_ ? result.narrow(1, 0, channels_) : result;
+}
+
 std::unique_ptr<Denoiser> make_network_denoiser(Network network, const ExecutionOptions& options,
                                                 const DenoiserContext& context) {
   validate(network, options, context);
-  if (options.mode == ExecutionMode::layer) return make_layer_denoiser(network, options, context);
+  const bool cut = options.mode == ExecutionMode::automatic && context.decomposition.ranks() > 1;
+  if (options.mode == ExecutionMode::layer || (cut && network.graph.global()))
+    return make_layer_denoiser(network, options, context);
   return make_window_denoiser(network, options, context);
 }
 

@@ -12,13 +12,14 @@ DenoiserRow unet_row();
 DenoiserRow gsdrunet_row();
 DenoiserRow ffdnet_row();
 DenoiserRow scunet_row();
+DenoiserRow restormer_row();
 DenoiserRow total_variation_row();
 DenoiserRow identity_row();
 
 std::vector<DenoiserRow>& denoiser_table() {
   static std::vector<DenoiserRow> rows = {
-      drunet_row(), dncnn_row(),           unet_row(),     gsdrunet_row(), ffdnet_row(),
-      scunet_row(), total_variation_row(), identity_row(),
+      drunet_row(),    dncnn_row(),           unet_row(),     gsdrunet_row(), ffdnet_row(), scunet_row(),
+      restormer_row(), total_variation_row(), identity_row(),
   };
   return rows;
 }
@@ -48,7 +49,7 @@ Option blocks_option() {
           std::optional<std::int64_t>{},
           {.least = 1, .word = "auto", .example = "2"},
           "",
-          "residual blocks per scale; auto: as published (drunet 4, gsdrunet 2, scunet 4)"};
+          "residual blocks per scale; auto: as published (drunet 4, gsdrunet 2, scunet 4, restormer 4 to 8)"};
 }
 Option depth_option() {
   return {"depth",
@@ -69,7 +70,10 @@ NetworkOptions network_options(const DenoiserRow& row, std::int64_t channels, co
   NetworkOptions o = published_network(row.name);
   o.channels = channels;
   o.widths = options.get<std::vector<std::int64_t>>(widths_option());
-  o.blocks = options.get<std::optional<std::int64_t>>(blocks_option()).value_or(o.blocks);
+  if (const auto blocks = options.get<std::optional<std::int64_t>>(blocks_option())) {
+    o.blocks = *blocks;
+    o.stages.clear();
+  }
   o.depth = options.get<std::optional<std::int64_t>>(depth_option()).value_or(o.depth);
   return o;
 }

@@ -51,9 +51,11 @@ class LeastSquares final : public DataTerm {
 
   double value(const at::Tensor& x) override {
     A_->apply(x, residual_);
-    double sum = 0.5 * weigh_residual().item<double>();
-    A_->comm().all_reduce({&sum, 1}, Reduce::sum);
-    return sum;
+    double chi = weigh_residual().item<double>();
+    A_->comm().all_reduce({&chi, 1}, Reduce::sum);
+    objective_ = Deferred(0.5 * chi);
+    chi2_ = Deferred(chi / (static_cast<double>(samples_) * variance()));
+    return 0.5 * chi;
   }
 
   void gradient(const at::Tensor& x, at::Tensor& gradient) override {
@@ -152,10 +154,10 @@ class LeastSquares final : public DataTerm {
   }
 
   void report(const at::Tensor& local_chi) {
-    const double variance = noise_sigma_ > 0 ? noise_sigma_ * noise_sigma_ : 1.0;
     objective_ = space_.sum(local_chi.mul(0.5));
-    chi2_ = space_.sum(local_chi.div(static_cast<double>(samples_) * variance));
+    chi2_ = space_.sum(local_chi.div(static_cast<double>(samples_) * variance()));
   }
+  double variance() const { return noise_sigma_ > 0 ? noise_sigma_ * noise_sigma_ : 1.0; }
 
   std::shared_ptr<DistributedOperator> A_;
   Measurement y_;             // 0 where the weight is 0 for want of a finite value

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -56,9 +57,11 @@ class PointwiseTerm final : public DataTerm {
 
   double value(const at::Tensor& x) override {
     A_->apply(x, means_);
-    double sum = local_value().item<double>();
-    A_->comm().all_reduce({&sum, 1}, Reduce::sum);
-    return sum;
+    std::array<double, 2> sums{local_value().item<double>(), local_chi().item<double>()};
+    A_->comm().all_reduce(sums, Reduce::sum);
+    objective_ = Deferred(sums[0]);
+    chi2_ = Deferred(sums[1] / static_cast<double>(samples_));
+    return sums[0];
   }
 
   void gradient(const at::Tensor& x, at::Tensor& gradient) override {
@@ -68,11 +71,8 @@ class PointwiseTerm final : public DataTerm {
 
   void measure(const at::Tensor& x) override {
     A_->apply(x, means_);
-    at::Tensor chi = at::zeros({}, A_->options().dtype(at::kDouble));
-    for (std::size_t i = 0; i < y_.size(); ++i)
-      chi = chi.add(local_sum(weighted(i, loss_->deviation(means_[i], y_[i]))));
     objective_ = space_.sum(local_value());
-    chi2_ = space_.sum(chi.div(static_cast<double>(samples_)));
+    chi2_ = space_.sum(local_chi().div(static_cast<double>(samples_)));
   }
 
   void prox(const at::Tensor& z, double gamma, at::Tensor& out, bool warm) override {
@@ -141,6 +141,14 @@ class PointwiseTerm final : public DataTerm {
     at::Tensor sum = at::zeros({}, A_->options().dtype(at::kDouble));
     for (std::size_t i = 0; i < y_.size(); ++i)
       sum = sum.add(local_sum(weighted(i, loss_->value(means_[i], y_[i]))));
+    return sum;
+  }
+
+  // Their squared deviations over the variance that the loss expects, likewise.
+  at::Tensor local_chi() const {
+    at::Tensor sum = at::zeros({}, A_->options().dtype(at::kDouble));
+    for (std::size_t i = 0; i < y_.size(); ++i)
+      sum = sum.add(local_sum(weighted(i, loss_->deviation(means_[i], y_[i]))));
     return sum;
   }
 

@@ -15,7 +15,7 @@ constexpr std::int64_t kBytes = 4;  // float32 state
 int state_images(const std::string& solver) { return find_solver(solver).images + 2; }
 
 DataTraffic data_traffic(const Decomposition& decomposition, const DataWork& data, int rank) {
-  const bool splitting = find_solver(data.solver).data_step == DataStep::prox;
+  const bool splitting = takes_prox(find_solver(data.solver).data_step);
   DataTraffic traffic;
   if (splitting && data.op->pointwise()) return traffic;
   const auto transforms = [&](const Layout& blocks, const Box& box) {

@@ -171,6 +171,8 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
   const bool streamed = transport_on(machine, e.transport) == TransportKind::nccl;
   if (machine.processors > 0 && d.ranks() > 1 && !streamed)  // no graph holds these
     pass.denoise = std::max(pass.denoise, kHostSeconds * static_cast<double>(schedule.exchanges.size()));
+  if (d.ranks() > 1)  // sums over all pixels, which are waited for
+    pass.exposed += static_cast<double>(schedule.sums.size()) * machine.reduction.at(d.ranks());
   const double turns = passes(e.averaging);
   t.denoise = turns * pass.denoise;
   t.redundant = turns * pass.redundant;

@@ -259,7 +259,7 @@ std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWor
     e.batch = e.halo_depth = std::nullopt;
     candidates.push_back(e);
   }
-  if (wants(ExecutionMode::patch)) {
+  if (wants(ExecutionMode::patch) && !network.global) {
     Execution e = wanted;
     e.mode = ExecutionMode::patch;
     e.halo_depth.reset();

@@ -20,9 +20,9 @@ Schedule map(const Schedule& s, Rule rule) {
 
 Strength settle(const Strength& said, DataStep kind, double usual, double noise, double L) {
   Strength s = said;
-  const bool red = kind == DataStep::red;
+  const bool by_weight = weighs(kind);
   TESSERA_VALIDATE(
-      !(s.lambda && s.sigma.set() && s.step.set()) || red,
+      !(s.lambda && s.sigma.set() && s.step.set()) || by_weight,
       "solver.lambda, solver.sigma and solver.step are all given (sigma^2 = step lambda noise^2: "
       "two of them say the third) leave one to auto");
   TESSERA_VALIDATE(!s.lambda || *s.lambda > 0, "solver.lambda is ", s.lambda.value_or(0),
@@ -35,7 +35,7 @@ Strength settle(const Strength& said, DataStep kind, double usual, double noise,
   if (!s.sigma.set()) {
     noise_for("solver.sigma");
     if (!s.lambda) s.lambda = usual;
-    if (red)
+    if (by_weight)
       s.sigma = noise / std::sqrt(L);
     else {
       if (!s.step.set()) s.step = 1 / L;
@@ -45,7 +45,7 @@ Strength settle(const Strength& said, DataStep kind, double usual, double noise,
   }
   const double last = s.sigma.values().back();
   if (s.lambda) {
-    if (!s.step.set() && !red) {
+    if (!s.step.set() && !by_weight) {
       noise_for("solver.step");
       TESSERA_VALIDATE(last > 0, "solver.sigma ends at 0 (with solver.lambda the steps follow sigma^2) ",
                        "end it above 0");
@@ -53,12 +53,12 @@ Strength settle(const Strength& said, DataStep kind, double usual, double noise,
     }
     return s;
   }
-  if (!s.step.set() && !red) {
+  if (!s.step.set() && !by_weight) {
     s.step = 1 / L;
     if (kind == DataStep::prox && last > 0)
       s.step = map(s.sigma, [&](double sigma) { return sigma * sigma / (last * last) / L; });
   }
-  const double step = s.step.set() && !red ? s.step.values().back() : 1 / L;
+  const double step = s.step.set() && !by_weight ? s.step.values().back() : 1 / L;
   s.lambda = noise > 0 ? last * last / (step * v) : std::numeric_limits<double>::quiet_NaN();
   return s;
 }

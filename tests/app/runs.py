@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 from skimage import data as photographs, io as pictures
 
-from harness import counted, distance, image, JOB, job, NETWORK, photo, predicted, run, summary, tessera, TV, work
+from harness import counted, distance, image, JOB, job, NETWORK, photo, predicted, run, source, summary, tessera, TV, work
 
 
 def ranks_agree():
@@ -50,6 +50,49 @@ def trained_weights():
             d = distance(image("parts"), image("out"))
             print(f"{height} x {width} on {ranks} ranks: relative difference {d:.1e}")
             assert d < 1e-5
+
+
+def gradient_step():
+    """gspnp: the objective falls in every iteration on any ranks and in any mode, and goes on."""
+    photo(60, 75)
+    text = JOB.replace(NETWORK, f"denoiser: {{network: gsdrunet, weights: {source / 'tests/reference/gsdrunet.safetensors'}}}")
+    path = job(text.replace("{name: pgd, iterations: 4, sigma: 0.1}", "{name: gspnp, iterations: 12, step: 1000}"))
+    run(path)
+    with h5py.File(work / "out/trace/rank-00000.h5") as f:
+        rows = f["/iterations"][...]
+    assert len(rows) == 12 and (np.diff(rows["objective"]) <= 1e-6 * rows["objective"][1:]).all(), rows["objective"]
+    assert rows["step"][-1] < 1000, "such a step does not go down"
+    assert rows["objective"][-1] < 0.9 * rows["objective"][0]
+    for ranks, mode in ((2, "patch"), (3, "layer"), (5, "auto")):
+        run(path, "--set", f"output.folder=out{ranks}", "--set", f"denoiser.mode={mode}", ranks=ranks)
+        d = distance(image(f"out{ranks}"), image("out"))
+        print(f"{ranks} ranks, {mode}: relative difference {d:.1e}")
+        assert d < 1e-5
+    run(path, "--set", "output.folder=half", "--set", "solver.iterations=5")
+    run(str(work / "half"), "--resume", "--set", "solver.iterations=12")
+    assert (image("half") == image("out")).all()
+    for change, reason in (("denoiser.network=drunet", "goes down on a potential"), ("denoiser.averaging=cycle", "is cycle"),
+                           ("solver.bounds=[0, 1]", "solver.bounds"), ("solver.step=[2, 1]", "has 2 values")):
+        more = ("--set", "denoiser.weights=auto") if "drunet" in change else ()
+        _, err = run(path, "--set", change, *more, "--set", "output.folder=bad", expect=2)
+        assert reason in err and not (work / "bad").exists(), err
+
+
+def whole_image_attention():
+    """restormer: attention over the whole image, the same on any ranks; a patch is refused, auto knows."""
+    photo(60, 75, gray=True)
+    text = JOB.replace(NETWORK, f"denoiser: {{network: restormer, weights: {source / 'tests/reference/restormer.safetensors'}}}")
+    path = job(text.replace("iterations: 4, sigma: 0.1", "iterations: 4"))
+    run(path)
+    for ranks in (2, 3, 7):
+        run(path, "--set", f"output.folder=out{ranks}", ranks=ranks)
+        d = distance(image(f"out{ranks}"), image("out"))
+        told, said = predicted(path, ranks)
+        print(f"{ranks} ranks: relative difference {d:.1e}, {told} bytes per iteration as predicted")
+        assert d < 1e-5 and told == counted(f"out{ranks}") > 0, (d, told, counted(f"out{ranks}"))
+        assert "layer by layer" in said, said
+    _, err = run(path, "--set", "denoiser.mode=patch", "--set", "output.folder=bad", ranks=2, expect=2)
+    assert "attends to the whole image" in err and not (work / "bad").exists(), err
 
 
 def photograph_on_four():

@@ -131,7 +131,7 @@ const std::vector<BadJob>& bad_rules() {
        "problem:\n  truth: photo.png\ndenoiser: {network: none}\nsolver:\n  lambda: 0.1\n",
        {},
        "photo.yaml:5: solver.lambda acts on nothing in this job (it acts only for denoiser.network drunet, "
-       "gsdrunet, ffdnet, tv, or solver.name red) remove it"},
+       "gsdrunet, ffdnet, tv, or solver.name red, gspnp) remove it"},
       {"MomentumForHqs",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {name: hqs, momentum: 3}\n",
        {},
@@ -160,7 +160,7 @@ const std::vector<BadJob>& bad_rules() {
        "drunet_small_color}\n",
        {},
        "photo.yaml:4: denoiser.weights acts on nothing in this job (it acts only for denoiser.network "
-       "drunet, dncnn, unet, gsdrunet, ffdnet, scunet) remove it"},
+       "drunet, dncnn, unet, gsdrunet, ffdnet, scunet, restormer) remove it"},
       {"TvKeysForANetwork",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndenoiser: {tv: {weight: 2}}\n",
        {},

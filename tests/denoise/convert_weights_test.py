@@ -14,6 +14,7 @@ import torch
 from safetensors import safe_open
 
 ROOT = pathlib.Path(os.environ["TESSERA_SOURCE_DIR"])
+os.umask(UMASK := os.umask(0o022))
 sys.path.insert(0, str(ROOT / "jobs"))
 import convert_weights  # noqa: E402
 
@@ -60,6 +61,7 @@ class ConvertWeights(unittest.TestCase):
         torch.save(checkpoint, self.source)
         result = convert(self.source, self.target, *options)
         self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(os.stat(self.target).st_mode & 0o777, 0o666 & ~UMASK, "for those whom the umask lets read it")
         with safe_open(self.target, "pt") as file:
             return {k: file.get_tensor(k) for k in file.keys()}, file.metadata()
 
@@ -130,6 +132,17 @@ class ConvertWeights(unittest.TestCase):
             self.assertEqual(metadata["network"], "ffdnet")
             wanted = f.pixel_shuffle(last(torch.relu(first(f.pixel_unshuffle(torch.cat([x, torch.full_like(x[:, :1], 0.1)], dim=1), 2)))), 2)
             self.assertLess((self.ffdnet(x, 0.1, tensors) - wanted).abs().max().item(), 1e-5)
+
+    def test_restormers_moves_are_those_of_torch(self):
+        f = torch.nn.functional
+        state = {"patch_embed.proj.weight": torch.randn(4, 3, 3, 3), "latent.0.attn.temperature": torch.ones(8, 1, 1),
+                 "down1_2.body.0.weight": torch.randn(2, 4, 3, 3), "up2_1.body.0.weight": torch.randn(16, 8, 3, 3)}
+        tensors, metadata = self.converted({"params": state})
+        self.assertEqual(metadata["network"], "restormer")
+        self.assertEqual(set(tensors), set(state) | {"down1_2.body.1.weight", "up2_1.body.1.weight"})
+        fine, coarse = torch.randn(1, 2, 6, 8), torch.randn(1, 16, 3, 4)
+        self.assertTrue(torch.equal(f.conv2d(fine, tensors["down1_2.body.1.weight"], stride=2), f.pixel_unshuffle(fine, 2)))
+        self.assertTrue(torch.equal(f.conv_transpose2d(coarse, tensors["up2_1.body.1.weight"], stride=2), f.pixel_shuffle(coarse, 2)))
 
     def test_scunets_blocks_give_the_same_image(self):
         torch.manual_seed(2)

@@ -4,12 +4,16 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/replication_pad2d.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/Allocator.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +35,7 @@ using test::whole;
 using Fixture = test::Blocks;
 
 TEST(NetworkDenoiser, equals_the_whole_image_on_any_ranks) {
-  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet"}) {
+  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet", "restormer"}) {
     const Network network = tiny(name, 3);
     for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{64, 64}, {97, 45}, {9, 6}}) {
       const at::Tensor image = picture(3, height, width, at::kDouble);
@@ -42,6 +46,7 @@ TEST(NetworkDenoiser, equals_the_whole_image_on_any_ranks) {
         const Fixture s(comm, network, image);
         const std::int64_t unit = std::max<std::int64_t>(8, network.alignment());
         for (const std::int64_t patch : {std::int64_t{0}, unit, 3 * unit}) {
+          if (patch > 0 && network.graph.global()) continue;
           const auto d =
               make_network_denoiser(network, {.patch = patch, .batch = 3, .type = at::kDouble}, s.context);
           EXPECT_LT(difference(s, *d, image, kSigma, want), 1e-10) << patch;
@@ -101,6 +106,73 @@ TEST(NetworkDenoiser, gray_image_through_a_color_network) {
     EXPECT_LT(difference(s, *d, image, kSigma, want), 1e-10);
     EXPECT_NE(d->notice().find("gray"), std::string::npos);
   });
+}
+
+// g of the image's pixels alone: the padding is nobody's.
+double potential_of(const Network& network, const at::Tensor& image, const std::vector<int>& symmetries) {
+  const Network both = with_potential(network);
+  const std::int64_t channels = network.channels(), a = network.alignment();
+  at::Tensor x = at::replication_pad2d(image.unsqueeze(0),
+                                       {0, (a - image.size(2) % a) % a, 0, (a - image.size(1) % a) % a});
+  x = x.expand({-1, channels, -1, -1});
+  std::map<std::string, at::Tensor> weights;
+  for (const auto& [name, weight] : network.weights) weights[name] = weight.to(at::kDouble);
+  double sum = 0;
+  for (const int s : symmetries) {
+    const at::Tensor y = test::turned_back(
+        evaluate(both.graph, weights, test::turned(x, s), at::full({1}, kSigma, x.options())), s);
+    const at::Tensor r =
+        y.narrow(1, channels, channels).narrow(2, 0, image.size(1)).narrow(3, 0, image.size(2));
+    sum += 0.5 * (r * r).sum().item<double>();
+  }
+  return sum / static_cast<double>(symmetries.size()) * static_cast<double>(image.size(0)) /
+         static_cast<double>(channels);
+}
+
+TEST(NetworkDenoiser, tells_the_potential_that_it_goes_down_on) {
+  const Network network = tiny("gsdrunet", 3), both = with_potential(network);
+  for (const std::int64_t channels : {3, 1}) {
+    const at::Tensor image = picture(channels, 41, 30, at::kDouble);
+    for (const auto& [averaging, symmetries] :
+         {std::pair<Averaging, std::vector<int>>{Averaging::none, {0}}, {Averaging::flips4, {0, 1, 2, 3}}}) {
+      const at::Tensor want = whole(network, image, kSigma, symmetries);
+      const double height = potential_of(network, image, symmetries);
+      ASSERT_GT(height, 1e-3);
+      test::on_groups([&](const Communicator& comm) {
+        const Fixture s(comm, network, image);
+        for (const ExecutionMode mode : {ExecutionMode::patch, ExecutionMode::layer}) {
+          const auto d = make_network_denoiser(both,
+                                               {.mode = mode,
+                                                .patch = mode == ExecutionMode::patch ? 16 : 0,
+                                                .averaging = averaging,
+                                                .type = at::kDouble},
+                                               s.context);
+          for (int call = 0; call < 2; ++call) {
+            EXPECT_LT(difference(s, *d, image, kSigma, want), 1e-10) << word(mode);
+            double sum = d->potential().item<double>();
+            comm.all_reduce({&sum, 1}, Reduce::sum);
+            EXPECT_NEAR(sum, height, 1e-10 * height) << word(mode) << ", call " << call;
+          }
+        }
+        const auto plain = make_network_denoiser(network, {.type = at::kDouble}, s.context);
+        EXPECT_LT(difference(s, *plain, image, kSigma, whole(network, image, kSigma)), 1e-10);
+        EXPECT_FALSE(plain->potential().defined());
+      });
+    }
+  }
+}
+
+TEST(NetworkDenoiser, is_the_gradient_step_on_its_potential) {
+  for (const std::int64_t channels : {3, 1}) {  // without padding, where the sum is over all that g has
+    const Network network = tiny("gsdrunet", 3);
+    const at::Tensor x = picture(channels, 24, 16, at::kDouble);
+    const at::Tensor v = picture(channels, 24, 32, at::kDouble).narrow(2, 16, 16) - 0.5;
+    constexpr double kStep = 1e-5;
+    const double slope =
+        (potential_of(network, x + kStep * v, {0}) - potential_of(network, x - kStep * v, {0})) / (2 * kStep);
+    const double wanted = ((x - whole(network, x, kSigma)) * v).sum().item<double>();
+    EXPECT_NEAR(slope, wanted, 1e-6 * std::abs(wanted)) << channels;
+  }
 }
 
 TEST(NetworkDenoiser, sends_the_bytes_that_it_says) {

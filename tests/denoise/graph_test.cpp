@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tessera/core/error.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/denoise/network.hpp"
 
 namespace tessera {
@@ -32,6 +33,13 @@ NetworkOptions unet(std::int64_t channels, std::vector<std::int64_t> widths = {}
 }
 NetworkOptions ffdnet(std::int64_t channels) { return {.name = "ffdnet", .channels = channels, .depth = 15}; }
 
+NetworkOptions published(const std::string& name, std::int64_t channels) {
+  NetworkOptions o = published_network(name);
+  o.channels = channels;
+  return o;
+}
+constexpr std::int64_t kEverywhere = std::int64_t{1} << 30;
+
 const std::vector<Figures>& table() {
   static const std::vector<Figures> figures{
       {"drunet color", drunet(3), 8, 185, 192, 2.118, 32640960},
@@ -46,6 +54,9 @@ const std::vector<Figures>& table() {
       // Besides, a last bias, running statistics, and the 2 x 2 kernels between pixels and channels.
       {"ffdnet gray", ffdnet(1), 2, 30, 30, 0.122, 488704 + 4 + 2 * 13 * 64 + 64 + 16},
       {"ffdnet color", ffdnet(3), 2, 30, 30, 0.124, 497920 + 12 + 2 * 13 * 64 + 256 + 144},
+      // Besides, the 2 x 2 kernels between pixels and channels.
+      {"restormer gray", published("restormer", 1), 8, kEverywhere, kEverywhere, 0, 26109076 + 967680},
+      {"restormer color", published("restormer", 3), 8, kEverywhere, kEverywhere, 0, 26111668 + 967680},
       {"scunet color", {.name = "scunet", .channels = 3}, 64, 305, 320, 0, 17946072},
       {"unet gray", unet(1), 8, 54, 56, 0.756, 8562881 + 2 * 3264},
       {"unet color", unet(3), 8, 54, 56, 0.758, 8564163 + 2 * 3264},
@@ -159,6 +170,11 @@ TEST(Graph, impossible_networks_are_refused) {
   EXPECT_THROW(make_graph({.name = "scunet", .widths = {64, 96}}), InputError);
   EXPECT_THROW(make_graph({.name = "scunet", .widths = {64, 63}}), InputError);
   EXPECT_THROW(make_graph({.name = "scunet", .blocks = 0}), InputError);
+  EXPECT_THROW(make_graph({.name = "restormer", .widths = {48, 96, 192}}), InputError);
+  EXPECT_THROW(make_graph({.name = "restormer", .widths = {48, 96, 192, 380}}), InputError);
+  EXPECT_THROW(make_graph({.name = "restormer", .stages = {1, 1, 1, 1}}), InputError);
+  EXPECT_THROW(make_graph({.name = "restormer", .expansion = 0}), InputError);
+  EXPECT_THROW(make_graph({.name = "restormer", .widths = {48, 96, 192, 384}, .head = 36}), InputError);
   EXPECT_THROW(make_graph({.name = "ffdnet", .widths = {64, 64}}), InputError);
   try {
     make_graph({.name = "drunett"});

@@ -25,7 +25,7 @@ const char* name_of(const std::shared_ptr<Transport>& transport) {
 // Rims run beside the insides from the second call on: often enough for a missing wait to show.
 TEST(LayerGpu, equals_the_whole_image_call_after_call) {
   TESSERA_NEEDS_GPU();
-  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet"}) {
+  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet", "restormer"}) {
     const Network network = test::tiny(name, 3, {16, 20, 36});
     for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{350, 290}, {41, 30}, {9, 6}}) {
       const at::Tensor image = test::picture(3, height, width, at::kDouble);

@@ -37,7 +37,7 @@ ExecutionOptions layers(int depth, at::ScalarType type = at::kDouble) {
 }
 
 TEST(LayerDenoiser, equals_the_whole_image_on_any_ranks) {
-  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet"}) {
+  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet", "restormer"}) {
     const Network network = tiny(name, 3);
     // 9 x 6 and 4 x 29: blocks of one alignment unit, one pixel wide at the coarsest level, and empty ones.
     for (const auto& [height, width] :
@@ -77,7 +77,7 @@ TEST(LayerDenoiser, equals_the_whole_image_on_any_ranks) {
 // As a device runs the layers: the block computed alone, thin strips in two columns and two rows, additions
 // in the convolution's pass. The same code on the CPU, where it can be held to double's rounding.
 TEST(LayerDenoiser, the_devices_form_equals_the_whole_image) {
-  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet"}) {
+  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet", "restormer"}) {
     const Network network = tiny(name, 3);
     for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{40, 48}, {4, 29}}) {
       if (height > 4 && name != std::string("drunet")) continue;
@@ -123,7 +123,7 @@ TEST(LayerDenoiser, the_devices_form_equals_the_whole_image) {
 
 // Channels enough for Winograd's kernels, whose rims are tiles thick; blocks that are all rim.
 TEST(LayerDenoiser, wide_networks_in_float) {
-  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet"}) {
+  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet", "restormer"}) {
     const Network network = tiny(name, 3, {16, 20, 36});
     for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{83, 57}, {9, 6}, {4, 29}}) {
       const at::Tensor image = picture(3, height, width, at::kDouble);
@@ -225,7 +225,7 @@ TEST(LayerDenoiser, takes_gray_images_through_color_networks) {
 }
 
 TEST(LayerDenoiser, sends_the_bytes_and_messages_that_are_predicted) {
-  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet"}) {
+  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet", "restormer"}) {
     const Network network = tiny(name, 1);
     const at::Tensor image = picture(1, 50, 35, at::kDouble);
     test::on_groups([&](const Communicator& comm) {

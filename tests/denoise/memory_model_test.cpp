@@ -36,7 +36,7 @@ double ratio(std::int64_t a, std::int64_t b) { return static_cast<double>(a) / s
 // is.
 TEST(MemoryModel, follows_every_width_without_spikes) {
   track_tensor_memory();
-  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet"}) {
+  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet", "restormer"}) {
     const Network network = full(name);
     Runner runner(network, {});
     const MemoryModel model(network, at::kFloat, true, {});
@@ -58,9 +58,12 @@ TEST(MemoryModel, follows_every_width_without_spikes) {
          {128, 136, 170, 192, 204, 256}) {  // of both grids, some not aligned; growing
       const std::int64_t padded = (width + a - 1) / a * a;
       const double r = ratio(measured(runner, 1, 64, padded), model.bytes(1, 64, padded));
-      EXPECT_GT(r, 0.98) << name << ' ' << width;
-      // oneDNN orders the weights of some 1 x 1 convolutions anew where the image is as small as here.
-      EXPECT_LE(r, name == std::string("scunet") ? 1.02 : 1.0) << name << ' ' << width;
+      // oneDNN orders the weights of some 1 x 1 convolutions anew where the image is as small as here, and
+      // of restormer's, which are larger than its features then.
+      const bool matrices = name == std::string("restormer"),
+                 some = matrices || name == std::string("scunet");
+      EXPECT_GT(r, matrices ? 0.8 : some ? 0.95 : 0.98) << name << ' ' << width;
+      EXPECT_LE(r, 1.0) << name << ' ' << width;
     }
   }
 }

@@ -45,7 +45,7 @@ Network narrow(const char* name) {
 
 TEST(RunnerGpu, equals_the_cpu) {
   TESSERA_NEEDS_GPU();
-  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet"}) {
+  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet", "restormer"}) {
     SCOPED_TRACE(name);
     const Network network = narrow(name);
     const at::Tensor x = at::rand({2, 3, 32, 64});
@@ -86,7 +86,7 @@ TEST(RunnerGpu, denoisers_on_windows_and_tv) {
 // A graph is captured at a shape's second call and replayed from then on.
 TEST(RunnerGpu, replayed_graphs_equal_plain_passes) {
   TESSERA_NEEDS_GPU();
-  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet"})
+  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet", "restormer"})
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
       SCOPED_TRACE(concat(name, ' ', c10::toString(type)));
       const Network network = narrow(name);

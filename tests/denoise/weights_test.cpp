@@ -58,7 +58,14 @@ TEST(Weights, what_is_saved_is_loaded) {
       {.name = "gsdrunet", .channels = 3, .widths = {4, 6}, .blocks = 2},
       {.name = "ffdnet", .channels = 3, .widths = {4}, .depth = 5, .batch_norm = true},
       {.name = "ffdnet", .channels = 1, .widths = {4}, .depth = 6, .batch_norm = false},
-      {.name = "scunet", .channels = 3, .widths = {4, 8}, .blocks = 2, .head = 2}};
+      {.name = "scunet", .channels = 3, .widths = {4, 8}, .blocks = 2, .head = 2},
+      {.name = "restormer",
+       .channels = 3,
+       .widths = {4, 8, 16, 32},
+       .head = 4,
+       .stages = {1, 2, 1, 1, 3},
+       .expansion = 2.1,
+       .norm_bias = true}};
   for (const NetworkOptions& options : networks) {
     SCOPED_TRACE(options.name);
     Network saved = random_network(options, 3);

@@ -48,6 +48,11 @@ inline Network tiny(const std::string& name, std::int64_t channels,
     o.head = 2;
     for (std::int64_t& width : o.widths) width = (width + 3) / 4 * 4;
   }
+  if (name == "restormer") {
+    const std::int64_t w = widths[0];
+    o.widths = {w, 2 * w, 4 * w, 8 * w};
+    o.head = w;
+  }
   return random_network(o, 3);
 }
 

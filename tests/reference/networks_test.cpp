@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"dncnn", "dncnn", 3, 1, false}, Case{"unet", "unet", 1, 8, false},
                     Case{"unet_plain", "unet", 3, 2, false}, Case{"gsdrunet", "gsdrunet", 3, 8, true},
                     Case{"ffdnet", "ffdnet", 3, 2, true}, Case{"ffdnet_plain", "ffdnet", 1, 2, true},
-                    Case{"scunet", "scunet", 1, 64, false}),
+                    Case{"scunet", "scunet", 1, 64, false}, Case{"restormer", "restormer", 1, 8, false}),
     [](const auto& info) { return std::string(info.param.file); });
 
 }  // namespace

@@ -57,7 +57,7 @@ at::Tensor pattern(const Box& image, const Box& block) {
   return t;
 }
 
-enum class Prior { warm_tv, cycled_network };
+enum class Prior { warm_tv, cycled_network, potential };
 
 constexpr int kLimit = 10;
 
@@ -75,6 +75,11 @@ struct Program {
     const DenoiserContext context{cut, 1, comm, make_transport(comm, {}, TransportKind::mpi)};
     if (prior == Prior::warm_tv)
       denoiser = make_total_variation({.iterations = 16, .warm_start = true}, context, at::kFloat);
+    else if (prior == Prior::potential)
+      denoiser =
+          make_network_denoiser(with_potential(random_network(
+                                    {.name = "gsdrunet", .channels = 1, .widths = {4, 6}, .blocks = 1}, 1)),
+                                {}, context);
     else
       denoiser = make_network_denoiser(load_network("drunet", "drunet_small_gray", 1),
                                        {.averaging = Averaging::cycle}, context);
@@ -189,9 +194,11 @@ void same_bits(const std::string& solver, Prior prior, int ranks) {
   test::meet(world);
 }
 
+Prior prior_of(const SolverRow& row) { return row.needs_potential ? Prior::potential : Prior::warm_tv; }
+
 TEST(Checkpoint, EverySolverGoesOnBitForBit) {
   for (const SolverRow& row : solver_table())
-    for (const int ranks : {1, 3}) same_bits(row.name, Prior::warm_tv, ranks);
+    for (const int ranks : {1, 3}) same_bits(row.name, prior_of(row), ranks);
 }
 
 TEST(Checkpoint, ANetworkThatTakesTurnsGoesOnBitForBit) { same_bits("pgd", Prior::cycled_network, 2); }
@@ -220,8 +227,8 @@ void other_ranks(const std::string& solver, Prior prior, int before, int after) 
 TEST(Checkpoint, GoesOnOnAnotherNumberOfRanks) {
   for (const SolverRow& row : solver_table()) {
     const std::string& solver = row.name;
-    other_ranks(solver, Prior::warm_tv, 1, 3);
-    other_ranks(solver, Prior::warm_tv, 4, 2);
+    other_ranks(solver, prior_of(row), 1, 3);
+    other_ranks(solver, prior_of(row), 4, 2);
   }
   other_ranks("pgd", Prior::cycled_network, 1, 2);
 }

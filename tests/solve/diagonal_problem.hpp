@@ -27,7 +27,10 @@ class DiagonalTerm final : public DataTerm {
   }
   double value(const at::Tensor& x) override {
     const at::Tensor r = a * x - y;
-    return 0.5 * space_.dot(r, r);
+    const double squares = space_.dot(r, r);
+    objective_ = Deferred(0.5 * squares);
+    chi2_ = Deferred(squares);
+    return 0.5 * squares;
   }
   void gradient(const at::Tensor& x, at::Tensor& out) override {
     const at::Tensor r = a * x - y;
@@ -61,15 +64,22 @@ class DiagonalTerm final : public DataTerm {
 
 inline at::Tensor soft(const at::Tensor& x, double t) { return at::sign(x) * at::clamp(at::abs(x) - t, 0.0); }
 
-/// The prox of threshold |.|_1, or x -> shrink x.
+/// The prox of threshold |.|_1, or x -> shrink x. Its potential: Moreau's envelope of that, or
+/// (1 - shrink) |x|^2 / 2.
 class KnownDenoiser final : public Denoiser {
  public:
   double threshold = 0, shrink = 1;
   void apply(const at::Tensor& in, double, at::Tensor& out) override {
     out.copy_(soft(in, threshold) * shrink);
+    potential_ = threshold > 0 ? at::abs(out).sum() * threshold + 0.5 * local_dot(in - out, in - out)
+                               : 0.5 * (1 - shrink) * local_dot(in, in);
   }
+  at::Tensor potential() const override { return potential_; }
   std::int64_t bytes_sent() const override { return 0; }
   std::string description() const override { return "known"; }
+
+ private:
+  at::Tensor potential_;
 };
 
 }  // namespace tessera::test

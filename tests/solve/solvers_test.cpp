@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "solve/diagonal_problem.hpp"
 #include "support/groups.hpp"
@@ -238,6 +239,60 @@ TEST(Solvers, RedReachesTheMinimizerOfItsQuadratic) {
           [](const at::Tensor& a, const at::Tensor& y) { return a * y / (a * a + 0.3 * (1 - 0.5)); });
 }
 
+TEST(Solvers, GradientStepReachesTheMinimizerOfItsObjective) {
+  for (const double first : {0.0, 40.0}) {  // a step that diverges unless it is shortened
+    SolverOptions o = options(first, 150);
+    if (first == 0) o.step = {};
+    o.lambda = 0.3;
+    reaches("gspnp", o, 0, 0.5, [](const at::Tensor& a, const at::Tensor& y) {
+      return 0.5 * a * y / (a * a + 0.3 * (1 - 0.5));  // D of the minimizer of f + 0.3 |x|^2 / 4
+    });
+  }
+}
+
+TEST(Solvers, GradientStepGoesDownInEveryStep) {
+  test::on_groups([&](const Communicator& comm) {
+    Reducer reducer(comm);
+    const Space space(comm, &reducer);
+    DiagonalTerm data(comm, space, kTotal);
+    KnownDenoiser denoiser;
+    denoiser.threshold = 0.2;
+    SolverOptions o = options(100, 60);
+    o.lambda = 0.5;
+    const auto solver = make_solver("gspnp", {data, denoiser, space, o, data.y.clone()});
+    double before = std::numeric_limits<double>::infinity(), last = 100;
+    for (int k = 0; k < o.iterations; ++k) {
+      const IterationRecord record = solver->step(k);
+      const Deferred misfit = data.objective();
+      reducer.launch();
+      reducer.finish();
+      const double now = misfit.value() + record.prior.value();
+      EXPECT_LE(now, before * (1 + 1e-12)) << k;
+      EXPECT_LE(record.step, last) << "a step that was shortened stays short, " << k;
+      before = now;
+      last = record.step;
+    }
+    EXPECT_LT(last, 100);
+    EXPECT_GT(last, 0.1) << "and no shorter than it has to be";
+    EXPECT_EQ(comm.all_gather(before).front(), before);
+  });
+}
+
+TEST(Solvers, GradientStepWithoutAPotentialSaysSo) {
+  class Plain final : public Denoiser {
+   public:
+    void apply(const at::Tensor& in, double, at::Tensor& out) override { out.copy_(in); }
+    std::int64_t bytes_sent() const override { return 0; }
+    std::string description() const override { return "plain"; }
+  } denoiser;
+  const Communicator comm;
+  Reducer reducer(comm);
+  const Space space(comm, &reducer);
+  DiagonalTerm data(comm, space, kTotal);
+  const auto solver = make_solver("gspnp", {data, denoiser, space, options(1, 1), data.y.clone()});
+  EXPECT_THROW(solver->step(0), InputError);
+}
+
 TEST(Solvers, BadOptionsAreRefusedWithTheLimit) {
   const Communicator comm;
   Reducer reducer(comm);
@@ -255,6 +310,13 @@ TEST(Solvers, BadOptionsAreRefusedWithTheLimit) {
   refused("pgd", options(2.5, 1), "solver.step is 2.5 (the iteration may diverge outside 0 < step < 2)");
   refused("fista", options(1.4, 1), "solver.step is 1.4 (the iteration may diverge outside 0 < step < 1.33");
   refused("hqs", options(-1, 1), "solver.step is -1 (the penalty gamma");
+  refused("gspnp", options(-1, 1), "solver.step is -1 (the first step tau");
+  SolverOptions list = options(1, 2);
+  list.step = std::vector<double>{2, 1};
+  refused("gspnp", list, "solver.step has 2 values");
+  SolverOptions bounds = options(1, 1);
+  bounds.least = 0;
+  refused("gspnp", bounds, "solver.bounds are given");
   refused("pdg", options(1, 1), "solver.name is 'pdg' (no such solver) use one of pgd, fista");
   SolverOptions o = options(1, 1);
   o.own.set("dual_step", 2.0);

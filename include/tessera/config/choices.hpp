@@ -31,8 +31,9 @@ struct OperatorChoice {
 struct SolverChoice {
   std::string name;
   std::vector<Option> options{};
-  bool penalty = false;  // its step is the penalty of a proximal step; else the length of a gradient step
-  bool weighs = false;   // lambda acts without a noise level for the denoiser too
+  bool penalty = false;   // its step is the penalty of a proximal step; else the length of a gradient step
+  bool proximal = false;  // it takes proximal points of the data term
+  bool weighs = false;    // lambda acts without a noise level for the denoiser too
 };
 
 struct DenoiserChoice {

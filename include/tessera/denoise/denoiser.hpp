@@ -31,6 +31,9 @@ class Denoiser {
   /// This rank's share of sigma^2 g(x), 0-dim float64, where D(., sigma) is the prox of sigma^2 g and g is
   /// known; undefined else (no function belongs to a network). Collective.
   virtual at::Tensor prior(const at::Tensor& x, double sigma) { return {}; }
+  /// This rank's share of g(in) of the last apply(in, sigma, out), 0-dim float64, where D(x, sigma) =
+  /// x - grad g(x) and g is known and was asked for (NetworkOptions::potential); undefined else.
+  virtual at::Tensor potential() const { return {}; }
   /// Bytes this rank sends per call; for iterative denoisers per inner iteration, see `bytes_are_exact`.
   virtual std::int64_t bytes_sent() const = 0;
   virtual bool bytes_are_exact() const { return true; }

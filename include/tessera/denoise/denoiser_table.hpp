@@ -33,6 +33,7 @@ struct DenoiserRow {
   /// Options that its weights files name: widths and channels always, of the others those listed here.
   std::vector<std::string> saved{};
   NetworkOptions published{};  // blocks, depth and the like where nothing says so
+  bool potential = false;      // it knows one, NetworkOptions::potential
   bool shipped = false;  // weights NAME_small_gray, NAME_small_color (and _stable) come with the program
 
   // Others.

@@ -28,17 +28,22 @@ enum class Op {
   max_pool,      // 2x2, stride 2
   upsample,      // nearest, x2
   layer_norm,    // over the channels of each pixel: weight, bias under one prefix, eps 1e-5
+  scale_norm,    // the same without taking the mean away and without bias: x / sqrt(var + eps) weight
   gelu,          // x Phi(x), Phi the normal distribution
+  gelu_gate,     // gelu of the first half of the channels, times the second half
   /// Per square window and head, softmax(q k^T / sqrt(d) + r) v over the window's pixels; the input holds q, k
   /// and v of all heads, each `channels`, d of them per head; r by the weight (heads, 1, 2 window - 1,
   /// 2 window - 1) at the offset of the query from the key. Windows end where the image ends.
   window_attention,
+  /// Per head, softmax(t q^T k) v over channels instead of pixels: each channel of q and k is a vector of all
+  /// pixels, of length 1; the input as above; t by the weight (heads, 1, 1).
+  channel_attention,
 };
 template <>
 inline constexpr std::array kWords<Op>{
-    "input",    "sigma_map", "conv",         "conv_down", "conv_up",         "batch_norm",
-    "relu",     "elu",       "elu_gradient", "add",       "subtract",        "concat",
-    "max_pool", "upsample",  "layer_norm",   "gelu",      "window_attention"};
+    "input",      "sigma_map",    "conv", "conv_down", "conv_up",          "batch_norm",       "relu",
+    "elu",        "elu_gradient", "add",  "subtract",  "concat",           "max_pool",         "upsample",
+    "layer_norm", "scale_norm",   "gelu", "gelu_gate", "window_attention", "channel_attention"};
 bool is_convolution(Op op);
 /// Levels between a layer's input and its output: 1 down, -1 up, else 0.
 int level_change(Op op);
@@ -54,9 +59,13 @@ struct Node {
   int window = 1;  // window_attention: side of a window; they begin `shift` pixels before the image
   int shift = 0;   // 0 or half a window
   int heads = 1;
+  bool depthwise = false;  // conv: each channel by itself; weight (channels, 1, k, k)
   /// conv: the transpose of the convolution with this weight (in, out, k, k), on the first `channels` of what
   /// that one reads. Those of conv_down and conv_up are each other, with the same weight.
   bool adjoint = false;
+
+  /// Channels that one output channel of a convolution reads, of an input of `channels`.
+  std::int64_t reads(std::int64_t channels) const { return depthwise ? 1 : channels; }
 };
 
 /// A network as a list of layers in order of evaluation; the last node is the output. No tensors in it.
@@ -73,8 +82,11 @@ class Graph {
 
   /// Image sides must be multiples of this: 2^deepest level, or times a window's side.
   std::int64_t alignment() const;
+  /// Whether a pixel depends on all pixels: then a window is the whole image, and mode layer sums over ranks.
+  bool global() const;
   /// Pixels needed around an alignment-aligned core, per side, not rounded: exact for layers without zero
-  /// taps, by walking the graph backward with intervals (DRUNet 185, UNet 54, DnCNN 20, SCUNet 305).
+  /// taps, by walking the graph backward with intervals (DRUNet 185, UNet 54, DnCNN 20, SCUNet 305). More than
+  /// any image has where global().
   std::int64_t reach() const;
   /// reach() rounded up to the alignment (DRUNet 192, UNet 56, DnCNN 20).
   std::int64_t halo() const;

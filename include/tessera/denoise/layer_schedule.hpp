@@ -41,12 +41,19 @@ struct LayerExchange {
   RimForm rim;
 };
 
+/// A step that adds up all ranks' pixels.
+struct LayerSum {
+  std::size_t step = 0;
+  std::int64_t numbers = 0;
+};
+
 /// When a network that runs on blocks exchanges what. Features of a level have the pixels of the block and of
 /// `margin` around it, clipped to the padded image; how many of them hold true values changes from layer to
 /// layer.
 struct LayerSchedule {
   std::vector<LayerExchange> exchanges;  // in order of their steps
   std::vector<std::int64_t> margin;      // per level
+  std::vector<LayerSum> sums;            // in order of their steps
 };
 
 /// With depth k, k convolutions in a row share one exchange of k times their reach where nothing between them

@@ -21,9 +21,14 @@ struct NetworkOptions {
   std::vector<std::int64_t> widths{};  // per scale; empty: 64, 128, 256, 512, or 64 where all are equal
   std::int64_t blocks = 4;             // residual blocks per stage
   std::int64_t depth = 20;             // convolutions
-  std::int64_t head = 32;              // channels of an attention head at most
+  std::int64_t head = 0;               // channels of an attention head at most; 0: as published
+  std::vector<std::int64_t> stages{};  // restormer: blocks of each scale and of the end; empty: `blocks`
+  double expansion = 2.66;             // restormer: channels between the two ends of a feed-forward part
+  bool norm_bias = false;              // restormer: norms with mean and bias
   bool batch_norm = true;
   bool residual = true;  // output + input
+  /// Behind the channels of D(x) those of r, where D(x) = x - grad g(x) with g(x) = |r|^2 / 2.
+  bool potential = false;
 };
 
 /// Layer graph + weights (float32, on the CPU, as in the state dict).
@@ -62,6 +67,9 @@ Network random_network(const NetworkOptions& options, std::uint64_t seed);
 /// Writes the weights with their options, sigma_range and `metadata`; whole or absent.
 void save_network(const Network& network, const std::string& path,
                   const std::map<std::string, std::string>& metadata);
+
+/// The same network with its potential beside the image.
+Network with_potential(Network network);
 
 /// Batch norms folded into the convolution before them; the graph without them.
 Network fold_batch_norm(const Network& network);

@@ -34,6 +34,7 @@ struct NetworkWork {
   std::string name;
   std::vector<Layer> layers;
   std::int64_t alignment = 1, halo = 0, channels = 1;
+  bool global = false;                        // a pixel depends on all pixels
   double weights = 0;                         // numbers
   double packed = 0;                          // bytes of them as float32 convolutions on a CPU want them
   std::shared_ptr<const MemoryModel> memory;  // of one pass

@@ -33,7 +33,7 @@ class DataTerm {
  public:
   virtual ~DataTerm() = default;
 
-  /// f(x); waits for its reduction.
+  /// f(x); waits for its reduction. objective() and chi2() then belong to this x, and are known.
   virtual double value(const at::Tensor& x) = 0;
   /// Writes grad f(x) into `gradient`. objective() and chi2() then belong to this x.
   virtual void gradient(const at::Tensor& x, at::Tensor& gradient) = 0;

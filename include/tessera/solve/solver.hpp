@@ -91,6 +91,7 @@ struct SolverRow {
   std::vector<Option> options{};  // keys solver.NAME of its own
   bool multiplier =
       false;  // adds up what the denoiser changes, so that strong denoising at the start stays in it
+  bool needs_potential = false;  // of the denoiser: Denoiser::potential()
 };
 
 /// The factory of a row.

@@ -33,6 +33,7 @@ int append_adjoint(Graph& graph, int from, int to, int v) {
     int in = node.inputs[0];
     switch (node.op) {
       case Op::conv:
+        TESSERA_EXPECT(!node.depthwise, "the transpose of a depthwise conv (there is none) write it first");
         if (nodes[in].op == Op::concat) {
           const std::vector<int>& parts = nodes[in].inputs;
           TESSERA_EXPECT(std::none_of(parts.begin() + 1, parts.end(), [&](int k) { return depends[k]; }),

@@ -5,6 +5,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
@@ -47,6 +48,22 @@ at::Tensor attend(const Node& node, const at::Tensor& x, const at::Tensor& posit
                            .permute({0, 3, 6, 1, 4, 2, 5})
                            .reshape({items, node.channels, ny * w, nx * w});
   return y.narrow(2, s, x.size(2)).narrow(3, s, x.size(3));
+}
+
+at::Tensor channel_scores(const at::Tensor& products, const at::Tensor& queries, const at::Tensor& keys,
+                          const at::Tensor& temperature) {
+  constexpr double kLeast = 1e-12;  // of a length
+  const at::Tensor lengths = queries.clamp_min(kLeast).unsqueeze(-1) * keys.clamp_min(kLeast).unsqueeze(-2);
+  return at::softmax(products / lengths * temperature, -1);
+}
+
+at::Tensor attend_channels(const Node& node, const at::Tensor& x, const at::Tensor& temperature) {
+  const std::int64_t items = x.size(0), heads = node.heads, d = node.channels / heads;
+  const at::Tensor parts = x.reshape({items, 3, heads, d, x.size(2) * x.size(3)}).transpose(0, 1);
+  const at::Tensor products = at::matmul(parts[0], parts[1].transpose(-2, -1));
+  const auto length = [](const at::Tensor& t) { return at::linalg_vector_norm(t, 2, {-1}); };
+  const at::Tensor scores = channel_scores(products, length(parts[0]), length(parts[1]), temperature);
+  return at::matmul(scores, parts[2]).reshape({items, node.channels, x.size(2), x.size(3)});
 }
 
 }  // namespace tessera

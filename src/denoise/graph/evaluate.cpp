@@ -10,7 +10,9 @@
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/sqrt.h>
 #include <ATen/ops/upsample_nearest2d.h>
+#include <ATen/ops/var.h>
 
 #include <map>
 #include <optional>
@@ -57,7 +59,8 @@ at::Tensor evaluate(const Graph& graph, const std::map<std::string, at::Tensor>&
         break;
       case Op::conv:
         value[i] = at::conv2d(in(0), applied_weight(node, weight(node.weight)), bias(node.bias), /*stride=*/1,
-                              /*padding=*/node.kernel / 2);
+                              /*padding=*/node.kernel / 2, /*dilation=*/1,
+                              /*groups=*/node.depthwise ? node.channels : 1);
         break;
       case Op::conv_down:
         value[i] = at::conv2d(in(0), weight(node.weight), bias(node.bias), /*stride=*/2);
@@ -105,11 +108,22 @@ at::Tensor evaluate(const Graph& graph, const std::map<std::string, at::Tensor>&
                            weight(node.weight + ".bias"), /*eps=*/1e-5)
                 .permute({0, 3, 1, 2});
         break;
+      case Op::scale_norm:
+        value[i] = in(0) / at::sqrt(at::var(in(0), {1}, /*unbiased=*/false, /*keepdim=*/true) + 1e-5) *
+                   weight(node.weight + ".weight").view({1, -1, 1, 1});
+        break;
       case Op::gelu:
         value[i] = at::gelu(in(0));
         break;
+      case Op::gelu_gate:
+        value[i] =
+            at::gelu(in(0).narrow(1, 0, node.channels)) * in(0).narrow(1, node.channels, node.channels);
+        break;
       case Op::window_attention:
         value[i] = attend(node, in(0), weight(node.weight));
+        break;
+      case Op::channel_attention:
+        value[i] = attend_channels(node, in(0), weight(node.weight));
         break;
     }
     for (const int from : node.inputs)

@@ -78,7 +78,11 @@ int Graph::add(Node node) {
     if (node.op == Op::concat) {
       node.channels = 0;
       for (const int i : node.inputs) node.channels += nodes_[i].channels;
-    } else if (node.op == Op::window_attention) {
+    } else if (node.op == Op::gelu_gate) {
+      node.channels = first.channels / 2;
+      TESSERA_EXPECT(first.channels % 2 == 0, "a gate of ", first.channels,
+                     " channels (one half opens the other) use an even number");
+    } else if (node.op == Op::window_attention || node.op == Op::channel_attention) {
       node.channels = first.channels / 3;
       TESSERA_EXPECT(first.channels == 3 * node.channels && node.channels % node.heads == 0, "attention of ",
                      node.heads, " heads on ", first.channels,
@@ -100,6 +104,10 @@ int Graph::add(Node node) {
         TESSERA_EXPECT(nodes_[i].channels == node.channels, "inputs of ", word(node.op), " with ",
                        node.channels, " and ", nodes_[i].channels,
                        " channels (they must be equal) use a convolution between");
+    TESSERA_EXPECT(
+        !node.depthwise || (node.op == Op::conv && node.channels == first.channels && !node.adjoint), "a ",
+        word(node.op), " of each channel by itself, from ", first.channels, " to ", node.channels,
+        " channels (only a conv of as many is one) use a full one");
     TESSERA_EXPECT(!node.adjoint || node.op == Op::conv, "the adjoint of a ", word(node.op),
                    " (only conv has this mark) name the layer that is its transpose");
     TESSERA_EXPECT(node.op != Op::conv || node.kernel % 2 == 1, "a convolution of width ", node.kernel,
@@ -116,7 +124,14 @@ std::int64_t Graph::alignment() const {
   return alignment;
 }
 
+bool Graph::global() const {
+  return std::any_of(nodes_.begin(), nodes_.end(),
+                     [](const Node& node) { return node.op == Op::channel_attention; });
+}
+
 std::int64_t Graph::reach() const {
+  constexpr std::int64_t kEverywhere = std::int64_t{1} << 30;
+  if (global()) return kEverywhere;
   // What one aligned unit [0, a) needs; a core is a union of such units, its need the hull of theirs.
   const std::int64_t unit = alignment();
   std::vector<Interval> need(nodes_.size());
@@ -144,7 +159,7 @@ double Graph::macs_per_pixel() const {
     if (node.op == Op::conv_up) taps = 1;  // a sample lies under one of the four taps
     if (taps == 0) continue;
     const double samples = 1.0 / static_cast<double>(std::int64_t{1} << (2 * node.level));
-    macs += taps * samples * static_cast<double>(nodes_[node.inputs[0]].channels * node.channels);
+    macs += taps * samples * static_cast<double>(node.reads(nodes_[node.inputs[0]].channels) * node.channels);
   }
   return macs;
 }

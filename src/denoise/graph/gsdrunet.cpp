@@ -12,7 +12,8 @@ Graph make_gsdrunet(const NetworkOptions& options) {
   const auto [image, n] = add_drunet(g, options, Op::elu);
   const int residual = g.add({.op = Op::subtract, .inputs = {image, n}});
   const int back = append_adjoint(g, image, n, residual);
-  g.add({.op = Op::add, .inputs = {n, back}});
+  const int denoised = g.add({.op = Op::add, .inputs = {n, back}});
+  if (options.potential) g.add({.op = Op::concat, .inputs = {denoised, residual}});
   return g;
 }
 
@@ -24,7 +25,8 @@ DenoiserRow gsdrunet_row() {
           .graph = make_gsdrunet,
           .infer = infer_drunet,
           .saved = {"blocks"},
-          .published = {.blocks = 2}};
+          .published = {.blocks = 2},
+          .potential = true};
 }
 
 }  // namespace tessera

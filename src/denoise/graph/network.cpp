@@ -31,6 +31,8 @@ Graph make_graph(const NetworkOptions& options) {
   TESSERA_VALIDATE(row.network(), options.name, " is no network (it has no layers) name one of them");
   TESSERA_VALIDATE(options.channels > 0, "a network for ", options.channels,
                    " channels (an image has at least one) use 1 for gray, 3 for color");
+  TESSERA_EXPECT(row.potential || !options.potential, "the potential of ", options.name,
+                 " (it goes down on none) ask its row");
   for (const std::int64_t width : options.widths)
     TESSERA_VALIDATE(width > 0, "network width ", width, " (a layer has at least one channel) use ",
                      "positive widths");
@@ -46,7 +48,7 @@ std::vector<std::pair<std::string, std::vector<std::int64_t>>> weight_shapes(con
     const std::int64_t in = node.inputs.empty() ? 0 : graph.nodes()[node.inputs[0]].channels;
     switch (node.op) {
       case Op::conv:
-        shapes.push_back({node.weight, {out, in, node.kernel, node.kernel}});
+        shapes.push_back({node.weight, {out, node.reads(in), node.kernel, node.kernel}});
         break;
       case Op::conv_down:
         shapes.push_back({node.weight, {out, in, 2, 2}});
@@ -60,6 +62,12 @@ std::vector<std::pair<std::string, std::vector<std::int64_t>>> weight_shapes(con
         break;
       case Op::layer_norm:
         for (const char* part : {".weight", ".bias"}) shapes.push_back({node.weight + part, {out}});
+        break;
+      case Op::scale_norm:
+        shapes.push_back({node.weight + ".weight", {out}});
+        break;
+      case Op::channel_attention:
+        shapes.push_back({node.weight, {node.heads, 1, 1}});
         break;
       case Op::window_attention:
         shapes.push_back({node.weight, {node.heads, 1, 2 * node.window - 1, 2 * node.window - 1}});
@@ -80,7 +88,7 @@ Network random_network(const NetworkOptions& options, std::uint64_t seed) {
     at::Tensor tensor = at::empty(shape, at::kFloat);
     float* values = tensor.data_ptr<float>();
     const bool variance = name.ends_with("running_var");
-    const bool scale = shape.size() == 1 && name.ends_with(".weight");
+    const bool scale = (shape.size() == 1 && name.ends_with(".weight")) || shape.size() == 3;
     for (std::int64_t i = 0; i < tensor.numel(); ++i) {
       // Kaiming: fan-in for convolutions, whose inputs keep their variance through a ReLU. One-dimensional
       // entries are near their neutral values, yet not equal to them, so that tests see each of them.
@@ -91,6 +99,12 @@ Network random_network(const NetworkOptions& options, std::uint64_t seed) {
     }
     network.weights.emplace(name, std::move(tensor));
   }
+  return network;
+}
+
+Network with_potential(Network network) {
+  network.options.potential = true;
+  network.graph = make_graph(network.options);
   return network;
 }
 

@@ -11,6 +11,9 @@ namespace tessera {
 namespace {
 
 constexpr int kWindow = 8;
+constexpr std::int64_t kHead = 32;  // channels
+
+std::int64_t head_of(const NetworkOptions& options) { return options.head > 0 ? options.head : kHead; }
 
 /// x + its two halves through convolutions and through a transformer of windows, mixed before and behind.
 ///
@@ -39,12 +42,13 @@ int mixed_block(Graph& g, int x, const NetworkOptions& options, std::int64_t wid
   const std::string block = ".trans_block.", msa = block + "msa.";
   int t = conv(x, half, 1, ".conv1_1.trans", true);
   const int qkv = conv(norm(t, ".trans_block.ln1"), 3 * half, 1, msa + "embedding_layer", true);
-  const int attended = g.add({.op = Op::window_attention,
-                              .inputs = {qkv},
-                              .weight = name + msa + "relative_position_params",
-                              .window = kWindow,
-                              .shift = shifted ? kWindow / 2 : 0,
-                              .heads = static_cast<int>(half <= options.head ? 1 : half / options.head)});
+  const int attended =
+      g.add({.op = Op::window_attention,
+             .inputs = {qkv},
+             .weight = name + msa + "relative_position_params",
+             .window = kWindow,
+             .shift = shifted ? kWindow / 2 : 0,
+             .heads = static_cast<int>(half <= head_of(options) ? 1 : half / head_of(options))});
   t = add(t, conv(attended, half, 1, msa + "linear", true));
   const int wide = conv(norm(t, ".trans_block.ln2"), 4 * half, 1, block + "mlp.0", true);
   t = add(t, conv(g.add({.op = Op::gelu, .inputs = {wide}}), half, 1, block + "mlp.2", true));
@@ -65,9 +69,9 @@ Graph make_scunet(const NetworkOptions& options) {
   TESSERA_VALIDATE(options.blocks >= 1, "scunet with ", options.blocks,
                    " blocks per stage (at least one) use 2 or 4");
   for (const std::int64_t width : w)
-    TESSERA_VALIDATE(width % 2 == 0 && (width / 2 <= options.head || width / 2 % options.head == 0),
-                     "scunet with width ", width, " (half of it is divided among heads of ", options.head,
-                     " channels) use a multiple of ", 2 * options.head);
+    TESSERA_VALIDATE(width % 2 == 0 && (width / 2 <= head_of(options) || width / 2 % head_of(options) == 0),
+                     "scunet with width ", width, " (half of it is divided among heads of ", head_of(options),
+                     " channels) use a multiple of ", 2 * head_of(options));
   const std::size_t last = w.size() - 1;  // the deepest scale
 
   Graph g;

@@ -55,7 +55,8 @@ class LayerDenoiser final : public Denoiser {
         network_(network),
         image_channels_(context.channels),
         own_(context.decomposition.block(context.comm.rank())),
-        symmetries_(options.averaging) {
+        symmetries_(options.averaging),
+        potential_(network, context.channels) {
     const Decomposition& d = context.decomposition;
     const int rank = context.comm.rank();
     const Box block = d.padded_block(rank);
@@ -85,9 +86,12 @@ class LayerDenoiser final : public Denoiser {
     if (image_channels_ != network_.channels()) x = x.expand({-1, network_.channels(), -1, -1});
 
     const std::vector<int> symmetries = symmetries_.next();
+    potential_.begin(symmetries.size());
     at::Tensor result;
     for (const int symmetry : symmetries) {
-      const at::Tensor one = runner_for(symmetry).run(x, sigma, {}, &*halos_);
+      const at::Tensor pass = runner_for(symmetry).run(x, sigma, {}, &*halos_);
+      if (!own_.empty()) potential_.add(crop(pass[0], halos_->region(0), own_));
+      const at::Tensor one = potential_.image(pass);
       result = result.defined() ? result.add_(one) : one;
     }
     if (own_.empty()) return;
@@ -96,6 +100,7 @@ class LayerDenoiser final : public Denoiser {
     out.copy_(crop(result[0], halos_->region(0), own_));
   }
 
+  at::Tensor potential() const override { return potential_.value(); }
   std::int64_t bytes_sent() const override { return bytes_sent_; }
 
   std::string description() const override {
@@ -156,6 +161,7 @@ class LayerDenoiser final : public Denoiser {
   std::int64_t image_channels_;
   Box own_;  // image pixels of this rank
   Symmetries symmetries_;
+  PotentialSum potential_;
   bool columns_ = false;  // neighbors to the left or right
   int depth_ = 1;
   std::int64_t bytes_sent_ = 0;

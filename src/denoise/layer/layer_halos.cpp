@@ -4,8 +4,10 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -40,7 +42,7 @@ at::Tensor part(const at::Tensor& x, const Box& box, const Box& wanted) {
 
 LayerHalos::LayerHalos(LayerSchedule schedule, const Decomposition& decomposition, int rank,
                        const std::shared_ptr<Transport>& transport, const at::TensorOptions& features)
-    : transport_(transport), levels_(level_boxes(schedule, decomposition, rank)) {
+    : transport_(transport), levels_(level_boxes(schedule, decomposition, rank)), sums_(schedule.sums) {
   std::int64_t longest = 0;  // elements of all strips of one exchange
   const auto kind = c10::typeMetaToScalarType(features.dtype());
   for (const LayerExchange& e : schedule.exchanges) {
@@ -281,9 +283,25 @@ std::int64_t LayerHalos::bytes_sent() const {
   return bytes;
 }
 
+void LayerHalos::sum(at::Tensor& numbers) const {
+  const PhaseScope phase(Phase::reduce);
+  at::Tensor here = numbers.to(at::kCPU).contiguous();
+  communicator(*transport_)
+      .all_reduce({here.data_ptr<double>(), static_cast<std::size_t>(here.numel())}, Reduce::sum);
+  numbers.copy_(here);
+}
+
 void LayerHalos::skip() {
   const PhaseScope phase(Phase::halo);
+  auto next = sums_.begin();
+  const auto sums_before = [&](std::size_t step) {  // in the others' order
+    for (; next != sums_.end() && next->step < step; ++next) {
+      at::Tensor nothing = at::zeros({next->numbers}, at::kDouble);
+      sum(nothing);
+    }
+  };
   for (Halo& halo : halos_) {
+    sums_before(halo.what.step);
     const ArrayView nothing{.data = nullptr,
                             .box = {},
                             .channels = halo.what.channels,
@@ -291,9 +309,11 @@ void LayerHalos::skip() {
                             .device = halo.views.front().device};
     halo.exchange->begin(nothing, halo.views).wait();
   }
+  sums_before(std::numeric_limits<std::size_t>::max());
 }
 
-bool LayerHalos::recordable() const { return tessera::recordable(*transport_); }
+// Sums are the host's.
+bool LayerHalos::recordable() const { return sums_.empty() && tessera::recordable(*transport_); }
 
 bool LayerHalos::everywhere(bool here) const {
   double all = here;

@@ -56,7 +56,9 @@ class LayerHalos {
                       const at::Tensor& x, bool relu, const at::Tensor& other, bool overwrite);
   /// What the attention gives on the whole image, on this block; its windows at the rim want remote pixels.
   at::Tensor attend(std::size_t step, int level, const WindowAttention& attention, const at::Tensor& x);
-  /// All exchanges of a pass, for ranks without pixels.
+  /// Adds up all ranks' numbers, in place.
+  void sum(at::Tensor& numbers) const;
+  /// All exchanges and sums of a pass, for ranks without pixels.
   void skip();
 
   /// Whether a pass, exchanges included, may be replayed as a CUDA graph.
@@ -102,6 +104,7 @@ class LayerHalos {
   std::shared_ptr<Transport> transport_;
   std::vector<LevelBoxes> levels_;
   std::vector<int> halo_of_step_;  // -1: none
+  std::vector<LayerSum> sums_;
   std::vector<Halo> halos_;
   std::vector<std::unique_ptr<Shared>> shared_;
   at::Tensor buffer_;                 // the strips of the exchange in flight

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "run/channel_attention.hpp"
 #include "tessera/core/error.hpp"
 #include "winograd/winograd.hpp"
 
@@ -76,8 +77,9 @@ LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType
     } else if (exchanges[s]) {
       const int in = step.node.inputs[0];
       const std::int64_t margin = std::max(out, need[in] - reach);
-      schedule.exchanges.push_back({s, level, plan.channels[in], reach, margin, need[in],
-                                    rim_form(type, on_device, plan.channels[in], step.node.kernel)});
+      schedule.exchanges.push_back(
+          {s, level, plan.channels[in], reach, margin, need[in],
+           rim_form(type, on_device, step.node.reads(plan.channels[in]), step.node.kernel)});
       want(step.out, level, margin);
       need[in] = 0;  // what the steps behind read has come with this exchange
     } else if (!ends_margins(step.node.op)) {
@@ -85,6 +87,9 @@ LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType
     }
   }
   std::reverse(schedule.exchanges.begin(), schedule.exchanges.end());
+  for (std::size_t s = 0; s < plan.steps.size(); ++s)
+    if (const Node& node = plan.steps[s].node; node.op == Op::channel_attention)
+      schedule.sums.push_back({s, ChannelAttention::numbers(node)});
   return schedule;
 }
 

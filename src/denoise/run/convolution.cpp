@@ -149,12 +149,13 @@ ConvolutionLibrary probe_convolutions(at::ScalarType type, bool on_cuda, bool fu
 
 ConvolutionLayer::ConvolutionLayer(ConvolutionLibrary library, const at::Tensor& weight,
                                    const std::optional<at::Tensor>& bias, const Shape& shape)
-    : library_(library),
+    : library_(shape.groups > 1 && library == ConvolutionLibrary::cudnn ? ConvolutionLibrary::plain
+                                                                        : library),
       shape_(shape),
       outputs_(weight.size(shape.transposed ? 1 : 0)),
       weight_(weight.contiguous(at::MemoryFormat::ChannelsLast)),
       bias_(bias) {
-  if (library == ConvolutionLibrary::cudnn) {
+  if (library_ == ConvolutionLibrary::cudnn) {
     const std::int64_t rows = to_eights(weight.size(0)) - weight.size(0),
                        columns = to_eights(weight.size(1)) - weight.size(1);
     weight_ = at::constant_pad_nd(weight, {0, 0, 0, 0, 0, columns, 0, rows})
@@ -162,7 +163,7 @@ ConvolutionLayer::ConvolutionLayer(ConvolutionLibrary library, const at::Tensor&
     if (bias_) bias_ = at::constant_pad_nd(*bias_, {0, to_eights(outputs_) - outputs_});
     no_bias_ = at::zeros({to_eights(outputs_)}, weight.options());
   }
-  if (library != ConvolutionLibrary::onednn) return;
+  if (library_ != ConvolutionLibrary::onednn) return;
   // Times oneDNN's speed, one thread with AVX-512 (AVX2 alike): 2.5 to 2.7 from 32 to 512 channels, 1.3 for
   // 16 to 16, 3 for 64 to 3 (a tail, summed directly), 0.5 for 4 to 64 (a head); on 8 x 8 pixels alone, where
   // reading the weights counts, still 1.0 to 1.4. 2 x 2: 0.97 to 1.04 in the cache, strided ones from memory 1.07
@@ -181,11 +182,11 @@ ConvolutionLayer::ConvolutionLayer(ConvolutionLibrary library, const at::Tensor&
   }
   // The blocked form has been the same for every input size so far; where it is not, the library reorders at
   // every call, and the result stays right.
-  const std::array<std::int64_t, 4> sizes{1, weight.size(shape.transposed ? 0 : 1), 64, 64};
+  const std::array<std::int64_t, 4> sizes{1, shape.groups * weight.size(shape.transposed ? 0 : 1), 64, 64};
   const auto padding = both(shape_.padding), stride = both(shape_.stride), one = both(1), zero = both(0);
   const OneDnn& dnn = OneDnn::get();
   weight_ = shape_.transposed ? dnn.transposed_reorder.call(weight_, padding, zero, stride, one, 1, sizes)
-                              : dnn.reorder.call(weight_, padding, stride, one, 1, sizes);
+                              : dnn.reorder.call(weight_, padding, stride, one, shape_.groups, sizes);
 }
 
 std::int64_t ConvolutionLayer::scratch_bytes(ConvolutionLibrary library, at::ScalarType type,
@@ -276,12 +277,12 @@ at::Tensor ConvolutionLayer::apply(const at::Tensor& x, bool relu, const Padding
     if (shape_.transposed)
       return OneDnn::get().transposed.call(x, weight_, bias_, padding, zero, stride, one, 1, after, Scalars(),
                                            std::nullopt);
-    return OneDnn::get().pointwise.call(x, weight_, bias_, padding, stride, one, 1, after, Scalars(),
-                                        std::nullopt);
+    return OneDnn::get().pointwise.call(x, weight_, bias_, padding, stride, one, shape_.groups, after,
+                                        Scalars(), std::nullopt);
   }
   if (library_ == ConvolutionLibrary::cudnn) return run_cudnn(x, {}, relu, padding);
   at::Tensor y = shape_.transposed ? at::conv_transpose2d(x, weight_, bias_, stride, padding)
-                                   : at::conv2d(x, weight_, bias_, stride, padding);
+                                   : at::conv2d(x, weight_, bias_, stride, padding, one, shape_.groups);
   return relu ? y.relu_() : y;
 }
 
@@ -307,8 +308,8 @@ at::Tensor ConvolutionLayer::add(const at::Tensor& x, const at::Tensor& other, b
       overwrite ? other
                 : at::empty(other.sizes(), other.options().memory_format(at::MemoryFormat::ChannelsLast))
                       .copy_(other);
-  OneDnn::get().binary_into.call(result, x, weight_, bias_, padding, stride, one, 1, "add", 1.0, std::nullopt,
-                                 Scalars(), std::nullopt);
+  OneDnn::get().binary_into.call(result, x, weight_, bias_, padding, stride, one, shape_.groups, "add", 1.0,
+                                 std::nullopt, Scalars(), std::nullopt);
   return result;
 }
 

@@ -31,7 +31,8 @@ class ConvolutionLayer {
     std::int64_t stride = 1;
     std::int64_t padding = 0;
     bool transposed = false;
-    bool winograd = true;  // where it is faster; false: to compare
+    std::int64_t groups = 1;  // 1, or as many as channels
+    bool winograd = true;     // where it is faster; false: to compare
   };
   /// `weight`, and `bias` if any, have their final type and device already.
   ConvolutionLayer(ConvolutionLibrary library, const at::Tensor& weight,

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "run/channel_attention.hpp"
 #include "run/cudnn_graph.hpp"
 #include "run/window_attention.hpp"
 
@@ -22,8 +23,9 @@ constexpr std::int64_t kGrain = 4096;  // pieces begin on pages
 constexpr std::int64_t kBesideUp = std::int64_t{1} << 15, kBesideUp16 = std::int64_t{1} << 18;
 constexpr std::int64_t kInside = std::int64_t{1} << 14, kInside16 = std::int64_t{1} << 20;
 
-constexpr std::int64_t kLanes = 16;  // channels that oneDNN takes as they are
-constexpr std::size_t kScratch = 3;  // pieces of a step at most
+constexpr std::int64_t kLanes = 16;   // channels that oneDNN takes as they are
+constexpr std::int64_t kFilled = 64;  // channels that it fills weights up to
+constexpr std::size_t kScratch = 3;   // pieces of a step at most
 
 std::int64_t bytes_of(at::ScalarType type) { return static_cast<std::int64_t>(c10::elementSize(type)); }
 
@@ -82,7 +84,8 @@ std::int64_t most_of(const RunPlan& plan, const Of& of) {
   std::int64_t most = 0;
   for (const Step& step : plan.steps) {
     channels[step.out] = step.node.channels;
-    if (is_convolution(step.node.op)) most = std::max(most, of(step, channels[step.node.inputs[0]]));
+    if (is_convolution(step.node.op))
+      most = std::max(most, of(step, step.node.reads(channels[step.node.inputs[0]])));
   }
   return most;
 }
@@ -92,7 +95,13 @@ std::int64_t most_of(const RunPlan& plan, const Of& of) {
 // afterwards.
 std::int64_t inside(const RunPlan& plan, const CallShape& call) {
   const bool plain = call.library == ConvolutionLibrary::plain;
-  if (!plain && bytes_of(call.type) == 4) return 0;
+  if (!plain && bytes_of(call.type) == 4) {  // those of 1 x 1 are ordered anew where an image is small
+    if (call.library == ConvolutionLibrary::cudnn) return 0;
+    return 4 * most_of(plan, [](const Step& step, std::int64_t in) {
+             const std::int64_t out = (step.node.channels + kFilled - 1) / kFilled * kFilled;
+             return step.node.op == Op::conv && step.node.kernel == 1 ? in * out : 0;
+           });
+  }
   return bytes_of(call.type) * most_of(plan, [&](const Step& step, std::int64_t in) {
            const std::int64_t taps = step.node.op == Op::conv ? step.node.kernel * step.node.kernel : 4;
            std::int64_t taken = in * taps * step.node.channels;
@@ -137,6 +146,7 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
   for (int s = 0; s < steps; ++s)
     for (const int slot : plan.steps[static_cast<std::size_t>(s)].released) last[slot] = s;
   std::vector<Buffer> buffers;
+  std::int64_t scores = 0;   // bytes of a channel attention's
   std::map<int, int> owner;  // slot -> buffer; -1: it has none in the arena
   // The result's buffer, found from behind: it may have been computed in place.
   std::set<int> leaves{plan.output};
@@ -171,7 +181,7 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
         buffers.push_back({bytes, s, s, &layout.scratch[k].emplace_back()});
     };
     // Mean and deviation of each pixel.
-    if (step.node.op == Op::layer_norm)
+    if (step.node.op == Op::layer_norm || step.node.op == Op::scale_norm)
       for (int k = 0; k < 2; ++k)
         beside(elements(step) / step.node.channels * std::max<std::int64_t>(element, 4));
     if (step.node.op == Op::window_attention)
@@ -179,6 +189,11 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
                                                call.width >> step.node.level,
                                                call.library == ConvolutionLibrary::cudnn) *
              element);
+    if (step.node.op == Op::channel_attention) {
+      scores = std::max(scores, 8 * ChannelAttention::numbers(step.node));
+      beside(ChannelAttention::scratch_bytes(step.node, call.height >> step.node.level,
+                                             call.width >> step.node.level, call.type));
+    }
     if (level_change(step.node.op) == 0) continue;
     // Such a layer sees and makes blocks; their margins go and come in copies.
     const int level = step.node.level, from = level - level_change(step.node.op);
@@ -197,6 +212,7 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
       beside((made + copied) * element + (element < 4 ? kBesideUp16 : kBesideUp) * at::get_num_threads());
     }
   }
+  layout.outside += 6 * scores;  // sums, scores and what makes one of the other
   layout.bytes = place(buffers);
   layout.least = most_alive(buffers, steps);
   if (call.library == ConvolutionLibrary::onednn) {

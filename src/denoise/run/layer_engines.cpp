@@ -26,7 +26,7 @@ std::map<ConvolutionProblem, std::int64_t> convolution_problems(const NetworkOpt
   std::map<ConvolutionProblem, std::int64_t> out;
   for (const Step& step : plan.steps) {
     const Node& n = step.node;
-    if (!is_convolution(n.op)) continue;
+    if (!is_convolution(n.op) || n.depthwise) continue;  // those are torch's
     const std::int64_t in = plan.channels[static_cast<std::size_t>(n.inputs[0])],
                        taps = n.op == Op::conv ? n.kernel : 2;
     const bool up = n.op == Op::conv_up;

@@ -25,6 +25,7 @@ NetworkWork network_work(const Network& network, at::ScalarType type, bool on_de
   work.alignment = network.alignment();
   work.halo = network.halo();
   work.channels = network.channels();
+  work.global = network.graph.global();
   work.memory = std::make_shared<MemoryModel>(network, type, /*fused=*/true, Device{on_device ? 0 : -1});
   for (const auto& [key, weight] : folded.weights) work.weights += static_cast<double>(weight.numel());
   work.plan = plan;
@@ -36,6 +37,9 @@ NetworkWork network_work(const Network& network, at::ScalarType type, bool on_de
     if (node.op == Op::input) {  // in, and the result out again, each to another layout
       layer.in = layer.out;
       layer.passed = 4 * static_cast<double>(layer.out);
+    } else if (node.depthwise) {  // as fast as memory
+      layer.passed = 2 * static_cast<double>(layer.out);
+      layer.in = 1;
     } else if (is_convolution(node.op)) {
       // 36 transformed numbers for 9 of a kernel where the library is Winograd's.
       const bool winograd = node.op == Op::conv && Winograd::suits(at::kFloat, layer.in, node.kernel) &&
@@ -49,6 +53,9 @@ NetworkWork network_work(const Network& network, at::ScalarType type, bool on_de
       layer.passed = read * static_cast<double>(layer.in) + static_cast<double>(layer.out);
       if (node.op == Op::window_attention)  // scores: biased, added to, shifted, summed, multiplied
         layer.passed += 8.0 * static_cast<double>(node.heads * node.window * node.window);
+      if (node.op ==
+          Op::channel_attention)  // squares; products of pairs of channels, as many passes as heads are wide
+        layer.passed += 2.0 * static_cast<double>(node.channels);
     }
     work.layers.push_back(layer);
   }

@@ -11,6 +11,7 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/upsample_nearest2d.h>
 
@@ -23,6 +24,7 @@
 #include <vector>
 
 #include "layer/layer_halos.hpp"
+#include "run/channel_attention.hpp"
 #include "run/convolution.hpp"
 #include "run/feature_layout.hpp"
 #include "run/window_attention.hpp"
@@ -42,7 +44,8 @@ constexpr std::int64_t kLeastScratch = std::int64_t{1} << 12;  // bytes; below, 
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 
 ConvolutionLayer::Shape shape(const Node& node) {
-  if (node.op == Op::conv) return {.stride = 1, .padding = node.kernel / 2};
+  if (node.op == Op::conv)
+    return {.stride = 1, .padding = node.kernel / 2, .groups = node.depthwise ? node.channels : 1};
   return {.stride = 2, .padding = 0, .transposed = node.op == Op::conv_up};
 }
 
@@ -63,6 +66,7 @@ struct Runner::Impl {
   std::vector<Kernel> kernels;  // by step, as the next two
   std::vector<Norm> norms;
   std::vector<std::optional<WindowAttention>> attentions;
+  std::vector<std::optional<ChannelAttention>> channel_attentions;
   std::vector<std::int64_t> sizes;            // of the last x
   FeatureLayout layout;                       // for x of these sizes
   Arena arena;                                // host only; a device's allocator keeps by itself
@@ -93,12 +97,15 @@ struct Runner::Impl {
     kernels.resize(plan.steps.size());
     norms.resize(plan.steps.size());
     attentions.resize(plan.steps.size());
+    channel_attentions.resize(plan.steps.size());
     for (std::size_t s = 0; s < plan.steps.size(); ++s) {
       const Node& node = plan.steps[s].node;
       const auto parameter = [&](const std::string& name) { return folded.weights.at(name).to(tensor); };
       if (node.op == Op::layer_norm)
         norms[s] = {parameter(node.weight + ".weight"), parameter(node.weight + ".bias")};
+      if (node.op == Op::scale_norm) norms[s].weight = parameter(node.weight + ".weight");
       if (node.op == Op::window_attention) attentions[s].emplace(node, parameter(node.weight));
+      if (node.op == Op::channel_attention) channel_attentions[s].emplace(node, parameter(node.weight));
       if (!is_convolution(node.op)) continue;
       std::optional<at::Tensor> bias;
       if (!node.bias.empty()) bias = parameter(node.bias);
@@ -171,6 +178,21 @@ struct Runner::Impl {
         return at::layer_norm(in(0).permute({0, 2, 3, 1}), {step.node.channels}, norms[index].weight,
                               norms[index].bias, /*eps=*/1e-5)
             .permute({0, 3, 1, 2});
+      case Op::scale_norm: {  // the mean, which a layer norm takes away, given back
+        auto [y, mean, rate] = at::native_layer_norm(in(0).permute({0, 2, 3, 1}), {step.node.channels},
+                                                     norms[index].weight, {}, /*eps=*/1e-5);
+        return y.addcmul_(mean.mul_(rate), norms[index].weight).permute({0, 3, 1, 2});
+      }
+      case Op::gelu_gate: {
+        const std::int64_t half = step.node.channels;
+        return at::gelu(in(0).narrow(1, 0, half)).mul_(in(0).narrow(1, half, half));
+      }
+      case Op::channel_attention: {
+        const ChannelAttention& attention = *channel_attentions[index];
+        at::Tensor sums = attention.sums(halos ? halos->narrow(in(0), step.node.level) : in(0));
+        if (halos) halos->sum(sums);
+        return attention.apply(in(0), sums);
+      }
       case Op::window_attention:
         return halos ? halos->attend(index, step.node.level, *attentions[index], in(0))
                      : attentions[index]->apply(in(0));

@@ -40,9 +40,13 @@ class WindowDenoiser final : public Denoiser {
         network_channels_(network.channels()),
         rank_(context.comm.rank()),
         own_(context.decomposition.block(rank_)),
-        symmetries_(options.averaging) {
+        symmetries_(options.averaging),
+        result_channels_(network.graph.output().channels),
+        potential_(network, context.channels) {
     const Decomposition& d = context.decomposition;
-    halo_ = options.halo >= 0 ? options.halo : network.halo();
+    const std::int64_t a = network.alignment(),
+                       longest = std::max(d.padded().extent(1), d.padded().extent(2));
+    halo_ = std::min(options.halo >= 0 ? options.halo : network.halo(), (longest + a - 1) / a * a);
     runner_.emplace(network, RunnerOptions{.type = options.type,
                                            .tf32 = options.tf32,
                                            .deterministic = options.deterministic,
@@ -83,6 +87,7 @@ class WindowDenoiser final : public Denoiser {
     const PhaseScope phase(Phase::denoise);
     const at::NoGradGuard no_grad;
     const std::vector<int> symmetries = symmetries_.next();
+    potential_.begin(symmetries.size());
     const at::TensorOptions options = in.options();
     if (alone_ && inside_ == windows_.size()) {  // the image is its own window: nothing to move or to fill
       while (!attempt(0, inside_, in, own_, sigma, symmetries, {}, out)) {
@@ -102,6 +107,7 @@ class WindowDenoiser final : public Denoiser {
     while (!fits) fits = attempt(0, windows_.size(), region_, region_box_, sigma, symmetries, {}, out);
   }
 
+  at::Tensor potential() const override { return potential_.value(); }
   std::int64_t bytes_sent() const override { return bytes_sent_; }
 
   std::string description() const override {
@@ -162,9 +168,10 @@ class WindowDenoiser final : public Denoiser {
   std::int64_t bytes(std::int64_t items, const Box& window) const {
     const std::int64_t image = items * image_channels_ * window.pixels() * element_size();
     const std::int64_t turned = items * network_channels_ * window.pixels() * element_size();
+    const std::int64_t back = turned / network_channels_ * result_channels_;
     std::int64_t copies = items > 1 ? image : 0;
-    if (options_.averaging != Averaging::none) copies += 2 * turned;  // there and back
-    if (options_.averaging == Averaging::flips4 || options_.averaging == Averaging::all8) copies += turned;
+    if (options_.averaging != Averaging::none) copies += turned + back;
+    if (options_.averaging == Averaging::flips4 || options_.averaging == Averaging::all8) copies += back;
     if (image_channels_ != network_channels_) copies += image;
     return runner_->bytes(items, window.extent(1), window.extent(2)) + copies;
   }
@@ -191,6 +198,7 @@ class WindowDenoiser final : public Denoiser {
       patch_ = next.patch;
       batch_ = next.batch;
       cut();
+      potential_.begin(symmetries.size());
       return false;
     }
   }
@@ -215,7 +223,11 @@ class WindowDenoiser final : public Denoiser {
 
       at::Tensor result;
       for (const int symmetry : symmetries) {
-        const at::Tensor one = turn_back(runner_->run(turn(batch, symmetry), sigma, between), symmetry);
+        const at::Tensor pass = turn_back(runner_->run(turn(batch, symmetry), sigma, between), symmetry);
+        for (std::size_t w = first; w < last; ++w)
+          if (const Box core = windows_[w].core.intersect(own_); !core.empty())
+            potential_.add(crop(pass[static_cast<std::int64_t>(w - first)], windows_[w].box, core));
+        const at::Tensor one = potential_.image(pass);
         result = result.defined() ? result.add_(one) : one;
       }
       if (symmetries.size() > 1) result.div_(static_cast<double>(symmetries.size()));
@@ -245,6 +257,8 @@ class WindowDenoiser final : public Denoiser {
   at::ScalarType element_ = at::kFloat;
   std::int64_t bytes_sent_ = 0;
   Symmetries symmetries_;
+  std::int64_t result_channels_;  // the image's, and those of a potential
+  PotentialSum potential_;
   std::optional<Runner> runner_;
   std::optional<Exchange> exchange_;
   std::vector<Window> windows_;
