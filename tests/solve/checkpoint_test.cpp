@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -76,10 +77,11 @@ struct Program {
     if (prior == Prior::warm_tv)
       denoiser = make_total_variation({.iterations = 16, .warm_start = true}, context, at::kFloat);
     else if (prior == Prior::potential)
-      denoiser =
-          make_network_denoiser(with_potential(random_network(
-                                    {.name = "gsdrunet", .channels = 1, .widths = {4, 6}, .blocks = 1}, 1)),
-                                {}, context);
+      denoiser = make_network_denoiser(
+          with_potential(load_network(
+              "gsdrunet", concat(std::getenv("TESSERA_SOURCE_DIR"), "/tests/reference/gsdrunet.safetensors"),
+              1)),
+          {}, context);
     else
       denoiser = make_network_denoiser(load_network("drunet", "drunet_small_gray", 1),
                                        {.averaging = Averaging::cycle}, context);
