@@ -289,9 +289,10 @@ def main():
         metadata["sigma_range"] = f"{low!r},{high!r}"
     if args.license:
         metadata["license"] = args.license
-    save_file(state, args.output, metadata=metadata or None)
     os.umask(mask := os.umask(0))
-    os.chmod(args.output, 0o666 & ~mask)  # the library's file is for its owner alone
+    mode = os.stat(args.output).st_mode & 0o777 if os.path.exists(args.output) else 0o666 & ~mask
+    save_file(state, args.output, metadata=metadata or None)
+    os.chmod(args.output, mode)  # the library's file is for its owner alone
     print(f"{args.output}: {network or 'unknown network'}, {len(state)} tensors, {sum(v.numel() for v in state.values())} values")
 
 

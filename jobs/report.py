@@ -7,6 +7,7 @@ examples:
   .venv/bin/python jobs/report.py runs/scaling --plan plan.csv -o scaling.html   every run in a folder
   .venv/bin/python jobs/report.py runs/a runs/b --csv table.csv                  a table only
   .venv/bin/python jobs/report.py runs/scaling --figures figures                 SVG and PDF for a paper
+  .venv/bin/python jobs/report.py weights.safetensors -o training.html           a training, or several
 docs/report.md says what is on the page.
 """
 
@@ -29,6 +30,7 @@ try:
     from reporting.points import cell, rows_of, table_text
     from reporting.runs import find_runs, name_runs, read_run
     from reporting.scaling import read_plan, series_of
+    from reporting.training import is_training, read_training, training_page
 except ModuleNotFoundError as error:
     sys.exit(
         f"report: {error.name} is not installed (it comes with the project's .venv) run jobs/setup.sh, then "
@@ -38,7 +40,7 @@ except ModuleNotFoundError as error:
 
 def arguments(words):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", nargs="+", help="output folder of a run, or a folder with such folders")
+    parser.add_argument("run", nargs="+", help="output folder of a run, a folder with such folders, or weights")
     parser.add_argument("-o", "--output", help="HTML file to write")
     parser.add_argument("--csv", help="CSV file to write: a row per run, failed ones too")
     parser.add_argument("--points", help="CSV file to write: a row per point of scaling, repeats merged")
@@ -111,6 +113,23 @@ def row(run):
     return found | {key: "" if value is None or value != value else value for key, value in beyond.items()}
 
 
+def make_of_trainings(given):
+    runs = [path for path in given.run if not is_training(path)]
+    if runs or given.csv or given.points or given.figures or given.table:
+        raise InputError(
+            f"{runs[0] if runs else 'a training'} is not for the page of trainings (it shows weights, with their curves) "
+            "name weights alone, and -o"
+        )
+    trainings = [read_training(path) for path in given.run]
+    name_runs(trainings)
+    count = f"{len(trainings)} training{'s' if len(trainings) > 1 else ''}"
+    made = f"Made {datetime.datetime.now():%Y-%m-%d %H:%M} from {count}."
+    text = training_page(trainings, made)
+    write_whole(given.output, text)
+    if not given.quiet:
+        print(f"{given.output}: {len(text) / 1e6:.1f} MB, {count}")
+
+
 def make(given):
     if not (given.output or given.csv or given.points or given.figures or given.table):
         raise InputError(
@@ -118,6 +137,8 @@ def make(given):
         )
     if given.side is not None and given.side < 16:
         raise InputError(f"--side is {given.side} (nothing could be seen) give 16 or more")
+    if any(map(is_training, given.run)):
+        return make_of_trainings(given)
     beside = [] if given.plan else [Path(p) / "plan.csv" for p in given.run if (Path(p) / "plan.csv").is_file()]
     plans = [plan for path in given.plan or beside for plan in read_plan(path)]
     runs = [read_run(folder, record) for folder, record in find_runs(given.run, given.allow_missing).items()]

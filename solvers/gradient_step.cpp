@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/sub.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <utility>
 
@@ -17,7 +18,7 @@ namespace {
 
 constexpr double kShare = 0.1;    // gamma
 constexpr double kShorter = 0.5;  // eta
-constexpr int kTrials = 20;       // of one step
+constexpr int kTrials = 100;      // of one step, should nothing else end them
 
 /// Gradient-step plug-and-play:
 ///   x+ = prox_{tau f}(x - tau w grad g(x)),   grad g(x) = x - D(x, sigma)
@@ -31,8 +32,9 @@ constexpr int kTrials = 20;       // of one step
 /// Shapes: (C, [D,] H, W), this rank's block. Units: image and sigma in range [0, 1]; w: the option lambda;
 ///   the first tau: the option step, 1 / w where it is unset.
 /// Assumes: grad g is Lipschitz, g bounded below; nothing of f but its prox. Then F(x_k) converges and limits
-///   of x_k are critical points, for convex f. No step goes down where rounding hides it: then x stays.
-/// Errors: a denoiser without a potential, bounds or a list of steps are InputErrors. Collective:
+///   of x_k are critical points, for convex f. Where a step too short to be told from rounding does not go
+///   down either, x stays.
+/// Errors: a denoiser without a potential, bounds, a list of steps or of levels are InputErrors. Collective:
 ///   construction and step().
 /// Source: Hurault, Leclaire, Papadakis, "Gradient step denoiser for convergent plug-and-play", ICLR 2022,
 ///   arXiv 2110.03220, algorithm 1 with its backtracking (gamma = 0.1; eta there 0.9, here fewer passes).
@@ -51,6 +53,8 @@ class GradientStep final : public Solver {
                      " (the prior's weight is positive) use for example 0.1");
     TESSERA_VALIDATE(o.step.values().size() <= 1, "solver.step has ", o.step.values().size(),
                      " values (gspnp shortens its step itself) write one, or auto");
+    TESSERA_VALIDATE(o.sigma.values().size() <= 1, "solver.sigma has ", o.sigma.values().size(),
+                     " values (each is an objective of its own, gspnp goes down on one) write one, or auto");
     TESSERA_VALIDATE(tau_ > 0, "solver.step is ", tau_, " (the first step tau is positive) write auto");
     TESSERA_VALIDATE(
         !std::isfinite(o.least) && !std::isfinite(o.most),
@@ -62,22 +66,22 @@ class GradientStep final : public Solver {
 
   IterationRecord step(int k) override {
     const double sigma = in_.options.sigma.at(k), weight = in_.options.lambda;
-    if (sigma != sigma_) {  // the first step, or another g
+    if (!begun_) {
       height_ = look_at(x_, sigma, u_).height;
-      sigma_ = sigma;
+      begun_ = 1;
     }
     Point there;
-    int trial = 0;
-    for (; trial < kTrials; ++trial, tau_ *= kShorter) {
+    for (int trial = 0; trial < kTrials; ++trial, tau_ *= kShorter) {
       at::sub_out(z_, x_, u_).mul_(-tau_ * weight).add_(x_);
       in_.data.prox(z_, tau_, next_);
       there = look_at(next_, sigma, next_u_);
       if (height_ - there.height >= kShare / tau_ * there.moved - rounding() * std::abs(height_)) break;
-    }
-    if (trial == kTrials) {  // x is as low as arithmetic can tell
-      tau_ /= std::pow(kShorter, kTrials);
-      next_.copy_(x_);
-      there = look_at(next_, sigma, next_u_);
+      if (!std::isfinite(there.height)) break;                    // the loop ends such a run
+      if (there.moved <= rounding() * rounding() * there.size) {  // x is as low as arithmetic can tell
+        next_.copy_(x_);
+        there = look_at(next_, sigma, next_u_);
+        break;
+      }
     }
     height_ = there.height;
     std::swap(x_, next_);
@@ -92,7 +96,7 @@ class GradientStep final : public Solver {
     return {{.name = "x", .image = &x_},
             {.name = "denoised", .image = &u_},
             {.name = "tau", .scalar = &tau_},
-            {.name = "sigma", .scalar = &sigma_},
+            {.name = "begun", .scalar = &begun_},
             {.name = "height", .scalar = &height_}};
   }
 
@@ -108,8 +112,10 @@ class GradientStep final : public Solver {
     TESSERA_VALIDATE(mine.defined(), "solver.name is gspnp (it goes down on a potential, and this denoiser ",
                      "is no gradient step on one) use a network of gradient steps, or another solver");
     at::sub_out(z_, p, x_);
-    std::array<double, 3> sums{in_.options.lambda * mine.item<double>(), local_dot(z_, z_).item<double>(),
-                               local_dot(p, p).item<double>()};
+    const at::Tensor own = at::stack({mine.to(p.device()), local_dot(z_, z_), local_dot(p, p)}).cpu();
+    std::array<double, 3> sums{};
+    std::copy_n(own.data_ptr<double>(), sums.size(), sums.begin());
+    sums[0] *= in_.options.lambda;
     in_.space.comm().all_reduce(sums, Reduce::sum);
     return {in_.data.value(p) + sums[0], sums[0], sums[1], sums[2]};
   }
@@ -118,11 +124,11 @@ class GradientStep final : public Solver {
 
   SolverInput in_;
   double tau_;
-  at::Tensor x_, u_;                                         // x; D(x), the image
-  at::Tensor next_, next_u_;                                 // of the step that is tried
-  at::Tensor z_;                                             // what prox_f is taken of, then x+ - x
-  double sigma_ = std::numeric_limits<double>::quiet_NaN();  // of u_
-  double height_ = 0;                                        // F(x)
+  at::Tensor x_, u_;          // x; D(x), the image
+  at::Tensor next_, next_u_;  // of the step that is tried
+  at::Tensor z_;              // what prox_f is taken of, then x+ - x
+  double begun_ = 0;          // 1: u_ is D(x_)
+  double height_ = 0;         // F(x)
 };
 
 }  // namespace

@@ -175,6 +175,34 @@ PICTURES = """<div class="head">
 <div class=notes hidden><ul id=pictures-missing></ul></div>"""
 
 
+def html_page(title, headings, body, names, detail, charts, pictures, made):
+    """headings: [(id of a section, its word in the bar)]; names: what the page is of; detail: the one of them whose
+    details are shown first.
+    """
+    sources = {}  # of runs of one study, truth and measurement are the same
+    for shown in pictures.values():
+        for figure in shown["figures"]:
+            figure["src"] = sources.setdefault(figure["src"], len(sources))
+    data = {"sources": list(sources), "charts": charts, "pictures": pictures, "detail": detail, "runs": names}
+    choice = "".join(f"<option>{e(name)}</option>" for name in names)
+    many = len(names) > 1
+    chooser = (
+        f"<label class=room>details of <select id=run>{choice}</select></label>" if many else "<span class=room></span>"
+    )
+    nav = "".join(f'<a href="#{name}">{e(heading)}</a>' for name, heading in headings)
+    safe = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return f"""<!doctype html>
+<html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width, initial-scale=1">
+<meta http-equiv=Content-Security-Policy content="{POLICY}"><link rel=icon href="data:,">
+<title>tessera: {e(title)}</title><style>{(HERE / 'page.css').read_text()}</style></head><body>
+<header class=top><div class=bar><span class=brand>tessera report</span><nav>{nav}</nav>{chooser}
+<button id=theme title="light or dark">&#9680;</button></div></header>
+<main>{body}<footer>{e(made)} docs/report.md says how each figure is computed.</footer></main>
+<script type=application/json id=report-data>{safe}</script>
+<script>{get_plotlyjs()}</script><script>{(HERE / 'page.js').read_text()}</script></body></html>
+"""
+
+
 def page(runs, plans, pictures, fits, made):
     """HTML. pictures: {run's name: {"figures": [...], "missing": [...]}}; fits: {run's name: fit_of(run)}; made: a line
     that says when and from what.
@@ -230,31 +258,7 @@ def page(runs, plans, pictures, fits, made):
         section(name, heading, inside, detail if name in of_run else None, many)
         for name, heading, inside in sections[1:]
     )
-    sources = {}  # of runs of one study, truth and measurement are the same
-    for shown in pictures.values():
-        for figure in shown["figures"]:
-            figure["src"] = sources.setdefault(figure["src"], len(sources))
-    data = {
-        "sources": list(sources),
-        "charts": [c for c in everything if c["name"] in has_data and (many or plans or c not in scales)],
-        "pictures": pictures,
-        "detail": detail,
-        "runs": [run.name for run in runs],
-    }
-    choice = "".join(f"<option>{e(run.name)}</option>" for run in runs)
-    chooser = (
-        f"<label class=room>details of <select id=run>{choice}</select></label>" if many else "<span class=room></span>"
-    )
+    charts = [c for c in everything if c["name"] in has_data and (many or plans or c not in scales)]
     short = {"fit": "Fit"}
-    nav = "".join(f'<a href="#{name}">{e(short.get(name, heading))}</a>' for name, heading, _ in sections)
-    safe = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    return f"""<!doctype html>
-<html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width, initial-scale=1">
-<meta http-equiv=Content-Security-Policy content="{POLICY}"><link rel=icon href="data:,">
-<title>tessera: {e(title)}</title><style>{(HERE / 'page.css').read_text()}</style></head><body>
-<header class=top><div class=bar><span class=brand>tessera report</span><nav>{nav}</nav>{chooser}
-<button id=theme title="light or dark">&#9680;</button></div></header>
-<main>{body}<footer>{e(made)} docs/report.md says how each figure is computed.</footer></main>
-<script type=application/json id=report-data>{safe}</script>
-<script>{get_plotlyjs()}</script><script>{(HERE / 'page.js').read_text()}</script></body></html>
-"""
+    headings = [(name, short.get(name, heading)) for name, heading, _ in sections]
+    return html_page(title, headings, body, [run.name for run in runs], detail, charts, pictures, made)

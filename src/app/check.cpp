@@ -19,6 +19,7 @@
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/denoise/layer_traffic.hpp"
+#include "tessera/denoise/network_work.hpp"
 #include "tessera/denoise/windows.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/solve/solver.hpp"
@@ -116,7 +117,7 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
   const Decomposition& d = g.decomposition;
   const MeasurementLayout layout = g.op->layout(d, g.channels);
   const Reach reach = g.op->reach();
-  const std::int64_t halo = g.network ? g.network->halo() : 0;
+  const std::int64_t halo = g.network ? window_halo(*g.network) : 0;
   std::optional<LayerTraffic> layers;
   if (g.network && g.job.execution.mode == ExecutionMode::layer)
     layers.emplace(g.network->graph, d, execution_options(g, 1), g.channels);

@@ -12,6 +12,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
+#include "tessera/denoise/network_denoiser.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/domain/torch_cuda.hpp"
 #include "tessera/io/measurement_file.hpp"
@@ -169,6 +170,9 @@ void ask_for_potential(Geometry& g) {
   TESSERA_VALIDATE(
       g.job.execution.averaging != Averaging::cycle, "denoiser.averaging is cycle (", solver.name,
       " compares its objective from step to step, which other turns change) write none, flips ", "or all");
+  TESSERA_VALIDATE(g.job.execution.precision == Precision::float32, "denoiser.precision is ",
+                   word(g.job.execution.precision), " (", solver.name,
+                   " compares objectives, whose differences it rounds away) write float32");
   g.network = with_potential(std::move(*g.network));
 }
 
@@ -246,6 +250,8 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
     comm.together([&] { g.network = open_network(g.job.denoiser, g.channels); });
   }
   ask_for_potential(g);
+  if (const Execution& e = g.job.execution; g.network)
+    refuse_windows(*g.network, e.mode, e.patch.value_or(0), e.batch.value_or(0));
   const ChosenDevice chosen =
       choose_device(job.device, job.domain.share_gpu ? GpuSharing::allowed : GpuSharing::refused, comm);
   g.device = chosen.device;

@@ -11,6 +11,7 @@
 #include "tessera/core/memory.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
+#include "tessera/denoise/network_work.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
@@ -52,7 +53,7 @@ namespace {
 // the simulation takes for a moment. Up to 15 images were measured with one blur (hqs with conjugate
 // gradients and a truth).
 std::int64_t other_bytes(const Geometry& g) {
-  const std::int64_t halo = g.network ? g.network->halo() : 0;
+  const std::int64_t halo = g.network ? window_halo(*g.network) : 0;
   std::int64_t pixels = 0, window = 0, numbers = 0;
   for (int r = 0; r < g.decomposition.ranks(); ++r) {
     const Box block = g.decomposition.padded_block(r);

@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -132,7 +133,9 @@ std::string shape_key(const Geometry& g, const Place& place) {
   const Grid3 grid = g.decomposition.grid();
   std::string widths;
   if (g.network)
-    for (const std::int64_t w : g.network->options.widths) widths += fmt::format(" {}", w);
+    widths = fmt::format(" {}, stages {}{}", fmt::join(g.network->options.widths, " "),
+                         fmt::join(g.network->options.stages, " "),
+                         g.network->options.potential ? ", potential" : "");
   return fmt::format(
       "{}{} blocks {} depth {}, {} averaging {}, image {} x {} x {}, {} ranks, grid {}, {} per host, "
       "memory {}, mode {} patch {} batch {} halo depth {}",
@@ -182,6 +185,9 @@ std::vector<Prediction> rank_ways(const Geometry& g, const Modelled& m, const Ma
 }
 
 void choose_execution(Geometry& g, const Communicator& comm, const Place& place) {
+  ExecutionMode& mode = g.job.execution.mode;
+  if (mode == ExecutionMode::automatic && g.network && g.network->graph.global())  // no window serves it
+    mode = g.decomposition.ranks() > 1 ? ExecutionMode::layer : ExecutionMode::whole;
   if (!leaves_open(g)) return;
   const double features = feature_budget(g, comm, place);
   const Modelled m = model_job(g, g.device.is_cuda());

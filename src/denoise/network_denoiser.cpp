@@ -30,10 +30,7 @@ void validate(const Network& network, const ExecutionOptions& options, const Den
                    "denoiser.patch or batch is set in mode layer (blocks are run as a whole) leave them out");
   TESSERA_VALIDATE(options.mode != ExecutionMode::whole || d.ranks() == 1, "denoiser.mode is whole on ",
                    d.ranks(), " ranks (no rank holds the whole image) use layer, patch or auto");
-  TESSERA_VALIDATE(!network.graph.global() || (options.mode != ExecutionMode::patch && options.patch == 0),
-                   "denoiser.mode is patch (", name,
-                   " attends to the whole image, which each window would hold) ",
-                   "write layer on several ranks, whole on one, or auto without a patch");
+  refuse_windows(network, options.mode, options.patch, options.batch);
   const std::int64_t a = network.alignment();
   TESSERA_VALIDATE(options.patch % a == 0 && options.patch >= 0, "denoiser.patch is ", options.patch, " (",
                    name, " needs a multiple of ", a, ") use ",
@@ -61,12 +58,22 @@ void PotentialSum::begin(std::size_t passes) {
 
 void PotentialSum::add(const at::Tensor& part) {
   if (!asked_) return;
-  const at::Tensor r = part.narrow(0, channels_, channels_);
+  const at::Tensor r = part.narrow(0, channels_, channels_).contiguous();
   sum_ = local_dot(r, r).mul_(share_ / 2).add_(sum_);
 }
 
 at::Tensor PotentialSum::image(const at::Tensor& result) const {
   return asked_ ? result.narrow(1, 0, channels_) : result;
+}
+
+void refuse_windows(const Network& network, ExecutionMode mode, std::int64_t patch, std::int64_t batch) {
+  if (!network.graph.global()) return;
+  TESSERA_VALIDATE(mode != ExecutionMode::patch && patch == 0 && batch == 0, "denoiser.",
+                   mode == ExecutionMode::patch ? "mode is patch"
+                   : patch > 0                  ? "patch is given"
+                                                : "batch is given",
+                   " (", network.options.name, " attends to the whole image, which each window would hold) ",
+                   "write layer on several ranks, whole on one, or auto, without patch and batch");
 }
 
 std::unique_ptr<Denoiser> make_network_denoiser(Network network, const ExecutionOptions& options,

@@ -169,7 +169,8 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
     pass.sent += f.sent;
   }
   const bool streamed = transport_on(machine, e.transport) == TransportKind::nccl;
-  if (machine.processors > 0 && d.ranks() > 1 && !streamed)  // no graph holds these
+  if (machine.processors > 0 && d.ranks() > 1 &&
+      !(streamed && schedule.sums.empty()))  // no graph holds these
     pass.denoise = std::max(pass.denoise, kHostSeconds * static_cast<double>(schedule.exchanges.size()));
   if (d.ranks() > 1)  // sums over all pixels, which are waited for
     pass.exposed += static_cast<double>(schedule.sums.size()) * machine.reduction.at(d.ranks());

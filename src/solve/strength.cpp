@@ -44,6 +44,11 @@ Strength settle(const Strength& said, DataStep kind, double usual, double noise,
     return s;
   }
   const double last = s.sigma.values().back();
+  if (s.lambda && by_weight) {
+    noise_for("the weight of the prior");
+    TESSERA_VALIDATE(last > 0, "solver.sigma ends at 0 (the prior's weight is lambda noise^2 / sigma^2) ",
+                     "end it above 0");
+  }
   if (s.lambda) {
     if (!s.step.set() && !by_weight) {
       noise_for("solver.step");

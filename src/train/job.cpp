@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
 
 #include <filesystem>
@@ -84,6 +85,16 @@ TrainOptions parse_train_job(const std::string& text, const std::string& path) {
   const auto into_number = [](double& value) {
     return [&value](const YAML::Node& node) { value = number(node); };
   };
+  const auto into_word = [&path](auto& value, const char* key) {
+    return [&value, &path, key](const YAML::Node& n) {
+      using Word = std::decay_t<decltype(value)>;
+      const auto text = n.as<std::string>();
+      const std::optional<Word> found = from_word<Word>(text);
+      TESSERA_VALIDATE(found, path, ":", n.Mark().line + 1, ": ", key, " is ", text,
+                       " (known: ", fmt::format("{}", fmt::join(words<Word>(), ", ")), ") use one of them");
+      value = *found;
+    };
+  };
 
   YAML::Node root;
   try {
@@ -120,6 +131,7 @@ TrainOptions parse_train_job(const std::string& text, const std::string& path) {
          if (n.IsMap() && n["name"] && n["name"].IsScalar())
            o.network = published_network(n["name"].as<std::string>());
          Section(path, "train.network", n).read(network);
+         if (n["blocks"]) o.network.stages.clear();  // the published numbers of blocks, stage by stage
        }},
       {"start",
        [&](const YAML::Node& n) {
@@ -145,14 +157,10 @@ TrainOptions parse_train_job(const std::string& text, const std::string& path) {
       {"warmup", into(o.warmup)},
       {"clip", into_number(o.clip)},
       {"ema", into_number(o.ema)},
-      {"precision",
-       [&](const YAML::Node& n) {
-         const auto text = n.as<std::string>();
-         const std::optional<Precision> precision = from_word<Precision>(text);
-         TESSERA_VALIDATE(precision, path, ":", n.Mark().line + 1, ": train.precision is ", text,
-                          " (known: float32, bfloat16) use one of them");
-         o.precision = *precision;
-       }},
+      {"loss", into_word(o.loss, "train.loss")},
+      {"optimizer", into_word(o.optimizer, "train.optimizer")},
+      {"weight_decay", into_number(o.weight_decay)},
+      {"precision", into_word(o.precision, "train.precision")},
       {"seed", into(o.seed)},
       {"minutes", [&](const YAML::Node& n) { o.seconds = 60 * number(n); }},
       {"checkpoint_minutes", [&](const YAML::Node& n) { o.checkpoint_seconds = 60 * number(n); }},

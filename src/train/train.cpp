@@ -8,8 +8,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/l1_loss.h>
+#include <ATen/ops/mse_loss.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -18,20 +20,23 @@
 #include <numbers>
 #include <tuple>
 
-#include "adam.hpp"
+#include "optimizer.hpp"
 #include "orbits.hpp"
 #include "scenes.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/core/units.hpp"
+#include "training_curve.hpp"
+#include "validation.hpp"
 
 namespace tessera {
 namespace {
 
-using training::Adam;
 using training::Draws;
+using training::Optimizer;
 using training::Orbits;
 using training::Picture;
+using training::TrainingCurve;
 
 /// printf into a string.
 template <class... Values>
@@ -55,6 +60,9 @@ void check(const TrainOptions& o) {
                    ", ", o.sigma.second, "] (lowest, then highest, not negative) correct it");
   TESSERA_VALIDATE(o.learning_rate > 0 && o.final_learning_rate >= 0, "train.learning_rate is ",
                    o.learning_rate, " (nothing would be learned) use 1e-3");
+  TESSERA_VALIDATE(
+      o.weight_decay >= 0 && o.learning_rate * o.weight_decay < 1, "train.weight_decay is ", o.weight_decay,
+      " (a step shrinks kernels by learning_rate * weight_decay, which is a share ", "below 1) use 0 to 0.1");
   TESSERA_VALIDATE(0 <= o.ema && o.ema < 1, "train.ema is ", o.ema, " (a share below 1) use 0.999");
   TESSERA_VALIDATE(0 <= o.dead_leaves && o.dead_leaves <= 1, "train.dead_leaves is ", o.dead_leaves,
                    " (a share of the crops) use 0 to 1");
@@ -187,9 +195,9 @@ double sum_gradients(std::vector<at::Tensor>& gradients, double loss, const Comm
 
 /// One step's loss, penalty and norms and, in `gradients`, the derivatives of loss + penalty; all of them
 /// over the whole batch. `orbits` may be null. Collective.
-TrainRecord differentiate(const TrainOptions& o, const Network& network, const Batch& batch, const Adam& adam,
-                          const std::vector<Picture>& pictures, Orbits* orbits, std::int64_t step,
-                          std::vector<at::Tensor>& gradients, const Communicator& comm) {
+TrainRecord differentiate(const TrainOptions& o, const Network& network, const Batch& batch,
+                          const Optimizer& optimizer, const std::vector<Picture>& pictures, Orbits* orbits,
+                          std::int64_t step, std::vector<at::Tensor>& gradients, const Communicator& comm) {
   TrainRecord record;
   const std::int64_t mine = batch.clean.size(0);
   if (mine > 0) {
@@ -197,20 +205,22 @@ TrainRecord differentiate(const TrainOptions& o, const Network& network, const B
     at::Tensor x = batch.noisy;
     if (o.precision == Precision::bfloat16) x = x.to(at::kBFloat16);
     x = x.contiguous(at::MemoryFormat::ChannelsLast);
-    const at::Tensor out = evaluate(network.graph, adam.parameters(), x, batch.sigma);
-    const at::Tensor error = at::l1_loss(out.to(at::kFloat), batch.clean);
+    const at::Tensor out = evaluate(network.graph, optimizer.parameters(), x, batch.sigma);
+    const at::Tensor image = out.to(at::kFloat);
+    const at::Tensor error =
+        o.loss == Loss::l1 ? at::l1_loss(image, batch.clean) : at::mse_loss(image, batch.clean);
     const at::Tensor part = error * (static_cast<double>(mine) / static_cast<double>(o.batch));
     part.backward();
     record.loss = part.item<double>();
   }
   if (orbits) {
-    const training::Visit visit = orbits->visit(network.graph, adam.parameters(), pictures, step, comm);
+    const training::Visit visit = orbits->visit(network.graph, optimizer.parameters(), pictures, step, comm);
     record.penalty = visit.penalty;
     record.norm = visit.norm;
     record.largest_norm = visit.largest_norm;
   }
   gradients.clear();
-  for (const auto& [name, tensor] : adam.parameters()) {
+  for (const auto& [name, tensor] : optimizer.parameters()) {
     gradients.push_back(tensor.grad().defined() ? tensor.grad().contiguous() : at::zeros_like(tensor));
     tensor.mutable_grad().reset();
   }
@@ -218,16 +228,59 @@ TrainRecord differentiate(const TrainOptions& o, const Network& network, const B
   return record;
 }
 
-void save(const TrainOptions& o, Network& network, const Adam& adam, const Orbits* orbits, std::int64_t step,
-          double seconds) {
-  network.weights = adam.averaged();
+void save(const TrainOptions& o, Network& network, const Optimizer& optimizer, const Orbits* orbits,
+          const TrainingCurve& curve, std::int64_t step, double seconds) {
+  network.weights = optimizer.averaged();
   save_network(network, o.output,
                {{"steps", std::to_string(step)},
                 {"seed", std::to_string(o.seed)},
                 {"training_seconds", print("%.0f", seconds)},
                 {"license", "BSD-3-Clause"}});
-  adam.save(o.output + ".state", step, seconds, orbits ? orbits->state() : Adam::Tensors{});
+  curve.save();
+  optimizer.save(o.output + ".state", step, seconds, orbits ? orbits->state() : Optimizer::Tensors{});
 }
+
+/// Whether a picture beside the output would be trained on, or validated with, from then on.
+bool lies_among_pictures(const TrainOptions& o) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> folders = o.photographs;
+  folders.push_back(o.validate);
+  const fs::path own = fs::absolute(o.output).parent_path();
+  return std::any_of(folders.begin(), folders.end(), [&](const std::string& folder) {
+    return fs::exists(folder) && fs::equivalent(folder, own);
+  });
+}
+
+/// Means over the steps since the last line.
+class Recent {
+ public:
+  explicit Recent(double clock) : clock_(clock) {}
+  void add(const TrainRecord& record) {
+    ++steps_;
+    sum_.loss += record.loss;
+    sum_.penalty += record.penalty;
+    sum_.norm += record.norm;
+    sum_.largest_norm = std::max(sum_.largest_norm, record.largest_norm);
+    sum_.step = record.step;
+    sum_.learning_rate = record.learning_rate;
+  }
+  TrainRecord mean() const {
+    TrainRecord mean = sum_;
+    const auto count = static_cast<double>(std::max<std::int64_t>(1, steps_));
+    mean.loss /= count;
+    mean.penalty /= count;
+    mean.norm /= count;
+    return mean;
+  }
+  double steps_per_second(double clock) const {
+    return static_cast<double>(steps_) / std::max(1e-9, clock - clock_);
+  }
+
+ private:
+  TrainRecord sum_;
+  std::int64_t steps_ = 0;
+  double clock_;
+};
 
 }  // namespace
 
@@ -236,17 +289,19 @@ int train(const TrainOptions& options, const Communicator& comm) {
   Network network;
   std::int64_t step = 0;
   double before = 0;  // seconds of earlier calls
-  std::unique_ptr<Adam> adam;
+  std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Orbits> orbits;
+  std::unique_ptr<TrainingCurve> curve;
   std::size_t small = 0;
   comm.together([&] {
     check(options);
     network = begin(options);
-    adam = std::make_unique<Adam>(network.weights, options.ema);
+    optimizer = std::make_unique<Optimizer>(network.weights, options);
     if (options.jacobian.weight > 0) orbits = std::make_unique<Orbits>(options);
     if (std::filesystem::exists(options.output + ".state"))
       std::tie(step, before) =
-          adam->load(options.output + ".state", orbits ? orbits->state() : Adam::Tensors{});
+          optimizer->load(options.output + ".state", orbits ? orbits->state() : Optimizer::Tensors{});
+    curve = std::make_unique<TrainingCurve>(options.output + ".curve.csv", step);
     if (!options.photographs.empty()) {
       pictures = training::read_pictures(options.photographs, options.exclude, options.network.channels);
       const std::int64_t side = options.crop;
@@ -266,8 +321,9 @@ int train(const TrainOptions& options, const Communicator& comm) {
   if (small > 0) say(concat("note: ", small, " pictures are smaller than train.crop and left out"));
   std::int64_t count = 0;
   for (const auto& [name, tensor] : network.weights) count += tensor.numel();
-  say(concat(options.network.name, ": ", count, " weights, halo ", network.halo(), ", ", pictures.size(),
-             " pictures, ", comm.size(), " ranks, steps ", step, " to ", options.steps));
+  say(concat(options.network.name, ": ", count, " weights, ",
+             network.graph.global() ? concat("global") : concat("halo ", network.halo()), ", ",
+             pictures.size(), " pictures, ", comm.size(), " ranks, steps ", step, " to ", options.steps));
 
   const auto clock_of_rank_0 = [&] {  // one clock, so that all ranks decide alike
     double clock = now();
@@ -275,20 +331,24 @@ int train(const TrainOptions& options, const Communicator& comm) {
     return clock;
   };
   const double start = clock_of_rank_0();
-  double saved = start, spoken = start;
-  std::int64_t spoken_step = step;
-  double norms = 0, largest_norm = 0;  // since the last line; orbits that begin anew jump
+  double saved = start;
+  Recent recent(start);
   bool time_is_up = false;
   const auto validate = [&] {
     std::map<double, double> psnr;
-    if (comm.rank() != 0) return psnr;
-    network.weights = adam->averaged();
-    std::string text = print("step %6ld  PSNR", static_cast<long>(step));
-    for (const double sigma : options.validate_sigma) {
-      psnr[sigma] = validation_psnr(network, options.validate, sigma, options.seed);
-      text += print("  %.2f dB at %.0f/255", psnr[sigma], 255 * sigma);
-    }
-    say(text);
+    comm.together([&] {
+      if (comm.rank() != 0) return;
+      network.weights = optimizer->averaged();
+      std::string text = print("step %6ld  PSNR", static_cast<long>(step));
+      for (const double sigma : options.validate_sigma) {
+        psnr[sigma] = validation_psnr(network, options.validate, sigma, options.seed);
+        text += print("  %.2f dB at %.0f/255", psnr[sigma], 255 * sigma);
+      }
+      say(text);
+      if (step > 0 && !lies_among_pictures(options))
+        training::write_preview(network, options.validate, options.validate_sigma, options.seed,
+                                options.output + ".png");
+    });
     return psnr;
   };
   if (step >= options.steps && !options.validate.empty()) {  // nothing to learn: only measured
@@ -302,45 +362,42 @@ int train(const TrainOptions& options, const Communicator& comm) {
     const Batch batch = make_batch(options, pictures, step, comm);
     std::vector<at::Tensor> gradients;
     TrainRecord record =
-        differentiate(options, network, batch, *adam, pictures, orbits.get(), step, gradients, comm);
+        differentiate(options, network, batch, *optimizer, pictures, orbits.get(), step, gradients, comm);
     record.learning_rate = learning_rate(options, step);
-    norms += record.norm;
-    largest_norm = std::max(largest_norm, record.largest_norm);
     if (!std::isfinite(record.loss + record.penalty))
       throw RunError(concat("training diverged at step ", step, " (the loss is ",
                             record.loss + record.penalty, ") lower train.learning_rate"));
-    adam->step(gradients, record.learning_rate, options.clip, step);
+    optimizer->step(gradients, record.learning_rate, step);
     record.step = ++step;
+    recent.add(record);
 
     const double clock = clock_of_rank_0();
     time_is_up = options.seconds > 0 && clock - start >= options.seconds;
     const bool last = time_is_up || step == options.steps;
+    const bool spoken = options.log_every > 0 && (step % options.log_every == 0 || last);
+    const bool measured = !options.validate.empty() && (step % options.validate_every == 0 || last);
+    TrainRecord row = recent.mean();
+    if (spoken) {
+      const double rate = recent.steps_per_second(clock);
+      const std::string norm =
+          orbits ? print("  norm %.3f (largest %.3f)", row.norm, row.largest_norm) : std::string();
+      say(print("step %6ld  loss %.5f%s  rate %.2e  %.2f steps/s  %.3f Mpx/s  %s", static_cast<long>(step),
+                row.loss, norm.c_str(), row.learning_rate, rate,
+                rate * static_cast<double>(options.batch * options.crop * options.crop) / 1e6,
+                format_seconds(before + clock - start).c_str()));
+    }
+    if (measured) row.psnr = record.psnr = validate();
+    if (spoken || measured || last) {
+      curve->add({row, before + clock - start});
+      recent = Recent(measured ? now() : clock);
+    }
     if (last || clock - saved >= options.checkpoint_seconds) {
       if (orbits) orbits->share(comm);
       comm.together([&] {
-        if (comm.rank() == 0) save(options, network, *adam, orbits.get(), step, before + clock - start);
+        if (comm.rank() == 0)
+          save(options, network, *optimizer, orbits.get(), *curve, step, before + clock - start);
       });
       saved = clock;
-    }
-    if (speaks && (step % options.log_every == 0 || last)) {
-      const double rate = static_cast<double>(step - spoken_step) / std::max(1e-9, clock - spoken);
-      std::string norm;
-      if (orbits)
-        norm = print("  norm %.3f (largest %.3f)", norms / static_cast<double>(step - spoken_step),
-                     largest_norm);
-      say(print("step %6ld  loss %.5f%s  rate %.2e  %.2f steps/s  %.3f Mpx/s  %s", static_cast<long>(step),
-                record.loss, norm.c_str(), record.learning_rate, rate,
-                rate * static_cast<double>(options.batch * options.crop * options.crop) / 1e6,
-                format_seconds(before + clock - start).c_str()));
-      spoken = clock;
-      spoken_step = step;
-      norms = largest_norm = 0;
-    }
-    if (!options.validate.empty() && (step % options.validate_every == 0 || last)) {
-      record.psnr = validate();
-      spoken = now();
-      spoken_step = step;
-      norms = largest_norm = 0;
     }
     if (options.observe) options.observe(record);
   }

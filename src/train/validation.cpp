@@ -1,48 +1,94 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "validation.hpp"
+
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/replication_pad2d.h>
 
+#include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "scenes.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/core/random.hpp"
+#include "tessera/io/image_file.hpp"
 #include "tessera/train/train.hpp"
 
 namespace tessera {
+namespace {
+
+using training::Picture;
+
+struct Denoised {
+  at::Tensor clean, noisy, image;  // (1, C, H, W), float32
+};
+
+/// `part`: which picture of the folder this is; each has noise of its own.
+Denoised denoise(const Network& network, const Picture& picture, std::uint32_t part, double sigma,
+                 std::uint64_t seed) {
+  const at::NoGradGuard no_gradient;
+  const Random random(seed, RandomStream::noise, part);
+  Denoised d;
+  d.clean = at::empty({1, picture.channels, picture.height, picture.width}, at::kFloat);
+  d.noisy = at::empty(d.clean.sizes(), at::kFloat);
+  for (std::int64_t i = 0; i < d.clean.numel(); ++i) {
+    d.clean.data_ptr<float>()[i] = static_cast<float>(picture.values[i]) / 255.0F;
+    d.noisy.data_ptr<float>()[i] =
+        d.clean.data_ptr<float>()[i] + static_cast<float>(sigma * random.normal(i));
+  }
+  // Padded once at its end, as every executor does.
+  const std::int64_t unit = network.alignment();
+  const std::int64_t below = (unit - picture.height % unit) % unit;
+  const std::int64_t right = (unit - picture.width % unit) % unit;
+  const at::Tensor padded =
+      at::replication_pad2d(d.noisy, {0, right, 0, below}).contiguous(at::MemoryFormat::ChannelsLast);
+  d.image = evaluate(network.graph, network.weights, padded, at::full({1}, sigma, at::kFloat))
+                .narrow(2, 0, picture.height)
+                .narrow(3, 0, picture.width)
+                .clamp(0, 1);
+  return d;
+}
+
+/// The middle of an image, at most `side` wide and high.
+at::Tensor middle(const at::Tensor& image, std::int64_t side) {
+  const std::int64_t height = std::min(side, image.size(2)), width = std::min(side, image.size(3));
+  return image.narrow(2, (image.size(2) - height) / 2, height).narrow(3, (image.size(3) - width) / 2, width);
+}
+
+}  // namespace
 
 double validation_psnr(const Network& network, const std::string& folder, double sigma, std::uint64_t seed) {
-  const at::NoGradGuard no_gradient;
-  const std::int64_t unit = network.alignment();
   double sum = 0;
   std::uint32_t part = 0;
-  const std::vector<training::Picture> pictures = training::read_pictures({folder}, {}, network.channels());
-  for (const training::Picture& picture : pictures) {
+  const std::vector<Picture> pictures = training::read_pictures({folder}, {}, network.channels());
+  for (const Picture& picture : pictures) {
     beat();
-    const Random random(seed, RandomStream::noise, part++);
-    const at::Tensor clean = at::empty({1, picture.channels, picture.height, picture.width}, at::kFloat);
-    at::Tensor noisy = at::empty(clean.sizes(), at::kFloat);
-    for (std::int64_t i = 0; i < clean.numel(); ++i) {
-      clean.data_ptr<float>()[i] = static_cast<float>(picture.values[i]) / 255.0F;
-      noisy.data_ptr<float>()[i] = clean.data_ptr<float>()[i] + static_cast<float>(sigma * random.normal(i));
-    }
-    // Padded once at its end, as every executor does.
-    const std::int64_t below = (unit - picture.height % unit) % unit;
-    const std::int64_t right = (unit - picture.width % unit) % unit;
-    noisy = at::replication_pad2d(noisy, {0, right, 0, below}).contiguous(at::MemoryFormat::ChannelsLast);
-    const at::Tensor out = evaluate(network.graph, network.weights, noisy, at::full({1}, sigma, at::kFloat))
-                               .narrow(2, 0, picture.height)
-                               .narrow(3, 0, picture.width)
-                               .clamp(0, 1);
-    const double error = (out - clean).to(at::kDouble).square().mean().item<double>();
-    sum += -10 * std::log10(error);
+    const Denoised d = denoise(network, picture, part++, sigma, seed);
+    sum += -10 * std::log10((d.image - d.clean).to(at::kDouble).square().mean().item<double>());
   }
   return sum / static_cast<double>(pictures.size());
 }
 
+namespace training {
+
+void write_preview(const Network& network, const std::string& folder, const std::vector<double>& sigmas,
+                   std::uint64_t seed, const std::string& path) {
+  constexpr std::int64_t side = 192;
+  const Picture picture = read_pictures({folder}, {}, network.channels()).front();
+  std::vector<at::Tensor> rows;
+  for (const double sigma : sigmas) {
+    const Denoised d = denoise(network, picture, 0, sigma, seed);
+    rows.push_back(at::cat({middle(d.noisy, side), middle(d.image, side), middle(d.clean, side)}, 3));
+  }
+  const at::Tensor sheet = at::cat(rows, 2).contiguous();
+  ImageWriter writer(path, sheet.size(2), sheet.size(3), sheet.size(1), /*bits=*/8);
+  writer.write_rows(0, sheet.size(2), sheet.data_ptr<float>());
+  writer.finish();
+}
+
+}  // namespace training
 }  // namespace tessera

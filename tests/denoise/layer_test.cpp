@@ -191,7 +191,7 @@ TEST(LayerDenoiser, farthest_taps_alone_move_the_image) {
 }
 
 TEST(LayerDenoiser, averages_over_turns_of_the_whole_image) {
-  for (const char* name : {"drunet", "unet"}) {
+  for (const char* name : {"drunet", "unet", "restormer"}) {
     const Network network = tiny(name, 1);
     const at::Tensor image = picture(1, 41, 30, at::kDouble);
     test::on_groups([&](const Communicator& comm) {
@@ -291,7 +291,7 @@ TEST(LayerDenoiser, second_call_needs_no_memory) {
 
 TEST(LayerDenoiser, takes_the_memory_that_is_modeled) {
   track_tensor_memory();
-  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet"}) {
+  for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet", "restormer"}) {
     const Network network = tiny(name, 1, {32, 48, 64});
     const at::Tensor image = picture(1, 192, 208, at::kFloat);
     test::on_groups([&](const Communicator& comm) {

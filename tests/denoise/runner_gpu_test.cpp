@@ -21,6 +21,7 @@
 #include "tessera/denoise/total_variation.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/domain/torch_cuda.hpp"
+#include "whole_image.hpp"
 
 namespace tessera {
 namespace {
@@ -33,15 +34,7 @@ double relative(const at::Tensor& a, const at::Tensor& b) {
   return ((a.cpu() - b).abs().max() / b.abs().max()).item<double>();
 }
 
-Network narrow(const char* name) {
-  NetworkOptions o;
-  o.name = name;
-  o.widths =
-      name == std::string("dncnn") ? std::vector<std::int64_t>{16} : std::vector<std::int64_t>{8, 16, 24};
-  o.blocks = 2;
-  o.depth = 6;
-  return random_network(o, 7);
-}
+Network narrow(const char* name) { return test::tiny(name, 3, {8, 16, 24}); }
 
 TEST(RunnerGpu, equals_the_cpu) {
   TESSERA_NEEDS_GPU();

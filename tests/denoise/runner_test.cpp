@@ -26,6 +26,10 @@ NetworkOptions narrow(const std::string& name, std::int64_t channels) {
   o.blocks = 2;
   o.depth = 6;
   o.head = 4;
+  if (name == "restormer") {
+    o.widths = {8, 16, 32, 64};
+    o.head = 8;
+  }
   return o;
 }
 
@@ -52,7 +56,8 @@ TEST(Runner, equals_the_definition) {
                         {"dncnn", 1},
                         {"gsdrunet", 3},
                         {"ffdnet", 3},
-                        {"scunet", 3}}) {
+                        {"scunet", 3},
+                        {"restormer", 3}}) {
     const Network network = random_network(narrow(c.network, c.channels), 7);
     const std::int64_t a = std::max<std::int64_t>(network.alignment(), 8);
     for (const auto& sizes :

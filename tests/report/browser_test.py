@@ -22,7 +22,7 @@ if not chromium:
     sys.exit(77)
 need("h5py", "numpy", "plotly", "yaml", "PIL")
 import numpy as np  # noqa: E402
-from made_runs import make_run  # noqa: E402
+from made_runs import make_run, make_training  # noqa: E402
 from PIL import Image  # noqa: E402
 
 
@@ -77,8 +77,11 @@ class Browser(unittest.TestCase):
         cls.make("many.html", "runs", "--plan", "plan.csv")
         cls.make("one.html", "runs/r4")
         cls.make("failed.html", "runs/refused.json")
+        make_training(WORK / "gray.safetensors", orbits=True)
+        make_training(WORK / "color.safetensors")
+        cls.make("trainings.html", "gray.safetensors", "color.safetensors")
 
-    fits = {"killed": [], "refused": []}  # pictures of the fit; of other runs, two
+    fits = {"killed": [], "refused": [], "gray": [], "color": []}  # pictures of the fit; of other runs, two
 
     @staticmethod
     def make(name, *arguments):
@@ -135,6 +138,12 @@ class Browser(unittest.TestCase):
     def test_a_run_that_failed_before_it_began(self):
         drawn, _ = self.check("failed.html")
         self.assertTrue(all("empty" in c for c in drawn["charts"].values()), drawn["charts"])
+
+    def test_trainings(self):
+        drawn, dom = self.check("trainings.html", "?run=color", run="color")
+        self.assertEqual(drawn["charts"]["psnr@25"]["points"], [2, 2])
+        self.assertEqual(drawn["charts"]["norm"]["traces"], 1)
+        self.assertEqual(drawn["pictures"], [[12, 8]])
 
     def test_an_error_and_a_request_would_be_seen(self):
         text = (WORK / "one.html").read_text()

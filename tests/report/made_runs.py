@@ -237,3 +237,21 @@ def make_run(
             Image.fromarray(np.stack([picture] * 3, -1)[::2]).save(folder / "chi2.png")
         (folder / "summary.json").write_text(json.dumps(figures))
     return folder
+
+
+def make_training(weights, orbits=False):
+    """Weights with the curve and the sheet that tessera train puts beside them: three rows, 10 s each."""
+    weights.parent.mkdir(parents=True, exist_ok=True)
+    header = {
+        "__metadata__": {"network": "drunet", "steps": "300"},
+        "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+    }
+    text = json.dumps(header).encode()
+    weights.write_bytes(len(text).to_bytes(8, "little") + text + bytes(24))
+    rows = ["step,seconds,loss,learning_rate,penalty,norm,largest_norm,psnr@25"]
+    for k, psnr in enumerate(["", 30.5, 30.0], start=1):
+        norms = f"0.01,{1.2 - 0.1 * k},1.5" if orbits else "0,0,0"
+        rows.append(f"{100 * k},{10 * k},{0.05 - 0.01 * k:.2f},0.001,{norms},{psnr}")
+    weights.with_name(weights.name + ".curve.csv").write_text("\n".join(rows) + "\n")
+    Image.fromarray(np.full((8, 12), 128, np.uint8)).save(weights.with_name(weights.name + ".png"))
+    return weights

@@ -15,7 +15,7 @@ from pages import Pages, report  # first: it skips where a package is missing
 
 import h5py  # noqa: E402
 import numpy as np  # noqa: E402
-from made_runs import SECONDS, make_run  # noqa: E402
+from made_runs import SECONDS, make_run, make_training  # noqa: E402
 from read_trace import exposed_share, read_trace  # noqa: E402
 from reporting.charts import hidden_and_exposed  # noqa: E402
 from reporting.runs import PHASES, read_run  # noqa: E402
@@ -242,6 +242,47 @@ class Report(Pages):
         print(f"64 ranks x 1000 iterations, {64 * 1000 * 16} phases: {took:.1f} s")
         self.assertLess(took, 20)
         shutil.rmtree(WORK / "a")
+
+    def test_trainings_are_shown_with_their_curves(self):
+        make_training(WORK / "one/gray.safetensors")
+        make_training(WORK / "two/gray.safetensors", orbits=True)
+        data, text, _ = self.page("one/gray.safetensors")
+        self.assertIn("Steps 300 in 30 s of training Weights 6 drunet", text)
+        self.assertIn("PSNR at 25/255 30.00 dB best 30.50 dB at step 200", text)
+        self.assertIn("Not shown: Norm of the Jacobian, Penalty (Trained without train.jacobian).", text)
+        psnr = self.chart(data, "psnr@25")["data"]
+        self.assertEqual([(t["name"], t["x"], t["y"]) for t in psnr], [("gray", [20, 30], [30.5, 30])])
+        self.assertEqual(self.chart(data, "loss")["data"][0]["y"], [0.04, 0.03, 0.02])
+        (figure,) = data["pictures"]["gray"]["figures"]
+        self.assertEqual((figure["width"], figure["height"]), (12, 8))
+
+        data, text, _ = self.page("one/gray.safetensors", "two/gray.safetensors")
+        self.assertEqual(data["runs"], ["one/gray", "two/gray"])
+        self.assertEqual([t["name"] for t in self.chart(data, "norm")["data"]], ["two/gray"])
+        self.assertIn("|2 D&#x27; - 1|", text)
+
+    def test_what_is_no_training_is_refused(self):
+        make_training(WORK / "gray.safetensors")
+        make_run(WORK / "a")
+        for words, problem in {
+            ("gray.safetensors", "a", "-o", "page.html"): "a is not for the page of trainings",
+            ("gray.safetensors", "--csv", "t.csv"): "a training is not for the page of trainings",
+            ("none.safetensors", "-o", "page.html"): "none.safetensors holds no weights (No such file",
+        }.items():
+            done = report(*words)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(problem, done.stderr)
+        for harm, problem in {
+            "step,loss\n1,x\n": "is not the curve of a training",
+            "step,loss\n": "is not the curve of a training",
+            None: "cannot read",
+        }.items():
+            curve = WORK / "gray.safetensors.curve.csv"
+            curve.unlink() if harm is None else curve.write_text(harm)
+            done = report("gray.safetensors", "-o", "page.html")
+            self.assertEqual((done.returncode, problem in done.stderr), (2, True), done.stderr)
+        (WORK / "gray.safetensors").write_bytes(b"0123456789")
+        self.assertIn("it is not a safetensors file", report("gray.safetensors", "-o", "page.html").stderr)
 
 
 if __name__ == "__main__":

@@ -257,10 +257,10 @@ TEST(Solvers, GradientStepGoesDownInEveryStep) {
     DiagonalTerm data(comm, space, kTotal);
     KnownDenoiser denoiser;
     denoiser.threshold = 0.2;
-    SolverOptions o = options(100, 60);
+    SolverOptions o = options(1e9, 60);  // 33 halvings away from one that fits
     o.lambda = 0.5;
     const auto solver = make_solver("gspnp", {data, denoiser, space, o, data.y.clone()});
-    double before = std::numeric_limits<double>::infinity(), last = 100;
+    double before = std::numeric_limits<double>::infinity(), last = 1e9;
     for (int k = 0; k < o.iterations; ++k) {
       const IterationRecord record = solver->step(k);
       const Deferred misfit = data.objective();
@@ -314,6 +314,9 @@ TEST(Solvers, BadOptionsAreRefusedWithTheLimit) {
   SolverOptions list = options(1, 2);
   list.step = std::vector<double>{2, 1};
   refused("gspnp", list, "solver.step has 2 values");
+  SolverOptions levels = options(1, 2);
+  levels.sigma = std::vector<double>{0.2, 0.1};
+  refused("gspnp", levels, "solver.sigma has 2 values");
   SolverOptions bounds = options(1, 1);
   bounds.least = 0;
   refused("gspnp", bounds, "solver.bounds are given");

@@ -15,13 +15,15 @@ namespace fs = std::filesystem;
 using test::Folder, test::largest_difference, test::small;
 
 /// Trains on one rank and on groups of ranks; the weights may differ by `tolerance`.
-void expect_the_same_network(const JacobianOptions& jacobian, double tolerance) {
+void expect_the_same_network(const JacobianOptions& jacobian, OptimizerKind optimizer, double tolerance) {
   const bool first = Communicator::world().rank() == 0;
   std::optional<Folder> alone;
   if (first) alone.emplace("alone");
   TrainOptions options = small((fs::current_path() / "train_alone" / "w.safetensors").string());
   options.steps = 10;
   options.jacobian = jacobian;
+  options.optimizer = optimizer;
+  options.network.widths = {4, 8};
   if (first) {
     ASSERT_EQ(train(options, Communicator{}), 0);
   }
@@ -40,11 +42,15 @@ void expect_the_same_network(const JacobianOptions& jacobian, double tolerance) 
   });
 }
 
-TEST(Train, any_number_of_ranks_trains_the_same_network) { expect_the_same_network({}, 1e-5); }
+TEST(Train, any_number_of_ranks_trains_the_same_network) {
+  expect_the_same_network({}, OptimizerKind::adam, 1e-5);
+  expect_the_same_network({}, OptimizerKind::muon, 1e-5);
+}
 
 TEST(Train, any_number_of_ranks_visits_the_same_orbits) {
   // Quotients of differences carry more rounding than the loss: 1e-7 of the image over a step of 0.1.
-  expect_the_same_network({.weight = 1e-2, .orbits = 5, .batch = 3, .length = 4, .sigma = {0.05, 0.2}}, 5e-5);
+  expect_the_same_network({.weight = 1e-2, .orbits = 5, .batch = 3, .length = 4, .sigma = {0.05, 0.2}},
+                          OptimizerKind::adam, 5e-5);
 }
 
 }  // namespace

@@ -134,7 +134,16 @@ TEST(Train, photographs_are_learned_from_scored_and_left_out_by_name) {
   double psnr = 0;
   options.observe = [&](const TrainRecord& r) { psnr = r.psnr.empty() ? psnr : r.psnr.at(0.1); };
   ASSERT_EQ(train(options, Communicator{}), 0);
-  EXPECT_NEAR(psnr, 20, 3);  // close to D(x) = x, whose PSNR at this noise is 20 dB
+  EXPECT_NEAR(psnr, 20, 3);                           // close to D(x) = x, whose PSNR at this noise is 20 dB
+  EXPECT_FALSE(fs::exists(options.output + ".png"));  // it would be one of the pictures
+  const Folder elsewhere("sheet");
+  TrainOptions other = options;
+  other.output = elsewhere.file("w.safetensors");
+  ASSERT_EQ(train(other, Communicator{}), 0);
+  const ImageReader sheet(other.output + ".png");  // noisy, denoised, clean
+  EXPECT_EQ(sheet.info().height, 40);
+  EXPECT_EQ(sheet.info().width, 3 * 32);
+  EXPECT_EQ(sheet.info().channels, 3);
   // The same weights measured alone, without a step.
   options.start = options.output;
   options.output = folder.file("none.safetensors");
@@ -195,6 +204,7 @@ TEST(Train, job_file_is_read_and_bad_ones_are_refused_with_their_line) {
       "schema: 1\ntrain:\n  network: {name: drunet, channels: 1, widths: [8, 16], blocks: 2}\n"
       "  photographs: [a, ../b]\n  output: w.safetensors\n  sigma: [0, 50/255]\n  minutes: 1.5\n"
       "  validate: {folder: v, sigma: [25/255], every: 7}\n"
+      "  optimizer: muon\n  loss: l2\n  weight_decay: 1/100\n"
       "  jacobian: {weight: 1e-2, bound: 0.9, orbits: 7, batch: 2, length: 9, power_iterations: 3,"
       " sigma: [1/255, 0.1]}\n",
       "/jobs/train.yaml");
@@ -204,6 +214,9 @@ TEST(Train, job_file_is_read_and_bad_ones_are_refused_with_their_line) {
   EXPECT_DOUBLE_EQ(o.sigma.second, 50.0 / 255);
   EXPECT_DOUBLE_EQ(o.seconds, 90);
   EXPECT_EQ(o.validate_every, 7);
+  EXPECT_EQ(o.optimizer, OptimizerKind::muon);
+  EXPECT_EQ(o.loss, Loss::l2);
+  EXPECT_DOUBLE_EQ(o.weight_decay, 0.01);
   EXPECT_DOUBLE_EQ(o.jacobian.weight, 1e-2);
   EXPECT_DOUBLE_EQ(o.jacobian.bound, 0.9);
   EXPECT_EQ(o.jacobian.orbits, 7);
@@ -212,6 +225,15 @@ TEST(Train, job_file_is_read_and_bad_ones_are_refused_with_their_line) {
   EXPECT_EQ(o.jacobian.power_iterations, 3);
   EXPECT_DOUBLE_EQ(o.jacobian.sigma.first, 1.0 / 255);
   EXPECT_DOUBLE_EQ(o.jacobian.sigma.second, 0.1);
+
+  const auto network = [](const std::string& text) {
+    return parse_train_job("train:\n  network: {name: restormer" + text + "}\n  output: w.safetensors\n",
+                           "t.yaml")
+        .network;
+  };
+  EXPECT_EQ(network("").stages.size(), 5U);
+  EXPECT_TRUE(network(", blocks: 1").stages.empty());  // not the published numbers of blocks
+  EXPECT_EQ(network(", blocks: 1").blocks, 1);
 
   const auto message = [](const std::string& text) -> std::string {
     try {
@@ -230,6 +252,9 @@ TEST(Train, job_file_is_read_and_bad_ones_are_refused_with_their_line) {
             std::string::npos);
   EXPECT_NE(message("train:\n  jacobian: {sigma: [1]}\n").find("train.jacobian.sigma has 1"),
             std::string::npos);
+  EXPECT_NE(
+      message("train:\n  optimizer: sgd\n").find("t.yaml:2: train.optimizer is sgd (known: adam, muon)"),
+      std::string::npos);
   EXPECT_NE(message("train:\n  sigma: [1]\n").find("train.sigma has 1"), std::string::npos);
 }
 
@@ -244,6 +269,7 @@ TEST(Train, bad_options_are_refused_before_anything_is_written) {
   refused([](TrainOptions& o) { o.crop = 15; });
   refused([](TrainOptions& o) { o.batch = 0; });
   refused([](TrainOptions& o) { o.precision = Precision::tf32; });
+  refused([](TrainOptions& o) { o.weight_decay = -0.1; });
   refused([](TrainOptions& o) { o.dead_leaves = 0.5; });
   refused([](TrainOptions& o) { o.photographs = {"/nowhere"}; });
   refused([](TrainOptions& o) { o.start = "/nowhere.safetensors"; });

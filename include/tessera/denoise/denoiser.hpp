@@ -29,7 +29,7 @@ class Denoiser {
   /// on it.
   virtual void set_noise(double s) {}
   /// This rank's share of sigma^2 g(x), 0-dim float64, where D(., sigma) is the prox of sigma^2 g and g is
-  /// known; undefined else (no function belongs to a network). Collective.
+  /// known; undefined else (of networks, which are no prox). Collective.
   virtual at::Tensor prior(const at::Tensor& x, double sigma) { return {}; }
   /// This rank's share of g(in) of the last apply(in, sigma, out), 0-dim float64, where D(x, sigma) =
   /// x - grad g(x) and g is known and was asked for (NetworkOptions::potential); undefined else.

@@ -18,4 +18,8 @@ namespace tessera {
 std::unique_ptr<Denoiser> make_network_denoiser(Network network, const ExecutionOptions& options,
                                                 const DenoiserContext& context);
 
+/// InputError where windows are asked for (patch, batch: 0 where not) of a network that attends to the whole
+/// image. make_network_denoiser() asks it too.
+void refuse_windows(const Network& network, ExecutionMode mode, std::int64_t patch, std::int64_t batch);
+
 }  // namespace tessera

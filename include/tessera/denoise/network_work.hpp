@@ -33,13 +33,16 @@ struct NetworkWork {
   };
   std::string name;
   std::vector<Layer> layers;
-  std::int64_t alignment = 1, halo = 0, channels = 1;
-  bool global = false;                        // a pixel depends on all pixels
-  double weights = 0;                         // numbers
+  std::int64_t alignment = 1, halo = 0, channels = 1;  // halo: window_halo()
+  bool global = false;                                 // a pixel depends on all pixels
+  double weights = 0;                                  // numbers
   double packed = 0;                          // bytes of them as float32 convolutions on a CPU want them
   std::shared_ptr<const MemoryModel> memory;  // of one pass
   std::shared_ptr<const RunPlan> plan;        // what layer-wise halos are scheduled from
 };
+
+/// What a window of a block needs around it, pixels; 0 of a network that windows cannot serve.
+std::int64_t window_halo(const Network& network);
 
 /// With arithmetic in `type`, on a device or not. Pure.
 NetworkWork network_work(const Network& network, at::ScalarType type, bool on_device);

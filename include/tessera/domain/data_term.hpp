@@ -46,7 +46,7 @@ class DataTerm {
   virtual void measure(const at::Tensor& x) = 0;
 
   /// f, and |A x - y|^2_W / noise_sigma^2 per sample with weight, at the last point of gradient() or
-  /// measure(): one iteration late.
+  /// measure(), one iteration late, or of value().
   virtual Deferred objective() const = 0;
   virtual Deferred chi2() const = 0;
 

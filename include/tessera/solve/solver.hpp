@@ -26,7 +26,7 @@ struct SolverOptions {
   Schedule sigma;    // denoiser's noise level
   double level = 0;  // below it the denoiser is continued (make_continued), and a run comes to its end
   double strength = std::numeric_limits<double>::quiet_NaN();  // lambda of Strength, for the record
-  double lambda = 1.0;                                         // red: weight of x - D(x)
+  double lambda = 1.0;                                         // red, gspnp: weight of x - D(x)
   Options own{};                                               // of the solver that its row declares
   bool pixels = false;                                         // every sample is a pixel, a network the prior
   int iterations = 20;
@@ -52,7 +52,7 @@ struct IterationRecord {
   double step = 0;
   double sigma = 0;
   Deferred residual;  // of the fixed point, |T(x) - x| / (|x+| + 1e-6); each solver says which
-  Deferred prior{};   // prior_value() where the data term was last evaluated; NaN: no objective but its own
+  Deferred prior{};   // prior_value(), gspnp's w g, where the data term was last evaluated; NaN: f is all
 };
 
 /// One iterative method. No printing, timing, files or ranks in it. Collective: construction and step().

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -14,13 +15,23 @@
 
 namespace tessera {
 
+/// What the loss is made of: mean absolute or mean squared error.
+enum class Loss { l1, l2 };
+template <>
+inline constexpr std::array kWords<Loss>{"l1", "l2"};
+
+/// muon: steps along orthogonalized momenta, for kernels that mix channels; adam for what is left.
+enum class OptimizerKind { adam, muon };
+template <>
+inline constexpr std::array kWords<OptimizerKind>{"adam", "muon"};
+
 /// What training reports: after every step the loss and the
 /// estimated norm; the PSNR where it was measured.
 struct TrainRecord {
   std::int64_t step = 0;            // done so far
-  double loss = 0;                  // mean absolute error of this step's batch, range [0, 1]
+  double loss = 0;                  // of this step's batch, range [0, 1]
   double learning_rate = 0;         // of this step
-  double penalty = 0;               // on the Jacobian, in the loss beside the mean absolute error
+  double penalty = 0;               // on the Jacobian, beside the loss
   double norm = 0;                  // mean estimate of |2 D' - 1| over the orbits of this step; 0: no orbits
   double largest_norm = 0;          // the largest of them
   std::map<double, double> psnr{};  // sigma -> mean PSNR in dB over the validation images; mostly empty
@@ -39,11 +50,12 @@ struct JacobianOptions {
   std::pair<double, double> sigma{0.002, 0.08};  // noise levels of the orbits, evenly in their logarithm
 };
 
-/// A denoiser is trained to map clean + sigma * noise, and sigma, to clean: mean absolute error, Adam.
+/// A denoiser is trained to map clean + sigma * noise, and sigma, to clean.
 struct TrainOptions {
   NetworkOptions network{};
   std::string start{};   // weights to begin from (shipped name or path); empty: seeded, close to D(x) = x
-  std::string output{};  // the weights, safetensors; `output`.state beside it holds what resuming needs
+  std::string output{};  // the weights, safetensors; beside it `output`.state, which resuming needs,
+                         // `output`.curve.csv and, with `validate`, `output`.png to look at
 
   // Clean crops
   std::vector<std::string> photographs{};  // folders of pictures
@@ -61,9 +73,13 @@ struct TrainOptions {
   double learning_rate = 1e-3;        // rises over `warmup` steps, then falls to the final one as a cosine
   double final_learning_rate = 1e-6;  //
   std::int64_t warmup = 200;
-  double clip = 0.5;   // largest norm of the gradient; longer ones are shortened; 0: off
-  double ema = 0.999;  // the weights written are a running mean with this memory
-  Precision precision = Precision::float32;  // or bfloat16: features in bfloat16, weights and Adam in float32
+  Loss loss = Loss::l1;
+  OptimizerKind optimizer = OptimizerKind::adam;
+  double weight_decay = 0;  // kernels shrink by learning_rate * weight_decay in a step
+  double clip = 0.5;        // largest norm of the gradient; longer ones are shortened; 0: off
+  double ema = 0.999;       // the weights written are a running mean with this memory
+  Precision precision =
+      Precision::float32;  // or bfloat16: features in bfloat16, weights and moments in float32
   std::uint64_t seed = 0;
 
   // Around it

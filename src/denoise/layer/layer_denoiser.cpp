@@ -137,7 +137,8 @@ class LayerDenoiser final : public Denoiser {
     TESSERA_VALIDATE(needed <= static_cast<double>(options_.memory_bytes), "the memory for the denoiser is ",
                      format_bytes(static_cast<double>(options_.memory_bytes)),
                      " (layer mode keeps the features of a whole block, ", format_bytes(needed),
-                     ") raise memory, start more ranks, or write 'mode: patch'");
+                     ") raise memory", network.graph.global() ? " or " : ", ", "start more ranks",
+                     network.graph.global() ? "" : ", or write 'mode: patch'");
   }
 
   // The block with the padding at the image's end, and room for margins where the depth wants it.

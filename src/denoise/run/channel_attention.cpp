@@ -15,7 +15,8 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kRows = 16;  // of an image, summed at once
+// Rows of an image summed at once: few where a core's cache is to hold them, many where every call costs.
+std::int64_t rows_at_once(bool on_device) { return on_device ? 256 : 16; }
 
 at::ScalarType sum_type(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
 
@@ -33,8 +34,8 @@ std::int64_t ChannelAttention::numbers(const Node& node) {
 }
 
 std::int64_t ChannelAttention::scratch_bytes(const Node& node, std::int64_t rows, std::int64_t columns,
-                                             at::ScalarType type) {
-  const std::int64_t d = node.channels / node.heads, count = std::min(rows, kRows);
+                                             at::ScalarType type, bool on_device) {
+  const std::int64_t d = node.channels / node.heads, count = std::min(rows, rows_at_once(on_device));
   std::int64_t elements = d * (d + 1);                                  // products and lengths of a row
   if (sum_type(type) != type) elements += 2 * node.channels * columns;  // q and k, converted
   return count * elements * static_cast<std::int64_t>(c10::elementSize(sum_type(type)));
@@ -42,12 +43,12 @@ std::int64_t ChannelAttention::scratch_bytes(const Node& node, std::int64_t rows
 
 at::Tensor ChannelAttention::sums(const at::Tensor& x) const {
   const std::int64_t heads = node_.heads, c = node_.channels, d = c / heads;
-  const std::int64_t rows = x.size(2), columns = x.size(3), most = std::min(rows, kRows);
+  const std::int64_t rows = x.size(2), columns = x.size(3), most = std::min(rows, rows_at_once(x.is_cuda()));
   const at::ScalarType type = sum_type(x.scalar_type());
   const bool converts = type != x.scalar_type();
   const at::Tensor total = at::zeros({x.size(0), numbers(node_)}, x.options().dtype(at::kDouble));
   if (x.numel() == 0) return total;
-  const at::Tensor scratch = at::empty({scratch_bytes(node_, rows, columns, x.scalar_type()) /
+  const at::Tensor scratch = at::empty({scratch_bytes(node_, rows, columns, x.scalar_type(), x.is_cuda()) /
                                         static_cast<std::int64_t>(c10::elementSize(type))},
                                        x.options().dtype(type));
   for (std::int64_t item = 0; item < x.size(0); ++item) {

@@ -29,7 +29,7 @@ class ChannelAttention {
 
   /// Bytes that sums() takes for a moment, for an image of so many rows and columns.
   static std::int64_t scratch_bytes(const Node& node, std::int64_t rows, std::int64_t columns,
-                                    at::ScalarType type);
+                                    at::ScalarType type, bool on_device);
 
  private:
   Node node_;

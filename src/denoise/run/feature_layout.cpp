@@ -138,6 +138,7 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
   const int steps = static_cast<int>(plan.steps.size());
   layout.results.resize(plan.steps.size());
   layout.scratch.resize(plan.steps.size());
+  layout.copies.resize(plan.steps.size());
   for (auto& pieces : layout.scratch) pieces.reserve(kScratch);
   const std::int64_t element = bytes_of(call.type);
   const auto elements = [&](const Step& step) { return samples(step, call); };
@@ -174,11 +175,11 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
     if (here)
       buffers.push_back(
           {elements(step) * element, image ? -1 : s, until, image ? &layout.image : &layout.results[k]});
-    const auto beside = [&](std::int64_t bytes) {
+    const auto beside = [&](std::int64_t bytes, FeatureLayout::Piece* piece = nullptr) {
       if (leaf)  // nothing is put into the arena here: the result would be
         layout.outside += bytes;
       else
-        buffers.push_back({bytes, s, s, &layout.scratch[k].emplace_back()});
+        buffers.push_back({bytes, s, s, piece ? piece : &layout.scratch[k].emplace_back()});
     };
     // Mean and deviation of each pixel.
     if (step.node.op == Op::layer_norm || step.node.op == Op::scale_norm)
@@ -192,7 +193,8 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
     if (step.node.op == Op::channel_attention) {
       scores = std::max(scores, 8 * ChannelAttention::numbers(step.node));
       beside(ChannelAttention::scratch_bytes(step.node, call.height >> step.node.level,
-                                             call.width >> step.node.level, call.type));
+                                             call.width >> step.node.level, call.type,
+                                             call.library == ConvolutionLibrary::cudnn));
     }
     if (level_change(step.node.op) == 0) continue;
     // Such a layer sees and makes blocks; their margins go and come in copies.
@@ -200,7 +202,8 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
     const std::int64_t made = call.items * step.node.channels * block_pixels(call, level);
     if (pixels(call, from) != block_pixels(call, from))
       beside(call.items * plan.channels[static_cast<std::size_t>(step.node.inputs[0])] *
-             block_pixels(call, from) * element);
+                 block_pixels(call, from) * element,
+             &layout.copies[k]);
     if (pixels(call, level) != block_pixels(call, level)) beside(made * element);
     // Positions of the maxima, 8 bytes each, unasked.
     if (step.node.op == Op::max_pool) beside(made * 8);

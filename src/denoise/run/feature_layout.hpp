@@ -23,6 +23,7 @@ struct FeatureLayout {
   };
   Piece image;                              // the input, converted to the type and layout of the arithmetic
   std::vector<Piece> results;               // by step
+  std::vector<Piece> copies;                // by step: of its input, made before all else of the step
   std::vector<std::vector<Piece>> scratch;  // by step: what is made beside a result, at most
   std::vector<Piece> inside;  // of every step: what any convolution of the library makes, at most
   std::int64_t bytes = 0;     // of the arena

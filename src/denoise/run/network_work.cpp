@@ -16,6 +16,8 @@ double NetworkWork::Layer::products() const {
   return static_cast<double>(taps) * static_cast<double>(in * out);
 }
 
+std::int64_t window_halo(const Network& network) { return network.graph.global() ? 0 : network.halo(); }
+
 NetworkWork network_work(const Network& network, at::ScalarType type, bool on_device) {
   const Network folded = fold_batch_norm(network);
   const auto plan = std::make_shared<RunPlan>(make_run_plan(folded.graph, /*fuse_add=*/true));
@@ -23,7 +25,7 @@ NetworkWork network_work(const Network& network, at::ScalarType type, bool on_de
   NetworkWork work;
   work.name = network.options.name;
   work.alignment = network.alignment();
-  work.halo = network.halo();
+  work.halo = window_halo(network);
   work.channels = network.channels();
   work.global = network.graph.global();
   work.memory = std::make_shared<MemoryModel>(network, type, /*fused=*/true, Device{on_device ? 0 : -1});

@@ -105,7 +105,8 @@ struct Runner::Impl {
         norms[s] = {parameter(node.weight + ".weight"), parameter(node.weight + ".bias")};
       if (node.op == Op::scale_norm) norms[s].weight = parameter(node.weight + ".weight");
       if (node.op == Op::window_attention) attentions[s].emplace(node, parameter(node.weight));
-      if (node.op == Op::channel_attention) channel_attentions[s].emplace(node, parameter(node.weight));
+      if (node.op == Op::channel_attention)
+        channel_attentions[s].emplace(node, folded.weights.at(node.weight).to(tensor.device()));
       if (!is_convolution(node.op)) continue;
       std::optional<at::Tensor> bias;
       if (!node.bias.empty()) bias = parameter(node.bias);
@@ -123,7 +124,11 @@ struct Runner::Impl {
     const int level = step.node.level;
     const bool down = level_change(step.node.op) == 1;
     at::Tensor in = slot[step.node.inputs[0]];
-    if (halos) in = halos->narrow(in, level - level_change(step.node.op)).contiguous(kLast);
+    if (halos) {
+      in = halos->narrow(in, level - level_change(step.node.op)).contiguous(kLast);
+      forget_places();  // the copy's, which a result of its size would take where none was made
+      place_result(static_cast<std::size_t>(&step - plan.steps.data()));
+    }
     if (step.node.op == Op::max_pool || step.node.op == Op::upsample) {
       const at::Tensor y =
           down ? at::max_pool2d(in, 2) : at::upsample_nearest2d(in, {2 * in.size(2), 2 * in.size(3)});
@@ -269,6 +274,12 @@ struct Runner::Impl {
       arena.place_next(piece.offset, std::min(least, piece.bytes), piece.bytes);
   }
   void place_step(std::size_t s) {
+    if (layout.copies[s].bytes > 0)
+      place(layout.copies[s], layout.copies[s].bytes);
+    else
+      place_result(s);
+  }
+  void place_result(std::size_t s) {
     place(layout.results[s], layout.results[s].bytes);
     for (const FeatureLayout::Piece& piece : layout.scratch[s]) place(piece, kLeastScratch);
     for (const FeatureLayout::Piece& piece : layout.inside) place(piece, kLeastScratch);
