@@ -1,16 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""PyTorch checkpoint (.pth, .pt, .ckpt), or SCICO's DnCNN (.mpk) -> safetensors that tessera loads.
+"""PyTorch checkpoint (.pth, .pt, .ckpt), TorchScript module (.pt), or SCICO's DnCNN (.mpk) -> safetensors that tessera
+loads.
 
   jobs/convert_weights.py drunet_color.pth drunet_color.safetensors --sigma 0 50/255
   jobs/convert_weights.py GSDRUNet_torch.ckpt gsdrunet_color.safetensors --sigma 0 50/255
   jobs/convert_weights.py dncnn17M.mpk dncnn17M.safetensors --sigma 0.1 0.1
+  jobs/convert_weights.py mine.pt mine.safetensors                  # of torch.jit.script or torch.jit.trace
 
 A checkpoint is a state dict, or holds one under state_dict, model_state_dict, params_ema, params or model. Only
 tensors are unpickled, no code of the file runs. Which network it is, its names tell: DRUNet, GSDRUNet, DnCNN, FFDNet,
 SCUNet and UNet as deepinv, DPIR and KAIR name their layers, DnCNN-PyTorch's (dncnn.N) too. Counters of batch norms are
 dropped, those of DnCNN are folded in, FFDNet gets the 2x2 kernels that move pixels into channels, the matrices of
 SCUNet become 1x1 kernels, one for each half of its channels.
+
+A TorchScript module brings its code, which is run here: convert those of people you trust. What it does to an image is
+written down as a list of tessera's layers (`network: traced` in the job) and compared with the module on pictures of
+other sizes; a module that does something else (reductions over the image, other padding than zeros) is refused. In
+double precision both give the same image to rounding.
 
 The file of a Flax model (MessagePack) needs neither flax nor msgpack. SCICO's DnCNN is the model that is known:
 its kernels become (out, in, rows, columns) and its batch norms are folded in. It pads circularly where tessera pads
@@ -22,10 +29,13 @@ import os
 import re
 import struct
 import sys
+import zipfile
 from fractions import Fraction
 
 import torch
+import traced_network
 from safetensors.torch import save_file
+from traced_network import moves
 
 CONTAINERS = ("state_dict", "model_state_dict", "params_ema", "params", "model")
 
@@ -178,15 +188,6 @@ def rename_dncnn(state):
     return {f"{n}.{part}": t.float() for n, conv in zip(names, convs) for part, t in zip(("weight", "bias"), conv)}
 
 
-def moves(channels):
-    """The kernel (4 channels, channels, 2, 2) that moves 2x2 pixels into four channels, row by row, or back."""
-    kernel = torch.zeros(4 * channels, channels, 2, 2)
-    for c in range(channels):
-        for k in range(4):
-            kernel[4 * c + k, c, k // 2, k % 2] = 1
-    return kernel
-
-
 def ffdnet(state):
     """deepinv's names, with a bias in the last layer and the moves between pixels and channels."""
     last = f"blocks.{max(int(k.split('.')[1]) for k in state)}"
@@ -256,17 +257,25 @@ def identify(state):
     return None, state
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkpoint")
-    parser.add_argument("output")
-    parser.add_argument("--prefix", default="", help="keep the keys that begin so, and cut it off")
-    parser.add_argument("--network", choices=("drunet", "gsdrunet", "dncnn", "ffdnet", "scunet", "restormer", "unet"),
-                        help="where the names do not tell, or tell another (a DRUNet may be GSDRUNet's, without its prefix)")
-    parser.add_argument("--sigma", nargs=2, metavar=("LOWEST", "HIGHEST"), help="trained noise levels, range [0, 1]")
-    parser.add_argument("--license", default="", help="written into the metadata")
-    args = parser.parse_args()
+def is_torchscript(path):
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("/constants.pkl") for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
 
+
+def traced(path, channels):
+    """(state dict, metadata) of a TorchScript module."""
+    try:
+        channels, layers = traced_network.convert(path, channels)
+    except (traced_network.Refused, RuntimeError) as error:
+        fail(f"{path}: {str(error).strip().splitlines()[0]}")
+    return layers.state(), {"network": "traced", "channels": str(channels), "layers": layers.text()}
+
+
+def tensors(args):
+    """(state dict, metadata) of a checkpoint."""
     state = strip(unwrap(read(args.checkpoint)), args.prefix)
     state = {k: v for k, v in state.items() if isinstance(v, torch.Tensor) and not k.endswith("num_batches_tracked")}
     if not state:
@@ -276,11 +285,28 @@ def main():
     if network and args.network and network != args.network and not both_drunets:
         fail(f"{args.checkpoint} holds weights of a {network} (--network says {args.network}) leave --network away")
     network = args.network or network
-    state = {k: v.detach().float().contiguous().clone() for k, v in state.items()}
+    return {k: v.detach().float().contiguous().clone() for k, v in state.items()}, {"network": network} if network else {}
 
-    metadata = {}
-    if network:
-        metadata["network"] = network
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint")
+    parser.add_argument("output")
+    parser.add_argument("--prefix", default="", help="keep the keys that begin so, and cut it off")
+    parser.add_argument("--network", choices=("drunet", "gsdrunet", "dncnn", "ffdnet", "scunet", "restormer", "unet"),
+                        help="where the names do not tell, or tell another (a DRUNet may be GSDRUNet's, without its prefix)")
+    parser.add_argument("--channels", type=int, help="of the image that a TorchScript module takes; else 1 and 3 are tried")
+    parser.add_argument("--sigma", nargs=2, metavar=("LOWEST", "HIGHEST"), help="trained noise levels, range [0, 1]")
+    parser.add_argument("--license", default="", help="written into the metadata")
+    args = parser.parse_args()
+
+    if is_torchscript(args.checkpoint):
+        if args.network or args.prefix:
+            fail(f"{args.checkpoint} is a TorchScript module (its own code says what it is) leave --network and --prefix away")
+        state, metadata = traced(args.checkpoint, args.channels)
+    else:
+        state, metadata = tensors(args)
+
     if args.sigma:
         try:
             low, high = (float(Fraction(s)) for s in args.sigma)
@@ -293,7 +319,7 @@ def main():
     mode = os.stat(args.output).st_mode & 0o777 if os.path.exists(args.output) else 0o666 & ~mask
     save_file(state, args.output, metadata=metadata or None)
     os.chmod(args.output, mode)  # the library's file is for its owner alone
-    print(f"{args.output}: {network or 'unknown network'}, {len(state)} tensors, {sum(v.numel() for v in state.values())} values")
+    print(f"{args.output}: {metadata.get('network', 'unknown network')}, {len(state)} tensors, {sum(v.numel() for v in state.values())} values")
 
 
 if __name__ == "__main__":

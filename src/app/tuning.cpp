@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <thread>
 #include <type_traits>
 
@@ -133,9 +134,12 @@ std::string shape_key(const Geometry& g, const Place& place) {
   const Grid3 grid = g.decomposition.grid();
   std::string widths;
   if (g.network)
-    widths = fmt::format(" {}, stages {}{}", fmt::join(g.network->options.widths, " "),
-                         fmt::join(g.network->options.stages, " "),
-                         g.network->options.potential ? ", potential" : "");
+    widths = fmt::format(
+        " {}, stages {}{}{}", fmt::join(g.network->options.widths, " "),
+        fmt::join(g.network->options.stages, " "), g.network->options.potential ? ", potential" : "",
+        g.network->options.layers.empty()
+            ? std::string()
+            : fmt::format(", layers {:x}", std::hash<std::string>{}(g.network->options.layers)));
   return fmt::format(
       "{}{} blocks {} depth {}, {} averaging {}, image {} x {} x {}, {} ranks, grid {}, {} per host, "
       "memory {}, mode {} patch {} batch {} halo depth {}",

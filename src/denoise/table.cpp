@@ -13,13 +13,14 @@ DenoiserRow gsdrunet_row();
 DenoiserRow ffdnet_row();
 DenoiserRow scunet_row();
 DenoiserRow restormer_row();
+DenoiserRow traced_row();
 DenoiserRow total_variation_row();
 DenoiserRow identity_row();
 
 std::vector<DenoiserRow>& denoiser_table() {
   static std::vector<DenoiserRow> rows = {
-      drunet_row(),    dncnn_row(),           unet_row(),     gsdrunet_row(), ffdnet_row(), scunet_row(),
-      restormer_row(), total_variation_row(), identity_row(),
+      drunet_row(), dncnn_row(),     unet_row(),   gsdrunet_row(),        ffdnet_row(),
+      scunet_row(), restormer_row(), traced_row(), total_variation_row(), identity_row(),
   };
   return rows;
 }

@@ -4,6 +4,8 @@ import glob
 import json
 import os
 import re
+import subprocess
+import sys
 
 import h5py
 import numpy as np
@@ -93,6 +95,57 @@ def whole_image_attention():
         assert "layer by layer" in said, said
     _, err = run(path, "--set", "denoiser.mode=patch", "--set", "output.folder=bad", ranks=2, expect=2)
     assert "attends to the whole image" in err and not (work / "bad").exists(), err
+
+
+def traced_network():
+    """A TorchScript module that no row knows: denoised as torch does it, and the same run on any ranks."""
+    import torch  # takes seconds, which the other scenarios do without
+    f = torch.nn.functional
+
+    class Foreign(torch.nn.Module):
+        """With strides, a dilation, a slope, groups, and the noise level beside moved pixels."""
+
+        def __init__(self):
+            super().__init__()
+            self.first, self.norm = torch.nn.Conv2d(4, 8, 3, padding=1), torch.nn.BatchNorm2d(8)
+            self.down, self.up = torch.nn.Conv2d(8, 12, 3, stride=2, padding=1), torch.nn.ConvTranspose2d(12, 8, 4, stride=2, padding=1)
+            self.wide, self.last = torch.nn.Conv2d(16, 16, 3, padding=2, dilation=2, groups=4), torch.nn.Conv2d(16, 3, 1)
+
+        def forward(self, x, sigma):
+            level = sigma.view(-1, 1, 1, 1).expand(x.shape[0], 1, x.shape[2], x.shape[3])
+            y = f.leaky_relu(self.norm(self.first(torch.cat([2 * x - 1, level], 1))), 0.2)
+            return x - 0.1 * self.last(f.elu(self.wide(torch.cat([y, self.up(f.gelu(self.down(y)))], 1))))
+
+    torch.manual_seed(0)
+    module = Foreign()
+    for _ in range(3):
+        module(torch.rand(2, 3, 32, 32), torch.tensor([0.1]))  # statistics that are not the neutral ones
+    torch.jit.trace(module.eval(), (torch.rand(1, 3, 32, 32), torch.tensor([0.1]))).save(str(work / "foreign.pt"))
+    convert = [sys.executable, str(source / "jobs/convert_weights.py"), "foreign.pt", "foreign.safetensors", "--sigma", "0", "50/255"]
+    print(subprocess.run(convert, cwd=work, check=True, capture_output=True, text=True).stdout)
+
+    photo(60, 76)
+    x = pictures.imread(work / "photo.png").astype(np.float32) / 255
+    with torch.no_grad():
+        wanted = module(torch.from_numpy(x).permute(2, 0, 1)[None], torch.tensor([0.1]))[0].numpy()
+    for ranks in (1, 3):
+        code, _, err = tessera("denoise", "photo.png", f"clean{ranks}.h5", "--network", "traced", "--weights", "foreign.safetensors", "--sigma", 0.1, ranks=ranks)
+        assert code == 0, err
+        with h5py.File(work / f"clean{ranks}.h5") as file:
+            d = distance(file["image"][...], 255 * wanted)  # in the picture's units
+        print(f"denoise on {ranks} ranks: relative difference to torch {d:.1e}")
+        assert d < 1e-5
+    path = job(JOB.replace(NETWORK, "denoiser: {network: traced, weights: foreign.safetensors}"))
+    run(path)
+    for ranks, mode in ((2, "patch"), (5, "layer"), (7, "auto")):
+        run(path, "--set", f"output.folder=out{ranks}", "--set", f"denoiser.mode={mode}", ranks=ranks)
+        d = distance(image(f"out{ranks}"), image("out"))
+        told, _ = predicted(path, ranks, "--set", f"denoiser.mode={mode}")
+        print(f"{ranks} ranks, {mode}: relative difference {d:.1e}")
+        assert d < 1e-5 and told == counted(f"out{ranks}") > 0, (d, told, counted(f"out{ranks}"))
+    for change, reason in (("denoiser.network=drunet", "weights of a traced"), ("denoiser.weights=random", "no layers of its own")):
+        _, err = run(path, "--set", change, "--set", "output.folder=bad", expect=2)
+        assert reason in err and not (work / "bad").exists(), err
 
 
 def photograph_on_four():

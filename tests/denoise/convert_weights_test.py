@@ -2,6 +2,7 @@
 """jobs/convert_weights.py: wrapped, prefixed and numbered checkpoints, and Flax models, become files with the right names."""
 import argparse
 import collections
+import json
 import os
 import pathlib
 import struct
@@ -9,14 +10,17 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import warnings
 
 import torch
 from safetensors import safe_open
 
 ROOT = pathlib.Path(os.environ["TESSERA_SOURCE_DIR"])
 os.umask(UMASK := os.umask(0o022))
+warnings.filterwarnings("ignore", message=".*torch.jit", category=DeprecationWarning)  # people have such files
 sys.path.insert(0, str(ROOT / "jobs"))
 import convert_weights  # noqa: E402
+import traced_network  # noqa: E402
 
 
 def convert(source, target, *options):
@@ -223,6 +227,154 @@ class ConvertWeights(unittest.TestCase):
         torch.save({"a": torch.ones(1)}, self.source)
         self.assertIn("no key begins with 'b.'", convert(self.source, self.target, "--prefix", "b.").stderr)
         self.assertIn("--sigma", convert(self.source, self.target, "--sigma", "0", "x").stderr)
+        self.assertFalse(self.target.exists())
+
+
+class Strided(torch.nn.Module):
+    """What tessera has no layer for and the converter puts together."""
+
+    def __init__(self):
+        super().__init__()
+        conv = torch.nn.Conv2d
+        self.first, self.norm, self.own = conv(2, 8, 3, padding=1), torch.nn.BatchNorm2d(8), conv(8, 8, 5, padding=2, groups=8)
+        self.second, self.third = conv(8, 12, 3, stride=2, padding=1), conv(12, 12, 4, stride=2, padding=1)
+        self.up, self.last_up = torch.nn.ConvTranspose2d(12, 12, 4, stride=2, padding=1), torch.nn.ConvTranspose2d(24, 8, 2, 2)
+        self.groups, self.slope, self.end = conv(8, 8, 3, padding=2, dilation=2, groups=4), torch.nn.PReLU(8), conv(20, 2, 1)
+
+    def forward(self, x):
+        f = torch.nn.functional
+        a = f.leaky_relu(self.norm(self.first(2 * x - 1)), 0.2)
+        b = f.elu(self.second(a))
+        u = self.slope(self.last_up(torch.cat([self.up(f.gelu(self.third(b))), b], 1)))
+        u += self.groups(u)
+        c, d = self.own(u).chunk(2, 1)
+        w = torch.cat([f.relu(c), d[:, 1:], -a], 1)[:, :-1]
+        w = torch.cat([w, f.pixel_shuffle(f.pixel_unshuffle(u, 2), 2)[:, 3:6], a[:, :3]], 1)
+        h = f.interpolate(f.avg_pool2d(w, 2), scale_factor=2.0) - 0.5 * f.interpolate(f.max_pool2d(w, 2), scale_factor=2.0)
+        return (self.end(h + w) + 1) / 2
+
+
+class Leveled(torch.nn.Module):
+    """The noise level beside moved pixels, 255 times as large."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Conv2d(13, 12, 3, padding=1)
+
+    def forward(self, x, sigma):
+        f = torch.nn.functional
+        y = f.pixel_unshuffle(x, 2)
+        level = 255 * sigma.view(-1, 1, 1, 1).expand(y.shape[0], 1, y.shape[2], y.shape[3])
+        return x - f.pixel_shuffle(self.body(torch.cat([y, level], 1)), 2)
+
+
+class Number(torch.nn.Module):
+    def forward(self, x, sigma: float):
+        return x + torch.full_like(x[:, :1], sigma)
+
+
+class Beside(torch.nn.Module):
+    """The level is a channel of the one argument."""
+
+    def forward(self, x):
+        return x[:, :1] - 0.5 * x[:, 1:]
+
+
+class Does(torch.nn.Module):
+    """Something on its one image, which no list does."""
+
+    def __init__(self, what: str):
+        super().__init__()
+        self.what, self.conv = what, torch.nn.Conv2d(1, 1, 3, padding=1)
+
+    def forward(self, x):
+        f = torch.nn.functional
+        if self.what == "mean":
+            return x - x.mean((2, 3), keepdim=True)
+        if self.what == "largest":
+            return x / x.max()
+        if self.what == "reflect":
+            return f.pad(x, [1, 1, 1, 1], mode="reflect")[:, :, 1:-1, 1:-1]
+        if self.what == "size":
+            return x * (x.size(2) / 64.0)
+        if self.what == "content":
+            return x * 2 if bool(x[0, 0, 0, 0] > 0.5) else x * 3
+        if self.what == "product":
+            return x * self.conv(x)
+        if self.what == "saturates":
+            return torch.sigmoid(x)
+        if self.what == "smaller":
+            return f.interpolate(f.avg_pool2d(x, 4), scale_factor=4.0)
+        return x[:, :, ::2]
+
+
+class TracedModules(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        self.folder = tempfile.TemporaryDirectory()
+        self.source = pathlib.Path(self.folder.name) / "module.pt"
+        self.target = pathlib.Path(self.folder.name) / "traced.safetensors"
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def converted(self, module, *options):
+        for part in module.modules():
+            if isinstance(part, torch.nn.BatchNorm2d):  # statistics that are not the neutral ones
+                part.running_mean.normal_(), part.running_var.uniform_(0.5, 2)
+        torch.jit.script(module.eval()).save(str(self.source))
+        result = convert(self.source, self.target, *options)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with safe_open(self.target, "pt") as file:
+            tensors, metadata = {k: file.get_tensor(k) for k in file.keys()}, file.metadata()
+        layers = traced_network.Layers(int(metadata["channels"]))
+        layers.nodes = json.loads(metadata["layers"])
+        layers.tensors = [{part: tensors.pop(node[part]) for part in ("weight", "bias") if part in node} for node in layers.nodes]
+        self.assertEqual(tensors, {}, "each is read")
+        return layers, metadata
+
+    def equal(self, module, layers, channels, *sigma):
+        x = torch.rand(1, channels, 24, 40)
+        with torch.no_grad():
+            want = module(x, *sigma)
+            self.assertLess((layers.evaluate(x, float(sigma[0]) if sigma else 0) - want).abs().max() / want.abs().max(), 1e-5)
+
+    def test_strides_slopes_and_groups_become_layers(self):
+        module = Strided()
+        layers, metadata = self.converted(module, "--channels", "2", "--sigma", "0", "0.2")
+        self.assertEqual((metadata["network"], metadata["channels"]), ("traced", "2"))
+        self.assertEqual(metadata["sigma_range"], "0.0,0.2")
+        self.assertEqual(layers.alignment(), 4)
+        self.equal(module, layers, 2)
+
+    def test_noise_levels_are_found(self):
+        module = Leveled()
+        layers, _ = self.converted(module)
+        self.equal(module, layers, 3, torch.tensor([0.05]))
+        self.assertEqual([n["op"] for n in layers.nodes].count("sigma_map"), 1)
+        self.equal(module, layers, 3, torch.tensor([0.2]))
+        module = Number()
+        layers, _ = self.converted(module)
+        self.equal(module, layers, 1, 0.05)
+        module = Beside()
+        layers, _ = self.converted(module)
+        x = torch.rand(1, 1, 8, 8)
+        self.assertLess((layers.evaluate(x, 0.3) - (x - 0.15)).abs().max(), 1e-6)
+
+    def test_what_no_list_does_is_refused(self):
+        for what, reason in (("mean", "aten.mean"), ("largest", "aten.max"), ("reflect", "aten.reflection_pad2d"), ("size", "give another image"),
+                             ("content", "aten."), ("product", "meet in mul"), ("saturates", "aten.sigmoid"), ("smaller", "aten.avg_pool2d"),
+                             ("half", "it takes no picture")):
+            torch.jit.script(Does(what).eval()).save(str(self.source))
+            with self.assertRaises(traced_network.Refused, msg=what) as refused:
+                traced_network.convert(str(self.source))
+            self.assertIn(reason, str(refused.exception), what)
+
+    def test_options_that_do_not_fit_are_refused(self):
+        torch.jit.script(Beside().eval()).save(str(self.source))
+        self.assertIn("leave --network", convert(self.source, self.target, "--network", "drunet").stderr)
+        result = convert(self.source, self.target, "--channels", "7")
+        self.assertEqual((result.returncode, len(result.stderr.splitlines())), (1, 1), result.stderr)
         self.assertFalse(self.target.exists())
 
 

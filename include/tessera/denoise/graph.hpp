@@ -77,6 +77,8 @@ class Graph {
   /// inputs: `channels` is read for input, conv, conv_down and conv_up only. ContractError for inputs that do
   /// not fit together (channels or level of an add, a level below the image).
   int add(Node node);
+  /// Fills in what add() does and says what it would refuse; empty: nothing. For lists that come from files.
+  std::string complete(Node& node) const;
   const std::vector<Node>& nodes() const { return nodes_; }
   const Node& output() const { return nodes_.back(); }
 

@@ -25,6 +25,7 @@ struct NetworkOptions {
   std::vector<std::int64_t> stages{};  // restormer: blocks of each scale and of the end; empty: `blocks`
   double expansion = 2.66;             // restormer: channels between the two ends of a feed-forward part
   bool norm_bias = false;              // restormer: norms with mean and bias
+  std::string layers{};                // traced: its list, as the weights file has it
   bool batch_norm = true;
   bool residual = true;  // output + input
   /// Behind the channels of D(x) those of r, where D(x) = x - grad g(x) with g(x) = |r|^2 / 2.

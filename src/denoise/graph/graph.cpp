@@ -61,61 +61,72 @@ int level_change(Op op) {
   }
 }
 
-int Graph::add(Node node) {
+std::string Graph::complete(Node& node) const {
   const int index = static_cast<int>(nodes_.size());
   for (const int i : node.inputs)
-    TESSERA_EXPECT(0 <= i && i < index, "node ", index, " reads node ", i,
-                   " (layers are listed in order of evaluation) add its inputs first");
+    if (i < 0 || i >= index)
+      return concat("node ", index, " reads node ", i,
+                    " (layers are listed in order of evaluation) add its inputs first");
   const bool source = node.op == Op::input || node.op == Op::sigma_map;
-  TESSERA_EXPECT(source == node.inputs.empty(), word(node.op), " has ", node.inputs.size(),
-                 " inputs (sources have none, layers at least one) name its inputs");
+  if (source != node.inputs.empty())
+    return concat(word(node.op), " has ", node.inputs.size(),
+                  " inputs (sources have none, layers at least one) name its inputs");
   if (node.op == Op::sigma_map) node.channels = 1;
   if (!source) {
     const Node& first = nodes_[node.inputs[0]];
     node.level = first.level + level_change(node.op);
-    TESSERA_EXPECT(node.level >= 0, word(node.op), " is finer than the image (level ", node.level,
-                   ") go down first");
+    if (node.level < 0)
+      return concat(word(node.op), " is finer than the image (level ", node.level, ") go down first");
     if (node.op == Op::concat) {
       node.channels = 0;
       for (const int i : node.inputs) node.channels += nodes_[i].channels;
     } else if (node.op == Op::gelu_gate) {
       node.channels = first.channels / 2;
-      TESSERA_EXPECT(first.channels % 2 == 0, "a gate of ", first.channels,
-                     " channels (one half opens the other) use an even number");
+      if (first.channels % 2 != 0)
+        return concat("a gate of ", first.channels,
+                      " channels (one half opens the other) use an even number");
     } else if (node.op == Op::window_attention || node.op == Op::channel_attention) {
       node.channels = first.channels / 3;
-      TESSERA_EXPECT(first.channels == 3 * node.channels && node.channels % node.heads == 0, "attention of ",
-                     node.heads, " heads on ", first.channels,
-                     " channels (queries, keys and values of all heads lie side by side) use a multiple");
-      TESSERA_EXPECT(node.window > 0 && (node.shift == 0 || 2 * node.shift == node.window), "windows of ",
-                     node.window, " pixels shifted by ", node.shift,
-                     " (flips of the image keep none or half of the side) use either");
+      if (node.heads <= 0 || first.channels != 3 * node.channels || node.channels % node.heads != 0)
+        return concat("attention of ", node.heads, " heads on ", first.channels,
+                      " channels (queries, keys and values of all heads lie side by side) use a multiple");
+      if (node.window <= 0 || (node.shift != 0 && 2 * node.shift != node.window))
+        return concat("windows of ", node.window, " pixels shifted by ", node.shift,
+                      " (flips of the image keep none or half of the side) use either");
     } else if (!is_convolution(node.op)) {
       node.channels = first.channels;
     }
     for (const int i : node.inputs)
-      TESSERA_EXPECT(nodes_[i].level == first.level, "inputs of ", word(node.op), " at levels ", first.level,
-                     " and ", nodes_[i].level, " (their sizes differ) bring them to one level");
+      if (nodes_[i].level != first.level)
+        return concat("inputs of ", word(node.op), " at levels ", first.level, " and ", nodes_[i].level,
+                      " (their sizes differ) bring them to one level");
     const bool two = node.op == Op::subtract || node.op == Op::elu_gradient;
-    TESSERA_EXPECT(!two || node.inputs.size() == 2, word(node.op), " has ", node.inputs.size(),
-                   " inputs (it takes two) name both");
+    if (two && node.inputs.size() != 2)
+      return concat(word(node.op), " has ", node.inputs.size(), " inputs (it takes two) name both");
     if (two || node.op == Op::add)
       for (const int i : node.inputs)
-        TESSERA_EXPECT(nodes_[i].channels == node.channels, "inputs of ", word(node.op), " with ",
-                       node.channels, " and ", nodes_[i].channels,
-                       " channels (they must be equal) use a convolution between");
-    TESSERA_EXPECT(
-        !node.depthwise || (node.op == Op::conv && node.channels == first.channels && !node.adjoint), "a ",
-        word(node.op), " of each channel by itself, from ", first.channels, " to ", node.channels,
-        " channels (only a conv of as many is one) use a full one");
-    TESSERA_EXPECT(!node.adjoint || node.op == Op::conv, "the adjoint of a ", word(node.op),
-                   " (only conv has this mark) name the layer that is its transpose");
-    TESSERA_EXPECT(node.op != Op::conv || node.kernel % 2 == 1, "a convolution of width ", node.kernel,
-                   " (padding k/2 keeps the size for odd k only) use an odd kernel");
+        if (nodes_[i].channels != node.channels)
+          return concat("inputs of ", word(node.op), " with ", node.channels, " and ", nodes_[i].channels,
+                        " channels (they must be equal) use a convolution between");
+    if (node.depthwise && (node.op != Op::conv || node.channels != first.channels || node.adjoint))
+      return concat("a ", word(node.op), " of each channel by itself, from ", first.channels, " to ",
+                    node.channels, " channels (only a conv of as many is one) use a full one");
+    if (node.adjoint && node.op != Op::conv)
+      return concat("the adjoint of a ", word(node.op),
+                    " (only conv has this mark) name the layer that is its transpose");
+    if (node.op == Op::conv && node.kernel % 2 != 1)
+      return concat("a convolution of width ", node.kernel,
+                    " (padding k/2 keeps the size for odd k only) use an odd kernel");
   }
-  TESSERA_EXPECT(node.channels > 0, word(node.op), " has no channels (nothing to compute) set channels");
+  if (node.channels <= 0) return concat(word(node.op), " has no channels (nothing to compute) set channels");
+  return {};
+}
+
+int Graph::add(Node node) {
+  const std::string fault = complete(node);
+  TESSERA_EXPECT(fault.empty(), fault);
   nodes_.push_back(std::move(node));
-  return index;
+  return static_cast<int>(nodes_.size()) - 1;
 }
 
 std::int64_t Graph::alignment() const {

@@ -118,6 +118,8 @@ void read_metadata(const SafeTensors& file, const std::string& path, Network& ne
   const auto widths = find("widths");
   if (widths) whole(*widths, "widths", 65536);
   if (widths) options.widths.assign(widths->begin(), widths->end());
+  if (const auto layers = file.metadata.find("layers"); layers != file.metadata.end())
+    options.layers = layers->second;
   if (const auto range = find("sigma_range")) {
     TESSERA_VALIDATE(
         range->size() == 2 && 0 <= (*range)[0] && (*range)[0] <= (*range)[1] && std::isfinite((*range)[1]),
@@ -214,7 +216,8 @@ void save_network(const Network& network, const std::string& path,
   const std::map<std::string, std::string> all = {{"blocks", std::to_string(options.blocks)},
                                                   {"depth", std::to_string(options.depth)},
                                                   {"batch_norm", options.batch_norm ? "1" : "0"},
-                                                  {"residual", options.residual ? "1" : "0"}};
+                                                  {"residual", options.residual ? "1" : "0"},
+                                                  {"layers", options.layers}};
   for (const std::string& name : find_denoiser(options.name).saved) file.metadata[name] = all.at(name);
   if (network.sigma_range) {
     std::ostringstream range;
