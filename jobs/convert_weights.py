@@ -269,8 +269,10 @@ def traced(path, channels):
     """(state dict, metadata) of a TorchScript module."""
     try:
         channels, layers = traced_network.convert(path, channels)
-    except (traced_network.Refused, RuntimeError) as error:
-        fail(f"{path}: {str(error).strip().splitlines()[0]}")
+    except traced_network.Refused as refused:
+        fail(f"{path}: {refused}")
+    except (RuntimeError, torch.jit.Error) as error:
+        fail(f"{path}: the module fails ({traced_network.last_line(error)}) save it with torch.jit.script")
     return layers.state(), {"network": "traced", "channels": str(channels), "layers": layers.text()}
 
 
@@ -305,6 +307,8 @@ def main():
             fail(f"{args.checkpoint} is a TorchScript module (its own code says what it is) leave --network and --prefix away")
         state, metadata = traced(args.checkpoint, args.channels)
     else:
+        if args.channels:
+            fail(f"{args.checkpoint} is no TorchScript module (the shapes of its weights say the channels) leave --channels away")
         state, metadata = tensors(args)
 
     if args.sigma:

@@ -12,6 +12,8 @@ import torch
 from torch.nn import functional as f
 from torch.utils._python_dispatch import TorchDispatchMode
 
+LEVEL = 0.0713  # the noise level of the recorded run
+
 # What makes constants of an image's shape.
 MAKERS = {"full_like", "zeros_like", "ones_like", "new_full", "new_zeros", "new_ones", "new_empty", "empty_like"}
 # What returns its image as it is, where the shape stays.
@@ -97,47 +99,44 @@ class Layers:
             return x
         return self.add("conv", [x], count, scale.reshape(count, 1, 1, 1), shift, kernel=1, depthwise=True)
 
-    def selected(self, x, first, last):
-        """Channels [first, last)."""
-        if first == 0 and last == self.channels[x]:
+    def selected(self, x, channels):
+        """These channels, in this order."""
+        if list(channels) == list(range(self.channels[x])):
             return x
-        return self.add("conv", [x], last - first, torch.eye(self.channels[x])[first:last, :, None, None], kernel=1)
+        return self.add("conv", [x], len(channels), torch.eye(self.channels[x])[list(channels), :, None, None], kernel=1)
 
-    def convolution(self, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
-        alike = all(v[0] == v[-1] for v in (stride, padding, dilation, output_padding)) and weight.shape[2] == weight.shape[3]
-        if not alike or stride[0] not in (1, 2) or output_padding[0] or (transposed and dilation[0] > 1):
-            refuse(f"a convolution with kernel {tuple(weight.shape[2:])}, stride {stride}, padding {padding}, dilation {dilation}",
-                   "square kernels with stride 1 or 2 are known")
+    def convolution(self, x, weight, bias, stride, padding, dilation, transposed, groups):
+        stride, padding, dilation = (list(v) * (3 - len(v)) for v in (stride, padding, dilation))
+        if stride[0] != stride[1] or stride[0] not in (1, 2) or (transposed and dilation != [1, 1]):
+            refuse(f"a {'transposed ' * transposed}convolution with stride {stride} and dilation {dilation}", "strides 1 and 2 are known, dilations of those that are not transposed")
         weight = weight.detach().double()
+        depthwise = {}
         if not transposed and stride[0] == 1 and groups == weight.shape[0] == self.channels[x] and groups > 1:
             groups, depthwise = 1, {"depthwise": True}
-        else:
-            depthwise = {}
         weight = dense(weight, groups, transposed)
-        if dilation[0] > 1:  # zeros between the taps
-            k = (weight.shape[2] - 1) * dilation[0] + 1
-            wide = weight.new_zeros(*weight.shape[:2], k, k)
-            wide[:, :, ::dilation[0], ::dilation[0]] = weight
+        if dilation != [1, 1]:  # zeros between the taps
+            wide = weight.new_zeros(*weight.shape[:2], *((k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilation)))
+            wide[:, :, ::dilation[0], ::dilation[1]] = weight
             weight = wide
-        k, p = weight.shape[2], padding[0]
+        height, width = weight.shape[2:]
+        small = stride[0] == 2 and (height, width) == (2, 2) and padding == [0, 0]
+        r = max(max(p, k - 1 - p) for k, p in zip((height, width), padding))  # of the odd square that holds it
+        top, left = padding
         if transposed:
             inside, out = weight.shape[:2]
-            if stride[0] == 2 and (k, p) == (2, 0):
+            if small:
                 return self.add("conv_up", [x], out, weight, bias)
             if stride[0] == 2:  # zeros between the pixels, then a convolution
                 x = self.add("conv_up", [x], inside, corner(inside))
-            r = max(p, k - 1 - p)
-            kernel = weight.new_zeros(out, inside, 2 * r + 1, 2 * r + 1)
-            kernel[:, :, r + p - k + 1:r + p + 1, r + p - k + 1:r + p + 1] = weight.transpose(0, 1).flip(2, 3)
-            return self.add("conv", [x], out, kernel, bias, kernel=2 * r + 1)
+            top, left = height - 1 - top, width - 1 - left
+            weight = weight.transpose(0, 1).flip(2, 3)
+        elif small:
+            return self.add("conv_down", [x], weight.shape[0], weight, bias)
         out = weight.shape[0]
-        if stride[0] == 2 and (k, p) == (2, 0):
-            return self.add("conv_down", [x], out, weight, bias)
-        r = max(p, k - 1 - p)
         kernel = weight.new_zeros(*weight.shape[:2], 2 * r + 1, 2 * r + 1)
-        kernel[:, :, r - p:r - p + k, r - p:r - p + k] = weight
+        kernel[:, :, r - top:r - top + height, r - left:r - left + width] = weight
         x = self.add("conv", [x], out, kernel, bias, kernel=2 * r + 1, **depthwise)
-        return self.add("conv_down", [x], out, corner(out)) if stride[0] == 2 else x
+        return self.add("conv_down", [x], out, corner(out)) if stride[0] == 2 and not transposed else x
 
     def simplify(self):
         """Scales behind a convolution go into it; layers that nobody reads go."""
@@ -154,7 +153,7 @@ class Layers:
             if scale and readers[before] == 1 and self.nodes[before]["op"] in ("conv", "conv_down", "conv_up"):
                 into = kept[at[before]][1]
                 factor = tensors["weight"].reshape(-1)
-                axis = (1, -1, 1, 1) if self.nodes[before]["op"] == "conv_up" else (-1, 1, 1, 1)
+                axis = (1, -1, 1, 1) if kept[at[before]][0]["op"] == "conv_up" else (-1, 1, 1, 1)
                 into["weight"] = into["weight"] * factor.reshape(axis)
                 if "bias" in into or "bias" in tensors:
                     into["bias"] = into.get("bias", 0) * factor + tensors.get("bias", 0)
@@ -294,6 +293,8 @@ class Record(TorchDispatchMode):
 
     def layer(self, name, args, kwargs, outs):
         layers, x = self.layers, args[0]
+        if not isinstance(outs[0], torch.Tensor):
+            refuse(f"aten.{name} makes no image of the image", "what depends on the content is no layer")
         shape = tuple(outs[0].shape)
         if name == "cat":
             if (args[1] if len(args) > 1 else kwargs.get("dim", 0)) not in (1, -3):
@@ -303,7 +304,7 @@ class Record(TorchDispatchMode):
         if name in ("add", "sub", "rsub", "mul", "div"):
             return [self.pointwise(name, args, kwargs)]
         if not (isinstance(x, torch.Tensor) and id(x) in self.of):
-            refuse(f"aten.{name} reads an image in another place than the first", "no layer of tessera does")
+            refuse(f"the module calls aten.{name} on several images, or on constants and an image", "tessera has no such layer")
         i = self.node(x)
         count = layers.channels[i]
         if len(shape) != 4 or x.ndim != 4:
@@ -314,7 +315,7 @@ class Record(TorchDispatchMode):
                 args = (x, weight, bias, stride, padding, dilation, False, [0, 0], groups)
             if any(isinstance(t, torch.Tensor) and id(t) in self.of for t in args[1:3]):
                 refuse("a kernel that is computed from the image", "kernels are weights")
-            made = layers.convolution(i, *args[1:9])
+            made = layers.convolution(i, *args[1:7], args[8])
             if args[6] is False and args[3][0] == 1 and shape[2:] != tuple(x.shape[2:]):
                 refuse(f"a convolution makes {tuple(x.shape[2:])} pixels {shape[2:]}", "layers keep the size, with zeros around the image")
             factor = {(False, 1): 1, (False, 2): 0.5, (True, 1): 1, (True, 2): 2}[(bool(args[6]), args[3][0])]
@@ -325,7 +326,8 @@ class Record(TorchDispatchMode):
             weight, bias, mean, var = (None if t is None else t.double() for t in args[1:5])
             eps = args[-1] if isinstance(args[-1], float) else args[7]
             if mean is None or (name == "native_batch_norm" and args[5]):
-                refuse("a batch norm that measures the image", "it was exported for training", "call eval() before the export")
+                refuse("a norm that measures the image", "an instance norm, or a batch norm without statistics or exported for training",
+                       "call eval() before the export, or use a network without it")
             scale = 1 / torch.sqrt(var + eps) * (1 if weight is None else weight)
             return [layers.scaled(i, scale, (0 if bias is None else bias) - mean * scale)] + [None] * (len(outs) - 1)
         if name == "relu" or (name == "threshold" and args[1] == args[2] == 0):
@@ -351,15 +353,18 @@ class Record(TorchDispatchMode):
             return [layers.add("conv_down", [i], 4 * count, moves(count))]
         if name == "pixel_shuffle" and args[1] == 2:
             return [layers.add("conv_up", [i], count // 4, moves(count // 4))]
-        if name == "slice" and (args[1] if len(args) > 1 else 0) == 1 and (len(args) < 5 or args[4] == 1):
-            first = args[2] if len(args) > 2 and args[2] is not None else 0
-            first += count if first < 0 else 0
-            return [layers.selected(i, first, first + shape[1])]
-        if name in ("split", "split_with_sizes", "chunk") and (args[2] if len(args) > 2 else kwargs.get("dim", 0)) == 1:
+        if name == "slice" and (args[1] if len(args) > 1 else 0) == 1:
+            first, end, step = (*args[2:5], None, None, None)[:3]
+            return [layers.selected(i, range(count)[first:end:step])]
+        if name == "flip" and list(args[1]) in ([1], [-3]):
+            return [layers.selected(i, range(count)[::-1])]
+        if name == "index" and len(args[1]) == 2 and args[1][0] is None and args[1][1].ndim == 1 and not args[1][1].dtype == torch.bool:
+            return [layers.selected(i, [int(c) % count for c in args[1][1]])]
+        if name in ("split", "split_with_sizes", "chunk") and (args[2] if len(args) > 2 else kwargs.get("dim", 0)) in (1, -3):
             ends = [0]
             for out in outs:
                 ends.append(ends[-1] + out.shape[1])
-            return [layers.selected(i, a, b) for a, b in zip(ends, ends[1:])]
+            return [layers.selected(i, range(a, b)) for a, b in zip(ends, ends[1:])]
         if name in SAME and shape == tuple(x.shape):
             return [i] + [None] * (len(outs) - 1)
         return refuse(f"the module calls aten.{name} on {tuple(x.shape)}", "tessera has no such layer")
@@ -367,22 +372,28 @@ class Record(TorchDispatchMode):
 
 def ways(module, channels):
     """How it may be called: (channels of the image, function of image and noise level, whether it takes the level)."""
-    parameters = module.forward.schema.arguments[1:]
+    # Flags keep their defaults; torch would take a tensor for one.
+    parameters = [a for a in module.forward.schema.arguments[1:] if not (a.has_default_value() and str(a.type) in ("bool", "int", "str"))]
     wanted = [a for a in parameters if not a.has_default_value()] if len(parameters) > 2 else parameters
     for c in [channels] if channels else (1, 3):
-        if len(wanted) == 2 and str(wanted[1].type) in ("float", "number"):
+        if len(wanted) == 2 and str(wanted[1].type) in ("float", "number", "Optional[float]"):
             yield c, lambda x, s: module(x, s), True
-        elif len(wanted) == 2:
+        elif len(wanted) == 2 and "Tensor" in str(wanted[1].type):
             for shape in ((1,), (1, 1, 1, 1), ()):
                 yield c, lambda x, s, shape=shape: module(x, torch.full(shape, s, dtype=x.dtype)), True
+            yield c, lambda x, s: module(x, torch.full_like(x[:, :1], s)), True
         elif len(wanted) == 1:
             yield c, lambda x, s: module(x), False
             yield c, lambda x, s: module(torch.cat([x, torch.full_like(x[:, :1], s)], 1)), True
 
 
+def last_line(error):
+    return str(error).strip().splitlines()[-1]
+
+
 @torch.no_grad()
 def convert(path, channels=None):
-    """(channels, whether it takes the noise level, Layers) of a TorchScript file. Refused where there is no list."""
+    """(channels, Layers) of a TorchScript file. Refused where there is no list."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of TorchScript itself; people have such files
         module = torch.jit.load(path, map_location="cpu").eval().double()
@@ -391,31 +402,32 @@ def convert(path, channels=None):
     def picture(count, height, width):
         return torch.rand(1, count, height, width, generator=random, dtype=torch.float64)
 
-    first, failed = None, ""
+    found, failed, other = None, "", ""
     for count, call, leveled in ways(module, channels):
         try:
-            out = call(picture(count, 64, 64), 0.0713)
-        except RuntimeError as error:  # torch's, of shapes
-            failed = str(error).strip().splitlines()[-1]
+            out = call(picture(count, 64, 64), LEVEL)
+        except (RuntimeError, torch.jit.Error) as error:  # of shapes, or the module's own
+            failed = last_line(error)
             continue
         if isinstance(out, torch.Tensor) and out.shape == (1, count, 64, 64):
-            first = count, call, leveled
+            found = count, call, leveled
             break
-    if first is None:
-        refuse("it takes no picture", f"tried with (1, C, 64, 64), alone and with a noise level, C of {channels or '1 and 3'}: {failed or 'its result has another shape'}",
-               "give --channels, or export a module that maps image and noise level to the image")
-    count, call, leveled = first
+        other = other or f"(1, {count}, 64, 64) became " + (str(tuple(out.shape)) if isinstance(out, torch.Tensor) else f"a {type(out).__name__}")
+    if found is None:
+        refuse("it maps no picture to a picture", f"tried with C x 64 x 64 pixels in double precision, alone and with a noise level, C of {channels or '1 and 3'}: {other or failed}",
+               "give --channels, or save a module of image and noise level, not frozen and without casts")
+    count, call, leveled = found
     layers = Layers(count)
     image = picture(count, 64, 64)
-    record = Record(layers, image, 0.0713 if leveled else 0.0)
+    record = Record(layers, image, LEVEL if leveled else 0.0)
     try:
         with record:
-            out = call(image, 0.0713)
-    except RuntimeError as error:
+            out = call(image, LEVEL)
+    except (RuntimeError, torch.jit.Error) as error:
         raise (record.refused or error) from None
     if id(out) not in record.of:
         refuse("its result does not depend on the image", "nothing to list")
-    if record.of[id(out)] != len(layers.nodes) - 1:
+    if record.of[id(out)] != len(layers.nodes) - 1 or len(layers.nodes) == 1:
         layers.scaled(record.of[id(out)], 1, 0)  # the list ends with its result
     layers.simplify()
     compare(layers, call, picture, count)
@@ -424,11 +436,15 @@ def convert(path, channels=None):
 
 def compare(layers, call, picture, count):
     """Refused where the list gives another image than the module."""
-    a = layers.alignment()
-    for height, width, sigma in ((64, 64, 0.0713), (a * (-(-40 // a)), a * (-(-96 // a)), 0.011), (a * (-(-72 // a)), a * (-(-56 // a)), 0.193)):
+    a = layers.alignment()  # times odd numbers: what the module itself pads to a multiple of more shows
+    for height, width, sigma in ((64, 64, LEVEL), (a * (40 // a | 1), a * (96 // a | 1), 0.011), (a * (72 // a | 1), a * (56 // a | 1), 0.9)):
         x = picture(count, height, width) * 0.8 + 0.1
-        want, got = call(x, sigma), layers.evaluate(x, sigma)
+        try:
+            want = call(x.clone(), sigma)
+        except (RuntimeError, torch.jit.Error) as error:
+            refuse(f"the module fails on {height} x {width} pixels with sigma {sigma}", last_line(error), "save it with torch.jit.script, or trace it without fixed sizes")
+        got = layers.evaluate(x, sigma)
         error = float((got - want).abs().max() / want.abs().max().clamp(min=1e-30)) if got.shape == want.shape else float("inf")
         if not error < 2e-6:
-            refuse(f"at {height} x {width} pixels and sigma {sigma} the layers give another image", f"relative difference {error:.1e}; something "
-                   "in the module depends on the size, the content or the noise level in another way")
+            refuse(f"on {height} x {width} pixels with sigma {sigma} the layers give another image", f"relative difference {error:.1e}; something "
+                   "in the module depends on the size, the content or the noise level in another way, or works on a view in place")

@@ -17,7 +17,6 @@ from safetensors import safe_open
 
 ROOT = pathlib.Path(os.environ["TESSERA_SOURCE_DIR"])
 os.umask(UMASK := os.umask(0o022))
-warnings.filterwarnings("ignore", message=".*torch.jit", category=DeprecationWarning)  # people have such files
 sys.path.insert(0, str(ROOT / "jobs"))
 import convert_weights  # noqa: E402
 import traced_network  # noqa: E402
@@ -303,13 +302,55 @@ class Does(torch.nn.Module):
             return x * self.conv(x)
         if self.what == "saturates":
             return torch.sigmoid(x)
+        if self.what == "pads":  # to multiples of 8, by itself
+            h, w = x.size(2), x.size(3)
+            return self.conv(f.pad(x, [0, -w % 8, 0, -h % 8], mode="replicate"))[:, :, :h, :w]
+        if self.what == "raises":
+            assert x.size(2) % 8 == 0
+            return self.conv(x)
         if self.what == "smaller":
             return f.interpolate(f.avg_pool2d(x, 4), scale_factor=4.0)
         return x[:, :, ::2]
 
 
+class Clamped(torch.nn.Module):
+    """A noise level that ends at 50/255."""
+
+    def forward(self, x, sigma):
+        return x + sigma.clamp(0, 50 / 255).view(-1, 1, 1, 1).expand(x.shape[0], 1, x.shape[2], x.shape[3])
+
+
+class Flagged(torch.nn.Module):
+    """A flag, and a level that may be left out; the third channel is asserted."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(4, 3, (1, 3), padding=(0, 1))
+        self.down = torch.nn.Conv2d(3, 4, 3, stride=2, padding=1)
+        self.up = torch.nn.ConvTranspose2d(4, 3, 3, stride=2, padding=1, output_padding=1)
+
+    def forward(self, x, sigma: float = 0.1, noise_alone: bool = False):
+        assert x.shape[1] == 3
+        n = self.conv(torch.cat([x, torch.full_like(x[:, :1], sigma)], 1)) * 0.5 + 0.5
+        n = 0.2 * (self.up(self.down(n)) * 0.5 + 0.5) + n.flip(1)[:, [2, 0, 1]]
+        return n if noise_alone else x.sub_(0.5) - torch.cat([n[:, ::2], n[:, -2:-1]], 1)
+
+
+class Mapped(torch.nn.Module):
+    """The second argument is the map itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(2, 1, 3, padding=1)
+
+    def forward(self, x, level):
+        assert level.shape[2] == x.shape[2]
+        return x - self.conv(torch.cat([x, level], 1))
+
+
 class TracedModules(unittest.TestCase):
     def setUp(self):
+        warnings.simplefilter("ignore", DeprecationWarning)  # of TorchScript itself
         torch.manual_seed(0)
         self.folder = tempfile.TemporaryDirectory()
         self.source = pathlib.Path(self.folder.name) / "module.pt"
@@ -356,6 +397,13 @@ class TracedModules(unittest.TestCase):
         module = Number()
         layers, _ = self.converted(module)
         self.equal(module, layers, 1, 0.05)
+        module = Mapped()
+        layers, _ = self.converted(module)
+        self.equal(lambda x, level: module(x, level.expand_as(x)), layers, 1, torch.full((1, 1, 1, 1), 0.15))
+        module = Flagged()
+        layers, metadata = self.converted(module)
+        self.assertEqual(metadata["channels"], "3")
+        self.equal(lambda x, level: module(x.clone(), level), layers, 3, 0.15)
         module = Beside()
         layers, _ = self.converted(module)
         x = torch.rand(1, 1, 8, 8)
@@ -364,11 +412,15 @@ class TracedModules(unittest.TestCase):
     def test_what_no_list_does_is_refused(self):
         for what, reason in (("mean", "aten.mean"), ("largest", "aten.max"), ("reflect", "aten.reflection_pad2d"), ("size", "give another image"),
                              ("content", "aten."), ("product", "meet in mul"), ("saturates", "aten.sigmoid"), ("smaller", "aten.avg_pool2d"),
-                             ("half", "it takes no picture")):
+                             ("pads", "on 41 x 97 pixels"), ("half", "it maps no picture to a picture (tried with"), ("raises", "the module fails on 41 x 97")):
             torch.jit.script(Does(what).eval()).save(str(self.source))
             with self.assertRaises(traced_network.Refused, msg=what) as refused:
                 traced_network.convert(str(self.source))
             self.assertIn(reason, str(refused.exception), what)
+        torch.jit.script(Clamped().eval()).save(str(self.source))
+        with self.assertRaises(traced_network.Refused) as refused:
+            traced_network.convert(str(self.source))
+        self.assertIn("sigma 0.9", str(refused.exception))
 
     def test_options_that_do_not_fit_are_refused(self):
         torch.jit.script(Beside().eval()).save(str(self.source))

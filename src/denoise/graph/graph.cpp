@@ -103,6 +103,10 @@ std::string Graph::complete(Node& node) const {
     const bool two = node.op == Op::subtract || node.op == Op::elu_gradient;
     if (two && node.inputs.size() != 2)
       return concat(word(node.op), " has ", node.inputs.size(), " inputs (it takes two) name both");
+    if (node.op == Op::add && node.inputs.size() < 2)
+      return "add has 1 input (a sum has two or more) name them";
+    if (!two && node.op != Op::add && node.op != Op::concat && node.inputs.size() != 1)
+      return concat(word(node.op), " has ", node.inputs.size(), " inputs (it takes one) name that one");
     if (two || node.op == Op::add)
       for (const int i : node.inputs)
         if (nodes_[i].channels != node.channels)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,7 @@ Graph make_traced(const NetworkOptions& options) {
                    "the list of layers is no list (JSON, up to ", kMost, " layers) convert the file again");
   Graph g;
   std::vector<bool> read(list.size(), false);
+  std::set<std::string> names;
   int images = 0, levels = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::string where = concat("layer ", i, " of the list");
@@ -92,11 +94,16 @@ Graph make_traced(const NetworkOptions& options) {
     if (node.op != Op::window_attention) node.window = 1;
     const std::string fault = g.complete(node);
     TESSERA_VALIDATE(fault.empty(), where, ": ", fault);
-    TESSERA_VALIDATE(node.level <= 8 && node.channels <= kMost && node.window <= 256, where, " has ",
-                     node.channels, " channels at level ", node.level, ", windows of ", node.window,
-                     " (a list that has no end) convert the file again");
+    TESSERA_VALIDATE(node.level <= 8 && node.channels <= kMost && node.kernel < 1024 && node.window <= 256 &&
+                         node.heads <= 1024,
+                     where, " has ", node.channels, " channels at level ", node.level, ", kernels of ",
+                     node.kernel, ", windows of ", node.window, ", ", node.heads,
+                     " heads (no network has) convert the file again");
     TESSERA_VALIDATE(takes_weight(node.op) != node.weight.empty(), where, ": ", word(node.op),
                      " names no weight (it has one) convert the file again");
+    for (const std::string& name : {node.weight, node.bias})
+      TESSERA_VALIDATE(name.empty() || names.insert(name).second, where, ": ", name,
+                       " is another layer's (each has its own) convert the file again");
     images += node.op == Op::input;
     levels += node.op == Op::sigma_map;
     TESSERA_VALIDATE(node.op != Op::input || node.channels == options.channels, where, ": an image of ",
