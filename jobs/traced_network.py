@@ -286,7 +286,7 @@ class Record(TorchDispatchMode):
         if name == "div" and known[0]:
             return layers.scaled(x, 1 / constant)
         if name == "add":
-            return layers.scaled(x, 1, constant * (alpha if known[0] else 1)) if known[0] or alpha == 1 else refuse("add with alpha", "unknown")
+            return layers.scaled(x, 1, constant * alpha) if known[0] else layers.scaled(x, alpha, constant)
         if name == "sub":
             return layers.scaled(x, 1, -constant * alpha) if known[0] else layers.scaled(x, -alpha, constant)
         return refuse(f"a number is divided by an image in {name}", "no layer does")
@@ -316,11 +316,10 @@ class Record(TorchDispatchMode):
             if any(isinstance(t, torch.Tensor) and id(t) in self.of for t in args[1:3]):
                 refuse("a kernel that is computed from the image", "kernels are weights")
             made = layers.convolution(i, *args[1:7], args[8])
-            if args[6] is False and args[3][0] == 1 and shape[2:] != tuple(x.shape[2:]):
-                refuse(f"a convolution makes {tuple(x.shape[2:])} pixels {shape[2:]}", "layers keep the size, with zeros around the image")
-            factor = {(False, 1): 1, (False, 2): 0.5, (True, 1): 1, (True, 2): 2}[(bool(args[6]), args[3][0])]
+            factor = args[3][0] if args[6] else 1 / args[3][0]
             if shape[2:] != tuple(int(s * factor) for s in x.shape[2:]):
-                refuse(f"a convolution makes {tuple(x.shape[2:])} pixels {shape[2:]}", "layers keep the size, halve or double it")
+                refuse(f"a convolution makes {tuple(x.shape[2:])} pixels {shape[2:]}",
+                       "layers keep the size, halve or double it, with zeros around the image", "put the padding into the convolution")
             return [made]
         if "batch_norm" in name:
             weight, bias, mean, var = (None if t is None else t.double() for t in args[1:5])
