@@ -75,8 +75,12 @@ for row in rows:  # what the model says is what was measured
 rows = check("batch", "--scale", 64, "--network", "dncnn")
 assert {row["batch"] for row in rows} == {"1", "2", "4", "8", "16"}
 rows = check("kernels", "--scale", 32)
-copies = {row["variant"]: float(row["bandwidth"]) for row in rows if row["kind"] == "copy"}
-assert copies["every 64"] < 0.7 * copies["coalesced"], copies  # one element of a cache line is wanted
+# How much slower strides are is the machine's to say (its caches may hold everything, another program may take its memory's time).
+copies = [row for row in rows if row["kind"] == "copy"]
+assert [row["variant"] for row in copies] == ["coalesced", "every 2", "every 4", "every 16", "every 64"], copies
+for row in copies:
+    assert row["bytes"] == copies[0]["bytes"] and math.isclose(float(row["bandwidth"]), float(row["bytes"]) / float(row["seconds"]), rel_tol=1e-4), row
+    assert math.isclose(float(row["share"]), float(row["bandwidth"]) / float(copies[0]["bandwidth"]), rel_tol=1e-4), row
 assert {row["kind"] for row in rows} >= {"copy", "launch"}, rows
 
 rows = check("layers", "--scale", 32)
