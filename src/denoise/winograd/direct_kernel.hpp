@@ -8,13 +8,14 @@ namespace {
 constexpr Size kRun = 8;  // pixels of a row that are summed together, each in a register
 
 // Lanes 0, 2, 4, ... (or 1, 3, 5, ...) of a, then of b.
-template <int kFirst>
-inline Vec every_other(Vec a, Vec b) {
-  int __attribute__((vector_size(4 * kLanes))) lanes;
-  for (int i = 0; i < kLanes; ++i) lanes[i] = 2 * i + kFirst;
-  return __builtin_shuffle(a, b, lanes);
+template <int kFirst, int... kLane>
+inline Vec every_other(Vec a, Vec b, std::integer_sequence<int, kLane...>) {
+  return __builtin_shufflevector(a, b, (2 * kLane + kFirst)...);
 }
-inline Vec pairs(Vec a, Vec b) { return every_other<0>(a, b) + every_other<1>(a, b); }
+inline Vec pairs(Vec a, Vec b) {
+  constexpr std::make_integer_sequence<int, kLanes> lanes;
+  return every_other<0>(a, b, lanes) + every_other<1>(a, b, lanes);
+}
 
 // The sums of the lanes of eight registers, one behind the other.
 inline Vec lane_sums(const Vec a[kRun]) {

@@ -11,6 +11,7 @@
 // 7e-6. Source: Lavin, Gray, CVPR 2016, arXiv 1509.09308; points: Barabasz et al., ACM Trans. Math. Softw. 46
 // (2020) 37.
 #include <cstdint>
+#include <utility>
 
 #include "winograd/winograd_task.hpp"
 
