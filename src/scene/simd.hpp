@@ -7,8 +7,10 @@
 
 // Loops over a row of pixels are compiled for several instruction sets and chosen when the program starts.
 // The folder is compiled without contraction (no fused multiply-add) and uses no library function but sqrt,
-// which IEEE 754 rounds exactly: all of them give the same bits.
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+// which IEEE 754 rounds exactly: all of them give the same bits. Not under sanitizers: what chooses runs before
+// they are ready.
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
 #define TESSERA_ROW_LOOP __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define TESSERA_ROW_LOOP
