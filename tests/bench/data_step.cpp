@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Times the data step on one rank, for data_step.sh: OMP_NUM_THREADS threads, milliseconds, the median of
 // ROUNDS.
-//   bench_data_step blurs ROUNDS [SIDE]   direct against FFT: apply and adjoint of one blur, color, by kernel and
-//   image bench_data_step step ROUNDS    eight turned blurs, 512 x 512 color: the parts of an iteration
-//   bench_data_step prox ROUNDS    conjugate gradients with and without the preconditioner, 512 x 512 color
+//   bench_data_step blurs ROUNDS [SIDE]   direct against FFT: apply and adjoint of one blur, color, by kernel and side
+//   bench_data_step step ROUNDS           eight turned blurs, 512 x 512 color: the parts of an iteration
+//   bench_data_step prox ROUNDS [GAMMA]   conjugate gradients with and without the preconditioner, 512 x 512 color
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
@@ -131,7 +131,7 @@ at::Tensor weights_like(const at::Tensor& y, const std::string& kind) {
   return w.div(w.mean()).expand_as(y).contiguous();
 }
 
-void prox(int rounds) {
+void prox(int rounds, const std::vector<double>& gammas) {
   const Communicator self;
   const std::int64_t side = 512;
   const Box image = Box::image2d(side, side);
@@ -152,15 +152,15 @@ void prox(int rounds) {
       {"15 x 15 curve", curve},
       {"15 x 15 random", uneven.div(uneven.sum())}};
   std::printf(
-      "threads boundary kernel          factor weights       gamma | plain: iterations    ms | "
-      "preconditioned: iterations    ms | time ratio\n");
+      "threads boundary kernel          factor weights       gamma | plain: iterations      ms | "
+      "preconditioned: iterations      ms | time ratio\n");
   const at::Tensor truth =
       at::rand({3, side / 8, side / 8}).repeat_interleave(8, 1).repeat_interleave(8, 2).contiguous();
   for (const auto& [name, kernel] : kernels)
     for (const auto& [boundary, factor] :
          {std::pair{Boundary::valid, 1}, {Boundary::reflect, 1}, {Boundary::valid, 2}})
       for (const char* kind : {"alike", "1 to 10", "disk", "missing 5 %", "missing 50 %"})
-        for (const double gamma : {1.0, 5.0, 20.0, 100.0, 2000.0}) {
+        for (const double gamma : gammas) {
           if (boundary == Boundary::reflect && kind != std::string("alike")) continue;
           BlurOptions options;
           options.kernel = kernel;
@@ -191,7 +191,7 @@ void prox(int rounds) {
             const ProxReport report = f->prox_report();
             iterations[use] = report.iterations / report.calls;
           }
-          std::printf("%7d %-8s %-15s %6d %-12s %6.0f | %17ld %6.0f | %25ld %6.0f | %8.2f\n",
+          std::printf("%7d %-8s %-15s %6d %-12s %6.0f | %17ld %7.2f | %25ld %7.2f | %8.2f\n",
                       at::get_num_threads(), boundary == Boundary::valid ? "valid" : "reflect", name, factor,
                       kind, gamma, static_cast<long>(iterations[0]), ms[0], static_cast<long>(iterations[1]),
                       ms[1], ms[0] / ms[1]);
@@ -210,6 +210,9 @@ int main(int count, char** arguments) {
   if (what == "blurs")
     tessera::blurs(rounds, count > 3 ? std::vector<std::int64_t>{std::atoi(arguments[3])}
                                      : std::vector<std::int64_t>{128, 512, 1024});
+  else if (what == "prox")
+    tessera::prox(rounds, count > 3 ? std::vector<double>{std::atof(arguments[3])}
+                                    : std::vector<double>{1, 5, 20, 100, 2000});
   else
-    (what == "prox" ? tessera::prox : tessera::step)(rounds);
+    tessera::step(rounds);
 }
