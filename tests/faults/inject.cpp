@@ -6,6 +6,8 @@
 // error); kill (SIGKILL before the call); alloc for operator new, which throws. "every" behind WHAT: all
 // calls from the nth on. NTH 0: counts only. TESSERA_FAULT_LOG: a file; each process appends "rank CALL
 // count" for every CALL at its end, and "fault" when it strikes.
+//   TESSERA_FAULT_CLOCK=SECONDS: the date jumps back and forth by so much, every few readings, on each rank at
+//   other ones. Alone or beside a fault.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <mpi.h>
@@ -16,6 +18,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,7 +49,8 @@ Plan plan;
 int my_rank = 0;
 bool ready = false;
 bool begun = false;  // main runs; before it the C++ runtime ends a program that gets no memory
-std::atomic<long> counts[kKinds];
+std::atomic<long> counts[kKinds], dates;
+long jump = 0;  // seconds
 thread_local int inside = 0;
 
 struct Name {
@@ -81,10 +85,12 @@ void note(const char* what, long n, const char* call) {
 __attribute__((constructor)) void begin() {
   const char* rank = getenv("OMPI_COMM_WORLD_RANK");
   const char* text = getenv("TESSERA_FAULT");
-  if (!text) return;
+  const char* clock = getenv("TESSERA_FAULT_CLOCK");
+  if (!text && !clock) return;
+  if (clock) jump = atol(clock);
   my_rank = rank ? atoi(rank) : 0;
   char call[32] = "", what[32] = "", every[16] = "";
-  sscanf(text, "%31s %d %ld %31s %15s", call, &plan.rank, &plan.nth, what, every);
+  if (text) sscanf(text, "%31s %d %ld %31s %15s", call, &plan.rank, &plan.nth, what, every);
   plan.call = kind_of(call);
   plan.every = strcmp(every, "every") == 0;
   plan.brief = strcmp(what, "short") == 0;
@@ -106,6 +112,14 @@ __attribute__((destructor)) void end() {
   ++inside;
   for (int k = 0; k < kKinds; ++k)
     if (counts[k] > 0) note("counted", counts[k], kCalls[k]);
+  if (dates > 0) note("counted", dates, "clock");
+}
+
+// What is added to this reading of the date.
+time_t shift() {
+  if (!ready || jump == 0) return 0;
+  const long n = dates++;
+  return jump * ((n / 3 + my_rank) % 3 - 1);
 }
 
 struct Verdict {
@@ -172,6 +186,26 @@ F real(const char* name) {
   }
 
 extern "C" {
+
+int clock_gettime(clockid_t clock, timespec* t) {
+  REAL(clock_gettime);
+  const int code = next(clock, t);
+  if (code == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) t->tv_sec += shift();
+  return code;
+}
+int gettimeofday(timeval* t, void* zone) {
+  using F = int (*)(timeval*, void*);
+  static const auto next = real<F>("gettimeofday");
+  const int code = next(t, zone);
+  if (code == 0) t->tv_sec += shift();
+  return code;
+}
+time_t time(time_t* t) {
+  REAL(time);
+  const time_t now = next(nullptr) + shift();
+  if (t) *t = now;
+  return now;
+}
 
 int open(const char* path, int flags, ...) {
   REAL(open);

@@ -27,7 +27,7 @@ class Runs:
 
     def place(self):
         self.number += 1
-        return Place(self.program, "", self.root / f"place{self.number}")
+        return Place(self.program, Path(self.program).parent / "libtessera_faults.so", self.root / f"place{self.number}")
 
     def start(self, place, *arguments, ranks=3):
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "TESSERA_TERMINAL": "0",
@@ -239,7 +239,24 @@ def damage(runs, number):
     return f"{len(places)} of {len(whole)} places: {dict(kinds)}"
 
 
-PARTS = {part.__name__: part for part in (kills, stops, twice, moved, disks, damage)}
+def clocks(runs, _):
+    """The date jumps back and forth by a minute, an hour, a year, on each rank at other moments: nothing but dates that are shown may change."""
+    wanted, _ = runs.straight(*LONG)
+    out = []
+    for seconds in (60, 3600, 31536000):
+        place = runs.place()
+        code, said, took = place.run(*LONG, clock=seconds)
+        readings = [int(line.split()[2]) for line in place.root.with_suffix(".log").read_text().splitlines() if " clock " in line]
+        assert len(readings) == 3 and readings[0] > 20, readings  # rank 0 dates its log and its status
+        assert code == 0, (seconds, code, said)
+        assert place.result() == wanted, "wrong bits"
+        table = json.loads((place.root / "out/summary.json").read_text())
+        assert 0 < table["seconds"] < took, (table["seconds"], took)
+        out.append(f"{seconds} s ({sum(readings)} readings)")
+    return f"the same bits, and durations below the run's: {', '.join(out)}"
+
+
+PARTS = {part.__name__: part for part in (kills, stops, twice, moved, disks, clocks, damage)}
 
 
 def main():

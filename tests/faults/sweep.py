@@ -50,14 +50,15 @@ class Place:
         self.root.mkdir(parents=True)
         (self.root / "job.yaml").write_text(JOB)
 
-    def run(self, *arguments, fault=None):
-        """(exit code, or None after the limit, what it said, seconds)."""
+    def run(self, *arguments, fault=None, clock=None):
+        """(exit code, or None after the limit, what it said, seconds). clock: seconds by which the date jumps back and forth."""
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "TESSERA_TERMINAL": "0", "TESSERA_PATIENCE": "2",
                        "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                        "CUDA_VISIBLE_DEVICES": ""}
         command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-q", "-n", str(RANKS)]
-        if fault:
-            environment |= {"TESSERA_FAULT": fault, "TESSERA_FAULT_FOLDER": str(self.root), "TESSERA_FAULT_LOG": str(self.root.with_suffix(".log")),
+        if fault or clock:
+            environment |= {"TESSERA_FAULT": fault} if fault else {"TESSERA_FAULT_CLOCK": str(clock)}
+            environment |= {"TESSERA_FAULT_FOLDER": str(self.root), "TESSERA_FAULT_LOG": str(self.root.with_suffix(".log")),
                             "TESSERA_FAULT_PROGRAM": self.program}
             command += ["-x", f"LD_PRELOAD={self.library}"]
         begin = time.time()
