@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "support/block.hpp"
@@ -162,6 +163,25 @@ TEST(ExchangeRun, AForgottenHandleWaits) {
     EXPECT_THROW((void)exchange.begin(other.view(), y.view()), ContractError);
 #endif
   });
+}
+
+TEST(ExchangeRun, AMessageBeyondTwoToThe31Bytes) {
+  if (!std::getenv("TESSERA_LARGE"))
+    GTEST_SKIP() << "TESSERA_LARGE=1 runs it, with 10 GB of memory on 2 ranks";
+  const Communicator world = Communicator::world();
+  ASSERT_EQ(world.size(), 2);
+  const Box image = Box::image2d(23200, 23203);  // all of it goes to the other rank
+  static_assert(4LL * 23200 * 23203 > std::int64_t{1} << 31);
+  const Layout own({image, Box()}), need({Box(), image});
+  const ExchangePlan plan(own, need, image, Border::zero, world.rank());
+  Exchange exchange(plan, make_transport(world, Device{}, TransportKind::mpi), 1, ElementType::float32);
+  Block<float> x(plan.own(), 1, ElementType::float32, 0), y(plan.need(), 1, ElementType::float32, -1);
+  const auto value = [](const Index3& p) { return static_cast<float>((p[1] * 31 + p[2] * 7) % 8191); };
+  x.for_each([&](auto, const Index3& p, float& v) { v = value(p); });
+  exchange.begin(x.view(), y.view()).wait();
+  std::int64_t wrong = 0;
+  y.for_each([&](auto, const Index3& p, float v) { wrong += v != value(p); });
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST(Transport, PartsAreSplitBelowTheLimit) {
