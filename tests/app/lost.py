@@ -2,10 +2,12 @@
 """Scenarios of what must not be lost: two programs in one folder, a disk that fills up, a job that is suspended, leftovers."""
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from harness import image, JOB, job, photo, ranks_of, recorded, run, same, start, tessera, TV, wait_for, work
 
@@ -115,3 +117,46 @@ def left_over():
         (work / name).write_text("unfinished")
     run(path, "--resume=auto", ranks=2)
     assert not list((work / "out").rglob("*.tmp")), list((work / "out").rglob("*.tmp"))
+
+
+def other_user():
+    """Another user of the node, while a job runs: cannot see, change or replace its heartbeats, nor write into its output folder."""
+    if os.getuid() != 0:
+        print("skipped: it takes root to be somebody else")
+        sys.exit(77)
+    photo(64, 72)
+    path = job(ENDLESS)
+    child = start(path, "--set", "output.folder=out", ranks=2)
+    wait_for(lambda: len(recorded("out")) > 3)
+    owner = json.loads((work / "out/owner.json").read_text())["pid"]
+    beats = {Path(p) for p in re.findall(r"/(?:dev/shm|tmp)/tessera-0-\S+", Path(f"/proc/{owner}/maps").read_text())}
+    assert beats, "no heartbeats in shared memory"
+    folder = next(iter(beats)).parent
+    assert folder.stat().st_mode & 0o777 == 0o700 and all(p.stat().st_mode & 0o077 == 0 for p in beats)
+
+    tries = {"see": lambda: os.stat(folder), "list": lambda: os.listdir(folder), "remove": lambda: os.rmdir(folder), "rename": lambda: folder.rename(f"{folder}-x"),
+             "replace": lambda: os.symlink("/etc", folder), "add": lambda: (folder / "new").touch(), "change": lambda: open(next(iter(beats)), "r+b"),
+             "kill": lambda: os.kill(owner, signal.SIGTERM), "take the owner's file": lambda: (work / "out/owner.json").unlink(),
+             "write its status": lambda: open(work / "out/status.json", "a"), "write a checkpoint": lambda: (work / "out/checkpoint/iteration-9999999.h5").touch()}
+    reader, writer = os.pipe()
+    somebody = os.fork()
+    if somebody == 0:  # no other program: that user may not be let in to where Python is
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        done = []
+        for name, attempt in tries.items():
+            try:
+                attempt()
+                done.append(name)
+            except OSError:
+                pass
+        os.write(writer, json.dumps(done).encode())
+        os._exit(0)
+    os.waitpid(somebody, 0)
+    assert json.loads(os.read(reader, 4096)) == ["see"], "what another user could do"
+    assert child.poll() is None
+    child.send_signal(signal.SIGTERM)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 86, (child.returncode, out, err)
+    assert not folder.exists()
