@@ -36,7 +36,7 @@ inline void add_taps(const WinogradTask& t, const float* x, Size row, Size colum
       Vec v{};
       if (kInside || (column + j >= 0 && column + j < t.width)) {
         const float* pixel = x + j * t.x_strides.pixel;
-        v = kWhole ? load(pixel) : load_some(pixel, n);
+        v = kWhole ? load(pixel) : load<Vec>(pixel, n);
       }
       if (j < kRun) sum[j] += v * left;
       if (j > 0 && j <= kRun) sum[j - 1] += v * middle;

@@ -9,9 +9,18 @@
 namespace {
 constexpr int kLanes = 16;
 using Vec = __m512;
+using Half = __m256;
 inline __mmask16 first_lanes(std::int64_t n) { return static_cast<__mmask16>((1U << n) - 1); }
-inline Vec load_some(const float* p, std::int64_t n) { return _mm512_maskz_loadu_ps(first_lanes(n), p); }
+inline void load_some(const float* p, std::int64_t n, Vec& v) {
+  v = _mm512_maskz_loadu_ps(first_lanes(n), p);
+}
+inline void load_some(const float* p, std::int64_t n, Half& v) {
+  v = _mm256_maskz_loadu_ps(static_cast<__mmask8>(first_lanes(n)), p);
+}
 inline void store_some(float* p, Vec v, std::int64_t n) { _mm512_mask_storeu_ps(p, first_lanes(n), v); }
+inline void store_some(float* p, Half v, std::int64_t n) {
+  _mm256_mask_storeu_ps(p, static_cast<__mmask8>(first_lanes(n)), v);
+}
 inline void stream(float* p, Vec v) { _mm512_stream_ps(p, v); }
 inline void fence() { _mm_sfence(); }
 }  // namespace

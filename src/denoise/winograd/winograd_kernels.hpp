@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The kernels of Winograd's F(4x4, 3x3), for the register width kLanes and the register tile kRows x 2
-// registers that the including file has set. One body, two files: winograd_avx512.cpp, winograd_avx2.cpp.
+// registers that the including file has set. What is left of the channels takes a register of half the width
+// where it fits: 24 channels are one and a half, which costs less where wide registers take two cycles. One body, two files: winograd_avx512.cpp, winograd_avx2.cpp.
 // They include nothing with inline functions, which the linker might take for the whole program.
 //
 // A tile of 4 x 4 outputs needs 6 x 6 inputs d; with the kernel g its outputs are A^T [(G g G^T) * (B^T d B)]
@@ -20,18 +21,34 @@ namespace {
 
 using Size = std::int64_t;
 using LooseVec = float __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
+using LooseHalf = float __attribute__((vector_size(2 * kLanes), aligned(4), may_alias));
 
 constexpr Size kSide = kWinogradSide, kTile = kWinogradTile, kPoints = kWinogradPoints;
-constexpr Size kPanel = 2 * kLanes;
+constexpr Size kPanel = 2 * kLanes, kHalf = kLanes / 2;
 constexpr float kA = 0.70710678118654752440F, kB = 1.41421356237309504880F;  // the points; kA * kB = 1
 
-inline Vec load(const float* p) { return *reinterpret_cast<const LooseVec*>(p); }
+inline void load_whole(const float* p, Vec& v) { v = *reinterpret_cast<const LooseVec*>(p); }
+inline void load_whole(const float* p, Half& v) { v = *reinterpret_cast<const LooseHalf*>(p); }
 inline void store(float* p, Vec v) { *reinterpret_cast<LooseVec*>(p) = v; }
+inline void store(float* p, Half v) { *reinterpret_cast<LooseHalf*>(p) = v; }
+template <class V = Vec>
+inline V load(const float* p) {
+  V v;
+  load_whole(p, v);
+  return v;
+}
+template <class V>
+inline V load(const float* p, Size n) {  // the first n floats, then zeros
+  V v;
+  load_some(p, n, v);
+  return v;
+}
 
 // B^T d for one column.
-inline void to_points(const Vec d[kSide], Vec v[kSide]) {
-  const Vec p = d[4] - 2.0F * d[2], q = d[3] - 2.0F * d[1];
-  const Vec r = d[4] - 0.5F * d[2], s = d[3] - 0.5F * d[1];
+template <class V>
+inline void to_points(const V d[kSide], V v[kSide]) {
+  const V p = d[4] - 2.0F * d[2], q = d[3] - 2.0F * d[1];
+  const V r = d[4] - 0.5F * d[2], s = d[3] - 0.5F * d[1];
   v[0] = (d[0] + d[4]) - 2.5F * d[2];
   v[1] = p + kA * q;
   v[2] = p - kA * q;
@@ -41,8 +58,9 @@ inline void to_points(const Vec d[kSide], Vec v[kSide]) {
 }
 
 // A^T m for one column.
-inline void from_points(const Vec m[kSide], Vec y[kTile]) {
-  const Vec s = m[1] + m[2], d = m[1] - m[2], t = m[3] + m[4], e = m[3] - m[4];
+template <class V>
+inline void from_points(const V m[kSide], V y[kTile]) {
+  const V s = m[1] + m[2], d = m[1] - m[2], t = m[3] + m[4], e = m[3] - m[4];
   y[0] = m[0] + s + t;
   y[1] = kA * d + kB * e;
   y[2] = 0.5F * s + 2.0F * t;
@@ -113,29 +131,38 @@ template <int kWrite, int kCache>
 // before they are written, and are asked for one tile ahead.
 constexpr Size kFewOutputs = 32;
 
-template <bool kInside, bool kWhole>
+template <class V, bool kInside, bool kWhole>
 inline void input_tile(const WinogradTask& t, const float* x, Size row, Size column, Size n, float* v,
                        Size point) {
-  Vec w[kSide][kSide];
+  V w[kSide][kSide];
   for (Size i = 0; i < kSide; ++i) {
-    Vec d[kSide];
+    V d[kSide];
     for (Size j = 0; j < kSide; ++j) {
       const float* pixel = x + i * t.x_strides.row + j * t.x_strides.pixel;
-      if (kInside)
-        d[j] = kWhole ? load(pixel) : load_some(pixel, n);
-      else if (row + i < 0 || row + i >= t.height || column + j < 0 || column + j >= t.width)
-        d[j] = Vec{};
+      if (!kInside && (row + i < 0 || row + i >= t.height || column + j < 0 || column + j >= t.width))
+        d[j] = V{};
       else
-        d[j] = n == kLanes ? load(pixel) : load_some(pixel, n);
+        d[j] = kWhole ? load<V>(pixel) : load<V>(pixel, n);
     }
     to_points(d, w[i]);
   }
   for (Size j = 0; j < kSide; ++j) {
-    Vec d[kSide], u[kSide];
+    V d[kSide], u[kSide];
     for (Size i = 0; i < kSide; ++i) d[i] = w[i][j];
     to_points(d, u);
-    for (Size i = 0; i < kSide; ++i) *reinterpret_cast<Vec*>(v + (i * kSide + j) * point) = u[i];
+    for (Size i = 0; i < kSide; ++i) *reinterpret_cast<V*>(v + (i * kSide + j) * point) = u[i];
   }
+}
+
+// n channels, at most a register's; `inside`: the window does not leave the feature.
+template <class V>
+inline void input_channels(const WinogradTask& t, const float* x, Size row, Size column, bool inside, Size n,
+                           float* v, Size point) {
+  const bool whole = n == Size{sizeof(V) / sizeof(float)};
+  (inside && whole ? input_tile<V, true, true>
+   : inside        ? input_tile<V, true, false>
+   : whole         ? input_tile<V, false, true>
+                   : input_tile<V, false, false>)(t, x, row, column, n, v, point);
 }
 
 // Outputs [first, last) of a tile, and what is added to them.
@@ -163,53 +190,61 @@ void transform_input(const WinogradTask& t, Size first, Size last, float* v) {
     const bool inside = row >= 0 && row + kSide <= t.height && column >= 0 && column + kSide <= t.width;
     for (Size c = 0; c < t.channels; c += kLanes) {
       const Size n = t.channels - c < kLanes ? t.channels - c : kLanes;
-      if (inside && n == kLanes)
-        input_tile<true, true>(t, x + c, row, column, n, v + c, point);
-      else if (inside)
-        input_tile<true, false>(t, x + c, row, column, n, v + c, point);
-      else
-        input_tile<false, false>(t, x + c, row, column, n, v + c, point);
+      (n > kHalf ? input_channels<Vec> : input_channels<Half>)(t, x + c, row, column, inside, n, v + c,
+                                                               point);
     }
   }
 }
 
-// m (kR tiles x kN registers) = v w; v's rows stand `stride` apart, m's `m_stride`. Meanwhile the weights at
-// `next` are brought into the level 2 cache: those of many channels come from memory each time.
-template <int kR, int kN>
+// m (kR tiles x kN registers and, with kRest, half a one) = v w; v's rows stand `stride` apart, m's `m_stride`.
+// Meanwhile the weights at `next` are brought into the level 2 cache: those of many channels come from memory
+// each time.
+template <int kR, int kN, bool kRest>
 void product(const float* __restrict v, Size stride, const float* __restrict w, float* __restrict m,
              Size m_stride, Size channels, const float* next) {
-  Vec sum[kR][kN] = {};
+  Vec sum[kR][kN > 0 ? kN : 1] = {};
+  Half rest[kR] = {};
   for (Size c = 0; c < channels; ++c, w += kPanel, next += kPanel) {
     __builtin_prefetch(next, 0, 2);
     if (kPanel > 16) __builtin_prefetch(next + 16, 0, 2);
-    Vec u[kN];
+    Vec u[kN > 0 ? kN : 1];
 #pragma GCC unroll 2
     for (int n = 0; n < kN; ++n) u[n] = *reinterpret_cast<const Vec*>(w + n * kLanes);
+    const Half last = kRest ? *reinterpret_cast<const Half*>(w + kN * kLanes) : Half{};
 #pragma GCC unroll 16
     for (int r = 0; r < kR; ++r) {
       const float f = v[r * stride + c];
 #pragma GCC unroll 2
       for (int n = 0; n < kN; ++n) sum[r][n] += f * u[n];
+      if (kRest) rest[r] += f * last;
     }
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < kR; ++r)
+  for (int r = 0; r < kR; ++r) {
 #pragma GCC unroll 2
     for (int n = 0; n < kN; ++n) *reinterpret_cast<Vec*>(m + r * m_stride + n * kLanes) = sum[r][n];
+    if (kRest) *reinterpret_cast<Half*>(m + r * m_stride + kN * kLanes) = rest[r];
+  }
 }
 
 using Product = void (*)(const float*, Size, const float*, float*, Size, Size, const float*);
-template <int kN, int... kR>
+template <int kN, bool kRest, int... kR>
 struct Products {
-  static constexpr Product table[] = {product<kR, kN>...};
+  static constexpr Product table[] = {product<kR, kN, kRest>...};
 };
-template <int kN>
+template <int kN, bool kRest>
 Product product_of(Size rows) {
 #if TESSERA_WINOGRAD_ROWS == 14
-  return Products<kN, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14>::table[rows - 1];
+  return Products<kN, kRest, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14>::table[rows - 1];
 #else
-  return Products<kN, 1, 2, 3, 4, 5, 6>::table[rows - 1];
+  return Products<kN, kRest, 1, 2, 3, 4, 5, 6>::table[rows - 1];
 #endif
+}
+// For so many outputs, at most a panel's.
+Product product_of(Size rows, Size outputs) {
+  if (outputs <= kHalf) return product_of<0, true>(rows);
+  if (outputs <= kLanes) return product_of<1, false>(rows);
+  return outputs <= kLanes + kHalf ? product_of<1, true>(rows) : product_of<2, false>(rows);
 }
 constexpr Size kRows = TESSERA_WINOGRAD_ROWS;
 
@@ -223,44 +258,46 @@ void multiply(const WinogradTask& t, const float* v, Size tiles, Size first, Siz
     for (Size k = first; k < last; k += kPanel) {
       const float* w = weights(p, k);
       const float* next = k + kPanel < last ? weights(p, k + kPanel) : weights(p + 1, first);
-      const bool half = t.outputs - k <= kLanes;
       for (Size g = 0; g < groups; ++g) {  // even shares of the rows
         const Size top = g * tiles / groups, rows = (g + 1) * tiles / groups - top;
         const float* a = v + p * v_point(t) + top * stride;
         float* c = m + p * m_point(t) + top * t.block_outputs + (k - first);
-        (half ? product_of<1>(rows) : product_of<2>(rows))(a, stride, w, c, t.block_outputs, t.channels,
-                                                           g == 0 ? next : w);
+        product_of(rows, t.outputs - k)(a, stride, w, c, t.block_outputs, t.channels, g == 0 ? next : w);
       }
     }
   }
 }
 
-template <bool kWhole>
+template <class V, bool kWhole>
 inline void output_tile(const WinogradTask& t, const float* m, Size point, const float* bias, float* y,
                         const float* other, Size rows, Size columns, Size n) {
-  Vec w[kTile][kSide];
+  V w[kTile][kSide];
   for (Size j = 0; j < kSide; ++j) {
-    Vec d[kSide], u[kTile];
-    for (Size i = 0; i < kSide; ++i) d[i] = *reinterpret_cast<const Vec*>(m + (i * kSide + j) * point);
+    V d[kSide], u[kTile];
+    for (Size i = 0; i < kSide; ++i) d[i] = *reinterpret_cast<const V*>(m + (i * kSide + j) * point);
     from_points(d, u);
     for (Size i = 0; i < kTile; ++i) w[i][j] = u[i];
   }
-  const Vec zero{}, b = bias ? load(bias) : zero;
+  const V zero{}, b = bias ? load<V>(bias) : zero;
   for (Size i = 0; i < rows; ++i) {
-    Vec u[kTile];
+    V u[kTile];
     from_points(w[i], u);
     for (Size j = 0; j < columns; ++j) {
       const float* q = other + i * t.other_strides.row + j * t.other_strides.pixel;
-      Vec value = u[j] + b;
-      if (other) value += kWhole ? load(q) : load_some(q, n);
+      V value = u[j] + b;
+      if (other) value += kWhole ? load<V>(q) : load<V>(q, n);
       if (t.relu) value = value < zero ? zero : value;  // NaN stays
       float* to = y + i * t.y_strides.row + j * t.y_strides.pixel;
-      if (!kWhole)
+      if constexpr (!kWhole) {
         store_some(to, value, n);
-      else if (t.stream)
-        stream(to, value);
-      else
+      } else {
+        if constexpr (sizeof(V) == sizeof(Vec))
+          if (t.stream) {
+            stream(to, value);
+            continue;
+          }
         store(to, value);
+      }
     }
   }
 }
@@ -280,9 +317,12 @@ void transform_output(const WinogradTask& t, Size first, Size last, Size outputs
     const float* other = t.other ? pixel_of(t.other, t.other_strides, tile) : nullptr;
     for (Size o = outputs_first; o < outputs_last; o += kLanes) {
       const Size n = outputs_last - o < kLanes ? outputs_last - o : kLanes;
-      (n == kLanes ? output_tile<true> : output_tile<false>)(t, m + (o - outputs_first), point,
-                                                             t.bias ? t.bias + o : nullptr, y + o,
-                                                             other ? other + o : nullptr, rows, columns, n);
+      (n == kLanes  ? output_tile<Vec, true>
+       : n > kHalf  ? output_tile<Vec, false>
+       : n == kHalf ? output_tile<Half, true>
+                    : output_tile<Half, false>)(t, m + (o - outputs_first), point,
+                                                t.bias ? t.bias + o : nullptr, y + o,
+                                                other ? other + o : nullptr, rows, columns, n);
     }
   }
 }
