@@ -221,9 +221,10 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
         "{:.1f} % of the image lies outside of [-0.1, 1.1], its values are {:.3g} to {:.3g} (networks "
         "are trained on [0, 1]) check problem.scale",
         100 * range.far, range.smallest, range.largest));
-  // Total variation and no prior never expand; arithmetic below float32 rounds more than the changes are.
-  if (g.network && g.job.execution.precision == Precision::float32 && sigma > 0) {
-    const int passes = std::clamp(iterations / 2, 2, 10);
+  // Total variation and no prior never expand; arithmetic below float32 rounds more than the changes are. A
+  // tenth of the run's passes, the first of them on the image itself: short runs are not about to unsettle.
+  const int passes = std::min(iterations / 10 - 1, 10);
+  if (g.network && g.job.execution.precision == Precision::float32 && sigma > 0 && passes >= 2) {
     const Expansion e = expansion(denoiser, image, sigma, passes, 0, g.decomposition, space);
     j["denoiser"] = {{"sigma", sigma},
                      {"passes", e.gains.size()},
