@@ -58,7 +58,7 @@ struct Kind {
 struct Layer {
   int count = 0;
   double flops = 0;  // of one, by the direct sum
-  std::optional<Convolution> ours, library;
+  std::optional<ConvolutionLayer> ours, library;
   at::Tensor x, other;
   std::vector<double> ours_seconds, library_seconds;
 };
@@ -85,9 +85,9 @@ std::map<Kind, Layer> layers_of(const Graph& graph, std::int64_t side) {
     const at::Tensor weight =
         at::randn({up ? kind.inputs : kind.outputs, up ? kind.outputs : kind.inputs, kernel, kernel}) /
         static_cast<double>(kernel * kind.inputs);
-    Convolution::Shape shape{.stride = node.op == Op::conv ? 1 : 2,
-                             .padding = node.op == Op::conv ? kernel / 2 : 0,
-                             .transposed = up};
+    ConvolutionLayer::Shape shape{.stride = node.op == Op::conv ? 1 : 2,
+                                  .padding = node.op == Op::conv ? kernel / 2 : 0,
+                                  .transposed = up};
     layer.ours.emplace(ConvolutionLibrary::onednn, weight, std::nullopt, shape);
     shape.winograd = false;
     layer.library.emplace(ConvolutionLibrary::onednn, weight, std::nullopt, shape);
@@ -98,7 +98,7 @@ std::map<Kind, Layer> layers_of(const Graph& graph, std::int64_t side) {
 }
 
 // The first run finds another layer's data in the caches.
-double best_of(int runs, Convolution& convolution, const Layer& layer, const Kind& kind) {
+double best_of(int runs, ConvolutionLayer& convolution, const Layer& layer, const Kind& kind) {
   double best = 1e30;
   for (int i = 0; i < runs; ++i)
     best = std::min(best, seconds([&] {
