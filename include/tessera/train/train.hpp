@@ -83,6 +83,8 @@ struct TrainOptions {
   std::uint64_t seed = 0;
 
   // Around it
+  std::int64_t workers = 1;        // threads per rank that make the next steps' batches; 0: the training does
+  std::int64_t prefetch = 2;       // batches that each of them makes ahead
   double seconds = 0;              // stop after this long, with the state saved; 0: when the steps are done
   double checkpoint_seconds = 60;  // between two saved states
   std::int64_t log_every = 100;    // steps between two lines; 0: silent
@@ -94,7 +96,7 @@ struct TrainOptions {
 
 /// Trains, or goes on where `output`.state stands (same options; `steps` and the time limit may change).
 /// Every rank computes its part of a batch, gradients are summed over the ranks. Random numbers depend on
-/// (seed, step, crop), not on the ranks and not on interruptions. With no step left (or `steps` 0) only the
+/// (seed, step, crop), not on ranks, workers and interruptions. With no step left (or `steps` 0) only the
 /// validation is done.
 /// Collective. Returns the exit code: 0 when all steps are done, 85 when the time ran out before.
 /// Errors: InputError for bad options, RunError when the loss is no number any more.
