@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "tessera/comm/communicator.hpp"
 #include "tessera/core/execution.hpp"
 #include "tessera/denoise/network.hpp"
+#include "tessera/perf/study.hpp"
 
 namespace tessera {
 
@@ -111,5 +113,9 @@ int run_train_file(const std::string& path, const Communicator& comm);
 /// Mean PSNR (dB, peak 1, output clamped to [0, 1]) over the pictures of a folder, each with its own seeded
 /// noise; the whole image at once, in float32.
 double validation_psnr(const Network& network, const std::string& folder, double sigma, std::uint64_t seed);
+
+/// `tessera study loader`: images per second of the loader alone, of training alone and of both, over
+/// precisions, batches and workers.
+std::unique_ptr<Study> make_loader_study(const StudyOptions& options, const Communicator& comm);
 
 }  // namespace tessera
