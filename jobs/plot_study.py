@@ -156,6 +156,27 @@ def halo(rows):
     return figure
 
 
+def loader(rows):
+    kinds = groups(rows, "precision")
+    figure, axes = plt.subplots(1, len(kinds) + 1, figsize=(4 * len(kinds) + 4, 4), squeeze=False)
+    for axis, style, ((precision,), mine) in zip(axes[0], ("-", "--"), kinds.items()):
+        for color, ((images,), part) in zip(COLORS, groups(mine, "batch").items()):
+            x = column(part, "workers")
+            kind = dict(color=color, marker="o", markersize=4, linewidth=1.2)
+            axis.plot(x, column(part, "images_per_second"), label=f"batch {images:g}", **kind)
+            axis.plot(x, column(part, "loader_images_per_second"), color=color, linestyle=":", linewidth=1)
+            axis.axhline(part[0]["training_images_per_second"], color=color, linestyle="--", linewidth=0.8)
+            axes[0][-1].plot(x, column(part, "wait_share", 100), linestyle=style, label=f"{precision}, {images:g}", **kind)
+        finish(axis, f"{precision}; dotted: the loader alone, dashed: training alone", "workers", "images/s")
+        axis.title.set_fontsize(8)
+        axis.set_yscale("log")
+    finish(axes[0][-1], "share of a step that waits for its batch", "workers", "%", 0)
+    for axis in axes[0]:
+        ticks(axis, column(rows, "workers"))
+        axis.legend(fontsize=7)
+    return figure
+
+
 def kernels(rows):
     kinds = groups(rows, "kind")
     figure, axes = plt.subplots(1, len(kinds), figsize=(2.6 * len(kinds) + 1.5, 3.6), squeeze=False)
@@ -166,7 +187,8 @@ def kernels(rows):
     return figure
 
 
-PICTURES = {"shape": shape, "batch": batch, "layers": layers, "kernels": kernels, "precision": precision, "halo": halo}
+PICTURES = {"shape": shape, "batch": batch, "layers": layers, "kernels": kernels, "precision": precision, "loader": loader,
+            "halo": halo}
 
 
 def main():

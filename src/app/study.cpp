@@ -19,6 +19,7 @@
 #include "tessera/domain/tensor.hpp"
 #include "tessera/perf/study.hpp"
 #include "tessera/scene/scene.hpp"
+#include "tessera/train/train.hpp"
 
 namespace tessera {
 namespace {
@@ -42,7 +43,10 @@ void write_scene(const std::string& path, std::int64_t side, const Communicator&
 int execute(const StudyArguments& a, const Communicator& comm) {
   track_tensor_memory();
   StudyOptions options;
-  options.device = choose_device(a.device, GpuSharing::allowed, comm).device;
+  const bool training = a.name == "loader";
+  TESSERA_VALIDATE(!training || a.device != "cuda",
+                   "study loader with --device cuda (training runs on processors) leave the option out");
+  options.device = choose_device(training ? "cpu" : a.device, GpuSharing::allowed, comm).device;
   options.scale = a.scale > 0 ? a.scale : a.quick ? 8 : 1;
   options.networks = a.networks;
   options.images = a.images;
@@ -107,15 +111,17 @@ int execute(const StudyArguments& a, const Communicator& comm) {
 Command study_command(CLI::App& app) {
   const auto a = std::make_shared<StudyArguments>();
   CLI::App* options = app.add_subcommand("study", "measure one question about this machine");
-  options
-      ->add_option("NAME", a->name,
-                   "shape | batch | layers | kernels | precision | halo (docs/performance.md)")
-      ->required();
+  studies().push_back({"loader", make_loader_study});  // perf knows nothing of training
+  std::string names;
+  for (const StudyKind& kind : studies()) names += kind.name + (&kind == &studies().back() ? "" : " | ");
+  options->add_option("NAME", a->name, names + " (docs/performance.md)")->required();
   options->add_flag("--quick", a->quick, "smaller sizes, for CPUs");
   options->add_option("--scale", a->scale, "divide the sizes by this (quick: 8)")->check(above_zero());
   options->add_option("--out", a->out, "folder of the rows (study-NAME)");
   options->add_option("--network", a->networks, "of shape and batch; may be repeated (drunet, unet, dncnn)");
-  options->add_option("--image", a->images, "of precision: pictures; may be repeated (a synthetic scene)");
+  options->add_option(
+      "--image", a->images,
+      "of precision and loader: pictures, of loader folders too; may be repeated (synthetic scenes)");
   options->add_option("--weights", a->weights, "of precision, for drunet (drunet_small_color)");
   options->add_option("--device", a->device, "where")
       ->capture_default_str()

@@ -149,9 +149,15 @@ std::string StudyTable::text() const {
   return out;
 }
 
-const std::vector<std::string>& study_names() {
-  static const std::vector<std::string> names{"shape", "batch", "layers", "kernels", "precision", "halo"};
-  return names;
+std::vector<StudyKind>& studies() {
+  const auto alone = [](auto make) {
+    return [make](const StudyOptions& options, const Communicator&) { return make(options); };
+  };
+  static std::vector<StudyKind> all{
+      {"shape", alone(make_shape_study)},   {"batch", alone(make_batch_study)},
+      {"layers", alone(make_layers_study)}, {"kernels", alone(make_kernels_study)},
+      {"precision", make_precision_study},  {"halo", make_halo_study}};
+  return all;
 }
 
 std::unique_ptr<Study> make_study(const std::string& name, const StudyOptions& options,
@@ -164,14 +170,11 @@ std::unique_ptr<Study> make_study(const std::string& name, const StudyOptions& o
                    "jobs/launch.sh -n 2 tessera study halo");
   TESSERA_VALIDATE(halo || comm.size() == 1, "study ", name, " on ", comm.size(),
                    " ranks (it measures one) start it without a launcher");
-  if (name == "shape") return make_shape_study(options);
-  if (name == "batch") return make_batch_study(options);
-  if (name == "layers") return make_layers_study(options);
-  if (name == "kernels") return make_kernels_study(options);
-  if (name == "precision") return make_precision_study(options, comm);
-  if (halo) return make_halo_study(options, comm);
   std::string known;
-  for (const std::string& n : study_names()) known += known.empty() ? n : ", " + n;
+  for (const StudyKind& kind : studies()) {
+    if (kind.name == name) return kind.make(options, comm);
+    known += known.empty() ? kind.name : ", " + kind.name;
+  }
   throw InputError(concat("there is no study ", name, " (it is none of ", known, ") choose one of them"));
 }
 

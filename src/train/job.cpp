@@ -162,6 +162,8 @@ TrainOptions parse_train_job(const std::string& text, const std::string& path) {
       {"weight_decay", into_number(o.weight_decay)},
       {"precision", into_word(o.precision, "train.precision")},
       {"seed", into(o.seed)},
+      {"workers", into(o.workers)},
+      {"prefetch", into(o.prefetch)},
       {"minutes", [&](const YAML::Node& n) { o.seconds = 60 * number(n); }},
       {"checkpoint_minutes", [&](const YAML::Node& n) { o.checkpoint_seconds = 60 * number(n); }},
       {"log_every", into(o.log_every)},

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "loader.hpp"
 #include "tessera/core/error.hpp"
 
 namespace tessera::training {
@@ -33,16 +34,6 @@ at::Tensor slope(const Graph& graph, const std::map<std::string, at::Tensor>& we
 }
 
 }  // namespace
-
-void clean_crop(const TrainOptions& o, const std::vector<Picture>& pictures, Draws& draws, float* out) {
-  const bool drawn = draws.uniform() < o.dead_leaves;
-  const bool shrink = draws.uniform() < o.shrink;
-  if (drawn)
-    dead_leaves(o.network.channels, o.crop, draws, out);
-  else
-    photograph_crop(pictures[draws.below(static_cast<std::int64_t>(pictures.size()))], shrink, o.crop, draws,
-                    out);
-}
 
 at::Tensor reflection_norm(const Graph& graph, const std::map<std::string, at::Tensor>& weights,
                            const at::Tensor& x, const at::Tensor& image, const at::Tensor& sigma,

@@ -15,10 +15,6 @@
 
 namespace tessera::training {
 
-/// A clean crop for training: a drawn scene or a photograph's crop, by the shares that the options give.
-/// out: channels x crop x crop values in [0, 1], planar.
-void clean_crop(const TrainOptions& options, const std::vector<Picture>& pictures, Draws& draws, float* out);
-
 /// |2 D'(x) - 1| along given directions, per item (N), differentiable with respect to the weights; `image` is
 /// D(x, sigma). D' v is the quotient (D(x + h v) - D(x)) / h, h = 2 sigma: small against the noise in every
 /// pixel unless v is a single pixel, and large against float32's rounding. One backward pass then does what a

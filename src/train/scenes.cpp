@@ -54,11 +54,15 @@ std::vector<Picture> read_pictures(const std::vector<std::string>& folders,
                    " channels (pictures are gray or RGB) use 1 or 3");
   std::vector<Picture> pictures;
   for (const std::string& folder : folders) {
-    TESSERA_VALIDATE(fs::is_directory(folder), "there is no folder ", folder,
-                     " (training needs its pictures) correct the path");
     std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(folder))
-      if (entry.is_regular_file() && is_picture(entry.path().string())) files.push_back(entry.path());
+    if (fs::is_regular_file(folder)) {
+      files.emplace_back(folder);
+    } else {
+      TESSERA_VALIDATE(fs::is_directory(folder), "there is no folder ", folder,
+                       " (training needs its pictures) correct the path");
+      for (const auto& entry : fs::directory_iterator(folder))
+        if (entry.is_regular_file() && is_picture(entry.path().string())) files.push_back(entry.path());
+    }
     std::sort(files.begin(), files.end());
     const std::size_t before = pictures.size();
     for (const fs::path& file : files)

@@ -16,7 +16,7 @@ struct Picture {
   std::vector<std::uint8_t> values;
 };
 
-/// All pictures of the folders, in the order of their names, as gray or RGB (gray is replicated; gray from
+/// All pictures of the folders (one that is a file: that picture), in the order of their names, as gray or RGB (gray is replicated; gray from
 /// RGB by the weights of ITU-R BT.601). `exclude`: "name" or "folder/name" without suffix. InputError where a
 /// folder holds none.
 std::vector<Picture> read_pictures(const std::vector<std::string>& folders,

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/train/train.hpp"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/l1_loss.h>
-#include <ATen/ops/mse_loss.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +13,8 @@
 #include <numbers>
 #include <tuple>
 
+#include "gradients.hpp"
+#include "loader.hpp"
 #include "optimizer.hpp"
 #include "orbits.hpp"
 #include "scenes.hpp"
@@ -32,7 +27,8 @@
 namespace tessera {
 namespace {
 
-using training::Draws;
+using training::Batch;
+using training::Loader;
 using training::Optimizer;
 using training::Orbits;
 using training::Picture;
@@ -54,6 +50,11 @@ void check(const TrainOptions& o) {
                    " needs a multiple of ", unit, ") use ", (o.crop / unit + 1) * unit);
   TESSERA_VALIDATE(o.batch > 0 && o.steps >= 0, "train.batch is ", o.batch, ", train.steps is ", o.steps,
                    " (a batch holds at least 1 crop, steps are not negative) correct them");
+  constexpr std::int64_t most = 256;
+  TESSERA_VALIDATE(0 <= o.workers && o.workers <= most, "train.workers is ", o.workers,
+                   " (threads that make batches, at most ", most, "; 0: the training makes them) use 1");
+  TESSERA_VALIDATE(1 <= o.prefetch && o.prefetch <= most, "train.prefetch is ", o.prefetch,
+                   " (batches that a worker makes ahead, 1 to ", most, ") use 2");
   TESSERA_VALIDATE(o.precision == Precision::float32 || o.precision == Precision::bfloat16,
                    "train.precision is ", word(o.precision), " (known: float32, bfloat16) use one of them");
   TESSERA_VALIDATE(0 <= o.sigma.first && o.sigma.first <= o.sigma.second, "train.sigma is [", o.sigma.first,
@@ -150,82 +151,6 @@ double learning_rate(const TrainOptions& o, std::int64_t step) {
   const double share = std::min(1.0, static_cast<double>(step) / static_cast<double>(o.steps));
   const double fall = 0.5 * (1 + std::cos(std::numbers::pi * share));
   return rise * (o.final_learning_rate + (o.learning_rate - o.final_learning_rate) * fall);
-}
-
-struct Batch {
-  at::Tensor clean, noisy, sigma;
-};
-
-/// The crops of this step that this rank computes: item i belongs to rank i mod ranks.
-Batch make_batch(const TrainOptions& o, const std::vector<Picture>& pictures, std::int64_t step,
-                 const Communicator& comm) {
-  const std::int64_t channels = o.network.channels, values = channels * o.crop * o.crop;
-  const std::int64_t mine = (o.batch - comm.rank() + comm.size() - 1) / comm.size();
-  Batch batch{at::empty({mine, channels, o.crop, o.crop}, at::kFloat), {}, at::empty({mine}, at::kFloat)};
-  batch.noisy = at::empty_like(batch.clean);
-  for (std::int64_t k = 0; k < mine; ++k) {
-    Draws draws(o.seed, step, k * comm.size() + comm.rank());
-    float* clean = batch.clean.data_ptr<float>() + k * values;
-    const double sigma = o.sigma.first + draws.uniform() * (o.sigma.second - o.sigma.first);
-    const std::uint64_t noise_seed = static_cast<std::uint64_t>(draws.uniform() * 9007199254740992.0);
-    training::clean_crop(o, pictures, draws, clean);
-    batch.sigma.data_ptr<float>()[k] = static_cast<float>(sigma);
-    at::Tensor noisy = batch.noisy.select(0, k);
-    noisy.normal_(0, 1, at::detail::createCPUGenerator(noise_seed));
-    noisy.mul_(sigma).add_(batch.clean.select(0, k));
-  }
-  return batch;
-}
-
-/// Adds the gradients of all ranks; returns the loss of the whole batch. Collective.
-double sum_gradients(std::vector<at::Tensor>& gradients, double loss, const Communicator& comm) {
-  std::int64_t count = 1;
-  for (const at::Tensor& g : gradients) count += g.numel();
-  std::vector<double> sums(count);
-  sums[0] = loss;
-  std::int64_t at = 1;
-  for (const at::Tensor& g : gradients)
-    for (std::int64_t i = 0; i < g.numel(); ++i) sums[at++] = g.data_ptr<float>()[i];
-  comm.all_reduce(sums, Reduce::sum);
-  at = 1;
-  for (at::Tensor& g : gradients)
-    for (std::int64_t i = 0; i < g.numel(); ++i) g.data_ptr<float>()[i] = static_cast<float>(sums[at++]);
-  return sums[0];
-}
-
-/// One step's loss, penalty and norms and, in `gradients`, the derivatives of loss + penalty; all of them
-/// over the whole batch. `orbits` may be null. Collective.
-TrainRecord differentiate(const TrainOptions& o, const Network& network, const Batch& batch,
-                          const Optimizer& optimizer, const std::vector<Picture>& pictures, Orbits* orbits,
-                          std::int64_t step, std::vector<at::Tensor>& gradients, const Communicator& comm) {
-  TrainRecord record;
-  const std::int64_t mine = batch.clean.size(0);
-  if (mine > 0) {
-    const at::AutoGradMode on(true);
-    at::Tensor x = batch.noisy;
-    if (o.precision == Precision::bfloat16) x = x.to(at::kBFloat16);
-    x = x.contiguous(at::MemoryFormat::ChannelsLast);
-    const at::Tensor out = evaluate(network.graph, optimizer.parameters(), x, batch.sigma);
-    const at::Tensor image = out.to(at::kFloat);
-    const at::Tensor error =
-        o.loss == Loss::l1 ? at::l1_loss(image, batch.clean) : at::mse_loss(image, batch.clean);
-    const at::Tensor part = error * (static_cast<double>(mine) / static_cast<double>(o.batch));
-    part.backward();
-    record.loss = part.item<double>();
-  }
-  if (orbits) {
-    const training::Visit visit = orbits->visit(network.graph, optimizer.parameters(), pictures, step, comm);
-    record.penalty = visit.penalty;
-    record.norm = visit.norm;
-    record.largest_norm = visit.largest_norm;
-  }
-  gradients.clear();
-  for (const auto& [name, tensor] : optimizer.parameters()) {
-    gradients.push_back(tensor.grad().defined() ? tensor.grad().contiguous() : at::zeros_like(tensor));
-    tensor.mutable_grad().reset();
-  }
-  record.loss = sum_gradients(gradients, record.loss, comm);
-  return record;
 }
 
 void save(const TrainOptions& o, Network& network, const Optimizer& optimizer, const Orbits* orbits,
@@ -357,12 +282,15 @@ int train(const TrainOptions& options, const Communicator& comm) {
     record.psnr = validate();
     if (options.observe) options.observe(record);
   }
+  Loader loader([&, rank = comm.rank(), ranks = comm.size()](
+                    std::int64_t of) { return training::make_batch(options, pictures, of, rank, ranks); },
+                step, options.steps, options.workers, options.prefetch);
   while (step < options.steps && !time_is_up) {
     beat();
-    const Batch batch = make_batch(options, pictures, step, comm);
+    const Batch batch = loader.next();
     std::vector<at::Tensor> gradients;
-    TrainRecord record =
-        differentiate(options, network, batch, *optimizer, pictures, orbits.get(), step, gradients, comm);
+    TrainRecord record = training::differentiate(options, network.graph, batch, *optimizer, pictures,
+                                                 orbits.get(), step, gradients, comm);
     record.learning_rate = learning_rate(options, step);
     if (!std::isfinite(record.loss + record.penalty))
       throw RunError(concat("training diverged at step ", step, " (the loss is ",

@@ -27,6 +27,8 @@ COLUMNS = {
     "layers": {"layer", "variant", "layout", "batch", "side", "bytes", "seconds", "bandwidth_share"},
     "kernels": {"kind", "variant", "bytes", "seconds", "bandwidth", "share"},
     "precision": {"image", "precision", "seconds", "peak_bytes", "psnr", "psnr_change"},
+    "loader": {"precision", "batch", "workers", "loader_images_per_second", "training_images_per_second", "images_per_second",
+               "seconds", "wait_share", "limit"},
     "halo": {"transport", "channels", "width", "bytes", "seconds", "bandwidth", "hidden_fraction"},
 }
 
@@ -89,6 +91,11 @@ photograph = Path(skimage.__file__).parent / "data/astronaut.png"
 rows = check("precision", "--scale", 32, "--image", photograph)
 assert float(rows[0]["psnr"]) > float(rows[0]["psnr_noisy"]) + 5
 assert all(abs(float(row["psnr_change"])) < 0.5 for row in rows)
+rows = check("loader", "--scale", 64, "--image", photograph)
+assert {row["precision"] for row in rows} == {"float32", "bfloat16"} and {"0", "1", "2"} <= {row["workers"] for row in rows}
+for row in rows:
+    slower = min(("loader", "training"), key=lambda stage: float(row[f"{stage}_images_per_second"]))
+    assert row["limit"] == slower and 0 <= float(row["wait_share"]) < 1 and float(row["dead_leaves"]) == 0.1, row
 check("halo", "--scale", 16, ranks=2)
 
 # What cannot be asked.
@@ -97,7 +104,11 @@ assert code == 2 and "launch.sh -n 2" in err, err
 code, _, err = study("precision", ranks=2, folder="many")
 assert code == 2 and "without a launcher" in err and not (work / "many").exists(), err
 code, _, err = study("color")
-assert code == 2 and "shape, batch" in err, err
+assert code == 2 and "shape, batch" in err and "loader" in err, err
+code, _, err = study("loader", "--device", "cuda", folder="cuda")
+assert code == 2 and "runs on processors" in err, err
+code, _, err = study("loader", "--image", "nowhere", folder="nowhere")
+assert code == 2 and "there is no folder nowhere" in err, err
 code, _, err = study("shape", "--scale", 64, "--network", "dncnn")
 assert code == 2 and "never overwrites" in err, err
 

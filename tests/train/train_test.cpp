@@ -204,7 +204,7 @@ TEST(Train, job_file_is_read_and_bad_ones_are_refused_with_their_line) {
       "schema: 1\ntrain:\n  network: {name: drunet, channels: 1, widths: [8, 16], blocks: 2}\n"
       "  photographs: [a, ../b]\n  output: w.safetensors\n  sigma: [0, 50/255]\n  minutes: 1.5\n"
       "  validate: {folder: v, sigma: [25/255], every: 7}\n"
-      "  optimizer: muon\n  loss: l2\n  weight_decay: 1/100\n"
+      "  optimizer: muon\n  loss: l2\n  weight_decay: 1/100\n  workers: 3\n  prefetch: 4\n"
       "  jacobian: {weight: 1e-2, bound: 0.9, orbits: 7, batch: 2, length: 9, power_iterations: 3,"
       " sigma: [1/255, 0.1]}\n",
       "/jobs/train.yaml");
@@ -217,6 +217,8 @@ TEST(Train, job_file_is_read_and_bad_ones_are_refused_with_their_line) {
   EXPECT_EQ(o.optimizer, OptimizerKind::muon);
   EXPECT_EQ(o.loss, Loss::l2);
   EXPECT_DOUBLE_EQ(o.weight_decay, 0.01);
+  EXPECT_EQ(o.workers, 3);
+  EXPECT_EQ(o.prefetch, 4);
   EXPECT_DOUBLE_EQ(o.jacobian.weight, 1e-2);
   EXPECT_DOUBLE_EQ(o.jacobian.bound, 0.9);
   EXPECT_EQ(o.jacobian.orbits, 7);
@@ -268,6 +270,9 @@ TEST(Train, bad_options_are_refused_before_anything_is_written) {
   };
   refused([](TrainOptions& o) { o.crop = 15; });
   refused([](TrainOptions& o) { o.batch = 0; });
+  refused([](TrainOptions& o) { o.workers = -1; });
+  refused([](TrainOptions& o) { o.workers = 1000; });
+  refused([](TrainOptions& o) { o.prefetch = 0; });
   refused([](TrainOptions& o) { o.precision = Precision::tf32; });
   refused([](TrainOptions& o) { o.weight_decay = -0.1; });
   refused([](TrainOptions& o) { o.dead_leaves = 0.5; });

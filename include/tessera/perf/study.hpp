@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <variant>
@@ -24,7 +25,7 @@ struct StudyColumn {
 struct StudyOptions {
   std::int64_t scale = 1;             // sizes are divided by it; --quick: 8
   std::vector<std::string> networks;  // of shape and batch; empty: drunet, unet, dncnn
-  std::vector<std::string> images;    // of precision; empty: a synthetic scene is given as `scene`
+  std::vector<std::string> images;    // of precision; of loader, or folders; empty: synthetic scenes
   std::string weights;                // of precision
   Device device{};
 };
@@ -64,7 +65,14 @@ class Study {
   virtual std::string note() const { return {}; }
 };
 
-const std::vector<std::string>& study_names();
+/// A study by its name; `make` throws InputError where it cannot run here.
+struct StudyKind {
+  std::string name;
+  std::function<std::unique_ptr<Study>(const StudyOptions&, const Communicator&)> make;
+};
+/// All of them. A program may add its own before the first is made.
+std::vector<StudyKind>& studies();
+
 /// InputError for an unknown name, and where the study cannot run here (halo on one rank).
 std::unique_ptr<Study> make_study(const std::string& name, const StudyOptions& options,
                                   const Communicator& comm);

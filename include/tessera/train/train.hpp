@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "tessera/comm/communicator.hpp"
 #include "tessera/core/execution.hpp"
 #include "tessera/denoise/network.hpp"
+#include "tessera/perf/study.hpp"
 
 namespace tessera {
 
@@ -83,6 +85,8 @@ struct TrainOptions {
   std::uint64_t seed = 0;
 
   // Around it
+  std::int64_t workers = 1;        // threads per rank that make the next steps' batches; 0: the training does
+  std::int64_t prefetch = 2;       // batches that each of them makes ahead
   double seconds = 0;              // stop after this long, with the state saved; 0: when the steps are done
   double checkpoint_seconds = 60;  // between two saved states
   std::int64_t log_every = 100;    // steps between two lines; 0: silent
@@ -94,7 +98,7 @@ struct TrainOptions {
 
 /// Trains, or goes on where `output`.state stands (same options; `steps` and the time limit may change).
 /// Every rank computes its part of a batch, gradients are summed over the ranks. Random numbers depend on
-/// (seed, step, crop), not on the ranks and not on interruptions. With no step left (or `steps` 0) only the
+/// (seed, step, crop), not on ranks, workers and interruptions. With no step left (or `steps` 0) only the
 /// validation is done.
 /// Collective. Returns the exit code: 0 when all steps are done, 85 when the time ran out before.
 /// Errors: InputError for bad options, RunError when the loss is no number any more.
@@ -109,5 +113,9 @@ int run_train_file(const std::string& path, const Communicator& comm);
 /// Mean PSNR (dB, peak 1, output clamped to [0, 1]) over the pictures of a folder, each with its own seeded
 /// noise; the whole image at once, in float32.
 double validation_psnr(const Network& network, const std::string& folder, double sigma, std::uint64_t seed);
+
+/// `tessera study loader`: images per second of the loader alone, of training alone and of both, over
+/// precisions, batches and workers.
+std::unique_ptr<Study> make_loader_study(const StudyOptions& options, const Communicator& comm);
 
 }  // namespace tessera

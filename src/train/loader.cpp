@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loader.hpp"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <utility>
+
+#include "tessera/core/error.hpp"
+
+namespace tessera::training {
+
+void clean_crop(const TrainOptions& o, const std::vector<Picture>& pictures, Draws& draws, float* out) {
+  const bool drawn = draws.uniform() < o.dead_leaves;
+  const bool shrink = draws.uniform() < o.shrink;
+  if (drawn)
+    dead_leaves(o.network.channels, o.crop, draws, out);
+  else
+    photograph_crop(pictures[draws.below(static_cast<std::int64_t>(pictures.size()))], shrink, o.crop, draws,
+                    out);
+}
+
+Batch make_batch(const TrainOptions& o, const std::vector<Picture>& pictures, std::int64_t step, int rank,
+                 int ranks) {
+  const at::NoGradGuard off;  // every thread begins with gradients
+  const std::int64_t channels = o.network.channels, values = channels * o.crop * o.crop;
+  const std::int64_t mine = (o.batch - rank + ranks - 1) / ranks;
+  Batch batch{at::empty({mine, channels, o.crop, o.crop}, at::kFloat), {}, at::empty({mine}, at::kFloat)};
+  batch.noisy = at::empty_like(batch.clean);
+  for (std::int64_t k = 0; k < mine; ++k) {
+    Draws draws(o.seed, step, k * ranks + rank);
+    float* clean = batch.clean.data_ptr<float>() + k * values;
+    const double sigma = o.sigma.first + draws.uniform() * (o.sigma.second - o.sigma.first);
+    const std::uint64_t noise_seed = static_cast<std::uint64_t>(draws.uniform() * 9007199254740992.0);
+    clean_crop(o, pictures, draws, clean);
+    batch.sigma.data_ptr<float>()[k] = static_cast<float>(sigma);
+    const at::Tensor item = batch.noisy.select(0, k);
+    item.normal_(0, 1, at::detail::createCPUGenerator(noise_seed));
+    // A loop, and not torch's operators: those of large crops would start OpenMP's threads in each worker.
+    float* noisy = item.data_ptr<float>();
+    for (std::int64_t i = 0; i < values; ++i) noisy[i] = noisy[i] * static_cast<float>(sigma) + clean[i];
+  }
+  return batch;
+}
+
+Loader::Loader(Make make, std::int64_t begin, std::int64_t end, std::int64_t workers, std::int64_t prefetch)
+    : make_(std::move(make)), next_(begin), claimed_(begin), end_(end), ahead_(workers * prefetch) {
+  for (std::int64_t i = 0; i < workers; ++i)
+    workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+}
+
+void Loader::work(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  const auto free = [&] { return claimed_ < end_ && claimed_ < next_ + ahead_; };
+  while (changed_.wait(lock, stop, free) && !stop.stop_requested()) {
+    const std::int64_t step = claimed_++;
+    lock.unlock();
+    Made made;
+    try {
+      made.batch = make_(step);
+    } catch (...) {
+      made.error = std::current_exception();
+    }
+    lock.lock();
+    made_.emplace(step, std::move(made));
+    changed_.notify_all();
+  }
+}
+
+Batch Loader::next() {
+  TESSERA_EXPECT(next_ < end_, "a batch of step ", next_, " (the last one was taken) stop at ", end_);
+  if (ahead_ == 0) return make_(next_++);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return made_.contains(next_); });
+  Made made = std::move(made_.extract(next_++).mapped());
+  changed_.notify_all();
+  if (made.error) std::rethrow_exception(made.error);
+  return std::move(made.batch);
+}
+
+}  // namespace tessera::training
