@@ -26,7 +26,7 @@ struct SolverOptions {
   Schedule sigma;    // denoiser's noise level
   double level = 0;  // below it the denoiser is continued (make_continued), and a run comes to its end
   double strength = std::numeric_limits<double>::quiet_NaN();  // lambda of Strength, for the record
-  double lambda = 1.0;                                         // red, gspnp: weight of x - D(x)
+  double lambda = 1.0;                                         // red, gspnp, proxpnp: weight of x - D(x)
   Options own{};                                               // of the solver that its row declares
   bool pixels = false;                                         // every sample is a pixel, a network the prior
   int iterations = 20;
