@@ -48,17 +48,8 @@ class GradientStep final : public Solver {
         next_(at::empty_like(x_)),
         next_u_(at::empty_like(x_)),
         z_(at::empty_like(x_)) {
-    const SolverOptions& o = in.options;
-    TESSERA_VALIDATE(o.lambda > 0, "solver.lambda is ", o.lambda,
-                     " (the prior's weight is positive) use for example 0.1");
-    TESSERA_VALIDATE(o.step.values().size() <= 1, "solver.step has ", o.step.values().size(),
-                     " values (gspnp shortens its step itself) write one, or auto");
-    TESSERA_VALIDATE(o.sigma.values().size() <= 1, "solver.sigma has ", o.sigma.values().size(),
-                     " values (each is an objective of its own, gspnp goes down on one) write one, or auto");
+    validate_descent(in, "gspnp");
     TESSERA_VALIDATE(tau_ > 0, "solver.step is ", tau_, " (the first step tau is positive) write auto");
-    TESSERA_VALIDATE(
-        !std::isfinite(o.least) && !std::isfinite(o.most),
-        "solver.bounds are given (gspnp goes down on an objective that has none) leave them out");
   }
 
   const at::Tensor& image() const override { return u_; }
@@ -75,9 +66,9 @@ class GradientStep final : public Solver {
       at::sub_out(z_, x_, u_).mul_(-tau_ * weight).add_(x_);
       in_.data.prox(z_, tau_, next_);
       there = look_at(next_, sigma, next_u_);
-      if (height_ - there.height >= kShare / tau_ * there.moved - rounding() * std::abs(height_)) break;
-      if (!std::isfinite(there.height)) break;                    // the loop ends such a run
-      if (there.moved <= rounding() * rounding() * there.size) {  // x is as low as arithmetic can tell
+      if (height_ - there.height >= kShare / tau_ * there.moved - rounding(x_) * std::abs(height_)) break;
+      if (!std::isfinite(there.height)) break;                        // the loop ends such a run
+      if (there.moved <= rounding(x_) * rounding(x_) * there.size) {  // x is as low as arithmetic can tell
         next_.copy_(x_);
         there = look_at(next_, sigma, next_u_);
         break;
@@ -108,9 +99,7 @@ class GradientStep final : public Solver {
   // D(p) and what else a step asks of it. Waits.
   Point look_at(const at::Tensor& p, double sigma, at::Tensor& denoised) {
     in_.denoiser.apply(p, sigma, denoised);
-    const at::Tensor mine = in_.denoiser.potential();
-    TESSERA_VALIDATE(mine.defined(), "solver.name is gspnp (it goes down on a potential, and this denoiser ",
-                     "is no gradient step on one) use a network of gradient steps, or another solver");
+    const at::Tensor mine = known_potential(in_, "gspnp");
     at::sub_out(z_, p, x_);
     const at::Tensor own = at::stack({mine.to(p.device()), local_dot(z_, z_), local_dot(p, p)}).cpu();
     std::array<double, 3> sums{};
@@ -119,9 +108,6 @@ class GradientStep final : public Solver {
     in_.space.comm().all_reduce(sums, Reduce::sum);
     return {in_.data.value(p) + sums[0], sums[0], sums[1], sums[2]};
   }
-  // Of F, relative: what float32 networks leave.
-  double rounding() const { return x_.scalar_type() == at::kDouble ? 1e-13 : 1e-6; }
-
   SolverInput in_;
   double tau_;
   at::Tensor x_, u_;          // x; D(x), the image

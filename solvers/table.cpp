@@ -9,12 +9,13 @@ SolverRow admm();
 SolverRow fista();
 SolverRow gradient_step();
 SolverRow half_quadratic_splitting();
+SolverRow prox_pnp();
 SolverRow proximal_gradient();
 SolverRow red();
 
 std::vector<SolverRow>& solver_table() {
   static std::vector<SolverRow> rows = {
-      proximal_gradient(), fista(), half_quadratic_splitting(), admm(), red(), gradient_step(),
+      proximal_gradient(), fista(), half_quadratic_splitting(), admm(), red(), gradient_step(), prox_pnp(),
   };
   return rows;
 }

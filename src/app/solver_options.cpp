@@ -31,8 +31,8 @@ double last_level(DataStep kind, bool pixels, double r) {
   return pixels ? r : std::max(1.5 * r, std::min(4 * r, 0.04));
 }
 
-// gspnp as published for blurs (Hurault et al., ICLR 2022): the level in noise levels of a pixel, and the
-// potential's weight beside f, in units of f's curvature.
+// gspnp as published for blurs (Hurault et al., ICLR 2022), and proxpnp, which stands for the same problem: the
+// level in noise levels of a pixel, and the potential's weight beside f, in units of f's curvature.
 constexpr double kDescentLevel = 1.8, kDescentWeight = 0.1;
 
 // Where the denoiser's level falls by itself: in how many iterations, and the first of the steps to nothing
@@ -97,7 +97,7 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
     o.lambda = s.lambda.value_or(L);
     return o;
   }
-  const bool descends = kind == DataStep::descent;
+  const bool descends = row.needs_potential;
   if (descends && !said.sigma.set() && noise > 0) said.sigma = kDescentLevel * noise / std::sqrt(L);
   const bool open = !said.sigma.set() && !said.step.set() && noise > 0, prox = kind == DataStep::prox;
   const bool pixels = o.pixels = g.network && g.op->pointwise();

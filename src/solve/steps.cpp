@@ -52,4 +52,27 @@ Deferred prior_value(const SolverInput& in, const at::Tensor& x, double step, do
   return mine.defined() ? in.space.sum(mine.div(step)) : Deferred();
 }
 
+void validate_descent(const SolverInput& in, const std::string& name) {
+  const SolverOptions& o = in.options;
+  TESSERA_VALIDATE(o.lambda > 0, "solver.lambda is ", o.lambda,
+                   " (the prior's weight is positive) use for example 0.1");
+  TESSERA_VALIDATE(o.step.values().size() <= 1, "solver.step has ", o.step.values().size(), " values (", name,
+                   " shortens its step itself) write one, or auto");
+  TESSERA_VALIDATE(o.sigma.values().size() <= 1, "solver.sigma has ", o.sigma.values().size(),
+                   " values (each is an objective of its own, ", name,
+                   " goes down on one) write one, or auto");
+  TESSERA_VALIDATE(!std::isfinite(o.least) && !std::isfinite(o.most), "solver.bounds are given (", name,
+                   " goes down on an objective that has none) leave them out");
+}
+
+at::Tensor known_potential(const SolverInput& in, const std::string& name) {
+  at::Tensor mine = in.denoiser.potential();
+  TESSERA_VALIDATE(mine.defined(), "solver.name is ", name,
+                   " (it goes down on a potential, and this denoiser ",
+                   "is no gradient step on one) use a network of gradient steps, or another solver");
+  return mine;
+}
+
+double rounding(const at::Tensor& image) { return image.scalar_type() == at::kDouble ? 1e-13 : 1e-6; }
+
 }  // namespace tessera

@@ -56,14 +56,26 @@ def trained_weights():
 
 def gradient_step():
     """gspnp: the objective falls in every iteration on any ranks and in any mode, and goes on."""
+    steps = descends("gspnp", "step: 1000")
+    assert steps[-1] < 1000, "such a step does not go down"
+
+
+def proximal_denoiser():
+    """proxpnp: likewise, with almost all of D, which is a proximal map here: no step is shortened."""
+    steps = descends("proxpnp", "step: 1, lambda: 3.2")  # gamma = 3.2 / 1.8^2
+    assert (steps == 1).all(), steps
+
+
+def descends(solver, keys):
+    """Its steps, in the trace."""
     photo(60, 75)
     text = JOB.replace(NETWORK, f"denoiser: {{network: gsdrunet, weights: {source / 'tests/reference/gsdrunet.safetensors'}}}")
-    path = job(text.replace("{name: pgd, iterations: 4, sigma: 0.1}", "{name: gspnp, iterations: 12, step: 1000}"))
+    path = job(text.replace("{name: pgd, iterations: 4, sigma: 0.1}", f"{{name: {solver}, iterations: 12, {keys}}}"))
     run(path)
     with h5py.File(work / "out/trace/rank-00000.h5") as f:
         rows = f["/iterations"][...]
     assert len(rows) == 12 and (np.diff(rows["objective"]) <= 1e-6 * rows["objective"][1:]).all(), rows["objective"]
-    assert rows["step"][-1] < 1000, "such a step does not go down"
+    print(f"{solver}: objective {rows['objective']}, step {rows['step']}")
     assert rows["objective"][-1] < 0.9 * rows["objective"][0]
     for ranks, mode in ((2, "patch"), (3, "layer"), (5, "auto")):
         run(path, "--set", f"output.folder=out{ranks}", "--set", f"denoiser.mode={mode}", ranks=ranks)
@@ -78,6 +90,7 @@ def gradient_step():
         more = ("--set", "denoiser.weights=auto") if "drunet" in change else ()
         _, err = run(path, "--set", change, *more, "--set", "output.folder=bad", expect=2)
         assert reason in err and not (work / "bad").exists(), err
+    return rows["step"]
 
 
 def whole_image_attention():

@@ -138,8 +138,9 @@ const std::vector<BadJob>& bad_values() {
       {"UnknownChoice",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {name: pdg}\n",
        {},
-       "photo.yaml:4: solver.name is pdg (it must be one of pgd, fista, hqs, admm, red, gspnp) did you mean "
-       "pgd?"},
+       "photo.yaml:4: solver.name is pdg (it must be one of pgd, fista, hqs, admm, red, gspnp, proxpnp) did "
+       "you "
+       "mean pgd?"},
       {"WrongListLength",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndomain: {grid: [2, 2, 2, 2]}\n",
        {},

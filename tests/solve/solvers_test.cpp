@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every solver reaches a minimizer (or fixed point) that is known in closed form, on any number of ranks.
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
@@ -278,7 +279,103 @@ TEST(Solvers, GradientStepGoesDownInEveryStep) {
   });
 }
 
-TEST(Solvers, GradientStepWithoutAPotentialSaysSo) {
+// D is the prox of t |.|_1: with gamma = 1 that is pgd on the lasso, and phi is t |x|_1 to the last bits.
+TEST(Solvers, ProxPnpReachesTheLassoMinimizer) {
+  SolverOptions o = options(1.2, 800);
+  o.lambda = 1 / 1.2;
+  reaches("proxpnp", o, 1.2 * kMu, 1, lasso);
+}
+
+TEST(Solvers, ProxPnpKnowsTheObjectiveOfTheLasso) {
+  test::on_groups([&](const Communicator& comm) {
+    Reducer reducer(comm);
+    const Space space(comm, &reducer);
+    DiagonalTerm data(comm, space, kTotal);
+    KnownDenoiser denoiser;
+    denoiser.threshold = kMu;
+    SolverOptions o = options(1, 20);
+    const auto solver = make_solver("proxpnp", {data, denoiser, space, o, data.y.clone()});
+    double before = std::numeric_limits<double>::infinity();
+    for (int k = 0; k < o.iterations; ++k) {
+      const IterationRecord record = solver->step(k);
+      const at::Tensor x = solver->image(), r = data.a * x - data.y;
+      double sums[] = {0.5 * space.dot(r, r), kMu * space.dot(at::abs(x), at::ones_like(x))};
+      EXPECT_NEAR(data.objective().value(), sums[0], 1e-12);
+      EXPECT_NEAR(record.prior.value(), sums[1], 1e-12);
+      EXPECT_EQ(record.step, 1) << "nothing to shorten";
+      EXPECT_LE(sums[0] + sums[1], before * (1 + 1e-12)) << k;
+      before = sums[0] + sums[1];
+    }
+  });
+}
+
+// D(x) = x / 2, so z - gamma grad g(z) = c z with c = 1 - gamma / 2, gamma = tau w: phi / tau is a square.
+TEST(Solvers, ProxPnpReachesTheMinimizerOfItsObjective) {
+  const double w = 0.3;
+  for (const double tau : {1.0, 0.4}) {
+    SolverOptions o = options(tau, 400);
+    if (tau == 1) o.step = {};  // 1 / L
+    o.lambda = w;
+    reaches("proxpnp", o, 0, 0.5, [&](const at::Tensor& a, const at::Tensor& y) {
+      return a * y / (a * a + 0.5 * w / (1 - 0.5 * tau * w));
+    });
+  }
+}
+
+// D(x) = -2 x turns the image over: grad g(x) = 3 x expands, and gamma becomes 1/4, the first below 1/3.
+TEST(Solvers, ProxPnpShortensItsStepWhereTheDenoiserIsNoProximalMap) {
+  SolverOptions o = options(1, 60);
+  reaches("proxpnp", o, 0, -2,
+          [](const at::Tensor& a, const at::Tensor& y) { return a * y / (a * a + 3 / (1 - 0.75)); });
+  test::on_groups([&](const Communicator& comm) {
+    Reducer reducer(comm);
+    const Space space(comm, &reducer);
+    DiagonalTerm data(comm, space, kTotal);
+    KnownDenoiser denoiser;
+    denoiser.shrink = -2;
+    const auto solver = make_solver("proxpnp", {data, denoiser, space, o, data.y.clone()});
+    double before = std::numeric_limits<double>::infinity();
+    for (int k = 0; k < o.iterations; ++k) {
+      const IterationRecord record = solver->step(k);
+      const double now = data.objective().value() + record.prior.value();
+      EXPECT_EQ(record.step, 0.25) << k;
+      EXPECT_GE(record.prior.value(), 0) << k;
+      EXPECT_LE(now, before * (1 + 1e-12)) << k;
+      before = now;
+    }
+    EXPECT_EQ(comm.all_gather(before).front(), before);
+  });
+}
+
+// A curvature L of f that was found too small: the steps are shortened until the objective falls.
+TEST(Solvers, ProxPnpShortensItsStepWhereTheDataAreSteeperThanTheySay) {
+  test::on_groups([&](const Communicator& comm) {
+    Reducer reducer(comm);
+    const Space space(comm, &reducer);
+    DiagonalTerm data(comm, space, kTotal);
+    data.a.mul_(4);  // L is 16, and said to be 1
+    KnownDenoiser denoiser;
+    denoiser.shrink = 0.5;
+    SolverOptions o = options(1, 800);
+    o.lambda = 0.5;
+    const auto solver = make_solver("proxpnp", {data, denoiser, space, o, data.y.clone()});
+    double before = std::numeric_limits<double>::infinity(), step = 1, residual = 1;
+    for (int k = 0; k < o.iterations; ++k) {
+      const IterationRecord record = solver->step(k);
+      const double now = data.objective().value() + record.prior.value();
+      EXPECT_LE(now, before * (1 + 1e-12)) << k;
+      EXPECT_LE(record.step, step) << k;
+      before = now;
+      step = record.step;
+      residual = record.residual.value();
+    }
+    EXPECT_LE(step, 0.125);
+    EXPECT_GE(step, 0.03125) << "and no shorter than it has to be";
+    EXPECT_LT(residual, 1e-8);
+  });
+}
+
+TEST(Solvers, DescentWithoutAPotentialSaysSo) {
   class Plain final : public Denoiser {
    public:
     void apply(const at::Tensor& in, double, at::Tensor& out) override { out.copy_(in); }
@@ -289,8 +386,10 @@ TEST(Solvers, GradientStepWithoutAPotentialSaysSo) {
   Reducer reducer(comm);
   const Space space(comm, &reducer);
   DiagonalTerm data(comm, space, kTotal);
-  const auto solver = make_solver("gspnp", {data, denoiser, space, options(1, 1), data.y.clone()});
-  EXPECT_THROW(solver->step(0), InputError);
+  for (const char* name : {"gspnp", "proxpnp"}) {
+    const auto solver = make_solver(name, {data, denoiser, space, options(1, 1), data.y.clone()});
+    EXPECT_THROW(solver->step(0), InputError) << name;
+  }
 }
 
 TEST(Solvers, BadOptionsAreRefusedWithTheLimit) {
@@ -313,13 +412,15 @@ TEST(Solvers, BadOptionsAreRefusedWithTheLimit) {
   refused("gspnp", options(-1, 1), "solver.step is -1 (the first step tau");
   SolverOptions list = options(1, 2);
   list.step = std::vector<double>{2, 1};
-  refused("gspnp", list, "solver.step has 2 values");
+  for (const char* name : {"gspnp", "proxpnp"}) refused(name, list, "solver.step has 2 values");
   SolverOptions levels = options(1, 2);
   levels.sigma = std::vector<double>{0.2, 0.1};
-  refused("gspnp", levels, "solver.sigma has 2 values");
+  for (const char* name : {"gspnp", "proxpnp"}) refused(name, levels, "solver.sigma has 2 values");
   SolverOptions bounds = options(1, 1);
   bounds.least = 0;
-  refused("gspnp", bounds, "solver.bounds are given");
+  for (const char* name : {"gspnp", "proxpnp"}) refused(name, bounds, "solver.bounds are given");
+  refused("proxpnp", options(1.6, 1), "solver.step is 1.6 (the iteration may diverge outside 0 < step < 1.5");
+  refused("proxpnp", options(1.1, 1), "solver.step is 1.1 (step times the prior's weight");
   refused("pdg", options(1, 1), "solver.name is 'pdg' (no such solver) use one of pgd, fista");
   SolverOptions o = options(1, 1);
   o.own.set("dual_step", 2.0);

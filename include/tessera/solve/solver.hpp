@@ -26,7 +26,7 @@ struct SolverOptions {
   Schedule sigma;    // denoiser's noise level
   double level = 0;  // below it the denoiser is continued (make_continued), and a run comes to its end
   double strength = std::numeric_limits<double>::quiet_NaN();  // lambda of Strength, for the record
-  double lambda = 1.0;                                         // red, gspnp: weight of x - D(x)
+  double lambda = 1.0;                                         // red, gspnp, proxpnp: weight of x - D(x)
   Options own{};                                               // of the solver that its row declares
   bool pixels = false;                                         // every sample is a pixel, a network the prior
   int iterations = 20;
@@ -52,7 +52,7 @@ struct IterationRecord {
   double step = 0;
   double sigma = 0;
   Deferred residual;  // of the fixed point, |T(x) - x| / (|x+| + 1e-6); each solver says which
-  Deferred prior{};   // prior_value(), gspnp's w g, where the data term was last evaluated; NaN: f is all
+  Deferred prior{};   // prior_value(), or of the solver's own, where f was last evaluated; NaN: f is all
 };
 
 /// One iterative method. No printing, timing, files or ranks in it. Collective: construction and step().
@@ -80,6 +80,14 @@ Schedule penalties(const SolverInput& in);
 /// What a known prior adds to f(x) in min f + g sigma^2 / step, the problem of a proximal method: with
 /// sigma^2 = step lambda s_n^2 it is lambda s_n^2 g(x). NaN where the denoiser knows no g. Collective.
 Deferred prior_value(const SolverInput& in, const at::Tensor& x, double step, double sigma);
+
+/// For methods that go down on an objective with the denoiser's potential, `name` in their errors. InputError
+/// unless there is a positive weight, one step and one sigma at most, and no bounds.
+void validate_descent(const SolverInput& in, const std::string& name);
+/// This rank's share of the potential at the denoiser's last input; InputError where it has none.
+at::Tensor known_potential(const SolverInput& in, const std::string& name);
+/// Of such an objective, relative: what float32 networks leave.
+double rounding(const at::Tensor& image);
 
 /// A solver of the job file: all that is known of it. Each is one file in solvers/, which ends in its row.
 struct SolverRow {

@@ -11,7 +11,7 @@ namespace tessera {
 enum class DataStep {
   gradient,  ///< x - tau grad f(x): pgd, fista
   prox,      ///< prox of gamma f: hqs, admm
-  red,       ///< gradient of f + (weight / 2) x^T (x - D(x))
+  red,       ///< gradient step, weight (x - D(x)) for the prior: red, proxpnp
   descent,   ///< x - tau weight (x - D(x)), then prox of tau f: gspnp
 };
 /// Whether it takes proximal points of f; its step is their penalty then.
