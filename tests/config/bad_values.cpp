@@ -139,8 +139,7 @@ const std::vector<BadJob>& bad_values() {
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {name: pdg}\n",
        {},
        "photo.yaml:4: solver.name is pdg (it must be one of pgd, fista, hqs, admm, red, gspnp, proxpnp) did "
-       "you "
-       "mean pgd?"},
+       "you mean pgd?"},
       {"WrongListLength",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndomain: {grid: [2, 2, 2, 2]}\n",
        {},
