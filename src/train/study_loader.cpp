@@ -139,7 +139,8 @@ class LoaderStudy final : public Study {
 
   void step(const Batch& batch) {
     std::vector<at::Tensor> gradients;
-    training::differentiate(o_, network_.graph, batch, *optimizer_, pictures_, nullptr, 0, gradients, comm_);
+    training::differentiate(o_, network_.graph, batch, *optimizer_, pictures_, nullptr, 0, *sums_, gradients,
+                            comm_);
     optimizer_->step(gradients, o_.learning_rate, steps_++);
   }
 
@@ -148,6 +149,8 @@ class LoaderStudy final : public Study {
     o_.batch = c.batch;
     network_ = random_network(o_.network, o_.seed);
     optimizer_.emplace(network_.weights, o_);
+    sums_.emplace(optimizer_->parameters(), training::order_of(network_.graph, optimizer_->parameters()),
+                  comm_);
     steps_ = 0;
     const Batch batch = training::make_batch(o_, pictures_, 0, 0, 1);
     step(batch);
@@ -162,6 +165,7 @@ class LoaderStudy final : public Study {
   std::size_t next_ = 0;
   Network network_;
   std::optional<Optimizer> optimizer_;
+  std::optional<training::GradientSums> sums_;
   std::int64_t steps_ = 0;  // of the optimizer
   double alone_ = 0;        // seconds of a step without the loader, with the precision and batch of o_
 };

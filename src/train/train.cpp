@@ -285,12 +285,14 @@ int train(const TrainOptions& options, const Communicator& comm) {
   Loader loader([&, rank = comm.rank(), ranks = comm.size()](
                     std::int64_t of) { return training::make_batch(options, pictures, of, rank, ranks); },
                 step, options.steps, options.workers, options.prefetch);
+  training::GradientSums sums(optimizer->parameters(),
+                              training::order_of(network.graph, optimizer->parameters()), comm);
   while (step < options.steps && !time_is_up) {
     beat();
     const Batch batch = loader.next();
     std::vector<at::Tensor> gradients;
     TrainRecord record = training::differentiate(options, network.graph, batch, *optimizer, pictures,
-                                                 orbits.get(), step, gradients, comm);
+                                                 orbits.get(), step, sums, gradients, comm);
     record.learning_rate = learning_rate(options, step);
     if (!std::isfinite(record.loss + record.penalty))
       throw RunError(concat("training diverged at step ", step, " (the loss is ",
