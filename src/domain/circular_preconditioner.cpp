@@ -8,7 +8,6 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
-#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -51,7 +50,7 @@ at::Tensor at_anchors(const at::Tensor& samples, const DistributedOperator& A, s
   return image;
 }
 
-constexpr std::int64_t kColumns = 64, kRows = 64;  // of a spectrum that are worked on at once
+constexpr std::int64_t kColumns = 64, kRows = 64;  // of a spectrum, of an image that are worked on at once
 
 // |K| where it is largest, at most: exact for kernels without negative taps.
 double largest_gain(const Convolution& kernel) { return kernel.taps.abs().sum({1, 2}).max().item<double>(); }
@@ -151,11 +150,7 @@ void CircularPreconditioner::prepare(double gamma) {
 void CircularPreconditioner::apply(const at::Tensor& r, at::Tensor& z) {
   at::mul_out(z, r, root_);
   fourier_.forward(z);
-  // C^-1, a few rows at a time: no third image for it.
-  const at::Tensor spectrum = at::view_as_real(fourier_.spectrum());
-  for (std::int64_t row = 0; shape_.numel() > 0 && row < shape_.size(1); row += kRows)
-    spectrum.slice(1, row, row + kRows)
-        .div_(shape_.slice(1, row, row + kRows).mul(gamma_ * level_).add_(1).unsqueeze(-1));
+  fourier_.divide(shape_, gamma_ * level_);
   fourier_.inverse(z);
   z.addcmul_(r, root_, -1).mul_(root_).add_(r);  // r + root (C^-1 root r - root r)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/domain/fourier.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/fft_fft.h>
 #include <ATen/ops/fft_ifft.h>
@@ -92,6 +93,15 @@ void DistributedFourier::inverse(at::Tensor& x) {
   in_parts(spectrum_rows_, alone_ ? x : rows_, 2,
            [&](const at::Tensor& t) { return at::fft_irfft(t, width_, 2); });
   if (!alone_) move(*from_rows_, rows_, row_slab_, x, block_);
+}
+
+void DistributedFourier::divide(const at::Tensor& symbol, double gain) {
+  constexpr std::int64_t kRows = 64;  // at once, for the divisor's memory
+  if (columns_.numel() == 0) return;
+  // By a complex number: with pairs of real ones torch takes four times as long.
+  for (std::int64_t row = 0; row < columns_.size(1); row += kRows)
+    columns_.slice(1, row, row + kRows)
+        .mul_(symbol.slice(1, row, row + kRows).mul(gain).add_(1).reciprocal_());
 }
 
 std::int64_t DistributedFourier::bytes_sent() const {

@@ -6,7 +6,6 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/sub.h>
-#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -76,8 +75,7 @@ struct QuadraticProx::Closed {
 
   void divide(const at::Tensor& in, double gamma, at::Tensor& out) {
     fourier.forward(in);
-    if (symbol.numel() > 0)
-      at::view_as_real(fourier.spectrum()).div_(symbol.mul(gamma).add_(1).unsqueeze(-1));
+    fourier.divide(symbol, gamma);
     fourier.inverse(out);
   }
 };

@@ -28,6 +28,9 @@ class DistributedFourier {
   void forward(const at::Tensor& x);
   /// This rank's columns of the spectrum, (C, height, columns), complex: may be changed in place.
   at::Tensor& spectrum() { return columns_; }
+  /// spectrum() /= 1 + gain * symbol, which is real, (1 or C, height, columns): (1 + gain A^T A)^-1 of a
+  /// circular convolution A with symbol |K|^2.
+  void divide(const at::Tensor& symbol, double gain);
   /// Writes the image of spectrum() into this rank's block of x.
   void inverse(at::Tensor& x);
 
