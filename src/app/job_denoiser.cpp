@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tessera/app/modelled.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/host.hpp"
@@ -49,26 +50,18 @@ std::int64_t available_bytes(const Geometry& g, int ranks_on_host) {
 
 namespace {
 
-// Bytes of one rank that are not features, from above: state, truth, measurement, halos, and what a step or
-// the simulation takes for a moment. Up to 15 images were measured with one blur (hqs with conjugate
-// gradients and a truth).
+// Bytes of the fullest rank that are not features: state, truth, measurement, halos, weights, and what a step
+// or the simulation takes for a moment. By the cost model, which is within 15 %.
 std::int64_t other_bytes(const Geometry& g) {
+  constexpr double kMargin = 1.15;
+  const Modelled m = model_job(g, g.device.is_cuda());
   const std::int64_t halo = g.network ? window_halo(*g.network) : 0;
-  std::int64_t pixels = 0, window = 0, numbers = 0;
-  for (int r = 0; r < g.decomposition.ranks(); ++r) {
-    const Box block = g.decomposition.padded_block(r);
-    pixels = std::max(pixels, block.pixels());
-    window = std::max(
-        window, block.grow({{0, halo, halo}, {0, halo, halo}}).intersect(g.decomposition.padded()).pixels());
-  }
-  if (g.network)
-    for (const auto& [name, weight] : g.network->weights) numbers += weight.numel();
-  // Weights: as read, and as the convolutions want them, which is 4 times as much for Winograd's.
-  const bool sixteen = element_bytes(g.job.execution.precision) == 2;
-  const double each = g.device.is_cuda() ? (sixteen ? 2.2 : 4.4) : sixteen ? 6.4 : 20.8;
-  const auto parts = static_cast<std::int64_t>(g.parts.size());
-  return 4 * g.channels * ((16 + 5 * parts) * pixels + 2 * window) +
-         static_cast<std::int64_t>(each * static_cast<double>(numbers)) + (std::int64_t{16} << 20);
+  double most = 0;
+  for (const auto& [rank, count] : representatives(g.decomposition, std::max<std::int64_t>(halo, 64)))
+    most = std::max(most, static_cast<double>(data_memory(g.decomposition, m.data, g.channels, halo, rank)) +
+                              data_moment(m.data, g.decomposition, g.channels, rank));
+  if (m.network) most += weight_memory(*m.network, g.job.execution.precision, g.device.is_cuda());
+  return static_cast<std::int64_t>(kMargin * most) + (std::int64_t{16} << 20);
 }
 
 }  // namespace

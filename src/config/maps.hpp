@@ -37,8 +37,11 @@ template <class T>
 void read_map(const Site& site, const Value& node, const std::string& prefix,
               const std::vector<Key<T>>& table, T& out) {
   const std::string parent = prefix.empty() ? site.path : join(site.path, prefix);
-  if (node.kind != Value::Kind::map)
-    reject({parent, site.folder}, node, "a map of keys", "write its keys below it");
+  if (node.kind != Value::Kind::map) {
+    std::string known;
+    for (const std::string& name : names_below(table, prefix)) known += (known.empty() ? "" : ", ") + name;
+    reject({parent, site.folder}, node, "a map of keys", "write its keys below it; known here: " + known);
+  }
   for (std::size_t i = 0; i < node.items.size(); ++i) {
     const std::string& name = node.keys[i];
     const Value& value = node.items[i];

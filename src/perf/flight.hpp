@@ -39,7 +39,4 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
 double data_seconds(const Machine& machine, const DataWork& data, const Decomposition& decomposition,
                     std::int64_t channels, DataTraffic::Kind kind, int rank);
 
-/// Bytes that the data step takes for a moment: tiles and spectra, or a few images where it has none.
-double data_moment(const DataWork& data, const Decomposition& decomposition, std::int64_t channels, int rank);
-
 }  // namespace tessera

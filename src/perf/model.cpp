@@ -113,11 +113,7 @@ void add_denoiser(const Machine& machine, const NetworkWork& network, const Deco
       p.sent += f.sent;
     }
   }
-  // Weights as read, and as the convolutions want them.
-  const bool sixteen = element_bytes(e.precision) == 2;
-  p.memory += features + (gpu       ? network.weights * (sixteen ? 2.2 : 4.4)
-                          : sixteen ? network.weights * 6.4
-                                    : network.weights * 4 + network.packed);
+  p.memory += features + weight_memory(network, e.precision, gpu);
 }
 
 void add_data_step(const Machine& machine, const DataWork& data, const Decomposition& d,
@@ -164,6 +160,12 @@ Prediction predict_rank(const Machine& machine, const NetworkWork* network, cons
 }
 
 }  // namespace
+
+double weight_memory(const NetworkWork& network, Precision precision, bool on_device) {
+  const bool sixteen = element_bytes(precision) == 2;
+  if (on_device) return network.weights * (sixteen ? 2.2 : 4.4);
+  return sixteen ? network.weights * 6.4 : network.weights * 4 + network.packed;
+}
 
 std::map<int, int> representatives(const Decomposition& d, std::int64_t halo) {
   std::map<int, int> chosen;

@@ -86,7 +86,9 @@ const std::vector<BadJob>& bad_values() {
       {"SectionIsAValue",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: pgd\n",
        {},
-       "photo.yaml:4: solver is pgd (it must be a map of keys) write its keys below it"},
+       "photo.yaml:4: solver is pgd (it must be a map of keys) write its keys below it; known here: name, "
+       "iterations, step, sigma, lambda, bounds, prox_iterations, prox_tolerance, start, stop, relaxation, "
+       "momentum, dual_step"},
       {"ValueMissing",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver:\n  iterations:\n",
        {},
@@ -207,7 +209,9 @@ const std::vector<BadJob>& bad_values() {
       {"OperatorIsAWord",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  operator: blur\n",
        {},
-       "photo.yaml:4: problem.operator is blur (it must be a map of keys) write its keys below it"},
+       "photo.yaml:4: problem.operator is blur (it must be a map of keys) write its keys below it; known "
+       "here: "
+       "type, kernel, boundary, parts, angles, file, keep, method, factor, phase"},
       {"MaskKeepsNothing",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  operator: {type: mask, keep: 0}\n",
        {},

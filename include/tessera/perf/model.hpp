@@ -85,9 +85,13 @@ std::string limiting_term(const Prediction& one, const Prediction& many);
 
 /// Images of the solver's state and of the loop around it.
 int state_images(const std::string& solver);
-/// Bytes of state, measurements and halos on `rank`: what `tessera check` prints.
+/// Bytes of state, measurements, halos and what a proximal step keeps on `rank`: what `tessera check` prints.
 std::int64_t data_memory(const Decomposition& decomposition, const DataWork& data, std::int64_t channels,
                          std::int64_t denoiser_halo, int rank);
+/// Bytes that the data step takes for a moment: tiles and spectra, or a few images where it has none.
+double data_moment(const DataWork& data, const Decomposition& decomposition, std::int64_t channels, int rank);
+/// Bytes of a network's weights, as read and as its convolutions want them.
+double weight_memory(const NetworkWork& network, Precision precision, bool on_device);
 
 /// The exchanges of one data step of `rank`, and how often each runs in it; for conjugate gradients those of
 /// one inner iteration, with its preconditioner. coarse: operator, adjoint and a transform of the samples.
