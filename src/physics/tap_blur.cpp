@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "tessera/core/error.hpp"
 
@@ -16,6 +17,25 @@ namespace {
 // Rows per task at least, so that starting it is worth it.
 std::int64_t grain(std::int64_t columns, std::int64_t taps) {
   return 1 + (std::int64_t{1} << 17) / (1 + columns * taps);
+}
+
+// to[w] += lines[w mod f][w / f]. Of the usual f the compiler knows: full vectors.
+template <class T>
+void add_in_turn(const T* __restrict lines, std::int64_t line, std::int64_t f, T* __restrict to,
+                 std::int64_t columns) {
+  const auto add = [&](auto factor) {
+    const std::int64_t whole = columns / factor;
+    for (std::int64_t w = 0; w < whole; ++w)
+      for (std::int64_t q = 0; q < factor; ++q) to[factor * w + q] += lines[q * line + w];
+    for (std::int64_t q = 0; q < columns - factor * whole; ++q)
+      to[factor * whole + q] += lines[q * line + whole];
+  };
+  if (f == 1)
+    add(std::integral_constant<std::int64_t, 1>{});
+  else if (f == 2)
+    add(std::integral_constant<std::int64_t, 2>{});
+  else
+    add(f);
 }
 
 }  // namespace
@@ -104,19 +124,21 @@ void TapBlur::spread(const at::Tensor& framed, const at::Tensor& x) const {
   T* out = x.mutable_data_ptr<T>();
   at::parallel_for(0, x.size(0) * rows, grain(columns, kernel_.numel() / (kernels * f * f)),
                    [&](std::int64_t first, std::int64_t last) {
-                     std::vector<T> line(static_cast<std::size_t>((columns + f - 1) / f));
+                     const std::int64_t most = (columns + f - 1) / f;
+                     std::vector<T> lines(static_cast<std::size_t>(f * most));  // one per column remainder
                      for (std::int64_t r = first; r < last; ++r) {
                        const std::int64_t c = r / rows, h = r % rows;
-                       T* to = out + c * x.stride(0) + h * x.stride(1);
                        for (std::int64_t q = 0; q < std::min(f, columns); ++q) {
                          const Taps<T>& some =
                              of[static_cast<std::size_t>((c % kernels * f + h % f) * f + q)];
-                         if (some.weight.empty()) continue;
+                         T* line = lines.data() + q * most;
                          const std::int64_t n = (columns - q + f - 1) / f;
-                         tap_sum(samples + c * framed.stride(0) + h / f * stride, some, line.data(), n);
-                         for (std::int64_t w = 0; w < n; ++w)
-                           to[q + f * w] += line[static_cast<std::size_t>(w)];
+                         if (some.weight.empty())
+                           std::fill_n(line, n, T(0));
+                         else
+                           tap_sum(samples + c * framed.stride(0) + h / f * stride, some, line, n);
                        }
+                       add_in_turn(lines.data(), most, f, out + c * x.stride(0) + h * x.stride(1), columns);
                      }
                    });
 }
