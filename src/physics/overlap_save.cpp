@@ -43,17 +43,6 @@ at::Tensor window(const at::Tensor& t, const Index2& begin, const Index2& end, s
   return out;
 }
 
-// y = x k, or y += x k, of complex numbers side by side; with the conjugate of k.
-template <bool kConjugate, bool kAdd, class T>
-void row_product(T* __restrict y, const T* __restrict x, const T* __restrict k, std::int64_t columns) {
-  for (std::int64_t c = 0; c < 2 * columns; c += 2) {
-    const T kr = k[c], ki = kConjugate ? -k[c + 1] : k[c + 1];
-    const T re = x[c] * kr - x[c + 1] * ki, im = x[c] * ki + x[c + 1] * kr;
-    y[c] = kAdd ? y[c] + re : re;
-    y[c + 1] = kAdd ? y[c + 1] + im : im;
-  }
-}
-
 // out = spectrum * filter, or out += it; with the filter's conjugate for the adjoint. (C, tiles..., rows,
 // columns) and (1 or C, rows, columns), contiguous.
 //
@@ -78,18 +67,21 @@ void multiply(const at::Tensor& out, const at::Tensor& spectrum, const at::Tenso
     const auto* a = static_cast<const scalar_t*>(in.const_data_ptr());
     const auto* b = static_cast<const scalar_t*>(kernel.const_data_ptr());
     auto* to = static_cast<scalar_t*>(out.mutable_data_ptr());
-    at::parallel_for(
-        0, out.size(0) * tiles * rows, 1 + (1 << 14) / columns, [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t r = begin; r < end; ++r) {
-            const std::int64_t line = r / (tiles * rows) * next + r % rows;
-            const scalar_t *x = a + 2 * r * columns, *k = b + 2 * line * columns;
-            scalar_t* y = to + 2 * r * columns;
-            if (conjugate)
-              add ? row_product<true, true>(y, x, k, columns) : row_product<true, false>(y, x, k, columns);
-            else
-              add ? row_product<false, true>(y, x, k, columns) : row_product<false, false>(y, x, k, columns);
-          }
-        });
+    const scalar_t turn = conjugate ? -1 : 1;
+    at::parallel_for(0, out.size(0) * tiles * rows, 1 + (1 << 14) / columns,
+                     [&](std::int64_t begin, std::int64_t end) {
+                       for (std::int64_t r = begin; r < end; ++r) {
+                         const std::int64_t line = r / (tiles * rows) * next + r % rows;
+                         const scalar_t *x = a + 2 * r * columns, *k = b + 2 * line * columns;
+                         scalar_t* y = to + 2 * r * columns;
+                         for (std::int64_t c = 0; c < 2 * columns; c += 2) {
+                           const scalar_t kr = k[c], ki = turn * k[c + 1];
+                           const scalar_t re = x[c] * kr - x[c + 1] * ki, im = x[c] * ki + x[c + 1] * kr;
+                           y[c] = add ? y[c] + re : re;
+                           y[c + 1] = add ? y[c + 1] + im : im;
+                         }
+                       }
+                     });
   });
 }
 

@@ -84,7 +84,7 @@ at::Tensor loss_of(const Optimizer::Tensors& t, std::int64_t first, std::int64_t
 }
 
 // Six items, so that ranks beyond have none; a bucket of 9 numbers: {unused}, {a}, {b}, {c, d}, {extra}.
-TEST(GradientSums, are_those_of_all_items_and_leave_while_the_pass_runs) {
+TEST(GradientSums, are_those_of_all_items) {
   constexpr std::int64_t kItems = 6;
   const std::vector<std::string> order{"d", "c", "b", "a", "unused"};
   const Optimizer::Tensors whole = leaves();
