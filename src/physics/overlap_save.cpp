@@ -15,6 +15,7 @@
 #include <limits>
 #include <utility>
 
+#include "spectrum_product.hpp"
 #include "tessera/core/error.hpp"
 
 namespace tessera {
@@ -43,20 +44,20 @@ at::Tensor window(const at::Tensor& t, const Index2& begin, const Index2& end, s
   return out;
 }
 
-// out = spectrum * filter, or out += it; with the filter's conjugate for the adjoint. (C, tiles..., rows,
+// out = spectrum * kernel, or out += it; with the kernel's conjugate for the adjoint. (C, tiles..., rows,
 // columns) and (1 or C, rows, columns), contiguous.
 //
 // On a CPU by hand: torch multiplies the complex numbers left over from full vectors with another rounding,
 // and which ones these are depends on the number of threads. Here each row is a loop of its own.
-void multiply(const at::Tensor& out, const at::Tensor& spectrum, const at::Tensor& kernel, bool conjugate,
-              bool add) {
+void multiply(const at::Tensor& out, const at::Tensor& spectrum, const at::Tensor& kernel, Filter filter,
+              Into into) {
   if (!out.is_cpu()) {
-    at::Tensor filter = conjugate ? kernel.conj() : kernel;
-    while (filter.dim() < out.dim()) filter = filter.unsqueeze(1);
-    if (add)
-      out.addcmul_(spectrum, filter);
+    at::Tensor k = filter == Filter::conjugate ? kernel.conj() : kernel;
+    while (k.dim() < out.dim()) k = k.unsqueeze(1);
+    if (into == Into::add)
+      out.addcmul_(spectrum, k);
     else
-      at::mul_out(const_cast<at::Tensor&>(out), spectrum, filter);
+      at::mul_out(const_cast<at::Tensor&>(out), spectrum, k);
     return;
   }
   const at::Tensor in = spectrum.contiguous();
@@ -64,22 +65,15 @@ void multiply(const at::Tensor& out, const at::Tensor& spectrum, const at::Tenso
   const std::int64_t tiles = out.numel() / (out.size(0) * rows * columns);
   const std::int64_t next = kernel.size(0) > 1 ? rows : 0;  // rows from a channel's filter to the next one's
   AT_DISPATCH_FLOATING_TYPES(at::toRealValueType(out.scalar_type()), "multiply", [&] {
-    const auto* a = static_cast<const scalar_t*>(in.const_data_ptr());
-    const auto* b = static_cast<const scalar_t*>(kernel.const_data_ptr());
-    auto* to = static_cast<scalar_t*>(out.mutable_data_ptr());
-    const scalar_t turn = conjugate ? -1 : 1;
+    const auto* x = static_cast<const scalar_t*>(in.const_data_ptr());
+    const auto* k = static_cast<const scalar_t*>(kernel.const_data_ptr());
+    auto* y = static_cast<scalar_t*>(out.mutable_data_ptr());
     at::parallel_for(0, out.size(0) * tiles * rows, 1 + (1 << 14) / columns,
                      [&](std::int64_t begin, std::int64_t end) {
                        for (std::int64_t r = begin; r < end; ++r) {
                          const std::int64_t line = r / (tiles * rows) * next + r % rows;
-                         const scalar_t *x = a + 2 * r * columns, *k = b + 2 * line * columns;
-                         scalar_t* y = to + 2 * r * columns;
-                         for (std::int64_t c = 0; c < 2 * columns; c += 2) {
-                           const scalar_t kr = k[c], ki = turn * k[c + 1];
-                           const scalar_t re = x[c] * kr - x[c + 1] * ki, im = x[c] * ki + x[c + 1] * kr;
-                           y[c] = add ? y[c] + re : re;
-                           y[c + 1] = add ? y[c + 1] + im : im;
-                         }
+                         spectrum_product(x + 2 * r * columns, k + 2 * line * columns, y + 2 * r * columns,
+                                          columns, filter, into);
                        }
                      });
   });
@@ -316,7 +310,7 @@ void OverlapSave::apply(const Tiles& tiles, Room& room, const at::Tensor& x,
     const Cut k = cut(i, tiles);
     if (k.empty) continue;
     if (!spectrum.defined()) spectrum = at::fft_rfft2(apart(cover));
-    multiply(product, spectrum, spectra_[i], /*conjugate=*/false, /*add=*/false);
+    multiply(product, spectrum, spectra_[i], Filter::as_is, Into::replace);
     at::Tensor image = at::fft_irfft2(product, side);  // of one tile: a cut stays inside of its core
     if (image.dim() > 3)
       image = cores(image).reshape(
@@ -350,7 +344,7 @@ at::Tensor OverlapSave::adjoint(const Tiles& tiles, Room& room, std::span<const 
     image.zero_();
     window(image, k.start, k.stop, anchors_[i].factor[1]).copy_(window(y[i], k.begin, k.end));
     if (!one) cores(inputs).copy_(image.view({channels, rows, tiles_.core[0], columns, tiles_.core[1]}));
-    multiply(product, at::fft_rfft2(inputs), spectra_[i], /*conjugate=*/true, any);
+    multiply(product, at::fft_rfft2(inputs), spectra_[i], Filter::conjugate, any ? Into::add : Into::replace);
     any = true;
   }
   return any ? together(at::fft_irfft2(product, at::IntArrayRef(side.data(), 2))) : at::Tensor();

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "for_this_cpu.hpp"
+
 namespace tessera {
 namespace {
 
@@ -22,8 +24,8 @@ template <int kVectors, class Vector, class T>
 }
 
 template <class Vector, class T>
-[[gnu::always_inline]] inline void row(const T* in, const std::int64_t* offset, const T* weight,
-                                       std::int64_t taps, T* out, std::int64_t n) {
+[[gnu::always_inline]] inline void columns_of_row(const T* in, const std::int64_t* offset, const T* weight,
+                                                  std::int64_t taps, T* out, std::int64_t n) {
   constexpr std::int64_t kLanes = sizeof(Vector) / sizeof(T);
   constexpr int kMany = 4;  // sums under way: as many as hide the time of a multiplication
   // The last block ends at n and makes some columns of the one before again.
@@ -48,49 +50,18 @@ template <class Vector, class T>
   }
 }
 
-// A register of `kBytes`.
-template <class T, int kBytes>
-struct Register {
-  using Type [[gnu::vector_size(kBytes)]] = T;
+template <class T>
+struct TapSum {
+  template <int kBytes>
+  [[gnu::always_inline]] static void row(const T* in, const Taps<T>& taps, T* out, std::int64_t n) {
+    columns_of_row<typename Register<T, kBytes>::Type>(in, taps.offset.data(), taps.weight.data(),
+                                                       static_cast<std::int64_t>(taps.weight.size()), out, n);
+  }
 };
 
 template <class T>
-using Row = void (*)(const T*, const std::int64_t*, const T*, std::int64_t, T*, std::int64_t);
-
-template <class T>
-void row_plain(const T* in, const std::int64_t* offset, const T* weight, std::int64_t taps, T* out,
-               std::int64_t n) {
-  row<typename Register<T, 16>::Type>(in, offset, weight, taps, out, n);
-}
-
-#if defined(__x86_64__)
-template <class T>
-[[gnu::target("avx2,fma")]] void row_avx2(const T* in, const std::int64_t* offset, const T* weight,
-                                          std::int64_t taps, T* out, std::int64_t n) {
-  row<typename Register<T, 32>::Type>(in, offset, weight, taps, out, n);
-}
-template <class T>
-[[gnu::target("avx512f")]] void row_avx512(const T* in, const std::int64_t* offset, const T* weight,
-                                           std::int64_t taps, T* out, std::int64_t n) {
-  row<typename Register<T, 64>::Type>(in, offset, weight, taps, out, n);
-}
-template <class T>
-Row<T> best() {
-  if (__builtin_cpu_supports("avx512f")) return row_avx512<T>;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return row_avx2<T>;
-  return row_plain<T>;
-}
-#else
-template <class T>
-Row<T> best() {
-  return row_plain<T>;
-}
-#endif
-
-template <class T>
 void sum(const T* in, const Taps<T>& taps, T* out, std::int64_t n) {
-  static const Row<T> row = best<T>();
-  row(in, taps.offset.data(), taps.weight.data(), static_cast<std::int64_t>(taps.weight.size()), out, n);
+  ForThisCpu<TapSum<T>, const T*, const Taps<T>&, T*, std::int64_t>::row(in, taps, out, n);
 }
 
 }  // namespace

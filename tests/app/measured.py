@@ -189,6 +189,20 @@ def settles():
         assert table["residual"][-100:].mean() < max(2e-5, 0.5 * table["residual"][99:199].mean())
 
 
+def splits_total_variation():
+    """By its own levels hqs comes near to the minimizer of total variation, as admm does, and not to a smooth picture."""
+    photo(160, 176)
+    for operator in ("{type: blur, kernel: {gaussian: {sigma: 1.6}}}", "{type: mask, keep: 0.5}"):
+        path = job(f"problem:\n  truth: photo.png\n  operator: {operator}\n  noise: {{gaussian: 0.01}}\ndenoiser: {{network: tv}}\n"
+                   "output: {preview: none, diagnostics: false}\n")
+        psnr = {}
+        for name in ("hqs", "admm"):
+            run(path, "--force", "--set", "output.folder=out", "--set", f"solver.name={name}")
+            psnr[name] = summary("out")["psnr"]
+        print(f"{operator}: hqs {psnr['hqs']:.2f} dB, admm {psnr['admm']:.2f}")
+        assert psnr["hqs"] > psnr["admm"] - 1, psnr
+
+
 def weights_keep_the_prior():
     """The case that lost 3 dB by correct weights: hqs and admm, with and without, in any units, on 1 and 4 ranks."""
     pictures.imsave(work / "astronaut.png", photographs.astronaut(), check_contrast=False)
