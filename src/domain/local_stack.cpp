@@ -49,6 +49,13 @@ Layout needed_layout(const Decomposition& decomposition, const MeasurementLayout
   return Layout(std::move(inputs));
 }
 
+// One rank that owns all that its samples see, as with boundary valid, needs no second image for them.
+bool own_blocks(const Layout& inputs, const Decomposition& decomposition) {
+  for (int r = 0; r < decomposition.ranks(); ++r)
+    if (inputs.box(r) != decomposition.block(r)) return false;
+  return true;
+}
+
 // Operators that work on one tensor of pixels.
 struct OperatorGroup {
   std::vector<std::size_t> parts;  // their places in the stack
@@ -230,10 +237,13 @@ class LocalStack final : public DistributedOperator {
     if (group.exchanged) {
       const Layout inputs = needed_layout(decomposition_, layout_, parts, group.parts, group.border);
       group.input = inputs.box(rank);
-      group.exchange = std::make_unique<Exchange>(
-          ExchangePlan(decomposition_.layout(), inputs, decomposition_.image(), group.border, rank),
-          transport_, channels_, element_type(options_.dtype().toScalarType()));
-      group.padded = empty_block(channels_, group.input, options_, axes_of(decomposition_.image()));
+      group.exchanged = !own_blocks(inputs, decomposition_);
+      if (group.exchanged) {
+        group.exchange = std::make_unique<Exchange>(
+            ExchangePlan(decomposition_.layout(), inputs, decomposition_.image(), group.border, rank),
+            transport_, channels_, element_type(options_.dtype().toScalarType()));
+        group.padded = empty_block(channels_, group.input, options_, axes_of(decomposition_.image()));
+      }
     }
     for (std::vector<std::size_t>& chosen : shared_work(parts, group.parts)) {
       OperatorGroup members;
@@ -285,8 +295,9 @@ class LocalStackPlan final : public OperatorPlan {
     std::vector<ExchangePlan> plans;
     for (const ExchangeGroup& group : make_groups(parts_))
       if (group.exchanged)
-        plans.emplace_back(d.layout(), needed_layout(d, layout, parts_, group.parts, group.border), d.image(),
-                           group.border, rank);
+        if (const Layout inputs = needed_layout(d, layout, parts_, group.parts, group.border);
+            !own_blocks(inputs, d))
+          plans.emplace_back(d.layout(), inputs, d.image(), group.border, rank);
     return plans;
   }
   OperatorWork work(const Decomposition& d, std::int64_t channels, int rank) const override {

@@ -103,8 +103,9 @@ std::int64_t data_memory(const Decomposition& d, const DataWork& data, std::int6
     samples += layout.block(i, rank).pixels() * layout.part(i).channels;
   const std::int64_t window =
       d.padded_block(rank).grow({{0, halo, halo}, {0, halo, halo}}).intersect(d.padded()).pixels();
+  const std::int64_t seen = data.op->exchanges(d, rank).empty() ? 0 : block.grow(reach).pixels();
   return kBytes * (channels * block.pixels() * (state_images(data.solver) + (data.truth ? 1 : 0)) +
-                   2 * samples + channels * block.grow(reach).pixels() + channels * window) +
+                   2 * samples + channels * seen + channels * window) +
          static_cast<std::int64_t>(prox_memory(d, data, channels, static_cast<double>(samples), rank));
 }
 
