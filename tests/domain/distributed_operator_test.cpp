@@ -9,6 +9,7 @@
 
 #include "domain/operators.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/domain/operator_plan.hpp"
 
 namespace tessera {
 namespace {
@@ -157,6 +158,18 @@ TEST(LocalStack, CountsTheBytesItSends) {
     EXPECT_EQ(sent, A->bytes_sent());
     EXPECT_EQ(sent > 0, comm.size() > 1);
   });
+}
+
+TEST(LocalStack, OneRankThatOwnsAllThatItSeesExchangesNothing) {
+  const auto plans = [](Boundary boundary, int ranks) {
+    Stack parts;
+    parts.push_back(blur(random_tensor({5, 7}, 1), boundary));
+    const Decomposition d = cut(Box::image2d(40, 33), ranks);
+    return plan_local_stack(std::move(parts))->exchanges(d, 0).size();
+  };
+  EXPECT_EQ(plans(Boundary::valid, 1), 0);
+  EXPECT_EQ(plans(Boundary::valid, 2), 1);
+  EXPECT_EQ(plans(Boundary::circular, 1), 1);  // its halo is its own other end
 }
 
 // A kernel whose farthest tap alone is 1 shifts the image by its reach: one pixel less of halo cannot do it.
