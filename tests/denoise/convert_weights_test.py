@@ -2,6 +2,8 @@
 """jobs/convert_weights.py: wrapped, prefixed and numbered checkpoints, and Flax models, become files with the right names."""
 import argparse
 import collections
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import warnings
 
 import torch
@@ -22,9 +25,21 @@ import convert_weights  # noqa: E402
 import traced_network  # noqa: E402
 
 
+SCRIPT = str(ROOT / "jobs/convert_weights.py")
+
+
 def convert(source, target, *options):
-    command = [sys.executable, str(ROOT / "jobs/convert_weights.py"), str(source), str(target), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    """What the command does, in this process: each new one would load torch again."""
+    result = subprocess.CompletedProcess([SCRIPT, str(source), str(target), *options], 0)
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), unittest.mock.patch("sys.argv", result.args):
+        try:
+            convert_weights.main()
+        except SystemExit as end:
+            result.returncode = end.code if isinstance(end.code, int) else 1
+            print(end.code, file=err)
+    result.stdout, result.stderr = out.getvalue(), err.getvalue()
+    return result
 
 
 def packed(value):
@@ -76,6 +91,13 @@ class ConvertWeights(unittest.TestCase):
         self.assertEqual(tensors["b"].dtype, torch.float32)
         self.assertEqual(metadata["network"], "drunet")
         self.assertAlmostEqual(float(metadata["sigma_range"].split(",")[1]), 50 / 255)
+
+    def test_the_command_itself(self):
+        torch.save({"a": torch.randn(3, 2)}, self.source)
+        for options, code, said in ((["--network", "drunet"], 0, ""), (["--prefix", "b."], 1, "convert_weights: ")):
+            result = subprocess.run([sys.executable, SCRIPT, self.source, self.target, *options], capture_output=True, text=True, check=False)
+            self.assertEqual(result.returncode, code, result.stderr)
+            self.assertIn(said, result.stderr)
 
     def test_nested_prefixed_and_counted(self):
         state = {"net.x.weight": torch.ones(2), "net.x.num_batches_tracked": torch.tensor(3), "other": torch.ones(1)}
