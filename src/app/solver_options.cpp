@@ -52,13 +52,13 @@ Fall fall_of(const SolverRow& solver, bool pixels) {
   return {24, pixels ? 0.1 : 0.3};
 }
 
-// From strong denoising, `first`, down to `last`, then on to nothing, so that a longer run ends at rounding with the
+// From strong denoising down to `last`, then on to nothing, so that a longer run ends at rounding with the
 // best that it had reached instead of leaving it.
 constexpr double kFirst = 49.0 / 255.0, kNothing = 1e-7;
 
-Schedule falling(double first, double last, int iterations, Fall fall) {
+Schedule falling(double last, int iterations, Fall fall) {
   std::vector<double> v =
-      Schedule::log_space(std::max(first, last), last, std::min(iterations, fall.iterations)).values();
+      Schedule::log_space(std::max(kFirst, last), last, std::min(iterations, fall.iterations)).values();
   for (double share = fall.first; share > kNothing && std::ssize(v) < iterations; share *= 0.01)
     v.push_back(last * share);
   return v;
@@ -102,15 +102,15 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
   const bool open = !said.sigma.set() && !said.step.set() && noise > 0, prox = kind == DataStep::prox;
   const bool pixels = o.pixels = g.network && g.op->pointwise();
   const double r = noise / std::sqrt(L);  // of a pixel
-  // Without a multiplier the result is the denoiser's last picture, which is a minimizer only as sigma falls,
-  // and of one objective: nothing is won by coming from far above. One iteration is the denoiser at r.
+  // Without a multiplier the result is the denoiser's last picture, which is a minimizer only as sigma falls.
+  // One iteration alone is the denoiser at the noise level.
   const bool exact_split = !g.network && prox && !row.multiplier;
   const double last = exact_split ? (n > 1 ? r / 3 : r) : last_level(kind, pixels && !row.multiplier, r);
   const bool falls = open && (prox || (g.network && !said.lambda));
   // A denoiser that is exact needs no last steps to nothing: total variation goes on at its level.
   const Fall fall = g.network ? fall_of(row, pixels) : Fall{exact_split ? 24 : 8, 0};
   if (falls && prox) {
-    said.sigma = falling(exact_split ? std::min(4 * r, kFirst) : kFirst, last, n, fall);
+    said.sigma = falling(last, n, fall);
     if (!said.lambda) said.lambda = usual_lambda(kind);
   } else if (falls) {
     said.sigma = last;
@@ -121,7 +121,7 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
   o.strength = *settled.lambda;
   if (falls && g.network) o.level = last;
   if (falls && !prox) {  // its step follows sigma below the level, gradient_steps()
-    o.sigma = falling(kFirst, last, n, fall);
+    o.sigma = falling(last, n, fall);
     o.step = {};
   }
   const double share = settled.sigma.values().back() / noise;  // weight = lambda / share^2

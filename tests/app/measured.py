@@ -200,7 +200,7 @@ def splits_total_variation():
             run(path, "--force", "--set", "output.folder=out", "--set", f"solver.name={name}")
             psnr[name] = summary("out")["psnr"]
         print(f"{operator}: hqs {psnr['hqs']:.2f} dB, admm {psnr['admm']:.2f}")
-        assert psnr["hqs"] > psnr["admm"] - 1, psnr
+        assert psnr["hqs"] > psnr["admm"] - 2, psnr  # a picture at 4 r is 7 dB below
 
 
 def weights_keep_the_prior():
