@@ -8,8 +8,10 @@
 
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "support/groups.hpp"
+#include "support/threads.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/denoiser.hpp"
 #include "tessera/denoise/total_variation.hpp"
@@ -97,6 +99,13 @@ TEST(TotalVariation, rows_equal_operators) {
     tv_step_operators(b, image, 0.1, 0.4, part);
     EXPECT_LT((a - b).abs().max().item<double>(), 1e-13);
   }
+}
+
+// 200 x 130: rows enough for three threads, in pieces that do not divide them.
+TEST(TotalVariation, is_the_same_on_any_threads) {
+  const at::Tensor image = picture(1, 200, 130, at::kFloat);
+  test::same_on_any_threads(
+      [&] { return std::vector<at::Tensor>{denoised(image, 0.1, {.iterations = 7, .tolerance = 0})}; });
 }
 
 TEST(TotalVariation, is_the_same_on_any_ranks) {

@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
 #include <gtest/gtest.h>
 
@@ -17,6 +16,7 @@
 #include "scenes.hpp"
 #include "tessera/core/random.hpp"
 #include "tessera/denoise/network.hpp"
+#include "tessera/denoise/runner.hpp"
 
 namespace tessera {
 namespace {
@@ -42,7 +42,7 @@ struct Curve {
 Curve iterate(const std::string& weights, std::int64_t channels, double sigma) {
   constexpr std::int64_t side = 64;
   const at::NoGradGuard no_gradient;
-  const Network network = load_network("drunet", weights, channels);
+  Runner network(load_network("drunet", weights, channels), {});
   const at::Tensor clean = at::empty({1, channels, side, side}, at::kFloat);
   training::Draws draws(/*seed=*/11, /*step=*/0, /*item=*/0);
   training::dead_leaves(channels, side, draws, clean.data_ptr<float>());
@@ -58,10 +58,8 @@ Curve iterate(const std::string& weights, std::int64_t channels, double sigma) {
   at::Tensor x = adjoint(y);
   const auto psnr = [&] { return -10 * std::log10((x.clamp(0, 1) - clean).square().mean().item<double>()); };
   curve.start = psnr();
-  const at::Tensor level = at::full({1}, sigma, at::kFloat);
   for (int k = 1; k <= 600; ++k) {
-    const at::Tensor next =
-        evaluate(network.graph, network.weights, x - adjoint(map(x) - y), level).contiguous();
+    const at::Tensor next = network.run(x - adjoint(map(x) - y), sigma).contiguous();
     const double change = (next - x).norm().item<double>() / x.norm().item<double>();
     if (k == 100) curve.early = change;
     curve.late = change;

@@ -13,6 +13,10 @@
 namespace tessera {
 namespace {
 
+// Pixels from which on a second thread saves more than it costs to wake it: 128 x 128 on two threads take
+// 0.66 of one's time where threads wait awake and 1.6 times it where they sleep, 64 x 64 four times.
+constexpr std::int64_t kWorthAThread = 1 << 13;
+
 at::Tensor part_of(const at::Tensor& t, std::int64_t row_lo, std::int64_t row_hi, std::int64_t column_lo,
                    std::int64_t column_hi) {
   return t.narrow(-2, row_lo, row_hi - row_lo).narrow(-1, column_lo, column_hi - column_lo);
@@ -98,8 +102,9 @@ struct Step {
   }
 
   void run() const {
-    const std::int64_t count = part.row_hi - part.row_lo;
-    const std::int64_t chunks = std::clamp<std::int64_t>(count / 16, 1, at::get_num_threads());
+    const std::int64_t count = part.row_hi - part.row_lo, pixels = count * (part.column_hi - part.column_lo);
+    const std::int64_t chunks =
+        std::clamp<std::int64_t>(std::min(count / 16, pixels / kWorthAThread), 1, at::get_num_threads());
     const auto start = [&](std::int64_t k) { return part.row_lo + count * k / chunks; };
     std::vector<std::vector<T>> first(static_cast<std::size_t>(chunks),
                                       std::vector<T>(static_cast<std::size_t>(width)));
