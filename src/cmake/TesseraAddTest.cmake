@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # tessera_add_test(NAME n SOURCES files... [LINK targets...] [RANKS r] [LABELS l...] [TIMEOUT s])
 # tessera_add_test(NAME n COMMAND command... [RANKS r] [LABELS l...] [TIMEOUT s] [LOCK resource] [FOLDER dir])
-# The one way in for tests: programs of ours, and scripts (COMMAND; they start their ranks themselves, RANKS says how
-# many cores they keep busy; exit code 77 is a skip). RANKS 1 (default) runs the program alone. RANKS 7 launches it once on 7 MPI ranks;
+# The one way in for tests: programs of ours, and scripts (COMMAND; they start their ranks themselves; RANKS 2: they keep
+# all cores busy; exit code 77 is a skip). RANKS 1 (default) runs the program alone. RANKS 7 launches it once on 7 MPI ranks;
 # its tests loop over sub-communicators of 1, 2, 3, 4, 5 and 7 ranks (tests/support/mpi_main.cpp) and it passes
 # only if every rank says so.
 function(tessera_add_test)
@@ -45,7 +45,7 @@ function(tessera_add_test)
   endif()
   # Ranks of one program wait for each other awake and take two places, beside which one other test runs: they begin
   # first (COST), or else would wait for two places to be free until the end. Scripts wait for what they start.
-  if(arg_RANKS GREATER 1 AND NOT arg_COMMAND)
+  if(arg_RANKS GREATER 1)
     set_tests_properties(${arg_NAME} PROPERTIES PROCESSORS 2 COST 100)
   endif()
   if(arg_LOCK)
