@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "tessera/core/error.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/denoise/execution.hpp"
+#include "tessera/domain/tensor.hpp"
 
 namespace tessera {
 
@@ -17,6 +19,8 @@ Modelled model_job(const Geometry& g, bool gpu) {
   m.data.inner = std::min(static_cast<double>(g.job.solver.prox_iterations), kInnerIterations);
   m.data.weighted = !g.job.problem.weights.empty() || g.job.problem.saturation > 0;
   m.data.truth = g.truth.has_value();
+  const DenoiserRow& row = find_denoiser(g.job.denoiser.network);
+  m.data.prior = axes_of(g.decomposition.image()) == Axes::volume ? row.images_of_volume : row.images;
   if (g.network) m.network = network_work(*g.network, scalar_type(g.job.execution.precision), gpu);
   return m;
 }

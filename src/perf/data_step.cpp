@@ -101,11 +101,15 @@ std::int64_t data_memory(const Decomposition& d, const DataWork& data, std::int6
   std::int64_t samples = 0;
   for (std::size_t i = 0; i < layout.parts(); ++i)
     samples += layout.block(i, rank).pixels() * layout.part(i).channels;
+  // What the denoiser's windows are cut from: the image itself where it is all here and aligned.
+  const bool itself = d.ranks() == 1 && d.image() == d.padded();
   const std::int64_t window =
-      d.padded_block(rank).grow({{0, halo, halo}, {0, halo, halo}}).intersect(d.padded()).pixels();
+      itself ? 0
+             : d.padded_block(rank).grow({{0, halo, halo}, {0, halo, halo}}).intersect(d.padded()).pixels();
   const std::int64_t seen = data.op->exchanges(d, rank).empty() ? 0 : block.grow(reach).pixels();
-  return kBytes * (channels * block.pixels() * (state_images(data.solver) + (data.truth ? 1 : 0)) +
-                   2 * samples + channels * seen + channels * window) +
+  return kBytes *
+             (channels * block.pixels() * (state_images(data.solver) + (data.truth ? 1 : 0) + data.prior) +
+              2 * samples + channels * seen + channels * window) +
          static_cast<std::int64_t>(prox_memory(d, data, channels, static_cast<double>(samples), rank));
 }
 

@@ -23,6 +23,15 @@ def keeps_its_memory():
     resident = summary("out")["resident_peak_bytes_per_rank"][0]
     print(f"{predicted / 1e6:.0f} MB resident predicted, {resident / 1e6:.0f} MB seen, {program / 1e6:.0f} MB of it the program")
     assert abs(predicted - resident) < 0.2 * resident, (predicted, resident)
+    # What total variation keeps is in the prediction.
+    convex = job("problem:\n  truth: {scene: {size: [1024, 1024], channels: 3}}\n  operator: {type: mask, keep: 0.5}\n"
+                 "  noise: {gaussian: 0.01}\ndenoiser: {network: tv}\nsolver: {iterations: 2}\n"
+                 "output: {folder: convex, preview: none, diagnostics: false}\n", "convex.yaml")
+    run(convex)
+    told = re.search(r"([\d.]+) MB resident on the fullest rank \(estimated: ([\d.]+) MB", tessera("check", convex)[1])
+    told, seen = 1e6 * (float(told.group(1)) - float(told.group(2))), summary("convex")["peak_bytes_per_rank"][0]
+    print(f"total variation: {told / 1e6:.0f} MB predicted, {seen / 1e6:.0f} MB seen")
+    assert abs(told - seen) < 0.2 * seen, (told, seen)
     budget = 100e6
     assert free > 0.8 * budget, free  # else nothing is asked of it
     for extra, ranks in (([], 1), (["--set", "denoiser.averaging=cycle"], 1), ([], 2)):

@@ -39,6 +39,7 @@ struct DenoiserRow {
   // Others.
   std::unique_ptr<Denoiser> (*make)(const DenoiserContext&, const Options&, at::TensorOptions) = nullptr;
   bool steady = true;  // each call takes as long as any other; no: it iterates until it is done
+  int images = 0, images_of_volume = 0;  // that it keeps beside its input and output
 
   bool network() const { return graph != nullptr; }
 };

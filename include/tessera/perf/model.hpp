@@ -20,6 +20,7 @@ struct DataWork {
   double inner = 0;       // conjugate gradients per proximal step, mean
   bool weighted = false;  // weights or saturation: no closed form
   bool truth = false;     // one more image
+  int prior = 0;          // images that the denoiser keeps
 };
 
 /// One iteration on the slowest rank, seconds. Without measured == true in the machine file it is a guess in

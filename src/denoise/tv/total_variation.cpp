@@ -198,8 +198,13 @@ std::unique_ptr<Denoiser> from_options(const DenoiserContext& context, const Opt
 }  // namespace
 
 DenoiserRow total_variation_row() {
-  return {
-      .name = "tv", .options = {weight(), iterations(), tolerance()}, .make = from_options, .steady = false};
+  // Two dual fields per axis and the image with its halo.
+  return {.name = "tv",
+          .options = {weight(), iterations(), tolerance()},
+          .make = from_options,
+          .steady = false,
+          .images = 5,
+          .images_of_volume = 7};
 }
 
 }  // namespace tessera
