@@ -21,6 +21,7 @@ namespace {
 constexpr int kLags = 5;                        // whiteness: samples, in both axes
 constexpr std::int64_t kSide = 32;              // of a tile, samples; doubled for large parts
 constexpr std::int64_t kMostTiles = 256 * 256;  // every rank holds a number for each
+constexpr std::int64_t kBand = 1 << 20;         // samples that are compared with all their neighbors at once
 
 // Sums over ranks of plain arithmetic, in one pass over this rank's samples.
 struct Sums {
@@ -122,10 +123,16 @@ class Autocorrelation {
       const at::Tensor own = t.narrow(0, c, 1).contiguous();
       exchange.begin(view(own, block_), view(padded, need_)).wait();
       if (block_.empty()) continue;
-      for (std::size_t i = 0; i < lags_.size(); ++i) {
-        const at::Tensor other =
-            padded.narrow(-2, lags_[i][0], own.size(-2)).narrow(-1, kLags + lags_[i][1], own.size(-1));
-        sums[i] += local_dot(own, other).item().toDouble();
+      // Band by band: what is shifted is copied, and a copy of the whole costs its pages anew for every lag.
+      const std::int64_t rows = own.size(-2), band = std::max<std::int64_t>(1, kBand * rows / own.numel());
+      for (std::int64_t row = 0; row < rows; row += band) {
+        const std::int64_t count = std::min(band, rows - row);
+        const at::Tensor here = own.narrow(-2, row, count);
+        for (std::size_t i = 0; i < lags_.size(); ++i) {
+          const at::Tensor other =
+              padded.narrow(-2, row + lags_[i][0], count).narrow(-1, kLags + lags_[i][1], own.size(-1));
+          sums[i] += local_dot(here, other).item().toDouble();
+        }
       }
     }
     comm_.all_reduce(sums, Reduce::sum);
