@@ -194,7 +194,7 @@ bool start_seen(const Problem& problem, DataTerm& data, at::Tensor& x, const Spa
   space.comm().all_reduce(extremes, Reduce::max);
   if (!(extremes[1] > 0) || extremes[0] > 1e-4 * extremes[1]) return false;
   if (-extremes[0] < kHardly * extremes[1])
-    fill_unmeasured(*problem.A, seen.clamp_min_(0), x.clone(), x, space);
+    fill_unmeasured(*problem.A, seen.clamp_min_(0), kHardly * extremes[1], x, space);
   else
     x.div_(seen);
   return true;

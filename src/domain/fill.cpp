@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/domain/fill.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -17,55 +21,63 @@ namespace {
 
 constexpr double kMu = 0.05;
 constexpr int kIterations = 200;
-constexpr double kTolerance = 1e-4;
+constexpr double kTolerance = 0.01;
 
-// x[i + 1] - x[i] along one axis of a volume; 0 at the far border.
-std::unique_ptr<LocalOperator> difference(std::size_t axis) {
-  SeparableKernel kernel;
-  kernel.taps[axis] = {1.0, -1.0};
-  kernel.origin[axis] = 1;
-  return make_separable_blur(std::move(kernel), Boundary::replicate);
-}
-
-// The same of a picture, down or to the right.
-std::unique_ptr<LocalOperator> difference(std::int64_t rows, std::int64_t columns) {
+// -x[i - 1] + 2 x[i] - x[i + 1] along each axis, x going on beyond the border as it ends there: grad^T grad.
+std::vector<std::unique_ptr<LocalOperator>> laplacian(Axes axes) {
+  std::vector<std::unique_ptr<LocalOperator>> parts;
+  if (axes == Axes::volume) {
+    for (const std::size_t axis : {0, 1, 2}) {
+      SeparableKernel kernel;
+      kernel.taps[axis] = {-1.0, 2.0, -1.0};
+      kernel.origin[axis] = 1;
+      parts.push_back(make_separable_blur(std::move(kernel), Boundary::replicate));
+    }
+    return parts;
+  }
   BlurOptions options;
-  options.kernel = at::tensor({1.0, -1.0}, at::kDouble).reshape({rows, columns});
-  options.origin = std::array<std::int64_t, 2>{rows - 1, columns - 1};
+  options.kernel = at::tensor({0.0, -1.0, 0.0, -1.0, 4.0, -1.0, 0.0, -1.0, 0.0}, at::kDouble).reshape({3, 3});
   options.boundary = Boundary::replicate;
   options.method = BlurMethod::direct;
-  return make_blur(std::move(options));
+  parts.push_back(make_blur(std::move(options)));
+  return parts;
 }
 
 }  // namespace
 
-void fill_unmeasured(const DistributedOperator& A, const at::Tensor& diagonal, const at::Tensor& b,
-                     at::Tensor& x, const Space& space) {
-  std::vector<std::unique_ptr<LocalOperator>> parts;
-  if (axes_of(A.decomposition().image()) == Axes::volume) {
-    for (const std::size_t axis : {0, 1, 2}) parts.push_back(difference(axis));
-  } else {
-    parts.push_back(difference(2, 1));
-    parts.push_back(difference(1, 2));
-  }
-  const auto gradient =
-      make_local_stack(A.decomposition(), parts, A.image_channels(), A.options(), A.transport(), A.comm());
-  Measurement slopes = gradient->make_measurement();
-  std::array<double, 2> sums{local_dot(diagonal, diagonal.ne(0).to(diagonal.options())).item<double>(),
-                             static_cast<double>(diagonal.ne(0).sum().item<std::int64_t>())};
+void fill_unmeasured(const DistributedOperator& A, const at::Tensor& diagonal, double least, at::Tensor& x,
+                     const Space& space) {
+  const Axes axes = axes_of(A.decomposition().image());
+  const auto L = make_local_stack(A.decomposition(), laplacian(axes), A.image_channels(), A.options(),
+                                  A.transport(), A.comm());
+  Measurement parts = L->make_measurement();
+  const at::Tensor b = x.clone(), known = diagonal.ge(least);
+  std::array<double, 3> sums{};  // of known pixels: of A^T W y, of the diagonal, their number
+  const at::Tensor one = known.to(diagonal.options());
+  sums = {local_dot(b, one).item<double>(), local_dot(diagonal, one).item<double>(),
+          static_cast<double>(known.sum().item<std::int64_t>())};
   A.comm().all_reduce(sums, Reduce::sum);
-  const double mu = kMu * sums[0] / std::max(1.0, sums[1]);
+  const double mu = kMu * sums[1] / std::max(1.0, sums[2]);
   const LinearMap M = [&](const at::Tensor& in, at::Tensor& out) {
-    gradient->apply(in, slopes);
-    gradient->adjoint(slopes, out);
-    out.mul_(mu).addcmul_(diagonal, in);
+    L->apply(in, parts);
+    at::mul_out(out, diagonal, in);
+    for (const at::Tensor& part : parts) out.add_(part, mu);
   };
   const LinearMap residual = [&](const at::Tensor& in, at::Tensor& out) {
     M(in, out);
     out.neg_().add_(b);
   };
-  x.zero_();
-  ConjugateGradients().solve({M, residual, {}}, x, space, kIterations, kTolerance * space.norm(b));
+  // The diagonal of M inside of the image, inverted; 0 where pixels are to stay, so that they do.
+  const at::Tensor inverse = diagonal.add(mu * (axes == Axes::volume ? 6 : 4)).reciprocal_().mul_(1 - one);
+  const LinearMap precondition = [&](const at::Tensor& in, at::Tensor& out) {
+    at::mul_out(out, in, inverse);
+  };
+
+  x.div_(diagonal).masked_fill_(known.logical_not(), sums[0] / std::max(sums[1], least));
+  at::Tensor r = at::empty_like(x);
+  residual(x, r);
+  const double first = std::sqrt(space.dot(r, r.mul(inverse)));
+  ConjugateGradients().solve({M, residual, precondition}, x, space, kIterations, kTolerance * first);
 }
 
 }  // namespace tessera

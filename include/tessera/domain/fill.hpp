@@ -8,15 +8,15 @@
 
 namespace tessera {
 
-/// Fills pixels that nothing measures smoothly from their neighbors: x with
+/// x = A^T W y becomes each pixel's mean of the samples that see it, x / D, D = A^T W A 1; those with D < least,
+/// which hardly any or none sees, are filled smoothly from their neighbors: there
 ///
-///   (D + mu mean(D) grad^T grad) x = b,
+///   (D + mu mean(D) grad^T grad) x = A^T W y,
 ///
-/// D = diagonal of A^T W A (0 where nothing is measured), b = A^T W y; grad: forward differences, none across
-/// the border. A small mu leaves measured pixels nearly as they are. By conjugate gradients from zero, 200 at
-/// most: holes wider than that are filled from their rim inward only. Collective; the same for any number of
-/// ranks to rounding.
-void fill_unmeasured(const DistributedOperator& A, const at::Tensor& diagonal, const at::Tensor& b,
-                     at::Tensor& x, const Space& space);
+/// grad: forward differences, none across the border. By conjugate gradients on these pixels, until a
+/// hundredth of the first residual is left, 200 at most: holes wider than that are filled from their rim
+/// inward only. Collective; the same for any number of ranks to rounding.
+void fill_unmeasured(const DistributedOperator& A, const at::Tensor& diagonal, double least, at::Tensor& x,
+                     const Space& space);
 
 }  // namespace tessera
