@@ -19,23 +19,56 @@ std::int64_t grain(std::int64_t columns, std::int64_t taps) {
   return 1 + (std::int64_t{1} << 17) / (1 + columns * taps);
 }
 
-// to[w] += lines[w mod f][w / f]. Of the usual f the compiler knows: full vectors.
+// work(f), of the usual f as numbers that the compiler knows: full vectors.
+template <class Work>
+void with_factor(std::int64_t f, const Work& work) {
+  if (f == 1)
+    work(std::integral_constant<std::int64_t, 1>{});
+  else if (f == 2)
+    work(std::integral_constant<std::int64_t, 2>{});
+  else
+    work(f);
+}
+
+// to[w] += lines[w mod f][w / f].
 template <class T>
 void add_in_turn(const T* __restrict lines, std::int64_t line, std::int64_t f, T* __restrict to,
                  std::int64_t columns) {
-  const auto add = [&](auto factor) {
+  with_factor(f, [&](auto factor) {
     const std::int64_t whole = columns / factor;
     for (std::int64_t w = 0; w < whole; ++w)
       for (std::int64_t q = 0; q < factor; ++q) to[factor * w + q] += lines[q * line + w];
     for (std::int64_t q = 0; q < columns - factor * whole; ++q)
       to[factor * whole + q] += lines[q * line + whole];
-  };
-  if (f == 1)
-    add(std::integral_constant<std::int64_t, 1>{});
-  else if (f == 2)
-    add(std::integral_constant<std::int64_t, 2>{});
-  else
-    add(f);
+  });
+}
+
+// lines[w mod f][w / f] = from[w].
+template <class T>
+void deal_in_turn(const T* __restrict from, std::int64_t columns, std::int64_t f, T* __restrict lines,
+                  std::int64_t line) {
+  with_factor(f, [&](auto factor) {
+    const std::int64_t whole = columns / factor;
+    for (std::int64_t w = 0; w < whole; ++w)
+      for (std::int64_t q = 0; q < factor; ++q) lines[q * line + w] = from[factor * w + q];
+    for (std::int64_t q = 0; q < columns - factor * whole; ++q)
+      lines[q * line + whole] = from[factor * whole + q];
+  });
+}
+
+// (C, h, w) with whole rows to (C, f, h, w / f): columns by their remainder.
+template <class T>
+at::Tensor by_remainder(const at::Tensor& in, std::int64_t f) {
+  const std::int64_t rows = in.size(1), columns = in.size(2), n = (columns + f - 1) / f;
+  const at::Tensor phases = at::empty({in.size(0), f, rows, n}, in.options());
+  const T* from = in.const_data_ptr<T>();
+  T* to = phases.mutable_data_ptr<T>();
+  at::parallel_for(0, in.size(0) * rows, grain(columns, 1), [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t r = first; r < last; ++r)
+      deal_in_turn(from + r / rows * in.stride(0) + r % rows * in.stride(1), columns, f,
+                   to + (r / rows * f * rows + r % rows) * n, rows * n);
+  });
+  return phases;
 }
 
 }  // namespace
@@ -50,18 +83,10 @@ TapBlur::TapBlur(const BankFilter& filter, const Index2& begin, const Index2& en
 void TapBlur::apply(const at::Tensor& x, std::span<const at::Tensor> y) {
   TESSERA_EXPECT(y[0].is_contiguous(), "samples with strides ", y[0].strides(), " (rows are written whole)");
   at::Tensor in = x.slice(1, begin_[0], end_[0]).slice(2, begin_[1], end_[1]);
-  if (factor_ > 1) {  // (C, f, h, w / f): columns by their remainder
-    const at::Tensor phases =
-        at::empty({in.size(0), factor_, in.size(1), (in.size(2) + factor_ - 1) / factor_}, in.options());
-    for (std::int64_t q = 0; q < std::min(factor_, in.size(2)); ++q) {
-      const at::Tensor part = in.slice(2, q, std::nullopt, factor_);
-      phases.select(1, q).slice(2, 0, part.size(2)).copy_(part);
-    }
-    in = phases;
-  } else if (in.stride(2) != 1) {
-    in = in.contiguous();
-  }
-  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "tap_blur", [&] { correlate<scalar_t>(in, y[0]); });
+  if (in.stride(2) != 1) in = in.contiguous();
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "tap_blur", [&] {
+    correlate<scalar_t>(factor_ > 1 ? by_remainder<scalar_t>(in, factor_) : in, y[0]);
+  });
 }
 
 template <class T>
