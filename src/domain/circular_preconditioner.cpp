@@ -149,10 +149,12 @@ void CircularPreconditioner::prepare(double gamma) {
 
 void CircularPreconditioner::apply(const at::Tensor& r, at::Tensor& z) {
   at::mul_out(z, r, root_);
-  fourier_.forward(z);
-  fourier_.divide(shape_, gamma_ * level_);
-  fourier_.inverse(z);
-  z.addcmul_(r, root_, -1).mul_(root_).add_(r);  // r + root (C^-1 root r - root r)
+  fourier_.divide(z, shape_, gamma_ * level_, z);
+  for (std::int64_t row = 0; row < z.size(1);
+       row += kRows) {  // r + root (C^-1 root r - root r), in the cache
+    const auto here = [&](const at::Tensor& t) { return t.slice(1, row, row + kRows); };
+    here(z).addcmul_(here(r), here(root_), -1).mul_(here(root_)).add_(here(r));
+  }
 }
 
 }  // namespace tessera

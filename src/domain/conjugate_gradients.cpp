@@ -2,6 +2,7 @@
 #include "tessera/domain/conjugate_gradients.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
@@ -41,7 +42,7 @@ ConjugateGradients::Result ConjugateGradients::solve(const LinearSystem& system,
     const at::Tensor& z = preconditioned();
     const double before = rho;
     rho = space.dot(r_, z);
-    p_.mul_(rho / before).add_(z);
+    at::add_out(p_, z, p_, rho / before);
   }
   result.error = std::sqrt(std::max(0.0, rho));
   result.reached = rho <= limit * limit;

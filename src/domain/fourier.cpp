@@ -9,6 +9,7 @@
 #include <ATen/ops/fft_rfft.h>
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,7 @@ void move(Exchange& exchange, const at::Tensor& from, const Box& from_box, const
 
 // out <- transform(in) along axis 1 (columns) or 2 (rows), (C, H, W), in parts of about a quarter million
 // numbers: a transform makes its result anew, which for whole images would be an image more. in may be out.
+// A transform may take its channel and first line beside its part.
 template <class Transform>
 void in_parts(const at::Tensor& in, const at::Tensor& out, std::int64_t axis, const Transform& transform) {
   constexpr std::int64_t kPart = 1 << 18;
@@ -51,7 +53,10 @@ void in_parts(const at::Tensor& in, const at::Tensor& out, std::int64_t axis, co
     for (std::int64_t begin = 0; begin < lines; begin += most) {
       const std::int64_t count = std::min(most, lines - begin);
       const auto part = [&](const at::Tensor& t) { return t.narrow(0, c, 1).narrow(across, begin, count); };
-      part(out).copy_(transform(part(in)));
+      if constexpr (std::is_invocable_v<Transform, at::Tensor>)
+        part(out).copy_(transform(part(in)));
+      else
+        part(out).copy_(transform(part(in), c, begin));
     }
 }
 
@@ -79,29 +84,42 @@ DistributedFourier::DistributedFourier(const Layout& blocks, const Box& box, std
   if (!alone_) rows_ = empty_block(channels, row_slab_, options);
 }
 
-void DistributedFourier::forward(const at::Tensor& x) {
+void DistributedFourier::to_columns(const at::Tensor& x) {
   if (!alone_) move(*to_rows_, x, block_, rows_, row_slab_);
   in_parts(alone_ ? x : rows_, spectrum_rows_, 2,
            [&](const at::Tensor& t) { return at::fft_rfft(t, width_, 2); });
   if (!alone_) move(*to_columns_, spectrum_rows_, spectrum_row_, columns_, spectrum_column_);
-  in_parts(columns_, columns_, 1, [](const at::Tensor& t) { return at::fft_fft(t, std::nullopt, 1); });
 }
 
-void DistributedFourier::inverse(at::Tensor& x) {
-  in_parts(columns_, columns_, 1, [](const at::Tensor& t) { return at::fft_ifft(t, std::nullopt, 1); });
+void DistributedFourier::from_columns(at::Tensor& x) {
   if (!alone_) move(*from_columns_, columns_, spectrum_column_, spectrum_rows_, spectrum_row_);
   in_parts(spectrum_rows_, alone_ ? x : rows_, 2,
            [&](const at::Tensor& t) { return at::fft_irfft(t, width_, 2); });
   if (!alone_) move(*from_rows_, rows_, row_slab_, x, block_);
 }
 
-void DistributedFourier::divide(const at::Tensor& symbol, double gain) {
-  constexpr std::int64_t kRows = 64;  // at once, for the divisor's memory
-  if (columns_.numel() == 0) return;
-  // By a complex number: with pairs of real ones torch takes four times as long.
-  for (std::int64_t row = 0; row < columns_.size(1); row += kRows)
-    columns_.slice(1, row, row + kRows)
-        .mul_(symbol.slice(1, row, row + kRows).mul(gain).add_(1).reciprocal_());
+void DistributedFourier::forward(const at::Tensor& x) {
+  to_columns(x);
+  in_parts(columns_, columns_, 1, [](const at::Tensor& t) { return at::fft_fft(t, std::nullopt, 1); });
+}
+
+void DistributedFourier::inverse(at::Tensor& x) {
+  in_parts(columns_, columns_, 1, [](const at::Tensor& t) { return at::fft_ifft(t, std::nullopt, 1); });
+  from_columns(x);
+}
+
+void DistributedFourier::divide(const at::Tensor& in, const at::Tensor& symbol, double gain,
+                                at::Tensor& out) {
+  to_columns(in);
+  // A column stays in the cache from its transform to its inverse.
+  in_parts(columns_, columns_, 1, [&](const at::Tensor& t, std::int64_t channel, std::int64_t begin) {
+    const at::Tensor s = symbol.select(0, symbol.size(0) > 1 ? channel : 0).narrow(1, begin, t.size(2));
+    at::Tensor spectrum = at::fft_fft(t, std::nullopt, 1);
+    // By a complex number: with pairs of real ones torch takes four times as long.
+    spectrum.mul_(s.mul(gain).add_(1).reciprocal_());
+    return at::fft_ifft(spectrum, std::nullopt, 1);
+  });
+  from_columns(out);
 }
 
 std::int64_t DistributedFourier::bytes_sent() const {

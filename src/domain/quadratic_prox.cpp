@@ -72,12 +72,6 @@ struct QuadraticProx::Closed {
     closed->symbol = sum.to(A.options());
     return closed;
   }
-
-  void divide(const at::Tensor& in, double gamma, at::Tensor& out) {
-    fourier.forward(in);
-    fourier.divide(symbol, gamma);
-    fourier.inverse(out);
-  }
 };
 
 struct QuadraticProx::Iterative {
@@ -142,15 +136,15 @@ at::Tensor QuadraticProx::solve(const Measurement& y, const at::Tensor& adjoint,
     if (diagonal_)
       out.copy_(work_).div_(diagonal_->mul(gamma).add_(1));
     else
-      closed_->divide(work_, gamma, out);
+      closed_->fourier.divide(work_, closed_->symbol, gamma, out);
     return {};
   }
   if (closed_) {
     A_->apply(z, work);
     at::sub_out(work[0], y[0], work[0]);
-    closed_->divide(work[0], gamma, work[0]);  // now y - A u
+    closed_->fourier.divide(work[0], closed_->symbol, gamma, work[0]);  // now y - A u
     A_->adjoint(work, out);
-    out.mul_(gamma).add_(z);
+    at::add_out(out, z, out, gamma);
     return {};
   }
   Iterative& it = *iterative_;
@@ -159,7 +153,7 @@ at::Tensor QuadraticProx::solve(const Measurement& y, const at::Tensor& adjoint,
     A_->apply(in, work);
     it.weigh(work);
     A_->adjoint(work, to);
-    to.mul_(gamma).add_(in);
+    at::add_out(to, in, to, gamma);
   };
   // z + gamma A^T W (y - A u) - u: the difference first, since with a large gamma A^T W y alone has a
   // rounding error above the tolerance.
@@ -168,7 +162,7 @@ at::Tensor QuadraticProx::solve(const Measurement& y, const at::Tensor& adjoint,
     for (std::size_t i = 0; i < y.size(); ++i) at::sub_out(work[i], y[i], work[i]);
     it.weigh(work);
     A_->adjoint(work, to);
-    to.mul_(gamma).add_(z).sub_(in);
+    at::add_out(to, z, to, gamma).sub_(in);
   };
   double margin = 1;
   if (CircularPreconditioner* P = it.prepared(*A_, gamma)) {

@@ -17,7 +17,7 @@ namespace tessera {
 /// Blocks are redistributed to full rows, transformed along them, redistributed to full columns, transformed
 /// along those; the inverse goes back the same way. No rank ever holds the image; each direction moves it
 /// twice. The spectrum is the half with width / 2 + 1 columns, cut into slabs of columns, one per rank (empty
-/// where ranks outnumber columns). Persistent buffers; one caller at a time. Collective: forward, inverse.
+/// where ranks outnumber columns). Persistent buffers; one caller at a time. Collective: forward, inverse, divide.
 class DistributedFourier {
  public:
   /// `blocks`: of `box`, one per rank; a decomposition's image, or the samples of one part of a measurement.
@@ -28,11 +28,11 @@ class DistributedFourier {
   void forward(const at::Tensor& x);
   /// This rank's columns of the spectrum, (C, height, columns), complex: may be changed in place.
   at::Tensor& spectrum() { return columns_; }
-  /// spectrum() /= 1 + gain * symbol, which is real, (1 or C, height, columns): (1 + gain A^T A)^-1 of a
-  /// circular convolution A with symbol |K|^2.
-  void divide(const at::Tensor& symbol, double gain);
   /// Writes the image of spectrum() into this rank's block of x.
   void inverse(at::Tensor& x);
+  /// out <- the image of in's spectrum over 1 + gain * symbol, which is real, (1 or C, height, columns):
+  /// (1 + gain A^T A)^-1 in of a circular convolution A with symbol |K|^2. in may be out.
+  void divide(const at::Tensor& in, const at::Tensor& symbol, double gain, at::Tensor& out);
 
   std::int64_t first_column() const { return first_column_; }
   std::int64_t last_column() const { return last_column_; }  // one past it
@@ -46,6 +46,9 @@ class DistributedFourier {
   static std::array<ExchangePlan, 4> plans(const Layout& blocks, const Box& box, int rank);
 
  private:
+  void to_columns(const at::Tensor& x);  // transformed along the rows
+  void from_columns(at::Tensor& x);
+
   Box block_;         // of this rank
   Box row_slab_;      // full rows of the array
   Box spectrum_row_;  // full rows, half spectrum
