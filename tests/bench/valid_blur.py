@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -38,11 +39,13 @@ output: {{folder: out, checkpoint: {{keep: 0}}}}
     with open(folder / "log", "w") as log:
         process = subprocess.Popen([program, "run", job, "--force"], stdout=log, stderr=subprocess.STDOUT,
                                    env=dict(os.environ, OMP_NUM_THREADS=str(o.threads)))
+        begin = time.monotonic()
         _, status, usage = os.wait4(process.pid, 0)
+        whole = time.monotonic() - begin
     if status:
         sys.exit(f"{program} failed ({os.waitstatus_to_exitcode(status)}):\n" + (folder / "log").read_text())
     summary = json.loads((folder / "out" / "summary.json").read_text())
-    return usage.ru_maxrss * 1024 / 1e9, max(summary["peak_bytes_per_rank"]) / 1e9, summary["seconds_per_iteration"]
+    return usage.ru_maxrss * 1024 / 1e9, max(summary["peak_bytes_per_rank"]) / 1e9, summary["seconds_per_iteration"], whole
 
 
 def main():
@@ -54,8 +57,8 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     o = parser.parse_args()
     print("| side | channels | " + " | ".join(f"{name} {i + 1}" for i in range(len(o.program))
-                                              for name in ("resident (tracked), GB,", "s per iteration,")) + " |")
-    print("|---" * (2 + 2 * len(o.program)) + "|")
+                                              for name in ("resident (tracked), GB,", "s per iteration,", "s in all,")) + " |")
+    print("|---" * (2 + 3 * len(o.program)) + "|")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         np.save(folder / "kernel.npy", kernel())
@@ -63,8 +66,8 @@ def main():
             for channels in map(int, o.channels.split(",")):
                 cells = [str(side), str(channels)]
                 for program in o.program:
-                    resident, tracked, seconds = run(program, folder, side, channels, o)
-                    cells += [f"{resident:.2f} ({tracked:.2f})", f"{seconds:.2f}"]
+                    resident, tracked, seconds, whole = run(program, folder, side, channels, o)
+                    cells += [f"{resident:.2f} ({tracked:.2f})", f"{seconds:.2f}", f"{whole:.1f}"]
                 print("| " + " | ".join(cells) + " |", flush=True)
 
 
