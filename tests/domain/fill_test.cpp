@@ -79,8 +79,8 @@ at::Tensor filled(const at::Tensor& truth, const Box& image, const Communicator&
 TEST(Fill, TheBorderOfAValidBlurIsTheSameOnAnyNumberOfRanks) {
   const Box image = Box::image2d(37, 41);
   const at::Tensor truth = ramp(3, image), whole = filled(truth, image, Communicator());
-  EXPECT_LT((whole - truth).abs().max().item<double>(),
-            0.1 * truth.max().item<double>());  // level at the border
+  // Level from the last measured pixel on: a corner is four rows and four columns of the ramp away.
+  EXPECT_LT((whole - truth).abs().max().item<double>(), 0.2 * truth.max().item<double>());
   test::on_groups([&](const Communicator& comm) {
     const at::Tensor mine = test::part_of(whole, image, test::cut(image, comm.size()).block(comm.rank()));
     EXPECT_LT(test::worst(comm, filled(truth, image, comm), mine, truth), 1e-12);
