@@ -52,12 +52,15 @@ void fill_unmeasured(const DistributedOperator& A, const at::Tensor& diagonal, d
                                   A.transport(), A.comm());
   Measurement parts = L->make_measurement();
   const at::Tensor b = x.clone(), known = diagonal.ge(least);
-  std::array<double, 3> sums{};  // of known pixels: of A^T W y, of the diagonal, their number
-  const at::Tensor one = known.to(diagonal.options());
-  sums = {local_dot(b, one).item<double>(), local_dot(diagonal, one).item<double>(),
-          static_cast<double>(known.sum().item<std::int64_t>())};
+  at::Tensor inverse = known.to(diagonal.options());
+  // Of known pixels: A^T W y, the diagonal, their number.
+  std::array<double, 3> sums{local_dot(b, inverse).item<double>(),
+                             local_dot(diagonal, inverse).item<double>(),
+                             static_cast<double>(known.sum().item<std::int64_t>())};
   A.comm().all_reduce(sums, Reduce::sum);
   const double mu = kMu * sums[1] / std::max(1.0, sums[2]);
+  // The diagonal of M inside of the image, inverted; 0 where pixels are to stay, so that they do.
+  inverse.copy_(diagonal).add_(mu * (axes == Axes::volume ? 6 : 4)).reciprocal_().masked_fill_(known, 0);
   const LinearMap M = [&](const at::Tensor& in, at::Tensor& out) {
     L->apply(in, parts);
     at::mul_out(out, diagonal, in);
@@ -67,16 +70,16 @@ void fill_unmeasured(const DistributedOperator& A, const at::Tensor& diagonal, d
     M(in, out);
     out.neg_().add_(b);
   };
-  // The diagonal of M inside of the image, inverted; 0 where pixels are to stay, so that they do.
-  const at::Tensor inverse = diagonal.add(mu * (axes == Axes::volume ? 6 : 4)).reciprocal_().mul_(1 - one);
   const LinearMap precondition = [&](const at::Tensor& in, at::Tensor& out) {
     at::mul_out(out, in, inverse);
   };
 
   x.div_(diagonal).masked_fill_(known.logical_not(), sums[0] / std::max(sums[1], least));
-  at::Tensor r = at::empty_like(x);
-  residual(x, r);
-  const double first = std::sqrt(space.dot(r, r.mul(inverse)));
+  const auto first = [&] {
+    at::Tensor r = at::empty_like(x);
+    residual(x, r);
+    return std::sqrt(space.dot(r, r.mul(inverse)));
+  }();
   ConjugateGradients().solve({M, residual, precondition}, x, space, kIterations, kTolerance * first);
 }
 
