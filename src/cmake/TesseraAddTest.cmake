@@ -47,10 +47,10 @@ function(tessera_add_test)
   if(NOT "gpu" IN_LIST arg_LABELS AND NOT "slurm" IN_LIST arg_LABELS)
     set_property(TEST ${arg_NAME} APPEND PROPERTY ENVIRONMENT "CUDA_VISIBLE_DEVICES=")
   endif()
-  # Ranks of one program wait for each other awake and take three places of four, beside which one other test runs: they
-  # begin first (COST), or else would wait for places to be free until the end. Scripts wait for what they start.
+  # Ranks of one program wait for each other awake and take two places, beside which one other test runs: they begin
+  # first (COST), or else would wait for two places to be free until the end. Scripts wait for what they start.
   if(arg_RANKS GREATER 1)
-    set_tests_properties(${arg_NAME} PROPERTIES PROCESSORS 3 COST 100)
+    set_tests_properties(${arg_NAME} PROPERTIES PROCESSORS 2 COST 100)
   endif()
   if(arg_LOCK)
     set_tests_properties(${arg_NAME} PROPERTIES RESOURCE_LOCK ${arg_LOCK})
