@@ -13,9 +13,9 @@ namespace tessera {
 ///
 ///   (D + mu mean(D) grad^T grad) x = A^T W y,
 ///
-/// grad: forward differences, none across the border. By conjugate gradients on these pixels, until a
-/// hundredth of the first residual is left, 200 at most: holes wider than that are filled from their rim
-/// inward only. Collective; the same for any number of ranks to rounding.
+/// mean(D) over the others; grad: forward differences, none across the border. By conjugate gradients on these
+/// pixels, until a hundredth of the first residual is left, 200 at most: holes wider than that are filled from
+/// their rim inward only. Collective; the same for any number of ranks to rounding.
 void fill_unmeasured(const DistributedOperator& A, const at::Tensor& diagonal, double least, at::Tensor& x,
                      const Space& space);
 
