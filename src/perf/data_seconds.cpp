@@ -23,7 +23,7 @@ double data_seconds(const Machine& machine, const DataWork& data, const Decompos
     return 2 * c * machine.transform.at(pixels);
 
   const OperatorWork work = data.op->work(d, channels, rank);
-  double seconds = work.products / machine.direct;
+  double seconds = work.products / machine.direct + machine.copy.at(work.bytes);
   // Measured with one tile, to which all threads come.
   const double threads = machine.processors == 0 ? std::max(1, machine.threads()) : 1;
   for (const OperatorWork::Transforms& t : work.transforms)

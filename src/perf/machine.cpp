@@ -104,7 +104,7 @@ Machine guessed_machine(bool gpu) {
                     {Precision::float16, {{}, 100e9 * cores, 0.1}}};
     m.copy = m.pack = {{{1e8, 1e-2}}};
     m.transform = {{{1e6, 1e-2 / cores}}};
-    m.direct = 2e9 * cores;
+    m.direct = 25e9 * cores;
     m.state = {{{1e6, 2e-2 / cores}}};
     m.links = {{TransportKind::mpi, {{1e-6, 1e-6, 1e-6, 3e-10, false}, {3e-6, 1e-6, 1e-6, 1e-10}}}};
   }

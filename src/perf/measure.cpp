@@ -5,9 +5,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/zeros.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -146,9 +146,15 @@ void measure_operators(Machine& m, const Communicator& comm, Device device, doub
     const OperatorWork::Transforms work = op->work(group, samples, 3).transforms.front();
     m.transform.points[work.values] = time_blur(comm, device, seconds, blur, side) / work.count;
   }
-  blur.kernel = at::zeros({5, 5}, at::kDouble) + 0.04;
+  constexpr std::int64_t taps = 9, side = 512;
+  blur.kernel = at::ones({taps, taps}, at::kDouble).div_(taps * taps);
   blur.method = BlurMethod::direct;
-  m.direct = 2 * 25 * 3 * 512.0 * 512 / time_blur(comm, device, seconds, blur, 512);
+  const auto op = make_blur(blur);
+  const LocalOperator* group[] = {op.get()};
+  const Box samples[] = {Box::image2d(side, side)};
+  const OperatorWork work = op->work(group, samples, 3);
+  const double whole = time_blur(comm, device, seconds, blur, side);
+  m.direct = work.products / std::max(0.1 * whole, whole - m.copy.at(work.bytes));
 }
 
 class Seconds final : public Observer {

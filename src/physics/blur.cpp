@@ -19,15 +19,15 @@
 namespace tessera {
 namespace {
 
-// More taps than this go by FFT by the automatic method; on a coarser grid of factor f, f^2 times as many,
-// since only so many of them meet a pixel. Both ways give the same result to rounding.
+// More taps than this go by FFT by the automatic method; on a coarser grid of factor f, f^2 times as many as
+// for kDirectTapsOfCoarse, since only so many of them meet a pixel. Both ways give the same result to rounding.
 //
 // On a CPU measured: `tests/bench/data_step.sh blurs 3`, apply and adjoint of 3 channels of float32, sides
 // 128, 512 and 1024, kernels of 3 x 3 to 25 x 25, Intel with AVX-512. Direct is faster than FFT, with one
-// thread and with two, by 2.2 to 4.4 and 4.3 to 13 with 25 taps and fewer, 1.3 to 1.5 and 3.3 to 4.5 with
-// 81, 1.0 to 1.3 and 2.5 to 3.3 with 121, 0.8 to 1.0 and 2.1 to 2.5 with 169. Of a stack of eight, which
-// shares the image's transform, 0.7 to 0.8 and 2.2 to 4.4 with 81. On a GPU an estimate.
-constexpr std::int64_t kDirectTaps = 81, kDirectTapsOnGpu = 25;
+// thread and with two, by 5 to 8 and 2 to 14 with 25 taps and fewer, 2.5 to 3.1 and 2.3 to 4.5 with 81, 1.3
+// to 1.7 and 1.7 to 2.8 with 225, 0.7 to 1.0 and 1.3 to 2.9 with 361. Of a stack of eight, which shares the
+// image's transform, 0.6 to 0.9 and 0.9 to 2.1 with 225. On a GPU an estimate.
+constexpr std::int64_t kDirectTaps = 225, kDirectTapsOfCoarse = 81, kDirectTapsOnGpu = 25;
 
 // One kernel, tap by tap, channels as a batch; or one per channel, as groups. For GPUs: on a CPU torch takes
 // 10 to 50 times as long as transforms, for any kernel.
@@ -105,10 +105,12 @@ class Blur final : public LocalOperator {
     for (std::size_t d = 0; d < 2; ++d)
       TESSERA_VALIDATE(phase_[d] >= 0 && phase_[d] < factor_, "operator.phase is ", phase_[d], " on axis ", d,
                        " (the first sample is one of the first ", factor_, ") write 0 to ", factor_ - 1);
-    by_fft_ =
-        options.method == BlurMethod::fft ||
-        (options.method == BlurMethod::automatic &&
-         size(0) * size(1) > factor_ * factor_ * (options.device.is_cuda() ? kDirectTapsOnGpu : kDirectTaps));
+    by_fft_ = options.method == BlurMethod::fft ||
+              (options.method == BlurMethod::automatic &&
+               size(0) * size(1) > factor_ * factor_ *
+                                       (options.device.is_cuda() ? kDirectTapsOnGpu
+                                        : factor_ == 1           ? kDirectTaps
+                                                                 : kDirectTapsOfCoarse));
   }
 
   std::string name() const override { return factor_ > 1 ? "downsampling" : "blur"; }

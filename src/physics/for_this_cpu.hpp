@@ -9,6 +9,14 @@ struct Register {
   using Type [[gnu::vector_size(kBytes)]] = T;
 };
 
+/// Says that a vector is needed in a register: GCC reads one from memory again for every use of it.
+template <class Vector>
+[[gnu::always_inline]] inline void in_register([[maybe_unused]] Vector& v) {
+#if defined(__x86_64__)
+  asm("" : "+v"(v));
+#endif
+}
+
 /// Calls the loop `Loop::row<kBytes>(args...)` with the widest registers of this CPU. It is static and always
 /// inline, so that it becomes code of each instruction set here.
 template <class Loop, class... Args>

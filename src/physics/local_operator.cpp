@@ -9,6 +9,7 @@ namespace tessera {
 
 void OperatorWork::add(const OperatorWork& other) {
   products += other.products;
+  bytes += other.bytes;
   transforms.insert(transforms.end(), other.transforms.begin(), other.transforms.end());
   moment = std::max(moment, other.moment);
   kept += other.kept;
@@ -21,7 +22,10 @@ OperatorWork LocalOperator::work(std::span<const LocalOperator* const> group, st
     const Reach r = group[i]->reach();
     double taps = 1;
     for (std::size_t d = 0; d < 3; ++d) taps *= static_cast<double>(r.lo[d] + r.hi[d] + 1);
-    if (taps > 1) sum.products += 2 * taps * static_cast<double>(samples[i].pixels() * channels);
+    if (taps == 1) continue;
+    const double values = static_cast<double>(samples[i].pixels() * channels);
+    sum.products += 2 * taps * values;
+    sum.bytes += 4 * 5 * values;  // there x and y once each; back y, and x twice, which is added to
   }
   return sum;
 }

@@ -7,6 +7,8 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <type_traits>
 
 #include "tessera/core/error.hpp"
@@ -71,6 +73,39 @@ at::Tensor by_remainder(const at::Tensor& in, std::int64_t f) {
   return phases;
 }
 
+// Taps that are less than this share of the largest are 0: no sum can tell, and products below the smallest
+// normal number, as in the tails of a Gaussian, take processors a hundred times as long.
+constexpr double kNothing = 1e-30;
+
+// The taps of each kernel (1 or C, h, w); `turned` by half a turn, as a convolution meets its input.
+template <class T>
+std::vector<TapMatrix<T>> matrices(const at::Tensor& kernel, bool turned) {
+  const auto taps = kernel.accessor<double, 3>();
+  const std::int64_t height = taps.size(1), width = taps.size(2);
+  const double least = kNothing * kernel.abs().max().item<double>();
+  std::vector<TapMatrix<T>> of(static_cast<std::size_t>(taps.size(0)), {height, width, {}});
+  for (std::int64_t k = 0; k < taps.size(0); ++k)
+    for (std::int64_t i = 0; i < height; ++i)
+      for (std::int64_t j = 0; j < width; ++j) {
+        const double tap = turned ? taps[k][height - 1 - i][width - 1 - j] : taps[k][i][j];
+        of[static_cast<std::size_t>(k)].weight.push_back(static_cast<T>(std::abs(tap) < least ? 0.0 : tap));
+      }
+  return of;
+}
+
+// work(channel, first row, rows) for strips of up to kTapRows rows of (C, rows, columns), side by side.
+template <class Work>
+void in_strips(const at::Tensor& out, std::int64_t taps, const Work& work) {
+  const std::int64_t rows = out.size(1), strips = (rows + kTapRows - 1) / kTapRows;
+  at::parallel_for(0, out.size(0) * strips, grain(kTapRows * out.size(2), taps),
+                   [&](std::int64_t first, std::int64_t last) {
+                     for (std::int64_t s = first; s < last; ++s) {
+                       const std::int64_t top = s % strips * kTapRows;
+                       work(s / strips, top, std::min(kTapRows, rows - top));
+                     }
+                   });
+}
+
 }  // namespace
 
 TapBlur::TapBlur(const BankFilter& filter, const Index2& begin, const Index2& end)
@@ -85,13 +120,82 @@ void TapBlur::apply(const at::Tensor& x, std::span<const at::Tensor> y) {
   at::Tensor in = x.slice(1, begin_[0], end_[0]).slice(2, begin_[1], end_[1]);
   if (in.stride(2) != 1) in = in.contiguous();
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "tap_blur", [&] {
-    correlate<scalar_t>(factor_ > 1 ? by_remainder<scalar_t>(in, factor_) : in, y[0]);
+    if (factor_ == 1)
+      correlate_rows<scalar_t>(in, y[0]);
+    else
+      correlate<scalar_t>(by_remainder<scalar_t>(in, factor_), y[0]);
+  });
+}
+
+template <class T>
+void TapBlur::correlate_rows(const at::Tensor& in, const at::Tensor& y) const {
+  const std::vector<TapMatrix<T>> of = matrices<T>(kernel_, /*turned=*/true);
+  const std::int64_t height = kernel_.size(1), columns = y.size(2);
+  const T* source = in.const_data_ptr<T>();
+  T* target = y.mutable_data_ptr<T>();
+  in_strips(y, height * kernel_.size(2), [&](std::int64_t c, std::int64_t top, std::int64_t rows) {
+    std::vector<const T*> from;
+    for (std::int64_t i = 0; i < rows + height - 1; ++i)
+      from.push_back(source + c * in.stride(0) + (top + i) * in.stride(1));
+    std::array<T*, kTapRows> to{};
+    for (std::int64_t r = 0; r < rows; ++r)
+      to[static_cast<std::size_t>(r)] = target + c * y.stride(0) + (top + r) * y.stride(1);
+    tap_rows(from.data(), of[static_cast<std::size_t>(c) % of.size()], to.data(), rows, columns,
+             Into::replace);
+  });
+}
+
+// Every pixel gathers from the samples around it; those beyond the measurement are zeros: rows of them above and
+// below, and at the ends of rows copies that are continued by zeros.
+template <class T>
+void TapBlur::spread_rows(const at::Tensor& y, const at::Tensor& x) const {
+  const std::vector<TapMatrix<T>> of = matrices<T>(kernel_, /*turned=*/false);
+  const std::int64_t height = kernel_.size(1), beyond = kernel_.size(2) - 1;
+  const std::int64_t samples = y.size(2), columns = x.size(2);
+  constexpr std::int64_t kWide = 48;  // columns of an end are filled up to full vectors
+  const std::int64_t end = std::min(columns, (beyond + kWide - 1) / kWide * kWide);
+  const bool apart = 2 * end + kWide <= columns;  // else all of a row is taken for its end
+  const T* source = y.const_data_ptr<T>();
+  T* target = x.mutable_data_ptr<T>();
+  const std::vector<T> zeros(static_cast<std::size_t>(samples));
+  in_strips(x, height * (beyond + 1), [&](std::int64_t c, std::int64_t top, std::int64_t rows) {
+    const TapMatrix<T>& taps = of[static_cast<std::size_t>(c) % of.size()];
+    std::vector<const T*> lines;  // of the sample that meets column `beyond` with the first tap
+    for (std::int64_t i = 0; i < rows + height - 1; ++i) {
+      const std::int64_t line = top + i - (height - 1);
+      lines.push_back(0 <= line && line < y.size(1) ? source + c * y.stride(0) + line * y.stride(1)
+                                                    : zeros.data());
+    }
+    std::vector<const T*> from(lines.size());
+    std::array<T*, kTapRows> to{};
+    const auto columns_from = [&](std::int64_t begin, std::int64_t n) {
+      for (std::int64_t r = 0; r < rows; ++r)
+        to[static_cast<std::size_t>(r)] = target + c * x.stride(0) + (top + r) * x.stride(1) + begin;
+      tap_rows(from.data(), taps, to.data(), rows, n, Into::add);
+    };
+    std::vector<T> panel;
+    const auto at_an_end = [&](std::int64_t begin, std::int64_t n) {
+      const std::int64_t width = n + beyond, first = begin - beyond;
+      const std::int64_t lo = std::max<std::int64_t>(0, first), hi = std::min(samples, first + width);
+      panel.assign(lines.size() * static_cast<std::size_t>(width), T(0));
+      for (std::size_t i = 0; i < lines.size(); ++i) {
+        T* line = panel.data() + static_cast<std::int64_t>(i) * width;
+        if (lo < hi) std::copy(lines[i] + lo, lines[i] + hi, line + (lo - first));
+        from[i] = line;
+      }
+      columns_from(begin, n);
+    };
+    if (!apart) return at_an_end(0, columns);
+    if (end > 0) at_an_end(0, end);
+    for (std::size_t i = 0; i < lines.size(); ++i) from[i] = lines[i] + end - beyond;
+    columns_from(end, columns - 2 * end);
+    if (end > 0) at_an_end(columns - end, end);
   });
 }
 
 template <class T>
 void TapBlur::correlate(const at::Tensor& in, const at::Tensor& y) const {
-  const std::int64_t row = in.stride(-2), channel = in.stride(0), phase = factor_ > 1 ? in.stride(1) : 0;
+  const std::int64_t row = in.stride(-2), channel = in.stride(0), phase = in.stride(1);
   const auto kernel = kernel_.accessor<double, 3>();
   const std::int64_t kernels = kernel.size(0), height = kernel.size(1), width = kernel.size(2);
   std::vector<Taps<T>> of(static_cast<std::size_t>(kernels));
@@ -118,6 +222,11 @@ void TapBlur::adjoint(std::span<const at::Tensor> y, const at::Tensor& x) {
   const at::Tensor to = x.slice(1, begin_[0], end_[0]).slice(2, begin_[1], end_[1]);
   TESSERA_EXPECT(to.stride(2) == 1 || to.size(2) == 1, "pixels with strides ", x.strides(),
                  " (rows are added to as a whole)");
+  if (factor_ == 1) {
+    const at::Tensor samples = y[0].stride(2) == 1 ? y[0] : y[0].contiguous();
+    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "tap_blur", [&] { spread_rows<scalar_t>(samples, to); });
+    return;
+  }
   const at::Tensor framed = at::constant_pad_nd(y[0], {reach_[1], reach_[1], reach_[0], reach_[0]});
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "tap_blur", [&] { spread<scalar_t>(framed, to); });
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "overlap_save.hpp"
+#include "tap_rows.hpp"
 #include "tap_sum.hpp"
 
 namespace tessera {
@@ -24,6 +25,12 @@ class TapBlur final : public PlacedOperator {
   void adjoint(std::span<const at::Tensor> y, const at::Tensor& x) override;
 
  private:
+  // A factor of 1: several rows at once.
+  template <class T>
+  void correlate_rows(const at::Tensor& in, const at::Tensor& y) const;
+  template <class T>
+  void spread_rows(const at::Tensor& y, const at::Tensor& x) const;
+  // A coarser grid.
   template <class T>
   void correlate(const at::Tensor& in, const at::Tensor& y) const;
   template <class T>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
@@ -141,6 +142,55 @@ TEST(Blur, BySeveralTilesEqualsDirect) {
     direct.placed->adjoint({&y, 1}, expected);
     EXPECT_LT(difference(back, expected), 1e-12);
   }
+}
+
+// Strips of four rows, fewer at the end; wide rows, whose ends are continued by zeros, and narrow ones; kernels
+// lower than a strip; one kernel per channel.
+TEST(Blur, DirectInStripsEqualsFft) {
+  for (const auto& [kernels, height, width] : {std::array<std::int64_t, 3>{1, 15, 15},
+                                               {2, 5, 9},
+                                               {1, 1, 21},
+                                               {2, 2, 3},
+                                               {1, 3, 49},
+                                               {1, 17, 1},
+                                               {1, 4, 4}})
+    for (const auto& [rows, columns] :
+         {std::array<std::int64_t, 2>{30, 333}, {21, 190}, {18, 96}, {23, 60}}) {
+      const at::Tensor taps = random_tensor({kernels, height, width}, 1);
+      const at::Tensor x = random_tensor({2, rows, columns}, 2);
+      const Box image = Box::image2d(rows, columns);
+      const Whole direct(blur(taps, Boundary::valid, BlurMethod::direct, 1), image, 2, at::kDouble);
+      const Whole fft(blur(taps, Boundary::valid, BlurMethod::fft, 1), image, 2, at::kDouble);
+      const at::Tensor y = direct.apply(x);
+      SCOPED_TRACE(concat(height, " x ", width, " taps, ", rows, " x ", columns, " pixels"));
+      EXPECT_LT(difference(fft.apply(x), y), 1e-12);
+      at::Tensor back = random_tensor(x.sizes(), 3), expected = back.clone();  // both are added to
+      direct.placed->adjoint({&y, 1}, back);
+      fft.placed->adjoint({&y, 1}, expected);
+      EXPECT_LT(difference(back, expected), 1e-12);
+    }
+}
+
+TEST(Blur, DirectRowsHaveTheSameBitsWhereverAStripBegins) {
+  const at::Tensor taps = random_tensor({7, 7}, 1), x = random_tensor({1, 40, 200}, 2).to(at::kFloat);
+  const Whole all(blur(taps, Boundary::valid, BlurMethod::direct, 1), Box::image2d(40, 200), 1, at::kFloat);
+  const at::Tensor y = all.apply(x);
+  for (const std::int64_t first : {1, 2, 3}) {
+    const Whole part(blur(taps, Boundary::valid, BlurMethod::direct, 1), Box::image2d(40 - first, 200), 1,
+                     at::kFloat);
+    EXPECT_TRUE(part.apply(x.slice(1, first)).equal(y.slice(1, first)));
+  }
+}
+
+// In float32 the outer taps of such a kernel are below the smallest normal number.
+TEST(Blur, DirectWithVanishingTapsEqualsDouble) {
+  const at::Tensor line = at::arange(-7, 8, at::kDouble).square_().mul_(-2).exp_(), taps = line.outer(line);
+  ASSERT_LT(taps.min().item<double>(), 1e-38);
+  const at::Tensor x = random_tensor({1, 30, 64}, 2);
+  const Box image = Box::image2d(30, 64);
+  const Whole one(blur(taps, Boundary::valid, BlurMethod::direct, 1), image, 1, at::kFloat);
+  const Whole two(blur(taps, Boundary::valid, BlurMethod::direct, 1), image, 1, at::kDouble);
+  EXPECT_LT(difference(one.apply(x.to(at::kFloat)).to(at::kDouble), two.apply(x)), 1e-6);
 }
 
 TEST(Blur, BankOfDifferentKernelsEqualsEachAlone) {

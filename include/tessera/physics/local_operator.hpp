@@ -29,6 +29,7 @@ struct OperatorWork {
     double tiles = 1;              // of the block; a CPU's threads take one each
   };
   double products = 0;  // multiply-adds, tap by tap
+  double bytes = 0;     // that these read and write
   std::vector<Transforms> transforms{};
   double moment = 0;  // bytes that it takes while it runs
   double kept = 0;    // bytes that stand all the time: kernels as they are used
