@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/ranges.h>
+#include <malloc.h>
 #include <yaml-cpp/yaml.h>
 
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -71,6 +73,16 @@ std::vector<double> number_list(const YAML::Node& node) {
   std::vector<double> values;
   for (const YAML::Node& entry : node) values.push_back(number(entry));
   return values;
+}
+
+/// Every step frees its features and asks for as many again. glibc gives such pieces back to the system, which clears
+/// their pages each time: 15 % of a step of a small network.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  mallopt(M_TOP_PAD, 64 << 20);
+#endif
 }
 
 }  // namespace
@@ -182,6 +194,7 @@ TrainOptions parse_train_job(const std::string& text, const std::string& path) {
 }
 
 int run_train_file(const std::string& path, const Communicator& comm) {
+  keep_freed_memory();
   TrainOptions options;
   comm.together([&] { options = parse_train_job(read_text(path), path); });
   return train(options, comm);
