@@ -9,10 +9,11 @@ struct Register {
   using Type [[gnu::vector_size(kBytes)]] = T;
 };
 
-/// Says that a vector is needed in a register: GCC reads one from memory again for every use of it.
+/// Says that a vector is needed in a register: GCC reads one from memory again for every use of it. (Clang does
+/// not, and knows no wide registers in a function without a target.)
 template <class Vector>
 [[gnu::always_inline]] inline void in_register([[maybe_unused]] Vector& v) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(__clang__)
   asm("" : "+v"(v));
 #endif
 }
