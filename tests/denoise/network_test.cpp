@@ -60,13 +60,15 @@ TEST(Network, windows_with_the_halo_equal_the_whole_image_and_with_one_unit_less
     const at::Tensor sigma = at::full({1}, 0.1, at::kDouble);
     const at::Tensor whole = evaluate(network.graph, network.weights, x, sigma);
     ASSERT_GT(largest(whole), 0.01);
+    const double scale =
+        std::max(1.0, largest(whole));  // of scunet 1e4: its last bits depend on the processor
     bool less_differs = false;
     for (const std::int64_t row : {std::int64_t{0}, halo, size - side})
       for (const std::int64_t column : {halo, size - side}) {
         const at::Tensor expected = whole.narrow(2, row, side).narrow(3, column, side);
-        EXPECT_LT(largest(by_window(network, x, sigma, row, column, side, halo) - expected), 1e-12);
+        EXPECT_LT(largest(by_window(network, x, sigma, row, column, side, halo) - expected), 1e-12 * scale);
         const double error = largest(by_window(network, x, sigma, row, column, side, halo - unit) - expected);
-        less_differs = less_differs || error > 1e-10;
+        less_differs = less_differs || error > 1e-10 * scale;
       }
     EXPECT_TRUE(less_differs);
   }
