@@ -26,8 +26,10 @@ namespace {
 // 128, 512 and 1024, kernels of 3 x 3 to 25 x 25, Intel with AVX-512. Direct is faster than FFT, with one
 // thread and with two, by 5 to 8 and 2 to 14 with 25 taps and fewer, 2.5 to 3.1 and 2.3 to 4.5 with 81, 1.3
 // to 1.7 and 1.7 to 2.8 with 225, 0.7 to 1.0 and 1.3 to 2.9 with 361. Of a stack of eight, which shares the
-// image's transform, 0.6 to 0.9 and 0.9 to 2.1 with 225. On a GPU an estimate.
-constexpr std::int64_t kDirectTaps = 225, kDirectTapsOfCoarse = 81, kDirectTapsOnGpu = 25;
+// image's transform, 1.0 to 1.5 and 1.2 to 2.7 with 121, 0.6 to 0.9 and 0.9 to 2.1 with 225: blurs between
+// kDirectTapsInCompany and kDirectTaps are direct alone, and by FFT with others. On a GPU an estimate.
+constexpr std::int64_t kDirectTaps = 225, kDirectTapsInCompany = 121, kDirectTapsOfCoarse = 81,
+                       kDirectTapsOnGpu = 25;
 
 // One kernel, tap by tap, channels as a batch; or one per channel, as groups. For GPUs: on a CPU torch takes
 // 10 to 50 times as long as transforms, for any kernel.
@@ -105,12 +107,15 @@ class Blur final : public LocalOperator {
     for (std::size_t d = 0; d < 2; ++d)
       TESSERA_VALIDATE(phase_[d] >= 0 && phase_[d] < factor_, "operator.phase is ", phase_[d], " on axis ", d,
                        " (the first sample is one of the first ", factor_, ") write 0 to ", factor_ - 1);
-    by_fft_ = options.method == BlurMethod::fft ||
-              (options.method == BlurMethod::automatic &&
-               size(0) * size(1) > factor_ * factor_ *
-                                       (options.device.is_cuda() ? kDirectTapsOnGpu
-                                        : factor_ == 1           ? kDirectTaps
-                                                                 : kDirectTapsOfCoarse));
+    if (options.method == BlurMethod::automatic) {
+      const bool gpu = options.device.is_cuda(), coarse = factor_ > 1;
+      const std::int64_t unit = factor_ * factor_, one = gpu ? kDirectTapsOnGpu : kDirectTapsOfCoarse;
+      const auto more_than = [&](std::int64_t taps) { return size(0) * size(1) > taps; };
+      fft_alone_ = more_than(gpu || coarse ? unit * one : kDirectTaps);
+      fft_in_company_ = more_than(gpu || coarse ? unit * one : kDirectTapsInCompany);
+    } else {
+      fft_alone_ = fft_in_company_ = options.method == BlurMethod::fft;
+    }
   }
 
   std::string name() const override { return factor_ > 1 ? "downsampling" : "blur"; }
@@ -149,24 +154,27 @@ class Blur final : public LocalOperator {
 
   bool shares_with(const LocalOperator& other) const override {
     const auto* blur = dynamic_cast<const Blur*>(&other);
-    return blur && by_fft_ && blur->by_fft_;
+    return blur && fft_in_company_ && blur->fft_in_company_;
   }
   std::unique_ptr<PlacedOperator> place(std::span<const LocalOperator* const> group,
                                         const Placement& placement) const override {
-    if (!by_fft_) return std::make_unique<DirectBlur>(filter(), placement);
+    if (!by_fft(group)) return std::make_unique<DirectBlur>(filter(), placement);
     std::vector<BankFilter> filters;
     for (const LocalOperator* member : group) filters.push_back(dynamic_cast<const Blur&>(*member).filter());
     return std::make_unique<OverlapSave>(std::move(filters), placement);
   }
   OperatorWork work(std::span<const LocalOperator* const> group, std::span<const Box> samples,
                     std::int64_t channels) const override {
-    if (!by_fft_) return LocalOperator::work(group, samples, channels);
+    if (!by_fft(group)) return LocalOperator::work(group, samples, channels);
     return overlap_save_work(group, samples, channels);
   }
   std::optional<Convolution> convolution() const override { return Convolution{taps_, origin_, factor_}; }
 
  private:
   std::int64_t size(std::size_t axis) const { return taps_.size(static_cast<std::int64_t>(axis) + 1); }
+  bool by_fft(std::span<const LocalOperator* const> group) const {
+    return group.size() > 1 ? fft_in_company_ : fft_alone_;
+  }
   BankFilter filter() const { return {taps_, origin_, anchor()}; }
 
   at::Tensor taps_;  // (1 or C, h, w), float64, host
@@ -174,7 +182,7 @@ class Blur final : public LocalOperator {
   Boundary boundary_;
   std::int64_t factor_;
   Index2 phase_;
-  bool by_fft_ = false;
+  bool fft_alone_ = false, fft_in_company_ = false;
 };
 
 template <class Value>

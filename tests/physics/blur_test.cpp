@@ -193,6 +193,21 @@ TEST(Blur, DirectWithVanishingTapsEqualsDouble) {
   EXPECT_LT(difference(one.apply(x.to(at::kFloat)).to(at::kDouble), two.apply(x)), 1e-6);
 }
 
+TEST(Blur, AutomaticallySharesATransformFromMoreTapsOnInAStack) {
+  const auto made = [](std::int64_t side) {
+    return blur(random_tensor({side, side}, 1), Boundary::zero, BlurMethod::automatic, 1);
+  };
+  EXPECT_FALSE(made(11)->shares_with(*made(13)));
+  EXPECT_TRUE(made(13)->shares_with(*made(15)));
+  const Box samples[] = {Box::image2d(64, 64), Box::image2d(64, 64)};
+  const auto one = made(13), two = made(15), large = made(17);
+  const LocalOperator* group[] = {one.get(), two.get()};
+  EXPECT_TRUE(one->work({group, 1}, {samples, 1}, 1).transforms.empty());  // direct alone
+  EXPECT_FALSE(one->work(group, samples, 1).transforms.empty());
+  const LocalOperator* alone[] = {large.get()};
+  EXPECT_FALSE(large->work(alone, {samples, 1}, 1).transforms.empty());
+}
+
 TEST(Blur, BankOfDifferentKernelsEqualsEachAlone) {
   const Box image = Box::image2d(150, 90);
   std::vector<std::unique_ptr<LocalOperator>> ops;
