@@ -10,6 +10,7 @@
 
 #include "layer/layer_halos.hpp"
 #include "support/groups.hpp"
+#include "support/once.hpp"
 #include "tessera/core/memory.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/denoise/denoiser.hpp"
@@ -28,6 +29,7 @@ namespace {
 using test::Blocks;
 using test::difference;
 using test::kSigma;
+using test::once;
 using test::picture;
 using test::tiny;
 using test::whole;
@@ -43,7 +45,7 @@ TEST(LayerDenoiser, equals_the_whole_image_on_any_ranks) {
     for (const auto& [height, width] :
          {std::pair<std::int64_t, std::int64_t>{64, 64}, {97, 45}, {9, 6}, {4, 29}}) {
       const at::Tensor image = picture(3, height, width, at::kDouble);
-      const at::Tensor want = whole(network, image, kSigma);
+      const at::Tensor want = once([&] { return whole(network, image, kSigma); });
       ASSERT_GT((want - want.mean()).abs().max().item<double>(), 1e-6);
       test::on_groups([&](const Communicator& comm) {
         std::vector<Grid3> grids{{1, comm.size(), 1}, {1, 1, comm.size()}};
@@ -82,7 +84,7 @@ TEST(LayerDenoiser, the_devices_form_equals_the_whole_image) {
     for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{40, 48}, {4, 29}}) {
       if (height > 4 && name != std::string("drunet")) continue;
       const at::Tensor image = picture(3, height, width, at::kDouble);
-      const at::Tensor want = whole(network, image, kSigma);
+      const at::Tensor want = once([&] { return whole(network, image, kSigma); });
       test::on_groups([&](const Communicator& comm) {
         std::vector<Grid3> grids{{1, comm.size(), 1}, {1, 1, comm.size()}};
         if (comm.size() == 4) grids = {{1, 2, 2}};
@@ -127,7 +129,7 @@ TEST(LayerDenoiser, wide_networks_in_float) {
     const Network network = tiny(name, 3, {16, 20, 36});
     for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{83, 57}, {4, 29}}) {
       const at::Tensor image = picture(3, height, width, at::kDouble);
-      const at::Tensor want = whole(network, image, kSigma).to(at::kFloat);
+      const at::Tensor want = once([&] { return whole(network, image, kSigma).to(at::kFloat); });
       test::on_groups([&](const Communicator& comm) {
         for (const Grid3& grid : {Grid3{1, comm.size(), 1}, Grid3{1, 1, comm.size()}})
           for (const int depth : {1, 3}) {
@@ -145,7 +147,7 @@ TEST(LayerDenoiser, wide_networks_in_float) {
 TEST(LayerDenoiser, trained_weights_in_float) {
   const Network network = load_network("drunet", "drunet_small_color", 3);
   const at::Tensor image = picture(3, 90, 131, at::kFloat);
-  const at::Tensor want = whole(network, image, kSigma);
+  const at::Tensor want = once([&] { return whole(network, image, kSigma); });
   test::on_groups([&](const Communicator& comm) {
     const Blocks s(comm, network, image);
     for (const int depth : {1, 2}) {
@@ -179,7 +181,7 @@ TEST(LayerDenoiser, farthest_taps_alone_move_the_image) {
       want.narrow(1, row == 0 ? n : 0, h)
           .narrow(2, column == 0 ? n : 0, w)
           .copy_(image.narrow(1, row == 0 ? 0 : n, h).narrow(2, column == 0 ? 0 : n, w));
-      ASSERT_TRUE(whole(network, image, kSigma).equal(want));
+      ASSERT_TRUE(once([&] { return whole(network, image, kSigma); }).equal(want));
       test::on_groups([&](const Communicator& comm) {
         const Blocks s(comm, network, image);
         for (const int depth : {1, 2, 3, 4}) {
@@ -195,7 +197,8 @@ TEST(LayerDenoiser, averages_over_turns_of_the_whole_image) {
     const Network network = tiny(name, 1);
     const at::Tensor image = picture(1, 41, 30, at::kDouble);
     std::vector<at::Tensor> turns;  // the whole image's, by each symmetry alone
-    for (const int turn : {0, 1, 2, 3, 4, 5, 6, 7}) turns.push_back(whole(network, image, kSigma, {turn}));
+    for (const int turn : {0, 1, 2, 3, 4, 5, 6, 7})
+      turns.push_back(once([&] { return whole(network, image, kSigma, {turn}); }));
     const auto mean = [&](std::size_t count) {
       at::Tensor sum = turns[0].clone();
       for (std::size_t turn = 1; turn < count; ++turn) sum += turns[turn];
@@ -221,7 +224,7 @@ TEST(LayerDenoiser, averages_over_turns_of_the_whole_image) {
 TEST(LayerDenoiser, takes_gray_images_through_color_networks) {
   const Network network = tiny("unet", 3);
   const at::Tensor image = picture(1, 33, 50, at::kDouble);
-  const at::Tensor want = whole(network, image, kSigma);
+  const at::Tensor want = once([&] { return whole(network, image, kSigma); });
   test::on_groups([&](const Communicator& comm) {
     const Blocks s(comm, network, image);
     const auto d = make_network_denoiser(network, layers(0), s.context);

@@ -9,6 +9,7 @@
 
 #include "random_list.hpp"
 #include "support/groups.hpp"
+#include "support/once.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/network.hpp"
 #include "tessera/denoise/network_denoiser.hpp"
@@ -19,6 +20,7 @@ namespace {
 
 using test::difference;
 using test::kSigma;
+using test::once;
 using test::picture;
 using test::random_list;
 using test::whole;
@@ -33,7 +35,7 @@ TEST(Traced, random_lists_equal_the_whole_image_in_every_mode_on_any_ranks) {
     const std::string text = random_list(seed, channels);
     const Network network = traced(text, channels, seed);
     const at::Tensor image = picture(channels, 37, 26, at::kDouble);
-    const at::Tensor want = whole(network, image, kSigma);
+    const at::Tensor want = once([&] { return whole(network, image, kSigma); });
     test::on_groups([&](const Communicator& comm) {
       SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << text);
       const test::Blocks s(comm, network, image);
@@ -53,7 +55,7 @@ TEST(Traced, random_lists_equal_the_whole_image_in_every_mode_on_any_ranks) {
 }
 
 TEST(Traced, goes_through_its_weights_file) {
-  if (Communicator::world().rank() != 0) return;
+  if (test::other_rank()) return;
   const Network network = traced(random_list(5, 3), 3);
   const std::string path =
       std::filesystem::temp_directory_path() / ("traced" + std::to_string(getpid()) + ".safetensors");
@@ -67,7 +69,7 @@ TEST(Traced, goes_through_its_weights_file) {
 }
 
 TEST(Traced, refuses_what_is_no_list_of_layers) {
-  if (Communicator::world().rank() != 0) return;
+  if (test::other_rank()) return;
   const auto message = [](const std::string& layers) {
     try {
       traced(layers, 1);

@@ -75,6 +75,7 @@ TEST(NoiseEstimate, HasTheSameBitsOnAnyRanks) {
 }
 
 TEST(NoiseEstimate, StateItsErrorRightly) {
+  if (test::other_rank()) return;
   const Communicator self;
   for (const double sigma : {0.002, 0.02, 0.1}) {
     const NoiseEstimate e = estimate({.clean = waves, .noise = {{.gaussian = sigma}}}, self);
@@ -86,6 +87,7 @@ TEST(NoiseEstimate, StateItsErrorRightly) {
 }
 
 TEST(NoiseEstimate, FindsFlatRegionsBesideTexture) {
+  if (test::other_rank()) return;
   // Strong texture in all but the upper fifth.
   const Random random(1, RandomStream::scene);
   const auto texture = [&](std::int64_t r, std::int64_t w) {
@@ -96,6 +98,7 @@ TEST(NoiseEstimate, FindsFlatRegionsBesideTexture) {
 }
 
 TEST(NoiseEstimate, SeparatesCountsFromReadNoise) {
+  if (test::other_rank()) return;
   // Levels from 0.05 to 0.95, so that the line is long.
   const auto ramp = [](std::int64_t r, std::int64_t) { return 0.05 + 0.9 * static_cast<double>(r) / 400; };
   const NoiseEstimate e = estimate(
@@ -107,6 +110,7 @@ TEST(NoiseEstimate, SeparatesCountsFromReadNoise) {
 }
 
 TEST(NoiseEstimate, LeavesOutWhatIsClippedOrDoesNotCount) {
+  if (test::other_rank()) return;
   const auto bright = [](std::int64_t r, std::int64_t) { return r < 100 ? 0.5 : 1.0; };
   EXPECT_NEAR(estimate({.clean = bright, .most = 1.0}, Communicator()).sigma, 0.02, 0.001)
       << "half is clipped";

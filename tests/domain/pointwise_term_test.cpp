@@ -33,6 +33,7 @@ std::vector<MakeLoss> losses() {
 }
 
 TEST(PointwiseLoss, DerivativesAreThoseOfTheValue) {
+  if (test::other_rank()) return;
   const at::Tensor m = at::linspace(-0.4, 1.4, 181, at::kDouble);
   const double h = 1e-6;
   for (const MakeLoss& make : losses()) {
@@ -53,6 +54,7 @@ TEST(PointwiseLoss, DerivativesAreThoseOfTheValue) {
 }
 
 TEST(PointwiseLoss, ProximalPointsAreOptimal) {
+  if (test::other_rank()) return;
   const at::Tensor z = at::linspace(-1, 2, 301, at::kDouble);
   for (const MakeLoss& make : losses()) {
     const auto loss = make();
@@ -66,6 +68,7 @@ TEST(PointwiseLoss, ProximalPointsAreOptimal) {
 }
 
 TEST(PointwiseLoss, CountsDeviateByOneOnAverage) {
+  if (test::other_rank()) return;
   const Box all = Box::image2d(200, 200);
   at::Tensor y = at::linspace(0.3, 1, 40000, at::kDouble).reshape({1, 200, 200}), m = y.clone();
   add_noise(y, {0, kGain}, 5, 0, all, all);
@@ -74,6 +77,7 @@ TEST(PointwiseLoss, CountsDeviateByOneOnAverage) {
 }
 
 TEST(PointwiseLoss, RefusesWhatMakesNoSense) {
+  if (test::other_rank()) return;
   EXPECT_THROW(make_poisson_loss(0, 0, 1), InputError);
   EXPECT_THROW(make_poisson_loss(1, -1, 1), InputError);
   EXPECT_THROW(make_huber_loss(0, 1), InputError);

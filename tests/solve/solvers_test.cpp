@@ -94,6 +94,7 @@ TEST(Solvers, FistaExtrapolatesAsChambolleAndDossalDo) {
 }
 
 TEST(Solvers, FistaStartsAnewAndBeatsThePlainStep) {
+  if (test::other_rank()) return;
   const Communicator comm;
   Reducer reducer(comm);
   const Space space(comm, &reducer);
@@ -118,6 +119,7 @@ TEST(Solvers, FistaStartsAnewAndBeatsThePlainStep) {
 // A denoiser whose Jacobian turns pairs of pixels by 0.2: the plain step contracts by 0.97, momentum makes
 // the turning grow, and so does one that only starts anew.
 TEST(Solvers, FistaStandsWhereMomentumMakesTheDenoiserTurn) {
+  if (test::other_rank()) return;
   class Turning final : public Denoiser {
    public:
     void apply(const at::Tensor& in, double, at::Tensor& out) override {
@@ -197,6 +199,7 @@ TEST(Solvers, TheMisfitIsThatOfTheImage) {
 
 // Finding 16: x stood still while u and x were apart, and the loop called it converged.
 TEST(Solvers, AdmmIsNotDoneWhileItsTwoImagesDiffer) {
+  if (test::other_rank()) return;
   const Communicator comm;
   Reducer reducer(comm);
   const Space space(comm, &reducer);
@@ -376,6 +379,7 @@ TEST(Solvers, ProxPnpShortensItsStepWhereTheDataAreSteeperThanTheySay) {
 }
 
 TEST(Solvers, DescentWithoutAPotentialSaysSo) {
+  if (test::other_rank()) return;
   class Plain final : public Denoiser {
    public:
     void apply(const at::Tensor& in, double, at::Tensor& out) override { out.copy_(in); }
@@ -393,6 +397,7 @@ TEST(Solvers, DescentWithoutAPotentialSaysSo) {
 }
 
 TEST(Solvers, BadOptionsAreRefusedWithTheLimit) {
+  if (test::other_rank()) return;
   const Communicator comm;
   Reducer reducer(comm);
   const Space space(comm, &reducer);

@@ -13,6 +13,9 @@ namespace tessera::test {
 /// come, they wait for it inside the part, so it says which one it is and ends the launch (code 3).
 void meet(const Communicator& world);
 
+/// For a test that needs one rank: `if (other_rank()) return;`, for seven of the same would share few cores.
+inline bool other_rank() { return Communicator::world().rank() != 0; }
+
 /// Runs `body(comm)` on sub-communicators of 1, 2, 3, 4, 5 and 7 ranks of the launch (the one-process
 /// communicator only, without a launcher). Ranks outside a group wait at its end. A failure, also an
 /// exception, carries the number of ranks and the rank.
