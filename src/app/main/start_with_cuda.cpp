@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <string>
 
+#include "restart.hpp"
 #include "tessera/app/commands.hpp"
 
 int main(int argc, char** argv) {
@@ -25,6 +26,7 @@ int main(int argc, char** argv) {
         other.c_str(), std::strerror(errno));
     return 2;
   }
+  tessera::restart_with_sleeping_threads(argc, argv);
   const tessera::MpiSession session(&argc, &argv);
   return tessera::tessera_main(argc, argv, tessera::Communicator::world());
 }
