@@ -135,4 +135,4 @@ def check_of_many_ranks():
     took = time.time() - begin
     assert code == 0 and "kinds of ranks looked at" in out, out + err
     print(f"30000 ranks: {took:.1f} s")
-    assert took < 60, took
+    assert took < (300 if sanitized else 60), took
