@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # tessera says the version of its headers, is linked without torch's CUDA libraries, and becomes tessera-cuda where the
-# host has NVIDIA's driver:
+# host has NVIDIA's driver; its threads sleep where they wait unless the environment says otherwise:
 # tests/tooling/programs.sh TESSERA COMPILER
 set -euo pipefail
 program=$1 compiler=$2
@@ -16,6 +16,10 @@ version=$(sed -nE 's/^#define TESSERA_VERSION_[A-Z]+ ([0-9]+)$/\1/p' "$header" |
 
 ! loaded "$program" | grep -q libtorch_cuda || fail "$program loads torch's CUDA libraries (every process pays for them)"
 loaded "$program-cuda" | grep -q libtorch_cuda || fail "$program-cuda does not load torch's CUDA libraries"
+
+spins() { OMP_DISPLAY_ENV=verbose "$@" run "$work/none.yaml" 2>&1 | sed -n "s/.*GOMP_SPINCOUNT = '\\(.*\\)'/\\1/p" | tail -1; }
+[[ $(spins env -u OMP_WAIT_POLICY "$program") == 0 ]] || fail "$program: threads that wait spin"
+[[ $(spins env OMP_WAIT_POLICY=active "$program") != 0 ]] || fail "$program: OMP_WAIT_POLICY=active is not kept"
 
 mkdir "$work/driver" # what tessera looks for, without a function in it
 "$compiler" -shared -o "$work/driver/libcuda.so.1" -x c++ - </dev/null
