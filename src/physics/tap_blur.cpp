@@ -3,14 +3,16 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
-#include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
+#include "tap_rows.hpp"
 #include "tessera/core/error.hpp"
 
 namespace tessera {
@@ -58,98 +60,109 @@ void deal_in_turn(const T* __restrict from, std::int64_t columns, std::int64_t f
   });
 }
 
-// (C, h, w) with whole rows to (C, f, h, w / f): columns by their remainder.
-template <class T>
-at::Tensor by_remainder(const at::Tensor& in, std::int64_t f) {
-  const std::int64_t rows = in.size(1), columns = in.size(2), n = (columns + f - 1) / f;
-  const at::Tensor phases = at::empty({in.size(0), f, rows, n}, in.options());
-  const T* from = in.const_data_ptr<T>();
-  T* to = phases.mutable_data_ptr<T>();
-  at::parallel_for(0, in.size(0) * rows, grain(columns, 1), [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t r = first; r < last; ++r)
-      deal_in_turn(from + r / rows * in.stride(0) + r % rows * in.stride(1), columns, f,
-                   to + (r / rows * f * rows + r % rows) * n, rows * n);
-  });
-  return phases;
-}
-
 // Taps that are less than this share of the largest are 0: no sum can tell, and products below the smallest
 // normal number, as in the tails of a Gaussian, take processors a hundred times as long.
 constexpr double kNothing = 1e-30;
 
-// The taps of each kernel (1 or C, h, w); `turned` by half a turn, as a convolution meets its input.
+// The taps of each kernel (1 or C, h, w) that stand in rows p, p + f, ... and columns q, q + f, ... of it, in the
+// order kernel, p, q; none where the kernel is smaller. `turned` by half a turn, as a convolution meets its input:
+// what its adjoint takes are the same taps in the opposite order.
 template <class T>
-std::vector<TapMatrix<T>> matrices(const at::Tensor& kernel, bool turned) {
+std::vector<TapMatrix<T>> matrices(const at::Tensor& kernel, std::int64_t f, bool turned) {
   const auto taps = kernel.accessor<double, 3>();
   const std::int64_t height = taps.size(1), width = taps.size(2);
   const double least = kNothing * kernel.abs().max().item<double>();
-  std::vector<TapMatrix<T>> of(static_cast<std::size_t>(taps.size(0)), {height, width, {}});
+  std::vector<TapMatrix<T>> of;
   for (std::int64_t k = 0; k < taps.size(0); ++k)
-    for (std::int64_t i = 0; i < height; ++i)
-      for (std::int64_t j = 0; j < width; ++j) {
-        const double tap = turned ? taps[k][height - 1 - i][width - 1 - j] : taps[k][i][j];
-        of[static_cast<std::size_t>(k)].weight.push_back(static_cast<T>(std::abs(tap) < least ? 0.0 : tap));
+    for (std::int64_t p = 0; p < f; ++p)
+      for (std::int64_t q = 0; q < f; ++q) {
+        TapMatrix<T> some{(height - p + f - 1) / f, (width - q + f - 1) / f, {}};
+        for (std::int64_t i = 0; i < some.height; ++i)
+          for (std::int64_t j = 0; j < some.width; ++j) {
+            const std::int64_t row = p + f * (turned ? i : some.height - 1 - i);
+            const std::int64_t column = q + f * (turned ? j : some.width - 1 - j);
+            const double tap = taps[k][height - 1 - row][width - 1 - column];
+            some.weight.push_back(static_cast<T>(std::abs(tap) < least ? 0.0 : tap));
+          }
+        of.push_back(std::move(some));
       }
   return of;
 }
 
-// work(channel, first row, rows) for strips of up to kTapRows rows of (C, rows, columns), side by side.
-template <class Work>
-void in_strips(const at::Tensor& out, std::int64_t taps, const Work& work) {
-  const std::int64_t rows = out.size(1), strips = (rows + kTapRows - 1) / kTapRows;
-  at::parallel_for(0, out.size(0) * strips, grain(kTapRows * out.size(2), taps),
+// work(channel, first row, rows, room) for strips of up to `high` rows of (channels, rows, columns), side by side;
+// `room` is of so many numbers, for a thread's strips one after the other.
+template <class T, class Work>
+void in_strips(std::int64_t channels, std::int64_t rows, std::int64_t high, std::int64_t columns,
+               std::int64_t taps, std::int64_t room, const Work& work) {
+  const std::int64_t strips = (rows + high - 1) / high;
+  at::parallel_for(0, channels * strips, grain(high * columns, taps),
                    [&](std::int64_t first, std::int64_t last) {
+                     const auto numbers = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(room));
                      for (std::int64_t s = first; s < last; ++s) {
-                       const std::int64_t top = s % strips * kTapRows;
-                       work(s / strips, top, std::min(kTapRows, rows - top));
+                       const std::int64_t top = s % strips * high;
+                       work(s / strips, top, std::min(high, rows - top), numbers.get());
                      }
                    });
 }
 
+// Rows of a coarse grid in a strip: pixels between two strips are dealt out twice.
+constexpr std::int64_t kCoarseRows = 2 * kTapRows;
+
 }  // namespace
 
 TapBlur::TapBlur(const BankFilter& filter, const Index2& begin, const Index2& end)
-    : kernel_(filter.taps),
-      factor_(filter.anchor.factor[1]),
-      begin_(begin),
-      end_(end),
-      reach_{(kernel_.size(1) - 1) / factor_, (kernel_.size(2) - 1) / factor_} {}
+    : kernel_(filter.taps), factor_(filter.anchor.factor[1]), begin_(begin), end_(end) {}
 
 void TapBlur::apply(const at::Tensor& x, std::span<const at::Tensor> y) {
   TESSERA_EXPECT(y[0].is_contiguous(), "samples with strides ", y[0].strides(), " (rows are written whole)");
   at::Tensor in = x.slice(1, begin_[0], end_[0]).slice(2, begin_[1], end_[1]);
   if (in.stride(2) != 1) in = in.contiguous();
-  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "tap_blur", [&] {
-    if (factor_ == 1)
-      correlate_rows<scalar_t>(in, y[0]);
-    else
-      correlate<scalar_t>(by_remainder<scalar_t>(in, factor_), y[0]);
-  });
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "tap_blur", [&] { correlate<scalar_t>(in, y[0]); });
 }
 
+// Sample (a, b) is a sum over remainders (p, q) of pixels (f (a + i) + p, f (b + j) + q): rows and columns of one
+// remainder, which stand dense once columns are dealt out.
 template <class T>
-void TapBlur::correlate_rows(const at::Tensor& in, const at::Tensor& y) const {
-  const std::vector<TapMatrix<T>> of = matrices<T>(kernel_, /*turned=*/true);
-  const std::int64_t height = kernel_.size(1), columns = y.size(2);
+void TapBlur::correlate(const at::Tensor& in, const at::Tensor& y) const {
+  const std::int64_t f = factor_, height = kernel_.size(1), kernels = kernel_.size(0);
+  const std::vector<TapMatrix<T>> of = matrices<T>(kernel_, f, /*turned=*/true);
+  const std::int64_t columns = y.size(2), line = (in.size(2) + f - 1) / f;
   const T* source = in.const_data_ptr<T>();
   T* target = y.mutable_data_ptr<T>();
-  in_strips(y, height * kernel_.size(2), [&](std::int64_t c, std::int64_t top, std::int64_t rows) {
+  const std::int64_t high = f == 1 ? kTapRows : kCoarseRows;
+  const std::int64_t room = f == 1 ? 0 : (f * (high - 1) + height) * f * line;
+  const auto strip = [&](std::int64_t c, std::int64_t top, std::int64_t rows, T* dealt) {
+    const T* pixels = source + c * in.stride(0) + f * top * in.stride(1);
+    if (f > 1)
+      for (std::int64_t i = 0; i < f * (rows - 1) + height; ++i)
+        deal_in_turn(pixels + i * in.stride(1), in.size(2), f, dealt + i * f * line, line);
+    const auto pixel_line = [&](std::int64_t i, std::int64_t q) {
+      return f == 1 ? pixels + i * in.stride(1) : dealt + (i * f + q) * line;
+    };
     std::vector<const T*> from;
-    for (std::int64_t i = 0; i < rows + height - 1; ++i)
-      from.push_back(source + c * in.stride(0) + (top + i) * in.stride(1));
-    std::array<T*, kTapRows> to{};
-    for (std::int64_t r = 0; r < rows; ++r)
-      to[static_cast<std::size_t>(r)] = target + c * y.stride(0) + (top + r) * y.stride(1);
-    tap_rows(from.data(), of[static_cast<std::size_t>(c) % of.size()], to.data(), rows, columns,
-             Into::replace);
-  });
+    for (std::int64_t r = 0; r < rows; r += kTapRows) {
+      const std::int64_t some = std::min(kTapRows, rows - r);
+      std::array<T*, kTapRows> to{};
+      for (std::int64_t k = 0; k < some; ++k)
+        to[static_cast<std::size_t>(k)] = target + c * y.stride(0) + (top + r + k) * y.stride(1);
+      for (std::int64_t pq = 0; pq < f * f; ++pq) {
+        const TapMatrix<T>& taps = of[static_cast<std::size_t>(c % kernels * f * f + pq)];
+        if (taps.weight.empty()) continue;
+        from.clear();
+        for (std::int64_t i = 0; i < some + taps.height - 1; ++i)
+          from.push_back(pixel_line(f * (r + i) + pq / f, pq % f));
+        tap_rows(from.data(), taps, to.data(), some, columns, pq == 0 ? Into::replace : Into::add);
+      }
+    }
+  };
+  in_strips<T>(y.size(0), y.size(1), high, columns, height * kernel_.size(2), room, strip);
 }
 
 // Every pixel gathers from the samples around it; those beyond the measurement are zeros: rows of them above and
 // below, and at the ends of rows copies that are continued by zeros.
 template <class T>
 void TapBlur::spread_rows(const at::Tensor& y, const at::Tensor& x) const {
-  const std::vector<TapMatrix<T>> of = matrices<T>(kernel_, /*turned=*/false);
+  const std::vector<TapMatrix<T>> of = matrices<T>(kernel_, 1, /*turned=*/false);
   const std::int64_t height = kernel_.size(1), beyond = kernel_.size(2) - 1;
   const std::int64_t samples = y.size(2), columns = x.size(2);
   constexpr std::int64_t kWide = 48;  // columns of an end are filled up to full vectors
@@ -158,7 +171,7 @@ void TapBlur::spread_rows(const at::Tensor& y, const at::Tensor& x) const {
   const T* source = y.const_data_ptr<T>();
   T* target = x.mutable_data_ptr<T>();
   const std::vector<T> zeros(static_cast<std::size_t>(samples));
-  in_strips(x, height * (beyond + 1), [&](std::int64_t c, std::int64_t top, std::int64_t rows) {
+  const auto strip = [&](std::int64_t c, std::int64_t top, std::int64_t rows, T* panel) {
     const TapMatrix<T>& taps = of[static_cast<std::size_t>(c) % of.size()];
     std::vector<const T*> lines;  // of the sample that meets column `beyond` with the first tap
     for (std::int64_t i = 0; i < rows + height - 1; ++i) {
@@ -173,13 +186,12 @@ void TapBlur::spread_rows(const at::Tensor& y, const at::Tensor& x) const {
         to[static_cast<std::size_t>(r)] = target + c * x.stride(0) + (top + r) * x.stride(1) + begin;
       tap_rows(from.data(), taps, to.data(), rows, n, Into::add);
     };
-    std::vector<T> panel;
     const auto at_an_end = [&](std::int64_t begin, std::int64_t n) {
       const std::int64_t width = n + beyond, first = begin - beyond;
       const std::int64_t lo = std::max<std::int64_t>(0, first), hi = std::min(samples, first + width);
-      panel.assign(lines.size() * static_cast<std::size_t>(width), T(0));
+      std::fill_n(panel, static_cast<std::int64_t>(lines.size()) * width, T(0));
       for (std::size_t i = 0; i < lines.size(); ++i) {
-        T* line = panel.data() + static_cast<std::int64_t>(i) * width;
+        T* line = panel + static_cast<std::int64_t>(i) * width;
         if (lo < hi) std::copy(lines[i] + lo, lines[i] + hi, line + (lo - first));
         from[i] = line;
       }
@@ -190,91 +202,72 @@ void TapBlur::spread_rows(const at::Tensor& y, const at::Tensor& x) const {
     for (std::size_t i = 0; i < lines.size(); ++i) from[i] = lines[i] + end - beyond;
     columns_from(end, columns - 2 * end);
     if (end > 0) at_an_end(columns - end, end);
-  });
-}
-
-template <class T>
-void TapBlur::correlate(const at::Tensor& in, const at::Tensor& y) const {
-  const std::int64_t row = in.stride(-2), channel = in.stride(0), phase = in.stride(1);
-  const auto kernel = kernel_.accessor<double, 3>();
-  const std::int64_t kernels = kernel.size(0), height = kernel.size(1), width = kernel.size(2);
-  std::vector<Taps<T>> of(static_cast<std::size_t>(kernels));
-  // A convolution reads backward: tap (i, j) meets the pixel (h - 1 - i, w - 1 - j) of the window.
-  for (std::int64_t k = 0; k < kernels; ++k)
-    for (std::int64_t i = 0; i < height; ++i)
-      for (std::int64_t j = 0; j < width; ++j) {
-        Taps<T>& all = of[static_cast<std::size_t>(k)];
-        all.offset.push_back(j % factor_ * phase + i * row + j / factor_);
-        all.weight.push_back(static_cast<T>(kernel[k][height - 1 - i][width - 1 - j]));
-      }
-  const std::int64_t rows = y.size(1), columns = y.size(2);
-  const T* source = in.const_data_ptr<T>();
-  T* out = y.mutable_data_ptr<T>();
-  at::parallel_for(0, y.size(0) * rows, grain(columns, height * width),
-                   [&](std::int64_t first, std::int64_t last) {
-                     for (std::int64_t r = first; r < last; ++r)
-                       tap_sum(source + r / rows * channel + factor_ * (r % rows) * row,
-                               of[static_cast<std::size_t>(r / rows % kernels)], out + r * columns, columns);
-                   });
+  };
+  const std::int64_t room = (kTapRows + height - 1) * ((apart ? end : columns) + beyond);
+  in_strips<T>(x.size(0), x.size(1), kTapRows, columns, height * (beyond + 1), room, strip);
 }
 
 void TapBlur::adjoint(std::span<const at::Tensor> y, const at::Tensor& x) {
   const at::Tensor to = x.slice(1, begin_[0], end_[0]).slice(2, begin_[1], end_[1]);
   TESSERA_EXPECT(to.stride(2) == 1 || to.size(2) == 1, "pixels with strides ", x.strides(),
                  " (rows are added to as a whole)");
-  if (factor_ == 1) {
-    const at::Tensor samples = y[0].stride(2) == 1 ? y[0] : y[0].contiguous();
-    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "tap_blur", [&] { spread_rows<scalar_t>(samples, to); });
-    return;
-  }
-  const at::Tensor framed = at::constant_pad_nd(y[0], {reach_[1], reach_[1], reach_[0], reach_[0]});
-  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "tap_blur", [&] { spread<scalar_t>(framed, to); });
+  const at::Tensor samples = y[0].stride(2) == 1 ? y[0] : y[0].contiguous();
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "tap_blur", [&] {
+    if (factor_ == 1)
+      spread_rows<scalar_t>(samples, to);
+    else
+      spread<scalar_t>(samples, to);
+  });
 }
 
-// The taps that bring samples to pixels of these remainders: pixel f a + p gets sample a - i / f from tap i =
-// p, p + f, ... of the window's correlation.
+// Pixel (f a + p, f b + q) gathers from samples (a - i, b - j): a dense row for every remainder, then dealt out.
 template <class T>
-Taps<T> TapBlur::taps(std::int64_t kernel, std::int64_t row_phase, std::int64_t column_phase,
-                      std::int64_t row_stride) const {
-  const auto tap = kernel_.accessor<double, 3>()[kernel];
-  Taps<T> some;
-  for (std::int64_t i = row_phase; i < tap.size(0); i += factor_)
-    for (std::int64_t j = column_phase; j < tap.size(1); j += factor_) {
-      some.offset.push_back((reach_[0] - i / factor_) * row_stride + reach_[1] - j / factor_);
-      some.weight.push_back(static_cast<T>(tap[tap.size(0) - 1 - i][tap.size(1) - 1 - j]));
+void TapBlur::spread(const at::Tensor& y, const at::Tensor& x) const {
+  const std::int64_t f = factor_, kernels = kernel_.size(0), columns = x.size(2);
+  const std::vector<TapMatrix<T>> of = matrices<T>(kernel_, f, /*turned=*/false);
+  const std::int64_t above = (kernel_.size(1) - 1) / f, beyond = (kernel_.size(2) - 1) / f;
+  const std::int64_t most = (columns + f - 1) / f, width = most + beyond;
+  const std::int64_t samples = std::min(y.size(2), most);
+  const T* source = y.const_data_ptr<T>();
+  T* target = x.mutable_data_ptr<T>();
+  const auto strip = [&](std::int64_t c, std::int64_t top, std::int64_t rows, T* panel) {
+    // Samples from row top - above on, zeros around them: column b of a pixel is at beyond + b.
+    std::fill_n(panel, (rows + above) * width, T(0));
+    for (std::int64_t i = 0; i < rows + above; ++i) {
+      const std::int64_t row = top + i - above;
+      if (0 <= row && row < y.size(1))
+        std::copy_n(source + c * y.stride(0) + row * y.stride(1), samples, panel + i * width + beyond);
     }
-  return some;
-}
-
-template <class T>
-void TapBlur::spread(const at::Tensor& framed, const at::Tensor& x) const {
-  const std::int64_t rows = x.size(1), columns = x.size(2), stride = framed.stride(1), f = factor_;
-  const std::int64_t kernels = kernel_.size(0);
-  std::vector<Taps<T>> of;  // by kernel, row and column remainder
-  for (std::int64_t k = 0; k < kernels; ++k)
-    for (std::int64_t p = 0; p < f; ++p)
-      for (std::int64_t q = 0; q < f; ++q) of.push_back(taps<T>(k, p, q, stride));
-  const T* samples = framed.const_data_ptr<T>();
-  T* out = x.mutable_data_ptr<T>();
-  at::parallel_for(0, x.size(0) * rows, grain(columns, kernel_.numel() / (kernels * f * f)),
-                   [&](std::int64_t first, std::int64_t last) {
-                     const std::int64_t most = (columns + f - 1) / f;
-                     std::vector<T> lines(static_cast<std::size_t>(f * most));  // one per column remainder
-                     for (std::int64_t r = first; r < last; ++r) {
-                       const std::int64_t c = r / rows, h = r % rows;
-                       for (std::int64_t q = 0; q < std::min(f, columns); ++q) {
-                         const Taps<T>& some =
-                             of[static_cast<std::size_t>((c % kernels * f + h % f) * f + q)];
-                         T* line = lines.data() + q * most;
-                         const std::int64_t n = (columns - q + f - 1) / f;
-                         if (some.weight.empty())
-                           std::fill_n(line, n, T(0));
-                         else
-                           tap_sum(samples + c * framed.stride(0) + h / f * stride, some, line, n);
-                       }
-                       add_in_turn(lines.data(), most, f, out + c * x.stride(0) + h * x.stride(1), columns);
-                     }
-                   });
+    T* lines = panel + (kCoarseRows + above) * width;  // by row and column remainder
+    std::vector<const T*> from;
+    for (std::int64_t r = 0; r < rows; r += kTapRows) {
+      const std::int64_t some = std::min(kTapRows, rows - r);
+      for (std::int64_t p = 0; p < f; ++p) {
+        for (std::int64_t q = 0; q < f; ++q) {
+          const TapMatrix<T>& taps = of[static_cast<std::size_t>((c % kernels * f + p) * f + q)];
+          std::array<T*, kTapRows> to{};
+          for (std::int64_t k = 0; k < some; ++k)
+            to[static_cast<std::size_t>(k)] = lines + (k * f + q) * most;
+          if (taps.weight.empty()) {
+            for (std::int64_t k = 0; k < some; ++k) std::fill_n(to[static_cast<std::size_t>(k)], most, T(0));
+            continue;
+          }
+          from.clear();
+          for (std::int64_t i = 0; i < some + taps.height - 1; ++i)
+            from.push_back(panel + (r + above + 1 - taps.height + i) * width + beyond + 1 - taps.width);
+          tap_rows(from.data(), taps, to.data(), some, most, Into::replace);
+        }
+        for (std::int64_t k = 0; k < some; ++k) {
+          const std::int64_t row = f * (top + r + k) + p;
+          if (row < x.size(1))
+            add_in_turn(lines + k * f * most, most, f, target + c * x.stride(0) + row * x.stride(1), columns);
+        }
+      }
+    }
+  };
+  const std::int64_t room = (kCoarseRows + above) * width + kTapRows * f * most;
+  in_strips<T>(x.size(0), (x.size(1) + f - 1) / f, kCoarseRows, f * columns,
+               kernel_.size(1) * kernel_.size(2) / f, room, strip);
 }
 
 }  // namespace tessera

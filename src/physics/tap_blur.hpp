@@ -7,8 +7,6 @@
 #include <vector>
 
 #include "overlap_save.hpp"
-#include "tap_rows.hpp"
-#include "tap_sum.hpp"
 
 namespace tessera {
 
@@ -25,24 +23,16 @@ class TapBlur final : public PlacedOperator {
   void adjoint(std::span<const at::Tensor> y, const at::Tensor& x) override;
 
  private:
-  // A factor of 1: several rows at once.
-  template <class T>
-  void correlate_rows(const at::Tensor& in, const at::Tensor& y) const;
-  template <class T>
-  void spread_rows(const at::Tensor& y, const at::Tensor& x) const;
-  // A coarser grid.
   template <class T>
   void correlate(const at::Tensor& in, const at::Tensor& y) const;
   template <class T>
-  void spread(const at::Tensor& framed, const at::Tensor& x) const;
+  void spread_rows(const at::Tensor& y, const at::Tensor& x) const;  // a factor of 1
   template <class T>
-  Taps<T> taps(std::int64_t kernel, std::int64_t row_phase, std::int64_t column_phase,
-               std::int64_t row_stride) const;
+  void spread(const at::Tensor& y, const at::Tensor& x) const;
 
   at::Tensor kernel_;  // (1 or C, h, w), float64, host
   std::int64_t factor_;
   Index2 begin_, end_;
-  Index2 reach_;  // samples that meet a pixel's taps, less one
 };
 
 }  // namespace tessera
