@@ -28,6 +28,12 @@ bool launched() {
   return false;
 }
 
+void finalize() {
+  if (!running) return;
+  MPI_Finalize();
+  running = false;
+}
+
 int count(std::size_t n) {
   TESSERA_EXPECT(n <= std::numeric_limits<int>::max(), "a message has ", n,
                  " elements (MPI counts are 32 bit) split it");
@@ -88,10 +94,16 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-MpiSession::~MpiSession() {
-  if (!running) return;
-  MPI_Finalize();
-  running = false;
+MpiSession::~MpiSession() { finalize(); }
+
+void MpiSession::end(int code) {
+  finalize();
+#ifdef __SANITIZE_ADDRESS__
+  std::exit(code);  // leaks are looked for there
+#else
+  std::fflush(nullptr);
+  _exit(code);
+#endif
 }
 
 Communicator Communicator::world() {

@@ -15,10 +15,10 @@ DenoiserRow sketch();
 }  // namespace tessera
 
 int main(int argc, char** argv) {
-  const tessera::MpiSession session(&argc, &argv);
+  tessera::MpiSession session(&argc, &argv);
   tessera::operator_table().push_back(tessera::difference());
   tessera::operator_table().push_back(tessera::means());
   tessera::solver_table().push_back(tessera::douglas_rachford());
   tessera::denoiser_table().push_back(tessera::sketch());
-  return tessera::tessera_main(argc, argv, tessera::Communicator::world());
+  session.end(tessera::tessera_main(argc, argv, tessera::Communicator::world()));
 }

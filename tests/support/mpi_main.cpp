@@ -49,6 +49,6 @@ int main(int argc, char** argv) {
     if (failures[r] > 0) std::fprintf(stderr, "failed on rank %zu of %zu\n", r, failures.size());
   double most[] = {static_cast<double>(failed), static_cast<double>(results.successful_test_count())};
   world.all_reduce(most, tessera::Reduce::max);
-  if (most[0] > 0) return 1;
-  return most[1] == 0 && results.skipped_test_count() > 0 ? kAllSkipped : 0;
+  const bool skipped = most[1] == 0 && results.skipped_test_count() > 0;
+  session.end(most[0] > 0 ? 1 : skipped ? kAllSkipped : 0);
 }

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <string>
 
-#include "restart.hpp"
+#include "sleeping_threads.hpp"
 #include "tessera/app/commands.hpp"
 
 int main(int argc, char** argv) {
@@ -26,7 +26,6 @@ int main(int argc, char** argv) {
         other.c_str(), std::strerror(errno));
     return 2;
   }
-  tessera::restart_with_sleeping_threads(argc, argv);
-  const tessera::MpiSession session(&argc, &argv);
-  return tessera::tessera_main(argc, argv, tessera::Communicator::world());
+  tessera::MpiSession session(&argc, &argv);
+  session.end(tessera::tessera_main(argc, argv, tessera::Communicator::world()));
 }
