@@ -21,6 +21,15 @@ at::Tensor turn_back(const at::Tensor& y, int symmetry) {
   return symmetry & 4 ? x.transpose(-2, -1) : x;
 }
 
+Rectangle turn(const Rectangle& part, const Rectangle& whole, int symmetry) {
+  const bool transposed = symmetry & 4;
+  Rectangle p = transposed ? Rectangle{part.columns, part.rows} : part;
+  const Rectangle all = transposed ? Rectangle{whole.columns, whole.rows} : whole;
+  if (symmetry & 2) p.rows = {all.rows.hi - p.rows.hi, all.rows.hi - p.rows.lo};
+  if (symmetry & 1) p.columns = {all.columns.hi - p.columns.hi, all.columns.hi - p.columns.lo};
+  return p;
+}
+
 std::vector<int> Symmetries::next() {
   switch (averaging_) {
     case Averaging::none:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/denoise/execution.hpp"
+#include "tessera/denoise/run_plan.hpp"
 #include "tessera/domain/state.hpp"
 
 namespace tessera {
@@ -16,6 +17,8 @@ namespace tessera {
 /// the last two axes.
 at::Tensor turn(const at::Tensor& x, int symmetry);
 at::Tensor turn_back(const at::Tensor& y, int symmetry);
+/// Where a part of x lies in turn(x, symmetry); `whole`: all of x, from 0.
+Rectangle turn(const Rectangle& part, const Rectangle& whole, int symmetry);
 
 /// The symmetries that one call averages over.
 class Symmetries {

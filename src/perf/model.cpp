@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "flight.hpp"
@@ -61,27 +62,25 @@ Windows window_times(const Machine& machine, const NetworkWork& network, const D
   const Box block = d.padded_block(rank), own = d.block(rank);
   if (block.empty()) return t;
   const std::int64_t patch = e.patch.value_or(std::max(block.extent(1), block.extent(2)));
-  struct Group {
-    std::int64_t count = 0;
-    double cores = 0;
-  };
-  std::map<std::pair<bool, Index3>, Group> groups;
-  for (const Window& w : cut_windows(block, d.padded(), network.alignment, patch, network.halo)) {
-    Group& g = groups[{own.contains(w.box), w.box.extents()}];
-    ++g.count;
-    g.cores += static_cast<double>(w.core.pixels());
-  }
-  for (const auto& [key, group] : groups) {
-    const auto& [inside, size] = key;
-    const std::int64_t batch = std::max<std::int64_t>(1, std::min(e.batch.value_or(1), group.count));
-    const std::int64_t full = group.count / batch, rest = group.count % batch;
-    double seconds =
-        static_cast<double>(full) * pass_seconds(machine, network, e.precision, size[1], size[2], batch);
-    if (rest > 0) seconds += pass_seconds(machine, network, e.precision, size[1], size[2], rest);
-    seconds *= passes(e.averaging);
-    const double pixels = static_cast<double>(size[1] * size[2]);
+  // Windows of one shape, and how many there are.
+  using Shape = std::tuple<bool, Index3, Index3, Index3>;  // inside; extents, first and last pixel kept
+  std::map<Shape, std::int64_t> groups;
+  for (const Window& w : cut_windows(block, d.padded(), network.alignment, patch, network.halo))
+    if (const Box core = w.core.intersect(own); !core.empty())
+      ++groups[{own.contains(w.box), w.box.extents(), core.lo() - w.box.lo(), core.hi() - w.box.lo()}];
+  for (const auto& [shape, count] : groups) {
+    const auto& [inside, size, lo, hi] = shape;
+    const Rectangle window{{0, size[1]}, {0, size[2]}}, core{{lo[1], hi[1]}, {lo[2], hi[2]}};
+    const std::int64_t batch = std::max<std::int64_t>(1, std::min(e.batch.value_or(1), count));
+    const auto times = [&](const Rectangle& all, const Rectangle& kept) {
+      double seconds =
+          static_cast<double>(count / batch) * pass_seconds(machine, network, e.precision, all, kept, batch);
+      if (count % batch > 0) seconds += pass_seconds(machine, network, e.precision, all, kept, count % batch);
+      return seconds * passes(e.averaging);
+    };
+    const double seconds = times(window, core);
     t.seconds += seconds;
-    t.redundant += seconds * (1 - group.cores / (pixels * static_cast<double>(group.count)));
+    t.redundant += std::max(0.0, seconds - times(core, core));
     if (inside) t.inside += seconds;
     t.features = std::max(t.features, static_cast<double>(network.memory->bytes(batch, size[1], size[2])));
   }

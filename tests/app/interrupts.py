@@ -2,6 +2,7 @@
 """Scenarios of Ctrl-C on a terminal of their own, of launchers, and of what `tessera status` makes of runs that ended."""
 import json
 import os
+import pathlib
 import pty
 import re
 import select
@@ -123,6 +124,7 @@ def many_rows():
     wait_for(lambda: select.select([watcher.stdout], [], [], 0)[0])
     assert watcher.poll() is None, "it watches while a run runs"
     pid = json.loads((work / "killed/status.json").read_text())["pid"]
+    assert pathlib.Path(f"/proc/{pid}/comm").read_text() == "tessera\n", "what ps calls it"
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: pid not in ranks_of("killed"))
     told = json.loads(tessera("status", "--json", "killed")[1])

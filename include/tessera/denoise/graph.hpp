@@ -48,6 +48,16 @@ bool is_convolution(Op op);
 /// Levels between a layer's input and its output: 1 down, -1 up, else 0.
 int level_change(Op op);
 
+/// Pixels [lo, hi) along one axis, of one level; empty: lo >= hi.
+struct Interval {
+  std::int64_t lo = 0, hi = 0;
+  bool empty() const { return lo >= hi; }
+  std::int64_t extent() const { return empty() ? 0 : hi - lo; }
+  Interval hull(const Interval& other) const;
+  Interval intersect(const Interval& other) const;
+  bool operator==(const Interval&) const = default;
+};
+
 /// One layer; inputs are indices of earlier nodes.
 struct Node {
   Op op = Op::input;
@@ -66,6 +76,8 @@ struct Node {
 
   /// Channels that one output channel of a convolution reads, of an input of `channels`.
   std::int64_t reads(std::int64_t channels) const { return depthwise ? 1 : channels; }
+  /// Pixels of its inputs that the pixels `out` of its output depend on, image's end or not.
+  Interval reads(const Interval& out) const;
 };
 
 /// A network as a list of layers in order of evaluation; the last node is the output. No tensors in it.

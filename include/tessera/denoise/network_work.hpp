@@ -26,8 +26,10 @@ struct NetworkWork {
     double passed = 0;             // values read + written per output pixel by a step that is no convolution
     std::size_t step = 0;          // of the runner's plan
     std::int64_t tile = 1;         // side of the tiles of its output, which are computed whole
-    /// Output pixels that it computes in a pass over one window.
+    /// Output pixels that it computes in a pass over one window of so many pixels of the image.
     double pixels(std::int64_t rows, std::int64_t columns) const;
+    /// The same for a part of its output.
+    double pixels(const Rectangle& part) const;
     /// Multiply-adds of a convolution per output pixel.
     double products() const;
   };
@@ -39,6 +41,7 @@ struct NetworkWork {
   double packed = 0;                          // bytes of them as float32 convolutions on a CPU want them
   std::shared_ptr<const MemoryModel> memory;  // of one pass
   std::shared_ptr<const RunPlan> plan;        // what layer-wise halos are scheduled from
+  std::vector<bool> in_parts;                 // for computed_parts()
 };
 
 /// What a window of a block needs around it, pixels; 0 of a network that windows cannot serve.

@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "tessera/comm/array.hpp"
 #include "tessera/denoise/network.hpp"
+#include "tessera/denoise/run_plan.hpp"
 
 namespace tessera {
 
@@ -29,8 +31,6 @@ struct RunnerOptions {
 
 /// How the blocks of a distributed image's features hang together; null: x is all there is.
 class LayerHalos;
-/// The layers in the order in which they run.
-struct RunPlan;
 
 /// A network made ready to run, many times, on windows of any aligned size; what evaluate() computes, faster.
 ///
@@ -50,9 +50,10 @@ class Runner {
   /// x (N, C, H, W), any strides, sides multiples of the alignment -> a new tensor of x's sizes and type, any
   /// strides. sigma: for every item. `between` is called after each layer, for messages that wait to be
   /// moved. With `halos` (collective then), x and the result are one block with its margin, N = 1, and the
-  /// result's block is that of the whole image.
+  /// result's block is that of the whole image. With `core`, rows and columns of x, the result is that part
+  /// alone, and in float32 on a CPU no layer computes more than it needs.
   at::Tensor run(const at::Tensor& x, double sigma, const std::function<void()>& between = {},
-                 LayerHalos* halos = nullptr);
+                 LayerHalos* halos = nullptr, const std::optional<Rectangle>& core = {});
 
   const RunPlan& plan() const;
 

@@ -4,9 +4,9 @@
 // sleeping threads). OpenMP reads this where it is loaded.
 #pragma once
 
+#include <limits.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +22,9 @@ inline void start_with_sleeping_threads(int, char** argv, char** environment) {
     with.push_back(*environment);
   }
   with.push_back(nullptr);
+  // By its name, which ps and pkill go by; a program whose file was replaced has it only here.
+  static char self[PATH_MAX] = {};
+  if (readlink("/proc/self/exe", self, sizeof self - 1) > 0) execve(self, argv, with.data());
   execve("/proc/self/exe", argv, with.data());  // returns where it cannot: threads then spin
 }
 

@@ -9,27 +9,26 @@
 namespace tessera {
 namespace {
 
-/// Coordinates [lo, hi) along one axis, in the pixels of one level; empty: lo >= hi.
-struct Interval {
-  std::int64_t lo = 0, hi = 0;
-  bool empty() const { return lo >= hi; }
-  Interval hull(const Interval& other) const {
-    if (empty()) return other;
-    if (other.empty()) return *this;
-    return {std::min(lo, other.lo), std::max(hi, other.hi)};
-  }
-};
-
 std::int64_t floor_to(std::int64_t i, std::int64_t unit) {
   return (i >= 0 ? i / unit : -((unit - 1 - i) / unit)) * unit;
 }
 std::int64_t floor_half(std::int64_t i) { return i >= 0 ? i / 2 : -((1 - i) / 2); }
 
-/// The input coordinates that the output coordinates `out` of a layer read.
-Interval reads(const Node& node, const Interval& out) {
-  switch (node.op) {
+}  // namespace
+
+Interval Interval::hull(const Interval& other) const {
+  if (empty()) return other;
+  if (other.empty()) return *this;
+  return {std::min(lo, other.lo), std::max(hi, other.hi)};
+}
+Interval Interval::intersect(const Interval& other) const {
+  return {std::max(lo, other.lo), std::min(hi, other.hi)};
+}
+
+Interval Node::reads(const Interval& out) const {
+  switch (op) {
     case Op::conv:
-      return {out.lo - node.kernel / 2, out.hi + node.kernel / 2};
+      return {out.lo - kernel / 2, out.hi + kernel / 2};
     case Op::conv_down:
     case Op::max_pool:
       return {2 * out.lo, 2 * out.hi};
@@ -37,14 +36,12 @@ Interval reads(const Node& node, const Interval& out) {
     case Op::upsample:
       return {floor_half(out.lo), floor_half(out.hi - 1) + 1};
     case Op::window_attention:
-      return {floor_to(out.lo + node.shift, node.window) - node.shift,
-              floor_to(out.hi - 1 + node.shift, node.window) + node.window - node.shift};
+      return {floor_to(out.lo + shift, window) - shift,
+              floor_to(out.hi - 1 + shift, window) + window - shift};
     default:
       return out;
   }
 }
-
-}  // namespace
 
 bool is_convolution(Op op) { return op == Op::conv || op == Op::conv_down || op == Op::conv_up; }
 
@@ -155,7 +152,7 @@ std::int64_t Graph::reach() const {
   for (std::size_t i = nodes_.size(); i-- > 0;) {
     if (need[i].empty()) continue;  // nothing on the way to the output reads it
     if (nodes_[i].op == Op::input) reach = std::max({reach, -need[i].lo, need[i].hi - unit});
-    for (const int from : nodes_[i].inputs) need[from] = need[from].hull(reads(nodes_[i], need[i]));
+    for (const int from : nodes_[i].inputs) need[from] = need[from].hull(nodes_[i].reads(need[i]));
   }
   return reach;
 }

@@ -69,6 +69,10 @@ struct OneDnn {
 
 std::array<std::int64_t, 2> both(std::int64_t n) { return {n, n}; }
 
+at::Tensor laid_out(const at::Tensor& t) {
+  return Winograd::takes(t) ? t : t.contiguous(at::MemoryFormat::ChannelsLast);
+}
+
 bool takes_winograd(at::ScalarType type, std::int64_t inputs, std::int64_t kernel) {
   return Winograd::suits(type, inputs, kernel) && Winograd::available() != Winograd::Instructions::none;
 }
@@ -200,11 +204,15 @@ bool ConvolutionLayer::writes_twice(ConvolutionLibrary library, at::ScalarType t
   return library == ConvolutionLibrary::plain;
 }
 
+bool ConvolutionLayer::computes_parts(ConvolutionLibrary library, at::ScalarType type, const Node& node,
+                                      std::int64_t inputs) {
+  if (library != ConvolutionLibrary::onednn || node.depthwise) return false;
+  if (node.op == Op::conv) return takes_winograd(type, inputs, node.kernel);
+  return takes_patches(type, node.channels, node.op == Op::conv_up);
+}
+
 at::Tensor ConvolutionLayer::run_winograd(const at::Tensor& x, const at::Tensor* other, bool relu,
                                           bool overwrite, const Extent& padding) const {
-  const auto laid_out = [](const at::Tensor& t) {
-    return Winograd::takes(t) ? t : t.contiguous(at::MemoryFormat::ChannelsLast);
-  };
   const at::Tensor in = laid_out(x), sum = other ? laid_out(*other) : at::Tensor();
   at::Tensor y = overwrite ? sum
                            : at::empty({x.size(0), winograd_->outputs(), x.size(2) + 2 * padding[0] - 2,
@@ -215,7 +223,7 @@ at::Tensor ConvolutionLayer::run_winograd(const at::Tensor& x, const at::Tensor*
 }
 
 at::Tensor ConvolutionLayer::run_patches(const at::Tensor& x, bool relu) const {
-  const at::Tensor in = x.contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor in = laid_out(x);
   const auto side = [&](std::int64_t n) { return shape_.transposed ? 2 * n : n / 2; };
   at::Tensor y = at::empty({x.size(0), outputs_, side(x.size(2)), side(x.size(3))},
                            x.options().memory_format(at::MemoryFormat::ChannelsLast));

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "run/cudnn_graph.hpp"
+#include "tessera/denoise/graph.hpp"
 #include "winograd/patches.hpp"
 #include "winograd/winograd.hpp"
 
@@ -62,6 +63,10 @@ class ConvolutionLayer {
 
   /// Whether part() works: x and results may be parts of larger features.
   bool in_parts() const { return winograd_.has_value(); }
+  /// Whether a layer like this one will take parts of features without copies: by part(), where the stride is 1,
+  /// else by apply().
+  static bool computes_parts(ConvolutionLibrary library, at::ScalarType type, const Node& node,
+                             std::int64_t inputs);
   std::int64_t outputs() const { return outputs_; }
   /// y = relu(x * w + b + other), where relu and `other` (may be y) are asked for. Zeros before x: as
   /// Winograd::run() says.

@@ -74,7 +74,29 @@ std::int64_t pixels(const CallShape& call, int level) {
 }
 
 std::int64_t samples(const Step& step, const CallShape& call) {
-  return call.items * step.node.channels * pixels(call, step.node.level);
+  std::int64_t made = pixels(call, step.node.level);
+  if (!call.parts.empty()) {
+    const Rectangle& part = call.parts[static_cast<std::size_t>(step.out)];
+    made = part.rows.extent() * part.columns.extent();
+  }
+  return call.items * step.node.channels * made;
+}
+
+// Pixel by pixel, by operators that take any strides.
+bool any_part(Op op) {
+  switch (op) {
+    case Op::sigma_map:
+    case Op::relu:
+    case Op::elu:
+    case Op::elu_gradient:
+    case Op::gelu:
+    case Op::add:
+    case Op::subtract:
+    case Op::concat:
+      return true;
+    default:
+      return false;
+  }
 }
 
 // The most that `of` says about a convolution of the plan: (step, input channels).
@@ -132,6 +154,18 @@ std::int64_t most_alive(const std::vector<Buffer>& buffers, int steps) {
 }
 
 }  // namespace
+
+std::vector<bool> in_parts(const RunPlan& plan, at::ScalarType type, ConvolutionLibrary library) {
+  std::vector<bool> can;
+  for (const Step& step : plan.steps) {
+    const Node& node = step.node;
+    can.push_back(is_convolution(node.op)
+                      ? ConvolutionLayer::computes_parts(
+                            library, type, node, plan.channels[static_cast<std::size_t>(node.inputs[0])])
+                      : any_part(node.op));
+  }
+  return can;
+}
 
 FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
   FeatureLayout layout;

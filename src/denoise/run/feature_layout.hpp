@@ -37,7 +37,13 @@ struct CallShape {
   ConvolutionLibrary library = ConvolutionLibrary::plain;
   /// Rows and columns of the features of each level where they have margins (mode layer); empty: none do.
   std::vector<std::array<std::int64_t, 2>> regions = {};
+  /// By slot, where a part of a window is wanted: computed_parts(); empty: all of it.
+  std::vector<Rectangle> parts = {};
 };
+/// By step: whether it computes no more than is asked for. A pass in parts is worth it where any layer with
+/// weights does.
+std::vector<bool> in_parts(const RunPlan& plan, at::ScalarType type, ConvolutionLibrary library);
+
 FeatureLayout lay_out(const RunPlan& plan, const CallShape& call);
 
 /// Bytes of one call with its result: the arena, what the library takes beside it, and the result in the

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/denoise/network_work.hpp"
 
+#include "run/feature_layout.hpp"
 #include "winograd/winograd.hpp"
 
 namespace tessera {
 
 double NetworkWork::Layer::pixels(std::int64_t rows, std::int64_t columns) const {
-  const auto whole = [&](std::int64_t side) { return ((side >> level) + tile - 1) / tile * tile; };
-  return static_cast<double>(whole(rows) * whole(columns));
+  return pixels({{0, rows >> level}, {0, columns >> level}});
+}
+
+double NetworkWork::Layer::pixels(const Rectangle& part) const {
+  const auto whole = [&](const Interval& side) { return (side.extent() + tile - 1) / tile * tile; };
+  return static_cast<double>(whole(part.rows) * whole(part.columns));
 }
 
 double NetworkWork::Layer::products() const {
@@ -31,6 +36,7 @@ NetworkWork network_work(const Network& network, at::ScalarType type, bool on_de
   work.memory = std::make_shared<MemoryModel>(network, type, /*fused=*/true, Device{on_device ? 0 : -1});
   for (const auto& [key, weight] : folded.weights) work.weights += static_cast<double>(weight.numel());
   work.plan = plan;
+  work.in_parts = in_parts(*plan, type, probe_convolutions(type, on_device, /*fused=*/true));
   for (std::size_t s = 0; s < plan->steps.size(); ++s) {
     const Node& node = plan->steps[s].node;
     if (node.op == Op::sigma_map) continue;

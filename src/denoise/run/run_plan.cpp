@@ -92,4 +92,32 @@ RunPlan make_run_plan(const Graph& graph, bool fuse_add) {
   return plan;
 }
 
+std::vector<Rectangle> computed_parts(const RunPlan& plan, const Rectangle& window, const Rectangle& core,
+                                      const std::vector<bool>& in_parts) {
+  const auto at_level = [&](const Interval& whole, int level) {
+    return Interval{whole.lo >> level, whole.hi >> level};
+  };
+  std::vector<Rectangle> parts(plan.channels.size());
+  parts[static_cast<std::size_t>(plan.output)] = core;
+  for (std::size_t s = plan.steps.size(); s-- > 0;) {
+    const Step& step = plan.steps[s];
+    const Node& node = step.node;
+    Rectangle& out = parts[static_cast<std::size_t>(step.out)];
+    if (!in_parts[s]) out = {at_level(window.rows, node.level), at_level(window.columns, node.level)};
+    const bool up = level_change(node.op) < 0;  // makes both pixels of a pair
+    const auto pairs = [](const Interval& i) { return Interval{i.lo / 2 * 2, (i.hi + 1) / 2 * 2}; };
+    if (up) out = {pairs(out.rows), pairs(out.columns)};
+    const int from = node.level - level_change(node.op);
+    for (const int slot : node.inputs) {
+      Rectangle& in = parts[static_cast<std::size_t>(slot)];
+      in.rows = in.rows.hull(node.reads(out.rows).intersect(at_level(window.rows, from)));
+      in.columns = in.columns.hull(node.reads(out.columns).intersect(at_level(window.columns, from)));
+    }
+    if (step.other < 0) continue;
+    Rectangle& other = parts[static_cast<std::size_t>(step.other)];
+    other = {other.rows.hull(out.rows), other.columns.hull(out.columns)};
+  }
+  return parts;
+}
+
 }  // namespace tessera

@@ -16,6 +16,7 @@
 #include <ATen/ops/upsample_nearest2d.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <set>
@@ -32,7 +33,6 @@
 #include "tessera/core/memory.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/denoise/cuda_graph.hpp"
-#include "tessera/denoise/run_plan.hpp"
 #include "tessera/domain/precision.hpp"
 #include "tessera/domain/tensor_memory.hpp"
 #include "tessera/domain/torch_cuda.hpp"
@@ -67,7 +67,10 @@ struct Runner::Impl {
   std::vector<Norm> norms;
   std::vector<std::optional<WindowAttention>> attentions;
   std::vector<std::optional<ChannelAttention>> channel_attentions;
+  std::vector<bool> in_parts;                 // by step, whether it can compute a part of its result alone
   std::vector<std::int64_t> sizes;            // of the last x
+  std::optional<Rectangle> core;              // what was wanted of it
+  std::vector<Rectangle> parts;               // by slot, what is computed then; empty: all of it
   FeatureLayout layout;                       // for x of these sizes
   Arena arena;                                // host only; a device's allocator keeps by itself
   std::set<std::vector<std::int64_t>> tried;  // shapes for which cuDNN may try its kernels out
@@ -94,6 +97,7 @@ struct Runner::Impl {
     library = probe_convolutions(o.type, o.device.is_cuda(), o.fused);
     if (o.device.is_cuda() && o.graphs) graphs.emplace(o.device, tensor);
     plan = make_run_plan(folded.graph, o.device_form || fuses_add(library));
+    in_parts = tessera::in_parts(plan, o.type, library);
     kernels.resize(plan.steps.size());
     norms.resize(plan.steps.size());
     attentions.resize(plan.steps.size());
@@ -123,7 +127,7 @@ struct Runner::Impl {
   at::Tensor evaluate_level_change(const Step& step, std::vector<at::Tensor>& slot, LayerHalos* halos) {
     const int level = step.node.level;
     const bool down = level_change(step.node.op) == 1;
-    at::Tensor in = slot[step.node.inputs[0]];
+    at::Tensor in = input(step, 0, slot);
     if (halos) {
       in = halos->narrow(in, level - level_change(step.node.op)).contiguous(kLast);
       forget_places();  // the copy's, which a result of its size would take where none was made
@@ -136,10 +140,47 @@ struct Runner::Impl {
     }
     ConvolutionLayer& convolution = *kernels[static_cast<std::size_t>(&step - plan.steps.data())].straight;
     const bool margin = halos && halos->region(level) != halos->block(level);
-    if (step.other >= 0 && !margin) return convolution.add(in, slot[step.other], step.into_other);
+    if (step.other >= 0 && !margin) return convolution.add(in, other(step, slot), step.into_other);
     at::Tensor y = convolution.apply(in, step.relu);
     if (margin) y = halos->widen(y, level);
-    return step.other >= 0 ? y.add_(slot[step.other]) : y;
+    return step.other >= 0 ? y.add_(other(step, slot)) : y;
+  }
+
+  // Of a slot, what a step takes where parts are computed: views.
+  at::Tensor part(const std::vector<at::Tensor>& slot, int k, const Rectangle& wanted) const {
+    const at::Tensor& all = slot[static_cast<std::size_t>(k)];
+    const Rectangle& have = parts[static_cast<std::size_t>(k)];
+    if (wanted == have) return all;
+    return all.narrow(2, wanted.rows.lo - have.rows.lo, wanted.rows.extent())
+        .narrow(3, wanted.columns.lo - have.columns.lo, wanted.columns.extent());
+  }
+  Rectangle level_part(int level) const { return {{0, sizes[2] >> level}, {0, sizes[3] >> level}}; }
+  at::Tensor input(const Step& step, std::size_t k, const std::vector<at::Tensor>& slot) const {
+    const int from = step.node.inputs[k];
+    if (parts.empty()) return slot[static_cast<std::size_t>(from)];
+    const Rectangle &out = parts[static_cast<std::size_t>(step.out)],
+                    all = level_part(step.node.level - level_change(step.node.op));
+    return part(
+        slot, from,
+        {step.node.reads(out.rows).intersect(all.rows), step.node.reads(out.columns).intersect(all.columns)});
+  }
+  at::Tensor other(const Step& step, const std::vector<at::Tensor>& slot) const {
+    return parts.empty() ? slot[static_cast<std::size_t>(step.other)]
+                         : part(slot, step.other, parts[static_cast<std::size_t>(step.out)]);
+  }
+
+  // Exactly the part of the result that is wanted; zeros where the image ends.
+  at::Tensor convolve_part(const Step& step, const ConvolutionLayer& layer, const at::Tensor& x,
+                           const std::vector<at::Tensor>& slot) const {
+    const Rectangle& out = parts[static_cast<std::size_t>(step.out)];
+    const at::Tensor sum = step.other >= 0 ? other(step, slot) : at::Tensor();
+    at::Tensor y = step.into_other
+                       ? sum
+                       : at::empty({x.size(0), layer.outputs(), out.rows.extent(), out.columns.extent()},
+                                   tensor.memory_format(kLast));
+    const std::array<std::int64_t, 2> zeros{out.rows.lo == 0, out.columns.lo == 0};
+    layer.part(x, zeros, sum.defined() ? &sum : nullptr, step.relu, y);
+    return y;
   }
 
   /// The noise level: a number, or a tensor on the device, whose value a graph reads anew at each replay.
@@ -151,18 +192,21 @@ struct Runner::Impl {
   at::Tensor evaluate(std::size_t index, std::vector<at::Tensor>& slot, const at::Tensor& x,
                       const Level& level, LayerHalos* halos) {
     const Step& step = plan.steps[index];
-    const auto in = [&](std::size_t k) -> at::Tensor& { return slot[step.node.inputs[k]]; };
+    const auto in = [&](std::size_t k) { return input(step, k, slot); };
     switch (step.node.op) {
-      case Op::sigma_map:
+      case Op::sigma_map: {
+        const Rectangle part = parts.empty() ? level_part(0) : parts[static_cast<std::size_t>(step.out)];
         return (level.tensor.defined() ? level.tensor : at::full({1, 1, 1, 1}, level.sigma, tensor))
-            .expand({x.size(0), 1, x.size(2), x.size(3)});
+            .expand({x.size(0), 1, part.rows.extent(), part.columns.extent()});
+      }
       case Op::conv: {
         Kernel& kernel = kernels[index];
         if (halos && halos->exchanges(index))
           return halos->convolve(index, *kernel.straight, kernel.turned ? &*kernel.turned : nullptr, in(0),
                                  step.relu, step.other >= 0 ? slot[step.other] : at::Tensor(),
                                  step.into_other);
-        if (step.other >= 0) return kernel.straight->add(in(0), slot[step.other], step.into_other);
+        if (!parts.empty() && in_parts[index]) return convolve_part(step, *kernel.straight, in(0), slot);
+        if (step.other >= 0) return kernel.straight->add(in(0), other(step, slot), step.into_other);
         return kernel.straight->apply(in(0), step.relu);
       }
       case Op::conv_down:
@@ -173,12 +217,15 @@ struct Runner::Impl {
       case Op::relu:
         return step.into_other ? in(0).relu_() : at::relu(in(0));
       case Op::elu:
-        return step.into_other ? at::elu_(in(0)) : at::elu(in(0));
+        if (at::Tensor x0 = in(0); step.into_other) return at::elu_(x0);
+        return at::elu(in(0));
       case Op::elu_gradient:
-        if (step.into_other) return at::elu_backward_out(in(0), in(0), 1, 1, 1, /*is_result=*/true, in(1));
+        if (at::Tensor g = in(0); step.into_other)
+          return at::elu_backward_out(g, g, 1, 1, 1, /*is_result=*/true, in(1));
         return at::elu_backward(in(0), 1, 1, 1, /*is_result=*/true, in(1));
       case Op::gelu:
-        return step.into_other ? at::gelu_(in(0)) : at::gelu(in(0));
+        if (at::Tensor x0 = in(0); step.into_other) return at::gelu_(x0);
+        return at::gelu(in(0));
       case Op::layer_norm:
         return at::layer_norm(in(0).permute({0, 2, 3, 1}), {step.node.channels}, norms[index].weight,
                               norms[index].bias, /*eps=*/1e-5)
@@ -211,13 +258,14 @@ struct Runner::Impl {
       case Op::concat: {
         std::int64_t channels = 0;
         for (const int i : step.node.inputs) channels += slot[i].size(1);
-        const at::Tensor& first = in(0);
+        const at::Tensor first = in(0);
         at::Tensor joined =
             at::empty({first.size(0), channels, first.size(2), first.size(3)}, tensor.memory_format(kLast));
         std::int64_t at = 0;  // copies convert type and layout on the way, a cat would not
-        for (const int i : step.node.inputs) {
-          joined.narrow(1, at, slot[i].size(1)).copy_(slot[i]);
-          at += slot[i].size(1);
+        for (std::size_t k = 0; k < step.node.inputs.size(); ++k) {
+          const at::Tensor piece = in(k);
+          joined.narrow(1, at, piece.size(1)).copy_(piece);
+          at += piece.size(1);
         }
         return joined;
       }
@@ -238,7 +286,7 @@ struct Runner::Impl {
     at::globalContext().setDeterministicCuDNN(options.deterministic);
   }
   CallShape call(std::int64_t items, std::int64_t height, std::int64_t width) const {
-    return {items, height, width, options.type, library, {}};
+    return {items, height, width, options.type, library, {}, {}};
   }
   CallShape call(const LayerHalos& halos) const {
     CallShape shape = call(1, halos.block(0).extent(1), halos.block(0).extent(2));
@@ -246,6 +294,23 @@ struct Runner::Impl {
       for (int level = 0; level < halos.levels(); ++level)
         shape.regions.push_back({halos.region(level).extent(1), halos.region(level).extent(2)});
     return shape;
+  }
+  // What is computed where a part is wanted.
+  void divide() {
+    parts.clear();
+    const auto some = [&](const Step& step) {
+      return is_convolution(step.node.op) && in_parts[static_cast<std::size_t>(&step - plan.steps.data())];
+    };
+    if (core && std::any_of(plan.steps.begin(), plan.steps.end(), some))
+      parts = computed_parts(plan, level_part(0), *core, in_parts);
+  }
+  // Of the last step's result.
+  at::Tensor wanted(const at::Tensor& result) const {
+    if (!core) return result;
+    const Rectangle have = parts.empty() ? level_part(0) : parts[static_cast<std::size_t>(plan.output)];
+    if (have == *core) return result;
+    return result.narrow(2, core->rows.lo - have.rows.lo, core->rows.extent())
+        .narrow(3, core->columns.lo - have.columns.lo, core->columns.extent());
   }
   // All steps, from x to a result of x's type.
   at::Tensor pass(const at::Tensor& x, const Level& level, const std::function<void()>& between,
@@ -295,7 +360,7 @@ Runner::~Runner() {
 }
 
 at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<void()>& between,
-                       LayerHalos* halos) {
+                       LayerHalos* halos, const std::optional<Rectangle>& core) {
   Impl& m = *impl_;
   const auto aligned = [&](std::int64_t side) { return side % m.alignment == 0; };
   TESSERA_EXPECT(x.dim() == 4 && (halos || (aligned(x.size(2)) && aligned(x.size(3)))), "a window of sizes ",
@@ -310,16 +375,21 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
   const MemoryScope memory(MemoryUse::activations);
   const Tf32Scope tf32(m.options.tf32);
   m.choose_kernels(x.sizes());
-  if (x.sizes() != at::IntArrayRef(m.sizes)) {
+  if (x.sizes() != at::IntArrayRef(m.sizes) || core != m.core) {
     release_kept_tensors();  // else buffers of every shape pile up
-    m.layout = lay_out(m.plan, halos ? m.call(*halos) : m.call(x.size(0), x.size(2), x.size(3)));
+    m.sizes = x.sizes().vec();
+    m.core = core;
+    m.divide();
+    CallShape call = halos ? m.call(*halos) : m.call(x.size(0), x.size(2), x.size(3));
+    call.parts = m.parts;
+    m.layout = lay_out(m.plan, call);
     const std::int64_t wanted = m.options.device.is_cuda() ? 0 : m.layout.bytes;
     if (!m.options.in_turn || wanted > m.arena.bytes()) m.arena.resize(wanted);
-    m.sizes = x.sizes().vec();
   }
   const ReuseScope pool;
 
-  if (!m.graphs || (halos && !halos->recordable())) return m.pass(x, {.sigma = sigma}, between, halos);
+  if (!m.graphs || (halos && !halos->recordable()))
+    return m.wanted(m.pass(x, {.sigma = sigma}, between, halos));
   // Messages move before and after a replay: it takes the host no longer than a layer.
   if (between) between();
   bool replayed = true;
@@ -332,7 +402,7 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
   const at::Tensor out = m.graphs->run(x, sigma, pass, agree);
   if (halos && replayed) halos->count_pass();
   if (between) between();
-  return out;
+  return m.wanted(out);
 }
 
 std::int64_t Runner::bytes(std::int64_t items, std::int64_t height, std::int64_t width) const {

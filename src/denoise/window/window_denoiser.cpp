@@ -26,6 +26,17 @@ namespace {
 
 bool same_shape(const Box& a, const Box& b) { return a.extents() == b.extents(); }
 
+// `box` in pixels of a window that begins at `origin`, and back.
+Rectangle within(const Box& box, const Index3& origin) {
+  return {{box.lo()[1] - origin[1], box.hi()[1] - origin[1]},
+          {box.lo()[2] - origin[2], box.hi()[2] - origin[2]}};
+}
+Box around(const Rectangle& part, const Box& window) {
+  const Index3& o = window.lo();
+  return Box({o[0], o[1] + part.rows.lo, o[2] + part.columns.lo},
+             {window.hi()[0], o[1] + part.rows.hi, o[2] + part.columns.hi});
+}
+
 /// D on windows of this rank's block.
 ///
 /// One exchange brings the halo and the padding; windows inside the own block run while it is in flight.
@@ -221,12 +232,25 @@ class WindowDenoiser final : public Denoiser {
       }
       if (image_channels_ != network_channels_) batch = batch.expand({-1, network_channels_, -1, -1});
 
+      // What is kept of any of them; nothing where they hold the padding alone.
+      Rectangle kept{};
+      for (std::size_t w = first; w < last; ++w)
+        if (const Box core = windows_[w].core.intersect(own_); !core.empty()) {
+          const Rectangle part = within(core, windows_[w].box.lo());
+          kept = {kept.rows.hull(part.rows), kept.columns.hull(part.columns)};
+        }
+      const Rectangle whole = within(windows_[first].box, windows_[first].box.lo());
+      if (kept.rows.empty()) kept = whole;
+      const auto made = [&](std::size_t w) { return around(kept, windows_[w].box); };
+
       at::Tensor result;
       for (const int symmetry : symmetries) {
-        const at::Tensor pass = turn_back(runner_->run(turn(batch, symmetry), sigma, between), symmetry);
+        const at::Tensor pass = turn_back(
+            runner_->run(turn(batch, symmetry), sigma, between, nullptr, turn(kept, whole, symmetry)),
+            symmetry);
         for (std::size_t w = first; w < last; ++w)
           if (const Box core = windows_[w].core.intersect(own_); !core.empty())
-            potential_.add(crop(pass[static_cast<std::int64_t>(w - first)], windows_[w].box, core));
+            potential_.add(crop(pass[static_cast<std::int64_t>(w - first)], made(w), core));
         const at::Tensor one = potential_.image(pass);
         result = result.defined() ? result.add_(one) : one;
       }
@@ -236,8 +260,7 @@ class WindowDenoiser final : public Denoiser {
       for (std::size_t w = first; w < last; ++w) {
         const Box core = windows_[w].core.intersect(own_);  // without the padding
         if (core.empty()) continue;
-        crop(out, own_, core)
-            .copy_(crop(result[static_cast<std::int64_t>(w - first)], windows_[w].box, core));
+        crop(out, own_, core).copy_(crop(result[static_cast<std::int64_t>(w - first)], made(w), core));
       }
       first = last;
     }

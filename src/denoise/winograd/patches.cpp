@@ -52,7 +52,7 @@ Patches::Patches(const at::Tensor& weight, const std::optional<at::Tensor>& bias
 void Patches::run(const at::Tensor& x, bool relu, const at::Tensor& y) const {
   const at::Tensor& coarse = up_ ? x : y;
   const at::Tensor& fine = up_ ? y : x;
-  TESSERA_EXPECT(dense(x) && dense(y) && x.size(0) == y.size(0) && x.size(1) == inputs_ &&
+  TESSERA_EXPECT(Winograd::takes(x) && dense(y) && x.size(0) == y.size(0) && x.size(1) == inputs_ &&
                      y.size(1) == outputs_ && fine.size(2) == 2 * coarse.size(2) &&
                      fine.size(3) == 2 * coarse.size(3),
                  "a layer of patches from ", x.sizes(), " to ", y.sizes(), " (the sizes do not fit)");

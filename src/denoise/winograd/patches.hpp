@@ -25,7 +25,8 @@ class Patches {
   Patches(const at::Tensor& weight, const std::optional<at::Tensor>& bias, bool up,
           Instructions instructions);
 
-  /// y = relu(x * w + bias), relu where asked for; both channels last and dense, x of even sides unless up.
+  /// y = relu(x * w + bias), relu where asked for; both channels last, y dense; x may be a part of a larger
+  /// feature, of even sides unless up.
   void run(const at::Tensor& x, bool relu, const at::Tensor& y) const;
   std::int64_t outputs() const { return outputs_; }
 
