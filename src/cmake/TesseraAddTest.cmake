@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# tessera_add_test(NAME n SOURCES files... [LINK targets...] [RANKS r] [LABELS l...] [TIMEOUT s])
-# tessera_add_test(NAME n COMMAND command... [RANKS r] [LABELS l...] [TIMEOUT s] [LOCK resource] [FOLDER dir])
+# tessera_add_test(NAME n SOURCES files... [LINK targets...] [RANKS r] [LABELS l...] [TIMEOUT s] [COST c])
+# tessera_add_test(NAME n COMMAND command... [RANKS r] [LABELS l...] [TIMEOUT s] [LOCK resource] [COST c] [FOLDER dir])
 # The one way in for tests: programs of ours, and scripts (COMMAND; they start their ranks themselves; RANKS 2: they keep
 # all cores busy; exit code 77 is a skip). RANKS 1 (default) runs the program alone. RANKS 7 launches it once on 7 MPI ranks;
 # its tests loop over sub-communicators of 1, 2, 3, 4, 5 and 7 ranks (tests/support/mpi_main.cpp) and it passes
 # only if every rank says so.
 function(tessera_add_test)
-  cmake_parse_arguments(arg "" "NAME;RANKS;TIMEOUT;LOCK;FOLDER" "SOURCES;LINK;LABELS;COMMAND" ${ARGN})
+  cmake_parse_arguments(arg "" "NAME;RANKS;TIMEOUT;LOCK;FOLDER;COST" "SOURCES;LINK;LABELS;COMMAND" ${ARGN})
   if(NOT arg_RANKS)
     set(arg_RANKS 1)
   endif()
@@ -47,10 +47,13 @@ function(tessera_add_test)
   if(NOT "gpu" IN_LIST arg_LABELS AND NOT "slurm" IN_LIST arg_LABELS)
     set_property(TEST ${arg_NAME} APPEND PROPERTY ENVIRONMENT "CUDA_VISIBLE_DEVICES=")
   endif()
-  # Ranks of one program wait for each other awake and take two places, beside which one other test runs: they begin
-  # first (COST), or else would wait for two places to be free until the end. Scripts wait for what they start.
+  # Ranks of one program wait for each other awake and take two places: they begin before others (COST), or else would
+  # wait for two places to be free until the end. Above the seconds that ctest remembers of scripts.
   if(arg_RANKS GREATER 1)
-    set_tests_properties(${arg_NAME} PROPERTIES PROCESSORS 2 COST 100)
+    set_tests_properties(${arg_NAME} PROPERTIES PROCESSORS 2 COST 1000)
+  endif()
+  if(arg_COST)
+    set_tests_properties(${arg_NAME} PROPERTIES COST ${arg_COST})
   endif()
   if(arg_LOCK)
     set_tests_properties(${arg_NAME} PROPERTIES RESOURCE_LOCK ${arg_LOCK})
