@@ -134,7 +134,7 @@ def units():
 
 def one_problem():
     """A measurement split into two halves of the information, the parts in another order, and other solvers: one result."""
-    photo(64, 72, gray=True)
+    photo(40, 48, gray=True)
     blur = "{type: blur, boundary: circular, kernel: {gaussian: {sigma: %s}}}"
     path = job(f"problem:\n  truth: photo.png\n  operator: {blur % 1.2}\n  noise: {{gaussian: 0.02}}\n" + SOLVER)
     y = simulate(path, "y.h5").astype(np.float64)
