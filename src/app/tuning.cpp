@@ -67,7 +67,7 @@ Decision decide(const Geometry& g, const Modelled& m, const std::string& shape, 
     if (const auto ranked = rank_ways(g, m, machine, features); !ranked.empty()) {
       // Of those that take hardly longer than the fastest, the one that needs least memory times time: others
       // on this host have use for what is left. Nobody else computes on a GPU.
-      const double kHardly = g.device.is_cuda() ? 1.0 : 1.05;
+      const double kHardly = g.device.is_cuda() ? 1.0 : 1.03;
       const auto end = std::find_if(ranked.begin(), ranked.end(), [&](const Prediction& p) {
         return p.seconds() > kHardly * ranked.front().seconds();
       });
