@@ -43,6 +43,13 @@ namespace {
 constexpr std::int64_t kLeastScratch = std::int64_t{1} << 12;  // bytes; below, malloc is as good
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 
+// The view of a feature that has the part `have` of its level.
+at::Tensor cut(const at::Tensor& feature, const Rectangle& have, const Rectangle& wanted) {
+  if (wanted == have) return feature;
+  return feature.narrow(2, wanted.rows.lo - have.rows.lo, wanted.rows.extent())
+      .narrow(3, wanted.columns.lo - have.columns.lo, wanted.columns.extent());
+}
+
 ConvolutionLayer::Shape shape(const Node& node) {
   if (node.op == Op::conv)
     return {.stride = 1, .padding = node.kernel / 2, .groups = node.depthwise ? node.channels : 1};
@@ -148,11 +155,7 @@ struct Runner::Impl {
 
   // Of a slot, what a step takes where parts are computed: views.
   at::Tensor part(const std::vector<at::Tensor>& slot, int k, const Rectangle& wanted) const {
-    const at::Tensor& all = slot[static_cast<std::size_t>(k)];
-    const Rectangle& have = parts[static_cast<std::size_t>(k)];
-    if (wanted == have) return all;
-    return all.narrow(2, wanted.rows.lo - have.rows.lo, wanted.rows.extent())
-        .narrow(3, wanted.columns.lo - have.columns.lo, wanted.columns.extent());
+    return cut(slot[static_cast<std::size_t>(k)], parts[static_cast<std::size_t>(k)], wanted);
   }
   Rectangle level_part(int level) const { return {{0, sizes[2] >> level}, {0, sizes[3] >> level}}; }
   at::Tensor input(const Step& step, std::size_t k, const std::vector<at::Tensor>& slot) const {
@@ -308,9 +311,7 @@ struct Runner::Impl {
   at::Tensor wanted(const at::Tensor& result) const {
     if (!core) return result;
     const Rectangle have = parts.empty() ? level_part(0) : parts[static_cast<std::size_t>(plan.output)];
-    if (have == *core) return result;
-    return result.narrow(2, core->rows.lo - have.rows.lo, core->rows.extent())
-        .narrow(3, core->columns.lo - have.columns.lo, core->columns.extent());
+    return cut(result, have, *core);
   }
   // All steps, from x to a result of x's type.
   at::Tensor pass(const at::Tensor& x, const Level& level, const std::function<void()>& between,
