@@ -174,11 +174,15 @@ void keep_choices(const Checkpoint& checkpoint, Geometry& g, const Communicator&
     const auto found = checkpoint.numbers.find(key);
     if (!value && found != checkpoint.numbers.end()) value = static_cast<std::int64_t>(found->second);
   };
-  if (g.job.execution.mode == ExecutionMode::automatic && checkpoint.numbers.contains("halo_depth")) {
-    g.job.execution.mode = ExecutionMode::layer;
+  ExecutionMode& mode = g.job.execution.mode;
+  if (mode == ExecutionMode::automatic && checkpoint.numbers.contains("halo_depth")) {
+    mode = ExecutionMode::layer;
     if (!g.grid_given) g = with_image(g, g.image, comm.size());
   }
-  if (g.job.execution.mode == ExecutionMode::layer) {
+  if (mode == ExecutionMode::automatic && checkpoint.numbers.contains("patch") && g.network &&
+      !g.network->graph.global())  // whole, on one rank, is one window
+    mode = ExecutionMode::patch;
+  if (mode == ExecutionMode::layer) {
     keep("halo_depth", g.job.execution.halo_depth);
   } else {
     keep("patch", g.job.execution.patch);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The command line, and what happens to errors: every rank ends with the same exit code, and nothing hangs.
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +19,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/core/reason.hpp"
+#include "tessera/core/units.hpp"
 #include "tessera/core/version.hpp"
 
 namespace tessera {
@@ -83,6 +86,18 @@ std::unique_ptr<Watchdog> watch(const Communicator& comm) {
   return watchdog;
 }
 
+// What is wrong with the command line. The library asks for a command where an unknown one is given.
+std::string misunderstood(const CLI::ParseError& error, const CLI::App& app, const std::string& first) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  const bool known = std::find(names.begin(), names.end(), first) != names.end();
+  if (known || first.empty() || first.starts_with('-'))
+    return concat(error.what(), " (the command line is not understood) see tessera --help");
+  const std::string near = nearest(first, names);
+  return fmt::format("there is no command {} (they are {}) {}", first, fmt::join(names, ", "),
+                     near.empty() ? "see tessera --help" : "did you mean " + near + '?');
+}
+
 }  // namespace
 
 int tessera_main(int argc, char** argv, const Communicator& comm) {
@@ -112,9 +127,7 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return comm.rank() == 0 ? app.exit(e) : 0;  // --help, --version
-    return end_together(comm, errors,
-                        concat(e.what(), " (the command line is not understood) see tessera --help"),
-                        kBadInput);
+    return end_together(comm, errors, misunderstood(e, app, argc > 1 ? argv[1] : ""), kBadInput);
   }
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error like a full disk
   try {

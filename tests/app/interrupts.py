@@ -54,6 +54,9 @@ def ctrl_c():
         assert s["status"] == "stopped" and s["ended_by"] == "signal" and s["iterations"] > 3, s
         assert (work / f"out{ranks}/checkpoint/iteration-{s['iterations']:07}.h5").exists()
         print(f"{ranks} ranks: Ctrl-C after {s['iterations']} iterations, exit code {code}")
+        if ranks == 1:
+            out, _ = run("out1", "--resume", "--set", f"solver.iterations={s['iterations'] + 1}")
+            assert "resumed after" in out and "cost model" not in out, out  # the windows that it began with
     # A data step that takes for ever: who presses again is not made to wait.
     slow = job(TV.replace("iterations: 4", "iterations: 3").replace("iterations: 20", "iterations: 1000000, tolerance: 0"), "slow.yaml")
     for ranks, wanted in ((1, -signal.SIGINT), (3, 130)):
@@ -61,7 +64,7 @@ def ctrl_c():
         begins = (work / f"slow{ranks}/status.json").exists
         code, shown = on_terminal(command, [lambda _: begins(), lambda shown: b"asked to stop" in shown])
         assert code == wanted, (ranks, code, shown)
-        assert not ranks_of(f"slow{ranks}"), shown
+        wait_for(lambda: not ranks_of(f"slow{ranks}"), 5)  # they were killed, and take a moment to be gone
         told = json.loads(tessera("status", "--json", f"slow{ranks}")[1])
         assert told["state"] == "lost" and "ended without a word" in told["message"], told
 

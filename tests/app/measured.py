@@ -172,7 +172,7 @@ def one_problem():
 
 def settles():
     """A thousand iterations of every solver with the shipped weights end at their best, the residual at rounding."""
-    photo(64, 72)
+    photo(40, 48)
     cases = [(solver, "auto") for solver in ("hqs", "admm", "fista")] + [(solver, "0.02") for solver in ("pgd", "fista", "admm", "red")]
     for solver, sigma in cases:
         path = job("problem:\n  truth: photo.png\n  operator: {type: blur, kernel: {gaussian: {sigma: 1.6}}}\n  noise: {gaussian: 0.01}\n"
