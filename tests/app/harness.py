@@ -2,6 +2,7 @@
 """What the scenarios share: an empty folder to work in, jobs, runs of the program, and what a run leaves behind."""
 import glob
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -22,6 +23,9 @@ work = Path.cwd() / f"whole_runs_{scenario}"
 shutil.rmtree(work, ignore_errors=True)
 work.mkdir()
 launch = str(source / "jobs/launch.sh")
+# Small pictures gain nothing from a second thread, and other tests run beside this one. What is about threads, or large:
+if scenario not in ("launchers", "photograph_on_four", "documented_jobs", "plan_and_tune", "plan_counts_conjugate_gradients"):
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 sanitized = "libasan" in subprocess.run(["ldd", program], text=True, capture_output=True).stdout  # it takes memory of its own
 
 NETWORK = "denoiser: {network: drunet, weights: drunet_small_color}"

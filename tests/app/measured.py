@@ -64,11 +64,12 @@ def simulated_file():
         real = "problem: {measurements: y.h5}\n" + solver
         (folder / "real.yaml").write_text(real)
         (folder / "scored.yaml").write_text(real.replace("measurements: y.h5", f"measurements: y.h5, truth: {work}/{truth}"))
-        for ranks in (1, 3):
+        counts = (1, 3) if name in ("valid", "coarse", "maskfile") else (1,)
+        for ranks in counts:
             run(path, "--set", f"output.folder={work}/fly_{name}{ranks}", ranks=ranks)
         for kept in ("k.npy", "m.png"):
             (work / kept).rename(work / f"{kept}.away")
-        for ranks in (1, 3):
+        for ranks in counts:
             out, _ = run(folder / "real.yaml", "--set", f"output.folder={work}/file_{name}{ranks}", ranks=ranks)
             assert re.search(r"note: operator, noise, seed, scale and image size as .*y.h5 says", out), out
             same(f"file_{name}{ranks}", f"fly_{name}{ranks}")
@@ -77,7 +78,7 @@ def simulated_file():
         assert summary(f"scored_{name}")["psnr"] == summary(f"fly_{name}1")["psnr"]
         for kept in ("k.npy", "m.png"):
             (work / f"{kept}.away").rename(work / kept)
-        print(f"{name}: the same bits on 1 and 3 ranks")
+        print(f"{name}: the same bits on {counts} ranks")
     out, _ = run(work / "far_circular/real.yaml", "--set", "problem.noise.gaussian=0.03", "--set", f"output.folder={work}/other")
     assert re.search(r"note: noise as the job says, not as .*y.h5 does", out), out
 
@@ -98,7 +99,7 @@ def units():
             for name, s in (("uneven", sigma), ("even", even)):
                 write(f"{name}.h5", (y * factor).astype(np.float32), 1 / (s * factor) ** 2)
                 path = job(f"problem:\n  measurements: {name}.h5\n  scale: {{factor: {factor}}}\n" + blur + text, "real.yaml")
-                out, _ = run(path, "--force", "--set", "output.folder=out", ranks=2)
+                out, _ = run(path, "--force", "--set", "output.folder=out", ranks=2 if solver == "pgd" else 1)
                 level = float(re.search(r"noise: from the weights, which are inverse variances; (\S+) on average", out).group(1))
                 assert abs(level - np.sqrt(1 / np.mean(1 / s**2))) < 1e-3 * level, (level, factor)
                 found[name, factor] = image("out") / np.float32(factor), summary("out")["chi2"]

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <exception>
+#include <initializer_list>
 
 #include "tessera/comm/communicator.hpp"
 
@@ -16,13 +17,13 @@ void meet(const Communicator& world);
 /// For a test that needs one rank: `if (other_rank()) return;`, for seven of the same would share few cores.
 inline bool other_rank() { return Communicator::world().rank() != 0; }
 
-/// Runs `body(comm)` on sub-communicators of 1, 2, 3, 4, 5 and 7 ranks of the launch (the one-process
-/// communicator only, without a launcher). Ranks outside a group wait at its end. A failure, also an
-/// exception, carries the number of ranks and the rank.
+/// Runs `body(comm)` on sub-communicators of 1, 2, 3, 4, 5 and 7 ranks of the launch, or of so many as are
+/// named (the one-process communicator only, without a launcher). Ranks outside a group wait at its end. A
+/// failure, also an exception, carries the number of ranks and the rank.
 template <class Body>
-void on_groups(Body body) {
+void on_groups(Body body, std::initializer_list<int> sizes = {1, 2, 3, 4, 5, 7}) {
   const Communicator world = Communicator::world();
-  for (const int ranks : {1, 2, 3, 4, 5, 7}) {
+  for (const int ranks : sizes) {
     if (ranks > world.size()) break;
     const bool inside = world.rank() < ranks;
     const Communicator group = world.split(inside ? 0 : -1, world.rank());

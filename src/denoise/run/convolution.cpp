@@ -199,6 +199,16 @@ std::int64_t ConvolutionLayer::scratch_bytes(ConvolutionLibrary library, at::Sca
   return at::get_num_threads() * Winograd::scratch_bytes(inputs, Winograd::available());
 }
 
+bool ConvolutionLayer::unfolds(ConvolutionLibrary library, at::ScalarType type) {
+  if (library != ConvolutionLibrary::plain || type == at::kFloat) return false;
+  if (type == at::kDouble) return true;
+  static const auto lacks = [](at::ScalarType t) {
+    return probe_convolutions(t, /*on_cuda=*/false, /*fused=*/true) == ConvolutionLibrary::plain;
+  };
+  static const bool half = lacks(at::kHalf), bfloat = lacks(at::kBFloat16);
+  return type == at::kHalf ? half : bfloat;
+}
+
 bool ConvolutionLayer::writes_twice(ConvolutionLibrary library, at::ScalarType type, std::int64_t outputs) {
   if (library == ConvolutionLibrary::onednn) return !takes_patches(type, outputs, /*up=*/true);
   return library == ConvolutionLibrary::plain;

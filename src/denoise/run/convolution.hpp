@@ -44,6 +44,10 @@ class ConvolutionLayer {
   static std::int64_t scratch_bytes(ConvolutionLibrary library, at::ScalarType type, std::int64_t inputs,
                                     std::int64_t kernel);
 
+  /// Whether torch's own kernels write out all taps of every pixel first: on a CPU, of a type that oneDNN does
+  /// not take there (double; 16 bits without their instructions).
+  static bool unfolds(ConvolutionLibrary library, at::ScalarType type);
+
   /// Whether a transposed layer makes its result a second time, in another layout.
   static bool writes_twice(ConvolutionLibrary library, at::ScalarType type, std::int64_t outputs);
 

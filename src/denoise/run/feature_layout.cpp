@@ -22,6 +22,8 @@ constexpr std::int64_t kGrain = 4096;  // pieces begin on pages
 // in any convolution, where 16-bit types may want their weights in another order too.
 constexpr std::int64_t kBesideUp = std::int64_t{1} << 15, kBesideUp16 = std::int64_t{1} << 18;
 constexpr std::int64_t kInside = std::int64_t{1} << 14, kInside16 = std::int64_t{1} << 20;
+// Beside the arena, whatever the threads: 2816 were seen, with AVX2.
+constexpr std::int64_t kBesideArena = 4096;
 
 constexpr std::int64_t kLanes = 16;   // channels that oneDNN takes as they are
 constexpr std::int64_t kFilled = 64;  // channels that it fills weights up to
@@ -128,7 +130,8 @@ std::int64_t inside(const RunPlan& plan, const CallShape& call) {
            const std::int64_t taps = step.node.op == Op::conv ? step.node.kernel * step.node.kernel : 4;
            std::int64_t taken = in * taps * step.node.channels;
            if (plain) taken += taken + 2 * samples(step, call);
-           if (call.type == at::kDouble) taken += 2 * samples(step, call) / step.node.channels * in * taps;
+           if (ConvolutionLayer::unfolds(call.library, call.type))
+             taken += 2 * samples(step, call) / step.node.channels * in * taps;
            return taken;
          });
 }
@@ -276,7 +279,7 @@ std::int64_t call_bytes(const RunPlan& plan, const CallShape& call, bool on_cuda
   if (on_cuda)
     return results + layout.outside + layout.least + layout.least / 5 +
            (call.library == ConvolutionLibrary::cudnn ? kCudnnWorkspace : inside(plan, call));
-  return results + layout.outside + kGrain + layout.bytes + kept(plan, call) +
+  return results + layout.outside + kGrain + kBesideArena + layout.bytes + kept(plan, call) +
          (layout.inside.empty() ? inside(plan, call) : 0);
 }
 
