@@ -130,7 +130,7 @@ TEST(LayerDenoiser, wide_networks_in_float) {
     for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{83, 57}, {4, 29}}) {
       const at::Tensor image = picture(3, height, width, at::kDouble);
       const at::Tensor want = once([&] { return whole(network, image, kSigma).to(at::kFloat); });
-      test::on_groups([&](const Communicator& comm) {
+      test::on_groups({2, 3, 7}, [&](const Communicator& comm) {
         for (const Grid3& grid : {Grid3{1, comm.size(), 1}, Grid3{1, 1, comm.size()}})
           for (const int depth : {1, 3}) {
             SCOPED_TRACE(testing::Message() << name << ' ' << height << " x " << width << " on " << grid[1]
@@ -204,7 +204,7 @@ TEST(LayerDenoiser, averages_over_turns_of_the_whole_image) {
       for (std::size_t turn = 1; turn < count; ++turn) sum += turns[turn];
       return sum / static_cast<double>(count);
     };
-    test::on_groups([&](const Communicator& comm) {
+    test::on_groups({1, 2, 7}, [&](const Communicator& comm) {
       const Blocks s(comm, network, image);
       ExecutionOptions options = layers(1);
       options.averaging = Averaging::flips4;
@@ -305,7 +305,7 @@ TEST(LayerDenoiser, takes_the_memory_that_is_modeled) {
     // Every rank has a block; scunet's are made of windows of 64.
     const bool large = network.alignment() > 8;
     const at::Tensor image = picture(1, large ? 192 : 128, large ? 208 : 144, at::kFloat);
-    test::on_groups([&](const Communicator& comm) {
+    test::on_groups({1, 3, 4}, [&](const Communicator& comm) {
       for (const auto& [type, depth] :
            {std::pair{at::kFloat, 1}, std::pair{at::kFloat, 3}, std::pair{at::kBFloat16, 1}}) {
         if (type == at::kBFloat16 && name != std::string("drunet")) continue;

@@ -17,11 +17,11 @@ void meet(const Communicator& world);
 /// For a test that needs one rank: `if (other_rank()) return;`, for seven of the same would share few cores.
 inline bool other_rank() { return Communicator::world().rank() != 0; }
 
-/// Runs `body(comm)` on sub-communicators of 1, 2, 3, 4, 5 and 7 ranks of the launch, or of so many as are
-/// named (the one-process communicator only, without a launcher). Ranks outside a group wait at its end. A
-/// failure, also an exception, carries the number of ranks and the rank.
+/// Runs `body(comm)` on sub-communicators of so many ranks of the launch (the one-process communicator only,
+/// without a launcher). Ranks outside a group wait at its end. A failure, also an exception, carries the number
+/// of ranks and the rank.
 template <class Body>
-void on_groups(Body body, std::initializer_list<int> sizes = {1, 2, 3, 4, 5, 7}) {
+void on_groups(std::initializer_list<int> sizes, Body body) {
   const Communicator world = Communicator::world();
   for (const int ranks : sizes) {
     if (ranks > world.size()) break;
@@ -37,6 +37,12 @@ void on_groups(Body body, std::initializer_list<int> sizes = {1, 2, 3, 4, 5, 7})
     }
     meet(world);
   }
+}
+
+/// On 1, 2, 3, 4, 5 and 7 ranks. Where one body takes seconds, fewer of them are named.
+template <class Body>
+void on_groups(Body body) {
+  on_groups({1, 2, 3, 4, 5, 7}, body);
 }
 
 }  // namespace tessera::test
