@@ -202,7 +202,7 @@ std::int64_t ConvolutionLayer::scratch_bytes(ConvolutionLibrary library, at::Sca
 bool ConvolutionLayer::unfolds(ConvolutionLibrary library, at::ScalarType type) {
   if (library != ConvolutionLibrary::plain || type == at::kFloat) return false;
   if (type == at::kDouble) return true;
-  static const auto lacks = [](at::ScalarType t) {
+  const auto lacks = [](at::ScalarType t) {
     return probe_convolutions(t, /*on_cuda=*/false, /*fused=*/true) == ConvolutionLibrary::plain;
   };
   static const bool half = lacks(at::kHalf), bfloat = lacks(at::kBFloat16);
