@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Everything that a machine with a GPU can say, in one go of at most 30 minutes: tests/gpu.sh [--out FOLDER] [--rehearse]
-#   1. the tests labeled gpu   2. whole runs on 1, 2 and 4 ranks, every precision, transport and mode, against the CPU
-#   3. an image above 2^31 elements per feature   4. compute-sanitizer, where it runs   5. what is measured
+# Everything that a machine with a GPU can say, in one go of at most 30 minutes: tests/gpu.sh [--out FOLDER] [--only PARTS] [--rehearse]
+#   tests: those labeled gpu   runs: whole ones on 1, 2 and 4 ranks, every precision, transport and mode, against the CPU
+#   training: a network against the CPU's, and steps per second   large: an image above 2^31 elements per feature
+#   sanitizer: compute-sanitizer, where it runs   studies: what is measured   (--only tests,runs: these of the six parts)
 #   FOLDER (runs/gpu) keeps every log, gpu.md (a page of tables) and the figures, ready for docs/ and docs/img/.
 #   --rehearse walks through all of it on the CPU with small sizes, where there is no GPU: the script's own test.
 # Works in a build tree and in an unpacked bundle (jobs/bundle.sh). With one GPU its ranks share it, and messages go
@@ -10,16 +11,22 @@
 # driver that does not work is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-out=runs/gpu rehearse=""
+out=runs/gpu rehearse="" only=tests,runs,training,large,sanitizer,studies
 while (($#)); do
   case $1 in
-    -h | --help) sed -n '3,10s/^# //p' "$0"; exit 0 ;;
+    -h | --help) sed -n '3,11s/^# //p' "$0"; exit 0 ;;
     --out) out=${2:?"--out wants a folder"}; shift ;;
+    --only) only=${2:?"--only wants parts, as tests,runs"}; shift ;;
     --rehearse) rehearse=yes ;;
-    *) echo "unknown option $1 (gpu.sh [--out FOLDER] [--rehearse]) see --help" >&2; exit 2 ;;
+    *) echo "unknown option $1 (gpu.sh [--out FOLDER] [--only PARTS] [--rehearse]) see --help" >&2; exit 2 ;;
   esac
   shift
 done
+for part in ${only//,/ }; do
+  [[ ,tests,runs,training,large,sanitizer,studies, == *,$part,* ]] ||
+    { echo "unknown part $part (known: tests, runs, training, large, sanitizer, studies) see --help" >&2; exit 2; }
+done
+part() { [[ ,$only, == *,$1,* ]] && step "$2"; }
 bin=build/release/bin
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -42,14 +49,15 @@ else
   device=cuda side=6144 iterations=3 gpus=$(grep -c '^GPU [0-9]' "$out/info.txt") quick=()
 fi
 
-step "tests labeled gpu"
 if [[ -f tests/list.tsv ]]; then
   gpu_tests=$(awk -F'\t' '$2 ~ /(^|,)gpu(,|$)/ {print $1}' tests/list.tsv)
-  timeout 420 tests/bundled.sh -L gpu 2>&1 | tee "$out/tests.txt" || fail "tests labeled gpu"
+  run_tests=(tests/bundled.sh -L gpu)
 else
   gpu_tests=$(ctest --test-dir build/release -L gpu -N | sed -n 's/^ *Test *#[0-9]*: //p')
-  timeout 420 ctest --test-dir build/release -L gpu --no-tests=error --output-on-failure 2>&1 | tee "$out/tests.txt" ||
-    fail "tests labeled gpu"
+  run_tests=(ctest --test-dir build/release -L gpu --no-tests=error --output-on-failure)
+fi
+if part tests "tests labeled gpu"; then
+  timeout 420 "${run_tests[@]}" 2>&1 | tee "$out/tests.txt" || fail "tests labeled gpu"
 fi
 
 # The same job on every device and rank count: results differ by the rounding of the precision only.
@@ -81,8 +89,7 @@ compare() {  # compare NAME RANKS REFERENCE LIMIT
   awk -v e="$error" -v l="$4" 'BEGIN {exit !(e != "" && e + 0 < l)}' || fail "$1 differs by ${error:-an unknown amount}"
 }
 
-step "whole runs against the CPU"
-if run cpu 1 "$job" device=cpu; then
+if part runs "whole runs against the CPU" && run cpu 1 "$job" device=cpu; then
   for ranks in 1 2 4; do
     for transport in mpi nccl; do
       [[ $transport == nccl ]] && ((ranks > gpus)) && continue
@@ -102,17 +109,37 @@ if run cpu 1 "$job" device=cpu; then
     run deterministic-b 1 "$job" "device=$device" deterministic=true && compare deterministic-b 1 deterministic-a 1e-12 || true
 fi
 
-step "an image of $side x $side"
+if part training "training against the CPU"; then
+  train() {  # train NAME DEVICE STEPS WIDTHS PRECISION
+    printf 'schema: 1\ntrain:\n  network: {name: drunet, channels: 1, widths: [%s], blocks: 1}\n  output: %s.safetensors\n' \
+      "$4" "$1" >"$out/$1.yaml"
+    printf '  dead_leaves: 1\n  steps: %s\n  optimizer: muon\n  device: %s\n  precision: %s\n  workers: 2\n  log_every: %s\n' \
+      "$3" "$2" "$5" "$(($3 / 2))" >>"$out/$1.yaml"
+    printf '  jacobian: {weight: 1.0e-2, orbits: 6, batch: 3}\n' >>"$out/$1.yaml"
+    rm -f "$out/$1".safetensors*
+    timeout 300 "$bin/tessera" train "$out/$1.yaml" 2>&1 | tee "$out/$1.log" | tail -1
+  }
+  steps=$([[ $rehearse ]] && echo 20 || echo 100)
+  train train-cpu cpu "$steps" "8, 16" float32 && train "train-$device" "$device" "$steps" "8, 16" float32 || fail "training"
+  loss() { sed -n 's/.*loss \([0-9.]*\) .*/\1/p' "$out/train-$1.log" | tail -1; }
+  awk -v a="$(loss cpu)" -v b="$(loss "$device")" 'BEGIN {exit !(a > 0 && b > 0 && (a - b)^2 < (0.02 * a)^2)}' ||
+    fail "training: the loss is $(loss "$device") instead of $(loss cpu)"
+  for precision in float32 bfloat16; do
+    [[ $rehearse ]] || train "train-$precision" "$device" 200 "24, 48, 96, 192" "$precision" || fail "training in $precision"
+  done
+fi
+
 large=("problem.truth={scene: {size: [$side, $side]}}" "device=$device" "denoiser.precision=bfloat16"
   "denoiser.weights=drunet_small_color" "solver={name: pgd, iterations: $iterations, sigma: 0.02}")
-if run large-whole 1 "$job" "${large[@]}" denoiser.mode=whole; then
+if part large "an image of $side x $side" && run large-whole 1 "$job" "${large[@]}" denoiser.mode=whole; then
   run large-patch 1 "$job" "${large[@]}" denoiser.mode=patch "denoiser.patch=$((side / 4))" &&
     compare large-patch 1 large-whole 2e-2 || true
 fi
 
-step "compute-sanitizer"
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
-if [[ -z $sanitizer ]]; then
+if ! part sanitizer "compute-sanitizer"; then
+  :
+elif [[ -z $sanitizer ]]; then
   skip "compute-sanitizer (it comes with the CUDA toolkit)"
 elif [[ $rehearse ]] || ! timeout 60 "$sanitizer" "$bin/tessera" info >"$out/sanitizer-probe.log" 2>&1; then
   skip "compute-sanitizer (a device that is virtualized, or none, may refuse it: $out/sanitizer-probe.log)"
@@ -127,17 +154,18 @@ else
   done
 fi
 
-step "what is measured"
 ranks=$((gpus > 1 ? gpus : 1))
-for study in kernels layers shape batch; do
+part studies "what is measured" && for study in kernels layers shape batch; do
   timeout 150 "$bin/tessera" study "$study" --out "$out/study" --device "$device" ${quick[@]+"${quick[@]}"} \
     >"$out/study-$study.log" 2>&1 && tail -5 "$out/study-$study.log" || { tail -5 "$out/study-$study.log"; fail "study $study"; }
 done
-if ((ranks > 1)); then
+if [[ ,$only, == *,studies,* ]] && ((ranks > 1)); then
   timeout 150 jobs/launch.sh -n "$ranks" jobs/bind.sh "$bin/tessera" study halo --out "$out/study" >"$out/study-halo.log" 2>&1 ||
     fail "study halo"
 fi
-if [[ -x .venv/bin/python ]] && .venv/bin/python -c 'import matplotlib' 2>/dev/null; then
+if [[ ,$only, != *,studies,* ]]; then
+  :
+elif [[ -x .venv/bin/python ]] && .venv/bin/python -c 'import matplotlib' 2>/dev/null; then
   .venv/bin/python jobs/plot_study.py "$out/study" >"$out/plot.log" 2>&1 || fail "drawing the studies ($out/plot.log)"
 else
   skip "figures (no matplotlib here: copy $out/study and run jobs/plot_study.py on it)"

@@ -3,9 +3,10 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/l1_loss.h>
 #include <ATen/ops/mse_loss.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <iterator>
@@ -18,7 +19,7 @@ namespace {
 
 // to[i] += from[i].
 void add(const at::Tensor& from, double* to) {
-  const at::Tensor values = from.contiguous();
+  const at::Tensor values = from.cpu().contiguous();
   const float* v = values.const_data_ptr<float>();
   for (std::int64_t i = 0; i < values.numel(); ++i) to[i] += v[i];
 }
@@ -41,7 +42,9 @@ GradientSums::GradientSums(const Optimizer::Tensors& parameters, const std::vect
     p.leaf = place->second;
     p.bucket = buckets_.size() - 1;
     p.at = static_cast<std::int64_t>(into.sums.size());
-    p.hook = p.leaf.register_hook([this, &p](const at::Tensor& gradient) { made(p, gradient); });
+    on_host_ = p.leaf.is_cpu();
+    if (on_host_)
+      p.hook = p.leaf.register_hook([this, &p](const at::Tensor& gradient) { made(p, gradient); });
     into.sums.resize(into.sums.size() + static_cast<std::size_t>(size));
     ++into.parameters;
   }
@@ -49,17 +52,19 @@ GradientSums::GradientSums(const Optimizer::Tensors& parameters, const std::vect
 }
 
 GradientSums::~GradientSums() {
+  if (!on_host_) return;
   for (const Parameter& p : parameters_) p.leaf.remove_hook(p.hook);
 }
 
 void GradientSums::begin() {
+  listening_ = true;
+  if (stay_on_device()) return;
   for (Bucket& b : buckets_) {
     std::fill(b.sums.begin(), b.sums.end(), 0.0);
     b.waits_for = b.parameters;
   }
   for (Parameter& p : parameters_) p.made = false;
   sent_ = 0;
-  listening_ = true;
 }
 
 // `gradient`: what the pass gives, before it is added to what lies in the leaf's grad.
@@ -83,6 +88,15 @@ void GradientSums::send(std::size_t until) {
 
 std::vector<at::Tensor> GradientSums::finish(double& extra) {
   TESSERA_EXPECT(listening_, "finish() without begin()");
+  std::vector<at::Tensor> gradients;
+  if (stay_on_device()) {
+    listening_ = false;
+    for (const Parameter& p : parameters_) {
+      gradients.push_back(p.leaf.grad().defined() ? p.leaf.grad() : at::zeros_like(p.leaf));
+      p.leaf.mutable_grad().reset();
+    }
+    return gradients;
+  }
   for (Parameter& p : parameters_)  // what the pass did not come to
     if (!p.made) made(p, {});
   listening_ = false;
@@ -90,12 +104,12 @@ std::vector<at::Tensor> GradientSums::finish(double& extra) {
   send(buckets_.size());
   for (Bucket& b : buckets_) b.pending.wait();
   extra = buckets_.back().sums.front();
-  std::vector<at::Tensor> gradients;
   for (const Parameter& p : parameters_) {
-    const at::Tensor& sum = gradients.emplace_back(at::empty_like(p.leaf, at::MemoryFormat::Contiguous));
+    const at::Tensor sum = at::empty(p.leaf.sizes(), at::kFloat);
     const double* from = buckets_[p.bucket].sums.data() + p.at;
     std::transform(from, from + sum.numel(), sum.mutable_data_ptr<float>(),
                    [](double v) { return static_cast<float>(v); });
+    gradients.push_back(sum.to(p.leaf.device()));
     p.leaf.mutable_grad().reset();
   }
   return gradients;

@@ -24,6 +24,9 @@ namespace tessera::training {
 /// order. Sums are of double numbers: they do not depend on who adds what first.
 /// Source: Li et al., "PyTorch Distributed: experiences on accelerating data parallel training", VLDB 13
 /// (2020) 3005.
+///
+/// A GPU's pass ends before the first bucket is sent: its hooks run in a thread of torch, which must not call
+/// MPI, and a copy to the host would hold it up. A rank alone with its GPU keeps the gradients there.
 class GradientSums {
  public:
   static constexpr std::int64_t kBucket = std::int64_t{1} << 17;  // numbers: 1 MiB
@@ -58,6 +61,7 @@ class GradientSums {
     std::int64_t at = 0;  // of its numbers in the bucket
     bool made = false;
   };
+  bool stay_on_device() const { return !on_host_ && comm_.size() == 1; }
   void made(Parameter& parameter, const at::Tensor& gradient);
   void send(std::size_t until);
 
@@ -65,7 +69,7 @@ class GradientSums {
   std::vector<Parameter> parameters_;  // in the order of the names
   std::vector<Bucket> buckets_;        // the last one: `extra`
   std::size_t sent_ = 0;
-  bool listening_ = false;
+  bool listening_ = false, on_host_ = true;
 };
 
 /// The parameters' names in the order in which the graph comes to them.

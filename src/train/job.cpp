@@ -173,6 +173,7 @@ TrainOptions parse_train_job(const std::string& text, const std::string& path) {
       {"optimizer", into_word(o.optimizer, "train.optimizer")},
       {"weight_decay", into_number(o.weight_decay)},
       {"precision", into_word(o.precision, "train.precision")},
+      {"device", into(o.device)},
       {"seed", into(o.seed)},
       {"workers", into(o.workers)},
       {"prefetch", into(o.prefetch)},

@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <utility>
 
@@ -43,6 +44,16 @@ Batch make_batch(const TrainOptions& o, const std::vector<Picture>& pictures, st
     for (std::int64_t i = 0; i < values; ++i) noisy[i] = noisy[i] * static_cast<float>(sigma) + clean[i];
   }
   return batch;
+}
+
+Batch pinned(const Batch& batch, at::Device device) {
+  const c10::DeviceGuard guard(device);  // a new thread's is the first one of the host
+  return {batch.clean.pin_memory(), batch.noisy.pin_memory(), batch.sigma.pin_memory()};
+}
+
+Batch moved(const Batch& batch, at::Device device) {
+  const auto move = [&](const at::Tensor& tensor) { return tensor.to(device, /*non_blocking=*/true); };
+  return {move(batch.clean), move(batch.noisy), move(batch.sigma)};
 }
 
 Loader::Loader(Make make, std::int64_t begin, std::int64_t end, std::int64_t workers, std::int64_t prefetch)

@@ -32,6 +32,11 @@ struct Batch {
 Batch make_batch(const TrainOptions& options, const std::vector<Picture>& pictures, std::int64_t step,
                  int rank, int ranks);
 
+/// The same in memory that `device`, a GPU, reads by itself. Any thread.
+Batch pinned(const Batch& batch, at::Device device);
+/// The same on `device`; a pinned batch is copied while this thread goes on.
+Batch moved(const Batch& batch, at::Device device);
+
 /// Batches of the steps [begin, end), in their order. Worker threads make them ahead, each step's by whoever
 /// is free: what a batch holds is a matter of `make` and its step, so results know nothing of the workers.
 /// One thread takes.

@@ -3,13 +3,21 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_addcdiv.h>
+#include <ATen/ops/_foreach_addcmul.h>
+#include <ATen/ops/_foreach_lerp.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/_foreach_sqrt.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/mm.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "tessera/core/error.hpp"
 #include "tessera/io/safetensors.hpp"
@@ -23,13 +31,10 @@ bool mixes_channels(const at::Tensor& kernel) {
   return kernel.dim() == 4 && std::min(kernel.size(0), kernel.size(1)) >= many;
 }
 
-double length_of(const std::vector<at::Tensor>& tensors) {
-  double square = 0;
-  for (const at::Tensor& tensor : tensors) {
-    const float* values = tensor.data_ptr<float>();
-    for (std::int64_t i = 0; i < tensor.numel(); ++i) square += static_cast<double>(values[i]) * values[i];
-  }
-  return std::sqrt(square);
+std::vector<at::Tensor> chosen(const std::vector<at::Tensor>& of, const std::vector<std::size_t>& at) {
+  std::vector<at::Tensor> tensors;
+  for (const std::size_t i : at) tensors.push_back(of[i]);
+  return tensors;
 }
 
 }  // namespace
@@ -37,68 +42,85 @@ double length_of(const std::vector<at::Tensor>& tensors) {
 at::Tensor orthogonalized(const at::Tensor& matrix) {
   constexpr double a = 3.4445, b = -4.7750,
                    c = 2.0315;  // p(s) = a s + b s^3 + c s^5 brings s in (0, 1] near 1
-  const bool tall = matrix.size(0) > matrix.size(1);
-  at::Tensor x = tall ? matrix.t() : matrix;
-  x = x / (at::linalg_vector_norm(x) + 1e-30);
+  const bool tall = matrix.size(-2) > matrix.size(-1);
+  at::Tensor x = tall ? matrix.mT() : matrix;
+  x = x / (at::linalg_vector_norm(x, 2, at::IntArrayRef{-2, -1}, /*keepdim=*/true) + 1e-30);
   for (int k = 0; k < 5; ++k) {
-    const at::Tensor squares = at::mm(x, x.t());
-    x = a * x + at::mm(b * squares + c * at::mm(squares, squares), x);
+    const at::Tensor squares = at::matmul(x, x.mT());
+    x = a * x + at::matmul(b * squares + c * at::matmul(squares, squares), x);
   }
-  return tall ? x.t() : x;
+  return tall ? x.mT() : x;
 }
 
-Optimizer::Optimizer(const Tensors& start, const TrainOptions& options)
+Optimizer::Optimizer(const Tensors& start, const TrainOptions& options, at::Device device)
     : ema_(options.ema), clip_(options.clip), weight_decay_(options.weight_decay) {
+  std::size_t place = 0;
   for (const auto& [name, tensor] : start) {
-    parameters_[name] = tensor.detach().clone().contiguous().requires_grad_(true);
-    mean_[name] = tensor.detach().clone().contiguous();
-    first_[name] = at::zeros_like(mean_[name]);
-    if (options.optimizer == OptimizerKind::adam || !mixes_channels(tensor))
-      second_[name] = at::zeros_like(mean_[name]);
+    const at::Tensor own = tensor.detach().to(device).contiguous();
+    parameters_[name] = own.clone().requires_grad_(true);
+    mean_[name] = own.clone();
+    first_[name] = at::zeros_like(own);
+    const bool with_adam = options.optimizer == OptimizerKind::adam || !mixes_channels(tensor);
+    if (with_adam) second_[name] = at::zeros_like(own);
+    Set& set = with_adam ? adam_ : muon_;
+    set.at.push_back(place++);
+    set.parameters.push_back(parameters_[name]);
+    set.first.push_back(first_[name]);
+    if (with_adam) set.second.push_back(second_[name]);
+    if (tensor.dim() == 4) kernels_.push_back(parameters_[name]);
+    all_parameters_.push_back(parameters_[name]);
+    means_.push_back(mean_[name]);
+  }
+}
+
+void Optimizer::step_adam(const std::vector<at::Tensor>& gradients, double rate, double root) {
+  constexpr double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  if (gradients.empty()) return;
+  at::_foreach_lerp_(adam_.first, gradients, 1 - beta1);
+  at::_foreach_mul_(adam_.second, beta2);
+  at::_foreach_addcmul_(adam_.second, gradients, gradients, 1 - beta2);
+  std::vector<at::Tensor> length = at::_foreach_sqrt(adam_.second);
+  // Corrections for moments that began at zero: `rate` holds the first one's, `root` is the second one's.
+  at::_foreach_mul_(length, root);
+  at::_foreach_add_(length, epsilon);
+  at::_foreach_addcdiv_(adam_.parameters, adam_.first, length, -rate);
+}
+
+void Optimizer::step_muon(const std::vector<at::Tensor>& gradients, double learning_rate) {
+  constexpr double momentum = 0.95, typical_step = 0.2;  // the latter: root mean square of a step of Adam
+  if (gradients.empty()) return;
+  at::_foreach_lerp_(muon_.first, gradients, 1 - momentum);
+  const std::vector<at::Tensor> ahead =
+      at::_foreach_lerp(muon_.first, gradients, 1 - momentum);                 // Nesterov's
+  std::map<std::vector<std::int64_t>, std::vector<std::size_t>> of_one_shape;  // a product for all of them
+  for (std::size_t i = 0; i < ahead.size(); ++i) of_one_shape[ahead[i].sizes().vec()].push_back(i);
+  for (const auto& [shape, places] : of_one_shape) {
+    const auto count = static_cast<std::int64_t>(places.size());
+    const at::Tensor steps = orthogonalized(at::stack(chosen(ahead, places)).view({count, shape[0], -1}));
+    const double longest = static_cast<double>(std::max(steps.size(1), steps.size(2)));
+    for (std::int64_t k = 0; k < count; ++k)
+      muon_.parameters[places[k]].sub_(steps.select(0, k).reshape(shape),
+                                       learning_rate * typical_step * std::sqrt(longest));
   }
 }
 
 void Optimizer::step(const std::vector<at::Tensor>& gradients, double learning_rate, std::int64_t t) {
-  constexpr double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // Adam's
-  constexpr double momentum = 0.95, typical_step = 0.2;         // Muon's; root mean square of a step of Adam
+  constexpr double beta1 = 0.9, beta2 = 0.999;
   TESSERA_EXPECT(gradients.size() == parameters_.size(), "as many gradients as parameters");
-  const double length = length_of(gradients);
-  const auto shorten = static_cast<float>(clip_ > 0 && length > clip_ ? clip_ / length : 1.0);
-  // Corrections for moments and mean that began at zero, or at a start that is soon outdated.
+  const at::NoGradGuard no_gradient;
+  std::vector<at::Tensor> slopes = gradients;
+  if (clip_ > 0) {
+    const at::Tensor length = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients)));
+    slopes = at::_foreach_mul(gradients, (clip_ / length).clamp_max(1));
+  }
+  if (weight_decay_ > 0 && !kernels_.empty()) at::_foreach_mul_(kernels_, 1 - learning_rate * weight_decay_);
   const double tail1 = 1 - std::pow(beta1, static_cast<double>(t + 1));
   const double tail2 = 1 - std::pow(beta2, static_cast<double>(t + 1));
-  const auto rate = static_cast<float>(learning_rate / tail1);
-  const auto root = static_cast<float>(1 / std::sqrt(tail2));
-  const auto keep = static_cast<float>(std::min(ema_, (1.0 + static_cast<double>(t)) / (10.0 + t)));
-
-  const at::NoGradGuard no_gradient;
-  std::size_t k = 0;
-  for (auto& [name, parameter] : parameters_) {
-    const at::Tensor& gradient = gradients[k++];
-    at::Tensor& first = first_[name];
-    if (parameter.dim() == 4 && weight_decay_ > 0) parameter.mul_(1 - learning_rate * weight_decay_);
-    float* p = parameter.data_ptr<float>();
-    if (const auto second = second_.find(name); second != second_.end()) {
-      const float* g = gradient.data_ptr<float>();
-      float* m = first.data_ptr<float>();
-      float* v = second->second.data_ptr<float>();
-      for (std::int64_t i = 0; i < parameter.numel(); ++i) {
-        const float slope = shorten * g[i];
-        m[i] += static_cast<float>(1 - beta1) * (slope - m[i]);
-        v[i] += static_cast<float>(1 - beta2) * (slope * slope - v[i]);
-        p[i] -= rate * m[i] / (root * std::sqrt(v[i]) + static_cast<float>(epsilon));
-      }
-    } else {
-      first.mul_(momentum).add_(gradient, (1 - momentum) * shorten);
-      const at::Tensor ahead = (momentum * first).add_(gradient, (1 - momentum) * shorten);  // Nesterov's
-      const at::Tensor matrix = ahead.view({parameter.size(0), -1});
-      const double longest = static_cast<double>(std::max(matrix.size(0), matrix.size(1)));
-      parameter.sub_(orthogonalized(matrix).reshape(parameter.sizes()),
-                     learning_rate * typical_step * std::sqrt(longest));
-    }
-    float* mean = mean_[name].data_ptr<float>();
-    for (std::int64_t i = 0; i < parameter.numel(); ++i) mean[i] += (1 - keep) * (p[i] - mean[i]);
-  }
+  step_adam(chosen(slopes, adam_.at), learning_rate / tail1, 1 / std::sqrt(tail2));
+  step_muon(chosen(slopes, muon_.at), learning_rate);
+  // A mean that began at a start that is soon outdated.
+  const double keep = std::min(ema_, (1.0 + static_cast<double>(t)) / (10.0 + static_cast<double>(t)));
+  at::_foreach_lerp_(means_, all_parameters_, 1 - keep);
 }
 
 Optimizer::Tensors Optimizer::all(const Tensors& more) const {
@@ -117,14 +139,16 @@ void Optimizer::save(const std::string& path, std::int64_t step, double seconds,
     SafeTensor& out = file.tensors[name];
     out.dtype = "F32";
     out.shape = tensor.sizes().vec();
-    const auto* bytes = static_cast<const std::uint8_t*>(tensor.data_ptr());
-    out.bytes.assign(bytes, bytes + tensor.numel() * 4);
+    const at::Tensor host = tensor.detach().cpu().contiguous();
+    const auto* bytes = static_cast<const std::uint8_t*>(host.data_ptr());
+    out.bytes.assign(bytes, bytes + host.numel() * 4);
   }
   write_safetensors(path, file);
 }
 
 std::pair<std::int64_t, double> Optimizer::load(const std::string& path, const Tensors& more) {
-  const SafeTensors file = read_safetensors(path);
+  const at::NoGradGuard no_gradient;
+  SafeTensors file = read_safetensors(path);
   const Tensors tensors = all(more);
   TESSERA_VALIDATE(
       file.tensors.size() == tensors.size() && file.metadata.count("step") && file.metadata.count("seconds"),
@@ -136,7 +160,7 @@ std::pair<std::int64_t, double> Optimizer::load(const std::string& path, const T
                          found->second.shape == tensor.sizes().vec(),
                      path, " is not the state of this training (", name,
                      " is missing or has another shape) remove it, or name another output");
-    std::memcpy(tensor.data_ptr(), found->second.bytes.data(), found->second.bytes.size());
+    tensor.copy_(at::from_blob(found->second.bytes.data(), tensor.sizes(), at::kFloat));
   }
   return {std::stoll(file.metadata.at("step")), std::stod(file.metadata.at("seconds"))};
 }

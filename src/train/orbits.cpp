@@ -146,10 +146,13 @@ Visit Orbits::visit(const Graph& graph, const std::map<std::string, at::Tensor>&
   std::vector<double> sums(2, 0.0), largest(1, 0.0);
   if (!mine.empty()) {
     const auto items = static_cast<std::int64_t>(mine.size());
+    const at::Device device = weights.begin()->second.device();  // the orbits themselves stay on the host
     at::Tensor sigma = at::empty({items}, at::kFloat);
     std::copy(levels.begin(), levels.end(), sigma.data_ptr<float>());
-    at::Tensor x = at::stack(points).contiguous(at::MemoryFormat::ChannelsLast).requires_grad_(true);
-    at::Tensor v = at::stack(directions);
+    sigma = sigma.to(device);
+    at::Tensor x =
+        at::stack(points).to(device).contiguous(at::MemoryFormat::ChannelsLast).requires_grad_(true);
+    at::Tensor v = at::stack(directions).to(device);
 
     // Power method on R'R, R = 2 D' - 1: R v by the quotient, R' by a backward pass to the image alone.
     const at::AutoGradMode on(true);
@@ -175,12 +178,13 @@ Visit Orbits::visit(const Graph& graph, const std::map<std::string, at::Tensor>&
     const at::NoGradGuard off;
     sums = {penalty.item<double>(), norm.sum().item<double>() / static_cast<double>(o.batch)};
     largest = {norm.max().item<double>()};
+    const at::Tensor reached = image.detach().cpu(), turned = v.cpu();
     for (std::int64_t i = 0; i < items; ++i) {
       const std::int64_t orbit = mine[i];
-      const at::Tensor next = image.select(0, i).detach().contiguous();
+      const at::Tensor next = reached.select(0, i).contiguous();
       const at::Tensor residual = measure(orbit, next) - measured_.select(0, orbit);
       image_.select(0, orbit).copy_(next - adjoint(orbit, residual));
-      direction_.select(0, orbit).copy_(v.select(0, i));
+      direction_.select(0, orbit).copy_(turned.select(0, i));
       const at::Tensor& z = image_.select(0, orbit);
       const bool left = !(z.min().item<double>() >= -4 && z.max().item<double>() <= 5);  // no number included
       number(orbit, kLeft) = left ? 0 : number(orbit, kLeft) - 1;

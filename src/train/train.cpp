@@ -18,9 +18,12 @@
 #include "optimizer.hpp"
 #include "orbits.hpp"
 #include "scenes.hpp"
+#include "tessera/comm/gpu.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/domain/precision.hpp"
+#include "tessera/domain/tensor.hpp"
 #include "training_curve.hpp"
 #include "validation.hpp"
 
@@ -55,6 +58,8 @@ void check(const TrainOptions& o) {
                    " (threads that make batches, at most ", most, "; 0: the training makes them) use 1");
   TESSERA_VALIDATE(1 <= o.prefetch && o.prefetch <= most, "train.prefetch is ", o.prefetch,
                    " (batches that a worker makes ahead, 1 to ", most, ") use 2");
+  TESSERA_VALIDATE(o.device == "auto" || o.device == "cpu" || o.device == "cuda", "train.device is ",
+                   o.device, " (known: auto, cpu, cuda) use one of them");
   TESSERA_VALIDATE(o.precision == Precision::float32 || o.precision == Precision::bfloat16,
                    "train.precision is ", word(o.precision), " (known: float32, bfloat16) use one of them");
   TESSERA_VALIDATE(0 <= o.sigma.first && o.sigma.first <= o.sigma.second, "train.sigma is [", o.sigma.first,
@@ -218,10 +223,14 @@ int train(const TrainOptions& options, const Communicator& comm) {
   std::unique_ptr<Orbits> orbits;
   std::unique_ptr<TrainingCurve> curve;
   std::size_t small = 0;
+  comm.together([&] { check(options); });
+  const Device device = options.device == "cpu"
+                            ? Device{}
+                            : choose_gpu(comm, options.device == "cuda", GpuSharing::allowed).device;
+  use_ieee_products();
   comm.together([&] {
-    check(options);
     network = begin(options);
-    optimizer = std::make_unique<Optimizer>(network.weights, options);
+    optimizer = std::make_unique<Optimizer>(network.weights, options, tensor_options(device).device());
     if (options.jacobian.weight > 0) orbits = std::make_unique<Orbits>(options);
     if (std::filesystem::exists(options.output + ".state"))
       std::tie(step, before) =
@@ -248,7 +257,8 @@ int train(const TrainOptions& options, const Communicator& comm) {
   for (const auto& [name, tensor] : network.weights) count += tensor.numel();
   say(concat(options.network.name, ": ", count, " weights, ",
              network.graph.global() ? concat("global") : concat("halo ", network.halo()), ", ",
-             pictures.size(), " pictures, ", comm.size(), " ranks, steps ", step, " to ", options.steps));
+             pictures.size(), " pictures, ", comm.size(), device.is_cuda() ? " GPU" : "", " ranks, steps ",
+             step, " to ", options.steps));
 
   const auto clock_of_rank_0 = [&] {  // one clock, so that all ranks decide alike
     double clock = now();
@@ -282,14 +292,18 @@ int train(const TrainOptions& options, const Communicator& comm) {
     record.psnr = validate();
     if (options.observe) options.observe(record);
   }
-  Loader loader([&, rank = comm.rank(), ranks = comm.size()](
-                    std::int64_t of) { return training::make_batch(options, pictures, of, rank, ranks); },
-                step, options.steps, options.workers, options.prefetch);
+  const at::Device where = tensor_options(device).device();
+  Loader loader(
+      [&, rank = comm.rank(), ranks = comm.size()](std::int64_t of) {
+        const Batch batch = training::make_batch(options, pictures, of, rank, ranks);
+        return device.is_cuda() ? training::pinned(batch, where) : batch;
+      },
+      step, options.steps, options.workers, options.prefetch);
   training::GradientSums sums(optimizer->parameters(),
                               training::order_of(network.graph, optimizer->parameters()), comm);
   while (step < options.steps && !time_is_up) {
     beat();
-    const Batch batch = loader.next();
+    const Batch batch = training::moved(loader.next(), where);
     std::vector<at::Tensor> gradients;
     TrainRecord record = training::differentiate(options, network.graph, batch, *optimizer, pictures,
                                                  orbits.get(), step, sums, gradients, comm);

@@ -46,7 +46,9 @@ Denoised denoise(const Network& network, const Picture& picture, std::uint32_t p
   const std::int64_t right = (unit - picture.width % unit) % unit;
   const at::Tensor padded =
       at::replication_pad2d(d.noisy, {0, right, 0, below}).contiguous(at::MemoryFormat::ChannelsLast);
-  d.image = evaluate(network.graph, network.weights, padded, at::full({1}, sigma, at::kFloat))
+  const at::Device device = network.weights.begin()->second.device();
+  d.image = evaluate(network.graph, network.weights, padded.to(device), at::full({1}, sigma, at::kFloat))
+                .cpu()
                 .narrow(2, 0, picture.height)
                 .narrow(3, 0, picture.width)
                 .clamp(0, 1);

@@ -41,6 +41,7 @@ inline TrainOptions small(const std::string& output) {
   TrainOptions options;
   options.network = {.name = "drunet", .channels = 1, .widths = {4, 6}, .blocks = 1};
   options.output = output;
+  options.device = "cpu";  // what is compared to the last bit
   options.dead_leaves = 1;
   options.crop = 16;
   options.batch = 8;

@@ -81,7 +81,8 @@ struct TrainOptions {
   double clip = 0.5;        // largest norm of the gradient; longer ones are shortened; 0: off
   double ema = 0.999;       // the weights written are a running mean with this memory
   Precision precision =
-      Precision::float32;  // or bfloat16: features in bfloat16, weights and moments in float32
+      Precision::float32;       // or bfloat16: features in bfloat16, weights and moments in float32
+  std::string device = "auto";  // or cpu, cuda: auto takes a GPU where there is one
   std::uint64_t seed = 0;
 
   // Around it
