@@ -157,7 +157,8 @@ def halo(rows):
 
 
 def loader(rows):
-    kinds = groups(rows, "precision")
+    best = max(row.get("pinned", 0) for row in rows)  # where batches can be pinned, as `tessera train` does it
+    kinds = groups([row for row in rows if row.get("pinned", 0) == best], "precision")
     figure, axes = plt.subplots(1, len(kinds) + 1, figsize=(4 * len(kinds) + 4, 4), squeeze=False)
     for axis, style, ((precision,), mine) in zip(axes[0], ("-", "--"), kinds.items()):
         for color, ((images,), part) in zip(COLORS, groups(mine, "batch").items()):

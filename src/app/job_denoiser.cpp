@@ -21,14 +21,15 @@ std::string default_weights(const std::string& network, std::int64_t image_chann
   return concat(network, "_small_", image_channels == 1 ? "gray" : "color");
 }
 
-// Which of the shipped weights. Those that stay stable at low levels cost 0.7 dB where levels are high enough
-// for the others, which is where hqs and admm end by themselves.
+// Which of the shipped weights. By themselves levels fall from strong denoising and end where the plain weights
+// are the better ones. At a level that the job writes an iteration may stay for hundreds of steps: where it is
+// low, and with solvers that take it from the start, only the stable ones bear that.
 std::string job_weights(const JobConfig& job, std::int64_t channels) {
   constexpr double kEnough = 0.04;
   const ScheduleConfig& sigma = job.solver.sigma;
   const double last = sigma.values.empty() ? sigma.last : sigma.values.back();
-  const bool low = !sigma.automatic && sigma.form != "dpir" && last < kEnough;
-  const bool stable = low || find_solver(job.solver.name).data_step != DataStep::prox;
+  const bool prox = find_solver(job.solver.name).data_step == DataStep::prox;
+  const bool stable = !sigma.automatic && (!prox || (sigma.form != "dpir" && last < kEnough));
   return default_weights(job.denoiser.network, channels) + (stable ? "_stable" : "");
 }
 

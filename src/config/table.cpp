@@ -192,9 +192,9 @@ std::vector<Key<Job>> make_job_table() {
           {"denoiser.weights", "word or file", "", "auto",
            "auto, random, the name of a shipped file, or a path",
            fmt::format(
-               "trained weights; auto: the shipped ones of {} for gray or color, those that are stable "
-               "at any level unless {} end at 0.04 or more; a value with '/' or ending in .safetensors "
-               "is a path",
+               "trained weights; auto: the small shipped ones of {} for gray or color, in their stable form "
+               "where the job writes a sigma, unless {} end at 0.04 or more; a value with '/' or ending in "
+               ".safetensors is a path",
                listed(names(denoisers, [](const DenoiserChoice& d) { return d.shipped; })),
                fmt::join(penalties, " or "))},
           [](const Site& s, const Value& v, Job& j) {

@@ -14,6 +14,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/host.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/domain/tensor.hpp"
 #include "tessera/train/train.hpp"
 
 namespace tessera {
@@ -36,7 +37,9 @@ double mean_seconds(int least, double seconds, const std::function<void()>& work
 class LoaderStudy final : public Study {
  public:
   LoaderStudy(const StudyOptions& options, const Communicator& comm)
-      : comm_(comm), seconds_(4.0 / static_cast<double>(options.scale)) {
+      : comm_(comm),
+        device_(tensor_options(options.device).device()),
+        seconds_(4.0 / static_cast<double>(options.scale)) {
     o_.network = {.name = "drunet", .channels = 3, .widths = {24, 48, 96, 192}, .blocks = 1};  // as shipped
     // Crops shrink by less than the sizes: those of a few pixels say little about larger ones.
     const std::int64_t smaller = options.scale == 1 ? 1 : std::max<std::int64_t>(2, options.scale / 4);
@@ -58,14 +61,18 @@ class LoaderStudy final : public Study {
     for (const Precision precision : {Precision::float32, Precision::bfloat16})
       for (const std::int64_t batch : batches)
         for (const std::int64_t workers : {0, 1, 2, 4, 8})
-          if (workers <= 2 || static_cast<std::size_t>(workers) <= cores)
-            cases_.push_back({precision, batch, workers});
+          for (const bool pinned : {false, true}) {
+            if (pinned && device_.is_cpu()) continue;
+            if (workers <= 2 || static_cast<std::size_t>(workers) <= cores)
+              cases_.push_back({precision, batch, workers, pinned});
+          }
   }
 
   std::vector<StudyColumn> columns() const override {
     return {{"precision", ""},
             {"batch", std::int64_t{}},
             {"workers", std::int64_t{}},
+            {"pinned", std::int64_t{}},
             {"crop", std::int64_t{}},
             {"dead_leaves", 0.0},
             {"threads", std::int64_t{}},
@@ -91,12 +98,12 @@ class LoaderStudy final : public Study {
     const Case& c = cases_[next_++];
     if (!optimizer_ || c.precision != o_.precision || c.batch != o_.batch) train_alone(c);
     const double loading = [&] {
-      Loader loader = load(c.workers);
+      Loader loader = load(c);
       loader.next();  // the threads have begun, and nothing is made ahead as long as all is taken at once
       return mean_seconds(4, seconds_, [&] { loader.next(); });
     }();
     double waited = 0, spent = 0;
-    Loader loader = load(c.workers);
+    Loader loader = load(c);
     step(loader.next());
     const double both = mean_seconds(4, seconds_, [&] {
       const double start = now();
@@ -109,6 +116,7 @@ class LoaderStudy final : public Study {
     return {std::string(word(c.precision)),
             c.batch,
             c.workers,
+            std::int64_t{c.pinned},
             o_.crop,
             o_.dead_leaves,
             static_cast<std::int64_t>(at::get_num_threads()),
@@ -129,18 +137,22 @@ class LoaderStudy final : public Study {
   struct Case {
     Precision precision;
     std::int64_t batch, workers;
+    bool pinned;
   };
 
-  Loader load(std::int64_t workers) const {
+  Loader load(const Case& c) const {
     constexpr std::int64_t endless = 1'000'000'000;  // steps
-    return {[this](std::int64_t step) { return training::make_batch(o_, pictures_, step, 0, 1); }, 0, endless,
-            workers, o_.prefetch};
+    const auto make = [this, pinned = c.pinned](std::int64_t step) {
+      const Batch batch = training::make_batch(o_, pictures_, step, 0, 1);
+      return pinned ? training::pinned(batch, device_) : batch;
+    };
+    return {make, 0, endless, c.workers, o_.prefetch};
   }
 
   void step(const Batch& batch) {
     std::vector<at::Tensor> gradients;
-    training::differentiate(o_, network_.graph, batch, *optimizer_, pictures_, nullptr, 0, *sums_, gradients,
-                            comm_);
+    training::differentiate(o_, network_.graph, training::moved(batch, device_), *optimizer_, pictures_,
+                            nullptr, 0, *sums_, gradients, comm_);
     optimizer_->step(gradients, o_.learning_rate, steps_++);
   }
 
@@ -148,7 +160,7 @@ class LoaderStudy final : public Study {
     o_.precision = c.precision;
     o_.batch = c.batch;
     network_ = random_network(o_.network, o_.seed);
-    optimizer_.emplace(network_.weights, o_);
+    optimizer_.emplace(network_.weights, o_, device_);
     sums_.emplace(optimizer_->parameters(), training::order_of(network_.graph, optimizer_->parameters()),
                   comm_);
     steps_ = 0;
@@ -158,6 +170,7 @@ class LoaderStudy final : public Study {
   }
 
   Communicator comm_;
+  at::Device device_;
   double seconds_;  // of each measurement, about
   TrainOptions o_;
   std::vector<Picture> pictures_;

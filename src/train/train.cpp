@@ -257,8 +257,8 @@ int train(const TrainOptions& options, const Communicator& comm) {
   for (const auto& [name, tensor] : network.weights) count += tensor.numel();
   say(concat(options.network.name, ": ", count, " weights, ",
              network.graph.global() ? concat("global") : concat("halo ", network.halo()), ", ",
-             pictures.size(), " pictures, ", comm.size(), device.is_cuda() ? " GPU" : "", " ranks, steps ",
-             step, " to ", options.steps));
+             pictures.size(), " pictures, ", comm.size(), device.is_cuda() ? " ranks with a GPU" : " ranks",
+             ", steps ", step, " to ", options.steps));
 
   const auto clock_of_rank_0 = [&] {  // one clock, so that all ranks decide alike
     double clock = now();

@@ -19,7 +19,7 @@ import torch
 from safetensors import safe_open
 
 LEVELS = (15, 25, 50)
-SHIPPED = {"drunet_small_gray": "gray", "drunet_small_gray_stable": "gray", "drunet_small_color": "color", "drunet_small_color_stable": "color"}
+SHIPPED = {f"drunet_{name}{version}": name.split("_")[1] for name in ("small_gray", "wide_gray", "small_color") for version in ("", "_stable")}
 SETS = {"gray": ("set12", "Set12"), "color": ("set5", "Set5")}
 SOLVERS = ("pgd", "fista", "hqs", "admm", "red")
 # Set12, from Zhang et al., IEEE Trans. Pattern Anal. Mach. Intell. 44 (2022) 6360 (DPIR).

@@ -268,7 +268,10 @@ class Kept:
             self.rows = dict(json.loads(line) for line in path.read_text().splitlines())
 
     def key(self, what, task):
-        own = self.program + str(SOLVERS) if what != "tune" and not any(name in task for name in OTHERS) else ""
+        if what == "tune":
+            own = str(list(GRIDS))
+        else:
+            own = "" if any(name in task for name in OTHERS) else self.program + str(SOLVERS)
         text = json.dumps([what, repr(task), own])
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -362,6 +365,8 @@ def main():
     if o.quick:
         pictures = {"gray": ["camera"], "color": ["astronaut"]}
     others = [name for name in OTHERS if name not in o.without]
+    for name in o.without:
+        GRIDS.pop(name, None)
 
     kept = Kept(o.work / "kept.jsonl", o.build / "bin" / "tessera", o.resume)
     with multiprocessing.get_context("fork").Pool(o.jobs) as pool:
