@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Packs build/release for a machine that has CUDA 13 and torch 2.11 (any Python) and nothing else of what tessera needs:
-# jobs/bundle.sh [--all] [OUT.tar.gz]      (default build/tessera-bundle.tar.gz)
+# jobs/bundle.sh [--all] [OUT.tar.xz]      (default build/tessera-bundle.tar.xz)
 #   Inside: programs, the tests labeled gpu (--all: every test, larger), jobs/, data/, Open MPI with its launcher and plugins, HDF5, libvips and all they
 #   need, except what comes with the machine: the C and C++ runtime, torch, CUDA, NCCL.
-#   There: tar xf tessera-bundle.tar.gz; tessera-bundle/run COMMAND...     e.g. tessera-bundle/run tests/gpu.sh
+#   There: tar xf tessera-bundle.tar.xz; tessera-bundle/run COMMAND...     e.g. tessera-bundle/run tests/gpu.sh
 set -euo pipefail
 all=0
 case ${1:-} in
   -h | --help) sed -n '3,7s/^# //p' "$0"; exit 0 ;;
   --all) all=1; shift ;;
 esac
-out=$(realpath -m "${1:-$(dirname "$0")/../build/tessera-bundle.tar.gz}")
+out=$(realpath -m "${1:-$(dirname "$0")/../build/tessera-bundle.tar.xz}")
 cd "$(dirname "$0")/.."
 build=build/release
 limit=$((60 * 1024 * 1024))  # bytes
@@ -31,6 +31,7 @@ cp -r jobs "$root/"
 cp -r tests "$root/" && find "$root/tests" -name '*.cpp' -delete
 rm -rf "$root/tests/report"  # its tests are Python and stay at home
 cp -r data include "$root/"
+((all)) || rm "$root"/data/weights/drunet_wide_*.safetensors  # no test on a GPU asks for them
 mkdir "$root/docs" && cp docs/*.md "$root/docs/"  # tests compare them with the program
 mkdir -p "$root/runs/quickstart"
 .venv/bin/python jobs/show_quickstart.py photo "$root/runs/quickstart"
@@ -144,7 +145,7 @@ exec "$@"
 RUN
 chmod +x "$root/run"
 
-tar -C "$work" --sort=name --owner=0 --group=0 -cf - tessera-bundle | gzip -9 >"$out.tmp"
+tar -C "$work" --sort=name --owner=0 --group=0 -cf - tessera-bundle | xz -9 >"$out.tmp"
 mv "$out.tmp" "$out"
 size=$(stat -c %s "$out")
 echo "$out: $((size / 1024 / 1024)) MiB, $(wc -l <"$root/tests/list.tsv") test programs, ${#needed[@]} libraries"
