@@ -40,6 +40,13 @@ from traced_network import moves
 CONTAINERS = ("state_dict", "model_state_dict", "params_ema", "params", "model")
 
 
+def write(path, state, metadata):
+    os.umask(mask := os.umask(0))
+    mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o666 & ~mask
+    save_file(state, path, metadata=metadata or None)
+    os.chmod(path, mode)  # the library's file is for its owner alone
+
+
 def fail(message):
     sys.exit(f"convert_weights: {message}")
 
@@ -319,10 +326,7 @@ def main():
         metadata["sigma_range"] = f"{low!r},{high!r}"
     if args.license:
         metadata["license"] = args.license
-    os.umask(mask := os.umask(0))
-    mode = os.stat(args.output).st_mode & 0o777 if os.path.exists(args.output) else 0o666 & ~mask
-    save_file(state, args.output, metadata=metadata or None)
-    os.chmod(args.output, mode)  # the library's file is for its owner alone
+    write(args.output, state, metadata)
     print(f"{args.output}: {metadata.get('network', 'unknown network')}, {len(state)} tensors, {sum(v.numel() for v in state.values())} values")
 
 

@@ -121,10 +121,6 @@ StartedTransport open_transport(const Geometry& g, const Communicator& comm) {
                          std::min(g.job.watchdog, kPatience));
 }
 
-ChosenDevice choose_device(const std::string& wanted, GpuSharing sharing, const Communicator& comm) {
-  return wanted == "cpu" ? ChosenDevice{} : choose_gpu(comm, wanted == "cuda", sharing);
-}
-
 namespace {
 
 // What is 0 and 1 in the image's file, and in that of a truth that only scores.
@@ -253,7 +249,7 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
   if (const Execution& e = g.job.execution; g.network)
     refuse_windows(*g.network, e.mode, e.patch.value_or(0), e.batch.value_or(0));
   const ChosenDevice chosen =
-      choose_device(job.device, job.domain.share_gpu ? GpuSharing::allowed : GpuSharing::refused, comm);
+      choose_device(comm, job.device, job.domain.share_gpu ? GpuSharing::allowed : GpuSharing::refused);
   g.device = chosen.device;
   if (g.device.is_cuda()) track_device_memory();
   g.sharers = chosen.sharers;

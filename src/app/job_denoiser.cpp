@@ -21,9 +21,9 @@ std::string default_weights(const std::string& network, std::int64_t image_chann
   return concat(network, "_small_", image_channels == 1 ? "gray" : "color");
 }
 
-// Which of the shipped weights. By themselves levels fall from strong denoising and end where the plain weights
-// are the better ones. At a level that the job writes an iteration may stay for hundreds of steps: where it is
-// low, and with solvers that take it from the start, only the stable ones bear that.
+// By themselves levels fall from strong denoising and end where the plain weights are better than the stable ones.
+// At a level that the job writes an iteration may stay for hundreds of steps: where it is low, and with solvers
+// that take it from the start, only the stable ones bear that.
 std::string job_weights(const JobConfig& job, std::int64_t channels) {
   constexpr double kEnough = 0.04;
   const ScheduleConfig& sigma = job.solver.sigma;

@@ -43,10 +43,7 @@ void write_scene(const std::string& path, std::int64_t side, const Communicator&
 int execute(const StudyArguments& a, const Communicator& comm) {
   track_tensor_memory();
   StudyOptions options;
-  const bool training = a.name == "loader";
-  TESSERA_VALIDATE(!training || a.device != "cuda",
-                   "study loader with --device cuda (training runs on processors) leave the option out");
-  options.device = choose_device(training ? "cpu" : a.device, GpuSharing::allowed, comm).device;
+  options.device = choose_device(comm, a.device, GpuSharing::allowed).device;
   options.scale = a.scale > 0 ? a.scale : a.quick ? 8 : 1;
   options.networks = a.networks;
   options.images = a.images;

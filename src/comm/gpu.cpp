@@ -170,4 +170,8 @@ ChosenDevice choose_gpu(const Communicator& comm, bool need, GpuSharing sharing)
   return {device, assignment.sharers[rank]};
 }
 
+ChosenDevice choose_device(const Communicator& comm, const std::string& wanted, GpuSharing sharing) {
+  return wanted == "cpu" ? ChosenDevice{} : choose_gpu(comm, wanted == "cuda", sharing);
+}
+
 }  // namespace tessera

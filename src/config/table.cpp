@@ -193,7 +193,8 @@ std::vector<Key<Job>> make_job_table() {
            "auto, random, the name of a shipped file, or a path",
            fmt::format(
                "trained weights; auto: the small shipped ones of {} for gray or color, in their stable form "
-               "where the job writes a sigma, unless {} end at 0.04 or more; a value with '/' or ending in "
+               "where the job writes a sigma, unless {} end at 0.04 or more or take dpir; a value with '/' "
+               "or ending in "
                ".safetensors is a path",
                listed(names(denoisers, [](const DenoiserChoice& d) { return d.shipped; })),
                fmt::join(penalties, " or "))},

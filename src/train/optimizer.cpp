@@ -37,6 +37,12 @@ std::vector<at::Tensor> chosen(const std::vector<at::Tensor>& of, const std::vec
   return tensors;
 }
 
+std::vector<at::Tensor> values(const Optimizer::Tensors& tensors) {
+  std::vector<at::Tensor> list;
+  for (const auto& [name, tensor] : tensors) list.push_back(tensor);
+  return list;
+}
+
 }  // namespace
 
 at::Tensor orthogonalized(const at::Tensor& matrix) {
@@ -67,9 +73,6 @@ Optimizer::Optimizer(const Tensors& start, const TrainOptions& options, at::Devi
     set.parameters.push_back(parameters_[name]);
     set.first.push_back(first_[name]);
     if (with_adam) set.second.push_back(second_[name]);
-    if (tensor.dim() == 4) kernels_.push_back(parameters_[name]);
-    all_parameters_.push_back(parameters_[name]);
-    means_.push_back(mean_[name]);
   }
 }
 
@@ -113,14 +116,17 @@ void Optimizer::step(const std::vector<at::Tensor>& gradients, double learning_r
     const at::Tensor length = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients)));
     slopes = at::_foreach_mul(gradients, (clip_ / length).clamp_max(1));
   }
-  if (weight_decay_ > 0 && !kernels_.empty()) at::_foreach_mul_(kernels_, 1 - learning_rate * weight_decay_);
+  const std::vector<at::Tensor> parameters = values(parameters_), means = values(mean_);
+  if (weight_decay_ > 0)
+    for (const at::Tensor& kernel : parameters)
+      if (kernel.dim() == 4) kernel.mul_(1 - learning_rate * weight_decay_);
   const double tail1 = 1 - std::pow(beta1, static_cast<double>(t + 1));
   const double tail2 = 1 - std::pow(beta2, static_cast<double>(t + 1));
   step_adam(chosen(slopes, adam_.at), learning_rate / tail1, 1 / std::sqrt(tail2));
   step_muon(chosen(slopes, muon_.at), learning_rate);
   // A mean that began at a start that is soon outdated.
   const double keep = std::min(ema_, (1.0 + static_cast<double>(t)) / (10.0 + static_cast<double>(t)));
-  at::_foreach_lerp_(means_, all_parameters_, 1 - keep);
+  at::_foreach_lerp_(means, parameters, 1 - keep);
 }
 
 Optimizer::Tensors Optimizer::all(const Tensors& more) const {

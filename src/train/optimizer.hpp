@@ -64,7 +64,6 @@ class Optimizer {
   Tensors second_;  // of their squares, where Adam steps
   double ema_, clip_, weight_decay_;
   Set adam_{}, muon_{};
-  std::vector<at::Tensor> kernels_{}, all_parameters_{}, means_{};
 };
 
 }  // namespace tessera::training

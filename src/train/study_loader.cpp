@@ -14,6 +14,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/host.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/domain/precision.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/train/train.hpp"
 
@@ -40,6 +41,7 @@ class LoaderStudy final : public Study {
       : comm_(comm),
         device_(tensor_options(options.device).device()),
         seconds_(4.0 / static_cast<double>(options.scale)) {
+    use_ieee_products();
     o_.network = {.name = "drunet", .channels = 3, .widths = {24, 48, 96, 192}, .blocks = 1};  // as shipped
     // Crops shrink by less than the sizes: those of a few pixels say little about larger ones.
     const std::int64_t smaller = options.scale == 1 ? 1 : std::max<std::int64_t>(2, options.scale / 4);

@@ -224,13 +224,12 @@ int train(const TrainOptions& options, const Communicator& comm) {
   std::unique_ptr<TrainingCurve> curve;
   std::size_t small = 0;
   comm.together([&] { check(options); });
-  const Device device = options.device == "cpu"
-                            ? Device{}
-                            : choose_gpu(comm, options.device == "cuda", GpuSharing::allowed).device;
+  const at::Device device =
+      tensor_options(choose_device(comm, options.device, GpuSharing::allowed).device).device();
   use_ieee_products();
   comm.together([&] {
     network = begin(options);
-    optimizer = std::make_unique<Optimizer>(network.weights, options, tensor_options(device).device());
+    optimizer = std::make_unique<Optimizer>(network.weights, options, device);
     if (options.jacobian.weight > 0) orbits = std::make_unique<Orbits>(options);
     if (std::filesystem::exists(options.output + ".state"))
       std::tie(step, before) =
@@ -292,18 +291,17 @@ int train(const TrainOptions& options, const Communicator& comm) {
     record.psnr = validate();
     if (options.observe) options.observe(record);
   }
-  const at::Device where = tensor_options(device).device();
   Loader loader(
       [&, rank = comm.rank(), ranks = comm.size()](std::int64_t of) {
         const Batch batch = training::make_batch(options, pictures, of, rank, ranks);
-        return device.is_cuda() ? training::pinned(batch, where) : batch;
+        return device.is_cuda() ? training::pinned(batch, device) : batch;
       },
       step, options.steps, options.workers, options.prefetch);
   training::GradientSums sums(optimizer->parameters(),
                               training::order_of(network.graph, optimizer->parameters()), comm);
   while (step < options.steps && !time_is_up) {
     beat();
-    const Batch batch = training::moved(loader.next(), where);
+    const Batch batch = training::moved(loader.next(), device);
     std::vector<at::Tensor> gradients;
     TrainRecord record = training::differentiate(options, network.graph, batch, *optimizer, pictures,
                                                  orbits.get(), step, sums, gradients, comm);

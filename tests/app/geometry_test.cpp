@@ -21,5 +21,30 @@ TEST(Geometry, AGpusMemoryIsSharedByTheRanksOnItAndNotByThoseOfTheHost) {
   EXPECT_LT(static_cast<double>(execution_options(g, 8).memory_bytes), 0.2 * alone);
 }
 
+// Low levels that the job writes are where iterations need the stable weights.
+TEST(JobDenoiser, takes_the_stable_weights_at_low_levels_that_the_job_writes) {
+  const auto weights = [](const std::string& solver, const ScheduleConfig& sigma) {
+    JobConfig job;
+    job.denoiser.network = "drunet";
+    job.solver.name = solver;
+    job.solver.sigma = sigma;
+    return job_weights(job, 1);
+  };
+  const ScheduleConfig low{.values = {0.02}, .automatic = false}, high{.values = {0.05}, .automatic = false};
+  EXPECT_EQ(weights("pgd", {}), "drunet_small_gray");
+  EXPECT_EQ(weights("hqs", {}), "drunet_small_gray");
+  EXPECT_EQ(weights("pgd", low), "drunet_small_gray_stable");
+  EXPECT_EQ(weights("pgd", high), "drunet_small_gray_stable");
+  EXPECT_EQ(weights("hqs", low), "drunet_small_gray_stable");
+  EXPECT_EQ(weights("hqs", high), "drunet_small_gray");
+  EXPECT_EQ(weights("admm", {.values = {0.2, 0.02}, .automatic = false}), "drunet_small_gray_stable");
+  EXPECT_EQ(weights("admm", {.form = "log", .first = 0.2, .last = 0.05, .automatic = false}),
+            "drunet_small_gray");
+  EXPECT_EQ(weights("hqs", {.form = "log", .first = 0.2, .last = 0.02, .automatic = false}),
+            "drunet_small_gray_stable");
+  EXPECT_EQ(weights("hqs", {.form = "dpir", .last = 0.02, .automatic = false}), "drunet_small_gray");
+  EXPECT_EQ(weights("fista", {.form = "dpir", .last = 0.02, .automatic = false}), "drunet_small_gray_stable");
+}
+
 }  // namespace
 }  // namespace tessera

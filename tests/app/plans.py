@@ -15,9 +15,10 @@ def keeps_its_memory():
         sys.exit(77)
     photo(400, 400)
     path = job()
-    run(path, "--set", "solver.iterations=2")
+    whole = ("--set", "denoiser.mode=whole")  # by themselves some processors are as fast in windows
+    run(path, "--set", "solver.iterations=2", *whole)
     want, free = image("out"), summary("out")["peak_bytes_per_rank"][0]
-    code, out, err = tessera("check", path)
+    code, out, err = tessera("check", path, *whole)
     predicted, program = (1e6 * float(re.search(rf"([\d.]+) MB {what}", out).group(1))
                           for what in ("resident on the fullest rank", "program and libraries"))
     resident = summary("out")["resident_peak_bytes_per_rank"][0]

@@ -53,9 +53,6 @@ std::vector<std::int64_t> size_of(const Box& image);
 /// The middle slice of a volume, to be looked at; a picture is its own.
 Box middle_slice(const Box& image);
 
-/// The device of this rank, by comm/gpu.hpp; the host where there is none. Collective.
-ChosenDevice choose_device(const std::string& wanted, GpuSharing sharing, const Communicator& comm);
-
 /// The same job on another image, cut for `ranks` pretended ranks.
 Geometry with_image(const Geometry& g, const Box& image, int ranks);
 

@@ -13,11 +13,11 @@ namespace tessera {
 /// The shipped weights of a network where the job names none.
 std::string default_weights(const std::string& network, std::int64_t image_channels);
 
-/// Which of the shipped weights a job gets that names none.
-std::string job_weights(const JobConfig& job, std::int64_t channels);
-
 /// A random or loaded network by its configuration. InputError.
 Network open_network(const DenoiserConfig& config, std::int64_t image_channels);
+
+/// Which of the shipped weights a job gets that names none.
+std::string job_weights(const JobConfig& job, std::int64_t channels);
 
 /// Free bytes for each rank of the memory that it computes in: its GPU's, shared by the ranks on it, or the
 /// host's.

@@ -64,6 +64,8 @@ struct ChosenDevice {
 /// the CUDA runtime, so that what asks for no device in particular does not wake another one. Collective;
 /// InputError, equal on all ranks.
 ChosenDevice choose_gpu(const Communicator& comm, bool need, GpuSharing sharing);
+/// The same by the word that jobs and options use: auto, cpu or cuda.
+ChosenDevice choose_device(const Communicator& comm, const std::string& wanted, GpuSharing sharing);
 
 /// Times what is given to the cudaStream_t that `stream` names whenever it is asked.
 std::unique_ptr<DeviceClock> make_device_clock(Device device, std::function<void*()> stream);

@@ -357,9 +357,8 @@ class Winners {
   std::map<std::pair<int, ConvolutionProblem>, std::int64_t> engines_;
 };
 
-/// cuDNN compiles most engines when they are planned, 0.1 to 0.2 s each: all trials of a network's layers took
-/// 10 s on an H200, and windows at the border of an image have other sizes than those inside. They take what
-/// won there.
+/// cuDNN compiles most engines when they are planned: the first pass of a network took 10 s on an H200, and as
+/// long again for each size of window. Windows at the border of an image take what won for those inside.
 Plan choose(ConvolutionProblem problem, const Operands& operands, Winners& winners) {
   constexpr std::size_t kTrials = 6;  // cuDNN's favorites are rarely beaten by what it ranks lower
   const CudnnDevice here = CudnnDevice::current();
