@@ -42,6 +42,7 @@ TEST(NetworkDenoiser, equals_the_whole_image_on_any_ranks) {
   for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet", "restormer"}) {
     const Network network = tiny(name, 3);
     for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{64, 64}, {97, 45}, {9, 6}}) {
+      if (height == 64 && name != std::string("drunet")) continue;  // nothing is padded
       const at::Tensor image = picture(3, height, width, at::kDouble);
       const at::Tensor want = once([&] { return whole(network, image, kSigma); });
       ASSERT_GT((want - want.mean()).abs().max().item<double>(), 1e-6);
@@ -51,7 +52,7 @@ TEST(NetworkDenoiser, equals_the_whole_image_on_any_ranks) {
         const std::int64_t unit = std::max<std::int64_t>(8, network.alignment());
         for (const std::int64_t patch : {std::int64_t{0}, unit, 3 * unit}) {
           const bool windows = !network.graph.global();
-          if (patch > 0 && !windows) continue;
+          if (patch > 0 && (!windows || (patch > unit && patch >= height))) continue;  // as 0
           const auto d = make_network_denoiser(
               network, {.patch = patch, .batch = windows ? 3 : 0, .type = at::kDouble}, s.context);
           EXPECT_LT(difference(s, *d, image, kSigma, want), 1e-10) << patch;

@@ -73,7 +73,7 @@ Curve iterate(const std::string& weights, std::int64_t channels, double sigma) {
 TEST(ShippedWeights, stay_at_their_best_over_hundreds_of_iterations) {
   for (const auto& [name, channels] :
        {std::pair{"drunet_small_color_stable", 3}, std::pair{"drunet_small_gray_stable", 1}})
-    for (const double sigma : {0.01, 0.02, 0.05}) {
+    for (const double sigma : {0.01, 0.05}) {
       SCOPED_TRACE(std::string(name) + " at " + std::to_string(sigma));
       const Curve curve = iterate(name, channels, sigma);
       EXPECT_GT(curve.best, curve.start + 1);  // something was reconstructed
