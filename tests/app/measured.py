@@ -206,7 +206,7 @@ def splits_total_variation():
 
 def weights_keep_the_prior():
     """The case that lost 3 dB by correct weights: hqs and admm, with and without, in any units, on 1 and 4 ranks."""
-    pictures.imsave(work / "astronaut.png", photographs.astronaut(), check_contrast=False)
+    pictures.imsave(work / "astronaut.png", photographs.astronaut()[:256, 128:384], check_contrast=False)
     blur = "  operator: {type: blur, boundary: circular, kernel: {gaussian: {sigma: 1.6}}}\n"
     y = simulate(job("problem:\n  truth: astronaut.png\n" + blur + "  noise: {gaussian: 0.02}\n" + SOLVER), "y.h5")
     cases = [("hqs, iterations: 8", 255, 4), ("hqs, iterations: 8", 65535, 1), ("admm, iterations: 10", 255, 1),
@@ -221,7 +221,7 @@ def weights_keep_the_prior():
                     f"{NETWORK}\nsolver: {{name: {keys}}}\noutput: {{preview: none}}\n"), "--force", "--set", "output.folder=out", ranks=ranks)
             psnr[name] = summary("out")["psnr"]
         print(f"{keys}, factor {factor}, {ranks} ranks: {psnr['even']:.3f} dB, with weights {psnr['weighted']:.3f}")
-        assert min(psnr.values()) > 30.3 and abs(psnr["even"] - psnr["weighted"]) < 1e-3, psnr
+        assert min(psnr.values()) > 30.5 and abs(psnr["even"] - psnr["weighted"]) < 1e-3, psnr
 
 
 def noise_of_measurements():
