@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/solve/lagged.hpp"
+
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/sub.h>
@@ -9,7 +11,6 @@
 #include <utility>
 
 #include "tessera/core/error.hpp"
-#include "tessera/solve/lagged.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {

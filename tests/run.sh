@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Set-up, build and all tests, on a fresh machine: tests/run.sh [CTEST OPTIONS...]   e.g. tests/run.sh -L domain
 #   TESSERA_PRESET  preset to build and test (release)
-#   TESSERA_JOBS    compilers at once (2: each needs up to 1 GB); tests: one more, for some wait more than they compute
+#   TESSERA_JOBS    compilers at once (2: each needs up to 1 GB); tests: two more, for those of Slurm wait for each other, and
+#                   others for processes to start
 set -euo pipefail
 case ${1:-} in
-  --help) sed -n '3,5s/^# //p' "$0"; exit 0 ;;
+  --help) sed -n '3,6s/^# //p' "$0"; exit 0 ;;
 esac
 cd "$(dirname "$0")/.."
 preset=${TESSERA_PRESET:-release}
@@ -22,7 +23,7 @@ cmake --build --preset "$preset" -j "$jobs"
 step "test"
 log=build/$preset/tests.log
 code=0
-ctest --test-dir "build/$preset" -j "$((jobs + 1))" --no-tests=error --output-on-failure "$@" 2>&1 | tee "$log" || code=$?
+ctest --test-dir "build/$preset" -j "$((jobs + 2))" --no-tests=error --output-on-failure "$@" 2>&1 | tee "$log" || code=$?
 
 # ctest calls a program passed that skipped some of its tests; they are named here.
 skipped=$(sed -n 's/^\[  SKIPPED \] \([^ ]*\.[^ ]*\) (.*/\1/p' "build/$preset/Testing/Temporary/LastTest.log" | sort -u)

@@ -47,10 +47,11 @@ function(tessera_add_test)
   if(NOT "gpu" IN_LIST arg_LABELS AND NOT "slurm" IN_LIST arg_LABELS)
     set_property(TEST ${arg_NAME} APPEND PROPERTY ENVIRONMENT "CUDA_VISIBLE_DEVICES=")
   endif()
-  # Ranks of one program wait for each other awake and take two places: they begin before others (COST), or else would
-  # wait for two places to be free until the end. Above the seconds that ctest remembers of scripts.
+  # Ranks of one program wait for each other awake and take three of the four places (tests/run.sh), so that no two such
+  # programs run at once: they begin before others (COST), or else would wait for places to be free until the end. Above
+  # the seconds that ctest remembers of scripts.
   if(arg_RANKS GREATER 1)
-    set_tests_properties(${arg_NAME} PROPERTIES PROCESSORS 2 COST 1000)
+    set_tests_properties(${arg_NAME} PROPERTIES PROCESSORS 3 COST 1000)
   endif()
   if(arg_COST)
     set_tests_properties(${arg_NAME} PROPERTIES COST ${arg_COST})

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operators of different kinds, one after the other.
+#include "tessera/domain/operator_plan.hpp"
+
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include <utility>
 
 #include "tessera/core/error.hpp"
-#include "tessera/domain/operator_plan.hpp"
 
 namespace tessera {
 namespace {

@@ -103,13 +103,17 @@ struct PassTime {
 
 PassTime time_pass(const Communicator& comm, Passes& passes, double seconds) {
   passes.run(1);
-  double one = passes.run(1);
+  passes.forget();
+  std::vector<double> list{passes.run(1)};
+  double one = list.front();
   comm.all_reduce({&one, 1}, Reduce::max);
   const int each = std::max(1, static_cast<int>(std::ceil(kBlock / std::max(one, 1e-6))));
   const int blocks = std::clamp(static_cast<int>(seconds / (one * each)), 2, 15);
-  passes.forget();
-  std::vector<double> list;
-  for (int i = 0; i < blocks; ++i) list.push_back(passes.run(each) / each);
+  if (each > 1) {  // of too short a time to count
+    passes.forget();
+    list.clear();
+  }
+  while (static_cast<int>(list.size()) < blocks) list.push_back(passes.run(each) / each);
   std::nth_element(list.begin(), list.begin() + blocks / 2, list.end());
   PassTime t{list[static_cast<std::size_t>(blocks / 2)], passes.steps()};
   comm.all_reduce({&t.seconds, 1}, Reduce::max);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The operators without reach: identity and mask.
+#include "tessera/physics/operators.hpp"
+
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -10,7 +12,6 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/random.hpp"
-#include "tessera/physics/operators.hpp"
 
 namespace tessera {
 namespace {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/solve/observer.hpp"
+
 #include <ATen/core/Tensor.h>
 
 #include <cmath>
@@ -7,7 +9,6 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
-#include "tessera/solve/observer.hpp"
 
 namespace tessera {
 namespace {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/solve/solver.hpp"
+
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 
@@ -7,7 +9,6 @@
 #include <vector>
 
 #include "tessera/core/error.hpp"
-#include "tessera/solve/solver.hpp"
 
 namespace tessera {
 

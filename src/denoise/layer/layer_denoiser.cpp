@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/denoise/layer_traffic.hpp"
+
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 
@@ -15,7 +17,6 @@
 #include "tessera/core/phase.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/layer_schedule.hpp"
-#include "tessera/denoise/layer_traffic.hpp"
 #include "tessera/denoise/memory_model.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/denoise/windows.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/denoise/total_variation.hpp"
+
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 
@@ -12,7 +14,6 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
-#include "tessera/denoise/total_variation.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tv/total_variation_step.hpp"
 
