@@ -1,23 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Scenarios of a first run on one's own data: full scale, types and units of files, what is said of values and weights."""
 import re
-import sys
 
 import h5py
 import numpy as np
-from skimage import data as photographs, io as pictures
 
-from harness import distance, image, job, photo, run, source, summary, tessera, work
-
-sys.path.insert(0, str(source / "tests/support"))
-import cell  # noqa: E402
+from harness import distance, image, job, photo, pictures, run, source, summary, tessera, work
+import cell  # of tests/support
 
 QUICK = "denoiser: {network: tv, tv: {iterations: 20}}\nsolver: {iterations: 3}\n"
 SCALED = "full scale: cell.tif (uint16) reaches 1767, 11 of 16 bits: 2047 is taken for 1"
 
 
 def tiff(name, array):
-    pictures.imsave(work / name, array, check_contrast=False)
+    pictures.imsave(work / name, array)
 
 
 def first_real_run():
@@ -66,7 +62,7 @@ def types_and_units():
         about = dict(f["image"].attrs)
         assert about["units"] == "file" and about["factor"] == resolved and about["offset"] == 0, about
     # Pages, and what cannot be read.
-    pictures.imsave(work / "pages.tif", np.stack([y + 50 * k for k in range(5)]).astype(np.uint16), check_contrast=False)
+    pictures.imsave(work / "pages.tif", np.stack([y + 50 * k for k in range(5)]).astype(np.uint16))
     _, err = run(job(text.replace("cell.tif", "pages.tif")), "--force", expect=2)
     assert "pages.tif has 5 pages (one image is read) say which" in err, err
     run(job(text.replace("cell.tif", "pages.tif:/2")), "--force", "--set", "output.folder=page", ranks=2)
@@ -186,11 +182,10 @@ def denoise_in_units():
 
 def documented_jobs():
     """Every job of the README and of docs/ runs as it stands, and reaches the figures that stand in its first line."""
-    pictures.imsave(work / "photo.png", photographs.astronaut(), check_contrast=False)
+    pictures.imsave(work / "photo.png", pictures.photograph("astronaut.png"))
     cell.make(work, 512)
     z, y, x = np.mgrid[:24, :40, :36]
-    pictures.imsave(work / "stack.tif", (9000 + 30000 * ((z - 12) ** 2 + (y - 20) ** 2 + (x - 18) ** 2 < 90)).astype(np.uint16),
-                    plugin="tifffile", check_contrast=False, photometric="minisblack")
+    pictures.imsave(work / "stack.tif", (9000 + 30000 * ((z - 12) ** 2 + (y - 20) ** 2 + (x - 18) ** 2 < 90)).astype(np.uint16))
     runs, figures, wrong = 0, 0, []
     for page in (source / "README.md", *sorted((source / "docs").glob("*.md"))):
         for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.S):

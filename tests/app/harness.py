@@ -14,7 +14,8 @@ scenario, program, source = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 try:
     import h5py
     import numpy as np
-    from skimage import data as photographs, io as pictures
+    sys.path.insert(0, str(source / "tests/support"))
+    import pictures
 except ImportError as missing:
     print(f"skipped: {missing} (the pictures and readers come from .venv; run jobs/setup.sh)")
     sys.exit(77)
@@ -45,8 +46,8 @@ TV = JOB.replace(NETWORK, "denoiser: {network: tv, tv: {iterations: 20, weight: 
 
 def photo(height=80, width=104, name="photo.png", gray=False):
     """A crop of a real photograph; sizes that the network's alignment need not divide."""
-    picture = photographs.camera() if gray else photographs.astronaut()
-    pictures.imsave(work / name, picture[60:60 + height, 150:150 + width], check_contrast=False)
+    picture = pictures.photograph("camera.png" if gray else "astronaut.png")
+    pictures.imsave(work / name, picture[60:60 + height, 150:150 + width])
 
 
 def job(text=JOB, name="job.yaml"):

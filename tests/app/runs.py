@@ -9,9 +9,8 @@ import sys
 
 import h5py
 import numpy as np
-from skimage import data as photographs, io as pictures
 
-from harness import counted, distance, image, JOB, job, NETWORK, photo, predicted, run, source, summary, tessera, TV, work
+from harness import counted, distance, image, JOB, job, NETWORK, photo, pictures, predicted, run, source, summary, tessera, TV, work
 
 
 def ranks_agree():
@@ -44,7 +43,7 @@ def ranks_agree():
 def trained_weights():
     """Ten iterations at sigma 25/255 with trained weights: the one-rank image to 1e-5 in float32."""
     for height, width, counts in ((203, 97, (2, 3, 5, 7)), (481, 321, (4,)), (256, 256, (2,)), (20, 30, (5, 7))):
-        pictures.imsave(work / "photo.png", photographs.retina()[300:300 + height, 400:400 + width], check_contrast=False)
+        pictures.imsave(work / "photo.png", pictures.photograph("retina.jpg")[300:300 + height, 400:400 + width])
         path = job(JOB.replace("iterations: 4, sigma: 0.1", "iterations: 10, sigma: 0.098"))
         run(path, "--force")
         for ranks in counts:
@@ -177,7 +176,7 @@ problem:
 solver: {{name: pgd, iterations: 3, sigma: 0.05}}
 output: {{folder: out, preview: none}}
 """)
-    pictures.imsave(work / "retina.png", photographs.retina(), check_contrast=False)
+    pictures.imsave(work / "retina.png", pictures.photograph("retina.jpg"))
     run(path)
     run(path, "--set", "output.folder=out4", ranks=4)
     d = distance(image("out4"), image("out"))

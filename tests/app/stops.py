@@ -12,9 +12,8 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from skimage import io as pictures
 
-from harness import (distance, image, JOB, job, launch, NETWORK, phases, photo, program, ranks_of, recorded,
+from harness import (distance, image, JOB, job, launch, NETWORK, phases, photo, pictures, program, ranks_of, recorded,
                      run, same, start, summary, tessera, TV, wait_for, work)
 
 
@@ -144,7 +143,7 @@ def resume():
     assert "notes.txt" in err, err
     picture = pictures.imread(work / "photo.png")
     picture[0, 0, 0] ^= 1
-    pictures.imsave(work / "photo.png", picture, check_contrast=False)
+    pictures.imsave(work / "photo.png", picture)
     _, err = run(path, "--set", "output.folder=parts", "--set", "solver.iterations=9", "--resume", ranks=2, expect=2)
     assert "photo.png has changed since the run began" in err, err
     assert before == {p: p.stat().st_mtime_ns for p in (work / "parts").rglob("*") if p.is_file()}
