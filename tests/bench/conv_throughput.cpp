@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The program of conv_throughput.sh: a full pass of a network against its convolutions one by one, each with
-// its own inputs at hand and nothing between.
+// its own inputs at hand and nothing between. With "turns" in the place of the rounds for in_turn.py.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -18,10 +18,12 @@
 #include <vector>
 
 #include "run/convolution.hpp"
+#include "tessera/core/error.hpp"
 #include "tessera/denoise/network.hpp"
 #include "tessera/denoise/run_plan.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/domain/tensor_memory.hpp"
+#include "turns.hpp"
 
 namespace {
 
@@ -54,6 +56,14 @@ struct Kind {
   bool relu, add;
   friend auto operator<=>(const Kind&, const Kind&) = default;
 };
+
+const char* with(const Kind& kind) {
+  return kind.op == Op::conv_up     ? "up"
+         : kind.op == Op::conv_down ? "down"
+         : kind.add                 ? "add"
+         : kind.relu                ? "relu"
+                                    : "-";
+}
 
 struct Layer {
   int count = 0;
@@ -132,6 +142,18 @@ int main(int argc, char** argv) {
   std::map<Kind, Layer> layers = layers_of(fold_batch_norm(network).graph, side);
   const at::Tensor x = at::rand({1, 3, side, side});
 
+  if (rounds == 0) {  // "turns"
+    std::vector<TimedRow> rows{{"full pass", [&] { return 1e3 * seconds([&] { runner.run(x, 0.1); }); }}};
+    for (auto& [kind, layer] : layers)
+      rows.push_back(
+          {concat(layer.count, " x ", kind.inputs, " -> ", kind.outputs, ", ", kind.side, ", ", with(kind)),
+           [&kind, &layer] {
+             const ReuseScope pool;
+             return 1e3 * best_of(3, *layer.ours, layer, kind);
+           }});
+    measure_in_turn(rows);
+    return 0;
+  }
   std::vector<double> passes, shares, gains;
   for (int round = 0; round <= rounds; ++round) {
     double best = 0, library = 0;  // of all layers, one by one
@@ -162,14 +184,9 @@ int main(int argc, char** argv) {
   for (const auto& [kind, layer] : layers) {
     const double a = median(layer.ours_seconds), b = median(layer.library_seconds);
     flops += layer.count * layer.flops;
-    const char* with = kind.op == Op::conv_up     ? "up"
-                       : kind.op == Op::conv_down ? "down"
-                       : kind.add                 ? "add"
-                       : kind.relu                ? "relu"
-                                                  : "-";
     std::printf("%6d %4ld %4ld %6ld %-6s %9.3f %9.0f %9.0f %7.2f\n", layer.count,
                 static_cast<long>(kind.inputs), static_cast<long>(kind.outputs), static_cast<long>(kind.side),
-                with, a * 1e3, layer.flops / a * 1e-9, layer.flops / b * 1e-9, b / a);
+                with(kind), a * 1e3, layer.flops / a * 1e-9, layer.flops / b * 1e-9, b / a);
   }
   const double share = median(shares);
   std::printf("full pass: %.1f ms, %.0f GFLOP/s\n", median(passes) * 1e3, flops / median(passes) * 1e-9);

@@ -3,6 +3,7 @@
 // ROUNDS.
 //   bench_data_step blurs ROUNDS [SIDE]   direct against FFT: apply and adjoint of one blur, color, by kernel and side
 //   bench_data_step step ROUNDS           eight turned blurs, 512 x 512 color: the parts of an iteration
+//   (either with "turns" in the place of the rounds: for in_turn.py)
 //   bench_data_step prox ROUNDS [GAMMA]   conjugate gradients with and without the preconditioner, 512 x 512 color
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -19,8 +20,11 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/data_term.hpp"
 #include "tessera/domain/tensor.hpp"
@@ -28,6 +32,7 @@
 #include "tessera/physics/noise.hpp"
 #include "tessera/physics/operators.hpp"
 #include "tessera/solve/checkpoint.hpp"
+#include "turns.hpp"
 
 namespace tessera {
 namespace {
@@ -71,10 +76,27 @@ double time_blur(int rounds, std::int64_t side, const at::Tensor& kernel, BlurMe
          static_cast<double>(count);
 }
 
+constexpr std::int64_t kFactors[] = {1, 2}, kTaps[] = {3, 5, 7, 9, 11, 13, 15, 19, 25};
+
+void blurs_in_turn(const std::vector<std::int64_t>& sides) {
+  std::vector<TimedRow> rows;
+  for (const std::int64_t factor : kFactors)
+    for (const std::int64_t taps : kTaps)
+      for (const std::int64_t side : sides)
+        for (const auto& [name, method, count] : {std::tuple{"direct", BlurMethod::direct, 1},
+                                                  {"fft", BlurMethod::fft, 1},
+                                                  {"fft in 8", BlurMethod::fft, 8}})
+          rows.push_back({concat("factor ", factor, ", ", taps, " x ", taps, ", ", side, ", ", name), [=] {
+                            return time_blur(1, side, at::rand({taps, taps}, at::kDouble), method, factor,
+                                             static_cast<std::size_t>(count));
+                          }});
+  measure_in_turn(rows);
+}
+
 void blurs(int rounds, const std::vector<std::int64_t>& sides) {
   std::printf("threads factor kernel side direct_ms fft_ms fft_in_8_ms fft/direct fft_in_8/direct\n");
-  for (const std::int64_t factor : {1, 2})
-    for (const std::int64_t taps : {3, 5, 7, 9, 11, 13, 15, 19, 25})
+  for (const std::int64_t factor : kFactors)
+    for (const std::int64_t taps : kTaps)
       for (const std::int64_t side : sides) {
         const at::Tensor kernel = at::rand({taps, taps}, at::kDouble);
         const double direct = time_blur(rounds, side, kernel, BlurMethod::direct, factor);
@@ -87,6 +109,7 @@ void blurs(int rounds, const std::vector<std::int64_t>& sides) {
       }
 }
 
+// 0 rounds: for in_turn.py.
 void step(int rounds) {
   const Communicator self;
   const Box image = Box::image2d(512, 512);
@@ -107,17 +130,26 @@ void step(int rounds) {
     reducer.finish();
   };
   const at::Tensor clean = at::rand({3, 512, 512}, at::kDouble);
-  const auto line = [&](const char* what, const std::function<void()>& work) {
-    std::printf("%7d %-28s %8.2f\n", at::get_num_threads(), what, milliseconds(rounds, work));
-  };
+  const std::vector<std::pair<const char*, std::function<void()>>> lines{
+      {"gradient", [&] { f->gradient(x, out), settle(); }},
+      {"closed-form prox", [&] { f->prox(x, 1.0, out, false), settle(); }},
+      {"nine inner products",
+       [&] {
+         for (int k = 0; k < 9; ++k) local_dot(x, x);
+       }},
+      {"noise of one part",
+       [&] {
+         add_noise(clean.clone(), {0.01, 0.01}, 0, 0, image, image);
+       }},
+      {"checksum", [&] { local_checksum(x, image, image); }}};
+  if (rounds == 0) {
+    std::vector<TimedRow> rows;
+    for (const auto& [what, work] : lines) rows.push_back({what, [&] { return milliseconds(1, work); }});
+    return measure_in_turn(rows);
+  }
   std::printf("threads what                         milliseconds\n");
-  line("gradient", [&] { f->gradient(x, out), settle(); });
-  line("closed-form prox", [&] { f->prox(x, 1.0, out, false), settle(); });
-  line("nine inner products", [&] {
-    for (int k = 0; k < 9; ++k) local_dot(x, x);
-  });
-  line("noise of one part", [&] { add_noise(clean.clone(), {0.01, 0.01}, 0, 0, image, image); });
-  line("checksum", [&] { local_checksum(x, image, image); });
+  for (const auto& [what, work] : lines)
+    std::printf("%7d %-28s %8.2f\n", at::get_num_threads(), what, milliseconds(rounds, work));
 }
 
 // Weights over a part: all alike; nothing from a disk, one in twenty missing, half missing; 1 to 10, smooth.
@@ -206,10 +238,13 @@ int main(int count, char** arguments) {
   tessera::track_tensor_memory();
   if (count < 3) return 2;
   const std::string what = arguments[1];
-  const int rounds = std::atoi(arguments[2]);
-  if (what == "blurs")
-    tessera::blurs(rounds, count > 3 ? std::vector<std::int64_t>{std::atoi(arguments[3])}
-                                     : std::vector<std::int64_t>{128, 512, 1024});
+  const int rounds = std::atoi(arguments[2]);  // 0 for "turns"
+  const std::vector<std::int64_t> sides = count > 3 ? std::vector<std::int64_t>{std::atoi(arguments[3])}
+                                                    : std::vector<std::int64_t>{128, 512, 1024};
+  if (what == "blurs" && rounds == 0)
+    tessera::blurs_in_turn(sides);
+  else if (what == "blurs")
+    tessera::blurs(rounds, sides);
   else if (what == "prox")
     tessera::prox(rounds, count > 3 ? std::vector<double>{std::atof(arguments[3])}
                                     : std::vector<double>{1, 5, 20, 100, 2000});

@@ -1,53 +1,73 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Is a program slower than that of an older build? Both run in turn, and rows of their tables are compared.
+"""Is a benchmark's program slower than that of an older build? Its rows are measured one by one, both programs in turn.
 
-A row is named by the words before its first number with a decimal point; the first --values of these numbers are
-taken for times. Each pair of runs gives a ratio, new over old; which of the two comes first changes from pair to pair.
-Shown are the median of the ratios and the interval that holds the true median in at least 95 of 100 cases (order
-statistics of a binomial: no assumption on the noise). A row is called slower where all of the interval is above
-the limit, and no slower where all of it is below; the rest this machine cannot tell with so few pairs. The old
-program against itself, by neighboring runs, says how often noise alone is called slower.
+A machine with other work, or whose clock changes, shows two readings of one program 10 % apart and more, but readings
+that are taken within a tenth of a second of each other much less. So both programs run at once, each waits until it is
+asked for a row, and the older one runs twice, so that it is seen how far a program is from itself. Where the parts of
+an image lie in memory is worth some percent as well, and is drawn anew with each start: --starts of them, each with the
+median of --turns ratios of new over old. The interval from the second least to the second greatest of nine starts holds
+the true median in 96 of 100 cases, whatever the noise (order statistics). A row is called slower where all of the
+interval is above --limit, and no slower where all of it is below; the rest is not known from so few starts.
 
-  tests/bench/in_turn.py OLD_BUILD NEW_BUILD --pairs 12 --rows '^ *[0-9]|full pass' -- bench_conv_throughput drunet 256 1 0.85 cpu
-  tests/bench/in_turn.py OLD_BUILD NEW_BUILD --pairs 12 --values 3 -- bench_data_step blurs 3
+  tests/bench/in_turn.py OLD_BUILD NEW_BUILD -- bench_conv_throughput drunet 256 turns
+  tests/bench/in_turn.py OLD_BUILD NEW_BUILD -- bench_data_step blurs turns 512
+
+An old build whose program has no turns yet: compile the new file of the program against the old sources.
 """
 
 import argparse
 import math
 import os
-import re
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
-DECIMAL = re.compile(r"\d+\.\d+$")
+
+class Program:
+    def __init__(self, build, words):
+        self.command = [str(build / "bin" / words[0]), *words[1:]]
+        environment = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", **os.environ}
+        self.process = subprocess.Popen(
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        self.rows = [self.line().strip() for _ in range(int(self.line()))]
+
+    def line(self):
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"{' '.join(self.command)} ended before it answered, exit code {self.process.wait()}")
+        return line
+
+    def milliseconds(self, row):
+        self.process.stdin.write(f"{row}\n")
+        self.process.stdin.flush()
+        return float(self.line())
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
 
 
-def read_table(text, rows, values):
-    """{(name, which value): number} of the lines that `rows` is found in."""
-    table = {}
-    for line in text.splitlines():
-        words = line.replace(",", " ").split()
-        decimals = [k for k, word in enumerate(words) if DECIMAL.match(word)]
-        if decimals and rows.search(line):
-            name = " ".join(words[: decimals[0]])
-            for k, at in enumerate(decimals[:values]):
-                table[name, k] = float(words[at])
-    return table
-
-
-def interval(ratios):
-    """(low, median, high): the median of what the ratios are drawn from lies between with 95 % at least; None for few."""
-    ratios, n = sorted(ratios), len(ratios)
-    outside, k = 0.5**n, 0  # P(fewer than k + 1 of n below the median)
-    if outside > 0.025:
-        return None
+def interval(values):
+    """(low, median, high): the median of what the values are drawn from lies between in 95 of 100 cases at least."""
+    values, n = sorted(values), len(values)
+    outside, k = 0.5**n, 0  # P(at most k of n below the median)
     while outside + math.comb(n, k + 1) * 0.5**n <= 0.025:
         k += 1
         outside += math.comb(n, k) * 0.5**n
-    return ratios[k], statistics.median(ratios), ratios[n - 1 - k]
+    return values[k], statistics.median(values), values[n - 1 - k]
+
+
+def ratios(old, new, again, row, turns):
+    """Medians over the turns: new over old, the old program over itself, milliseconds of the old one."""
+    programs, taken = (old, new, again), []
+    for turn in range(turns + 1):
+        order = [(k + turn) % 3 for k in range(3)][:: 1 if turn % 2 == 0 else -1]
+        times = {k: programs[k].milliseconds(row) for k in order}
+        taken.append((2 * times[1] / (times[0] + times[2]), times[2] / times[0], times[0]))
+    return [statistics.median(column) for column in zip(*taken[1:])]  # the first turn warms up
 
 
 def main():
@@ -55,48 +75,44 @@ def main():
     arguments.add_argument("old", type=Path, help="build tree, such as ../before/build/release")
     arguments.add_argument("new", type=Path)
     arguments.add_argument("program", nargs="+", help="of both trees' bin/, and its arguments")
-    arguments.add_argument("--pairs", type=int, default=12, help="(12; 6 at least)")
-    arguments.add_argument("--values", type=int, default=1, help="numbers of a row that are times (1)")
-    arguments.add_argument("--rows", type=re.compile, default=re.compile(""), help="regular expression of the lines compared")
+    arguments.add_argument("--starts", type=int, default=9, help="(9; 6 at least)")
+    arguments.add_argument("--turns", type=int, default=6, help="of each row after a start (6)")
     arguments.add_argument("--limit", type=float, default=1.02, help="(1.02)")
-    arguments.add_argument("--core", type=int, help="both run on this core")
+    arguments.add_argument("--core", type=int, help="all run on this core")
     asked = arguments.parse_args()
-    if asked.pairs < 6:
-        arguments.error("--pairs is below 6 (no interval of 95 % comes from so few) write 6 or more")
+    if asked.starts < 6:
+        arguments.error("--starts is below 6 (no interval of 95 % comes from so few) write 6 or more")
     if asked.core is not None:
         os.sched_setaffinity(0, {asked.core})
-    environment = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", **os.environ}
 
-    def run(build):
-        command = [str(build / "bin" / asked.program[0]), *asked.program[1:]]
-        done = subprocess.run(command, text=True, capture_output=True, env=environment)
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-        return read_table(done.stdout, asked.rows, asked.values)
-
-    old, new = [], []
-    for pair in range(asked.pairs):
-        for build, tables in ((asked.old, old), (asked.new, new))[:: 1 if pair % 2 == 0 else -1]:
-            tables.append(run(build))
-    rows = [row for row in old[0] if all(row in table and table[row] > 0 for table in old + new)]
-    if not rows:
-        sys.exit("no row of one has a partner in the other (the tables differ) see --rows")
+    found = {}  # by row, the ratios of each start
+    for start in range(asked.starts):
+        programs = [Program(build, asked.program) for build in (asked.old, asked.new, asked.old)]
+        if programs[0].rows != programs[1].rows:
+            sys.exit(f"the rows differ: {programs[0].rows} and {programs[1].rows}")
+        for row, name in enumerate(programs[0].rows):
+            found.setdefault(name, []).append(ratios(*programs, row, asked.turns))
+        for program in programs:
+            program.end()
+        print(f"start {start + 1} of {asked.starts}", file=sys.stderr)
 
     counts = {"slower": 0, "no slower": 0, "": 0}
-    noise = 0
-    print(f"{'row':<44} {'old':>9} {'ratio':>6}   interval")
-    for row in sorted(rows, key=lambda row: -statistics.median(b[row] / a[row] for a, b in zip(old, new))):
-        low, middle, high = interval([b[row] / a[row] for a, b in zip(old, new)])
+    itself = 0
+    print(f"{'row':<36} {'old ms':>9} {'new/old':>8} {'interval':>14}   old/old")
+    for name, starts in found.items():
+        new, old, milliseconds = zip(*starts)
+        (low, middle, high), (least, own, most) = interval(new), interval(old)
         said = "slower" if low > asked.limit else "no slower" if high <= asked.limit else ""
         counts[said] += 1
-        itself = interval([b[row] / a[row] for a, b in zip(old, old[1:])])
-        noise += itself is not None and not itself[0] <= asked.limit
-        name = row[0] + (f" [{row[1]}]" if asked.values > 1 else "")
-        print(f"{name:<44} {statistics.median(t[row] for t in old):9.3f} {middle:6.3f}   {low:.3f} to {high:.3f}  {said}")
-    middle = statistics.median(statistics.median(b[row] / a[row] for a, b in zip(old, new)) for row in rows)
+        itself += least > asked.limit or 1 / most > asked.limit
+        print(
+            f"{name:<36} {statistics.median(milliseconds):9.3f} {middle:8.3f} {low:6.3f} to {high:.3f}   "
+            f"{own:.3f}, {least:.3f} to {most:.3f}  {said}"
+        )
     print(
-        f"{len(rows)} rows, {asked.pairs} pairs, median ratio {middle:.3f}: {counts['slower']} slower by more than "
-        f"{asked.limit - 1:.0%}, {counts['no slower']} not, {counts['']} undecided; the old program against itself: {noise} slower"
+        f"{len(found)} rows, median {statistics.median(interval([s[0] for s in starts])[1] for starts in found.values()):.3f}: "
+        f"{counts['slower']} slower by more than {asked.limit - 1:.0%}, {counts['no slower']} no slower, {counts['']} not known; "
+        f"of the old program against itself {itself} apart by more"
     )
     return counts["slower"] > 0
 

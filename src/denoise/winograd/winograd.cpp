@@ -86,8 +86,11 @@ const WinogradKernels& kernels(Instructions instructions) {
 }
 
 // Tiles whose inputs are transformed at once. Few, so that they stay in a level 2 cache of 1 MiB beside the
-// weights; more where the weights (9.4 MB for 256 channels) come from further away each time.
-std::int64_t block_tiles(std::int64_t inputs) { return inputs <= 128 ? 14 : 84; }
+// weights; more where the weights (9.4 MB for 256 channels) come from further away each time. As whole products:
+// with 12 instead of 14 products of 6 take 0.97 of the time.
+std::int64_t block_tiles(std::int64_t inputs, const WinogradKernels& kernel) {
+  return (inputs <= 128 ? 14 : 84) / kernel.rows * kernel.rows;
+}
 constexpr std::int64_t kBlockOutputs = 64;
 
 // G of winograd_kernels.hpp: row p is (1, p, p^2) / prod (p - q) over the other points q; infinity comes
@@ -136,8 +139,8 @@ Winograd::Instructions Winograd::available() {
 }
 
 std::int64_t Winograd::scratch_bytes(std::int64_t inputs, Instructions instructions) {
-  const std::int64_t floats =
-      kernels(instructions).scratch_floats(inputs, block_tiles(inputs), kBlockOutputs);
+  const WinogradKernels& kernel = kernels(instructions);
+  const std::int64_t floats = kernel.scratch_floats(inputs, block_tiles(inputs, kernel), kBlockOutputs);
   return WinogradScratch::whole_pages(floats * std::int64_t{sizeof(float)});
 }
 
@@ -255,7 +258,8 @@ void Winograd::run(const at::Tensor& x, const Padding& before, const at::Tensor*
   }
   // Blocks of even size, as many as the threads can share without a rest.
   const std::int64_t tiles = task.images * winograd_tiles(height) * winograd_tiles(width);
-  const std::int64_t rounds = (tiles + threads * block_tiles(inputs_) - 1) / (threads * block_tiles(inputs_));
+  const std::int64_t round = threads * block_tiles(inputs_, kernel);
+  const std::int64_t rounds = (tiles + round - 1) / round;
   const std::int64_t blocks = std::min(tiles, rounds * threads);
   task.block_tiles = (tiles + blocks - 1) / blocks;
   const auto lock = scratch_->lock();

@@ -26,7 +26,7 @@ inline void fence() { _mm_sfence(); }
 
 namespace tessera {
 const WinogradKernels& winograd_avx2() {
-  static const WinogradKernels kernels{kLanes, run, run_direct, run_patches, scratch_floats};
+  static const WinogradKernels kernels{kLanes, kRows, run, run_direct, run_patches, scratch_floats};
   return kernels;
 }
 }  // namespace tessera

@@ -28,7 +28,7 @@ inline void fence() { _mm_sfence(); }
 
 namespace tessera {
 const WinogradKernels& winograd_avx512() {
-  static const WinogradKernels kernels{kLanes, run, run_direct, run_patches, scratch_floats};
+  static const WinogradKernels kernels{kLanes, kRows, run, run_direct, run_patches, scratch_floats};
   return kernels;
 }
 }  // namespace tessera

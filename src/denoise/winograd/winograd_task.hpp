@@ -47,6 +47,7 @@ struct PatchTask {
 /// The kernels of one instruction set.
 struct WinogradKernels {
   std::int64_t lanes;  // floats of a register; a panel is two registers of outputs
+  std::int64_t rows;   // tiles of one product, whose sums stay in registers
   /// Tiles [first, last), at most block_tiles of them; `scratch` is one thread's, 64-byte aligned.
   void (*run)(const WinogradTask& task, std::int64_t first, std::int64_t last, float* scratch);
   /// The same for few outputs, without transforms: rows [first, last), counted through the images.
