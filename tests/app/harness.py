@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 
 scenario, program, source = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+sys.path.insert(0, str(source / "tests/support"))
+import programs  # noqa: E402
 try:
     import h5py
     import numpy as np
-    sys.path.insert(0, str(source / "tests/support"))
     import pictures
 except ImportError as missing:
     print(f"skipped: {missing} (the pictures and readers come from .venv; run jobs/setup.sh)")
@@ -27,7 +28,7 @@ launch = str(source / "jobs/launch.sh")
 # Small pictures gain nothing from a second thread, and other tests run beside this one. What is about threads, or large:
 if scenario not in ("launchers", "photograph_on_four", "documented_jobs", "plan_and_tune", "plan_counts_conjugate_gradients"):
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-sanitized = "libasan" in subprocess.run(["ldd", program], text=True, capture_output=True).stdout  # it takes memory of its own
+sanitized = programs.sanitized(program)
 
 NETWORK = "denoiser: {network: drunet, weights: drunet_small_color}"
 JOB = f"""\
