@@ -56,7 +56,7 @@ def job(text=JOB, name="job.yaml"):
     return str(work / name)
 
 
-def tessera(*arguments, ranks=1, timeout=720 if sanitized else 240):
+def tessera(*arguments, ranks=1, timeout=programs.limit(program, 240)):
     done = subprocess.run([launch, "-n", str(ranks), program, *map(str, arguments)], cwd=work, text=True,
                           capture_output=True, timeout=timeout, stdin=subprocess.DEVNULL, errors="replace")
     return done.returncode, done.stdout, done.stderr

@@ -16,6 +16,9 @@ except ImportError as missing:
     print(f"skipped: {missing} (readers and photographs come from .venv; run jobs/setup.sh)")
     sys.exit(77)
 
+sys.path.insert(0, str(source / "tests/support"))
+from programs import limit  # noqa: E402
+
 work = Path.cwd() / "studies"
 shutil.rmtree(work, ignore_errors=True)
 work.mkdir()
@@ -36,7 +39,7 @@ COLUMNS = {
 def study(name, *arguments, ranks=1, folder=None):
     launch = [str(source / "jobs/launch.sh"), "-n", str(ranks)] if ranks > 1 else []
     done = subprocess.run([*launch, program, "study", name, "--out", folder or name, *map(str, arguments)], cwd=work, text=True,
-                          capture_output=True, timeout=240, stdin=subprocess.DEVNULL)
+                          capture_output=True, timeout=limit(program, 240), stdin=subprocess.DEVNULL)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from harness import SOURCE, WORK, empty_work, need, script
 
 need("h5py", "matplotlib", "pandas", "plotly", "skimage", "yaml")
-sys.path.insert(0, str(SOURCE / "jobs"))
+sys.path[:0] = [str(SOURCE / "jobs"), str(SOURCE / "tests/support")]
 import skimage.io  # noqa: E402
+from programs import limit  # noqa: E402
 from read_trace import exposed_share, read_trace  # noqa: E402
 from reporting.runs import read_run  # noqa: E402
 
@@ -37,7 +38,7 @@ def run(ranks, name, *settings, job=SOURCE / "data/jobs/quickstart.yaml", truth=
         [str(SOURCE / "jobs/launch.sh"), "-n", str(ranks), TESSERA, "run", str(job), "--force", *more],
         text=True,
         capture_output=True,
-        timeout=200,
+        timeout=limit(TESSERA, 200),
         stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 0, done.stdout + done.stderr

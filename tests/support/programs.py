@@ -6,3 +6,8 @@ import subprocess
 def sanitized(program):
     """With AddressSanitizer: it takes memory of its own, and many times as long."""
     return "libasan" in subprocess.run(["ldd", program], text=True, capture_output=True).stdout
+
+
+def limit(program, seconds):
+    """A time limit for one command of it: the factor is that of tessera_add_test."""
+    return 3 * seconds if sanitized(program) else seconds
