@@ -17,7 +17,7 @@ from harness import SOURCE, WORK, empty_work, need, script
 
 need("h5py", "matplotlib", "pandas", "plotly", "skimage", "yaml")
 sys.path[:0] = [str(SOURCE / "jobs"), str(SOURCE / "tests/support")]
-import skimage.io  # noqa: E402
+import pictures  # noqa: E402
 from programs import limit  # noqa: E402
 from read_trace import exposed_share, read_trace  # noqa: E402
 from reporting.runs import read_run  # noqa: E402
@@ -58,9 +58,9 @@ class WholeRuns(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         empty_work()
-        astronaut = skimage.io.imread(Path(skimage.__file__).parent / "data/astronaut.png")
-        skimage.io.imsave(WORK / "photo.png", astronaut)
-        skimage.io.imsave(WORK / "crop.png", astronaut[40:232, 130:322])
+        astronaut = pictures.photograph("astronaut.png")
+        pictures.imsave(WORK / "photo.png", astronaut)
+        pictures.imsave(WORK / "crop.png", astronaut[40:232, 130:322])
         for ranks in (1, 2, 4):
             run(ranks, f"runs/r{ranks}", f"problem.truth={WORK / 'crop.png'}")
 

@@ -48,10 +48,8 @@ class Bench:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.clone = self.folder / "clone"
         make_clone(self.clone, self.source, program)
-        import skimage
-        import skimage.io
-        picture = skimage.io.imread(Path(skimage.__file__).parent / "data/astronaut.png")
-        skimage.io.imsave(self.folder / "photo.png", picture[60:156, 150:278], check_contrast=False)
+        import pictures  # scikit-image may be missing, which scenarios say
+        pictures.imsave(self.folder / "photo.png", pictures.photograph("astronaut.png")[60:156, 150:278])
 
     def job(self, name="job", text=JOB, **changes):
         """A job file; changes replace text."""
