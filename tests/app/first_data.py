@@ -183,7 +183,7 @@ def denoise_in_units():
 def documented_jobs():
     """Every job of the README and of docs/ runs as it stands, and reaches the figures that stand in its first line.
 
-    Under sanitizers, where all of it takes 20 minutes, three iterations of each, which have other figures.
+    Under sanitizers, where all of it takes more than 15 minutes, three iterations of each, which have other figures.
     """
     settings = ["output.diagnostics=false", *(["solver.iterations=3"] if sanitized else [])]
     words = [word for setting in settings for word in ("--set", setting)]

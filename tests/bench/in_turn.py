@@ -19,6 +19,7 @@ An old build whose program has no turns yet: compile the new file of the program
 import argparse
 import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -78,6 +79,7 @@ def main():
     arguments.add_argument("--starts", type=int, default=9, help="(9; 6 at least)")
     arguments.add_argument("--turns", type=int, default=6, help="of each row after a start (6)")
     arguments.add_argument("--limit", type=float, default=1.02, help="(1.02)")
+    arguments.add_argument("--rows", default="", help="those whose name contains this regular expression (all)")
     arguments.add_argument("--core", type=int, help="all run on this core")
     asked = arguments.parse_args()
     if asked.starts < 6:
@@ -90,7 +92,10 @@ def main():
         programs = [Program(build, asked.program) for build in (asked.old, asked.new, asked.old)]
         if programs[0].rows != programs[1].rows:
             sys.exit(f"the rows differ: {programs[0].rows} and {programs[1].rows}")
-        for row, name in enumerate(programs[0].rows):
+        chosen = [(row, name) for row, name in enumerate(programs[0].rows) if re.search(asked.rows, name)]
+        if not chosen:
+            arguments.error(f"no row contains '{asked.rows}' (rows: {'; '.join(programs[0].rows)}) choose another --rows")
+        for row, name in chosen:
             found.setdefault(name, []).append(ratios(*programs, row, asked.turns))
         for program in programs:
             program.end()
