@@ -157,7 +157,7 @@ TEST(QuadraticProx, PreconditionerKeepsTheSolutionForAnyBoundaryWeightsAndRanks)
         EXPECT_EQ(report.missed, 0);
         return tight;
       });
-      on_groups({1, 2, 4, 7}, [&](const Communicator& comm) {
+      on_groups({1, 7}, [&](const Communicator& comm) {
         Problem p(parts(form), image, comm, weights);
         const at::Tensor v = p.solve(100, {5000, 1e-12, Preconditioning::always});
         EXPECT_LT(worst(comm, v, p.mine(exact), exact), 1e-9);
