@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "support/groups.hpp"
 
-#include <sched.h>
+#include <unistd.h>
 
 #include <cstdio>
 
@@ -23,7 +23,7 @@ void meet(const Communicator& world) {
                    world.rank(), ::testing::UnitTest::GetInstance()->current_test_info()->name());
       world.abort(3);
     }
-    sched_yield();
+    ::usleep(200);  // ranks that only yield here take up to two fifths of the cores from those that work
   }
 }
 

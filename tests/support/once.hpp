@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "support/groups.hpp"
 #include "tessera/comm/communicator.hpp"
 
 namespace tessera::test {
@@ -29,6 +30,7 @@ at::Tensor once(Make make) {
     } catch (const std::exception& e) {
       failure = e.what();
     }
+  meet(world);  // asleep, which a broadcast's wait is not
   failure = world.broadcast(failure, 0);
   if (!failure.empty()) throw std::runtime_error("the first rank: " + failure);
   world.broadcast(form.data(), sizeof form, 0);
