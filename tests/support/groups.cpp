@@ -23,7 +23,7 @@ void meet(const Communicator& world) {
                    world.rank(), ::testing::UnitTest::GetInstance()->current_test_info()->name());
       world.abort(3);
     }
-    ::usleep(200);  // ranks that only yield here take up to two fifths of the cores from those that work
+    ::usleep(200);  // a rank that yields is run in turn with those that work, and many wait here
   }
 }
 
