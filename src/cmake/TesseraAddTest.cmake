@@ -36,13 +36,14 @@ function(tessera_add_test)
   # Threads that wait do not spin, as under launch.sh: other tests run beside them.
   # Undefined behavior ends a program, which would otherwise say so where nobody reads it.
   # MPI and CUDA keep memory until the process ends; leaks of theirs would hide what the sanitizer is for.
+  # Starting is half of what the tests cost, and page faults of the heap a part of that: large pages have fewer.
   # Our own preloaded libraries (faults, a trace's last write) stand before the sanitizer's; no memory is a null pointer.
   # Races of our own threads; MPI locks in both orders where it starts.
   set(tsan halt_on_error=1:suppressions=${PROJECT_SOURCE_DIR}/tests/support/threads.supp)
   set(asan detect_leaks=0:protect_shadow_gap=0:verify_asan_link_order=0:allocator_may_return_null=1)
   add_test(NAME ${arg_NAME} COMMAND ${command} WORKING_DIRECTORY ${arg_FOLDER})
   set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
-    SKIP_RETURN_CODE 77 ENVIRONMENT "TESSERA_SOURCE_DIR=${PROJECT_SOURCE_DIR};TESSERA_BINARY_DIR=${PROJECT_BINARY_DIR};ASAN_OPTIONS=${asan};UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1;TSAN_OPTIONS=${tsan};OMP_WAIT_POLICY=passive")
+    SKIP_RETURN_CODE 77 ENVIRONMENT "TESSERA_SOURCE_DIR=${PROJECT_SOURCE_DIR};TESSERA_BINARY_DIR=${PROJECT_BINARY_DIR};ASAN_OPTIONS=${asan};UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1;TSAN_OPTIONS=${tsan};OMP_WAIT_POLICY=passive;GLIBC_TUNABLES=glibc.malloc.hugetlb=1")
   # Seven ranks on the one GPU of a desktop are no test of anything. Slurm's tests say themselves what is visible.
   if(NOT "gpu" IN_LIST arg_LABELS AND NOT "slurm" IN_LIST arg_LABELS)
     set_property(TEST ${arg_NAME} APPEND PROPERTY ENVIRONMENT "CUDA_VISIBLE_DEVICES=")
