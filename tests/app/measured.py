@@ -5,7 +5,6 @@ import shutil
 
 import h5py
 import numpy as np
-from scipy import ndimage
 
 from harness import distance, image, job, NETWORK, photo, pictures, run, same, summary, tessera, work
 
@@ -73,8 +72,9 @@ def simulated_file():
             assert re.search(r"note: operator, noise, seed, scale and image size as .*y.h5 says", out), out
             same(f"file_{name}{ranks}", f"fly_{name}{ranks}")
             assert image(f"file_{name}{ranks}").max() > 2, "file units"
-        run(folder / "scored.yaml", "--set", f"output.folder={work}/scored_{name}")
-        assert summary(f"scored_{name}")["psnr"] == summary(f"fly_{name}1")["psnr"]
+        if len(counts) > 1:
+            run(folder / "scored.yaml", "--set", f"output.folder={work}/scored_{name}")
+            assert summary(f"scored_{name}")["psnr"] == summary(f"fly_{name}1")["psnr"]
         for kept in ("k.npy", "m.png"):
             (work / f"{kept}.away").rename(work / kept)
         print(f"{name}: the same bits on {counts} ranks")
@@ -128,13 +128,14 @@ def units():
     assert "gaussian: 0.01" in (work / "sheet/resolved.yaml").read_text()
     # Weights are one over the variance of a local mean: the noise level is that of a weight of 1.
     level = re.search(r"poisson gain 0.002.*; (\S+) on average", (work / "inside/log.txt").read_text()).group(1)
+    from scipy import ndimage  # half a second to load
     mean = ndimage.uniform_filter(y[0], 5, mode="constant") / ndimage.uniform_filter(np.ones_like(y[0]), 5, mode="constant")
     assert abs(float(level) - np.sqrt(1 / np.mean(1 / (0.002 * mean + 1e-4)))) < 1e-3 * float(level), level
 
 
 def one_problem():
     """A measurement split into two halves of the information, the parts in another order, and other solvers: one result."""
-    photo(40, 48, gray=True)
+    photo(28, 36, gray=True)
     blur = "{type: blur, boundary: circular, kernel: {gaussian: {sigma: %s}}}"
     path = job(f"problem:\n  truth: photo.png\n  operator: {blur % 1.2}\n  noise: {{gaussian: 0.02}}\n" + SOLVER)
     y = simulate(path, "y.h5").astype(np.float64)
@@ -173,7 +174,7 @@ def one_problem():
 def settles():
     """A thousand iterations of every solver with the shipped weights end at their best, the residual at rounding."""
     photo(40, 48)
-    cases = [(solver, "auto") for solver in ("hqs", "admm", "fista")] + [(solver, "0.02") for solver in ("pgd", "fista", "admm", "red")]
+    cases = [(solver, "auto") for solver in ("hqs", "admm")] + [(solver, "0.02") for solver in ("pgd", "fista", "red")]
     for solver, sigma in cases:
         path = job("problem:\n  truth: photo.png\n  operator: {type: blur, kernel: {gaussian: {sigma: 1.6}}}\n  noise: {gaussian: 0.01}\n"
                    f"solver: {{name: {solver}, iterations: 1000, sigma: {sigma}, stop: {{rounding: false}}}}\n"
@@ -283,6 +284,7 @@ def dark_and_flat():
 
 def no_inverse_crime():
     """Data on a finer grid, with another boundary and kernel, quantized and clipped: against scipy, on any ranks."""
+    from scipy import ndimage
     photo(96, 120)
     truth = np.moveaxis(pictures.imread(work / "photo.png").astype(np.float64) / 255, -1, 0)
     base = ("problem:\n  truth: photo.png\n  operator: OPERATOR\n  noise: {gaussian: 0}\n  simulate: HOW\n" + SOLVER)

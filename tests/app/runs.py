@@ -173,7 +173,7 @@ problem:
     angles: {{first: 0, last: 180, count: 8}}
   noise: {{gaussian: 0.01}}
 {NETWORK}
-solver: {{name: pgd, iterations: 3, sigma: 0.05}}
+solver: {{name: pgd, iterations: 2, sigma: 0.05}}
 output: {{folder: out, preview: none}}
 """)
     pictures.imsave(work / "retina.png", pictures.photograph("retina.jpg"))

@@ -161,14 +161,14 @@ TEST(Train, penalty_on_the_jacobian_lowers_the_norm_that_it_estimates) {
   const Folder folder("penalty");
   const auto mean_norm = [&](double weight, const char* name) {
     TrainOptions options = small(folder.file(name));
-    options.steps = 60;
+    options.steps = 40;
     options.jacobian = {
         .weight = weight, .bound = 0.5, .orbits = 4, .batch = 2, .length = 30, .sigma = {0.02, 0.2}};
     double sum = 0;
     options.observe = [&](const TrainRecord& record) {
       EXPECT_GT(record.norm, 0);
       EXPECT_GE(record.largest_norm, record.norm);
-      if (record.step > 50) sum += record.norm / 10;
+      if (record.step > 30) sum += record.norm / 10;
     };
     EXPECT_EQ(train(options, Communicator{}), 0);
     return sum;
