@@ -72,7 +72,8 @@ Windows window_times(const Machine& machine, const NetworkWork& network, const D
     const auto& [inside, size, lo, hi] = shape;
     const Rectangle window{{0, size[1]}, {0, size[2]}}, core{{lo[1], hi[1]}, {lo[2], hi[2]}};
     const std::int64_t batch = std::max<std::int64_t>(1, std::min(e.batch.value_or(1), count));
-    const auto times = [&](const Rectangle& all, const Rectangle& kept) {
+    // clang before 16 captures no structured bindings by reference.
+    const auto times = [&, count = count](const Rectangle& all, const Rectangle& kept) {
       double seconds =
           static_cast<double>(count / batch) * pass_seconds(machine, network, e.precision, all, kept, batch);
       if (count % batch > 0) seconds += pass_seconds(machine, network, e.precision, all, kept, count % batch);
