@@ -36,7 +36,7 @@ function(tessera_add_test)
   # Threads that wait do not spin, as under launch.sh: other tests run beside them.
   # Undefined behavior ends a program, which would otherwise say so where nobody reads it.
   # MPI and CUDA keep memory until the process ends; leaks of theirs would hide what the sanitizer is for.
-  # Starting is half of what the tests cost, and page faults of the heap a part of that: large pages have fewer.
+  # Starting programs is a third of what the tests cost, page faults of the heap a part of it: large pages have fewer.
   # Our own preloaded libraries (faults, a trace's last write) stand before the sanitizer's; no memory is a null pointer.
   # Races of our own threads; MPI locks in both orders where it starts.
   set(tsan halt_on_error=1:suppressions=${PROJECT_SOURCE_DIR}/tests/support/threads.supp)
