@@ -28,14 +28,11 @@ def closing(text, at):
 
 def captures_bindings(text):
     lambdas = [(m, closing(text, m.end())) for m in re.finditer(r"\[([&=][^\]\[]*)\]\s*(?:\([^{};]*?\))?[^{};()]*\{", text)]
-    for binding in re.finditer(r"(for \()?(?:const )?auto&{0,2} \[([\w, ]+)\]", text):
-        begin, end = binding.end(), closing(text, binding.end())
-        if binding[1]:  # known in the loop alone
-            body = re.compile(r"[{;]").search(text, begin)
-            end = closing(text, body.end()) if body[0] == "{" else text.index(";", begin)
-        for name in binding[2].split(", "):
+    for binding in re.finditer(r"auto&{0,2} \[([\w, ]+)\]", text):
+        end = closing(text, binding.end())  # a loop's is known in the loop alone: clang says so
+        for name in binding[1].split(", "):
             for m, stop in lambdas:
-                if begin < m.start() < end and not re.search(rf"\b{name} =", m[1]):
+                if binding.end() < m.start() < end and not re.search(rf"\b{name} =", m[1]):
                     if re.search(rf"(?<![\w.>:]){name}\b", text[m.end():stop]):
                         return True
     return False
