@@ -143,7 +143,7 @@ void HeartbeatBoard::forgive(double seconds) {
 
 bool HeartbeatBoard::claim_verdict() { return !seen_.begin()->second.file->verdict.exchange(true); }
 
-std::string diagnose(const std::vector<Sighting>& ranks, int self, double limit) {
+std::string diagnose(const std::vector<Sighting>& ranks, int self, double limit, int launched) {
   constexpr const char* kAdvice = " see its last line in log.txt";
   const Sighting* me = find(ranks, self);
   if (!me || !hangs(*me, limit)) return {};
@@ -169,10 +169,12 @@ std::string diagnose(const std::vector<Sighting>& ranks, int self, double limit)
     const Sighting* behind = &*std::min_element(
         ranks.begin(), ranks.end(), [](const Sighting& a, const Sighting& b) { return a.beats < b.beats; });
     if (at->waiting_for == kEverybody && me->quiet < 2 * limit) return {};  // one of another node may come
+    const bool all_here = static_cast<std::size_t>(launched) <= ranks.size();
     return concat("rank ", behind->rank, " waited ", seconds(behind->quiet), " for ",
                   behind->waiting_for < 0 ? std::string("the others") : concat("rank ", behind->waiting_for),
-                  " in ", where(*behind),
-                  " (every rank waits for another) see the last lines of all in log.txt");
+                  " in ", where(*behind), " (every rank ",
+                  all_here ? "waits for another) see the last lines of all in log.txt"
+                           : "of this node waits) see what another node says in log/, and the network");
   }
   if (!hangs(*at, limit)) return {};  // the one that is waited for still works
 

@@ -74,7 +74,8 @@ class HeartbeatBoard {
 ///
 /// A rank that waits for another is not the one that hangs: the chain is followed to the rank that waits for
 /// nobody. Ranks that nobody here can see (of other nodes) get twice the time, since their own node speaks
-/// first. When all wait for each other, the one with the fewest heartbeats is named.
-std::string diagnose(const std::vector<Sighting>& ranks, int self, double limit);
+/// first. When all wait for each other, the one with the fewest heartbeats is named. `launched`: ranks in all,
+/// where they are not all of this node.
+std::string diagnose(const std::vector<Sighting>& ranks, int self, double limit, int launched = 0);
 
 }  // namespace tessera

@@ -142,6 +142,7 @@ struct Watchdog::Impl {
   Communicator comm;
   double limit;  // under the mutex
   int rank;      // in the launch
+  int launched;  // ranks of it
   std::optional<HeartbeatBoard> board;
   std::mutex mutex;
   std::condition_variable wake;
@@ -149,18 +150,18 @@ struct Watchdog::Impl {
   std::thread thread;
 
   Impl(const Communicator& c, double seconds, std::string folder, const std::string& words_to)
-      : comm(c), limit(seconds), rank(world_rank()) {
+      : comm(c), limit(seconds), rank(world_rank()), launched(world_size()) {
     speak_to(words_to);
     if (folder.empty()) folder = default_folder(comm);
     comm.together([&] { board.emplace(std::move(folder), rank); });
     comm.barrier();
     board->publish(heartbeat(), kNobody);
-    board->join(world_size());
+    board->join(launched);
     comm.barrier();  // nobody removes a file before everybody has mapped it
     speaker = rank;
     spoken = false;
     litter.clear();
-    for (int r = 0; r < world_size(); ++r) litter.push_back(board->file(r));
+    for (int r = 0; r < launched; ++r) litter.push_back(board->file(r));
     litter.push_back(board->folder());
     install();
     thread = std::thread([this] { watch(); });
@@ -217,7 +218,7 @@ struct Watchdog::Impl {
       if (const double excess = now() - slept - interval; excess > interval) board->forgive(excess);
       board->publish(heartbeat(), waiting_peer().load());
       const std::vector<Sighting> seen = board->look();
-      const std::string verdict = limit > 0 ? diagnose(seen, rank, limit) : "";
+      const std::string verdict = limit > 0 ? diagnose(seen, rank, limit, launched) : "";
       if (!verdict.empty()) end(verdict);
     }
   }

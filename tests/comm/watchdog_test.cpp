@@ -91,6 +91,13 @@ TEST(Diagnosis, ARingOfWaitingRanksNamesTheOneBehind) {
             "all in log.txt");
 }
 
+TEST(Diagnosis, WhereAllOfANodeWaitAnotherNodeOrTheNetworkIsToBlame) {
+  EXPECT_EQ(
+      diagnose({rank(2, Phase::reduce, kEverybody, 601, 70), rank(3, Phase::halo, 2, 602, 60)}, 2, 300, 4),
+      "rank 3 waited 602 s for rank 2 in halo, iteration 12 (every rank of this node waits) see what "
+      "another node says in log/, and the network");
+}
+
 TEST(Diagnosis, TheLastOneToComeHasTime) {
   EXPECT_EQ(
       diagnose({rank(0, Phase::reduce, kEverybody, 901), rank(1, Phase::reduce, kEverybody, 1)}, 0, 300), "");

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a run of 3 ranks makes of being killed, stopped, started twice, moved, of small and read-only disks, and of damage:
-kills.py PROGRAM [--kills N] [--only NAME]. Every part ends with the bits of the undisturbed run, or says what is wrong."""
+"""What a run of 3 ranks makes of being killed, stopped, started twice, moved, of a network that fails, of small and read-only disks, and
+of damage: kills.py --help. Every part ends with the bits of the undisturbed run, or says what is wrong."""
 import argparse
 import collections
 import json
@@ -15,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from nodes import TwoNodes
 from sweep import gone, Place
 
 LONG = ("--set", "solver.iterations=60", "--set", "output.checkpoint.iterations=1")
@@ -29,11 +30,11 @@ class Runs:
         self.number += 1
         return Place(self.program, Path(self.program).parent / "libtessera_faults.so", self.root / f"place{self.number}")
 
-    def start(self, place, *arguments, ranks=3):
+    def start(self, place, *arguments, launcher=("mpirun",)):
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "TESSERA_TERMINAL": "0",
                        "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                        "CUDA_VISIBLE_DEVICES": ""}
-        return subprocess.Popen(["mpirun", "--oversubscribe", "--bind-to", "none", "-q", "-n", str(ranks), self.program, "run",
+        return subprocess.Popen([*launcher, "--oversubscribe", "--bind-to", "none", "-q", "-n", "3", self.program, "run",
                                  str(place.root / "job.yaml"), "--resume=auto", *arguments], cwd=place.root, env=environment, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True, errors="replace")
 
@@ -239,6 +240,57 @@ def damage(runs, number):
     return f"{len(places)} of {len(whole)} places: {dict(kinds)}"
 
 
+def network(runs, number):
+    """Ranks 0 and 1 on a node, rank 2 on another, whose network fails at random moments: for a second, and for good."""
+    if os.getuid() != 0:
+        return "skipped: it takes root to make nodes"
+    long = (*LONG[:1], "solver.iterations=400", *LONG[2:])
+    dice, said_so, longest, limit = random.Random(3), collections.Counter(), 0, 3
+    with tempfile.TemporaryDirectory(prefix="tessera-network-") as folder, TwoNodes(Path(folder)) as nodes:
+        runs = Runs(runs.program, folder)  # nodes have a /dev/shm of their own
+        wanted, _ = runs.straight(*long)
+
+        def cut_off(place, watchdog):
+            child = runs.start(place, *long, "--set", f"watchdog={watchdog}", launcher=nodes.launcher(2))
+            there = iterations(place) + 1 + dice.randrange(100)
+            while iterations(place) < there:
+                assert child.poll() is None, child.communicate()
+                time.sleep(0.005)
+            time.sleep(dice.uniform(0, 0.05))
+            nodes.cut()
+            return child
+
+        def ends_well(place, child):
+            said, _ = child.communicate(timeout=120)
+            assert child.returncode == 0, (child.returncode, said)
+            assert place.result() == wanted, "wrong bits"
+
+        for i in range(number):
+            place = runs.place()
+            child = cut_off(place, 60)
+            time.sleep(1)
+            nodes.mend()
+            ends_well(place, child)
+
+            place = runs.place()
+            child = cut_off(place, limit)
+            begin = time.time()
+            while place.left_running():
+                assert time.time() - begin < 60, "ranks left running"
+                time.sleep(0.1)
+            longest = max(longest, time.time() - begin)
+            nodes.end_launcher()
+            said, _ = child.communicate(timeout=60)
+            words = said + "".join(path.read_text() for path in (place.root / "out/log").glob("rank-*.txt"))
+            found = re.search(r"rank \d waited \d+ s for (?:rank \d|the others) in (\w+), iteration \d+ \(", words)
+            assert found, words
+            said_so[found[1]] += 1
+            nodes.mend()
+            ends_well(place, runs.start(place, *long, launcher=nodes.launcher(2, nodes.NAMES[:: -1 if i % 2 else 1])))
+    return (f"{number} times for a second: went on, the same bits; {number} times for good: all ranks ended within {longest:.0f} s (the watchdog's "
+            f"limit is {limit} s), and said where: {dict(said_so)}; --resume=auto from either node the same bits")
+
+
 def clocks(runs, _):
     """The date jumps back and forth by a minute, an hour, a year, on each rank at other moments: nothing but dates that are shown may change."""
     wanted, _ = runs.straight(*LONG)
@@ -256,7 +308,7 @@ def clocks(runs, _):
     return f"the same bits, and durations below the run's: {', '.join(out)}"
 
 
-PARTS = {part.__name__: part for part in (kills, stops, twice, moved, disks, clocks, damage)}
+PARTS = {part.__name__: part for part in (kills, stops, twice, moved, network, disks, clocks, damage)}
 
 
 def main():
@@ -264,6 +316,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--places", type=int, default=200)
+    parser.add_argument("--cuts", type=int, default=20)
     parser.add_argument("--only", choices=PARTS)
     given = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="tessera-kills-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
@@ -272,7 +325,8 @@ def main():
         for name in [given.only] if given.only else PARTS:
             begin = time.time()
             try:
-                said = PARTS[name](Runs(os.path.realpath(given.program), root / name), given.places if name == "damage" else given.kills)
+                number = {"damage": given.places, "network": given.cuts}.get(name, given.kills)
+                said = PARTS[name](Runs(os.path.realpath(given.program), root / name), number)
                 print(f"{name}: {said} ({time.time() - begin:.0f} s)", flush=True)
             except (AssertionError, subprocess.TimeoutExpired) as error:
                 bad += 1
