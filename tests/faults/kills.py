@@ -242,8 +242,8 @@ def damage(runs, number):
 
 def network(runs, number):
     """Ranks 0 and 1 on a node, rank 2 on another, whose network fails at random moments: for a second, and for good."""
-    if os.getuid() != 0:
-        return "skipped: it takes root to make nodes"
+    if os.getuid() != 0 or not shutil.which("ip"):
+        return "skipped: it takes root and iproute2 to make nodes"
     long = (*LONG[:1], "solver.iterations=400", *LONG[2:])
     dice, said_so, longest, limit = random.Random(3), collections.Counter(), 0, 3
     with tempfile.TemporaryDirectory(prefix="tessera-network-") as folder, TwoNodes(Path(folder)) as nodes:
