@@ -108,7 +108,9 @@ __attribute__((constructor)) void begin() {
 }
 
 __attribute__((destructor)) void end() {
-  if (!ready || plan.nth != 0) return;
+  static bool ended = false;
+  if (!ready || plan.nth != 0 || ended) return;
+  ended = true;
   ++inside;
   for (int k = 0; k < kKinds; ++k)
     if (counts[k] > 0) note("counted", counts[k], kCalls[k]);
@@ -186,6 +188,14 @@ F real(const char* name) {
   }
 
 extern "C" {
+
+// How the program ends: destructors of libraries are passed over.
+[[noreturn]] void _exit(int code) {
+  REAL(_exit);
+  end();
+  next(code);
+  __builtin_unreachable();
+}
 
 int clock_gettime(clockid_t clock, timespec* t) {
   REAL(clock_gettime);
