@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from nodes import TwoNodes
-from sweep import gone, Place
+from sweep import ENVIRONMENT, gone, Place
 
 LONG = ("--set", "solver.iterations=60", "--set", "output.checkpoint.iterations=1")
 EVERY = ("--set", "output.checkpoint.iterations=1")
@@ -31,11 +31,8 @@ class Runs:
         return Place(self.program, Path(self.program).parent / "libtessera_faults.so", self.root / f"place{self.number}")
 
     def start(self, place, *arguments, launcher=("mpirun",)):
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "TESSERA_TERMINAL": "0",
-                       "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                       "CUDA_VISIBLE_DEVICES": ""}
         return subprocess.Popen([*launcher, "--oversubscribe", "--bind-to", "none", "-q", "-n", "3", self.program, "run",
-                                 str(place.root / "job.yaml"), "--resume=auto", *arguments], cwd=place.root, env=environment, text=True,
+                                 str(place.root / "job.yaml"), "--resume=auto", *arguments], cwd=place.root, env=ENVIRONMENT, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True, errors="replace")
 
     def straight(self, *arguments):

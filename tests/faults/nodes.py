@@ -58,7 +58,8 @@ class TwoNodes:
     def launcher(self, ranks, names=NAMES):
         """What starts a program from the first of `names` on both, `ranks` on each at most: -n N PROGRAM... are still to come."""
         return [*self.switch, *self.nodes[names[0]], "mpirun", "--host", ",".join(f"{name}:{ranks}" for name in names),
-                "--mca", "plm_rsh_agent", str(self.agent), "--mca", "oob_tcp_if_include", self.NETWORK, "--mca", "btl_tcp_if_include", self.NETWORK]
+                "--mca", "plm", "rsh", "--mca", "plm_rsh_agent", str(self.agent),
+                "--mca", "oob_tcp_if_include", self.NETWORK, "--mca", "btl_tcp_if_include", self.NETWORK]
 
     def end_launcher(self):
         """And its helper on the other node, which it cannot reach where the network is cut."""

@@ -40,6 +40,10 @@ MPI = ("MPI",)
 # What the one line says, by the fault.
 SAYS = {"ENOSPC": "No space left", "EDQUOT": "quota", "EIO": "Input/output error", "EROFS": "Read-only", "EFBIG": "too large",
         "EMFILE": "Too many open files", "EACCES": "Permission denied", "ENOENT": "No such file", "alloc": "memory", "EINVAL": "Invalid argument"}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "TESSERA_TERMINAL": "0", "OMPI_MCA_mpi_yield_when_idle": "1",
+               "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "CUDA_VISIBLE_DEVICES": ""}
+if not shutil.which("ssh"):  # mpirun looks for it, even for ranks on this host alone, and gives up
+    ENVIRONMENT["OMPI_MCA_plm"] = "isolated"
 
 
 class Place:
@@ -52,9 +56,7 @@ class Place:
 
     def run(self, *arguments, fault=None, clock=None):
         """(exit code, or None after the limit, what it said, seconds). clock: seconds by which the date jumps back and forth."""
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "TESSERA_TERMINAL": "0", "TESSERA_PATIENCE": "2",
-                       "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                       "CUDA_VISIBLE_DEVICES": ""}
+        environment = {**ENVIRONMENT, "TESSERA_PATIENCE": "2"}
         command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-q", "-n", str(RANKS)]
         if fault or clock:
             environment |= {"TESSERA_FAULT": fault} if fault else {"TESSERA_FAULT_CLOCK": str(clock)}
