@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# tessera_precompile(TARGET KIND): where TESSERA_PRECOMPILE is on, torch's headers, most of what a compiler reads here, are
-# compiled once for all targets of a kind, which are compiled with the same options. Targets without torch stay as they are.
+# tessera_precompile(TARGET KIND [HEADERS...]): where TESSERA_PRECOMPILE is on, torch's headers, most of what a compiler reads here, are
+# compiled once for all targets of a kind, which are compiled with the same options, and with them these headers. Targets
+# without torch stay as they are.
 function(tessera_links_torch target out)
   get_target_property(alias ${target} ALIASED_TARGET)
   if(alias)
@@ -39,5 +40,5 @@ function(tessera_precompile target kind)
   endif()
   set_property(GLOBAL PROPERTY TESSERA_PRECOMPILED_${kind} ${target})
   target_precompile_headers(${target} PRIVATE <algorithm> <functional> <map> <memory> <optional> <string> <vector>
-    <ATen/TensorOperators.h> <ATen/core/Tensor.h>)
+    <ATen/TensorOperators.h> <ATen/core/Tensor.h> ${ARGN})
 endfunction()
