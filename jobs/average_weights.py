@@ -11,6 +11,11 @@ import argparse
 import os
 import sys
 
+if __name__ == "__main__":
+    from own_python import need
+
+    need("safetensors", "torch")
+
 from convert_weights import write
 from safetensors import SafetensorError, safe_open
 

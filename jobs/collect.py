@@ -15,6 +15,11 @@ import re
 import sys
 from pathlib import Path
 
+if __name__ == "__main__":
+    from own_python import need
+
+    need("h5py", "numpy")
+
 from reporting.hardware import hardware_of
 
 PHASES = ["halo", "operator", "adjoint", "prox", "denoise", "reduce", "metrics", "checkpoint"]

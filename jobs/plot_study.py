@@ -1,23 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Draws what 'tessera study' measured: jobs/plot_study.py FOLDER [--out FOLDER] makes NAME.png, .svg and .pdf per NAME.csv.
-Run it with .venv/bin/python, or as it is; it finds the .venv of its tree."""
+"""Draws what 'tessera study' measured: jobs/plot_study.py FOLDER [--out FOLDER] makes NAME.png, .svg and .pdf per NAME.csv."""
 import argparse
 import csv
-import os
 import sys
 from collections import defaultdict
 from pathlib import Path
 
-root = Path(__file__).resolve().parents[1]
-try:
-    import matplotlib
-except ImportError:
-    python = root / ".venv/bin/python"
-    if python.exists() and Path(sys.prefix).resolve() != (root / ".venv").resolve():
-        os.execv(python, [str(python), *sys.argv])
-    print("plot_study: matplotlib is missing (it draws the pictures) run jobs/setup.sh", file=sys.stderr)
-    sys.exit(2)
+if __name__ == "__main__":
+    from own_python import need
+
+    need("matplotlib")
+
+import matplotlib
+
 matplotlib.use("Agg")
 matplotlib.rcParams.update({"svg.fonttype": "none", "pdf.fonttype": 42})  # text stays text
 from matplotlib import pyplot as plt  # noqa: E402

@@ -5,11 +5,16 @@
     from read_trace import read_trace
     iterations, phases = read_trace("runs/photo")
 
-On the command line: read_trace.py RUN prints a summary. Needs h5py and pandas.
+On the command line: read_trace.py RUN prints a summary. Needs h5py and pandas, which the tree's .venv has.
 """
 import argparse
 import sys
 from pathlib import Path
+
+if __name__ == "__main__":
+    from own_python import need
+
+    need("h5py", "pandas")
 
 import h5py
 import pandas as pd

@@ -3,11 +3,11 @@
 """Makes one HTML page, which needs nothing else, of one run or many: convergence, pictures, time, memory, scaling.
 
 examples:
-  .venv/bin/python jobs/report.py runs/photo -o report.html
-  .venv/bin/python jobs/report.py runs/scaling --plan plan.csv -o scaling.html   every run in a folder
-  .venv/bin/python jobs/report.py runs/a runs/b --csv table.csv                  a table only
-  .venv/bin/python jobs/report.py runs/scaling --figures figures                 SVG and PDF for a paper
-  .venv/bin/python jobs/report.py weights.safetensors -o training.html           a training, or several
+  jobs/report.py runs/photo -o report.html
+  jobs/report.py runs/scaling --plan plan.csv -o scaling.html   every run in a folder
+  jobs/report.py runs/a runs/b --csv table.csv                  a table only
+  jobs/report.py runs/scaling --figures figures                 SVG and PDF for a paper
+  jobs/report.py weights.safetensors -o training.html           a training, or several
 docs/report.md says what is on the page.
 """
 
@@ -19,23 +19,22 @@ import shutil
 import sys
 from pathlib import Path
 
-try:
-    from collect import COLUMNS, row_of, write_rows
-    from reporting import InputError
-    from reporting.figures import write_figures
-    from reporting.fit import fit_of
-    from reporting.page import page
-    from reporting.pictures import Album
-    from reporting.points import COLUMNS as POINT_COLUMNS
-    from reporting.points import cell, rows_of, table_text
-    from reporting.runs import find_runs, name_runs, read_run
-    from reporting.scaling import read_plan, series_of
-    from reporting.training import is_training, read_training, training_page
-except ModuleNotFoundError as error:
-    sys.exit(
-        f"report: {error.name} is not installed (it comes with the project's .venv) run jobs/setup.sh, then "
-        ".venv/bin/python jobs/report.py"
-    )
+if __name__ == "__main__":
+    from own_python import need
+
+    need("h5py", "numpy", "PIL", "plotly", "yaml")
+
+from collect import COLUMNS, row_of, write_rows
+from reporting import InputError
+from reporting.figures import write_figures
+from reporting.fit import fit_of
+from reporting.page import page
+from reporting.pictures import Album
+from reporting.points import COLUMNS as POINT_COLUMNS
+from reporting.points import cell, rows_of, table_text
+from reporting.runs import find_runs, name_runs, read_run
+from reporting.scaling import read_plan, series_of
+from reporting.training import is_training, read_training, training_page
 
 
 def arguments(words):

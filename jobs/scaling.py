@@ -28,6 +28,11 @@ import sys
 import time
 from pathlib import Path
 
+if __name__ == "__main__":
+    from own_python import need
+
+    need("h5py", "matplotlib", "numpy", "PIL", "plotly", "yaml")
+
 from collect import collect
 from report import main as report
 

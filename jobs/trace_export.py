@@ -7,8 +7,8 @@ counters of memory. Clocks of the ranks are shifted so that their iterations beg
 together. docs/report.md says how exact it is.
 
 examples:
-  .venv/bin/python jobs/trace_export.py runs/photo -o trace.json
-  .venv/bin/python jobs/trace_export.py runs/photo -o trace.json.gz --iterations 10:20 --ranks 0,1
+  jobs/trace_export.py runs/photo -o trace.json
+  jobs/trace_export.py runs/photo -o trace.json.gz --iterations 10:20 --ranks 0,1
 """
 
 import argparse
@@ -18,6 +18,11 @@ import math
 import os
 import sys
 from pathlib import Path
+
+if __name__ == "__main__":
+    from own_python import need
+
+    need("h5py", "numpy")
 
 import numpy as np
 

@@ -3,6 +3,11 @@
 # Checks C++ and CUDA sources against .clang-format with clang-format 14: tests/format.sh [--fix]
 # Exit code 77 (skipped) where there is no clang-format 14; jobs/setup.sh puts one into .venv.
 set -euo pipefail
+case ${1:-} in
+  -h | --help) sed -n '3,4s/^# //p' "$0" && exit 0 ;;
+  '' | --fix) ;;
+  *) echo "$1 is no option of tests/format.sh (it knows --fix) see --help" >&2 && exit 2 ;;
+esac
 cd "$(dirname "$0")/.."
 formatter=
 for candidate in clang-format-14 .venv/bin/clang-format clang-format; do

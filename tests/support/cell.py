@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """A microscope's first picture: 12 bits in a 16-bit TIFF, counts with an offset, a kernel of its own, nothing else known.
 
@@ -9,6 +10,12 @@ nothing is said), cell.tif (uint16, 14 pixels smaller), psf.npy, and job.yaml, w
 """
 import pathlib
 import sys
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "jobs"))
+    from own_python import need
+
+    need("numpy", "scipy", "skimage")
 
 import numpy as np
 from scipy import signal
