@@ -306,16 +306,21 @@ def pnp_methods(kind):
     return TABLE + [f"{TABLE[0]}, {name}" for name in networks_for(kind) if name != "shipped"]
 
 
-def write_csv(path, rows):
-    def tidy(key, value):
+def write_csv(path, rows, parameters):
+    """Of methods with a parameter, `note` says what was chosen."""
+    chosen = {(cell.label, method): f"{value:.3g}" for cell, best in parameters.items() for method, value in best.items()}
+
+    def tidy(row, key, value):
         if isinstance(value, float):
             return round(value, 4)
-        return "" if key == "note" and value.endswith(".npz") else value  # the image's file is of no use to others
+        if key == "note" and (not value or value.endswith(".npz")):  # the image's file is of no use to others
+            return chosen.get((row["cell"], row["method"]), "")
+        return value
 
     with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows({k: tidy(k, v) for k, v in row.items()} for row in rows)
+        writer.writerows({k: tidy(row, k, v) for k, v in row.items()} for row in rows)
 
 
 def progress(done, total, result):
@@ -387,8 +392,8 @@ def main():
 
             curves = kept.run(pool, long_runs.long_run, long_runs.curve_tasks(), progress)
             stability = kept.run(pool, long_runs.long_run, long_runs.stability_tasks(), progress)
-    write_csv(o.work / "results.csv", rows + crimes)
-    page.write(o.page, rows, crimes, curves, stability, parameters, others, o.work)
+    write_csv(o.work / "results.csv", rows + crimes, parameters)
+    page.write(o.page, rows, crimes, curves, stability, parameters, o.work)
     print(f"{len(rows) + len(crimes) + len(curves) + len(stability)} results in {time.perf_counter() - begin:.0f} s: "
           f"{o.work / 'results.csv'}, {o.page / 'results.md'}")
     failed = [row for row in rows + crimes if np.isnan(row["psnr"]) and row["note"] != "does not apply"]

@@ -41,5 +41,7 @@ for picture in ("camera", "astronaut"):
             assert found[cell, picture, method] > found[cell, picture, "Wiener"] + 0.3, (cell, picture, method, found)
 
 page = (work / "results.md").read_text()
-for word in (*methods, *cells, "Where PnP is not first", "What was chosen"):
+for word in ("Wiener", "| data |", "| RL |", "| TV |", "| hqs |", "| admm |", *cells, "Where PnP is not first"):
     assert word in page, word
+chosen = {r["method"]: float(r["note"]) for r in rows if r["method"] in ("Wiener", "TV")}
+assert all(value > 0 for value in chosen.values()) and len(chosen) == 2, chosen
