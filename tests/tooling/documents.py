@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Links between documents lead somewhere, scripts that documents name exist, and all files name the same version.
+"""Links between documents lead somewhere, to a heading where they name one, scripts that documents name exist, and all files name the same version.
 
 usage: documents.py SOURCE_DIR
 """
@@ -7,20 +7,33 @@ import pathlib
 import re
 import sys
 
+LONGEST = 130  # characters of an item of the changelog
+
+
+def anchors(text):
+    """As GitHub makes them of headings, outside of code."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    headings = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", h)).strip().lower().replace(" ", "-") for h in headings}
+
 
 def link_complaints(path, text):
     complaints = []
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if re.match(r"[a-z]+:|#", target):
+        if re.match(r"[a-z]+:", target):
             continue
-        if not (path.parent / target.split("#")[0]).exists():
+        name, _, anchor = target.partition("#")
+        file = path.parent / name if name else path
+        if not file.exists():
             complaints.append(f"{path.name} links to {target} (no such file)")
+        elif anchor and file.suffix == ".md" and anchor not in anchors(file.read_text() if name else text):
+            complaints.append(f"{path.name} links to {target} (no such heading)")
     return complaints
 
 
 def script_complaints(source, path, text):
     named = re.findall(r"(?<![\w/.-])((?:jobs|tests|docs|data|\.ci)/[\w./-]*\.(?:sh|py|md|yaml))", text)
-    return [f"{path.name} names {name} (no such file)" for name in named if not (source / name).exists()]
+    return [f"{path.name} names {name} (no such file)" for name in named if "NAME" not in name and not (source / name).exists()]
 
 
 def version_complaints(header, citation, changelog):
@@ -37,22 +50,28 @@ def version_complaints(header, citation, changelog):
     if [date for _, date in versions] != sorted((date for _, date in versions), reverse=True):
         complaints.append("the versions of docs/changelog.md are not newest first")
     for heading in re.findall(r"^#{2,} (.*)$", changelog, re.M):
-        if heading not in ("Added", "Changed", "Fixed", "Removed") and not re.match(r"\[[\d.]+\] - [\d-]+$", heading):
+        if heading not in ("[Unreleased]", "Added", "Changed", "Fixed", "Removed") and not re.match(r"\[[\d.]+\] - [\d-]+$", heading):
             complaints.append(f"docs/changelog.md has the heading '{heading}' (Added, Changed, Fixed, Removed are known)")
+    for line in changelog.splitlines():
+        if len(line) > LONGEST and line.startswith("- "):
+            complaints.append(f"docs/changelog.md has an item of {len(line)} characters (at most {LONGEST}): {line[:60]}")
     return complaints
 
 
 def main():
     source = pathlib.Path(sys.argv[1])
-    documents = [source / "README.md", source / "tests/README.md", *sorted((source / "docs").glob("*.md"))]
+    documents = [source / "README.md", source / "CONTRIBUTING.md", source / "tests/README.md", source / "data/weights/README.md", *sorted((source / "docs").glob("*.md"))]
     assert len(documents) > 5, documents
     # The checks themselves must notice what is wrong.
     assert link_complaints(source / "README.md", "see [x](docs/nowhere.md)")
+    assert link_complaints(source / "README.md", "see [x](docs/gpu.md#nowhere) and [y](#none)\n# Nowhere")[1:]
+    assert not link_complaints(source / "README.md", "see [x](docs/solvers.md#how-long) and [y](#a-b)\n## A, `B`")
     assert script_complaints(source, source / "README.md", "run `jobs/nothing.sh`")
     header = "".join(f"#define TESSERA_VERSION_{part} {n}\n" for part, n in (("MAJOR", 1), ("MINOR", 2), ("PATCH", 3)))
     citation = "version: 1.2.3\ndate-released: 2000-01-01\n"
     assert not version_complaints(header, citation, "## [1.2.3] - 2000-01-01\n\n### Added\n")
     assert len(version_complaints(header, "version: 1.1", "## [1.3.0] - 2000-01-01")) == 2
+    assert len(version_complaints(header, citation, f"## [Unreleased]\n- {'x' * LONGEST}\n## [1.2.3] - 2000-01-01")) == 1
     assert len(version_complaints(header, citation, "## [1.2.3] - 2000-01-02\n### News\n## [1.2.2] - 2001-01-01")) == 3
 
     complaints = version_complaints((source / "include/tessera/core/version.hpp").read_text(), (source / "CITATION.cff").read_text(),
