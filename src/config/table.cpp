@@ -116,8 +116,8 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>(
           {"problem.scale.factor", "number", "file units", "auto", "> 0, auto or data",
            "file units that are 1 inside; auto: full scale of the file's type (255, 65535), less where the "
-           "values use fewer bits, and for floats 1, or what they reach; data: what the brightest samples of "
-           "the measurement reach, but one in 10,000"},
+           "values use fewer bits, and for floats 1, or what all but one sample in 10,000 stay below; data: "
+           "that value, whatever the type"},
           [](const Site& s, const Value& v, Job& j) {
             ScaleConfig& scale = j.problem.scale;
             scale.factor = 0;
