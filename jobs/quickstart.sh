@@ -40,5 +40,5 @@ Go on:
   a page about both runs  .venv/bin/python jobs/report.py $folder -o $folder/report.html
   other settings          add for example: --set problem.noise.gaussian=0.05 --set solver.iterations=12
   what it would take      $tessera check data/jobs/quickstart.yaml
-  your own photograph     copy the job file, name it in problem.truth; your own data: docs/your_data.md
+  your own photograph     data/jobs/own_photo.yaml, step by step: docs/tutorial.md
 TEXT
