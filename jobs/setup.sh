@@ -59,7 +59,8 @@ found() {
     python) pick_python >/dev/null ;;
     mpi) have mpicc && have mpirun ;;
     hdf5) have h5pcc || have h5pcc.openmpi || { have h5cc && h5cc -showconfig | grep -q 'Parallel HDF5: *yes'; } ;;
-    vips) have pkg-config && pkg-config --exists vips 2>/dev/null ;;
+    vips | cfitsio) have pkg-config && pkg-config --exists "$1" 2>/dev/null ;;
+    tiff) have pkg-config && pkg-config --exists 'libtiff-4 >= 4.5' 2>/dev/null ;;
     yaml-cpp) have_library yaml-cpp yaml-cpp/yaml.h ;;
     cli11) have_library CLI11 CLI/CLI.hpp ;;
     json) have_library nlohmann_json nlohmann/json.hpp ;;
@@ -80,6 +81,8 @@ python:Python 3.11 to 3.14 with venv:python3 python3-venv:python=3.12:python
 mpi:MPI with its compiler wrapper:libopenmpi-dev openmpi-bin:openmpi:openmpi
 hdf5:HDF5 built with MPI:libhdf5-openmpi-dev:hdf5=*=mpi_openmpi*:hdf5+mpi
 vips:libvips:libvips-dev:libvips:libvips
+tiff:libtiff 4.5 or newer:libtiff-dev:libtiff:libtiff
+cfitsio:CFITSIO:libcfitsio-dev:cfitsio:cfitsio
 yaml-cpp:yaml-cpp:libyaml-cpp-dev:yaml-cpp:yaml-cpp
 cli11:CLI11:libcli11-dev:cli11:cli11
 json:nlohmann-json:nlohmann-json3-dev:nlohmann_json:nlohmann-json

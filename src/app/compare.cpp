@@ -47,6 +47,9 @@ int execute(const CompareArguments& arguments, const Communicator& comm) {
     read_image(path, Layout(boxes), view(t, boxes[static_cast<std::size_t>(comm.rank())]), comm);
     return t;
   };
+  if (comm.rank() == 0)
+    for (const auto& [path, info] : {std::pair(&arguments.a, &a), std::pair(&arguments.b, &b)})
+      if (!info->note.empty()) std::printf("note: %s: %s\n", path->c_str(), info->note.c_str());
   FullScale scale_a{0, arguments.range}, scale_b{0, arguments.range};
   if (arguments.range <= 0) {
     scale_a = full_scale_of(a, {arguments.a}, 0, comm);

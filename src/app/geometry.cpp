@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "full_scale.hpp"
@@ -15,6 +16,7 @@
 #include "tessera/denoise/network_denoiser.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/domain/torch_cuda.hpp"
+#include "tessera/io/image_format.hpp"
 #include "tessera/io/measurement_file.hpp"
 #include "tessera/solve/solver.hpp"
 
@@ -123,6 +125,13 @@ StartedTransport open_transport(const Geometry& g, const Communicator& comm) {
 
 namespace {
 
+// What the reader of a picture dropped, expanded or picked.
+void say_note(Geometry& g, const std::string& path, const SourceInfo& info) {
+  if (info.note.empty()) return;
+  const std::string note = concat(std::filesystem::path(path.substr(0, path.rfind(":/"))).filename().string(), ": ", info.note);
+  if (std::find(g.notices.begin(), g.notices.end(), note) == g.notices.end()) g.notices.push_back(note);
+}
+
 // What is 0 and 1 in the image's file, and in that of a truth that only scores.
 void set_scale(Geometry& g, const std::vector<std::string>& sources, const Communicator& comm) {
   const ProblemConfig& p = g.job.problem;
@@ -187,7 +196,7 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
 
   if (!p.truth.empty()) {
     g.truth = image_source_info(p.truth, comm);
-    if (!g.truth->note.empty()) g.notices.push_back(g.truth->note);
+    say_note(g, p.truth, *g.truth);
     g.image = g.truth->box;
     g.channels = g.truth->channels;
     g.data = *g.truth;
@@ -219,9 +228,13 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
       g.image = p.image.size.empty() ? image_of_measurement(g, parts[0].box, comm) : box_of(p.image.size);
     }
     g.data = parts[0].source;
-    if (!g.data.note.empty()) g.notices.push_back(g.data.note);
+    say_note(g, p.measurements, g.data);
     sources.clear();
     for (const MeasurementPartInfo& part : parts) sources.push_back(part.path);
+  }
+  for (const std::string& path : {p.weights, p.dark, p.flat}) {
+    const ImageFormat* const format = find_format(path.substr(0, path.rfind(":/")));
+    if (format && format->kind == ImageFormat::Kind::picture) say_note(g, path, image_source_info(path, comm));
   }
   if (g.truth && !p.image.size.empty())
     TESSERA_VALIDATE(g.image == box_of(p.image.size), "problem.image.size is ", sides(box_of(p.image.size)),
@@ -255,6 +268,7 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
   g.sharers = chosen.sharers;
 
   g.op = describe(g, g.parts, 0, g.device, comm);
+  for (const auto& [path, info] : g.files->infos()) say_note(g, path, info);
 
   const Index3 alignment = alignment_of(g.network, g.image);
   if (job.domain.grid.empty()) {

@@ -204,7 +204,7 @@ const SourceInfo& OperatorFiles::info(const std::string& path, const Communicato
 
 const at::Tensor& OperatorFiles::taps(const std::string& path, const Communicator& comm) {
   if (const auto known = taps_.find(path); known != taps_.end()) return known->second;
-  const SourceInfo info = image_source_info(path, comm);
+  const SourceInfo& info = this->info(path, comm);
   TESSERA_VALIDATE(
       info.box.extent(0) == 1 && info.box.extent(1) <= kLargestKernel && info.box.extent(2) <= kLargestKernel,
       "kernel ", path, " has ", info.box.extent(1), " x ", info.box.extent(2), " taps (at most ",

@@ -26,21 +26,24 @@ constexpr std::int64_t kBandBytes = 8 << 20;  // float32 samples that rank 0 hol
 
 constexpr int kTag = 1;
 
-// Bands of stored rows, from the top, in displayed coordinates.
+// Bands of stored rows, from the top of the first slice, in displayed coordinates.
 std::vector<Box> stored_bands(const ImageInfo& info) {
   const std::int64_t columns = info.height * info.width / info.stored_rows;
   const std::int64_t rows = std::max<std::int64_t>(1, kBandBytes / (columns * info.channels * 4));
   std::vector<Box> bands;
-  for (std::int64_t r = 0; r < info.stored_rows; r += rows)
-    bands.push_back(stored_rows_box(info, r, std::min(rows, info.stored_rows - r)));
+  for (std::int64_t z = 0; z < info.depth; ++z)
+    for (std::int64_t r = 0; r < info.stored_rows; r += rows)
+      bands.push_back(stored_rows_box(info, r, std::min(rows, info.stored_rows - r), z));
   return bands;
 }
 
 // Rank 0 decodes band after band and sends each rank its part. A message without samples says that it failed.
+template <class Sample>
 void scatter(ImageReader* reader, const std::vector<Box>& bands, const Layout& layout, const ArrayView& block,
              const Communicator& comm) {
+  const MPI_Datatype type = sizeof(Sample) == 8 ? MPI_DOUBLE : MPI_FLOAT;
   std::string problem;
-  std::vector<float> band, parts;
+  std::vector<Sample> band, parts;
   std::vector<MPI_Request> sends;
   for (const Box& box : bands) {
     beat();
@@ -52,8 +55,8 @@ void scatter(ImageReader* reader, const std::vector<Box>& bands, const Layout& l
       MPI_Status status;
       int got = 0;
       TESSERA_MPI(
-          MPI_Recv(parts.data(), static_cast<int>(samples), MPI_FLOAT, 0, kTag, comm.handle(), &status));
-      TESSERA_MPI(MPI_Get_count(&status, MPI_FLOAT, &got));
+          MPI_Recv(parts.data(), static_cast<int>(samples), type, 0, kTag, comm.handle(), &status));
+      TESSERA_MPI(MPI_Get_count(&status, type, &got));
       if (got == 0) break;
       io::unpack(block, mine, 0, block.channels, parts.data());
       continue;
@@ -66,7 +69,7 @@ void scatter(ImageReader* reader, const std::vector<Box>& bands, const Layout& l
       Box rest;
       for (auto later = &box; later != bands.data() + bands.size(); ++later) rest = rest.hull(*later);
       for (const int rank : layout.overlapping(rest))
-        if (rank != 0) TESSERA_MPI(MPI_Send(nullptr, 0, MPI_FLOAT, rank, kTag, comm.handle()));
+        if (rank != 0) TESSERA_MPI(MPI_Send(nullptr, 0, type, rank, kTag, comm.handle()));
       break;
     }
     const ArrayView view = io::dense_view(band.data(), box, block.channels);
@@ -81,8 +84,7 @@ void scatter(ImageReader* reader, const std::vector<Box>& bands, const Layout& l
       const Box part = box.intersect(layout.box(rank));
       parts.resize(static_cast<std::size_t>(part.pixels() * block.channels));
       io::pack(view, part, 0, block.channels, parts.data());
-      TESSERA_MPI(
-          MPI_Send(parts.data(), static_cast<int>(parts.size()), MPI_FLOAT, rank, kTag, comm.handle()));
+      TESSERA_MPI(MPI_Send(parts.data(), static_cast<int>(parts.size()), type, rank, kTag, comm.handle()));
     }
   }
   comm.together([&] {
@@ -90,14 +92,11 @@ void scatter(ImageReader* reader, const std::vector<Box>& bands, const Layout& l
   });
 }
 
+template <class Sample>
 void read_own(ImageReader& reader, const ArrayView& block) {
-  if (block.box.empty()) return;
-  const std::int64_t rows =
-      std::max<std::int64_t>(1, kBandBytes / (block.box.extent(2) * block.channels * 4));
-  std::vector<float> band;
-  for (std::int64_t y = block.box.lo()[1]; y < block.box.hi()[1]; y += rows) {
+  std::vector<Sample> band;
+  for (const Box& part : reading_pieces(block.box, reader.info(), kBandBytes)) {
     beat();
-    const Box part = block.box.intersect(Box({0, y, block.box.lo()[2]}, {1, y + rows, block.box.hi()[2]}));
     band.resize(static_cast<std::size_t>(part.pixels() * block.channels));
     reader.read(part, band.data());
     io::unpack(block, part, 0, block.channels, band.data());
@@ -110,46 +109,30 @@ void read_picture(const Source& source, const Layout& layout, const ArrayView& b
   ImageInfo info;
   comm.together([&] {
     if (comm.rank() != 0) return;
-    reader.emplace(source.file, source.page);
+    reader.emplace(source.file, source.part);
     info = reader->info();
   });
-  std::array<std::int64_t, 6> shape{info.height,   info.width,       info.stored_rows,
-                                    info.channels, info.orientation, info.random_access};
+  std::array<std::int64_t, 7> shape{info.height,   info.width,       info.stored_rows, info.channels,
+                                    info.depth,    info.orientation, info.random_access};
   comm.broadcast(shape.data(), sizeof shape, 0);
-  if (shape[5] == 0) {
+  const bool precise = block.type == ElementType::float64;
+  if (shape[6] == 0) {
     info.height = shape[0];
     info.width = shape[1];
     info.stored_rows = shape[2];
     info.channels = shape[3];
-    info.orientation = static_cast<int>(shape[4]);
+    info.depth = shape[4];
+    info.orientation = static_cast<int>(shape[5]);
     const Communicator own_space = comm.duplicate();  // no message of a transport can be mistaken for ours
-    return scatter(reader ? &*reader : nullptr, stored_bands(info), layout, block, own_space);
+    ImageReader* const own = reader ? &*reader : nullptr;
+    return precise ? scatter<double>(own, stored_bands(info), layout, block, own_space)
+                   : scatter<float>(own, stored_bands(info), layout, block, own_space);
   }
   comm.together([&] {
     if (block.box.empty()) return;
-    if (!reader) reader.emplace(source.file, source.page);
-    read_own(*reader, block);
+    if (!reader) reader.emplace(source.file, source.part);
+    precise ? read_own<double>(*reader, block) : read_own<float>(*reader, block);
   });
-}
-
-// Page after page, each a plane of the block.
-void read_pages(Source page, std::int64_t pages, const Layout& layout, const ArrayView& block,
-                const Communicator& comm) {
-  const auto plane = [](const Box& box, std::int64_t z) {
-    if (box.empty() || z < box.lo()[0] || z >= box.hi()[0]) return Box();
-    return Box({0, box.lo()[1], box.lo()[2]}, {1, box.hi()[1], box.hi()[2]});
-  };
-  for (std::int64_t z = 0; z < pages; ++z) {
-    std::vector<Box> boxes;
-    for (int r = 0; r < layout.ranks(); ++r) boxes.push_back(plane(layout.box(r), z));
-    ArrayView view = block;
-    view.box = plane(block.box, z);
-    if (!view.box.empty())
-      view.data = static_cast<char*>(block.data) +
-                  (z - block.box.lo()[0]) * block.stride[0] * element_bytes(block.type);
-    page.page = static_cast<int>(z);
-    read_picture(page, Layout(std::move(boxes)), view, comm);
-  }
 }
 
 }  // namespace
@@ -172,8 +155,6 @@ void read_image(const std::string& path, const Layout& layout, const ArrayView& 
     comm.together([&] {
       if (!block.box.empty()) NpyImage(source.file).read(block);
     });
-  } else if (source.all_pages) {
-    read_pages(source, about.box.extent(0), layout, block, comm);
   } else {
     read_picture(source, layout, block, comm);
   }
@@ -183,16 +164,19 @@ void visit_samples(const std::string& path, const Communicator& comm,
                    const std::function<void(const float*, std::int64_t)>& visit) {
   const SourceInfo about = image_source_info(path, comm);
   const Source source = io::source_of(path);
-  if (source.all_pages) {
-    for (std::int64_t z = 0; z < about.box.extent(0); ++z)
-      visit_samples(concat(source.file, ":/", z), comm, visit);
-    return;
-  }
+  std::int64_t from_the_top = 0;  // what decodes only so is one rank's
+  std::optional<ImageReader> picture;
   comm.together([&] {
-    std::optional<ImageReader> picture;
+    if (source.kind != ImageFormat::Kind::picture || comm.rank() != 0) return;
+    picture.emplace(source.file, source.part);
+    from_the_top = !picture->info().random_access;
+  });
+  comm.broadcast(&from_the_top, sizeof from_the_top, 0);
+  comm.together([&] {
     std::optional<NpyImage> array;
     std::optional<Hdf5File> file;
-    if (source.kind == ImageFormat::Kind::picture) picture.emplace(source.file, source.page);
+    if (source.kind == ImageFormat::Kind::picture && !picture && !from_the_top)
+      picture.emplace(source.file, source.part);
     if (source.kind == ImageFormat::Kind::npy) array.emplace(source.file);
     if (source.kind == ImageFormat::Kind::hdf5) file.emplace(Hdf5File::open(source.file, Communicator()));
     const auto band = [&](const Box& box) {
@@ -204,18 +188,15 @@ void visit_samples(const std::string& path, const Communicator& comm,
       if (file) file->read(source.dataset, to);
       visit(values.data(), static_cast<std::int64_t>(values.size()));
     };
-    if (picture && !picture->info().random_access) {  // what decodes only from the top is one rank's
+    if (from_the_top) {
       if (comm.rank() == 0)
         for (const Box& box : stored_bands(picture->info())) band(box);
       return;
     }
-    const Index3 hi = about.box.hi();
-    const std::int64_t rows = std::max<std::int64_t>(1, kBandBytes / (hi[2] * about.channels * 4));
+    const ImageInfo rows{.height = about.box.extent(1), .width = about.box.extent(2), .channels = about.channels};
     std::int64_t turn = 0;
-    for (std::int64_t z = 0; z < hi[0]; ++z)
-      for (std::int64_t y = 0; y < hi[1]; y += rows)
-        if (turn++ % comm.size() == comm.rank())
-          band(about.box.intersect(Box({z, y, 0}, {z + 1, y + rows, hi[2]})));
+    for (const Box& box : reading_pieces(about.box, picture ? picture->info() : rows, kBandBytes))
+      if (turn++ % comm.size() == comm.rank()) band(box);
   });
 }
 

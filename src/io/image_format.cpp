@@ -24,7 +24,7 @@ const std::vector<ImageFormat>& image_formats() {
       {.name = "PNG", .suffixes = {".png"}, .bits = {8, 16}, .side = kLongest},
       {.name = "JPEG", .suffixes = {".jpg", ".jpeg"}, .bits = {8}, .side = 65500},  // libjpeg's limit
       {.name = "TIFF", .suffixes = {".tif", ".tiff"}, .bits = {8, 16, 32}, .side = kLongest, .pages = true},
-      {.name = "FITS", .suffixes = {".fits", ".fit", ".fts"}},
+      {.name = "FITS", .suffixes = {".fits", ".fit", ".fts"}, .pages = true},
       {.name = "npy", .kind = Kind::npy, .suffixes = {".npy"}},
       {.name = "HDF5", .kind = Kind::hdf5, .suffixes = {".h5", ".hdf5", ".hdf", ".nxs", ".nx"}},
   };
@@ -32,7 +32,11 @@ const std::vector<ImageFormat>& image_formats() {
 }
 
 const ImageFormat* find_format(const std::string& path) {
-  const std::string suffix = io::suffix(path);
+  std::string suffix = io::suffix(path);
+  if (suffix == ".fz" || suffix == ".gz") {  // fpack's and gzip's, of FITS alone
+    suffix = io::suffix(path.substr(0, path.size() - suffix.size()));
+    if (suffix.rfind(".f", 0) != 0) return nullptr;
+  }
   for (const ImageFormat& f : image_formats())
     if (std::find(f.suffixes.begin(), f.suffixes.end(), suffix) != f.suffixes.end()) return &f;
   return nullptr;
@@ -52,7 +56,7 @@ bool is_picture(const std::string& path) {
 
 bool is_tiff(const std::string& path) {
   const ImageFormat* const f = find_format(path);
-  return f && f->pages;
+  return f && f->name == "TIFF";
 }
 
 }  // namespace tessera

@@ -24,28 +24,6 @@ namespace {
 using io::NpyImage;
 using io::Source;
 
-std::string note_of(const ImageInfo& info) {
-  std::string note;
-  const auto add = [&](const std::string& text) { note += (note.empty() ? "" : ", ") + text; };
-  if (info.had_alpha) add("alpha channel dropped");
-  if (info.orientation != 1) add(concat("EXIF orientation ", info.orientation, " applied"));
-  return note;
-}
-
-// All pages of a file as slices of a volume: how many, if they are of one size and kind.
-int volume_pages(const Source& source, const ImageInfo& first) {
-  const int pages = ImageReader::pages(source.file);
-  for (int page = 1; page < pages; ++page) {
-    const ImageInfo info = ImageReader(source.file, page).info();
-    TESSERA_VALIDATE(info.height == first.height && info.width == first.width &&
-                         info.channels == first.channels && info.type == first.type,
-                     source.file, " has pages that differ (page ", page, " is ", info.channels, " x ",
-                     info.height, " x ", info.width, ", the first ", first.channels, " x ", first.height,
-                     " x ", first.width, ") name the page to be read, from ", source.file, ":/0");
-  }
-  return pages;
-}
-
 SourceInfo header_of(const std::string& path) {
   const Source source = io::source_of(path);
   SourceInfo out;
@@ -71,12 +49,12 @@ SourceInfo header_of(const std::string& path) {
     out.type = array.file.type();
     out.full_scale = io::full_scale(out.type);
   } else {
-    const ImageInfo info = ImageReader(source.file, source.page).info();
+    const ImageInfo info = ImageReader(source.file, source.part).info();
     out.type = info.type;
-    out.box = Box({0, 0, 0}, {source.all_pages ? volume_pages(source, info) : 1, info.height, info.width});
+    out.box = Box({0, 0, 0}, {info.depth, info.height, info.width});
     out.channels = info.channels;
     out.full_scale = info.full_scale;
-    out.note = note_of(info);
+    out.note = info.note;
   }
   return out;
 }

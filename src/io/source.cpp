@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "source.hpp"
 
-#include <charconv>
-
 #include "tessera/core/error.hpp"
 
 namespace tessera::io {
@@ -13,15 +11,8 @@ Source source_of(const std::string& path) {
   const std::string file = path.substr(0, colon), part = colon < path.size() ? path.substr(colon + 1) : "";
   const ImageFormat* const whole = part.empty() ? nullptr : find_format(file);
   if (whole && whole->kind == Kind::hdf5) return {Kind::hdf5, file, part, true};
-  if (whole && whole->pages) {
-    if (part == "/all") return {.kind = Kind::picture, .file = file, .page = 0, .all_pages = true};
-    int page = -1;
-    const auto [end, error] = std::from_chars(part.data() + 1, part.data() + part.size(), page);
-    TESSERA_VALIDATE(error == std::errc() && *end == '\0' && page >= 0, "cannot read ", path, " (", part,
-                     " is no page, which are counted from 0) write for example ", file, ":/0, or ", file,
-                     ":/all for all of them as a volume");
-    return {.kind = Kind::picture, .file = file, .page = page};
-  }
+  if (whole && whole->pages)
+    return {.kind = Kind::picture, .file = file, .part = part.substr(1)};
   const ImageFormat* const format = find_format(path);
   TESSERA_VALIDATE(
       format, "cannot read ", path,

@@ -26,6 +26,8 @@ bool excluded(const fs::path& file, const std::vector<std::string>& exclude) {
 Picture read_picture(const fs::path& file, std::int64_t channels) {
   ImageReader reader(file.string());
   const ImageInfo info = reader.info();
+  TESSERA_VALIDATE(info.channels == 1 || info.channels == 3, file.string(), " has ", info.channels,
+                   " channels (training pictures are gray or RGB) leave it out");
   const std::int64_t pixels = info.height * info.width;
   std::vector<float> planar(info.channels * pixels);
   reader.read(Box::image2d(info.height, info.width), planar.data());

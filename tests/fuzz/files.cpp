@@ -123,26 +123,30 @@ void picture(const std::uint8_t* bytes, std::size_t count) {
   if (count < 2) return;
   constexpr const char* kSuffix[] = {".png", ".jpg", ".tif", ".fits"};
   const std::string path = as_file(bytes + 1, count - 1, kSuffix[bytes[0] % 4]);
+  constexpr const char* kParts[] = {"", "0", "all", "slices", "channels"};
+  const std::string part = kParts[bytes[0] / 4 % 5];
   refused_or_fine([&] {
-    ImageReader whole(path);
+    ImageReader whole(path, part);
     const ImageInfo info = whole.info();
-    require(info.height > 0 && info.width > 0 && (info.channels == 1 || info.channels == 3),
-            "a header that cannot be");
-    if (info.height > 512 || info.width > 512) return;  // a small file may hold a large black image
-    const Box all = Box::image2d(info.height, info.width);
+    require(info.depth > 0 && info.height > 0 && info.width > 0 && info.channels > 0, "a header that cannot be");
+    // A small file may hold a large black image.
+    if (info.height > 512 || info.width > 512 || info.depth * info.channels > 64) return;
+    const Box all({0, 0, 0}, {info.depth, info.height, info.width});
     std::vector<float> once(static_cast<std::size_t>(all.pixels() * info.channels)), again(once);
     whole.read(all, once.data());
-    ImageReader banded(path);
+    ImageReader banded(path, part);
     const std::int64_t rows = std::max<std::int64_t>(1, info.stored_rows / 3);
-    for (std::int64_t r = 0; r < info.stored_rows; r += rows) {
-      const Box band = stored_rows_box(info, r, std::min(rows, info.stored_rows - r));
-      std::vector<float> part(static_cast<std::size_t>(band.pixels() * info.channels));
-      banded.read(band, part.data());
+    for (std::int64_t band_at = 0; band_at < info.depth * info.stored_rows;) {
+      const std::int64_t k = band_at / info.stored_rows, r = band_at % info.stored_rows;
+      band_at += std::min(rows, info.stored_rows - r);
+      const Box band = stored_rows_box(info, r, std::min(rows, info.stored_rows - r), k);
+      std::vector<float> values(static_cast<std::size_t>(band.pixels() * info.channels));
+      banded.read(band, values.data());
       std::size_t at = 0;
       for (std::int64_t c = 0; c < info.channels; ++c)
         for (std::int64_t y = band.lo()[1]; y < band.hi()[1]; ++y)
           for (std::int64_t x = band.lo()[2]; x < band.hi()[2]; ++x)
-            again[static_cast<std::size_t>((c * info.height + y) * info.width + x)] = part[at++];
+            again[static_cast<std::size_t>(((c * info.depth + k) * info.height + y) * info.width + x)] = values[at++];
     }
     require(std::memcmp(once.data(), again.data(), once.size() * sizeof(float)) == 0,
             "bands differ from the whole");

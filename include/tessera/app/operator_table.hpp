@@ -24,6 +24,8 @@ class OperatorFiles {
   const SourceInfo& info(const std::string& path, const Communicator& comm);
   /// (1 or C, h, w), float64, as stored, the same on every rank; likewise.
   const at::Tensor& taps(const std::string& path, const Communicator& comm);
+  /// Of every file that was asked for.
+  const std::map<std::string, SourceInfo>& infos() const { return infos_; }
 
  private:
   std::map<std::string, SourceInfo> infos_;

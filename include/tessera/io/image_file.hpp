@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,38 +14,46 @@ namespace tessera {
 /// What a picture file holds, read from its header alone.
 struct ImageInfo {
   std::int64_t height = 0, width = 0;  // after the EXIF orientation
+  std::int64_t depth = 1;              // slices
   std::int64_t stored_rows = 0;        // rows as they stand in the file, before it
-  std::int64_t channels = 1;           // 1 or 3, without alpha
-  std::string type = "uint8";  // of a sample: uint8, int8, uint16, int16, uint32, int32, float32, float64
-  bool had_alpha = false;      // dropped, the caller says so
-  int orientation = 1;         // EXIF, applied
+  std::int64_t channels = 1;           // without alpha
+  std::string type = "uint8";          // of a sample: uint8, int8, ... uint64, int64, float16, float32, float64
+  std::string note = {};               // what was dropped, applied, expanded or picked; for the user
+  int orientation = 1;                 // EXIF, applied
   bool has_profile = false;
-  bool random_access = false;  // regions can be decoded alone (tiled TIFF, FITS); else only from the top
-  double full_scale = 255;     // the largest value of the type: 255, 65535, or 1 for all others
+  bool random_access = false;  // regions can be decoded alone; else only from the top
+  std::array<std::int64_t, 2> tile{1, 0};  // rows, columns that are decoded together; 0 columns: whole rows
+  double full_scale = 255;  // the largest value of the type: 255, 65535, or 1 for all others
 };
 
-/// Pixels that the stored rows [first, first + count) are after the orientation: full rows, or full columns
-/// of a picture that lies on its side.
-Box stored_rows_box(const ImageInfo& info, std::int64_t first, std::int64_t count);
+/// Pixels that the stored rows [first, first + count) of a slice are after the orientation: full rows, or full
+/// columns of a picture that lies on its side.
+Box stored_rows_box(const ImageInfo& info, std::int64_t first, std::int64_t count, std::int64_t slice = 0);
 
-/// Reads regions of PNG, JPEG, TIFF/BigTIFF and FITS (real numbers; gray or RGB) through libvips.
+/// A region with random_access cut into boxes of whole tiles, some `bytes` of float32 each: each tile is
+/// decoded once.
+std::vector<Box> reading_pieces(const Box& region, const ImageInfo& info, std::int64_t bytes);
+
+/// Reads regions of PNG and JPEG (libvips), TIFF/BigTIFF (libtiff) and FITS (cfitsio).
 ///
-/// Palettes and samples of 1, 2, 4 bits are expanded to 8 bits. CMYK and Lab are refused, and so is a TIFF of
-/// several pages unless `page` says which, from 0. Rows of FITS come as they are stored.
-/// Memory: a band of at most 8 MiB beyond `out`; interlaced PNG and progressive JPEG are held whole by their
-/// decoders. Not collective. Errors: InputError with the file's name, also where a file is cut short.
+/// `part` is what a path says behind FILE:/ (docs/your_data.md: pages, channels, extensions); where a file holds
+/// more than one image and nothing is said, it is refused. Samples come as they stand in the file; what is
+/// dropped, expanded or picked is in ImageInfo::note. Missing samples (FITS BLANK, GDAL_NODATA) are NaN. CMYK
+/// and Lab are refused. Rows of FITS come as they are stored.
+/// Memory: a row, a tile, or a band of at most 8 MiB beyond `out`, and a strip as it is compressed; interlaced
+/// PNG and progressive JPEG are held whole by their decoders, and so is a FITS that gzip packed. Not collective.
+/// Errors: InputError with the file's name, also where a file is cut short.
 class ImageReader {
  public:
-  explicit ImageReader(const std::string& path, std::optional<int> page = {});
-  /// How many pages a file has.
-  static int pages(const std::string& path);
+  explicit ImageReader(const std::string& path, const std::string& part = "");
   ~ImageReader();
   ImageReader(ImageReader&&) noexcept;
   const ImageInfo& info() const;
-  /// File values as float32 (unscaled), planar (channels, h, w) into `out`, which has room for all. Where
-  /// !random_access, read stored_rows_box() from row 0 on: anything above the last read makes the decoder
-  /// start again from the top.
+  /// File values (unscaled), planar (channels, d, h, w) into `out`, which has room for all. Where
+  /// !random_access, read stored_rows_box() from row 0 on, slice by slice: anything above the last read makes the
+  /// decoder start again from the top.
   void read(const Box& region, float* out);
+  void read(const Box& region, double* out);
   std::vector<std::uint8_t> profile() const;  // ICC, empty where there is none
 
  private:
@@ -74,6 +82,6 @@ class ImageWriter {
   std::unique_ptr<Impl> impl_;
 };
 
-std::string image_library();  // its name, version and whether it reads FITS
+std::string image_library();  // names and versions of what reads pictures
 
 }  // namespace tessera

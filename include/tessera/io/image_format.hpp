@@ -15,7 +15,7 @@ struct ImageFormat {
   std::vector<std::string> suffixes{};  // lower case, with the dot
   std::vector<int> bits{};              // of a sample, as a picture is written; none: pictures are only read
   std::int64_t side = 0;                // most pixels a side, written
-  bool pages = false;                   // FILE:/2 is a page, FILE:/all a volume of all
+  bool pages = false;                   // FILE:/2 is a page or an extension, FILE:/all a volume of all
 
   bool writes(std::int64_t bits) const;
 };
@@ -28,6 +28,6 @@ const ImageFormat* find_format(const std::string& path);
 const ImageFormat& output_format(const std::string& path);
 
 bool is_picture(const std::string& path);  // one that can be written
-bool is_tiff(const std::string& path);     // one with pages
+bool is_tiff(const std::string& path);
 
 }  // namespace tessera

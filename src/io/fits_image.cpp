@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fitsio.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <strings.h>
+
+#include "stored_image.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/io/posix_file.hpp"
+
+namespace tessera::io {
+namespace {
+
+constexpr std::int64_t kBandBytes = 4 << 20;
+constexpr int kMostAxes = 16;
+constexpr std::size_t kMostListed = 8;  // images that a message names
+constexpr std::int64_t kLongest = 10'000'000;  // pixels a side
+
+// An image of the file: the primary array or an extension, compressed by tiles or not.
+struct Hdu {
+  int number = 0;  // from 0
+  std::string name;
+  int version = 1;
+  std::vector<std::int64_t> axes;  // NAXIS1 (columns), NAXIS2 (rows), ...
+  std::string third;               // CTYPE of the one longer axis beyond these
+  std::int64_t planes = 1;
+  int long_axes = 0;  // beyond rows and columns, of more than one element
+
+  std::string size() const { return concat(planes > 1 ? concat(planes, " x ") : "", axes[1], " x ", axes[0]); }
+};
+
+// Which image, and which of its planes.
+struct Choice {
+  enum class Take { nothing, plane, all, slices, channels } take = Take::nothing;
+  std::string extension;  // empty: the only one
+  std::int64_t plane = 0;
+};
+
+class FitsImage : public StoredImage {
+ public:
+  FitsImage(const std::string& path, const std::string& part) : path_(path) {
+    int status = 0;
+    fitsfile* file = nullptr;
+    fits_clear_errmsg();
+    fits_open_diskfile(&file, path.c_str(), READONLY, &status);  // no brackets in names
+    file_.reset(file);
+    check(status);
+    const std::vector<Hdu> images = list();
+    const Choice choice = read_words(part, images);
+    const Hdu& image = choose(choice, part, images);
+    int kind = 0;
+    fits_movabs_hdu(get(), image.number + 1, &kind, &status);
+    check(status);
+    describe(image, choice);
+  }
+
+  void read(const Box& stored, const Sink& sink) override {
+    const Index3 &lo = stored.lo(), &hi = stored.hi();
+    const std::int64_t width = stored.extent(2);
+    // What is read together: whole rows of tiles where they are small enough.
+    const std::int64_t fit = std::max<std::int64_t>(1, kBandBytes / (8 * width));
+    const std::int64_t rows = fit >= info_.tile[0] ? fit / info_.tile[0] * info_.tile[0] : fit;
+    std::vector<double> values(static_cast<std::size_t>(std::min(rows, stored.extent(1)) * width));
+    double missing = std::numeric_limits<double>::quiet_NaN();
+    for (std::int64_t z = lo[0]; z < hi[0]; ++z)
+      for (std::int64_t c = 0; c < info_.channels; ++c)
+        for (std::int64_t y = lo[1]; y < hi[1];) {
+          const std::int64_t end = std::min(hi[1], (y / rows + 1) * rows);
+          std::vector<long> first(axes_.size(), 1), last(axes_.size(), 1), step(axes_.size(), 1);
+          first[0] = lo[2] + 1;
+          last[0] = hi[2];
+          first[1] = y + 1;
+          last[1] = end;
+          std::int64_t plane = first_plane_ + z * info_.channels + c;
+          for (std::size_t k = 2; k < axes_.size(); ++k) {
+            first[k] = last[k] = plane % axes_[k] + 1;
+            plane /= axes_[k];
+          }
+          int status = 0, any = 0;
+          fits_read_subset(get(), TDOUBLE, first.data(), last.data(), step.data(), marks_missing_ ? &missing : nullptr,
+                           values.data(), &any, &status);
+          check(status);
+          for (std::int64_t k = 0; y < end; ++k, ++y) sink(c, {z, y, lo[2]}, values.data() + k * width, width);
+        }
+  }
+
+ private:
+  struct Close {
+    void operator()(fitsfile* file) const {
+      int status = 0;
+      fits_close_file(file, &status);
+    }
+  };
+  fitsfile* get() const { return file_.get(); }
+
+  void check(int status) const {
+    if (status == 0) return;
+    char text[FLEN_STATUS] = {}, more[FLEN_ERRMSG] = {};
+    fits_get_errstatus(status, text);
+    const bool said = fits_read_errmsg(more) != 0;
+    fits_clear_errmsg();
+    std::string why = more;  // cfitsio's lines may hold a whole path, which is said already
+    if (const std::size_t at = why.find(path_); at != std::string::npos) why = "";
+    throw InputError(concat("cannot read ", path_, " (", text, said && !why.empty() ? ": " + why : "",
+                            ") is the file complete?"));
+  }
+
+  std::string text(const char* key) const {
+    char value[FLEN_VALUE] = {};
+    int status = 0;
+    if (fits_read_key(get(), TSTRING, key, value, nullptr, &status)) fits_clear_errmsg();
+    return status ? "" : value;
+  }
+
+  std::vector<Hdu> list() {
+    std::vector<Hdu> images;
+    int status = 0, kind = 0;
+    for (int n = 0; !fits_movabs_hdu(get(), n + 1, &kind, &status); ++n) {
+      if (kind != IMAGE_HDU) continue;  // compressed images are called images too
+      int axes = 0;
+      std::array<LONGLONG, kMostAxes> size{};
+      fits_get_img_dim(get(), &axes, &status);
+      if (status || axes < 2) continue;
+      TESSERA_VALIDATE(axes <= kMostAxes, path_, " has an image of ", axes, " axes (", kMostAxes,
+                       " at most are read) write it with fewer");
+      fits_get_img_sizell(get(), kMostAxes, size.data(), &status);
+      check(status);
+      Hdu hdu;
+      hdu.number = n;
+      hdu.axes.assign(size.begin(), size.begin() + axes);
+      if (*std::min_element(hdu.axes.begin(), hdu.axes.end()) < 1) continue;
+      TESSERA_VALIDATE(hdu.axes[0] <= kLongest && hdu.axes[1] <= kLongest, path_, " has ", hdu.axes[1], " x ", hdu.axes[0],
+                       " pixels (", kLongest, " a side are read) is the file complete?");
+      for (std::size_t k = 2; k < hdu.axes.size(); ++k) {
+        TESSERA_VALIDATE(hdu.axes[k] <= kLongest && hdu.planes <= kLongest / hdu.axes[k], path_, " has more than ", kLongest,
+                         " planes (none has so many) is the file complete?");
+        hdu.planes *= hdu.axes[k];
+        if (hdu.axes[k] > 1 && ++hdu.long_axes == 1) hdu.third = text(concat("CTYPE", k + 1).c_str());
+      }
+      hdu.name = text("EXTNAME");
+      int none = 0;
+      if (fits_read_key(get(), TINT, "EXTVER", &hdu.version, nullptr, &none)) hdu.version = 1;
+      images.push_back(std::move(hdu));
+    }
+    if (status == END_OF_FILE) status = 0;
+    check(status);
+    fits_clear_errmsg();
+    TESSERA_VALIDATE(!images.empty(), path_, " holds no image (an array of two axes or more) is it the right file?");
+    return images;
+  }
+
+  // "f.fits:/1 (SCI, 96 x 112), f.fits:/2 ..."
+  std::string names(const std::vector<Hdu>& images) const {
+    std::string text;
+    for (std::size_t k = 0; k < images.size() && k < kMostListed; ++k) {
+      const Hdu& i = images[k];
+      const bool again = std::count_if(images.begin(), images.end(), [&](const Hdu& o) { return o.name == i.name; }) > 1;
+      text += concat(k ? ", " : "", path_, ":/", i.number, " (", i.name, again && !i.name.empty() ? concat(',', i.version) : "",
+                     i.name.empty() ? "" : ", ", i.size(), ")");
+    }
+    return text + (images.size() > kMostListed ? ", ..." : "");
+  }
+
+  Choice read_words(const std::string& part, const std::vector<Hdu>& images) const {
+    Choice out;
+    const auto plane = [&](const std::string& word) {
+      using Take = Choice::Take;
+      out.take = word == "all" ? Take::all : word == "slices" ? Take::slices : word == "channels" ? Take::channels : Take::nothing;
+      return out.take != Take::nothing;
+    };
+    const std::vector<std::string> words = words_of_part(part);
+    if (words.empty() || (words.size() == 1 && plane(words[0]))) return out;
+    out.extension = words[0];
+    if (words.size() == 2 && !plane(words[1]) && index_of_word(words[1]) >= 0) {
+      out.take = Choice::Take::plane;
+      out.plane = index_of_word(words[1]);
+    }
+    TESSERA_VALIDATE(words.size() == 1 || (words.size() == 2 && out.take != Choice::Take::nothing), "cannot read ", path_, ":/",
+                     part, " (behind an extension stands a plane, counted from 0, or all, slices, channels) write for example ",
+                     path_, ":/", images[0].number, "/0");
+    return out;
+  }
+
+  const Hdu& choose(const Choice& choice, const std::string& part, const std::vector<Hdu>& images) const {
+    const Hdu* found = nullptr;
+    if (choice.extension.empty()) {
+      TESSERA_VALIDATE(images.size() == 1, path_, " holds ", images.size(), " images (one is read) say which: ", names(images));
+      found = &images[0];
+    } else {
+      const std::int64_t number = index_of_word(choice.extension);
+      const std::size_t comma = choice.extension.rfind(',');
+      const std::string name = choice.extension.substr(0, comma);
+      const std::int64_t version = comma == std::string::npos ? -1 : index_of_word(choice.extension.substr(comma + 1));
+      int many = 0;
+      for (const Hdu& i : images) {
+        const bool named = strcasecmp(i.name.c_str(), choice.extension.c_str()) == 0 ||
+                           (strcasecmp(i.name.c_str(), name.c_str()) == 0 && version == i.version);
+        if (number >= 0 ? i.number != number : !named) continue;
+        found = &i;
+        ++many;
+      }
+      TESSERA_VALIDATE(many <= 1, path_, " holds ", many, " images of the name ", choice.extension,
+                       " (one is read) say which: ", names(images));
+      TESSERA_VALIDATE(found, "cannot read ", path_, ":/", part, " (", choice.extension,
+                       " is no image of it; they are counted from 0, the primary one) it has ", names(images));
+    }
+    using Take = Choice::Take;
+    const std::string whole = concat(path_, ":/", found->number);
+    TESSERA_VALIDATE(found->planes == 1 || choice.take != Take::nothing, whole, " has ", found->planes, " planes",
+                     found->third.empty() ? "" : concat(" (", found->third, ")"), " (one picture is read) say which: ",
+                     whole, "/0 to ", whole, "/", found->planes - 1, ", or ", whole, "/slices, a volume of them, or ", whole,
+                     "/channels, a picture of ", found->planes, " channels");
+    TESSERA_VALIDATE(choice.plane < found->planes, "cannot read ", path_, ":/", part, " (it has ", found->planes,
+                     found->planes == 1 ? " plane" : " planes", ", counted from 0) name one of them");
+    TESSERA_VALIDATE(choice.take != Take::all || found->long_axes <= 1, whole, "/all is an array of ", found->planes,
+                     " planes along ", found->long_axes, " axes (a volume has one more than a picture) write ", whole,
+                     "/slices, or ", whole, "/0 for one of them");
+    return *found;
+  }
+
+  void describe(const Hdu& image, const Choice& choice) {
+    using Take = Choice::Take;
+    int status = 0, type = 0;
+    fits_get_img_equivtype(get(), &type, &status);
+    const bool tiled = fits_is_compressed_image(get(), &status) != 0;
+    check(status);
+    axes_ = image.axes;
+    first_plane_ = choice.plane;
+    info_.height = image.axes[1];
+    info_.width = image.axes[0];
+    const bool stokes = image.third.starts_with("STOKES") || image.third.starts_with("RGB");
+    const bool channels = choice.take == Take::channels || (choice.take == Take::all && stokes);
+    if (choice.take == Take::all || choice.take == Take::slices || choice.take == Take::channels)
+      (channels ? info_.channels : info_.depth) = image.planes;
+    if (choice.take == Take::all && stokes && image.planes > 1)
+      add_note(concat(image.planes, " planes of ", image.third, " are taken as channels"));
+    switch (type) {
+      case BYTE_IMG: info_.type = "uint8"; break;
+      case SBYTE_IMG: info_.type = "int8"; break;
+      case SHORT_IMG: info_.type = "int16"; break;
+      case USHORT_IMG: info_.type = "uint16"; break;
+      case LONG_IMG: info_.type = "int32"; break;
+      case ULONG_IMG: info_.type = "uint32"; break;
+      case LONGLONG_IMG: info_.type = text("BZERO").starts_with("9223372036854775808") ? "uint64" : "int64"; break;
+      case ULONGLONG_IMG: info_.type = "uint64"; break;
+      case FLOAT_IMG: info_.type = "float32"; break;
+      case DOUBLE_IMG: info_.type = "float64"; break;
+      default: throw InputError(concat(path_, " holds samples of a type (", type, ") that is not known; convert it"));
+    }
+    // Floats that stand in the file as they are have NaN of their own; cfitsio would take infinity and the
+    // smallest numbers for other values on the way.
+    int stored = 0;
+    fits_get_img_type(get(), &stored, &status);
+    marks_missing_ = tiled || stored > 0;
+    if (tiled) {
+      std::vector<long> tile(axes_.size(), 1);
+      fits_get_tile_dim(get(), static_cast<int>(axes_.size()), tile.data(), &status);
+      if (tile[0] > 0 && tile[1] > 0) info_.tile = {tile[1], tile[0] < info_.width ? tile[0] : 0};
+    }
+    check(status);
+    unsigned char magic[2] = {};
+    InputFile(path_).read(0, 2, magic);
+    info_.random_access = magic[0] == 'S';  // else it lies unpacked in the memory of whoever opens it
+  }
+
+  std::string path_;
+  std::unique_ptr<fitsfile, Close> file_;
+  std::vector<std::int64_t> axes_;
+  std::int64_t first_plane_ = 0;
+  bool marks_missing_ = true;
+};
+
+}  // namespace
+
+std::unique_ptr<StoredImage> open_fits(const std::string& path, const std::string& part) {
+  return std::make_unique<FitsImage>(path, part);
+}
+
+}  // namespace tessera::io

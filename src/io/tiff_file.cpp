@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tiff_file.hpp"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+
+#include "tessera/core/error.hpp"
+#include "tessera/io/posix_file.hpp"
+
+namespace tessera::io {
+namespace {
+
+constexpr std::int64_t kLongest = 10'000'000;      // pixels a side
+constexpr std::int64_t kUnit = std::int64_t{1} << 30;  // bytes of a row or a tile, which is decoded whole
+
+int keep_message(TIFF*, void* to, const char*, const char* format, std::va_list arguments) {
+  auto& text = *static_cast<std::string*>(to);
+  if (!text.empty()) return 1;  // what follows is a consequence
+  char line[512] = {};
+  std::vsnprintf(line, sizeof line, format, arguments);
+  text = line;
+  return 1;  // no other handler
+}
+int drop_message(TIFF*, void*, const char*, const char*, std::va_list) { return 1; }
+
+template <class T>
+T tag(TIFF* tiff, std::uint32_t which, T otherwise) {
+  T value = otherwise;
+  TIFFGetFieldDefaulted(tiff, which, &value);
+  return value;
+}
+
+// Of pictures whose channels mean something else than light; null for others.
+const char* kind_of(const TiffPage& p) {
+  switch (p.photometric) {
+    case PHOTOMETRIC_SEPARATED:
+      return "cmyk";
+    case PHOTOMETRIC_CIELAB:
+    case PHOTOMETRIC_ICCLAB:
+    case PHOTOMETRIC_ITULAB:
+      return "lab";
+    case PHOTOMETRIC_LOGL:
+    case PHOTOMETRIC_LOGLUV:
+      return "LogLuv";
+    case PHOTOMETRIC_YCBCR:
+      return p.compression == COMPRESSION_JPEG ? nullptr : "YCbCr";
+    default:
+      return nullptr;
+  }
+}
+
+void require_known(const TiffPage& p, const std::string& path) {
+  const char* const kind = kind_of(p);
+  TESSERA_VALIDATE(!kind, path, " is a ", kind ? kind : "",
+                   " picture (its channels are neither gray nor RGB) convert it to RGB");
+  TESSERA_VALIDATE(p.format != SAMPLEFORMAT_COMPLEXIEEEFP && p.format != SAMPLEFORMAT_COMPLEXINT, path,
+                   " holds complex samples (real numbers are read) write their parts as two files");
+  const bool real = p.format == SAMPLEFORMAT_IEEEFP, negative = p.format == SAMPLEFORMAT_INT;
+  const bool whole_bytes = p.bits == 8 || p.bits == 16 || p.bits == 24 || p.bits == 32 || p.bits == 64;
+  TESSERA_VALIDATE(real       ? p.bits == 16 || p.bits == 32 || p.bits == 64
+                   : negative ? whole_bytes
+                              : (p.bits >= 1 && p.bits <= 16) || whole_bytes,
+                   path, " holds ", real ? "floats" : "integers", " of ", p.bits,
+                   " bits (integers of 1 to 16, 24, 32 and 64 bits, floats of 16, 32 and 64 are read) convert it");
+  TESSERA_VALIDATE(TIFFIsCODECConfigured(p.compression), path, " is compressed by a method (TIFF's number ",
+                   p.compression, ") that this libtiff does not have; write it with deflate or none");
+}
+
+}  // namespace
+
+std::string TiffPage::type() const {
+  const int stored = bits <= 8 ? 8 : bits <= 16 ? 16 : bits <= 32 ? 32 : 64;
+  return (format == SAMPLEFORMAT_IEEEFP ? "float" : format == SAMPLEFORMAT_INT ? "int" : "uint") +
+         std::to_string(stored);
+}
+
+bool TiffPage::like(const TiffPage& o) const {
+  return width == o.width && height == o.height && samples == o.samples && bits == o.bits &&
+         format == o.format && photometric == o.photometric && orientation == o.orientation &&
+         alpha == o.alpha && separate() == o.separate();
+}
+
+TiffFile::TiffFile(const std::string& path) : path_(path) {
+  const std::unique_ptr<TIFFOpenOptions, void (*)(TIFFOpenOptions*)> options(TIFFOpenOptionsAlloc(),
+                                                                             TIFFOpenOptionsFree);
+  TIFFOpenOptionsSetErrorHandlerExtR(options.get(), keep_message, problem_.get());
+  TIFFOpenOptionsSetWarningHandlerExtR(options.get(), drop_message, nullptr);
+  // A header may claim anything; nothing that is read at once is larger than a row, a tile or the file.
+  TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), std::max(2 * kUnit, InputFile(path).size() + kUnit));
+  tiff_.reset(TIFFOpenExt(path.c_str(), "rm", options.get()));  // m: no mapping, which a cut file would kill
+  if (!tiff_) fail();
+}
+
+void TiffFile::fail() const {
+  throw InputError(concat("cannot read ", path_, " (", problem_->empty() ? "no reason given" : *problem_,
+                          ") is the file complete?"));
+}
+
+std::string TiffFile::text(std::uint32_t which) const {
+  if (which == TIFFTAG_IMAGEDESCRIPTION) {
+    const char* text = nullptr;
+    return TIFFGetField(get(), which, &text) && text ? text : "";
+  }
+  const TIFFField* const field = TIFFFindField(get(), which, TIFF_ASCII);  // one that libtiff does not know
+  if (!field || !TIFFFieldPassCount(field)) return "";
+  std::uint32_t count = 0;
+  const char* text = nullptr;
+  if (!TIFFGetField(get(), which, &count, &text) || !text) return "";
+  return {text, std::find(text, text + count, '\0')};
+}
+
+TiffPage TiffFile::here() const {
+  TIFF* const t = get();
+  TiffPage p;
+  p.at = TIFFCurrentDirOffset(t);
+  TIFFGetField(t, TIFFTAG_IMAGEWIDTH, &p.width);
+  TIFFGetField(t, TIFFTAG_IMAGELENGTH, &p.height);
+  p.samples = tag<std::uint16_t>(t, TIFFTAG_SAMPLESPERPIXEL, 1);
+  p.bits = tag<std::uint16_t>(t, TIFFTAG_BITSPERSAMPLE, 1);
+  p.format = tag<std::uint16_t>(t, TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_UINT);
+  p.planes = tag<std::uint16_t>(t, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
+  p.compression = tag<std::uint16_t>(t, TIFFTAG_COMPRESSION, COMPRESSION_NONE);
+  p.orientation = std::clamp<std::uint16_t>(tag<std::uint16_t>(t, TIFFTAG_ORIENTATION, 1), 1, 8);
+  if (!TIFFGetField(t, TIFFTAG_PHOTOMETRIC, &p.photometric))
+    p.photometric = p.samples == 3 ? PHOTOMETRIC_RGB : PHOTOMETRIC_MINISBLACK;
+  std::uint16_t extras = 0;
+  std::uint16_t* kinds = nullptr;
+  if (TIFFGetField(t, TIFFTAG_EXTRASAMPLES, &extras, &kinds))
+    for (std::uint16_t k = 0; k < extras && extras < p.samples; ++k)
+      if (kinds[k] != EXTRASAMPLE_UNSPECIFIED)
+        p.alpha.push_back(static_cast<std::uint16_t>(p.samples - extras + k));
+  if (TIFFIsTiled(t)) {
+    TIFFGetField(t, TIFFTAG_TILEWIDTH, &p.tile_width);
+    TIFFGetField(t, TIFFTAG_TILELENGTH, &p.tile_height);
+  } else {
+    p.rows_per_strip = std::min(tag<std::uint32_t>(t, TIFFTAG_ROWSPERSTRIP, p.height), p.height);
+  }
+  p.plain = !TIFFIsTiled(t) && p.compression == COMPRESSION_NONE && p.bits % 8 == 0 &&
+            tag<std::uint16_t>(t, TIFFTAG_FILLORDER, FILLORDER_MSB2LSB) == FILLORDER_MSB2LSB;
+
+  TESSERA_VALIDATE(p.width >= 1 && p.height >= 1 && p.samples >= 1 && p.width <= kLongest && p.height <= kLongest,
+                   path_, " has ", p.height, " x ", p.width, " pixels (1 to ", kLongest,
+                   " a side are read) is the file complete?");
+  require_known(p, path_);
+  const std::int64_t tile = std::int64_t{p.tile_width} * p.tile_height * p.samples * p.bits / 8;
+  TESSERA_VALIDATE(p.row_bytes() <= kUnit && (!p.tiled() || (p.tile_height > 0 && tile >= 0 && tile <= kUnit)), path_,
+                   " has rows of ", p.row_bytes(), " bytes in tiles of ", p.tile_height, " x ", p.tile_width,
+                   " (each is decoded whole, 1 GiB at most) write smaller tiles");
+  return p;
+}
+
+std::vector<TiffPage> TiffFile::pages() {
+  std::vector<TiffPage> out;
+  do {
+    out.push_back(here());
+  } while (TIFFReadDirectory(get()));
+  if (!problem_->empty()) fail();
+  return out;
+}
+
+void TiffFile::go_to(const TiffPage& page) {
+  problem_->clear();
+  if (TIFFCurrentDirOffset(get()) != page.at && !TIFFSetSubDirectory(get(), page.at)) fail();
+  if (page.photometric == PHOTOMETRIC_YCBCR) TIFFSetField(get(), TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
+}
+
+}  // namespace tessera::io

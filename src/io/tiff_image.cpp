@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <optional>
+
+#include "stored_image.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/io/posix_file.hpp"
+#include "tiff_axes.hpp"
+#include "tiff_choice.hpp"
+#include "tiff_file.hpp"
+
+namespace tessera::io {
+namespace {
+
+constexpr std::size_t kMostOpen = 128;              // channels that have a decoder of their own
+constexpr std::uint32_t kNoData = 42113;            // GDAL_NODATA
+constexpr std::int64_t kReadAtOnce = 4 << 20;       // bytes of rows as they lie in the file
+
+double half(std::uint16_t bits) {  // IEEE 754 binary16
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const double value = exponent == 31   ? (fraction ? std::numeric_limits<double>::quiet_NaN() : INFINITY)
+                       : exponent == 0 ? std::ldexp(fraction, -24)
+                                       : std::ldexp(1024 + fraction, exponent - 25);
+  return bits >> 15 ? -value : value;
+}
+
+// Samples first, first + step, ... of a row, numbers in this machine's order or packed bits.
+struct Unpacker {
+  std::uint16_t bits = 8, format = SAMPLEFORMAT_UINT;
+  bool swapped = false;  // bytes of the other order
+
+  template <class T>
+  void numbers(const unsigned char* row, std::int64_t first, std::int64_t step, std::int64_t n, double* to) const {
+    for (std::int64_t k = 0; k < n; ++k) {
+      unsigned char bytes[sizeof(T)];
+      std::memcpy(bytes, row + (first + k * step) * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+      if (swapped) std::reverse(bytes, bytes + sizeof(T));
+      to[k] = static_cast<double>(std::bit_cast<T>(bytes));
+    }
+  }
+
+  void operator()(const unsigned char* row, std::int64_t first, std::int64_t step, std::int64_t n, double* to) const {
+    const bool real = format == SAMPLEFORMAT_IEEEFP, negative = format == SAMPLEFORMAT_INT;
+    switch (bits) {
+      case 8:
+        return negative ? numbers<std::int8_t>(row, first, step, n, to) : numbers<std::uint8_t>(row, first, step, n, to);
+      case 16:
+        if (negative) return numbers<std::int16_t>(row, first, step, n, to);
+        numbers<std::uint16_t>(row, first, step, n, to);
+        for (std::int64_t k = 0; real && k < n; ++k) to[k] = half(static_cast<std::uint16_t>(to[k]));
+        return;
+      case 32:
+        return real       ? numbers<float>(row, first, step, n, to)
+               : negative ? numbers<std::int32_t>(row, first, step, n, to)
+                          : numbers<std::uint32_t>(row, first, step, n, to);
+      case 64:
+        return real       ? numbers<double>(row, first, step, n, to)
+               : negative ? numbers<std::int64_t>(row, first, step, n, to)
+                          : numbers<std::uint64_t>(row, first, step, n, to);
+      case 24:
+        for (std::int64_t k = 0; k < n; ++k) {
+          const unsigned char* b = row + (first + k * step) * 3;
+          const bool big = swapped == (std::endian::native == std::endian::little);
+          const std::int32_t value = big ? b[0] << 16 | b[1] << 8 | b[2] : b[2] << 16 | b[1] << 8 | b[0];
+          to[k] = negative && value >= 1 << 23 ? value - (1 << 24) : value;
+        }
+        return;
+      default:  // the highest bit of a byte first
+        for (std::int64_t k = 0; k < n; ++k) {
+          std::uint32_t value = 0;
+          std::int64_t at = (first + k * step) * bits;
+          for (int left = bits; left > 0;) {
+            const int here = static_cast<int>(at % 8), take = std::min(left, 8 - here);
+            value = value << take | (row[at / 8] >> (8 - here - take) & ((1U << take) - 1));
+            at += take;
+            left -= take;
+          }
+          to[k] = value;
+        }
+    }
+  }
+};
+
+class TiffImage : public StoredImage {
+ public:
+  TiffImage(const std::string& path, const std::string& part) : bytes_(path) {
+    TiffFile file(path);
+    pages_ = file.pages();
+    file.go_to(pages_[0]);
+    const std::string description = file.text(TIFFTAG_IMAGEDESCRIPTION);
+    axes_ = tiff_axes(description, pages_, bytes_.size());
+    choice_ = choose_in_tiff(path, part, axes_, pages_[0]);
+    page_ = page_of(choice_.slices[0][0].plane);
+    check_pages(path);
+    file.go_to(page_);
+    describe(file, description);
+  }
+
+  void read(const Box& stored, const Sink& sink) override {
+    for (std::int64_t z = stored.lo()[0]; z < stored.hi()[0]; ++z) {
+      const auto& slice = choice_.slices[static_cast<std::size_t>(z)];
+      for (std::size_t c = 0, end = 0; c < slice.size(); c = end) {
+        // Samples that lie beside each other are decoded together.
+        for (end = c + 1; !page_.separate() && end < slice.size() && slice[end].plane == slice[c].plane;) ++end;
+        const Group group{z, c, end, slice[c].plane, page_.separate() ? slice[c].sample : std::uint16_t{0}};
+        const Box plane({z, stored.lo()[1], stored.lo()[2]}, {z + 1, stored.hi()[1], stored.hi()[2]});
+        if (page_of(group.plane).plain)
+          read_plain(group, plane, sink);
+        else if (page_of(group.plane).tiled())
+          read_tiles(group, plane, sink);
+        else
+          read_rows(group, plane, sink);
+      }
+    }
+  }
+
+  std::vector<std::uint8_t> profile() override {
+    std::uint32_t count = 0;
+    const std::uint8_t* data = nullptr;
+    TIFF* const tiff = decoder(0, page_).get();
+    if (!TIFFGetField(tiff, TIFFTAG_ICCPROFILE, &count, &data)) return {};
+    return {data, data + count};
+  }
+
+ private:
+  struct Group {  // channels [first, end) of a slice, which are samples of one plane
+    std::int64_t slice = 0;
+    std::size_t first = 0, end = 0;
+    std::int64_t plane = 0;
+    std::uint16_t sample = 0;  // of separate ones
+  };
+
+  const TiffPage& page_of(std::int64_t plane) const {  // of TiffChoice::Plane
+    return pages_[axes_.one_directory ? 0 : static_cast<std::size_t>(plane)];
+  }
+
+  // One for each channel, so that all go down their rows once.
+  TiffFile& decoder(std::size_t channel, const TiffPage& page) {
+    auto& one = decoders_[channel % kMostOpen];
+    if (!one) one = std::make_unique<TiffFile>(bytes_.path());
+    one->go_to(page);
+    return *one;
+  }
+
+  void check_pages(const std::string& path) const {
+    for (const auto& slice : choice_.slices)
+      for (const TiffChoice::Plane& p : slice) {
+        const TiffPage& other = page_of(p.plane);
+        TESSERA_VALIDATE(other.like(page_), path, " has pages that differ (page ", p.plane, " is ", other.samples, " x ",
+                         other.height, " x ", other.width, " of ", other.type(), ", the first ", page_.samples, " x ",
+                         page_.height, " x ", page_.width, " of ", page_.type(),
+                         ") name the page to be read, from ", path, ":/0");
+      }
+  }
+
+  void describe(const TiffFile& file, const std::string& description) {
+    info_.note = choice_.note;
+    info_.depth = static_cast<std::int64_t>(choice_.slices.size());
+    info_.channels = choice_.channels();
+    info_.type = page_.type();
+    info_.height = page_.height;
+    info_.width = page_.width;
+    info_.orientation = page_.orientation;
+    info_.tile = {page_.tiled() ? page_.tile_height : 1, page_.tile_width};
+    info_.random_access = true;
+    for (const auto& slice : choice_.slices)
+      for (const TiffChoice::Plane& p : slice)
+        info_.random_access = info_.random_access && (page_of(p.plane).plain || page_of(p.plane).tiled());
+    std::uint32_t count = 0;
+    const void* data = nullptr;
+    info_.has_profile = TIFFGetField(file.get(), TIFFTAG_ICCPROFILE, &count, &data) != 0 && count > 0;
+    if (axes_.one_directory) {  // a file that was cut short is refused before anything is read
+      const std::int64_t first = static_cast<std::int64_t>(TIFFGetStrileOffset(file.get(), 0));
+      TESSERA_VALIDATE(first >= 0 && bytes_.size() - first >= axes_.planes * page_.bytes(), file.path(), " ends at byte ",
+                       bytes_.size(), " (its ", axes_.from, " description says ", axes_.planes, " planes of ",
+                       page_.bytes(), " bytes) is the file complete?");
+    }
+    unpack_ = {page_.bits, page_.format, false};
+    if (page_.photometric == PHOTOMETRIC_PALETTE)
+      read_palette(file, description);
+    else if (page_.bits < 8 && 255 % ((1 << page_.bits) - 1) == 0)
+      gain_ = 255 / ((1 << page_.bits) - 1);
+    if (gain_ != 1) add_note(concat("samples of ", page_.bits, page_.bits == 1 ? " bit" : " bits", " expanded to 8 (times ", gain_, ")"));
+    if (page_.photometric == PHOTOMETRIC_MINISWHITE)
+      add_note("its tags call the smallest value white: samples are taken as stored, not inverted");
+    if (page_.photometric == PHOTOMETRIC_CFA) add_note("samples of a color filter array, taken as one channel");
+    if (const std::string text = file.text(kNoData); !text.empty()) {
+      char* end = nullptr;
+      const double value = std::strtod(text.c_str(), &end);
+      if (end != text.c_str() && std::isfinite(value)) {
+        missing_ = info_.type == "float32" ? static_cast<float>(value) : value;
+        add_note(concat("samples of ", value, " (GDAL_NODATA) are missing"));
+      }
+    }
+  }
+
+  // A palette of gray, a smooth ramp, or one beside ImageJ's description shows measured values in colors; what is
+  // left is a picture's.
+  void read_palette(const TiffFile& file, const std::string& description) {
+    std::uint16_t *r = nullptr, *g = nullptr, *b = nullptr;
+    TESSERA_VALIDATE(TIFFGetField(file.get(), TIFFTAG_COLORMAP, &r, &g, &b) && page_.bits <= 16 && page_.samples == 1,
+                     file.path(), " is a palette picture of ", page_.samples,
+                     " samples without a color map of its own (no color can be looked up) convert it to RGB");
+    const int n = 1 << page_.bits;
+    bool gray = true, same = page_.bits == 8, bytes = true;
+    int largest = 0;
+    for (int k = 0; k < n; ++k) {
+      gray = gray && r[k] == g[k] && g[k] == b[k];
+      same = same && r[k] >> 8 == k;
+      bytes = bytes && std::max({r[k], g[k], b[k]}) < 256;  // maps of old programs
+      for (const std::uint16_t* map : {r, g, b})
+        if (k > 0) largest = std::max(largest, std::abs(map[k] - map[k - 1]));
+    }
+    constexpr int kRampStep = 8;  // of the map's entries: spectra have 6 at most
+    const bool ramp = n >= 64 && largest <= kRampStep * (bytes ? 255 : 65535) / (n - 1);
+    const bool colors = choice_.colors.value_or(!gray && !ramp && !description.starts_with("ImageJ="));
+    const std::string other = file.path() + (colors ? ":/index" : ":/rgb");
+    if (!colors) {
+      if (!choice_.colors && !(gray && same))
+        add_note(concat("the indices of its palette are taken, not the colors (", other, " has those)"));
+      return;
+    }
+    add_note("palette expanded to RGB" + (choice_.colors ? std::string() : concat(" (", other, " has its indices)")));
+    TESSERA_VALIDATE(info_.channels == 1, file.path(), " has ", info_.channels, " channels of palette pictures (they ",
+                     "have no order as colors) name one, or write ", file.path(), ":/index");
+    for (const std::uint16_t* map : {r, g, b})
+      for (int k = 0; k < n; ++k) palette_.push_back(bytes ? map[k] : map[k] >> 8);
+    info_.channels = 3;
+    info_.type = "uint8";
+  }
+
+  // Samples of one row of a group, from the column at.x on; `row` starts with sample `first`.
+  void give(const Group& group, const unsigned char* row, std::int64_t first, Index3 at, std::int64_t n,
+            const Unpacker& unpack, const Sink& sink) {
+    values_.resize(static_cast<std::size_t>(n));
+    const auto& slice = choice_.slices[static_cast<std::size_t>(group.slice)];
+    for (std::size_t c = group.first; c < group.end; ++c) {
+      const std::int64_t step = page_.separate() ? 1 : page_.samples;
+      unpack(row, first * step + (page_.separate() ? 0 : slice[c].sample), step, n, values_.data());
+      for (double& v : values_) {
+        if (missing_ && v == *missing_) v = std::numeric_limits<double>::quiet_NaN();
+        v *= gain_;
+      }
+      if (palette_.empty()) {
+        sink(static_cast<std::int64_t>(c), at, values_.data(), n);
+        continue;
+      }
+      const std::size_t entries = palette_.size() / 3;
+      std::vector<double> color(values_.size());
+      for (std::size_t k = 0; k < 3; ++k) {
+        for (std::size_t x = 0; x < color.size(); ++x)
+          color[x] = std::isnan(values_[x]) ? values_[x] : palette_[k * entries + static_cast<std::size_t>(values_[x])];
+        sink(static_cast<std::int64_t>(k), at, color.data(), n);
+      }
+    }
+  }
+
+  // From where the rows lie in the file, without a decoder.
+  void read_plain(const Group& group, const Box& box, const Sink& sink) {
+    const TiffPage& page = page_of(group.plane);
+    TIFF* const tiff = decoder(group.first, page).get();
+    Unpacker unpack = unpack_;
+    unpack.swapped = TIFFIsByteSwapped(tiff) != 0;
+    const std::int64_t sample = page.bits / 8 * (page.separate() ? 1 : page.samples), n = box.extent(2);
+    const std::int64_t strips = (page.height + page.rows_per_strip - 1) / std::int64_t{page.rows_per_strip};
+    const std::int64_t behind = axes_.one_directory ? group.plane * page.bytes() : 0;
+    const std::int64_t at_once = std::max<std::int64_t>(1, kReadAtOnce / page.row_bytes());
+    const bool whole = n == page.width;
+    for (std::int64_t y = box.lo()[1]; y < box.hi()[1];) {
+      const std::int64_t strip = axes_.one_directory ? 0 : y / page.rows_per_strip, in_strip = axes_.one_directory ? y : y % page.rows_per_strip;
+      const auto start = static_cast<std::int64_t>(
+          TIFFGetStrileOffset(tiff, static_cast<std::uint32_t>(strip + group.sample * strips)));
+      if (start <= 0) refuse_strip(page);
+      const std::int64_t left = axes_.one_directory ? page.height - y : page.rows_per_strip - in_strip;
+      const std::int64_t rows = std::min({box.hi()[1] - y, left, whole ? at_once : 1});
+      const std::int64_t from = start + behind + in_strip * page.row_bytes() + box.lo()[2] * sample +
+                                (axes_.one_directory && page.separate() ? group.sample * page.row_bytes() * page.height : 0);
+      buffer_.resize(static_cast<std::size_t>(rows * n * sample));
+      bytes_.read(from, rows * n * sample, buffer_.data());
+      for (std::int64_t k = 0; k < rows; ++k, ++y)
+        give(group, buffer_.data() + k * n * sample, 0, {box.lo()[0], y, box.lo()[2]}, n, unpack, sink);
+    }
+  }
+  [[noreturn]] void refuse_strip(const TiffPage& page) const {
+    throw InputError(concat("cannot read ", bytes_.path(), " (a strip of ", page.rows_per_strip,
+                            " rows has no place in it) is the file complete?"));
+  }
+
+  void read_rows(const Group& group, const Box& box, const Sink& sink) {
+    const TiffPage& page = page_of(group.plane);
+    TiffFile& file = decoder(group.first, page);
+    buffer_.resize(static_cast<std::size_t>(std::max<std::int64_t>(page.row_bytes(), TIFFScanlineSize64(file.get()))));
+    for (std::int64_t y = box.lo()[1]; y < box.hi()[1]; ++y) {
+      if (TIFFReadScanline(file.get(), buffer_.data(), static_cast<std::uint32_t>(y), group.sample) != 1) file.fail();
+      give(group, buffer_.data(), box.lo()[2], {box.lo()[0], y, box.lo()[2]}, box.extent(2), unpack_, sink);
+    }
+  }
+
+  void read_tiles(const Group& group, const Box& box, const Sink& sink) {
+    const TiffPage& page = page_of(group.plane);
+    TiffFile& file = decoder(group.first, page);
+    const std::int64_t h = page.tile_height, w = page.tile_width;
+    const tmsize_t size = TIFFTileSize(file.get()), row = TIFFTileRowSize(file.get());
+    if (size <= 0 || row <= 0) file.fail();
+    buffer_.resize(static_cast<std::size_t>(size));
+    for (std::int64_t y = box.lo()[1] / h * h; y < box.hi()[1]; y += h)
+      for (std::int64_t x = box.lo()[2] / w * w; x < box.hi()[2]; x += w) {
+        const std::uint32_t tile = TIFFComputeTile(file.get(), static_cast<std::uint32_t>(x),
+                                                   static_cast<std::uint32_t>(y), 0, group.sample);
+        if (TIFFReadEncodedTile(file.get(), tile, buffer_.data(), size) != size) file.fail();
+        const std::int64_t left = std::max(x, box.lo()[2]), right = std::min(x + w, box.hi()[2]);
+        for (std::int64_t r = std::max(y, box.lo()[1]); r < std::min(y + h, box.hi()[1]); ++r)
+          give(group, buffer_.data() + (r - y) * row, left - x, {box.lo()[0], r, left}, right - left, unpack_, sink);
+      }
+  }
+
+  InputFile bytes_;
+  std::vector<TiffPage> pages_;
+  TiffAxes axes_;
+  TiffChoice choice_;
+  TiffPage page_;  // the first that is read; the others are like it
+  Unpacker unpack_;
+  int gain_ = 1;                  // of samples of few bits
+  std::optional<double> missing_;  // the value of samples without one
+  std::vector<std::uint8_t> palette_;  // red of all entries, green, blue; empty: samples are taken
+  std::array<std::unique_ptr<TiffFile>, kMostOpen> decoders_;
+  std::vector<unsigned char> buffer_;
+  std::vector<double> values_;
+};
+
+}  // namespace
+
+std::unique_ptr<StoredImage> open_tiff(const std::string& path, const std::string& part) {
+  return std::make_unique<TiffImage>(path, part);
+}
+
+}  // namespace tessera::io
