@@ -102,6 +102,13 @@ Value document_of(const std::string& text, const std::string& path,
   return document;
 }
 
+/// Where relative paths begin: at the job file's folder, or, for a copy of one, where it says.
+std::string folder_of(const Value& document, const std::string& path) {
+  const std::string folder = fs::absolute(path).lexically_normal().parent_path().string();
+  const Value* said = document.find("relative_to");
+  return said && said->kind == Value::Kind::scalar ? absolute_path(said->text, folder) : folder;
+}
+
 }  // namespace
 }  // namespace config
 
@@ -110,8 +117,8 @@ JobConfig parse_job(const std::string& text, const std::string& path,
   using namespace config;
   JobConfig job;
   job.text = text;
-  job.folder = fs::absolute(path).lexically_normal().parent_path().string();
   Value document = document_of(text, path, overrides);
+  job.folder = folder_of(document, path);
 
   // A file for a later program has keys that this one cannot know: say that, not the first of them.
   if (const Value* schema = document.find("schema")) {
@@ -145,7 +152,7 @@ std::string named_measurements(const std::string& text, const std::string& path,
   const Value* problem = document.find("problem");
   const Value* v = problem ? problem->find("measurements") : nullptr;
   if (!v || v->kind != Value::Kind::scalar || v->text.empty()) return {};
-  return absolute_path(v->text, fs::absolute(path).lexically_normal().parent_path().string());
+  return absolute_path(v->text, folder_of(document, path));
 }
 
 std::string write_problem(const JobConfig& job) {

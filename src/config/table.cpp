@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The keys of a job.
+#include <filesystem>
+
 #include "table_keys.hpp"
 #include "tessera/core/error.hpp"
 
@@ -71,6 +73,15 @@ std::vector<Key<Job>> make_job_table() {
   const Rule not_negative{.least = 0};
   std::vector<Key<Job>> table = {
       key<Job>("schema", TESSERA_AT(schema), {.least = 1}, "", "version of the job file's keys"),
+      key<Job>(
+          {"relative_to", "text", "", "the job file's folder", "a folder",
+           "where relative paths begin, for a copy of a job file that lies elsewhere"},
+          [](const Site& s, const Value& v, Job&) {  // parse_job() has taken it: other keys need it
+            std::error_code none;
+            if (v.kind != Value::Kind::scalar || !std::filesystem::is_directory(s.folder, none))
+              reject(s, v, "the path of a folder", "name the one in which the original lies");
+          },
+          [](const Job&) { return Value{}; }),
 
       key<Job>("problem.truth", TESSERA_AT(problem.truth), {.file = true}, "",
                "the true image: without measurements they are simulated from it; with measurements it only "
