@@ -5,11 +5,12 @@
 #   GPU      of those that the rank may use, the one of its number on the node; CUDA_VISIBLE_DEVICES then names it alone.
 #   cores    of those that the rank may use, the GPU's; ranks with the same near cores share them out.
 #   network  UCX_NET_DEVICES names the card with the shortest way to the GPU, unless it is set. NCCL finds it by itself.
-#   Without a GPU: ranks that fill a whole node share out its cores; otherwise nothing is changed.
+#   Without a GPU: ranks that fill a whole node share out its cores; otherwise nothing is changed, but that OMP_PROC_BIND
+#            is set aside where all ranks of a node may use the same cores.
 #   TESSERA_BIND=off changes nothing; TESSERA_BIND=verbose says on standard error what was chosen.
 set -euo pipefail
 case ${1:-} in
-  -h | --help) sed -n '3,9s/^# //p' "$0"; exit 0 ;;
+  -h | --help) sed -n '3,10s/^# //p' "$0"; exit 0 ;;
   "") echo "usage: jobs/bind.sh PROGRAM [ARGUMENTS...]   (--help says more)" >&2; exit 2 ;;
 esac
 if ! command -v "$1" >/dev/null; then
@@ -130,6 +131,15 @@ elif [[ -z $gpu ]]; then
   whole=$(wc -l <<<"$usable")
   if ((ranks > 1 && ${SLURM_CPUS_ON_NODE:-0} >= whole && whole >= $(nproc --all))); then
     cores=$(share "$usable" "$rank" "$ranks")
+  fi
+fi
+# Ranks that nobody binds see the same cores: OpenMP would bind the first thread of each to the first of them.
+pinned=${OMP_PROC_BIND:-${OMP_PLACES:-${GOMP_CPU_AFFINITY:-false}}}
+if [[ -z $cores && ranks -gt 1 && ${pinned,,} != false ]]; then
+  there=$(allowed | wc -l)
+  if ((there > 1 && (there >= ${SLURM_CPUS_ON_NODE:-$there} || there >= $(nproc --all)))); then
+    ((rank)) || echo "bind: note: OMP_PROC_BIND, OMP_PLACES and GOMP_CPU_AFFINITY are set aside (all ranks would share one core)" >&2
+    export OMP_PROC_BIND=false
   fi
 fi
 if [[ -n $cores ]]; then

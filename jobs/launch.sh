@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Starts a program on N ranks the right way on this machine: jobs/launch.sh -n N PROGRAM [ARGUMENTS...]
-#   Inside a Slurm job: srun with PMIx. Elsewhere: mpirun, quiet, more ranks than cores allowed, no binding.
-#   Each rank gets its share of the cores as OMP_NUM_THREADS, unless that is set.
+#   Inside a Slurm job: srun with PMIx. Elsewhere: mpirun, more ranks than cores allowed, no binding.
+#   Each rank gets its share of the cores as OMP_NUM_THREADS, unless that is set. What is decided here reaches the ranks on
+#   all nodes, also where the launcher passes no environment on (Slurm's --export=NONE).
 #   Waiting ranks yield their core. The exit code is the program's.
 #   Ctrl-C and SIGTERM reach the ranks as SIGUSR2, and tessera then writes a checkpoint; Ctrl-C after that ends all.
 #   TESSERA_LAUNCHER=mpirun or srun chooses; with either, one rank is launched too (otherwise it simply runs).
 #   TESSERA_LAUNCHER_OPTIONS are passed on to mpirun or srun.
 set -euo pipefail
 case ${1:-} in
-  -h | --help) sed -n '3,9s/^# //p' "$0"; exit 0 ;;
+  -h | --help) sed -n '3,10s/^# //p' "$0"; exit 0 ;;
 esac
 if [[ ${1:-} != -n || $# -lt 3 || ! $2 =~ ^[1-9][0-9]*$ ]]; then
   echo "usage: launch.sh -n N PROGRAM [ARGUMENTS...]   (--help says more)" >&2
@@ -27,6 +28,34 @@ if ! command -v "$1" >/dev/null; then
   echo "launch: no program $1 (each rank would fail to start it) is the name right, and built?" >&2
   exit 2
 fi
+job=${SLURM_JOB_ID:-${SLURM_JOBID:-}}
+if [[ $ranks != 1 || -n ${TESSERA_LAUNCHER:-} || $launcher == srun ]] && ! command -v "$launcher" >/dev/null; then
+  if [[ $launcher == srun && -z ${TESSERA_LAUNCHER:-} ]]; then
+    echo "launch: SLURM_JOB_ID is $job and there is no srun (a job's variables without its Slurm: left over, or in a" \
+      "container) unset \${!SLURM_@}, or set TESSERA_LAUNCHER=mpirun" >&2
+  else
+    echo "launch: there is no $launcher (it starts the ranks) install or load it, or choose by TESSERA_LAUNCHER" >&2
+  fi
+  exit 2
+fi
+
+# The launchers' own words on the way to standard error: none for exit codes that the program has explained. In a block
+# between dashes mpirun says that a rank returned one, or aborted; srun calls 85 and 86, after a checkpoint, errors.
+read -r -d '' drop <<'SED' || :
+/^srun: error: .*Exited with exit code 8[56]$/d
+/help message help-mpi-api.txt \/ mpi-abort$/d
+/^-\{74\}$/{
+  $!N
+  /\n\(Primary job  terminated\|mpirun detected that\|MPI_ABORT was invoked\)/{
+    :more
+    N
+    /\n-\{74\}$/d
+    b more
+  }
+  P
+  D
+}
+SED
 
 # supervise LAUNCHER...: runs it and ends with its exit code. mpirun answers Ctrl-C and SIGTERM by killing its ranks a second
 # later, so both are kept from it (blocked, which it leaves to itself: ranks get them back), and this shell passes them on as
@@ -36,6 +65,9 @@ supervise() {
   local -a shield=()
   env --block-signal=INT true 2>/dev/null && shield=(env --block-signal=INT,TERM)
   setpriv --pdeathsig HUP true 2>/dev/null && shield=(setpriv --pdeathsig HUP ${shield[@]+"${shield[@]}"})
+  exec 3>&2
+  exec 2> >(trap '' INT TERM; exec sed --unbuffered "$drop" >&3)
+  local filter=$!
   ${shield[@]+"${shield[@]}"} "$@" <&0 &
   child=$!
   pass() { caught=1; kill "-$1" "$child" 2>/dev/null || :; }
@@ -47,34 +79,58 @@ supervise() {
     wait "$child" || code=$?
     [[ -n $caught ]] || break
   done
-  if [[ -n ${filter:-} ]]; then  # all of it is to be seen before this shell ends
-    exec 2>&3
-    wait "$filter" || :
-  fi
+  exec 2>&3
+  wait "$filter" || :  # all of it is to be seen before this shell ends
+  if ((code == 1 && !asked)); then explain "$@"; fi
   # 140: a program that does not take SIGUSR2.
   if ((asked && code == 140 || cut && code != 0 && code != 85 && code != 86)); then code=130; fi
   exit "$code"
 }
 
+# explain LAUNCHER...: exit code 1 is no code of tessera: the launcher could not start the ranks, or MPI ended one.
+explain() {
+  local -a start=()
+  while [[ $1 != env ]]; do start+=("$1"); shift; done
+  echo "launch: exit code 1 is $launcher's, or of a rank that MPI ended (messages above, where there are any) to look closer:" \
+    "$(printf '%q ' "${start[@]}")hostname" >&2
+  if [[ $launcher == srun && $(srun --mpi=list 2>&1) != *pmix* ]]; then
+    echo "launch: this Slurm's srun has no PMIx (srun --mpi=list names none) set TESSERA_LAUNCHER=mpirun" >&2
+  fi
+  if [[ -n $job && -z $(squeue --noheader --job "$job" 2>/dev/null) ]]; then
+    echo "launch: no Slurm answers for job $job of SLURM_JOB_ID or SLURM_JOBID (left over from a job that has ended?)" \
+      "unset \${!SLURM_@}" >&2
+  fi
+}
+
 if [[ -t 1 ]]; then export TESSERA_TERMINAL=${TESSERA_TERMINAL:-1}; else export TESSERA_TERMINAL=${TESSERA_TERMINAL:-0}; fi
 # srun never tells Open MPI that ranks share cores; a spinning rank then costs the others milliseconds per message.
 export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1}
+# sbatch --export=NONE leaves behind that a job's srun, and that of mpirun's daemons, pass nothing on either.
+[[ -z $job ]] || export SLURM_EXPORT_ENV=ALL SRUN_EXPORT_ENV=ALL
+# in_rank PROGRAM...: the command line with the settings of this script in it, in `command`
+in_rank() {
+  local name
+  command=(env)
+  for name in $(compgen -e); do
+    case $name in
+      TESSERA_* | OMP_NUM_THREADS | OMP_WAIT_POLICY | OMP_PROC_BIND | OMPI_MCA_mpi_yield_when_idle) command+=("$name=${!name}") ;;
+    esac
+  done
+  command+=(sh -c 'exec "$0" "$@"' "$@")  # env takes a program with a = in its path for a setting
+}
 if [[ $launcher == srun ]]; then
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}}
   # A rank that alone had a node and is killed leaves the others waiting for it; Slurm would watch that for ever. (Ending
   # all at the first bad exit code would cut ranks short that are about to end with the same code, after a checkpoint.)
   export SLURM_WAIT=${SLURM_WAIT:-10}
-  # Ranks that end with 85 or 86 have checkpointed and say so themselves; to srun that is an error.
-  exec 3>&2
-  exec 2> >(trap '' INT TERM; exec sed --unbuffered '/^srun: error: .*Exited with exit code 8[56]$/d' >&3)
-  filter=$!
-  supervise srun --ntasks="$ranks" --mpi=pmix ${options[@]+"${options[@]}"} "$@"
+  in_rank "$@"
+  supervise srun --ntasks="$ranks" --mpi=pmix ${options[@]+"${options[@]}"} "${command[@]}"
 fi
 # Threads that wait sleep instead of spinning: many operators are short, and on a machine with other work a spinning
 # thread takes the core from the one it waits for (eight blurs of 1411 x 1411, 2 busy cores: 11.9 s spinning, 2.9 s not).
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 share=$(($(nproc) / ranks))
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((share > 0 ? share : 1))}
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-$((share > 0 ? share : 1))}}
 if [[ $ranks == 1 && -z ${TESSERA_LAUNCHER:-} ]]; then
   exec "$@"
 fi
@@ -87,4 +143,11 @@ fi
 # Oversubscription: 4 ranks on 2 cores are refused without it. Binding: mpirun would pin both threads of a rank to one
 # core. Single-copy messages through process_vm_readv are forbidden in containers, and Open MPI then warns per rank.
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
-supervise mpirun -q --bind-to none ${options[@]+"${options[@]}"} -n "$ranks" "$@"
+# Unbound ranks see the same cores: OpenMP would bind the first thread of each to the first of them.
+pinned=${OMP_PROC_BIND:-${OMP_PLACES:-${GOMP_CPU_AFFINITY:-false}}}
+if [[ $ranks != 1 && ${pinned,,} != false && " ${options[*]-} " != *" --bind-to "* ]]; then
+  echo "launch: note: OMP_PROC_BIND, OMP_PLACES and GOMP_CPU_AFFINITY are set aside (all ranks would share one core)" >&2
+  export OMP_PROC_BIND=false
+fi
+in_rank "$@"
+supervise mpirun --bind-to none ${options[@]+"${options[@]}"} -n "$ranks" "${command[@]}"

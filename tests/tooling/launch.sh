@@ -27,6 +27,60 @@ expect "no number of ranks" 2 "$(code "$launch" true)"
 expect "a number of ranks that is none" 2 "$(code "$launch" -n two true)"
 expect "no program" 2 "$(code "$launch" -n 2)"
 expect "unknown launcher" 2 "$(TESSERA_LAUNCHER=ssh code "$launch" -n 1 true)"
+
+# A launcher that cannot start the ranks says why, and so does this script; what a program has explained stands alone.
+says() { "$@" 2>&1 >/dev/null </dev/null || :; }
+expect "a program's own words" "bad input" "$(says "$launch" -n 1 bash -c 'echo bad input >&2; exit 2')"
+expect "85 is explained" "" "$(says "$launch" -n 2 bash -c 'exit 85')"
+dashes=$(printf -- '-%.0s' {1..74})
+expect "a program's dashes" "$dashes $dashes mine $dashes" "$(says "$launch" -n 1 bash -c "printf '%s\n' $dashes $dashes mine $dashes >&2" | xargs)"
+[[ $(says "$launch" -n 2 bash -c 'if [[ $OMPI_COMM_WORLD_RANK == 1 ]]; then kill -9 $$; fi; sleep 60') == *"rank 1 "*"signal 9"* ]] ||
+  expect "a killed rank is named" 1 0
+explains() {  # explains SETTING WORDS...: all of them are said
+  local said setting=$1
+  said=$(says env "$setting" "$launch" -n 2 true)
+  for word in "${@:2}"; do [[ $said == *"$word"* ]] || expect "$setting says '$word'" 1 "$said"; done
+}
+explains "TESSERA_LAUNCHER_OPTIONS=--hostfile /none" "hostfile" "launch: exit code 1 is mpirun's" "--hostfile /none -n 2 hostname"
+explains "TESSERA_LAUNCHER_OPTIONS=--map-by ppr:1:node" "more processes"
+explains SLURM_JOBID=77 SLURM_NODELIST 'no Slurm answers for job 77' 'unset ${!SLURM_@}'
+expect "mpirun's exit code" 1 "$(SLURM_JOBID=77 code "$launch" -n 2 true)"
+
+# Ranks of one host that nobody binds do not share a core.
+for pinned in OMP_PROC_BIND=Close OMP_PLACES=cores GOMP_CPU_AFFINITY=0-3; do
+  said=$(env "$pinned" "$launch" -n 2 bash -c 'echo $OMP_PROC_BIND' 2>&1 | sort -u | xargs)
+  [[ $said == *"false launch: note: OMP_PROC_BIND"*"set aside"* ]] || expect "$pinned" "false and a note" "$said"
+done
+expect "nothing to set aside" "unset" "$("$launch" -n 2 bash -c 'echo ${OMP_PROC_BIND-unset}' | sort -u)"
+
+# Launchers that pass nothing on: an srun as after sbatch --export=NONE, and an mpirun over ssh.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/a=b"
+cat >"$work/srun" <<'FAKE'
+#!/bin/bash
+[[ ${SLURM_EXPORT_ENV:-ALL} == ALL ]] && pass=ALL=1 || pass=NONE=1
+while [[ $1 == -* ]]; do shift; done
+exec env -i PATH="$PATH" "$pass" "$@"
+FAKE
+cat >"$work/mpirun" <<'FAKE'
+#!/bin/bash
+while [[ $1 == -* ]]; do [[ $1 == --bind-to || $1 == -n ]] && shift; shift; done
+exec env -i PATH="$PATH" "$@"
+FAKE
+cat >"$work/a=b/show" <<'FAKE'
+#!/bin/sh
+echo "$OMP_NUM_THREADS $OMPI_MCA_mpi_yield_when_idle $TESSERA_TERMINAL $TESSERA_BIND ${ALL-} $1"
+FAKE
+chmod +x "$work/srun" "$work/mpirun" "$work/a=b/show"
+for launcher in srun mpirun; do
+  [[ $launcher == srun ]] && all=1 || all=
+  expect "$launcher that passes nothing on" "3 1 0 off $all a b" "$(PATH="$work:$PATH" TESSERA_LAUNCHER=$launcher TESSERA_BIND=off \
+    SLURM_JOB_ID=1 SLURM_EXPORT_ENV=NONE SLURM_CPUS_PER_TASK=3 "$launch" -n 2 "$work/a=b/show" "a b")"
+done
 unset TESSERA_LAUNCHER
+ln -s "$(command -v bash)" "$(command -v env)" "$work/a=b"
+expect "a job without its Slurm" 2 "$(SLURM_JOB_ID=77 PATH="$work/a=b" code "$launch" -n 2 show)"
+[[ $(SLURM_JOB_ID=77 PATH="$work/a=b" says "$launch" -n 2 show) == *"SLURM_JOB_ID is 77 and there is no srun"* ]] || expect "it says so" 1 0
 expect "one rank runs without a launcher" "" "$("$launch" -n 1 bash -c 'echo ${OMPI_COMM_WORLD_RANK:-}')"
 exit "$failed"
