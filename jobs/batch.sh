@@ -3,7 +3,17 @@
 # What the batch scripts (jobs/*.sbatch) share; they source it in the clone's root.
 # docs/slurm.md tells the whole story of signals, exit codes and restarts.
 
+# Numbers have points, and ranges of letters are ASCII, in every locale; names keep their letters.
+if [[ -n ${LC_ALL:-} ]]; then
+  export LC_CTYPE=$LC_ALL
+  unset LC_ALL
+fi
+export LC_NUMERIC=C LC_COLLATE=C
+
 say() { echo "$(date +%FT%T) job ${SLURM_JOB_ID:-none}: $*"; }
+
+# quoted TEXT: as a YAML value
+quoted() { local q="'"; echo "$q${1//$q/$q$q}$q"; }
 
 # use_site NAME_OR_FILE: settings of the cluster. jobs/sites/NAME.env, or a file with a '/' in its name; none: defaults.
 use_site() {
@@ -39,27 +49,37 @@ use_site() {
   fi
 }
 
-# begin_job [--site S] ...: what every batch script does first; leaves the other arguments in `arguments`.
+# load_modules: those of the site, and its set-up
+load_modules() {
+  local -a modules
+  read -ra modules <<<"$SITE_MODULES"
+  if ((${#modules[@]})); then
+    # A job that was submitted with --export=NONE begins without the function.
+    # shellcheck disable=SC1091
+    [[ -n $(type -t module) || ! -r /etc/profile ]] || source /etc/profile
+    module load "${modules[@]}" || return 1
+  fi
+  [[ -z $SITE_SETUP ]] || eval "$SITE_SETUP"
+}
+
+# begin_job [--site S] [--program P] [--submission ID] ...: what every batch script does first; leaves the other arguments in
+# `arguments`, and what was submitted in `submission`.
 begin_job() {
-  arguments=()
+  arguments=() submission=''
   local site=${TESSERA_SITE:-}
   while (($#)); do
     case $1 in
       --site) site=${2:-}; shift ;;
       --site=*) site=${1#*=} ;;
+      --program) export TESSERA_PROGRAM=${2:-}; shift ;;
+      --submission) submission=${2:-}; shift ;;
       *) arguments+=("$1") ;;
     esac
     shift
   done
   use_site "$site"
   tessera=${TESSERA_PROGRAM:-build/release/bin/tessera}
-  if [[ -n $SITE_MODULES ]]; then
-    read -ra modules <<<"$SITE_MODULES"
-    module load "${modules[@]}" || exit 1
-  fi
-  if [[ -n $SITE_SETUP ]]; then
-    eval "$SITE_SETUP" || exit 1
-  fi
+  load_modules || exit 1
   export TESSERA_LAUNCHER=$SITE_LAUNCHER TESSERA_LAUNCHER_OPTIONS="$SITE_LAUNCHER_OPTIONS ${TESSERA_LAUNCHER_OPTIONS:-}"
   # srun takes the number of cores per rank from its own variable only (since Slurm 22.05).
   [[ -n ${SLURM_CPUS_PER_TASK:-} ]] && export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK

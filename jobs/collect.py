@@ -20,6 +20,7 @@ if __name__ == "__main__":
 
     need("h5py", "numpy")
 
+from reporting import in_utf8
 from reporting.hardware import hardware_of
 
 PHASES = ["halo", "operator", "adjoint", "prox", "denoise", "reduce", "metrics", "checkpoint"]
@@ -185,4 +186,5 @@ def main():
 
 
 if __name__ == "__main__":
+    in_utf8()
     sys.exit(main())

@@ -25,7 +25,7 @@ if __name__ == "__main__":
     need("h5py", "numpy", "PIL", "plotly", "yaml")
 
 from collect import COLUMNS, row_of, write_rows
-from reporting import InputError
+from reporting import InputError, in_utf8
 from reporting.figures import write_figures
 from reporting.fit import fit_of
 from reporting.page import page
@@ -178,4 +178,5 @@ def main(words=None):
 
 
 if __name__ == "__main__":
+    in_utf8()
     sys.exit(main())

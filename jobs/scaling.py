@@ -18,6 +18,7 @@ Inside a Slurm job the ranks are started by srun, elsewhere by mpirun (jobs/laun
 """
 import argparse
 import csv
+import hashlib
 import itertools
 import json
 import os
@@ -35,6 +36,7 @@ if __name__ == "__main__":
 
 from collect import collect
 from report import main as report
+from reporting import in_utf8
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -248,9 +250,23 @@ class Study:
                     return was
         return None
 
+    def other_job(self):
+        """Whether the folder holds runs of another job or of other settings; a new one keeps what it is of."""
+        given = {"job": hashlib.sha256(Path(self.arguments.job).read_bytes()).hexdigest(), "set": self.arguments.set,
+                 "iterations": self.arguments.iterations, "seed": self.arguments.seed}
+        kept = self.folder / "study.json"
+        if kept.exists():
+            return json.loads(kept.read_text()) != given
+        kept.write_text(json.dumps(given, indent=1) + "\n")
+        return False
+
     def go(self):
         self.folder.mkdir(parents=True, exist_ok=True)
         runs = plan(self.arguments)
+        if self.other_job():
+            print(f"scaling: {self.folder} holds runs of another job, or with other --set, --iterations or --seed (they would "
+                  "stand beside these) name another folder", file=sys.stderr)
+            return 2
         if was := self.other_threads(runs):
             print(f"scaling: {self.folder} holds runs with --threads {was} (they would stand beside others of "
                   f"{self.threads or 'share'}) write --threads {was}, or name another folder", file=sys.stderr)
@@ -316,4 +332,5 @@ def main():
 
 
 if __name__ == "__main__":
+    in_utf8()
     sys.exit(main())

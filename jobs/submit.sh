@@ -11,6 +11,8 @@
 #   --strong, --weak   a scaling study
 #   --study OPTIONS    of jobs/scaling.py, as one word: --study "--repeats 5"
 #   --folder DIR       of a sweep or a study: its results (runs/NAME, NAME being the job file's)
+#                      The job file and the table are copied: what they hold now is what will run, also after a restart.
+#                      A sweep that was cut off goes on when the same is submitted again.
 #   --name NAME        of the Slurm job (the job file's)
 #   --ranks-per-node K (the site's)
 #   --dry-run          shows what would be submitted
@@ -25,7 +27,7 @@ table='' at_once='' study='' study_options='' folder=''
 settings=() sbatch_options=()
 while (($#)); do
   case $1 in
-    -h | --help) sed -n '3,20s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '3,22s/^# \{0,1\}//p' "$0"; exit 0 ;;
     --dry-run) dry=1; shift; continue ;;
     --strong | --weak) study=${1#--}; shift; continue ;;
     --) shift; sbatch_options=("$@"); break ;;
@@ -82,28 +84,35 @@ seconds_of() {
 limit_seconds=$(seconds_of "$limit") ||
   refuse "--time is '$limit' (it is no time that Slurm knows) write minutes, or days-hours:minutes:seconds"
 
-job=$(realpath "$job")
+job=$(realpath --no-symlinks "$job")  # as tessera run: paths in it begin beside its name
 [[ -n $table ]] && table=$(realpath "$table")
 [[ $site == */* ]] && site=$(realpath "$site")
 stem=$(basename "$job")
 stem=${stem%.*}
 name=${name:-$stem}
 folder=${folder:-$here/runs/$name}
+own_program=${TESSERA_PROGRAM:-}
 cd "$here"
 source jobs/batch.sh
 use_site "$site"
+! grep -qE '^[^#]*\brelative_to *[:=]' "$job" - < <(printf '%s\n' ${settings[@]+"${settings[@]}"}) ||
+  refuse "the job says relative_to (what is submitted is a copy, which says that itself) submit the original"
 
 # --- what Slurm has --------------------------------------------------------------------------------------------------------
 # The partition that the job will go to: the last one named, else the default.
 read -ra site_options <<<"$SITE_OPTIONS"
 asked=(${site_options[@]+"${site_options[@]}"} ${sbatch_options[@]+"${sbatch_options[@]}"})
 partition=$SITE_PARTITION
+exported=${SBATCH_EXPORT:-ALL}  # of this environment, to the job
 for ((i = 0; i < ${#asked[@]}; ++i)); do
   case ${asked[i]} in
     --partition=*) partition=${asked[i]#*=} ;;
     --partition | -p) partition=${asked[i + 1]:-} ;;
+    --export=*) exported=${asked[i]#*=} ;;
+    --export) exported=${asked[i + 1]:-} ;;
   esac
 done
+[[ $exported == *ALL* || $exported == *OMP_NUM_THREADS* ]] || unset OMP_NUM_THREADS
 slurm='' longest='' has_cores=''  # whether it answers; of the partition: the time limit, cores of its smallest node
 if listed=$(sinfo --noheader --format '%P|%l' 2>/dev/null); then
   slurm=1
@@ -111,6 +120,8 @@ if listed=$(sinfo --noheader --format '%P|%l' 2>/dev/null); then
   row=$(grep -m1 -E "^${partition%%,*}\*?\|" <<<"$listed") ||
     refuse "no partition '$partition' (Slurm has $(sed 's/|.*//' <<<"$listed" | xargs)) set SITE_PARTITION, or -- --partition"
   longest=${row#*|}
+  [[ $SITE_LAUNCHER != srun || $(srun --mpi=list 2>&1) == *pmix* ]] ||
+    refuse "this Slurm's srun has no PMIx (srun --mpi=list names none: it could not start ranks) set SITE_LAUNCHER=mpirun"
   has_cores=$(sinfo --noheader --Node --partition "$partition" --format %c | sort -n | head -1)
 elif [[ -z $dry ]]; then
   command -v sbatch >/dev/null ||
@@ -144,9 +155,8 @@ fi
 # --- what tessera says ----------------------------------------------------------------------------------------------------
 program=${TESSERA_PROGRAM:-build/release/bin/tessera}
 begin_check() {
-  read -ra modules <<<"$SITE_MODULES"
-  if ((${#modules[@]})) && type module >/dev/null 2>&1; then module load "${modules[@]}"; fi
-  [[ -n $SITE_SETUP ]] && eval "$SITE_SETUP"
+  [[ -z $(type -t module) ]] && SITE_MODULES=''  # a login node without them
+  load_modules || echo "submit: note: SITE_MODULES or SITE_SETUP failed here (message above); the job will do the same" >&2
   read -ra container <<<"$SITE_CONTAINER"
   [[ ${#container[@]} -gt 0 || -x $program ]] ||
     refuse "no $program (the job has to be checked) build the preset release first"
@@ -156,7 +166,7 @@ check() { OMP_NUM_THREADS=1 ${container[@]+"${container[@]}"} "$program" check "
 # machine that is described: "BYTES SECONDS" of the fullest and the slowest rank. Nothing for a job that it cannot plan.
 predict() {
   local file
-  file=$(mktemp)
+  file=$(mktemp 2>/dev/null || mktemp --tmpdir=/tmp)
   if OMP_NUM_THREADS=1 ${container[@]+"${container[@]}"} "$program" plan "$job" --ranks "$1" "${@:2}" \
     ${SITE_MACHINE:+--machine "$SITE_MACHINE"} --csv "$file" >/dev/null 2>&1; then
     "$(python)" -c 'import csv, sys
@@ -187,13 +197,18 @@ digest() {  # digest TEXT PREDICTION: each becomes the larger of what it is and 
   return 0
 }
 begin_check
+threads=${OMP_NUM_THREADS:-$cores}  # as jobs/launch.sh takes them
+# What is submitted has one name, made of all that decides what is computed. The files may change from now on.
+content() { cat "$1" ${2:+"$2"}; }
+before=$(content "$job" "$table" | sha256sum)
+id=$(printf '%s\n' "$job" ${settings[@]+"${settings[@]}"} "$before" | sha256sum | cut -c1-10)
 rows=1
 if [[ -n $table ]]; then
   rows=$("$(python)" jobs/sweep_table.py count "$table") || exit 2
   checked=$((rows < 32 ? rows : 32))
   for ((i = 0; i < checked; ++i)); do
     row_settings=()
-    while IFS= read -r setting; do
+    while IFS= read -rd '' setting; do
       row_settings+=(--set "$setting")
     done < <("$(python)" jobs/sweep_table.py row "$table" "$i")
     text=$(check "$most" "${settings[@]}" "${row_settings[@]}") || refuse "row $i of $table was not accepted (message above)"
@@ -262,24 +277,40 @@ to=
 options+=(--signal="${to}USR1@$early")
 arguments=()
 [[ -n $site ]] && arguments+=(--site "$site")
+[[ -n $own_program ]] && arguments+=(--program "$own_program")  # the job may begin without this environment
+[[ -n $table ]] && results=$folder/$id kept=$folder/$id/submitted || kept=$here/runs/submitted/$id
+copy=$kept/$(basename "$job") table_copy=${table:+$kept/table.${table##*.}}
+settings=(--set "relative_to=$(quoted "$(dirname "$job")")" ${settings[@]+"${settings[@]}"})
 if [[ -n $table ]]; then
-  options+=(--array="0-$((rows - 1))${at_once:+%$at_once}" --output="$folder/%x-%A_%a.log")
+  holder=$(squeue --noheader --format '%F %T|%k' 2>/dev/null | sed -n "s/|tessera-$id\$//p" | sort -u | paste -sd, -) || true
+  [[ -z $holder ]] ||
+    refuse "this sweep is array $holder (it was submitted already, and computes $results) wait for it, or scancel ${holder%% *}"
+  left=$("$(python)" jobs/sweep_table.py left "$table" "$results") || exit 2
+  if [[ -z $left ]]; then
+    echo "submit: all $rows rows are finished, in $results: nothing to submit. To compute them anew, give --name or --folder" >&2
+    last=$(find "$folder" -maxdepth 1 -type l -lname "$id" -printf '%f\n' | sort -n | tail -1)
+    [[ " ${sbatch_options[*]-} " != *" --parsable "* || -n $dry ]] || echo "$last"
+    exit 0
+  fi
+  [[ ! -d $results ]] || echo "submit: goes on with what is in $results; rows to compute: $left" >&2
+  options+=(--array="$left${at_once:+%$at_once}" --output="$folder/%x-%A_%a.log" --comment="tessera-$id")
   script=jobs/sweep.sbatch
-  arguments+=("$job" "$table" "$folder")
+  arguments+=(--submission "$id" "$copy" "$table_copy" "$folder")
 elif [[ -n $study ]]; then
   options+=(--output="$folder/%x-%j.log")
   script=jobs/scaling_$study.sbatch
   read -ra more <<<"$study_options"
-  arguments+=("$job" --ranks "$ranks" --folder "$folder" --ranks-per-node "$per_node" ${more[@]+"${more[@]}"})
+  arguments+=("$copy" --ranks "$ranks" --folder "$folder" --ranks-per-node "$per_node" ${more[@]+"${more[@]}"})
 else
   folder=$here/runs/logs
   options+=(--output="$folder/%x-%j.log")
   script=jobs/reconstruct.sbatch
-  arguments+=("$job")
+  arguments+=("$copy")
 fi
 command=(sbatch --chdir="$here" "${options[@]}" ${sbatch_options[@]+"${sbatch_options[@]}"}
   "$script" "${arguments[@]}" ${settings[@]+"${settings[@]}"})
-told="submit: ranks: $most, nodes: $nodes, cores and threads per rank: ${cores:-1 (nobody says how many a node has)}"
+told="submit: ranks: $most, nodes: $nodes, cores per rank: ${cores:-1 (nobody says how many a node has)},"
+told+=" threads per rank: ${threads:-1}${OMP_NUM_THREADS:+ (OMP_NUM_THREADS)}"
 [[ -n $memory ]] && told+=", memory per node: ${memory/#0*/all}"
 echo "$told" >&2
 # Slurm knows best what it can start; what it cannot, it would let wait for ever.
@@ -296,5 +327,10 @@ if [[ -n $dry ]]; then
   echo
   exit 0
 fi
-mkdir -p "$folder"  # Slurm does not make the folder of a log
+mkdir -p "$folder" "$kept"  # Slurm does not make the folder of a log
+keep() { cat "$1" >"$2.$$" && mv "$2.$$" "$2"; }  # whole or not at all: a task may read it
+keep "$job" "$copy"
+[[ -z $table ]] || keep "$table" "$table_copy"
+[[ $(content "$copy" "$table_copy" | sha256sum) == "$before" ]] ||
+  refuse "$job or its table was changed while it was checked (what was checked is to run) submit again"
 exec "${command[@]}"

@@ -152,7 +152,8 @@ def flatten(tree, prefix=""):
 
 
 def is_run(folder):
-    if folder.name == "checkpoint":  # a run's own, which keeps a copy of its job
+    # A run's own, and what jobs/submit.sh keeps: copies of jobs.
+    if folder.name == "checkpoint" or "submitted" in (folder.name, folder.parent.name):
         return False
     return any((folder / name).exists() for name in ("summary.json", "resolved.yaml", "job.yaml", "trace", "trace.h5"))
 

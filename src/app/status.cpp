@@ -53,8 +53,12 @@ bool is_run(const fs::path& folder) {
 void find_runs(const fs::path& folder, int depth, std::vector<std::string>& out) {
   std::vector<fs::path> inside;
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none))
-    if (entry.is_directory(none)) inside.push_back(entry.path());
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    if (!entry.is_directory(none)) continue;
+    // A neighbor by another name: the number of an array of Slurm.
+    if (entry.is_symlink(none) && !fs::read_symlink(entry.path(), none).has_parent_path()) continue;
+    inside.push_back(entry.path());
+  }
   std::sort(inside.begin(), inside.end(), [](const fs::path& a, const fs::path& b) {
     return ::strverscmp(a.filename().c_str(), b.filename().c_str()) < 0;
   });

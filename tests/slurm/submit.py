@@ -41,7 +41,10 @@ def refused(*arguments, code=2):
 
 plain = dry(job, "--ranks", 4, "--time", 30, "--set", "solver.iterations=9")
 assert {"--nodes=4", "--ntasks=4", "--ntasks-per-node=1", "--time=30", "--job-name=job"} <= set(plain), plain
-assert plain[-4:] == ["jobs/reconstruct.sbatch", str(job), "--set", "solver.iterations=9"], plain
+kept = plain[plain.index("jobs/reconstruct.sbatch") + 1:]  # a copy, which says where the original's paths begin
+assert Path(kept[0]).parent.parent == bench.clone / "runs/submitted" and Path(kept[0]).name == job.name, plain
+assert kept[1:] == ["--set", f"relative_to='{job.parent}'", "--set", "solver.iterations=9"], plain
+assert not (bench.clone / "runs").exists(), "nothing is kept of what is only shown"
 assert "--signal=USR1@300" in plain, plain  # no run has told yet how long an iteration takes
 assert "--signal=USR1@30" in dry(job, "--ranks", 4, "--time", 1)
 
