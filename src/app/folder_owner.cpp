@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
@@ -71,12 +72,12 @@ Found look(const std::string& path) {
 }
 
 // Whether its owner is gone; waits where that takes watching. InputError where it is not.
-bool abandoned(const std::string& folder, const std::string& path) {
+bool abandoned(const std::string& taken, const std::string& path, const std::string& key) {
   const Found first = look(path);
   const auto refuse = [&](const Found& f) {
-    throw InputError(concat(folder, " is in use (tessera on ", f.host.empty() ? "another host" : f.host,
+    throw InputError(concat(taken, " is in use (tessera on ", f.host.empty() ? "another host" : f.host,
                             ", process ", f.pid, ", writes into it since ", f.since,
-                            ") wait for it, stop it, or name another output.folder"));
+                            ") wait for it, stop it, or name another ", key));
   };
   bool said = false;
   for (const double start = now(); now() - start < FolderOwner::kSilence; ::usleep(200000)) {
@@ -89,7 +90,7 @@ bool abandoned(const std::string& folder, const std::string& path) {
     if (!std::exchange(said, true))
       std::fprintf(stderr,
                    "tessera: %s was in use by a program on %s: seeing for %.0f s whether it still is\n",
-                   folder.c_str(), f.host.empty() ? "another host" : f.host.c_str(), FolderOwner::kSilence);
+                   taken.c_str(), f.host.empty() ? "another host" : f.host.c_str(), FolderOwner::kSilence);
   }
   return true;
 }
@@ -113,7 +114,12 @@ class Lock {
 
 }  // namespace
 
-FolderOwner::FolderOwner(std::string folder) : folder_(std::move(folder)), path_(folder_ + "/" + kFile) {
+FolderOwner::FolderOwner(std::string taken, std::string key)
+    : taken_(std::move(taken)), key_(std::move(key)) {
+  std::error_code none;
+  const bool folder = std::filesystem::is_directory(taken_, none);
+  folder_ = folder ? taken_ : std::filesystem::absolute(taken_).parent_path().string();
+  path_ = folder ? taken_ + "/" + kFile : taken_ + "." + kFile;
   std::random_device random;
   id_ = concat(random(), '-', random());
   take();
@@ -134,8 +140,7 @@ FolderOwner::~FolderOwner() {
 // Whether the file could be made: not where there is one.
 bool FolderOwner::make() {
   const auto fail = [&](int error) {
-    throw InputError(
-        concat("cannot write ", path_, " (", std::strerror(error), ") name another output.folder"));
+    throw InputError(concat("cannot write ", path_, " (", std::strerror(error), ") name another ", key_));
   };
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (fd_ < 0 && errno == EEXIST) return false;
@@ -168,12 +173,12 @@ void FolderOwner::take() {
       if (make()) return;
     }
     const std::string before = look(path_).id;
-    if (!abandoned(folder_, path_)) continue;
+    if (!abandoned(taken_, path_, key_)) continue;
     const Lock lock(folder_);
     if (const Found f = look(path_); f.there && f.id == before) ::unlink(path_.c_str());
     if (make()) return;
   }
-  throw InputError(concat(folder_, " cannot be taken (", path_,
+  throw InputError(concat(taken_, " cannot be taken (", path_,
                           " is in the way) see whether another program runs in it, and remove the file"));
 }
 
@@ -181,10 +186,10 @@ void FolderOwner::require() const {
   const Found f = look(path_);
   if (f.there && (f.id == id_ || f.id.empty())) return;  // what cannot be read now is no sign
   throw RunError(
-      f.there ? concat("tessera on ", f.host, ", process ", f.pid, ", has taken ", folder_,
-                       " over (this run stood still for long, and was taken for lost) that one goes on")
-              : concat(path_, " is gone (somebody removed it, or moved ", folder_,
-                       ") start again where the folder is, with --resume"));
+      f.there ? concat("tessera on ", f.host, ", process ", f.pid, ", has taken ", taken_,
+                       " over (this one stood still for long, and was taken for lost) that one goes on")
+              : concat(path_, " is gone (somebody removed it, or moved ", taken_,
+                       ") start again where it is now, a run with --resume"));
 }
 
 void FolderOwner::touch() {

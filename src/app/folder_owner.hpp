@@ -8,7 +8,8 @@
 
 namespace tessera {
 
-/// Who writes into an output folder: one program at a time, which says so in FOLDER/owner.json. Rank 0's.
+/// Who writes into an output folder: one program at a time, which says so in FOLDER/owner.json; or who writes a
+/// file and what lies beside it, in FILE.owner.json. Rank 0's.
 ///
 /// The file is made by O_EXCL, and touched every few seconds. Another program that finds it asks the system
 /// whether that process lives; where it cannot (another host, another container) it watches whether the file
@@ -20,8 +21,9 @@ class FolderOwner {
   static constexpr const char* kFile = "owner.json";
   static constexpr double kSilence = 30;
 
-  /// Takes the folder, which is there. InputError where another program has it, or it cannot be written.
-  explicit FolderOwner(std::string folder);
+  /// Takes the folder, which is there, or the file, whose folder is. `key`: of the job, which names it. InputError
+  /// where another program has it, or it cannot be written.
+  FolderOwner(std::string taken, std::string key);
   /// Gives it back.
   ~FolderOwner();
   FolderOwner(const FolderOwner&) = delete;
@@ -35,7 +37,7 @@ class FolderOwner {
   bool make();
   void touch();
 
-  std::string folder_, path_, id_;
+  std::string taken_, key_, folder_, path_, id_;
   int fd_ = -1;  // of our own file, whatever stands at its path by now
   std::mutex mutex_;
   std::condition_variable wake_;

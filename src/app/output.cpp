@@ -92,7 +92,7 @@ OutputFolder::OutputFolder(std::string path, Use use, const Communicator& comm)
     look();
     std::error_code none;
     if (!fs::is_directory(path_, none)) return;
-    owner_ = std::make_unique<FolderOwner>(path_);
+    owner_ = std::make_unique<FolderOwner>(path_, "output.folder");
     look();  // what stands there now is what this program finds
   });
 }
@@ -129,7 +129,7 @@ void OutputFolder::create(bool goes_on) {
     fs::create_directories(path_, error);
     TESSERA_VALIDATE(!error, "cannot make ", path_, " (", error.message(), ") name another output.folder");
     if (!owner_) {  // it was not there before
-      owner_ = std::make_unique<FolderOwner>(path_);
+      owner_ = std::make_unique<FolderOwner>(path_, "output.folder");
       look();
       TESSERA_VALIDATE(CheckpointFolder(file("checkpoint")).list().empty(), path_,
                        " was made by another run meanwhile (a run never overwrites) start again");
@@ -220,6 +220,8 @@ void write_image(const std::string& path, const Geometry& g, const at::Tensor& i
   for (std::size_t d = 0; d < grid.pixel.size(); ++d)
     file.set_attribute("/image", concat("pixel_", d), grid.pixel[d]);
   if (!grid.unit.empty()) file.set_attribute("/image", "unit", grid.unit);
+  for (std::size_t d = 0; d < 3; ++d)  // where the picture begins in the unknown
+    file.set_attribute("/image", concat("origin_", d), static_cast<double>(part.lo()[d]));
   file.set_attribute("/", "tessera_version", version());
   file.set_attribute("/", "schema", 1.0);
   file.close();

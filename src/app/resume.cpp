@@ -130,7 +130,8 @@ void check_same_run(const Checkpoint& checkpoint, const Geometry& g, const Commu
         keys.empty(), "the job differs from the one in ", checkpoint.path, " in ", joined(keys),
         " (a resumed run may change only solver.iterations, solver.stop, output, domain, device, "
         "memory, watchdog and the windows of the denoiser) take the change back: 'tessera run ",
-        g.job.output.folder, " --resume' repeats the job with every --set; or name another output.folder");
+        shell_word(g.job.output.folder),
+        " --resume' repeats the job with every --set; or name another output.folder");
     if (comm.rank() != 0) return;
     // The sums alone: shipped weights may lie elsewhere in another build.
     const std::string before = checkpoint.texts.at("inputs");
@@ -229,7 +230,7 @@ void check_disk(const OutputFolder& folder, const Geometry& g, const CheckpointC
 std::string way_on(const OutputFolder& folder) {
   const std::vector<std::string> all = CheckpointFolder(folder.file("checkpoint")).list();
   if (all.empty()) return "no checkpoint was written: to run again, add --force";
-  return concat("'tessera run ", folder.path(), " --resume' goes on from ",
+  return concat("'tessera run ", shell_word(folder.path()), " --resume' goes on from ",
                 fs::path(all.front()).filename().string());
 }
 

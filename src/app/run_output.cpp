@@ -240,7 +240,7 @@ int RunOutput::end_stopped() {
         "the run was stopped and its checkpoint could not be written (see the note above) free "
         "space and resume from the checkpoint before");
   log_.line(fmt::format("checkpoint in {}; 'tessera run {} --resume' goes on from it",
-                        folder_.file("checkpoint"), folder_.path()));
+                        folder_.file("checkpoint"), shell_word(folder_.path())));
   status_.set(code == kRequeue ? "waiting" : "stopped",
               code == kRequeue ? "checkpointed after SIGUSR1, to be started again with --resume"
                                : "checkpointed after SIGTERM or Ctrl-C");
@@ -248,6 +248,11 @@ int RunOutput::end_stopped() {
 }
 
 void RunOutput::fail(const std::exception& error) {
+  try {
+    folder_.require_owner();
+  } catch (const RunError&) {
+    return;  // it was moved, or is another program's: the error says so, and what to do
+  }
   status_.set("failed", reason(error));
   if (!diverged_) log_.line(way_on(folder_));  // else going on would lead to the same end
 }

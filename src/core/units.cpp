@@ -83,4 +83,19 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
   return best;
 }
 
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:@%,";
+  // Other scripts' letters are no signs of a shell's.
+  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
+    return (c & 0x80) != 0 || kPlain.find(c) != std::string_view::npos;
+  });
+  if (plain) return text;
+  if (text.find_first_of("$`\"\\!") == std::string::npos)
+    return '"' + text + '"';  // messages have ' around commands
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 }  // namespace tessera

@@ -20,4 +20,7 @@ std::string format_seconds(double seconds);
 /// The nearest of the known words by edit distance; empty where none is near (more than a third differs).
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
+/// One word of a shell's command line, to be copied from a message: quoted where it has to be.
+std::string shell_word(const std::string& text);
+
 }  // namespace tessera
