@@ -47,6 +47,8 @@ bool own_folder(const std::string& path) {
   return S_ISDIR(about.st_mode) && about.st_uid == ::geteuid() && (about.st_mode & 077) == 0;
 }
 
+std::string file_of(const std::string& folder, int rank) { return concat(folder, "/rank-", rank); }
+
 std::string where(const Sighting& s) {
   return s.iteration < 0 ? concat(name(s.phase), ", before the first iteration")
                          : concat(name(s.phase), ", iteration ", s.iteration);
@@ -75,27 +77,42 @@ bool hangs(const Sighting& s, double limit) { return s.quiet > std::max(limit, 5
 
 }  // namespace
 
-HeartbeatBoard::HeartbeatBoard(std::string folder, int world_rank)
-    : folder_(std::move(folder)), rank_(world_rank) {
-  BeatFile* mine = own_folder(folder_) ? map_file(file(rank_), true) : nullptr;
-  if (!mine)
-    throw RunError(concat("cannot write heartbeats to ", folder_, " (", std::strerror(errno),
-                          ") set watchdog: 0 to run without them"));
-  seen_[rank_].file = new (mine) BeatFile;
+HeartbeatBoard::HeartbeatBoard(std::vector<std::string> folders, int world_rank)
+    : folders_(std::move(folders)), rank_(world_rank) {
+  std::string failures;
+  for (const std::string& folder : folders_) {
+    own_ = file_of(folder, rank_);
+    const bool usable = own_folder(folder);
+    BeatFile* mine = usable ? map_file(own_, true) : nullptr;
+    if (mine) {
+      seen_[rank_].file = new (mine) BeatFile;
+      return;
+    }
+    failures += concat(failures.empty() ? "" : ", ", folder, ": ", std::strerror(errno));
+    if (usable) ::rmdir(folder.c_str());  // stays where another rank's file is in it
+  }
+  throw RunError(concat("heartbeats cannot be written (", failures, ") free space there"));
 }
 
 HeartbeatBoard::~HeartbeatBoard() {
   for (auto& [rank, seen] : seen_) ::munmap(seen.file, sizeof(BeatFile));
-  ::unlink(file(rank_).c_str());
-  ::rmdir(folder_.c_str());  // succeeds for the last rank
+  ::unlink(own_.c_str());
+  for (const std::string& folder : folders_) ::rmdir(folder.c_str());  // succeeds for the last rank
 }
 
-std::string HeartbeatBoard::file(int rank) const { return concat(folder_, "/rank-", rank); }
+std::vector<std::string> HeartbeatBoard::traces(int ranks) const {
+  std::vector<std::string> all;
+  for (const std::string& folder : folders_)
+    for (int r = 0; r < ranks; ++r) all.push_back(file_of(folder, r));
+  all.insert(all.end(), folders_.begin(), folders_.end());
+  return all;
+}
 
 void HeartbeatBoard::join(int ranks) {
   for (int r = 0; r < ranks; ++r)
-    if (r != rank_)
-      if (BeatFile* other = map_file(file(r), false)) seen_[r].file = other;
+    for (const std::string& folder : folders_)
+      if (r != rank_ && !seen_.contains(r))
+        if (BeatFile* other = map_file(file_of(folder, r), false)) seen_[r].file = other;
   for (auto& [rank, seen] : seen_) seen.changed = seen.alive = now();
 }
 

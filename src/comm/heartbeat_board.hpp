@@ -38,9 +38,10 @@ struct Sighting {
 /// The heartbeats of the ranks whose files this one can see: those of its node.
 class HeartbeatBoard {
  public:
-  /// Makes the folder (mode 0700; one that is there has to be this user's alone) and this rank's file. Links
-  /// are not followed. Errors: RunError.
-  HeartbeatBoard(std::string folder, int world_rank);
+  /// Makes this rank's file in the first of the folders that takes it (shared memory may be full), and the
+  /// folder: mode 0700, one that is there has to be this user's alone. Links are not followed. Errors: RunError,
+  /// where none takes it.
+  HeartbeatBoard(std::vector<std::string> folders, int world_rank);
   /// Removes this rank's file, and the folder with its last file.
   ~HeartbeatBoard();
   HeartbeatBoard(const HeartbeatBoard&) = delete;
@@ -56,8 +57,8 @@ class HeartbeatBoard {
   /// True for one caller of all ranks: who speaks.
   bool claim_verdict();
 
-  std::string file(int rank) const;
-  const std::string& folder() const { return folder_; }
+  /// All that `ranks` ranks may have made, folders last.
+  std::vector<std::string> traces(int ranks) const;
 
  private:
   struct Seen {
@@ -65,7 +66,8 @@ class HeartbeatBoard {
     std::uint64_t beats = 0, pulse = 0;
     double changed = 0, alive = 0;  // now() when beats, and the pulse, last grew
   };
-  std::string folder_;
+  std::vector<std::string> folders_;
+  std::string own_;  // file
   int rank_;
   std::map<int, Seen> seen_;
 };

@@ -252,7 +252,11 @@ StartedTransport start_transport(const Communicator& comm, Device device, Transp
   const std::vector<Endpoint> ranks = gather_endpoints(comm, device);
   const std::vector<TransportKind> candidates = candidates_from(choose_transport(wanted, ranks), ranks);
   std::optional<Watchdog> watchdog;
-  if (limit_seconds > 0) watchdog.emplace(comm, limit_seconds);
+  try {
+    if (limit_seconds > 0) watchdog.emplace(comm, limit_seconds);
+  } catch (const RunError& e) {
+    if (!e.everywhere) throw;  // else there is no place for heartbeats, which the command has said
+  }
   const PhaseScope phase(Phase::halo);
   // A rank in trouble is given up well before the watchdog would end the job.
   const double limit = limit_seconds > 0 ? limit_seconds / 4 : kProbeSeconds;

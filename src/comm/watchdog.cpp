@@ -115,13 +115,15 @@ void last_words(int signal, siginfo_t* info, void* context) {
 
 // ---
 
-std::string default_folder(const Communicator& comm) {
+// In shared memory, or where that is full or not to be written.
+std::vector<std::string> default_folders(const Communicator& comm) {
   const char* job = std::getenv("SLURM_JOB_ID");
   // Nobody else can know it before it is there.
-  const std::string mine =
-      concat(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", "/tessera-", ::getuid(), '-',
-             job ? concat(job, '-') : std::string(), std::random_device()(), '-', ::getpid());
-  return comm.broadcast(mine, 0);
+  const std::string name =
+      comm.broadcast(concat("/tessera-", ::getuid(), '-', job ? concat(job, '-') : std::string(),
+                            std::random_device()(), '-', ::getpid()),
+                     0);
+  return {"/dev/shm" + name, "/tmp" + name};
 }
 
 int world_rank() {
@@ -148,21 +150,22 @@ struct Watchdog::Impl {
   std::condition_variable wake;
   bool stop = false;
   std::thread thread;
+  std::vector<std::string> around = litter;  // of a watchdog around this one
+  bool took[2] = {false, false};             // the signals, from somebody else
 
-  Impl(const Communicator& c, double seconds, std::string folder, const std::string& words_to)
+  Impl(const Communicator& c, double seconds, const std::string& folder, const std::string& words_to)
       : comm(c), limit(seconds), rank(world_rank()), launched(world_size()) {
-    speak_to(words_to);
-    if (folder.empty()) folder = default_folder(comm);
-    comm.together([&] { board.emplace(std::move(folder), rank); });
+    if (!words_to.empty()) speak_to(words_to);
+    const std::vector<std::string> folders =
+        folder.empty() ? default_folders(comm) : std::vector<std::string>{folder};
+    comm.together([&] { board.emplace(folders, rank); });
     comm.barrier();
     board->publish(heartbeat(), kNobody);
     board->join(launched);
     comm.barrier();  // nobody removes a file before everybody has mapped it
     speaker = rank;
     spoken = false;
-    litter.clear();
-    for (int r = 0; r < launched; ++r) litter.push_back(board->file(r));
-    litter.push_back(board->folder());
+    for (std::string& path : board->traces(launched)) litter.push_back(std::move(path));
     install();
     thread = std::thread([this] { watch(); });
   }
@@ -187,8 +190,10 @@ struct Watchdog::Impl {
     }
     wake.notify_all();
     if (thread.joinable()) thread.join();
-    for (std::size_t i = 0; i < 2; ++i) ::sigaction(kSignals[i], &before[i], nullptr);
-    words = nullptr;
+    for (std::size_t i = 0; i < 2; ++i)
+      if (took[i]) ::sigaction(kSignals[i], &before[i], nullptr);
+    litter = around;
+    if (around.empty()) words = nullptr;
   }
 
   // Before whoever takes the signals now.
@@ -202,6 +207,7 @@ struct Watchdog::Impl {
       ::sigaction(kSignals[i], nullptr, &now_there);
       if ((now_there.sa_flags & SA_SIGINFO) && now_there.sa_sigaction == last_words) continue;
       before[i] = now_there;
+      took[i] = true;
       ::sigaction(kSignals[i], &action, nullptr);
     }
   }
@@ -227,6 +233,7 @@ struct Watchdog::Impl {
     if (board->claim_verdict()) {
       const std::string line = verdict + '\n';
       say(line.data(), line.size());
+      wait_until_read();
     } else {
       std::this_thread::sleep_for(std::chrono::seconds(2));  // another rank speaks and ends the job
     }
@@ -246,9 +253,9 @@ struct Watchdog::Impl {
   }
 };
 
-Watchdog::Watchdog(const Communicator& comm, double limit_seconds, std::string folder,
+Watchdog::Watchdog(const Communicator& comm, double limit_seconds, const std::string& folder,
                    const std::string& words)
-    : impl_(std::make_unique<Impl>(comm, limit_seconds, std::move(folder), words)) {}
+    : impl_(std::make_unique<Impl>(comm, limit_seconds, folder, words)) {}
 Watchdog::~Watchdog() = default;
 void Watchdog::set(double limit_seconds, const std::string& words) { impl_->set(limit_seconds, words); }
 

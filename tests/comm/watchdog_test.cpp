@@ -118,7 +118,7 @@ TEST(Waiting, NestsAndEnds) {
 
 TEST(HeartbeatBoard, SuspendedTimeIsForgiven) {
   const std::string folder = "/tmp/tessera-board-" + std::to_string(::getpid());
-  HeartbeatBoard board(folder, 0);
+  HeartbeatBoard board({folder}, 0);
   board.join(1);
   ::usleep(200000);
   EXPECT_GE(board.look().front().quiet, 0.2);
@@ -130,22 +130,36 @@ TEST(HeartbeatBoard, NothingOfAnotherUserIsTaken) {
   namespace fs = std::filesystem;
   const std::string base = "/tmp/tessera-taken-" + std::to_string(::getpid());
   fs::create_directory(base);
-  EXPECT_THROW(HeartbeatBoard(base, 0), RunError) << "others may write into it";
+  EXPECT_THROW(HeartbeatBoard({base}, 0), RunError) << "others may write into it";
   fs::permissions(base, fs::perms::owner_all);
   constexpr uid_t kNobody = 65534;
   if (::geteuid() == 0) {
     ASSERT_EQ(::chown(base.c_str(), kNobody, kNobody), 0);
-    EXPECT_THROW(HeartbeatBoard(base, 0), RunError) << "it is another user's";
+    EXPECT_THROW(HeartbeatBoard({base}, 0), RunError) << "it is another user's";
     ASSERT_EQ(::chown(base.c_str(), 0, 0), 0);
   }
   fs::create_directory_symlink(base, base + "-link");
-  EXPECT_THROW(HeartbeatBoard(base + "-link", 0), RunError) << "a link may lead anywhere";
+  EXPECT_THROW(HeartbeatBoard({base + "-link"}, 0), RunError) << "a link may lead anywhere";
   fs::create_symlink("/dev/null", base + "/rank-0");
-  EXPECT_THROW(HeartbeatBoard(base, 0), RunError);
+  EXPECT_THROW(HeartbeatBoard({base}, 0), RunError);
   fs::remove(base + "/rank-0");
-  EXPECT_NO_THROW(HeartbeatBoard(base, 0));
+  EXPECT_NO_THROW(HeartbeatBoard({base}, 0));
   fs::remove(base + "-link");
   fs::remove_all(base);
+}
+
+TEST(HeartbeatBoard, WhereOneFolderTakesNothingTheNextDoes) {
+  namespace fs = std::filesystem;
+  const std::string base = "/tmp/tessera-next-" + std::to_string(::getpid());
+  {
+    HeartbeatBoard first({"/proc/none", base}, 0), second({base, "/proc/none"}, 1);
+    first.join(2);
+    EXPECT_EQ(first.look().size(), 2U);
+    std::size_t found = 0;
+    for (const std::string& path : first.traces(2)) found += fs::exists(path);
+    EXPECT_EQ(found, 3U) << "two files and their folder";
+  }
+  EXPECT_FALSE(fs::exists(base));
 }
 
 TEST(Watchdog, LeavesNoFilesBehind) {
