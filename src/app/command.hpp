@@ -22,6 +22,8 @@ struct Launch {
   Watchdog* watchdog = nullptr;  // where one watches: its limit may be changed
 };
 
+constexpr double kHangs = 300;  // seconds without progress that end a job, where the job does not say it
+
 /// Whether somebody watches for ranks that hang.
 enum class Watched { never, together, always };  // together: where there are several
 

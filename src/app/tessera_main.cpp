@@ -16,6 +16,7 @@
 #include "command.hpp"
 #include "tessera/app/commands.hpp"
 #include "tessera/app/operator_table.hpp"
+#include "tessera/comm/launch.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/core/reason.hpp"
@@ -27,11 +28,12 @@ namespace {
 
 constexpr int kBadInput = 2, kFailed = 3;
 constexpr double kPatience = 5;  // seconds that a failing rank waits for the others to fail too
-constexpr double kHangs = 300;   // seconds without progress, where no job says it
 
 // An error that all ranks have: rank 0 says it, all return the code. One that only some have: these say it
 // and end the job.
 int end_together(const Communicator& comm, const Communicator& errors, const std::string& message, int code) {
+  // The first rank that exits makes a launcher end the others by SIGTERM: their exit code is this one too.
+  std::signal(SIGTERM, SIG_IGN);
   bool all = true;
   if (errors.size() > 1) {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -45,9 +47,10 @@ int end_together(const Communicator& comm, const Communicator& errors, const std
       std::fprintf(stderr, "tessera: %s\n", message.c_str());
     else
       std::fprintf(stderr, "tessera: rank %d failed: %s\n", comm.rank(), message.c_str());
+    wait_until_read();
   }
   if (!all) comm.abort(code);
-  return code;
+  return code;  // MPI's end waits for all, and so for what rank 0 has said
 }
 
 std::string where() {
@@ -128,6 +131,10 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return comm.rank() == 0 ? app.exit(e) : 0;  // --help, --version
     return end_together(comm, errors, misunderstood(e, app, argc > 1 ? argv[1] : ""), kBadInput);
+  }
+  if (const ForeignLaunch foreign = foreign_launch(comm.size()); !foreign.problem.empty()) {
+    if (foreign.first) std::fprintf(stderr, "tessera: %s\n", foreign.problem.c_str());
+    return kBadInput;
   }
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error like a full disk
   try {

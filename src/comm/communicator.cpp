@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/comm/communicator.hpp"
 
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +12,7 @@
 #include <limits>
 #include <utility>
 
+#include "tessera/comm/launch.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/core/reason.hpp"
@@ -19,14 +22,6 @@ namespace tessera {
 namespace {
 
 bool running = false;
-
-// Set by mpirun (Open MPI), by srun --mpi=pmix, by other PMI launchers. Without one, MPI_Init would start a
-// helper daemon for a single process.
-bool launched() {
-  for (const char* key : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"})
-    if (std::getenv(key)) return true;
-  return false;
-}
 
 void finalize() {
   if (!running) return;
@@ -84,6 +79,19 @@ double patience(double usual) {
 }
 
 bool mpi_running() { return running; }
+
+void wait_until_read() {
+  constexpr double kLongest = 2;
+  if (!running) return;
+  struct stat about {};
+  if (::fstat(STDERR_FILENO, &about) != 0) return;
+  // Of a pipe what is in it, of a terminal or a socket what is still to go out.
+  const unsigned long ask = S_ISFIFO(about.st_mode) ? FIONREAD : TIOCOUTQ;
+  for (const double start = now(); now() - start < patience(kLongest); usleep(1000)) {
+    int left = 0;
+    if (::ioctl(STDERR_FILENO, ask, &left) != 0 || left == 0) return;
+  }
+}
 
 MpiSession::MpiSession(int* argc, char*** argv) {
   if (!launched()) return;
@@ -291,6 +299,7 @@ void Communicator::together(const std::function<void()>& work) const {
 
 void Communicator::abort(int code) const {
   std::fflush(nullptr);
+  wait_until_read();
   if (shared_) MPI_Abort(MPI_COMM_WORLD, code);
   std::_Exit(code);
 }

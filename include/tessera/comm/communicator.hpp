@@ -96,6 +96,10 @@ class Communicator {
 /// so.
 double patience(double usual);
 
+/// Waits, two seconds at most, until somebody has read what was said on standard error: a launcher drops the
+/// rest when it ends a job, and a rank that exits with an error makes it do so.
+void wait_until_read();
+
 /// True between MpiSession's start and end with a launcher around us.
 bool mpi_running();
 
