@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "sleeping_threads.hpp"
 #include "tessera/app/commands.hpp"
+#include "thread_settings.hpp"
 
 int main(int argc, char** argv) {
   tessera::MpiSession session(&argc, &argv);

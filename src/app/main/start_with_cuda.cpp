@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <string>
 
-#include "sleeping_threads.hpp"
 #include "tessera/app/commands.hpp"
+#include "thread_settings.hpp"
 
 int main(int argc, char** argv) {
   if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL)) {
