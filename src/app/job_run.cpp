@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "job_run.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <utility>
 
 #include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/resume.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/physics/operators.hpp"
 
 namespace tessera {
 namespace {
@@ -35,20 +40,58 @@ CheckpointPlace checkpoint_place(const Geometry& g, int rank) {
   return {g.image.shift(back), g.decomposition.block(rank).shift(back)};
 }
 
-// The image region that the samples stand on, for boundary valid.
-Box measured_region(const Geometry& g, const MeasurementLayout& layout) {
+// The image region that the samples stand for, with boundary valid; the whole image with another one.
+Box measured_region(const Geometry& g, const DistributedOperator& A) {
+  for (const OperatorConfig& part : g.parts)
+    if (find_operator(part.type).choice.kernel && part.boundary != "valid") return g.image;
+  const MeasurementLayout& layout = A.layout();
+  const std::vector<std::optional<Convolution>> convolutions = A.convolutions();
   Box region;
   for (std::size_t i = 0; i < layout.parts(); ++i) {
     const auto& part = layout.part(i);
     if (!part.anchor) return g.image;
+    const auto before = convolutions[i] ? before_bins(*convolutions[i]) : std::array<std::int64_t, 2>{};
     Index3 lo{}, hi{};
     for (std::size_t d = 0; d < 3; ++d) {
-      lo[d] = part.anchor->factor[d] * part.box.lo()[d] + part.anchor->offset[d];
-      hi[d] = part.anchor->factor[d] * part.box.hi()[d] + part.anchor->offset[d];
+      const std::int64_t first = part.anchor->offset[d] - (d > 0 ? before[d - 1] : 0);
+      lo[d] = part.anchor->factor[d] * part.box.lo()[d] + first;
+      hi[d] = part.anchor->factor[d] * part.box.hi()[d] + first;
     }
     region = region.hull(Box(lo, hi));
   }
   return region.intersect(g.image);
+}
+
+// Where measured samples that are further apart stand in the picture, unless each is in the middle of its pixels.
+std::string coarse_notice(const Geometry& g, const DistributedOperator& A, const Box& picture) {
+  if (g.truth) return {};
+  const std::vector<std::optional<Convolution>> all = A.convolutions();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::int64_t f = all[i] ? all[i]->factor : 1;
+    if (f == 1) continue;
+    std::array<double, 2> center{};  // of the first sample, in pixels of the picture
+    bool off = false;
+    for (std::size_t d = 0; d < 2; ++d) {
+      double sum = 0, moment = 0;
+      const at::Tensor taps = all[i]->taps.sum(at::IntArrayRef{0, d == 0 ? 2 : 1}).contiguous();
+      for (std::int64_t j = 0; j < taps.size(0); ++j) {
+        const double tap = taps.const_data_ptr<double>()[j];
+        sum += tap;
+        moment += tap * static_cast<double>(all[i]->origin[d] - j);
+      }
+      center[d] =
+          static_cast<double>(A.layout().part(i).anchor->offset[d + 1] - picture.lo()[d + 1]) + moment / sum;
+      off = off || std::abs(center[d] - static_cast<double>(f - 1) / 2) > 0.75;
+    }
+    if (off)
+      return fmt::format(
+          "the first sample is centered at row {:.4g}, column {:.4g} of the picture, where binned pixels "
+          "would have "
+          "theirs at {:.4g} (the middle of the first {} x {}): problem.operator.phase and kernel.center say "
+          "where",
+          center[0], center[1], static_cast<double>(f - 1) / 2, f, f);
+  }
+  return {};
 }
 
 }  // namespace
@@ -94,7 +137,10 @@ JobRun::JobRun(Geometry geometry, std::optional<Checkpoint> checkpoint, const Co
     restore_numbers(*from, fields);
     restore_images(*from, fields, place, comm);
   }
-  scored = measured_region(g, data->op().layout());
+  scored = measured_region(g, data->op());
+  if (const std::string notice = coarse_notice(g, data->op(), g.job.output.crop ? scored : g.image);
+      !notice.empty())
+    problem.notices.push_back(notice);
   pause();
 }
 

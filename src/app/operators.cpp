@@ -62,15 +62,17 @@ Option method() {
 }
 Option factor() {
   return {
-      "factor", std::int64_t{2}, {.least = 2, .most = 4}, "", "keeps one sample in this many, on both axes"};
+      "factor", std::int64_t{2}, {.least = 2, .most = 16}, "", "keeps one sample in this many, on both axes"};
 }
 Option phase() {
-  return {"phase",
-          std::vector<std::int64_t>{0, 0},
-          {.least = 0, .most = 3, .shortest = 2, .longest = 2, .example = "[1, 1]"},
-          "pixels",
-          "row and column of the first sample, each below factor: of the image, or with boundary valid of "
-          "what can be measured"};
+  return {
+      "phase",
+      std::vector<std::int64_t>{},
+      {.least = 0, .most = 15, .word = "auto", .shortest = 2, .longest = 2, .example = "[1, 1]"},
+      "pixels",
+      "row and column of the first sample, each below factor: of the image, or with boundary valid of "
+      "what can be measured; auto: [0, 0], but of a kernel file no wider than factor (binned pixels) the one "
+      "with which the first sample sees the image's first pixels"};
 }
 
 std::unique_ptr<LocalOperator> mask(const OperatorRequest& in) {
@@ -108,7 +110,7 @@ std::optional<OptionFault> check_mask(const Options& o) {
 std::optional<OptionFault> check_downsampling(const Options& o) {
   const auto first = o.get<std::vector<std::int64_t>>(phase());
   const std::int64_t f = o.get<std::int64_t>(factor());
-  if (std::max(first[0], first[1]) < f) return std::nullopt;
+  if (first.empty() || std::max(first[0], first[1]) < f) return std::nullopt;
   return OptionFault{"phase",
                      concat("is [", first[0], ", ", first[1], "] (the first sample is one of the first ", f,
                             " on both axes) write numbers below factor")};
@@ -145,7 +147,10 @@ std::unique_ptr<LocalOperator> downsampling(const OperatorRequest& in) {
   BlurOptions options = blur_options(in);
   options.factor = in.config.options.get<std::int64_t>(factor());
   const auto first = in.config.options.get<std::vector<std::int64_t>>(phase());
-  options.phase = {first[0], first[1]};
+  if (!first.empty())
+    options.phase = {first[0], first[1]};
+  else if (std::holds_alternative<KernelConfig::File>(in.config.kernel.form))
+    options.phase = binning_phase(options);
   return make_blur(std::move(options));
 }
 

@@ -350,6 +350,8 @@ class LocalStackPlan final : public OperatorPlan {
         return part.measurement(Box({0, 0, 0}, probe)).extent(d);
       };
       while (hi[d] > 1 && made(hi[d]) > measured.extent(d)) --hi[d];
+      // A sample for so many pixels; beyond them, where a border rule says what is there, none more is meant.
+      if (part.border() != Border::none) hi[d] = std::min(hi[d], measured.extent(d) * anchor.factor[d]);
       if (made(hi[d]) != measured.extent(d)) return std::nullopt;
     }
     return Box({0, 0, 0}, hi);

@@ -200,6 +200,30 @@ Value parse(std::string_view text, const std::vector<std::pair<std::string, Valu
 
 }  // namespace
 
+Index2 before_bins(const Convolution& samples) {
+  Index2 before{};
+  if (samples.factor == 1) return before;
+  for (std::size_t d = 0; d < 2; ++d) {
+    const at::Tensor used = samples.taps.ne(0).any(0).any(d == 0 ? 1 : 0);
+    std::int64_t first = 0, end = used.size(0);
+    while (first < end && !used[first].item<bool>()) ++first;
+    while (end > first && !used[end - 1].item<bool>()) --end;
+    if (end - first > samples.factor) return {};
+    before[d] = end - 1 - samples.origin[d];  // tap j meets the pixel origin - j away
+  }
+  return before;
+}
+
+Index2 binning_phase(const BlurOptions& options) {
+  if (options.boundary == Boundary::valid) return {};  // the first sample sees the first pixels anyway
+  const at::Tensor taps = options.kernel.dim() == 2 ? options.kernel.unsqueeze(0) : options.kernel;
+  const Index2 before = before_bins(
+      {taps, options.origin.value_or(Index2{taps.size(1) / 2, taps.size(2) / 2}), options.factor});
+  for (const std::int64_t b : before)
+    if (b < 0 || b >= options.factor) return {};
+  return before;
+}
+
 Border border_of(Boundary boundary) {
   switch (boundary) {
     case Boundary::circular:

@@ -233,11 +233,13 @@ const std::vector<BadJob>& bad_values() {
        "pixels or both in percent of the image width, or three in pixels) write for example [1.6, 1.6], [\"1 "
        "%\", "
        "\"0.5 %\"] or, of a volume, [2, 1.6, 1.6]"},
-      {"FactorFive",
-       "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  operator: {type: downsampling, factor: 5, "
+      {"FactorSeventeen",
+       "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  operator: {type: downsampling, factor: "
+       "17, "
        "kernel: {gaussian: {sigma: 1}}}\n",
        {},
-       "photo.yaml:4: problem.operator.factor is 5 (it must be a whole number >= 2, <= 4) write for example "
+       "photo.yaml:4: problem.operator.factor is 17 (it must be a whole number >= 2, <= 16) write for "
+       "example "
        "'factor: 2'"},
       {"OverrideWithoutValue",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n",

@@ -358,6 +358,38 @@ TEST(Blur, PhaseSaysWhichSamplesAreKept) {
   EXPECT_THROW(make_blur(options), InputError);
 }
 
+// Binned pixels: each sample the mean of factor x factor of them, whichever tap is the kernel's center.
+TEST(Blur, TheBinningPhaseLetsTheFirstSampleSeeTheFirstPixels) {
+  for (const std::int64_t f : {2, 3, 4, 5})
+    for (std::int64_t center = 0; center <= f; ++center) {
+      BlurOptions o;
+      o.kernel = at::zeros({f, f}, at::kDouble).add(1.0 / static_cast<double>(f * f));
+      o.factor = f;
+      o.boundary = Boundary::zero;
+      if (center < f) o.origin = {center, f - 1 - center};  // else the default
+      o.phase = binning_phase(o);
+      const std::int64_t side = 4 * f;
+      const Whole w(make_blur(o), Box::image2d(side, side), 1, at::kDouble);
+      const at::Tensor x = random_tensor({1, side, side}, 3);
+      const at::Tensor bins = x.reshape({1, 4, f, 4, f}).mean({2, 4});
+      EXPECT_LT(difference(w.apply(extend(x, w.input, w.op->border())), bins), 1e-12) << f << ' ' << center;
+      EXPECT_EQ(w.op->anchor().offset[1], before_bins(*w.op->convolution())[0]);
+      o.boundary = Boundary::valid;
+      o.phase = binning_phase(o);
+      const Whole v(make_blur(o), Box::image2d(side, side), 1, at::kDouble);
+      EXPECT_LT(difference(v.apply(extend(x, v.input, v.op->border())), bins), 1e-12) << f << ' ' << center;
+      EXPECT_EQ(v.op->anchor().offset[2], before_bins(*v.op->convolution())[1]);
+    }
+  // Samples that see more than their pixels stand where they did, and so does a single tap in a wide frame.
+  BlurOptions wide;
+  wide.kernel = at::ones({4, 3}, at::kDouble);
+  wide.factor = 3;
+  EXPECT_EQ(binning_phase(wide), (std::array<std::int64_t, 2>{0, 0}));
+  wide.kernel = at::zeros({5, 5}, at::kDouble);
+  wide.kernel[2][2] = 1;
+  EXPECT_EQ(binning_phase(wide), (std::array<std::int64_t, 2>{0, 0}));
+}
+
 TEST(Blur, GaussianKernelHasTheStatedSideSumAndTurn) {
   const at::Tensor k = gaussian_kernel({1.6, 1.6});
   EXPECT_EQ(k.size(0), 2 * static_cast<std::int64_t>(1.6 / 0.3 + 1) + 1);

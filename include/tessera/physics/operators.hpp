@@ -48,9 +48,15 @@ struct BlurOptions {
   BlurMethod method = BlurMethod::automatic;
   Device device;            // where it is to run, for the automatic method
   std::int64_t factor = 1;  // keeps every factor-th row and column ...
-  std::array<std::int64_t, 2>
-      phase{};  // ... from these on: y = (kernel * x)[phase[0]::factor, phase[1]::factor]
+  // ... from these on: y = (kernel * x)[phase[0]::factor, phase[1]::factor]
+  std::array<std::int64_t, 2> phase{};
 };
+
+/// Of samples that see no more than `factor` pixels on both axes, as means of binned pixels do: how many pixels
+/// before its own each begins to. 0 where they see more.
+std::array<std::int64_t, 2> before_bins(const Convolution& samples);
+/// The phase with which such samples see the first pixels of the image first; 0 where there is none.
+std::array<std::int64_t, 2> binning_phase(const BlurOptions& options);
 
 /// True convolution: y[i] = sum_j kernel[j] x[factor i + phase + origin - j], at 2-D images. With boundary
 /// valid, y starts at `phase` from where the kernel first fits. InputError for a phase outside of [0,
