@@ -2,6 +2,7 @@
 #include "command.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 
 #include "tessera/core/units.hpp"
@@ -28,6 +29,14 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
             return text + " is none of " + list + (near.empty() ? "" : "; did you mean " + near + "?");
           },
           list};
+}
+
+void say_notices(const Geometry& g, const Problem& problem, const Communicator& comm) {
+  if (comm.rank() != 0) return;
+  for (const auto* notices : {&g.notices, &problem.notices})
+    for (const std::string& notice : *notices) std::printf("note: %s\n", notice.c_str());
+  for (const std::string& warning : problem.warnings) std::printf("warning: %s\n", warning.c_str());
+  std::fflush(stdout);
 }
 
 }  // namespace tessera

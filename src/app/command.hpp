@@ -8,9 +8,11 @@
 
 #include <CLI/CLI.hpp>
 
+#include "tessera/app/problem.hpp"
 #include "tessera/comm/communicator.hpp"
 #include "tessera/comm/watchdog.hpp"
 #include "tessera/config/job.hpp"
+#include "tessera/config/parse.hpp"
 #include "tessera/core/words.hpp"
 
 namespace tessera {
@@ -52,7 +54,10 @@ Command info_command(CLI::App& app);
 
 /// Reads a job file on rank 0, parses it everywhere. Collective; InputError.
 JobConfig load_job(const std::string& path, const std::vector<std::string>& overrides,
-                   const Communicator& comm);
+                   const Communicator& comm, Purpose purpose = Purpose::reconstruct);
+
+/// What a run would say of the job and of its data, for commands that keep no log: rank 0 prints it.
+void say_notices(const Geometry& g, const Problem& problem, const Communicator& comm);
 
 // Validators, with messages that say what else could be written.
 CLI::Validator above_zero();

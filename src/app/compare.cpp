@@ -4,6 +4,7 @@
 #include <ATen/ops/abs.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
 #include <memory>
 
@@ -63,14 +64,27 @@ int execute(const CompareArguments& arguments, const Communicator& comm) {
   const auto inside = [](const at::Tensor& t, const FullScale& s) { return t.sub_(s.offset).div_(s.factor); };
   const at::Tensor x = inside(read(arguments.a, a, shift_a), scale_a);
   const at::Tensor y = inside(read(arguments.b, b, shift_b), scale_b);
+  // What is no number in one of them counts in neither; SSIM's windows would look at it.
+  std::int64_t all = x.numel(), missing = 0;
+  comm.all_reduce(std::span<std::int64_t>(&all, 1), Reduce::sum);
+  {
+    const at::Tensor out = x.isfinite().logical_and_(y.isfinite()).logical_not_();
+    missing = out.sum().item().toLong();
+    comm.all_reduce(std::span<std::int64_t>(&missing, 1), Reduce::sum);
+    TESSERA_VALIDATE(missing < all, "no value is a number in both ", arguments.a, " and ", arguments.b,
+                     " (there is nothing to compare) correct the files");
+    x.masked_fill_(out, 0);
+    y.masked_fill_(out, 0);
+  }
+  const double rest = 10 * std::log10(static_cast<double>(all - missing) / static_cast<double>(all));  // dB
   Reducer reducer(comm);
   const Space space(comm, &reducer);
   Metrics metrics(x, whole, comm, make_transport(comm, {}, TransportKind::mpi));
   double largest = x.numel() ? at::abs(x - y).max().item().toDouble() : 0;
   comm.all_reduce({&largest, 1}, Reduce::max);
   const double relative = space.norm(x - y) / std::max(space.norm(x), 1e-30);
-  const double psnr = metrics.psnr(y, space), psnr_8bit = metrics.psnr_8bit(y, space);
-  const Ssim ssim = metrics.ssim(y, space);
+  const double psnr = metrics.psnr(y, space) + rest, psnr_8bit = metrics.psnr_8bit(y, space) + rest;
+  const Ssim ssim = missing > 0 ? Ssim() : metrics.ssim(y, space);
   if (comm.rank() == 0) {
     std::printf("PSNR %.4f dB  SSIM %.6f  maximum error %.3e  relative error %.3e\n", psnr, ssim.reflected,
                 largest, relative);
@@ -84,6 +98,11 @@ int execute(const CompareArguments& arguments, const Communicator& comm) {
     if (scale_a.factor != scale_b.factor)
       std::printf("warning: their scales differ: write --range %g if both are in the same units\n",
                   scale_a.factor);
+    if (missing > 0)
+      std::printf(
+          "note: %lld of %lld values are not numbers in one of the files: they are left out of all but SSIM, "
+          "which has no value then\n",
+          static_cast<long long>(missing), static_cast<long long>(all));
     if (a.box != b.box)
       std::printf("sizes differ: %s and %s, the centered common part was compared\n", sides(a.box).c_str(),
                   sides(b.box).c_str());

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "command.hpp"
+#include "missing.hpp"
 #include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/output.hpp"
 #include "tessera/app/problem.hpp"
@@ -80,7 +81,8 @@ int execute(const DenoiseArguments& a, const Communicator& comm) {
   const bool fits = !picture || format->writes(bits);
   const PictureForm form = fits ? in_file_units(g, bits) : PictureForm{};
 
-  const at::Tensor truth = read_block(a.in, g, comm);
+  at::Tensor truth = read_block(a.in, g, comm);
+  const std::vector<std::string> missing = make_whole(g, a.in, truth, transport, comm);
   at::Tensor noisy = truth;
   if (a.noise > 0) {
     const at::Tensor exact = truth.to(at::kCPU, at::kDouble, false, /*copy=*/true);
@@ -99,6 +101,7 @@ int execute(const DenoiseArguments& a, const Communicator& comm) {
     write_image(a.out, g, out, g.image, comm);
   Log log(comm.rank() == 0, "");
   for (const std::string& notice : g.notices) log.line("note: " + notice);
+  for (const std::string& line : missing) log.line(line);
   if (const std::string notice = untrained(g, sigma); !notice.empty()) log.line("note: " + notice);
   if (picture && !fits)
     log.line(fmt::format("note: {} holds 8 bits, white is {:.6g} of {} ({}): a .tif keeps its units", a.out,

@@ -7,7 +7,7 @@
 namespace tessera {
 
 JobConfig load_job(const std::string& path, const std::vector<std::string>& overrides,
-                   const Communicator& comm) {
+                   const Communicator& comm, Purpose purpose) {
   std::string text;
   comm.together([&] {
     if (comm.rank() == 0) text = read_text(path);
@@ -17,7 +17,7 @@ JobConfig load_job(const std::string& path, const std::vector<std::string>& over
   comm.together([&] { file.path = named_measurements(text, path, overrides); });
   file.text = measurement_problem(file.path, comm);
   JobConfig job;
-  comm.together([&] { job = parse_job(text, path, overrides, file); });
+  comm.together([&] { job = parse_job(text, path, overrides, file, purpose); });
   return job;
 }
 

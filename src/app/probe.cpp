@@ -50,6 +50,7 @@ Places places_of(const ProbeArguments& a, const Geometry& g, const std::shared_p
                  const Space& space) {
   const Communicator& comm = space.comm();
   Problem problem = make_problem(g, comm, transport);
+  say_notices(g, problem, comm);
   const double noise = problem.noise_sigma;
   const auto data = make_data_term(g, problem, space);
   Places places;

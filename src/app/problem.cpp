@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "missing.hpp"
 #include "simulation.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
@@ -156,6 +157,8 @@ Problem make_problem(const Geometry& g, const Communicator& comm,
       own.factor = g.truth_scale[1];
       problem.truth =
           g.job.problem.truth.empty() ? scene_block(g, comm) : read_block(g.job.problem.truth, own, comm);
+      refuse_missing(g.job.problem.truth, problem.truth, "no score would be one",
+                     "fill them, cut them off, or leave problem.truth out", comm);
     }
     samples = read_samples(g, layout, comm);
   }

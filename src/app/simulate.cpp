@@ -69,7 +69,7 @@ class Embedded {
 };
 
 int execute(const SimulateArguments& arguments, const Communicator& comm) {
-  const JobConfig job = load_job(arguments.job, arguments.overrides, comm);
+  const JobConfig job = load_job(arguments.job, arguments.overrides, comm, Purpose::measure);
   comm.together([&] {
     TESSERA_VALIDATE(job.problem.has_truth(),
                      "problem.truth is not given (measurements are simulated from it) name a picture");
@@ -81,6 +81,7 @@ int execute(const SimulateArguments& arguments, const Communicator& comm) {
   const Geometry g = plan_geometry(job, comm, comm.size());
   const auto transport = open_transport(g, comm).transport;
   Problem problem = make_problem(g, comm, transport);
+  say_notices(g, problem, comm);
   const MeasurementLayout& layout = problem.A->layout();
   // Internal values, whose bits a file unit would not keep. Samples that count 0 are marked; how much the
   // others weigh follows from the noise.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "missing.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
 
@@ -106,6 +107,9 @@ Simulation simulate_samples(const Geometry& g, const MeasurementLayout& layout, 
   const SimulateConfig& how = p.simulate;
   const Geometry fine = on_truth_grid(g);
   const at::Tensor fine_truth = p.truth.empty() ? scene_block(fine, comm) : read_block(p.truth, fine, comm);
+  refuse_missing(p.truth, fine_truth,
+                 "what is measured of them would be none either, and no score would be one",
+                 "fill them, or cut them off", comm);
   const at::Tensor fine_x = fine_truth.to(at::kCPU, at::kDouble);
   const at::Tensor x = average(fine_x, how.finer);
 

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "command.hpp"
 #include "tessera/app/job_denoiser.hpp"
@@ -72,6 +73,7 @@ class Bench {
     data_.reset();
     const std::shared_ptr<Transport> transport = open_transport(g_, comm_).transport;
     Problem problem = make_problem(g_, comm_, transport);
+    if (!std::exchange(said_, true)) say_notices(g_, problem, comm_);
     noise_ = problem.noise_sigma;
     data_ = make_data_term(g_, problem, space_);
     start_ = starting_image(g_, problem, *data_, space_);
@@ -122,7 +124,8 @@ class Bench {
   std::unique_ptr<DataTerm> data_;
   std::unique_ptr<Metrics> metrics_;
   at::Tensor start_;
-  double noise_ = 0;  // of the problem, where a sample weighs 1
+  bool said_ = false;  // what run would say of the data
+  double noise_ = 0;   // of the problem, where a sample weighs 1
 };
 
 // The candidates: the model's best, at least the best of every mode, none that it thinks far slower.

@@ -101,38 +101,6 @@ void fill(const std::vector<Option>& known, Options& options) {
     std::visit([&](const auto& value) { options.slot<std::remove_cvref_t<decltype(value)>>(o); }, o.fallback);
 }
 
-/// Step, sigma and lambda are settled when the noise level and the operator's norm are known; what the file
-/// alone decides is refused here.
-void check_schedules(const Complaints& c, const JobConfig& job) {
-  const SolverConfig& solver = job.solver;
-  const ProblemConfig& problem = job.problem;
-  const bool penalty = chosen(solver).penalty, takes_sigma = chosen(job.denoiser).takes_sigma;
-  const bool noiseless =
-      problem.measurements.empty() && problem.noise.gaussian == 0 && problem.noise.poisson == 0;
-  c.refuse_if(
-      noiseless && takes_sigma && solver.sigma.automatic, "solver.sigma",
-      "is missing (the data have no noise, the denoiser needs a level) write for example 'sigma: 0.02'");
-  c.refuse_if(noiseless && solver.lambda && takes_sigma, "solver.lambda",
-              "acts on nothing (the data have no noise to weigh the prior against) remove it");
-  c.refuse_if(takes_sigma && !chosen(solver).weighs && solver.lambda && !solver.sigma.automatic &&
-                  !solver.step.automatic,
-              "solver.lambda",
-              "is written beside step and sigma (sigma^2 = step lambda noise^2: two of them say the third) "
-              "remove one");
-  c.refuse_if(solver.step.form == "dpir" && !penalty, "solver.step",
-              "is dpir (" + solver.name + " takes a gradient step, dpir are penalties of " +
-                  penalty_solvers() + ") write auto");
-  for (const auto& [key, schedule] :
-       {std::pair<const char*, const ScheduleConfig&>{"solver.step", solver.step},
-        {"solver.sigma", solver.sigma}}) {
-    c.refuse_if(schedule.form == "dpir" && schedule.last == 0 && noiseless, key,
-                "is dpir (the noise level that it ends at is not known) write for example {dpir: 0.02}");
-    c.refuse_if(static_cast<std::int64_t>(schedule.values.size()) > solver.iterations, key,
-                concat("has ", schedule.values.size(), " values (solver.iterations is ", solver.iterations,
-                       ", the others would be ignored) shorten the list"));
-  }
-}
-
 }  // namespace
 
 std::string boundary_of(const OperatorConfig& op) {
@@ -191,9 +159,39 @@ void finish(const Site& site, const std::string& file, const std::string& bounda
                 concat("is ", bits, " (", format->name, " has at most ", format->bits.back(),
                        ") write auto, or a preview .tif"));
 
-  check_schedules(c, job);
   if (job.output.folder.empty())
     job.output.folder = absolute_path("runs/" + fs::path(file).stem().string(), job.folder);
+}
+
+void check_schedules(const Site& site, const std::string& file, const JobConfig& job) {
+  const Complaints c(site, file);
+  const SolverConfig& solver = job.solver;
+  const ProblemConfig& problem = job.problem;
+  const bool penalty = chosen(solver).penalty, takes_sigma = chosen(job.denoiser).takes_sigma;
+  const bool noiseless =
+      problem.measurements.empty() && problem.noise.gaussian == 0 && problem.noise.poisson == 0;
+  c.refuse_if(
+      noiseless && takes_sigma && solver.sigma.automatic, "solver.sigma",
+      "is missing (the data have no noise, the denoiser needs a level) write for example 'sigma: 0.02'");
+  c.refuse_if(noiseless && solver.lambda && takes_sigma, "solver.lambda",
+              "acts on nothing (the data have no noise to weigh the prior against) remove it");
+  c.refuse_if(takes_sigma && !chosen(solver).weighs && solver.lambda && !solver.sigma.automatic &&
+                  !solver.step.automatic,
+              "solver.lambda",
+              "is written beside step and sigma (sigma^2 = step lambda noise^2: two of them say the third) "
+              "remove one");
+  c.refuse_if(solver.step.form == "dpir" && !penalty, "solver.step",
+              "is dpir (" + solver.name + " takes a gradient step, dpir are penalties of " +
+                  penalty_solvers() + ") write auto");
+  for (const auto& [key, schedule] :
+       {std::pair<const char*, const ScheduleConfig&>{"solver.step", solver.step},
+        {"solver.sigma", solver.sigma}}) {
+    c.refuse_if(schedule.form == "dpir" && schedule.last == 0 && noiseless, key,
+                "is dpir (the noise level that it ends at is not known) write for example {dpir: 0.02}");
+    c.refuse_if(static_cast<std::int64_t>(schedule.values.size()) > solver.iterations, key,
+                concat("has ", schedule.values.size(), " values (solver.iterations is ", solver.iterations,
+                       ", the others would be ignored) shorten the list"));
+  }
 }
 
 OperatorConfig read_operator(const Site& site, const Value& value) {

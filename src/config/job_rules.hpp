@@ -13,6 +13,10 @@ namespace tessera::config {
 /// InputError where values do not go with each other.
 void finish(const Site& site, const std::string& file, const std::string& boundary, JobConfig& job);
 
+/// Step, sigma and lambda are settled when the noise level and the operator's norm are known; what the file
+/// alone decides is refused here. Behind finish().
+void check_schedules(const Site& site, const std::string& file, const JobConfig& job);
+
 /// The boundary that an operator's first blur has; empty where it has none.
 std::string boundary_of(const OperatorConfig& op);
 

@@ -113,7 +113,7 @@ std::string folder_of(const Value& document, const std::string& path) {
 }  // namespace config
 
 JobConfig parse_job(const std::string& text, const std::string& path,
-                    const std::vector<std::string>& overrides, const FileProblem& file) {
+                    const std::vector<std::string>& overrides, const FileProblem& file, Purpose purpose) {
   using namespace config;
   JobConfig job;
   job.text = text;
@@ -139,6 +139,7 @@ JobConfig parse_job(const std::string& text, const std::string& path,
   const Site site{"", job.folder, &present};
   read_map(site, document, "", job_table(), job);
   finish(site, path, said ? boundary_of(said->problem.op) : "", job);
+  if (purpose == Purpose::reconstruct) check_schedules(site, path, job);
   if (said)
     if (const std::vector<std::string> other = differing(job.problem, said->problem); !other.empty())
       job.notices.push_back(concat(listed(other), " as the job says, not as ", file.path, " does"));

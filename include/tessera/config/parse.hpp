@@ -16,13 +16,18 @@ struct FileProblem {
   std::string text;  // empty: it says nothing
 };
 
+/// What a job is read for. measure: its data are made, and nothing is reconstructed; what a solver needs is not
+/// asked for.
+enum class Purpose { reconstruct, measure };
+
 /// Reads a job file: keys, types, units, ranges and files are checked; the message names file and line, and
 /// for an unknown key the nearest known one. `overrides` are "key.path=value". A key that acts on nothing in
 /// this job is an error. What `file` says of operator, scale, noise, seed and image size holds where the job
 /// says nothing of it; JobConfig::notices tell what was taken and what differs. InputError only. Not
 /// collective: rank 0 reads the text, every rank parses it.
 JobConfig parse_job(const std::string& text, const std::string& path,
-                    const std::vector<std::string>& overrides, const FileProblem& file = {});
+                    const std::vector<std::string>& overrides, const FileProblem& file = {},
+                    Purpose purpose = Purpose::reconstruct);
 
 /// problem.measurements of a job file, absolute; empty where it has none. Nothing else is checked.
 /// InputError.
