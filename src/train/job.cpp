@@ -194,10 +194,12 @@ TrainOptions parse_train_job(const std::string& text, const std::string& path) {
   return o;
 }
 
-int run_train_file(const std::string& path, const Communicator& comm) {
+int run_train_file(const std::string& path, const Communicator& comm,
+                   const std::function<void(TrainOptions&)>& prepare) {
   keep_freed_memory();
   TrainOptions options;
   comm.together([&] { options = parse_train_job(read_text(path), path); });
+  if (prepare) prepare(options);
   return train(options, comm);
 }
 

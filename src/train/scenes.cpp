@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "tessera/core/box.hpp"
 #include "tessera/core/error.hpp"
@@ -23,6 +24,24 @@ bool excluded(const fs::path& file, const std::vector<std::string>& exclude) {
                      [&](const std::string& e) { return e == name || e == longer; });
 }
 
+// As for measured data: what is no number, or far outside of the range, would be learned as black or white.
+void check_values(const fs::path& file, const std::vector<float>& values, double white) {
+  constexpr double kBeyond = 0.5;  // of the range
+  std::int64_t missing = 0, beyond = 0;
+  float most = -std::numeric_limits<float>::infinity();
+  for (const float v : values) {
+    missing += !std::isfinite(v);
+    beyond += v < -kBeyond * white || v > (1 + kBeyond) * white;
+    if (std::isfinite(v)) most = std::max(most, v);
+  }
+  const std::string advice = ") correct it, or leave it out: train.exclude";
+  TESSERA_VALIDATE(missing == 0, file.string(), " has ", missing, " of ", values.size(),
+                   " values that are not numbers (they would be learned", advice);
+  TESSERA_VALIDATE(beyond * 1000 <= static_cast<std::int64_t>(values.size()), file.string(), " reaches ",
+                   most, " (a training picture of real numbers has 0 as black and ", white, " as white",
+                   advice);
+}
+
 Picture read_picture(const fs::path& file, std::int64_t channels) {
   ImageReader reader(file.string());
   const ImageInfo info = reader.info();
@@ -31,6 +50,7 @@ Picture read_picture(const fs::path& file, std::int64_t channels) {
   const std::int64_t pixels = info.height * info.width;
   std::vector<float> planar(info.channels * pixels);
   reader.read(Box::image2d(info.height, info.width), planar.data());
+  check_values(file, planar, info.full_scale);
   Picture picture{file.stem().string(), channels, info.height, info.width, {}};
   picture.values.resize(channels * pixels);
   const auto scale = static_cast<float>(255.0 / info.full_scale);
@@ -73,6 +93,23 @@ std::vector<Picture> read_pictures(const std::vector<std::string>& folders,
                      "are not excluded) name another folder");
   }
   return pictures;
+}
+
+std::vector<std::string> doubts_about(const std::vector<Picture>& pictures) {
+  constexpr int kDim = 32;  // an eighth of white
+  std::vector<std::string> doubts;
+  const auto doubt = [&](const auto& is_one, const char* what) {
+    const std::int64_t n = std::count_if(pictures.begin(), pictures.end(), is_one);
+    if (n == 0) return;
+    const auto first = std::find_if(pictures.begin(), pictures.end(), is_one);
+    doubts.push_back(concat(n, " of ", pictures.size(), " pictures ", what, ", ", first->name,
+                            n > 1 ? " for one" : "", " (train.exclude leaves out by name)"));
+  };
+  const auto ends = [](const Picture& p) { return std::minmax_element(p.values.begin(), p.values.end()); };
+  doubt([&](const Picture& p) { return *ends(p).first == *ends(p).second; }, "have one value everywhere");
+  doubt([&](const Picture& p) { return *ends(p).first < *ends(p).second && *ends(p).second < kDim; },
+        "stay below an eighth of white");
+  return doubts;
 }
 
 Draws::Draws(std::uint64_t seed, std::int64_t step, std::int64_t item, std::uint32_t use)

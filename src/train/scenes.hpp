@@ -18,9 +18,11 @@ struct Picture {
 
 /// All pictures of the folders (one that is a file: that picture), in the order of their names, as gray or RGB (gray is replicated; gray from
 /// RGB by the weights of ITU-R BT.601). `exclude`: "name" or "folder/name" without suffix. InputError where a
-/// folder holds none.
+/// folder holds none, and for a picture that 8 bits from 0 to its white cannot hold.
 std::vector<Picture> read_pictures(const std::vector<std::string>& folders,
                                    const std::vector<std::string>& exclude, std::int64_t channels);
+/// A line for each kind of picture among them from which there is little to learn.
+std::vector<std::string> doubts_about(const std::vector<Picture>& pictures);
 
 /// Draws of one crop: a pure function of (seed, step, crop, use), each call takes the next number.
 class Draws {

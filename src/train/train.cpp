@@ -251,6 +251,7 @@ int train(const TrainOptions& options, const Communicator& comm) {
     std::printf("%s\n", line.c_str());
     std::fflush(stdout);
   };
+  for (const std::string& doubt : training::doubts_about(pictures)) say("note: " + doubt);
   if (small > 0) say(concat("note: ", small, " pictures are smaller than train.crop and left out"));
   std::int64_t count = 0;
   for (const auto& [name, tensor] : network.weights) count += tensor.numel();
@@ -267,7 +268,8 @@ int train(const TrainOptions& options, const Communicator& comm) {
   const double start = clock_of_rank_0();
   double saved = start;
   Recent recent(start);
-  bool time_is_up = false;
+  int code = 0;  // of a stop before the last step
+  const auto stop = [&] { return options.stop ? options.stop() : 0; };
   const auto validate = [&] {
     std::map<double, double> psnr;
     comm.together([&] {
@@ -299,7 +301,9 @@ int train(const TrainOptions& options, const Communicator& comm) {
       step, options.steps, options.workers, options.prefetch);
   training::GradientSums sums(optimizer->parameters(),
                               training::order_of(network.graph, optimizer->parameters()), comm);
-  while (step < options.steps && !time_is_up) {
+  if (step < options.steps && (code = stop()) != 0)
+    say("stopped by a signal before the first step: nothing to save");
+  while (step < options.steps && code == 0) {
     beat();
     const Batch batch = training::moved(loader.next(), device);
     std::vector<at::Tensor> gradients;
@@ -314,10 +318,13 @@ int train(const TrainOptions& options, const Communicator& comm) {
     recent.add(record);
 
     const double clock = clock_of_rank_0();
-    time_is_up = options.seconds > 0 && clock - start >= options.seconds;
-    const bool last = time_is_up || step == options.steps;
+    const bool time_is_up = options.seconds > 0 && clock - start >= options.seconds;
+    const int asked = stop();  // who asks for a stop has little time: nothing is measured
+    if (step < options.steps) code = asked != 0 ? asked : time_is_up ? kTimeIsUp : 0;
+    const bool last = code != 0 || step == options.steps;
     const bool spoken = options.log_every > 0 && (step % options.log_every == 0 || last);
-    const bool measured = !options.validate.empty() && (step % options.validate_every == 0 || last);
+    const bool measured =
+        !options.validate.empty() && asked == 0 && (step % options.validate_every == 0 || last);
     TrainRecord row = recent.mean();
     if (spoken) {
       const double rate = recent.steps_per_second(clock);
@@ -336,14 +343,18 @@ int train(const TrainOptions& options, const Communicator& comm) {
     if (last || clock - saved >= options.checkpoint_seconds) {
       if (orbits) orbits->share(comm);
       comm.together([&] {
-        if (comm.rank() == 0)
-          save(options, network, *optimizer, orbits.get(), *curve, step, before + clock - start);
+        if (comm.rank() != 0) return;
+        if (options.may_save) options.may_save();
+        save(options, network, *optimizer, orbits.get(), *curve, step, before + clock - start);
       });
+      if (code != 0)
+        say(concat(asked != 0 ? "stopped by a signal" : "the time is up", " after step ", step,
+                   ": the state is in ", options.output, ".state, and the same command goes on"));
       saved = clock;
     }
     if (options.observe) options.observe(record);
   }
-  return step < options.steps ? kTimeIsUp : 0;
+  return code;
 }
 
 }  // namespace tessera

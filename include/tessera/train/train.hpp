@@ -95,21 +95,26 @@ struct TrainOptions {
   std::vector<double> validate_sigma{15.0 / 255.0, 25.0 / 255.0, 50.0 / 255.0};
   std::int64_t validate_every = 2000;  // steps; and at the end
   std::function<void(const TrainRecord&)> observe{};
+  std::function<int()> stop{};  // collective, asked after each step: 0, or the exit code to save and end with
+  std::function<void()>
+      may_save{};  // rank 0's, before it writes: throws where the output is not its own any more
 };
 
 /// Trains, or goes on where `output`.state stands (same options; `steps` and the time limit may change).
 /// Every rank computes its part of a batch, gradients are summed over the ranks. Random numbers depend on
 /// (seed, step, crop), not on ranks, workers and interruptions. With no step left (or `steps` 0) only the
 /// validation is done.
-/// Collective. Returns the exit code: 0 when all steps are done, 85 when the time ran out before.
+/// Collective. Returns the exit code: 0 when all steps are done, 85 when the time ran out before, or what `stop`
+/// said.
 /// Errors: InputError for bad options, RunError when the loss is no number any more.
 int train(const TrainOptions& options, const Communicator& comm);
 
 /// The `train` section of a job file: keys checked, paths relative to the file. InputError names the line.
 TrainOptions parse_train_job(const std::string& text, const std::string& path);
 
-/// `tessera train JOB.yaml`. Collective.
-int run_train_file(const std::string& path, const Communicator& comm);
+/// `tessera train JOB.yaml`; `prepare` may add to what the file says. Collective.
+int run_train_file(const std::string& path, const Communicator& comm,
+                   const std::function<void(TrainOptions&)>& prepare = {});
 
 /// Mean PSNR (dB, peak 1, output clamped to [0, 1]) over the pictures of a folder, each with its own seeded
 /// noise; the whole image at once, in float32.
