@@ -64,7 +64,7 @@ def ctrl_c():
         begins = (work / f"slow{ranks}/status.json").exists
         code, shown = on_terminal(command, [lambda _: begins(), lambda shown: b"asked to stop" in shown])
         assert code == wanted, (ranks, code, shown)
-        wait_for(lambda: not ranks_of(f"slow{ranks}"), 5)  # they were killed, and take a moment to be gone
+        wait_for(lambda: not ranks_of(f"slow{ranks}"), 20)  # they were killed, and take a moment to be gone
         told = json.loads(tessera("status", "--json", f"slow{ranks}")[1])
         assert told["state"] == "lost" and "ended without a word" in told["message"], told
 

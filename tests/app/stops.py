@@ -76,7 +76,7 @@ def kill_one_rank():
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
     print(f"ended after {seconds:.1f} s with code {child.returncode}\n{err}")
-    assert seconds < 15 and child.returncode != 0
+    assert seconds < 30 and child.returncode != 0  # the watchdog would take 300
     said = "".join(p.read_text() for p in (work / "out/log").glob("rank-*.txt"))
     for rows in phases("out"):
         assert len(rows) > 10
@@ -215,10 +215,8 @@ def no_room():
 
 def signals():
     """USR1, then TERM, then the rest: 85, 86, 0 and the image of a run that nobody stopped; and what status says."""
-    iterations = 300
     photo(80, 88)
-    path = job(JOB.replace("iterations: 4", f"iterations: {iterations}, stop: {{rounding: false}}"))
-    run(path, "--set", "output.folder=straight", ranks=2)
+    path = job(JOB.replace("iterations: 4", "iterations: 100000, stop: {rounding: false}"))
     done = 0
     for name, sent, code, state in (("USR1", signal.SIGUSR1, 85, "waiting"), ("TERM", signal.SIGTERM, 86, "stopped")):
         wanted = done + 4
@@ -228,11 +226,14 @@ def signals():
             assert child.poll() is None, child.communicate()
             if name == "TERM":
                 told = tessera("status", "out")[1]
-                assert "running" in told and f"/{iterations}" in told, told
+                assert "running" in told and "/100000" in told, told
             victim = ranks_of("out")[-1]  # one rank is enough, and a second signal changes nothing
             os.kill(victim, sent)
-            time.sleep(0.02)
-            os.kill(victim, sent)
+            try:
+                time.sleep(0.02)
+                os.kill(victim, sent)
+            except ProcessLookupError:
+                pass  # it was quick
             out, err = child.communicate(timeout=120)
         finally:
             if child.poll() is None:
@@ -240,12 +241,15 @@ def signals():
         assert child.returncode == code, (child.returncode, out, err)
         assert summary("out")["status"] == "stopped" and not (work / "out/reconstruction.h5").exists()
         done = summary("out")["iterations"]
-        assert wanted <= done < iterations and recorded("out") == list(range(done)), (done, recorded("out"))
+        assert wanted <= done < 100000 and recorded("out") == list(range(done)), (done, recorded("out"))
         assert (work / f"out/checkpoint/iteration-{done:07}.h5").exists()
         told = json.loads(tessera("status", "--json", "out")[1])
         assert told["state"] == state and told["iteration"] == done, told
         print(f"{name}: stopped after {done} iterations with exit code {code}")
-    run(path, "--set", "output.folder=out", "--resume=auto", ranks=2)
+    iterations = done + 4
+    limit = ("--set", f"solver.iterations={iterations}")
+    run(path, "--set", "output.folder=straight", *limit, ranks=2)
+    run(path, "--set", "output.folder=out", *limit, "--resume=auto", ranks=2)
     same("out", "straight")
     assert recorded("out") == list(range(iterations)) and summary("out")["restarts"] == 2
     told = tessera("status", "out", "straight")[1]
@@ -270,7 +274,8 @@ def signals():
             return int(caught, 16) & 1 << signal.SIGUSR1 - 1
         except (OSError, AttributeError):
             return False
-    wait_for(listens)
+    while not listens():  # the first iteration is less than a second away
+        assert child.poll() is None, child.communicate()
     os.kill(child.pid, signal.SIGUSR1)
     out, err = child.communicate(timeout=120)
     assert child.returncode == 85, (child.returncode, out, err)
@@ -280,9 +285,7 @@ def signals():
 def killed_while_writing():
     """kill -9 again and again while checkpoints are written: each time a good one is there to go on from."""
     photo(64, 72)
-    iterations = 200
-    path = job(TV.replace("iterations: 4", f"iterations: {iterations}, stop: {{rounding: false}}").replace("folder: out", "folder: out, checkpoint: {iterations: 1}"))
-    run(path, "--set", "output.folder=straight", "--set", "output.checkpoint.iterations=0")
+    path = job(TV.replace("iterations: 4", "iterations: 100000, stop: {rounding: false}").replace("folder: out", "folder: out, checkpoint: {iterations: 1}"))
     kills = 0
     for delay in (0.0, 0.011, 0.023, 0.037, 0.05):
         goal = max(recorded("out"), default=0) + 4
@@ -295,8 +298,11 @@ def killed_while_writing():
         child.communicate()
         good = [p for p in (work / "out/checkpoint").iterdir() if p.suffix == ".h5"]
         assert good, "no checkpoint survived"
-    assert kills >= 3, kills
-    run(path, "--set", "output.folder=out", "--resume=auto")
+    assert kills == 5, kills
+    iterations = 4 + max(int(p.stem.split("-")[1]) for p in good)
+    limit = ("--set", f"solver.iterations={iterations}")
+    run(path, "--set", "output.folder=straight", "--set", "output.checkpoint.iterations=0", *limit)
+    run(path, "--set", "output.folder=out", *limit, "--resume=auto")
     same("out", "straight")
     rows = set()  # a trace that was cut in the middle of a flush is kept as trace-0
     for name in (work / "out").glob("trace*/rank-00000.h5"):
