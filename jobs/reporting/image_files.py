@@ -29,19 +29,30 @@ def open_image(path):
     try:
         if match := re.fullmatch(r"(.*\.h5|.*\.hdf5)(?::(.*))?", path):
             return open_hdf5(match[1], match[2] or "/image")
-        if match := re.fullmatch(r"(.*\.tiff?):/(all|\d+)", path):
-            import tifffile  # slow to import, seldom needed
-
-            page = match[2]
-            data = tifffile.imread(match[1], **({} if page == "all" else {"key": int(page)}))
-            return open_array(data[None])
+        if match := re.fullmatch(r"(.*\.tiff?):/(.*)", path):
+            return open_tiff(match[1], match[2])
         if not Path(path).is_file():
             raise Unreadable(f"{path} is not there")
         if path.endswith(".npy"):
             return open_array(np.load(path, mmap_mode="r"))
         return open_picture(path)
-    except (OSError, KeyError, ValueError, Image.DecompressionBombError) as error:
+    except (OSError, LookupError, ValueError, Image.DecompressionBombError) as error:
         raise Unreadable(f"{path} cannot be read ({str(error)[:120]})") from None
+
+
+def open_tiff(path, part):
+    """Pages, and all of them with the axes that tifffile finds; other parts are tessera's alone."""
+    import tifffile  # slow to import, seldom needed
+
+    if part.isdigit():
+        return open_array(tifffile.imread(path, key=int(part))[None])
+    with tifffile.TiffFile(path) as file:
+        series = file.series[0]
+        axes = ["C" if a in "CS" else "Z" if a in "ZIQ" else a for a in series.axes]
+        if part != "all" or sorted(axes) not in (["X", "Y", "Z"], ["C", "X", "Y"], ["C", "X", "Y", "Z"]):
+            raise Unreadable(f"{path}:/{part} is a part that the report does not read")
+        data = np.transpose(series.asarray(), [axes.index(a) for a in "CZYX" if a in axes])
+    return open_array(data if "C" in axes else data[None])
 
 
 def flat_shape(shape):

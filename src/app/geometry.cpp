@@ -128,7 +128,8 @@ namespace {
 // What the reader of a picture dropped, expanded or picked.
 void say_note(Geometry& g, const std::string& path, const SourceInfo& info) {
   if (info.note.empty()) return;
-  const std::string note = concat(std::filesystem::path(path.substr(0, path.rfind(":/"))).filename().string(), ": ", info.note);
+  const std::string note =
+      concat(std::filesystem::path(path.substr(0, path.rfind(":/"))).filename().string(), ": ", info.note);
   if (std::find(g.notices.begin(), g.notices.end(), note) == g.notices.end()) g.notices.push_back(note);
 }
 
@@ -234,7 +235,8 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
   }
   for (const std::string& path : {p.weights, p.dark, p.flat}) {
     const ImageFormat* const format = find_format(path.substr(0, path.rfind(":/")));
-    if (format && format->kind == ImageFormat::Kind::picture) say_note(g, path, image_source_info(path, comm));
+    if (format && format->kind == ImageFormat::Kind::picture)
+      say_note(g, path, image_source_info(path, comm));
   }
   if (g.truth && !p.image.size.empty())
     TESSERA_VALIDATE(g.image == box_of(p.image.size), "problem.image.size is ", sides(box_of(p.image.size)),

@@ -54,8 +54,7 @@ void scatter(ImageReader* reader, const std::vector<Box>& bands, const Layout& l
       parts.resize(static_cast<std::size_t>(samples));
       MPI_Status status;
       int got = 0;
-      TESSERA_MPI(
-          MPI_Recv(parts.data(), static_cast<int>(samples), type, 0, kTag, comm.handle(), &status));
+      TESSERA_MPI(MPI_Recv(parts.data(), static_cast<int>(samples), type, 0, kTag, comm.handle(), &status));
       TESSERA_MPI(MPI_Get_count(&status, type, &got));
       if (got == 0) break;
       io::unpack(block, mine, 0, block.channels, parts.data());
@@ -112,8 +111,8 @@ void read_picture(const Source& source, const Layout& layout, const ArrayView& b
     reader.emplace(source.file, source.part);
     info = reader->info();
   });
-  std::array<std::int64_t, 7> shape{info.height,   info.width,       info.stored_rows, info.channels,
-                                    info.depth,    info.orientation, info.random_access};
+  std::array<std::int64_t, 7> shape{info.height, info.width,       info.stored_rows,  info.channels,
+                                    info.depth,  info.orientation, info.random_access};
   comm.broadcast(shape.data(), sizeof shape, 0);
   const bool precise = block.type == ElementType::float64;
   if (shape[6] == 0) {
@@ -193,7 +192,8 @@ void visit_samples(const std::string& path, const Communicator& comm,
         for (const Box& box : stored_bands(picture->info())) band(box);
       return;
     }
-    const ImageInfo rows{.height = about.box.extent(1), .width = about.box.extent(2), .channels = about.channels};
+    const ImageInfo rows{
+        .height = about.box.extent(1), .width = about.box.extent(2), .channels = about.channels};
     std::int64_t turn = 0;
     for (const Box& box : reading_pieces(about.box, picture ? picture->info() : rows, kBandBytes))
       if (turn++ % comm.size() == comm.rank()) band(box);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fitsio.h>
 
+#include <strings.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <strings.h>
 
 #include "stored_image.hpp"
 #include "tessera/core/error.hpp"
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kBandBytes = 4 << 20;
 constexpr int kMostAxes = 16;
-constexpr std::size_t kMostListed = 8;  // images that a message names
+constexpr std::size_t kMostListed = 8;         // images that a message names
 constexpr std::int64_t kLongest = 10'000'000;  // pixels a side
 
 // An image of the file: the primary array or an extension, compressed by tiles or not.
@@ -30,7 +30,9 @@ struct Hdu {
   std::int64_t planes = 1;
   int long_axes = 0;  // beyond rows and columns, of more than one element
 
-  std::string size() const { return concat(planes > 1 ? concat(planes, " x ") : "", axes[1], " x ", axes[0]); }
+  std::string size() const {
+    return concat(planes > 1 ? concat(planes, " x ") : "", axes[1], " x ", axes[0]);
+  }
 };
 
 // Which image, and which of its planes.
@@ -81,10 +83,11 @@ class FitsImage : public StoredImage {
             plane /= axes_[k];
           }
           int status = 0, any = 0;
-          fits_read_subset(get(), TDOUBLE, first.data(), last.data(), step.data(), marks_missing_ ? &missing : nullptr,
-                           values.data(), &any, &status);
+          fits_read_subset(get(), TDOUBLE, first.data(), last.data(), step.data(),
+                           marks_missing_ ? &missing : nullptr, values.data(), &any, &status);
           check(status);
-          for (std::int64_t k = 0; y < end; ++k, ++y) sink(c, {z, y, lo[2]}, values.data() + k * width, width);
+          for (std::int64_t k = 0; y < end; ++k, ++y)
+            sink(c, {z, y, lo[2]}, values.data() + k * width, width);
         }
   }
 
@@ -133,11 +136,11 @@ class FitsImage : public StoredImage {
       hdu.number = n;
       hdu.axes.assign(size.begin(), size.begin() + axes);
       if (*std::min_element(hdu.axes.begin(), hdu.axes.end()) < 1) continue;
-      TESSERA_VALIDATE(hdu.axes[0] <= kLongest && hdu.axes[1] <= kLongest, path_, " has ", hdu.axes[1], " x ", hdu.axes[0],
-                       " pixels (", kLongest, " a side are read) is the file complete?");
+      TESSERA_VALIDATE(hdu.axes[0] <= kLongest && hdu.axes[1] <= kLongest, path_, " has ", hdu.axes[1], " x ",
+                       hdu.axes[0], " pixels (", kLongest, " a side are read) is the file complete?");
       for (std::size_t k = 2; k < hdu.axes.size(); ++k) {
-        TESSERA_VALIDATE(hdu.axes[k] <= kLongest && hdu.planes <= kLongest / hdu.axes[k], path_, " has more than ", kLongest,
-                         " planes (none has so many) is the file complete?");
+        TESSERA_VALIDATE(hdu.axes[k] <= kLongest && hdu.planes <= kLongest / hdu.axes[k], path_,
+                         " has more than ", kLongest, " planes (none has so many) is the file complete?");
         hdu.planes *= hdu.axes[k];
         if (hdu.axes[k] > 1 && ++hdu.long_axes == 1) hdu.third = text(concat("CTYPE", k + 1).c_str());
       }
@@ -149,7 +152,8 @@ class FitsImage : public StoredImage {
     if (status == END_OF_FILE) status = 0;
     check(status);
     fits_clear_errmsg();
-    TESSERA_VALIDATE(!images.empty(), path_, " holds no image (an array of two axes or more) is it the right file?");
+    TESSERA_VALIDATE(!images.empty(), path_,
+                     " holds no image (an array of two axes or more) is it the right file?");
     return images;
   }
 
@@ -158,9 +162,11 @@ class FitsImage : public StoredImage {
     std::string text;
     for (std::size_t k = 0; k < images.size() && k < kMostListed; ++k) {
       const Hdu& i = images[k];
-      const bool again = std::count_if(images.begin(), images.end(), [&](const Hdu& o) { return o.name == i.name; }) > 1;
-      text += concat(k ? ", " : "", path_, ":/", i.number, " (", i.name, again && !i.name.empty() ? concat(',', i.version) : "",
-                     i.name.empty() ? "" : ", ", i.size(), ")");
+      const bool again =
+          std::count_if(images.begin(), images.end(), [&](const Hdu& o) { return o.name == i.name; }) > 1;
+      text += concat(k ? ", " : "", path_, ":/", i.number, " (", i.name,
+                     again && !i.name.empty() ? concat(',', i.version) : "", i.name.empty() ? "" : ", ",
+                     i.size(), ")");
     }
     return text + (images.size() > kMostListed ? ", ..." : "");
   }
@@ -169,7 +175,10 @@ class FitsImage : public StoredImage {
     Choice out;
     const auto plane = [&](const std::string& word) {
       using Take = Choice::Take;
-      out.take = word == "all" ? Take::all : word == "slices" ? Take::slices : word == "channels" ? Take::channels : Take::nothing;
+      out.take = word == "all"        ? Take::all
+                 : word == "slices"   ? Take::slices
+                 : word == "channels" ? Take::channels
+                                      : Take::nothing;
       return out.take != Take::nothing;
     };
     const std::vector<std::string> words = words_of_part(part);
@@ -179,22 +188,26 @@ class FitsImage : public StoredImage {
       out.take = Choice::Take::plane;
       out.plane = index_of_word(words[1]);
     }
-    TESSERA_VALIDATE(words.size() == 1 || (words.size() == 2 && out.take != Choice::Take::nothing), "cannot read ", path_, ":/",
-                     part, " (behind an extension stands a plane, counted from 0, or all, slices, channels) write for example ",
-                     path_, ":/", images[0].number, "/0");
+    TESSERA_VALIDATE(
+        words.size() == 1 || (words.size() == 2 && out.take != Choice::Take::nothing), "cannot read ", path_,
+        ":/", part,
+        " (behind an extension stands a plane, counted from 0, or all, slices, channels) write for example ",
+        path_, ":/", images[0].number, "/0");
     return out;
   }
 
   const Hdu& choose(const Choice& choice, const std::string& part, const std::vector<Hdu>& images) const {
     const Hdu* found = nullptr;
     if (choice.extension.empty()) {
-      TESSERA_VALIDATE(images.size() == 1, path_, " holds ", images.size(), " images (one is read) say which: ", names(images));
+      TESSERA_VALIDATE(images.size() == 1, path_, " holds ", images.size(),
+                       " images (one is read) say which: ", names(images));
       found = &images[0];
     } else {
       const std::int64_t number = index_of_word(choice.extension);
       const std::size_t comma = choice.extension.rfind(',');
       const std::string name = choice.extension.substr(0, comma);
-      const std::int64_t version = comma == std::string::npos ? -1 : index_of_word(choice.extension.substr(comma + 1));
+      const std::int64_t version =
+          comma == std::string::npos ? -1 : index_of_word(choice.extension.substr(comma + 1));
       int many = 0;
       for (const Hdu& i : images) {
         const bool named = strcasecmp(i.name.c_str(), choice.extension.c_str()) == 0 ||
@@ -206,19 +219,23 @@ class FitsImage : public StoredImage {
       TESSERA_VALIDATE(many <= 1, path_, " holds ", many, " images of the name ", choice.extension,
                        " (one is read) say which: ", names(images));
       TESSERA_VALIDATE(found, "cannot read ", path_, ":/", part, " (", choice.extension,
-                       " is no image of it; they are counted from 0, the primary one) it has ", names(images));
+                       " is no image of it; they are counted from 0, the primary one) it has ",
+                       names(images));
     }
     using Take = Choice::Take;
     const std::string whole = concat(path_, ":/", found->number);
-    TESSERA_VALIDATE(found->planes == 1 || choice.take != Take::nothing, whole, " has ", found->planes, " planes",
-                     found->third.empty() ? "" : concat(" (", found->third, ")"), " (one picture is read) say which: ",
-                     whole, "/0 to ", whole, "/", found->planes - 1, ", or ", whole, "/slices, a volume of them, or ", whole,
-                     "/channels, a picture of ", found->planes, " channels");
-    TESSERA_VALIDATE(choice.plane < found->planes, "cannot read ", path_, ":/", part, " (it has ", found->planes,
-                     found->planes == 1 ? " plane" : " planes", ", counted from 0) name one of them");
-    TESSERA_VALIDATE(choice.take != Take::all || found->long_axes <= 1, whole, "/all is an array of ", found->planes,
-                     " planes along ", found->long_axes, " axes (a volume has one more than a picture) write ", whole,
-                     "/slices, or ", whole, "/0 for one of them");
+    TESSERA_VALIDATE(found->planes == 1 || choice.take != Take::nothing, whole, " has ", found->planes,
+                     " planes", found->third.empty() ? "" : concat(" (", found->third, ")"),
+                     " (one picture is read) say which: ", whole, "/0 to ", whole, "/", found->planes - 1,
+                     ", or ", whole, "/slices, a volume of them, or ", whole, "/channels, a picture of ",
+                     found->planes, " channels");
+    TESSERA_VALIDATE(choice.plane < found->planes, "cannot read ", path_, ":/", part, " (it has ",
+                     found->planes, found->planes == 1 ? " plane" : " planes",
+                     ", counted from 0) name one of them");
+    TESSERA_VALIDATE(choice.take != Take::all || found->long_axes <= 1, whole, "/all is an array of ",
+                     found->planes, " planes along ", found->long_axes,
+                     " axes (a volume has one more than a picture) write ", whole, "/slices, or ", whole,
+                     "/0 for one of them");
     return *found;
   }
 
@@ -239,17 +256,39 @@ class FitsImage : public StoredImage {
     if (choice.take == Take::all && stokes && image.planes > 1)
       add_note(concat(image.planes, " planes of ", image.third, " are taken as channels"));
     switch (type) {
-      case BYTE_IMG: info_.type = "uint8"; break;
-      case SBYTE_IMG: info_.type = "int8"; break;
-      case SHORT_IMG: info_.type = "int16"; break;
-      case USHORT_IMG: info_.type = "uint16"; break;
-      case LONG_IMG: info_.type = "int32"; break;
-      case ULONG_IMG: info_.type = "uint32"; break;
-      case LONGLONG_IMG: info_.type = text("BZERO").starts_with("9223372036854775808") ? "uint64" : "int64"; break;
-      case ULONGLONG_IMG: info_.type = "uint64"; break;
-      case FLOAT_IMG: info_.type = "float32"; break;
-      case DOUBLE_IMG: info_.type = "float64"; break;
-      default: throw InputError(concat(path_, " holds samples of a type (", type, ") that is not known; convert it"));
+      case BYTE_IMG:
+        info_.type = "uint8";
+        break;
+      case SBYTE_IMG:
+        info_.type = "int8";
+        break;
+      case SHORT_IMG:
+        info_.type = "int16";
+        break;
+      case USHORT_IMG:
+        info_.type = "uint16";
+        break;
+      case LONG_IMG:
+        info_.type = "int32";
+        break;
+      case ULONG_IMG:
+        info_.type = "uint32";
+        break;
+      case LONGLONG_IMG:
+        info_.type = text("BZERO").starts_with("9223372036854775808") ? "uint64" : "int64";
+        break;
+      case ULONGLONG_IMG:
+        info_.type = "uint64";
+        break;
+      case FLOAT_IMG:
+        info_.type = "float32";
+        break;
+      case DOUBLE_IMG:
+        info_.type = "float64";
+        break;
+      default:
+        throw InputError(
+            concat(path_, " holds samples of a type (", type, ") that is not known; convert it"));
     }
     // Floats that stand in the file as they are have NaN of their own; cfitsio would take infinity and the
     // smallest numbers for other values on the way.

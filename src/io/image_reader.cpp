@@ -112,16 +112,14 @@ void ImageReader::Impl::read(const Box& region, T* out) {
   const std::int64_t column_step = (turn.swapped ? width : 1) * (turn.flip_columns ? -1 : 1);
   T* const corner = out + (turn.flip_rows ? -row_step * (stored.extent(1) - 1) : 0) +
                     (turn.flip_columns ? -column_step * (stored.extent(2) - 1) : 0);
-  image->read(
-      stored, [&](std::int64_t channel, const Index3& at, const double* values, std::int64_t count) {
-        const Index3 from = at - stored.lo();
-        T* to = corner + channel * plane + from[0] * slice + from[1] * row_step + from[2] * column_step;
-        for (std::int64_t k = 0; k < count; ++k) to[k * column_step] = static_cast<T>(values[k]);
-      });
+  image->read(stored, [&](std::int64_t channel, const Index3& at, const double* values, std::int64_t count) {
+    const Index3 from = at - stored.lo();
+    T* to = corner + channel * plane + from[0] * slice + from[1] * row_step + from[2] * column_step;
+    for (std::int64_t k = 0; k < count; ++k) to[k * column_step] = static_cast<T>(values[k]);
+  });
 }
 
-ImageReader::ImageReader(const std::string& path, const std::string& part)
-    : impl_(std::make_unique<Impl>()) {
+ImageReader::ImageReader(const std::string& path, const std::string& part) : impl_(std::make_unique<Impl>()) {
   Impl& p = *impl_;
   p.path = path;
   p.image = open_stored(path, part);
@@ -130,12 +128,14 @@ ImageReader::ImageReader(const std::string& path, const std::string& part)
   p.info.full_scale = io::full_scale(stored.type);
   p.info.stored_rows = stored.height;
   p.turn = turn_of(stored.orientation);
+  if (p.info.tile[1] == 0) p.info.tile[1] = stored.width;
   if (p.turn.swapped) {
     std::swap(p.info.height, p.info.width);
     std::swap(p.info.tile[0], p.info.tile[1]);
   }
   if (stored.orientation != 1)
-    p.info.note += concat(stored.note.empty() ? "" : ", ", "EXIF orientation ", stored.orientation, " applied");
+    p.info.note +=
+        concat(stored.note.empty() ? "" : ", ", "EXIF orientation ", stored.orientation, " applied");
 }
 ImageReader::~ImageReader() = default;
 ImageReader::ImageReader(ImageReader&&) noexcept = default;
@@ -157,7 +157,8 @@ std::vector<Box> reading_pieces(const Box& region, const ImageInfo& info, std::i
   const std::int64_t sample = 4 * info.channels, tile_rows = info.tile[0];
   const std::int64_t tile_columns = info.tile[1] > 0 ? info.tile[1] : info.width;
   const std::int64_t across = std::max<std::int64_t>(1, bytes / (tile_rows * tile_columns * sample));
-  const std::int64_t columns = std::min(across * tile_columns, (region.hi()[2] / tile_columns + 1) * tile_columns);
+  const std::int64_t columns =
+      std::min(across * tile_columns, (region.hi()[2] / tile_columns + 1) * tile_columns);
   const std::int64_t wide = std::min(columns, region.extent(2));
   const std::int64_t rows = std::max<std::int64_t>(1, bytes / (wide * sample * tile_rows)) * tile_rows;
   for (std::int64_t z = region.lo()[0]; z < region.hi()[0]; ++z)
@@ -174,7 +175,8 @@ std::string image_library() {
   const std::size_t at = std::min(tiff.find(kBefore) + kBefore.size(), tiff.size());
   float fits = 0;
   fits_get_version(&fits);
-  return concat("libvips ", VIPS_VERSION, ", libtiff ", tiff.substr(at, tiff.find('\n', at) - at), ", cfitsio ", fits);
+  return concat("libvips ", VIPS_VERSION, ", libtiff ", tiff.substr(at, tiff.find('\n', at) - at),
+                ", cfitsio ", fits);
 }
 
 }  // namespace tessera

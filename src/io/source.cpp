@@ -11,8 +11,7 @@ Source source_of(const std::string& path) {
   const std::string file = path.substr(0, colon), part = colon < path.size() ? path.substr(colon + 1) : "";
   const ImageFormat* const whole = part.empty() ? nullptr : find_format(file);
   if (whole && whole->kind == Kind::hdf5) return {Kind::hdf5, file, part, true};
-  if (whole && whole->pages)
-    return {.kind = Kind::picture, .file = file, .part = part.substr(1)};
+  if (whole && whole->pages) return {.kind = Kind::picture, .file = file, .part = part.substr(1)};
   const ImageFormat* const format = find_format(path);
   TESSERA_VALIDATE(
       format, "cannot read ", path,

@@ -12,9 +12,9 @@ namespace tessera::io {
 struct Source {
   ImageFormat::Kind kind = ImageFormat::Kind::picture;
   std::string file;
-  std::string dataset = {};      // of an HDF5 file
-  bool named = false;            // the path says the dataset
-  std::string part = {};         // of a TIFF or FITS file, what stands behind ":/"
+  std::string dataset = {};  // of an HDF5 file
+  bool named = false;        // the path says the dataset
+  std::string part = {};     // of a TIFF or FITS file, what stands behind ":/"
 };
 /// By suffix; InputError for an unknown one.
 Source source_of(const std::string& path);

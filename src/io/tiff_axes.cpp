@@ -53,7 +53,8 @@ void read_imagej(TiffAxes& a, std::string_view text) {
   a.from = "ImageJ";
   const auto value = [&](std::string_view key) {
     for (std::size_t at = text.find(key); at != std::string_view::npos; at = text.find(key, at + 1))
-      if (at == 0 || text[at - 1] == '\n') return std::max<std::int64_t>(1, count_of(text.substr(at + key.size())));
+      if (at == 0 || text[at - 1] == '\n')
+        return std::max<std::int64_t>(1, count_of(text.substr(at + key.size())));
     return std::int64_t{1};
   };
   if (a.planes == 1) a.planes = value("images=");
@@ -122,8 +123,9 @@ void read_ome(TiffAxes& a, std::string_view xml, const TiffPage& page) {
   for (std::string_view e = next_element(xml, "<TiffData", cursor); !e.empty();
        e = next_element(xml, "<TiffData", cursor), ++elements) {
     const std::string_view ifd = attribute(e, "IFD"), many = attribute(e, "PlaneCount");
-    const std::int64_t c = count_of(attribute(e, "FirstC")) / page.samples, z = count_of(attribute(e, "FirstZ")),
-                       t = count_of(attribute(e, "FirstT")), from = count_of(ifd);
+    const std::int64_t c = count_of(attribute(e, "FirstC")) / page.samples,
+                       z = count_of(attribute(e, "FirstZ")), t = count_of(attribute(e, "FirstT")),
+                       from = count_of(ifd);
     const std::int64_t n = !many.empty() ? count_of(many) : ifd.empty() ? a.planes - from : 1;
     if (c >= a.channels || z >= a.slices || t >= a.frames) continue;
     const std::int64_t start = plain[place(c, z, t)];
@@ -147,13 +149,16 @@ bool read_tifffile(TiffAxes& a, const std::string& text, const TiffPage& page) {
   if (!about.is_object() || !about.contains("shape") || !about["shape"].is_array()) return false;
   std::vector<std::int64_t> shape;
   for (const auto& n : about["shape"]) {
-    if (!n.is_number_integer() || n.get<std::int64_t>() < 1 || n.get<std::int64_t>() > kMostPlanes) return false;
+    if (!n.is_number_integer() || n.get<std::int64_t>() < 1 || n.get<std::int64_t>() > kMostPlanes)
+      return false;
     shape.push_back(n.get<std::int64_t>());
   }
-  std::string axes = about.contains("axes") && about["axes"].is_string() ? about["axes"].get<std::string>() : "";
+  std::string axes =
+      about.contains("axes") && about["axes"].is_string() ? about["axes"].get<std::string>() : "";
   if (axes.size() != shape.size()) axes.clear();
   std::vector<std::int64_t> page_shape{page.height, page.width};
-  if (page.samples > 1) page_shape.insert(page.separate() ? page_shape.begin() : page_shape.end(), page.samples);
+  if (page.samples > 1)
+    page_shape.insert(page.separate() ? page_shape.begin() : page_shape.end(), page.samples);
   if (shape.size() < page_shape.size() || !std::equal(page_shape.rbegin(), page_shape.rend(), shape.rbegin()))
     return false;
   a.from = "tifffile";
@@ -179,7 +184,8 @@ bool read_tifffile(TiffAxes& a, const std::string& text, const TiffPage& page) {
     planes *= shape[k];
     sizes = std::to_string(shape[k]) + (sizes.empty() ? "" : " x ") + sizes;
     const char axis = axes.empty() ? '?' : axes[k];
-    if (std::string_view("CZT").find(axis) != std::string_view::npos && order.find(axis) == std::string::npos) {
+    if (std::string_view("CZT").find(axis) != std::string_view::npos &&
+        order.find(axis) == std::string::npos) {
       (axis == 'C' ? a.channels : axis == 'Z' ? a.slices : a.frames) = shape[k];
       order += axis;
     } else {
@@ -213,7 +219,8 @@ std::string TiffAxes::counts() const {
   return text.empty() ? "1 plane" : text;
 }
 
-TiffAxes tiff_axes(const std::string& description, const std::vector<TiffPage>& pages, std::int64_t file_bytes) {
+TiffAxes tiff_axes(const std::string& description, const std::vector<TiffPage>& pages,
+                   std::int64_t file_bytes) {
   const auto directories = static_cast<std::int64_t>(pages.size());
   TiffAxes a;
   a.planes = directories;
@@ -230,7 +237,8 @@ TiffAxes tiff_axes(const std::string& description, const std::vector<TiffPage>& 
     plain();
   a.one_directory = directories == 1 && a.planes > 1;
   if (a.one_directory && (!pages[0].plain || a.planes > file_bytes / pages[0].bytes()))
-    a.problem = concat("its ", a.from, " description says ", a.planes, " planes behind the first, which it does not hold; is the file complete?");
+    a.problem = concat("its ", a.from, " description says ", a.planes,
+                       " planes behind the first, which it does not hold; is the file complete?");
   return a;
 }
 

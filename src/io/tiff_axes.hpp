@@ -12,10 +12,10 @@ namespace tessera::io {
 /// What a TIFF's description says of its planes: ImageJ's, OME's or tifffile's; pages are slices where nothing
 /// is said.
 struct TiffAxes {
-  std::string from;  // who says it, empty: nobody
+  std::string from;                                   // who says it, empty: nobody
   std::int64_t channels = 1, slices = 1, frames = 1;  // of planes, without the samples of a pixel
-  std::vector<std::int64_t> order;                    // plane of channel, slice, frame; the channel runs fastest
-  std::string problem;  // why the planes have no order, empty: they have
+  std::vector<std::int64_t> order;  // plane of channel, slice, frame; the channel runs fastest
+  std::string problem;              // why the planes have no order, empty: they have
   std::int64_t planes = 1;
   bool one_directory = false;  // the planes lie behind each other, the file has a directory for the first
   // Separate samples are planes of an array, which tifffile calls RGB where they are 3 or 4: plane k is sample
@@ -30,6 +30,7 @@ struct TiffAxes {
 };
 
 /// `description`: of the first page.
-TiffAxes tiff_axes(const std::string& description, const std::vector<TiffPage>& pages, std::int64_t file_bytes);
+TiffAxes tiff_axes(const std::string& description, const std::vector<TiffPage>& pages,
+                   std::int64_t file_bytes);
 
 }  // namespace tessera::io

@@ -23,8 +23,9 @@ Words read_words(const std::string& path, const std::string& part) {
   Words out;
   const auto refuse = [&](const std::string& word) {
     throw InputError(concat("cannot read ", path, ":/", part, " (", word.empty() ? "an empty word" : word,
-                            " is no part of a TIFF: pages are counted from 0) write for example ", path, ":/0, ", path,
-                            ":/all for all of them as a volume, or ", path, ":/c1 for its second channel"));
+                            " is no part of a TIFF: pages are counted from 0) write for example ", path,
+                            ":/0, ", path, ":/all for all of them as a volume, or ", path,
+                            ":/c1 for its second channel"));
   };
   for (const std::string& word : words_of_part(part)) {
     const auto take = [&](Take what) {
@@ -80,11 +81,13 @@ TiffChoice choose_in_tiff(const std::string& path, const std::string& part, cons
                      !(words.take == Take::nothing && a.may_be_colors);
   std::vector<std::uint16_t> samples;  // of a pixel that are kept
   for (std::uint16_t s = 0; s < first.samples; ++s)
-    if (array || std::find(first.alpha.begin(), first.alpha.end(), s) == first.alpha.end()) samples.push_back(s);
-  TESSERA_VALIDATE(!samples.empty(), path, " has alpha channels alone (there is no picture in it) convert it");
+    if (array || std::find(first.alpha.begin(), first.alpha.end(), s) == first.alpha.end())
+      samples.push_back(s);
+  TESSERA_VALIDATE(!samples.empty(), path,
+                   " has alpha channels alone (there is no picture in it) convert it");
   if (a.samples_are_planes && !array)
-    TESSERA_VALIDATE(words.take == Take::nothing && a.planes == first.samples, "cannot read ", path, ":/", part,
-                     " (the colors of one page alone are read) leave out rgb");
+    TESSERA_VALIDATE(words.take == Take::nothing && a.planes == first.samples, "cannot read ", path, ":/",
+                     part, " (the colors of one page alone are read) leave out rgb");
   const std::int64_t n = array ? 1 : static_cast<std::int64_t>(samples.size());
   const std::int64_t planes = a.samples_are_planes && !array ? 1 : a.planes;
   const auto pixel = [&](std::int64_t plane) {
@@ -125,10 +128,11 @@ TiffChoice choose_in_tiff(const std::string& path, const std::string& part, cons
         for (const Plane& sample : pixel(p)) out.slices[0].push_back(sample);
       break;
     case Take::all: {
-      TESSERA_VALIDATE(a.problem.empty(), "cannot read ", path, ":/", part, " (", a.problem, ") ", ways(path, a, n));
+      TESSERA_VALIDATE(a.problem.empty(), "cannot read ", path, ":/", part, " (", a.problem, ") ",
+                       ways(path, a, n));
       TESSERA_VALIDATE(a.frames == 1 || words.t, path, ":/", part, " is ", a.counts(),
-                       " (a volume is of one frame) say which: ", path, ":/t0 to ", path, ":/t", a.frames - 1, ", or ", path,
-                       ":/slices, which takes frames as slices too");
+                       " (a volume is of one frame) say which: ", path, ":/t0 to ", path, ":/t", a.frames - 1,
+                       ", or ", path, ":/slices, which takes frames as slices too");
       const std::int64_t channels = a.channels * n;
       const auto in_range = [&](const std::optional<std::int64_t>& at, std::int64_t count, const char* what) {
         TESSERA_VALIDATE(!at || *at < count, "cannot read ", path, ":/", part, " (it has ", count, ' ', what,
@@ -145,7 +149,9 @@ TiffChoice choose_in_tiff(const std::string& path, const std::string& part, cons
       }
       if (a.channels > 1 || a.frames > 1 || a.one_directory)
         note(concat(a.counts(), ", as its ", a.from, " description says",
-                    a.channels > 1 && a.slices == 1 && !words.c ? concat(" (", path, ":/slices takes them as slices)") : ""));
+                    a.channels > 1 && a.slices == 1 && !words.c
+                        ? concat(" (", path, ":/slices takes them as slices)")
+                        : ""));
       break;
     }
   }

@@ -11,7 +11,7 @@
 namespace tessera::io {
 namespace {
 
-constexpr std::int64_t kLongest = 10'000'000;      // pixels a side
+constexpr std::int64_t kLongest = 10'000'000;          // pixels a side
 constexpr std::int64_t kUnit = std::int64_t{1} << 30;  // bytes of a row or a tile, which is decoded whole
 
 int keep_message(TIFF*, void* to, const char*, const char* format, std::va_list arguments) {
@@ -58,11 +58,12 @@ void require_known(const TiffPage& p, const std::string& path) {
                    " holds complex samples (real numbers are read) write their parts as two files");
   const bool real = p.format == SAMPLEFORMAT_IEEEFP, negative = p.format == SAMPLEFORMAT_INT;
   const bool whole_bytes = p.bits == 8 || p.bits == 16 || p.bits == 24 || p.bits == 32 || p.bits == 64;
-  TESSERA_VALIDATE(real       ? p.bits == 16 || p.bits == 32 || p.bits == 64
-                   : negative ? whole_bytes
-                              : (p.bits >= 1 && p.bits <= 16) || whole_bytes,
-                   path, " holds ", real ? "floats" : "integers", " of ", p.bits,
-                   " bits (integers of 1 to 16, 24, 32 and 64 bits, floats of 16, 32 and 64 are read) convert it");
+  TESSERA_VALIDATE(
+      real       ? p.bits == 16 || p.bits == 32 || p.bits == 64
+      : negative ? whole_bytes
+                 : (p.bits >= 1 && p.bits <= 16) || whole_bytes,
+      path, " holds ", real ? "floats" : "integers", " of ", p.bits,
+      " bits (integers of 1 to 16, 24, 32 and 64 bits, floats of 16, 32 and 64 are read) convert it");
   TESSERA_VALIDATE(TIFFIsCODECConfigured(p.compression), path, " is compressed by a method (TIFF's number ",
                    p.compression, ") that this libtiff does not have; write it with deflate or none");
 }
@@ -71,7 +72,9 @@ void require_known(const TiffPage& p, const std::string& path) {
 
 std::string TiffPage::type() const {
   const int stored = bits <= 8 ? 8 : bits <= 16 ? 16 : bits <= 32 ? 32 : 64;
-  return (format == SAMPLEFORMAT_IEEEFP ? "float" : format == SAMPLEFORMAT_INT ? "int" : "uint") +
+  return (format == SAMPLEFORMAT_IEEEFP ? "float"
+          : format == SAMPLEFORMAT_INT  ? "int"
+                                        : "uint") +
          std::to_string(stored);
 }
 
@@ -139,14 +142,16 @@ TiffPage TiffFile::here() const {
   p.plain = !TIFFIsTiled(t) && p.compression == COMPRESSION_NONE && p.bits % 8 == 0 &&
             tag<std::uint16_t>(t, TIFFTAG_FILLORDER, FILLORDER_MSB2LSB) == FILLORDER_MSB2LSB;
 
-  TESSERA_VALIDATE(p.width >= 1 && p.height >= 1 && p.samples >= 1 && p.width <= kLongest && p.height <= kLongest,
-                   path_, " has ", p.height, " x ", p.width, " pixels (1 to ", kLongest,
-                   " a side are read) is the file complete?");
+  TESSERA_VALIDATE(
+      p.width >= 1 && p.height >= 1 && p.samples >= 1 && p.width <= kLongest && p.height <= kLongest, path_,
+      " has ", p.height, " x ", p.width, " pixels (1 to ", kLongest,
+      " a side are read) is the file complete?");
   require_known(p, path_);
   const std::int64_t tile = std::int64_t{p.tile_width} * p.tile_height * p.samples * p.bits / 8;
-  TESSERA_VALIDATE(p.row_bytes() <= kUnit && (!p.tiled() || (p.tile_height > 0 && tile >= 0 && tile <= kUnit)), path_,
-                   " has rows of ", p.row_bytes(), " bytes in tiles of ", p.tile_height, " x ", p.tile_width,
-                   " (each is decoded whole, 1 GiB at most) write smaller tiles");
+  TESSERA_VALIDATE(
+      p.row_bytes() <= kUnit && (!p.tiled() || (p.tile_height > 0 && tile >= 0 && tile <= kUnit)), path_,
+      " has rows of ", p.row_bytes(), " bytes in tiles of ", p.tile_height, " x ", p.tile_width,
+      " (each is decoded whole, 1 GiB at most) write smaller tiles");
   return p;
 }
 

@@ -18,13 +18,13 @@
 namespace tessera::io {
 namespace {
 
-constexpr std::size_t kMostOpen = 128;              // channels that have a decoder of their own
-constexpr std::uint32_t kNoData = 42113;            // GDAL_NODATA
-constexpr std::int64_t kReadAtOnce = 4 << 20;       // bytes of rows as they lie in the file
+constexpr std::size_t kMostOpen = 128;         // channels that have a decoder of their own
+constexpr std::uint32_t kNoData = 42113;       // GDAL_NODATA
+constexpr std::int64_t kReadAtOnce = 4 << 20;  // bytes of rows as they lie in the file
 
 double half(std::uint16_t bits) {  // IEEE 754 binary16
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-  const double value = exponent == 31   ? (fraction ? std::numeric_limits<double>::quiet_NaN() : INFINITY)
+  const double value = exponent == 31  ? (fraction ? std::numeric_limits<double>::quiet_NaN() : INFINITY)
                        : exponent == 0 ? std::ldexp(fraction, -24)
                                        : std::ldexp(1024 + fraction, exponent - 25);
   return bits >> 15 ? -value : value;
@@ -36,7 +36,8 @@ struct Unpacker {
   bool swapped = false;  // bytes of the other order
 
   template <class T>
-  void numbers(const unsigned char* row, std::int64_t first, std::int64_t step, std::int64_t n, double* to) const {
+  void numbers(const unsigned char* row, std::int64_t first, std::int64_t step, std::int64_t n,
+               double* to) const {
     for (std::int64_t k = 0; k < n; ++k) {
       unsigned char bytes[sizeof(T)];
       std::memcpy(bytes, row + (first + k * step) * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
@@ -45,11 +46,13 @@ struct Unpacker {
     }
   }
 
-  void operator()(const unsigned char* row, std::int64_t first, std::int64_t step, std::int64_t n, double* to) const {
+  void operator()(const unsigned char* row, std::int64_t first, std::int64_t step, std::int64_t n,
+                  double* to) const {
     const bool real = format == SAMPLEFORMAT_IEEEFP, negative = format == SAMPLEFORMAT_INT;
     switch (bits) {
       case 8:
-        return negative ? numbers<std::int8_t>(row, first, step, n, to) : numbers<std::uint8_t>(row, first, step, n, to);
+        return negative ? numbers<std::int8_t>(row, first, step, n, to)
+                        : numbers<std::uint8_t>(row, first, step, n, to);
       case 16:
         if (negative) return numbers<std::int16_t>(row, first, step, n, to);
         numbers<std::uint16_t>(row, first, step, n, to);
@@ -107,7 +110,8 @@ class TiffImage : public StoredImage {
       const auto& slice = choice_.slices[static_cast<std::size_t>(z)];
       for (std::size_t c = 0, end = 0; c < slice.size(); c = end) {
         // Samples that lie beside each other are decoded together.
-        for (end = c + 1; !page_.separate() && end < slice.size() && slice[end].plane == slice[c].plane;) ++end;
+        for (end = c + 1; !page_.separate() && end < slice.size() && slice[end].plane == slice[c].plane;)
+          ++end;
         const Group group{z, c, end, slice[c].plane, page_.separate() ? slice[c].sample : std::uint16_t{0}};
         const Box plane({z, stored.lo()[1], stored.lo()[2]}, {z + 1, stored.hi()[1], stored.hi()[2]});
         if (page_of(group.plane).plain)
@@ -152,10 +156,10 @@ class TiffImage : public StoredImage {
     for (const auto& slice : choice_.slices)
       for (const TiffChoice::Plane& p : slice) {
         const TiffPage& other = page_of(p.plane);
-        TESSERA_VALIDATE(other.like(page_), path, " has pages that differ (page ", p.plane, " is ", other.samples, " x ",
-                         other.height, " x ", other.width, " of ", other.type(), ", the first ", page_.samples, " x ",
-                         page_.height, " x ", page_.width, " of ", page_.type(),
-                         ") name the page to be read, from ", path, ":/0");
+        TESSERA_VALIDATE(other.like(page_), path, " has pages that differ (page ", p.plane, " is ",
+                         other.samples, " x ", other.height, " x ", other.width, " of ", other.type(),
+                         ", the first ", page_.samples, " x ", page_.height, " x ", page_.width, " of ",
+                         page_.type(), ") name the page to be read, from ", path, ":/0");
       }
   }
 
@@ -177,19 +181,22 @@ class TiffImage : public StoredImage {
     info_.has_profile = TIFFGetField(file.get(), TIFFTAG_ICCPROFILE, &count, &data) != 0 && count > 0;
     if (axes_.one_directory) {  // a file that was cut short is refused before anything is read
       const std::int64_t first = static_cast<std::int64_t>(TIFFGetStrileOffset(file.get(), 0));
-      TESSERA_VALIDATE(first >= 0 && bytes_.size() - first >= axes_.planes * page_.bytes(), file.path(), " ends at byte ",
-                       bytes_.size(), " (its ", axes_.from, " description says ", axes_.planes, " planes of ",
-                       page_.bytes(), " bytes) is the file complete?");
+      TESSERA_VALIDATE(first >= 0 && bytes_.size() - first >= axes_.planes * page_.bytes(), file.path(),
+                       " ends at byte ", bytes_.size(), " (its ", axes_.from, " description says ",
+                       axes_.planes, " planes of ", page_.bytes(), " bytes) is the file complete?");
     }
     unpack_ = {page_.bits, page_.format, false};
     if (page_.photometric == PHOTOMETRIC_PALETTE)
       read_palette(file, description);
     else if (page_.bits < 8 && 255 % ((1 << page_.bits) - 1) == 0)
       gain_ = 255 / ((1 << page_.bits) - 1);
-    if (gain_ != 1) add_note(concat("samples of ", page_.bits, page_.bits == 1 ? " bit" : " bits", " expanded to 8 (times ", gain_, ")"));
+    if (gain_ != 1)
+      add_note(concat("samples of ", page_.bits, page_.bits == 1 ? " bit" : " bits", " expanded to 8 (times ",
+                      gain_, ")"));
     if (page_.photometric == PHOTOMETRIC_MINISWHITE)
       add_note("its tags call the smallest value white: samples are taken as stored, not inverted");
-    if (page_.photometric == PHOTOMETRIC_CFA) add_note("samples of a color filter array, taken as one channel");
+    if (page_.photometric == PHOTOMETRIC_CFA)
+      add_note("samples of a color filter array, taken as one channel");
     if (const std::string text = file.text(kNoData); !text.empty()) {
       char* end = nullptr;
       const double value = std::strtod(text.c_str(), &end);
@@ -204,9 +211,10 @@ class TiffImage : public StoredImage {
   // left is a picture's.
   void read_palette(const TiffFile& file, const std::string& description) {
     std::uint16_t *r = nullptr, *g = nullptr, *b = nullptr;
-    TESSERA_VALIDATE(TIFFGetField(file.get(), TIFFTAG_COLORMAP, &r, &g, &b) && page_.bits <= 16 && page_.samples == 1,
-                     file.path(), " is a palette picture of ", page_.samples,
-                     " samples without a color map of its own (no color can be looked up) convert it to RGB");
+    TESSERA_VALIDATE(
+        TIFFGetField(file.get(), TIFFTAG_COLORMAP, &r, &g, &b) && page_.bits <= 16 && page_.samples == 1,
+        file.path(), " is a palette picture of ", page_.samples,
+        " samples without a color map of its own (no color can be looked up) convert it to RGB");
     const int n = 1 << page_.bits;
     bool gray = true, same = page_.bits == 8, bytes = true;
     int largest = 0;
@@ -226,9 +234,11 @@ class TiffImage : public StoredImage {
         add_note(concat("the indices of its palette are taken, not the colors (", other, " has those)"));
       return;
     }
-    add_note("palette expanded to RGB" + (choice_.colors ? std::string() : concat(" (", other, " has its indices)")));
-    TESSERA_VALIDATE(info_.channels == 1, file.path(), " has ", info_.channels, " channels of palette pictures (they ",
-                     "have no order as colors) name one, or write ", file.path(), ":/index");
+    add_note("palette expanded to RGB" +
+             (choice_.colors ? std::string() : concat(" (", other, " has its indices)")));
+    TESSERA_VALIDATE(info_.channels == 1, file.path(), " has ", info_.channels,
+                     " channels of palette pictures (they ", "have no order as colors) name one, or write ",
+                     file.path(), ":/index");
     for (const std::uint16_t* map : {r, g, b})
       for (int k = 0; k < n; ++k) palette_.push_back(bytes ? map[k] : map[k] >> 8);
     info_.channels = 3;
@@ -255,7 +265,8 @@ class TiffImage : public StoredImage {
       std::vector<double> color(values_.size());
       for (std::size_t k = 0; k < 3; ++k) {
         for (std::size_t x = 0; x < color.size(); ++x)
-          color[x] = std::isnan(values_[x]) ? values_[x] : palette_[k * entries + static_cast<std::size_t>(values_[x])];
+          color[x] = std::isnan(values_[x]) ? values_[x]
+                                            : palette_[k * entries + static_cast<std::size_t>(values_[x])];
         sink(static_cast<std::int64_t>(k), at, color.data(), n);
       }
     }
@@ -273,14 +284,16 @@ class TiffImage : public StoredImage {
     const std::int64_t at_once = std::max<std::int64_t>(1, kReadAtOnce / page.row_bytes());
     const bool whole = n == page.width;
     for (std::int64_t y = box.lo()[1]; y < box.hi()[1];) {
-      const std::int64_t strip = axes_.one_directory ? 0 : y / page.rows_per_strip, in_strip = axes_.one_directory ? y : y % page.rows_per_strip;
+      const std::int64_t strip = axes_.one_directory ? 0 : y / page.rows_per_strip,
+                         in_strip = axes_.one_directory ? y : y % page.rows_per_strip;
       const auto start = static_cast<std::int64_t>(
           TIFFGetStrileOffset(tiff, static_cast<std::uint32_t>(strip + group.sample * strips)));
       if (start <= 0) refuse_strip(page);
       const std::int64_t left = axes_.one_directory ? page.height - y : page.rows_per_strip - in_strip;
       const std::int64_t rows = std::min({box.hi()[1] - y, left, whole ? at_once : 1});
-      const std::int64_t from = start + behind + in_strip * page.row_bytes() + box.lo()[2] * sample +
-                                (axes_.one_directory && page.separate() ? group.sample * page.row_bytes() * page.height : 0);
+      const std::int64_t from =
+          start + behind + in_strip * page.row_bytes() + box.lo()[2] * sample +
+          (axes_.one_directory && page.separate() ? group.sample * page.row_bytes() * page.height : 0);
       buffer_.resize(static_cast<std::size_t>(rows * n * sample));
       bytes_.read(from, rows * n * sample, buffer_.data());
       for (std::int64_t k = 0; k < rows; ++k, ++y)
@@ -295,9 +308,11 @@ class TiffImage : public StoredImage {
   void read_rows(const Group& group, const Box& box, const Sink& sink) {
     const TiffPage& page = page_of(group.plane);
     TiffFile& file = decoder(group.first, page);
-    buffer_.resize(static_cast<std::size_t>(std::max<std::int64_t>(page.row_bytes(), TIFFScanlineSize64(file.get()))));
+    buffer_.resize(
+        static_cast<std::size_t>(std::max<std::int64_t>(page.row_bytes(), TIFFScanlineSize64(file.get()))));
     for (std::int64_t y = box.lo()[1]; y < box.hi()[1]; ++y) {
-      if (TIFFReadScanline(file.get(), buffer_.data(), static_cast<std::uint32_t>(y), group.sample) != 1) file.fail();
+      if (TIFFReadScanline(file.get(), buffer_.data(), static_cast<std::uint32_t>(y), group.sample) != 1)
+        file.fail();
       give(group, buffer_.data(), box.lo()[2], {box.lo()[0], y, box.lo()[2]}, box.extent(2), unpack_, sink);
     }
   }
@@ -316,7 +331,8 @@ class TiffImage : public StoredImage {
         if (TIFFReadEncodedTile(file.get(), tile, buffer_.data(), size) != size) file.fail();
         const std::int64_t left = std::max(x, box.lo()[2]), right = std::min(x + w, box.hi()[2]);
         for (std::int64_t r = std::max(y, box.lo()[1]); r < std::min(y + h, box.hi()[1]); ++r)
-          give(group, buffer_.data() + (r - y) * row, left - x, {box.lo()[0], r, left}, right - left, unpack_, sink);
+          give(group, buffer_.data() + (r - y) * row, left - x, {box.lo()[0], r, left}, right - left, unpack_,
+               sink);
       }
   }
 
@@ -326,8 +342,8 @@ class TiffImage : public StoredImage {
   TiffChoice choice_;
   TiffPage page_;  // the first that is read; the others are like it
   Unpacker unpack_;
-  int gain_ = 1;                  // of samples of few bits
-  std::optional<double> missing_;  // the value of samples without one
+  int gain_ = 1;                       // of samples of few bits
+  std::optional<double> missing_;      // the value of samples without one
   std::vector<std::uint8_t> palette_;  // red of all entries, green, blue; empty: samples are taken
   std::array<std::unique_ptr<TiffFile>, kMostOpen> decoders_;
   std::vector<unsigned char> buffer_;

@@ -61,7 +61,8 @@ class VipsPicture : public StoredImage {
         for (std::int64_t c = 0; c < info_.channels; ++c) {
           const void* line = VIPS_REGION_ADDR(region_.get(), rect.left, static_cast<int>(y + k));
           const auto copy = [&](const auto* from) {
-            for (std::int64_t x = 0; x < width; ++x) values[static_cast<std::size_t>(x)] = from[x * bands + c];
+            for (std::int64_t x = 0; x < width; ++x)
+              values[static_cast<std::size_t>(x)] = from[x * bands + c];
           };
           if (deep_)
             copy(static_cast<const std::uint16_t*>(line));
@@ -93,11 +94,10 @@ class VipsPicture : public StoredImage {
     next_row_ = 0;
     VipsImage* loaded = nullptr;
     // Typed loaders: the generic one takes options from brackets in a file's name.
-    const int code =
-        png_ ? vips_pngload(path_.c_str(), &loaded, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on",
-                            VIPS_FAIL_ON_ERROR, "unlimited", TRUE, nullptr)
-             : vips_jpegload(path_.c_str(), &loaded, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on",
-                             VIPS_FAIL_ON_ERROR, nullptr);
+    const int code = png_ ? vips_pngload(path_.c_str(), &loaded, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on",
+                                         VIPS_FAIL_ON_ERROR, "unlimited", TRUE, nullptr)
+                          : vips_jpegload(path_.c_str(), &loaded, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on",
+                                          VIPS_FAIL_ON_ERROR, nullptr);
     image_.reset(loaded);
     if (code) fail();
     region_.reset(vips_region_new(loaded));
@@ -130,7 +130,8 @@ class VipsPicture : public StoredImage {
     if (head[1] == 3)
       add_note("palette expanded to RGB");
     else if (head[0] < 8)
-      add_note(concat("samples of ", int{head[0]}, " bits expanded to 8 (times ", 255 / ((1 << head[0]) - 1), ")"));
+      add_note(concat("samples of ", int{head[0]}, " bits expanded to 8 (times ", 255 / ((1 << head[0]) - 1),
+                      ")"));
   }
 
   std::string path_;

@@ -128,7 +128,8 @@ void picture(const std::uint8_t* bytes, std::size_t count) {
   refused_or_fine([&] {
     ImageReader whole(path, part);
     const ImageInfo info = whole.info();
-    require(info.depth > 0 && info.height > 0 && info.width > 0 && info.channels > 0, "a header that cannot be");
+    require(info.depth > 0 && info.height > 0 && info.width > 0 && info.channels > 0,
+            "a header that cannot be");
     // A small file may hold a large black image.
     if (info.height > 512 || info.width > 512 || info.depth * info.channels > 64) return;
     const Box all({0, 0, 0}, {info.depth, info.height, info.width});
@@ -146,7 +147,8 @@ void picture(const std::uint8_t* bytes, std::size_t count) {
       for (std::int64_t c = 0; c < info.channels; ++c)
         for (std::int64_t y = band.lo()[1]; y < band.hi()[1]; ++y)
           for (std::int64_t x = band.lo()[2]; x < band.hi()[2]; ++x)
-            again[static_cast<std::size_t>(((c * info.depth + k) * info.height + y) * info.width + x)] = values[at++];
+            again[static_cast<std::size_t>(((c * info.depth + k) * info.height + y) * info.width + x)] =
+                values[at++];
     }
     require(std::memcmp(once.data(), again.data(), once.size() * sizeof(float)) == 0,
             "bands differ from the whole");

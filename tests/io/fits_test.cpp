@@ -34,7 +34,7 @@ struct FitsImageToWrite {
   std::vector<long> axes{kWidth, kHeight};
   std::string name{}, third{};
   int version = 1;
-  int compression = 0;      // RICE_1, ...
+  int compression = 0;  // RICE_1, ...
   double scale = 1, zero = 0;
   std::optional<long> blank{};  // of the stored integers
 };
@@ -59,8 +59,11 @@ void append(const std::string& path, const FitsImageToWrite& image, std::vector<
     fits_open_file(&file, path.c_str(), READWRITE, &status);
   else
     fits_create_file(&file, path.c_str(), &status);
-  fits_create_img(file, image.type, static_cast<int>(image.axes.size()), const_cast<long*>(image.axes.data()), &status);
-  const auto number = [&](const char* key, double v) { fits_write_key(file, TDOUBLE, key, &v, nullptr, &status); };
+  fits_create_img(file, image.type, static_cast<int>(image.axes.size()), const_cast<long*>(image.axes.data()),
+                  &status);
+  const auto number = [&](const char* key, double v) {
+    fits_write_key(file, TDOUBLE, key, &v, nullptr, &status);
+  };
   if (image.scale != 1 || image.zero != 0) {
     number("BSCALE", image.scale);
     number("BZERO", image.zero);
@@ -79,7 +82,8 @@ void append(const std::string& path, const FitsImageToWrite& image, std::vector<
     fits_write_key(file, TSTRING, "CTYPE3", const_cast<char*>(image.third.c_str()), nullptr, &status);
   // NaN is missing: BLANK in integers.
   double mark = -12345678;
-  std::replace_if(values.begin(), values.end(), [](double v) { return std::isnan(v); }, mark);
+  std::replace_if(
+      values.begin(), values.end(), [](double v) { return std::isnan(v); }, mark);
   if (!values.empty())
     fits_write_imgnull(file, TDOUBLE, 1, static_cast<LONGLONG>(values.size()), values.data(), &mark, &status);
   fits_close_file(file, &status);
@@ -112,19 +116,25 @@ struct Fits : ::testing::Test {
 
 TEST_F(Fits, EveryTypeIsReadPlainPackedAndInTiles) {
   const std::vector<std::pair<int, std::string>> types{
-      {BYTE_IMG, "uint8"},   {SBYTE_IMG, "int8"},   {SHORT_IMG, "int16"},   {USHORT_IMG, "uint16"},
-      {LONG_IMG, "int32"},   {ULONG_IMG, "uint32"}, {LONGLONG_IMG, "int64"}, {ULONGLONG_IMG, "uint64"},
+      {BYTE_IMG, "uint8"},    {SBYTE_IMG, "int8"},    {SHORT_IMG, "int16"},    {USHORT_IMG, "uint16"},
+      {LONG_IMG, "int32"},    {ULONG_IMG, "uint32"},  {LONGLONG_IMG, "int64"}, {ULONGLONG_IMG, "uint64"},
       {FLOAT_IMG, "float32"}, {DOUBLE_IMG, "float64"}};
   int files = 0;
   for (const auto& [type, name] : types)
     for (const std::string suffix : {".fits", ".fits.gz", ".fits.fz"}) {
       const bool floats = type == FLOAT_IMG || type == DOUBLE_IMG;
-      if (suffix == ".fits.fz" && (type == LONGLONG_IMG || type == ULONGLONG_IMG)) continue;  // cfitsio packs none
+      if (suffix == ".fits.fz" && (type == LONGLONG_IMG || type == ULONGLONG_IMG))
+        continue;  // cfitsio packs none
       const std::string path = "t_" + name + suffix;
       SCOPED_TRACE(path);
       const bool wide = name == "uint32" || name == "int32" || name == "int64" || name == "uint64";
       const std::vector<double> values = numbers(kWidth * kHeight, wide ? 16'777'217 : 1);
-      append(path, {.type = type, .compression = suffix != ".fits.fz" ? 0 : floats ? GZIP_1 : RICE_1}, values);
+      append(path,
+             {.type = type,
+              .compression = suffix != ".fits.fz" ? 0
+                             : floats             ? GZIP_1
+                                                  : RICE_1},
+             values);
       const ReadPicture got = read_part(path);
       same(got.values, values, floats && suffix == ".fits.fz" ? kStep : 0);  // floats are quantized
       EXPECT_EQ(got.info.type, name);
@@ -150,7 +160,8 @@ TEST_F(Fits, MissingSamplesAreNotNumbers) {
     EXPECT_TRUE(std::isnan(once[25]) && !std::isnan(once[24]));
   };
   holds({.type = SHORT_IMG, .blank = -32768}, 0);
-  holds({.type = SHORT_IMG, .scale = 0.05, .zero = 300, .blank = 3000}, 0.03);  // inside of the range of values
+  holds({.type = SHORT_IMG, .scale = 0.05, .zero = 300, .blank = 3000},
+        0.03);  // inside of the range of values
   holds({.type = USHORT_IMG, .blank = -32768}, 0);
   holds({.type = BYTE_IMG, .scale = 4, .zero = 300, .blank = 255}, 2.01);
   holds({.type = LONG_IMG, .blank = -1}, 0);
@@ -168,11 +179,18 @@ TEST_F(Fits, OfSeveralImagesOneIsNamed) {
   append("t_mef.fits", {.name = "SCI"}, numbers(n, 1000));
   append("t_mef.fits", {.name = "ERR"}, numbers(n, 2000));
   append("t_mef.fits", {.name = "SCI", .version = 2}, numbers(n, 3000));
-  EXPECT_NE(refusal("t_mef.fits").find("t_mef.fits holds 3 images (one is read) say which: t_mef.fits:/1 (SCI,1, 13 x 21), "
-                                       "t_mef.fits:/2 (ERR, 13 x 21), t_mef.fits:/3 (SCI,2, 13 x 21)"),
-            std::string::npos) << refusal("t_mef.fits");
-  for (const auto& [part, first] : std::vector<std::pair<std::string, double>>{
-           {"1", 1000}, {"3", 3000}, {"SCI,1", 1000}, {"sci,2", 3000}, {"ERR", 2000}, {"ERR,1", 2000}, {"2/0", 2000}})
+  EXPECT_NE(refusal("t_mef.fits")
+                .find("t_mef.fits holds 3 images (one is read) say which: t_mef.fits:/1 (SCI,1, 13 x 21), "
+                      "t_mef.fits:/2 (ERR, 13 x 21), t_mef.fits:/3 (SCI,2, 13 x 21)"),
+            std::string::npos)
+      << refusal("t_mef.fits");
+  for (const auto& [part, first] : std::vector<std::pair<std::string, double>>{{"1", 1000},
+                                                                               {"3", 3000},
+                                                                               {"SCI,1", 1000},
+                                                                               {"sci,2", 3000},
+                                                                               {"ERR", 2000},
+                                                                               {"ERR,1", 2000},
+                                                                               {"2/0", 2000}})
     same(read_part("t_mef.fits", part).values, numbers(n, first));
   for (const char* part : {"0", "4", "DQ", "SCI,3", "ERR,2"})
     EXPECT_NE(refusal("t_mef.fits", part).find("it has t_mef.fits:/1 (SCI,1"), std::string::npos) << part;
@@ -189,9 +207,12 @@ TEST_F(Fits, PlanesAreNamedOrAVolumeOrChannels) {
   append("t_cube.fits", {.axes = {kWidth, kHeight, 4, 1}}, numbers(4 * n));
   append("t_both.fits", {.axes = {kWidth, kHeight, 2, 3}}, numbers(6 * n));
   append("t_flat.fits", {.axes = {kWidth, kHeight, 1, 1}}, numbers(n));
-  EXPECT_NE(refusal("t_iquv.fits").find("t_iquv.fits:/0 has 4 planes (STOKES) (one picture is read) say which: t_iquv.fits:/0/0 to "
-                                        "t_iquv.fits:/0/3, or t_iquv.fits:/0/slices, a volume of them"),
-            std::string::npos) << refusal("t_iquv.fits");
+  EXPECT_NE(
+      refusal("t_iquv.fits")
+          .find("t_iquv.fits:/0 has 4 planes (STOKES) (one picture is read) say which: t_iquv.fits:/0/0 to "
+                "t_iquv.fits:/0/3, or t_iquv.fits:/0/slices, a volume of them"),
+      std::string::npos)
+      << refusal("t_iquv.fits");
   same(read_part("t_flat.fits").values, numbers(n));
   const std::vector<double> all = numbers(4 * n);
   same(read_part("t_iquv.fits", "0/3").values, {all.end() - n, all.end()});
@@ -263,7 +284,8 @@ TEST_F(Fits, RowsStandInTheOrderOfTheFile) {
   EXPECT_EQ(read_part("signed.fits").values, (std::vector<double>{1, 2, 3, 4, 5, 3900}));
   write_fits("unsigned.fits", 16, "32768.0", {-128, 33, -128, 34, -128, 35, -128, 36, -128, 37, 127, -1});
   EXPECT_EQ(ImageReader("unsigned.fits").info().type, "uint16");
-  EXPECT_EQ(read_part("unsigned.fits").values, (std::vector<double>{33, 34, 35, 36, 37, 65535})) << "BZERO is added";
+  EXPECT_EQ(read_part("unsigned.fits").values, (std::vector<double>{33, 34, 35, 36, 37, 65535}))
+      << "BZERO is added";
   std::vector<float> second(3);
   ImageReader("signed.fits").read(Box({0, 1, 0}, {1, 2, 3}), second.data());
   EXPECT_EQ(second, (std::vector<float>{4, 5, 3900}));

@@ -154,6 +154,10 @@ TEST(Pictures, OrientationIsAppliedAsLibvipsDoes) {
       }
       EXPECT_EQ(wrong, 0);
       EXPECT_EQ(seen, width * height * 3);
+      std::int64_t covered = 0;
+      for (const Box& piece : reading_pieces(Box::image2d(info.height, info.width), info, 2000))
+        covered += piece.pixels();
+      EXPECT_EQ(covered, width * height);
       g_free(expected);
       g_object_unref(upright);
       g_object_unref(stored);

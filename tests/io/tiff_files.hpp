@@ -50,10 +50,17 @@ void put_number(double v, unsigned char* to) {
 inline void put_sample(const TiffToWrite& t, double v, std::int64_t at, unsigned char* row) {
   unsigned char* to = row + at * t.bits / 8;
   const bool real = t.format == SAMPLEFORMAT_IEEEFP, negative = t.format == SAMPLEFORMAT_INT;
-  if (t.bits == 64) return real ? put_number<double>(v, to) : negative ? put_number<std::int64_t>(v, to) : put_number<std::uint64_t>(v, to);
-  if (t.bits == 32) return real ? put_number<float>(v, to) : negative ? put_number<std::int32_t>(v, to) : put_number<std::uint32_t>(v, to);
+  if (t.bits == 64)
+    return real       ? put_number<double>(v, to)
+           : negative ? put_number<std::int64_t>(v, to)
+                      : put_number<std::uint64_t>(v, to);
+  if (t.bits == 32)
+    return real       ? put_number<float>(v, to)
+           : negative ? put_number<std::int32_t>(v, to)
+                      : put_number<std::uint32_t>(v, to);
   if (t.bits == 8) return negative ? put_number<std::int8_t>(v, to) : put_number<std::uint8_t>(v, to);
-  if (t.bits == 16 && !real) return negative ? put_number<std::int16_t>(v, to) : put_number<std::uint16_t>(v, to);
+  if (t.bits == 16 && !real)
+    return negative ? put_number<std::int16_t>(v, to) : put_number<std::uint16_t>(v, to);
   if (t.bits == 16) {  // v is a multiple of 1/8 below 128: no more than 10 bits
     int exponent = 0;
     const double mantissa = std::frexp(std::abs(v), &exponent);
@@ -86,8 +93,10 @@ inline void write_tiff(const std::string& path, const TiffToWrite& t, const std:
     TIFFSetField(tiff, TIFFTAG_PLANARCONFIG, t.planes);
     TIFFSetField(tiff, TIFFTAG_COMPRESSION, t.compression);
     if (t.predictor > 1) TIFFSetField(tiff, TIFFTAG_PREDICTOR, t.predictor);
-    if (!t.extra.empty()) TIFFSetField(tiff, TIFFTAG_EXTRASAMPLES, static_cast<int>(t.extra.size()), t.extra.data());
-    if (!t.description.empty() && page == 0) TIFFSetField(tiff, TIFFTAG_IMAGEDESCRIPTION, t.description.c_str());
+    if (!t.extra.empty())
+      TIFFSetField(tiff, TIFFTAG_EXTRASAMPLES, static_cast<int>(t.extra.size()), t.extra.data());
+    if (!t.description.empty() && page == 0)
+      TIFFSetField(tiff, TIFFTAG_IMAGEDESCRIPTION, t.description.c_str());
     if (!t.palette.empty()) {
       const std::uint16_t* map = t.palette.data();
       const std::size_t n = t.palette.size() / 3;
@@ -151,7 +160,8 @@ inline ReadPicture read_part(const std::string& path, const std::string& part = 
       for (std::int64_t z = box.lo()[0]; z < box.hi()[0]; ++z)
         for (std::int64_t y = box.lo()[1]; y < box.hi()[1]; ++y)
           for (std::int64_t x = box.lo()[2]; x < box.hi()[2]; ++x)
-            out.values[static_cast<std::size_t>(((c * info.depth + z) * info.height + y) * info.width + x)] = piece[at++];
+            out.values[static_cast<std::size_t>(((c * info.depth + z) * info.height + y) * info.width + x)] =
+                piece[at++];
   }
   return out;
 }

@@ -27,7 +27,8 @@ std::vector<std::int64_t> pages_of(const std::string& path, const std::string& p
   for (std::size_t at = 0; at < got.values.size(); at += static_cast<std::size_t>(t.pixels()))
     for (std::int64_t page = 0; page < t.pages * t.samples; ++page)
       if (std::equal(got.values.begin() + static_cast<std::ptrdiff_t>(at),
-                     got.values.begin() + static_cast<std::ptrdiff_t>(at) + t.pixels(), written.begin() + page * t.pixels()))
+                     got.values.begin() + static_cast<std::ptrdiff_t>(at) + t.pixels(),
+                     written.begin() + page * t.pixels()))
         out.push_back(page);
   EXPECT_EQ(static_cast<std::int64_t>(out.size()), got.channels * got.depth);
   return out;
@@ -47,9 +48,11 @@ TEST(TiffPlanes, PagesWithoutADescriptionAreSlices) {
     EXPECT_EQ(read_part("plain.tif", "channels").channels, 6);
     EXPECT_EQ(pages_of("plain.tif", "4", t), Pages{4});
     EXPECT_EQ(read_part("plain.tif", "all").info.note, "");
-    EXPECT_NE(refusal("plain.tif").find("plain.tif has 6 pages (one image is read) say which: plain.tif:/0 to plain.tif:/5, or "
-                                        "plain.tif:/all, a volume of them"),
-              std::string::npos);
+    EXPECT_NE(
+        refusal("plain.tif")
+            .find("plain.tif has 6 pages (one image is read) say which: plain.tif:/0 to plain.tif:/5, or "
+                  "plain.tif:/all, a volume of them"),
+        std::string::npos);
     EXPECT_NE(refusal("plain.tif", "6").find("the file has 6 pages"), std::string::npos);
     for (const char* part : {"x", "c", "-1", "all/2", "1/2", "c1x", "all/", "/0"})
       EXPECT_NE(refusal("plain.tif", part).find("pages are counted from 0"), std::string::npos) << part;
@@ -71,16 +74,20 @@ TEST(TiffPlanes, ImageJsChannelsSlicesAndFramesAreTold) {
   EXPECT_EQ(pages_of("ij.tif", "c1/z2", t), Pages{5});
   EXPECT_EQ(read_part("ij.tif", "slices").depth, 12);
   EXPECT_EQ(read_part("ij.tif", "all").info.note, "2 channels, 6 slices, as its ImageJ description says");
-  EXPECT_NE(refusal("ij.tif").find("ij.tif:/c0, its first channel, or ij.tif:/all, 2 channels, 6 slices"), std::string::npos);
+  EXPECT_NE(refusal("ij.tif").find("ij.tif:/c0, its first channel, or ij.tif:/all, 2 channels, 6 slices"),
+            std::string::npos);
   EXPECT_NE(refusal("ij.tif", "c2").find("it has 2 channels, counted from 0"), std::string::npos);
   write("channels=2\nslices=3\nframes=2\n");
-  EXPECT_NE(refusal("ij.tif", "all").find("ij.tif:/t0 to ij.tif:/t1"), std::string::npos) << refusal("ij.tif", "all");
+  EXPECT_NE(refusal("ij.tif", "all").find("ij.tif:/t0 to ij.tif:/t1"), std::string::npos)
+      << refusal("ij.tif", "all");
   EXPECT_EQ(pages_of("ij.tif", "t1", t), (Pages{6, 8, 10, 7, 9, 11}));
   EXPECT_EQ(pages_of("ij.tif", "t0/c1", t), (Pages{1, 3, 5}));
   write("slices=12\n");
   EXPECT_EQ(read_part("ij.tif", "all").depth, 12);
   write("channels=5\nslices=3\n");  // what ImageJ itself would take for a plain stack
-  EXPECT_NE(refusal("ij.tif", "all").find("its ImageJ description says 5 channels, 3 slices, and it holds 12 planes"), std::string::npos);
+  EXPECT_NE(refusal("ij.tif", "all")
+                .find("its ImageJ description says 5 channels, 3 slices, and it holds 12 planes"),
+            std::string::npos);
   EXPECT_EQ(read_part("ij.tif", "slices").depth, 12);
 }
 
@@ -140,10 +147,14 @@ TEST(TiffPlanes, OmeSaysTheOrderOfItsPlanes) {
   t.pages = 24;
   const std::map<char, std::int64_t> size{{'C', 2}, {'Z', 4}, {'T', 3}};
   int orders = 0;
-  for (std::string order = "CTZ"; orders == 0 || std::next_permutation(order.begin(), order.end()); ++orders) {
-    t.description = "<?xml version=\"1.0\"?><OME><Image ID=\"Image:0\"><Pixels ID=\"Pixels:0\" DimensionOrder=\"XY" + order +
-                    "\" Type=\"uint16\" SizeX=\"21\" SizeY=\"13\" SizeC=\"2\" SizeZ=\"4\" SizeT=\"3\"><Channel "
-                    "ID=\"Channel:0:0\" SamplesPerPixel=\"1\"/><TiffData IFD=\"0\" PlaneCount=\"24\"/></Pixels></Image></OME>";
+  for (std::string order = "CTZ"; orders == 0 || std::next_permutation(order.begin(), order.end());
+       ++orders) {
+    t.description =
+        "<?xml version=\"1.0\"?><OME><Image ID=\"Image:0\"><Pixels ID=\"Pixels:0\" DimensionOrder=\"XY" +
+        order +
+        "\" Type=\"uint16\" SizeX=\"21\" SizeY=\"13\" SizeC=\"2\" SizeZ=\"4\" SizeT=\"3\"><Channel "
+        "ID=\"Channel:0:0\" SamplesPerPixel=\"1\"/><TiffData IFD=\"0\" "
+        "PlaneCount=\"24\"/></Pixels></Image></OME>";
     write_tiff("ome.tif", t, t.values());
     const auto page = [&](std::int64_t c, std::int64_t z, std::int64_t frame) {
       std::int64_t at = 0, step = 1;
@@ -157,7 +168,8 @@ TEST(TiffPlanes, OmeSaysTheOrderOfItsPlanes) {
     for (std::int64_t c = 0; c < 2; ++c)
       for (std::int64_t z = 0; z < 4; ++z) wanted.push_back(page(c, z, 2));
     EXPECT_EQ(pages_of("ome.tif", "t2", t), wanted) << order;
-    EXPECT_EQ(read_part("ome.tif", "t2").info.note, "2 channels, 4 slices, 3 frames, as its OME description says");
+    EXPECT_EQ(read_part("ome.tif", "t2").info.note,
+              "2 channels, 4 slices, 3 frames, as its OME description says");
     EXPECT_NE(refusal("ome.tif", "all").find("(a volume is of one frame)"), std::string::npos);
   }
   EXPECT_EQ(orders, 6);
@@ -167,20 +179,27 @@ TEST(TiffPlanes, OmeMaySayEachPageAlone) {
   TiffToWrite t;
   t.pages = 3;
   const auto write = [&](const std::string& data) {
-    t.description = "<OME><Image><Pixels DimensionOrder=\"XYZCT\" SizeC=\"1\" SizeZ=\"3\" SizeT=\"1\">" + data + "</Pixels></Image></OME>";
+    t.description = "<OME><Image><Pixels DimensionOrder=\"XYZCT\" SizeC=\"1\" SizeZ=\"3\" SizeT=\"1\">" +
+                    data + "</Pixels></Image></OME>";
     write_tiff("each.tif", t, t.values());
   };
-  write("<TiffData IFD=\"2\" FirstZ=\"0\"/><TiffData IFD=\"0\" FirstZ=\"1\"/><TiffData IFD=\"1\" FirstZ=\"2\"/>");
+  write(
+      "<TiffData IFD=\"2\" FirstZ=\"0\"/><TiffData IFD=\"0\" FirstZ=\"1\"/><TiffData IFD=\"1\" "
+      "FirstZ=\"2\"/>");
   EXPECT_EQ(pages_of("each.tif", "all", t), (Pages{2, 0, 1}));
   write("<TiffData/>");
   EXPECT_EQ(pages_of("each.tif", "all", t), (Pages{0, 1, 2}));
   write("");
   EXPECT_EQ(pages_of("each.tif", "all", t), (Pages{0, 1, 2}));
-  write("<TiffData IFD=\"0\" FirstZ=\"0\"/><TiffData IFD=\"0\" FirstZ=\"1\"/><TiffData IFD=\"1\" FirstZ=\"2\"/>");
+  write(
+      "<TiffData IFD=\"0\" FirstZ=\"0\"/><TiffData IFD=\"0\" FirstZ=\"1\"/><TiffData IFD=\"1\" "
+      "FirstZ=\"2\"/>");
   EXPECT_NE(refusal("each.tif", "all").find("does not give each page one"), std::string::npos);
   t.pages = 2;  // the third lies in another file of the set
   write("<TiffData IFD=\"0\"/>");
-  EXPECT_NE(refusal("each.tif", "all").find("says 3 slices, and it holds 2 planes; are others in files beside it?"), std::string::npos);
+  EXPECT_NE(
+      refusal("each.tif", "all").find("says 3 slices, and it holds 2 planes; are others in files beside it?"),
+      std::string::npos);
   EXPECT_EQ(pages_of("each.tif", "1", t), Pages{1});
 }
 
@@ -194,9 +213,12 @@ TEST(TiffPlanes, TifffilesArraysAreToldFromColors) {
   t.extra = {EXTRASAMPLE_UNASSALPHA};
   t.description = R"({"shape": [4, 13, 21]})";
   write_tiff("four.tif", t, t.values());
-  EXPECT_NE(refusal("four.tif").find("four.tif has 4 pages (one image is read) say which: four.tif:/0 to four.tif:/3, or four.tif:/all, "
-                                     "a volume of them, or four.tif:/rgb, the color picture"),
-            std::string::npos) << refusal("four.tif");
+  EXPECT_NE(refusal("four.tif")
+                .find("four.tif has 4 pages (one image is read) say which: four.tif:/0 to four.tif:/3, or "
+                      "four.tif:/all, "
+                      "a volume of them, or four.tif:/rgb, the color picture"),
+            std::string::npos)
+      << refusal("four.tif");
   EXPECT_EQ(pages_of("four.tif", "all", t), (Pages{0, 1, 2, 3}));
   EXPECT_EQ(read_part("four.tif", "all").depth, 4);
   EXPECT_EQ(read_part("four.tif", "channels").channels, 4);
@@ -234,11 +256,14 @@ TEST(TiffPlanes, TifffilesArraysAreToldFromColors) {
   EXPECT_EQ(read_part("axes.tif", "all").channels, 2);
   pages.description = R"({"shape": [2, 3, 13, 21]})";
   write_tiff("unnamed.tif", pages, pages.values());
-  EXPECT_NE(refusal("unnamed.tif", "all").find("its planes are an array of 2 x 3 and nothing says which axis is what"), std::string::npos);
+  EXPECT_NE(refusal("unnamed.tif", "all")
+                .find("its planes are an array of 2 x 3 and nothing says which axis is what"),
+            std::string::npos);
   pages.description = R"({"shape": [13, 21]})";  // written one by one
   write_tiff("appended.tif", pages, pages.values());
   EXPECT_EQ(read_part("appended.tif", "all").depth, 6);
-  for (const char* broken : {"{", R"({"shape": [0, 13, 21]})", R"({"shape": ["a"]})", R"({"shape": [99999999999, 13, 21]})"}) {
+  for (const char* broken :
+       {"{", R"({"shape": [0, 13, 21]})", R"({"shape": ["a"]})", R"({"shape": [99999999999, 13, 21]})"}) {
     pages.description = broken;
     write_tiff("broken.tif", pages, pages.values());
     EXPECT_EQ(read_part("broken.tif", "all").depth, 6) << broken;

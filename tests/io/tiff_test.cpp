@@ -18,8 +18,8 @@ using test::write_tiff;
 
 TEST(Tiff, EveryTypeLayoutAndCompressionComesBackExactly) {
   const std::vector<std::pair<std::uint16_t, std::uint16_t>> types{
-      {SAMPLEFORMAT_UINT, 8},  {SAMPLEFORMAT_UINT, 16}, {SAMPLEFORMAT_UINT, 32},   {SAMPLEFORMAT_UINT, 64},
-      {SAMPLEFORMAT_INT, 8},   {SAMPLEFORMAT_INT, 16},  {SAMPLEFORMAT_INT, 32},    {SAMPLEFORMAT_INT, 64},
+      {SAMPLEFORMAT_UINT, 8},    {SAMPLEFORMAT_UINT, 16},   {SAMPLEFORMAT_UINT, 32},  {SAMPLEFORMAT_UINT, 64},
+      {SAMPLEFORMAT_INT, 8},     {SAMPLEFORMAT_INT, 16},    {SAMPLEFORMAT_INT, 32},   {SAMPLEFORMAT_INT, 64},
       {SAMPLEFORMAT_IEEEFP, 16}, {SAMPLEFORMAT_IEEEFP, 32}, {SAMPLEFORMAT_IEEEFP, 64}};
   int files = 0;
   for (const auto& [format, bits] : types)
@@ -37,19 +37,25 @@ TEST(Tiff, EveryTypeLayoutAndCompressionComesBackExactly) {
           t.mode = files % 4 == 0 ? "wl" : files % 4 == 1 ? "wb" : files % 4 == 2 ? "wb8" : "wl8";
           if (storage == 2 || storage == 4) {
             t.compression = storage == 2 ? COMPRESSION_LZW : COMPRESSION_ADOBE_DEFLATE;
-            if (bits == 8 || bits == 16) t.predictor = format == SAMPLEFORMAT_IEEEFP ? 1 : PREDICTOR_HORIZONTAL;
+            if (bits == 8 || bits == 16)
+              t.predictor = format == SAMPLEFORMAT_IEEEFP ? 1 : PREDICTOR_HORIZONTAL;
             // (libtiff writes that of floats wrong where the file is of the other byte order)
-            if (bits == 32 && format == SAMPLEFORMAT_IEEEFP && t.mode[1] == 'l') t.predictor = PREDICTOR_FLOATINGPOINT;
+            if (bits == 32 && format == SAMPLEFORMAT_IEEEFP && t.mode[1] == 'l')
+              t.predictor = PREDICTOR_FLOATINGPOINT;
           }
-          SCOPED_TRACE(::testing::Message() << "format " << format << ", " << bits << " bits, " << samples << " samples, planes "
-                                            << planes << ", storage " << storage << ", mode " << t.mode);
+          SCOPED_TRACE(::testing::Message()
+                       << "format " << format << ", " << bits << " bits, " << samples << " samples, planes "
+                       << planes << ", storage " << storage << ", mode " << t.mode);
           write_tiff("type.tif", t, t.values());
           const ReadPicture got = read_part("type.tif");
           ++files;
           ASSERT_EQ(got.channels, samples);
           ASSERT_EQ(got.values, t.values());
           EXPECT_EQ(got.info.random_access, storage != 2);
-          EXPECT_EQ(got.info.type, (format == SAMPLEFORMAT_IEEEFP ? "float" : format == SAMPLEFORMAT_INT ? "int" : "uint") + std::to_string(bits));
+          EXPECT_EQ(got.info.type, (format == SAMPLEFORMAT_IEEEFP ? "float"
+                                    : format == SAMPLEFORMAT_INT  ? "int"
+                                                                  : "uint") +
+                                       std::to_string(bits));
         }
   EXPECT_EQ(files, 220);
 }
@@ -63,7 +69,8 @@ TEST(Tiff, SamplesOfAPixelAreChannelsUnlessTheyAreAlpha) {
     const ReadPicture got = read_part("dyes.tif");
     EXPECT_EQ(got.channels, n);
     EXPECT_EQ(got.values, t.values());
-    EXPECT_NE(got.info.note.find(std::to_string(n) + " samples of a pixel are its channels"), std::string::npos);
+    EXPECT_NE(got.info.note.find(std::to_string(n) + " samples of a pixel are its channels"),
+              std::string::npos);
     const ReadPicture one = read_part("dyes.tif", "c1");
     EXPECT_EQ(one.channels, 1);
     EXPECT_EQ(one.values[0], t.values()[static_cast<std::size_t>(t.pixels())]);
@@ -137,7 +144,8 @@ TEST(Tiff, APaletteOfMeasuredValuesGivesIndices) {
   const auto random = palette([](int c, int k) { return (k * 73 + c * 101) % 256; });
   const auto gray = palette([](int, int k) { return 255 - k; });
   const auto same = palette([](int, int k) { return k; });
-  const auto read = [&](const std::vector<std::uint16_t>& map, const std::string& description, const std::string& part) {
+  const auto read = [&](const std::vector<std::uint16_t>& map, const std::string& description,
+                        const std::string& part) {
     t.palette = map;
     t.description = description;
     write_tiff("palette.tif", t, indices);
@@ -154,13 +162,15 @@ TEST(Tiff, APaletteOfMeasuredValuesGivesIndices) {
     const ReadPicture got = read(map, "", part);
     ASSERT_EQ(got.channels, 3);
     for (std::size_t k = 0; k < got.values.size(); ++k)
-      ASSERT_EQ(got.values[k], map[k / indices.size() * 256 + static_cast<std::size_t>(indices[k % indices.size()])] / 257);
+      ASSERT_EQ(got.values[k],
+                map[k / indices.size() * 256 + static_cast<std::size_t>(indices[k % indices.size()])] / 257);
     EXPECT_NE(got.info.note.find("palette expanded to RGB"), std::string::npos);
   }
 }
 
 TEST(Tiff, MissingSamplesOfGdalAreNotNumbers) {
-  static const TIFFFieldInfo field[] = {{42113, -1, -1, TIFF_ASCII, FIELD_CUSTOM, 1, 0, const_cast<char*>("GDAL_NODATA")}};
+  static const TIFFFieldInfo field[] = {
+      {42113, -1, -1, TIFF_ASCII, FIELD_CUSTOM, 1, 0, const_cast<char*>("GDAL_NODATA")}};
   static TIFFExtendProc before = nullptr;
   before = TIFFSetTagExtender([](TIFF* t) { TIFFMergeFieldInfo(t, field, 1); });
   TiffToWrite t;
@@ -202,7 +212,8 @@ TEST(Tiff, WhatCannotBeReadIsRefusedWithItsName) {
   t.bits = 5;
   t.format = SAMPLEFORMAT_IEEEFP;
   write_tiff("odd.tif", t, t.values());
-  EXPECT_NE(refusal("odd.tif").find("odd.tif holds floats of 5 bits"), std::string::npos) << refusal("odd.tif");
+  EXPECT_NE(refusal("odd.tif").find("odd.tif holds floats of 5 bits"), std::string::npos)
+      << refusal("odd.tif");
 }
 
 }  // namespace

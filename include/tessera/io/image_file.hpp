@@ -17,13 +17,13 @@ struct ImageInfo {
   std::int64_t depth = 1;              // slices
   std::int64_t stored_rows = 0;        // rows as they stand in the file, before it
   std::int64_t channels = 1;           // without alpha
-  std::string type = "uint8";          // of a sample: uint8, int8, ... uint64, int64, float16, float32, float64
-  std::string note = {};               // what was dropped, applied, expanded or picked; for the user
-  int orientation = 1;                 // EXIF, applied
+  std::string type = "uint8";  // of a sample: uint8, int8, ... uint64, int64, float16, float32, float64
+  std::string note = {};       // what was dropped, applied, expanded or picked; for the user
+  int orientation = 1;         // EXIF, applied
   bool has_profile = false;
-  bool random_access = false;  // regions can be decoded alone; else only from the top
+  bool random_access = false;              // regions can be decoded alone; else only from the top
   std::array<std::int64_t, 2> tile{1, 0};  // rows, columns that are decoded together; 0 columns: whole rows
-  double full_scale = 255;  // the largest value of the type: 255, 65535, or 1 for all others
+  double full_scale = 255;                 // the largest value of the type: 255, 65535, or 1 for all others
 };
 
 /// Pixels that the stored rows [first, first + count) of a slice are after the orientation: full rows, or full

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a TIFF or a FITS says of its axes, channels and missing data, in whole runs."""
+import numpy as np
+from harness import image, job, run, tessera, work
+
+PASS = "denoiser: {network: none}\nsolver: {name: pgd, iterations: 1}\noutput: {preview: none, diagnostics: false}\n"
+
+
+def write_fits(path, stored, **cards):
+    """One image extension behind an empty primary, or several: a list of (name, array)."""
+    def header(*pairs):
+        text = "".join(f"{key:<8}= {value!s:>20}".ljust(80) for key, value in pairs) + "END".ljust(80)
+        return text.ljust(-(-len(text) // 2880) * 2880).encode()
+
+    out = header(("SIMPLE", "T"), ("BITPIX", 8), ("NAXIS", 0), ("EXTEND", "T"))
+    for name, a in stored:
+        big = a.astype(a.dtype.newbyteorder(">")).tobytes()
+        bits = a.dtype.itemsize * (-8 if a.dtype.kind == "f" else 8)
+        axes = [(f"NAXIS{k + 1}", n) for k, n in enumerate(reversed(a.shape))]
+        out += header(("XTENSION", "'IMAGE   '"), ("BITPIX", bits), ("NAXIS", a.ndim), *axes, ("PCOUNT", 0), ("GCOUNT", 1),
+                      ("EXTNAME", f"'{name:<8}'"), *cards.items())
+        out += big.ljust(-(-len(big) // 2880) * 2880, b"\0")
+    (work / path).write_bytes(out)
+
+
+def tagged_files():
+    import tifffile
+    rng = np.random.default_rng(1)
+    planes = rng.integers(0, 60000, (4, 2, 48, 60), dtype=np.uint16)
+    bands = planes[:3, 0]
+    tifffile.imwrite(work / "planar.tif", bands, photometric="minisblack", planarconfig="separate")
+    tifffile.imwrite(work / "dyes.tif", np.moveaxis(planes[:, 0], 0, -1), photometric="minisblack", planarconfig="contig",
+                     compression="zlib")
+    tifffile.imwrite(work / "hyper.tif", planes, imagej=True, metadata={"axes": "ZCYX"})
+    tifffile.imwrite(work / "one.tif", planes[:, 0], imagej=True, metadata={"axes": "ZYX"}, truncate=True)
+    gray = (planes[0, 0] // 256).astype(np.uint8)
+    k = np.arange(256)
+    fire = np.stack([np.clip(3 * k - 255 * c, 0, 255) for c in range(3)]).astype(np.uint16) * 257
+    tifffile.imwrite(work / "fire.tif", gray, photometric="palette", colormap=fire)
+    tifffile.imwrite(work / "double.tif", planes[0, 0].astype(np.float64))
+    sky = rng.normal(10, 1, (48, 60)).astype(np.float32)
+    write_fits("mef.fits", [("SCI", sky), ("ERR", sky + 1), ("IV", np.stack([sky, sky + 2]))])
+    blank = planes[0, 0].astype(np.int16)
+    blank[5:9, 7:20] = -99
+    write_fits("blank.fits", [("SCI", blank)], BLANK=-99)
+    swapped = np.moveaxis(planes, 1, 0)
+    wanted = {"planar.tif": (bands, ""),
+              "dyes.tif": (planes[:, 0], "dyes.tif: 4 samples of a pixel are its channels"),
+              "dyes.tif:/c2": (planes[2:3, 0], ""),
+              "hyper.tif:/all": (swapped, "hyper.tif: 2 channels, 4 slices, as its ImageJ description says"),
+              "hyper.tif:/c1": (swapped[1:], ""),
+              "one.tif:/all": (planes[None, :, 0], "4 slices"),
+              "fire.tif": (gray[None], "the indices of its palette are taken"),
+              "double.tif": (planes[0, :1], ""),
+              "mef.fits:/ERR": (sky[None] + 1, ""),
+              "mef.fits:/3/1": (sky[None] + 2, ""),
+              "mef.fits:/IV/channels": (np.stack([sky, sky + 2]), "")}
+    for ranks in (1, 2):
+        for path, (values, said) in wanted.items():
+            out, _ = run(job(f"problem: {{measurements: '{path}', operator: {{type: identity}}, noise: {{gaussian: 0.1}}}}\n" + PASS),
+                         "--force", "--set", "output.folder=out", ranks=ranks)
+            got = image("out")
+            assert got.shape == values.shape and np.abs(got - values).max() < 0.02, (path, got.shape, values.shape)
+            assert said in out, (path, out)
+    for path, reason in (("mef.fits", "mef.fits holds 3 images (one is read) say which: "), ("hyper.tif", "hyper.tif:/c0"),
+                         ("mef.fits:/IV", "has 2 planes (one picture is read) say which: "), ("one.tif", "has 4 pages")):
+        code, _, err = tessera("check", job(f"problem: {{measurements: '{path}', operator: {{type: identity}}}}\n" + PASS), ranks=2)
+        assert code == 2 and reason in err, err
+
+    # A mask of numpy's bool: what is True is measured. BLANK says that a sample is missing.
+    mask = rng.random((48, 60)) < 0.7
+    tifffile.imwrite(work / "mask.tif", mask)
+    text = "problem: {truth: double.tif, operator: {type: mask, file: mask.tif}, noise: {gaussian: 0.01}}\n" + PASS
+    out, _ = run(job(text), "--force", "--set", "output.folder=masked", ranks=2)
+    assert "mask.tif: " in out and "not inverted" in out, out
+    error = np.abs(image("masked")[0] - planes[0, 0])
+    assert error[mask].max() < 0.1 * 60000 and error[~mask].max() > 20000, (error[mask].max(), error[~mask].max())
+    out, _ = run(job("problem: {measurements: blank.fits, operator: {type: identity}, noise: {gaussian: 0.01}}\n" + PASS),
+                 "--set", "output.folder=blank", ranks=2)
+    assert "52 of 2880 samples are not numbers and count 0" in out, out
