@@ -235,7 +235,7 @@ TiffAxes tiff_axes(const std::string& description, const std::vector<TiffPage>& 
     read_ome(a, description, pages[0]);
   else if (!description.starts_with('{') || !read_tifffile(a, description, pages[0]))
     plain();
-  a.one_directory = directories == 1 && a.planes > 1;
+  a.one_directory = directories == 1 && a.planes > 1 && !a.samples_are_planes;
   if (a.one_directory && (!pages[0].plain || a.planes > file_bytes / pages[0].bytes()))
     a.problem = concat("its ", a.from, " description says ", a.planes,
                        " planes behind the first, which it does not hold; is the file complete?");
