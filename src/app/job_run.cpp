@@ -79,8 +79,8 @@ std::string coarse_notice(const Geometry& g, const DistributedOperator& A, const
         sum += tap;
         moment += tap * static_cast<double>(all[i]->origin[d] - j);
       }
-      center[d] =
-          static_cast<double>(A.layout().part(i).anchor->offset[d + 1] - picture.lo()[d + 1]) + moment / sum;
+      const auto own = static_cast<double>(A.layout().part(i).anchor->offset[d + 1] - picture.lo()[d + 1]);
+      center[d] = std::round(100 * (own + moment / sum)) / 100 + 0.0;  // and no -0
       off = off || std::abs(center[d] - static_cast<double>(f - 1) / 2) > 0.75;
     }
     if (off)

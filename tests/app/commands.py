@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -126,14 +127,15 @@ def training(steps=100000, more=""):
                f"  output: w.safetensors\n  steps: {steps}\n  crop: 32\n  batch: 4\n  log_every: 1\n{more}", "train.yaml")
 
 
-def in_shared_memory():
-    return {name for folder in ("/dev/shm", "/tmp") for name in os.listdir(folder) if name.startswith(f"tessera-{os.getuid()}-")}
+def heartbeats_of(path):
+    """Folders of the heartbeats of the ranks that train by this job file."""
+    ranks = subprocess.run(["pgrep", "-f", f"^{re.escape(program)} train {re.escape(path)}"], text=True, capture_output=True).stdout.split()
+    return {p for rank in ranks for p in re.findall(r"(/(?:dev/shm|tmp)/tessera-\d+-[^/\s]+)/", Path(f"/proc/{rank}/maps").read_text())}
 
 
 def training_stops():
     """A training ends on signals as a run does: saved, 85 or 86, nothing left behind, and it goes on; one training per output."""
     path = training()
-    before = in_shared_memory()
     done = 0
     for sent, ranks, wanted in ((signal.SIGUSR1, 2, 85), (signal.SIGTERM, 1, 86), (signal.SIGINT, 2, 86), (signal.SIGTERM, 3, 86)):
         log = open(work / "log", "w+")
@@ -143,6 +145,8 @@ def training_stops():
         if ranks == 3:
             code, _, err = tessera("train", path, ranks=2)
             assert code == 2 and err.count("tessera: ") == 1 and "w.safetensors is in use (tessera on" in err and "another train.output" in err, err
+        beats = heartbeats_of(path)
+        assert ranks == 1 or beats, "no heartbeats"
         os.kill(child.pid, sent)
         assert child.wait(timeout=120) == wanted, (sent, child.returncode, (work / "log").read_text())
         said = (work / "log").read_text()
@@ -150,7 +154,7 @@ def training_stops():
         assert f"steps {done} to" in said and at > done and said.count("asked to stop") == 1, said
         done = at
         assert sorted(p.name for p in work.glob("w.safetensors*")) == ["w.safetensors", "w.safetensors.curve.csv", "w.safetensors.state"]
-        wait_for(lambda: in_shared_memory() <= before, 10)
+        wait_for(lambda: not any(os.path.exists(p) for p in beats), 10)
     # A picture that 8 bits cannot hold is refused, one without contents is told.
     np_pictures = {"nan": np.full((64, 64), np.nan, np.float32), "counts": np.linspace(0, 4000, 4096, dtype=np.float32).reshape(64, 64),
                    "flat": np.full((64, 64), 0.25, np.float32)}

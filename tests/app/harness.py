@@ -125,9 +125,14 @@ def start(*arguments, ranks):
 
 
 def ranks_of(folder):
-    """Process ids of the ranks that write into a folder."""
-    return [int(p) for p in subprocess.run(["pgrep", "-f", f"^{re.escape(program)} run .*folder={folder}( |$)"], text=True,
-                                           capture_output=True).stdout.split()]
+    """Process ids of the ranks of this scenario that write into a folder: other scenarios may run beside it."""
+    def ours(pid):
+        try:
+            return os.readlink(f"/proc/{pid}/cwd") == str(work)
+        except OSError:
+            return False
+    found = subprocess.run(["pgrep", "-f", f"^{re.escape(program)} run .*folder={folder}( |$)"], text=True, capture_output=True).stdout
+    return [int(p) for p in found.split() if ours(p)]
 
 
 def wait_for(what, seconds=120):
