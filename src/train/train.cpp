@@ -323,8 +323,8 @@ int train(const TrainOptions& options, const Communicator& comm) {
     if (step < options.steps) code = asked != 0 ? asked : time_is_up ? kTimeIsUp : 0;
     const bool last = code != 0 || step == options.steps;
     const bool spoken = options.log_every > 0 && (step % options.log_every == 0 || last);
-    const bool measured =
-        !options.validate.empty() && asked == 0 && (step % options.validate_every == 0 || last);
+    const bool measured = !options.validate.empty() && (asked == 0 || step == options.steps) &&
+                          (step % options.validate_every == 0 || last);
     TrainRecord row = recent.mean();
     if (spoken) {
       const double rate = recent.steps_per_second(clock);
