@@ -5,7 +5,7 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-base_python=$(command -v python3)
+base_python=$(python3 -c 'import sys; print(sys.executable)')
 export PATH="$folder/venv/bin:$PATH" DEBIAN_FRONTEND=noninteractive
 
 cannot_try() { echo "not tried: $1 ($2)" >&2; exit 2; }
