@@ -143,6 +143,8 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
   std::printf("measurement  %zu part%s, %lld samples\n", layout.parts(), layout.parts() == 1 ? "" : "s",
               static_cast<long long>(layout.samples()));
   for (const std::string& notice : g.notices) std::printf("note: %s\n", notice.c_str());
+  for (const std::string& notice : g.files->notices()) std::printf("note: %s\n", notice.c_str());
+  for (const std::string& warning : g.files->warnings()) std::printf("warning: %s\n", warning.c_str());
 
   std::int64_t total = 0, most_memory = 0;
   bool per_iteration = false;

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "sample_checks.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/image_file.hpp"
@@ -111,6 +112,7 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
   if (fit.residual.empty()) return {};
   const bool known = fit.noise_sigma > 0;
   const std::size_t first_own = warnings.size();
+  const bool poisson = g.job.problem.likelihood.type == "poisson";
   const auto warn = [&](std::string line) { warnings.push_back(std::move(line)); };
 
   std::vector<ResidualStatistics> parts;
@@ -186,17 +188,21 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
           of, s.correlation, s.lag[0], s.lag[1]));
     if (std::abs(s.mean) > 0.1 * deviation &&
         std::abs(s.mean) * std::sqrt(static_cast<double>(s.samples)) > 5)
-      warn(fmt::format(
-          "the residual{} has the mean {:.2g}, its deviation is {:.2g} (the data have an offset that "
-          "the model does not) subtract the background",
-          of, s.mean, deviation));
-    // A value that a flat, noisy picture takes anyway is rarer.
-    if (s.at_largest > 0.005 && s.smallest < s.largest)
+      warn(fmt::format("the residual{} has the mean {:.2g}, its deviation is {:.2g} ({}", of, s.mean,
+                       deviation,
+                       poisson && s.mean > 0
+                           ? "the data lie below what the model can be, as counts do from which a background "
+                             "was subtracted) "
+                             "write its mean as likelihood.background, or give the counts as they were"
+                           : "the data have an offset that the model does not) subtract the background"));
+    // A value that a flat, noisy picture takes anyway is rarer, also than the next one: few levels have tails.
+    if (s.at_largest > 0.005 && s.at_largest > s.beside_largest && s.smallest < s.largest)
       warn(fmt::format(
           "{:.1f} % of the samples{} have the largest value, {:.3g} (they look clipped: the true ones "
           "may be larger) set problem.saturation for measurements",
           100 * s.at_largest, of, s.largest));
-    if (s.at_smallest > 0.05 && s.smallest < s.largest)
+    if (s.at_smallest > 0.05 && s.at_smallest > s.beside_smallest && s.smallest < s.largest &&
+        !may_be_zero(g, {.poisson = g.job.problem.noise.poisson}, s.smallest))
       warn(fmt::format(
           "{:.1f} % of the samples{} have the smallest value, {:.3g} (they look clipped: noise below "
           "it is lost, and dark regions come out too bright) keep the camera's offset in the data",

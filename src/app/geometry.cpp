@@ -270,7 +270,6 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
   g.sharers = chosen.sharers;
 
   g.op = describe(g, g.parts, 0, g.device, comm);
-  for (const auto& [path, info] : g.files->infos()) say_note(g, path, info);
 
   const Index3 alignment = alignment_of(g.network, g.image);
   if (job.domain.grid.empty()) {

@@ -3,18 +3,16 @@
 #include "tessera/app/operator_table.hpp"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 
 #include <algorithm>
 
+#include "tessera/app/kernel_look.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/physics/operators.hpp"
 
 namespace tessera {
 namespace {
-
-constexpr std::int64_t kLargestKernel = 4096;  // per side: a kernel is small enough to stand on every rank
 
 // (1, h, w), or (C, h, w) with one kernel per channel of the image.
 at::Tensor file_kernel(const KernelConfig::File& file, const OperatorRequest& in) {
@@ -23,12 +21,10 @@ at::Tensor file_kernel(const KernelConfig::File& file, const OperatorRequest& in
   TESSERA_VALIDATE(taps.size(0) == 1 || taps.size(0) == in.channels, "kernel ", file.path, " has ",
                    taps.size(0), " channels that differ (the image has ", in.channels,
                    ") give one kernel, or one per channel of the image");
-  if (!file.normalize) return taps;
-  const at::Tensor sums = taps.sum(at::IntArrayRef{1, 2}, /*keepdim=*/true);
-  const double least = sums.min().item().toDouble();
-  TESSERA_VALIDATE(least > 0, "kernel ", file.path, " has sum ", least,
-                   " (it cannot be normalized) write 'normalize: false' or correct the file");
-  return taps / sums;
+  const KernelLook look = look_at_kernel(file, taps, find_operator(in.config.type).every_pixel.empty());
+  for (const std::string& line : look.warnings) in.files.warn(line);
+  for (const std::string& line : look.notes) in.files.note(line);
+  return file.normalize ? taps / taps.sum(at::IntArrayRef{1, 2}, /*keepdim=*/true) : taps;
 }
 
 at::Tensor make_kernel(const OperatorRequest& in) {
@@ -80,16 +76,14 @@ std::unique_ptr<LocalOperator> mask(const OperatorRequest& in) {
   if (const auto keep = o.get<std::optional<double>>(mask_keep()))
     return make_random_mask(*keep, static_cast<std::uint64_t>(in.seed), in.index);
   const std::string path = o.get<std::string>(mask_file());
-  const SourceInfo& info = in.files.info(path, in.comm);
-  TESSERA_VALIDATE(info.box == in.image, "mask ", path, " is ", sides(info.box), " (the image is ",
+  const MaskFile& file = in.files.mask(path, in.comm);
+  TESSERA_VALIDATE(file.info.box == in.image, "mask ", path, " is ", sides(file.info.box), " (the image is ",
                    sides(in.image), ") give a mask of the image's size");
-  TESSERA_VALIDATE(info.channels == 1 || info.channels == in.channels, "mask ", path, " has ", info.channels,
-                   " channels (the image has ", in.channels, ") give one channel, or as many as the image");
-  return make_mask([path, info](const Layout& blocks, const Communicator& comm) {
-    const Box& block = blocks.box(comm.rank());
-    at::Tensor values = empty_block(info.channels, block, at::kFloat, axes_of(info.box));
-    read_image(path, blocks, view(values, block), comm);
-    return values.div_(info.full_scale);
+  TESSERA_VALIDATE(file.gray || file.info.channels == in.channels, "mask ", path, " has ", file.info.channels,
+                   " channels that differ (the image has ", in.channels,
+                   ") give one channel, or as many as the image");
+  return make_mask([path, &files = in.files](const Layout& blocks, const Communicator& comm) {
+    return files.marks(path, blocks, comm);  // they live as long as the job's description, which holds this
   });
 }
 
@@ -130,9 +124,10 @@ BlurOptions blur_options(const OperatorRequest& in) {
 std::unique_ptr<LocalOperator> blur(const OperatorRequest& in) {
   const bool volume = axes_of(in.image) == Axes::volume;
   const auto* g = std::get_if<KernelConfig::Gaussian>(&in.config.kernel.form);
-  TESSERA_VALIDATE(!volume || (g && g->depth > 0),
-                   "the kernel is that of a picture (the image is a volume of ", sides(in.image),
-                   ") write three widths, 'kernel: {gaussian: {sigma: [DEPTH, ROWS, COLUMNS]}}'");
+  TESSERA_VALIDATE(
+      !volume || (g && g->depth > 0), g ? "the kernel has two widths" : "kernel.file is for pictures",
+      " (the image is a volume of ", sides(in.image), ", whose kernels are Gaussians along its axes) write ",
+      g ? "" : "the widths of yours, ", "'kernel: {gaussian: {sigma: [DEPTH, ROWS, COLUMNS]}}'");
   TESSERA_VALIDATE(volume || !g || g->depth == 0, "the kernel has three widths (the image is a picture of ",
                    sides(in.image), ") write those of rows and columns");
   if (!volume) return make_blur(blur_options(in));
@@ -199,27 +194,6 @@ std::vector<std::string*> files_of(OperatorConfig& op) {
     if (o.rule.file)
       if (std::string& file = op.options.slot<std::string>(o); !file.empty()) files.push_back(&file);
   return files;
-}
-
-const SourceInfo& OperatorFiles::info(const std::string& path, const Communicator& comm) {
-  const auto known = infos_.find(path);
-  if (known != infos_.end()) return known->second;
-  return infos_[path] = image_source_info(path, comm);
-}
-
-const at::Tensor& OperatorFiles::taps(const std::string& path, const Communicator& comm) {
-  if (const auto known = taps_.find(path); known != taps_.end()) return known->second;
-  const SourceInfo& info = this->info(path, comm);
-  TESSERA_VALIDATE(
-      info.box.extent(0) == 1 && info.box.extent(1) <= kLargestKernel && info.box.extent(2) <= kLargestKernel,
-      "kernel ", path, " has ", info.box.extent(1), " x ", info.box.extent(2), " taps (at most ",
-      kLargestKernel, " per side) cut it to its support");
-  at::Tensor taps = at::empty({info.channels, info.box.extent(1), info.box.extent(2)}, at::kDouble);
-  comm.together([&] {
-    if (comm.rank() == 0) read_image(path, Layout({info.box}), view(taps, info.box), Communicator());
-  });
-  comm.broadcast(taps.data_ptr(), taps.numel() * 8, 0);
-  return taps_[path] = taps;
 }
 
 }  // namespace tessera

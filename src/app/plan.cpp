@@ -359,6 +359,7 @@ int execute(const PlanArguments& a, const Communicator& comm) {
               g.job.solver.name.c_str(), static_cast<long long>(g.channels));
   print_sources(plan.rows);
   for (const std::string& note : plan.notes) std::printf("note: %s\n", note.c_str());
+  for (const std::string& warning : g.files->warnings()) std::printf("warning: %s\n", warning.c_str());
   if (inner.count > 0)
     std::printf("conjugate gradients: %.1f per data step, %s (solver.prox_iterations allows %lld)\n",
                 inner.count, inner.source.c_str(), static_cast<long long>(g.job.solver.prox_iterations));

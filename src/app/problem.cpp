@@ -67,6 +67,12 @@ void check_sizes(const Geometry& g, const MeasurementLayout& layout, const Commu
       if (op->layout(g.decomposition, g.channels).part(0).box == got)
         advice = concat("write 'boundary: ", boundary, "', which does");
     }
+    // Under valid the image is larger than what is measured; a truth that was cut to that lacks its border.
+    if (assumed == "valid")
+      if (const std::optional<Box> image = describe(g, {g.parts[i]}, i, g.device, comm)->image_of(got))
+        advice = concat("give ", g.truth ? "a truth" : "the size", " of ", sides(*image),
+                        ", which valid needs around what is measured",
+                        advice.starts_with("write") ? "; where nothing is known there, " + advice : "");
     const std::string of = g.truth ? "the truth" : "problem.image.size";
     throw InputError(concat(parts[i].path, " is ", sides(got), " and ", of, " ", sides(g.image),
                             " (an image of ", sides(g.image), " has a measurement of ", sides(wanted),

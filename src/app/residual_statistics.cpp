@@ -61,12 +61,21 @@ void count_extremes(const at::Tensor& y, const at::Tensor& counted, const Commun
   double high = seen.numel() > 0 ? seen.max().item().toDouble() : -inf;
   comm.all_reduce({&low, 1}, Reduce::min);
   comm.all_reduce({&high, 1}, Reduce::max);
-  std::array<std::int64_t, 2> at{seen.eq(low).sum().item().toLong(), seen.eq(high).sum().item().toLong()};
+  const at::Tensor above = seen.masked_select(seen.gt(low)), under = seen.masked_select(seen.lt(high));
+  double next = above.numel() > 0 ? above.min().item().toDouble() : inf;
+  double last = under.numel() > 0 ? under.max().item().toDouble() : -inf;
+  comm.all_reduce({&next, 1}, Reduce::min);
+  comm.all_reduce({&last, 1}, Reduce::max);
+  const auto equal = [&](double value) { return seen.eq(value).sum().item().toLong(); };
+  std::array<std::int64_t, 4> at{equal(low), equal(high), equal(next), equal(last)};
   comm.all_reduce(at, Reduce::sum);
+  const auto share = [&](std::int64_t n) { return static_cast<double>(n) / static_cast<double>(s.samples); };
   s.smallest = low;
   s.largest = high;
-  s.at_smallest = static_cast<double>(at[0]) / static_cast<double>(s.samples);
-  s.at_largest = static_cast<double>(at[1]) / static_cast<double>(s.samples);
+  s.at_smallest = share(at[0]);
+  s.at_largest = share(at[1]);
+  s.beside_smallest = share(at[2]);
+  s.beside_largest = share(at[3]);
 }
 
 // Sums over pairs of samples (p, p + lag) for the lags of a half plane, and the numbers of pairs that count;

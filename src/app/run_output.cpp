@@ -81,6 +81,8 @@ void say_what_runs(Log& log, const JobRun& run, const std::vector<std::string>& 
   for (const std::string& notice : g.notices) log.line("note: " + notice);
   for (const std::string& notice : {untrained(g, o.sigma, o.level), run.denoiser->notice()})
     if (!notice.empty()) log.line("note: " + notice);
+  for (const std::string& notice : g.files->notices()) log.line("note: " + notice);
+  for (const std::string& warning : g.files->warnings()) log.line("warning: " + warning);
   for (const std::string& notice : run.problem.notices) log.line("note: " + notice);
   for (const std::string& warning : run.problem.warnings) log.line("warning: " + warning);
 }

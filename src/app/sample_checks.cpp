@@ -9,8 +9,10 @@
 #include <limits>
 #include <span>
 
+#include "tessera/app/marks.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/noise_estimate.hpp"
+#include "tessera/domain/repeats.hpp"
 
 namespace tessera {
 namespace {
@@ -19,6 +21,7 @@ constexpr double kDim = 0.125;     // of the range: what brighter data should fi
 constexpr double kBeyond = 0.5;    // of the range, below 0 or above 1: more than noise and edges take
 constexpr double kNear = 0.01;     // of the data's range, beside an end
 constexpr std::int64_t kPile = 5;  // samples at an end that are no chance
+constexpr double kFaint = 1e-3;    // noise, of the range: networks saw hardly any of less
 
 // Calls visit(value) for each sample that counts.
 template <class Visit>
@@ -43,10 +46,78 @@ std::array<double, 2> range_of(const Measurement& parts, const Measurement& mark
   return {-ends[0], ends[1]};
 }
 
-void warn_of_values(const Geometry& g, const Measurement& y, const Measurement& marks,
-                    std::vector<std::string>& warnings, const Communicator& comm) {
+void mark_weights(Measurement& weights, Problem& problem, const Communicator& comm) {
+  if (weights.empty()) return;
+  const MarkValues values = survey_marks(
+      [&](const auto& take) {
+        for (const at::Tensor& w : weights) take(w.const_data_ptr<float>(), w.numel());
+      },
+      comm);
+  const std::optional<MarkRule> mask = rule_of_weights(values);
+  if (!mask) return;
+  problem.notices.push_back(mask->note);
+  for (at::Tensor& w : weights) {
+    float* v = w.data_ptr<float>();
+    std::transform(v, v + w.numel(), v, [&](float x) { return mask->marks(x) ? 1.0F : 0.0F; });
+  }
+}
+
+void refuse_inverted(const Geometry& g, const Measurement& y, const Measurement& marks,
+                     const Communicator& comm) {
   const auto [least, most] = range_of(y, marks, comm);
-  const bool whole = g.data.type.find("int") != std::string::npos;
+  if (least != most) return;
+  Measurement others;
+  for (std::size_t i = 0; i < y.size(); ++i)
+    others.push_back(marks[i].eq(0).logical_and(y[i].isfinite()).to(at::kFloat).contiguous());
+  const auto [low, high] = range_of(y, others, comm);
+  const auto file = [&](double v) { return v * g.factor + g.offset; };
+  TESSERA_VALIDATE(
+      !(low < high), "all samples that count have the value ", file(least),
+      " while those that do not go from ", file(low), " to ", file(high),
+      " (the mask or the weights mark what is missing: 0 is not measured, not 0 is) exchange the two "
+      "in the file");
+}
+
+bool may_be_zero(const Geometry& g, const NoiseModel& noise, double least) {
+  const bool counts = g.job.problem.likelihood.type == "poisson" || noise.poisson > 0;
+  return counts && least <= noise.poisson / 2;  // below one count
+}
+
+namespace {
+
+// Parts of one value beside others that have noise.
+void warn_of_empty_areas(const Geometry& g, const Measurement& y, const Measurement& marks,
+                         std::array<double, 2> said, Problem& problem, const Communicator& comm) {
+  constexpr std::int64_t kOneIn = 200;  // samples: what is less changes little
+  const Repeats repeats = find_repeats(y, marks, problem.A->layout(), comm);
+  if (!empty_areas(repeats, problem.noise_sigma)) return;
+  std::int64_t all = 0;
+  for (const at::Tensor& m : marks) all += m.ne(0).sum().item().toLong();
+  comm.all_reduce(std::span<std::int64_t>(&all, 1), Reduce::sum);
+  for (const Repeats::Area& area : repeats.areas) {
+    const double value = area.value;
+    if (area.samples * kOneIn < all || value == said[0] || value == said[1]) continue;
+    if (value <= 0 && may_be_zero(g, problem.noise, value)) continue;
+    problem.warnings.push_back(fmt::format(
+        "the measurement has {} samples ({:.1f} %) of exactly {:.6g} side by side, without noise (they look "
+        "empty, and count as data): give them weight 0 by problem.weights, or make them NaN",
+        area.samples, 100 * static_cast<double>(area.samples) / static_cast<double>(all),
+        value * g.factor + g.offset));
+  }
+}
+
+}  // namespace
+
+void warn_of_values(const Geometry& g, const Measurement& y, const Measurement& marks, Problem& problem,
+                    const Communicator& comm) {
+  const auto [least, most] = range_of(y, marks, comm);
+  std::array<double, 1> fraction{};  // largest distance from a whole number, file units
+  each_counted(y, marks, [&](double v) {
+    const double file = v * g.factor + g.offset;
+    fraction[0] = std::max(fraction[0], std::abs(file - std::round(file)) / std::max(1.0, std::abs(file)));
+  });
+  comm.all_reduce(fraction, Reduce::max);
+  const bool whole = fraction[0] < 1e-6;
   const double near = std::max(kNear * (most - least), whole ? 2.5 / g.factor : 0);
   std::array<std::int64_t, 7> n{};
   // clang before 16 captures no structured bindings by reference.
@@ -63,12 +134,21 @@ void warn_of_values(const Geometry& g, const Measurement& y, const Measurement& 
   comm.all_reduce(n, Reduce::sum);
   const auto& [all, bright, beyond, at_least, near_least, at_most, near_most] = n;
   const auto file = [&](double v) { return fmt::format("{:.6g}", v * g.factor + g.offset); };
-  const auto warn = [&](const std::string& text) { warnings.push_back("the measurement " + text); };
+  const auto warn = [&](const std::string& text) { problem.warnings.push_back("the measurement " + text); };
   if (bright * 10'000 < all)
     warn(
         fmt::format("fills little of the range: all but one sample in 10,000 stay below {}, an eighth of it "
                     "(largest {}); networks are trained on all of it: write 'factor: data' in problem.scale",
                     file(kDim), file(most)));
+  else if (g.network && bright * 100 < all && problem.noise_sigma < kFaint)
+    warn(fmt::format(
+        "has few bright samples far above its noise: {:.2g} % lie above {}, an eighth of the range, and the "
+        "noise is "
+        "{:.2g} of it, {:.3g} in file units (networks are trained on pictures that fill the range, with "
+        "noise "
+        "above {}, and may leave marks beside the bright samples): write 'network: tv' in denoiser",
+        100.0 * static_cast<double>(bright) / static_cast<double>(all), file(kDim), problem.noise_sigma,
+        problem.noise_sigma * g.factor, kFaint));
   if (beyond * 1000 > all)
     warn(fmt::format(
         "leaves the range: {:.3g} % of the samples are far outside of {} to {}, which are 0 and 1 "
@@ -76,41 +156,52 @@ void warn_of_values(const Geometry& g, const Measurement& y, const Measurement& 
         100.0 * static_cast<double>(beyond) / static_cast<double>(all), file(0), file(1), file(least),
         file(most)));
   if (!(least < most)) return;
-  if (at_most >= kPile && at_most > near_most)
+  std::array<double, 2> said{NAN, NAN};
+  if (at_most >= kPile && at_most > near_most) {
+    said[1] = most;
     warn(
         fmt::format("has {} samples at its largest value, {}, and {} near it (they look saturated, and count "
                     "as data): write 'saturation: {:.5g}' in problem, or give them weight 0",
                     at_most, file(most), near_most, most - near / 2));
-  if (at_least >= kPile && at_least > near_least)
+  }
+  if (at_least >= kPile && at_least > near_least && !may_be_zero(g, problem.noise, least)) {
+    said[0] = least;
     warn(fmt::format(
         "has {} samples at its smallest value, {}, and {} near it (they look dead or clipped, and "
         "count as data): give dead ones weight 0 by problem.weights",
         at_least, file(least), near_least));
+  }
+  warn_of_empty_areas(g, y, marks, said, problem, comm);
 }
 
 bool weights_are_mask(const Geometry& g, const Measurement& weights, const Measurement& y,
                       const Measurement& marks, Problem& problem, const Communicator& comm) {
-  const auto [least, most] = range_of(weights, marks, comm);
-  if (least != most) return false;  // of those above 0
-  const bool mask = most == 1 || most == 255 || most == 65535;
-  double zeros = 0;
-  for (const at::Tensor& w : weights) zeros += static_cast<double>(w.eq(0).sum().item().toLong());
-  comm.all_reduce({&zeros, 1}, Reduce::sum);
+  const auto [least, most] = range_of(weights, marks, comm);  // of those above 0
+  const bool one = least == most, mask = one && (most == 1 || most == 255 || most == 65535);
   if (mask && most != 1)
     problem.notices.push_back(
         fmt::format("the weights are 0 and {} only: they are taken for a mask that says which samples count, "
                     "not for inverse variances",
                     most));
-  if (mask || zeros == 0 || g.job.problem.noise.gaussian > 0) return mask;
+  std::array<std::int64_t, 3> n{};  // above 0, of these the largest, 0
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    n[0] += marks[i].ne(0).sum().item().toLong();
+    n[1] += weights[i].eq(most).logical_and(marks[i].ne(0)).sum().item().toLong();
+    n[2] += weights[i].eq(0).sum().item().toLong();
+  }
+  comm.all_reduce(n, Reduce::sum);
+  const bool marked = one ? n[2] > 0 : 2 * n[1] > n[0];
+  if (mask || !marked || g.job.problem.noise.gaussian > 0) return mask;
   try {
     constexpr double kApart = 3;
     const NoiseEstimate shown = estimate_noise(y, marks, problem.A->layout(), comm);
     const double said = 1 / std::sqrt(most), found = shown.sigma * g.factor;
     if (shown.gain == 0 && (said > kApart * found || found > kApart * said))
-      problem.warnings.push_back(fmt::format(
-          "the weights are 0 and {:.6g} only, which as inverse variances say a noise of {:.3g} in "
-          "file units; the data show about {:.3g}: if they are a mask, write 0 and 1",
-          most, said, found));
+      problem.warnings.push_back(
+          fmt::format("the weights are {} {:.6g}{}, which as inverse variances say a noise of {:.3g} in file "
+                      "units; the data "
+                      "show about {:.3g}: if they are a mask, write 0 and 1",
+                      one ? "0 and" : "mostly", most, one ? " only" : "", said, found));
   } catch (const InputError&) {
     // Too few samples for an estimate.
   }

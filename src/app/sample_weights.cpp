@@ -175,9 +175,10 @@ void weigh_samples(const Geometry& g, Samples s, Problem& problem, const Communi
   Measurement raw, y;
   for (const at::Tensor& part : s.y) raw.push_back(part.to(at::kCPU, at::kFloat).contiguous());
   for (std::size_t i = 0; i < raw.size(); ++i) y.push_back(s.dark.empty() ? raw[i] : raw[i].sub(s.dark[i]));
+  mark_weights(s.weights, problem, comm);
   const Measurement marks = counted_samples(g, s, raw, y, problem, comm);
+  if (!s.simulated) refuse_inverted(g, y, marks, comm);
   raw.clear();
-  if (!s.simulated) warn_of_values(g, y, marks, problem.warnings, comm);
   const std::int64_t counted = count(marks, comm);
 
   const bool by_file = !s.weights.empty() && !weights_are_mask(g, s.weights, y, marks, problem, comm);
@@ -219,6 +220,7 @@ void weigh_samples(const Geometry& g, Samples s, Problem& problem, const Communi
     problem.noise_source = level_text(g, {.gaussian = problem.noise_sigma}) +
                            " on average, as the job says; the weights say how samples compare";
   }
+  if (!s.simulated) warn_of_values(g, y, marks, problem, comm);
   const bool on_average = by_file ? !told : problem.noise.poisson > 0;
   if (!s.simulated || problem.noise.gaussian == kNoiseless)
     problem.notices.push_back("noise: " + problem.noise_source +

@@ -29,7 +29,7 @@ struct SimulateArguments {
 // Arrays that the operator reads from files, to stand beside the measurement; the operator then names those.
 class Embedded {
  public:
-  explicit Embedded(const Communicator& comm) : comm_(comm) {}
+  Embedded(OperatorFiles& files, const Communicator& comm) : files_(files), comm_(comm) {}
 
   void take(OperatorConfig& op) {
     for (OperatorConfig& part : op.parts) take(part);
@@ -54,15 +54,18 @@ class Embedded {
     const Layout layout(bands);
     const Box& mine = layout.box(comm_.rank());
     const bool kernel = group == "/kernels/";
-    tensors_.push_back(
-        empty_block(info.channels, mine, kernel ? at::kDouble : at::kFloat, axes_of(info.box)));
-    read_image(path, layout, view(tensors_.back(), mine), comm_);
-    if (!kernel) tensors_.back().div_(info.full_scale);  // as the file's type would have it
+    if (kernel) {
+      tensors_.push_back(empty_block(info.channels, mine, at::kDouble, axes_of(info.box)));
+      read_image(path, layout, view(tensors_.back(), mine), comm_);
+    } else {
+      tensors_.push_back(files_.marks(path, layout, comm_));
+    }
     const std::string name = concat(group, arrays_.size());
     arrays_.push_back({name, {info.box, layout, view(tensors_.back(), mine)}});
     return ":" + name;
   }
 
+  OperatorFiles& files_;
   const Communicator& comm_;
   std::list<at::Tensor> tensors_;
   std::vector<MeasurementRecord::Array> arrays_;
@@ -102,7 +105,7 @@ int execute(const SimulateArguments& arguments, const Communicator& comm) {
 
   // The problem as one of measurements has it.
   JobConfig said = g.job;
-  Embedded embedded(comm);
+  Embedded embedded(*g.files, comm);
   embedded.take(said.problem.op);
   said.problem.truth.clear();
   said.problem.scene = {};
@@ -116,9 +119,12 @@ int execute(const SimulateArguments& arguments, const Communicator& comm) {
        .origin = {.problem = write_problem(said), .internal = true, .factor = g.factor, .offset = g.offset},
        .arrays = embedded.arrays()},
       comm);
-  if (comm.rank() == 0)
+  if (comm.rank() == 0) {
+    for (const std::string& notice : g.files->notices()) std::printf("note: %s\n", notice.c_str());
+    for (const std::string& warning : g.files->warnings()) std::printf("warning: %s\n", warning.c_str());
     std::printf("%zu measurement%s of %lld samples in %s\n", layout.parts(), layout.parts() == 1 ? "" : "s",
                 static_cast<long long>(layout.samples()), arguments.out.c_str());
+  }
   return 0;
 }
 

@@ -228,6 +228,8 @@ int execute(const TuneArguments& a, const Communicator& comm) {
   const Place place = this_launch(comm);
   const std::string shape = shape_key(g, place);
   const bool first = comm.rank() == 0;
+  if (first)
+    for (const std::string& warning : g.files->warnings()) std::printf("warning: %s\n", warning.c_str());
 
   const auto transport = open_transport(g, comm).transport;
   const Machine machine =

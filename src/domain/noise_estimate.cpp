@@ -15,6 +15,7 @@
 #include "tessera/comm/exchange.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/order_statistics.hpp"
+#include "tessera/domain/repeats.hpp"
 #include "tessera/domain/tensor.hpp"
 
 namespace tessera {
@@ -25,6 +26,7 @@ constexpr std::int64_t kFewest = 1000;      // stencils that a median needs
 constexpr std::int64_t kFewestTiles = 100;  // that a 20th needs
 constexpr int kBins = 12;
 constexpr double kSignificant = 5;  // standard errors
+constexpr double kFine = 50;        // steps of the samples in a deviation
 
 struct Stencil {
   std::vector<double> rows, columns;
@@ -33,11 +35,12 @@ struct Stencil {
   double overlap, median_spread;
 };
 
-const std::array<Stencil, 4>& stencils() {
-  static const std::array<Stencil, 4> all = {{{{1, -4, 6, -4, 1}, {1, -4, 6, -4, 1}, 6.2, 2.3},
+const std::array<Stencil, 5>& stencils() {
+  static const std::array<Stencil, 5> all = {{{{1, -4, 6, -4, 1}, {1, -4, 6, -4, 1}, 6.2, 2.3},
                                               {{1, -2, 1}, {1, -2, 1}, 3.6, 1.8},
                                               {{1, -1}, {1, -1}, 2.2, 1.5},
-                                              {{1}, {1, -1}, 1.5, 1.3}}};
+                                              {{1}, {1, -1}, 1.5, 1.3},
+                                              {{1, -1}, {1}, 1.5, 1.3}}};
   return all;
 }
 
@@ -273,31 +276,35 @@ at::Tensor unclipped(const at::Tensor& y, const at::Tensor& counted, const Commu
   return out;
 }
 
-}  // namespace
+struct Found {
+  NoiseEstimate noise;
+  double level = 0;           // of all samples together, whatever their means
+  std::int64_t stencils = 0;  // too few: nothing else is known
+};
 
-NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted,
-                             const MeasurementLayout& layout, const Communicator& comm) {
-  const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
-  Measurement clear(y.size()), marks(y.size());
-  for (std::size_t i = 0; i < y.size(); ++i) {
-    marks[i] = unclipped(y[i], counted[i], comm);
-    clear[i] = y[i].masked_fill(marks[i].eq(0), 0);  // not a number where nothing counts
-  }
+// `counted`: without what is clipped or empty.
+Found estimate_of(const Measurement& y, const Measurement& counted, const MeasurementLayout& layout,
+                  const Communicator& comm, const std::shared_ptr<Transport>& transport) {
+  Measurement clear(y.size());
+  for (std::size_t i = 0; i < y.size(); ++i)
+    clear[i] = y[i].masked_fill(counted[i].eq(0), 0);  // not a number where nothing counts
   std::vector<std::vector<Details>> all;
   const Stencil* chosen = nullptr;
   std::int64_t found = 0;
   for (const Stencil& stencil : stencils()) {
-    all.clear();
-    found = 0;
+    std::vector<std::vector<Details>> these;
+    std::int64_t n = 0;
     for (std::size_t i = 0; i < y.size(); ++i) {
-      all.push_back(details(clear[i], marks[i], stencil, layout, i, comm, transport));
-      for (const Details& d : all.back()) found += count_values(d.sizes, comm);
+      these.push_back(details(clear[i], counted[i], stencil, layout, i, comm, transport));
+      for (const Details& d : these.back()) n += count_values(d.sizes, comm);
     }
+    if (chosen && n <= found) continue;
+    all = std::move(these);
+    found = n;
     chosen = &stencil;
     if (found >= kFewest) break;
   }
-  TESSERA_VALIDATE(found >= kFewest / 10, "the noise cannot be estimated (", found,
-                   " samples have neighbors that count) say problem.noise.gaussian");
+  if (found < kFewest / 10) return {.noise = {}, .stencils = found};
 
   NoiseEstimate out;
   double squares = 0, weights = 0, least = std::numeric_limits<double>::infinity(), most = 0;
@@ -321,9 +328,8 @@ NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted,
     for (double& sigma : part)
       if (sigma == 0) sigma = out.sigma;
   out.sigma_error = weights > 0 ? chosen->median_spread * out.sigma / std::sqrt(weights) : 0.0;
-  TESSERA_VALIDATE(out.sigma > 0,
-                   "the noise cannot be estimated (the measurement is smooth to its last digit) say "
-                   "problem.noise.gaussian");
+  const double level = out.sigma;
+  if (!(level > 0)) return {.noise = {}, .stencils = found};
   if (const std::optional<Line> line = signal_dependence(pooled, *chosen, comm)) {
     out.gain = line->gain;
     out.gain_error = line->error;
@@ -332,7 +338,52 @@ NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted,
   } else if (most <= 1.2 * least) {
     out.each.clear();
   }
-  return out;
+  return {out, level, found};
+}
+
+std::int64_t count(const Measurement& marks, const Communicator& comm) {
+  std::int64_t n = 0;
+  for (const at::Tensor& m : marks) n += m.ne(0).sum().item().toLong();
+  comm.all_reduce(std::span<std::int64_t>(&n, 1), Reduce::sum);
+  return n;
+}
+
+}  // namespace
+
+NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted,
+                             const MeasurementLayout& layout, const Communicator& comm) {
+  const std::string wanted =
+      " say its standard deviation, for example 'noise: {gaussian: 0.01}' in problem (white is 1; 'unit: "
+      "file' "
+      "beside it: in file units)";
+  const Repeats repeats = find_repeats(y, counted, layout, comm);
+  TESSERA_VALIDATE(
+      repeats.enlarged == (std::array{1, 1}), "the noise cannot be estimated (each sample is there ",
+      repeats.enlarged[0], " x ", repeats.enlarged[1],
+      " times: the measurement was enlarged by repeating its pixels) give it as it was measured, or", wanted);
+  const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
+  Measurement marks(y.size());
+  for (std::size_t i = 0; i < y.size(); ++i) marks[i] = unclipped(y[i], counted[i], comm);
+  if (!repeats.areas.empty()) {
+    const auto rest = [&](Where where) {
+      return estimate_of(y, without_areas(y, marks, repeats, where, layout, comm), layout, comm, transport);
+    };
+    Found found = rest(Where::neighborhoods);
+    // Narrow gaps too, where hardly a sample has that value by chance.
+    if (found.level > kFine * repeats.step) found = rest(Where::everywhere);
+    if (empty_areas(repeats, found.level)) return found.noise;
+  }
+  const Found found = estimate_of(y, marks, layout, comm, transport);
+  if (found.level > 0) return found.noise;
+  const std::int64_t samples = count(counted, comm);
+  throw InputError(concat(
+      "the noise cannot be estimated (",
+      samples == 1        ? std::string("one sample counts")
+      : repeats.step == 0 ? concat("all ", samples, " samples that count have one value, or no neighbors")
+      : found.stencils < kFewest / 10
+          ? concat(found.stencils, " of ", samples, " samples have neighbors that count and are not clipped")
+          : std::string("the measurement is smooth to its last digit"),
+      ")", wanted));
 }
 
 }  // namespace tessera

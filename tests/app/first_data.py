@@ -134,8 +134,9 @@ def masks_and_sizes():
     for arguments, part in (
             (["problem.truth=truth.tif", "problem.operator.boundary=circular"],
              r"cell.tif is 186 x 186 and the truth 200 x 200 \(.* boundary circular\) write 'boundary: valid', which does"),
-            (["problem.truth=cell.tif"], r"cell.tif is 186 x 186 and the truth 186 x 186 .* write 'boundary: reflect'"),
-            (["problem.image.size=[190, 190]"], r"and problem.image.size 190 x 190 .* give files that belong together"),
+            (["problem.truth=cell.tif"],
+             r"cell.tif is 186 x 186 and the truth 186 x 186 .* give a truth of 200 x 200, .* write 'boundary: reflect'"),
+            (["problem.image.size=[190, 190]"], r"and problem.image.size 190 x 190 .* give the size of 200 x 200, which valid needs"),
             (["problem.weights=truth.tif"], r"truth.tif holds .*200.* \(the measurement is .*186.*one value for each")):
         _, err = run(job(text), *[a for argument in arguments for a in ("--set", argument)], "--set", "output.folder=no", ranks=2, expect=2)
         assert re.search(part, err), err

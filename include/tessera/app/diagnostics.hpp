@@ -28,6 +28,7 @@ struct ResidualStatistics {
   double white = 0;          // standard deviation of that correlation for white noise: 1 / sqrt(pairs)
   /// Shares of samples that equal the smallest and the largest of the part's data.
   double at_smallest = 0, at_largest = 0;
+  double beside_smallest = 0, beside_largest = 0;  // that equal the next value there
   double smallest = 0, largest = 0;
   /// Mean of r^2 over square tiles of all channels, row by row; NaN where less than a quarter of a tile
   /// counts.

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/app/marks.hpp"
 #include "tessera/comm/communicator.hpp"
 #include "tessera/config/choices.hpp"
 #include "tessera/config/job.hpp"
@@ -17,19 +18,34 @@
 
 namespace tessera {
 
-/// Files that describe operators, each read once per job: headers of masks, taps of kernels.
+struct MaskFile {
+  SourceInfo info;
+  bool gray = true;  // one channel, or all alike
+  MarkRule rule;
+};
+
+/// Files that describe operators, each looked at once per job: what marks in masks, taps of kernels; and what
+/// is to be said of them.
 class OperatorFiles {
  public:
-  /// Collective at the first call for a path.
-  const SourceInfo& info(const std::string& path, const Communicator& comm);
-  /// (1 or C, h, w), float64, as stored, the same on every rank; likewise.
+  /// (1 or C, h, w), float64, as stored, the same on every rank. Collective at the first call for a path.
   const at::Tensor& taps(const std::string& path, const Communicator& comm);
-  /// Of every file that was asked for.
-  const std::map<std::string, SourceInfo>& infos() const { return infos_; }
+  /// Goes through all values of the file, and says what is odd about them; likewise.
+  const MaskFile& mask(const std::string& path, const Communicator& comm);
+  /// This rank's box of a mask, (1 or C, [D,] H, W), float32: 1 where a sample is measured, else 0. Collective.
+  at::Tensor marks(const std::string& path, const Layout& layout, const Communicator& comm);
+
+  /// One line each for the user, each once.
+  void note(const std::string& line);
+  void warn(const std::string& line);
+  const std::vector<std::string>& notices() const { return notices_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  std::map<std::string, SourceInfo> infos_;
+  SourceInfo info_of(const std::string& path, const Communicator& comm);
   std::map<std::string, at::Tensor> taps_;
+  std::map<std::string, MaskFile> masks_;
+  std::vector<std::string> notices_, warnings_;
 };
 
 /// What an operator of the job file is made from.

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Scenarios of files that are not what they look like: masks, kernels, empty parts, counts, few bright samples."""
+import re
+
+import h5py
+import numpy as np
+from PIL import Image
+
+from harness import distance, image, job, pictures, run, tessera, work
+
+TV = "denoiser: {network: tv, tv: {iterations: 30}}\n"
+END = "output: {folder: out, preview: none}\n"
+
+
+def said(text, *settings, ranks=1, expect=0):
+    words = [word for setting in settings for word in ("--set", setting)]
+    return "".join(run(job(text), "--force", *words, ranks=ranks, expect=expect))
+
+
+def rms(x, mask=slice(None)):
+    return np.sqrt(np.mean(np.square(x[mask])))
+
+
+def masks_are_marks():
+    """A mask says 0 or not 0, whatever its type; a compressed one is told by its values, a gain is refused."""
+    h, w = 128, 160
+    yy, xx = np.mgrid[:h, :w]
+    picture = (120 + 60 * np.sin(xx / 11) * np.cos(yy / 17) + 40 * (np.hypot(yy - 60, xx - 80) < 30)).clip(0, 255).astype(np.uint8)
+    hole = (np.hypot(yy - 30, xx - 40) < 9) | (np.hypot(yy - 90, xx - 120) < 14) | (np.abs(yy - xx + 20) < 2)
+    keep = ~hole
+    pictures.imsave(work / "truth.png", picture)
+    pictures.imsave(work / "photo.png", np.where(hole, 0, picture).astype(np.uint8))
+    masks = {"bytes.npy": keep.astype(np.uint8), "words.npy": keep.astype(np.uint16), "wide.npy": keep * np.int64(65535),
+             "bits.npy": keep, "white.npy": keep * np.float32(255), "minus.npy": -keep.astype(np.int16)}
+    for name, array in masks.items():
+        np.save(work / name, array)
+    Image.fromarray((keep * 255).astype(np.uint8)).save(work / "mask.png")
+    Image.fromarray(np.repeat((keep * 1)[..., None], 3, -1).astype(np.uint8)).save(work / "rgb.png")
+    Image.fromarray(keep).save(work / "bit.png")
+    Image.fromarray((keep * 255).astype(np.uint8)).save(work / "mask.jpg", quality=85)
+    lossy = pictures.imread(work / "mask.jpg")
+    assert (lossy[hole] > 0).sum() > 100 and ((lossy < 128) == hole).all(), "the fixture is a mask at half, and nowhere else"
+    text = ("problem:\n  measurements: photo.png\n  truth: truth.png\n  operator: {type: mask, file: mask.png}\n"
+            "  noise: {gaussian: 0.01}\n" + TV + "solver: {name: hqs, iterations: 12}\n" + END)
+    out = said(text)
+    best = image("out")
+    assert f"note: {hole.sum()} of {h * w} samples are masked" in out and rms(best[0] - picture) < 6, out
+    for name in (*masks, "rgb.png", "bit.png"):
+        out = said(text, f"problem.operator.file={name}", ranks=2 if name == "bytes.npy" else 1)
+        assert "note: mask" not in out and distance(image("out"), best) < 1e-6, (name, out)
+    for ranks in (1, 2):
+        out = said(text, "problem.operator.file=mask.jpg", ranks=ranks)
+        assert re.search(r"note: mask \S+mask.jpg has values between 0 and 25\d .* from 12\d\S* on are taken for measured", out), out
+        assert distance(image("out"), best) < 1e-6, "the compressed mask gives the same"
+    # As weights, which then say nothing of the noise.
+    plain = text.replace("{type: mask, file: mask.png}", "{type: identity}")
+    out = said(plain, "problem.weights=mask.jpg", ranks=2)
+    assert f"{hole.sum()} of {h * w} samples have weight 0" in out and "problem.weights has values between 0 and 25" in out, out
+    # Gains, and marks the other way around.
+    np.save(work / "gain.npy", 0.3 + 0.7 * np.hypot(yy, xx) / np.hypot(h, w))
+    np.save(work / "missing.npy", hole)
+    out = said(text, "problem.operator.file=gain.npy", ranks=2, expect=2)
+    assert re.search(r"mask \S+gain.npy has many values from 0.3 to .* a sensitivity is problem.flat", out), out
+    out = said(text, "problem.operator.file=missing.npy", ranks=2, expect=2)
+    assert re.search(r"all samples that count have the value 0 while those that do not go from \d+ to \d+ \(the mask .* exchange", out), out
+    # Simulated with a mask of 0 and 1 in 8 bits: the file has the marks, and gives the run that simulates on the fly.
+    made = text.replace("  measurements: photo.png\n", "").replace("mask.png", "bytes.npy")
+    said(made)
+    fly = image("out")
+    assert tessera("simulate", job(made, "made.yaml"), "y.h5", ranks=2)[0] == 0
+    with h5py.File(work / "y.h5") as f:
+        assert np.array_equal(f["masks/0"][...].squeeze(), keep.astype(np.float32))
+    said("problem: {measurements: y.h5}\n" + TV + "solver: {name: hqs, iterations: 12}\n" + END)
+    assert np.array_equal(image("out"), fly)
+
+
+def kernels_are_looked_at():
+    """A kernel with the camera's offset and other faults is said in run, check and simulate; a good one gives no line."""
+    i = np.arange(21) - 10
+    psf = np.exp(-(i[:, None] ** 2 + i[None] ** 2) / 8)
+    noise = np.random.default_rng(4).normal(0, 5, psf.shape)
+    for name, array in (("bead.npy", (psf * 2000 + 100 + noise).round().astype(np.uint16)), ("good.npy", psf * 2000 + noise),
+                        ("nan.npy", np.where(i == 3, np.nan, psf)), ("zero.npy", psf * 0), ("even.npy", psf[:-1, :-1])):
+        np.save(work / name, array)
+    y = 1000 + 300 * np.random.default_rng(1).standard_normal((76, 92))
+    np.save(work / "y.npy", y.astype(np.float32))
+    text = ("problem:\n  measurements: y.npy\n  operator: {type: blur, kernel: {file: bead.npy}, boundary: valid}\n"
+            + TV + "solver: {name: hqs, iterations: 2}\n" + END.replace("}", ", diagnostics: false}"))
+    warning = r"warning: kernel \S*bead.npy stands on a pedestal: its rim is \d+\S* all around, its peak 2\d\d\d, and 4\d % of its sum"
+    for ranks in (1, 2):
+        out = said(text, ranks=ranks)
+        assert len(re.findall(warning, out)) == 1, out
+    code, out, _ = tessera("check", job(text))
+    assert code == 0 and re.search(warning, out), out
+    for name in ("good.npy", "even.npy"):
+        out = said(text, f"problem.operator.kernel.file={name}")
+        assert ": kernel" not in out, out
+    for name, why in (("nan.npy", r"nan.npy has 21 of 441 taps that are not numbers"), ("zero.npy", r"zero.npy is 0 everywhere")):
+        out = said(text, f"problem.operator.kernel.file={name}", ranks=2, expect=2)
+        assert re.search(why, out) and "normalize" not in out, out
+    made = text.replace("measurements: y.npy", "truth: y.npy\n  noise: {gaussian: 0.01}")
+    code, out, err = tessera("simulate", job(made, "made.yaml"), "y.h5", ranks=2)
+    assert code == 0 and re.search(warning, out), out + err
+    # The kernel that only makes the data is looked at too.
+    other = made.replace("bead.npy", "good.npy").replace("noise:", "simulate: {kernel: {file: bead.npy}}\n  noise:")
+    assert re.search(warning, said(other)), "of problem.simulate.kernel"
+    volume = text.replace("y.npy", "v.npy")
+    np.save(work / "v.npy", np.ones((1, 8, 16, 16), np.float32))
+    out = said(volume, expect=2)
+    assert re.search(r"kernel.file is for pictures \(the image is a volume .* Gaussians along its axes\)", out), out
+
+
+def empty_parts():
+    """What a mosaic was filled with is no noise and no sky; images without neighbors say what to write."""
+    h, w = 160, 200
+    r = np.random.default_rng(7)
+    yy, xx = np.mgrid[:h, :w]
+    y = 200 * np.exp(-((yy - 90) ** 2 + (xx - 120) ** 2) / 20) + r.normal(0, 2, (h, w))
+    gaps = (np.abs(xx - 100) < 8) | (np.abs(yy - 70) < 6) | (np.abs(xx - yy - 60) < 4)
+    text = "problem: {measurements: y.npy}\n" + TV + "solver: {name: hqs, iterations: 2}\n" + END
+
+    def noise(array, *settings, ranks=1):
+        np.save(work / "y.npy", array)
+        out = said(text, *settings, ranks=ranks)
+        return float(re.search(r"note: noise: gaussian \S+ \((\S+) in file units\)", out).group(1)), out
+
+    for name, empty in (("gaps", gaps), ("corner", (yy < 60) & (xx < 90)), ("most", yy < 110)):
+        for fill in (0, -3e4):
+            found, out = noise(np.where(empty, fill, y).astype(np.float32), "problem.scale.factor=200", ranks=1 + (name == "gaps"))
+            assert abs(found - 2) < 0.1, (name, fill, found)
+            looks = rf"has \d+ samples .* of exactly {fill} side by side, without noise .* give them weight 0" if fill == 0 else \
+                r"has \d+ samples at its smallest value, -30000"
+            assert len(re.findall(looks, out)) == 1, out
+    # 8 bits with little noise repeat themselves, and are no empty parts.
+    found, out = noise((100 + 20 * np.sin(xx / 40) + r.normal(0, 0.8, (h, w))).round().astype(np.uint8))
+    assert 0.75 < found < 0.95 and "side by side" not in out, out
+    for array, why in ((np.full((40, 50), 7, np.float32), "have one value"), (np.ones((1, 1), np.float32), "one sample counts"),
+                       (np.repeat(np.repeat(y, 2, 0), 2, 1), "enlarged by repeating its pixels")):
+        np.save(work / "y.npy", array)
+        out = said(text, "problem.scale.factor=200", ranks=2, expect=2)
+        assert why in out and "'noise: {gaussian: 0.01}'" in out, out
+    for shape in ((1, 256), (256, 1)):
+        noise(y.ravel()[:256].reshape(shape), "problem.scale.factor=200", ranks=2)
+
+
+def counts_and_stars():
+    """Under a Poisson likelihood zeros are data; few bright samples far above the noise are said where that is so."""
+    h, w, n = 96, 112, 9
+    t = np.zeros((h, w))
+    t[20:40, 30:60], t[60:64], t[80, 90] = 8, 20, 200
+    i = np.arange(n) - n // 2
+    k = np.exp(-(i[:, None] ** 2 + i[None] ** 2) / 2 / 1.3 ** 2)
+    k /= k.sum()
+    kernel = np.zeros((h, w))
+    kernel[:n, :n] = k
+    mean = np.fft.irfft2(np.fft.rfft2(t) * np.fft.rfft2(np.roll(kernel, (-(n // 2),) * 2, (0, 1))), t.shape).clip(0)
+    counts = np.random.default_rng(4).poisson(mean)
+    assert (counts == 0).mean() > 0.8
+    np.save(work / "k.npy", k)
+    text = ("problem:\n  measurements: counts.npy\n  scale: {factor: 20}\n  noise: {poisson: 1, unit: file}\n"
+            "  likelihood: {type: poisson}\n  operator: {type: blur, kernel: {file: k.npy}, boundary: circular}\n"
+            "denoiser: {network: tv, tv: {weight: 0.05}}\nsolver: {name: admm, iterations: 60, bounds: nonnegative}\n" + END)
+    for kind in (np.uint16, np.float32):
+        np.save(work / "counts.npy", counts.astype(kind))
+        out = said(text, ranks=1 + (kind == np.uint16))
+        assert "smallest value" not in out and "give dead ones" not in out and abs(image("out").sum() - counts.sum()) < 0.04 * counts.sum(), out
+    # Counts that a background was subtracted from.
+    np.save(work / "counts.npy", (np.random.default_rng(5).poisson(mean + 3) - 3).astype(np.float32))
+    out = said(text, ranks=2)
+    assert "subtract the background" not in out and "write its mean as likelihood.background" in out, out
+    # Stars of 3,000,000 counts on a sky of 100: white is 1e5, the noise 1e-4 of it.
+    h, w = 128, 144
+    yy, xx = np.mgrid[:h, :w]
+    r = np.random.default_rng(11)
+    sky = np.full((h, w), 100.0)
+    for m in range(13):
+        cy, cx, f = r.uniform(16, h - 16), r.uniform(16, w - 16), 300 * 10 ** (m / 3)
+        sky += f * np.exp(-((yy - cy) ** 2 + (xx - cx) ** 2) / 2 / 1.8 ** 2) / (2 * np.pi * 1.8 ** 2)
+    np.save(work / "stars.npy", (r.poisson(sky) + r.normal(0, 3, sky.shape)).astype(np.float32))
+    stars = ("problem: {measurements: stars.npy, operator: {type: blur, kernel: {gaussian: {sigma: 1.2}}}}\n"
+             "solver: {name: hqs, iterations: 1}\n" + END)
+    note = r"warning: the measurement has few bright samples far above its noise: .* write 'network: tv' in denoiser"
+    assert re.search(note, said(stars, ranks=2)), "a network"
+    assert "few bright" not in said(stars, "denoiser.network=tv"), "total variation"
+    photo = pictures.photograph("camera.png")[60:188, 150:294] / np.float32(255)
+    np.save(work / "stars.npy", photo)
+    assert "few bright" not in said(stars, "problem.noise.gaussian=1e-4"), "a photograph without noise"
