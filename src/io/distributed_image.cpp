@@ -149,7 +149,8 @@ void read_image(const std::string& path, const Layout& layout, const ArrayView& 
                      " are needed) is it the right file?");
   });
   if (source.kind == ImageFormat::Kind::hdf5) {
-    Hdf5File::open(source.file, comm).read(source.dataset, block);
+    Hdf5File file = Hdf5File::open(source.file, comm);
+    file.read(io::dataset_of(source, file), block);
   } else if (source.kind == ImageFormat::Kind::npy) {
     comm.together([&] {
       if (!block.box.empty()) NpyImage(source.file).read(block);
@@ -160,9 +161,13 @@ void read_image(const std::string& path, const Layout& layout, const ArrayView& 
 }
 
 void visit_samples(const std::string& path, const Communicator& comm,
-                   const std::function<void(const float*, std::int64_t)>& visit) {
+                   const std::function<void(const double*, std::int64_t)>& visit) {
   const SourceInfo about = image_source_info(path, comm);
   const Source source = io::source_of(path);
+  if (source.kind == ImageFormat::Kind::hdf5) {
+    const Hdf5File file = Hdf5File::open(source.file, comm);
+    return file.visit(io::dataset_of(source, file), visit);
+  }
   std::int64_t from_the_top = 0;  // what decodes only so is one rank's
   std::optional<ImageReader> picture;
   comm.together([&] {
@@ -173,30 +178,32 @@ void visit_samples(const std::string& path, const Communicator& comm,
   comm.broadcast(&from_the_top, sizeof from_the_top, 0);
   comm.together([&] {
     std::optional<NpyImage> array;
-    std::optional<Hdf5File> file;
     if (source.kind == ImageFormat::Kind::picture && !picture && !from_the_top)
       picture.emplace(source.file, source.part);
     if (source.kind == ImageFormat::Kind::npy) array.emplace(source.file);
-    if (source.kind == ImageFormat::Kind::hdf5) file.emplace(Hdf5File::open(source.file, Communicator()));
-    const auto band = [&](const Box& box) {
+    std::vector<float> band;
+    std::vector<double> values;
+    const auto give = [&](const Box& box) {
       beat();
-      std::vector<float> values(static_cast<std::size_t>(box.pixels() * about.channels));
-      const ArrayView to = io::dense_view(values.data(), box, about.channels);
-      if (picture) picture->read(box, values.data());
-      if (array) array->read(to);
-      if (file) file->read(source.dataset, to);
-      visit(values.data(), static_cast<std::int64_t>(values.size()));
+      values.resize(static_cast<std::size_t>(box.pixels() * about.channels));
+      if (array) array->read(io::dense_view(values.data(), box, about.channels));
+      if (picture) {
+        band.resize(values.size());
+        picture->read(box, band.data());
+        std::copy(band.begin(), band.end(), values.begin());
+      }
+      visit(values.data(), std::ssize(values));
     };
     if (from_the_top) {
       if (comm.rank() == 0)
-        for (const Box& box : stored_bands(picture->info())) band(box);
+        for (const Box& box : stored_bands(picture->info())) give(box);
       return;
     }
     const ImageInfo rows{
         .height = about.box.extent(1), .width = about.box.extent(2), .channels = about.channels};
     std::int64_t turn = 0;
     for (const Box& box : reading_pieces(about.box, picture ? picture->info() : rows, kBandBytes))
-      if (turn++ % comm.size() == comm.rank()) band(box);
+      if (turn++ % comm.size() == comm.rank()) give(box);
   });
 }
 

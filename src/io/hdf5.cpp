@@ -8,37 +8,26 @@
 #include <cstring>
 #include <string_view>
 
-#include "array_copy.hpp"
 #include "hdf5_impl.hpp"
+#include "hdf5_read.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/io/posix_file.hpp"
 
 namespace tessera {
-namespace {
 
-constexpr std::int64_t kBandBytes = 32 << 20;  // what a read or write packs at once
+using io::check_read;
+
+namespace {
 
 herr_t keep_innermost(unsigned depth, const H5E_error2_t* entry, void* text) {
   if (depth == 0 && entry->desc) *static_cast<std::string*>(text) = entry->desc;
   return 0;
 }
 
-std::string h5_problem(const char* call, const std::string& path) {
-  std::string inner = "no reason given";
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &inner);
-  H5Eclear2(H5E_DEFAULT);
-  return concat(call, " failed on ", path, " (", inner, ")");
-}
-
 // HDF5 prints its whole error stack by default; ours is one line.
 void silence() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
-
-hid_t check_read(hid_t code, const char* call, const std::string& path) {
-  if (code < 0) throw InputError(h5_problem(call, path) + " is the file complete, and HDF5?");
-  return code;
-}
 
 // Where HDF5 looks for it: at 0, 512, 1024, and so on by powers of two.
 bool has_signature(const io::InputFile& file) {
@@ -65,55 +54,35 @@ H5Handle open_dataset(hid_t file, const std::string& dataset, const std::string&
           H5Dclose};
 }
 
-// Offsets of a region in a dataset of 2, 3 or 4 axes.
-struct Slab {
-  std::array<hsize_t, 4> start{}, count{};
-  int rank = 0;
-};
-
-Slab slab(int rank, std::int64_t first, std::int64_t channels, const Box& region) {
-  Slab s;
-  s.rank = rank;
-  const auto put = [&](int axis, std::int64_t from, std::int64_t extent) {
-    s.start[static_cast<std::size_t>(axis)] = static_cast<hsize_t>(from);
-    s.count[static_cast<std::size_t>(axis)] = static_cast<hsize_t>(extent);
-  };
-  if (rank > 2) put(0, first, channels);
-  if (rank > 3) put(1, region.lo()[0], region.extent(0));
-  put(rank - 2, region.lo()[1], region.extent(1));
-  put(rank - 1, region.lo()[2], region.extent(2));
-  return s;
-}
-
-H5Handle select(hid_t file_space, const Slab& s, const std::string& path) {
-  check_h5(H5Sselect_hyperslab(file_space, H5S_SELECT_SET, s.start.data(), nullptr, s.count.data(), nullptr),
-           "H5Sselect_hyperslab", path);
-  return {check_h5(H5Screate_simple(s.rank, s.count.data(), nullptr), "H5Screate_simple", path), H5Sclose};
-}
-
-// Parts of a block, in order, one channel and at most kBandBytes each; whole rows of chunks where they fit.
-std::vector<std::pair<std::int64_t, Box>> bands(const Box& box, std::int64_t channels, const Index3& chunk,
-                                                std::int64_t element) {
-  std::vector<std::pair<std::int64_t, Box>> parts;
-  if (box.empty()) return parts;
-  const std::int64_t row = box.extent(2) * element, chunk_row = row * chunk[0] * chunk[1];
-  const bool fits = chunk_row <= kBandBytes;
-  const std::int64_t deep = fits ? chunk[0] : 1, step = fits ? chunk[1] : 1;
-  const std::int64_t rows = step * std::max<std::int64_t>(1, kBandBytes / (row * deep * step));
-  for (std::int64_t c = 0; c < channels; ++c)
-    for (std::int64_t z = box.lo()[0]; z < box.hi()[0];) {
-      const std::int64_t z_end = std::min(box.hi()[0], (z / deep + 1) * deep);
-      for (std::int64_t y = box.lo()[1]; y < box.hi()[1];) {
-        const std::int64_t y_end = std::min(box.hi()[1], y / step * step + rows);
-        parts.emplace_back(c, Box({z, y, box.lo()[2]}, {z_end, y_end, box.hi()[2]}));
-        y = y_end;
-      }
-      z = z_end;
-    }
-  return parts;
-}
-
 }  // namespace
+
+namespace io {
+
+std::string h5_problem(const char* call, const std::string& path) {
+  std::string inner = "no reason given";
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &inner);
+  H5Eclear2(H5E_DEFAULT);
+  return concat(call, " failed on ", path, " (", inner, ")");
+}
+
+std::string read_advice(const std::string& problem) {
+  const auto says = [&](const char* text) { return problem.find(text) != std::string::npos; };
+  if (says("version number"))
+    return concat(" it is of a newer HDF5 than this one, ", H5_VERS_MAJOR, ".", H5_VERS_MINOR, ".",
+                  H5_VERS_RELEASE, ": write it without libver='latest', or with libver=('earliest', 'v110')");
+  if (says("not a dataset")) return " name a dataset, as FILE.h5:/name; h5ls -r lists them";
+  return " is the file complete, and HDF5?";
+}
+
+hid_t check_read(hid_t code, const char* call, const std::string& path) {
+  if (code < 0) {
+    const std::string problem = h5_problem(call, path);
+    throw InputError(problem + read_advice(problem));
+  }
+  return code;
+}
+
+}  // namespace io
 
 Hdf5File::Hdf5File() : impl_(std::make_unique<Impl>()) {}
 Hdf5File::Hdf5File(Hdf5File&&) noexcept = default;
@@ -121,7 +90,7 @@ Hdf5File::~Hdf5File() = default;
 hid_t Hdf5File::id() const { return impl_->file.get(); }
 
 hid_t check_h5(hid_t code, const char* call, const std::string& path) {
-  if (code < 0) throw RunError(h5_problem(call, path));
+  if (code < 0) throw RunError(io::h5_problem(call, path));
   return code;
 }
 
@@ -139,7 +108,7 @@ Hdf5File Hdf5File::open(const std::string& path, const Communicator& comm) {
     try {
       out.impl_->file = io::open_hdf5(path);
     } catch (const RunError& e) {
-      throw InputError(std::string(e.what()) + " is the file complete, and HDF5?");
+      throw InputError(e.what() + io::read_advice(e.what()));
     }
   });
   return out;
@@ -211,8 +180,12 @@ std::vector<std::string> Hdf5File::list(const std::string& group) const {
 
 DatasetInfo Hdf5File::info(const std::string& dataset) const {
   const std::string where = impl_->path + ":" + dataset;
-  TESSERA_VALIDATE(has(dataset), "no dataset ", dataset, " in ", impl_->path,
-                   " (it was asked for) name one as FILE.h5:/name, or list them with h5ls");
+  if (!has(dataset)) {
+    const std::string others = io::images_in(*this);
+    throw InputError(concat("no dataset ", dataset, " in ", impl_->path, " (it was asked for; the file has ",
+                            others.empty() ? "no arrays of numbers" : others, ") name one as ", impl_->path,
+                            ":/name"));
+  }
   const H5Handle set = open_dataset(id(), dataset, impl_->path);
   const H5Handle type(check_read(H5Dget_type(set.get()), "H5Dget_type", where), H5Tclose);
   const H5Handle space(check_read(H5Dget_space(set.get()), "H5Dget_space", where), H5Sclose);
@@ -220,58 +193,32 @@ DatasetInfo Hdf5File::info(const std::string& dataset) const {
   out.type = type_name(type.get());
   TESSERA_VALIDATE(!out.type.empty(), where,
                    " holds no real numbers (text, complex or compound) write floats");
-  const int rank = H5Sget_simple_extent_ndims(space.get());
-  TESSERA_VALIDATE(rank >= 2 && rank <= 4, where, " has ", rank,
-                   " axes (an image is (H, W), (C, H, W) or (C, D, H, W)) reshape it");
-  std::array<hsize_t, 4> extent{};
+  const int rank = std::max(0, H5Sget_simple_extent_ndims(space.get()));
+  std::array<hsize_t, H5S_MAX_RANK> extent{};
   check_read(H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr), "H5Sget_simple_extent_dims",
              where);
+  out.shape.assign(extent.begin(), extent.begin() + rank);
+  const io::ArrayAxes axes = io::array_axes(where, out.shape, io::stated_axes(*this, dataset, rank));
   std::int64_t bytes = sizeof(double);
   for (int d = 0; d < rank; ++d) {
-    out.shape.push_back(static_cast<std::int64_t>(extent[static_cast<std::size_t>(d)]));
-    TESSERA_VALIDATE(out.shape.back() > 0, where, " is empty along axis ", d,
-                     " (nothing can be read) write it again");
-    TESSERA_VALIDATE(!__builtin_mul_overflow(bytes, out.shape.back(), &bytes), where,
+    const std::int64_t n = out.shape[static_cast<std::size_t>(d)];
+    TESSERA_VALIDATE(n > 0, where, " is empty along axis ", d, " (nothing can be read) write it again");
+    TESSERA_VALIDATE(!__builtin_mul_overflow(bytes, n, &bytes), where,
                      " has a shape of more than 2^63 bytes (no file holds that) write it again");
   }
-  const auto axis = [&](int from_last) { return out.shape[static_cast<std::size_t>(rank - from_last)]; };
-  out.channels = rank > 2 ? out.shape[0] : 1;
-  out.box = Box({0, 0, 0}, {rank > 3 ? axis(3) : 1, axis(2), axis(1)});
+  const auto along = [&](std::size_t k) {
+    return axes.of[k] < 0 ? 1 : out.shape[static_cast<std::size_t>(axes.of[k])];
+  };
+  out.axes = axes.of;
+  out.note = axes.note;
+  out.channels = along(0);
+  out.box = Box({0, 0, 0}, {along(1), along(2), along(3)});
+  for (const char* key : {"_FillValue", "missing_value"})
+    if (!out.missing) out.missing = number_attribute(dataset, key);
+  if (out.missing)
+    out.note += concat(out.note.empty() ? "" : "; ", where, ": values of ", *out.missing,
+                       " are missing ones, as its attribute says");
   return out;
-}
-
-void Hdf5File::read(const std::string& dataset, const ArrayView& to) {
-  Impl& f = *impl_;
-  f.comm.together([&] {
-    io::require_host(to);
-    const std::string where = f.path + ":" + dataset;
-    const DatasetInfo about = info(dataset);
-    TESSERA_VALIDATE(about.channels == to.channels && about.box.contains(to.box), where, " holds ",
-                     about.channels, " channels of ", about.box, " (", to.channels, " of ", to.box,
-                     " are needed) is it the right file?");
-    const H5Handle set = open_dataset(id(), dataset, f.path);
-    const H5Handle space(check_read(H5Dget_space(set.get()), "H5Dget_space", where), H5Sclose);
-    const H5Handle layout(check_read(H5Dget_create_plist(set.get()), "H5Dget_create_plist", where), H5Pclose);
-    const int rank = static_cast<int>(about.shape.size());
-    std::array<hsize_t, 4> chunk{1, 1, 1, 1};
-    if (H5Pget_layout(layout.get()) == H5D_CHUNKED) H5Pget_chunk(layout.get(), rank, chunk.data());
-    const Index3 step{rank > 3 ? static_cast<std::int64_t>(chunk[1]) : 1,
-                      static_cast<std::int64_t>(chunk[static_cast<std::size_t>(rank - 2)]), 1};
-    const bool wide = to.type == ElementType::float64;
-    const hid_t memory_type = wide ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT;
-    std::vector<double> buffer;  // doubles also hold floats, aligned for both
-    for (const auto& [channel, region] : bands(to.box, to.channels, step, wide ? 8 : 4)) {
-      beat();
-      buffer.resize(static_cast<std::size_t>(wide ? region.pixels() : (region.pixels() + 1) / 2));
-      const H5Handle memory = select(space.get(), slab(rank, channel, 1, region), where);
-      check_read(H5Dread(set.get(), memory_type, memory.get(), space.get(), H5P_DEFAULT, buffer.data()),
-                 "H5Dread", where);
-      if (wide)
-        io::unpack(to, region, channel, 1, buffer.data());
-      else
-        io::unpack(to, region, channel, 1, reinterpret_cast<const float*>(buffer.data()));
-    }
-  });
 }
 
 }  // namespace tessera

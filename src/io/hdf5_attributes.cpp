@@ -37,15 +37,11 @@ void put(const Hdf5File& file, const std::string& object, const std::string& key
   check_h5(H5Awrite(attribute.get(), type, value), "H5Awrite", where);
 }
 
-// The attribute where it exists and holds one value; an empty handle otherwise.
+// The attribute where it exists; an empty handle otherwise.
 H5Handle find(const Hdf5File& file, const std::string& object, const std::string& key) {
   if (!file.has(object) || H5Aexists_by_name(file.id(), object.c_str(), key.c_str(), H5P_DEFAULT) <= 0)
     return {};
-  H5Handle attribute(H5Aopen_by_name(file.id(), object.c_str(), key.c_str(), H5P_DEFAULT, H5P_DEFAULT),
-                     H5Aclose);
-  const H5Handle space(H5Aget_space(attribute.get()), H5Sclose);
-  if (H5Sget_simple_extent_npoints(space.get()) != 1) return {};
-  return attribute;
+  return {H5Aopen_by_name(file.id(), object.c_str(), key.c_str(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose};
 }
 
 }  // namespace
@@ -66,32 +62,49 @@ void Hdf5File::set_attribute(const std::string& object, const std::string& key, 
   });
 }
 
-std::optional<std::string> Hdf5File::text_attribute(const std::string& object, const std::string& key) const {
+std::vector<std::string> Hdf5File::text_attributes(const std::string& object, const std::string& key) const {
   const std::string where = impl_->path + ":" + object + "@" + key;
   const H5Handle attribute = find(*this, object, key);
-  if (attribute.get() < 0) return std::nullopt;
-  const H5Handle type(H5Aget_type(attribute.get()), H5Tclose);
-  if (H5Tget_class(type.get()) != H5T_STRING) return std::nullopt;
+  if (attribute.get() < 0) return {};
+  const H5Handle type(H5Aget_type(attribute.get()), H5Tclose), space(H5Aget_space(attribute.get()), H5Sclose);
+  const hssize_t count = H5Sget_simple_extent_npoints(space.get());
+  if (H5Tget_class(type.get()) != H5T_STRING || count <= 0) return {};
   const auto good = [&](herr_t code) {
     TESSERA_VALIDATE(code >= 0, where, " cannot be read (HDF5 refuses it) is the file complete?");
   };
+  const auto n = static_cast<std::size_t>(count);
+  std::vector<std::string> out;
   if (H5Tis_variable_str(type.get()) > 0) {
-    char* text = nullptr;
-    good(H5Aread(attribute.get(), type.get(), &text));
-    const std::string value = text ? text : "";
-    H5free_memory(text);
-    return value;
+    std::vector<char*> texts(n, nullptr);
+    good(H5Aread(attribute.get(), type.get(), texts.data()));
+    for (char* text : texts) {
+      out.emplace_back(text ? text : "");
+      H5free_memory(text);
+    }
+    return out;
   }
-  std::string value(H5Tget_size(type.get()), '\0');
-  good(H5Aread(attribute.get(), type.get(), value.data()));
-  value.resize(::strnlen(value.data(), value.size()));
-  return value;
+  const std::size_t length = H5Tget_size(type.get());
+  std::string all(n * length, '\0');
+  good(H5Aread(attribute.get(), type.get(), all.data()));
+  for (std::size_t k = 0; k < n; ++k) {
+    const char* text = all.data() + k * length;
+    out.emplace_back(text, ::strnlen(text, length));
+  }
+  return out;
+}
+
+std::optional<std::string> Hdf5File::text_attribute(const std::string& object, const std::string& key) const {
+  const std::vector<std::string> texts = text_attributes(object, key);
+  if (texts.size() != 1) return std::nullopt;
+  return texts[0];
 }
 
 std::optional<double> Hdf5File::number_attribute(const std::string& object, const std::string& key) const {
   const H5Handle attribute = find(*this, object, key);
   if (attribute.get() < 0) return std::nullopt;
   const H5Handle type(H5Aget_type(attribute.get()), H5Tclose);
+  const H5Handle space(H5Aget_space(attribute.get()), H5Sclose);
+  if (H5Sget_simple_extent_npoints(space.get()) != 1) return std::nullopt;
   const H5T_class_t kind = H5Tget_class(type.get());
   double value = 0;
   if ((kind != H5T_FLOAT && kind != H5T_INTEGER) || H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, &value) < 0)

@@ -183,6 +183,8 @@ void Hdf5File::write(const std::string& dataset, const Box& global, const ArrayV
     else
       write_parts<float>(from, global, chunk, runs, f.pixels());
   });
+  // Whatever the shape, nobody has to guess.
+  set_attribute(dataset, "axes", std::string(chunk.rank == 4 ? "czyx" : "cyx"));
 }
 
 }  // namespace tessera

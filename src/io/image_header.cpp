@@ -13,12 +13,6 @@
 
 namespace tessera {
 
-void io::require_channels_first(const std::string& path, const std::vector<std::int64_t>& shape) {
-  TESSERA_VALIDATE(shape.size() != 3 || shape[2] > 4 || shape[0] <= 4, path, " has the shape (", shape[0],
-                   ", ", shape[1], ", ", shape[2],
-                   ") (channels stand first, (C, H, W)) move its last axis to the front");
-}
-
 namespace {
 
 using io::NpyImage;
@@ -29,16 +23,20 @@ SourceInfo header_of(const std::string& path) {
   SourceInfo out;
   if (source.kind == ImageFormat::Kind::hdf5) {
     const Hdf5File file = Hdf5File::open(source.file, Communicator());
-    const DatasetInfo about = file.info(source.dataset);
-    io::require_channels_first(path, about.shape);
+    const std::string dataset = io::dataset_of(source, file);
+    const DatasetInfo about = file.info(dataset);
     out.box = about.box;
     out.channels = about.channels;
     // A reconstruction says itself which values were 0 and 1.
-    const std::optional<double> factor = file.number_attribute(source.dataset, "factor");
+    const std::optional<double> factor = file.number_attribute(dataset, "factor");
     out.type = about.type;
+    out.note = about.note;
+    if (dataset != "/image" && !source.named)
+      out.note = concat(path, ": ", dataset, " is read, which its attributes default and signal say",
+                        out.note.empty() ? "" : "; ", out.note);
     out.says_scale = factor.has_value();
     out.full_scale = factor.value_or(io::full_scale(about.type));
-    if (factor) out.offset = file.number_attribute(source.dataset, "offset").value_or(0);
+    if (factor) out.offset = file.number_attribute(dataset, "offset").value_or(0);
     TESSERA_VALIDATE(std::isfinite(out.full_scale) && out.full_scale > 0 && std::isfinite(out.offset), path,
                      ": its attributes factor and offset are ", out.full_scale, " and ", out.offset,
                      " (the file's values of what is 1 and 0 inside, factor above 0) correct or remove them");
@@ -47,6 +45,7 @@ SourceInfo header_of(const std::string& path) {
     out.box = array.box();
     out.channels = array.extent[0];
     out.type = array.file.type();
+    out.note = array.axes.note;
     out.full_scale = io::full_scale(out.type);
   } else {
     const ImageInfo info = ImageReader(source.file, source.part).info();

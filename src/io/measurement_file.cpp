@@ -44,7 +44,8 @@ std::vector<MeasurementPartInfo> look_up(const Hdf5File& file, const std::string
     TESSERA_VALIDATE(file.has(samples_name), "no dataset ", samples_name, " in ", path,
                      " (/measurements has ", members, " members, numbered from 0 without a gap) rename them");
     const DatasetInfo samples = file.info(samples_name);
-    SourceInfo source{.box = samples.box, .channels = samples.channels, .type = samples.type};
+    SourceInfo source{
+        .box = samples.box, .channels = samples.channels, .type = samples.type, .note = samples.note};
     source.full_scale = io::full_scale(samples.type);
     out.push_back({samples.box, samples.channels, source, concat(path, ":", samples_name)});
     if (!file.has(weights_name)) continue;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <set>
 
@@ -69,6 +70,15 @@ void convert(const unsigned char* raw, std::int64_t n, bool swapped, double* to)
     std::memcpy(&value, bytes, sizeof(T));
     to[k] = static_cast<double>(value);
   }
+}
+
+// IEEE 754 half precision, which not every compiler has as a type.
+double half_value(std::uint16_t bits) {
+  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  const double size = exponent == 31  ? (mantissa ? std::nan("") : HUGE_VAL)
+                      : exponent == 0 ? std::ldexp(mantissa, -24)
+                                      : std::ldexp(1024 + mantissa, exponent - 25);
+  return bits >> 15 ? -size : size;
 }
 
 }  // namespace
@@ -149,10 +159,10 @@ void NpyFile::parse(const std::string& header) {
   kind_ = digits >= 1 && digits != std::string::npos ? type[digits - 1] : '?';
   const std::string width = digits == std::string::npos ? "" : type.substr(digits);
   const bool known =
-      (kind_ == 'f' && (width == "4" || width == "8")) || (kind_ == 'b' && width == "1") ||
+      (kind_ == 'f' && (width == "2" || width == "4" || width == "8")) || (kind_ == 'b' && width == "1") ||
       ((kind_ == 'u' || kind_ == 'i') && (width == "1" || width == "2" || width == "4" || width == "8"));
   if (!known || digits > 2 || (digits == 2 && !std::strchr("<>|=", type[0])))
-    refuse("its type is " + type, "bool, integers, float32 and float64 are known");
+    refuse("its type is " + type, "bool, integers, float16, float32 and float64 are known");
   element_ = width[0] - '0';
   swapped_ = type[0] == '>' && std::endian::native == std::endian::little;
   type_ = kind_ == 'b' ? "bool"
@@ -181,18 +191,22 @@ void NpyFile::read(std::int64_t first, std::int64_t n, double* to) {
     raw_.resize(static_cast<std::size_t>(part * element_));
     file_.read(start_ + first * element_, part * element_, raw_.data());
     const auto as = [&](auto zero) { convert<decltype(zero)>(raw_.data(), part, swapped_, to); };
-    if (kind_ == 'f')
+    if (kind_ == 'f' && element_ == 2) {
+      as(std::uint16_t{});
+      std::transform(to, to + part, to, [](double v) { return half_value(static_cast<std::uint16_t>(v)); });
+    } else if (kind_ == 'f') {
       element_ == 4 ? as(float{}) : as(double{});
-    else if (kind_ == 'i')
+    } else if (kind_ == 'i') {
       element_ == 1   ? as(std::int8_t{})
       : element_ == 2 ? as(std::int16_t{})
       : element_ == 4 ? as(std::int32_t{})
                       : as(std::int64_t{});
-    else
+    } else {
       element_ == 1   ? as(std::uint8_t{})
       : element_ == 2 ? as(std::uint16_t{})
       : element_ == 4 ? as(std::uint32_t{})
                       : as(std::uint64_t{});
+    }
     to += part;
     first += part;
     n -= part;

@@ -11,8 +11,8 @@ namespace tessera::io {
 
 /// A .npy array on disk: its header checked against the file, its values read in runs.
 ///
-/// Format 1.0, 2.0 or 3.0; C and Fortran order; both byte orders; bool, (u)int of 8 to 64 bits, float32,
-/// float64. Not collective. Errors: InputError with the file's name.
+/// Format 1.0, 2.0 or 3.0; C and Fortran order; both byte orders; bool, (u)int of 8 to 64 bits, float16,
+/// float32, float64. Not collective. Errors: InputError with the file's name.
 /// Source: numpy/lib/format.py, "Format Version 1.0" to "3.0".
 class NpyFile {
  public:

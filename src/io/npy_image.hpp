@@ -7,31 +7,28 @@
 #include <utility>
 #include <vector>
 
+#include "array_axes.hpp"
 #include "array_copy.hpp"
 #include "npy_file.hpp"
 #include "tessera/core/error.hpp"
 
 namespace tessera::io {
 
-/// InputError where the last axis of three looks like the channels.
-void require_channels_first(const std::string& path, const std::vector<std::int64_t>& shape);
-
 /// Channels, depth, height, width of an array and their strides in the file.
 struct NpyImage {
   NpyFile file;
+  ArrayAxes axes;
   std::array<std::int64_t, 4> extent{1, 1, 1, 1}, stride{};
 
   explicit NpyImage(const std::string& path) : file(path) {
-    const auto& shape = file.shape();
-    TESSERA_VALIDATE(shape.size() >= 2 && shape.size() <= 4 && file.count() > 0, path, " has ", shape.size(),
-                     " axes and ", file.count(),
-                     " elements (an image is (H, W), (C, H, W) or (C, D, H, W)) reshape it");
-    require_channels_first(path, shape);
-    for (std::size_t k = 0; k < shape.size(); ++k) {
-      // (H, W) fills axes 2 and 3, (C, H, W) also 0, (C, D, H, W) all.
-      const std::size_t axis = k + 2 >= shape.size() ? k + 4 - shape.size() : k;
-      extent[axis] = shape[k];
-      stride[axis] = file.strides()[k];
+    TESSERA_VALIDATE(file.count() > 0, path, " has the shape ", shape_text(file.shape()),
+                     " (nothing can be read) write it again");
+    axes = array_axes(path, file.shape());
+    for (std::size_t k = 0; k < 4; ++k) {
+      if (axes.of[k] < 0) continue;
+      const auto axis = static_cast<std::size_t>(axes.of[k]);
+      extent[k] = file.shape()[axis];
+      stride[k] = file.strides()[axis];
     }
   }
   Box box() const { return {{0, 0, 0}, {extent[1], extent[2], extent[3]}}; }

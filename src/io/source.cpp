@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "source.hpp"
 
+#include "hdf5_read.hpp"
 #include "tessera/core/error.hpp"
 
 namespace tessera::io {
@@ -17,6 +18,10 @@ Source source_of(const std::string& path) {
       format, "cannot read ", path,
       " (the suffix says the format) use .png, .jpg, .tif, .fits, .npy, .h5 or FILE.h5:/dataset");
   return {format->kind, path, format->kind == Kind::hdf5 ? "/image" : ""};
+}
+
+std::string dataset_of(const Source& source, const Hdf5File& file) {
+  return source.named ? source.dataset : default_dataset(file);
 }
 
 double full_scale(const std::string& type) { return type == "uint8" ? 255 : type == "uint16" ? 65535 : 1; }

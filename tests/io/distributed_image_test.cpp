@@ -87,7 +87,7 @@ void expect_read(const std::string& path, const std::vector<float>& whole, const
     sums[1] += v;
     sums[2] += v * v;
   };
-  visit_samples(path, comm, [&](const float* first, std::int64_t n) {
+  visit_samples(path, comm, [&](const double* first, std::int64_t n) {
     for (std::int64_t k = 0; k < n; ++k) add(seen, first[k]);
   });
   comm.all_reduce(seen, Reduce::sum);

@@ -13,7 +13,7 @@ namespace tessera {
 
 /// Header of a picture, .npy or HDF5 file; `file.h5` is its dataset /image, `file.h5:/name` another one,
 /// `file.tif:/2` the third page, `file.tif:/all` a volume of all pages. Arrays are (H, W), (C, H, W) or (C,
-/// D, H, W). Collective; InputError equal on all ranks.
+/// D, H, W), HDF5 datasets also in the order that attributes state. Collective; InputError equal on all ranks.
 struct SourceInfo {
   Box box;
   std::int64_t channels = 1;
@@ -21,7 +21,7 @@ struct SourceInfo {
   std::string type = "uint8";  // of a sample: uint8, int32, float64, bool, ...
   bool says_scale = false;     // the file's own attribute `factor` says full_scale, `offset` the offset
   double offset = 0;           // the file value that is 0 inside
-  std::string note = {};       // what was dropped or applied, one line, or empty
+  std::string note = {};       // what was dropped, applied or taken for granted, one line, or empty
 };
 SourceInfo image_source_info(const std::string& path, const Communicator& comm);
 
@@ -34,9 +34,9 @@ SourceInfo image_source_info(const std::string& path, const Communicator& comm);
 void read_image(const std::string& path, const Layout& layout, const ArrayView& block,
                 const Communicator& comm);
 
-/// Collective. Gives every sample of the file to one rank, in bands of some 8 MiB: visit(first, count).
+/// Collective. Gives every sample of the file to one rank, in parts of some 8 MiB: visit(first, count).
 void visit_samples(const std::string& path, const Communicator& comm,
-                   const std::function<void(const float*, std::int64_t)>& visit);
+                   const std::function<void(const double*, std::int64_t)>& visit);
 
 /// Collective. Gathers bands of rows on rank 0 and writes a picture of 8, 16 or 32 bits (values as
 /// ImageWriter has them).

@@ -3,6 +3,7 @@
 
 #include <hdf5.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -40,12 +41,16 @@ class H5Handle {
   herr_t (*close_)(hid_t) = nullptr;
 };
 
-/// A dataset of an image or measurement file: (H, W), (C, H, W) or (C, D, H, W), any number type.
+/// A dataset of an image or measurement file: its axes as attributes state them, else (H, W), (C, H, W) or
+/// (C, D, H, W); any number type.
 struct DatasetInfo {
-  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> shape;          // as stored
+  std::array<int, 4> axes{-1, -1, -1, -1};  // that are channels, slices, rows, columns; -1: none is
   std::int64_t channels = 1;
-  Box box;           // the pixels, origin 0
-  std::string type;  // float32, float64, uint8, bool, ...
+  Box box;                        // the pixels, origin 0
+  std::string type;               // float32, float64, uint8, bool, ...
+  std::optional<double> missing;  // the value of samples that are missing, read as NaN
+  std::string note;               // how the axes were taken, where that is not plain; or empty
 };
 
 /// Chunks of a dataset that lie one behind the other in the file.
@@ -63,7 +68,7 @@ std::vector<ChunkRun> chunk_runs(hid_t file, const std::string& dataset, const s
 /// on one. A created file is written under a temporary name; close() syncs and renames it, so that it is
 /// whole or absent. Destruction without close() removes the temporary file and waits for nobody. Written
 /// datasets are float32 or float64, as the view is. Views are host memory. Collective: open, create, close,
-/// read, write, set_attribute. The others only look up and may be called by one rank alone on an opened file
+/// read, visit, write, set_attribute. The others only look up and may be called by one rank alone on an opened file
 /// (of a created one, on rank 0). Errors: InputError on reading, RunError on writing; equal on all ranks for
 /// the collective ones.
 class Hdf5File {
@@ -78,18 +83,23 @@ class Hdf5File {
   bool has(const std::string& object) const;
   std::vector<std::string> list(const std::string& group) const;  // names of its members, ascending
   DatasetInfo info(const std::string& dataset) const;
-  /// Fills `to` (its box; may be empty) with values converted to its type. Reads bands of rows, at most
+  /// Fills `to` (its box; may be empty) with values converted to its type. Each chunk is read once; at most
   /// 32 MiB beyond `to` (and what HDF5 needs for one chunk).
   void read(const std::string& dataset, const ArrayView& to);
+  /// Gives every sample to one rank, which reads its chunk once: visit(first, count), in no order.
+  void visit(const std::string& dataset, const std::function<void(const double*, std::int64_t)>& visit) const;
   /// A new chunked dataset (512 x 512 pixels of a plane, 64^3 of a volume; not more than the image) of
   /// `global` pixels, shape (C, H, W) or (C, D, H, W); each rank writes its box, boxes do not overlap, pixels
-  /// that no rank has are 0. The bytes do not depend on the number of ranks.
+  /// that no rank has are 0, and the attribute `axes` that says so. The bytes do not depend on the number of
+  /// ranks.
   void write(const std::string& dataset, const Box& global, const ArrayView& from);
 
   /// On a dataset or group; "/" is the file itself, a group that is missing is made. Replaces a value.
   void set_attribute(const std::string& object, const std::string& key, const std::string& value);
   void set_attribute(const std::string& object, const std::string& key, double value);
   std::optional<std::string> text_attribute(const std::string& object, const std::string& key) const;
+  /// One or several texts; an empty one where HDF5 has none. Nothing where there is no such attribute.
+  std::vector<std::string> text_attributes(const std::string& object, const std::string& key) const;
   std::optional<double> number_attribute(const std::string& object, const std::string& key) const;
   hid_t id() const;
 
