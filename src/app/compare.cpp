@@ -44,7 +44,7 @@ int execute(const CompareArguments& arguments, const Communicator& comm) {
   const auto read = [&](const std::string& path, const SourceInfo& info, const Index3& shift) {
     std::vector<Box> boxes;
     for (int r = 0; r < comm.size(); ++r) boxes.push_back(whole.block(r).shift(shift));
-    at::Tensor t = empty_block(info.channels, whole.block(comm.rank()), at::kFloat, axes_of(common));
+    at::Tensor t = empty_block(info.channels, whole.block(comm.rank()), at::kDouble, axes_of(common));
     read_image(path, Layout(boxes), view(t, boxes[static_cast<std::size_t>(comm.rank())]), comm);
     return t;
   };
@@ -61,7 +61,9 @@ int execute(const CompareArguments& arguments, const Communicator& comm) {
     else if (!scale_a.note.empty())
       scale_a = scale_b;
   }
-  const auto inside = [](const at::Tensor& t, const FullScale& s) { return t.sub_(s.offset).div_(s.factor); };
+  const auto inside = [](const at::Tensor& t, const FullScale& s) {
+    return t.sub_(s.offset).div_(s.factor).to(at::kFloat);
+  };
   const at::Tensor x = inside(read(arguments.a, a, shift_a), scale_a);
   const at::Tensor y = inside(read(arguments.b, b, shift_b), scale_b);
   // What is no number in one of them counts in neither; SSIM's windows would look at it.

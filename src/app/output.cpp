@@ -13,6 +13,7 @@
 #include <numeric>
 
 #include "folder_owner.hpp"
+#include "masked_pixels.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
@@ -206,8 +207,10 @@ void write_image(const std::string& path, const Geometry& g, const at::Tensor& i
   const Box block = g.decomposition.block(comm.rank());
   const Box mine = block.intersect(part);
   const Index3 back{-part.lo()[0], -part.lo()[1], -part.lo()[2]};
+  // float32 holds the units of nearly all files; not fluxes of 1e-40.
+  const bool extreme = float_exponent(std::abs(g.factor)) != 0;
   const at::Tensor units = crop(image, block, mine)
-                               .to(at::kCPU, at::kFloat, false, /*copy=*/true)
+                               .to(at::kCPU, extreme ? at::kDouble : at::kFloat, false, /*copy=*/true)
                                .contiguous()
                                .mul_(g.factor)
                                .add_(g.offset);

@@ -5,9 +5,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
 #include <filesystem>
+#include <span>
 #include <utility>
 
+#include "masked_pixels.hpp"
 #include "missing.hpp"
 #include "simulation.hpp"
 #include "tessera/core/error.hpp"
@@ -20,13 +25,14 @@
 namespace tessera {
 namespace {
 
-// A file in the measurement's layout, this rank's samples on the host, as they are stored.
+// A file in the measurement's layout, this rank's samples on the host, as they are stored: in float64, since
+// fluxes of 1e-18 have inverse variances of 1e39, which float32 does not hold before they are rescaled.
 Measurement read_parts(const std::string& path, const std::string& kind, const MeasurementLayout& layout,
                        const Communicator& comm) {
   Measurement out;
   std::vector<MeasurementPart> parts;
   for (std::size_t i = 0; i < layout.parts(); ++i) {
-    out.push_back(empty_block(layout.part(i).channels, layout.block(i, comm.rank()), at::kFloat,
+    out.push_back(empty_block(layout.part(i).channels, layout.block(i, comm.rank()), at::kDouble,
                               layout.part(i).axes()));
     parts.push_back({layout.part(i).box, layout.layout(i), view(out.back(), layout.block(i, comm.rank()))});
   }
@@ -34,12 +40,29 @@ Measurement read_parts(const std::string& path, const std::string& kind, const M
   return out;
 }
 
+// float64 becomes float32, in place: by a power of two, which is returned, where the units are extreme.
+double fit_float(Measurement& parts, const Communicator& comm) {
+  double largest = 0;
+  for (const at::Tensor& t : parts)
+    if (t.numel() > 0) largest = std::max(largest, t.max().item().toDouble());
+  comm.all_reduce({&largest, 1}, Reduce::max);
+  const double unit = std::ldexp(1.0, float_exponent(largest));
+  for (at::Tensor& t : parts) {
+    if (unit != 1) t.div_(unit);
+    const at::Tensor positive = t.gt(0);  // stays so
+    t = t.to(at::kFloat);
+    t.masked_fill_(t.lt(FLT_MIN).logical_and_(positive), FLT_MIN);
+  }
+  return unit;
+}
+
 // Divided by its mean over all parts; 0 where it is no number above 0.
 Measurement read_flat(const Geometry& g, const MeasurementLayout& layout, const Communicator& comm) {
   Measurement flat = read_parts(g.job.problem.flat, "frames", layout, comm);
+  for (at::Tensor& part : flat) part.masked_fill_(part.gt(0).logical_and_(part.isfinite()).logical_not_(), 0);
+  fit_float(flat, comm);
   double sum = 0, n = 0;
-  for (at::Tensor& part : flat) {
-    part.masked_fill_(part.gt(0).logical_and_(part.isfinite()).logical_not_(), 0);
+  for (const at::Tensor& part : flat) {
     sum += ordered_sum({part.const_data_ptr<float>(), static_cast<std::size_t>(part.numel())}, comm);
     n += static_cast<double>(part.ne(0).sum().item().toLong());
   }
@@ -51,8 +74,8 @@ Measurement read_flat(const Geometry& g, const MeasurementLayout& layout, const 
 }
 
 // Data and image that do not belong together, with the boundary that would join them where there is one.
-void check_sizes(const Geometry& g, const MeasurementLayout& layout, const Communicator& comm) {
-  const std::vector<MeasurementPartInfo> parts = measurement_info(g.job.problem.measurements, comm);
+void check_sizes(const Geometry& g, const std::vector<MeasurementPartInfo>& parts,
+                 const MeasurementLayout& layout, const Communicator& comm) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Box &got = parts[i].box, &wanted = layout.part(i).box;
     if (got == wanted) continue;
@@ -81,23 +104,40 @@ void check_sizes(const Geometry& g, const MeasurementLayout& layout, const Commu
   }
 }
 
+// What the masked pixels of a detector have, in the units of the file.
+MaskedPixels masked_pixels(const Measurement& stored, const std::string& type, const Communicator& comm) {
+  MaskedPixels masked(type);
+  for (const at::Tensor& t : stored) {
+    const auto* v = t.const_data_ptr<double>();
+    for (std::int64_t k = 0, n = t.numel(); k < n; ++k) masked.count(v[k]);
+  }
+  masked.sum(comm);
+  return masked;
+}
+
 Samples read_samples(const Geometry& g, const MeasurementLayout& layout, const Communicator& comm) {
   const ProblemConfig& p = g.job.problem;
-  check_sizes(g, layout, comm);
+  const std::vector<MeasurementPartInfo> parts = measurement_info(p.measurements, comm);
+  check_sizes(g, parts, layout, comm);
   Samples s;
   const MeasurementOrigin origin = measurement_origin(p.measurements, comm);
   s.y = read_parts(p.measurements, "measurements", layout, comm);
   if (!p.flat.empty()) s.flat = read_flat(g, layout, comm);
   if (!p.dark.empty()) {
     s.dark = read_parts(p.dark, "frames", layout, comm);
-    for (at::Tensor& t : s.dark) t = t / g.factor;
+    for (at::Tensor& t : s.dark) t = t.div_(g.factor).to(at::kFloat);
+  }
+  if (const MaskedPixels masked = masked_pixels(s.y, parts[0].source.type, comm); masked.found()) {
+    s.masked = (masked.mark() / 2 - g.offset) / g.factor;
+    s.mark = fmt::format("{:.0f}", masked.mark());
   }
   for (at::Tensor& t : s.y) {
-    if (origin.internal) {  // bit for bit, where the job's units are the file's
-      if (origin.factor == g.factor && origin.offset == g.offset) continue;
-      t = t * origin.factor + origin.offset;
+    // Bit for bit, where the job's units are those of a file in internal ones.
+    if (!origin.internal || origin.factor != g.factor || origin.offset != g.offset) {
+      if (origin.internal) t.mul_(origin.factor).add_(origin.offset);
+      t.sub_(g.offset).div_(g.factor);
     }
-    t = (t - g.offset) / g.factor;
+    t = t.to(at::kFloat);
   }
   if (p.weights.empty() && has_weights(p.measurements, comm))
     s.weights = read_parts(p.measurements, "weights", layout, comm);
@@ -105,11 +145,15 @@ Samples read_samples(const Geometry& g, const MeasurementLayout& layout, const C
   comm.together([&] {
     for (std::size_t i = 0; i < s.weights.size(); ++i) {
       at::Tensor& w = s.weights[i];
-      w.masked_fill_(w.isfinite().logical_not_(), 0);
+      const at::Tensor none = w.isfinite().logical_not_();
+      s.no_weight += none.sum().item().toLong();
+      w.masked_fill_(none, 0);
       TESSERA_VALIDATE(!(w < 0).any().item().toBool(), "weights of part ", i,
                        " are negative (they are inverse variances) correct the file");
     }
   });
+  comm.all_reduce(std::span<std::int64_t>(&s.no_weight, 1), Reduce::sum);
+  s.weight_unit = fit_float(s.weights, comm);
   return s;
 }
 
@@ -140,8 +184,10 @@ at::Tensor read_block(const std::string& path, const Geometry& g, const Communic
                    sides(info.box), " (the image is ", g.channels, " x ", sides(g.image),
                    ") give a file of that size");
   const Box block = g.decomposition.block(comm.rank());
-  at::Tensor t = empty_block(g.channels, block, at::kFloat, axes_of(g.image));
+  at::Tensor t = empty_block(g.channels, block, at::kDouble, axes_of(g.image));
   read_image(path, g.decomposition.layout(), view(t, block), comm);
+  if (const MaskedPixels masked = masked_pixels({t}, info.type, comm); masked.found())
+    t.masked_fill_(t.ge(masked.mark() / 2), NAN);
   return t.sub_(g.offset).div_(g.factor).to(g.options());
 }
 

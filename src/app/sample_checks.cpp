@@ -149,12 +149,18 @@ void warn_of_values(const Geometry& g, const Measurement& y, const Measurement& 
         "above {}, and may leave marks beside the bright samples): write 'network: tv' in denoiser",
         100.0 * static_cast<double>(bright) / static_cast<double>(all), file(kDim), problem.noise_sigma,
         problem.noise_sigma * g.factor, kFaint));
+  // Whole numbers of 16 bits that are read with a sign: those from 32768 on come out below 0.
+  const bool wrapped =
+      g.data.type == "int16" && least * g.factor + g.offset < -16384 && most * g.factor + g.offset > 16384;
   if (beyond * 1000 > all)
     warn(fmt::format(
         "leaves the range: {:.3g} % of the samples are far outside of {} to {}, which are 0 and 1 "
-        "inside (they reach {} to {}): say problem.scale",
+        "inside (they reach {} to {}): {}",
         100.0 * static_cast<double>(beyond) / static_cast<double>(all), file(0), file(1), file(least),
-        file(most)));
+        file(most),
+        wrapped ? "they are probably uint16 in a file of int16, as BigDataViewer keeps them: write them as "
+                  "what they are, a.view('uint16')"
+                : "say problem.scale"));
   if (!(least < most)) return;
   std::array<double, 2> said{NAN, NAN};
   if (at_most >= kPile && at_most > near_most) {

@@ -49,7 +49,7 @@ Measurement counted_samples(const Geometry& g, const Samples& s, const Measureme
   for (const at::Tensor& part : y) marks.push_back(at::ones_like(part));
   const std::int64_t all = problem.A->layout().samples();
   std::int64_t left = all;
-  const auto drop = [&](const auto& where, const char* what) {
+  const auto drop = [&](const auto& where, const std::string& what) {
     for (std::size_t i = 0; i < marks.size(); ++i)
       if (const at::Tensor out = where(i); out.defined()) marks[i].masked_fill_(out.expand_as(marks[i]), 0);
     const std::int64_t now = count(marks, comm);
@@ -57,7 +57,12 @@ Measurement counted_samples(const Geometry& g, const Samples& s, const Measureme
       problem.notices.push_back(concat(left - now, " of ", all, " samples ", what, " and count 0"));
     left = now;
   };
-  if (!s.weights.empty()) drop([&](std::size_t i) { return s.weights[i].eq(0); }, "have weight 0");
+  if (!s.weights.empty())
+    drop([&](std::size_t i) { return s.weights[i].eq(0); },
+         s.no_weight > 0 ? "have weight 0, or one that is no number," : "have weight 0");
+  if (!s.mark.empty())
+    drop([&](std::size_t i) { return raw[i].ge(s.masked); },
+         "have " + s.mark + ", far above all others, which marks masked pixels,");
   drop([&](std::size_t i) { return y[i].isfinite().logical_not_(); }, "are not numbers");
   if (g.job.problem.saturation > 0)
     drop([&](std::size_t i) { return raw[i].ge(g.job.problem.saturation); }, "are saturated");
@@ -120,7 +125,7 @@ struct Weighing {
 
 Weighing from_file(const Geometry& g, Samples& s, Problem& problem) {
   problem.noise_source = "from the weights, which are inverse variances";
-  return {std::move(s.weights), 1 / (g.factor * g.factor)};
+  return {std::move(s.weights), 1 / g.factor / s.weight_unit / g.factor};
 }
 
 Weighing from_model(const Geometry& g, const Samples& s, const Measurement& y, const Measurement& marks,
@@ -181,7 +186,8 @@ void weigh_samples(const Geometry& g, Samples s, Problem& problem, const Communi
   raw.clear();
   const std::int64_t counted = count(marks, comm);
 
-  const bool by_file = !s.weights.empty() && !weights_are_mask(g, s.weights, y, marks, problem, comm);
+  const bool by_file = !s.weights.empty() && (s.weight_unit != 1 ||  // no mask is that large
+                                              !weights_are_mask(g, s.weights, y, marks, problem, comm));
   TESSERA_VALIDATE(!by_file || g.job.problem.noise.poisson == 0,
                    "problem.noise.poisson stands beside weights that are inverse variances (both say how the "
                    "samples' noise differs) remove one of them");

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cmath>
+#include <string>
+
 #include "tessera/app/problem.hpp"
 
 namespace tessera {
@@ -10,7 +13,11 @@ struct Samples {
   Measurement y;        // as measured, float32; dark frame and flat field are not yet applied
   Measurement dark;     // to subtract, float32 on the host; empty: 0
   Measurement flat;     // sensitivity of each sample, mean 1, float32 on the host; empty: 1
-  Measurement weights;  // as the file has them, float32 on the host; empty: none are given
+  Measurement weights;  // float32 on the host, times weight_unit what the file has; empty: none are given
+  double weight_unit = 1;
+  std::int64_t no_weight = 0;  // how many weights of all ranks are no numbers, which became 0
+  double masked = INFINITY;    // y from here on are marks of masked pixels
+  std::string mark = {};       // what such a sample has in the file
   bool simulated = false;
 };
 
