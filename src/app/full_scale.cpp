@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <span>
@@ -63,17 +64,17 @@ Reached reached(const std::vector<std::string>& paths, const Communicator& comm)
   if (!masked.found() && masked.marked() > 0) out.most = out.bright = masked.mark();
   if (masked.others() == 0) return out;
   // In float32, which order_statistic takes, by a power of two that is 1 for all but extreme units.
-  double largest = 0;
-  for (const double v : top) largest = std::max(largest, std::abs(v));
-  comm.all_reduce({&largest, 1}, Reduce::max);
-  const int exponent = float_exponent(largest);
+  std::array<double, 2> largest{0, -INFINITY};  // without and with its sign
+  for (const double v : top) largest = {std::max(largest[0], std::abs(v)), std::max(largest[1], v)};
+  comm.all_reduce(largest, Reduce::max);
+  const int exponent = float_exponent(largest[0]);
   std::vector<float> fitted;
   for (const double v : top) fitted.push_back(static_cast<float>(std::ldexp(v, -exponent)));
   const std::int64_t last = count_values(fitted, comm) - 1;
   const auto place = [&](std::int64_t from_top) {
     return std::ldexp(static_cast<double>(order_statistic(fitted, last - from_top, comm)), exponent);
   };
-  if (masked.found() || masked.marked() == 0) out.most = place(0);
+  if (masked.found() || masked.marked() == 0) out.most = largest[1];
   if (above >= 0) out.bright = place(std::min(above, last));
   return out;
 }

@@ -111,7 +111,7 @@ output: {{folder: {name}, preview: none}}
             assert np.isfinite(found).all()
             away = np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
             print(f"{unit:g}, {ranks} ranks: {away:.1e}")
-            assert away < 1e-5, (unit, ranks, away)
+            assert away < 2e-5, (unit, ranks, away)
     # Beyond what float32 holds at all: the result is written in float64.
     data_only = re.sub("  (dark|flat): .*\n", "", (work / "one.yaml").read_text()).replace("one.h5", "far.h5")
     with h5py.File(work / "far.h5", "w") as f:
