@@ -1,43 +1,48 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""PyTorch checkpoint (.pth, .pt, .ckpt), TorchScript module (.pt), or SCICO's DnCNN (.mpk) -> safetensors that tessera
-loads.
+"""PyTorch checkpoint (.pth, .pt, .ckpt), safetensors of others, TorchScript module (.pt), or SCICO's DnCNN (.mpk) ->
+safetensors that tessera loads.
 
   jobs/convert_weights.py drunet_color.pth drunet_color.safetensors --sigma 0 50/255
   jobs/convert_weights.py GSDRUNet_torch.ckpt gsdrunet_color.safetensors --sigma 0 50/255
-  jobs/convert_weights.py dncnn17M.mpk dncnn17M.safetensors --sigma 0.1 0.1
+  jobs/convert_weights.py ircnn_gray.pth ircnn_gray.safetensors --network ircnn
+  jobs/convert_weights.py mine.pth mine.safetensors --network unet --residual none
   jobs/convert_weights.py mine.pt mine.safetensors                  # of torch.jit.script or torch.jit.trace
 
-A checkpoint is a state dict, or holds one under state_dict, model_state_dict, params_ema, params or model. Only
-tensors are unpickled, no code of the file runs. Which network it is, its names tell: DRUNet, GSDRUNet, DnCNN, FFDNet,
-SCUNet and UNet as deepinv, DPIR and KAIR name their layers, DnCNN-PyTorch's (dncnn.N) too. Counters of batch norms are
-dropped, those of DnCNN are folded in, FFDNet gets the 2x2 kernels that move pixels into channels, the matrices of
-SCUNet become 1x1 kernels, one for each half of its channels.
+A state dict is looked for at any depth of a checkpoint; only tensors are unpickled, no code of the file runs. Names of
+wrappers (module., _orig_mod., one prefix of all keys) go, and counters that are no weights.
+
+Which network it is, names and shapes tell. What they do not show (whether the output is added to the image, dilations,
+activations, padding, the constant of batch norms) is never assumed: --network says that it is the network as published,
+--residual and the others say one thing each, and what nobody says is tried. The weights denoise drawn scenes as each of
+what they may be; where they denoise well as one alone, that is what they are. Else, or where a trial contradicts what
+was said, nothing is written (exit code 2).
 
 A TorchScript module brings its code, which is run here: convert those of people you trust. What it does to an image is
 written down as a list of tessera's layers (`network: traced` in the job) and compared with the module on pictures of
 other sizes; a module that does something else (reductions over the image, other padding than zeros) is refused. In
 double precision both give the same image to rounding.
 
-The file of a Flax model (MessagePack) needs neither flax nor msgpack. SCICO's DnCNN is the model that is known:
-its kernels become (out, in, rows, columns) and its batch norms are folded in. It pads circularly where tessera pads
-with zeros, so a pixel nearer to the border than the network has layers comes out otherwise than in SCICO.
+SCICO's DnCNN (Flax) pads circularly where tessera pads with zeros, so a pixel nearer to the border than the network has
+layers comes out otherwise than in SCICO.
 """
 import argparse
-import collections
 import os
-import re
-import struct
 import sys
-import zipfile
 from fractions import Fraction
+
+if __name__ == "__main__":
+    from own_python import need
+
+    need("torch", "numpy", "safetensors")
 
 import torch
 import traced_network
+from conversion import Refused, checkpoint, evidence, networks
+from safetensors import SafetensorError
 from safetensors.torch import save_file
-from traced_network import moves
 
-CONTAINERS = ("state_dict", "model_state_dict", "params_ema", "params", "model")
+FACTS = ("residual", "dilation", "activation", "padding", "skips", "norm", "step")
 
 
 def write(path, state, metadata):
@@ -47,287 +52,204 @@ def write(path, state, metadata):
     os.chmod(path, mode)  # the library's file is for its owner alone
 
 
-def fail(message):
-    sys.exit(f"convert_weights: {message}")
-
-
-def unpack(data, at=0):
-    """(value, next position) of the MessagePack object at `at`. Source: the specification at msgpack.org."""
-    def number(code):
-        return struct.unpack_from(">" + code, data, at + 1)[0], at + 1 + struct.calcsize(code)
-
-    def many(count, at):
-        values = []
-        for _ in range(count):
-            value, at = unpack(data, at)
-            values.append(value)
-        return values, at
-
-    def mapping(count, at):
-        values, at = many(2 * count, at)
-        return dict(zip(values[::2], values[1::2])), at
-
-    def raw(size, at):
-        if at + size > len(data):
-            raise ValueError("it ends too early")
-        return data[at:at + size], at + size
-
-    def text(size, at):
-        value, at = raw(size, at)
-        return value.decode(), at
-
-    def extension(size, at):
-        value, end = raw(size, at + 1)
-        return (array(value) if data[at] == 1 else value), end  # Flax: 1 is an array, else a scalar or a complex
-
-    byte = data[at]
-    if byte <= 0x7f or byte >= 0xe0:  # the small integer itself
-        return byte - 256 * (byte >= 0xe0), at + 1
-    if byte <= 0x8f:
-        return mapping(byte & 0x0f, at + 1)
-    if byte <= 0x9f:
-        return many(byte & 0x0f, at + 1)
-    if byte <= 0xbf:
-        return text(byte & 0x1f, at + 1)
-    if byte in (0xc0, 0xc2, 0xc3):
-        return {0xc0: None, 0xc2: False, 0xc3: True}[byte], at + 1
-    if 0xca <= byte <= 0xd3:  # floats, then integers without and with sign
-        return number("fdBHIQbhiq"[byte - 0xca])
-    if 0xd4 <= byte <= 0xd8:
-        return extension(1 << (byte - 0xd4), at + 1)
-    sized = {0xc4: raw, 0xc7: extension, 0xd9: text, 0xdc: many, 0xde: mapping}
-    for first, read in sized.items():  # each with a length of one, two and four bytes; the last two lack the first
-        codes = "HI" if first in (0xdc, 0xde) else "BHI"
-        if first <= byte < first + len(codes):
-            return read(*number(codes[byte - first]))
-    raise ValueError(f"byte {byte:#x} begins nothing")
-
-
-def array(packed):
-    """Flax's array: shape, name of the type, values."""
-    (shape, dtype, values), _ = unpack(packed)
-    values = torch.frombuffer(bytearray(values), dtype=getattr(torch, dtype))
-    return values.reshape(shape)
-
-
-def flax_dncnn(tree):
-    """The variables of SCICO's DnCNN as the state dict of a numbered one (dncnn.N)."""
-    params, moments = tree.get("params", {}), tree.get("batch_stats", {})
-    depth = sum(name.startswith("ConvBNBlock_") for name in params) + 2
-    if set(params) != {"conv_start", "conv_end", *(f"ConvBNBlock_{i}" for i in range(depth - 2))}:
-        fail(f"a Flax model of {', '.join(sorted(params)) or 'no parameters'} (of these, SCICO's DnCNN is known) "
-             "write its tensors into a PyTorch state dict")
-    if params["conv_start"]["kernel"].shape[2] != 1:
-        fail("a DnCNN that takes the noise level as a channel, SCICO's 6N or 17N (tessera's takes none) convert one of "
-             "the levels L, M, H")
-
-    state = {}
-    for layer in range(depth):
-        block = params.get("conv_start" if layer == 0 else "conv_end" if layer == depth - 1 else f"ConvBNBlock_{layer - 1}")
-        conv = block.get("Conv_0", block)
-        state[f"dncnn.{2 * layer}.weight"] = conv["kernel"].permute(3, 2, 0, 1)  # from (rows, columns, in, out)
-        if "BatchNorm_0" in block:
-            norm, moment = block["BatchNorm_0"], moments[f"ConvBNBlock_{layer - 1}"]["BatchNorm_0"]
-            state |= {f"dncnn.{2 * layer + 1}.{name}": value for name, value in
-                      (("weight", norm["scale"]), ("bias", norm["bias"]), ("running_mean", moment["mean"]), ("running_var", moment["var"]))}
-    return state
-
-
-def read(path):
-    """The tensors of a file, whatever its kind; failing in one line."""
-    try:
-        if path.endswith(".safetensors"):
-            from safetensors.torch import load_file
-            return load_file(path)
-        with open(path, "rb") as file:
-            head = file.read(1)
-            # A map of MessagePack that is not empty; pickles begin with 0x80, archives with P.
-            if head and (0x81 <= head[0] <= 0x8f or head[0] in (0xde, 0xdf)):
-                tree, _ = unpack(head + file.read())
-                return flax_dncnn(tree)
-        # Lightning keeps its arguments beside the weights, in a class that holds values and does nothing.
-        with torch.serialization.safe_globals([argparse.Namespace]):
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        fail(f"{path} cannot be read ({str(error).splitlines()[0]}) is it a PyTorch checkpoint?")
-
-
-def unwrap(checkpoint):
-    """The state dict inside a checkpoint."""
-    while isinstance(checkpoint, collections.abc.Mapping):
-        inside = next((checkpoint[k] for k in CONTAINERS if isinstance(checkpoint.get(k), collections.abc.Mapping)), None)
-        if inside is None:
-            return checkpoint
-        checkpoint = inside
-    fail(f"it holds a {type(checkpoint).__name__} (a state dict is expected) save model.state_dict()")
-
-
-def strip(state, prefix):
-    """Without `prefix`, keys that lack it dropped; by default without the `module.` of parallel training."""
-    if prefix:
-        kept = {k[len(prefix):]: v for k, v in state.items() if k.startswith(prefix)}
-        if not kept:
-            heads = sorted({k.split(".")[0] for k in state})
-            fail(f"no key begins with '{prefix}' (the keys begin with {', '.join(heads)}) correct --prefix")
-        return kept
-    return {re.sub(r"^module\.", "", k): v for k, v in state.items()}
-
-
-def rename_dncnn(state):
-    """Numbered layers -> in_conv, conv_list.i, out_conv; batch norms folded into the convolution before."""
-    layers = collections.defaultdict(dict)
-    for key, value in state.items():
-        _, index, part = key.split(".")
-        layers[int(index)][part] = value.double()
-    convs = []
-    for index in sorted(layers):
-        layer = layers[index]
-        if "running_var" in layer:
-            scale = layer["weight"] / torch.sqrt(layer["running_var"] + 1e-5)
-            weight, bias = convs[-1]
-            convs[-1] = (weight * scale[:, None, None, None], (bias - layer["running_mean"]) * scale + layer["bias"])
-        else:
-            weight = layer["weight"]
-            convs.append((weight, layer.get("bias", torch.zeros(weight.shape[0], dtype=torch.float64))))
-    # These networks predict the noise and subtract it; tessera's adds its last layer to the image.
-    convs[-1] = (-convs[-1][0], -convs[-1][1])
-    names = ["in_conv"] + [f"conv_list.{i}" for i in range(len(convs) - 2)] + ["out_conv"]
-    return {f"{n}.{part}": t.float() for n, conv in zip(names, convs) for part, t in zip(("weight", "bias"), conv)}
-
-
-def ffdnet(state):
-    """deepinv's names, with a bias in the last layer and the moves between pixels and channels."""
-    last = f"blocks.{max(int(k.split('.')[1]) for k in state)}"
-    channels = state[f"{last}.weight"].shape[0] // 4
-    state.setdefault(f"{last}.bias", torch.zeros(4 * channels))
-    return state | {"unshuffle.weight": moves(channels + 1), "shuffle.weight": moves(channels)}
-
-
-def numbered_ffdnet(state):
-    """KAIR's FFDNet (model.N): the noise level is one channel beside the moved pixels; here it is moved with them."""
-    layers = sorted({int(k.split(".")[1]) for k in state})
-    named = {}
-    for i, layer in enumerate(layers):
-        name = f"blocks.{i}" + (".0" if i < len(layers) - 1 else "")
-        named |= {f"{name}.{part}": state[f"model.{layer}.{part}"] for part in ("weight", "bias")}
-    first = named["blocks.0.0.weight"]
-    named["blocks.0.0.weight"] = torch.cat([first, torch.zeros_like(first[:, :3])], dim=1)
-    return ffdnet(named)
-
-
-def scunet(state):
-    """Matrices as 1x1 kernels; what splits or joins the two halves of a block's channels in two, one for each half."""
-    named = {}
-    for key, value in state.items():
-        layer, _, part = key.rpartition(".")
-        name, half = layer.rpartition(".")[2], len(value) // 2
-        if part == "relative_position_params":
-            named[key] = value[:, None]
-        elif name == "conv1_1":
-            named |= {f"{layer}.conv.{part}": value[:half], f"{layer}.trans.{part}": value[half:]}
-        elif name == "conv1_2" and part == "weight":
-            named |= {f"{layer}.conv.weight": value[:, :half], f"{layer}.trans.weight": value[:, half:]}
-        elif name == "conv1_2":
-            named[f"{layer}.trans.bias"] = value
-        else:
-            named[key] = value[:, :, None, None] if value.ndim == 2 else value
-    return named
-
-
-def restormer(state):
-    """With the moves between pixels and channels behind the convolutions that change the level."""
-    moved = {k: v.shape[0] // (4 if k.startswith("up") else 1) for k, v in state.items() if re.fullmatch(r"(up|down)\d_\d\.body\.0\.weight", k)}
-    return state | {k.replace("body.0", "body.1"): moves(channels) for k, channels in moved.items()}
-
-
-def identify(state):
-    """(network, state dict with the names that tessera uses); the network is None where the names tell nothing."""
-    if all(k.startswith("student_grad.model.") for k in state):
-        return "gsdrunet", strip(state, "student_grad.model.")
-    if "m_head.weight" in state:
-        return "drunet", state
-    if "m_head.0.weight" in state:
-        return "scunet", scunet(state)
-    if "patch_embed.proj.weight" in state and "latent.0.attn.temperature" in state:
-        return "restormer", restormer(state)
-    if "blocks.0.0.weight" in state:
-        return "ffdnet", ffdnet(state)
-    if "Conv1.0.weight" in state:
-        return "unet", state
-    if "in_conv.weight" in state:
-        return "dncnn", state
-    first = state.get("model.0.weight")
-    if first is not None and first.ndim == 4 and first.shape[1] in (5, 13):  # 4 C + 1
-        return "ffdnet", numbered_ffdnet(state)
-    if first is not None or "dncnn.0.weight" in state:
-        return "dncnn", rename_dncnn(state)
-    return None, state
-
-
-def is_torchscript(path):
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any(name.endswith("/constants.pkl") for name in archive.namelist())
-    except (OSError, zipfile.BadZipFile):
-        return False
-
-
 def traced(path, channels):
     """(state dict, metadata) of a TorchScript module."""
     try:
         channels, layers = traced_network.convert(path, channels)
     except traced_network.Refused as refused:
-        fail(f"{path}: {refused}")
+        raise Refused(f"{path}: {refused}") from None
     except (RuntimeError, torch.jit.Error) as error:
-        fail(f"{path}: the module fails ({traced_network.last_line(error)}) save it with torch.jit.script")
+        raise Refused(f"{path}: the module fails ({traced_network.last_line(error)}) save it with torch.jit.script") from None
     return layers.state(), {"network": "traced", "channels": str(channels), "layers": layers.text()}
 
 
-def tensors(args):
-    """(state dict, metadata) of a checkpoint."""
-    state = strip(unwrap(read(args.checkpoint)), args.prefix)
-    state = {k: v for k, v in state.items() if isinstance(v, torch.Tensor) and not k.endswith("num_batches_tracked")}
+def find(path, state, prefix, wanted):
+    """The Network, whatever one prefix its keys have in common, and words on what was left out."""
+    if prefix:
+        state = checkpoint.unwrapped(checkpoint.cut(state, prefix))
+    left = []
+    while (network := networks.identify(state, wanted)) is None:
+        heads = sorted({key.split(".")[0] for key in state})
+        inside = {head: checkpoint.unwrapped(checkpoint.cut(state, head + ".")) for head in heads if any(k.startswith(head + ".") for k in state)}
+        if len(heads) > 1:
+            known = [head for head in inside if networks.identify_deep(inside[head], wanted)]
+            if len(known) > 1:
+                raise Refused(f"{path} holds {len(known)} networks, under {', '.join(known)} (which of them is wanted, it does not say) choose with --prefix {known[0]}.")
+            if not known:
+                raise Refused(f"{path} holds no network that is known (its keys begin with {checkpoint.heads(state)}) give --prefix where the network's own names "
+                              f"come later in them, or {networks.TRACE}")
+            left += [head for head in heads if head != known[0]]
+            heads = known
+        if heads[0] not in inside:
+            raise Refused(f"{path} holds no network that is known (its keys are {', '.join(list(state)[:4])}) {networks.TRACE}")
+        state = inside[heads[0]]
+    return network, left
+
+
+def settled(path, network, args, sigma):
+    """The facts of the network, said or found by trial, and words on them."""
+    said = {fact: value for fact in FACTS if (value := getattr(args, fact)) is not None}
+    foreign = [fact for fact in said if fact not in network.facts]
+    if foreign:
+        known = {fact: network.known[fact] for fact in foreign if fact in network.known}
+        if any(said[fact] != value for fact, value in known.items()) or len(known) < len(foreign):
+            raise Refused(f"--{foreign[0]} says {said[foreign[0]]} of {network.says} (it has {known.get(foreign[0], 'no such choice')}) leave --{foreign[0]} away")
+    published = networks.PUBLISHED[args.network] if args.network else {}
+    expected = {fact: value for fact, value in {**published, **said}.items() if fact in network.facts}
+    for fact, value in said.items():  # also a value that is not among those that are tried
+        if fact in network.facts and value not in network.facts[fact]:
+            network.facts[fact] = (value, *network.facts[fact])
+    facts = {fact: expected.get(fact, values[0]) for fact, values in network.facts.items()}
+    if network.layers is not None:
+        networks.fits(network, {**facts, **network.known})
+    if not network.facts:
+        return facts, ""
+
+    usual = networks.PUBLISHED[network.name] if network.name in ("drunet", "gsdrunet") else {}  # all that is published
+    expected = {**usual, **expected}
+    found = evidence.best(network, expected, sigma)
+    well = found.gain > evidence.WELL
+    other = {fact: found.facts[fact] for fact in expected if found.facts[fact] != expected[fact]}
+    if other and found.denoises and found.lead > (0 if well else 1):
+        fact, value = next(iter(other.items()))
+        source = f"--{fact}" if fact in said else f"--network {args.network}" if fact in published else "the published one"
+        raise Refused(f"{path}: {network.says} that denoises drawn scenes {found.lead:.1f} dB better with {fact} {value} than with {fact} {expected[fact]} "
+                      f"({source} says that; names and shapes do not show it) say --{fact} and what it has, or {networks.TRACE}")
+    unsaid = [fact for fact in network.facts if fact not in expected and (not well or fact in found.unclear)]
+    if unsaid:
+        raise Refused(question(path, network, well, unsaid))
+    facts = {**found.facts, **expected}
+    about = ", ".join(f"{fact} {value}" for fact, value in facts.items())
+    if well:
+        return facts, f"{about}: as that it denoises drawn scenes {found.gain:.1f} dB better than smoothing does"
+    return facts, f"{about}: not confirmed, as that it does not denoise drawn scenes well (is it trained, and for noise?)"
+
+
+def question(path, network, well, unsaid):
+    """What has to be said, and how."""
+    values = {"activation": "relu|elu|gelu|leaky:SLOPE", "dilation": "1|1,2,3,4,3,2,1|..."}
+    values = {fact: values.get(fact, "|".join(network.facts[fact])) for fact in unsaid}
+    published = {name: facts for name, facts in networks.PUBLISHED.items() if name in family(network)}
+    short = [fact for fact in unsaid if all(fact in facts for facts in published.values())]
+    ways = []
+    if short:
+        ways.append(" ".join([f"--network {' or '.join(published)}", *(f"--{fact} {values[fact]}" for fact in unsaid if fact not in short)]) + " where it is that as published")
+    if len(short) < len(unsaid) or len(unsaid) > 1 or not ways:
+        ways.append(" ".join(f"--{fact} {value}" for fact, value in values.items()))
+    tried = "the trial on drawn scenes leaves it open" if well else "on drawn scenes they denoise well as none of what was tried"
+    return f"{path}: {network.says} (names and shapes do not show its {', '.join(unsaid)}; {tried}) say {', or '.join(ways)}; or {networks.TRACE}"
+
+
+def family(network):
+    """The networks that these names and shapes may be of, as --network names them."""
+    if network.name == "dncnn":
+        return ("dncnn", "ircnn") if networks.IRCNN in network.facts.get("dilation", ()) else ("dncnn",)
+    return ("drunet", "gsdrunet") if network.name == "drunet" else (network.name,)
+
+
+def tensors(args, sigma):
+    """(state dict, metadata, words) of a checkpoint."""
+    path = args.checkpoint
+    content, flax = checkpoint.read(path)
+    state, types = checkpoint.weights(path, checkpoint.unwrapped(checkpoint.choose(path, content, args.entry)))
     if not state:
-        fail(f"{args.checkpoint} holds no tensors (nothing to convert) is it the right file?")
-    network, state = identify(state)
-    both_drunets = {network, args.network} == {"drunet", "gsdrunet"}
-    if network and args.network and network != args.network and not both_drunets:
-        fail(f"{args.checkpoint} holds weights of a {network} (--network says {args.network}) leave --network away")
-    network = args.network or network
-    return {k: v.detach().float().contiguous().clone() for k, v in state.items()}, {"network": network} if network else {}
+        raise Refused(f"{path} holds no weights (counters alone) is it the right file?")
+    network, left = find(path, state, args.prefix, args.network)
+    if flax:
+        network.known = {**networks.PUBLISHED["dncnn"], "norm": "batch:1e-5"}
+        network.facts = {}
+    if args.network and args.network not in family(network):
+        raise Refused(f"{path} holds {network.says} (--network says {args.network}) leave --network away")
+    facts, words = settled(path, network, args, sigma)
+    everything = {**facts, **network.known}
+    if everything.get("padding", "zeros") != "zeros" or everything.get("norm") == "instance":
+        raise Refused(f"{path}: {network.says} with {'padding ' + everything['padding'] if everything.get('padding', 'zeros') != 'zeros' else 'instance norms'} (tessera's "
+                      "networks pad with zeros and measure nothing) train or use a network that does")
+    made = network.named(everything)
+    if made is None and (network.gradient or everything["activation"] in ("silu", "softplus")):
+        raise Refused(f"{path}: {network.says} with {', '.join(f'{k} {v}' for k, v in facts.items())} (tessera has no such {'gradient step' if network.gradient else 'layer'}) use another network")
+    if made is None:
+        layers = network.layers(everything)
+        made = "traced", layers.state(), {"channels": str(layers.channels[0]), "layers": layers.text()}
+    name, state, metadata = made
+    notes = [words] if words else []
+    if flax:
+        notes.append("SCICO pads circularly, tessera with zeros: pixels nearer to the border than the network has layers differ")
+    if types != {"float32"}:
+        notes.append(f"written in float32 (it had {', '.join(sorted(types))})")
+    if left:
+        notes.append(f"left out: {', '.join(left[:6])}{' ...' if len(left) > 6 else ''}")
+    return {k: v.float().contiguous().clone() for k, v in state.items()}, {"network": name} | metadata, notes
 
 
-def main():
+def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint")
     parser.add_argument("output")
+    parser.add_argument("--entry", help="of a checkpoint with several state dicts, for example state_dict_ema")
     parser.add_argument("--prefix", default="", help="keep the keys that begin so, and cut it off")
-    parser.add_argument("--network", choices=("drunet", "gsdrunet", "dncnn", "ffdnet", "scunet", "restormer", "unet"),
-                        help="where the names do not tell, or tell another (a DRUNet may be GSDRUNet's, without its prefix)")
+    parser.add_argument("--network", choices=networks.PUBLISHED, help="it is this one, as published (--residual and so on may differ from it)")
+    parser.add_argument("--residual", choices=("none", "add", "subtract"), help="what is done with the image and the network's output")
+    parser.add_argument("--dilation", help="of each convolution, or of all: 1,2,3,4,3,2,1")
+    parser.add_argument("--activation", help="relu, elu, leaky:SLOPE, gelu")
+    parser.add_argument("--padding", choices=networks.PADDINGS, help="of the convolutions")
+    parser.add_argument("--norm", help="batch:EPS, the constant of its batch norms; biasfree:EPS; none")
+    parser.add_argument("--skips", choices=("joined", "none"), help="of a UNet")
+    parser.add_argument("--step", help="of a gradient step denoiser (alpha)")
     parser.add_argument("--channels", type=int, help="of the image that a TorchScript module takes; else 1 and 3 are tried")
     parser.add_argument("--sigma", nargs=2, metavar=("LOWEST", "HIGHEST"), help="trained noise levels, range [0, 1]")
     parser.add_argument("--license", default="", help="written into the metadata")
-    args = parser.parse_args()
+    return parser.parse_args()
 
-    if is_torchscript(args.checkpoint):
-        if args.network or args.prefix:
-            fail(f"{args.checkpoint} is a TorchScript module (its own code says what it is) leave --network and --prefix away")
+
+def checked(args):
+    """(lowest, highest) of --sigma, or None. Refused where an option's value is none."""
+    for fact, pattern in networks.PATTERNS.items():
+        value = getattr(args, fact)
+        if value is not None and not pattern.fullmatch(value):
+            raise Refused(f"--{fact} {value} (none of the known ones) see --help")
+    if not args.sigma:
+        return None
+    try:
+        low, high = (float(Fraction(s)) for s in args.sigma)
+    except (ValueError, ZeroDivisionError):
+        low, high = 1.0, 0.0
+    if not 0 <= low <= high <= 10:
+        raise Refused(f"--sigma {' '.join(args.sigma)} (two numbers in rising order are expected, of images in [0, 1]) write for example 0 50/255")
+    return low, high
+
+
+def convert(args):
+    sigma = checked(args)
+    if checkpoint.is_torchscript(args.checkpoint):
+        given = [name for name in ("network", "prefix", "entry", *FACTS) if getattr(args, name)]
+        if given:
+            raise Refused(f"{args.checkpoint} is a TorchScript module (its own code says what it is) leave --{given[0]} away")
         state, metadata = traced(args.checkpoint, args.channels)
+        notes = []
     else:
         if args.channels:
-            fail(f"{args.checkpoint} is no TorchScript module (the shapes of its weights say the channels) leave --channels away")
-        state, metadata = tensors(args)
-
-    if args.sigma:
-        try:
-            low, high = (float(Fraction(s)) for s in args.sigma)
-        except ValueError:
-            fail(f"--sigma {' '.join(args.sigma)} (two numbers are expected) write for example 0 50/255")
-        metadata["sigma_range"] = f"{low!r},{high!r}"
+            raise Refused(f"{args.checkpoint} is no TorchScript module (the shapes of its weights say the channels) leave --channels away")
+        state, metadata, notes = tensors(args, sigma)
+    if sigma:
+        metadata["sigma_range"] = f"{sigma[0]!r},{sigma[1]!r}"
     if args.license:
         metadata["license"] = args.license
-    write(args.output, state, metadata)
-    print(f"{args.output}: {metadata.get('network', 'unknown network')}, {len(state)} tensors, {sum(v.numel() for v in state.values())} values")
+    try:
+        write(args.output, state, metadata)
+    except (OSError, SafetensorError) as error:
+        raise Refused(f"{args.output} cannot be written ({checkpoint.plain(error)}) name another file") from None
+    print(f"{args.output}: {metadata['network']}, {len(state)} tensors, {sum(v.numel() for v in state.values())} values")
+    for note in notes:
+        print(f"  {note}")
+
+
+def main():
+    try:
+        convert(parse())
+    except Refused as refused:
+        print(f"convert_weights.py: {' '.join(str(refused).split())}", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,11 @@ include/tessera/denoise/graph.hpp, or is refused by name. The list is then compa
 other sizes, contents and noise levels (`compare`): what depended on those of the first run does not pass.
 """
 import json
+import sys
 import warnings
 
+if __name__ == "__main__":
+    sys.exit("traced_network.py: no command (it is a part of jobs/convert_weights.py, which reads TorchScript files) start that one")
 import torch
 from torch.nn import functional as f
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -182,8 +185,8 @@ class Layers:
             levels.append(levels[node["inputs"][0]] + change if "inputs" in node else 0)
         return 2 ** max(levels)
 
-    def evaluate(self, image, sigma):
-        """The list by torch, as src/denoise/graph/evaluate.cpp has it."""
+    def evaluate(self, image, sigma, padding="zeros"):
+        """The list by torch, as src/denoise/graph/evaluate.cpp has it; with another padding, as torch names it."""
         values = []
         for node, tensors in zip(self.nodes, self.tensors):
             op, x = node["op"], [values[i] for i in node.get("inputs", [])]
@@ -193,7 +196,9 @@ class Layers:
             elif op == "sigma_map":
                 y = torch.full_like(image[:, :1], sigma)
             elif op == "conv":
-                y = f.conv2d(x[0], w, b, padding=node["kernel"] // 2, groups=len(w) if node.get("depthwise") else 1)
+                r = node["kernel"] // 2
+                wide = x[0] if padding == "zeros" or r == 0 else f.pad(x[0], [r] * 4, mode=padding)
+                y = f.conv2d(wide, w, b, padding=r if padding == "zeros" else 0, groups=len(w) if node.get("depthwise") else 1)
             elif op == "conv_down":
                 y = f.conv2d(x[0], w, b, stride=2)
             elif op == "conv_up":
@@ -209,7 +214,7 @@ class Layers:
             elif op == "upsample":
                 y = f.interpolate(x[0], scale_factor=2)
             else:
-                y = {"relu": f.relu, "elu": f.elu, "gelu": f.gelu}[op](x[0])
+                y = getattr(f, op)(x[0])
             values.append(y)
         return values[-1]
 

@@ -32,15 +32,15 @@ from deepinv.physics.functional import gaussian_blur
 
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parents[1] / "jobs"))
-import convert_weights  # noqa: E402
+from conversion import networks as known  # noqa: E402
 
 F64 = torch.float64
 DTYPES = {torch.float16: "F16", torch.float32: "F32", torch.float64: "F64", torch.int64: "I64"}
 
 
-def save(name, tensors, out):
+def save(name, tensors, out, **metadata):
     """The safetensors format: header length, JSON header, data; in order of name, so bytes are reproducible."""
-    header = {"__metadata__": {"source": f"deepinv {deepinv.__version__}, torch {torch.__version__}, CPU"}}
+    header = {"__metadata__": {"source": f"deepinv {deepinv.__version__}, torch {torch.__version__}, CPU", **metadata}}
     data = b""
     for key in sorted(tensors):
         t = tensors[key]
@@ -142,8 +142,10 @@ def network_reference(name, net, channels, height, width, sigma, out, stored=tor
         w.copy_(kept)
     assert relative(denoise64(net, x, sigma), y64) == 0
     print(f"{name}: {sum(w.numel() for w in net.state_dict().values())} weights, |D(x) - x| / |x| = {relative(y32, x):.3f}")
-    weights = {key: w.to(stored) if w.is_floating_point() else w for key, w in net.state_dict().items()}
-    save(name, convert_weights.identify(weights)[1], out)
+    weights = {key: w.to(stored) for key, w in net.state_dict().items() if w.is_floating_point()}
+    network = known.identify(weights, None)
+    _, tensors, about = network.named({**known.PUBLISHED[network.name], **network.known})
+    save(name, {key: w.to(stored) for key, w in tensors.items()}, out, **({"residual": about["residual"]} if network.name == "unet" else {}))
     save(name + "_io", {"input": x[0], "sigma": sigma, "output": y32[0], "output64": y64[0]}, out)
 
 

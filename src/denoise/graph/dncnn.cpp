@@ -39,6 +39,8 @@ void infer_dncnn(const WeightShapes& shapes, NetworkOptions& options) {
   const auto first = shapes.find("in_conv.weight");
   if (first == shapes.end() || first->second.size() != 4) return;
   options.channels = first->second[1];
+  options.residual =
+      true;  // deepinv's, whose names these are, adds the image; other files say what theirs does
   options.widths = {first->second[0]};
   options.depth = 2;
   while (shapes.count("conv_list." + std::to_string(options.depth - 2) + ".weight")) ++options.depth;

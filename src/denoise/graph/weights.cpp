@@ -3,15 +3,19 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,6 +30,42 @@ namespace {
 namespace fs = std::filesystem;
 
 const char* const kSuffix = ".safetensors";
+
+/// The command that makes weights of a file, for messages.
+std::string conversion(const std::string& path) {
+  const fs::path from(path);
+  return concat("jobs/convert_weights.py ", path, " ", from.stem().string(),
+                from.extension() == kSuffix ? "_converted" : "", kSuffix);
+}
+
+/// Refuses the files of other libraries by their first bytes, whatever they are called. A safetensors file begins
+/// with the length of its header and a brace.
+void refuse_foreign(const std::string& path) {
+  std::array<char, 9> head{};
+  std::ifstream(path, std::ios::binary).read(head.data(), head.size());
+  const std::string_view begin(head.data(), head.size());
+  if (begin[8] == '{') return;
+  const auto byte = static_cast<unsigned char>(begin[0]);
+  std::string what;
+  if (begin.starts_with("PK\x03\x04")) what = "a zip archive, as torch.save and torch.jit.save write it";
+  if (byte == 0x80) what = "a pickle, as torch.save wrote it before version 1.6";
+  if ((0x81 <= byte && byte <= 0x8f) || byte == 0xde || byte == 0xdf) what = "MessagePack, as Flax writes it";
+  TESSERA_VALIDATE(what.empty(), path, " is no safetensors file (it is ", what, ") convert it with ",
+                   conversion(path));
+  using Kind = std::pair<std::string_view, const char*>;
+  for (const auto& [magic, name] : {Kind{"\x89HDF", "HDF5, as Keras writes it"},
+                                    Kind{"\x93NUMPY", "a NumPy array"}, Kind{"GGUF", "GGUF"}})
+    TESSERA_VALIDATE(!begin.starts_with(magic), path, " is no safetensors file (it is ", name,
+                     ") write its tensors into a PyTorch state dict and convert that with ",
+                     "jobs/convert_weights.py");
+}
+
+/// Whether it names a file rather than shipped weights.
+bool is_path(const std::string& weights) {
+  const std::string suffix = fs::path(weights).extension().string();
+  return weights.find('/') != std::string::npos || suffix == kSuffix || suffix == ".pth" || suffix == ".pt" ||
+         suffix == ".ckpt" || suffix == ".mpk" || suffix == ".bin" || suffix == ".pkl" || suffix == ".zip";
+}
 
 /// Folders that may hold shipped weights, first come first served.
 std::vector<fs::path> weight_folders() {
@@ -101,20 +141,20 @@ void read_metadata(const SafeTensors& file, const std::string& path, Network& ne
                        key, " is '", file.metadata.at(key), "' (whole numbers up to ", most,
                        " are expected) correct or remove it");
   };
-  const auto one = [&](const char* key, auto& value) {
+  const auto one = [&](const char* key, auto& value, double most = 1024) {
     const auto given = find(key);
     if (!given) return;
     TESSERA_VALIDATE(given->size() == 1, path, ": metadata ", key, " has ", given->size(),
                      " values (one is expected) correct or remove it");
-    whole(*given, key);
+    whole(*given, key, most);
     value = static_cast<std::decay_t<decltype(value)>>(given->front());
   };
   NetworkOptions& options = network.options;
   one("channels", options.channels);
   one("blocks", options.blocks);
   one("depth", options.depth);
-  one("batch_norm", options.batch_norm);
-  one("residual", options.residual);
+  one("batch_norm", options.batch_norm, 1);
+  one("residual", options.residual, 1);
   const auto widths = find("widths");
   if (widths) whole(*widths, "widths", 65536);
   if (widths) options.widths.assign(widths->begin(), widths->end());
@@ -152,14 +192,18 @@ void check_names(const Graph& graph, const SafeTensors& file, const std::string&
   for (const auto& [what, names] :
        {std::pair{"missing: ", &missing}, std::pair{"misshapen: ", &misshapen}, std::pair{"extra: ", &extra}})
     if (!names->empty()) list += (list.empty() ? "" : "; ") + std::string(what) + some_of(*names);
-  throw InputError(concat(path, " does not hold the weights of this ", network, " (", list,
-                          ") name the right network, or convert the file with jobs/convert_weights.py"));
+  throw InputError(
+      concat(path, " does not hold the weights of this ", network, " (", list, ") ",
+             file.metadata.count("network")
+                 ? std::string("its names, shapes and metadata contradict each other: convert the "
+                               "original again with jobs/convert_weights.py")
+                 : "name the right network, or convert the file with " + conversion(path)));
 }
 
 }  // namespace
 
 std::string find_weights(const std::string& weights) {
-  if (weights.find('/') != std::string::npos || weights.ends_with(kSuffix)) {
+  if (is_path(weights)) {
     TESSERA_VALIDATE(fs::is_regular_file(weights), "there are no weights at ", weights,
                      " (no such file) give a path that exists, or the name of shipped weights");
     return weights;
@@ -181,20 +225,30 @@ std::string find_weights(const std::string& weights) {
 
 Network load_network(const std::string& name, const std::string& weights, std::int64_t image_channels) {
   const std::string path = find_weights(weights);
+  refuse_foreign(path);
   const SafeTensors file = read_safetensors(path);
   const auto says = file.metadata.find("network");
-  TESSERA_VALIDATE(says == file.metadata.end() || says->second == name, path, " holds weights of a ",
-                   says == file.metadata.end() ? "" : says->second, " (the network is ", name,
-                   ") name the network that the weights are for");
+  const std::string saved = says == file.metadata.end() ? "" : says->second;
+  TESSERA_VALIDATE(saved.empty() || saved == name, path, " holds weights of a ", saved, " (the network is ",
+                   name, ") write denoiser.network: ", saved, ", or name other weights");
   Network network;
   network.options.name = name;
   if (image_channels > 0) network.options.channels = image_channels;
   WeightShapes shapes;
   for (const auto& [key, tensor] : file.tensors) shapes[key] = tensor.shape;
-  if (const DenoiserRow& row = find_denoiser(name); row.infer) row.infer(shapes, network.options);
+  const DenoiserRow& row = find_denoiser(name);
+  // What shapes tell does not depend on what stood there before; files name what they do not tell.
+  NetworkOptions other = network.options;
+  other.residual = !other.residual;
+  if (row.infer) row.infer(shapes, network.options), row.infer(shapes, other);
+  const bool unshown = network.options.residual != other.residual &&
+                       std::find(row.saved.begin(), row.saved.end(), "residual") != row.saved.end();
   read_metadata(file, path, network);
   network.graph = make_graph(network.options);
   check_names(network.graph, file, path, name);
+  TESSERA_VALIDATE(
+      !unshown || file.metadata.count("residual"), path, " does not say whether the output of its ", name,
+      " is added to the image (names and shapes do not show it) convert it with ", conversion(path));
   const std::int64_t takes = network.channels();
   TESSERA_VALIDATE(image_channels <= 0 || takes == image_channels || image_channels == 1, path,
                    " is for images with ", takes, " channels (this one has ", image_channels,
