@@ -34,9 +34,8 @@ TEST(Units, AWordOfACommandLineIsQuotedWhereAShellWouldReadMoreIntoIt) {
   EXPECT_EQ(shell_word("runs/photo-1.h5"), "runs/photo-1.h5");
   EXPECT_EQ(shell_word("runs/B\u00e4ume"), "runs/B\u00e4ume");
   EXPECT_EQ(shell_word("my runs/a"), R"("my runs/a")");
-  EXPECT_EQ(shell_word("it's (1)"), R"("it's (1)")
-  ");
-      EXPECT_EQ(shell_word("cost $5 'a'"), R"('cost $5 '\''a'\''')");
+  EXPECT_EQ(shell_word("it's (1)"), "\"it's (1)\"");
+  EXPECT_EQ(shell_word("cost $5 'a'"), R"('cost $5 '\''a'\''')");
   EXPECT_EQ(shell_word(""), R"("")");
 }
 
