@@ -44,9 +44,9 @@ MarkValues survey_marks(const VisitValues& visit, const Communicator& comm) {
   std::array<double, 3> ends{-kInf, -kInf, 0};  // -least, most, 1 where a value is not whole
   std::array<std::int64_t, 2> counts{};
   std::set<double> distinct;  // the smallest ones
-  visit([&](const float* first, std::int64_t n) {
+  visit([&](const double* first, std::int64_t n) {
     counts[0] += n;
-    for (const float* v = first; v != first + n; ++v) {
+    for (const double* v = first; v != first + n; ++v) {
       if (!std::isfinite(*v)) {
         ++counts[1];
         continue;
@@ -78,8 +78,8 @@ MarkValues survey_marks(const VisitValues& visit, const Communicator& comm) {
   }
   if (out.least < 0 || out.distinct.size() == 1 || (out.distinct.size() == 2 && out.least == 0)) return out;
   std::array<std::int64_t, 3> near{};
-  visit([&](const float* first, std::int64_t n) {
-    for (const float* v = first; v != first + n; ++v)
+  visit([&](const double* first, std::int64_t n) {
+    for (const double* v = first; v != first + n; ++v)
       if (std::isfinite(*v)) ++near[*v <= out.most / 8 ? 0 : *v >= out.most * 7 / 8 ? 1 : 2];
   });
   comm.all_reduce(near, Reduce::sum);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "sample_checks.hpp"
+#include "tessera/app/problem.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/fill.hpp"
 #include "tessera/physics/operators.hpp"
@@ -45,9 +46,11 @@ std::vector<std::string> make_whole(const Geometry& g, const std::string& path, 
     lines.push_back(fmt::format(
         "note: {} of {} samples are not numbers: they are filled from their neighbors", missing, all));
   }
-  std::vector<std::string> warnings;
+  Problem problem;
+  problem.noise_sigma = g.job.solver.sigma.values.front();  // what the network is asked to take away
   warn_of_values(g, {block.to(at::kCPU, at::kFloat).contiguous()},
-                 {marks.to(at::kCPU, at::kFloat).contiguous()}, warnings, comm);
+                 {marks.to(at::kCPU, at::kFloat).contiguous()}, problem, comm);
+  const std::vector<std::string>& warnings = problem.warnings;
   for (const std::string& warning : warnings) lines.push_back("warning: " + warning);
   if (!warnings.empty())
     lines.push_back(

@@ -7,6 +7,7 @@
 #include "tessera/app/operator_table.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/io/image_format.hpp"
 
 namespace tessera {
 namespace {
@@ -42,12 +43,14 @@ const MaskFile& OperatorFiles::mask(const std::string& path, const Communicator&
   if (const auto known = masks_.find(path); known != masks_.end()) return known->second;
   MaskFile file;
   file.info = info_of(path, comm);
-  std::int64_t differs = 0;
+  // Bands hold all channels of their pixels, but those of HDF5 are parts of chunks.
+  const bool by_pixels = find_format(path.substr(0, path.rfind(":/")))->kind != ImageFormat::Kind::hdf5;
+  std::int64_t differs = file.info.channels > 1 && !by_pixels;
   const MarkValues values = survey_marks(
       [&](const auto& take) {
-        visit_samples(path, comm, [&](const float* first, std::int64_t n) {
+        visit_samples(path, comm, [&](const double* first, std::int64_t n) {
           const std::int64_t plane = n / file.info.channels;  // channel after channel
-          for (std::int64_t c = 1; c < file.info.channels && differs == 0; ++c)
+          for (std::int64_t c = 1; by_pixels && c < file.info.channels && differs == 0; ++c)
             differs = !std::equal(first, first + plane, first + c * plane);
           take(first, n);
         });

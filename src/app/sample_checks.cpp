@@ -50,7 +50,10 @@ void mark_weights(Measurement& weights, Problem& problem, const Communicator& co
   if (weights.empty()) return;
   const MarkValues values = survey_marks(
       [&](const auto& take) {
-        for (const at::Tensor& w : weights) take(w.const_data_ptr<float>(), w.numel());
+        for (const at::Tensor& w : weights) {
+          const at::Tensor values = w.to(at::kDouble);
+          take(values.const_data_ptr<double>(), values.numel());
+        }
       },
       comm);
   const std::optional<MarkRule> mask = rule_of_weights(values);

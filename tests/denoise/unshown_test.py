@@ -252,7 +252,7 @@ class Commands(unittest.TestCase):
     def test_a_python_without_torch_says_so_in_one_line(self):
         # Isolated and without site packages, where the project's Python is not to be found either.
         with tempfile.TemporaryDirectory() as folder:
-            for name in ("convert_weights.py", "average_weights.py", "environment.py"):
+            for name in ("convert_weights.py", "average_weights.py", "own_python.py"):
                 (pathlib.Path(folder) / "jobs").mkdir(exist_ok=True)
                 (pathlib.Path(folder) / "jobs" / name).write_text((ROOT / "jobs" / name).read_text())
             for name in ("convert_weights.py", "average_weights.py"):

@@ -28,7 +28,7 @@ struct MarkValues {
 };
 
 /// Visits all values of this rank, in any pieces; called twice.
-using VisitValues = std::function<void(const std::function<void(const float*, std::int64_t)>&)>;
+using VisitValues = std::function<void(const std::function<void(const double*, std::int64_t)>&)>;
 
 /// Collective, where `visit` may be too.
 MarkValues survey_marks(const VisitValues& visit, const Communicator& comm);
