@@ -9,7 +9,8 @@ PASS = "denoiser: {network: none}\nsolver: {name: pgd, iterations: 1}\noutput: {
 def write_fits(path, stored, **cards):
     """One image extension behind an empty primary, or several: a list of (name, array)."""
     def header(*pairs):
-        text = "".join(f"{key:<8}= {value!s:>20}".ljust(80) for key, value in pairs) + "END".ljust(80)
+        text = "".join(f"{k:<8}= {f'{v:<20}' if isinstance(v, str) and len(v) > 1 else f'{v:>20}'}".ljust(80) for k, v in pairs)
+        text += "END".ljust(80)
         return text.ljust(-(-len(text) // 2880) * 2880).encode()
 
     out = header(("SIMPLE", "T"), ("BITPIX", 8), ("NAXIS", 0), ("EXTEND", "T"))
