@@ -45,6 +45,12 @@ void refuse_foreign(const std::string& path) {
   std::ifstream(path, std::ios::binary).read(head.data(), head.size());
   const std::string_view begin(head.data(), head.size());
   if (begin[8] == '{') return;
+  using Kind = std::pair<std::string_view, const char*>;
+  for (const auto& [magic, name] : {Kind{"\x89HDF", "HDF5, as Keras writes it"},
+                                    Kind{"\x93NUMPY", "a NumPy array"}, Kind{"GGUF", "GGUF"}})
+    TESSERA_VALIDATE(!begin.starts_with(magic), path, " is no safetensors file (it is ", name,
+                     ") write its tensors into a PyTorch state dict and convert that with ",
+                     "jobs/convert_weights.py");
   const auto byte = static_cast<unsigned char>(begin[0]);
   std::string what;
   if (begin.starts_with("PK\x03\x04")) what = "a zip archive, as torch.save and torch.jit.save write it";
@@ -52,12 +58,6 @@ void refuse_foreign(const std::string& path) {
   if ((0x81 <= byte && byte <= 0x8f) || byte == 0xde || byte == 0xdf) what = "MessagePack, as Flax writes it";
   TESSERA_VALIDATE(what.empty(), path, " is no safetensors file (it is ", what, ") convert it with ",
                    conversion(path));
-  using Kind = std::pair<std::string_view, const char*>;
-  for (const auto& [magic, name] : {Kind{"\x89HDF", "HDF5, as Keras writes it"},
-                                    Kind{"\x93NUMPY", "a NumPy array"}, Kind{"GGUF", "GGUF"}})
-    TESSERA_VALIDATE(!begin.starts_with(magic), path, " is no safetensors file (it is ", name,
-                     ") write its tensors into a PyTorch state dict and convert that with ",
-                     "jobs/convert_weights.py");
 }
 
 /// Whether it names a file rather than shipped weights.
