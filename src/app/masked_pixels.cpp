@@ -16,7 +16,7 @@ constexpr int kExtreme = 96;    // powers of two beyond which 30 bits below the 
 // The largest number of a type; floats may hold what a detector wrote as whole numbers of 32 bits.
 double mark_of(const std::string& type) {
   const bool real = type.starts_with("float");
-  if (real) return type == "float16" ? 0 : 0x1p32 - 1;
+  if (real) return type.ends_with("16") ? 0 : 0x1p32 - 1;
   const std::size_t at = type.find("int");
   if (at == std::string::npos || type == "uint8" || type == "int8") return 0;
   const int bits = std::stoi(type.substr(at + 3));

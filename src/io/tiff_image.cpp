@@ -201,7 +201,7 @@ class TiffImage : public StoredImage {
       char* end = nullptr;
       const double value = std::strtod(text.c_str(), &end);
       if (end != text.c_str() && std::isfinite(value)) {
-        missing_ = info_.type == "float32" ? static_cast<float>(value) : value;
+        missing_ = info_.type.starts_with("float3") ? static_cast<float>(value) : value;
         add_note(concat("samples of ", value, " (GDAL_NODATA) are missing"));
       }
     }

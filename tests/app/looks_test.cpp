@@ -33,7 +33,8 @@ MarkValues survey(const std::vector<float>& values, const Communicator& comm = C
   return survey_marks(
       [&](const auto& take) {
         for (std::size_t i = 0; i < values.size(); ++i)
-          if (const double value = values[i]; static_cast<int>(i) % comm.size() == comm.rank()) take(&value, 1);
+          if (const double value = values[i]; static_cast<int>(i) % comm.size() == comm.rank())
+            take(&value, 1);
       },
       comm);
 }

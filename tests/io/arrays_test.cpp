@@ -155,43 +155,47 @@ TEST(Arrays, AxesAndDatasetsAreThoseThatTheFileStates) {
   world.all_reduce({&written, 1}, Reduce::max);
   if (written == 0) GTEST_SKIP() << "no h5py in .venv";
   test::on_groups([](const Communicator& comm) {
-    for (const auto& [name, shape] : std::vector<std::pair<std::string, Shape>>{{"gray", {1, 1, 60, 70}},
-                                                                                {"first", {5, 1, 60, 70}},
-                                                                                {"many", {20, 1, 25, 31}},
-                                                                                {"square_first", {31, 1, 15, 15}},
-                                                                                {"said", {60, 1, 70, 5}},
-                                                                                {"volume", {1, 8, 60, 70}},
-                                                                                {"thick", {2, 67, 70, 65}},
-                                                                                {"rows", {3, 1, 40, 2}},
-                                                                                {"tiny", {2, 1, 5, 3}}})
+    for (const auto& [name, shape] :
+         std::vector<std::pair<std::string, Shape>>{{"gray", {1, 1, 60, 70}},
+                                                    {"first", {5, 1, 60, 70}},
+                                                    {"many", {20, 1, 25, 31}},
+                                                    {"square_first", {31, 1, 15, 15}},
+                                                    {"said", {60, 1, 70, 5}},
+                                                    {"volume", {1, 8, 60, 70}},
+                                                    {"thick", {2, 67, 70, 65}},
+                                                    {"rows", {3, 1, 40, 2}},
+                                                    {"tiny", {2, 1, 5, 3}}})
       expect_read(name + ".npy", shape, comm);
     const Shape bands{5, 1, 60, 70};
-    for (const auto& [name, shape] : std::vector<std::pair<std::string, Shape>>{{"ilastik", {1, 6, 60, 70}},
-                                                                                {"frames", {2, 6, 60, 70}},
-                                                                                {"labels", bands},
-                                                                                {"last_label", bands},
-                                                                                {"turned", {1, 1, 60, 70}},
-                                                                                {"stack", {1, 6, 60, 70}},
-                                                                                {"pixel", {3, 1, 60, 70}},
-                                                                                {"line", {3, 1, 60, 70}},
-                                                                                {"spectrum", {9, 1, 60, 70}},
-                                                                                {"rgba", {4, 1, 60, 70}},
-                                                                                {"exposures", {60, 1, 60, 70}},
-                                                                                {"letters", bands},
-                                                                                {"old", bands},
-                                                                                {"unknown", bands},
-                                                                                {"scales", bands}})
+    for (const auto& [name, shape] :
+         std::vector<std::pair<std::string, Shape>>{{"ilastik", {1, 6, 60, 70}},
+                                                    {"frames", {2, 6, 60, 70}},
+                                                    {"labels", bands},
+                                                    {"last_label", bands},
+                                                    {"turned", {1, 1, 60, 70}},
+                                                    {"stack", {1, 6, 60, 70}},
+                                                    {"pixel", {3, 1, 60, 70}},
+                                                    {"line", {3, 1, 60, 70}},
+                                                    {"spectrum", {9, 1, 60, 70}},
+                                                    {"rgba", {4, 1, 60, 70}},
+                                                    {"exposures", {60, 1, 60, 70}},
+                                                    {"letters", bands},
+                                                    {"old", bands},
+                                                    {"unknown", bands},
+                                                    {"scales", bands}})
       expect_read("axes.h5:/" + name, shape, comm);
     expect_read("nexus.h5", bands, comm);
     expect_read("one_signal.h5", {1, 1, 60, 70}, comm);
 
-    for (const std::string name : {"bands_last", "bands_31", "square", "rgb", "volume_last", "batch", "volume_bands", "slabs"})
+    for (const std::string name :
+         {"bands_last", "bands_31", "square", "rgb", "volume_last", "batch", "volume_bands", "slabs"})
       expect_refused(name + ".npy", {"channels stand first", "move its last axis", name}, comm);
     expect_refused("bands_last.npy", {"(60, 70, 5)", "(60, 1, 70, 5)"}, comm);
     expect_refused("five.npy", {"has 5 axes"}, comm);
     expect_refused("axes.h5:/plain", {"move its last axis", "label"}, comm);
     expect_refused("axes.h5:/movie", {"4 frames along its axis of time"}, comm);
-    expect_refused("nameless.h5", {"no dataset /image", "/exported_data (6, 60, 70)", "/deep/er/mask (60, 70)"}, comm);
+    expect_refused("nameless.h5",
+                   {"no dataset /image", "/exported_data (6, 60, 70)", "/deep/er/mask (60, 70)"}, comm);
     expect_refused("lzf.h5", {"lzf, filter 32000", "HDF5_PLUGIN_PATH", "h5repack"}, comm);
     expect_refused("virtual.h5", {"no_such_part.h5", "missing"}, comm);
     try {
@@ -200,12 +204,12 @@ TEST(Arrays, AxesAndDatasetsAreThoseThatTheFileStates) {
     } catch (const InputError& e) {
       EXPECT_NE(std::string(e.what()).find("move its last axis"), std::string::npos) << e.what();
     }
-    for (const auto& [path, says] : std::vector<std::pair<std::string, std::string>>{
-             {"first.npy", "5 channels of 60 x 70"},
-             {"axes.h5:/ilastik", "axistags"},
-             {"nexus.h5", "/entry/data/counts is read"},
-             {"gray.npy", ""},
-             {"volume.npy", ""}}) {
+    for (const auto& [path, says] :
+         std::vector<std::pair<std::string, std::string>>{{"first.npy", "5 channels of 60 x 70"},
+                                                          {"axes.h5:/ilastik", "axistags"},
+                                                          {"nexus.h5", "/entry/data/counts is read"},
+                                                          {"gray.npy", ""},
+                                                          {"volume.npy", ""}}) {
       const std::string note = image_source_info(path, comm).note;
       EXPECT_TRUE(says.empty() ? note.empty() : note.find(says) != std::string::npos) << path << ": " << note;
     }
@@ -232,7 +236,8 @@ TEST(Arrays, AxesAndDatasetsAreThoseThatTheFileStates) {
 std::atomic<std::int64_t> unpacked = 0;  // chunks
 
 // A filter that changes nothing and counts.
-std::size_t count_chunks(unsigned flags, std::size_t, const unsigned*, std::size_t bytes, std::size_t*, void**) {
+std::size_t count_chunks(unsigned flags, std::size_t, const unsigned*, std::size_t bytes, std::size_t*,
+                         void**) {
   if (flags & H5Z_FLAG_REVERSE) ++unpacked;
   return bytes;
 }
@@ -248,7 +253,8 @@ void know_filter() {
   ASSERT_GE(H5Zregister(&filter), 0);
 }
 
-void write_chunks(const std::string& path, const std::vector<hsize_t>& shape, const std::vector<hsize_t>& chunk) {
+void write_chunks(const std::string& path, const std::vector<hsize_t>& shape,
+                  const std::vector<hsize_t>& chunk) {
   Hdf5File file = Hdf5File::create(path, Communicator());
   const int axes = static_cast<int>(shape.size());
   const H5Handle space(H5Screate_simple(axes, shape.data(), nullptr), H5Sclose);
@@ -256,7 +262,8 @@ void write_chunks(const std::string& path, const std::vector<hsize_t>& shape, co
   H5Pset_chunk(how.get(), axes, chunk.data());
   H5Pset_filter(how.get(), kFilter, H5Z_FLAG_MANDATORY, 0, nullptr);
   const H5Handle set(
-      H5Dcreate2(file.id(), "image", H5T_STD_U16LE, space.get(), H5P_DEFAULT, how.get(), H5P_DEFAULT), H5Dclose);
+      H5Dcreate2(file.id(), "image", H5T_STD_U16LE, space.get(), H5P_DEFAULT, how.get(), H5P_DEFAULT),
+      H5Dclose);
   hsize_t n = 1;
   for (const hsize_t s : shape) n *= s;
   std::vector<std::uint16_t> values(n);
@@ -271,8 +278,10 @@ TEST(Arrays, EachChunkIsUnpackedOnceForEachRankThatNeedsIt) {
     std::vector<hsize_t> shape, chunk;
   };
   // Channels, slices and columns cut; several pieces of 32 MiB; one chunk for all, larger than a piece.
-  const std::vector<Case> cases{{{64, 300, 260}, {64, 64, 64}}, {{3, 70, 90, 80}, {2, 64, 64, 64}},
-                                {{40, 1200, 300}, {40, 100, 300}}, {{20, 900, 1000}, {20, 900, 1000}},
+  const std::vector<Case> cases{{{64, 300, 260}, {64, 64, 64}},
+                                {{3, 70, 90, 80}, {2, 64, 64, 64}},
+                                {{40, 1200, 300}, {40, 100, 300}},
+                                {{20, 900, 1000}, {20, 900, 1000}},
                                 {{900, 1000}, {900, 1}}};
   for (std::size_t k = 0; k < cases.size() && !test::other_rank(); ++k)
     write_chunks(concat("chunks_", k, ".h5"), cases[k].shape, cases[k].chunk);
@@ -286,7 +295,8 @@ TEST(Arrays, EachChunkIsUnpackedOnceForEachRankThatNeedsIt) {
       const DatasetInfo info = file.info("/image");
       // Blocks of rows.
       const std::int64_t height = info.box.extent(1), first = height * comm.rank() / comm.size();
-      const Box box({0, first, 0}, {info.box.extent(0), height * (comm.rank() + 1) / comm.size(), info.box.extent(2)});
+      const Box box({0, first, 0},
+                    {info.box.extent(0), height * (comm.rank() + 1) / comm.size(), info.box.extent(2)});
       std::vector<float> values(static_cast<std::size_t>(box.pixels() * info.channels));
       ArrayView view;
       view.data = values.data();

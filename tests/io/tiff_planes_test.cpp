@@ -241,7 +241,8 @@ TEST(TiffPlanes, TifffilesArraysAreToldFromColors) {
   t.description = R"({"shape": [3, 13, 21]})";
   write_tiff("three.tif", t, t.values());
   EXPECT_EQ(read_part("three.tif").channels, 3);
-  EXPECT_NE(read_part("three.tif").info.note.find("three.tif:/all takes them as an array"), std::string::npos);
+  EXPECT_NE(read_part("three.tif").info.note.find("three.tif:/all takes them as an array"),
+            std::string::npos);
   EXPECT_EQ(read_part("three.tif", "all").depth, 3);
   t.description = "";  // another program's colors
   write_tiff("rgb.tif", t, t.values());
