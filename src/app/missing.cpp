@@ -36,17 +36,17 @@ std::vector<std::string> make_whole(const Geometry& g, const std::string& path, 
   TESSERA_VALIDATE(missing < all, "all ", all, " values of ", path,
                    " are not numbers (there is nothing to denoise) correct the file");
   at::Tensor marks = block.isfinite().to(block.options());
+  std::vector<std::unique_ptr<LocalOperator>> identity;
+  identity.push_back(make_identity());
+  Problem problem;
+  problem.A = make_local_stack(g.decomposition, identity, g.channels, g.options(), transport, comm);
   if (missing > 0) {
-    std::vector<std::unique_ptr<LocalOperator>> identity;
-    identity.push_back(make_identity());
-    const auto A = make_local_stack(g.decomposition, identity, g.channels, g.options(), transport, comm);
     block.masked_fill_(marks.eq(0), 0);
     Reducer reducer(comm);
-    fill_unmeasured(*A, marks, 0.5, block, Space(comm, &reducer));
+    fill_unmeasured(*problem.A, marks, 0.5, block, Space(comm, &reducer));
     lines.push_back(fmt::format(
         "note: {} of {} samples are not numbers: they are filled from their neighbors", missing, all));
   }
-  Problem problem;
   problem.noise_sigma = g.job.solver.sigma.values.front();  // what the network is asked to take away
   warn_of_values(g, {block.to(at::kCPU, at::kFloat).contiguous()},
                  {marks.to(at::kCPU, at::kFloat).contiguous()}, problem, comm);

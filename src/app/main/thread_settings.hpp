@@ -67,7 +67,7 @@ inline void settle_threads(int, char** argv, char** environment) {
   execve("/proc/self/exe", argv, with.data());  // returns where it cannot: threads then spin
 }
 
-[[gnu::section(".preinit_array"), gnu::used]] inline void (*const before_libraries)(int, char**,
-                                                                                    char**) = settle_threads;
+// Not const and not inline, for which the section would get a type that the assembler warns of.
+[[gnu::section(".preinit_array"), gnu::used]] static void (*before_libraries)(int, char**, char**) = settle_threads;
 
 }  // namespace tessera
