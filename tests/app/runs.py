@@ -211,7 +211,7 @@ def bad_input():
     np.save(work / "start.npy", start)
     gaussian = "{gaussian: {sigma: [2.0, 1.0], angle: 30}}"
     cases = [
-        (JOB.replace(gaussian, "{file: nothing.npy, normalize: false}"), "squared norm is 0"),
+        (JOB.replace(gaussian, "{file: nothing.npy, normalize: false}"), "is 0 everywhere (nothing would be measured)"),
         (JOB.replace("iterations: 4", "iterations: 4, start: start.npy"), "the start of the iteration is not finite"),
         (JOB.replace("iterations: 4", "iteration: 4"), "did you mean solver.iterations?"),
         (JOB.replace("photo.png", "nowhere.png"), "nowhere.png"),
