@@ -5,7 +5,7 @@
 # Really: with a scalar it works, and with a spectrum, the one thing that this implementation is for, it fails: it calls
 #   numpy.trapz, which numpy 2.4 has removed. Nothing in its requirements rules that numpy out. numpy before 2.4 helps.
 # Seen 2026-11-27, bm3d 4.0.3, bm4d 4.2.5: with numpy 2.4.6 "module 'numpy' has no attribute 'trapz'", with 2.3.5 the
-#   white spectrum gives the result of the scalar to 0.01.
+#   white spectrum gives exactly the result of the scalar.
 source "$(dirname "$0")/support.sh"
 python_packages numpy==2.4.6 bm3d==4.0.3 bm4d==4.2.5
 cat >colored.py <<'EOF'

@@ -10,13 +10,11 @@
 source "$(dirname "$0")/support.sh"
 debian_packages openmpi-bin libopenmpi3
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-libraries=debian/usr/lib/$(uname -m)-linux-gnu/openmpi
-if [[ -d $libraries ]]; then  # unpacked, not installed: Open MPI has to be told where it is
-  mkdir -p prefix/etc
-  ln -s "$folder/debian/usr/bin" prefix/bin
-  ln -s "$folder/debian/usr/share" prefix/share
-  ln -s "$folder/$libraries/lib" prefix/lib
-  export OPAL_PREFIX=$folder/prefix
+usr=$folder/debian/usr libraries=$folder/debian/usr/lib/$(uname -m)-linux-gnu
+if [[ -d $libraries/openmpi ]]; then  # unpacked, not installed: its parts have to be told where they are
+  export OPAL_PREFIX=$usr OPAL_BINDIR=$usr/bin OPAL_DATADIR=$usr/share OPAL_PKGDATADIR=$usr/share/openmpi
+  export OPAL_LIBDIR=$libraries/openmpi/lib OPAL_PKGLIBDIR=$libraries/openmpi/lib/openmpi3
+  export OPAL_SYSCONFDIR=$folder/debian/etc/openmpi PMIX_MCA_pcompress_base_silence_warning=1
 fi
 tries=("-n 1 ./no-such-program" "--hostfile no-such-file -n 1 true" "-n 4096 true")
 for arguments in "${tries[@]}"; do
