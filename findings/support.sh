@@ -37,3 +37,16 @@ debian_packages() {
   export PATH="$folder/debian/usr/bin:$PATH"
   export LD_LIBRARY_PATH="$folder/debian/usr/lib/$(uname -m)-linux-gnu:$folder/debian/lib/$(uname -m)-linux-gnu"
 }
+
+# open_mpi: mpirun.openmpi of Debian, also as root.
+open_mpi() {
+  debian_packages openmpi-bin libopenmpi3
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  local usr=$folder/debian/usr
+  local libraries=$usr/lib/$(uname -m)-linux-gnu
+  if [[ -d $libraries/openmpi ]]; then  # unpacked, not installed: its parts have to be told where they are
+    export OPAL_PREFIX=$usr OPAL_BINDIR=$usr/bin OPAL_DATADIR=$usr/share OPAL_PKGDATADIR=$usr/share/openmpi
+    export OPAL_LIBDIR=$libraries/openmpi/lib OPAL_PKGLIBDIR=$libraries/openmpi/lib/openmpi3
+    export OPAL_SYSCONFDIR=$folder/debian/etc/openmpi PMIX_MCA_pcompress_base_silence_warning=1
+  fi
+}
