@@ -127,7 +127,7 @@ TEST(Files, DamagedNpyIsRefusedWithItsName) {
       {"data cut", good.substr(0, good.size() - 1), "its shape needs 24"},
       {"data too long", good + "x", "its shape needs 24"},
       {"complex", npy(header("<c8", "(3,)"), data), "its type is <c8"},
-      {"float16", npy(header("<f2", "(12,)"), data), "its type is <f2"},
+      {"float of 16 bytes", npy(header("<f16", "(1,)"), data), "its type is <f16"},
       {"text", npy(header("<U6", "(1,)"), data), "its type is <U6"},
       {"objects", npy(header("|O", "(3,)"), data), "its type is |O"},
       {"odd width", npy(header("<f44", "(3,)"), data), "its type is <f44"},
