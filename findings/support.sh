@@ -19,7 +19,8 @@ python_packages() {
     debian_packages python3-pip
     pip=(env PYTHONPATH="$folder/debian/usr/lib/python3/dist-packages" "${pip[@]}")
   fi
-  "${pip[@]}" install --quiet --no-compile --disable-pip-version-check --root-user-action=ignore "$@" >pip.log 2>&1 \
+  TMPDIR=$folder "${pip[@]}" install --quiet --no-compile --disable-pip-version-check --root-user-action=ignore "$@" \
+    >pip.log 2>&1 \
     || cannot_try "pip install $*" "$(tail -n 1 pip.log)"
 }
 

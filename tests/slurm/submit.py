@@ -74,7 +74,7 @@ assert full[full.index("--site") + 1] == str(gpus), full
 array = dry(job, "--ranks", 2, "--time", 30, "--sweep", table, "--at-once", 2)
 assert "--array=0-2%2" in array and "jobs/sweep.sbatch" in array, array
 study = dry(job, "--ranks", "1,2,4", "--time", 30, "--strong", "--study", "--repeats 2")
-assert "--mem=0" in study and "--ntasks=4" in study and "--signal=B:USR1@300" in study and study[-2:] == ["--repeats", "2"], study
+assert "--mem=0" in study and "--ntasks=4" in study and "--signal=B:USR1@300" in study and study[study.index("--repeats") + 1] == "2", study
 through = bench.folder / "mpirun.env"
 through.write_text("SITE_LAUNCHER=mpirun\n")
 assert "--signal=B:USR1@300" in dry(job, "--ranks", 4, "--time", 30, "--site", through)
