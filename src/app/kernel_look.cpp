@@ -115,16 +115,21 @@ double symmetry(const Taps& k, const Place& p, Part part) {
   return all > 0 ? same / all : 1;
 }
 
-// Equal largest taps beside which the kernel falls steeply, and which are not most of it.
+// Equal largest taps beside which the kernel falls steeply, and which are not most of it. They fill 3 x 3 somewhere: along
+// a line they are a motion.
 std::int64_t clipped_top(const Taps& k) {
   const double peak = k.peak();
   std::vector<double> beside;
   std::int64_t top = 0;
-  bool whole = true;
+  bool whole = true, filled = false;
   k.each([&](std::int64_t r, std::int64_t c, double v) {
     whole = whole && v == std::floor(v);
     if (v == peak) {
       ++top;
+      bool all = true;
+      for (std::int64_t i = -1; i <= 1; ++i)
+        for (std::int64_t j = -1; j <= 1; ++j) all = all && k.at(r + i, c + j) == peak;
+      filled = filled || all;
       return;
     }
     for (std::int64_t i = -1; i <= 1; ++i)
@@ -134,7 +139,7 @@ std::int64_t clipped_top(const Taps& k) {
           return;
         }
   });
-  if (!whole || top < 5 || beside.empty() || median(beside) > 0.95 * peak) return 0;
+  if (!whole || !filled || beside.empty() || median(beside) > 0.95 * peak) return 0;
   return static_cast<double>(top) * peak < 0.7 * k.sum() ? top : 0;
 }
 

@@ -151,6 +151,12 @@ TEST(KernelLook, SaysNothingOfOrdinaryKernels) {
       {"disk", kernel(31, 31, [](double r, double c) { return r * r + c * c <= 225 ? 255 : 0; })},
       {"diagonal motion",
        kernel(15, 15, [](double r, double c) { return r == c && std::abs(r) < 5 ? 1 : 0; })},
+      {"diagonal motion, drawn in 8 bits", kernel(15, 15,
+                                                  [](double r, double c) {
+                                                    return std::abs(r) > 4 || std::abs(r - c) > 1 ? 0
+                                                           : r == c                               ? 255
+                                                                                                  : 120;
+                                                  })},
       {"Airy", kernel(41, 41, airy)},
       {"Moffat", kernel(41, 41, [](double r, double c) { return std::pow(1 + (r * r + c * c) / 9, -2.5); })},
       {"bicubic", kernel(17, 17, [&](double r, double c) { return keys(r / 4) * keys(c / 4); })},

@@ -68,6 +68,7 @@ inline void settle_threads(int, char** argv, char** environment) {
 }
 
 // Not const and not inline, for which the section would get a type that the assembler warns of.
-[[gnu::section(".preinit_array"), gnu::used]] static void (*before_libraries)(int, char**, char**) = settle_threads;
+[[gnu::section(".preinit_array"), gnu::used]] static void (*before_libraries)(int, char**,
+                                                                              char**) = settle_threads;
 
 }  // namespace tessera
