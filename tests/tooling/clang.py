@@ -50,6 +50,9 @@ failed = 0
 for file in files:
     words = commands[file]
     flags = words[next(i for i, w in enumerate(words) if w.startswith("-")):words.index("-o")]
+    for i in [i for i, w in enumerate(flags) if w.endswith("cmake_pch.hxx")]:  # gcc's own form of it
+        flags[i - 1:i + 1] = ["", ""]
+    flags = [flag for flag in flags if flag]
     done = subprocess.run([clang, *flags, "-w", "-fsyntax-only", str(file)], cwd=build, text=True, capture_output=True)
     if done.returncode:
         failed += 1
