@@ -24,7 +24,7 @@ python_packages() {
     || cannot_try "pip install $*" "$(tail -n 1 pip.log)"
 }
 
-# debian_packages NAME...: unpacks them and what they need and the system lacks below debian/; installs nothing.
+# debian_packages NAME[=VERSION]...: unpacks them and what they need and the system lacks below debian/; installs nothing.
 debian_packages() {
   mkdir -p debs/partial debian
   local get=(apt-get install -y -qq --no-install-recommends --download-only
