@@ -96,12 +96,19 @@ python() { [[ -x .venv/bin/python ]] && echo .venv/bin/python || echo python3; }
 #   TERM reaches this shell when Slurm ends the job; srun's tasks get it from Slurm at the same time. mpirun would kill its
 #   ranks within a second: it gets USR1 instead, which it passes on, and they checkpoint just as well.
 supervise() {
-  local child caught
+  local child='' caught='' early=''
   told_to_end=
-  trap 'caught=1; kill -USR1 "$child" 2>/dev/null' USR1
-  trap 'caught=1; told_to_end=1; [[ $SITE_LAUNCHER == srun ]] || kill -USR1 "$child" 2>/dev/null' TERM
+  # A child that is this shell's image yet, and not COMMAND, would take the signal by the traps below and forget it.
+  tell() {
+    if [[ -z $child ]]; then early=1; return; fi
+    while [[ -e /proc/$child && $(</proc/$$/cmdline) == "$(</proc/$child/cmdline)" ]] 2>/dev/null; do sleep 0.1; done
+    kill -USR1 "$child" 2>/dev/null
+  }
+  trap 'caught=1; tell' USR1
+  trap 'caught=1; told_to_end=1; [[ $SITE_LAUNCHER == srun ]] || tell' TERM
   "$@" &
   child=$!
+  [[ -z $early ]] || tell  # the signal came before the command had a number
   while :; do
     caught=
     code=0

@@ -81,7 +81,7 @@ done
 cp "$messages"/*.txt "$root/$(relative "$messages")/"
 cp -L "$(command -v orterun)" "$root/bin/mpirun"
 cp -L "$(command -v orted)" "$root/bin/orted"
-pmix=$(find "$prefix/lib" -type d -name 'pmix*' -path '*/pmix[0-9]*' -prune | head -1)  # Debian keeps PMIx in a prefix of its own
+pmix=$(find "$prefix/lib" -type d -name 'pmix*' -path '*/pmix[0-9]*' -print -quit)  # Debian keeps PMIx in a prefix of its own
 [[ -d $pmix/lib/pmix ]] || { echo "no PMIx plugins below $prefix/lib (mpirun needs them) is Open MPI Debian's?" >&2; exit 1; }
 mkdir -p "$root/pmix/lib" "$root/pmix/share"
 cp -r "$pmix/lib/pmix" "$root/pmix/lib/"

@@ -93,7 +93,8 @@ explain() {
   while [[ $1 != env ]]; do start+=("$1"); shift; done
   echo "launch: exit code 1 is $launcher's, or of a rank that MPI ended (messages above, where there are any) to look closer:" \
     "$(printf '%q ' "${start[@]}")hostname" >&2
-  if [[ $launcher == srun && $(srun --mpi=list 2>&1) != *pmix* ]]; then
+  local types
+  if [[ $launcher == srun ]] && types=$(srun --mpi=list 2>&1) && [[ $types != *pmix* ]]; then
     echo "launch: this Slurm's srun has no PMIx (srun --mpi=list names none) set TESSERA_LAUNCHER=mpirun" >&2
   fi
   if [[ -n $job && -z $(squeue --noheader --job "$job" 2>/dev/null) ]]; then

@@ -58,7 +58,7 @@ found() {
     pkg-config) have pkg-config ;;
     python) pick_python >/dev/null ;;
     mpi) have mpicc && have mpirun ;;
-    hdf5) have h5pcc || have h5pcc.openmpi || { have h5cc && h5cc -showconfig | grep -q 'Parallel HDF5: *yes'; } ;;
+    hdf5) have h5pcc || have h5pcc.openmpi || { have h5cc && grep -q 'Parallel HDF5: *yes' <<<"$(h5cc -showconfig)"; } ;;
     vips | cfitsio) have pkg-config && pkg-config --exists "$1" 2>/dev/null ;;
     tiff) have pkg-config && pkg-config --exists 'libtiff-4 >= 4.5' 2>/dev/null ;;
     yaml-cpp) have_library yaml-cpp yaml-cpp/yaml.h ;;
@@ -171,7 +171,7 @@ has_cuda_13() {
   local nvcc
   for nvcc in "${CUDACXX:-}" "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc; do
     [[ -n $nvcc && -x $nvcc ]] || continue
-    "$nvcc" --version 2>/dev/null | grep -q 'release 13\.' && return
+    [[ $("$nvcc" --version 2>/dev/null) == *"release 13."* ]] && return
   done
   return 1
 }

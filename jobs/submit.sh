@@ -55,7 +55,9 @@ while (($#)); do
   shift 2
 done
 [[ -n $job && -n $ranks && -n $limit ]] || refuse "a job file, --ranks and --time are needed (see --help)"
-[[ -r $job ]] || refuse "cannot read $job (it is the job to submit) is the path right?"
+readable() { [[ -f $1 && -r $1 ]] || refuse "cannot read $1 (it is $2) is the path right?"; }
+readable "$job" "the job to submit"
+[[ -z $table ]] || readable "$table" "the table of the sweep"
 [[ -z $table || -z $study ]] || refuse "--sweep and --$study together (each is a submission of its own) choose one"
 list='^[1-9][0-9]*(,[1-9][0-9]*)*$' number='^[1-9][0-9]*$'
 if [[ -n $study ]]; then
@@ -116,17 +118,18 @@ done
 slurm='' longest='' has_cores=''  # whether it answers; of the partition: the time limit, cores of its smallest node
 if listed=$(sinfo --noheader --format '%P|%l' 2>/dev/null); then
   slurm=1
-  [[ -n $partition ]] || partition=$(sed -n 's/\*|.*//p' <<<"$listed" | head -1)
+  [[ -n $partition ]] || partition=$(sed -n '/\*|/{s/\*|.*//p;q;}' <<<"$listed")
   row=$(grep -m1 -E "^${partition%%,*}\*?\|" <<<"$listed") ||
     refuse "no partition '$partition' (Slurm has $(sed 's/|.*//' <<<"$listed" | xargs)) set SITE_PARTITION, or -- --partition"
   longest=${row#*|}
   [[ $SITE_LAUNCHER != srun || $(srun --mpi=list 2>&1) == *pmix* ]] ||
     refuse "this Slurm's srun has no PMIx (srun --mpi=list names none: it could not start ranks) set SITE_LAUNCHER=mpirun"
-  has_cores=$(sinfo --noheader --Node --partition "$partition" --format %c | sort -n | head -1)
+  has_cores=$(sinfo --noheader --Node --partition "$partition" --format %c |
+    awk 'NR == 1 || $1 + 0 < least {least = $1 + 0} END {if (NR) print least}')
 elif [[ -z $dry ]]; then
   command -v sbatch >/dev/null ||
     refuse "no sbatch on this machine (the job is to go to Slurm) submit from a login node, or look with --dry-run"
-  refuse "Slurm does not answer ($(sinfo 2>&1 >/dev/null | head -1)) try again later, or look with --dry-run"
+  refuse "Slurm does not answer ($(sinfo 2>&1 >/dev/null | sed -n 1p)) try again later, or look with --dry-run"
 fi
 if most_seconds=$(seconds_of "$longest") && ((limit_seconds > most_seconds)); then  # infinite and the like are no times
   refuse "--time $limit is longer than partition $partition allows ($longest; the job would wait for ever)" \
@@ -198,13 +201,17 @@ digest() {  # digest TEXT PREDICTION: each becomes the larger of what it is and 
 }
 begin_check
 threads=${OMP_NUM_THREADS:-$cores}  # as jobs/launch.sh takes them
-# What is submitted has one name, made of all that decides what is computed. The files may change from now on.
+# What is submitted has one name, made of all that decides what is computed. The files may change from now on, but for the
+# data that a sweep's rows read: changed, they make it another sweep.
 content() { cat "$1" ${2:+"$2"}; }
 before=$(content "$job" "$table" | sha256sum)
-id=$(printf '%s\n' "$job" ${settings[@]+"${settings[@]}"} "$before" | sha256sum | cut -c1-10)
-rows=1
+rows=1 inputs=''
 if [[ -n $table ]]; then
   rows=$("$(python)" jobs/sweep_table.py count "$table") || exit 2
+  inputs=$("$(python)" jobs/sweep_table.py inputs "$job" "$table" ${settings[@]+"${settings[@]}"}) || exit 2
+fi
+id=$(printf '%s\n' "$job" ${settings[@]+"${settings[@]}"} "$before" "$inputs" | sha256sum | cut -c1-10)
+if [[ -n $table ]]; then
   checked=$((rows < 32 ? rows : 32))
   for ((i = 0; i < checked; ++i)); do
     row_settings=()
@@ -279,7 +286,11 @@ arguments=()
 [[ -n $site ]] && arguments+=(--site "$site")
 [[ -n $own_program ]] && arguments+=(--program "$own_program")  # the job may begin without this environment
 [[ -n $table ]] && results=$folder/$id kept=$folder/$id/submitted || kept=$here/runs/submitted/$id
-copy=$kept/$(basename "$job") table_copy=${table:+$kept/table.${table##*.}}
+copy=$kept/$(basename "$job") table_copy=
+if [[ -n $table ]]; then
+  table_name=${table##*/} table_copy=$kept/table
+  [[ $table_name != *.* ]] || table_copy+=.${table_name##*.}
+fi
 settings=(--set "relative_to=$(quoted "$(dirname "$job")")" ${settings[@]+"${settings[@]}"})
 if [[ -n $table ]]; then
   holder=$(squeue --noheader --format '%F %T|%k' 2>/dev/null | sed -n "s/|tessera-$id\$//p" | sort -u | paste -sd, -) || true

@@ -4,6 +4,7 @@
 
     sweep_table.py count TABLE         how many rows
     sweep_table.py row TABLE I         row I, counted from 0, as KEY=VALUE; an empty cell leaves its key alone
+    sweep_table.py inputs JOB TABLE WORD...   the files that these name (WORD: KEY=VALUE of --set), with size and time of change
     sweep_table.py left TABLE FOLDER   the rows that are not finished in FOLDER, as 0-3,7 for sbatch --array
     sweep_table.py finished FOLDER I   exit code 0 where row I is
     sweep_table.py record FILE CODE BEGIN RANKS KEY=VALUE...   writes FILE, what jobs/collect.py reads of a task that ended
@@ -16,7 +17,9 @@ import codecs
 import csv
 import io
 import json
+import os
 import re
+import stat
 import sys
 import time
 from pathlib import Path
@@ -126,6 +129,32 @@ def row(path, index):
     return rows[index]
 
 
+def scalars(line):
+    """What may be a value on a line of YAML: all behind its key, quoted words, and the parts of lists and maps."""
+    for single, double in re.findall(r"""'((?:[^']|'')+)'|"((?:[^"\\]|\\.)+)\"""", line):
+        yield single.replace("''", "'") or re.sub(r"\\(.)", r"\1", double)
+    plain = re.sub(r"(^|\s)#.*", "", line)
+    yield re.sub(r"^[\s-]*[\w.]+\s*[:=]\s*", "", plain).strip()
+    yield from (part.strip() for part in re.split(r"[\[\]{},]|:\s|^\s*-\s", plain))
+
+
+def inputs(job, table, words):
+    """A line with size, time of change and name for each file that these name, as found from the job's folder."""
+    lines = Path(job).read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
+    lines += [os.fsencode(word).decode(errors="surrogateescape") for word in words]
+    lines += [value for row in read_table(table) for value in row.values()]
+    names = {name.rpartition(":/")[0] or name for line in lines for name in scalars(line)}  # of an HDF5 file's dataset
+    found = []
+    for name in sorted(name.encode(errors="surrogateescape") for name in names):
+        try:
+            status = os.stat(os.path.join(os.path.dirname(os.fsencode(job)), name))
+        except (OSError, ValueError):
+            continue
+        if stat.S_ISREG(status.st_mode):
+            found.append(b"%d %d %s\n" % (status.st_size, status.st_mtime_ns, name))
+    return b"".join(found)
+
+
 def finished(folder, index):
     """Whether the task's record says that it ended well, and its result is there."""
     try:
@@ -166,6 +195,8 @@ def main():
             case ["row", table, index]:
                 for key, value in row(table, int(index)).items():
                     sys.stdout.buffer.write(f"{key}={value}\0".encode())
+            case ["inputs", job, table, *words]:
+                sys.stdout.buffer.write(inputs(job, table, words))
             case ["left", table, folder]:
                 print(left(table, Path(folder)))
             case ["finished", folder, index]:

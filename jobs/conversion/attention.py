@@ -5,6 +5,7 @@ import re
 from traced_network import moves
 
 from . import Refused
+from .parts import Network
 
 
 def compared(state, wanted, what):
@@ -24,7 +25,6 @@ def count(state, pattern):
 
 def scunet(state):
     """Matrices as 1x1 kernels; what splits or joins the two halves of a block's channels in two, one for each half."""
-    from .networks import Network
     blocks, scales = count(state, r"m_body\.(\d+)\."), 1 + count(state, r"m_down(\d+)\.") - 1
     head = state["m_head.0.weight"]
     channels = head.shape[1]
@@ -69,7 +69,6 @@ def scunet(state):
 
 def restormer(state):
     """With the moves between pixels and channels behind the convolutions that change the level."""
-    from .networks import Network
     patch = state["patch_embed.proj.weight"]
     width, channels = patch.shape[:2]
     widths = [width << s for s in range(4)]

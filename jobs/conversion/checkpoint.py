@@ -2,6 +2,7 @@
 """The state dict in a file of PyTorch, safetensors or Flax: read without running its code, unwrapped, each tensor looked at."""
 import argparse
 import collections
+import os
 import re
 import warnings
 import zipfile
@@ -39,11 +40,16 @@ def read(path):
     try:
         with open(path, "rb") as file:
             head = file.read(16)
+            # The length of a safetensors file's header may begin with any byte: it is looked for first.
+            safetensors = head[8:9] == b"{" and int.from_bytes(head[:8], "little") <= os.fstat(file.fileno()).st_size
             # A map of MessagePack that is not empty; pickles begin with 0x80, archives with P.
-            if head and (0x81 <= head[0] <= 0x8f or head[0] in (0xde, 0xdf)):
-                tree, _ = unpack(head + file.read())
+            if not safetensors and head and (0x81 <= head[0] <= 0x8f or head[0] in (0xde, 0xdf)):
+                data = head + file.read()
+                tree, end = unpack(data)
+                if end != len(data):
+                    raise ValueError("it goes on behind its end")
                 return flax_dncnn(tree), True
-        if head[8:9] == b"{":
+        if safetensors:
             from safetensors.torch import load_file
             return load_file(path), False
         # Lightning keeps its arguments beside the weights, in a class that holds values and does nothing.

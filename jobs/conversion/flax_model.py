@@ -85,7 +85,13 @@ def flax_dncnn(tree):
     for layer in range(depth):
         block = params.get("conv_start" if layer == 0 else "conv_end" if layer == depth - 1 else f"ConvBNBlock_{layer - 1}")
         conv = block.get("Conv_0", block)
+        unread = {*block, *conv} - {"Conv_0", "BatchNorm_0", "kernel", "bias"}
+        if unread:
+            refuse(f"a Flax DnCNN with {', '.join(sorted(unread))} (SCICO's has convolutions and batch norms alone) "
+                   "write its tensors into a PyTorch state dict")
         state[f"dncnn.{index}.weight"] = conv["kernel"].permute(3, 2, 0, 1)  # from (rows, columns, in, out)
+        if "bias" in conv:
+            state[f"dncnn.{index}.bias"] = conv["bias"]
         if "BatchNorm_0" in block:
             index += 1
             norm, moment = block["BatchNorm_0"], moments[f"ConvBNBlock_{layer - 1}"]["BatchNorm_0"]

@@ -61,6 +61,8 @@ int execute(const DenoiseArguments& a, const Communicator& comm) {
   });
   const bool picture = format->kind == ImageFormat::Kind::picture;
   JobConfig job;
+  job.solver.name = "hqs";  // one iteration of it is one pass of the denoiser
+  job.solver.iterations = 1;
   job.problem.truth = a.in;
   job.problem.seed = a.seed;
   job.denoiser.network = a.network;
@@ -81,8 +83,11 @@ int execute(const DenoiseArguments& a, const Communicator& comm) {
   const bool fits = !picture || format->writes(bits);
   const PictureForm form = fits ? in_file_units(g, bits) : PictureForm{};
 
-  at::Tensor truth = read_block(a.in, g, comm);
-  const std::vector<std::string> missing = make_whole(g, a.in, truth, transport, comm);
+  std::string marks;
+  at::Tensor truth = read_block(a.in, g, comm, &marks);
+  std::vector<std::string> missing = make_whole(g, a.in, truth, transport, comm);
+  if (!marks.empty())
+    missing.insert(missing.begin(), "note: " + marks + ", far above all others, are taken for masked pixels");
   at::Tensor noisy = truth;
   if (a.noise > 0) {
     const at::Tensor exact = truth.to(at::kCPU, at::kDouble, false, /*copy=*/true);

@@ -96,6 +96,24 @@ Range range_of(const at::Tensor& image, double values, const Communicator& comm)
   return r;
 }
 
+constexpr double kWeak = 0.1, kStrong = 2;  // of lambda
+constexpr double kMoving = 0.002;           // of the image, by an iteration
+
+// What the solver and not the data did to the residual: cause and remedy; empty: nothing that is known.
+std::string of_the_solver(const Geometry& g, const Solved& s) {
+  const std::string others = "or leave the section solver out: its default follows from the problem";
+  if (s.strength > kStrong)
+    return fmt::format(
+        "the prior is stronger than the noise asks for, lambda {:.2g}) write 'lambda: 1' in solver, {}",
+        s.strength, others);
+  if (s.gradient && s.moved > kMoving)
+    return fmt::format(
+        "{} had not ended: its last iteration moved the image by {:.1g} %) raise "
+        "solver.iterations, {}",
+        g.job.solver.name, 100 * s.moved, others);
+  return {};
+}
+
 nlohmann::ordered_json number(double v) {
   return std::isfinite(v) ? nlohmann::ordered_json(v) : nlohmann::ordered_json(nullptr);
 }
@@ -103,7 +121,7 @@ nlohmann::ordered_json number(double v) {
 }  // namespace
 
 nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Tensor& image,
-                                Denoiser& denoiser, double sigma, int iterations, const OutputFolder& folder,
+                                Denoiser& denoiser, const Solved& solved, const OutputFolder& folder,
                                 const Space& space, std::vector<std::string>& warnings) {
   const PhaseScope phase(Phase::metrics);
   const Communicator& comm = space.comm();
@@ -161,16 +179,20 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
                 {"below_0", range.below},
                 {"above_1", range.above}};
 
-  if (known && chi2 < 0.5)
-    warn(
-        fmt::format("chi2 is {:.2g} per sample (the noise is overstated, or the prior does little: the image "
-                    "fits the noise too) check problem.noise, or raise solver.sigma",
-                    chi2));
+  const bool weak = !(solved.strength >= kWeak);  // or there is none
+  const std::string reason = known ? of_the_solver(g, solved) : "";
+  // Where hardly a photon came, a sample's variance is taken for that of one.
+  const bool few = g.job.problem.noise.poisson > 0 && parts[0].at_smallest > 0.05;
+  if (known && chi2 < 0.5 && !few)
+    warn(fmt::format("chi2 is {:.2g} per sample (the noise is overstated{}: the image fits the noise too) {}",
+                     chi2, weak ? ", or the prior does little" : "",
+                     weak ? "check problem.noise, or raise solver.lambda" : "check problem.noise"));
   if (known && chi2 > 1.5)
-    warn(
-        fmt::format("chi2 is {:.3g} per sample (the noise is understated, the operator is not the true one, "
-                    "the prior is too strong, or the run ended early) look at residual.png",
-                    chi2));
+    warn(fmt::format("chi2 is {:.3g} per sample ({}", chi2,
+                     reason.empty()
+                         ? "the noise is understated, or the operator is not the true one) look at "
+                           "residual.png, state the noise if it is known"
+                         : reason));
   else if (known && high > 2 && high > 2 * chi2)
     warn(fmt::format(
         "chi2 is {:.2g} per sample, but above {:.2g} in 5 % of the tiles (the noise differs over the "
@@ -183,9 +205,11 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
     const double deviation = std::sqrt(std::max(0.0, s.chi2 - s.mean * s.mean));
     if (std::abs(s.correlation) > std::max(0.15, 5 * s.white))
       warn(fmt::format(
-          "the residual{} is not white: correlation {:.2f} at lag ({}, {}) (the kernel or the boundary "
-          "is not the true one, or the prior is too strong) look at residual.png",
-          of, s.correlation, s.lag[0], s.lag[1]));
+          "the residual{} is not white: correlation {:.2f} at lag ({}, {}) ({}", of, s.correlation, s.lag[0],
+          s.lag[1],
+          reason.empty() ? "the kernel or the boundary is not the true one, or the picture has textures and "
+                           "edges that the prior smooths) look at residual.png"
+                         : reason));
     if (std::abs(s.mean) > 0.1 * deviation &&
         std::abs(s.mean) * std::sqrt(static_cast<double>(s.samples)) > 5)
       warn(fmt::format("the residual{} has the mean {:.2g}, its deviation is {:.2g} ({}", of, s.mean,
@@ -193,7 +217,8 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
                        poisson && s.mean > 0
                            ? "the data lie below what the model can be, as counts do from which a background "
                              "was subtracted) "
-                             "write its mean as likelihood.background, or give the counts as they were"
+                             "write the mean of what was subtracted, over scale.factor, as "
+                             "likelihood.background, or give the counts as they were"
                            : "the data have an offset that the model does not) subtract the background"));
     // A value that a flat, noisy picture takes anyway is rarer, also than the next one: few levels have tails.
     if (s.at_largest > 0.005 && s.at_largest > s.beside_largest && s.smallest < s.largest)
@@ -229,10 +254,10 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
         100 * range.far, range.smallest, range.largest));
   // Total variation and no prior never expand; arithmetic below float32 rounds more than the changes are. A
   // tenth of the run's passes, the first of them on the image itself: short runs are not about to unsettle.
-  const int passes = std::min(iterations / 10 - 1, 10);
-  if (g.network && g.job.execution.precision == Precision::float32 && sigma > 0 && passes >= 2) {
-    const Expansion e = expansion(denoiser, image, sigma, passes, 0, g.decomposition, space);
-    j["denoiser"] = {{"sigma", sigma},
+  const int passes = std::min(solved.iterations / 10 - 1, 10);
+  if (g.network && g.job.execution.precision == Precision::float32 && solved.sigma > 0 && passes >= 2) {
+    const Expansion e = expansion(denoiser, image, solved.sigma, passes, 0, g.decomposition, space);
+    j["denoiser"] = {{"sigma", solved.sigma},
                      {"passes", e.gains.size()},
                      {"largest_gain", number(e.largest())},
                      {"last_gain", number(e.last())}};
@@ -240,7 +265,7 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
       warn(fmt::format(
           "the denoiser expands perturbations by {:.3f} at this image and sigma {:.3g} (long iterations "
           "may not settle) use denoiser.averaging, a smaller step or a larger solver.sigma",
-          e.last(), sigma));
+          e.last(), solved.sigma));
   }
   j["warnings"] =
       std::vector<std::string>(warnings.begin() + static_cast<std::ptrdiff_t>(first_own), warnings.end());

@@ -9,6 +9,7 @@
 #include <cfloat>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -177,7 +178,8 @@ std::string measurement_problem(const std::string& path, const Communicator& com
   return fmt::format("problem:\n  scale: {{factor: {}, offset: {}}}\n", origin.factor, origin.offset);
 }
 
-at::Tensor read_block(const std::string& path, const Geometry& g, const Communicator& comm) {
+at::Tensor read_block(const std::string& path, const Geometry& g, const Communicator& comm,
+                      std::string* marks) {
   const PhaseScope phase(Phase::load);
   const SourceInfo info = image_source_info(path, comm);
   TESSERA_VALIDATE(info.box == g.image && info.channels == g.channels, path, " is ", info.channels, " x ",
@@ -186,8 +188,11 @@ at::Tensor read_block(const std::string& path, const Geometry& g, const Communic
   const Box block = g.decomposition.block(comm.rank());
   at::Tensor t = empty_block(g.channels, block, at::kDouble, axes_of(g.image));
   read_image(path, g.decomposition.layout(), view(t, block), comm);
-  if (const MaskedPixels masked = masked_pixels({t}, info.type, comm); masked.found())
+  if (!marks) return t.sub_(g.offset).div_(g.factor).to(g.options());
+  if (const MaskedPixels masked = masked_pixels({t}, info.type, comm); masked.found()) {
     t.masked_fill_(t.ge(masked.mark() / 2), NAN);
+    *marks = masked.text();
+  }
   return t.sub_(g.offset).div_(g.factor).to(g.options());
 }
 
@@ -240,7 +245,8 @@ bool start_seen(const Problem& problem, DataTerm& data, at::Tensor& x, const Spa
   constexpr double kHardly = 0.05;  // of the pixel that is seen most
   at::Tensor seen = at::empty_like(x);
   data.sensitivity(seen);
-  double extremes[2] = {0, 0};  // the largest of -seen and seen
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  double extremes[2] = {kNone, kNone};  // the largest of -seen and seen
   if (seen.numel() > 0) {
     const auto [least, most] = at::aminmax(seen);
     extremes[0] = -least.item<double>();

@@ -6,6 +6,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "run_summary.hpp"
@@ -29,6 +31,10 @@ double earlier_seconds(const Checkpoint& from, const Communicator& comm) {
   const std::vector<double>& clocks = from.lists.at("clock");
   if (static_cast<int>(clocks.size()) == comm.size()) return clocks[static_cast<std::size_t>(comm.rank())];
   return *std::max_element(clocks.begin(), clocks.end());
+}
+
+std::string counted(std::int64_t iterations) {
+  return fmt::format("{} iteration{}", iterations, iterations == 1 ? "" : "s");
 }
 
 class Snapshots final : public Observer {
@@ -65,16 +71,20 @@ void say_what_runs(Log& log, const JobRun& run, const std::vector<std::string>& 
                        version(), g.channels, sides(g.image), ranks, ranks == 1 ? "" : "s",
                        fmt::join(g.job.domain.grid, " x "), g.device.is_cuda() ? "CUDA" : "CPU", threads,
                        threads == 1 ? "" : "s", description(run.started)));
-  log.line(fmt::format("solver {}, denoiser {}", g.job.solver.name, run.denoiser->description()));
+  log.line(fmt::format("solver {}, {}, denoiser {}", g.job.solver.name, counted(g.job.solver.iterations),
+                       run.denoiser->description()));
   const SolverOptions& o = run.options;
   const double noise = run.problem.noise_sigma;
   if (std::isfinite(o.strength) && noise > 0)
-    log.line(o.level > 0
-                 ? fmt::format("lambda {:.4g}: sigma from {:.4g} to {:.4g}, then to nothing, noise {:.4g}",
-                               o.strength, o.sigma.at(0), o.level, noise)
-                 : fmt::format("lambda {:.4g}: sigma {:.4g} (at the end), step {:.4g}, noise {:.4g}",
-                               o.strength, o.sigma.values().back(),
-                               o.step.set() ? o.step.values().back() : 1 / run.data->lipschitz(), noise));
+    log.line(
+        o.level > 0
+            ? fmt::format("noise {:.4g} (white is 1): the denoiser takes away {:.4g} at first, {:.4g} at the "
+                          "end, then less and less (prior of strength lambda {:.4g})",
+                          noise, o.sigma.at(0), o.level, o.strength)
+            : fmt::format("noise {:.4g} (white is 1): the denoiser takes away {:.4g} at the end (prior of "
+                          "strength lambda {:.4g}, step {:.4g})",
+                          noise, o.sigma.values().back(), o.strength,
+                          o.step.set() ? o.step.values().back() : 1 / run.data->lipschitz()));
   for (const std::string& line : damaged) log.line("note: passed over: " + line);
   if (run.from) log.line(fmt::format("resumed after {} iterations from {}", run.done(), run.from->path));
   for (const std::string& warning : run.started.warnings) log.line("warning: " + warning);
@@ -85,6 +95,15 @@ void say_what_runs(Log& log, const JobRun& run, const std::vector<std::string>& 
   for (const std::string& warning : g.files->warnings()) log.line("warning: " + warning);
   for (const std::string& notice : run.problem.notices) log.line("note: " + notice);
   for (const std::string& warning : run.problem.warnings) log.line("warning: " + warning);
+}
+
+std::string how_it_ended(const LoopResult& r, std::int64_t asked) {
+  const std::string done = fmt::format("{} of {}", r.iterations, counted(asked));
+  if (r.reason == StopReason::limit && r.iterations > 1 && std::isfinite(r.last.residual))
+    return fmt::format("{}, of which the last moved the image by {:.2g} %", done, 100 * r.last.residual);
+  if (r.reason == StopReason::converged && r.ended_by != "rounding")
+    return fmt::format("converged after {}, by solver.stop.{},", done, r.ended_by);
+  return r.reason == StopReason::limit ? done : fmt::format("{} after {}", name(r.reason), done);
 }
 
 Checkpoint fixed_part(const JobRun& run, const RunFiles& files, int restarts) {
@@ -192,9 +211,8 @@ void RunOutput::say_results(const RunSummary& s, const LoopResult& result, bool 
                     s.prox.missed, s.prox.calls, run_.g.job.solver.prox_iterations, s.prox.worst));
   log_.line("");
   log_.line(table);
-  std::string last =
-      fmt::format("{} after {} iterations, {} ({} per iteration)", name(result.reason), result.iterations,
-                  format_seconds(result.seconds), format_seconds(s.seconds_per_iteration));
+  std::string last = fmt::format("{} in {} ({} each)", how_it_ended(result, run_.g.job.solver.iterations),
+                                 format_seconds(result.seconds), format_seconds(s.seconds_per_iteration));
   if (run_.metrics) last += fmt::format(", PSNR {:.2f} dB (start {:.2f})", s.psnr, s.psnr_start);
   if (run_.metrics && !stopped) last += fmt::format(", SSIM {:.4f}", s.ssim.reflected);
   log_.line(last);
@@ -212,7 +230,11 @@ int RunOutput::finish(const LoopResult& result) {
   nlohmann::ordered_json json = to_json(summary, result, run_.g);
   if (run_.g.job.output.diagnostics && !stopped)
     json["diagnostics"] = diagnose(run_.g, *run_.data, result.image, *run_.denoiser,
-                                   std::max(result.last.sigma, run_.options.level), result.iterations,
+                                   {.sigma = std::max(result.last.sigma, run_.options.level),
+                                    .iterations = result.iterations,
+                                    .moved = result.last.residual,
+                                    .strength = run_.options.strength,
+                                    .gradient = !takes_prox(find_solver(run_.g.job.solver.name).data_step)},
                                    folder_, run_.space, warnings);
   run_.comm.together([&] {
     if (run_.comm.rank() == 0) write_text(folder_.file("summary.json"), json.dump(2) + "\n");
@@ -230,7 +252,10 @@ int RunOutput::finish(const LoopResult& result) {
         "note: the last iterations moved the image by float32's rounding alone: further ones would change "
         "nothing (solver.stop.rounding: false goes on)");
   if (stopped) return end_stopped();
-  log_.line("results in " + folder_.path());
+  const std::string preview = folder_.file(run_.g.job.output.preview);
+  const bool shown = !run_.g.job.output.preview.empty() && std::filesystem::exists(preview);
+  log_.line(concat("results in ", folder_.path(), ": reconstruction.h5",
+                   shown ? ", as a picture " + run_.g.job.output.preview : ""));
   status_.set("finished", name(result.reason));
   return 0;
 }

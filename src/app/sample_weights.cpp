@@ -6,8 +6,10 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "sample_checks.hpp"
@@ -17,6 +19,7 @@
 #include "tessera/domain/noise_estimate.hpp"
 #include "tessera/domain/order_statistics.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/io/jpeg_step.hpp"
 
 namespace tessera {
 namespace {
@@ -70,9 +73,9 @@ Measurement counted_samples(const Geometry& g, const Samples& s, const Measureme
   const Measurement observed = problem.A->observed();
   drop([&](std::size_t i) { return observed[i].defined() ? observed[i].to(at::kCPU).eq(0) : at::Tensor(); },
        "are masked");
-  TESSERA_VALIDATE(left > 0, "all ", all,
-                   " samples count 0 (nothing is measured) check problem.weights, problem.saturation and the "
-                   "mask");
+  TESSERA_VALIDATE(left > 0, "all ", all, " samples count 0 (nothing is measured",
+                   problem.notices.empty() ? "" : ": " + fmt::format("{}", fmt::join(problem.notices, "; ")),
+                   ") check problem.weights, problem.saturation and the mask");
   return marks;
 }
 
@@ -142,11 +145,23 @@ Weighing from_model(const Geometry& g, const Samples& s, const Measurement& y, c
     noise.gaussian = kNoiseless;
     problem.noise_source = fmt::format("none was simulated, a level of {} is assumed", kNoiseless);
   } else {
-    NoiseEstimate e = estimate_noise(y, marks, layout, comm);
+    const JpegSteps steps = comm.rank() == 0 ? jpeg_steps(g.job.problem.measurements) : JpegSteps{};
+    std::array<double, 2> rounded{steps.low / g.factor, steps.high / g.factor};
+    comm.all_reduce(rounded, Reduce::max);
+    NoiseEstimate e = estimate_noise(y, marks, layout, comm, rounded[1]);
+    if (e.coarse)
+      e.sigma = std::hypot(e.sigma, rounded[0] / std::sqrt(12.0) / 2);  // half shows where it looked
     noise = {.gaussian = e.sigma, .poisson = e.gain};
-    problem.noise_source = level_text(g, noise) + ", estimated from the data, standard error " +
-                           (e.gain > 0 ? percent(e.gain_error, e.gain) + " of the gain"
-                                       : percent(e.sigma_error, e.sigma) + ", plus what texture adds");
+    const bool counts = e.gain > 0 && e.gain_error == 0;
+    problem.noise_source =
+        level_text(g, noise) + ", estimated from the data" +
+        (counts       ? ": they are whole counts that scatter as photons do"
+         : e.gain > 0 ? ", standard error " + percent(e.gain_error, e.gain) + " of the gain"
+                      : ", standard error " + percent(e.sigma_error, e.sigma) + ", plus what texture adds");
+    if (e.coarse)
+      problem.noise_source +=
+          "; JPEG has taken the finest details, so it was looked for at twice their size, where the picture "
+          "itself may add to it";
     if (!e.each.empty()) problem.noise_source += ", weighed by channel (they differ by more than a fifth)";
     each = std::move(e.each);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/app/problem.hpp"
+#include "tessera/config/parse.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
 
 namespace tessera {
@@ -19,16 +20,23 @@ Schedule schedule(const ScheduleConfig& c, int iterations) {
   return c.values;
 }
 
-// What lambda is where neither it nor sigma is written. Splitting: DPIR's. Gradient and red: the MAP
-// estimate.
-double usual_lambda(DataStep kind) { return kind == DataStep::prox ? 0.23 : 1.0; }
+// What lambda is where neither it nor sigma is written, for noise r of a pixel. Splitting: DPIR's; with a
+// multiplier, which brings the noise back in, more where the noise is strong. Gradient and red: the MAP estimate.
+double usual_lambda(const SolverRow& solver, bool pixels, double r) {
+  constexpr double kDpir = 0.23, kStrong = 0.025;
+  if (solver.data_step != DataStep::prox) return 1.0;
+  if (!solver.multiplier) return kDpir;
+  return std::clamp(kDpir * r / kStrong, kDpir, pixels ? 1.0 : 0.5);
+}
 
 // The level at which a network is used last: above the noise r of a pixel, where networks contract and the
 // images are best (docs/solvers.md has the measurements). hqs goes down to r where samples are pixels, since
-// its proximal points amplify no noise there.
-double last_level(DataStep kind, bool pixels, double r) {
-  if (kind != DataStep::prox) return std::max(r, std::min(3 * r, 0.03));
-  return pixels ? r : std::max(1.5 * r, std::min(4 * r, 0.04));
+// its proximal points amplify no noise there, and nearly so elsewhere, where little noise is found (below 0.012
+// networks do little) and where much of it is not (they leave more than there is).
+double last_level(const SolverRow& solver, bool pixels, double r) {
+  if (solver.data_step != DataStep::prox) return std::max(r, std::min(3 * r, 0.03));
+  if (solver.multiplier) return std::max(1.5 * r, std::min(4 * r, 0.04));
+  return pixels ? r : std::max(r * std::clamp(r / 0.06, 1.0, 1.5), std::min(4 * r, 0.012));
 }
 
 // gspnp as published for blurs (Hurault et al., ICLR 2022), and proxpnp, which stands for the same problem: the
@@ -105,21 +113,27 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
   // Without a multiplier the result is the denoiser's last picture, which is a minimizer only as sigma falls.
   // One iteration alone is the denoiser at the noise level.
   const bool exact_split = !g.network && prox && !row.multiplier;
-  const double last = exact_split ? (n > 1 ? r / 3 : r) : last_level(kind, pixels && !row.multiplier, r);
+  const double last = exact_split ? (n > 1 ? r / 3 : r) : last_level(row, pixels, r);
   const bool falls = open && (prox || (g.network && !said.lambda));
   // A denoiser that is exact needs no last steps to nothing: total variation goes on at its level.
   const Fall fall = g.network ? fall_of(row, pixels) : Fall{exact_split ? 24 : 8, 0};
-  if (falls && prox) {
+  const double usual = usual_lambda(row, pixels, r);
+  // The MAP estimate is one pass at the noise level, which is then a fixed point.
+  const bool one_pass = falls && row.multiplier && g.network && is_denoising(g.job.problem);
+  if (one_pass) {
+    said.sigma = r;
+    if (!said.lambda) said.lambda = 1.0;
+  } else if (falls && prox) {
     said.sigma = falling(last, n, fall);
-    if (!said.lambda) said.lambda = usual_lambda(kind);
+    if (!said.lambda) said.lambda = usual;
   } else if (falls) {
     said.sigma = last;
   }
-  const Strength settled = settle(said, kind, usual_lambda(kind), noise, L);
+  const Strength settled = settle(said, kind, usual, noise, L);
   o.step = settled.step;
   o.sigma = settled.sigma;
   o.strength = *settled.lambda;
-  if (falls && g.network) o.level = last;
+  if (falls && !one_pass && g.network) o.level = last;
   if (falls && !prox) {  // its step follows sigma below the level, gradient_steps()
     o.sigma = falling(last, n, fall);
     o.step = {};

@@ -11,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "default_solver.hpp"
 #include "document.hpp"
 #include "maps.hpp"
 #include "table.hpp"
@@ -117,6 +118,7 @@ void finish(const Site& site, const std::string& file, const std::string& bounda
       !problem.has_truth() && problem.measurements.empty(), "problem.truth",
       "is missing, and so is problem.measurements (there is nothing to reconstruct) write one of them");
   const bool simulated = problem.measurements.empty();
+  choose_solver(site, job);
   fill(chosen(job.solver).options, job.solver.options);
   fill(chosen(job.denoiser).options, job.denoiser.options);
   fill_boundary(problem.op, simulated ? "circular" : boundary.empty() ? "valid" : boundary);

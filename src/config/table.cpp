@@ -29,6 +29,11 @@ std::string listed(const std::vector<std::string>& names) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+std::vector<std::string> or_auto(std::vector<std::string> names) {
+  names.insert(names.begin(), kAutoSolver);
+  return names;
+}
+
 // Any type whose kernel has the keys of one.
 std::string kernel_type() {
   return names(choices().operators, [](const OperatorChoice& op) { return op.kernel; }).front();
@@ -242,9 +247,12 @@ std::vector<Key<Job>> make_job_table() {
           "mean over flips (4) or all flips and quarter turns (8); cycle: the next of the 8 at each call",
           network),
 
-      key<Job>("solver.name", TESSERA_AT(solver.name), {.choices = names(solvers)}, "", "the iteration"),
-      key<Job>("solver.iterations", TESSERA_AT(solver.iterations), {.least = 1, .most = 1000000}, "",
-               "how many, at most"),
+      key<Job>("solver.name", TESSERA_AT(solver.name), {.choices = or_auto(names(solvers))}, "",
+               "the iteration; auto: by operator, denoiser and data (docs/solvers.md)"),
+      key<Job>(
+          "solver.iterations", TESSERA_AT(solver.iterations),
+          {.least = 0, .most = 1000000, .above = true, .word = "auto", .example = "20"}, "",
+          "how many, at most; auto: as many as the solver that was chosen needs, 20 of one that is named"),
       key<Job>(
           {"solver.step", "schedule", "", "auto", "> 0",
            fmt::format(

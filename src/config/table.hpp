@@ -41,7 +41,8 @@ const std::vector<Key<JobConfig>>& job_table();  // problem.operator is one key 
 const std::vector<Key<OperatorForm>>& operator_table();
 
 constexpr std::int64_t kSchema = 1;
-constexpr const char* kStack = "stack";  // the type of a list of operators
+constexpr const char* kStack = "stack";      // the type of a list of operators
+constexpr const char* kAutoSolver = "auto";  // until choose_solver()
 
 // The rows that a job names. Names are known to exist: parsing has checked them.
 const OperatorChoice& chosen(const OperatorConfig& op);

@@ -27,12 +27,14 @@ constexpr std::int64_t kFewestTiles = 100;  // that a 20th needs
 constexpr int kBins = 12;
 constexpr double kSignificant = 5;  // standard errors
 constexpr double kFine = 50;        // steps of the samples in a deviation
+constexpr double kDithers = 0.5;    // of a step of rounding: noise of that size survives it
 
 struct Stencil {
   std::vector<double> rows, columns;
   // Neighboring stencils share samples: variance of a mean square, and standard deviation of the median,
   // times the number of stencils, both for white noise of variance 1 (measured on 200 images of 256 x 256).
   double overlap, median_spread;
+  std::int64_t stride = 1;  // samples from one to the next, in both axes
 };
 
 const std::array<Stencil, 5>& stencils() {
@@ -42,6 +44,13 @@ const std::array<Stencil, 5>& stencils() {
                                               {{1}, {1, -1}, 1.5, 1.3},
                                               {{1, -1}, {1}, 1.5, 1.3}}};
   return all;
+}
+
+// Fourth differences of the means of 2 x 2 samples, as those of single ones above.
+const Stencil& coarse_stencil() {
+  static const Stencil stencil{
+      {1, 1, -4, -4, 6, 6, -4, -4, 1, 1}, {1, 1, -4, -4, 6, 6, -4, -4, 1, 1}, 6.2, 2.3, 2};
+  return stencil;
 }
 
 // What the stencils of one channel say on this rank.
@@ -86,8 +95,10 @@ void take_tile(const Stencil& stencil, const float* y, const float* counted, con
   const double scale = 1 / (norm(stencil.rows) * norm(stencil.columns));
   double squares = 0, level = 0;
   std::int64_t n = 0;
-  for (std::int64_t r = tile.lo()[1]; r < std::min(tile.hi()[1], seen.hi()[1] - rows + 1); ++r)
-    for (std::int64_t c = tile.lo()[2]; c < std::min(tile.hi()[2], seen.hi()[2] - columns + 1); ++c) {
+  for (std::int64_t r = tile.lo()[1]; r < std::min(tile.hi()[1], seen.hi()[1] - rows + 1);
+       r += stencil.stride)
+    for (std::int64_t c = tile.lo()[2]; c < std::min(tile.hi()[2], seen.hi()[2] - columns + 1);
+         c += stencil.stride) {
       const std::int64_t at = (r - seen.lo()[1]) * width + c - seen.lo()[2];
       double sum = 0;
       bool whole = true;
@@ -106,7 +117,7 @@ void take_tile(const Stencil& stencil, const float* y, const float* counted, con
       level += static_cast<double>(y[at]);
       ++n;
     }
-  if (n < kTile * kTile / 4) return;
+  if (n < kTile * kTile / (4 * stencil.stride * stencil.stride)) return;
   const double spread = std::sqrt(stencil.overlap / (2 * static_cast<double>(n)));
   const double rms = std::sqrt(squares / static_cast<double>(n));
   out.low.push_back(static_cast<float>(rms / (1 - 1.6 * spread)));
@@ -237,7 +248,7 @@ std::optional<Line> signal_dependence(const Details& d, const Stencil& stencil, 
     if (tiles < 4) continue;  // equal levels can empty a bin
     const double sigma = std::min(median(mid, comm), quiet(low, tiles, comm));
     if (sigma <= 0) continue;
-    const double samples = static_cast<double>(tiles * kTile * kTile);
+    const double samples = static_cast<double>(tiles * kTile * kTile / (stencil.stride * stencil.stride));
     // 1.6: the 20th spreads more than the mean; 2 %: what texture may leave.
     bins.push_back(
         {median(levels, comm), sigma * sigma, 1.6 * std::sqrt(2 * stencil.overlap / samples) + 0.02});
@@ -282,16 +293,17 @@ struct Found {
   std::int64_t stencils = 0;  // too few: nothing else is known
 };
 
-// `counted`: without what is clipped or empty.
-Found estimate_of(const Measurement& y, const Measurement& counted, const MeasurementLayout& layout,
-                  const Communicator& comm, const std::shared_ptr<Transport>& transport) {
+// `counted`: without what is clipped or empty. The first of the stencils that enough samples bear.
+Found estimate_of(std::span<const Stencil> stencils, const Measurement& y, const Measurement& counted,
+                  const MeasurementLayout& layout, const Communicator& comm,
+                  const std::shared_ptr<Transport>& transport) {
   Measurement clear(y.size());
   for (std::size_t i = 0; i < y.size(); ++i)
     clear[i] = y[i].masked_fill(counted[i].eq(0), 0);  // not a number where nothing counts
   std::vector<std::vector<Details>> all;
   const Stencil* chosen = nullptr;
   std::int64_t found = 0;
-  for (const Stencil& stencil : stencils()) {
+  for (const Stencil& stencil : stencils) {
     std::vector<std::vector<Details>> these;
     std::int64_t n = 0;
     for (std::size_t i = 0; i < y.size(); ++i) {
@@ -341,6 +353,40 @@ Found estimate_of(const Measurement& y, const Measurement& counted, const Measur
   return {out, level, found};
 }
 
+// Photons as a detector counts them, few per sample: whole multiples of `step` from 0 on, whose variance is their
+// mean, in steps. Most samples may be 0, which looks like an empty part, or like clipping. 0: they are none.
+double step_of_counts(const Measurement& y, const Measurement& counted, double step,
+                      const MeasurementLayout& layout, const Communicator& comm,
+                      const std::shared_ptr<Transport>& transport) {
+  constexpr double kFew = 50, kWhole = 0.01, kAlike = 0.3;
+  if (!(step > 0)) return 0;
+  double sum = 0, off = 0, n = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const at::Tensor flat = y[i].contiguous(), marks = counted[i].contiguous();
+    const auto *v = flat.const_data_ptr<float>(), *m = marks.const_data_ptr<float>();
+    for (std::int64_t k = 0; k < flat.numel(); ++k) {
+      if (m[k] == 0) continue;
+      const double steps = static_cast<double>(v[k]) / step;
+      off += steps < -kWhole || std::abs(steps - std::round(steps)) > kWhole;
+      sum += std::round(steps);  // whole numbers: the same on any ranks
+      n += 1;
+    }
+  }
+  std::array<double, 3> all{sum, off, n};
+  comm.all_reduce(all, Reduce::sum);
+  if (all[1] > 0 || !(all[0] > 0) || all[0] > kFew * all[2]) return 0;
+  std::vector<float> squares, levels;
+  for (std::size_t i = 0; i < y.size(); ++i)
+    for (const Details& d : details(y[i].masked_fill(counted[i].eq(0), 0), counted[i], stencils()[0], layout,
+                                    i, comm, transport)) {
+      for (const float rms : d.mid) squares.push_back(rms * rms);
+      levels.insert(levels.end(), d.levels.begin(), d.levels.end());
+    }
+  const double level = ordered_sum(levels, comm);
+  const double gain = level > 0 ? ordered_sum(squares, comm) / level : 0;
+  return std::abs(gain - step) < kAlike * step ? step : 0;
+}
+
 std::int64_t count(const Measurement& marks, const Communicator& comm) {
   std::int64_t n = 0;
   for (const at::Tensor& m : marks) n += m.ne(0).sum().item().toLong();
@@ -351,7 +397,7 @@ std::int64_t count(const Measurement& marks, const Communicator& comm) {
 }  // namespace
 
 NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted,
-                             const MeasurementLayout& layout, const Communicator& comm) {
+                             const MeasurementLayout& layout, const Communicator& comm, double step) {
   const std::string wanted =
       " say its standard deviation, for example 'noise: {gaussian: 0.01}' in problem (white is 1; 'unit: "
       "file' "
@@ -362,18 +408,30 @@ NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted,
       repeats.enlarged[0], " x ", repeats.enlarged[1],
       " times: the measurement was enlarged by repeating its pixels) give it as it was measured, or", wanted);
   const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
+  if (const double gain = step_of_counts(y, counted, repeats.step, layout, comm, transport); gain > 0)
+    return {.gain = gain};
   Measurement marks(y.size());
   for (std::size_t i = 0; i < y.size(); ++i) marks[i] = unclipped(y[i], counted[i], comm);
+  const auto estimate = [&](const Measurement& of) {
+    Found found = estimate_of(stencils(), y, of, layout, comm, transport);
+    if (step == 0 || found.level >= kDithers * step) return found;
+    // The finest details were rounded away: those of twice the size say what there was.
+    const Found coarse = estimate_of({&coarse_stencil(), 1}, y, of, layout, comm, transport);
+    if (coarse.level <= found.level) return found;
+    found = coarse;
+    found.noise.coarse = true;
+    return found;
+  };
   if (!repeats.areas.empty()) {
     const auto rest = [&](Where where) {
-      return estimate_of(y, without_areas(y, marks, repeats, where, layout, comm), layout, comm, transport);
+      return estimate(without_areas(y, marks, repeats, where, layout, comm));
     };
     Found found = rest(Where::neighborhoods);
     // Narrow gaps too, where hardly a sample has that value by chance.
     if (found.level > kFine * repeats.step) found = rest(Where::everywhere);
     if (empty_areas(repeats, found.level)) return found.noise;
   }
-  const Found found = estimate_of(y, marks, layout, comm, transport);
+  const Found found = estimate(marks);
   if (found.level > 0) return found.noise;
   const std::int64_t samples = count(counted, comm);
   throw InputError(concat(

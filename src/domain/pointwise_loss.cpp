@@ -7,6 +7,8 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
 
+#include <algorithm>
+
 #include "tessera/core/error.hpp"
 
 namespace tessera {
@@ -26,29 +28,29 @@ class PoissonLoss final : public PointwiseLoss {
   at::Tensor value(const at::Tensor& m, const at::Tensor& y) const override {
     const at::Tensor v = m + background_, c = counts(y), e = floor(c), d = v - e;
     const at::Tensor inside = v - c * at::where(c > 0, v, at::ones_like(v)).clamp_min(kTiny).log();
-    const at::Tensor below = e - c * e.log() + (1 - c / e) * d + 0.5 * c / (e * e) * d * d;
+    const at::Tensor below = e - c * e.log() + (1 - c / e) * d + 0.5 * bend(c, e) * d * d;
     return at::where(v >= e, inside, below) * scale_;
   }
   at::Tensor derivative(const at::Tensor& m, const at::Tensor& y) const override {
     const at::Tensor v = m + background_, c = counts(y), e = floor(c);
-    return at::where(v >= e, 1 - c / v.clamp_min(kTiny), 1 - c / e + c / (e * e) * (v - e)) * scale_;
+    return at::where(v >= e, 1 - c / v.clamp_min(kTiny), 1 - c / e + bend(c, e) * (v - e)) * scale_;
   }
   at::Tensor curvature(const at::Tensor& m, const at::Tensor& y) const override {
-    const at::Tensor c = counts(y), v = (m + background_).maximum(floor(c));
-    return c / (v * v) * scale_;
+    const at::Tensor v = m + background_, c = counts(y), e = floor(c);
+    return at::where(v >= e, c / (v * v).clamp_min(kTiny), bend(c, e)) * scale_;
   }
   at::Tensor steepest(const at::Tensor& y) const override {
     const at::Tensor c = counts(y), e = floor(c);
-    return c / (e * e) * scale_;
+    return bend(c, e) * scale_;
   }
   at::Tensor prox(const at::Tensor& z, double gamma, const at::Tensor& y) const override {
     const double k = gamma * scale_;
     const at::Tensor c = counts(y), e = floor(c), s = z + background_, b = s - k;
     const at::Tensor root = 0.5 * (b + (b * b + 4 * k * c).sqrt());  // of v^2 - b v - k c
-    const at::Tensor below = (s - k * (1 - 2 * c / e)) / (1 + k * c / (e * e));
-    // The derivative at the floor says on which side of it the minimum lies; without counts phi is a line.
+    const at::Tensor slope = bend(c, e), below = (s - k * (1 - c / e - slope * e)) / (1 + k * slope);
+    // The derivative at the floor says on which side of it the minimum lies.
     const at::Tensor above = k * (1 - c / e) + e - s <= 0;
-    return at::where(c > 0, at::where(above, root, below), b) - background_;
+    return at::where(above, root, below) - background_;
   }
   at::Tensor deviation(const at::Tensor& m, const at::Tensor& y) const override {
     const at::Tensor v = (m + background_).clamp_min(gain_), r = m - y;
@@ -58,7 +60,11 @@ class PoissonLoss final : public PointwiseLoss {
  private:
   static constexpr double kTiny = 1e-15;
   at::Tensor counts(const at::Tensor& y) const { return (y + background_).clamp_min(0.0); }
-  at::Tensor floor(const at::Tensor& c) const { return (c * 0.25).clamp_min(background_).clamp_min(kTiny); }
+  at::Tensor floor(const at::Tensor& c) const {
+    return (c * 0.25).clamp_min(std::max(background_, 0.25 * gain_));
+  }
+  // phi'' below the floor e: its own there, and never so little that phi would fall for v < 0.
+  static at::Tensor bend(const at::Tensor& c, const at::Tensor& e) { return c.maximum(e - c) / (e * e); }
 
   double gain_, background_, scale_;
 };

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <ranges>
 
 #include "tessera/comm/exchange.hpp"
 #include "tessera/domain/order_statistics.hpp"
@@ -79,27 +80,39 @@ at::Tensor flat_samples(const at::Tensor& y, const Near& n) {
 }
 
 // Pairs of neighbors along an axis by the place of the first, modulo kPhases: all, and those that differ.
-constexpr std::size_t kPhases = 12;  // 2, 3, 4 and 6 divide it
-struct Pairs {
-  std::array<std::int64_t, 2 * kPhases> counts{};
+class Pairs {
+ public:
   void take(std::int64_t place, bool differs) {
     const auto phase = static_cast<std::size_t>(place) % kPhases;
-    ++counts[phase];
-    counts[kPhases + phase] += differs;
+    ++counts_[phase];
+    counts_[kPhases + phase] += differs;
   }
-  // Blocks of so many samples: all that differ stand at one place of them, and a tenth there does.
+  void sum(const Communicator& comm) { comm.all_reduce(counts_, Reduce::sum); }
+  // Blocks of so many samples: all that differ stand at one place of them, and a tenth there does. Each other
+  // place has pairs enough to say so: of masks, and of two rows, all pairs may stand at one.
   int block() const {
-    for (const std::size_t f : {6U, 4U, 3U, 2U})
-      for (std::size_t first = 0; first < f; ++first) {
-        std::int64_t pairs = 0, here = 0, elsewhere = 0;
-        for (std::size_t k = 0; k < kPhases; ++k) {
-          (k % f == first ? here : elsewhere) += counts[kPhases + k];
-          if (k % f == first) pairs += counts[k];
-        }
-        if (elsewhere == 0 && here > 0 && 10 * here >= pairs) return static_cast<int>(f);
-      }
+    for (const std::size_t f : {16U, 15U, 14U, 12U, 10U, 9U, 8U, 7U, 6U, 5U, 4U, 3U, 2U})
+      if (std::ranges::any_of(std::views::iota(std::size_t{0}, f),
+                              [&](auto first) { return repeat(f, first); }))
+        return static_cast<int>(f);
     return 1;
   }
+
+ private:
+  static constexpr std::size_t kPhases = 5040;  // every factor above divides it
+
+  bool repeat(std::size_t f, std::size_t first) const {
+    std::array<std::int64_t, 16> pairs{}, differ{};  // by the place in a block
+    for (std::size_t k = 0; k < kPhases; ++k) {
+      pairs[k % f] += counts_[k];
+      differ[k % f] += counts_[kPhases + k];
+    }
+    for (std::size_t k = 0; k < f; ++k)
+      if (k != first && (differ[k] > 0 || pairs[k] == 0 || 2 * pairs[k] < pairs[first])) return false;
+    return differ[first] > 0 && 10 * differ[first] >= pairs[first];
+  }
+
+  std::vector<std::int64_t> counts_ = std::vector<std::int64_t>(2 * kPhases);
 };
 
 }  // namespace
@@ -137,7 +150,7 @@ Repeats find_repeats(const Measurement& y, const Measurement& counted, const Mea
   Repeats out;
   out.step = std::isfinite(step) ? step : 0;
   for (std::size_t d = 0; d < 2; ++d) {
-    comm.all_reduce(pairs[d].counts, Reduce::sum);
+    pairs[d].sum(comm);
     out.enlarged[d] = pairs[d].block();
   }
   while (out.areas.size() < kMostAreas) {

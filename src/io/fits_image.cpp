@@ -3,7 +3,6 @@
 
 #include <strings.h>
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -16,7 +15,7 @@ namespace tessera::io {
 namespace {
 
 constexpr std::int64_t kBandBytes = 4 << 20;
-constexpr int kMostAxes = 16;
+constexpr int kMostAxes = 9;                   // that cfitsio reads a part of
 constexpr std::size_t kMostListed = 8;         // images that a message names
 constexpr std::int64_t kLongest = 10'000'000;  // pixels a side
 
@@ -67,7 +66,7 @@ class FitsImage : public StoredImage {
     const std::int64_t fit = std::max<std::int64_t>(1, kBandBytes / (8 * width));
     const std::int64_t rows = fit >= info_.tile[0] ? fit / info_.tile[0] * info_.tile[0] : fit;
     std::vector<double> values(static_cast<std::size_t>(std::min(rows, stored.extent(1)) * width));
-    double missing = std::numeric_limits<double>::quiet_NaN();
+    const double missing = marks_missing_ ? std::numeric_limits<double>::quiet_NaN() : 0;  // 0: as it is
     for (std::int64_t z = lo[0]; z < hi[0]; ++z)
       for (std::int64_t c = 0; c < info_.channels; ++c)
         for (std::int64_t y = lo[1]; y < hi[1];) {
@@ -83,8 +82,8 @@ class FitsImage : public StoredImage {
             plane /= axes_[k];
           }
           int status = 0, any = 0;
-          fits_read_subset(get(), TDOUBLE, first.data(), last.data(), step.data(),
-                           marks_missing_ ? &missing : nullptr, values.data(), &any, &status);
+          fits_read_subset_dbl(get(), 1, static_cast<int>(axes_.size()), axes_.data(), first.data(),
+                               last.data(), step.data(), missing, values.data(), &any, &status);
           check(status);
           for (std::int64_t k = 0; y < end; ++k, ++y)
             sink(c, {z, y, lo[2]}, values.data() + k * width, width);
@@ -125,16 +124,17 @@ class FitsImage : public StoredImage {
     for (int n = 0; !fits_movabs_hdu(get(), n + 1, &kind, &status); ++n) {
       if (kind != IMAGE_HDU) continue;  // compressed images are called images too
       int axes = 0;
-      std::array<LONGLONG, kMostAxes> size{};
       fits_get_img_dim(get(), &axes, &status);
       if (status || axes < 2) continue;
-      TESSERA_VALIDATE(axes <= kMostAxes, path_, " has an image of ", axes, " axes (", kMostAxes,
-                       " at most are read) write it with fewer");
-      fits_get_img_sizell(get(), kMostAxes, size.data(), &status);
+      std::vector<LONGLONG> size(static_cast<std::size_t>(axes));
+      fits_get_img_sizell(get(), axes, size.data(), &status);
       check(status);
+      while (size.size() > kMostAxes && size.back() == 1) size.pop_back();
+      TESSERA_VALIDATE(size.size() <= kMostAxes, path_, " has an image of ", size.size(), " axes (",
+                       kMostAxes, " at most are read) write it with fewer");
       Hdu hdu;
       hdu.number = n;
-      hdu.axes.assign(size.begin(), size.begin() + axes);
+      hdu.axes.assign(size.begin(), size.end());
       if (*std::min_element(hdu.axes.begin(), hdu.axes.end()) < 1) continue;
       TESSERA_VALIDATE(hdu.axes[0] <= kLongest && hdu.axes[1] <= kLongest, path_, " has ", hdu.axes[1], " x ",
                        hdu.axes[0], " pixels (", kLongest, " a side are read) is the file complete?");
@@ -245,7 +245,7 @@ class FitsImage : public StoredImage {
     fits_get_img_equivtype(get(), &type, &status);
     const bool tiled = fits_is_compressed_image(get(), &status) != 0;
     check(status);
-    axes_ = image.axes;
+    axes_.assign(image.axes.begin(), image.axes.end());
     first_plane_ = choice.plane;
     info_.height = image.axes[1];
     info_.width = image.axes[0];
@@ -308,7 +308,7 @@ class FitsImage : public StoredImage {
 
   std::string path_;
   std::unique_ptr<fitsfile, Close> file_;
-  std::vector<std::int64_t> axes_;
+  std::vector<long> axes_;  // without those of 1 at the end that are more than cfitsio's subsets have
   std::int64_t first_plane_ = 0;
   bool marks_missing_ = true;
 };

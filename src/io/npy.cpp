@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
-#include <cmath>
 #include <cstring>
 #include <set>
 
+#include "half.hpp"
 #include "npy_file.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/files.hpp"
@@ -70,15 +70,6 @@ void convert(const unsigned char* raw, std::int64_t n, bool swapped, double* to)
     std::memcpy(&value, bytes, sizeof(T));
     to[k] = static_cast<double>(value);
   }
-}
-
-// IEEE 754 half precision, which not every compiler has as a type.
-double half_value(std::uint16_t bits) {
-  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  const double size = exponent == 31  ? (mantissa ? std::nan("") : HUGE_VAL)
-                      : exponent == 0 ? std::ldexp(mantissa, -24)
-                                      : std::ldexp(1024 + mantissa, exponent - 25);
-  return bits >> 15 ? -size : size;
 }
 
 }  // namespace

@@ -48,8 +48,18 @@ void set_order(TiffAxes& a, std::string_view axes) {
                        a.planes == 1 ? " plane" : " planes");
 }
 
+// Of n planes that lie behind each other from the first sample of the only directory on: n, or 1 where a single
+// plane kept the description of its stack. What ends inside of a later plane was cut short: n too.
+std::int64_t held(const TiffPage& page, std::int64_t n, std::int64_t file_bytes) {
+  if (!page.plain) return 1;
+  const auto first = page.first_byte, at = static_cast<std::int64_t>(page.at);
+  if (at > first && (at - first) / page.bytes() < n) return 1;  // the directory stands there
+  const std::int64_t rest = file_bytes - first - page.bytes();
+  return at > first || rest >= page.row_bytes() ? n : 1;  // less is another tag's
+}
+
 // Lines key=value; the order is always XYCZT. Source: ij.io.FileOpener, ij.CompositeImage.
-void read_imagej(TiffAxes& a, std::string_view text) {
+void read_imagej(TiffAxes& a, std::string_view text, const TiffPage& page, std::int64_t file_bytes) {
   a.from = "ImageJ";
   const auto value = [&](std::string_view key) {
     for (std::size_t at = text.find(key); at != std::string_view::npos; at = text.find(key, at + 1))
@@ -57,47 +67,60 @@ void read_imagej(TiffAxes& a, std::string_view text) {
         return std::max<std::int64_t>(1, count_of(text.substr(at + key.size())));
     return std::int64_t{1};
   };
-  if (a.planes == 1) a.planes = value("images=");
+  const std::int64_t images = a.planes == 1 ? value("images=") : a.planes;
+  if (a.planes == 1) a.planes = held(page, images, file_bytes);
   a.channels = value("channels=");
   a.slices = value("slices=");
   a.frames = value("frames=");
-  if (a.channels * a.slices == 1 && a.frames == 1) a.slices = a.planes;
+  if (a.channels * a.slices == 1 && a.frames == 1) a.slices = images;
   set_order(a, "CZT");
 }
 
+constexpr std::string_view kSpace = " \t\r\n";  // of XML
+
 std::string_view attribute(std::string_view element, std::string_view name) {
   for (std::size_t at = element.find(name); at != std::string_view::npos; at = element.find(name, at + 1)) {
-    const std::size_t value = at + name.size() + 2;
-    if (at == 0 || element[at - 1] != ' ' || value > element.size() || element[value - 2] != '=') continue;
-    return element.substr(value, element.find(element[value - 1], value) - value);
+    if (at == 0 || kSpace.find(element[at - 1]) == kSpace.npos) continue;
+    const std::size_t equal = element.find_first_not_of(kSpace, at + name.size());
+    if (equal == element.npos || element[equal] != '=') continue;
+    const std::size_t quote = element.find_first_not_of(kSpace, equal + 1);
+    if (quote == element.npos) continue;
+    return element.substr(quote + 1, element.find(element[quote], quote + 1) - quote - 1);
   }
   return {};
 }
 
-// From `<name ` to the next `>`, moving `at` behind it; empty at the end.
+// From `<name` or `<prefix:name` to the next `>`, moving `at` behind it; empty at the end.
 std::string_view next_element(std::string_view xml, std::string_view name, std::size_t& at) {
-  const std::size_t first = xml.find(name, at);
-  const std::size_t end = first == std::string_view::npos ? first : xml.find('>', first);
-  at = end;
-  return end == std::string_view::npos ? std::string_view() : xml.substr(first, end - first);
+  for (at = xml.find('<', at); at != xml.npos; at = xml.find('<', at + 1)) {
+    const std::string_view rest = xml.substr(at + 1);
+    const std::string_view word = rest.substr(0, std::min(rest.find_first_of(" \t\r\n/>"), rest.size()));
+    const std::size_t colon = word.find(':');
+    if (word.substr(colon == word.npos ? 0 : colon + 1) != name) continue;
+    const std::size_t first = at;
+    at = xml.find('>', at);
+    return at == xml.npos ? std::string_view() : xml.substr(first, at - first);
+  }
+  return {};
+}
+bool has_element(std::string_view xml, std::string_view name) {
+  std::size_t at = 0;
+  return !next_element(xml, name, at).empty();
 }
 
 // Source: https://docs.openmicroscopy.org/ome-model/6.3.1/ome-tiff/specification.html
 void read_ome(TiffAxes& a, std::string_view xml, const TiffPage& page) {
   a.from = "OME";
   std::size_t at = 0;
-  const std::string_view pixels = next_element(xml, "<Pixels ", at);
+  const std::string_view pixels = next_element(xml, "Pixels", at);
   const std::size_t first = at;
-  if (pixels.empty()) {
-    a.problem = "its OME description has no pixels";
-    return;
-  }
   const std::string_view order = attribute(pixels, "DimensionOrder");
   a.channels = std::max<std::int64_t>(1, count_of(attribute(pixels, "SizeC")));
   a.slices = std::max<std::int64_t>(1, count_of(attribute(pixels, "SizeZ")));
   a.frames = std::max<std::int64_t>(1, count_of(attribute(pixels, "SizeT")));
-  if (a.channels % page.samples == 0) a.channels /= page.samples;
-  if (std::size_t more = first; !next_element(xml, "<Pixels ", more).empty()) {
+  const std::int64_t samples = std::max<std::int64_t>(1, page.samples);
+  if (a.channels % samples == 0) a.channels /= samples;
+  if (std::size_t more = first; !next_element(xml, "Pixels", more).empty()) {
     a.problem = "its OME description holds several images";
     return;
   }
@@ -120,12 +143,11 @@ void read_ome(TiffAxes& a, std::string_view xml, const TiffPage& page) {
   for (std::size_t k = 0; k < plain.size(); ++k) in_order[static_cast<std::size_t>(plain[k])] = k;
   std::vector<std::int64_t> said(plain.size(), -1);
   std::size_t cursor = first, elements = 0;
-  for (std::string_view e = next_element(xml, "<TiffData", cursor); !e.empty();
-       e = next_element(xml, "<TiffData", cursor), ++elements) {
+  for (std::string_view e = next_element(xml, "TiffData", cursor); !e.empty();
+       e = next_element(xml, "TiffData", cursor), ++elements) {
     const std::string_view ifd = attribute(e, "IFD"), many = attribute(e, "PlaneCount");
-    const std::int64_t c = count_of(attribute(e, "FirstC")) / page.samples,
-                       z = count_of(attribute(e, "FirstZ")), t = count_of(attribute(e, "FirstT")),
-                       from = count_of(ifd);
+    const std::int64_t c = count_of(attribute(e, "FirstC")) / samples, z = count_of(attribute(e, "FirstZ")),
+                       t = count_of(attribute(e, "FirstT")), from = count_of(ifd);
     const std::int64_t n = !many.empty() ? count_of(many) : ifd.empty() ? a.planes - from : 1;
     if (c >= a.channels || z >= a.slices || t >= a.frames) continue;
     const std::int64_t start = plain[place(c, z, t)];
@@ -144,7 +166,7 @@ void read_ome(TiffAxes& a, std::string_view xml, const TiffPage& page) {
 }
 
 // {"shape": [4, 2, 64, 80], "axes": "ZCYX", "truncated": true}, of numpy's array. False: another's.
-bool read_tifffile(TiffAxes& a, const std::string& text, const TiffPage& page) {
+bool read_tifffile(TiffAxes& a, const std::string& text, const TiffPage& page, std::int64_t file_bytes) {
   const nlohmann::json about = nlohmann::json::parse(text, nullptr, false);
   if (!about.is_object() || !about.contains("shape") || !about["shape"].is_array()) return false;
   std::vector<std::int64_t> shape;
@@ -192,7 +214,8 @@ bool read_tifffile(TiffAxes& a, const std::string& text, const TiffPage& page) {
       ++named;
     }
   }
-  if (about.value("truncated", nlohmann::json(false)) == true && !a.samples_are_planes) a.planes = planes;
+  if (about.value("truncated", nlohmann::json(false)) == true && !a.samples_are_planes && a.planes == 1)
+    a.planes = held(page, planes, file_bytes);
   if (named == 1 && order.empty()) {
     a.slices = planes;
     order = "Z";
@@ -230,13 +253,13 @@ TiffAxes tiff_axes(const std::string& description, const std::vector<TiffPage>& 
     lay_out(a, "CZT");
   };
   if (description.starts_with("ImageJ="))
-    read_imagej(a, description);
-  else if (description.find("<OME") != std::string::npos && description.find("<Pixels ") != std::string::npos)
+    read_imagej(a, description, pages[0], file_bytes);
+  else if (has_element(description, "OME") && has_element(description, "Pixels"))
     read_ome(a, description, pages[0]);
-  else if (!description.starts_with('{') || !read_tifffile(a, description, pages[0]))
+  else if (!description.starts_with('{') || !read_tifffile(a, description, pages[0], file_bytes))
     plain();
   a.one_directory = directories == 1 && a.planes > 1 && !a.samples_are_planes;
-  if (a.one_directory && (!pages[0].plain || a.planes > file_bytes / pages[0].bytes()))
+  if (a.one_directory && (file_bytes - pages[0].first_byte) / pages[0].bytes() < a.planes)
     a.problem = concat("its ", a.from, " description says ", a.planes,
                        " planes behind the first, which it does not hold; is the file complete?");
   return a;

@@ -29,7 +29,7 @@ struct TiffAxes {
   std::string counts() const;  // "2 channels, 4 slices"
 };
 
-/// `description`: of the first page.
+/// `description`: of the first page, which is one to be read where it is the only one.
 TiffAxes tiff_axes(const std::string& description, const std::vector<TiffPage>& pages,
                    std::int64_t file_bytes);
 

@@ -56,6 +56,7 @@ Words read_words(const std::string& path, const std::string& part) {
 
 // What can be written behind the file's name.
 std::string ways(const std::string& path, const TiffAxes& a, std::int64_t samples) {
+  if (a.planes == 1) return concat("write ", path, ", which is that plane");
   std::string text = concat("say which: ", path, ":/0 to ", path, ":/", a.planes - 1);
   if (!a.problem.empty()) return text + concat(", or ", path, ":/slices, all of them as slices of a volume");
   if (a.frames > 1)
@@ -70,9 +71,15 @@ std::string ways(const std::string& path, const TiffAxes& a, std::int64_t sample
 }  // namespace
 
 TiffChoice choose_in_tiff(const std::string& path, const std::string& part, const TiffAxes& a,
-                          const TiffPage& first) {
+                          const std::vector<TiffPage>& pages) {
   const Words words = read_words(path, part);
   TiffChoice out;
+  if (words.take == Take::page)
+    TESSERA_VALIDATE(words.page < a.planes, "cannot read ", path, ":/", part, " (the file has ", a.planes,
+                     a.planes == 1 ? " page" : " pages", ") pages are counted from 0");
+  if (words.take == Take::page && !a.one_directory && !a.samples_are_planes)
+    out.model = static_cast<std::size_t>(words.page);
+  const TiffPage& first = pages[out.model];
   out.colors = words.colors;
   const auto note = [&](const std::string& text) { out.note += (out.note.empty() ? "" : ", ") + text; };
 
@@ -111,8 +118,6 @@ TiffChoice choose_in_tiff(const std::string& path, const std::string& part, cons
                     ":/all takes them as an array)"));
       break;
     case Take::page:
-      TESSERA_VALIDATE(words.page < a.planes, "cannot read ", path, ":/", part, " (the file has ", a.planes,
-                       a.planes == 1 ? " page" : " pages", ") pages are counted from 0");
       out.slices = {pixel(words.page)};
       break;
     case Take::slices:
@@ -155,6 +160,7 @@ TiffChoice choose_in_tiff(const std::string& path, const std::string& part, cons
       break;
     }
   }
+  if (planes == 1 && !a.problem.empty()) note(a.problem);
   if (array) note("separate samples, which its tags call colors, are taken as the planes of an array");
   if (samples.size() < first.samples) note("alpha channel dropped");
   const bool rgb = (first.photometric == PHOTOMETRIC_RGB || first.photometric == PHOTOMETRIC_YCBCR) && n == 3;

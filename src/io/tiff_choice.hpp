@@ -21,6 +21,7 @@ struct TiffChoice {
     std::uint16_t sample = 0;
   };
   std::vector<std::vector<Plane>> slices;  // of each slice its channels
+  std::size_t model = 0;                   // page that says which samples a pixel has: the others are like it
   std::string note;
   std::optional<bool> colors;  // of a palette
 
@@ -29,6 +30,6 @@ struct TiffChoice {
 
 /// InputError, with the ways to write it, where the part is unknown or more than one image could be meant.
 TiffChoice choose_in_tiff(const std::string& path, const std::string& part, const TiffAxes& axes,
-                          const TiffPage& first);
+                          const std::vector<TiffPage>& pages);
 
 }  // namespace tessera::io

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
+#include <utility>
 
 #include "tessera/core/error.hpp"
 #include "tessera/io/posix_file.hpp"
@@ -11,8 +12,9 @@
 namespace tessera::io {
 namespace {
 
-constexpr std::int64_t kLongest = 10'000'000;          // pixels a side
-constexpr std::int64_t kUnit = std::int64_t{1} << 30;  // bytes of a row or a tile, which is decoded whole
+constexpr std::int64_t kLongest = 10'000'000;           // pixels a side
+constexpr std::uint64_t kFar = std::uint64_t{1} << 62;  // no file is so long
+constexpr std::int64_t kUnit = std::int64_t{1} << 30;   // bytes of a row or a tile, which is decoded whole
 
 int keep_message(TIFF*, void* to, const char*, const char* format, std::va_list arguments) {
   auto& text = *static_cast<std::string*>(to);
@@ -51,6 +53,8 @@ const char* kind_of(const TiffPage& p) {
 }
 
 void require_known(const TiffPage& p, const std::string& path) {
+  TESSERA_VALIDATE(p.depth == 1, path, " holds ", p.depth,
+                   " slices in one page (ImageDepth, which SGI's volumes have) write a page for each slice");
   const char* const kind = kind_of(p);
   TESSERA_VALIDATE(!kind, path, " is a ", kind ? kind : "",
                    " picture (its channels are neither gray nor RGB) convert it to RGB");
@@ -127,6 +131,13 @@ TiffPage TiffFile::here() const {
   p.orientation = std::clamp<std::uint16_t>(tag<std::uint16_t>(t, TIFFTAG_ORIENTATION, 1), 1, 8);
   if (!TIFFGetField(t, TIFFTAG_PHOTOMETRIC, &p.photometric))
     p.photometric = p.samples == 3 ? PHOTOMETRIC_RGB : PHOTOMETRIC_MINISBLACK;
+  p.depth =
+      std::max(tag<std::uint32_t>(t, TIFFTAG_IMAGEDEPTH, 1), tag<std::uint32_t>(t, TIFFTAG_TILEDEPTH, 1));
+  p.first_byte = static_cast<std::int64_t>(std::min(TIFFGetStrileOffset(t, 0), kFar));
+  std::uint16_t *r = nullptr, *g = nullptr, *b = nullptr;
+  if (p.photometric == PHOTOMETRIC_PALETTE && p.samples == 1 && p.bits >= 1 && p.bits <= 16 &&
+      TIFFGetField(t, TIFFTAG_COLORMAP, &r, &g, &b))
+    p.palette = std::make_shared<const TiffPalette>(read_palette(r, g, b, 1 << p.bits));
   std::uint16_t extras = 0;
   std::uint16_t* kinds = nullptr;
   if (TIFFGetField(t, TIFFTAG_EXTRASAMPLES, &extras, &kinds))
@@ -141,24 +152,30 @@ TiffPage TiffFile::here() const {
   }
   p.plain = !TIFFIsTiled(t) && p.compression == COMPRESSION_NONE && p.bits % 8 == 0 &&
             tag<std::uint16_t>(t, TIFFTAG_FILLORDER, FILLORDER_MSB2LSB) == FILLORDER_MSB2LSB;
+  return p;
+}
 
-  TESSERA_VALIDATE(
-      p.width >= 1 && p.height >= 1 && p.samples >= 1 && p.width <= kLongest && p.height <= kLongest, path_,
-      " has ", p.height, " x ", p.width, " pixels (1 to ", kLongest,
-      " a side are read) is the file complete?");
+void TiffFile::require_readable(const TiffPage& p) const {
+  TESSERA_VALIDATE(p.width >= 1 && p.height >= 1 && p.samples >= 1 && p.bits >= 1 && p.width <= kLongest &&
+                       p.height <= kLongest &&
+                       p.height <= static_cast<std::int64_t>(kFar) / p.row_bytes() / p.samples,
+                   path_, " has ", p.height, " x ", p.width, " pixels (1 to ", kLongest,
+                   " a side are read) is the file complete?");
   require_known(p, path_);
   const std::int64_t tile = std::int64_t{p.tile_width} * p.tile_height * p.samples * p.bits / 8;
   TESSERA_VALIDATE(
       p.row_bytes() <= kUnit && (!p.tiled() || (p.tile_height > 0 && tile >= 0 && tile <= kUnit)), path_,
       " has rows of ", p.row_bytes(), " bytes in tiles of ", p.tile_height, " x ", p.tile_width,
       " (each is decoded whole, 1 GiB at most) write smaller tiles");
-  return p;
 }
 
 std::vector<TiffPage> TiffFile::pages() {
   std::vector<TiffPage> out;
   do {
-    out.push_back(here());
+    TiffPage page = here();
+    if (page.palette && !out.empty() && out.back().palette && *page.palette == *out.back().palette)
+      page.palette = out.back().palette;
+    out.push_back(std::move(page));
   } while (TIFFReadDirectory(get()));
   if (!problem_->empty()) fail();
   return out;

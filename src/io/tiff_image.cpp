@@ -7,7 +7,9 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <set>
 
+#include "half.hpp"
 #include "stored_image.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/posix_file.hpp"
@@ -21,14 +23,6 @@ namespace {
 constexpr std::size_t kMostOpen = 128;         // channels that have a decoder of their own
 constexpr std::uint32_t kNoData = 42113;       // GDAL_NODATA
 constexpr std::int64_t kReadAtOnce = 4 << 20;  // bytes of rows as they lie in the file
-
-double half(std::uint16_t bits) {  // IEEE 754 binary16
-  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-  const double value = exponent == 31  ? (fraction ? std::numeric_limits<double>::quiet_NaN() : INFINITY)
-                       : exponent == 0 ? std::ldexp(fraction, -24)
-                                       : std::ldexp(1024 + fraction, exponent - 25);
-  return bits >> 15 ? -value : value;
-}
 
 // Samples first, first + step, ... of a row, numbers in this machine's order or packed bits.
 struct Unpacker {
@@ -56,7 +50,7 @@ struct Unpacker {
       case 16:
         if (negative) return numbers<std::int16_t>(row, first, step, n, to);
         numbers<std::uint16_t>(row, first, step, n, to);
-        for (std::int64_t k = 0; real && k < n; ++k) to[k] = half(static_cast<std::uint16_t>(to[k]));
+        for (std::int64_t k = 0; real && k < n; ++k) to[k] = half_value(static_cast<std::uint16_t>(to[k]));
         return;
       case 32:
         return real       ? numbers<float>(row, first, step, n, to)
@@ -95,12 +89,13 @@ class TiffImage : public StoredImage {
   TiffImage(const std::string& path, const std::string& part) : bytes_(path) {
     TiffFile file(path);
     pages_ = file.pages();
+    if (pages_.size() == 1) file.require_readable(pages_[0]);
     file.go_to(pages_[0]);
     const std::string description = file.text(TIFFTAG_IMAGEDESCRIPTION);
     axes_ = tiff_axes(description, pages_, bytes_.size());
-    choice_ = choose_in_tiff(path, part, axes_, pages_[0]);
+    choice_ = choose_in_tiff(path, part, axes_, pages_);
     page_ = page_of(choice_.slices[0][0].plane);
-    check_pages(path);
+    check_pages(file);
     file.go_to(page_);
     describe(file, description);
   }
@@ -152,14 +147,17 @@ class TiffImage : public StoredImage {
     return *one;
   }
 
-  void check_pages(const std::string& path) const {
+  void check_pages(const TiffFile& file) const {
+    const TiffPage& model = pages_[choice_.model];
+    file.require_readable(model);
     for (const auto& slice : choice_.slices)
       for (const TiffChoice::Plane& p : slice) {
         const TiffPage& other = page_of(p.plane);
-        TESSERA_VALIDATE(other.like(page_), path, " has pages that differ (page ", p.plane, " is ",
+        TESSERA_VALIDATE(other.like(model), file.path(), " has pages that differ (page ", p.plane, " is ",
                          other.samples, " x ", other.height, " x ", other.width, " of ", other.type(),
-                         ", the first ", page_.samples, " x ", page_.height, " x ", page_.width, " of ",
-                         page_.type(), ") name the page to be read, from ", path, ":/0");
+                         ", the first ", model.samples, " x ", model.height, " x ", model.width, " of ",
+                         model.type(), ") name the page to be read, from ", file.path(), ":/0");
+        file.require_readable(other);
       }
   }
 
@@ -180,19 +178,15 @@ class TiffImage : public StoredImage {
     const void* data = nullptr;
     info_.has_profile = TIFFGetField(file.get(), TIFFTAG_ICCPROFILE, &count, &data) != 0 && count > 0;
     if (axes_.one_directory) {  // a file that was cut short is refused before anything is read
-      const std::int64_t first = static_cast<std::int64_t>(TIFFGetStrileOffset(file.get(), 0));
-      TESSERA_VALIDATE(first >= 0 && bytes_.size() - first >= axes_.planes * page_.bytes(), file.path(),
+      TESSERA_VALIDATE((bytes_.size() - page_.first_byte) / page_.bytes() >= axes_.planes, file.path(),
                        " ends at byte ", bytes_.size(), " (its ", axes_.from, " description says ",
                        axes_.planes, " planes of ", page_.bytes(), " bytes) is the file complete?");
     }
     unpack_ = {page_.bits, page_.format, false};
     if (page_.photometric == PHOTOMETRIC_PALETTE)
-      read_palette(file, description);
-    else if (page_.bits < 8 && 255 % ((1 << page_.bits) - 1) == 0)
-      gain_ = 255 / ((1 << page_.bits) - 1);
-    if (gain_ != 1)
-      add_note(concat("samples of ", page_.bits, page_.bits == 1 ? " bit" : " bits", " expanded to 8 (times ",
-                      gain_, ")"));
+      take_palette(file.path(), description);
+    else
+      expand();
     if (page_.photometric == PHOTOMETRIC_MINISWHITE)
       add_note("its tags call the smallest value white: samples are taken as stored, not inverted");
     if (page_.photometric == PHOTOMETRIC_CFA)
@@ -201,48 +195,58 @@ class TiffImage : public StoredImage {
       char* end = nullptr;
       const double value = std::strtod(text.c_str(), &end);
       if (end != text.c_str() && std::isfinite(value)) {
-        missing_ = info_.type.starts_with("float3") ? static_cast<float>(value) : value;
+        const bool real = page_.format == SAMPLEFORMAT_IEEEFP;
+        missing_ = real && page_.bits == 16   ? nearest_half(value)
+                   : real && page_.bits == 32 ? static_cast<float>(value)
+                                              : value;
         add_note(concat("samples of ", value, " (GDAL_NODATA) are missing"));
       }
     }
   }
 
+  void expand() {
+    if (page_.bits >= 8) return;
+    largest_ = (1 << page_.bits) - 1;
+    add_note(concat("samples of ", page_.bits, page_.bits == 1 ? " bit" : " bits", " expanded to 8 (times ",
+                    255.0 / largest_, ")"));
+  }
+
   // A palette of gray, a smooth ramp, or one beside ImageJ's description shows measured values in colors; what is
-  // left is a picture's.
-  void read_palette(const TiffFile& file, const std::string& description) {
-    std::uint16_t *r = nullptr, *g = nullptr, *b = nullptr;
+  // left is a picture's. Each page has a map of its own.
+  void take_palette(const std::string& path, const std::string& description) {
+    using Kind = TiffPalette::Kind;
+    std::set<Kind> kinds;
+    for (const auto& slice : choice_.slices)
+      for (const TiffChoice::Plane& p : slice) {
+        const TiffPage& page = page_of(p.plane);
+        TESSERA_VALIDATE(
+            page.palette, path, " is a palette picture of ", page.samples,
+            " samples without a color map of its own (no color can be looked up) convert it to RGB");
+        kinds.insert(page.palette->kind);
+      }
     TESSERA_VALIDATE(
-        TIFFGetField(file.get(), TIFFTAG_COLORMAP, &r, &g, &b) && page_.bits <= 16 && page_.samples == 1,
-        file.path(), " is a palette picture of ", page_.samples,
-        " samples without a color map of its own (no color can be looked up) convert it to RGB");
-    const int n = 1 << page_.bits;
-    bool gray = true, same = page_.bits == 8, bytes = true;
-    int largest = 0;
-    for (int k = 0; k < n; ++k) {
-      gray = gray && r[k] == g[k] && g[k] == b[k];
-      same = same && r[k] >> 8 == k;
-      bytes = bytes && std::max({r[k], g[k], b[k]}) < 256;  // maps of old programs
-      for (const std::uint16_t* map : {r, g, b})
-        if (k > 0) largest = std::max(largest, std::abs(map[k] - map[k - 1]));
+        page_.format == SAMPLEFORMAT_UINT || page_.format == SAMPLEFORMAT_VOID || choice_.colors == false,
+        path, " has a palette for samples of ", page_.type(), " (an index counts from 0) write ", path,
+        ":/index for the samples as they are");
+    colors_ = choice_.colors.value_or(kinds.contains(Kind::picture) && !description.starts_with("ImageJ="));
+    if (colors_) {
+      add_note("palette expanded to RGB" +
+               (choice_.colors ? std::string() : concat(" (", path, ":/index has its indices)")));
+      TESSERA_VALIDATE(info_.channels == 1, path, " has ", info_.channels,
+                       " channels of palette pictures (they have no order as colors) name one, or write ",
+                       path, ":/index");
+      info_.channels = 3;
+      info_.type = "uint8";
+    } else if (!choice_.colors) {
+      for (const Kind other : {Kind::picture, Kind::ramp, Kind::gray})
+        if (kinds.contains(other))
+          return add_note(
+              concat("the indices of its palette are taken, not the colors (", path, ":/rgb has those)"));
+      expand();
+      if (kinds.contains(Kind::falling))
+        add_note(concat("its palette falls from white to black: samples are taken as stored, not inverted (",
+                        path, ":/rgb has its grays)"));
     }
-    constexpr int kRampStep = 8;  // of the map's entries: spectra have 6 at most
-    const bool ramp = n >= 64 && largest <= kRampStep * (bytes ? 255 : 65535) / (n - 1);
-    const bool colors = choice_.colors.value_or(!gray && !ramp && !description.starts_with("ImageJ="));
-    const std::string other = file.path() + (colors ? ":/index" : ":/rgb");
-    if (!colors) {
-      if (!choice_.colors && !(gray && same))
-        add_note(concat("the indices of its palette are taken, not the colors (", other, " has those)"));
-      return;
-    }
-    add_note("palette expanded to RGB" +
-             (choice_.colors ? std::string() : concat(" (", other, " has its indices)")));
-    TESSERA_VALIDATE(info_.channels == 1, file.path(), " has ", info_.channels,
-                     " channels of palette pictures (they ", "have no order as colors) name one, or write ",
-                     file.path(), ":/index");
-    for (const std::uint16_t* map : {r, g, b})
-      for (int k = 0; k < n; ++k) palette_.push_back(bytes ? map[k] : map[k] >> 8);
-    info_.channels = 3;
-    info_.type = "uint8";
   }
 
   // Samples of one row of a group, from the column at.x on; `row` starts with sample `first`.
@@ -255,18 +259,20 @@ class TiffImage : public StoredImage {
       unpack(row, first * step + (page_.separate() ? 0 : slice[c].sample), step, n, values_.data());
       for (double& v : values_) {
         if (missing_ && v == *missing_) v = std::numeric_limits<double>::quiet_NaN();
-        v *= gain_;
+        if (largest_ > 0) v = v * 255 / largest_;
       }
-      if (palette_.empty()) {
+      if (!colors_) {
         sink(static_cast<std::int64_t>(c), at, values_.data(), n);
         continue;
       }
-      const std::size_t entries = palette_.size() / 3;
+      const std::vector<std::uint8_t>& palette = page_of(group.plane).palette->colors;
+      const std::size_t entries = palette.size() / 3;
       std::vector<double> color(values_.size());
       for (std::size_t k = 0; k < 3; ++k) {
         for (std::size_t x = 0; x < color.size(); ++x)
-          color[x] = std::isnan(values_[x]) ? values_[x]
-                                            : palette_[k * entries + static_cast<std::size_t>(values_[x])];
+          color[x] = std::isnan(values_[x])
+                         ? values_[x]
+                         : palette[k * entries + std::min(static_cast<std::size_t>(values_[x]), entries - 1)];
         sink(static_cast<std::int64_t>(k), at, color.data(), n);
       }
     }
@@ -342,9 +348,9 @@ class TiffImage : public StoredImage {
   TiffChoice choice_;
   TiffPage page_;  // the first that is read; the others are like it
   Unpacker unpack_;
-  int gain_ = 1;                       // of samples of few bits
-  std::optional<double> missing_;      // the value of samples without one
-  std::vector<std::uint8_t> palette_;  // red of all entries, green, blue; empty: samples are taken
+  int largest_ = 0;                // of samples of few bits, becomes 255; 0: samples are kept
+  std::optional<double> missing_;  // the value of samples without one
+  bool colors_ = false;            // of a palette: what the samples are indices of
   std::array<std::unique_ptr<TiffFile>, kMostOpen> decoders_;
   std::vector<unsigned char> buffer_;
   std::vector<double> values_;

@@ -167,7 +167,7 @@ def counts_and_stars():
     # Counts that a background was subtracted from.
     np.save(work / "counts.npy", (np.random.default_rng(5).poisson(mean + 3) - 3).astype(np.float32))
     out = said(text, ranks=2)
-    assert "subtract the background" not in out and "write its mean as likelihood.background" in out, out
+    assert "subtract the background" not in out and "as likelihood.background" in out, out
     # Stars of 3,000,000 counts on a sky of 100: white is 1e5, the noise 1e-4 of it.
     h, w = 128, 144
     yy, xx = np.mgrid[:h, :w]
@@ -185,3 +185,58 @@ def counts_and_stars():
     photo = pictures.photograph("camera.png")[60:188, 150:294] / np.float32(255)
     np.save(work / "stars.npy", photo)
     assert "few bright" not in said(stars, "problem.noise.gaussian=1e-4"), "a photograph without noise"
+
+
+def compressed_and_few():
+    """Noise whose finest details JPEG took, and whole counts most of which are 0: both are found from the data."""
+    photo = pictures.photograph("camera.png")[100:356, 100:356] / 255.0
+    i = np.arange(9) - 4
+    k = np.exp(-(i[:, None] ** 2 + i[None] ** 2) / 2)
+    k /= k.sum()
+    np.save(work / "k.npy", k)
+    blurred = sum(k[a, b] * photo[a : a + 248, b : b + 248] for a in range(9) for b in range(9))
+    y = blurred + np.random.default_rng(3).normal(0, 0.01, blurred.shape)
+    bytes_ = np.rint(255 * y.clip(0, 1)).astype(np.uint8)
+    text = "problem: {measurements: y.png, truth: truth.npy, operator: {type: blur, kernel: {file: k.npy}}}\n" + END
+    np.save(work / "truth.npy", (255 * photo).astype(np.float32))
+
+    def found(out):
+        return float(re.search(r"note: noise: gaussian ([0-9.e-]+)", out)[1])
+
+    quality = lambda: -10 * np.log10(np.mean((image("out")[0, 16:-16, 16:-16] / 255 - photo[16:-16, 16:-16]) ** 2))
+    Image.fromarray(bytes_).save(work / "y.png")
+    out = said(text)
+    plain = quality()
+    assert abs(found(out) - 0.01) < 0.001 and "JPEG" not in out, out
+    start = -10 * np.log10(np.mean((y[12:-12, 12:-12] - photo[16:-16, 16:-16]) ** 2))
+    assert plain > start + 4, (plain, start)
+    for percent in (75, 85, 95):
+        Image.fromarray(bytes_).save(work / "y.jpg", quality=percent)
+        out = said(text, "problem.measurements=y.jpg", ranks=1 + (percent == 85))
+        assert 0.007 < found(out) < 0.013 and "JPEG has taken the finest details" in out, (percent, out)
+        assert quality() > start + 1.5, (percent, quality(), start)
+    Image.fromarray(bytes_).save(work / "y.jpg", quality=100, subsampling=0)
+    out = said(text, "problem.measurements=y.jpg")
+    assert abs(found(out) - 0.01) < 0.001 and "JPEG has taken" not in out, out
+    # Photons: 5, 20 and 1,000 at white, most samples of a dark picture are 0. Stated or found, with either likelihood.
+    dark = (0.02 + 0.98 * photo**3)
+    mean = sum(k[a, b] * dark[a : a + 248, b : b + 248] for a in range(9) for b in range(9)).clip(0)
+    for white in (5, 20, 1000):
+        counts = np.random.default_rng(white).poisson(mean * white)
+        np.save(work / "counts.npy", counts.astype(np.uint16))
+        few = (f"problem:\n  measurements: counts.npy\n  scale: {{factor: {white}}}\n"
+               "  operator: {type: blur, kernel: {file: k.npy}}\n" + END)
+
+        def error():
+            return np.sqrt(np.mean((image("out")[0, 8:-8, 8:-8] / white - dark[12:-12, 12:-12]) ** 2))
+
+        out = said(few, ranks=2 if white == 20 else 1)
+        unstated = error()
+        if white < 1000:
+            assert re.search(r"note: noise: poisson gain \S+ \(1 in file units\).*whole counts that scatter as photons do", out), out
+        said(few, "problem.noise={poisson: 1, unit: file}")
+        stated = error()
+        said(few, "problem.noise={poisson: 1, unit: file}", "problem.likelihood.type=poisson")
+        poisson = error()
+        noise = np.sqrt(np.mean((counts[8:-8, 8:-8] / white - dark[12:-12, 12:-12]) ** 2))
+        assert stated < 1.03 * unstated and poisson < 1.1 * stated and stated < 0.6 * noise, (white, noise, unstated, stated, poisson)

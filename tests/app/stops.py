@@ -96,7 +96,7 @@ def resume():
     assert summary("parts")["restarts"] == 1 and summary("parts")["iterations"] == 6
     assert summary("parts")["seconds"] > first + summary("parts")["seconds_per_iteration"]  # of both parts
     log = (work / "parts/log.txt").read_text()
-    assert "limit after 3 iterations" in log and "resumed after 3 iterations" in log and "limit after 6" in log, log
+    assert "3 of 3 iterations" in log and "resumed after 3 iterations" in log and "6 of 6 iterations" in log, log
     for rank in (0, 1):
         assert recorded("parts", rank) == list(range(6)), recorded("parts", rank)
     with h5py.File(work / "parts/trace/rank-00000.h5") as f:

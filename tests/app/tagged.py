@@ -26,6 +26,7 @@ def write_fits(path, stored, **cards):
 
 def tagged_files():
     import tifffile
+    from PIL import Image
     rng = np.random.default_rng(1)
     planes = rng.integers(0, 60000, (4, 2, 48, 60), dtype=np.uint16)
     bands = planes[:3, 0]
@@ -39,6 +40,15 @@ def tagged_files():
     fire = np.stack([np.clip(3 * k - 255 * c, 0, 255) for c in range(3)]).astype(np.uint16) * 257
     tifffile.imwrite(work / "fire.tif", gray, photometric="palette", colormap=fire)
     tifffile.imwrite(work / "double.tif", planes[0, 0].astype(np.float64))
+    # A color map for each page; a plane that kept the description of its stack; a volume in one page.
+    maps = np.stack([(k[:, None] * step % 256) for step in ((7, 31, 57), (91, 13, 73))]).astype(np.uint8)
+    indexed = [Image.fromarray(gray).convert("P") for _ in maps]
+    for page, colors in zip(indexed, maps):
+        page.putdata(gray.ravel().tolist())
+        page.putpalette(colors.tobytes())
+    indexed[0].save(work / "indexed.tif", save_all=True, append_images=indexed[1:])
+    tifffile.imwrite(work / "single.tif", gray, description="ImageJ=1.54f\nimages=10\nslices=10\n", metadata=None)
+    tifffile.imwrite(work / "bricks.tif", np.stack([gray] * 16), tile=(16, 16, 16), volumetric=True, photometric="minisblack")
     sky = rng.normal(10, 1, (48, 60)).astype(np.float32)
     write_fits("mef.fits", [("SCI", sky), ("ERR", sky + 1), ("IV", np.stack([sky, sky + 2]))])
     blank = planes[0, 0].astype(np.int16)
@@ -53,6 +63,8 @@ def tagged_files():
               "one.tif:/all": (planes[None, :, 0], "4 slices"),
               "fire.tif": (gray[None], "the indices of its palette are taken"),
               "double.tif": (planes[0, :1], ""),
+              "indexed.tif:/all": (np.moveaxis(maps[:, gray], -1, 0), "indexed.tif: palette expanded to RGB"),
+              "single.tif": (gray[None], "single.tif: its ImageJ description says 10 slices, and it holds 1 plane"),
               "mef.fits:/ERR": (sky[None] + 1, ""),
               "mef.fits:/3/1": (sky[None] + 2, ""),
               "mef.fits:/IV/channels": (np.stack([sky, sky + 2]), "")}
@@ -64,7 +76,8 @@ def tagged_files():
             assert got.shape == values.shape and np.abs(got - values).max() < 0.02, (path, got.shape, values.shape)
             assert said in out, (path, out)
     for path, reason in (("mef.fits", "mef.fits holds 3 images (one is read) say which: "), ("hyper.tif", "hyper.tif:/c0"),
-                         ("mef.fits:/IV", "has 2 planes (one picture is read) say which: "), ("one.tif", "has 4 pages")):
+                         ("mef.fits:/IV", "has 2 planes (one picture is read) say which: "), ("one.tif", "has 4 pages"),
+                         ("single.tif:/all", "single.tif, which is that plane"), ("bricks.tif", "bricks.tif holds 16 slices in one page")):
         code, _, err = tessera("check", job(f"problem: {{measurements: '{path}', operator: {{type: identity}}}}\n" + PASS), ranks=2)
         assert code == 2 and reason in err, err
 

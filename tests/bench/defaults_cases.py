@@ -193,9 +193,11 @@ class Measured:
         return self.area[:, o : o + n[0], o : o + n[1]]
 
     def score(self, image):
-        """PSNR of an image like `truth`, without the rim."""
-        rim = (slice(None), *(slice(RIM, -RIM) for _ in self.truth.shape[1:]))
-        return -10 * np.log10(np.mean((np.asarray(image, float)[rim] - self.truth[rim]) ** 2))
+        """PSNR of an image that begins where `truth` does, without the rim."""
+        both = [slice(None), *(slice(min(a, b)) for a, b in zip(image.shape[1:], self.truth.shape[1:]))]
+        image, truth = np.asarray(image, float)[tuple(both)], self.truth[tuple(both)]
+        rim = (slice(None), *(slice(RIM, -RIM) for _ in truth.shape[1:]))
+        return -10 * np.log10(np.mean((image[rim] - truth[rim]) ** 2))
 
 
 CASES = _cases()

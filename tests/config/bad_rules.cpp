@@ -7,7 +7,7 @@ namespace tessera::test {
 const std::vector<BadJob>& bad_rules() {
   static const std::vector<BadJob> rows = {
       {"StepDpirForAGradient",
-       "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {step: dpir}\n",
+       "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {name: pgd, step: dpir}\n",
        {},
        "photo.yaml:4: solver.step is dpir (pgd takes a gradient step, dpir are penalties of hqs and admm) "
        "write auto"},

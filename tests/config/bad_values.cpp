@@ -98,19 +98,21 @@ const std::vector<BadJob>& bad_values() {
       {"NotANumber",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {iterations: many}\n",
        {},
-       "photo.yaml:4: solver.iterations is many (it must be a whole number >= 1, <= 1000000) write for "
+       "photo.yaml:4: solver.iterations is many (it must be a whole number > 0, <= 1000000 or auto) write "
+       "for "
        "example "
        "'iterations: 20'"},
       {"NotWhole",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {iterations: 2.5}\n",
        {},
-       "photo.yaml:4: solver.iterations is 2.5 (it must be a whole number >= 1, <= 1000000) write for "
+       "photo.yaml:4: solver.iterations is 2.5 (it must be a whole number > 0, <= 1000000 or auto) write for "
        "example "
        "'iterations: 20'"},
       {"BelowItsLimit",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {iterations: 0}\n",
        {},
-       "photo.yaml:4: solver.iterations is 0 (it must be a whole number >= 1, <= 1000000) write for example "
+       "photo.yaml:4: solver.iterations is 0 (it must be a whole number > 0, <= 1000000 or auto) write for "
+       "example "
        "'iterations: 20'"},
       {"AboveItsLimit",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {relaxation: 2.5}\n",
@@ -140,7 +142,8 @@ const std::vector<BadJob>& bad_values() {
       {"UnknownChoice",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {name: pdg}\n",
        {},
-       "photo.yaml:4: solver.name is pdg (it must be one of pgd, fista, hqs, admm, red, gspnp, proxpnp) did "
+       "photo.yaml:4: solver.name is pdg (it must be one of auto, pgd, fista, hqs, admm, red, gspnp, "
+       "proxpnp) did "
        "you mean pgd?"},
       {"WrongListLength",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndomain: {grid: [2, 2, 2, 2]}\n",
@@ -151,7 +154,8 @@ const std::vector<BadJob>& bad_values() {
       {"ListForANumber",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {iterations: [3, 4]}\n",
        {},
-       "photo.yaml:4: solver.iterations is [3, 4] (it must be a whole number >= 1, <= 1000000) write for "
+       "photo.yaml:4: solver.iterations is [3, 4] (it must be a whole number > 0, <= 1000000 or auto) write "
+       "for "
        "example 'iterations: 20'"},
       {"MapForANumber",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nwatchdog: {limit: 3}\n",
@@ -255,8 +259,8 @@ const std::vector<BadJob>& bad_values() {
       {"OverrideBadValue",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n",
        {"solver.iterations=three"},
-       "--set solver.iterations=three: solver.iterations is three (it must be a whole number >= 1, <= "
-       "1000000) "
+       "--set solver.iterations=three: solver.iterations is three (it must be a whole number > 0, <= "
+       "1000000 or auto) "
        "write for example 'iterations: 20'"},
       {"OverrideNotYaml",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n",

@@ -88,8 +88,8 @@ TEST_F(Job, DefaultsStandInTheStructs) {
   const JobConfig job = parse(simulated);
   EXPECT_EQ(job.problem.truth, folder.path() + "/photo.jpg");
   EXPECT_EQ(job.problem.op.type, "identity");
-  EXPECT_EQ(job.solver.name, "pgd");
-  EXPECT_EQ(job.solver.iterations, 20);
+  EXPECT_EQ(job.solver.name, "hqs") << "one pass of the network denoises";
+  EXPECT_EQ(job.solver.iterations, 1);
   EXPECT_TRUE(job.solver.step.automatic);
   EXPECT_TRUE(job.solver.sigma.automatic);
   EXPECT_FALSE(job.solver.lambda.has_value());

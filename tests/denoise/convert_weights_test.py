@@ -18,7 +18,7 @@ import warnings
 import torch
 from foreign import Drunet
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 ROOT = pathlib.Path(os.environ["TESSERA_SOURCE_DIR"])
 os.umask(UMASK := os.umask(0o022))
@@ -56,7 +56,7 @@ def packed(value):
     return b"\xd9" + bytes([len(value)]) + value.encode()
 
 
-def flax_dncnn(images=1):
+def flax_dncnn(images=1, biased=False):
     """Variables of SCICO's DnCNN with five features and two blocks; statistics that are not the neutral ones."""
     params = {"conv_start": {"kernel": torch.randn(3, 3, images, 5)}, "conv_end": {"kernel": torch.randn(3, 3, 5, images)}}
     moments = {}
@@ -64,6 +64,10 @@ def flax_dncnn(images=1):
         name = f"ConvBNBlock_{i}"
         params[name] = {"Conv_0": {"kernel": torch.randn(3, 3, 5, 5) / 5}, "BatchNorm_0": {"scale": torch.rand(5) + 0.5, "bias": torch.randn(5)}}
         moments[name] = {"BatchNorm_0": {"mean": torch.randn(5), "var": torch.rand(5) + 0.5}}
+    if biased:
+        for block in params.values():
+            conv = block.get("Conv_0", block)
+            conv["bias"] = torch.randn(conv["kernel"].shape[3])
     return {"params": params, "batch_stats": moments}
 
 
@@ -189,8 +193,13 @@ class ConvertWeights(unittest.TestCase):
         self.assertTrue(tensors.keys() == whole.keys() and all(torch.equal(tensors[k], whole[k].float()) for k in whole))
 
     def test_flax_dncnn_gives_the_same_image(self):
+        for biased in (False, True):
+            with self.subTest(biased=biased):
+                self.flax_dncnn_gives_the_same_image(biased)
+
+    def flax_dncnn_gives_the_same_image(self, biased):
         torch.manual_seed(0)
-        tree = flax_dncnn()
+        tree = flax_dncnn(biased=biased)
         self.source.write_bytes(packed(tree))
         result = convert(self.source, self.target, "--network", "dncnn", "--sigma", "0.1", "0.1")
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -199,15 +208,16 @@ class ConvertWeights(unittest.TestCase):
         conv = torch.nn.functional.conv2d
         x = torch.randn(1, 1, 9, 12)
         y = x
-        for name, block in tree["params"].items():  # by Flax's definition: (rows, columns, in, out), no bias
+        for name, block in tree["params"].items():  # by Flax's definition: (rows, columns, in, out)
             if name.startswith("ConvBN"):
-                y = conv(y, block["Conv_0"]["kernel"].permute(3, 2, 0, 1), padding=1)
+                y = conv(y, block["Conv_0"]["kernel"].permute(3, 2, 0, 1), block["Conv_0"].get("bias"), padding=1)
                 norm, moment = block["BatchNorm_0"], tree["batch_stats"][name]["BatchNorm_0"]
                 y = torch.nn.functional.batch_norm(y, moment["mean"], moment["var"], norm["scale"], norm["bias"], eps=1e-5)
                 y = torch.relu(y)
             elif name == "conv_start":
-                y = torch.relu(conv(y, block["kernel"].permute(3, 2, 0, 1), padding=1))
-        wanted = x - conv(y, tree["params"]["conv_end"]["kernel"].permute(3, 2, 0, 1), padding=1)
+                y = torch.relu(conv(y, block["kernel"].permute(3, 2, 0, 1), block.get("bias"), padding=1))
+        end = tree["params"]["conv_end"]
+        wanted = x - conv(y, end["kernel"].permute(3, 2, 0, 1), end.get("bias"), padding=1)
         names = ["in_conv", "conv_list.0", "conv_list.1", "out_conv"]
         self.assertEqual(set(tensors), {f"{n}.{p}" for n in names for p in ("weight", "bias")})
         y = x
@@ -217,12 +227,31 @@ class ConvertWeights(unittest.TestCase):
         self.assertLess((x + y - wanted).abs().max().item(), 1e-6 * wanted.abs().max().item())
 
     def test_other_flax_models_are_refused(self):
-        for content, word in ((packed(flax_dncnn(2)), "noise level as a channel"), (packed({"params": {"Dense_0": {}}}), "Dense_0"),
+        sloped = flax_dncnn()
+        sloped["params"]["ConvBNBlock_1"]["PReLU_0"] = {"negative_slope": torch.ones(1)}
+        for content, word in ((packed(sloped), "PReLU_0"), (packed(flax_dncnn(2)), "noise level as a channel"), (packed({"params": {"Dense_0": {}}}), "Dense_0"),
                               (packed(flax_dncnn())[:-8], "ends too early"), (packed({"step": "1"}), "no parameters")):
             self.source.write_bytes(content)
             result = convert(self.source, self.target)
             self.assertEqual((result.returncode, len(result.stderr.splitlines())), (2, 1), result.stderr)
             self.assertIn(word, result.stderr)
+
+    def test_a_safetensors_file_is_one_whatever_the_length_of_its_header(self):
+        state, lengths = Drunet().state_dict(), set()
+        for pad in range(0, 256, 8):  # the format fills a header up to eight bytes
+            save_file(state, self.source, metadata={"pad": "x" * pad})
+            first = self.source.read_bytes()[0]
+            lengths.add(first)
+            if first in (0x80, 0x88):  # as pickles and maps of MessagePack begin
+                result = convert(self.source, self.target, "--network", "drunet")
+                self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertLessEqual({0x80, 0x88}, lengths)
+        cut = self.source.read_bytes()[:600]  # within its header
+        for first in (0x80, 0x88):
+            self.source.write_bytes(bytes([first]) + cut[1:])
+            result = convert(self.source, self.target)
+            self.assertEqual((result.returncode, len(result.stderr.splitlines())), (2, 1), result.stderr)
+            self.assertIn("cannot be read", result.stderr)
 
     def test_bad_input_is_one_line(self):
         self.source.write_bytes(b"nonsense")

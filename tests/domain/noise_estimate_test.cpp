@@ -28,7 +28,7 @@ struct Case {
   double most = 10;  // where the detector clips
 };
 
-NoiseEstimate estimate(const Case& c, const Communicator& comm) {
+NoiseEstimate estimate(const Case& c, const Communicator& comm, double step = 0) {
   const Decomposition blocks =
       Decomposition::choose(c.image, {1, 4, 4}, comm.size(), [](const Box& b) { return b.pixels(); });
   const MeasurementLayout layout({{"identity", c.image, c.channels, blocks.layout()}});
@@ -46,7 +46,7 @@ NoiseEstimate estimate(const Case& c, const Communicator& comm) {
     const NoiseModel& noise = c.noise[std::min<std::size_t>(static_cast<std::size_t>(k), c.noise.size() - 1)];
     add_noise(y.narrow(0, k, 1), noise, 5, static_cast<std::uint32_t>(k), c.image, block);
   }
-  return estimate_noise({y.clamp_max(c.most).to(at::kFloat)}, {marks}, layout, comm);
+  return estimate_noise({y.clamp_max(c.most).to(at::kFloat)}, {marks}, layout, comm, step);
 }
 
 double waves(std::int64_t r, std::int64_t w) {
@@ -107,6 +107,40 @@ TEST(NoiseEstimate, SeparatesCountsFromReadNoise) {
   EXPECT_NEAR(e.gain, 0.002, 0.0003);
   EXPECT_NEAR(e.sigma, 0.02, 0.004);
   EXPECT_NEAR(e.gain, 0.002, 5 * e.gain_error);
+}
+
+// What compression leaves: noise without its finest details. Rows and columns of a mean over 3 x 3 samples.
+TEST(NoiseEstimate, LooksAtTwiceTheSizeWhereTheFinestDetailsWereRoundedAway) {
+  const Random random(4, RandomStream::scene);
+  const auto soft = [&](std::int64_t r, std::int64_t w) {
+    double sum = 0;
+    for (int i = 0; i < 3; ++i)
+      for (int j = 0; j < 3; ++j) sum += random.normal((r + i) * 1000 + w + j);
+    return 0.5 + 0.03 * sum / 9;
+  };
+  const Case c{.clean = soft, .noise = {{.gaussian = 1e-4}}};
+  NoiseEstimate first;
+  test::on_groups([&](const Communicator& comm) {
+    const NoiseEstimate fine = estimate(c, comm), coarse = estimate(c, comm, 0.05);
+    EXPECT_FALSE(fine.coarse);
+    EXPECT_LT(fine.sigma, 0.004);
+    EXPECT_TRUE(coarse.coarse);
+    EXPECT_GT(coarse.sigma, 2 * fine.sigma);
+    EXPECT_LT(coarse.sigma, 0.03);
+    EXPECT_FALSE(estimate(c, comm, 1e-3).coarse) << "noise that survives its rounding is believed";
+    if (comm.size() == 1) first = coarse;
+    if (comm.rank() == 0) EXPECT_EQ(coarse.sigma, first.sigma);
+  });
+}
+
+// Without rounding both sizes say the same.
+TEST(NoiseEstimate, FindsWhiteNoiseAtTwiceTheSizeToo) {
+  if (test::other_rank()) return;
+  for (const double sigma : {0.002, 0.02})
+    EXPECT_NEAR(estimate({.image = Box::image2d(400, 300), .clean = waves, .noise = {{.gaussian = sigma}}},
+                         Communicator(), 10 * sigma)
+                    .sigma,
+                sigma, 0.1 * sigma);
 }
 
 TEST(NoiseEstimate, LeavesOutWhatIsClippedOrDoesNotCount) {

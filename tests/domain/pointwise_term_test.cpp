@@ -76,6 +76,17 @@ TEST(PointwiseLoss, CountsDeviateByOneOnAverage) {
   EXPECT_NEAR(loss->deviation(m, y).mean().item<double>(), 1, 0.03);
 }
 
+// Without a background the likelihood of a sample without counts falls for ever below 0, and images with it.
+TEST(PointwiseLoss, SamplesWithoutCountsPullToZeroAndNotBelow) {
+  if (test::other_rank()) return;
+  const auto loss = make_poisson_loss(kGain, 0, kNoise);
+  const at::Tensor m = at::linspace(-1, 1, 201, at::kDouble), none = at::zeros_like(m);
+  const at::Tensor slope = loss->derivative(m, none);
+  EXPECT_LT(slope.masked_select(m.lt(-1e-9)).max().item<double>(), 0);
+  EXPECT_GT(slope.masked_select(m.gt(1e-9)).min().item<double>(), 0);
+  EXPECT_LT(loss->prox(m, 1e6, none).abs().max().item<double>(), 1e-4);
+}
+
 TEST(PointwiseLoss, RefusesWhatMakesNoSense) {
   if (test::other_rank()) return;
   EXPECT_THROW(make_poisson_loss(0, 0, 1), InputError);

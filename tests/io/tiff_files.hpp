@@ -22,9 +22,10 @@ struct TiffToWrite {
   std::uint16_t samples = 1, bits = 16, format = SAMPLEFORMAT_UINT, photometric = PHOTOMETRIC_MINISBLACK;
   std::uint16_t planes = PLANARCONFIG_CONTIG, compression = COMPRESSION_NONE, predictor = 1;
   std::uint32_t rows_per_strip = 0, tile = 0;  // 0: one strip, no tiles
+  std::uint32_t depth = 1;                     // what ImageDepth says
   std::vector<std::uint16_t> extra{};          // ExtraSamples
   std::string description{}, mode = "w";
-  std::vector<std::uint16_t> palette{};  // red of all entries, green, blue
+  std::vector<std::uint16_t> palette{};  // red of all entries, green, blue; the next page's
 
   std::int64_t pixels() const { return std::int64_t{height} * width; }
   std::int64_t count() const { return pages * samples * pixels(); }
@@ -40,6 +41,16 @@ struct TiffToWrite {
     return out;
   }
 };
+
+/// Red, green, blue and alpha of 8 bits.
+inline TiffToWrite rgba() {
+  TiffToWrite t;
+  t.bits = 8;
+  t.samples = 4;
+  t.photometric = PHOTOMETRIC_RGB;
+  t.extra = {EXTRASAMPLE_UNASSALPHA};
+  return t;
+}
 
 template <class T>
 void put_number(double v, unsigned char* to) {
@@ -97,9 +108,10 @@ inline void write_tiff(const std::string& path, const TiffToWrite& t, const std:
       TIFFSetField(tiff, TIFFTAG_EXTRASAMPLES, static_cast<int>(t.extra.size()), t.extra.data());
     if (!t.description.empty() && page == 0)
       TIFFSetField(tiff, TIFFTAG_IMAGEDESCRIPTION, t.description.c_str());
+    if (t.depth > 1) TIFFSetField(tiff, TIFFTAG_IMAGEDEPTH, t.depth);
     if (!t.palette.empty()) {
-      const std::uint16_t* map = t.palette.data();
-      const std::size_t n = t.palette.size() / 3;
+      const std::size_t n = std::size_t{1} << t.bits, maps = t.palette.size() / (3 * n);
+      const std::uint16_t* map = t.palette.data() + page % maps * 3 * n;
       TIFFSetField(tiff, TIFFTAG_COLORMAP, map, map + n, map + 2 * n);
     }
     std::vector<unsigned char> bytes;

@@ -9,14 +9,8 @@
 #include "io/tiff_files.hpp"
 #include "tessera/io/files.hpp"
 
-namespace tessera {
+namespace tessera::test {
 namespace {
-
-using test::read_part;
-using test::ReadPicture;
-using test::refusal;
-using test::TiffToWrite;
-using test::write_tiff;
 
 // Which pages, in order, stand in what is read: a page's first value tells it.
 std::vector<std::int64_t> pages_of(const std::string& path, const std::string& part, const TiffToWrite& t) {
@@ -138,7 +132,28 @@ TEST(TiffPlanes, AStackOfOneDirectoryIsReadBehindItsFirstPlane) {
       EXPECT_EQ(pages_of("stack.tif", "3", five), Pages{3});
       EXPECT_NE(refusal("stack.tif").find("stack.tif has 5 pages"), std::string::npos);
       std::ofstream("short.tif", std::ios::binary) << bytes << behind.substr(1);
-      EXPECT_NE(refusal("short.tif", "all").find("is the file complete?"), std::string::npos);
+      for (const std::size_t n :
+           {behind.size() - 1, 3 * behind.size() / 10}) {  // in the last plane, the second
+        std::ofstream("short.tif", std::ios::binary) << bytes << behind.substr(0, n);
+        for (const char* part : {"all", "0"})
+          EXPECT_NE(refusal("short.tif", part).find("is the file complete?"), std::string::npos) << part << n;
+        EXPECT_NE(refusal("short.tif"), "");
+      }
+      // A plane that was taken out of its stack with the description: the directory before it, or behind.
+      std::ofstream("kept.tif", std::ios::binary) << bytes << behind.substr(0, behind.size() / 5);
+      for (const char* path : {"kept.tif", "one.tif"}) {
+        for (const char* part : {"", "0", "slices"}) {
+          EXPECT_EQ(pages_of(path, part, five), Pages{0}) << path << part;
+          EXPECT_NE(read_part(path, part).info.note.find("description says 5 slices, and it holds 1 plane"),
+                    std::string::npos)
+              << read_part(path, part).info.note;
+        }
+        EXPECT_NE(refusal(path, "all").find(concat("it holds 1 plane) write ", path)), std::string::npos)
+            << refusal(path, "all");
+      }
+      t.compression = COMPRESSION_LZW;
+      write_tiff("packed.tif", t, {values.begin(), values.begin() + t.pixels()});
+      EXPECT_EQ(pages_of("packed.tif", "", five), Pages{0});
     }
 }
 
@@ -175,6 +190,75 @@ TEST(TiffPlanes, OmeSaysTheOrderOfItsPlanes) {
   EXPECT_EQ(orders, 6);
 }
 
+TEST(TiffPlanes, OmeMayBreakItsLinesAndNameItsElements) {
+  TiffToWrite t;
+  t.pages = 6;
+  const auto write = [&](const std::string& prefix, const std::string& space, const std::string& equal) {
+    const std::string pixels = prefix + "Pixels", image = prefix + "Image>", ome = prefix + "OME";
+    t.description = concat("<?xml version=\"1.0\"?><!-- OME -->\n<", ome, space, "xmlns", equal, "\"x\"><",
+                           image, "<", pixels, space, "DimensionOrder", equal, "\"XYCZT\"", space, "SizeC",
+                           equal, "'2'", space, "SizeZ", equal, "\"3\"", space, "SizeT", equal, "\"1\"><",
+                           prefix, "TiffData/></", pixels, "></", image, "</", ome, ">");
+    write_tiff("lines.tif", t, t.values());
+  };
+  for (const std::string prefix : {"", "OME:", "ome-2:"})
+    for (const std::string space : {" ", "\n   ", "\t", "\r\n"})
+      for (const std::string equal : {"=", " =\n"}) {
+        write(prefix, space, equal);
+        EXPECT_EQ(pages_of("lines.tif", "all", t), (Pages{0, 2, 4, 1, 3, 5})) << t.description;
+      }
+  write("", "", "=");  // <PixelsDimensionOrder is another element
+  EXPECT_EQ(read_part("lines.tif", "all").depth, 6);
+}
+
+TEST(TiffPlanes, PagesThatNobodyAsksForMayBeOfAnyKind) {
+  TiffToWrite gray, other = rgba();
+  gray.bits = 8;
+  other.mode = "a";
+  const auto pages = [&](const TiffToWrite& first, const TiffToWrite& second) {
+    write_tiff("kinds.tif", first, first.values());
+    write_tiff("kinds.tif", second, second.values());
+  };
+  pages(gray, other);  // each with the samples that it has
+  EXPECT_EQ(read_part("kinds.tif", "0").values, gray.values());
+  EXPECT_EQ(read_part("kinds.tif", "1").channels, 3);
+  EXPECT_EQ(read_part("kinds.tif", "1").info.note, "alpha channel dropped");
+  other.mode = "w";
+  gray.mode = "a";
+  pages(other, gray);
+  EXPECT_EQ(read_part("kinds.tif", "1").values, gray.values());
+  EXPECT_EQ(read_part("kinds.tif", "0").channels, 3);
+  EXPECT_NE(refusal("kinds.tif", "all")
+                .find("kinds.tif has pages that differ (page 1 is 1 x 13 x 21 of uint8, the "
+                      "first 4 x 13 x 21 of uint8) name the page"),
+            std::string::npos)
+      << refusal("kinds.tif", "all");
+  EXPECT_NE(refusal("kinds.tif", "z1").find("has pages that differ"), std::string::npos);
+  EXPECT_NE(refusal("kinds.tif").find("kinds.tif has 2 pages"), std::string::npos);
+
+  TiffToWrite cmyk = gray, complex = gray, deep = gray;
+  cmyk.photometric = PHOTOMETRIC_SEPARATED;
+  cmyk.samples = 4;
+  complex.format = SAMPLEFORMAT_COMPLEXIEEEFP;
+  complex.bits = 64;
+  deep.depth = 3;
+  for (const auto& [page, problem] :
+       {std::pair(cmyk, "is a cmyk picture"), std::pair(complex, "holds complex samples"),
+        std::pair(deep, "holds 3 slices in one page (ImageDepth")})
+    for (const bool first : {false, true}) {
+      TiffToWrite unread = page;
+      unread.mode = first ? "w" : "a";
+      gray.mode = first ? "a" : "w";
+      first ? pages(unread, gray) : pages(gray, unread);
+      EXPECT_EQ(read_part("kinds.tif", first ? "1" : "0").values, gray.values()) << problem;
+      EXPECT_NE(refusal("kinds.tif", first ? "0" : "1").find(problem), std::string::npos) << problem;
+      EXPECT_NE(refusal("kinds.tif", "all"), "") << problem;
+    }
+  deep.mode = "w";
+  write_tiff("deep.tif", deep, deep.values());
+  EXPECT_NE(refusal("deep.tif").find("deep.tif holds 3 slices in one page"), std::string::npos);
+}
+
 TEST(TiffPlanes, OmeMaySayEachPageAlone) {
   TiffToWrite t;
   t.pages = 3;
@@ -205,12 +289,8 @@ TEST(TiffPlanes, OmeMaySayEachPageAlone) {
 
 TEST(TiffPlanes, TifffilesArraysAreToldFromColors) {
   // (4, y, x) of bytes: one page of separate RGB and alpha, as tifffile writes it where nothing is said.
-  TiffToWrite t;
-  t.bits = 8;
-  t.samples = 4;
-  t.photometric = PHOTOMETRIC_RGB;
+  TiffToWrite t = rgba();
   t.planes = PLANARCONFIG_SEPARATE;
-  t.extra = {EXTRASAMPLE_UNASSALPHA};
   t.description = R"({"shape": [4, 13, 21]})";
   write_tiff("four.tif", t, t.values());
   EXPECT_NE(refusal("four.tif")
@@ -272,4 +352,4 @@ TEST(TiffPlanes, TifffilesArraysAreToldFromColors) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::test

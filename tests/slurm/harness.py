@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the scenarios share: a clone to submit from, submitting, waiting, and the pieces of a run's result."""
+"""What the tests share: a clone to submit from, submitting, waiting, a pretended Slurm, and the pieces of a run's result."""
 import json
 import os
 import re
@@ -129,6 +129,29 @@ class Bench:
             except FileNotFoundError:
                 return False
         wait_until(what, LONG, there, pause=0.03)
+
+
+class NoCluster:
+    environment = {}
+
+
+def alone(name):
+    """The bench of a test PROGRAM SOURCE without a cluster; ends with 77 where the jobs' picture cannot be made."""
+    try:
+        import skimage  # noqa: F401
+    except ImportError as missing:
+        print(f"skipped: {missing} (jobs/setup.sh puts it into .venv)")
+        sys.exit(77)
+    return Bench(NoCluster(), Path.cwd() / name, sys.argv[2], sys.argv[1])
+
+
+def pretend(folder, **programs):
+    """PATH with programs, NAME=TEXT of bash, in front of all others."""
+    folder.mkdir()
+    for name, text in programs.items():
+        (folder / name).write_text(f"#!/bin/bash\n{text}\n")
+        (folder / name).chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
 
 
 def image(folder):

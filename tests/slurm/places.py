@@ -109,6 +109,12 @@ else:
     print("only part of the machine is this test's: sharing out a whole node was not tested")
 assert run(gpus=False, **mpirun(1, 4096), **whole) == ("unset", "unset", cores)  # more ranks than cores
 assert run(**mpirun(3, 4), TESSERA_BIND="off") == ("unset", "unset", cores)
+# Ranks that nobody binds do not pin their threads, each to the first core: the first rank says so.
+for rank in (0, 1):
+    done = subprocess.run([str(bind), "bash", "-c", "echo $OMP_PROC_BIND"], text=True, capture_output=True,
+                          env=bare | mpirun(rank, 2) | {"OMP_PLACES": "cores"})
+    if len(cores) > 1 and len(cores) == os.cpu_count():
+        assert done.stdout == "false\n" and done.stderr.count("bind: note: OMP_PROC_BIND") == 1 - rank, done
 # Unclear which GPUs are the job's: an error that says what to do.
 done = subprocess.run([str(bind), "true"], text=True, capture_output=True,
                       env=bare | {"PATH": f"{work}/bin:{bare['PATH']}", "SLURM_GPUS_ON_NODE": "2"})

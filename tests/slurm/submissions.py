@@ -10,38 +10,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+from harness import alone, pretend, summary
+
 program, source = sys.argv[1], Path(sys.argv[2])
 sys.path.insert(0, str(source / "jobs"))
-try:
-    import skimage  # noqa: F401  (the picture of the jobs)
-except ImportError as missing:
-    print(f"skipped: {missing} (jobs/setup.sh puts it into .venv)")
-    sys.exit(77)
-import sweep_table
-from harness import Bench, summary
+import sweep_table  # noqa: E402
 
-
-class NoCluster:
-    environment = {}
-
-
-bench = Bench(NoCluster(), Path.cwd() / "submissions", source, program)
-fakes = bench.folder / "bin"
-fakes.mkdir()
+bench = alone("submissions")
 said = bench.folder / "sbatch.txt"
 queue = bench.folder / "queue.txt"
 queue.write_text("")
-for name, text in {
-        # The number of the job counts up; each line of the file is one submission, quoted for a shell.
-        "sbatch": f'[[ " $* " == *" --test-only "* ]] && exit\nprintf "%q " "$@" >>{said}; echo >>{said}\n'
-                  f'echo "Submitted batch job $((16 + $(wc -l <{said})))"',
-        "sinfo": '[[ "$*" == *"%P|%l"* ]] && echo "main*|1:00:00" || echo 4',
-        "squeue": f"cat {queue}",
-        # As after sbatch --export=NONE: the ranks get what srun is told to pass on.
-        "srun": '[[ $1 == --mpi=list ]] && echo $PMI_KINDS && exit\nwhile [[ $1 == -* ]]; do shift; done\n[[ $SLURM_EXPORT_ENV == ALL ]] && exec "$@"\nexec env -i "$@"'}.items():
-    (fakes / name).write_text(f"#!/bin/bash\n{text}\n")
-    (fakes / name).chmod(0o755)
-path = {"PATH": f"{fakes}:{os.environ['PATH']}", "PMI_KINDS": "none pmix"}
+path = {"PMI_KINDS": "none pmix", "PATH": pretend(
+    bench.folder / "bin",
+    # The number of the job counts up; each line of the file is one submission, quoted for a shell.
+    sbatch=f'[[ " $* " == *" --test-only "* ]] && exit\nprintf "%q " "$@" >>{said}; echo >>{said}\n'
+           f'echo "Submitted batch job $((16 + $(wc -l <{said})))"',
+    sinfo='[[ "$*" == *"%P|%l"* ]] && echo "main*|1:00:00" || echo 4',
+    squeue=f"cat {queue}",
+    # As after sbatch --export=NONE: the ranks get what srun is told to pass on.
+    srun='[[ $1 == --mpi=list ]] && echo $PMI_KINDS && exit\nwhile [[ $1 == -* ]]; do shift; done\n[[ $SLURM_EXPORT_ENV == ALL ]] && exec "$@"\nexec env -i "$@"')}
 
 
 def submit(job, table, *options, expect=0):
@@ -97,6 +84,23 @@ for data, words in (("a,b\n0,05,1\n", "has 3 cells (the first line has 2) write 
                     ("k\n\u00e4\n".encode("cp1252"), "CSV UTF-8"), ("a,b\n,\n", "has no rows"), ("", "has no rows"),
                     ("relative_to\n/x\n", "names its folders itself"), ("a;b,c\n1;2\n", "between its cells")):
     assert words in read(data)[0], (data, read(data))
+
+# --- the files that a job names, however it does ----------------------------------------------------------------------------
+named = bench.folder / "named"
+named.mkdir()
+for name in ("a.h5", "b c.npy", "it's.png", "k=1.tif", "dark.npy", "w.safetensors", "unnamed.png"):
+    (named / name).write_text(name)
+(named / "job.yaml").write_text("""\
+problem: # unnamed.png
+  measurements: a.h5:/y  # it's a comment
+  operator: [{type: blur, kernel: {file: "b c.npy"}}, {file: 'it''s.png'}]
+output: {folder: ., preview: none}
+""")
+(named / "table.csv").write_text("denoiser.weights,solver.iterations\nw.safetensors,5\n")
+files = sweep_table.inputs(named / "job.yaml", named / "table.csv", ["--set", "solver.start=k=1.tif", "--set", f"problem={{dark: {named}/dark.npy}}"])
+files = [line.split(" ", 2) for line in files.decode().splitlines()]
+assert [line[2] for line in files] == [f"{named}/dark.npy", "a.h5", "b c.npy", "it's.png", "k=1.tif", "w.safetensors"], files
+assert all(int(line[0]) == len(Path(line[2]).name) and int(line[1]) == (named / line[2]).stat().st_mtime_ns for line in files), files
 
 # --- a sweep: the files change when it was submitted -----------------------------------------------------------------------
 (bench.folder / "jöbs 1").mkdir()
@@ -170,6 +174,18 @@ rows = bench.shell(bench.clone / ".venv/bin/python", "jobs/collect.py", sweep / 
 assert "2 runs" in rows and "failed" not in rows, rows
 shutil.rmtree(results / "0")  # what was taken away is computed again
 assert "--array=0" in submit(job, table)[2]
+# Other data under the same name: another sweep, whose rows are all computed; the data brought back, the old one.
+photo = bench.folder / "photo.png"
+picture, at = photo.read_bytes(), photo.stat()
+os.utime(photo, ns=(at.st_atime_ns, at.st_mtime_ns + 1000))
+out, arguments, options = submit(job, table)
+assert "--array=0-1" in options and "goes on" not in out and identity not in arguments, (out, options)
+photo.write_bytes(picture + b"more")
+os.utime(photo, ns=(at.st_atime_ns, at.st_mtime_ns))
+assert identity not in submit(job, table)[1]
+photo.write_bytes(picture)
+os.utime(photo, ns=(at.st_atime_ns, at.st_mtime_ns))
+assert identity in submit(job, table)[1]
 assert "the job says relative_to" in submit(job, table, "--set", "relative_to=/", expect=2)[0]
 
 # --- one job --------------------------------------------------------------------------------------------------------------
@@ -184,4 +200,12 @@ words = shlex.split(said.read_text().splitlines()[-1])
 copy = Path(words[words.index("jobs/reconstruct.sbatch") + 1])
 assert copy.read_text() == changes and copy.name == "photo.yaml" and copy.parent.parent == bench.clone / "runs/submitted", copy
 assert words[-2:] == ["--set", f"relative_to='{job.parent}'"], words
+
+# --- a signal between the start of a command and its number -----------------------------------------------------------------
+for signal in ("USR1", "TERM") * 3:
+    end = bench.shell("bash", "-c", f"""source jobs/batch.sh; SITE_LAUNCHER=mpirun; set -T
+trap '[[ -n $sent || $BASH_COMMAND != child=* ]] || {{ sent=1; kill -{signal} $$; }}' DEBUG
+supervise bash -c 'trap "exit 85" USR1; for ((i = 0; i < 200; ++i)); do sleep 0.05; done'
+echo "$sent $code" """)
+    assert end in ("1 85\n", "1 138\n"), (signal, end)  # 138: before the command could take it
 print("passed")

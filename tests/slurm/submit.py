@@ -2,23 +2,11 @@
 """jobs/submit.sh without a Slurm: submit.py PROGRAM SOURCE. What it would submit, and what it refuses."""
 import json
 import shlex
-import sys
 from pathlib import Path
 
-program, source = sys.argv[1], Path(sys.argv[2])
-try:
-    import skimage  # noqa: F401  (the picture of the jobs)
-except ImportError as missing:
-    print(f"skipped: {missing} (jobs/setup.sh puts it into .venv)")
-    sys.exit(77)
-from harness import Bench
+from harness import alone, pretend
 
-
-class NoCluster:
-    environment = {}
-
-
-bench = Bench(NoCluster(), Path.cwd() / "submit", source, program)
+bench = alone("submit")
 job = bench.job()
 table = bench.folder / "table.csv"
 table.write_text('solver.iterations,solver.sigma\n6,0.05\n7,"{log: [0.1, 0.05]}"\n8,\n')
@@ -88,6 +76,22 @@ table.write_text("solver.iterations,output.folder\n5,x\n")
 assert "output.folder is a column" in refused(job, "--ranks", 2, "--time", 30, "--sweep", table)
 table.write_text("solver.sigma,solver.iterations\n{log: [0.1, 0.05]},5\n")
 assert "double quotes" in refused(job, "--ranks", 2, "--time", 30, "--sweep", table)
+# A table or a job that is not there, or is none: one line, not the words of another program.
+for options in ((job, "--sweep", bench.folder / "nope.csv"), (job, "--sweep", bench.folder / "no/folder.csv"), (job, "--sweep", bench.folder),
+                (bench.folder,)):
+    said = refused(*options, "--ranks", 2, "--time", 30)
+    assert f"submit: cannot read {options[-1]} (it is the " in said and len(said.splitlines()) == 1, said
+# The copy of a table has the suffix of its name, not of a folder's.
+(bench.folder / "tab.d").mkdir()
+for name, copy in (("tab.d/table", "table"), ("tab.d/a.b.tsv", "table.tsv")):
+    (bench.folder / name).write_text("solver.iterations\n5\n")
+    words = dry(job, "--ranks", 2, "--time", 30, "--sweep", bench.folder / name)
+    kept = Path(words[words.index("--submission") + 3])
+    assert kept.name == copy and kept.parent.name == "submitted" and kept.parent.parent.parent == bench.clone / "runs/job", words
+# A partition of so many nodes that what follows a pipe has ended long before sinfo has said all.
+many = {"sinfo": '[[ "$*" == *"%P|%l"* ]] && { echo "main*|1:00:00"; seq -f "p%g|1:00" 20000; } || seq 60000 -1 4', "srun": "echo pmix",
+        "sbatch": "exit 0"}
+assert "--cpus-per-task=4" in dry(job, "--ranks", 2, "--time", 30, PATH=pretend(bench.folder / "bin", **many))
 # Memory: the same job on a GPU of 100 kB.
 small.write_text("SITE_GPUS_PER_NODE=4\nSITE_MEMORY_PER_GPU=0.0001\n")
 said = refused(job, "--ranks", 4, "--time", 30, "--site", small)
@@ -124,7 +128,7 @@ assert "a list is for --strong and --weak" in refused(job, "--ranks", "1,2", "--
 assert "--ranks and --time are needed" in refused(job)
 assert "unknown option --rank" in refused(job, "--rank", 4)
 for site in sorted((bench.clone / "jobs/sites").glob("*.env")):
-    modules = {"TESSERA_PROGRAM": str(program)}
+    modules = {"TESSERA_PROGRAM": str(bench.program)}
     if "SITE_CONTAINER" in site.read_text():
         continue  # its program lies in a container that is not here
     assert dry(job, "--ranks", 4, "--time", 60, "--site", site.stem, **modules)

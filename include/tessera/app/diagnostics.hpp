@@ -54,13 +54,22 @@ struct Expansion {
 Expansion expansion(Denoiser& denoiser, const at::Tensor& x, double sigma, int passes, std::uint64_t start,
                     const Decomposition& decomposition, const Space& space);
 
+/// How a result was reached, as far as its faults may come from that.
+struct Solved {
+  double sigma = 0;  // the level of the denoiser at the end
+  int iterations = 0;
+  double moved = 0;       // by the last iteration, relative
+  double strength = 0;    // lambda; NaN: not known
+  bool gradient = false;  // by small steps down the gradient
+};
+
 /// Judges a result without knowing the truth: the `diagnostics` of summary.json. Writes residual.png (gray is
 /// 0, black and white are 4 noise levels; of the first part, where that is a picture of at most 4096 x 4096)
-/// and chi2.png (blue 0, white 1, red 3). expansion() of a network in float32 at `sigma` takes a tenth of the
+/// and chi2.png (blue 0, white 1, red 3). expansion() of a network in float32 at its level takes a tenth of the
 /// run's passes, 11 at most; none in runs of fewer than 30 iterations. `warnings`: a line each, what is off and
 /// what to do. Collective.
 nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Tensor& image,
-                                Denoiser& denoiser, double sigma, int iterations, const OutputFolder& folder,
+                                Denoiser& denoiser, const Solved& solved, const OutputFolder& folder,
                                 const Space& space, std::vector<std::string>& warnings);
 
 }  // namespace tessera

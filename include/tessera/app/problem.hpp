@@ -41,8 +41,10 @@ void keep_estimate(Geometry& g, const Problem& problem);
 /// nothing. A factor and an offset alone count too. Collective.
 std::string measurement_problem(const std::string& path, const Communicator& comm);
 
-/// This rank's block of a picture, .npy or HDF5 image, in internal range. Collective.
-at::Tensor read_block(const std::string& path, const Geometry& g, const Communicator& comm);
+/// This rank's block of a picture, .npy or HDF5 image, in internal range. `marks`: of measured ones, samples
+/// that a detector marks become NaN, and it is told what they have; null: they are values. Collective.
+at::Tensor read_block(const std::string& path, const Geometry& g, const Communicator& comm,
+                      std::string* marks = nullptr);
 
 /// This rank's block of problem.truth.scene, which is in internal range.
 at::Tensor scene_block(const Geometry& g, const Communicator& comm);

@@ -138,9 +138,9 @@ struct StopConfig {
 };
 
 struct SolverConfig {
-  std::string name = "pgd";
-  Options options{};  // of this solver: SolverChoice
-  std::int64_t iterations = 20;
+  std::string name = "auto";  // auto and 0 iterations: until parse_job() has chosen
+  Options options{};          // of this solver: SolverChoice
+  std::int64_t iterations = 0;
   ScheduleConfig step, sigma;
   std::optional<double> lambda;                 // unset: auto
   std::optional<std::array<double, 2>> bounds;  // may be infinite; unset: none

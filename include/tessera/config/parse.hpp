@@ -29,6 +29,10 @@ JobConfig parse_job(const std::string& text, const std::string& path,
                     const std::vector<std::string>& overrides, const FileProblem& file = {},
                     Purpose purpose = Purpose::reconstruct);
 
+/// Whether the samples are the image's pixels, under white noise of one level: one pass of a denoiser at that
+/// level is then the answer.
+bool is_denoising(const ProblemConfig& problem);
+
 /// problem.measurements of a job file, absolute; empty where it has none. Nothing else is checked.
 /// InputError.
 std::string named_measurements(const std::string& text, const std::string& path,

@@ -18,6 +18,7 @@ struct NoiseEstimate {
   /// Without a gain, and where they differ by more than a fifth: the standard deviation of each channel of
   /// each part, [part][channel]. Empty: sigma serves all.
   std::vector<std::vector<double>> each;
+  bool coarse = false;  // found in the means of 2 x 2 samples: compression took the finest details
 };
 
 /// Estimates white noise from the measurement's finest details, robustly.
@@ -30,12 +31,17 @@ struct NoiseEstimate {
 /// are unbiased where the image is smooth. The gain comes from a line through the same two figures in 12 bins
 /// of the tiles' means, and is kept where it is above 5 standard errors (Foi et al., IEEE Trans. Image
 /// Process. 17 (2008) 1737, with tiles in place of level sets). Values that stand at the measurement's
-/// smallest or largest in numbers are clipped and left out.
+/// smallest or largest in numbers are clipped and left out. Whole multiples of a step from 0 on, 50 on average at
+/// most, whose variance is their mean are counts of that gain.
+///
+/// `step`: to what the finest details were rounded, as JPEG does, in the samples' range; 0: they were not. Where
+/// the noise that is found is below half of it, it was rounded away with them, and is what the means of 2 x 2
+/// samples show instead.
 ///
 /// `y`, `counted`: per part, this rank's samples, float32 on the host; counted is 1 where a sample counts,
 /// else 0. Collective; tiles and selections are anchored globally and exact, so that any number of ranks
 /// gives the same bits. InputError where too few samples have neighbors.
 NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted,
-                             const MeasurementLayout& layout, const Communicator& comm);
+                             const MeasurementLayout& layout, const Communicator& comm, double step = 0);
 
 }  // namespace tessera

@@ -30,9 +30,10 @@ class PointwiseLoss {
 ///
 ///   phi = s_n^2 / g (v - c log v),  v = m + b,  c = max(y + b, 0)
 ///
-/// (Kullback and Leibler's divergence, up to a constant), continued below v = max(b, c / 4) by its parabola
-/// there, so that it is finite and its curvature bounded for every m: a quarter of a count's own value is an
-/// unlikely mean. With read noise of variance r^2 beside the counts pass b + r^2 / g: the shifted Poisson
+/// (Kullback and Leibler's divergence, up to a constant), continued below e = max(b, c / 4, g / 4) by a parabola
+/// of its slope and curvature there, or of (e - c) / e^2 where that is more, so that it is finite, its curvature
+/// bounded, and no negative mean likelier than 0: a quarter of a count's own value is an unlikely mean, and
+/// without a count phi alone would be a line that falls for ever. With read noise of variance r^2 beside the counts pass b + r^2 / g: the shifted Poisson
 /// approximation. Source: Bertero, Boccacci, Desidera, Vicidomini, Inverse Problems 25 (2009) 123006;
 /// Snyder, Hammoud, White, J. Opt. Soc. Am. A 10 (1993) 1014 (the shift).
 std::unique_ptr<PointwiseLoss> make_poisson_loss(double gain, double background, double noise_sigma);
