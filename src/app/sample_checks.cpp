@@ -109,6 +109,78 @@ void warn_of_empty_areas(const Geometry& g, const Measurement& y, const Measurem
   }
 }
 
+// The first, second, last but one and last line of samples along an axis, whole, and what of them counts.
+struct Ends {
+  std::vector<double> values, counts;  // line after line
+  std::size_t length = 0;
+
+  // Mean difference of two of them where all four count; negative: nowhere.
+  double apart(std::size_t a, std::size_t b) const {
+    double sum = 0, n = 0;
+    for (std::size_t k = 0; k < length; ++k) {
+      if (counts[k] * counts[length + k] * counts[2 * length + k] * counts[3 * length + k] == 0) continue;
+      sum += std::abs(values[a * length + k] - values[b * length + k]);
+      n += 1;
+    }
+    return n > 0 ? sum / n : -1;
+  }
+};
+
+Ends ends_of(const at::Tensor& y, const at::Tensor& marks, const Box& all, const Box& block, std::size_t axis,
+             const Communicator& comm) {
+  const std::size_t other = 3 - axis;
+  const std::int64_t planes = all.extent(0) * y.size(0), across = all.extent(other), n = all.extent(axis);
+  Ends ends;
+  ends.length = static_cast<std::size_t>(planes * across);
+  ends.values.resize(4 * ends.length);
+  ends.counts.resize(4 * ends.length);
+  const at::Tensor v = y.contiguous(), m = marks.contiguous();
+  const auto *value = v.const_data_ptr<float>(), *mark = m.const_data_ptr<float>();
+  const std::array<std::int64_t, 4> places{0, 1, n - 2, n - 1};
+  for (std::size_t line = 0; line < 4 && !block.empty(); ++line) {
+    const std::int64_t at = places[line] - block.lo()[axis];
+    if (at < 0 || at >= block.extent(axis)) continue;
+    for (std::int64_t p = 0; p < y.size(0) * block.extent(0); ++p)
+      for (std::int64_t k = 0; k < block.extent(other); ++k) {
+        const std::int64_t row = axis == 1 ? at : k, column = axis == 1 ? k : at;
+        const std::int64_t from = (p * block.extent(1) + row) * block.extent(2) + column;
+        const std::int64_t plane = p / block.extent(0) * all.extent(0) + block.lo()[0] + p % block.extent(0);
+        const auto to = line * ends.length + static_cast<std::size_t>(plane * across + block.lo()[other] + k);
+        if (mark[from] == 0) continue;
+        ends.values[to] = static_cast<double>(value[from]);
+        ends.counts[to] = 1;
+      }
+  }
+  comm.all_reduce(ends.values, Reduce::sum);
+  comm.all_reduce(ends.counts, Reduce::sum);
+  return ends;
+}
+
+// Under a circular boundary the last line goes on with the first: they differ little more than lines beside them.
+void warn_of_ends(const Geometry& g, const Measurement& y, const Measurement& marks, Problem& problem,
+                  const Communicator& comm) {
+  constexpr double kApart = 6;
+  const MeasurementLayout& layout = problem.A->layout();
+  for (std::size_t i = 0; i < y.size() && i < g.parts.size(); ++i) {
+    if (g.parts[i].boundary != "circular") continue;
+    for (const std::size_t axis : {std::size_t{1}, std::size_t{2}}) {
+      const Box& all = layout.part(i).box;
+      if (all.extent(axis) < 8) continue;
+      const Ends ends = ends_of(y[i], marks[i], all, layout.block(i, comm.rank()), axis, comm);
+      const double seam = ends.apart(3, 0), beside = (ends.apart(0, 1) + ends.apart(2, 3)) / 2;
+      if (seam <= kApart * beside) continue;
+      const char* lines = axis == 1 ? "rows" : "columns";
+      problem.warnings.push_back(fmt::format(
+          "the first and the last {} of the measurement do not meet: they differ by {:.3g} on average, those "
+          "beside them by {:.3g} (boundary circular says that the image goes on from one to the other): "
+          "write "
+          "'boundary: valid', which assumes nothing",
+          lines, seam * g.factor, beside * g.factor));
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 void warn_of_values(const Geometry& g, const Measurement& y, const Measurement& marks, Problem& problem,
@@ -181,6 +253,7 @@ void warn_of_values(const Geometry& g, const Measurement& y, const Measurement& 
         at_least, file(least), near_least));
   }
   warn_of_empty_areas(g, y, marks, said, problem, comm);
+  warn_of_ends(g, y, marks, problem, comm);
 }
 
 bool weights_are_mask(const Geometry& g, const Measurement& weights, const Measurement& y,

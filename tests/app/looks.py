@@ -240,3 +240,11 @@ def compressed_and_few():
         poisson = error()
         noise = np.sqrt(np.mean((counts[8:-8, 8:-8] / white - dark[12:-12, 12:-12]) ** 2))
         assert stated < 1.03 * unstated and poisson < 1.1 * stated and stated < 0.6 * noise, (white, noise, unstated, stated, poisson)
+    # A photograph whose ends do not meet, said to be circular, and one whose ends do.
+    Image.fromarray(bytes_).save(work / "y.png")
+    circle = "problem: {measurements: y.png, operator: {type: blur, kernel: {file: k.npy}, boundary: circular}}\nsolver: {iterations: 1}\n" + END
+    for ranks in (1, 3):
+        assert re.search(r"warning: the first and the last \w+ of the measurement do not meet: .* write 'boundary: valid'", said(circle, ranks=ranks))
+    ring = np.fft.irfft2(np.fft.rfft2(photo) * np.fft.rfft2(np.pad(k, ((0, 247), (0, 247)))), photo.shape)
+    Image.fromarray(np.rint(255 * (ring + np.random.default_rng(4).normal(0, 0.01, ring.shape)).clip(0, 1)).astype(np.uint8)).save(work / "y.png")
+    assert "do not meet" not in said(circle, ranks=3)
