@@ -183,7 +183,7 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
   const std::string reason = known ? of_the_solver(g, solved) : "";
   // Where hardly a photon came, a sample's variance is taken for that of one.
   const bool few = g.job.problem.noise.poisson > 0 && parts[0].at_smallest > 0.05;
-  if (known && chi2 < 0.5 && !few)
+  if (known && chi2 < 0.5 && !few && (weak || solved.stated))
     warn(fmt::format("chi2 is {:.2g} per sample (the noise is overstated{}: the image fits the noise too) {}",
                      chi2, weak ? ", or the prior does little" : "",
                      weak ? "check problem.noise, or raise solver.lambda" : "check problem.noise"));

@@ -79,8 +79,9 @@ void say_what_runs(Log& log, const JobRun& run, const std::vector<std::string>& 
     log.line(
         o.level > 0
             ? fmt::format("noise {:.4g} (white is 1): the denoiser takes away {:.4g} at first, {:.4g} at the "
-                          "end, then less and less (prior of strength lambda {:.4g})",
-                          noise, o.sigma.at(0), o.level, o.strength)
+                          "end{} (prior of strength lambda {:.4g})",
+                          noise, o.sigma.at(0), o.level,
+                          o.sigma.values().back() < 0.99 * o.level ? ", then less and less" : "", o.strength)
             : fmt::format("noise {:.4g} (white is 1): the denoiser takes away {:.4g} at the end (prior of "
                           "strength lambda {:.4g}, step {:.4g})",
                           noise, o.sigma.values().back(), o.strength,
@@ -234,6 +235,7 @@ int RunOutput::finish(const LoopResult& result) {
                                     .iterations = result.iterations,
                                     .moved = result.last.residual,
                                     .strength = run_.options.strength,
+                                    .stated = !run_.problem.noise_estimated,
                                     .gradient = !takes_prox(find_solver(run_.g.job.solver.name).data_step)},
                                    folder_, run_.space, warnings);
   run_.comm.together([&] {

@@ -146,11 +146,13 @@ Weighing from_model(const Geometry& g, const Samples& s, const Measurement& y, c
     problem.noise_source = fmt::format("none was simulated, a level of {} is assumed", kNoiseless);
   } else {
     const JpegSteps steps = comm.rank() == 0 ? jpeg_steps(g.job.problem.measurements) : JpegSteps{};
-    std::array<double, 2> rounded{steps.low / g.factor, steps.high / g.factor};
+    std::array<double, 3> rounded{steps.low / g.factor, steps.high / g.factor,
+                                  steps.coarse_color ? 1.0 : 0.0};
     comm.all_reduce(rounded, Reduce::max);
     NoiseEstimate e = estimate_noise(y, marks, layout, comm, rounded[1]);
-    if (e.coarse)
-      e.sigma = std::hypot(e.sigma, rounded[0] / std::sqrt(12.0) / 2);  // half shows where it looked
+    constexpr double kColor = 1.4;  // noise of color lies at twice the size yet
+    if (e.coarse)                   // half of the rounding shows where it looked
+      e.sigma = std::hypot(e.sigma, rounded[0] / std::sqrt(12.0) / 2) * (rounded[2] > 0 ? kColor : 1.0);
     noise = {.gaussian = e.sigma, .poisson = e.gain};
     const bool counts = e.gain > 0 && e.gain_error == 0;
     problem.noise_source =

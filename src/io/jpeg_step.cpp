@@ -29,20 +29,22 @@ JpegSteps steps_of(const unsigned char* table, bool wide) {
     if (order[k][0] < 4 && order[k][1] < 4) low += step * step;
     if (order[k][0] >= 4 && order[k][1] >= 4) high += step * step;
   }
-  return {std::sqrt(low / 16), std::sqrt(high / 16)};
+  return {.low = std::sqrt(low / 16), .high = std::sqrt(high / 16)};
 }
 
 }  // namespace
 
 JpegSteps jpeg_steps(const std::string& path) {
-  constexpr int kStart = 0xD8, kTables = 0xDB, kScan = 0xDA;
+  constexpr int kStart = 0xD8, kTables = 0xDB, kScan = 0xDA, kFrame = 0xC0, kLastFrame = 0xC2;
+  JpegSteps found;
   std::ifstream file(path, std::ios::binary);
   if (file.get() != 0xFF || file.get() != kStart) return {};
   while (file) {
     int marker = file.get();
     while (marker == 0xFF) marker = file.get();  // fill bytes
     const int high = file.get(), low = file.get();
-    if (!file || marker == kScan) return {};
+    if (!file) return {};
+    if (marker == kScan) return found;
     const std::size_t length = static_cast<std::size_t>(256 * high + low);
     if (length < 2) return {};
     std::vector<unsigned char> segment(length - 2);
@@ -52,9 +54,16 @@ JpegSteps jpeg_steps(const std::string& path) {
       const bool wide = segment[at] >> 4 != 0;
       const std::size_t size = wide ? 128 : 64;
       if (at + 1 + size > segment.size()) return {};
-      if ((segment[at] & 15) == 0) return steps_of(segment.data() + at + 1, wide);
+      if ((segment[at] & 15) == 0) {
+        const JpegSteps steps = steps_of(segment.data() + at + 1, wide);
+        found.low = steps.low;
+        found.high = steps.high;
+      }
       at += 1 + size;
     }
+    // Precision, height, width, components; of each its name, its samples across and down, its table.
+    if (marker >= kFrame && marker <= kLastFrame && segment.size() >= 15 && segment[5] == 3)
+      found.coarse_color = segment[7] != segment[10];
   }
   return {};
 }

@@ -78,7 +78,7 @@ class WholeRuns(unittest.TestCase):
         self.assertRegex(html, r"torch [\d.]+, .*MPI.*, HDF5 [\d.]+, CUDA")
         self.assertRegex(html, r"\d+ cores, \d+ threads per rank")
         for row in table("runs"):
-            self.assertEqual((row["status"], row["iterations"], row["message"]), ("limit", "8", ""))
+            self.assertEqual((row["status"], row["iterations"], row["message"]), ("limit", "12", ""))
             summary = json.loads((Path(row["folder"]) / "summary.json").read_text())
             self.assertAlmostEqual(
                 float(row["seconds_per_iteration"]) / summary["seconds_per_iteration"], 1, delta=0.4
@@ -155,7 +155,7 @@ class WholeRuns(unittest.TestCase):
             r: [e["ts"] for e in events if e["pid"] == r and e["ph"] == "X" and e["cat"] == "iteration"]
             for r in range(4)
         }
-        self.assertEqual([len(b) for b in begins.values()], [8] * 4)
+        self.assertEqual([len(b) for b in begins.values()], [12] * 4)
         for rank in range(1, 4):  # iterations of ranks that wait for each other begin nearly together
             apart = [abs(a - b) for a, b in zip(begins[0], begins[rank])]
             self.assertLess(sorted(apart)[4], 0.2 * (begins[0][-1] - begins[0][0]) / 7)

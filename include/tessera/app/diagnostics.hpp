@@ -60,6 +60,7 @@ struct Solved {
   int iterations = 0;
   double moved = 0;       // by the last iteration, relative
   double strength = 0;    // lambda; NaN: not known
+  bool stated = true;     // the noise, by the job; else it was found in the data
   bool gradient = false;  // by small steps down the gradient
 };
 
