@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Set-up, build and all tests, on a fresh machine: tests/run.sh [CTEST OPTIONS...]   e.g. tests/run.sh -L domain
 #   TESSERA_PRESET  preset to build and test (release)
+#   TESSERA_NIGHTLY 1: with the tests labelled nightly, which take long and repeat what others guard (tests/nightly.sh)
 #   TESSERA_JOBS    compilers at once (2: each needs up to 1 GB); tests: two more, for those of Slurm wait for each other, and
 #                   others for processes to start
 set -euo pipefail
 case ${1:-} in
-  --help) sed -n '3,6s/^# //p' "$0"; exit 0 ;;
+  --help) sed -n '3,7s/^# //p' "$0"; exit 0 ;;
 esac
 cd "$(dirname "$0")/.."
 preset=${TESSERA_PRESET:-release}
@@ -21,6 +22,7 @@ cmake --preset "$preset"
 step "build"
 cmake --build --preset "$preset" -j "$jobs"
 step "test"
+((${TESSERA_NIGHTLY:-0})) || set -- -LE nightly "$@"
 log=build/$preset/tests.log
 code=0
 ctest --test-dir "build/$preset" -j "$((jobs + 2))" --no-tests=error --output-on-failure "$@" 2>&1 | tee "$log" || code=$?

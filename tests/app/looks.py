@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 from PIL import Image
 
-from harness import distance, image, job, pictures, run, tessera, work
+from harness import distance, image, job, pictures, run, summary, tessera, work
 
 TV = "denoiser: {network: tv, tv: {iterations: 30}}\n"
 END = "output: {folder: out, preview: none}\n"
@@ -248,3 +248,44 @@ def compressed_and_few():
     ring = np.fft.irfft2(np.fft.rfft2(photo) * np.fft.rfft2(np.pad(k, ((0, 247), (0, 247)))), photo.shape)
     Image.fromarray(np.rint(255 * (ring + np.random.default_rng(4).normal(0, 0.01, ring.shape)).clip(0, 1)).astype(np.uint8)).save(work / "y.png")
     assert "do not meet" not in said(circle, ranks=3)
+
+
+def shortest_job():
+    """problem and output, nothing else: far above the measurement, and the residual is that of the noise."""
+    i = np.arange(13) - 6
+
+    def gaussian(sigma):
+        k = np.exp(-(i[:, None] ** 2 + i[None] ** 2) / 2 / sigma**2)
+        return k / k.sum()
+
+    def made(name, sigma, noise):
+        """Writes y.npy, and k.npy if it is blurred; the sharp picture where y is, and the measurement's PSNR."""
+        x = pictures.photograph(name) / 255.0
+        x = x[..., :3] @ [0.2125, 0.7154, 0.0721] if x.ndim == 3 else x
+        x = x[20:276, 20:276]
+        k = gaussian(sigma) if sigma else np.pad([[1.0]], 6)
+        if sigma:
+            np.save(work / "k.npy", k)
+        y = sum(k[a, b] * x[a : a + 244, b : b + 244] for a in range(13) for b in range(13))
+        y += noise * np.random.default_rng(7).standard_normal(y.shape)
+        np.save(work / "y.npy", y.astype(np.float32))
+        return x[6:250, 6:250], psnr(y, x[6:250, 6:250])
+
+    def psnr(image, truth):
+        return -10 * np.log10(np.mean((image[8:-8, 8:-8] - truth[8:-8, 8:-8]) ** 2))
+
+    blur = "problem: {measurements: y.npy, operator: {type: blur, kernel: {file: k.npy}}}\n" + END
+    identity = "problem: {measurements: y.npy, operator: {type: identity}}\n" + END
+    # Above what a Wiener filter or total variation reach here with the strength that the truth likes best.
+    for name, sigma, noise, gain in (("astronaut.png", 1, 0.01, 4.5), ("coins.png", 1, 0.001, 7.6), ("camera.png", 2.5, 0.01, 3.7)):
+        truth, start = made(name, sigma, noise)
+        said(blur, ranks=2 if noise == 0.001 else 1)
+        chi2 = summary("out")["chi2"]
+        assert psnr(image("out")[0], truth) > start + gain and 0.5 < chi2 < 1.5, (name, start, psnr(image("out")[0], truth), chi2)
+    truth, start = made("chelsea.png", 0, 0.1)
+    out = said(identity)
+    one = psnr(image("out")[0], truth)
+    assert "solver hqs, 1 iteration" in out and one > start + 8, (start, one)
+    for iterations in (8, 16):
+        said(identity, f"solver={{name: admm, iterations: {iterations}}}")
+        assert psnr(image("out")[0], truth) > one - 0.5, (iterations, one, psnr(image("out")[0], truth))

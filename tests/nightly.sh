@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What tests/run.sh leaves out, before a version: every job of the documents at full size, the Slurm guide command by command,
+# studies, reports of whole runs, benchmarks that check themselves, a photograph on four ranks: tests/nightly.sh [CTEST OPTIONS...]
+set -euo pipefail
+case ${1:-} in
+  --help) sed -n '3,4s/^# //p' "$0"; exit 0 ;;
+esac
+TESSERA_NIGHTLY=1 exec "$(dirname "$0")/run.sh" -L nightly "$@"
