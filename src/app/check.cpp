@@ -142,6 +142,9 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
                                                        : std::to_string(halo).c_str());
   std::printf("measurement  %zu part%s, %lld samples\n", layout.parts(), layout.parts() == 1 ? "" : "s",
               static_cast<long long>(layout.samples()));
+  std::printf("solver       %s, %lld iteration%s; denoiser %s\n", g.job.solver.name.c_str(),
+              static_cast<long long>(g.job.solver.iterations), g.job.solver.iterations == 1 ? "" : "s",
+              g.job.denoiser.network.c_str());
   for (const std::string& notice : g.notices) std::printf("note: %s\n", notice.c_str());
   for (const std::string& notice : g.files->notices()) std::printf("note: %s\n", notice.c_str());
   for (const std::string& warning : g.files->warnings()) std::printf("warning: %s\n", warning.c_str());

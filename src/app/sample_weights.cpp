@@ -160,6 +160,13 @@ Weighing from_model(const Geometry& g, const Samples& s, const Measurement& y, c
         (counts       ? ": they are whole counts that scatter as photons do"
          : e.gain > 0 ? ", standard error " + percent(e.gain_error, e.gain) + " of the gain"
                       : ", standard error " + percent(e.sigma_error, e.sigma) + ", plus what texture adds");
+    if (e.hidden > 0)
+      problem.warnings.push_back(fmt::format(
+          "the finest details of the measurement hold nothing but its rounding, those of twice their size a "
+          "deviation of {:.3g}: if it was enlarged, demosaicked or compressed before, its noise is larger "
+          "than "
+          "what was found: write 'noise: {{gaussian: {:.2g}}}' in problem",
+          e.hidden, e.hidden));
     if (e.coarse)
       problem.noise_source +=
           "; JPEG has taken the finest details, so it was looked for at twice their size, where the picture "

@@ -27,6 +27,8 @@ constexpr std::int64_t kFewestTiles = 100;  // that a 20th needs
 constexpr int kBins = 12;
 constexpr double kSignificant = 5;  // standard errors
 constexpr double kFine = 50;        // steps of the samples in a deviation
+constexpr double kRounding = 0.45;  // of a step: 1.5 times the deviation of rounding to it
+constexpr double kHidden = 3;       // times the finest level
 constexpr double kDithers = 0.5;    // of a step of rounding: noise of that size survives it
 
 struct Stencil {
@@ -414,6 +416,10 @@ NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted,
   for (std::size_t i = 0; i < y.size(); ++i) marks[i] = unclipped(y[i], counted[i], comm);
   const auto estimate = [&](const Measurement& of) {
     Found found = estimate_of(stencils(), y, of, layout, comm, transport);
+    if (step == 0 && found.level < kRounding * repeats.step) {
+      const double level = estimate_of({&coarse_stencil(), 1}, y, of, layout, comm, transport).level;
+      if (level > kHidden * found.level) found.noise.hidden = level;
+    }
     if (step == 0 || found.level >= kDithers * step) return found;
     // The finest details were rounded away: those of twice the size say what there was.
     const Found coarse = estimate_of({&coarse_stencil(), 1}, y, of, layout, comm, transport);

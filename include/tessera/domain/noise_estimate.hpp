@@ -19,6 +19,10 @@ struct NoiseEstimate {
   /// each part, [part][channel]. Empty: sigma serves all.
   std::vector<std::vector<double>> each;
   bool coarse = false;  // found in the means of 2 x 2 samples: compression took the finest details
+  /// Above 0: the finest details hold nothing but the rounding of the samples, those of twice their size so
+  /// much. A picture that was enlarged, demosaicked or compressed before is like that, and so is one of smooth
+  /// areas without noise.
+  double hidden = 0;
 };
 
 /// Estimates white noise from the measurement's finest details, robustly.
