@@ -179,14 +179,15 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
                 {"below_0", range.below},
                 {"above_1", range.above}};
 
-  const bool weak = !(solved.strength >= kWeak);  // or there is none
+  const bool weak = !(solved.strength >= kWeak) || !g.network;  // or there is none
   const std::string reason = known ? of_the_solver(g, solved) : "";
   // Where hardly a photon came, a sample's variance is taken for that of one.
   const bool few = g.job.problem.noise.poisson > 0 && parts[0].at_smallest > 0.05;
   if (known && chi2 < 0.5 && !few && (weak || solved.stated))
-    warn(fmt::format("chi2 is {:.2g} per sample (the noise is overstated{}: the image fits the noise too) {}",
-                     chi2, weak ? ", or the prior does little" : "",
-                     weak ? "check problem.noise, or raise solver.lambda" : "check problem.noise"));
+    warn(fmt::format("chi2 is {:.2g} per sample (the image follows the noise: {}) {}", chi2,
+                     weak ? "the prior does little, or the noise is overstated"
+                          : "it is stated too large, or so small that the prior takes little of it away",
+                     weak ? "raise solver.lambda, or check problem.noise" : "check problem.noise"));
   if (known && chi2 > 1.5)
     warn(fmt::format("chi2 is {:.3g} per sample ({}", chi2,
                      reason.empty()
@@ -247,7 +248,7 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
         "and give bad samples weight 0 by problem.weights",
         range.smallest * g.factor + g.offset, range.largest * g.factor + g.offset,
         least * g.factor + g.offset, most * g.factor + g.offset));
-  if (range.far > 0.01)
+  if (g.network && range.far > 0.01)
     warn(fmt::format(
         "{:.1f} % of the image lies outside of [-0.1, 1.1], its values are {:.3g} to {:.3g} (networks "
         "are trained on [0, 1]) check problem.scale",

@@ -108,6 +108,8 @@ JobRun::JobRun(Geometry geometry, std::optional<Checkpoint> checkpoint, const Co
   pause();
   problem = make_problem(g, comm, started.transport);
   keep_estimate(g, problem);
+  // One pass is the answer where all samples have one noise; not where some count more, or are missing.
+  if (g.job.solver.chosen.one_pass && !problem.weights.empty()) g.job.solver.iterations = Chosen::more_passes;
   pause();
   data = make_data_term(g, problem, space);
   TESSERA_VALIDATE(std::isfinite(data->lipschitz()) && data->lipschitz() > 0,

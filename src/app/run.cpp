@@ -44,6 +44,10 @@ std::optional<Geometry> plan_run(const JobConfig& job, const std::optional<Check
   Geometry g = plan_geometry(job, comm, comm.size());
   files.resolved = write_job(g.job);
   if (from) {
+    // One pass that became more when the samples were seen.
+    if (const auto passes = from->numbers.find("passes");
+        g.job.solver.iterations == 1 && passes != from->numbers.end())
+      g.job.solver.iterations = static_cast<std::int64_t>(passes->second);
     check_same_run(*from, g, comm);
     if (nothing_left(folder, *from, g.job, comm)) {
       if (comm.rank() == 0)

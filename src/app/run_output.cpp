@@ -110,11 +110,10 @@ std::string how_it_ended(const LoopResult& r, std::int64_t asked) {
 Checkpoint fixed_part(const JobRun& run, const RunFiles& files, int restarts) {
   Checkpoint fixed;
   fixed.texts = {{"job", files.resolved}, {"inputs", files.inputs}};
-  fixed.numbers = {{"psnr_start", run.psnr_start},
-                   {"ranks", run.comm.size()},
-                   {"restarts", restarts},
-                   {"weight", run.options.lambda},
-                   {"strength", run.options.strength}};
+  fixed.numbers = {
+      {"psnr_start", run.psnr_start}, {"ranks", run.comm.size()},
+      {"restarts", restarts},         {"passes", static_cast<double>(run.g.job.solver.iterations)},
+      {"weight", run.options.lambda}, {"strength", run.options.strength}};
   for (const auto& [key, value] : run.denoiser->choices()) fixed.numbers[key] = static_cast<double>(value);
   fixed.lists = {{"step", run.options.step.values()}, {"sigma", run.options.sigma.values()}};
   return fixed;

@@ -131,6 +131,20 @@ Weighing from_file(const Geometry& g, Samples& s, Problem& problem) {
   return {std::move(s.weights), 1 / g.factor / s.weight_unit / g.factor};
 }
 
+// Whether channels differ by more than rounding makes of a gray picture.
+bool has_color(const Measurement& y, const Communicator& comm) {
+  constexpr double kGray = 0.004;
+  std::array<double, 2> sums{};  // of differences, samples
+  for (const at::Tensor& part : y) {
+    if (part.size(0) < 3 || part.numel() == 0) continue;
+    const at::Tensor apart = part.narrow(0, 0, 2).sub(part.narrow(0, 1, 2)).abs_().nan_to_num_(0.0, 0.0, 0.0);
+    sums[0] += apart.sum(at::kDouble).item().toDouble();
+    sums[1] += static_cast<double>(apart.numel());
+  }
+  comm.all_reduce(sums, Reduce::sum);
+  return sums[0] > kGray * sums[1];
+}
+
 Weighing from_model(const Geometry& g, const Samples& s, const Measurement& y, const Measurement& marks,
                     Problem& problem, const Communicator& comm) {
   const MeasurementLayout& layout = problem.A->layout();
@@ -149,10 +163,13 @@ Weighing from_model(const Geometry& g, const Samples& s, const Measurement& y, c
     std::array<double, 3> rounded{steps.low / g.factor, steps.high / g.factor,
                                   steps.coarse_color ? 1.0 : 0.0};
     comm.all_reduce(rounded, Reduce::max);
-    NoiseEstimate e = estimate_noise(y, marks, layout, comm, rounded[1]);
-    constexpr double kColor = 1.4;  // noise of color lies at twice the size yet
+    const bool color = rounded[2] > 0 && has_color(y, comm);
+    // Color of fewer samples has lost its finest details whatever the tables say.
+    constexpr double kAll = 1e3;
+    NoiseEstimate e = estimate_noise(y, marks, layout, comm, color ? kAll : rounded[1]);
+    constexpr double kColor = 1.4;  // its noise lies at twice the size yet
     if (e.coarse)                   // half of the rounding shows where it looked
-      e.sigma = std::hypot(e.sigma, rounded[0] / std::sqrt(12.0) / 2) * (rounded[2] > 0 ? kColor : 1.0);
+      e.sigma = std::hypot(e.sigma, rounded[0] / std::sqrt(12.0) / 2) * (color ? kColor : 1.0);
     noise = {.gaussian = e.sigma, .poisson = e.gain};
     const bool counts = e.gain > 0 && e.gain_error == 0;
     problem.noise_source =

@@ -24,9 +24,14 @@ Choice choice_for(const JobConfig& job, bool step_written) {
   if (!denoiser.network) return {denoiser.takes_sigma ? "admm" : "pgd", denoiser.takes_sigma ? 60 : kUsual};
   if (!denoiser.takes_sigma) return {"pgd", kUsual};
   const ScheduleConfig& sigma = job.solver.sigma;
-  if (is_denoising(job.problem) && sigma.form.empty() && sigma.values.size() < 2) return {"hqs", 1};
-  if (job.problem.op.type != "identity" && chosen(job.problem.op).pointwise) return {"admm", 16};
-  return {"hqs", 12};
+  const bool pointwise = chosen(job.problem.op).pointwise;
+  if (pointwise && job.problem.likelihood.type == "huber")
+    return {"pgd", kUsual};  // proximal points keep outliers
+  if (is_denoising(job.problem) && sigma.form.empty() && sigma.values.size() < 2 &&
+      job.solver.start == "auto")
+    return {"hqs", 1};
+  if (job.problem.op.type != "identity" && pointwise) return {"admm", 16};
+  return {"hqs", Chosen::more_passes};
 }
 
 }  // namespace
@@ -53,12 +58,14 @@ void choose_solver(const Site& site, JobConfig& job) {
     const Choice choice = choice_for(job, written("step"));
     solver.name = choice.solver;
     usual = choice.iterations;
+    solver.chosen.one_pass = usual == 1 && solver.iterations == 0;
     // An option says whose it is.
     for (const SolverChoice& row : choices().solvers)
       if (row.name != solver.name &&
           std::ranges::any_of(row.options, [&](const Option& o) { return written(o.name); })) {
         solver.name = row.name;
         usual = kUsual;
+        solver.chosen = {};
         break;
       }
   }

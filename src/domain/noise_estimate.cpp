@@ -378,12 +378,19 @@ double step_of_counts(const Measurement& y, const Measurement& counted, double s
   comm.all_reduce(all, Reduce::sum);
   if (all[1] > 0 || !(all[0] > 0) || all[0] > kFew * all[2]) return 0;
   std::vector<float> squares, levels;
+  double flat = 0;
   for (std::size_t i = 0; i < y.size(); ++i)
     for (const Details& d : details(y[i].masked_fill(counted[i].eq(0), 0), counted[i], stencils()[0], layout,
                                     i, comm, transport)) {
-      for (const float rms : d.mid) squares.push_back(rms * rms);
+      for (std::size_t k = 0; k < d.mid.size(); ++k) {
+        squares.push_back(d.mid[k] * d.mid[k]);
+        flat += d.mid[k] == 0 && static_cast<double>(d.levels[k]) > 0.5 * step;
+      }
       levels.insert(levels.end(), d.levels.begin(), d.levels.end());
     }
+  // Photons never fill a tile with one number that is not 0; labels and drawings do.
+  comm.all_reduce({&flat, 1}, Reduce::sum);
+  if (flat > 0) return 0;
   const double level = ordered_sum(levels, comm);
   const double gain = level > 0 ? ordered_sum(squares, comm) / level : 0;
   return std::abs(gain - step) < kAlike * step ? step : 0;

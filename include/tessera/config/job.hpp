@@ -137,6 +137,13 @@ struct StopConfig {
   bool operator==(const StopConfig&) const = default;
 };
 
+/// What nobody wrote: no part of what a job says, so that jobs that say the same are equal.
+struct Chosen {
+  bool one_pass = false;  // one iteration, unless samples turn out to differ: more_passes
+  static constexpr std::int64_t more_passes = 12;
+  bool operator==(const Chosen&) const { return true; }
+};
+
 struct SolverConfig {
   std::string name = "auto";  // auto and 0 iterations: until parse_job() has chosen
   Options options{};          // of this solver: SolverChoice
@@ -148,6 +155,7 @@ struct SolverConfig {
   double prox_tolerance = 0;   // rms error; 0: auto
   std::string start = "auto";  // auto | adjoint | measurement | zero | a file
   StopConfig stop;
+  Chosen chosen;
   bool operator==(const SolverConfig&) const = default;
 };
 
