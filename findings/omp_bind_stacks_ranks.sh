@@ -8,7 +8,10 @@
 # Seen 2026-11-27, libgomp of GCC 12.2.0 (Debian 12), 2 cores: without it both processes may use cores 0 1; with
 #   OMP_PROC_BIND=true both are held to core 0; with it and OMP_NUM_THREADS=2 threads 0 and 1 go to cores 0 and 1.
 source "$(dirname "$0")/support.sh"
-debian_packages libgomp1=12.2.0-14+deb12u1
+version=12.2.0-14+deb12u1
+debian_packages "libgomp1=$version"
+installed=$(dpkg-query -W -f '${Version}' libgomp1 2>/dev/null || true)
+[[ -z $installed || $installed == 12.2.0-14+deb12u1 ]] || cannot_try "libgomp1 $version" "$installed is installed"
 cat >cores.py <<'EOF'
 import ctypes
 import os

@@ -281,6 +281,10 @@ For those who want to know what tessera makes of photographs, beside other metho
 
 makes this page, its pictures and [results.csv](results.csv), which has a row per run with SSIM and every parameter. `--data` is for the comparison with papers. Figures are PSNR in dB, peak 1, not clipped, over all scored pixels and channels, means over pictures and {seeds} seed{'s' if seeds > 1 else ''}.
 
+## The shortest job
+
+`problem` and `output` and nothing else, on 52 cases beside the best setting of the same program and the best classical method: [the table](defaults.md). On the half that was set aside until the rule stood it is 0.15 dB below the best setting on average, 0.59 dB at worst, and above the best classical method in 17 of 18.
+
 ## How the data are made
 
 - **Pictures**: areas of {R.AREA} x {R.AREA} pixels of photographs that come with scikit-image. The networks were trained on none of them.
