@@ -3,7 +3,7 @@
 # How good the shortest job is (problem and output, nothing else), beside the best setting of the same program and the best
 # classical method, on 52 cases: tests/bench/defaults.sh [--half rule|check] [--only r01,c03] [--jobs N]   (hours of a core)
 # Results are kept in build/release/bench/defaults: what was run is not run again; --again default runs the default anew.
-# defaults.md there is the table of docs/results.md.
+# defaults.md there is the table of docs/defaults.md.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 case ${1:-} in

@@ -228,7 +228,7 @@ TEST(Weights, shipped_weights_load_and_say_for_which_noise) {
   }
 }
 
-/// Weights that others trained, published for DnCNN: outside the source tree, see docs/training.md.
+/// Weights that others trained, published for DnCNN: outside the source tree, see docs/weights_from_elsewhere.md.
 TEST(Weights, dncnn_trained_by_others_loads) {
   const char* folder = std::getenv("TESSERA_DATA");
   const char* source = std::getenv("TESSERA_SOURCE_DIR");
