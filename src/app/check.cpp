@@ -59,7 +59,7 @@ void print_memory(const Geometry& g, const Modelled& model, double features, con
     const std::vector<Prediction> ways = rank_ways(g, model, machine, features);
     if (!ways.empty()) p = ways.front();
   } else {
-    p = predict(machine, nullptr, model.data, g.decomposition, g.channels, {});
+    p = predict(machine, nullptr, model.data, g.decomposition, {});
   }
   const auto program = static_cast<double>(g.device.is_cuda() ? 0 : process_bytes());
   std::string parts = fmt::format("{} state, data and halos", format_bytes(data));
@@ -81,7 +81,7 @@ void print_checkpoint(const Geometry& g) {
     return;
   }
   const int images = find_solver(g.job.solver.name).state_images;
-  const double bytes = static_cast<double>(kBytes * images * g.channels * g.image.pixels());
+  const double bytes = static_cast<double>(kBytes * images * g.image.channels * g.image.box.pixels());
   std::printf("checkpoint   %s, the last %lld are kept\n", format_bytes(bytes).c_str(),
               static_cast<long long>(c.keep));
   double write = bytes / kDisk;
@@ -115,20 +115,20 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
   if (comm.rank() != 0) return 0;
 
   const Decomposition& d = g.decomposition;
-  const MeasurementLayout layout = g.op->layout(d, g.channels);
-  const Reach reach = g.op->reach();
+  const ProductSpace layout = g.op->range(g.domain());
+  const Reach reach = g.op->traits(g.domain()).reach;
   const std::int64_t halo = g.network ? window_halo(*g.network) : 0;
   std::optional<LayerTraffic> layers;
   if (g.network && g.job.execution.mode == ExecutionMode::layer)
-    layers.emplace(g.network->graph, d, execution_options(g, 1), g.channels);
+    layers.emplace(g.network->graph, d, execution_options(g, 1), g.image.channels);
 
   const bool every = ranks <= kEveryRank;
   const std::map<int, int> looked_at = representatives(d, std::max<std::int64_t>(halo, 64));
-  std::printf("image        %lld x %s\n", static_cast<long long>(g.channels), sides(g.image).c_str());
+  std::printf("image        %lld x %s\n", static_cast<long long>(g.image.channels), sides(g.image.box).c_str());
   std::printf("ranks        %d, %s blocks, alignment %lld\n", ranks,
               fmt::format("{}", fmt::join(g.job.domain.grid, " x ")).c_str(),
               static_cast<long long>(d.alignment()[1]));
-  const bool volume = axes_of(g.image) == Axes::volume;
+  const bool volume = g.image.volume();
   std::printf("halos        operator %s%lld, %lld, %lld, %lld (%sup, down, left, right); denoiser %s\n",
               volume ? fmt::format("{}, {}, ", reach.lo[0], reach.hi[0]).c_str() : "",
               static_cast<long long>(reach.lo[1]), static_cast<long long>(reach.hi[1]),
@@ -141,7 +141,7 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
               : g.network && g.network->graph.global() ? "none, the whole image at once"
                                                        : std::to_string(halo).c_str());
   std::printf("measurement  %zu part%s, %lld samples\n", layout.parts(), layout.parts() == 1 ? "" : "s",
-              static_cast<long long>(layout.samples()));
+              static_cast<long long>(layout.values()));
   std::printf("solver       %s, %lld iteration%s; denoiser %s\n", g.job.solver.name.c_str(),
               static_cast<long long>(g.job.solver.iterations), g.job.solver.iterations == 1 ? "" : "s",
               g.job.denoiser.network.c_str());
@@ -158,12 +158,12 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
     const Box block = d.block(r);
     const DataTraffic data = data_traffic(d, model.data, r);
     const std::int64_t bytes =
-        data.bytes_sent(g.channels) + (layers      ? layers->bytes_sent(r)
-                                       : g.network ? network_bytes_sent(d, halo, g.channels, r)
+        data.bytes_sent() + (layers      ? layers->bytes_sent(r)
+                                       : g.network ? network_bytes_sent(d, halo, g.image.channels, r)
                                                    : 0);
-    per_iteration = data.kind == DataTraffic::Kind::conjugate_gradients;
+    per_iteration = data.iterative();
     const std::int64_t around = layers ? 0 : halo;
-    const std::int64_t memory = data_memory(d, model.data, g.channels, around, r);
+    const std::int64_t memory = data_memory(d, model.data, around, r);
     total += bytes * count;
     most_memory = std::max(most_memory, memory);
     if (every)

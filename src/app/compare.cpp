@@ -44,7 +44,7 @@ int execute(const CompareArguments& arguments, const Communicator& comm) {
   const auto read = [&](const std::string& path, const SourceInfo& info, const Index3& shift) {
     std::vector<Box> boxes;
     for (int r = 0; r < comm.size(); ++r) boxes.push_back(whole.block(r).shift(shift));
-    at::Tensor t = empty_block(info.channels, whole.block(comm.rank()), at::kDouble, axes_of(common));
+    at::Tensor t = empty_block(info.on(common), whole.block(comm.rank()), at::kDouble);
     read_image(path, Layout(boxes), view(t, boxes[static_cast<std::size_t>(comm.rank())]), comm);
     return t;
   };

@@ -91,7 +91,7 @@ int execute(const DenoiseArguments& a, const Communicator& comm) {
   at::Tensor noisy = truth;
   if (a.noise > 0) {
     const at::Tensor exact = truth.to(at::kCPU, at::kDouble, false, /*copy=*/true);
-    add_noise(exact, {.gaussian = a.noise / unit}, static_cast<std::uint64_t>(a.seed), 0, g.image, block);
+    add_noise(exact, {.gaussian = a.noise / unit}, static_cast<std::uint64_t>(a.seed), 0, g.image.box, block);
     noisy = exact.to(g.options());
   }
   at::Tensor out = at::empty_like(noisy);
@@ -101,9 +101,9 @@ int execute(const DenoiseArguments& a, const Communicator& comm) {
   const double seconds = now() - start;
 
   if (picture)
-    write_preview(a.out, out, block, g.decomposition.layout(), g.image, form, comm, a.in);
+    write_preview(a.out, out, block, g.decomposition.layout(), g.image.box, form, comm, a.in);
   else
-    write_image(a.out, g, out, g.image, comm);
+    write_image(a.out, g, out, g.image.box, comm);
   Log log(comm.rank() == 0, "");
   for (const std::string& notice : g.notices) log.line("note: " + notice);
   for (const std::string& line : missing) log.line(line);

@@ -59,11 +59,11 @@ void write_chi2(const std::string& path, const ResidualStatistics& s) {
 }
 
 // r of the first part as gray 0.5 + r / 8. `level`: what counts as one noise level.
-void write_residual(const OutputFolder& folder, const MeasurementLayout& layout, const at::Tensor& residual,
+void write_residual(const OutputFolder& folder, const ProductSpace& layout, const at::Tensor& residual,
                     double level, const Communicator& comm) {
-  const MeasurementLayout::Part& part = layout.part(0);
-  const Box shown = middle_slice(part.box);
-  if ((part.channels != 1 && part.channels != 3) || shown.pixels() > kPicture) return;
+  const ProductSpace::Part& part = layout.part(0);
+  const Box shown = middle_slice(part.box());
+  if ((part.space.channels != 1 && part.space.channels != 3) || shown.pixels() > kPicture) return;
   write_preview(folder.file("residual.png"), residual * (0.5 / kShown / level) + 0.5,
                 layout.block(0, comm.rank()), layout.layout(0), shown, {}, comm);
 }
@@ -125,7 +125,7 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
                                 const Space& space, std::vector<std::string>& warnings) {
   const PhaseScope phase(Phase::metrics);
   const Communicator& comm = space.comm();
-  const MeasurementLayout& layout = data.op().layout();
+  const ProductSpace& layout = data.op().range();
   const Fit fit = data.fit(image);
   if (fit.residual.empty()) return {};
   const bool known = fit.noise_sigma > 0;
@@ -167,7 +167,7 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
     for (double& t : shown.tiles) t /= level * level;
     write_chi2(folder.file("chi2.png"), shown);
   });
-  const Range range = range_of(image, static_cast<double>(g.image.pixels() * g.channels), comm);
+  const Range range = range_of(image, static_cast<double>(g.image.box.pixels() * g.image.channels), comm);
 
   nlohmann::ordered_json j;
   j["noise_sigma"] = known ? number(fit.noise_sigma) : number(NAN);

@@ -32,21 +32,21 @@ std::vector<OperatorConfig> flatten(const OperatorConfig& op) {
 }
 
 // The unknown's size from that of the first measurement: the largest image whose measurement has this size.
-Box image_of_measurement(Geometry g, const Box& measured, const Communicator& comm) {
-  g.image = measured;
+ImageSpace image_of_measurement(Geometry g, const Communicator& comm) {
+  const Box measured = g.image.box;
   for (int pass = 0; pass < 8; ++pass) {  // a kernel given as a share of the width changes with it
     const std::optional<Box> next = describe(g, {g.parts[0]}, 0, {}, comm)->image_of(measured);
     TESSERA_VALIDATE(next, "a measurement of ", sides(measured),
                      " samples (no image has it under this operator, or many have) say problem.image.size");
-    if (*next == g.image) break;
-    g.image = *next;
+    if (*next == g.image.box) break;
+    g.image = ImageSpace(*next, g.image.channels);
   }
   return g.image;
 }
 
 std::vector<std::int64_t> grid_text(const Grid3& grid, const Box& image) {
   std::vector<std::int64_t> out{grid[0], grid[1], grid[2]};
-  if (axes_of(image) == Axes::picture) out.erase(out.begin());
+  if (!ImageSpace(image).volume()) out.erase(out.begin());
   return out;
 }
 
@@ -60,7 +60,7 @@ Index3 alignment_of(const std::optional<Network>& network, const Box& image) {
 // memory and are cheaper than columns.
 BlockCost cost_of(const Geometry& g) {
   if (!g.network) return [](const Box& b) { return static_cast<double>(b.pixels()); };
-  const Box image = g.image;
+  const Box image = g.image.box;
   if (g.job.execution.mode == ExecutionMode::layer || g.network->graph.global()) {
     const std::int64_t rim = std::max<std::int64_t>(1, g.network->alignment() / 2);
     return [rim, image](const Box& b) {
@@ -70,7 +70,7 @@ BlockCost cost_of(const Geometry& g) {
   }
   const std::int64_t halo = g.network->halo();
   return [halo, image](const Box& b) {
-    return static_cast<double>(b.grow({{0, halo, halo}, {0, halo, halo}}).intersect(image.hull(b)).pixels());
+    return static_cast<double>(b.grow(ImageSpace::in_plane(halo)).intersect(image.hull(b)).pixels());
   };
 }
 
@@ -87,8 +87,8 @@ std::unique_ptr<OperatorPlan> describe(const Geometry& g, const std::vector<Oper
     const OperatorRow& row = find_operator(parts[i].type);
     const OperatorRequest request{parts[i],           static_cast<std::uint32_t>(first + i),
                                   g.job.problem.seed, g.image,
-                                  g.channels,         device,
-                                  *g.files,           comm};
+                                  device,             *g.files,
+                                  comm};
     if (row.local) {
       local.push_back(row.local(request));
     } else {
@@ -105,7 +105,7 @@ Box box_of(const std::vector<std::int64_t>& size) {
 }
 
 std::vector<std::int64_t> size_of(const Box& image) {
-  if (axes_of(image) == Axes::picture) return {image.extent(1), image.extent(2)};
+  if (!ImageSpace(image).volume()) return {image.extent(1), image.extent(2)};
   return {image.extent(0), image.extent(1), image.extent(2)};
 }
 
@@ -116,6 +116,8 @@ Box middle_slice(const Box& image) {
 }
 
 at::TensorOptions Geometry::options() const { return tensor_options(device); }
+
+ProductSpace Geometry::domain() const { return {image, decomposition}; }
 
 StartedTransport open_transport(const Geometry& g, const Communicator& comm) {
   constexpr double kPatience = 60;
@@ -198,35 +200,35 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
   if (!p.truth.empty()) {
     g.truth = image_source_info(p.truth, comm);
     say_note(g, p.truth, *g.truth);
-    g.image = g.truth->box;
-    g.channels = g.truth->channels;
+    g.image = *g.truth;
     g.data = *g.truth;
     sources = {p.truth};
   } else if (!p.scene.size.empty()) {
-    g.truth = SourceInfo{.box = Box::image2d(p.scene.size[0], p.scene.size[1]),
-                         .channels = p.scene.channels,
-                         .type = "float32",
-                         .says_scale = true};
-    g.image = g.truth->box;
-    g.channels = g.truth->channels;
+    g.truth = SourceInfo{ImageSpace(Box::image2d(p.scene.size[0], p.scene.size[1]), p.scene.channels)};
+    g.truth->type = "float32";
+    g.truth->says_scale = true;
+    g.image = *g.truth;
     g.data = *g.truth;
   }
   if (const std::int64_t n = p.simulate.finer; n > 1) {
-    TESSERA_VALIDATE(axes_of(g.image) == Axes::picture, "problem.simulate.finer is ", n,
-                     " (the truth is a volume of ", sides(g.image),
+    TESSERA_VALIDATE(!g.image.volume(), "problem.simulate.finer is ", n,
+                     " (the truth is a volume of ", sides(g.image.box),
                      "; pictures alone are made finer) write 1");
-    TESSERA_VALIDATE(g.image.extent(1) % n == 0 && g.image.extent(2) % n == 0, "problem.simulate.finer is ",
-                     n, " (the truth has ", g.image.extent(1), " x ", g.image.extent(2),
+    TESSERA_VALIDATE(g.image.box.extent(1) % n == 0 && g.image.box.extent(2) % n == 0, "problem.simulate.finer is ",
+                     n, " (the truth has ", g.image.box.extent(1), " x ", g.image.box.extent(2),
                      " pixels, no multiple of it) cut the truth to one");
-    g.image = Box::image2d(g.image.extent(1) / n, g.image.extent(2) / n);
+    g.image = g.image.on(Box::image2d(g.image.box.extent(1) / n, g.image.box.extent(2) / n));
   }
   std::size_t measured = 0;  // parts
   if (!p.measurements.empty()) {
     const std::vector<MeasurementPartInfo> parts = measurement_info(p.measurements, comm);
     measured = parts.size();
     if (!g.truth) {
-      g.channels = parts[0].channels;
-      g.image = p.image.size.empty() ? image_of_measurement(g, parts[0].box, comm) : box_of(p.image.size);
+      g.image = ImageSpace(parts[0].source.box, parts[0].source.channels);
+      if (p.image.size.empty())
+        g.image = image_of_measurement(g, comm);
+      else
+        g.image = ImageSpace(box_of(p.image.size), g.image.channels);
     }
     g.data = parts[0].source;
     say_note(g, p.measurements, g.data);
@@ -239,11 +241,11 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
       say_note(g, path, image_source_info(path, comm));
   }
   if (g.truth && !p.image.size.empty())
-    TESSERA_VALIDATE(g.image == box_of(p.image.size), "problem.image.size is ", sides(box_of(p.image.size)),
-                     " (the truth has ", sides(g.image), ") leave it out");
+    TESSERA_VALIDATE(g.image.box == box_of(p.image.size), "problem.image.size is ", sides(box_of(p.image.size)),
+                     " (the truth has ", sides(g.image.box), ") leave it out");
   if (p.image.channels > 0)
-    TESSERA_VALIDATE(p.image.channels == g.channels, "problem.image.channels is ", p.image.channels,
-                     " (the data have ", g.channels, ") leave it out");
+    TESSERA_VALIDATE(p.image.channels == g.image.channels, "problem.image.channels is ", p.image.channels,
+                     " (the data have ", g.image.channels, ") leave it out");
   set_scale(g, sources, comm);
   g.job.problem.scale = {.offset = g.offset, .factor = g.factor};
   NoiseConfig& noise = g.job.problem.noise;
@@ -254,11 +256,11 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
   }
 
   if (find_denoiser(job.denoiser.network).network()) {
-    if (job.denoiser.weights.empty()) g.job.denoiser.weights = job_weights(job, g.channels);
-    TESSERA_VALIDATE(axes_of(g.image) == Axes::picture, "denoiser.network is ", job.denoiser.network,
-                     " (the image is a volume of ", sides(g.image),
+    if (job.denoiser.weights.empty()) g.job.denoiser.weights = job_weights(job, g.image.channels);
+    TESSERA_VALIDATE(!g.image.volume(), "denoiser.network is ", job.denoiser.network,
+                     " (the image is a volume of ", sides(g.image.box),
                      ", networks are for pictures) write 'network: tv' or 'network: none'");
-    comm.together([&] { g.network = open_network(g.job.denoiser, g.channels); });
+    comm.together([&] { g.network = open_network(g.job.denoiser, g.image.channels); });
   }
   ask_for_potential(g);
   if (const Execution& e = g.job.execution; g.network)
@@ -271,24 +273,24 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
 
   g.op = describe(g, g.parts, 0, g.device, comm);
 
-  const Index3 alignment = alignment_of(g.network, g.image);
+  const Index3 alignment = alignment_of(g.network, g.image.box);
   if (job.domain.grid.empty()) {
-    g.decomposition = Decomposition::choose(g.image, alignment, ranks, cost_of(g));
+    g.decomposition = Decomposition::choose(g.image.box, alignment, ranks, cost_of(g));
   } else {
     std::vector<std::int64_t> blocks = job.domain.grid;
-    TESSERA_VALIDATE(blocks.size() == 2 || axes_of(g.image) == Axes::volume,
-                     "domain.grid has three numbers (the image is a picture of ", sides(g.image),
+    TESSERA_VALIDATE(blocks.size() == 2 || g.image.volume(),
+                     "domain.grid has three numbers (the image is a picture of ", sides(g.image.box),
                      ") write rows and columns of blocks");
     if (blocks.size() == 2) blocks.insert(blocks.begin(), 1);
     const std::int64_t all = blocks[0] * blocks[1] * blocks[2];
     TESSERA_VALIDATE(all == ranks, "domain.grid is [", fmt::format("{}", fmt::join(job.domain.grid, ", ")),
                      "] (", all, " blocks for ", ranks, " ranks) start as many ranks, or write 'grid: auto'");
     g.decomposition = Decomposition(
-        g.image, alignment,
+        g.image.box, alignment,
         {static_cast<int>(blocks[0]), static_cast<int>(blocks[1]), static_cast<int>(blocks[2])});
   }
-  g.job.domain.grid = grid_text(g.decomposition.grid(), g.image);
-  if (const std::size_t wanted = g.op->layout(g.decomposition, g.channels).parts(); measured > 0)
+  g.job.domain.grid = grid_text(g.decomposition.grid(), g.image.box);
+  if (const std::size_t wanted = g.op->range(g.domain()).parts(); measured > 0)
     TESSERA_VALIDATE(measured == wanted, p.measurements, " holds ", measured,
                      " measurements (the operator has ", wanted, " parts) give one for each");
   int idle = 0;
@@ -302,8 +304,8 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
 
 Geometry with_image(const Geometry& g, const Box& image, int ranks) {
   Geometry other = g;
-  other.image = image;
-  if (image != g.image) other.op = describe(other, g.parts, 0, g.device, Communicator());
+  other.image = g.image.on(image);
+  if (image != g.image.box) other.op = describe(other, g.parts, 0, g.device, Communicator());
   other.decomposition = Decomposition::choose(image, alignment_of(g.network, image), ranks, cost_of(other));
   other.job.domain.grid = grid_text(other.decomposition.grid(), image);
   return other;

@@ -32,7 +32,7 @@ Geometry small_job(const Geometry& g) {
   constexpr std::int64_t kSide = 192;
   JobConfig job = g.job;
   ProblemConfig& p = job.problem;
-  const Reach r = g.op->reach();
+  const Reach r = g.op->traits(g.domain()).reach;
   const std::int64_t reach = std::max(r.lo[1] + r.hi[1], r.lo[2] + r.hi[2]);
   const std::int64_t side = (4 * reach / kSide + 1) * kSide;  // a multiple, which decimations divide
   p.truth = p.measurements = p.weights = p.dark = p.flat = {};
@@ -40,9 +40,9 @@ Geometry small_job(const Geometry& g) {
   p.image = {};
   p.scale = {};
   p.simulate = {};
-  TESSERA_VALIDATE(axes_of(g.image) == Axes::picture,
+  TESSERA_VALIDATE(!g.image.volume(),
                    "the image is a volume (the synthetic scene is a picture) count in a run");
-  p.scene = {0, {std::min(side, g.image.extent(1)), std::min(side, g.image.extent(2))}, g.channels};
+  p.scene = {0, {std::min(side, g.image.box.extent(1)), std::min(side, g.image.box.extent(2))}, g.image.channels};
   if (!p.noise.given()) p.noise.gaussian = 0.01;
   job.execution = {.mode = ExecutionMode::whole,
                    .precision = job.execution.precision,

@@ -59,8 +59,8 @@ std::int64_t other_bytes(const Geometry& g) {
   const std::int64_t halo = g.network ? window_halo(*g.network) : 0;
   double most = 0;
   for (const auto& [rank, count] : representatives(g.decomposition, std::max<std::int64_t>(halo, 64)))
-    most = std::max(most, static_cast<double>(data_memory(g.decomposition, m.data, g.channels, halo, rank)) +
-                              data_moment(m.data, g.decomposition, g.channels, rank));
+    most = std::max(most, static_cast<double>(data_memory(g.decomposition, m.data, halo, rank)) +
+                              data_moment(m.data, g.decomposition, rank));
   if (m.network) most += weight_memory(*m.network, g.job.execution.precision, g.device.is_cuda());
   return static_cast<std::int64_t>(kMargin * most) + (std::int64_t{16} << 20);
 }
@@ -90,7 +90,7 @@ ExecutionOptions execution_options(const Geometry& g, int ranks_on_host) {
 
 std::unique_ptr<Denoiser> make_denoiser(const Geometry& g, const Communicator& comm,
                                         const std::shared_ptr<Transport>& transport) {
-  const DenoiserContext context{g.decomposition, g.channels, comm, transport};
+  const DenoiserContext context{g.decomposition, g.image, comm, transport};
   const DenoiserConfig& d = g.job.denoiser;
   if (const DenoiserRow& row = find_denoiser(d.network); !row.network())
     return row.make(context, d.options, g.options());

@@ -36,50 +36,50 @@ std::vector<StateField> named(const std::string& prefix, std::vector<StateField>
 }
 
 CheckpointPlace checkpoint_place(const Geometry& g, int rank) {
-  const Index3 lo = g.image.lo(), back{-lo[0], -lo[1], -lo[2]};
-  return {g.image.shift(back), g.decomposition.block(rank).shift(back)};
+  const Index3 lo = g.image.box.lo(), back{-lo[0], -lo[1], -lo[2]};
+  return {g.image.box.shift(back), g.decomposition.block(rank).shift(back)};
 }
 
 // The image region that the samples stand for, with boundary valid; the whole image with another one.
 Box measured_region(const Geometry& g, const DistributedOperator& A) {
   for (const OperatorConfig& part : g.parts)
-    if (find_operator(part.type).choice.kernel && part.boundary != "valid") return g.image;
-  const MeasurementLayout& layout = A.layout();
-  const std::vector<std::optional<Convolution>> convolutions = A.convolutions();
+    if (find_operator(part.type).choice.kernel && part.boundary != "valid") return g.image.box;
+  const ProductSpace& layout = A.range();
+  const std::vector<OperatorTraits::Part>& convolutions = A.traits().parts;
   Box region;
   for (std::size_t i = 0; i < layout.parts(); ++i) {
     const auto& part = layout.part(i);
-    if (!part.anchor) return g.image;
-    const auto before = convolutions[i] ? before_bins(*convolutions[i]) : std::array<std::int64_t, 2>{};
+    if (!part.anchor) return g.image.box;
+    const auto before = convolutions[i].convolution ? before_bins(*convolutions[i].convolution) : std::array<std::int64_t, 2>{};
     Index3 lo{}, hi{};
     for (std::size_t d = 0; d < 3; ++d) {
       const std::int64_t first = part.anchor->offset[d] - (d > 0 ? before[d - 1] : 0);
-      lo[d] = part.anchor->factor[d] * part.box.lo()[d] + first;
-      hi[d] = part.anchor->factor[d] * part.box.hi()[d] + first;
+      lo[d] = part.anchor->factor[d] * part.box().lo()[d] + first;
+      hi[d] = part.anchor->factor[d] * part.box().hi()[d] + first;
     }
     region = region.hull(Box(lo, hi));
   }
-  return region.intersect(g.image);
+  return region.intersect(g.image.box);
 }
 
 // Where measured samples that are further apart stand in the picture, unless each is in the middle of its pixels.
 std::string coarse_notice(const Geometry& g, const DistributedOperator& A, const Box& picture) {
   if (g.truth) return {};
-  const std::vector<std::optional<Convolution>> all = A.convolutions();
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::int64_t f = all[i] ? all[i]->factor : 1;
-    if (f == 1) continue;
+  for (std::size_t i = 0; i < A.range().parts(); ++i) {
+    const std::optional<Convolution>& part = A.traits().parts[i].convolution;
+    if (!part || part->factor == 1) continue;
+    const std::int64_t f = part->factor;
     std::array<double, 2> center{};  // of the first sample, in pixels of the picture
     bool off = false;
     for (std::size_t d = 0; d < 2; ++d) {
       double sum = 0, moment = 0;
-      const at::Tensor taps = all[i]->taps.sum(at::IntArrayRef{0, d == 0 ? 2 : 1}).contiguous();
+      const at::Tensor taps = part->taps.sum(at::IntArrayRef{0, d == 0 ? 2 : 1}).contiguous();
       for (std::int64_t j = 0; j < taps.size(0); ++j) {
         const double tap = taps.const_data_ptr<double>()[j];
         sum += tap;
-        moment += tap * static_cast<double>(all[i]->origin[d] - j);
+        moment += tap * static_cast<double>(part->origin[d] - j);
       }
-      const auto own = static_cast<double>(A.layout().part(i).anchor->offset[d + 1] - picture.lo()[d + 1]);
+      const auto own = static_cast<double>(A.range().part(i).anchor->offset[d + 1] - picture.lo()[d + 1]);
       center[d] = std::round(100 * (own + moment / sum)) / 100 + 0.0;  // and no -0
       off = off || std::abs(center[d] - static_cast<double>(f - 1) / 2) > 0.75;
     }
@@ -123,7 +123,7 @@ JobRun::JobRun(Geometry geometry, std::optional<Checkpoint> checkpoint, const Co
   measured = problem.y.front();
   problem.y.clear();  // the data term holds them
   problem.weights.clear();
-  start_rms_ = space.norm(start_) / std::sqrt(static_cast<double>(g.image.pixels() * g.channels));
+  start_rms_ = space.norm(start_) / std::sqrt(static_cast<double>(g.image.box.pixels() * g.image.channels));
   TESSERA_VALIDATE(std::isfinite(start_rms_),
                    "the start of the iteration is not finite (a value of the measurement "
                    "or of solver.start is not) mask such samples by problem.weights, or correct the file");
@@ -140,7 +140,7 @@ JobRun::JobRun(Geometry geometry, std::optional<Checkpoint> checkpoint, const Co
     restore_images(*from, fields, place, comm);
   }
   scored = measured_region(g, data->op());
-  if (const std::string notice = coarse_notice(g, data->op(), g.job.output.crop ? scored : g.image);
+  if (const std::string notice = coarse_notice(g, data->op(), g.job.output.crop ? scored : g.image.box);
       !notice.empty())
     problem.notices.push_back(notice);
   pause();
@@ -162,7 +162,7 @@ LoopResult JobRun::iterate(const std::vector<Observer*>& observers, bool (*stop_
        .metrics = metrics.get(),
        .observers = observers,
        .stop_requested = stop_requested,
-       .pixels = static_cast<double>(g.image.pixels() * g.channels),
+       .pixels = static_cast<double>(g.image.box.pixels() * g.image.channels),
        .settled = static_cast<int>(std::max(options.step.values().size(), options.sigma.values().size()) - 1),
        .range = std::max(1.0, start_rms_),
        .begin = from ? from->loop : LoopState{},

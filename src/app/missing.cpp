@@ -32,14 +32,14 @@ void refuse_missing(const std::string& path, const at::Tensor& block, const std:
 std::vector<std::string> make_whole(const Geometry& g, const std::string& path, at::Tensor& block,
                                     const std::shared_ptr<Transport>& transport, const Communicator& comm) {
   std::vector<std::string> lines;
-  const std::int64_t all = g.image.pixels() * g.channels, missing = count_missing(block, comm);
+  const std::int64_t all = g.image.box.pixels() * g.image.channels, missing = count_missing(block, comm);
   TESSERA_VALIDATE(missing < all, "all ", all, " values of ", path,
                    " are not numbers (there is nothing to denoise) correct the file");
   at::Tensor marks = block.isfinite().to(block.options());
   std::vector<std::unique_ptr<LocalOperator>> identity;
   identity.push_back(make_identity());
   Problem problem;
-  problem.A = make_local_stack(g.decomposition, identity, g.channels, g.options(), transport, comm);
+  problem.A = make_local_stack({g.domain(), g.options(), transport, comm}, identity);
   if (missing > 0) {
     block.masked_fill_(marks.eq(0), 0);
     Reducer reducer(comm);

@@ -15,18 +15,19 @@ Modelled model_job(const Geometry& g, bool gpu) {
   m.op = g.op;
   if (gpu != g.device.is_cuda()) m.op = describe(g, g.parts, 0, Device{gpu ? 0 : -1}, Communicator());
   m.data.op = m.op.get();
+  m.data.image = g.image;
   m.data.solver = g.job.solver.name;
   m.data.inner = std::min(static_cast<double>(g.job.solver.prox_iterations), kInnerIterations);
   m.data.weighted = !g.job.problem.weights.empty() || g.job.problem.saturation > 0;
   m.data.truth = g.truth.has_value();
   const DenoiserRow& row = find_denoiser(g.job.denoiser.network);
-  m.data.prior = axes_of(g.decomposition.image()) == Axes::volume ? row.images_of_volume : row.images;
+  m.data.prior = g.image.volume() ? row.images_of_volume : row.images;
   if (g.network) m.network = network_work(*g.network, scalar_type(g.job.execution.precision), gpu);
   return m;
 }
 
 bool runs_conjugate_gradients(const Geometry& g, const Modelled& m) {
-  return data_traffic(g.decomposition, m.data, 0).kind == DataTraffic::Kind::conjugate_gradients;
+  return data_traffic(g.decomposition, m.data, 0).iterative();
 }
 
 Execution wanted_execution(const Geometry& g, const Machine& machine) {

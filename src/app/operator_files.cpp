@@ -66,7 +66,7 @@ const MaskFile& OperatorFiles::mask(const std::string& path, const Communicator&
 at::Tensor OperatorFiles::marks(const std::string& path, const Layout& layout, const Communicator& comm) {
   const MaskFile& file = mask(path, comm);
   const Box& mine = layout.box(comm.rank());
-  at::Tensor values = empty_block(file.info.channels, mine, at::kFloat, axes_of(file.info.box));
+  at::Tensor values = empty_block(file.info, mine, at::kFloat);
   read_image(path, layout, view(values, mine), comm);
   if (file.gray) values = values.narrow(0, 0, 1).clone();
   float* v = values.data_ptr<float>();

@@ -18,8 +18,8 @@ namespace {
 at::Tensor file_kernel(const KernelConfig::File& file, const OperatorRequest& in) {
   at::Tensor taps = in.files.taps(file.path, in.comm);
   if (taps.eq(taps[0]).all().item().toBool()) taps = taps.slice(0, 0, 1);  // a gray kernel saved as RGB
-  TESSERA_VALIDATE(taps.size(0) == 1 || taps.size(0) == in.channels, "kernel ", file.path, " has ",
-                   taps.size(0), " channels that differ (the image has ", in.channels,
+  TESSERA_VALIDATE(taps.size(0) == 1 || taps.size(0) == in.image.channels, "kernel ", file.path, " has ",
+                   taps.size(0), " channels that differ (the image has ", in.image.channels,
                    ") give one kernel, or one per channel of the image");
   const KernelLook look = look_at_kernel(file, taps, find_operator(in.config.type).every_pixel.empty());
   for (const std::string& line : look.warnings) in.files.warn(line);
@@ -31,7 +31,7 @@ at::Tensor make_kernel(const OperatorRequest& in) {
   if (const auto* file = std::get_if<KernelConfig::File>(&in.config.kernel.form))
     return file_kernel(*file, in);
   const auto& g = std::get<KernelConfig::Gaussian>(in.config.kernel.form);
-  const double unit = g.sigma_is_share ? static_cast<double>(in.image.extent(2)) : 1.0;
+  const double unit = g.sigma_is_share ? static_cast<double>(in.image.box.extent(2)) : 1.0;
   return gaussian_kernel({g.sigma[0] * unit, g.sigma[1] * unit}, g.angle);
 }
 
@@ -77,10 +77,10 @@ std::unique_ptr<LocalOperator> mask(const OperatorRequest& in) {
     return make_random_mask(*keep, static_cast<std::uint64_t>(in.seed), in.index);
   const std::string path = o.get<std::string>(mask_file());
   const MaskFile& file = in.files.mask(path, in.comm);
-  TESSERA_VALIDATE(file.info.box == in.image, "mask ", path, " is ", sides(file.info.box), " (the image is ",
-                   sides(in.image), ") give a mask of the image's size");
-  TESSERA_VALIDATE(file.gray || file.info.channels == in.channels, "mask ", path, " has ", file.info.channels,
-                   " channels that differ (the image has ", in.channels,
+  TESSERA_VALIDATE(file.info.box == in.image.box, "mask ", path, " is ", sides(file.info.box), " (the image is ",
+                   sides(in.image.box), ") give a mask of the image's size");
+  TESSERA_VALIDATE(file.gray || file.info.channels == in.image.channels, "mask ", path, " has ", file.info.channels,
+                   " channels that differ (the image has ", in.image.channels,
                    ") give one channel, or as many as the image");
   return make_mask([path, &files = in.files](const Layout& blocks, const Communicator& comm) {
     return files.marks(path, blocks, comm);  // they live as long as the job's description, which holds this
@@ -122,14 +122,14 @@ BlurOptions blur_options(const OperatorRequest& in) {
 }
 
 std::unique_ptr<LocalOperator> blur(const OperatorRequest& in) {
-  const bool volume = axes_of(in.image) == Axes::volume;
+  const bool volume = in.image.volume();
   const auto* g = std::get_if<KernelConfig::Gaussian>(&in.config.kernel.form);
   TESSERA_VALIDATE(
       !volume || (g && g->depth > 0), g ? "the kernel has two widths" : "kernel.file is for pictures",
-      " (the image is a volume of ", sides(in.image), ", whose kernels are Gaussians along its axes) write ",
+      " (the image is a volume of ", sides(in.image.box), ", whose kernels are Gaussians along its axes) write ",
       g ? "" : "the widths of yours, ", "'kernel: {gaussian: {sigma: [DEPTH, ROWS, COLUMNS]}}'");
   TESSERA_VALIDATE(volume || !g || g->depth == 0, "the kernel has three widths (the image is a picture of ",
-                   sides(in.image), ") write those of rows and columns");
+                   sides(in.image.box), ") write those of rows and columns");
   if (!volume) return make_blur(blur_options(in));
   TESSERA_VALIDATE(g->angle == 0, "the kernel is turned by ", g->angle,
                    " degrees (Gaussians of volumes stand along the axes) remove angle");
@@ -137,7 +137,7 @@ std::unique_ptr<LocalOperator> blur(const OperatorRequest& in) {
 }
 
 std::unique_ptr<LocalOperator> downsampling(const OperatorRequest& in) {
-  TESSERA_VALIDATE(axes_of(in.image) == Axes::picture, "the image is a volume of ", sides(in.image),
+  TESSERA_VALIDATE(!in.image.volume(), "the image is a volume of ", sides(in.image.box),
                    " (downsampling works on pictures) write blur, or a mask");
   BlurOptions options = blur_options(in);
   options.factor = in.config.options.get<std::int64_t>(factor());

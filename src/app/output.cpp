@@ -235,21 +235,21 @@ void write_reconstruction(const OutputFolder& folder, const Geometry& g, const a
   const PhaseScope phase(Phase::write);
   write_image(folder.file("reconstruction.h5"), g, image, part, comm);
   const OutputConfig& out = g.job.output;
-  if (!out.preview.empty() && (g.channels == 1 || g.channels == 3))
+  if (!out.preview.empty() && (g.image.channels == 1 || g.image.channels == 3))
     write_preview(folder.file(out.preview), image, g.decomposition.block(comm.rank()),
                   g.decomposition.layout(), middle_slice(part), preview_form(g), comm, g.job.problem.truth);
 }
 
-void write_measurement(const OutputFolder& folder, const Geometry& g, const MeasurementLayout& layout,
+void write_measurement(const OutputFolder& folder, const Geometry& g, const ProductSpace& layout,
                        const at::Tensor& y, const Communicator& comm) {
   constexpr std::int64_t kMost = 4096 * 4096;
-  const MeasurementLayout::Part& part = layout.part(0);
-  if (g.job.output.preview.empty() || (part.channels != 1 && part.channels != 3) ||
-      middle_slice(part.box).pixels() > kMost)
+  const ProductSpace::Part& part = layout.part(0);
+  if (g.job.output.preview.empty() || (part.space.channels != 1 && part.space.channels != 3) ||
+      middle_slice(part.box()).pixels() > kMost)
     return;
   const PhaseScope phase(Phase::write);
   write_preview(folder.file("measurement.png"), y, layout.block(0, comm.rank()), layout.layout(0),
-                middle_slice(part.box), {}, comm, g.job.problem.truth);
+                middle_slice(part.box()), {}, comm, g.job.problem.truth);
 }
 
 void Progress::on_result(const IterationResult& r) {

@@ -112,7 +112,7 @@ Row plan_case(const Geometry& job, Source source, double inner, const Case& c) {
     set_execution(g, e);
   }
   row.grid = g.decomposition.grid();
-  row.p = predict(machine, m.network ? &*m.network : nullptr, m.data, g.decomposition, g.channels, e);
+  row.p = predict(machine, m.network ? &*m.network : nullptr, m.data, g.decomposition, e);
   row.resident = row.p.memory + (gpu ? 0.0 : static_cast<double>(process_bytes()));
   return row;
 }
@@ -260,7 +260,7 @@ std::vector<Case> all_cases(const PlanArguments& a, const Geometry& g) {
   std::vector<Case> cases;
   for (const Precision precision : precisions) {
     if (!a.strong && !a.weak)
-      for (const int r : ranks) cases.push_back({"job", g.image, r, precision});
+      for (const int r : ranks) cases.push_back({"job", g.image.box, r, precision});
     if (a.strong)
       for (const std::int64_t n : sizes)
         for (const int r : ranks) cases.push_back({"strong", Box::image2d(n, n), r, precision});
@@ -356,7 +356,7 @@ int execute(const PlanArguments& a, const Communicator& comm) {
   if (comm.rank() != 0) return 0;
 
   std::printf("PREDICTED by the cost model; %s, solver %s, %lld channels\n", g.job.denoiser.network.c_str(),
-              g.job.solver.name.c_str(), static_cast<long long>(g.channels));
+              g.job.solver.name.c_str(), static_cast<long long>(g.image.channels));
   print_sources(plan.rows);
   for (const std::string& note : plan.notes) std::printf("note: %s\n", note.c_str());
   for (const std::string& warning : g.files->warnings()) std::printf("warning: %s\n", warning.c_str());

@@ -28,14 +28,14 @@ namespace {
 
 // A file in the measurement's layout, this rank's samples on the host, as they are stored: in float64, since
 // fluxes of 1e-18 have inverse variances of 1e39, which float32 does not hold before they are rescaled.
-Measurement read_parts(const std::string& path, const std::string& kind, const MeasurementLayout& layout,
+Measurement read_parts(const std::string& path, const std::string& kind, const ProductSpace& layout,
                        const Communicator& comm) {
   Measurement out;
   std::vector<MeasurementPart> parts;
   for (std::size_t i = 0; i < layout.parts(); ++i) {
-    out.push_back(empty_block(layout.part(i).channels, layout.block(i, comm.rank()), at::kDouble,
-                              layout.part(i).axes()));
-    parts.push_back({layout.part(i).box, layout.layout(i), view(out.back(), layout.block(i, comm.rank()))});
+    out.push_back(empty_block(layout.part(i).space.channels, layout.block(i, comm.rank()), at::kDouble,
+                              layout.part(i).space.axes));
+    parts.push_back({layout.part(i).box(), layout.layout(i), view(out.back(), layout.block(i, comm.rank()))});
   }
   read_measurements(path, kind, parts, comm);
   return out;
@@ -58,7 +58,7 @@ double fit_float(Measurement& parts, const Communicator& comm) {
 }
 
 // Divided by its mean over all parts; 0 where it is no number above 0.
-Measurement read_flat(const Geometry& g, const MeasurementLayout& layout, const Communicator& comm) {
+Measurement read_flat(const Geometry& g, const ProductSpace& layout, const Communicator& comm) {
   Measurement flat = read_parts(g.job.problem.flat, "frames", layout, comm);
   for (at::Tensor& part : flat) part.masked_fill_(part.gt(0).logical_and_(part.isfinite()).logical_not_(), 0);
   fit_float(flat, comm);
@@ -76,9 +76,9 @@ Measurement read_flat(const Geometry& g, const MeasurementLayout& layout, const 
 
 // Data and image that do not belong together, with the boundary that would join them where there is one.
 void check_sizes(const Geometry& g, const std::vector<MeasurementPartInfo>& parts,
-                 const MeasurementLayout& layout, const Communicator& comm) {
+                 const ProductSpace& layout, const Communicator& comm) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const Box &got = parts[i].box, &wanted = layout.part(i).box;
+    const Box &got = parts[i].source.box, &wanted = layout.part(i).box();
     if (got == wanted) continue;
     std::string advice = "give files that belong together, or another operator";
     // Which operator of the job makes this part is plain where each makes one.
@@ -88,7 +88,7 @@ void check_sizes(const Geometry& g, const std::vector<MeasurementPartInfo>& part
       if (!find_operator(other.type).choice.kernel) break;
       other.boundary = boundary;
       const auto op = describe(g, {other}, i, g.device, comm);
-      if (op->layout(g.decomposition, g.channels).part(0).box == got)
+      if (op->range(g.domain()).part(0).box() == got)
         advice = concat("write 'boundary: ", boundary, "', which does");
     }
     // Under valid the image is larger than what is measured; a truth that was cut to that lacks its border.
@@ -98,8 +98,8 @@ void check_sizes(const Geometry& g, const std::vector<MeasurementPartInfo>& part
                         ", which valid needs around what is measured",
                         advice.starts_with("write") ? "; where nothing is known there, " + advice : "");
     const std::string of = g.truth ? "the truth" : "problem.image.size";
-    throw InputError(concat(parts[i].path, " is ", sides(got), " and ", of, " ", sides(g.image),
-                            " (an image of ", sides(g.image), " has a measurement of ", sides(wanted),
+    throw InputError(concat(parts[i].path, " is ", sides(got), " and ", of, " ", sides(g.image.box),
+                            " (an image of ", sides(g.image.box), " has a measurement of ", sides(wanted),
                             " under this operator", assumed.empty() ? "" : concat(", boundary ", assumed),
                             ") ", advice));
   }
@@ -116,7 +116,7 @@ MaskedPixels masked_pixels(const Measurement& stored, const std::string& type, c
   return masked;
 }
 
-Samples read_samples(const Geometry& g, const MeasurementLayout& layout, const Communicator& comm) {
+Samples read_samples(const Geometry& g, const ProductSpace& layout, const Communicator& comm) {
   const ProblemConfig& p = g.job.problem;
   const std::vector<MeasurementPartInfo> parts = measurement_info(p.measurements, comm);
   check_sizes(g, parts, layout, comm);
@@ -182,11 +182,11 @@ at::Tensor read_block(const std::string& path, const Geometry& g, const Communic
                       std::string* marks) {
   const PhaseScope phase(Phase::load);
   const SourceInfo info = image_source_info(path, comm);
-  TESSERA_VALIDATE(info.box == g.image && info.channels == g.channels, path, " is ", info.channels, " x ",
-                   sides(info.box), " (the image is ", g.channels, " x ", sides(g.image),
+  TESSERA_VALIDATE(info.box == g.image.box && info.channels == g.image.channels, path, " is ", info.channels, " x ",
+                   sides(info.box), " (the image is ", g.image.channels, " x ", sides(g.image.box),
                    ") give a file of that size");
   const Box block = g.decomposition.block(comm.rank());
-  at::Tensor t = empty_block(g.channels, block, at::kDouble, axes_of(g.image));
+  at::Tensor t = empty_block(g.image, block, at::kDouble);
   read_image(path, g.decomposition.layout(), view(t, block), comm);
   if (!marks) return t.sub_(g.offset).div_(g.factor).to(g.options());
   if (const MaskedPixels masked = masked_pixels({t}, info.type, comm); masked.found()) {
@@ -199,9 +199,9 @@ at::Tensor read_block(const std::string& path, const Geometry& g, const Communic
 Problem make_problem(const Geometry& g, const Communicator& comm,
                      const std::shared_ptr<Transport>& transport) {
   Problem problem;
-  problem.A = g.op->place({g.decomposition, g.channels, g.options(), transport, comm});
+  problem.A = g.op->place({g.domain(), g.options(), transport, comm});
   const PhaseScope phase(Phase::load);
-  const MeasurementLayout& layout = problem.A->layout();
+  const ProductSpace& layout = problem.A->range();
   Samples samples;
   if (g.job.problem.measurements.empty()) {
     Simulation made = simulate_samples(g, layout, comm);
@@ -273,9 +273,9 @@ at::Tensor starting_image(const Geometry& g, const Problem& problem, DataTerm& d
   } else if (start == "zero") {
     x.zero_();
   } else if (start == "measurement") {
-    const MeasurementLayout& layout = problem.A->layout();
+    const ProductSpace& layout = problem.A->range();
     TESSERA_VALIDATE(
-        layout.part(0).box == g.image && layout.part(0).channels == g.channels,
+        layout.part(0).box() == g.image.box && layout.part(0).space.channels == g.image.channels,
         "solver.start is measurement (measurement 0 is no image of the unknown's size) use 'start: adjoint'");
     x.copy_(problem.y[0]).nan_to_num_(0.0, 1.0, 0.0);
   } else {

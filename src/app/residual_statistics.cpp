@@ -82,9 +82,9 @@ void count_extremes(const at::Tensor& y, const at::Tensor& counted, const Commun
 // of a volume within its slices.
 class Autocorrelation {
  public:
-  Autocorrelation(const MeasurementLayout& layout, std::size_t part,
+  Autocorrelation(const ProductSpace& layout, std::size_t part,
                   const std::shared_ptr<Transport>& transport, const Communicator& comm)
-      : all_(layout.part(part).box), block_(layout.block(part, comm.rank())), comm_(comm) {
+      : all_(layout.part(part).box()), block_(layout.block(part, comm.rank())), comm_(comm) {
     const Layout own = layout.layout(part);
     const Layout need = own.grow({{0, 0, kLags}, {0, kLags, kLags}});
     need_ = need.box(comm.rank());
@@ -156,11 +156,11 @@ class Autocorrelation {
 };
 }  // namespace
 
-ResidualStatistics residual_statistics(const Fit& fit, std::size_t part, const MeasurementLayout& layout,
+ResidualStatistics residual_statistics(const Fit& fit, std::size_t part, const ProductSpace& layout,
                                        const std::shared_ptr<Transport>& transport,
                                        const Communicator& comm) {
   ResidualStatistics s;
-  const Box &all = layout.part(part).box, block = layout.block(part, comm.rank());
+  const Box &all = layout.part(part).box(), block = layout.block(part, comm.rank());
   const auto tiles = [&](std::int64_t extent) { return (extent + s.side - 1) / s.side; };
   s.side = kSide;
   while (tiles(all.extent(1)) * tiles(all.extent(2)) > kMostTiles) s.side *= 2;

@@ -58,7 +58,7 @@ std::vector<std::string> lines(const std::string& text) {
 std::string weights_file(const Geometry& g) {
   const DenoiserConfig& d = g.job.denoiser;
   if (!g.network || d.weights == "random") return {};
-  return find_weights(d.weights.empty() ? default_weights(d.network, g.channels) : d.weights);
+  return find_weights(d.weights.empty() ? default_weights(d.network, g.image.channels) : d.weights);
 }
 
 }  // namespace
@@ -178,7 +178,7 @@ void keep_choices(const Checkpoint& checkpoint, Geometry& g, const Communicator&
   ExecutionMode& mode = g.job.execution.mode;
   if (mode == ExecutionMode::automatic && checkpoint.numbers.contains("halo_depth")) {
     mode = ExecutionMode::layer;
-    if (!g.grid_given) g = with_image(g, g.image, comm.size());
+    if (!g.grid_given) g = with_image(g, g.image.box, comm.size());
   }
   if (mode == ExecutionMode::automatic && checkpoint.numbers.contains("patch") && g.network &&
       !g.network->graph.global())  // whole, on one rank, is one window
@@ -218,7 +218,7 @@ void check_disk(const OutputFolder& folder, const Geometry& g, const CheckpointC
     // The one that is written comes on top of those that are kept.
     const std::int64_t keep = std::min(config.keep, g.job.solver.iterations);  // as many can there be
     const std::int64_t more = keep == 0 ? 0 : std::max<std::int64_t>(1, keep + 1 - kept);
-    const auto result = 4.0 * static_cast<double>(g.channels * g.image.pixels());
+    const auto result = 4.0 * static_cast<double>(g.image.channels * g.image.box.pixels());
     const double needed = result + static_cast<double>(more) * static_cast<double>(checkpoint);
     const auto free = static_cast<double>(space.available);
     TESSERA_VALIDATE(free >= needed, "the disk of ", folder.path(), " has ", format_bytes(free),

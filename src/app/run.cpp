@@ -14,6 +14,7 @@
 #include "tessera/comm/gpu.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
 #include "tessera/domain/tensor_memory.hpp"
 #include "tessera/domain/torch_cuda.hpp"
 
@@ -68,6 +69,8 @@ std::optional<Geometry> plan_run(const JobConfig& job, const std::optional<Check
 
 int execute(const RunArguments& arguments, const Launch& launch) {
   const Communicator& comm = launch.comm;
+  Recorder recorder;
+  const Recorder::Entered recording(recorder);
   track_tensor_memory();
   const ResumeMode mode = resume_mode(arguments.resume);
   TESSERA_VALIDATE(!arguments.force || mode == ResumeMode::never,

@@ -47,7 +47,7 @@ class Snapshots final : public Observer {
     const PhaseScope phase(Phase::write);
     try {
       write_preview(folder_.file(fmt::format("iteration-{:05}.png", k + 1)), solver.image(),
-                    g_.decomposition.block(comm_.rank()), g_.decomposition.layout(), middle_slice(g_.image),
+                    g_.decomposition.block(comm_.rank()), g_.decomposition.layout(), middle_slice(g_.image.box),
                     {}, comm_);
     } catch (const Error& e) {
       if (!e.everywhere) throw;  // else the run is worth more than its snapshots
@@ -68,7 +68,7 @@ void say_what_runs(Log& log, const JobRun& run, const std::vector<std::string>& 
   const Geometry& g = run.g;
   const int ranks = run.comm.size(), threads = at::get_num_threads();
   log.line(fmt::format("tessera {}: {} x {} on {} rank{} ({} blocks), {}, {} thread{} each, messages by {}",
-                       version(), g.channels, sides(g.image), ranks, ranks == 1 ? "" : "s",
+                       version(), g.image.channels, sides(g.image.box), ranks, ranks == 1 ? "" : "s",
                        fmt::join(g.job.domain.grid, " x "), g.device.is_cuda() ? "CUDA" : "CPU", threads,
                        threads == 1 ? "" : "s", description(run.started)));
   log.line(fmt::format("solver {}, {}, denoiser {}", g.job.solver.name, counted(g.job.solver.iterations),
@@ -140,7 +140,7 @@ int make_run_folder(OutputFolder& folder, const JobRun& run, const RunFiles& fil
 
 void say_start(Log& log, const OutputFolder& folder, JobRun& run, const RunFiles& files) {
   say_what_runs(log, run, files.damaged);
-  if (!run.from) write_measurement(folder, run.g, run.data->op().layout(), run.measured, run.comm);
+  if (!run.from) write_measurement(folder, run.g, run.data->op().range(), run.measured, run.comm);
   run.measured.reset();
   run.score();
   if (run.metrics) log.line(fmt::format("PSNR of the start: {:.2f} dB", run.psnr_start));
@@ -193,7 +193,7 @@ RunSummary RunOutput::write_results(const LoopResult& result, bool stopped) {
   s.transport = kind(*run_.started.transport);
   run_.comm.together([&] { folder_.require_owner(); });
   const bool crop_it = g.job.output.crop && !g.truth;
-  if (!stopped) write_reconstruction(folder_, g, result.image, crop_it ? run_.scored : g.image, run_.comm);
+  if (!stopped) write_reconstruction(folder_, g, result.image, crop_it ? run_.scored : g.image.box, run_.comm);
   return s;
 }
 

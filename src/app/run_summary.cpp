@@ -22,7 +22,7 @@ nlohmann::ordered_json to_json(const RunSummary& summary, const LoopResult& resu
   s["psnr_start"] = number(summary.psnr_start);
   if (summary.scored) {
     Json& region = s["scored_region"] = Json::array();
-    for (std::size_t d = axes_of(g.image) == Axes::volume ? 0 : 1; d < 3; ++d)
+    for (std::size_t d = g.image.volume() ? 0 : 1; d < 3; ++d)
       region.push_back({summary.scored->lo()[d], summary.scored->hi()[d]});
   }
   s["iterations"] = result.iterations;

@@ -92,7 +92,7 @@ namespace {
 void warn_of_empty_areas(const Geometry& g, const Measurement& y, const Measurement& marks,
                          std::array<double, 2> said, Problem& problem, const Communicator& comm) {
   constexpr std::int64_t kOneIn = 200;  // samples: what is less changes little
-  const Repeats repeats = find_repeats(y, marks, problem.A->layout(), comm);
+  const Repeats repeats = find_repeats(y, marks, problem.A->range(), comm);
   if (!empty_areas(repeats, problem.noise_sigma)) return;
   std::int64_t all = 0;
   for (const at::Tensor& m : marks) all += m.ne(0).sum().item().toLong();
@@ -160,11 +160,11 @@ Ends ends_of(const at::Tensor& y, const at::Tensor& marks, const Box& all, const
 void warn_of_ends(const Geometry& g, const Measurement& y, const Measurement& marks, Problem& problem,
                   const Communicator& comm) {
   constexpr double kApart = 6;
-  const MeasurementLayout& layout = problem.A->layout();
+  const ProductSpace& layout = problem.A->range();
   for (std::size_t i = 0; i < y.size() && i < g.parts.size(); ++i) {
     if (g.parts[i].boundary != "circular") continue;
     for (const std::size_t axis : {std::size_t{1}, std::size_t{2}}) {
-      const Box& all = layout.part(i).box;
+      const Box& all = layout.part(i).box();
       if (all.extent(axis) < 8) continue;
       const Ends ends = ends_of(y[i], marks[i], all, layout.block(i, comm.rank()), axis, comm);
       const double seam = ends.apart(3, 0), beside = (ends.apart(0, 1) + ends.apart(2, 3)) / 2;
@@ -276,7 +276,7 @@ bool weights_are_mask(const Geometry& g, const Measurement& weights, const Measu
   if (mask || !marked || g.job.problem.noise.gaussian > 0) return mask;
   try {
     constexpr double kApart = 3;
-    const NoiseEstimate shown = estimate_noise(y, marks, problem.A->layout(), comm);
+    const NoiseEstimate shown = estimate_noise(y, marks, problem.A->range(), comm);
     const double said = 1 / std::sqrt(most), found = shown.sigma * g.factor;
     if (shown.gain == 0 && (said > kApart * found || found > kApart * said))
       problem.warnings.push_back(

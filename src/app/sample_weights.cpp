@@ -50,7 +50,7 @@ Measurement counted_samples(const Geometry& g, const Samples& s, const Measureme
                             Problem& problem, const Communicator& comm) {
   Measurement marks;
   for (const at::Tensor& part : y) marks.push_back(at::ones_like(part));
-  const std::int64_t all = problem.A->layout().samples();
+  const std::int64_t all = problem.A->range().values();
   std::int64_t left = all;
   const auto drop = [&](const auto& where, const std::string& what) {
     for (std::size_t i = 0; i < marks.size(); ++i)
@@ -82,15 +82,15 @@ Measurement counted_samples(const Geometry& g, const Samples& s, const Measureme
 // Mean over 5 x 5 samples that count, at least one count of this gain in all of them: Poisson weights from a
 // sample itself would prefer those that noise has made dark. Sums are in one order for all ranks.
 at::Tensor local_mean(const at::Tensor& y, const at::Tensor& marks, double gain, std::size_t i,
-                      const MeasurementLayout& layout, const Communicator& comm,
+                      const ProductSpace& layout, const Communicator& comm,
                       const std::shared_ptr<Transport>& transport) {
   const Layout own = layout.layout(i);
   const Layout need = own.grow({{0, kReach, kReach}, {0, kReach, kReach}});
   const std::int64_t channels = y.size(0);
   const Box block = own.box(comm.rank()), around = need.box(comm.rank());
   const at::Tensor both = at::cat({y.masked_fill(marks.eq(0), 0), marks}, 0).contiguous();
-  const at::Tensor near = empty_block(2 * channels, around, at::kFloat, layout.part(i).axes());
-  Exchange exchange(ExchangePlan(own, need, layout.part(i).box, Border::zero, comm.rank()), transport,
+  const at::Tensor near = empty_block(2 * channels, around, at::kFloat, layout.part(i).space.axes);
+  Exchange exchange(ExchangePlan(own, need, layout.part(i).box(), Border::zero, comm.rank()), transport,
                     2 * channels, ElementType::float32);
   exchange.begin(view(both, block), view(near, around)).wait();
   if (block.empty()) return y;
@@ -147,7 +147,7 @@ bool has_color(const Measurement& y, const Communicator& comm) {
 
 Weighing from_model(const Geometry& g, const Samples& s, const Measurement& y, const Measurement& marks,
                     Problem& problem, const Communicator& comm) {
-  const MeasurementLayout& layout = problem.A->layout();
+  const ProductSpace& layout = problem.A->range();
   const NoiseConfig& job = g.job.problem.noise;
   NoiseModel& noise = problem.noise;
   noise = s.simulated ? simulated_noise(g) : NoiseModel{.gaussian = job.gaussian, .poisson = job.poisson};
@@ -260,7 +260,7 @@ void weigh_samples(const Geometry& g, Samples s, Problem& problem, const Communi
       for (at::Tensor& part : w.weights) part = part.to(at::kDouble).div_(mean).to(at::kFloat);
   }
   if (g.job.problem.likelihood.type == "poisson") w.weights.clear();  // it knows how counts scatter
-  if (w.weights.empty() && counted < problem.A->layout().samples()) w.weights = marks;
+  if (w.weights.empty() && counted < problem.A->range().values()) w.weights = marks;
   problem.noise_sigma = even ? problem.noise.gaussian : std::sqrt(w.variance);
   if (told) {  // the weights then say only how samples compare
     problem.noise_sigma = g.job.problem.noise.gaussian;

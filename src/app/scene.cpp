@@ -64,7 +64,7 @@ Box parse_size(const std::string& text) {
 at::Tensor scene_block(const Geometry& g, const Communicator& comm) {
   const PhaseScope phase(Phase::load);
   const Box block = g.decomposition.block(comm.rank());
-  const at::Tensor t = empty_block(g.channels, block, at::kFloat);
+  const at::Tensor t = empty_block(g.image.channels, block, at::kFloat);
   render(Scene(static_cast<std::uint64_t>(g.job.problem.scene.seed)), view(t, block));
   return t.to(g.options());
 }

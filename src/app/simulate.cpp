@@ -55,7 +55,7 @@ class Embedded {
     const Box& mine = layout.box(comm_.rank());
     const bool kernel = group == "/kernels/";
     if (kernel) {
-      tensors_.push_back(empty_block(info.channels, mine, at::kDouble, axes_of(info.box)));
+      tensors_.push_back(empty_block(info, mine, at::kDouble));
       read_image(path, layout, view(tensors_.back(), mine), comm_);
     } else {
       tensors_.push_back(files_.marks(path, layout, comm_));
@@ -85,13 +85,13 @@ int execute(const SimulateArguments& arguments, const Communicator& comm) {
   const auto transport = open_transport(g, comm).transport;
   Problem problem = make_problem(g, comm, transport);
   say_notices(g, problem, comm);
-  const MeasurementLayout& layout = problem.A->layout();
+  const ProductSpace& layout = problem.A->range();
   // Internal values, whose bits a file unit would not keep. Samples that count 0 are marked; how much the
   // others weigh follows from the noise.
   const auto parts_of = [&](Measurement& tensors) {
     std::vector<MeasurementPart> parts;
     for (std::size_t i = 0; i < tensors.size(); ++i)
-      parts.push_back({layout.part(i).box, layout.layout(i), view(tensors[i], layout.block(i, comm.rank()))});
+      parts.push_back({layout.part(i).box(), layout.layout(i), view(tensors[i], layout.block(i, comm.rank()))});
     return parts;
   };
   double masked = 0;
@@ -111,8 +111,8 @@ int execute(const SimulateArguments& arguments, const Communicator& comm) {
   said.problem.scene = {};
   said.problem.noise = {.gaussian = problem.noise.gaussian, .poisson = problem.noise.poisson};
   said.problem.measurements = arguments.out;
-  said.problem.image.size = size_of(g.image);
-  said.problem.image.channels = g.channels;
+  said.problem.image.size = size_of(g.image.box);
+  said.problem.image.channels = g.image.channels;
   write_measurements(
       arguments.out, parts_of(problem.y), parts_of(problem.weights),
       {.job = job.text,

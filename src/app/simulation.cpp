@@ -17,10 +17,10 @@ namespace {
 Geometry on_truth_grid(const Geometry& g) {
   Geometry fine = g;
   const std::int64_t n = g.job.problem.simulate.finer;
-  fine.image = g.truth->box;
+  fine.image = g.image.on(g.truth->box);
   Index3 alignment = g.decomposition.alignment();
   for (std::size_t d : {std::size_t{1}, std::size_t{2}}) alignment[d] *= n;
-  fine.decomposition = Decomposition(fine.image, alignment, g.decomposition.grid());
+  fine.decomposition = Decomposition(fine.image.box, alignment, g.decomposition.grid());
   return fine;
 }
 
@@ -47,7 +47,7 @@ struct Clean {
 Clean apply(const Geometry& g, const OperatorConfig& config, std::size_t i, const at::Tensor& x,
             const Communicator& comm) {
   const auto A = describe(g, {config}, i, {}, comm)
-                     ->place({g.decomposition, g.channels, at::TensorOptions(at::kDouble),
+                     ->place({g.domain(), at::TensorOptions(at::kDouble),
                               make_transport(comm, {}, TransportKind::mpi), comm});
   Clean clean{A->make_measurement(), A->observed()};
   A->apply(x, clean.samples);
@@ -78,9 +78,9 @@ OperatorConfig true_blur(const Geometry& g, OperatorConfig part) {
 }
 
 // What the part of the layout samples of an image.
-at::Tensor sampled(const at::Tensor& image, const Box& block, const MeasurementLayout::Part& part,
+at::Tensor sampled(const at::Tensor& image, const Box& block, const ProductSpace::Part& part,
                    const Box& samples) {
-  if (samples.empty()) return empty_block(part.channels, samples, image.options());
+  if (samples.empty()) return empty_block(part.space, samples, image.options());
   at::Tensor out = image;
   for (std::size_t d : {std::size_t{1}, std::size_t{2}}) {
     const std::int64_t f = part.anchor->factor[d];
@@ -102,7 +102,7 @@ NoiseModel simulated_noise(const Geometry& g) {
   return noise;
 }
 
-Simulation simulate_samples(const Geometry& g, const MeasurementLayout& layout, const Communicator& comm) {
+Simulation simulate_samples(const Geometry& g, const ProductSpace& layout, const Communicator& comm) {
   const ProblemConfig& p = g.job.problem;
   const SimulateConfig& how = p.simulate;
   const Geometry fine = on_truth_grid(g);
@@ -135,7 +135,7 @@ Simulation simulate_samples(const Geometry& g, const MeasurementLayout& layout, 
       const std::size_t part = out.samples.y.size();
       comm.together([&] {
         add_noise(y, {.gaussian = p.noise.gaussian, .poisson = p.noise.poisson},
-                  static_cast<std::uint64_t>(p.seed), static_cast<std::uint32_t>(part), layout.part(part).box,
+                  static_cast<std::uint64_t>(p.seed), static_cast<std::uint32_t>(part), layout.part(part).box(),
                   layout.block(part, comm.rank()));
       });
       if (how.clip) y.clamp_(0, 1);

@@ -14,7 +14,7 @@ struct Simulation {
 /// the noise (Poisson counts too) does not depend on the ranks. With another kernel, another boundary or a
 /// finer truth, a blur is computed on the whole of the truth's grid, averaged over the pixels of the unknown,
 /// and sampled where `layout`, which is that of the reconstructing operator, has its samples. Collective.
-Simulation simulate_samples(const Geometry& g, const MeasurementLayout& layout, const Communicator& comm);
+Simulation simulate_samples(const Geometry& g, const ProductSpace& layout, const Communicator& comm);
 
 /// The noise of simulated samples, quantization included; both 0 where there is none.
 NoiseModel simulated_noise(const Geometry& g);

@@ -108,7 +108,7 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
   const bool descends = row.needs_potential;
   if (descends && !said.sigma.set() && noise > 0) said.sigma = kDescentLevel * noise / std::sqrt(L);
   const bool open = !said.sigma.set() && !said.step.set() && noise > 0, prox = kind == DataStep::prox;
-  const bool pixels = o.pixels = g.network && g.op->pointwise();
+  const bool pixels = o.pixels = g.network && g.op->traits(g.domain()).pointwise();
   const double r = noise / std::sqrt(L);  // of a pixel
   // Without a multiplier the result is the denoiser's last picture, which is a minimizer only as sigma falls.
   // One iteration alone is the denoiser at the noise level.

@@ -108,7 +108,7 @@ class Bench {
               .stop = {iterations, 0, 0},
               .metrics = metrics_.get(),
               .observers = {&observed},
-              .pixels = static_cast<double>(g_.image.pixels() * g_.channels)});
+              .pixels = static_cast<double>(g_.image.box.pixels() * g_.image.channels)});
     std::vector<double> list(observed.list.begin() + (observed.list.size() > 2 ? 1 : 0), observed.list.end());
     std::sort(list.begin(), list.end());
     double median = list[list.size() / 2];
@@ -144,7 +144,7 @@ std::vector<Prediction> pick(const std::vector<Prediction>& ranked, int most) {
 // One tile in every precision that works here: time, and the difference from float32. Never a choice.
 void print_precisions(const Geometry& g, const Communicator& comm) {
   const std::int64_t a = g.network->alignment();
-  std::int64_t side = std::min<std::int64_t>({256, g.image.extent(1), g.image.extent(2)}) / a * a;
+  std::int64_t side = std::min<std::int64_t>({256, g.image.box.extent(1), g.image.box.extent(2)}) / a * a;
   side = std::max(side, a);
   const at::NoGradGuard no_grad;
   const at::Tensor x = at::rand({1, g.network->channels(), side, side}, g.options());

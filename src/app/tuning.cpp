@@ -144,8 +144,8 @@ std::string shape_key(const Geometry& g, const Place& place) {
       "{}{} blocks {} depth {}, {} averaging {}, image {} x {} x {}, {} ranks, grid {}, {} per host, "
       "memory {}, mode {} patch {} batch {} halo depth {}",
       g.job.denoiser.network, widths, g.network ? g.network->options.blocks : 0,
-      g.network ? g.network->options.depth : 0, word(e.precision), word(e.averaging), g.channels,
-      g.image.extent(1), g.image.extent(2), place.ranks,
+      g.network ? g.network->options.depth : 0, word(e.precision), word(e.averaging), g.image.channels,
+      g.image.box.extent(1), g.image.box.extent(2), place.ranks,
       g.grid_given ? fmt::format("{} x {}", grid[1], grid[2]) : "auto", place.per_host, g.job.memory,
       word(e.mode), e.patch.value_or(0), e.batch.value_or(0), e.halo_depth.value_or(0));
 }
@@ -166,7 +166,7 @@ void set_execution(Geometry& g, const Execution& e) {
   job.patch = windows ? e.patch : std::nullopt;
   job.batch = windows ? e.batch : std::nullopt;
   job.halo_depth = layers ? e.halo_depth : std::nullopt;
-  if (!g.grid_given) g = with_image(g, g.image, g.decomposition.ranks());
+  if (!g.grid_given) g = with_image(g, g.image.box, g.decomposition.ranks());
 }
 
 std::vector<Prediction> rank_ways(const Geometry& g, const Modelled& m, const Machine& machine,
@@ -178,9 +178,9 @@ std::vector<Prediction> rank_ways(const Geometry& g, const Modelled& m, const Ma
     if (wanted != ExecutionMode::automatic && wanted != mode) continue;
     Geometry cut = g;
     cut.job.execution.mode = way.mode = mode;
-    if (!g.grid_given) cut = with_image(cut, g.image, g.decomposition.ranks());
+    if (!g.grid_given) cut = with_image(cut, g.image.box, g.decomposition.ranks());
     for (Prediction& p :
-         rank_executions(machine, *m.network, m.data, cut.decomposition, g.channels, way, features))
+         rank_executions(machine, *m.network, m.data, cut.decomposition, way, features))
       all.push_back(std::move(p));
   }
   std::stable_sort(all.begin(), all.end(),

@@ -22,6 +22,7 @@ namespace tessera {
 namespace {
 
 bool running = false;
+bool adopted = false;  // MPI is somebody else's
 
 void finalize() {
   if (!running) return;
@@ -53,7 +54,7 @@ struct Communicator::Shared {
     TESSERA_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
   }
   ~Shared() {
-    if (owned && running) MPI_Comm_free(&comm);
+    if (owned && mpi_running()) MPI_Comm_free(&comm);
   }
   void find_local() const {
     if (local_rank >= 0) return;
@@ -78,11 +79,16 @@ double patience(double usual) {
   return said ? std::min(std::atof(said), usual) : usual;
 }
 
-bool mpi_running() { return running; }
+bool mpi_running() {
+  if (running || !adopted) return running;
+  int ended = 0;
+  MPI_Finalized(&ended);
+  return ended == 0;
+}
 
 void wait_until_read() {
   constexpr double kLongest = 2;
-  if (!running) return;
+  if (!mpi_running()) return;
   struct stat about {};
   if (::fstat(STDERR_FILENO, &about) != 0) return;
   // Of a pipe what is in it, of a terminal or a socket what is still to go out.
@@ -120,6 +126,14 @@ Communicator Communicator::world() {
     static const auto all = std::make_shared<const Shared>(MPI_COMM_WORLD, false);  // knows its node once
     c.shared_ = all;
   }
+  return c;
+}
+
+Communicator Communicator::adopt(MPI_Comm handle) {
+  TESSERA_EXPECT(handle != MPI_COMM_NULL, "no communicator was given to adopt");
+  adopted = true;
+  Communicator c;
+  c.shared_ = std::make_shared<const Shared>(handle, false);
   return c;
 }
 

@@ -30,7 +30,7 @@ struct Board {
         for (std::int64_t x = 0; x < grid[2]; ++x)
           boxes.emplace_back(Index3{z, y * side, x * side}, Index3{z + 1, (y + 1) * side, (x + 1) * side});
     own = Layout(std::move(boxes));
-    need = own.grow({{0, width, width}, {0, width, width}});
+    need = own.grow(ImageSpace::in_plane(width));
   }
 };
 

@@ -34,30 +34,7 @@ struct Finished {
   std::int64_t begin = -1, end = -1;
 };
 
-std::vector<Open> open_scopes;
-std::deque<Finished> finished;  // children before their parents
-std::unique_ptr<DeviceClock> device_clock;
-std::vector<double> device_inside;  // by depth: of scopes whose parent has not been read
-
-// Whether the device has passed its end.
-bool read_device(Finished& f) {
-  if (!device_clock || f.begin < 0 || f.end < 0) return true;
-  if (!device_clock->passed(f.end)) return false;
-  const double whole = device_clock->between(f.begin, f.end);
-  device_clock->forget(f.begin);
-  device_clock->forget(f.end);
-  device_inside.resize(std::max(device_inside.size(), f.depth + 2));
-  f.record.device_seconds = std::max(0.0, whole - std::exchange(device_inside[f.depth + 1], 0.0));
-  device_inside[f.depth] += whole;
-  return true;
-}
-
-void forget(const Finished& f) {
-  for (const std::int64_t mark : {f.begin, f.end})
-    if (mark >= 0) device_clock->forget(mark);
-}
-
-// Read by the watchdog's thread.
+// Read by the watchdog's thread: where the process is, whoever records.
 std::atomic<int> current{static_cast<int>(Phase::other)};
 std::atomic<std::int64_t> current_iteration{-1};
 std::atomic<std::uint64_t> beats{0};
@@ -93,12 +70,81 @@ const Ranges& ranges() {
   return all;
 }
 
-void enter(Phase phase, double start) {
-  current_start.store(start, std::memory_order_relaxed);
+double since_program_start() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - program_start).count();
+}
+
+void enter(Phase phase) {
+  current_start.store(since_program_start(), std::memory_order_relaxed);
   current.store(static_cast<int>(phase), std::memory_order_relaxed);
   beats.fetch_add(1, std::memory_order_release);
 }
 
+}  // namespace
+
+struct Recorder::Impl {
+  std::chrono::steady_clock::time_point begin;
+  std::vector<Open> open;
+  std::deque<Finished> finished;  // children before their parents
+  std::unique_ptr<DeviceClock> clock;
+  std::vector<double> inside;  // by depth: device's seconds of scopes whose parent has not been read
+  std::int64_t iteration = -1;
+
+  double now() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+  void forget(const Finished& f) {
+    for (const std::int64_t mark : {f.begin, f.end})
+      if (mark >= 0) clock->forget(mark);
+  }
+  // Whether the device has passed its end.
+  bool read_device(Finished& f) {
+    if (!clock || f.begin < 0 || f.end < 0) return true;
+    if (!clock->passed(f.end)) return false;
+    const double whole = clock->between(f.begin, f.end);
+    forget(f);
+    inside.resize(std::max(inside.size(), f.depth + 2));
+    f.record.device_seconds = std::max(0.0, whole - std::exchange(inside[f.depth + 1], 0.0));
+    inside[f.depth] += whole;
+    return true;
+  }
+};
+
+namespace {
+
+// The process's own, which lives to its end: threads may still be inside of it then.
+Recorder& of_process() {
+  static auto* const recorder = [] {
+    auto* r = new Recorder;
+    r->impl().begin = program_start;
+    return r;
+  }();
+  return *recorder;
+}
+std::atomic<bool> first_entered{true};
+thread_local Recorder* entered = nullptr;
+
+}  // namespace
+
+Recorder::Recorder() : impl_(std::make_unique<Impl>()) {
+  impl_->begin = std::chrono::steady_clock::now();
+}
+Recorder::~Recorder() {
+  for (const Finished& f : impl_->finished) impl_->forget(f);
+}
+
+Recorder& Recorder::current() { return entered ? *entered : of_process(); }
+
+Recorder::Entered::Entered(Recorder& recorder) : before_(std::exchange(entered, &recorder)) {
+  TESSERA_EXPECT(recorder.impl().open.empty() && (!before_ || before_->impl().open.empty()),
+                 "a recorder was entered inside of a phase (the phase would end in another one)");
+  if (first_entered.exchange(false)) recorder.impl().begin = program_start;
+  memory_reset_peak();
+}
+Recorder::Entered::~Entered() { entered = before_; }
+
+namespace {
+Recorder::Impl& here() { return Recorder::current().impl(); }
 }  // namespace
 
 const char* name(Phase phase) {
@@ -108,29 +154,29 @@ const char* name(Phase phase) {
   return names.at(static_cast<std::size_t>(phase));
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - program_start).count();
-}
+double now() { return here().now(); }
 
 PhaseScope::PhaseScope(Phase phase) {
+  Recorder::Impl& r = here();
   Open scope;
   scope.record.phase = phase;
-  scope.record.parent = open_scopes.empty() ? Phase::other : open_scopes.back().record.phase;
-  scope.record.iteration = current_iteration.load(std::memory_order_relaxed);
-  scope.record.start = now();
-  if (device_clock) scope.begin = device_clock->mark();
+  scope.record.parent = r.open.empty() ? Phase::other : r.open.back().record.phase;
+  scope.record.iteration = r.iteration;
+  scope.record.start = r.now();
+  if (r.clock) scope.begin = r.clock->mark();
   memory_begin_peak();
-  enter(phase, scope.record.start);
-  open_scopes.push_back(scope);
+  enter(phase);
+  r.open.push_back(scope);
   ranges().push(phase);
 }
 
 PhaseScope::~PhaseScope() {
   ranges().pop();
-  Open scope = open_scopes.back();
-  open_scopes.pop_back();
+  Recorder::Impl& all = here();
+  Open scope = all.open.back();
+  all.open.pop_back();
   PhaseRecord& r = scope.record;
-  const double end = now();
+  const double end = all.now();
   r.seconds = end - r.start;
   r.own_seconds = r.seconds - scope.children;
   r.allocated_bytes = memory_now();
@@ -138,54 +184,57 @@ PhaseScope::~PhaseScope() {
   r.resident_bytes = resident_bytes();
   auto& longest = slowest[static_cast<std::size_t>(r.phase)];
   longest.store(std::max(longest.load(std::memory_order_relaxed), r.seconds), std::memory_order_relaxed);
-  while (finished.size() >= kKept) {
-    forget(finished.front());
-    finished.pop_front();
+  while (all.finished.size() >= kKept) {
+    all.forget(all.finished.front());
+    all.finished.pop_front();
   }
-  finished.push_back({r, open_scopes.size(), scope.begin, scope.begin < 0 ? -1 : device_clock->mark()});
-  if (open_scopes.empty()) {
-    enter(Phase::other, end);
+  all.finished.push_back({r, all.open.size(), scope.begin, scope.begin < 0 ? -1 : all.clock->mark()});
+  if (all.open.empty()) {
+    enter(Phase::other);
   } else {
-    open_scopes.back().children += r.seconds;
-    enter(open_scopes.back().record.phase, end);
+    all.open.back().children += r.seconds;
+    enter(all.open.back().record.phase);
   }
 }
 
 void count_sent(std::int64_t bytes, std::int64_t messages) {
-  if (open_scopes.empty()) return;
-  open_scopes.back().record.bytes_sent += bytes;
-  open_scopes.back().record.messages += messages;
+  Recorder::Impl& r = here();
+  if (r.open.empty()) return;
+  r.open.back().record.bytes_sent += bytes;
+  r.open.back().record.messages += messages;
 }
 void count_received(std::int64_t bytes) {
-  if (!open_scopes.empty()) open_scopes.back().record.bytes_received += bytes;
+  if (Recorder::Impl& r = here(); !r.open.empty()) r.open.back().record.bytes_received += bytes;
 }
 void count_wait(double seconds) {
-  if (!open_scopes.empty()) open_scopes.back().record.wait_seconds += seconds;
+  if (Recorder::Impl& r = here(); !r.open.empty()) r.open.back().record.wait_seconds += seconds;
 }
 void count_flight(double seconds) {
-  if (!open_scopes.empty()) open_scopes.back().record.flight_seconds += seconds;
+  if (Recorder::Impl& r = here(); !r.open.empty()) r.open.back().record.flight_seconds += seconds;
 }
 
 std::vector<PhaseRecord> take_phases() {
+  Recorder::Impl& r = here();
   std::vector<PhaseRecord> taken;
-  for (; !finished.empty() && read_device(finished.front()); finished.pop_front())
-    taken.push_back(finished.front().record);
+  for (; !r.finished.empty() && r.read_device(r.finished.front()); r.finished.pop_front())
+    taken.push_back(r.finished.front().record);
   return taken;
 }
 
 void set_device_clock(std::unique_ptr<DeviceClock> clock) {
-  for (Finished& f : finished) {
-    forget(f);
+  Recorder::Impl& r = here();
+  for (Finished& f : r.finished) {
+    r.forget(f);
     f.begin = f.end = -1;
   }
-  for (Open& scope : open_scopes) {
-    if (scope.begin >= 0) device_clock->forget(scope.begin);
+  for (Open& scope : r.open) {
+    if (scope.begin >= 0) r.clock->forget(scope.begin);
     scope.begin = -1;
   }
-  device_inside.clear();
-  device_clock = std::move(clock);
+  r.inside.clear();
+  r.clock = std::move(clock);
 }
-bool has_device_clock() { return device_clock != nullptr; }
+bool has_device_clock() { return here().clock != nullptr; }
 
 Heartbeat heartbeat() {
   Heartbeat h;
@@ -193,11 +242,14 @@ Heartbeat heartbeat() {
   const int phase = current.load(std::memory_order_relaxed);
   h.phase = static_cast<Phase>(phase);
   h.iteration = current_iteration.load(std::memory_order_relaxed);
-  h.since = now() - current_start.load(std::memory_order_relaxed);
+  h.since = since_program_start() - current_start.load(std::memory_order_relaxed);
   h.slowest = slowest[static_cast<std::size_t>(phase)].load(std::memory_order_relaxed);
   return h;
 }
 void beat() { beats.fetch_add(1, std::memory_order_release); }
-void set_iteration(std::int64_t iteration) { current_iteration.store(iteration, std::memory_order_relaxed); }
+void set_iteration(std::int64_t iteration) {
+  here().iteration = iteration;
+  current_iteration.store(iteration, std::memory_order_relaxed);
+}
 
 }  // namespace tessera

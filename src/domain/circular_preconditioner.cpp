@@ -23,12 +23,13 @@ namespace {
 
 // A kernel for every part: that of its convolution, or a single tap for a mask, whose zeros count as weights.
 // Empty where a part is neither.
-std::vector<Convolution> kernels_of(const DistributedOperator& A, const Measurement& observed) {
+std::vector<Convolution> kernels_of(const DistributedOperator& A, const Tensors& observed) {
   std::vector<Convolution> kernels;
-  const auto parts = A.convolutions();
+  const std::vector<OperatorTraits::Part>& parts = A.traits().parts;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (!parts[i] && !observed[i].defined()) return {};
-    kernels.push_back(parts[i] ? *parts[i] : Convolution{at::ones({1, 1, 1}, at::kDouble), {0, 0}, 1});
+    const std::optional<Convolution>& own = parts[i].convolution;
+    if (!own && !observed[i].defined()) return {};
+    kernels.push_back(own ? *own : Convolution{at::ones({1, 1, 1}, at::kDouble), {0, 0}, 1});
   }
   return kernels;
 }
@@ -36,8 +37,8 @@ std::vector<Convolution> kernels_of(const DistributedOperator& A, const Measurem
 // The samples of part i that this rank owns, each at its anchor's pixel, 0 between them.
 at::Tensor at_anchors(const at::Tensor& samples, const DistributedOperator& A, std::size_t i) {
   const int rank = A.comm().rank();
-  const Anchor& anchor = A.layout().part(i).anchor.value();  // of a convolution or a mask
-  const Box from = A.layout().block(i, rank), to = A.decomposition().block(rank);
+  const Anchor& anchor = A.range().part(i).anchor.value();  // of a convolution or a mask
+  const Box &from = A.range().block(i, rank), &to = A.image().block(rank);
   at::Tensor image = A.make_image().zero_();
   if (from.empty()) return image;
   at::Tensor pixels = image;
@@ -49,6 +50,15 @@ at::Tensor at_anchors(const at::Tensor& samples, const DistributedOperator& A, s
   pixels.copy_(samples);
   return image;
 }
+
+// Preconditioning costs two transforms per iteration. It pays where gamma |A^T W A| is above this, and, with
+// decimation, where gamma times what it is at the frequencies that fold onto themselves is below that.
+//
+// `tests/bench/data_step.sh prox 1`, 3 x 512 x 512, one thread: valid, Gaussian 1.6 and 15 x 15 taps, gamma
+// 5, 100 and 2000 need 6, 34 and 177 to 198 iterations without and 2, 4 to 7 and 10 to 25 with it; at 1 as
+// much time, at 2000 between all and a twelfth of it (a loaded machine). Decimated by 2: Gaussian 1.6, gamma
+// 2000, 92 and 9; Gaussian 0.7, which lets aliases through, 8 and 34.
+constexpr double kPays = 10, kAliases = 4;
 
 constexpr std::int64_t kColumns = 64, kRows = 64;  // of a spectrum, of an image that are worked on at once
 
@@ -71,14 +81,13 @@ double gain_at_fold(const Convolution& kernel) {
 }  // namespace
 
 std::unique_ptr<CircularPreconditioner> CircularPreconditioner::make(const DistributedOperator& A,
-                                                                     const Measurement& root_weights,
+                                                                     const Tensors& root_weights,
                                                                      const Space& space) {
-  const Box& image = A.decomposition().image();
-  const Measurement observed = A.observed();
+  const Tensors observed = A.observed();
   const std::vector<Convolution> kernels = kernels_of(A, observed);
-  if (kernels.empty() || image.extent(0) != 1) return nullptr;
-  std::unique_ptr<CircularPreconditioner> p(new CircularPreconditioner(DistributedFourier(
-      A.decomposition().layout(), image, A.image_channels(), A.options(), A.transport(), A.comm().rank())));
+  if (kernels.empty() || A.image().space.volume()) return nullptr;
+  std::unique_ptr<CircularPreconditioner> p(
+      new CircularPreconditioner(DistributedFourier(A.image(), A.options(), A.transport(), A.comm().rank())));
   p->look(A, kernels, observed, root_weights, space);
   if (!(p->level_ > 0)) return nullptr;
   return p;
@@ -87,9 +96,8 @@ std::unique_ptr<CircularPreconditioner> CircularPreconditioner::make(const Distr
 CircularPreconditioner::CircularPreconditioner(DistributedFourier fourier) : fourier_(std::move(fourier)) {}
 
 void CircularPreconditioner::look(const DistributedOperator& A, const std::vector<Convolution>& kernels,
-                                  const Measurement& observed, const Measurement& root_weights,
-                                  const Space& space) {
-  const Box& image = A.decomposition().image();
+                                  const Tensors& observed, const Tensors& root_weights, const Space& space) {
+  const Box& image = A.image().box();
   const std::int64_t begin = fourier_.first_column(), end = fourier_.last_column();
   // The weight that pixel j sees of one part: the mean of its samples' weights, by the squares of their taps.
   at::Tensor seen = at::zeros_like(fourier_.spectrum());
@@ -135,6 +143,10 @@ void CircularPreconditioner::look(const DistributedOperator& A, const std::vecto
   shape_.div_(peak);
 }
 
+bool CircularPreconditioner::pays(double gamma) const {
+  return gamma * level_ >= kPays && gamma * level_ * folded_ <= kAliases;
+}
+
 void CircularPreconditioner::prepare(double gamma) {
   if (gamma == gamma_) return;
   gamma_ = gamma;
@@ -155,6 +167,26 @@ void CircularPreconditioner::apply(const at::Tensor& r, at::Tensor& z) {
     const auto here = [&](const at::Tensor& t) { return t.slice(1, row, row + kRows); };
     here(z).addcmul_(here(r), here(root_), -1).mul_(here(root_)).add_(here(r));
   }
+}
+
+PreconditionerRow circular_preconditioner() {
+  return {.name = "circular",
+          .fits = [](const OperatorTraits& A, const ProductSpace& domain) {
+            return A.convolutional() && domain.parts() == 1 && !domain.part(0).space.volume();
+          },
+          .transformed = [](const ProductSpace& domain) { return std::optional(domain.part(0)); },
+          .memory =
+              [](const ProductSpace& domain, bool weighted, int rank) {
+                const ProductSpace::Part& image = domain.part(0);
+                const double spectra = domain.ranks() == 1 ? 1 : 3;
+                // Symbol, weights and their root, of each channel where samples have weights of their own.
+                const double kinds = weighted ? 1 : 1 / static_cast<double>(image.space.planes());
+                return static_cast<double>(image.space.bytes(image.block(rank))) * (spectra + 2 * kinds);
+              },
+          .make = [](const DistributedOperator& A, const Tensors& root_weights,
+                     const Space& space) -> std::unique_ptr<Preconditioner> {
+            return CircularPreconditioner::make(A, root_weights, space);
+          }};
 }
 
 }  // namespace tessera

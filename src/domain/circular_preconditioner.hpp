@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "tessera/domain/distributed_operator.hpp"
 #include "tessera/domain/fourier.hpp"
+#include "tessera/domain/prox_plan.hpp"
 #include "tessera/domain/space.hpp"
 
 namespace tessera {
@@ -24,28 +24,26 @@ namespace tessera {
 /// Collective: construction, apply.
 /// Source: interpolated inverses of J. Fessler, S. Booth, IEEE Trans. Image Process. 8 (1999) 688, with the
 ///   levels 0 and lambda_0; the interpolation in a is ours.
-class CircularPreconditioner {
+class CircularPreconditioner final : public Preconditioner {
  public:
   /// `root_weights`: per part, square roots, undefined where 1. Null where a part is neither a convolution
   /// nor a mask, for images with depth, and where nothing is measured. Collective.
   static std::unique_ptr<CircularPreconditioner> make(const DistributedOperator& A,
-                                                      const Measurement& root_weights, const Space& space);
+                                                      const Tensors& root_weights, const Space& space);
+
+  bool pays(double gamma) const override;
+  void prepare(double gamma) override;
+  void apply(const at::Tensor& r, at::Tensor& z) override;
 
   /// Largest eigenvalue of A^T W A, about: what lambda_0 |K|^2 reaches.
   double curvature() const { return level_; }
   /// The same where a decimation folds the spectrum; 0 without one. P ignores that it couples aliases there.
   double aliased() const { return level_ * folded_; }
-  /// For this gamma from now on.
-  void prepare(double gamma);
-  /// z <- P r.
-  void apply(const at::Tensor& r, at::Tensor& z);
-  /// Bytes this rank sends for one use.
-  std::int64_t bytes_sent() const { return fourier_.bytes_sent(); }
 
  private:
   explicit CircularPreconditioner(DistributedFourier fourier);
   void look(const DistributedOperator& A, const std::vector<Convolution>& kernels,
-            const Measurement& observed, const Measurement& root_weights, const Space& space);
+            const Tensors& observed, const Tensors& root_weights, const Space& space);
 
   DistributedFourier fourier_;
   double level_ = 0;   // lambda_0, kernels scaled to a largest |K| of about 1
@@ -55,5 +53,8 @@ class CircularPreconditioner {
   double gamma_ = 0;
   at::Tensor root_;  // sqrt(a), like local_
 };
+
+/// Its row: stacks of convolutions and masks on pictures.
+PreconditionerRow circular_preconditioner();
 
 }  // namespace tessera

@@ -95,7 +95,6 @@ class LeastSquares final : public DataTerm {
     return lipschitz_;
   }
 
-  std::optional<at::Tensor> diagonal() const override { return quadratic_->diagonal(); }
   Fit fit(const at::Tensor& x) override {
     A_->apply(x, residual_);
     const Measurement observed = A_->observed();
@@ -122,7 +121,6 @@ class LeastSquares final : public DataTerm {
   void sensitivity(at::Tensor& out) override { normal(at::ones_like(out), out); }
   const DistributedOperator& op() const override { return *A_; }
   ProxReport prox_report() const override { return quadratic_->report(); }
-  std::int64_t prox_bytes_sent() const override { return quadratic_->bytes_sent(); }
   // A power iteration on other ranks differs in its last bits.
   std::vector<StateField> state() override { return {{.name = "lipschitz", .scalar = &lipschitz_}}; }
 

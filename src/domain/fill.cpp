@@ -47,9 +47,8 @@ std::vector<std::unique_ptr<LocalOperator>> laplacian(Axes axes) {
 
 void fill_unmeasured(const DistributedOperator& A, const at::Tensor& diagonal, double least, at::Tensor& x,
                      const Space& space) {
-  const Axes axes = axes_of(A.decomposition().image());
-  const auto L = make_local_stack(A.decomposition(), laplacian(axes), A.image_channels(), A.options(),
-                                  A.transport(), A.comm());
+  const Axes axes = A.image().space.axes;
+  const auto L = make_local_stack({A.domain(), A.options(), A.transport(), A.comm()}, laplacian(axes));
   Measurement parts = L->make_measurement();
   const at::Tensor b = x.clone(), known = diagonal.ge(least);
   at::Tensor inverse = known.to(diagonal.options());

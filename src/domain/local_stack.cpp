@@ -19,10 +19,13 @@ namespace {
 
 using Parts = std::vector<std::unique_ptr<LocalOperator>>;
 
-MeasurementLayout lay_out(const Decomposition& decomposition, const Parts& parts, std::int64_t channels) {
-  std::vector<MeasurementLayout::Part> list;
-  for (const auto& p : parts) list.push_back(anchored_part(decomposition, *p, channels));
-  return MeasurementLayout(std::move(list));
+ProductSpace lay_out(const ProductSpace& domain, const Parts& parts) {
+  TESSERA_VALIDATE(!parts.empty(), "the operator stack is empty (there is nothing to measure) add a part");
+  TESSERA_EXPECT(domain.parts() == 1, "a stack of local operators on ", domain.parts(),
+                 " images (it looks at one)");
+  std::vector<ProductSpace::Part> list;
+  for (const auto& p : parts) list.push_back(anchored_part(domain.part(0), *p));
+  return ProductSpace(std::move(list));
 }
 
 // The pixels that these samples need.
@@ -37,30 +40,26 @@ Box needed(const Box& samples, const Anchor& anchor, const Reach& reach) {
 }
 
 // What every rank needs for the samples of some parts.
-Layout needed_layout(const Decomposition& decomposition, const MeasurementLayout& layout, const Parts& parts,
+Layout needed_layout(const ProductSpace::Part& image, const ProductSpace& range, const Parts& parts,
                      const std::vector<std::size_t>& chosen, Border border) {
   std::vector<Box> inputs;
-  for (int r = 0; r < decomposition.ranks(); ++r) {
+  for (int r = 0; r < range.ranks(); ++r) {
     Box input;
     for (const std::size_t i : chosen)
-      input = input.hull(needed(layout.block(i, r), parts[i]->anchor(), parts[i]->reach()));
-    inputs.push_back(border == Border::none ? input.intersect(decomposition.image()) : input);
+      input = input.hull(needed(range.block(i, r), parts[i]->anchor(), parts[i]->reach()));
+    inputs.push_back(border == Border::none ? input.intersect(image.box()) : input);
   }
   return Layout(std::move(inputs));
 }
 
 // One rank that owns all that its samples see, as with boundary valid, needs no second image for them.
-bool own_blocks(const Layout& inputs, const Decomposition& decomposition) {
-  for (int r = 0; r < decomposition.ranks(); ++r)
-    if (inputs.box(r) != decomposition.block(r)) return false;
-  return true;
-}
+bool own_blocks(const Layout& inputs, const ProductSpace::Part& image) { return inputs == image.owners; }
 
 // Operators that work on one tensor of pixels.
 struct OperatorGroup {
   std::vector<std::size_t> parts;  // their places in the stack
   std::unique_ptr<PlacedOperator> op;
-  Measurement samples;  // handles of the parts' tensors during a call
+  Tensors samples;  // handles of the parts' tensors during a call
 };
 
 // Operators that see the image through one exchange, or (without one) the rank's own block.
@@ -109,38 +108,31 @@ std::vector<std::vector<std::size_t>> shared_work(const Parts& parts,
   return groups;
 }
 
+OperatorTraits traits_of(const Parts& parts) {
+  OperatorTraits traits{.not_negative = true};
+  for (const auto& p : parts) {
+    traits.parts.push_back({p->pointwise(), p->circular().has_value(), p->convolution()});
+    traits.not_negative = traits.not_negative && p->not_negative();
+    traits.reach = traits.reach.max(p->reach());
+  }
+  return traits;
+}
+
 class LocalStack final : public DistributedOperator {
  public:
-  LocalStack(const Decomposition& decomposition, const Parts& parts, std::int64_t channels,
-             at::TensorOptions options, std::shared_ptr<Transport> transport, const Communicator& comm)
-      : decomposition_(decomposition),
-        layout_(lay_out(decomposition, parts, channels)),
-        channels_(channels),
-        options_(options),
-        transport_(std::move(transport)),
-        comm_(comm) {
-    TESSERA_VALIDATE(!parts.empty(), "the operator stack is empty (there is nothing to measure) add a part");
-    TESSERA_EXPECT(decomposition.ranks() == comm.size(), "a decomposition for ", decomposition.ranks(),
-                   " ranks on ", comm.size());
-    for (const auto& p : parts) {
-      convolutions_.push_back(p->convolution());
-      circular_ = circular_ && p->circular();
-      not_negative_ = not_negative_ && p->not_negative();
-    }
+  LocalStack(const OperatorPlan& plan, const OperatorContext& context, const Parts& parts)
+      : DistributedOperator(plan, context) {
+    use_ieee_products();
+    TESSERA_EXPECT(domain().ranks() == comm().size(), "a decomposition for ", domain().ranks(), " ranks on ",
+                   comm().size());
     groups_ = make_groups(parts);
     for (ExchangeGroup& group : groups_) build(group, parts);
   }
 
-  const MeasurementLayout& layout() const override { return layout_; }
-  at::TensorOptions options() const override { return options_; }
-  std::int64_t image_channels() const override { return channels_; }
-  const Decomposition& decomposition() const override { return decomposition_; }
-  const Communicator& comm() const override { return comm_; }
-  std::shared_ptr<Transport> transport() const override { return transport_; }
-
-  void apply(const at::Tensor& x, Measurement& y) override {
+  void apply(const Tensors& in, Tensors& y) override {
     const PhaseScope phase(Phase::op);
-    const Box block = decomposition_.block(comm_.rank());
+    const at::Tensor& x = in[0];
+    const Box& block = image().block(rank());
     std::vector<Exchange::Pending> pending;
     {
       const PhaseScope halo(Phase::halo);
@@ -161,9 +153,10 @@ class LocalStack final : public DistributedOperator {
     }
   }
 
-  void adjoint(const Measurement& y, at::Tensor& x) override {
+  void adjoint(const Tensors& y, Tensors& out) override {
     const PhaseScope phase(Phase::adjoint);
-    const Box block = decomposition_.block(comm_.rank());
+    at::Tensor& x = out[0];
+    const Box& block = image().block(rank());
     x.zero_();
     for (ExchangeGroup& group : groups_) {
       if (group.exchanged) group.padded.zero_();
@@ -180,78 +173,55 @@ class LocalStack final : public DistributedOperator {
   std::optional<double> norm_squared() const override {
     if (norm_) return norm_;
     if (const auto d = diagonal({})) {
-      double largest = d->numel() > 0 ? d->max().item<double>() : 0.0;
-      comm_.all_reduce({&largest, 1}, Reduce::max);
+      double largest = d->front().numel() > 0 ? d->front().max().item<double>() : 0.0;
+      comm().all_reduce({&largest, 1}, Reduce::max);
       norm_ = largest;
-    } else if (circular_) {
-      norm_ = circular_norm_squared(circular(), decomposition_.image(), comm_);
+    } else if (const std::vector<Convolution> circular = traits().circular(); !circular.empty()) {
+      norm_ = circular_norm_squared(circular, image().box(), comm());
     }
     return norm_;
   }
 
-  std::optional<at::Tensor> diagonal(const Measurement& weights) const override {
+  std::optional<Tensors> diagonal(const Tensors& weights) const override {
     for (const ExchangeGroup& group : groups_)
       for (const OperatorGroup& members : group.operators)
-        if (group.exchanged || !members.op->diagonal().defined()) return std::nullopt;
-    at::Tensor sum = at::zeros(make_image().sizes(), options_);
+        if (group.exchanged || !traits().parts[members.parts.front()].pointwise) return std::nullopt;
+    at::Tensor sum = at::zeros(make_image().sizes(), options());
     for (const ExchangeGroup& group : groups_)
-      for (const OperatorGroup& members : group.operators) {
-        const at::Tensor d = members.op->diagonal();
-        const std::size_t part = members.parts.front();
-        if (weights.empty() || !weights[part].defined())
-          sum.add_(d);
-        else
-          sum.addcmul_(d, weights[part]);
-      }
-    return sum;
+      for (const OperatorGroup& members : group.operators)
+        sum.add_(members.op->diagonal(weights.empty() ? at::Tensor() : weights[members.parts.front()]));
+    return Tensors{sum};
   }
 
-  bool not_negative() const override { return not_negative_; }
-  std::vector<std::optional<Convolution>> convolutions() const override { return convolutions_; }
-  std::vector<Convolution> circular() const override {
-    std::vector<Convolution> parts;
-    for (std::size_t i = 0; circular_ && i < convolutions_.size(); ++i) parts.push_back(*convolutions_[i]);
-    return parts;
-  }
-
-  Measurement observed() const override {
-    Measurement masks(layout_.parts());
+  Tensors observed() const override {
+    Tensors masks(range().parts());
     for (const ExchangeGroup& group : groups_)
       for (const OperatorGroup& members : group.operators)
         masks[members.parts.front()] = members.op->observed();
     return masks;
   }
 
-  std::int64_t bytes_sent() const override {
-    std::int64_t pixels = 0;
-    for (const ExchangeGroup& group : groups_)
-      if (group.exchanged)
-        pixels += group.exchange->plan().pixels_sent() + group.exchange->plan().pixels_received();
-    return pixels * channels_ * static_cast<std::int64_t>(options_.dtype().itemsize());
-  }
-
  private:
   void build(ExchangeGroup& group, const Parts& parts) {
-    const int rank = comm_.rank();
-    group.input = decomposition_.block(rank);
+    group.input = image().block(rank());
     if (group.exchanged) {
-      const Layout inputs = needed_layout(decomposition_, layout_, parts, group.parts, group.border);
-      group.input = inputs.box(rank);
-      group.exchanged = !own_blocks(inputs, decomposition_);
+      const Layout inputs = needed_layout(image(), range(), parts, group.parts, group.border);
+      group.input = inputs.box(rank());
+      group.exchanged = !own_blocks(inputs, image());
       if (group.exchanged) {
         group.exchange = std::make_unique<Exchange>(
-            ExchangePlan(decomposition_.layout(), inputs, decomposition_.image(), group.border, rank),
-            transport_, channels_, element_type(options_.dtype().toScalarType()));
-        group.padded = empty_block(channels_, group.input, options_, axes_of(decomposition_.image()));
+            ExchangePlan(image().owners, inputs, image().box(), group.border, rank()), transport(),
+            image().space.planes(), element_type(options().dtype().toScalarType()));
+        group.padded = empty_block(image().space, group.input, options());
       }
     }
     for (std::vector<std::size_t>& chosen : shared_work(parts, group.parts)) {
       OperatorGroup members;
       std::vector<const LocalOperator*> operators;
-      LocalOperator::Placement placement{decomposition_.image(), group.input, {}, channels_, options_};
+      LocalOperator::Placement placement{image().space, group.input, {}, options()};
       for (const std::size_t i : chosen) {
         operators.push_back(parts[i].get());
-        placement.samples.push_back(layout_.block(i, rank));
+        placement.samples.push_back(range().block(i, rank()));
       }
       members.op = operators.front()->place(operators, placement);
       members.parts = std::move(chosen);
@@ -260,48 +230,40 @@ class LocalStack final : public DistributedOperator {
     }
   }
 
-  static void gather(OperatorGroup& members, const Measurement& y) {
+  static void gather(OperatorGroup& members, const Tensors& y) {
     for (std::size_t k = 0; k < members.parts.size(); ++k) members.samples[k] = y[members.parts[k]];
   }
-  static void run(ExchangeGroup& group, const at::Tensor& x, const Measurement& y) {
+  static void run(ExchangeGroup& group, const at::Tensor& x, const Tensors& y) {
     for (OperatorGroup& members : group.operators) {
       gather(members, y);
       members.op->apply(x, members.samples);
     }
   }
 
-  Decomposition decomposition_;
-  MeasurementLayout layout_;
-  std::int64_t channels_;
-  at::TensorOptions options_;
-  std::shared_ptr<Transport> transport_;
-  Communicator comm_;
-  std::vector<std::optional<Convolution>> convolutions_;  // per part
-  bool circular_ = true;                                  // all of them
-  bool not_negative_ = true;                              // likewise
   std::vector<ExchangeGroup> groups_;                     // in the order of their first parts
   mutable std::optional<double> norm_;                    // once asked for
 };
 
-class LocalStackPlan final : public OperatorPlan {
+// Of parts that somebody else keeps.
+class LocalStackPlan : public OperatorPlan {
  public:
-  explicit LocalStackPlan(Parts parts) : parts_(std::move(parts)) {}
+  explicit LocalStackPlan(const Parts& parts) : parts_(parts) {}
 
-  MeasurementLayout layout(const Decomposition& d, std::int64_t channels) const override {
-    return lay_out(d, parts_, channels);
-  }
-  std::vector<ExchangePlan> exchanges(const Decomposition& d, int rank) const override {
-    const MeasurementLayout layout = lay_out(d, parts_, 1);
-    std::vector<ExchangePlan> plans;
+  ProductSpace range(const ProductSpace& domain) const override { return lay_out(domain, parts_); }
+  std::vector<PlannedExchange> exchanges(const ProductSpace& domain, int rank) const override {
+    const ProductSpace range = lay_out(domain, parts_);
+    const ProductSpace::Part& image = domain.part(0);
+    std::vector<PlannedExchange> plans;
     for (const ExchangeGroup& group : make_groups(parts_))
       if (group.exchanged)
-        if (const Layout inputs = needed_layout(d, layout, parts_, group.parts, group.border);
-            !own_blocks(inputs, d))
-          plans.emplace_back(d.layout(), inputs, d.image(), group.border, rank);
+        if (const Layout inputs = needed_layout(image, range, parts_, group.parts, group.border);
+            !own_blocks(inputs, image))
+          plans.push_back({ExchangePlan(image.owners, inputs, image.box(), group.border, rank),
+                           image.space.planes(), image.space.element_bytes});
     return plans;
   }
-  OperatorWork work(const Decomposition& d, std::int64_t channels, int rank) const override {
-    const MeasurementLayout layout = lay_out(d, parts_, channels);
+  OperatorWork work(const ProductSpace& domain, int rank) const override {
+    const ProductSpace range = lay_out(domain, parts_);
     OperatorWork sum;
     for (const ExchangeGroup& group : make_groups(parts_))
       for (const std::vector<std::size_t>& chosen : shared_work(parts_, group.parts)) {
@@ -309,33 +271,13 @@ class LocalStackPlan final : public OperatorPlan {
         std::vector<Box> samples;
         for (const std::size_t i : chosen) {
           operators.push_back(parts_[i].get());
-          samples.push_back(layout.block(i, rank));
+          samples.push_back(range.block(i, rank));
         }
-        sum.add(operators.front()->work(operators, samples, channels));
+        sum.add(operators.front()->work(operators, samples, domain.part(0).space.planes()));
       }
     return sum;
   }
-  Reach reach() const override {
-    Reach most;
-    for (const auto& p : parts_) most = most.max(p->reach());
-    return most;
-  }
-  bool pointwise() const override {
-    return std::all_of(parts_.begin(), parts_.end(), [](const auto& p) { return p->pointwise(); });
-  }
-  bool convolutional() const override {
-    return std::all_of(parts_.begin(), parts_.end(),
-                       [](const auto& p) { return p->pointwise() || p->convolution().has_value(); });
-  }
-  std::vector<Convolution> circular() const override {
-    std::vector<Convolution> all;
-    for (const auto& p : parts_)
-      if (const auto one = p->circular())
-        all.push_back(*one);
-      else
-        return {};
-    return all;
-  }
+  OperatorTraits traits(const ProductSpace&) const override { return traits_of(parts_); }
   std::optional<Box> image_of(const Box& measured) const override {
     const LocalOperator& part = *parts_.front();
     const Anchor anchor = part.anchor();
@@ -357,39 +299,30 @@ class LocalStackPlan final : public OperatorPlan {
     return Box({0, 0, 0}, hi);
   }
   std::unique_ptr<DistributedOperator> place(const OperatorContext& c) override {
-    for (const auto& p : parts_) p->load(c.decomposition.layout(), c.comm);
-    return make_local_stack(c.decomposition, parts_, c.channels, c.options, c.transport, c.comm);
+    for (const auto& p : parts_) p->load(c.domain.layout(0), c.comm);
+    return std::make_unique<LocalStack>(*this, c, parts_);
   }
 
  private:
-  Parts parts_;
+  const Parts& parts_;
+};
+
+struct OwnedParts {
+  Parts parts;
+};
+class OwningPlan final : private OwnedParts, public LocalStackPlan {
+ public:
+  explicit OwningPlan(Parts parts) : OwnedParts{std::move(parts)}, LocalStackPlan(OwnedParts::parts) {}
 };
 
 }  // namespace
 
 std::unique_ptr<OperatorPlan> plan_local_stack(Parts parts) {
-  return std::make_unique<LocalStackPlan>(std::move(parts));
+  return std::make_unique<OwningPlan>(std::move(parts));
 }
 
-Measurement DistributedOperator::make_measurement() const {
-  Measurement y;
-  for (std::size_t i = 0; i < layout().parts(); ++i)
-    y.push_back(empty_block(layout().part(i).channels, layout().block(i, comm().rank()), options(),
-                            layout().part(i).axes()));
-  return y;
-}
-
-at::Tensor DistributedOperator::make_image() const {
-  return empty_block(image_channels(), decomposition().block(comm().rank()), options(),
-                     axes_of(decomposition().image()));
-}
-
-std::unique_ptr<DistributedOperator> make_local_stack(
-    const Decomposition& decomposition, const std::vector<std::unique_ptr<LocalOperator>>& parts,
-    std::int64_t channels, at::TensorOptions options, std::shared_ptr<Transport> transport,
-    const Communicator& comm) {
-  use_ieee_products();
-  return std::make_unique<LocalStack>(decomposition, parts, channels, options, std::move(transport), comm);
+std::unique_ptr<DistributedOperator> make_local_stack(const OperatorContext& context, const Parts& parts) {
+  return std::make_unique<LocalStack>(LocalStackPlan(parts), context, parts);
 }
 
 }  // namespace tessera

@@ -129,10 +129,10 @@ void take_tile(const Stencil& stencil, const float* y, const float* counted, con
 
 // Per channel of a part.
 std::vector<Details> details(const at::Tensor& y, const at::Tensor& counted, const Stencil& stencil,
-                             const MeasurementLayout& layout, std::size_t part, const Communicator& comm,
+                             const ProductSpace& layout, std::size_t part, const Communicator& comm,
                              const std::shared_ptr<Transport>& transport) {
-  const Box& all = layout.part(part).box;
-  const std::int64_t channels = layout.part(part).channels;
+  const Box& all = layout.part(part).box();
+  const std::int64_t channels = layout.part(part).space.channels;
   const Layout own = layout.layout(part);
   std::vector<Box> seen;
   for (int r = 0; r < comm.size(); ++r) seen.push_back(tiles_of(own.box(r), all, stencil).seen);
@@ -297,7 +297,7 @@ struct Found {
 
 // `counted`: without what is clipped or empty. The first of the stencils that enough samples bear.
 Found estimate_of(std::span<const Stencil> stencils, const Measurement& y, const Measurement& counted,
-                  const MeasurementLayout& layout, const Communicator& comm,
+                  const ProductSpace& layout, const Communicator& comm,
                   const std::shared_ptr<Transport>& transport) {
   Measurement clear(y.size());
   for (std::size_t i = 0; i < y.size(); ++i)
@@ -358,7 +358,7 @@ Found estimate_of(std::span<const Stencil> stencils, const Measurement& y, const
 // Photons as a detector counts them, few per sample: whole multiples of `step` from 0 on, whose variance is their
 // mean, in steps. Most samples may be 0, which looks like an empty part, or like clipping. 0: they are none.
 double step_of_counts(const Measurement& y, const Measurement& counted, double step,
-                      const MeasurementLayout& layout, const Communicator& comm,
+                      const ProductSpace& layout, const Communicator& comm,
                       const std::shared_ptr<Transport>& transport) {
   constexpr double kFew = 50, kWhole = 0.01, kAlike = 0.3;
   if (!(step > 0)) return 0;
@@ -406,7 +406,7 @@ std::int64_t count(const Measurement& marks, const Communicator& comm) {
 }  // namespace
 
 NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted,
-                             const MeasurementLayout& layout, const Communicator& comm, double step) {
+                             const ProductSpace& layout, const Communicator& comm, double step) {
   const std::string wanted =
       " say its standard deviation, for example 'noise: {gaussian: 0.01}' in problem (white is 1; 'unit: "
       "file' "

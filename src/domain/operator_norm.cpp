@@ -19,7 +19,7 @@ namespace {
 // flat, and a start without mean would take long to find it.
 void fill_start(const DistributedOperator& A, std::uint64_t seed, at::Tensor& x) {
   const Random random(seed, RandomStream::power_iteration);
-  const Box &all = A.decomposition().image(), block = A.decomposition().block(A.comm().rank());
+  const Box &all = A.image().box(), &block = A.image().block(A.comm().rank());
   if (block.empty()) return;
   at::Tensor host = at::empty(x.sizes(), at::kDouble);
   double* value = host.data_ptr<double>();
@@ -90,7 +90,7 @@ double power_iteration(const DistributedOperator& A, const LinearMap& normal, co
 double largest_eigenvalue(const DistributedOperator& A, const LinearMap& normal, const Space& space,
                           std::uint64_t seed) {
   constexpr double kTolerance = 1e-3, kTight = 1e-5, kMargin = 1.02;
-  if (A.not_negative()) return bound_by_ratios(A, normal, space, kTolerance, 50);
+  if (A.traits().not_negative) return bound_by_ratios(A, normal, space, kTolerance, 50);
   return kMargin * power_iteration(A, normal, space, seed, kTight, 300);
 }
 

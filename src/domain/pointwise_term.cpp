@@ -128,7 +128,6 @@ class PointwiseTerm final : public DataTerm {
   }
   const DistributedOperator& op() const override { return *A_; }
   ProxReport prox_report() const override { return report_; }
-  std::int64_t prox_bytes_sent() const override { return selection_ ? 0 : A_->bytes_sent(); }
   std::vector<StateField> state() override { return {{.name = "lipschitz", .scalar = &lipschitz_}}; }
 
  private:
@@ -196,8 +195,7 @@ class PointwiseTerm final : public DataTerm {
       hessian(in, to);
       to.neg_().add_(h);
     };
-    const Box& image = A_->decomposition().image();
-    const double values = static_cast<double>(image.pixels() * A_->image_channels());
+    const double values = static_cast<double>(A_->domain().values());
     const double error = prox_.tolerance > 0 ? prox_.tolerance
                          : noise_sigma_ > 0  ? 0.02 * noise_sigma_
                                              : 1e-5;

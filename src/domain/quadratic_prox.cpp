@@ -14,20 +14,11 @@
 #include <vector>
 
 #include "circular_norm.hpp"
-#include "circular_preconditioner.hpp"
 #include "tessera/domain/fourier.hpp"
+#include "tessera/domain/prox_plan.hpp"
 
 namespace tessera {
 namespace {
-
-// Preconditioning costs two transforms per iteration. It pays where gamma |A^T W A| is above this, and, with
-// decimation, where gamma times what it is at the frequencies that fold onto themselves is below that.
-//
-// `tests/bench/data_step.sh prox 1`, 3 x 512 x 512, one thread: valid, Gaussian 1.6 and 15 x 15 taps, gamma
-// 5, 100 and 2000 need 6, 34 and 177 to 198 iterations without and 2, 4 to 7 and 10 to 25 with it; at 1 as
-// much time, at 2000 between all and a twelfth of it (a loaded machine). Decimated by 2: Gaussian 1.6, gamma
-// 2000, 92 and 9; Gaussian 0.7, which lets aliases through, 8 and 34.
-constexpr double kPays = 10, kAliases = 4;
 
 // With the preconditioner the solver's estimate of the error is no bound; the error was up to 1.25 times as
 // large in the cases of tests/domain/quadratic_prox_test.cpp.
@@ -50,25 +41,17 @@ struct QuadraticProx::Closed {
   at::Tensor symbol;  // S at this rank's columns, (1 or C, height, columns)
   bool coarse;
 
-  // Null where there is no closed form.
-  static std::unique_ptr<Closed> make(const DistributedOperator& A) {
-    const std::vector<Convolution> parts = A.circular();
-    const Box& image = A.decomposition().image();
-    if (parts.empty() || image.extent(0) != 1) return nullptr;
-    const std::int64_t f = parts[0].factor, height = image.extent(1), width = image.extent(2);
-    const bool coarse =
-        std::any_of(parts.begin(), parts.end(), [](const Convolution& p) { return p.factor != 1; });
-    if (coarse && (parts.size() > 1 || height % f != 0 || width % f != 0)) return nullptr;
-    const Layout blocks = coarse ? A.layout().layout(0) : A.decomposition().layout();
-    const Box box = coarse ? A.layout().part(0).box : image;
-    auto closed = std::make_unique<Closed>(Closed{
-        DistributedFourier(blocks, box, A.image_channels(), A.options(), A.transport(), A.comm().rank()),
-        {},
-        coarse});
+  static std::unique_ptr<Closed> make(const DistributedOperator& A, const ProxPlan& plan) {
+    const Box& image = A.image().box();
+    const std::int64_t height = image.extent(1), width = image.extent(2);
+    auto closed = std::make_unique<Closed>(
+        Closed{DistributedFourier(*plan.transformed, A.options(), A.transport(), A.comm().rank()),
+               {},
+               plan.kind == ProxPlan::Kind::coarse});
     const std::int64_t begin = closed->fourier.first_column(), end = closed->fourier.last_column();
-    at::Tensor sum = at::zeros({1, box.extent(1), end - begin}, at::kDouble);
+    at::Tensor sum = at::zeros({1, plan.transformed->box().extent(1), end - begin}, at::kDouble);
     if (end > begin)
-      for (const Convolution& p : parts) sum = sum + alias_mean(p, height, width, begin, end);
+      for (const Convolution& p : A.traits().circular()) sum = sum + alias_mean(p, height, width, begin, end);
     closed->symbol = sum.to(A.options());
     return closed;
   }
@@ -78,19 +61,18 @@ struct QuadraticProx::Iterative {
   Measurement root_weights;
   Space space;
   ProxOptions options;
+  const PreconditionerRow* row;
   double noise = 0;
-  std::unique_ptr<CircularPreconditioner> preconditioner{};  // made at the first solve; may stay null
+  std::unique_ptr<Preconditioner> preconditioner{};  // made at the first solve; may stay null
   bool looked = false;                                       // whether there is one
   ConjugateGradients solver{};
 
   // For this gamma where it pays, else null.
-  CircularPreconditioner* prepared(const DistributedOperator& A, double gamma) {
-    if (options.preconditioning == Preconditioning::never) return nullptr;
-    if (!std::exchange(looked, true)) preconditioner = CircularPreconditioner::make(A, root_weights, space);
+  Preconditioner* prepared(const DistributedOperator& A, double gamma) {
+    if (options.preconditioning == Preconditioning::never || !row) return nullptr;
+    if (!std::exchange(looked, true)) preconditioner = row->make(A, root_weights, space);
     if (!preconditioner) return nullptr;
-    if (options.preconditioning == Preconditioning::automatic &&
-        (gamma * preconditioner->curvature() < kPays || gamma * preconditioner->aliased() > kAliases))
-      return nullptr;
+    if (options.preconditioning == Preconditioning::automatic && !preconditioner->pays(gamma)) return nullptr;
     preconditioner->prepare(gamma);
     return preconditioner.get();
   }
@@ -108,12 +90,21 @@ struct QuadraticProx::Iterative {
 
 QuadraticProx::QuadraticProx(std::shared_ptr<DistributedOperator> A, Measurement root_weights, bool weighted,
                              const Space& space, const ProxOptions& options, double noise_sigma)
-    : A_(std::move(A)), diagonal_(A_->diagonal(squares(root_weights))) {
-  if (diagonal_) return;
-  if (!weighted) closed_ = Closed::make(*A_);
-  if (closed_) return;
-  iterative_ = std::make_unique<Iterative>(Iterative{std::move(root_weights), space, options});
-  iterative_->noise = noise_sigma;
+    : A_(std::move(A)) {
+  const ProxPlan plan = plan_prox(A_->traits(), A_->domain(), A_->range(), weighted);
+  switch (plan.kind) {
+    case ProxPlan::Kind::pointwise:
+      diagonal_ = A_->diagonal(squares(root_weights)).value().front();
+      break;
+    case ProxPlan::Kind::fourier:
+    case ProxPlan::Kind::coarse:
+      closed_ = Closed::make(*A_, plan);
+      break;
+    case ProxPlan::Kind::iterative:
+      iterative_ = std::make_unique<Iterative>(
+          Iterative{std::move(root_weights), space, options, plan.preconditioner});
+      iterative_->noise = noise_sigma;
+  }
 }
 
 QuadraticProx::~QuadraticProx() = default;
@@ -121,12 +112,6 @@ QuadraticProx::~QuadraticProx() = default;
 bool QuadraticProx::iterative() const { return iterative_ != nullptr; }
 
 bool QuadraticProx::wants_adjoint() const { return !iterative_ && !(closed_ && closed_->coarse); }
-
-std::int64_t QuadraticProx::bytes_sent() const {
-  if (diagonal_) return 0;
-  if (closed_) return closed_->fourier.bytes_sent() + (closed_->coarse ? A_->bytes_sent() : 0);
-  return A_->bytes_sent() + (iterative_->preconditioner ? iterative_->preconditioner->bytes_sent() : 0);
-}
 
 at::Tensor QuadraticProx::solve(const Measurement& y, const at::Tensor& adjoint, const at::Tensor& z,
                                 double gamma, at::Tensor& out, Measurement& work) {
@@ -165,13 +150,12 @@ at::Tensor QuadraticProx::solve(const Measurement& y, const at::Tensor& adjoint,
     at::add_out(to, z, to, gamma).sub_(in);
   };
   double margin = 1;
-  if (CircularPreconditioner* P = it.prepared(*A_, gamma)) {
+  if (Preconditioner* P = it.prepared(*A_, gamma)) {
     system.precondition = [P](const at::Tensor& r, at::Tensor& to) { P->apply(r, to); };
     margin = kMargin;
   }
   // |error| of this rms, all ranks and channels.
-  const double root =
-      std::sqrt(static_cast<double>(A_->image_channels() * A_->decomposition().image().pixels()));
+  const double root = std::sqrt(static_cast<double>(A_->domain().values()));
   const auto result =
       it.solver.solve(system, out, it.space, it.options.max_iterations, it.tolerance(gamma) * root / margin);
   ++report_.calls;

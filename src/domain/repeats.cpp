@@ -39,16 +39,16 @@ struct Near {
   }
 };
 
-Near samples_near(const at::Tensor& y, const at::Tensor& counted, const MeasurementLayout& layout,
+Near samples_near(const at::Tensor& y, const at::Tensor& counted, const ProductSpace& layout,
                   std::size_t part, const Communicator& comm, const std::shared_ptr<Transport>& transport) {
-  const Layout own = layout.layout(part), need = own.grow({{0, kReach, kReach}, {0, kReach, kReach}});
+  const Layout own = layout.layout(part), need = own.grow(ImageSpace::in_plane(kReach));
   Near n;
   n.block = own.box(comm.rank());
   n.around = need.box(comm.rank());
   const std::int64_t channels = y.size(0);
   const at::Tensor both = at::cat({y.masked_fill(counted.eq(0), 0), counted}, 0).contiguous();
-  const at::Tensor near = empty_block(2 * channels, n.around, at::kFloat, layout.part(part).axes());
-  Exchange exchange(ExchangePlan(own, need, layout.part(part).box, Border::zero, comm.rank()), transport,
+  const at::Tensor near = empty_block(2 * channels, n.around, at::kFloat, layout.part(part).space.axes);
+  Exchange exchange(ExchangePlan(own, need, layout.part(part).box(), Border::zero, comm.rank()), transport,
                     2 * channels, ElementType::float32);
   exchange.begin(view(both, n.block), view(near, n.around)).wait();
   if (n.block.empty()) return n;
@@ -117,7 +117,7 @@ class Pairs {
 
 }  // namespace
 
-Repeats find_repeats(const Measurement& y, const Measurement& counted, const MeasurementLayout& layout,
+Repeats find_repeats(const Measurement& y, const Measurement& counted, const ProductSpace& layout,
                      const Communicator& comm) {
   const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
   std::vector<float> flat;
@@ -168,7 +168,7 @@ Repeats find_repeats(const Measurement& y, const Measurement& counted, const Mea
 }
 
 Measurement without_areas(const Measurement& y, const Measurement& counted, const Repeats& repeats,
-                          Where where, const MeasurementLayout& layout, const Communicator& comm) {
+                          Where where, const ProductSpace& layout, const Communicator& comm) {
   const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
   Measurement out;
   for (std::size_t part = 0; part < y.size(); ++part) {

@@ -11,7 +11,7 @@
 namespace tessera {
 
 Measurement sample_weights(const DistributedOperator& A, Measurement& y, Measurement weights) {
-  const MeasurementLayout& layout = A.layout();
+  const ProductSpace& layout = A.range();
   TESSERA_VALIDATE(y.size() == layout.parts(), "the measurement has ", y.size(),
                    " parts (the operator makes ", layout.parts(), ") give one per operator of the stack");
   TESSERA_VALIDATE(weights.empty() || weights.size() == y.size(), "there are weights for ", weights.size(),
@@ -19,10 +19,10 @@ Measurement sample_weights(const DistributedOperator& A, Measurement& y, Measure
   weights.resize(y.size());
   for (std::size_t i = 0; i < y.size(); ++i) {
     const Box block = layout.block(i, A.comm().rank());
-    TESSERA_VALIDATE(y[i].size(0) == layout.part(i).channels && y[i].size(-1) == block.extent(2) &&
+    TESSERA_VALIDATE(y[i].size(0) == layout.part(i).space.planes() && y[i].size(-1) == block.extent(2) &&
                          y[i].size(-2) == block.extent(1),
                      "part ", i, " of the measurement has ", y[i].sizes(), " samples (the operator makes ",
-                     layout.part(i).channels, " channels over ", block, ") check its size and channels");
+                     layout.part(i).space.planes(), " channels over ", block, ") check its size and channels");
     at::Tensor& w = weights[i];
     if (w.defined()) {
       w = w.to(y[i].options()).expand_as(y[i]);

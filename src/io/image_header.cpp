@@ -25,8 +25,7 @@ SourceInfo header_of(const std::string& path) {
     const Hdf5File file = Hdf5File::open(source.file, Communicator());
     const std::string dataset = io::dataset_of(source, file);
     const DatasetInfo about = file.info(dataset);
-    out.box = about.box;
-    out.channels = about.channels;
+    out = {ImageSpace(about.box, about.channels)};
     // A reconstruction says itself which values were 0 and 1.
     const std::optional<double> factor = file.number_attribute(dataset, "factor");
     out.type = about.type;
@@ -42,16 +41,14 @@ SourceInfo header_of(const std::string& path) {
                      " (the file's values of what is 1 and 0 inside, factor above 0) correct or remove them");
   } else if (source.kind == ImageFormat::Kind::npy) {
     const NpyImage array(source.file);
-    out.box = array.box();
-    out.channels = array.extent[0];
+    out = {ImageSpace(array.box(), array.extent[0])};
     out.type = array.file.type();
     out.note = array.axes.note;
     out.full_scale = io::full_scale(out.type);
   } else {
     const ImageInfo info = ImageReader(source.file, source.part).info();
+    out = {ImageSpace(Box({0, 0, 0}, {info.depth, info.height, info.width}), info.channels)};
     out.type = info.type;
-    out.box = Box({0, 0, 0}, {info.depth, info.height, info.width});
-    out.channels = info.channels;
     out.full_scale = info.full_scale;
     out.note = info.note;
   }
@@ -74,8 +71,7 @@ SourceInfo image_source_info(const std::string& path, const Communicator& comm) 
   out.says_scale = scale[2] != 0;
   out.type = comm.broadcast(out.type, 0);
   out.note = comm.broadcast(out.note, 0);
-  out.box = Box({0, 0, 0}, {numbers[0], numbers[1], numbers[2]});
-  out.channels = numbers[3];
+  static_cast<ImageSpace&>(out) = ImageSpace(Box({0, 0, 0}, {numbers[0], numbers[1], numbers[2]}), numbers[3]);
   return out;
 }
 

@@ -44,10 +44,11 @@ std::vector<MeasurementPartInfo> look_up(const Hdf5File& file, const std::string
     TESSERA_VALIDATE(file.has(samples_name), "no dataset ", samples_name, " in ", path,
                      " (/measurements has ", members, " members, numbered from 0 without a gap) rename them");
     const DatasetInfo samples = file.info(samples_name);
-    SourceInfo source{
-        .box = samples.box, .channels = samples.channels, .type = samples.type, .note = samples.note};
+    SourceInfo source{ImageSpace(samples.box, samples.channels)};
+    source.type = samples.type;
+    source.note = samples.note;
     source.full_scale = io::full_scale(samples.type);
-    out.push_back({samples.box, samples.channels, source, concat(path, ":", samples_name)});
+    out.push_back({source, concat(path, ":", samples_name)});
     if (!file.has(weights_name)) continue;
     const DatasetInfo weights = file.info(weights_name);
     TESSERA_VALIDATE(fits(weights, samples), path, ":", weights_name, " holds ", weights.channels,
@@ -76,7 +77,7 @@ std::vector<MeasurementPartInfo> measurement_info(const std::string& path, const
   const std::optional<Hdf5File> file = open_parts(path, comm);
   if (!file) {
     const SourceInfo one = image_source_info(path, comm);
-    return {{one.box, one.channels, one, path}};
+    return {{one, path}};
   }
   std::vector<MeasurementPartInfo> out;
   comm.together([&] { out = look_up(*file, path); });

@@ -4,41 +4,40 @@
 #include <cmath>
 
 #include "flight.hpp"
-#include "tessera/domain/measurement_layout.hpp"
 
 namespace tessera {
 
-double data_moment(const DataWork& data, const Decomposition& d, std::int64_t channels, int rank) {
-  const OperatorWork work = data.op->work(d, channels, rank);
-  return std::max(4 * 4 * static_cast<double>(channels * d.block(rank).pixels()), work.moment) + work.kept;
+double data_moment(const DataWork& data, const Decomposition& d, int rank) {
+  const ProductSpace domain(data.image.on(d.image()), d);
+  const OperatorWork work = data.op->work(domain, rank);
+  return std::max(4 * static_cast<double>(data.image.bytes(d.block(rank))), work.moment) + work.kept;
 }
 
 double data_seconds(const Machine& machine, const DataWork& data, const Decomposition& d,
-                    std::int64_t channels, DataTraffic::Kind kind, int rank) {
-  const double c = static_cast<double>(channels);
-  const double pixels = static_cast<double>(d.block(rank).pixels());
-  if (pixels == 0) return 0;
-  if (kind == DataTraffic::Kind::none) return 0;
-  if (kind == DataTraffic::Kind::fourier)  // forward and back, this rank's share of each
-    return 2 * c * machine.transform.at(pixels);
+                    const std::optional<ProxPlan>& prox, int rank) {
+  using Kind = ProxPlan::Kind;
+  const ProductSpace domain(data.image.on(d.image()), d);
+  const double values = static_cast<double>(domain.values(rank));
+  if (values == 0 || (prox && prox->kind == Kind::pointwise)) return 0;
+  // Forward and back, this rank's share of each.
+  double seconds = 0;
+  if (prox && prox->transformed) {
+    const ProductSpace::Part& array = *prox->transformed;
+    const double planes = static_cast<double>(array.space.planes());
+    seconds += 2 * planes * machine.transform.at(static_cast<double>(array.block(rank).pixels()));
+    if (prox->kind == Kind::fourier) return seconds;
+  }
 
-  const OperatorWork work = data.op->work(d, channels, rank);
-  double seconds = work.products / machine.direct + machine.copy.at(work.bytes);
+  const OperatorWork work = data.op->work(domain, rank);
+  seconds += work.products / machine.direct + machine.copy.at(work.bytes);
   // Measured with one tile, to which all threads come.
   const double threads = machine.processors == 0 ? std::max(1, machine.threads()) : 1;
   for (const OperatorWork::Transforms& t : work.transforms)
     seconds += t.count * std::ceil(t.tiles / threads) / t.tiles * machine.transform.at(t.values);
-  const MeasurementLayout layout = data.op->layout(d, channels);
-  double samples = 0;
-  for (std::size_t i = 0; i < layout.parts(); ++i)
-    samples += static_cast<double>(layout.block(i, rank).pixels() * layout.part(i).channels);
+  const double samples = static_cast<double>(data.op->range(domain).values(rank));
   // Residual, weights and norm of the parts beyond the first image's worth, which `state` holds.
   constexpr double kPasses = 8;
-  if (kind == DataTraffic::Kind::conjugate_gradients && data.op->convolutional())  // its preconditioner
-    seconds += 2 * c * machine.transform.at(pixels);
-  if (kind == DataTraffic::Kind::coarse) seconds += 2 * machine.transform.at(samples);
-  seconds += machine.copy.at(std::max(0.0, samples - pixels * c) * 4 * kPasses);
-  return seconds;
+  return seconds + machine.copy.at(std::max(0.0, samples - values) * 4 * kPasses);
 }
 
 }  // namespace tessera

@@ -37,6 +37,6 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
 
 /// Seconds of the data step's arithmetic on `rank`; for conjugate gradients, of one inner iteration.
 double data_seconds(const Machine& machine, const DataWork& data, const Decomposition& decomposition,
-                    std::int64_t channels, DataTraffic::Kind kind, int rank);
+                    const std::optional<ProxPlan>& prox, int rank);
 
 }  // namespace tessera

@@ -41,7 +41,7 @@ int busiest(const Decomposition& d, std::int64_t halo) {
   std::int64_t most = -1;
   for (int r = 0; r < d.ranks(); ++r) {
     const std::int64_t pixels =
-        d.padded_block(r).grow({{0, halo, halo}, {0, halo, halo}}).intersect(d.padded()).pixels();
+        d.padded_block(r).grow(ImageSpace::in_plane(halo)).intersect(d.padded()).pixels();
     if (pixels > most) {
       most = pixels;
       best = r;
@@ -117,24 +117,24 @@ void add_denoiser(const Machine& machine, const NetworkWork& network, const Deco
 }
 
 void add_data_step(const Machine& machine, const DataWork& data, const Decomposition& d,
-                   std::int64_t channels, TransportKind transport, int rank, Prediction& p) {
+                   TransportKind transport, int rank, Prediction& p) {
   const DataTraffic traffic = data_traffic(d, data, rank);
-  const double repeats = traffic.kind == DataTraffic::Kind::conjugate_gradients ? 1 + data.inner : 1;
-  const double values = static_cast<double>(d.block(rank).pixels() * channels);
+  const double repeats = traffic.iterative() ? 1 + data.inner : 1;
+  const double values = static_cast<double>(data.image.values(d.block(rank)));
   p.data += machine.state.at(values) * state_images(data.solver) / state_images(kTimedSolver);
-  p.data += repeats * data_seconds(machine, data, d, channels, traffic.kind, rank);
-  for (const DataTraffic::Part& part : traffic.parts) {
-    const double bytes = static_cast<double>(part.bytes * channels);
-    const Flight there = fly(machine, transport, part.plan, rank, bytes);
-    p.exposed += repeats * there.exposed(0);
-    if (part.transposed)
-      p.exposed += repeats * fly(machine, transport, part.plan, rank, bytes, {.back = true}).exposed(0);
+  p.data += repeats * data_seconds(machine, data, d, traffic.prox, rank);
+  for (const PlannedExchange& e : traffic.exchanges) {
+    const double bytes = static_cast<double>(e.channels * e.element_bytes);
+    const int there = e.accumulates ? e.adjoints : e.applies, back = e.accumulates ? e.applies : e.adjoints;
+    if (there > 0) p.exposed += there * repeats * fly(machine, transport, e.plan, rank, bytes).exposed(0);
+    if (back > 0)
+      p.exposed += back * repeats * fly(machine, transport, e.plan, rank, bytes, {.back = true}).exposed(0);
   }
-  if (traffic.kind == DataTraffic::Kind::conjugate_gradients) {
+  if (traffic.iterative()) {
     p.data += repeats * machine.copy.at(values * 4 * 10);       // its vector updates and products
     p.reduce += 2 * repeats * machine.reduction.at(d.ranks());  // which wait
   }
-  p.sent += static_cast<double>(traffic.bytes_sent(channels));
+  p.sent += static_cast<double>(traffic.bytes_sent());
 }
 
 std::int64_t halo_of(const NetworkWork* network, const Execution& e) {
@@ -142,14 +142,14 @@ std::int64_t halo_of(const NetworkWork* network, const Execution& e) {
 }
 
 Prediction predict_rank(const Machine& machine, const NetworkWork* network, const DataWork& data,
-                        const Decomposition& d, std::int64_t channels, const Execution& e, int rank) {
+                        const Decomposition& d, const Execution& e, int rank) {
   Prediction p;
   p.execution = e;
   p.ranks = d.ranks();
-  p.data_bytes = static_cast<double>(data_memory(d, data, channels, halo_of(network, e), rank));
-  p.memory = p.data_bytes + data_moment(data, d, channels, rank);
-  if (network) add_denoiser(machine, *network, d, channels, e, machine.processors > 0, rank, p);
-  add_data_step(machine, data, d, channels, e.transport, rank, p);
+  p.data_bytes = static_cast<double>(data_memory(d, data, halo_of(network, e), rank));
+  p.memory = p.data_bytes + data_moment(data, d, rank);
+  if (network) add_denoiser(machine, *network, d, data.image.planes(), e, machine.processors > 0, rank, p);
+  add_data_step(machine, data, d, e.transport, rank, p);
   if (d.ranks() > 1) {
     // One reduction rides along with an iteration; only what is longer than that is waited for.
     const double whole = machine.reduction.at(d.ranks()), beside = p.seconds();
@@ -182,12 +182,12 @@ std::map<int, int> representatives(const Decomposition& d, std::int64_t halo) {
 }
 
 Prediction predict(const Machine& machine, const NetworkWork* network, const DataWork& data,
-                   const Decomposition& d, std::int64_t channels, const Execution& e) {
+                   const Decomposition& d, const Execution& e) {
   const std::int64_t halo = halo_of(network, e);
   Prediction slowest;
   double sent = 0, memory = 0, data_bytes = 0;
   for (const auto& [rank, count] : representatives(d, std::max<std::int64_t>(halo, 64))) {
-    const Prediction p = predict_rank(machine, network, data, d, channels, e, rank);
+    const Prediction p = predict_rank(machine, network, data, d, e, rank);
     sent += p.sent * count;
     memory = std::max(memory, p.memory);
     data_bytes = std::max(data_bytes, p.data_bytes);
@@ -242,8 +242,8 @@ double largest_features(const NetworkWork& network, const Decomposition& d, cons
 }  // namespace
 
 std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWork& network,
-                                        const DataWork& data, const Decomposition& d, std::int64_t channels,
-                                        const Execution& wanted, double feature_memory) {
+                                        const DataWork& data, const Decomposition& d, const Execution& wanted,
+                                        double feature_memory) {
   const std::int64_t a = network.alignment;
   std::int64_t longest = a, pixels = 1;  // of a block
   for (int r = 0; r < d.ranks(); ++r) {
@@ -299,7 +299,7 @@ std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWor
   std::vector<Prediction> ranked;
   for (const Execution& candidate : candidates) {
     if (feature_memory > 0 && largest_features(network, d, candidate, longest) > feature_memory) continue;
-    ranked.push_back(predict_rank(machine, &network, data, d, channels, candidate, slowest));
+    ranked.push_back(predict_rank(machine, &network, data, d, candidate, slowest));
   }
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const Prediction& x, const Prediction& y) { return x.seconds() < y.seconds(); });

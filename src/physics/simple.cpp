@@ -37,9 +37,10 @@ class PlacedIdentity final : public PlacedOperator {
   void adjoint(std::span<const at::Tensor> y, const at::Tensor& x) override {
     cut(x, placement_.input, placement_.samples[0]).add_(y[0]);
   }
-  at::Tensor diagonal() const override {
+  at::Tensor diagonal(const at::Tensor& weights) const override {
+    if (weights.defined()) return weights;
     const Box& box = placement_.input;
-    if (placement_.image.extent(0) > 1)
+    if (placement_.image.volume())
       return at::ones({1, box.extent(0), box.extent(1), box.extent(2)}, placement_.options);
     return at::ones({1, box.extent(1), box.extent(2)}, placement_.options);
   }
@@ -72,7 +73,10 @@ class PlacedMask final : public PlacedOperator {
   void adjoint(std::span<const at::Tensor> y, const at::Tensor& x) override {
     cut(x, placement_.input, placement_.samples[0]).addcmul_(y[0], mask_);
   }
-  at::Tensor diagonal() const override { return mask_.mul(mask_); }
+  at::Tensor diagonal(const at::Tensor& weights) const override {
+    const at::Tensor squares = mask_.mul(mask_);
+    return weights.defined() ? squares.mul(weights) : squares;
+  }
   at::Tensor observed() const override { return mask_.ne(0).to(placement_.options.dtype().toScalarType()); }
 
  private:
@@ -104,12 +108,12 @@ class Mask final : public LocalOperator {
     if (mask_.defined()) {
       TESSERA_EXPECT(box_.contains(samples), "a mask over ", box_, " was placed at ", samples,
                      " (it must hold every sample) give the block that the rank owns");
-      TESSERA_VALIDATE(mask_.size(0) == 1 || mask_.size(0) == placement.channels, "the mask has ",
-                       mask_.size(0), " channels (the image has ", placement.channels,
+      TESSERA_VALIDATE(mask_.size(0) == 1 || mask_.size(0) == placement.image.planes(), "the mask has ",
+                       mask_.size(0), " channels (the image has ", placement.image.planes(),
                        ") give it one or as many");
       mask = cut(mask_, box_, samples).to(placement.options).contiguous();
     } else {
-      mask = draw(placement.image, samples).to(placement.options);
+      mask = draw(placement.image.box, samples).to(placement.options);
     }
     return std::make_unique<PlacedMask>(mask, placement);
   }

@@ -47,7 +47,7 @@ void on_all_grids(const at::Tensor& y, const at::Tensor& weights, double noise_s
           {.A = A, .y = {test::part_of(y, all, block)}, .weights = w, .noise_sigma = noise_sigma, .prox = {}},
           space);
       const Fit fit = data->fit(A->make_image().zero_());
-      check(residual_statistics(fit, 0, A->layout(), A->transport(), comm));
+      check(residual_statistics(fit, 0, A->range(), A->transport(), comm));
     }
   });
 }
@@ -152,7 +152,7 @@ TEST(Diagnostics, CountsAroundTheirMeanHaveChi2One) {
         make_poisson_loss(gain, 0, 0.1), space);
     const Fit fit = data->fit(test::part_of(mean, all, block));
     EXPECT_EQ(fit.noise_sigma, 0.1);
-    const ResidualStatistics s = residual_statistics(fit, 0, A->layout(), A->transport(), comm);
+    const ResidualStatistics s = residual_statistics(fit, 0, A->range(), A->transport(), comm);
     EXPECT_NEAR(s.chi2, 1, 0.05);
     EXPECT_NEAR(s.mean, 0, 0.03);
     EXPECT_LT(std::abs(s.correlation), 4 * s.white);

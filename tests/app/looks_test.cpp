@@ -243,13 +243,13 @@ struct Mosaic {
 
 struct Blocks {
   Measurement y, marks;
-  MeasurementLayout layout;
+  ProductSpace layout;
 };
 
 Blocks make(const Mosaic& m, const Communicator& comm) {
   const Decomposition blocks =
       Decomposition::choose(m.image, {1, 1, 1}, comm.size(), [](const Box& b) { return b.pixels(); });
-  const MeasurementLayout layout({{"identity", m.image, 1, blocks.layout()}});
+  const ProductSpace layout({{"identity", ImageSpace(m.image), blocks.layout()}});
   const Box block = layout.block(0, comm.rank());
   at::Tensor y = empty_block(1, block, at::kFloat);
   const Random random(8, RandomStream::scene);

@@ -129,7 +129,9 @@ void step(int rounds) {
     parts.push_back(blur(gaussian_kernel({5.12, 2.56}, 180.0 * k / 8), BlurMethod::automatic));
   const at::Tensor gap = other_places();
   const std::shared_ptr<DistributedOperator> A = make_local_stack(
-      whole, parts, 3, at::TensorOptions(at::kFloat), make_transport(self, {}, TransportKind::mpi), self);
+      {ProductSpace(ImageSpace(image, 3), whole), at::TensorOptions(at::kFloat),
+       make_transport(self, {}, TransportKind::mpi), self},
+      parts);
   Reducer reducer(self);
   const Space space(self, &reducer);
   at::Tensor x = at::rand({3, 512, 512}), out = at::empty_like(x);
@@ -212,8 +214,9 @@ void prox(int rounds, const std::vector<double>& gammas) {
           std::vector<std::unique_ptr<LocalOperator>> parts;
           parts.push_back(make_blur(options));
           const std::shared_ptr<DistributedOperator> A =
-              make_local_stack(whole, parts, 3, at::TensorOptions(at::kFloat),
-                               make_transport(self, {}, TransportKind::mpi), self);
+              make_local_stack({ProductSpace(ImageSpace(whole.image(), 3), whole), at::TensorOptions(at::kFloat),
+                                make_transport(self, {}, TransportKind::mpi), self},
+                               parts);
           Measurement y = A->make_measurement(), w;
           A->apply(truth, y);
           y[0].add_(at::randn(y[0].sizes()), noise);

@@ -63,7 +63,7 @@ TEST(RunnerGpu, denoisers_on_windows_and_tv) {
   const at::Tensor image = at::rand({3, 97, 45});
   const Decomposition d(Box::image2d(97, 45), {1, 4, 4}, {1, 1, 1});
   const auto context = [&](Device device) {
-    return DenoiserContext{d, 3, Communicator(), make_transport(Communicator(), device, TransportKind::mpi)};
+    return DenoiserContext{d, ImageSpace(d.image(), 3), Communicator(), make_transport(Communicator(), device, TransportKind::mpi)};
   };
   at::Tensor want = at::empty_like(image), got = on_gpu(want);
   make_network_denoiser(network, {}, context(Device{}))->apply(image, 0.1, want);
@@ -150,7 +150,7 @@ TEST(RunnerGpu, out_of_memory_goes_on_with_smaller_windows) {
   const Network network = narrow("dncnn");
   const at::Tensor image = at::rand({3, 2048, 2048});
   const Decomposition d(Box::image2d(2048, 2048), {1, 1, 1}, {1, 1, 1});
-  const DenoiserContext context{d, 3, Communicator(),
+  const DenoiserContext context{d, ImageSpace(d.image(), 3), Communicator(),
                                 make_transport(Communicator(), kGpu, TransportKind::mpi)};
   const at::Tensor in = on_gpu(image);
   at::Tensor want = at::empty_like(in), got = at::empty_like(in);

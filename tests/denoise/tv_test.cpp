@@ -38,7 +38,7 @@ DenoiserContext context(const Communicator& comm, const at::Tensor& image) {
   const Decomposition d =
       Decomposition::choose(Box::image2d(image.size(1), image.size(2)), {1, 1, 1}, comm.size(),
                             [](const Box& b) { return static_cast<double>(b.pixels()); });
-  return {d, image.size(0), comm, make_transport(comm, Device{}, TransportKind::mpi)};
+  return {d, ImageSpace(d.image(), image.size(0)), comm, make_transport(comm, Device{}, TransportKind::mpi)};
 }
 
 at::Tensor denoised(const at::Tensor& image, double sigma, const TotalVariationOptions& options) {
@@ -154,7 +154,7 @@ at::Tensor ball(at::ScalarType type) {
 at::Tensor denoised_on(const Communicator& comm, const at::Tensor& volume, const Grid3& grid,
                        const TotalVariationOptions& options, Box& own) {
   const Box all({0, 0, 0}, {volume.size(1), volume.size(2), volume.size(3)});
-  const DenoiserContext c{Decomposition(all, {1, 1, 1}, grid), volume.size(0), comm,
+  const DenoiserContext c{Decomposition(all, {1, 1, 1}, grid), ImageSpace(all, volume.size(0)), comm,
                           make_transport(comm, Device{}, TransportKind::mpi)};
   own = c.decomposition.block(comm.rank());
   const at::Tensor in = crop(volume, all, own).contiguous();
@@ -212,7 +212,7 @@ TEST(TotalVariation, its_value_is_that_of_one_rank) {
       for (const Grid3& grid :
            {Grid3{image.dim() == 3 ? 1 : comm.size(), image.dim() == 3 ? comm.size() : 1, 1},
             Grid3{1, 1, comm.size()}}) {
-        const DenoiserContext c{Decomposition(all, {1, 1, 1}, grid), image.size(0), comm,
+        const DenoiserContext c{Decomposition(all, {1, 1, 1}, grid), ImageSpace(all, image.size(0)), comm,
                                 make_transport(comm, Device{}, TransportKind::mpi)};
         const auto d = make_total_variation({.weight = 3}, c, image.options());
         d->set_noise(0.2);

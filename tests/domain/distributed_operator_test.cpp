@@ -103,7 +103,7 @@ TEST(LocalStack, ASeparableKernelIsTheProductOfItsTaps) {
     other.push_back(make_blur(whole));
     const auto A = place(one, cut(image, 1), 1, Communicator()),
                B = place(other, cut(image, 1), 1, Communicator());
-    ASSERT_EQ(A->layout().part(0).box, B->layout().part(0).box);
+    ASSERT_EQ(A->range().part(0).box(), B->range().part(0).box());
     Measurement y = A->make_measurement(), want = B->make_measurement();
     const at::Tensor x = random_tensor({1, 9, 12}, 3);
     A->apply(x, y);
@@ -129,9 +129,9 @@ TEST(LocalStack, EqualsOneRankAndPassesTheDotTestOnAnyRanks) {
       const at::Tensor mine = part_of(x, c.image, d.block(comm.rank()));
       Measurement y = A->make_measurement();
       A->apply(mine, y);
-      const Measurement expected = parts_of(y1, A->layout(), comm.rank());
+      const Measurement expected = parts_of(y1, A->range(), comm.rank());
       for (std::size_t i = 0; i < y.size(); ++i) EXPECT_LT(worst(comm, y[i], expected[i], y1[i]), 1e-12);
-      const Measurement w = parts_of(v, A->layout(), comm.rank());
+      const Measurement w = parts_of(v, A->range(), comm.rank());
       at::Tensor back = A->make_image();
       A->adjoint(w, back);
       EXPECT_LT(worst(comm, back, part_of(back1, c.image, d.block(comm.rank())), back1), 1e-12);
@@ -167,7 +167,7 @@ TEST(LocalStack, OneRankThatOwnsAllThatItSeesExchangesNothing) {
     Stack parts;
     parts.push_back(blur(random_tensor({5, 7}, 1), boundary));
     const Decomposition d = cut(Box::image2d(40, 33), ranks);
-    return plan_local_stack(std::move(parts))->exchanges(d, 0).size();
+    return plan_local_stack(std::move(parts))->exchanges(ProductSpace(ImageSpace(d.image()), d), 0).size();
   };
   EXPECT_EQ(plans(Boundary::valid, 1), 0);
   EXPECT_EQ(plans(Boundary::valid, 2), 1);
@@ -225,7 +225,7 @@ TEST(LocalStack, FarthestTapNeedsTheWholeReach) {
 double dense_norm_squared(const Stack& parts, const Box& image) {
   const Communicator self;
   const auto A = place(parts, cut(image, 1), 1, self);
-  at::Tensor matrix = at::zeros({image.pixels(), A->layout().samples()}, at::kDouble);
+  at::Tensor matrix = at::zeros({image.pixels(), A->range().values()}, at::kDouble);
   Measurement y = A->make_measurement();
   for (std::int64_t i = 0; i < image.pixels(); ++i) {
     at::Tensor x = at::zeros({1, image.extent(1), image.extent(2)}, at::kDouble);
@@ -293,29 +293,29 @@ TEST(OperatorNorm, EqualsTheLargestSingularValueOnAnyRanks) {
   }
 }
 
-TEST(MeasurementLayout, EverySampleHasOneOwner) {
+TEST(ProductSpace, EverySampleHasOneOwner) {
   if (test::other_rank()) return;
   Stack parts;
   parts.push_back(blur(random_tensor({5, 4}, 1), Boundary::valid, 3));
   for (const int ranks : {1, 2, 6, 35, 500}) {
     const Decomposition d = cut(Box::image2d(40, 31), ranks, 4);
-    const MeasurementLayout layout({anchored_part(d, *parts[0], 1)});
-    EXPECT_EQ(layout.part(0).box, Box::image2d(12, 10));
+    const ProductSpace image(ImageSpace(d.image()), d), layout({anchored_part(image.part(0), *parts[0])});
+    EXPECT_EQ(layout.part(0).box(), Box::image2d(12, 10));
     std::int64_t samples = 0;
     for (int r = 0; r < ranks; ++r) {
       samples += layout.block(0, r).pixels();
       for (int s = 0; s < r; ++s) EXPECT_TRUE(layout.block(0, r).intersect(layout.block(0, s)).empty());
     }
-    EXPECT_EQ(samples, layout.part(0).box.pixels());
+    EXPECT_EQ(samples, layout.part(0).box().pixels());
   }
 }
 
-TEST(MeasurementLayout, ADetectorsSamplesAreDealtEvenly) {
+TEST(ProductSpace, ADetectorsSamplesAreDealtEvenly) {
   if (test::other_rank()) return;
   for (const Box& samples :
        {Box({0, 0, 0}, {1, 70, 1}), Box({0, 0, 0}, {180, 4, 96}), Box({0, 0, 0}, {1, 1, 3})})
     for (const int ranks : {1, 2, 7, 500}) {
-      const MeasurementLayout layout({{"cells", samples, 1, even_layout(samples, ranks)}});
+      const ProductSpace layout({{"cells", ImageSpace(samples), even_layout(samples, ranks)}});
       std::int64_t sum = 0, most = 0;
       for (int r = 0; r < ranks; ++r) {
         sum += layout.block(0, r).pixels();

@@ -31,7 +31,7 @@ struct Case {
 NoiseEstimate estimate(const Case& c, const Communicator& comm, double step = 0) {
   const Decomposition blocks =
       Decomposition::choose(c.image, {1, 4, 4}, comm.size(), [](const Box& b) { return b.pixels(); });
-  const MeasurementLayout layout({{"identity", c.image, c.channels, blocks.layout()}});
+  const ProductSpace layout({{"identity", ImageSpace(c.image, c.channels), blocks.layout()}});
   const Box block = layout.block(0, comm.rank());
   at::Tensor y = empty_block(c.channels, block, at::kDouble),
              marks = empty_block(c.channels, block, at::kFloat);

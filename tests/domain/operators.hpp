@@ -39,18 +39,19 @@ inline Decomposition cut(const Box& image, int ranks, std::int64_t align = 1) {
 inline std::unique_ptr<DistributedOperator> place(const Stack& parts, const Decomposition& cut,
                                                   std::int64_t channels, const Communicator& comm,
                                                   at::ScalarType type = at::kDouble) {
-  return make_local_stack(cut, parts, channels, at::TensorOptions(type),
-                          make_transport(comm, {}, TransportKind::mpi), comm);
+  return make_local_stack({ProductSpace(ImageSpace(cut.image(), channels), cut), at::TensorOptions(type),
+                           make_transport(comm, {}, TransportKind::mpi), comm},
+                          parts);
 }
 
 /// This rank's part of a tensor that every rank knows whole.
 inline at::Tensor part_of(const at::Tensor& whole, const Box& all, const Box& block) {
   return crop(whole, all, block).contiguous();
 }
-inline Measurement parts_of(const Measurement& whole, const MeasurementLayout& layout, int rank) {
+inline Measurement parts_of(const Measurement& whole, const ProductSpace& layout, int rank) {
   Measurement y;
   for (std::size_t i = 0; i < whole.size(); ++i)
-    y.push_back(part_of(whole[i], layout.part(i).box, layout.block(i, rank)));
+    y.push_back(part_of(whole[i], layout.part(i).box(), layout.block(i, rank)));
   return y;
 }
 

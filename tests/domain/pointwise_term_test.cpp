@@ -124,12 +124,12 @@ struct Case {
         x(image(1)),
         z(image(2)) {
     Measurement y;
-    for (std::size_t i = 0; i < A->layout().parts(); ++i) {
-      const Box& box = A->layout().part(i).box;
+    for (std::size_t i = 0; i < A->range().parts(); ++i) {
+      const Box& box = A->range().part(i).box();
       y.push_back((random_tensor({2, box.extent(1), box.extent(2)}, 10 + i) * 0.5 + 0.45).clamp_min(0));
     }
     f = make_pointwise_term(
-        {.A = A, .y = parts_of(y, A->layout(), comm.rank()), .weights = {}, .prox = {300, 1e-11}}, make(),
+        {.A = A, .y = parts_of(y, A->range(), comm.rank()), .weights = {}, .prox = {300, 1e-11}}, make(),
         space);
   }
   at::Tensor image(std::uint64_t seed) const {
@@ -200,11 +200,11 @@ TEST(PointwiseTerm, HuberWithoutOutliersIsLeastSquares) {
         3, [] { return make_huber_loss(1e3, kNoise); }, comm);
     Measurement y;
     for (std::size_t i = 0; i < 2; ++i) {
-      const Box& box = c.A->layout().part(i).box;
+      const Box& box = c.A->range().part(i).box();
       y.push_back((random_tensor({2, box.extent(1), box.extent(2)}, 10 + i) * 0.5 + 0.45).clamp_min(0));
     }
     const auto squares = make_least_squares({.A = c.A,
-                                             .y = parts_of(y, c.A->layout(), comm.rank()),
+                                             .y = parts_of(y, c.A->range(), comm.rank()),
                                              .weights = {},
                                              .noise_sigma = kNoise,
                                              .prox = {300, 1e-13}},

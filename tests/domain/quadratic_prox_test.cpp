@@ -52,7 +52,7 @@ struct Problem {
         reducer(comm),
         space(comm, &reducer),
         y(A->make_measurement()),
-        root_weights(A->layout().parts()),
+        root_weights(A->range().parts()),
         adjoint(A->make_image()) {
     const std::array<std::int64_t, 3> size = {2, image.extent(1), image.extent(2)};
     const at::Tensor truth = random_tensor({2, (size[1] + 7) / 8, (size[2] + 7) / 8}, 1)
@@ -64,16 +64,16 @@ struct Problem {
     A->apply(mine(truth), y);
     Measurement noise, w;
     for (std::size_t i = 0; i < y.size(); ++i) {
-      const Box& box = A->layout().part(i).box;
+      const Box& box = A->range().part(i).box();
       const std::array<std::int64_t, 3> samples = {2, box.extent(1), box.extent(2)};
       noise.push_back(random_tensor(samples, 10 + i) * (kNoise * std::sqrt(12.0)));
       const at::Tensor u = random_tensor(samples, 20 + i) + 0.5;
       w.push_back(weights == "missing" ? u.gt(0.1).to(at::kDouble) : u.mul(9).add(1).reciprocal() * 4);
     }
-    noise = parts_of(noise, A->layout(), comm.rank());
+    noise = parts_of(noise, A->range(), comm.rank());
     for (std::size_t i = 0; i < y.size(); ++i) y[i].add_(noise[i]);
     weighted = weights != "alike";
-    if (weighted) root_weights = parts_of(w, A->layout(), comm.rank());
+    if (weighted) root_weights = parts_of(w, A->range(), comm.rank());
     for (at::Tensor& t : root_weights)
       if (t.defined()) t.sqrt_();
     z = mine(truth + 0.1 * random_tensor(size, 2));

@@ -75,6 +75,37 @@ def means():
         assert np.sqrt((off ** 2).mean()) < 0.02, off
 
 
+def coils():
+    """An operator composed of two: several maps of one image, then a mask; a denoiser that is a function."""
+    photo(60, 83)
+    for solver in ("{name: drs, iterations: 6, sigma: 0.05, step: 1, step_length: 0.9}",
+                   "{name: pgd, iterations: 6, sigma: 0.02}"):
+        import shutil
+        for folder in work.glob("*"):
+            if folder.is_dir():
+                shutil.rmtree(folder)
+        everything(write_job("{type: coils, coils: 3}", solver=solver, denoiser="{network: shrink}"),
+                   exact_bytes=True)
+    # With all samples kept and hardly any noise, the truth.
+    path = write_job("{type: coils, kept: 1}", solver="{name: fista, iterations: 60}", denoiser="{network: none}")
+    run(path, "--set", "output.folder=all", "--set", "problem.noise.gaussian=0.0001", ranks=2)
+    assert summary("all")["psnr"] > 60, summary("all")["psnr"]
+
+
+def exposures():
+    """Samples on three axes of an image with two."""
+    photo(60, 83)
+    everything(write_job("{type: exposures, exposures: 4}", denoiser="{network: tv}"))
+    path = write_job("{type: exposures}", denoiser="{network: tv}")
+    code, out, err = tessera("simulate", path, "y.h5", ranks=3)
+    assert code == 0, out + err
+    measured = job("schema: 1\nproblem: {measurements: y.h5, image: {size: [60, 83]}}\ndenoiser: {network: tv}\n"
+                   "solver: {name: fista, iterations: 5, sigma: 0.02}\noutput: {folder: real}\n", name="real.yaml")
+    for ranks in (1, 4):
+        run(measured, "--set", f"output.folder=real-{ranks}", ranks=ranks)
+    assert distance(image("real-4"), image("real-1")) < 1e-5
+
+
 def mixed_stack():
     """Local and global operators in one stack; an operator's own solver option; every data step that there is."""
     photo(60, 83)
@@ -117,4 +148,4 @@ def mistakes():
             assert code == 2 and reason in err and err.count("tessera:") == 1, (reason, code, err)
 
 
-{f.__name__: f for f in (difference, means, mixed_stack, real_data, mistakes)}[scenario]()
+{f.__name__: f for f in (difference, means, coils, exposures, mixed_stack, real_data, mistakes)}[scenario]()

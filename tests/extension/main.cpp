@@ -7,18 +7,24 @@
 
 namespace tessera {
 
+OperatorRow coils();
 OperatorRow difference();
+OperatorRow exposures();
 OperatorRow means();
 SolverRow douglas_rachford();
+DenoiserRow shrink();
 DenoiserRow sketch();
 
 }  // namespace tessera
 
 int main(int argc, char** argv) {
   tessera::MpiSession session(&argc, &argv);
+  tessera::operator_table().push_back(tessera::coils());
   tessera::operator_table().push_back(tessera::difference());
+  tessera::operator_table().push_back(tessera::exposures());
   tessera::operator_table().push_back(tessera::means());
   tessera::solver_table().push_back(tessera::douglas_rachford());
+  tessera::denoiser_table().push_back(tessera::shrink());
   tessera::denoiser_table().push_back(tessera::sketch());
   session.end(tessera::tessera_main(argc, argv, tessera::Communicator::world()));
 }

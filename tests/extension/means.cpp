@@ -26,66 +26,46 @@ Box shadow(const Box& box, std::size_t axis) {
 
 // Who owns the samples, and whose pixels they are made of. An apply accumulates, the plan run backward; an
 // adjoint runs it forward.
-ExchangePlan travel(const Decomposition& d, std::size_t axis, int rank) {
-  const Box samples = shadow(d.image(), axis);
+ExchangePlan travel(const ProductSpace::Part& image, std::size_t axis, int rank) {
+  const Box samples = shadow(image.box(), axis);
+  const int ranks = image.owners.ranks();
   std::vector<Box> shadows;
-  for (int r = 0; r < d.ranks(); ++r) shadows.push_back(shadow(d.block(r), axis));
-  return {even_layout(samples, d.ranks()), Layout(std::move(shadows)), samples, Border::none, rank};
-}
-
-MeasurementLayout detectors(const Decomposition& d, std::int64_t channels) {
-  std::vector<MeasurementLayout::Part> parts;
-  for (const std::size_t axis : kAxes) {
-    const Box samples = shadow(d.image(), axis);
-    parts.push_back({axis == 2 ? "rows" : "columns", samples, channels, even_layout(samples, d.ranks())});
-  }
-  return MeasurementLayout(std::move(parts));
+  for (int r = 0; r < ranks; ++r) shadows.push_back(shadow(image.block(r), axis));
+  return {even_layout(samples, ranks), Layout(std::move(shadows)), samples, Border::none, rank};
 }
 
 class Means final : public DistributedOperator {
  public:
-  explicit Means(const OperatorContext& c) : c_(c), layout_(detectors(c.decomposition, c.channels)) {
-    const ElementType type = element_type(c.options.dtype().toScalarType());
+  Means(const OperatorPlan& plan, const OperatorContext& c) : DistributedOperator(plan, c) {
+    const ElementType type = element_type(options().dtype().toScalarType());
     for (const std::size_t axis : kAxes) {
-      const ExchangePlan plan = travel(c_.decomposition, axis, c_.comm.rank());
-      shadows_.push_back(empty_block(c_.channels, plan.need(), c_.options));
-      exchanges_.push_back(std::make_unique<Exchange>(plan, c_.transport, c_.channels, type));
+      const ExchangePlan travels = travel(image(), axis, rank());
+      shadows_.push_back(empty_block(image().space, travels.need(), options()));
+      exchanges_.push_back(
+          std::make_unique<Exchange>(travels, transport(), image().space.planes(), type));
     }
   }
 
-  void apply(const at::Tensor& x, Measurement& y) override {
+  void apply(const Tensors& x, Tensors& y) override {
     const PhaseScope phase(Phase::op);
     for (std::size_t i = 0; i < 2; ++i) {
-      shadows_[i].copy_(x.sum(dim(i), /*keepdim=*/true)).div_(pixels(i));
+      shadows_[i].copy_(x[0].sum(dim(i), /*keepdim=*/true)).div_(pixels(i));
       y[i].zero_();
       const PhaseScope halo(Phase::halo);
       exchanges_[i]->begin_transposed(shadow_view(i), sample_view(y, i)).wait();
     }
   }
-  void adjoint(const Measurement& y, at::Tensor& x) override {
+  void adjoint(const Tensors& y, Tensors& x) override {
     const PhaseScope phase(Phase::adjoint);
-    x.zero_();
+    x[0].zero_();
     for (std::size_t i = 0; i < 2; ++i) {
       {
         const PhaseScope halo(Phase::halo);
         exchanges_[i]->begin(sample_view(y, i), shadow_view(i)).wait();
       }
-      x.add_(shadows_[i], 1 / pixels(i));
+      x[0].add_(shadows_[i], 1 / pixels(i));
     }
   }
-
-  bool not_negative() const override { return true; }
-  std::int64_t bytes_sent() const override {
-    std::int64_t pixels = 0;
-    for (const auto& e : exchanges_) pixels += e->plan().pixels_sent() + e->plan().pixels_received();
-    return pixels * c_.channels * static_cast<std::int64_t>(c_.options.dtype().itemsize());
-  }
-  const MeasurementLayout& layout() const override { return layout_; }
-  at::TensorOptions options() const override { return c_.options; }
-  std::int64_t image_channels() const override { return c_.channels; }
-  const Decomposition& decomposition() const override { return c_.decomposition; }
-  const Communicator& comm() const override { return c_.comm; }
-  std::shared_ptr<Transport> transport() const override { return c_.transport; }
 
  private:
   // Axes are counted from the last: a block has three of space, or two.
@@ -94,32 +74,47 @@ class Means final : public DistributedOperator {
     return at::IntArrayRef(&dims[i], 1);
   }
   double pixels(std::size_t i) const {
-    return static_cast<double>(c_.decomposition.image().extent(kAxes[i]));
+    return static_cast<double>(image().box().extent(kAxes[i]));
   }
   ArrayView shadow_view(std::size_t i) const { return view(shadows_[i], exchanges_[i]->plan().need()); }
-  ArrayView sample_view(const Measurement& y, std::size_t i) const {
+  ArrayView sample_view(const Tensors& y, std::size_t i) const {
     return view(y[i], exchanges_[i]->plan().own());
   }
 
-  OperatorContext c_;
-  MeasurementLayout layout_;
   std::vector<at::Tensor> shadows_;                   // this rank's share of the sums
   std::vector<std::unique_ptr<Exchange>> exchanges_;  // one per part
 };
 
 class MeansPlan final : public OperatorPlan {
  public:
-  MeasurementLayout layout(const Decomposition& d, std::int64_t channels) const override {
-    return detectors(d, channels);
+  ProductSpace range(const ProductSpace& domain) const override {
+    const ProductSpace::Part& image = domain.part(0);
+    std::vector<ProductSpace::Part> parts;
+    for (const std::size_t axis : kAxes) {
+      const Box samples = shadow(image.box(), axis);
+      parts.push_back({axis == 2 ? "rows" : "columns", image.space.on(samples),
+                       even_layout(samples, domain.ranks())});
+    }
+    return ProductSpace(std::move(parts));
   }
-  std::vector<ExchangePlan> exchanges(const Decomposition& d, int rank) const override {
-    return {travel(d, kAxes[0], rank), travel(d, kAxes[1], rank)};
+  std::vector<PlannedExchange> exchanges(const ProductSpace& domain, int rank) const override {
+    const ImageSpace& image = domain.part(0).space;
+    std::vector<PlannedExchange> all;
+    for (const std::size_t axis : kAxes)
+      all.push_back({.plan = travel(domain.part(0), axis, rank),
+                     .channels = image.planes(),
+                     .element_bytes = image.element_bytes,
+                     .accumulates = true});
+    return all;
   }
-  OperatorWork work(const Decomposition& d, std::int64_t channels, int rank) const override {
-    return {.products = 4 * static_cast<double>(d.block(rank).pixels() * channels)};
+  OperatorWork work(const ProductSpace& domain, int rank) const override {
+    return {.products = 4 * static_cast<double>(domain.values(rank))};
+  }
+  OperatorTraits traits(const ProductSpace&) const override {
+    return {.parts = {{}, {}}, .not_negative = true};
   }
   std::unique_ptr<DistributedOperator> place(const OperatorContext& context) override {
-    return std::make_unique<Means>(context);
+    return std::make_unique<Means>(*this, context);
   }
 };
 

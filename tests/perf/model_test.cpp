@@ -58,8 +58,8 @@ struct Parts {
 // Of one apply and one adjoint.
 std::int64_t operator_bytes(const Decomposition& d, const OperatorPlan& op, std::int64_t channels, int rank) {
   std::int64_t pixels = 0;
-  for (const ExchangePlan& plan : op.exchanges(d, rank))
-    pixels += plan.pixels_sent() + plan.pixels_received();
+  for (const PlannedExchange& e : op.exchanges(ProductSpace(ImageSpace(d.image()), d), rank))
+    pixels += e.plan.pixels_sent() + e.plan.pixels_received();
   return pixels * channels * 4;
 }
 
@@ -170,10 +170,10 @@ TEST(Model, one_rank_by_hand) {
   const NetworkWork work = dncnn(3);
   const Parts blur(make_blur(box_blur(5, BlurMethod::direct)));
   const Decomposition d(Box::image2d(20, 30), {1, 1, 1}, {1, 1, 1});
-  const Prediction p = predict(m, &work, blur.data, d, 1, {.mode = ExecutionMode::whole});
+  const Prediction p = predict(m, &work, blur.data, d, {.mode = ExecutionMode::whole});
   const double passes = (1 + 1 + 0) * 600 * 4 * 0;  // the last addition rides on its convolution
   EXPECT_NEAR(p.denoise, 9e-6 * (8 + 64 + 8) * 600 + passes, 1e-3 * p.denoise);
-  const auto kernel = blur.op->reach();
+  const auto kernel = blur.op->traits(ProductSpace(ImageSpace(d.image()), d)).reach;
   const double taps =
       static_cast<double>((kernel.lo[1] + kernel.hi[1] + 1) * (kernel.lo[2] + kernel.hi[2] + 1));
   EXPECT_NEAR(p.data, 600e-6 + 2 * taps * 600 / 1e6 + 20 * 600 * 1e-9, 1e-9);
@@ -203,15 +203,15 @@ TEST(Model, bytes_are_those_of_the_plans) {
               DistributedFourier::bytes_sent(d.layout(), d.image(), 1, 4, r);
     }
     const Execution e{.mode = ExecutionMode::patch};
-    EXPECT_EQ(predict(m, &work, blur.data, d, 1, e).sent, static_cast<double>(sent));
+    EXPECT_EQ(predict(m, &work, blur.data, d, e).sent, static_cast<double>(sent));
     const Execution layers{.mode = ExecutionMode::layer, .halo_depth = 2};
     std::int64_t by_layer = 0;
     const LayerTraffic traffic(graph, d, {.mode = ExecutionMode::layer, .halo_depth = 2}, 1);
     for (int r = 0; r < ranks; ++r) by_layer += traffic.bytes_sent(r) + operator_bytes(d, *blur.op, 1, r);
-    EXPECT_EQ(predict(m, &work, blur.data, d, 1, layers).sent, static_cast<double>(by_layer));
+    EXPECT_EQ(predict(m, &work, blur.data, d, layers).sent, static_cast<double>(by_layer));
     Parts split(make_blur(box_blur(9, BlurMethod::fft)));
     split.data.solver = "hqs";
-    EXPECT_EQ(predict(m, &work, split.data, d, 1, e).sent, static_cast<double>(prox));
+    EXPECT_EQ(predict(m, &work, split.data, d, e).sent, static_cast<double>(prox));
   }
 }
 
@@ -221,10 +221,10 @@ TEST(Model, conjugate_gradients_cost_what_is_counted) {
   Parts parts(make_blur(box_blur(5, BlurMethod::direct, Boundary::valid)));
   parts.data.solver = "hqs";
   const Decomposition d(Box::image2d(64, 64), {1, 1, 1}, {1, 2, 2});
-  ASSERT_EQ(data_traffic(d, parts.data, 0).kind, DataTraffic::Kind::conjugate_gradients);
+  ASSERT_TRUE(data_traffic(d, parts.data, 0).iterative());
   const auto taken = [&](double inner) {
     parts.data.inner = inner;
-    const Prediction p = predict(m, nullptr, parts.data, d, 1, {});
+    const Prediction p = predict(m, nullptr, parts.data, d, {});
     return std::array{p.data, p.exposed, p.reduce};
   };
   const auto none = taken(0), some = taken(7.5), more = taken(15);
@@ -262,7 +262,7 @@ TEST(Model, more_of_anything_takes_longer) {
     const Decomposition d =
         Decomposition::choose(Box::image2d(side, side), {1, 1, 1}, ranks,
                               [](const Box& b) { return static_cast<double>(b.pixels()); });
-    return predict(m, &work, blur.data, d, 1, {.mode = ExecutionMode::patch, .patch = patch});
+    return predict(m, &work, blur.data, d, {.mode = ExecutionMode::patch, .patch = patch});
   };
   const Machine m = plain();
   const Prediction one = at(m, 1, 256), four = at(m, 4, 256);
@@ -291,7 +291,7 @@ TEST(Model, layers_launched_one_by_one_take_the_host_its_time) {
   m.links[TransportKind::nccl] = m.links[TransportKind::mpi];
   const Decomposition d(Box::image2d(64, 64), {1, 1, 1}, {1, 2, 2});
   const auto denoise = [&](TransportKind transport) {
-    return predict(m, &work, blur.data, d, 1, {.mode = ExecutionMode::layer, .transport = transport}).denoise;
+    return predict(m, &work, blur.data, d, {.mode = ExecutionMode::layer, .transport = transport}).denoise;
   };
   EXPECT_GT(denoise(TransportKind::mpi), 19 * 1e-4);  // docs/gpu.md: 110 us per exchange
   EXPECT_LT(denoise(TransportKind::nccl), 2e-4);      // one graph
@@ -305,7 +305,7 @@ TEST(Model, choices_are_ranked_and_obey_the_job) {
   const NetworkWork work = dncnn(6);
   const Parts blur(make_blur(box_blur(5, BlurMethod::direct)));
   const Decomposition d(Box::image2d(256, 256), {1, 1, 1}, {1, 2, 2});
-  const auto ranked = rank_executions(m, work, blur.data, d, 1, {});
+  const auto ranked = rank_executions(m, work, blur.data, d, {});
   ASSERT_GT(ranked.size(), 3u);
   // Sorted, but that the first may be up to 5 % slower than the second if it computes less twice.
   for (std::size_t i = 2; i < ranked.size(); ++i) EXPECT_LE(ranked[i - 1].seconds(), ranked[i].seconds());
@@ -316,32 +316,33 @@ TEST(Model, choices_are_ranked_and_obey_the_job) {
     }
   }
   for (const Prediction& p : ranked) EXPECT_NE(p.execution.mode, ExecutionMode::whole) << "on 4 ranks";
-  for (const Prediction& p : rank_executions(m, work, blur.data, d, 1, {.mode = ExecutionMode::patch}))
+  for (const Prediction& p : rank_executions(m, work, blur.data, d, {.mode = ExecutionMode::patch}))
     EXPECT_EQ(p.execution.mode, ExecutionMode::patch);
   for (const Prediction& p :
-       rank_executions(m, work, blur.data, d, 1, {.mode = ExecutionMode::patch, .patch = 32, .batch = 2})) {
+       rank_executions(m, work, blur.data, d, {.mode = ExecutionMode::patch, .patch = 32, .batch = 2})) {
     EXPECT_EQ(p.execution.patch, 32);
     EXPECT_EQ(p.execution.batch, 2);
   }
   const auto tight = static_cast<double>(work.memory->bytes(1, 80, 80));
-  for (const Prediction& p : rank_executions(m, work, blur.data, d, 1, {}, tight)) {
+  for (const Prediction& p : rank_executions(m, work, blur.data, d, {}, tight)) {
     EXPECT_EQ(p.execution.mode, ExecutionMode::patch);
     EXPECT_LE(p.execution.patch.value(), 64);
   }
-  EXPECT_TRUE(rank_executions(m, work, blur.data, d, 1, {}, 1000).empty());
+  EXPECT_TRUE(rank_executions(m, work, blur.data, d, {}, 1000).empty());
 }
 
 TEST(Model, a_thousand_ranks_and_four_billion_pixels) {
   const Machine m = parse_machine(write_machine(guessed_machine(true)), "guessed");
   NetworkOptions o;
   const NetworkWork work = network_work(random_network(o, 1), at::kBFloat16, true);
-  const Parts blur(make_blur(box_blur(9, BlurMethod::fft)));
+  Parts blur(make_blur(box_blur(9, BlurMethod::fft)));
   const auto cost = [](const Box& b) { return static_cast<double>(b.pixels()); };
   const Decomposition d = Decomposition::choose(Box::image2d(65536, 65536), {1, 8, 8}, 1024, cost);
-  const auto ranked = rank_executions(m, work, blur.data, d, 3,
+  blur.data.image.channels = 3;
+  const auto ranked = rank_executions(m, work, blur.data, d,
                                       {.precision = Precision::bfloat16, .transport = TransportKind::nccl});
   ASSERT_FALSE(ranked.empty());
-  const Prediction p = predict(m, &work, blur.data, d, 3, ranked.front().execution);
+  const Prediction p = predict(m, &work, blur.data, d, ranked.front().execution);
   EXPECT_EQ(p.ranks, 1024);
   EXPECT_GT(p.seconds(), 0);
   // Memory per rank is that of a 2048 x 2048 block, not of the image.

@@ -216,7 +216,7 @@ TEST(Blur, BankOfDifferentKernelsEqualsEachAlone) {
   ops.push_back(blur(random_tensor({21, 2}, 3), Boundary::zero, BlurMethod::fft, 1));
   Reach reach;
   std::vector<const LocalOperator*> group;
-  LocalOperator::Placement placement{image, {}, {}, 2, at::TensorOptions(at::kDouble)};
+  LocalOperator::Placement placement{ImageSpace(image, 2), {}, {}, at::TensorOptions(at::kDouble)};
   for (const auto& op : ops) {
     reach = reach.max(op->reach());
     group.push_back(op.get());
@@ -254,7 +254,7 @@ TEST(Blur, TilesInBatchesEqualTilesInTurn) {
       const Box samples = op->measurement(image);
       const Reach reach{{0, taps[0] - 1 - taps[0] / 2, taps[1] - 4}, {0, taps[0] / 2, 3}};
       const LocalOperator::Placement placement{
-          image, image.grow(reach), {samples}, 2, at::TensorOptions(at::kDouble)};
+          ImageSpace(image, 2), image.grow(reach), {samples}, at::TensorOptions(at::kDouble)};
       const at::Tensor x = random_tensor({2, placement.input.extent(1), placement.input.extent(2)}, 7);
       std::vector<at::Tensor> y, back;
       for (const Index2& batch : {Index2{1, 1}, Index2{1, 2}, Index2{2, 3}, Index2{100, 100}}) {

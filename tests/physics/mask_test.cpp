@@ -11,7 +11,7 @@ namespace tessera {
 namespace {
 
 LocalOperator::Placement placed_at(const Box& image, const Box& block, std::int64_t channels) {
-  return {image, block, {block}, channels, at::TensorOptions(at::kDouble)};
+  return {ImageSpace(image, channels), block, {block}, at::TensorOptions(at::kDouble)};
 }
 
 TEST(Mask, MultipliesEveryChannel) {
@@ -28,21 +28,21 @@ TEST(Mask, MultipliesEveryChannel) {
   EXPECT_EQ(y.ne(0).sum().item<std::int64_t>(), 2);
   placed->adjoint({&x, 1}, back);
   EXPECT_EQ(test::difference(back, y), 0);
-  EXPECT_EQ(placed->diagonal().sum().item<double>(), 1);
+  EXPECT_EQ(placed->diagonal({}).sum().item<double>(), 1);
 }
 
 TEST(Mask, DrawnMaskDoesNotDependOnTheBlocks) {
   const Box image = Box::image2d(50, 40);
   const auto op = make_random_mask(0.3, 5);
   const LocalOperator* self = op.get();
-  const at::Tensor whole = op->place({&self, 1}, placed_at(image, image, 1))->diagonal();
+  const at::Tensor whole = op->place({&self, 1}, placed_at(image, image, 1))->diagonal({});
   const Box block({0, 13, 7}, {1, 41, 40});
-  const at::Tensor part = op->place({&self, 1}, placed_at(image, block, 1))->diagonal();
+  const at::Tensor part = op->place({&self, 1}, placed_at(image, block, 1))->diagonal({});
   EXPECT_TRUE(part.equal(whole.slice(1, 13, 41).slice(2, 7, 40)));
   // 2000 draws of probability 0.3: within 5 standard deviations (0.0102 each) of the mean.
   EXPECT_NEAR(whole.mean().item<double>(), 0.3, 0.052);
   EXPECT_FALSE(
-      make_random_mask(0.3, 6)->place({&self, 1}, placed_at(image, image, 1))->diagonal().equal(whole));
+      make_random_mask(0.3, 6)->place({&self, 1}, placed_at(image, image, 1))->diagonal({}).equal(whole));
 }
 
 TEST(Mask, RefusesSharesAndValuesOutsideTheirRange) {

@@ -94,11 +94,11 @@ class Operators : public testing::TestWithParam<Case> {
   Measurement parts_of(const DistributedOperator& A, const std::string& letter, int rank,
                        at::ScalarType type) const {
     Measurement m;
-    for (std::size_t i = 0; i < A.layout().parts(); ++i) {
+    for (std::size_t i = 0; i < A.range().parts(); ++i) {
       const at::Tensor& whole = (*this)[concat(letter, i)];
-      EXPECT_EQ(A.layout().part(i).box, test::image_of(whole));
-      EXPECT_EQ(A.layout().part(i).channels, whole.size(0));
-      m.push_back(test::part_of(whole, A.layout().block(i, rank), type));
+      EXPECT_EQ(A.range().part(i).box(), test::image_of(whole));
+      EXPECT_EQ(A.range().part(i).space.channels, whole.size(0));
+      m.push_back(test::part_of(whole, A.range().block(i, rank), type));
     }
     return m;
   }
@@ -118,7 +118,8 @@ class Operators : public testing::TestWithParam<Case> {
       for (const Grid3& grid : all) {
         const Decomposition d(image, {1, 1, 1}, grid);
         std::shared_ptr<DistributedOperator> A = make_local_stack(
-            d, GetParam().make(file), x.size(0), at::TensorOptions().dtype(type), transport, comm);
+            {ProductSpace(ImageSpace(image, x.size(0)), d), at::TensorOptions().dtype(type), transport, comm},
+            GetParam().make(file));
         body(A, d.block(comm.rank()), space);
       }
     });

@@ -59,13 +59,14 @@ class Trajectories : public testing::TestWithParam<const char*> {
       blur.kernel = problem["kernel"];
       parts.push_back(make_blur(std::move(blur)));
       DataTermInput input;
-      input.A = make_local_stack(d, parts, 1, at::TensorOptions().dtype(type), transport, comm);
-      input.y = {test::part_of(problem["y"], input.A->layout().block(0, comm.rank()), type)};
+      input.A = make_local_stack(
+          {ProductSpace(ImageSpace(image), d), at::TensorOptions().dtype(type), transport, comm}, parts);
+      input.y = {test::part_of(problem["y"], input.A->range().block(0, comm.rank()), type)};
       input.prox = prox;
       const auto data = make_least_squares(std::move(input), space);
       ExecutionOptions execution;
       execution.type = type;
-      const auto denoiser = make_network_denoiser(network, execution, {d, 1, comm, transport});
+      const auto denoiser = make_network_denoiser(network, execution, {d, ImageSpace(image), comm, transport});
       const SolverOptions o = options();
       const auto solver =
           make_solver(GetParam(), {*data, *denoiser, space, o, test::part_of(start, block, type)});

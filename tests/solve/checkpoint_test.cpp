@@ -74,7 +74,7 @@ struct Program {
     const Box block = cut.block(comm.rank());
     Measurement y = {pattern(cut.image(), block)};
     data = make_least_squares({.A = A, .y = y, .weights = {}, .prox = {8, 1e-3}}, space);
-    const DenoiserContext context{cut, 1, comm, make_transport(comm, {}, TransportKind::mpi)};
+    const DenoiserContext context{cut, ImageSpace(cut.image()), comm, make_transport(comm, {}, TransportKind::mpi)};
     if (prior == Prior::warm_tv)
       denoiser = make_total_variation({.iterations = 16, .warm_start = true}, context, at::kFloat);
     else if (prior == Prior::potential)

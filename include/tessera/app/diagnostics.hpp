@@ -36,7 +36,7 @@ struct ResidualStatistics {
   std::vector<double> tiles;
 };
 /// Collective; the same on any number of ranks up to rounding. Whiteness and tiles: of volumes, within slices.
-ResidualStatistics residual_statistics(const Fit& fit, std::size_t part, const MeasurementLayout& layout,
+ResidualStatistics residual_statistics(const Fit& fit, std::size_t part, const ProductSpace& layout,
                                        const std::shared_ptr<Transport>& transport, const Communicator& comm);
 
 /// How much D(., sigma) stretches small changes v of an image: |D(x + v) - D(x)| / |v|, each v the change

@@ -23,8 +23,7 @@ namespace tessera {
 /// What a job is before anything is computed: file headers, weights, arithmetic. Equal on all ranks.
 struct Geometry {
   JobConfig job;  // autos of grid, scale and weights resolved
-  Box image;      // the unknown
-  std::int64_t channels = 1;
+  ImageSpace image;               // the unknown
   double offset = 0, factor = 1;  // file value = internal * factor + offset
   SourceInfo data;                // the file in whose units the image is: of measurements, else of the truth
   std::array<double, 2> truth_scale{0, 1};  // offset and factor of the truth, which may have its own
@@ -40,6 +39,7 @@ struct Geometry {
   std::vector<std::string> notices;  // one line each, for the user
 
   at::TensorOptions options() const;
+  ProductSpace domain() const;  // the image, cut by the decomposition
 };
 
 /// Collective over `comm`; `ranks` may be pretended (tessera check). InputError for whatever can be known by
@@ -56,7 +56,7 @@ Box middle_slice(const Box& image);
 /// The same job on another image, cut for `ranks` pretended ranks.
 Geometry with_image(const Geometry& g, const Box& image, int ranks);
 
-/// Describes operators on g.image, `first` being the place of the first of them in the job's list.
+/// Describes operators on g.image.box, `first` being the place of the first of them in the job's list.
 /// Collective: files that g.files does not know yet are looked at. InputError on all ranks.
 std::unique_ptr<OperatorPlan> describe(const Geometry& g, const std::vector<OperatorConfig>& parts,
                                        std::size_t first, Device device, const Communicator& comm);

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -53,8 +54,7 @@ struct OperatorRequest {
   const OperatorConfig& config;
   std::uint32_t index = 0;  // of the part in the job's list
   std::int64_t seed = 0;    // problem.seed
-  Box image;
-  std::int64_t channels = 1;
+  ImageSpace image;
   Device device;  // that it will run on
   OperatorFiles& files;
   const Communicator& comm;
@@ -65,8 +65,8 @@ struct OperatorRequest {
 /// few pixels around its own, else an OperatorPlan.
 struct OperatorRow {
   OperatorChoice choice;
-  std::unique_ptr<LocalOperator> (*local)(const OperatorRequest&) = nullptr;
-  std::unique_ptr<OperatorPlan> (*global)(const OperatorRequest&) = nullptr;
+  std::function<std::unique_ptr<LocalOperator>(const OperatorRequest&)> local{};
+  std::function<std::unique_ptr<OperatorPlan>(const OperatorRequest&)> global{};
   std::string every_pixel{};  // the operator whose samples it thins out; empty: itself
 };
 

@@ -89,7 +89,7 @@ void write_reconstruction(const OutputFolder& folder, const Geometry& g, const a
                           const Box& part, const Communicator& comm);
 /// measurement.png, which reports show: the first part of y, clamped to [0, 1]. Nothing without a preview, or
 /// where the part is no picture or has more than 4096 x 4096 samples (a big PNG takes minutes). Collective.
-void write_measurement(const OutputFolder& folder, const Geometry& g, const MeasurementLayout& layout,
+void write_measurement(const OutputFolder& folder, const Geometry& g, const ProductSpace& layout,
                        const at::Tensor& y, const Communicator& comm);
 /// A picture of a distributed image in internal range; channels 1 or 3. Collective.
 void write_preview(const std::string& path, const at::Tensor& image, const Box& box, const Layout& layout,

@@ -37,6 +37,9 @@ class Communicator {
   Communicator() = default;
   /// All ranks of the launch; the one-process communicator without MPI.
   static Communicator world();
+  /// Ranks that somebody else started and grouped; `handle` stays theirs, and lives longer than this. MPI was
+  /// started with MPI_THREAD_FUNNELED or more. Sets the handle's errors to be returned.
+  static Communicator adopt(MPI_Comm handle);
 
   int rank() const;
   int size() const;
@@ -100,7 +103,7 @@ double patience(double usual);
 /// rest when it ends a job, and a rank that exits with an error makes it do so.
 void wait_until_read();
 
-/// True between MpiSession's start and end with a launcher around us.
+/// True between MpiSession's start and end with a launcher around us, or while an adopted MPI runs.
 bool mpi_running();
 
 /// Every MPI return goes through here.

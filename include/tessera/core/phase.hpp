@@ -17,7 +17,7 @@ struct PhaseRecord {
   Phase phase = Phase::other;
   Phase parent = Phase::other;  // other: top level
   std::int64_t iteration = -1;  // in which it began; -1: outside of the loop
-  double start = 0;             // seconds since the program began
+  double start = 0;             // seconds since the recorder's begin
   double seconds = 0;
   double own_seconds = 0;     // without children
   double wait_seconds = 0;    // blocked on communication that nothing hid
@@ -27,8 +27,42 @@ struct PhaseRecord {
   std::int64_t allocated_bytes = 0, peak_bytes = 0, resident_bytes = 0;
 };
 
-/// Times a phase of this rank from construction to destruction; scopes nest. One thread (the rank's main
-/// one).
+/// What one run does: its phases, its iteration, its clock. A process may have several, one after the other or
+/// on threads of their own; one thread records into one at a time.
+///
+/// Until a thread has entered one, it records into the process's. Times count from the program's begin in that
+/// one and in the first that is entered, in later ones from where they were made.
+class Recorder {
+ public:
+  Recorder();
+  ~Recorder();  ///< not while it is entered
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// The one that this thread records into.
+  static Recorder& current();
+
+  /// This thread records into it while one lives; no scope of it is open before or after. Peaks of memory begin
+  /// anew.
+  class Entered {
+   public:
+    explicit Entered(Recorder& recorder);
+    ~Entered();
+    Entered(const Entered&) = delete;
+    Entered& operator=(const Entered&) = delete;
+
+   private:
+    Recorder* before_;
+  };
+
+  struct Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Times a phase of this rank from construction to destruction, in the thread's recorder; scopes nest.
 ///
 /// Cheap: two clock reads and one row in a vector. Without a reader, records are bounded (the oldest are
 /// dropped).
@@ -39,6 +73,8 @@ class PhaseScope {
   PhaseScope(const PhaseScope&) = delete;
   PhaseScope& operator=(const PhaseScope&) = delete;
 };
+
+// All that follows is of the thread's recorder.
 
 /// Adds to the innermost open scope.
 void count_sent(std::int64_t bytes, std::int64_t messages);
@@ -67,7 +103,7 @@ bool has_device_clock();
 /// passed, in the order in which they ended.
 std::vector<PhaseRecord> take_phases();
 
-/// Where this rank is, for messages and for the watchdog; safe to read from another thread.
+/// Where this process is, for messages and for the watchdog; safe to read from another thread.
 struct Heartbeat {
   Phase phase = Phase::other;
   std::int64_t iteration = -1;  // -1: before the first
@@ -79,7 +115,7 @@ Heartbeat heartbeat();
 void beat();                                 // progress inside a long phase
 void set_iteration(std::int64_t iteration);  // said by the loop
 
-/// Seconds since the program began (monotonic).
+/// Seconds since the thread's recorder began (monotonic).
 double now();
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -51,7 +52,7 @@ class Denoiser {
 /// What a denoiser is built on: image layout, where messages go.
 struct DenoiserContext {
   Decomposition decomposition;
-  std::int64_t channels = 1;  // of the image
+  ImageSpace image;
   Communicator comm;
   std::shared_ptr<Transport> transport;
 };
@@ -62,6 +63,11 @@ struct DenoiserContext {
 /// below it. So |D(in, sigma) - in| falls with sigma^2, the bounded denoiser of Chan, Wang, Elgendy, IEEE
 /// Trans. Comput. Imaging 3 (2017) 84. `inner` must outlive it.
 std::unique_ptr<Denoiser> make_continued(Denoiser& inner, double level);
+
+/// out <- f(in, sigma), pixel by pixel or block by block: f sees this rank's block alone, (C, [D,] H, W), and
+/// may be any callable. `description`: what it is, for the log.
+std::unique_ptr<Denoiser> make_function_denoiser(
+    std::function<void(const at::Tensor& in, double sigma, at::Tensor& out)> f, std::string description);
 
 /// D(in) = in: no prior.
 std::unique_ptr<Denoiser> make_identity_denoiser();

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,9 +28,9 @@ struct DenoiserRow {
       options{};  // keys denoiser.NAME of its own; of a network: its shape, for random weights
 
   // Networks.
-  Graph (*graph)(const NetworkOptions&) = nullptr;
+  std::function<Graph(const NetworkOptions&)> graph{};
   /// Sets the options that the shapes of its weights tell, and leaves the others as they are.
-  void (*infer)(const WeightShapes&, NetworkOptions&) = nullptr;
+  std::function<void(const WeightShapes&, NetworkOptions&)> infer{};
   /// Options that its weights files name: widths and channels always, of the others those listed here.
   std::vector<std::string> saved{};
   NetworkOptions published{};  // blocks, depth and the like where nothing says so
@@ -37,7 +38,7 @@ struct DenoiserRow {
   bool shipped = false;  // weights NAME_small_gray, NAME_small_color (and _stable) come with the program
 
   // Others.
-  std::unique_ptr<Denoiser> (*make)(const DenoiserContext&, const Options&, at::TensorOptions) = nullptr;
+  std::function<std::unique_ptr<Denoiser>(const DenoiserContext&, const Options&, at::TensorOptions)> make{};
   bool steady = true;  // each call takes as long as any other; no: it iterates until it is done
   int images = 0, images_of_volume = 0;  // that it keeps beside its input and output
 

@@ -54,8 +54,6 @@ class DataTerm {
   virtual double lipschitz() = 0;
   /// A bound of |A^T W A|, which a start A^T W y is divided by. Collective.
   virtual double lipschitz_of_squares() { return lipschitz(); }
-  /// Of A^T W A on this rank's block, where it is pointwise.
-  virtual std::optional<at::Tensor> diagonal() const { return std::nullopt; }
   /// One forward. The tensors are the term's own: to be read before its next call. No parts: a term without
   /// samples, such as those of tests.
   virtual Fit fit(const at::Tensor& x) { return {}; }
@@ -64,9 +62,6 @@ class DataTerm {
   virtual void adjoint_start(at::Tensor& out) = 0;
   virtual void sensitivity(at::Tensor& out) = 0;
   virtual const DistributedOperator& op() const = 0;
-  /// Bytes this rank sends for one prox in closed form; 0 where it is pointwise. With conjugate gradients:
-  /// for one iteration.
-  virtual std::int64_t prox_bytes_sent() const { return 0; }
   /// How the inner solver of prox() went so far; no calls where all of them were in closed form.
   virtual ProxReport prox_report() const { return {}; }
   /// What later calls depend on beside their arguments, for checkpoints; scalars are restored before anything

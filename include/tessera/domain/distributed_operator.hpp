@@ -8,65 +8,107 @@
 #include <vector>
 
 #include "tessera/comm/exchange.hpp"
-#include "tessera/domain/decomposition.hpp"
-#include "tessera/domain/measurement_layout.hpp"
+#include "tessera/domain/product_space.hpp"
 #include "tessera/domain/space.hpp"
 #include "tessera/physics/local_operator.hpp"
 
 namespace tessera {
 
-/// One part of a measurement per operator of a stack.
-using Measurement = std::vector<at::Tensor>;
+/// One tensor per part of a product space: this rank's points, (C, [D,] H, W).
+using Tensors = std::vector<at::Tensor>;
+/// That of a range.
+using Measurement = Tensors;
 
-/// A linear operator from images cut by decomposition() to measurements that layout() lays out:
-/// x -> (A_1 x, ..., A_n x).
+/// What is known of an operator without placing it; proximal steps, norms and preconditioners follow from it.
+struct OperatorTraits {
+  struct Part {
+    bool pointwise = false;                      // A_i^T A_i is a product at each pixel
+    bool circular = false;                       // the image is a torus to the convolution
+    std::optional<Convolution> convolution = {};  // that it is, whatever stands beyond the image
+  };
+  std::vector<Part> parts{};  // one per part of the range
+  bool not_negative = false;  // no entry of A is below zero
+  Reach reach{};              // pixels around a block that are read, at most
+
+  /// A^T A is a product at each pixel.
+  bool pointwise() const;
+  /// Every part is a convolution, whatever its border, or a mask: conjugate gradients are then preconditioned.
+  bool convolutional() const;
+  /// The parts as circular convolutions of the whole image, where all of them are; else empty.
+  std::vector<Convolution> circular() const;
+};
+
+/// What an operator is placed on: the domain's layout, the type and device of its tensors, where messages go.
+struct OperatorContext {
+  ProductSpace domain;
+  at::TensorOptions options;
+  std::shared_ptr<Transport> transport;
+  Communicator comm;
+};
+
+class OperatorPlan;
+
+/// A linear operator between product spaces that are spread over ranks: x -> (A_1 x, ..., A_n x).
 ///
-/// Shapes: x (C, [D,] H, W) of this rank's block; y one tensor per part, this rank's samples
-/// (MeasurementLayout). Collective: apply, adjoint, norm. Persistent buffers; one caller at a time. Global
-/// operators (Fourier, projections) derive from it directly, beside their OperatorPlan.
+/// Shapes: one tensor per part, this rank's block. Collective: apply, adjoint, norm. Persistent buffers; one
+/// caller at a time. Global operators (Fourier, projections) derive from it directly, beside their
+/// OperatorPlan.
 class DistributedOperator {
  public:
   virtual ~DistributedOperator() = default;
-  virtual const MeasurementLayout& layout() const = 0;
-  virtual void apply(const at::Tensor& x, Measurement& y) = 0;
-  /// x <- A^T y (overwritten).
-  virtual void adjoint(const Measurement& y, at::Tensor& x) = 0;
+  /// y <- A x (overwritten, in its memory).
+  virtual void apply(const Tensors& x, Tensors& y) = 0;
+  /// x <- A^T y (overwritten, in its memory).
+  virtual void adjoint(const Tensors& y, Tensors& x) = 0;
+  /// The same where the domain is an image.
+  void apply(const at::Tensor& x, Tensors& y);
+  void adjoint(const Tensors& y, at::Tensor& x);
+
   /// |A|^2 by formula; nullopt: ask operator_norm_squared(). Collective.
   virtual std::optional<double> norm_squared() const { return std::nullopt; }
-  /// Whether no entry of A is below zero.
-  virtual bool not_negative() const { return false; }
-  /// Pointwise A^T W A on this rank's block where it is one; `weights` empty: W = 1.
-  virtual std::optional<at::Tensor> diagonal(const Measurement& weights) const { return std::nullopt; }
-  /// Per part: the convolution that it is, whatever stands beyond the image; nullopt where it is none.
-  virtual std::vector<std::optional<Convolution>> convolutions() const {
-    return std::vector<std::optional<Convolution>>(layout().parts());
-  }
-  /// The parts as circular convolutions of the whole image, where all of them are; else empty.
-  virtual std::vector<Convolution> circular() const { return {}; }
+  /// Pointwise A^T W A on this rank's block of each part of the domain, where it is one; `weights` empty: W = 1.
+  virtual std::optional<Tensors> diagonal(const Tensors& weights) const { return std::nullopt; }
   /// Per part: 1 at samples that are measured, 0 at a mask's; undefined where all are. Multiplied into the
   /// noise, and left out when samples are counted.
-  virtual Measurement observed() const { return Measurement(layout().parts()); }
-  /// Bytes this rank sends for one apply plus one adjoint.
-  virtual std::int64_t bytes_sent() const = 0;
+  virtual Tensors observed() const { return Tensors(range_.parts()); }
 
-  Measurement make_measurement() const;  // uninitialized
+  const ProductSpace& domain() const { return context_.domain; }
+  const ProductSpace& range() const { return range_; }
+  const OperatorTraits& traits() const { return traits_; }
+  /// The only part of the domain.
+  const ProductSpace::Part& image() const { return domain().part(0); }
+  /// Bytes this rank sends for one apply plus one adjoint.
+  std::int64_t bytes_sent() const { return bytes_sent_; }
+  at::TensorOptions options() const { return context_.options; }
+  const Communicator& comm() const { return context_.comm; }
+  const std::shared_ptr<Transport>& transport() const { return context_.transport; }
+
+  // Uninitialized tensors of this rank.
+  Tensors make_measurement() const { return make(range_); }
+  Tensors make_domain() const { return make(domain()); }
   at::Tensor make_image() const;
-  virtual at::TensorOptions options() const = 0;
-  virtual std::int64_t image_channels() const = 0;
-  virtual const Decomposition& decomposition() const = 0;
-  virtual const Communicator& comm() const = 0;
-  virtual std::shared_ptr<Transport> transport() const = 0;
+  Tensors make(const ProductSpace& space) const;
+
+ protected:
+  /// What the plan says of it on this domain.
+  DistributedOperator(const OperatorPlan& plan, OperatorContext context);
+  int rank() const { return comm().rank(); }
+
+ private:
+  OperatorContext context_;
+  ProductSpace range_;
+  OperatorTraits traits_;
+  std::int64_t bytes_sent_ = 0;
 };
 
 /// A stack of local operators: exchanges once forward at the largest reach (per border rule) and accumulates
 /// once backward, parts in their order. Interior work overlaps the exchange where an operator can split it.
+/// The domain is one image.
 std::unique_ptr<DistributedOperator> make_local_stack(
-    const Decomposition& decomposition, const std::vector<std::unique_ptr<LocalOperator>>& parts,
-    std::int64_t channels, at::TensorOptions options, std::shared_ptr<Transport> transport,
-    const Communicator& comm);
+    const OperatorContext& context, const std::vector<std::unique_ptr<LocalOperator>>& parts);
 
 /// |A|^2: closed form, else a bound within about 1e-3 where no entry of A is negative, else a power iteration
-/// from a vector made of `seed` and the global pixel index, plus 2 %. Collective.
+/// from a vector made of `seed` and the global pixel index, plus 2 %. The domain is one image. Collective.
 double operator_norm_squared(DistributedOperator& A, const Space& space, std::uint64_t seed);
 
 }  // namespace tessera

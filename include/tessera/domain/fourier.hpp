@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "tessera/comm/exchange.hpp"
+#include "tessera/domain/product_space.hpp"
 
 namespace tessera {
 
@@ -23,6 +25,10 @@ class DistributedFourier {
   /// `blocks`: of `box`, one per rank; a decomposition's image, or the samples of one part of a measurement.
   DistributedFourier(const Layout& blocks, const Box& box, std::int64_t channels, at::TensorOptions options,
                      std::shared_ptr<Transport> transport, int rank);
+
+  DistributedFourier(const ProductSpace::Part& array, at::TensorOptions options,
+                     std::shared_ptr<Transport> transport, int rank)
+      : DistributedFourier(array.owners, array.box(), array.space.planes(), options, std::move(transport), rank) {}
 
   /// Transforms this rank's block of x, (C, H, W), into spectrum().
   void forward(const at::Tensor& x);

@@ -46,6 +46,6 @@ struct NoiseEstimate {
 /// else 0. Collective; tiles and selections are anchored globally and exact, so that any number of ranks
 /// gives the same bits. InputError where too few samples have neighbors.
 NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted,
-                             const MeasurementLayout& layout, const Communicator& comm, double step = 0);
+                             const ProductSpace& layout, const Communicator& comm, double step = 0);
 
 }  // namespace tessera

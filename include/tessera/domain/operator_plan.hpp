@@ -9,14 +9,14 @@
 
 namespace tessera {
 
-/// What an operator is placed on: the unknown's layout, the type and device of its tensors, where messages
-/// go.
-struct OperatorContext {
-  Decomposition decomposition;
-  std::int64_t channels = 1;
-  at::TensorOptions options;
-  std::shared_ptr<Transport> transport;
-  Communicator comm;
+/// An exchange of an operator, and what it carries.
+struct PlannedExchange {
+  ExchangePlan plan;
+  std::int64_t channels = 1, element_bytes = 4;
+  int applies = 1, adjoints = 1;  // how often it runs in an apply (forward, or backward where `accumulates`)
+  bool accumulates = false;       // in an apply it runs backward, in an adjoint forward
+  /// Bytes that the rank sends in one apply and one adjoint.
+  std::int64_t bytes_sent() const;
 };
 
 /// A linear operator before anything large is read or placed: what it measures, who owns the samples, what
@@ -24,25 +24,21 @@ struct OperatorContext {
 ///
 /// All but place() is arithmetic, equal on all ranks, for any number of pretended ranks: tessera check, plan
 /// and the memory model ask it, and ranks then run what it said. Global operators (projections, Fourier
-/// samples) derive from it and from DistributedOperator.
+/// samples) derive from it and from DistributedOperator. `domain` is what the operator is used on, an image
+/// for the operator of a job.
 class OperatorPlan {
  public:
   virtual ~OperatorPlan() = default;
   /// InputError where the image is too small to measure.
-  virtual MeasurementLayout layout(const Decomposition& decomposition, std::int64_t channels) const = 0;
-  /// The exchanges of `rank`, of the image's channels: each runs once one way in an apply, once the other way
-  /// in an adjoint.
-  virtual std::vector<ExchangePlan> exchanges(const Decomposition& decomposition, int rank) const = 0;
+  virtual ProductSpace range(const ProductSpace& domain) const = 0;
+  virtual std::vector<PlannedExchange> exchanges(const ProductSpace& domain, int rank) const = 0;
   /// One apply and one adjoint on `rank`.
-  virtual OperatorWork work(const Decomposition& decomposition, std::int64_t channels, int rank) const = 0;
-  /// Pixels around a block that are read, at most.
-  virtual Reach reach() const { return {}; }
-  /// A^T A is a product at each pixel.
-  virtual bool pointwise() const { return false; }
-  /// Every part is a convolution, whatever its border, or a mask: conjugate gradients are then preconditioned.
-  virtual bool convolutional() const { return false; }
-  /// The parts as circular convolutions of the whole image, where all of them are; else empty.
-  virtual std::vector<Convolution> circular() const { return {}; }
+  virtual OperatorWork work(const ProductSpace& domain, int rank) const = 0;
+  /// Bytes that a placed operator holds on `rank` beside what work() says: copies of blocks with halos, images
+  /// between operators. By default a copy of the block and its reach where anything travels.
+  virtual std::int64_t memory(const ProductSpace& domain, int rank) const;
+  /// By default nothing is known.
+  virtual OperatorTraits traits(const ProductSpace& domain) const;
   /// The largest image whose first part is `measured`, where the measurement says it.
   virtual std::optional<Box> image_of(const Box& measured) const { return std::nullopt; }
   /// Reads what belongs to this rank's pixels, and places the operator. Collective; InputError on all ranks.
@@ -51,7 +47,5 @@ class OperatorPlan {
 
 /// A stack of local operators, see make_local_stack().
 std::unique_ptr<OperatorPlan> plan_local_stack(std::vector<std::unique_ptr<LocalOperator>> parts);
-/// Operators one after the other, as one with all of their parts.
-std::unique_ptr<OperatorPlan> plan_stack(std::vector<std::unique_ptr<OperatorPlan>> members);
 
 }  // namespace tessera

@@ -36,12 +36,7 @@ struct ProxReport {
 
 /// u = argmin gamma/2 |A u - y|^2_W + 1/2 |u - z|^2, that is (gamma A^T W A + 1) u = z + gamma A^T W y.
 ///
-/// The way is chosen once, the first that fits:
-///   pointwise     A^T W A is a pointwise product (identity, mask);
-///   Fourier       all parts are circular convolutions, W = 1;
-///   coarse        one circular convolution with a decimation that divides the image, W = 1: then A A^T is
-///                 circulant on the coarse grid, and u = z + gamma A^T (gamma A A^T + 1)^-1 (y - A z);
-///   iterative     conjugate gradients, with the preconditioner where it pays.
+/// The way is that of plan_prox(); in the coarse one u = z + gamma A^T (gamma A A^T + 1)^-1 (y - A z).
 /// Conjugate gradients end when the rms error of u is at most the tolerance, in the unit of the image: with M
 /// the matrix of the equation, M >= 1 whatever gamma is, so that its residual bounds the error, |u - u*| <=
 /// |r|. Collective: construction, solve. Persistent buffers.
@@ -60,8 +55,6 @@ class QuadraticProx {
                    at::Tensor& out, Measurement& work);
 
   const ProxReport& report() const { return report_; }
-  /// Bytes this rank sends for one solve in closed form, or for one iteration.
-  std::int64_t bytes_sent() const;
   bool iterative() const;
   /// Whether solve() reads `adjoint`.
   bool wants_adjoint() const;

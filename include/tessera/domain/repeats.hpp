@@ -27,13 +27,13 @@ struct Repeats {
 
 /// Over the samples that count (`counted` is 1, else 0); both float32 on the host, planes apart. Collective;
 /// the same for any number of ranks.
-Repeats find_repeats(const Measurement& y, const Measurement& counted, const MeasurementLayout& layout,
+Repeats find_repeats(const Measurement& y, const Measurement& counted, const ProductSpace& layout,
                      const Communicator& comm);
 
 /// `counted` without the samples that have the value of an area, in its neighborhoods or everywhere. Collective.
 enum class Where { neighborhoods, everywhere };
 Measurement without_areas(const Measurement& y, const Measurement& counted, const Repeats& repeats,
-                          Where where, const MeasurementLayout& layout, const Communicator& comm);
+                          Where where, const ProductSpace& layout, const Communicator& comm);
 
 /// Whether noise of this deviation cannot make the areas by itself, which rounding to steps can.
 inline bool empty_areas(const Repeats& repeats, double sigma) {

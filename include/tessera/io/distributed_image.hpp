@@ -7,6 +7,7 @@
 #include "tessera/comm/array.hpp"
 #include "tessera/comm/communicator.hpp"
 #include "tessera/comm/exchange_plan.hpp"
+#include "tessera/core/image_space.hpp"
 #include "tessera/io/image_file.hpp"
 
 namespace tessera {
@@ -14,9 +15,7 @@ namespace tessera {
 /// Header of a picture, .npy or HDF5 file; `file.h5` is its dataset /image, `file.h5:/name` another one,
 /// `file.tif:/2` the third page, `file.tif:/all` a volume of all pages. Arrays are (H, W), (C, H, W) or (C,
 /// D, H, W), HDF5 datasets also in the order that attributes state. Collective; InputError equal on all ranks.
-struct SourceInfo {
-  Box box;
-  std::int64_t channels = 1;
+struct SourceInfo : ImageSpace {
   double full_scale = 1;       // 1 inside: what the file says, else the largest value of its type, else 1
   std::string type = "uint8";  // of a sample: uint8, int32, float64, bool, ...
   bool says_scale = false;     // the file's own attribute `factor` says full_scale, `offset` the offset

@@ -21,9 +21,7 @@ struct MeasurementPart {
 
 /// What a measurement file says of a part. A picture, .npy, or one HDF5 dataset is a measurement of one part.
 struct MeasurementPartInfo {
-  Box box;
-  std::int64_t channels = 1;
-  SourceInfo source;  // of the array that holds the samples
+  SourceInfo source;  // the array that holds the samples
   std::string path;   // of it: FILE.h5:/measurements/0
 };
 

@@ -3,12 +3,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tessera/core/execution.hpp"
 #include "tessera/denoise/network_work.hpp"
-#include "tessera/domain/operator_plan.hpp"
+#include "tessera/domain/prox_plan.hpp"
 #include "tessera/perf/machine.hpp"
 
 namespace tessera {
@@ -16,6 +17,7 @@ namespace tessera {
 /// The solver around the denoiser.
 struct DataWork {
   const OperatorPlan* op = nullptr;
+  ImageSpace image{};  // the unknown; its box is the decomposition's
   std::string solver = "pgd";
   double inner = 0;       // conjugate gradients per proximal step, mean
   bool weighted = false;  // weights or saturation: no closed form
@@ -52,7 +54,7 @@ struct Prediction {
 /// size, distance to the border). InputError where the machine file lacks a precision or a transport.
 /// `network` null: no denoiser.
 Prediction predict(const Machine& machine, const NetworkWork* network, const DataWork& data,
-                   const Decomposition& decomposition, std::int64_t channels, const Execution& execution);
+                   const Decomposition& decomposition, const Execution& execution);
 
 /// Ranks to look at, and how many each stands for: every one up to 64, beyond one of each kind.
 std::map<int, int> representatives(const Decomposition& decomposition, std::int64_t halo);
@@ -80,8 +82,7 @@ bool knows(const Machine& machine, const NetworkWork& network, Precision precisi
 /// `feature_memory`, bytes per rank that features may take (0: any). predict() says more about one of them.
 std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWork& network,
                                         const DataWork& data, const Decomposition& decomposition,
-                                        std::int64_t channels, const Execution& wanted,
-                                        double feature_memory = 0);
+                                        const Execution& wanted, double feature_memory = 0);
 
 /// The term that costs most of what is lost against `one`, a prediction on fewer ranks; with itself, the
 /// largest term.
@@ -90,24 +91,20 @@ std::string limiting_term(const Prediction& one, const Prediction& many);
 /// Images of the solver's state and of the loop around it.
 int state_images(const std::string& solver);
 /// Bytes of state, measurements, halos and what a proximal step keeps on `rank`: what `tessera check` prints.
-std::int64_t data_memory(const Decomposition& decomposition, const DataWork& data, std::int64_t channels,
-                         std::int64_t denoiser_halo, int rank);
+std::int64_t data_memory(const Decomposition& decomposition, const DataWork& data, std::int64_t denoiser_halo,
+                         int rank);
 /// Bytes that the data step takes for a moment: tiles and spectra, or a few images where it has none.
-double data_moment(const DataWork& data, const Decomposition& decomposition, std::int64_t channels, int rank);
+double data_moment(const DataWork& data, const Decomposition& decomposition, int rank);
 /// Bytes of a network's weights, as read and as its convolutions want them.
 double weight_memory(const NetworkWork& network, Precision precision, bool on_device);
 
 /// The exchanges of one data step of `rank`, and how often each runs in it; for conjugate gradients those of
-/// one inner iteration, with its preconditioner. coarse: operator, adjoint and a transform of the samples.
+/// one inner iteration, with its preconditioner.
 struct DataTraffic {
-  enum class Kind { none, gradient, fourier, coarse, conjugate_gradients } kind = Kind::none;
-  struct Part {
-    ExchangePlan plan;
-    std::int64_t bytes = 4;   // per pixel and channel
-    bool transposed = false;  // runs back too: what is received is sent then
-  };
-  std::vector<Part> parts;
-  std::int64_t bytes_sent(std::int64_t channels) const;
+  std::optional<ProxPlan> prox;  // of a solver that takes proximal steps; none: it takes gradients
+  std::vector<PlannedExchange> exchanges;
+  bool iterative() const { return prox && prox->kind == ProxPlan::Kind::iterative; }
+  std::int64_t bytes_sent() const;
 };
 DataTraffic data_traffic(const Decomposition& decomposition, const DataWork& data, int rank);
 

@@ -12,7 +12,7 @@
 
 #include "tessera/comm/communicator.hpp"
 #include "tessera/comm/exchange_plan.hpp"
-#include "tessera/core/box.hpp"
+#include "tessera/core/image_space.hpp"
 
 namespace tessera {
 
@@ -55,9 +55,9 @@ class PlacedOperator {
   virtual void apply(const at::Tensor& x, std::span<const at::Tensor> y) = 0;
   /// x += A_1^T y[0] + A_2^T y[1] + ...
   virtual void adjoint(std::span<const at::Tensor> y, const at::Tensor& x) = 0;
-  /// A^T A at the input's pixels where it is a pointwise product (identity, mask), 1 or C channels; else
-  /// undefined.
-  virtual at::Tensor diagonal() const { return {}; }
+  /// A^T W A at the input's pixels where it is a pointwise product (identity, mask), 1 or C channels; else
+  /// undefined. `weights`: of the samples; undefined: W = 1.
+  virtual at::Tensor diagonal(const at::Tensor& weights) const { return {}; }
   /// 1 at samples that are measured, 0 at those that are always 0 (a mask's); undefined: all are measured.
   virtual at::Tensor observed() const { return {}; }
 };
@@ -86,10 +86,9 @@ class LocalOperator {
   virtual void load(const Layout& blocks, const Communicator& comm) {}
 
   struct Placement {
-    Box image;                 // the whole image
+    ImageSpace image;          // the whole image
     Box input;                 // the pixels given, all that the samples reach
     std::vector<Box> samples;  // to make, per operator of the group
-    std::int64_t channels = 1;
     at::TensorOptions options;  // type and device of x and y
   };
   /// Whether this operator and a later one of its stack, of equal border, are better placed together.

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -92,7 +93,7 @@ double rounding(const at::Tensor& image);
 /// A solver of the job file: all that is known of it. Each is one file in solvers/, which ends in its row.
 struct SolverRow {
   std::string name;
-  std::unique_ptr<Solver> (*make)(const SolverInput&);
+  std::function<std::unique_ptr<Solver>(const SolverInput&)> make;
   DataStep data_step;             // how it meets the data term
   int images = 3;                 // that it holds at once, start and work included
   int state_images = 1;           // of them in state(): what a checkpoint takes

@@ -54,10 +54,10 @@ class LayerDenoiser final : public Denoiser {
   LayerDenoiser(const Network& network, const ExecutionOptions& options, const DenoiserContext& context)
       : options_(options),
         network_(network),
-        image_channels_(context.channels),
+        image_channels_(context.image.planes()),
         own_(context.decomposition.block(context.comm.rank())),
         symmetries_(options.averaging),
-        potential_(network, context.channels) {
+        potential_(network, context.image.planes()) {
     const Decomposition& d = context.decomposition;
     const int rank = context.comm.rank();
     const Box block = d.padded_block(rank);

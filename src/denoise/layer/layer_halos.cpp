@@ -126,7 +126,7 @@ void LayerHalos::fill(const Halo& halo, const at::Tensor& x) const {
   const std::int64_t f = halo.what.fill;
   if (f == 0) return;
   const Box& have = region(halo.what.level);
-  const Box wanted = block(halo.what.level).grow({{0, f, f}, {0, f, f}}).intersect(have);
+  const Box wanted = block(halo.what.level).grow(ImageSpace::in_plane(f)).intersect(have);
   for (std::size_t i = 0; i < halo.pixels.size(); ++i) {
     const Box& box = halo.cut.strips[i].in;
     const Box common = box.intersect(wanted);
@@ -169,7 +169,7 @@ at::Tensor LayerHalos::in_parts(Halo& halo, const ConvolutionLayer& convolution,
     convolution.part(in, zeros, sum.defined() ? &sum : nullptr, relu && !sum.defined(), out);
   };
   if (!inside.empty()) {
-    const Box reads = inside.grow({{0, reach, reach}, {0, reach, reach}});
+    const Box reads = inside.grow(ImageSpace::in_plane(reach));
     const Box there = reads.intersect(have);
     compute(part(x, have, there), {there.lo()[1] - reads.lo()[1], there.lo()[2] - reads.lo()[2]},
             other.defined() ? part(other, have, inside) : other, part(y, have, inside));

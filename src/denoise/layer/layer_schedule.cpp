@@ -101,7 +101,7 @@ std::vector<LevelBoxes> level_boxes(const LayerSchedule& schedule, const Decompo
     const std::int64_t m = schedule.margin[l];
     const Box block = at_level(decomposition.padded_block(rank), level);
     const Box image = at_level(decomposition.padded(), level);
-    boxes.push_back({block, block.grow({{0, m, m}, {0, m, m}}).intersect(image), image});
+    boxes.push_back({block, block.grow(ImageSpace::in_plane(m)).intersect(image), image});
   }
   return boxes;
 }
@@ -135,7 +135,7 @@ BlockCut cut_block(const Box& block, const Box& padded, const LayerExchange& e) 
   }
   cut.all = region;
   const std::int64_t r = e.reach;
-  for (Strip& strip : cut.strips) strip.in = strip.out.grow({{0, r, r}, {0, r, r}});
+  for (Strip& strip : cut.strips) strip.in = strip.out.grow(ImageSpace::in_plane(r));
   return cut;
 }
 

@@ -29,8 +29,8 @@ class TotalVariation final : public Denoiser {
                  at::TensorOptions tensor)
       : options_(options),
         comm_(context.comm),
-        channels_(context.channels),
-        axes_(axes_of(context.decomposition.image())),
+        channels_(context.image.planes()),
+        axes_(context.image.axes),
         components_(axes_ == Axes::volume ? 3 : 2),
         tensor_(tensor) {
     TESSERA_VALIDATE(options.weight >= 0, "denoiser.tv.weight is ", options.weight,

@@ -47,13 +47,13 @@ class WindowDenoiser final : public Denoiser {
   WindowDenoiser(const Network& network, const ExecutionOptions& options, const DenoiserContext& context)
       : options_(options),
         name_(network.options.name),
-        image_channels_(context.channels),
+        image_channels_(context.image.planes()),
         network_channels_(network.channels()),
         rank_(context.comm.rank()),
         own_(context.decomposition.block(rank_)),
         symmetries_(options.averaging),
         result_channels_(network.graph.output().channels),
-        potential_(network, context.channels) {
+        potential_(network, context.image.planes()) {
     const Decomposition& d = context.decomposition;
     const std::int64_t a = network.alignment(),
                        longest = std::max(d.padded().extent(1), d.padded().extent(2));

@@ -11,7 +11,7 @@
 namespace tessera {
 
 Box window_region(const Box& block, const Box& padded, std::int64_t halo) {
-  return block.grow({{0, halo, halo}, {0, halo, halo}}).intersect(padded);
+  return block.grow(ImageSpace::in_plane(halo)).intersect(padded);
 }
 
 std::vector<Window> cut_windows(const Box& block, const Box& padded, std::int64_t alignment,
