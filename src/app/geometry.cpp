@@ -184,6 +184,62 @@ void ask_for_potential(Geometry& g) {
   g.network = with_potential(std::move(*g.network));
 }
 
+// The network, and what computes: everything that the image decides before an operator is described on it.
+void take_network(Geometry& g, const Communicator& comm) {
+  const JobConfig job = g.job;
+  if (find_denoiser(job.denoiser.network).network()) {
+    if (g.job.denoiser.weights.empty()) g.job.denoiser.weights = job_weights(g.job, g.image.channels);
+    TESSERA_VALIDATE(!g.image.volume(), "denoiser.network is ", job.denoiser.network,
+                     " (the image is a volume of ", sides(g.image.box),
+                     ", networks are for pictures) write 'network: tv' or 'network: none'");
+    comm.together([&] { g.network = open_network(g.job.denoiser, g.image.channels); });
+  }
+  ask_for_potential(g);
+  if (const Execution& e = g.job.execution; g.network)
+    refuse_windows(*g.network, e.mode, e.patch.value_or(0), e.batch.value_or(0));
+  const ChosenDevice chosen =
+      choose_device(comm, job.device, job.domain.share_gpu ? GpuSharing::allowed : GpuSharing::refused);
+  g.device = chosen.device;
+  if (g.device.is_cuda()) track_device_memory();
+  g.sharers = chosen.sharers;
+}
+
+// The grid of blocks, and what is to be said of it.
+void cut_image(Geometry& g, int ranks) {
+  const JobConfig job = g.job;
+  const Index3 alignment = alignment_of(g.network, g.image.box);
+  if (job.domain.grid.empty()) {
+    g.decomposition = Decomposition::choose(g.image.box, alignment, ranks, cost_of(g));
+  } else {
+    std::vector<std::int64_t> blocks = job.domain.grid;
+    TESSERA_VALIDATE(blocks.size() == 2 || g.image.volume(),
+                     "domain.grid has three numbers (the image is a picture of ", sides(g.image.box),
+                     ") write rows and columns of blocks");
+    if (blocks.size() == 2) blocks.insert(blocks.begin(), 1);
+    const std::int64_t all = blocks[0] * blocks[1] * blocks[2];
+    TESSERA_VALIDATE(all == ranks, "domain.grid is [", fmt::format("{}", fmt::join(job.domain.grid, ", ")),
+                     "] (", all, " blocks for ", ranks, " ranks) start as many ranks, or write 'grid: auto'");
+    g.decomposition = Decomposition(
+        g.image.box, alignment,
+        {static_cast<int>(blocks[0]), static_cast<int>(blocks[1]), static_cast<int>(blocks[2])});
+  }
+  g.job.domain.grid = grid_text(g.decomposition.grid(), g.image.box);
+  int idle = 0;
+  for (int r = 0; r < ranks; ++r) idle += g.decomposition.block(r).empty();
+  if (idle > 0)
+    g.notices.push_back(concat(idle, " of ", ranks, " ranks hold no pixels (the image has fewer blocks of ",
+                               alignment[1], " x ", alignment[2],
+                               " pixels than ranks) fewer ranks do the same work"));
+}
+
+// Pixel sizes that the job says; those of a file hold where it says none.
+void take_pixel_size(Geometry& g) {
+  const ImageConfig& said = g.job.problem.image;
+  const std::size_t axes = said.pixel.size();
+  for (std::size_t d = 0; d < axes; ++d)
+    g.image.grid[3 - axes + d] = {g.image.grid[3 - axes + d].name, said.pixel[d], said.unit};
+}
+
 }  // namespace
 
 Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks,
@@ -255,50 +311,29 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
     noise.unit = "internal";
   }
 
-  if (find_denoiser(job.denoiser.network).network()) {
-    if (job.denoiser.weights.empty()) g.job.denoiser.weights = job_weights(job, g.image.channels);
-    TESSERA_VALIDATE(!g.image.volume(), "denoiser.network is ", job.denoiser.network,
-                     " (the image is a volume of ", sides(g.image.box),
-                     ", networks are for pictures) write 'network: tv' or 'network: none'");
-    comm.together([&] { g.network = open_network(g.job.denoiser, g.image.channels); });
-  }
-  ask_for_potential(g);
-  if (const Execution& e = g.job.execution; g.network)
-    refuse_windows(*g.network, e.mode, e.patch.value_or(0), e.batch.value_or(0));
-  const ChosenDevice chosen =
-      choose_device(comm, job.device, job.domain.share_gpu ? GpuSharing::allowed : GpuSharing::refused);
-  g.device = chosen.device;
-  if (g.device.is_cuda()) track_device_memory();
-  g.sharers = chosen.sharers;
-
+  take_pixel_size(g);
+  take_network(g, comm);
   g.op = describe(g, g.parts, 0, g.device, comm);
-
-  const Index3 alignment = alignment_of(g.network, g.image.box);
-  if (job.domain.grid.empty()) {
-    g.decomposition = Decomposition::choose(g.image.box, alignment, ranks, cost_of(g));
-  } else {
-    std::vector<std::int64_t> blocks = job.domain.grid;
-    TESSERA_VALIDATE(blocks.size() == 2 || g.image.volume(),
-                     "domain.grid has three numbers (the image is a picture of ", sides(g.image.box),
-                     ") write rows and columns of blocks");
-    if (blocks.size() == 2) blocks.insert(blocks.begin(), 1);
-    const std::int64_t all = blocks[0] * blocks[1] * blocks[2];
-    TESSERA_VALIDATE(all == ranks, "domain.grid is [", fmt::format("{}", fmt::join(job.domain.grid, ", ")),
-                     "] (", all, " blocks for ", ranks, " ranks) start as many ranks, or write 'grid: auto'");
-    g.decomposition = Decomposition(
-        g.image.box, alignment,
-        {static_cast<int>(blocks[0]), static_cast<int>(blocks[1]), static_cast<int>(blocks[2])});
-  }
-  g.job.domain.grid = grid_text(g.decomposition.grid(), g.image.box);
+  cut_image(g, ranks);
   if (const std::size_t wanted = g.op->range(g.domain()).parts(); measured > 0)
     TESSERA_VALIDATE(measured == wanted, p.measurements, " holds ", measured,
                      " measurements (the operator has ", wanted, " parts) give one for each");
-  int idle = 0;
-  for (int r = 0; r < ranks; ++r) idle += g.decomposition.block(r).empty();
-  if (idle > 0)
-    g.notices.push_back(concat(idle, " of ", ranks, " ranks hold no pixels (the image has fewer blocks of ",
-                               alignment[1], " x ", alignment[2],
-                               " pixels than ranks) fewer ranks do the same work"));
+  return g;
+}
+
+Geometry plan_arrays(const JobConfig& job, const ImageSpace& image, std::shared_ptr<OperatorPlan> op,
+                     const Communicator& comm) {
+  Geometry g;
+  g.job = job;
+  g.notices = job.notices;
+  g.files = std::make_shared<OperatorFiles>();
+  g.grid_given = !job.domain.grid.empty();
+  g.image = image;
+  static_cast<ImageSpace&>(g.data) = image;
+  g.job.problem.scale = {.offset = 0, .factor = 1};
+  take_network(g, comm);
+  g.op = std::move(op);
+  cut_image(g, comm.size());
   return g;
 }
 

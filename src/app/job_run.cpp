@@ -97,7 +97,7 @@ std::string coarse_notice(const Geometry& g, const DistributedOperator& A, const
 }  // namespace
 
 JobRun::JobRun(Geometry geometry, std::optional<Checkpoint> checkpoint, const Communicator& communicator,
-               const std::function<void()>& pause)
+               const std::function<void()>& pause, const ProblemMaker& make)
     : g(std::move(geometry)),
       from(std::move(checkpoint)),
       comm(communicator),
@@ -106,7 +106,7 @@ JobRun::JobRun(Geometry geometry, std::optional<Checkpoint> checkpoint, const Co
       reducer(comm),
       space(comm, &reducer) {
   pause();
-  problem = make_problem(g, comm, started.transport);
+  problem = make(g, comm, started.transport);
   keep_estimate(g, problem);
   // One pass is the answer where all samples have one noise; not where some count more, or are missing.
   if (g.job.solver.chosen.one_pass && !problem.weights.empty()) g.job.solver.iterations = Chosen::more_passes;
@@ -152,7 +152,8 @@ void JobRun::score() {
   psnr_start = from ? from->numbers.at("psnr_start") : metrics->psnr(start_, space);
 }
 
-LoopResult JobRun::iterate(const std::vector<Observer*>& observers, bool (*stop_requested)()) {
+LoopResult JobRun::iterate(const std::vector<Observer*>& observers,
+                           const std::function<bool()>& stop_requested) {
   LoopResult result = run_loop(
       {.solver = *solver_,
        .data = *data,

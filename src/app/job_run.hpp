@@ -19,20 +19,24 @@
 
 namespace tessera {
 
+/// What reads, simulates or is given a problem.
+using ProblemMaker =
+    std::function<Problem(const Geometry&, const Communicator&, const std::shared_ptr<Transport>&)>;
+
 /// A job with everything there that iterates: built from what is known of it, and restored from the checkpoint
 /// where it goes on from one. Nothing is written yet.
 struct JobRun {
   /// Reads or simulates. `pause` is called between long steps, at the same places on all ranks, and may throw.
   /// Collective; InputError.
   JobRun(Geometry geometry, std::optional<Checkpoint> checkpoint, const Communicator& communicator,
-         const std::function<void()>& pause);
+         const std::function<void()>& pause, const ProblemMaker& make = make_problem);
   JobRun(const JobRun&) = delete;
   JobRun& operator=(const JobRun&) = delete;
 
   /// Scores the start, and each iteration from then on; nothing without a truth. Collective.
   void score();
   /// The job's iterations; once: what only they need is given back. Collective.
-  LoopResult iterate(const std::vector<Observer*>& observers, bool (*stop_requested)());
+  LoopResult iterate(const std::vector<Observer*>& observers, const std::function<bool()>& stop_requested);
 
   bool goes_on() const { return from.has_value(); }
   int done() const { return from ? from->loop.iterations : 0; }

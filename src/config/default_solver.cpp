@@ -17,12 +17,13 @@ struct Choice {
   std::int64_t iterations;
 };
 
-Choice choice_for(const JobConfig& job, bool step_written) {
+Choice choice_for(const JobConfig& job, Purpose purpose, bool step_written) {
   const DenoiserChoice& denoiser = chosen(job.denoiser);
   // A number as step means a gradient's; what has no noise level to go down needs small steps.
   if (step_written && job.solver.step.form != "dpir") return {"pgd", kUsual};
   if (!denoiser.network) return {denoiser.takes_sigma ? "admm" : "pgd", denoiser.takes_sigma ? 60 : kUsual};
   if (!denoiser.takes_sigma) return {"pgd", kUsual};
+  if (purpose == Purpose::arrays) return {"hqs", Chosen::more_passes};  // nothing is known of the operator
   const ScheduleConfig& sigma = job.solver.sigma;
   const bool pointwise = chosen(job.problem.op).pointwise;
   if (pointwise && job.problem.likelihood.type == "huber")
@@ -48,14 +49,14 @@ bool is_denoising(const ProblemConfig& problem) {
 
 namespace tessera::config {
 
-void choose_solver(const Site& site, JobConfig& job) {
+void choose_solver(const Site& site, Purpose purpose, JobConfig& job) {
   SolverConfig& solver = job.solver;
   const auto written = [&](const std::string& key) {
     return site.present->count(join(site.path, "solver." + key)) > 0;
   };
   std::int64_t usual = kUsual;
   if (solver.name == kAutoSolver) {
-    const Choice choice = choice_for(job, written("step"));
+    const Choice choice = choice_for(job, purpose, written("step"));
     solver.name = choice.solver;
     usual = choice.iterations;
     solver.chosen.one_pass = usual == 1 && solver.iterations == 0;

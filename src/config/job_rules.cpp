@@ -111,14 +111,15 @@ std::string boundary_of(const OperatorConfig& op) {
   return {};
 }
 
-void finish(const Site& site, const std::string& file, const std::string& boundary, JobConfig& job) {
+void finish(const Site& site, const std::string& file, const std::string& boundary, Purpose purpose,
+            JobConfig& job) {
   const Complaints c(site, file);
   ProblemConfig& problem = job.problem;
   c.refuse_if(
-      !problem.has_truth() && problem.measurements.empty(), "problem.truth",
+      purpose != Purpose::arrays && !problem.has_truth() && problem.measurements.empty(), "problem.truth",
       "is missing, and so is problem.measurements (there is nothing to reconstruct) write one of them");
-  const bool simulated = problem.measurements.empty();
-  choose_solver(site, job);
+  const bool simulated = problem.measurements.empty() && purpose != Purpose::arrays;
+  choose_solver(site, purpose, job);
   fill(chosen(job.solver).options, job.solver.options);
   fill(chosen(job.denoiser).options, job.denoiser.options);
   fill_boundary(problem.op, simulated ? "circular" : boundary.empty() ? "valid" : boundary);

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tessera/config/job.hpp"
+#include "tessera/config/parse.hpp"
 #include "values.hpp"
 
 namespace tessera::config {
@@ -11,7 +11,8 @@ namespace tessera::config {
 /// What no key says alone: missing, contradictory, without effect. Fills in what only the whole file decides.
 /// `boundary` is what measurements were made with, where their file says it.
 /// InputError where values do not go with each other.
-void finish(const Site& site, const std::string& file, const std::string& boundary, JobConfig& job);
+void finish(const Site& site, const std::string& file, const std::string& boundary, Purpose purpose,
+            JobConfig& job);
 
 /// Step, sigma and lambda are settled when the noise level and the operator's norm are known; what the file
 /// alone decides is refused here. Behind finish().

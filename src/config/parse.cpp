@@ -138,7 +138,7 @@ JobConfig parse_job(const std::string& text, const std::string& path,
   Present present;
   const Site site{"", job.folder, &present};
   read_map(site, document, "", job_table(), job);
-  finish(site, path, said ? boundary_of(said->problem.op) : "", job);
+  finish(site, path, said ? boundary_of(said->problem.op) : "", purpose, job);
   if (purpose == Purpose::reconstruct) check_schedules(site, path, job);
   if (said)
     if (const std::vector<std::string> other = differing(job.problem, said->problem); !other.empty())

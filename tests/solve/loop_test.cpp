@@ -47,7 +47,7 @@ class Scripted final : public Solver {
 };
 
 void script(std::vector<double> values, const StopRule& stop, StopReason reason, double image, int iterations,
-            bool (*stop_requested)() = nullptr) {
+            const std::function<bool()>& stop_requested = {}) {
   test::on_groups([&](const Communicator& comm) {
     Reducer reducer(comm);
     const Space space(comm, &reducer);

@@ -47,6 +47,11 @@ struct Geometry {
 Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks,
                        std::shared_ptr<OperatorFiles> files = nullptr);
 
+/// The same where operator and data are in memory: `job` is read for Purpose::arrays. Values are in internal
+/// range. Collective.
+Geometry plan_arrays(const JobConfig& job, const ImageSpace& image, std::shared_ptr<OperatorPlan> op,
+                     const Communicator& comm);
+
 /// Sizes and grids as the job writes them: [rows, columns], of a volume [depth, rows, columns].
 Box box_of(const std::vector<std::int64_t>& size);
 std::vector<std::int64_t> size_of(const Box& image);

@@ -17,8 +17,8 @@ struct FileProblem {
 };
 
 /// What a job is read for. measure: its data are made, and nothing is reconstructed; what a solver needs is not
-/// asked for.
-enum class Purpose { reconstruct, measure };
+/// asked for. arrays: operator and data are in memory, and the job says the rest.
+enum class Purpose { reconstruct, measure, arrays };
 
 /// Reads a job file: keys, types, units, ranges and files are checked; the message names file and line, and
 /// for an unknown key the nearest known one. `overrides` are "key.path=value". A key that acts on nothing in

@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -72,7 +73,7 @@ struct LoopInput {
   StopRule stop;
   const Metrics* metrics = nullptr;  // PSNR of every iteration
   std::vector<Observer*> observers;
-  bool (*stop_requested)() = nullptr;  // polled once per iteration; one rank's yes is everybody's
+  std::function<bool()> stop_requested{};  // polled once per iteration; one rank's yes is everybody's
   double pixels = 1;                   // values of the whole image, for its root mean square
   int settled = 0;                     // first iteration from which step and sigma do not change
   double range = 1;            // a root mean square that the image may have; 10 times it is out of range
