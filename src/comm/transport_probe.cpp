@@ -12,6 +12,7 @@
 
 #include "tessera/comm/watchdog.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/core/image_space.hpp"
 #include "tessera/core/phase.hpp"
 
 namespace tessera {

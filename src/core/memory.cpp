@@ -30,7 +30,7 @@ struct Counter {
 std::array<Counter, kMemoryUses> uses;
 Counter total;
 std::atomic<std::int64_t> interval_peak{0};  // highest since the innermost begin
-std::vector<std::int64_t> outer_peaks;       // of the enclosing intervals; main thread only
+thread_local std::vector<std::int64_t> outer_peaks;  // of the thread's enclosing intervals
 thread_local MemoryUse use_now = MemoryUse::data;
 
 void raise(std::atomic<std::int64_t>& peak, std::int64_t value) {

@@ -115,7 +115,6 @@ class PointwiseTerm final : public DataTerm {
     if (std::isnan(norm_)) norm_ = operator_norm_squared(*A_, space_, seed_);
     return norm_;
   }
-  std::optional<at::Tensor> diagonal() const override { return A_->diagonal(weights_); }
   void adjoint_start(at::Tensor& out) override {
     for (std::size_t i = 0; i < y_.size(); ++i) work_[i].copy_(weighted(i, y_[i]));
     A_->adjoint(work_, out);
@@ -161,10 +160,14 @@ class PointwiseTerm final : public DataTerm {
   // One part that is the image itself, or some of its pixels: then every pixel has its own minimum.
   void find_selection() {
     std::int64_t closed = 0;
-    if (const auto d = A_->diagonal({}); d && y_.size() == 1) {
+    const ProductSpace::Part& samples = A_->range().part(0);
+    const bool pixels = y_.size() == 1 && A_->domain().parts() == 1 && samples.box() == A_->image().box() &&
+                        samples.space.planes() == A_->image().space.planes();
+    if (const auto all = pixels ? A_->diagonal({}) : std::nullopt) {
+      const at::Tensor& d = all->front();
       const bool binary =
           weights_[0].defined() ? (weights_[0] * (1 - weights_[0])).eq(0).all().item<bool>() : true;
-      closed = binary && (*d * (1 - *d)).eq(0).all().item<bool>();
+      closed = binary && (d * (1 - d)).eq(0).all().item<bool>();
       if (weights_[0].defined()) selected_ = weights_[0].ne(0);
     }
     A_->comm().all_reduce({&closed, 1}, Reduce::min);

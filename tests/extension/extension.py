@@ -130,6 +130,33 @@ def real_data():
     assert distance(image("real-4"), image("real-1")) < 1e-5
 
 
+def side_by_side():
+    """Two jobs in one program on halves of four ranks, and then each the other's: bits and traces of each alone."""
+    import harness
+    import subprocess
+    photo(60, 83)
+    first = job(harness.JOB, name="first.yaml")
+    second = job(harness.TV.replace("iterations: 4", "iterations: 6"), name="second.yaml")
+    alone = str(harness.Path(harness.program).with_name("tessera"))
+    for path, folder in ((first, "first"), (second, "second")):
+        done = subprocess.run([harness.launch, "-n", "2", alone, "run", path, "--set", f"output.folder={folder}"], cwd=work,
+                              text=True, capture_output=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    code, out, err = tessera(first, second, str(work), ranks=4)
+    assert code == 0, out + err
+    columns = ["iteration", "phase", "parent", "bytes_sent", "bytes_received", "messages"]
+    for folder, wanted in (("first-0", "first"), ("first-1", "second"), ("second-0", "first"), ("second-1", "second")):
+        same(folder, wanted)
+        ours, theirs = harness.phases(folder), harness.phases(wanted)
+        assert len(ours) == len(theirs) == 2
+        for a, b in zip(ours, theirs):
+            a, b = a[a["iteration"] >= 0], b[b["iteration"] >= 0]
+            assert len(a) > 20 and all((a[c] == b[c]).all() for c in columns), (folder, len(a), len(b))
+            # Clocks and peaks are the run's own.
+            assert 0 <= a["start"].min() and a["start"].max() < 600 and a["peak_bytes"].max() < 1.1 * b["peak_bytes"].max()
+        assert summary(folder)["iterations"] == summary(wanted)["iterations"]
+
+
 def mistakes():
     """Names, keys and limits of the additions are checked like those of the program."""
     photo(40, 40)
@@ -148,4 +175,4 @@ def mistakes():
             assert code == 2 and reason in err and err.count("tessera:") == 1, (reason, code, err)
 
 
-{f.__name__: f for f in (difference, means, coils, exposures, mixed_stack, real_data, mistakes)}[scenario]()
+{f.__name__: f for f in (difference, means, coils, exposures, mixed_stack, real_data, side_by_side, mistakes)}[scenario]()
