@@ -77,7 +77,7 @@ double on_a_small_scene(const Geometry& g) {
             .space = space,
             .stop = {looked, 0, 0},
             .observers = {&counts},
-            .pixels = static_cast<double>(small.image.pixels() * small.channels)});
+            .pixels = static_cast<double>(small.image.values())});
   const std::vector<std::int64_t>& t = counts.totals;
   if (t.empty()) return 0;
   const std::int64_t last = t.back() - (t.size() > 1 ? t[t.size() - 2] : 0);

@@ -123,7 +123,7 @@ int execute(const SimulateArguments& arguments, const Communicator& comm) {
     for (const std::string& notice : g.files->notices()) std::printf("note: %s\n", notice.c_str());
     for (const std::string& warning : g.files->warnings()) std::printf("warning: %s\n", warning.c_str());
     std::printf("%zu measurement%s of %lld samples in %s\n", layout.parts(), layout.parts() == 1 ? "" : "s",
-                static_cast<long long>(layout.samples()), arguments.out.c_str());
+                static_cast<long long>(layout.values()), arguments.out.c_str());
   }
   return 0;
 }

@@ -11,6 +11,7 @@
 #include <ranges>
 
 #include "tessera/comm/exchange.hpp"
+#include "tessera/core/image_space.hpp"
 #include "tessera/domain/order_statistics.hpp"
 #include "tessera/domain/tensor.hpp"
 

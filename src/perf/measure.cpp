@@ -125,7 +125,7 @@ double time_blur(const Communicator& comm, Device device, double seconds, const 
   const Box input = image.grow(blur->reach());
   const at::TensorOptions tensor = tensor_options(device);
   const LocalOperator* group[] = {blur.get()};
-  const auto placed = blur->place(group, {image, input, {image}, 3, tensor});
+  const auto placed = blur->place(group, {ImageSpace(image, 3), input, {image}, tensor});
   const at::Tensor x = at::rand({3, input.extent(1), input.extent(2)}, tensor);  // zeros share one page
   const at::Tensor y = at::rand({3, side, side}, tensor);
   const auto there_and_back = [&] {

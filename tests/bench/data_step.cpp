@@ -75,7 +75,7 @@ double time_blur(int rounds, std::int64_t side, const at::Tensor& kernel, BlurMe
   const std::vector<const LocalOperator*> group(count, op.get());
   const at::Tensor gap = other_places();
   const auto placed =
-      op->place(group, {image, input, std::vector<Box>(count, samples), 3, at::TensorOptions(at::kFloat)});
+      op->place(group, {ImageSpace(image, 3), input, std::vector<Box>(count, samples), at::TensorOptions(at::kFloat)});
   const at::Tensor x = at::rand({3, input.extent(1), input.extent(2)}), back = at::zeros(x.sizes());
   const std::vector<at::Tensor> y(count, at::zeros({3, samples.extent(1), samples.extent(2)}));
   return milliseconds(rounds,

@@ -38,7 +38,7 @@ struct Whole {
     input = image;
     if (op->border() != Border::none) input = image.grow(op->reach());
     const LocalOperator* self = op.get();
-    placed = op->place({&self, 1}, {image, input, {samples}, channels, at::TensorOptions(type)});
+    placed = op->place({&self, 1}, {ImageSpace(image, channels), input, {samples}, at::TensorOptions(type)});
   }
   at::Tensor apply(const at::Tensor& x) const {
     const Box samples = op->measurement(image);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tessera/comm/exchange.hpp"
+#include "tessera/core/image_space.hpp"
 #include "tessera/domain/decomposition.hpp"
 #include "tessera/domain/space.hpp"
 #include "tessera/domain/state.hpp"

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "tessera/core/error.hpp"
+#include "tessera/core/image_space.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/tensor.hpp"
 

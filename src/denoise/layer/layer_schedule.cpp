@@ -7,6 +7,7 @@
 
 #include "run/channel_attention.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/core/image_space.hpp"
 #include "winograd/winograd.hpp"
 
 namespace tessera {

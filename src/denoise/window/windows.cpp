@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tessera/core/error.hpp"
+#include "tessera/core/image_space.hpp"
 
 namespace tessera {
 
