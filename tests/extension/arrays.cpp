@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A reconstruction of arrays, without a file and without a folder: an operator and a denoiser of one's own.
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
 

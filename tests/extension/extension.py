@@ -95,7 +95,7 @@ def coils():
 def exposures():
     """Samples on three axes of an image with two."""
     photo(60, 83)
-    everything(write_job("{type: exposures, exposures: 4}", denoiser="{network: tv}"))
+    everything(write_job("{type: exposures, exposures: 4}"))
     path = write_job("{type: exposures}", denoiser="{network: tv}")
     code, out, err = tessera("simulate", path, "y.h5", ranks=3)
     assert code == 0, out + err
