@@ -190,10 +190,13 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
                      weak ? "raise solver.lambda, or check problem.noise" : "check problem.noise"));
   if (known && chi2 > 1.5)
     warn(fmt::format("chi2 is {:.3g} per sample ({}", chi2,
-                     reason.empty()
-                         ? "the noise is understated, or the operator is not the true one) look at "
-                           "residual.png, state the noise if it is known"
-                         : reason));
+                     !reason.empty() ? reason
+                     : g.job.solver.chosen.solver && g.network && !solved.gradient && !solved.stated
+                         ? "the operator is not the true one: the noise is what the data show) look at "
+                           "residual.png and mend kernel or boundary; where that cannot be, 'solver: {name: "
+                           "pgd, iterations: 40, lambda: 1}' forgives more than the solver that was chosen"
+                         : "the noise is understated, or the operator is not the true one) look at "
+                           "residual.png, state the noise if it is known"));
   else if (known && high > 2 && high > 2 * chi2)
     warn(fmt::format(
         "chi2 is {:.2g} per sample, but above {:.2g} in 5 % of the tiles (the noise differs over the "

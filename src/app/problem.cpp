@@ -161,7 +161,7 @@ Samples read_samples(const Geometry& g, const MeasurementLayout& layout, const C
 }  // namespace
 
 void keep_estimate(Geometry& g, const Problem& problem) {
-  if (!problem.noise_estimated) return;
+  if (!problem.noise_estimated && !problem.noise_replaced) return;
   g.job.problem.noise.gaussian = problem.noise.gaussian;
   g.job.problem.noise.poisson = problem.noise.poisson;
 }

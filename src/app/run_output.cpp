@@ -115,6 +115,8 @@ Checkpoint fixed_part(const JobRun& run, const RunFiles& files, int restarts) {
       {"restarts", restarts},         {"passes", static_cast<double>(run.g.job.solver.iterations)},
       {"weight", run.options.lambda}, {"strength", run.options.strength}};
   for (const auto& [key, value] : run.denoiser->choices()) fixed.numbers[key] = static_cast<double>(value);
+  if (run.problem.noise_replaced || (run.from && run.from->numbers.contains(kReplacedNoise)))
+    fixed.numbers[kReplacedNoise] = run.problem.noise.gaussian;
   fixed.lists = {{"step", run.options.step.values()}, {"sigma", run.options.sigma.values()}};
   return fixed;
 }
@@ -234,7 +236,7 @@ int RunOutput::finish(const LoopResult& result) {
                                     .iterations = result.iterations,
                                     .moved = result.last.residual,
                                     .strength = run_.options.strength,
-                                    .stated = !run_.problem.noise_estimated,
+                                    .stated = !run_.problem.noise_estimated && !run_.problem.noise_replaced,
                                     .gradient = !takes_prox(find_solver(run_.g.job.solver.name).data_step)},
                                    folder_, run_.space, warnings);
   run_.comm.together([&] {
