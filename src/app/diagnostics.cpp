@@ -183,7 +183,12 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
   const std::string reason = known ? of_the_solver(g, solved) : "";
   // Where hardly a photon came, a sample's variance is taken for that of one.
   const bool few = g.job.problem.noise.poisson > 0 && parts[0].at_smallest > 0.05;
-  if (known && chi2 < 0.5 && !few && (weak || solved.stated))
+  if (known && chi2 < 0.5 && !few && find_solver(g.job.solver.name).counts)
+    warn(
+        fmt::format("chi2 is {:.2g} per sample (the image follows the noise: {} went on for too long) lower "
+                    "solver.iterations, or write 'stop: {{chi2: 1}}' in solver",
+                    chi2, g.job.solver.name));
+  else if (known && chi2 < 0.5 && !few && (weak || solved.stated))
     warn(fmt::format("chi2 is {:.2g} per sample (the image follows the noise: {}) {}", chi2,
                      weak ? "the prior does little, or the noise is overstated"
                           : "it is stated too large, or so small that the prior takes little of it away",

@@ -169,6 +169,29 @@ def counts_and_stars():
     np.save(work / "counts.npy", (np.random.default_rng(5).poisson(mean + 3) - 3).astype(np.float32))
     out = said(text, ranks=2)
     assert "subtract the background" not in out and "as likelihood.background" in out, out
+    # Richardson and Lucy's iteration beside numpy's, on any ranks: sky and counts as they are, 0 at half of the samples.
+    np.save(work / "counts.npy", counts.astype(np.float32))
+    lucy = ("problem:\n  measurements: counts.npy\n  scale: {factor: 20}\n  noise: {poisson: 1, unit: file}\n"
+            "  likelihood: {background: 0.5}\n  operator: {type: blur, kernel: {file: k.npy}, boundary: circular}\n"
+            "solver: {name: richardson_lucy, iterations: 30}\n" + END)
+    spectrum = np.fft.rfft2(np.roll(kernel, (-(n // 2),) * 2, (0, 1)))
+    A = lambda x: np.fft.irfft2(np.fft.rfft2(x) * spectrum, x.shape)
+    back = lambda x: np.fft.irfft2(np.fft.rfft2(x) * spectrum.conj(), x.shape)
+    shifted, b = counts + 20 * 0.5, 20 * 0.5  # background: in internal units
+    x = back(counts)
+    x = np.maximum(x, 1e-3 * rms(x))
+    for _ in range(30):
+        x = x * back(shifted / (A(x) + b))
+    for ranks in (1, 2, 3, 5):
+        out = said(lucy, ranks=ranks)
+        assert distance(image("out")[0], x) < 2e-5 and image("out").min() >= 0, (ranks, distance(image("out")[0], x))
+        assert "solver richardson_lucy, 30 iterations, denoiser none" in out, out
+    for more, why in (("denoiser.network=tv", "has no denoising step"), ("problem.likelihood.type=gaussian", "is for counts"),
+                      ("solver.step=0.5", "acts on nothing")):
+        assert why in said(lucy, more, expect=2), more
+    np.save(work / "counts.npy", (counts - 12).astype(np.float32))
+    out = said(lucy, ranks=2, expect=2)
+    assert re.search(r"\d+ samples lie below zero .* take 'solver: {name: admm}', or write .*likelihood.background", out), out
     # Stars of 3,000,000 counts on a sky of 100: white is 1e5, the noise 1e-4 of it.
     h, w = 128, 144
     yy, xx = np.mgrid[:h, :w]
