@@ -251,12 +251,12 @@ void hold_against_data(const Geometry& g, const Measurement& y, const Measuremen
     return;
   const bool take = g.job.solver.chosen.solver;
   problem.warnings.push_back(
-      fmt::format("problem.noise says {:.3g}, the finest details of the measurement scatter by {:.3g} (the "
+      fmt::format("problem.noise says {:.3g}{}, the finest details of the measurement scatter by {:.3g} (the "
                   "kernel lets next "
                   "to nothing of a picture through there, so that this is noise; what the job says would "
                   "leave most of it in "
                   "the image){} leave problem.noise out, or correct it",
-                  stated * g.factor, shown.sigma * g.factor,
+                  stated * g.factor, g.factor == 1 ? "" : " in file units", shown.sigma * g.factor,
                   take ? " the solver that was chosen takes what the data show:" : ""));
   if (!take) return;
   problem.noise.gaussian = shown.sigma;
