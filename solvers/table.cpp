@@ -12,10 +12,12 @@ SolverRow half_quadratic_splitting();
 SolverRow prox_pnp();
 SolverRow proximal_gradient();
 SolverRow red();
+SolverRow richardson_lucy();
 
 std::vector<SolverRow>& solver_table() {
   static std::vector<SolverRow> rows = {
-      proximal_gradient(), fista(), half_quadratic_splitting(), admm(), red(), gradient_step(), prox_pnp(),
+      proximal_gradient(), fista(),    half_quadratic_splitting(), admm(), red(),
+      gradient_step(),     prox_pnp(), richardson_lucy(),
   };
   return rows;
 }

@@ -124,7 +124,8 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
 
   const bool every = ranks <= kEveryRank;
   const std::map<int, int> looked_at = representatives(d, std::max<std::int64_t>(halo, 64));
-  std::printf("image        %lld x %s\n", static_cast<long long>(g.image.channels), sides(g.image.box).c_str());
+  std::printf("image        %lld x %s\n", static_cast<long long>(g.image.channels),
+              sides(g.image.box).c_str());
   std::printf("ranks        %d, %s blocks, alignment %lld\n", ranks,
               fmt::format("{}", fmt::join(g.job.domain.grid, " x ")).c_str(),
               static_cast<long long>(d.alignment()[1]));
@@ -159,8 +160,8 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
     const DataTraffic data = data_traffic(d, model.data, r);
     const std::int64_t bytes =
         data.bytes_sent() + (layers      ? layers->bytes_sent(r)
-                                       : g.network ? network_bytes_sent(d, halo, g.image.channels, r)
-                                                   : 0);
+                             : g.network ? network_bytes_sent(d, halo, g.image.channels, r)
+                                         : 0);
     per_iteration = data.iterative();
     const std::int64_t around = layers ? 0 : halo;
     const std::int64_t memory = data_memory(d, model.data, around, r);

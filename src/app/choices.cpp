@@ -14,7 +14,8 @@ void know_choices() {
                            .options = row.options,
                            .penalty = row.data_step == DataStep::prox,
                            .proximal = takes_prox(row.data_step),
-                           .weighs = weighs(row.data_step)});
+                           .weighs = weighs(row.data_step),
+                           .counts = row.counts});
   for (const DenoiserRow& row : denoiser_table())
     all.denoisers.push_back({.name = row.name,
                              .options = row.options,

@@ -55,6 +55,9 @@ Command info_command(CLI::App& app);
 /// Reads a job file on rank 0, parses it everywhere. Collective; InputError.
 JobConfig load_job(const std::string& path, const std::vector<std::string>& overrides,
                    const Communicator& comm, Purpose purpose = Purpose::reconstruct);
+/// The same with what the data ask for, and a notice that says so.
+JobConfig load_job(const std::string& path, const OtherChoice& other, std::vector<std::string> overrides,
+                   const Communicator& comm);
 
 /// What a run would say of the job and of its data, for commands that keep no log: rank 0 prints it.
 void say_notices(const Geometry& g, const Problem& problem, const Communicator& comm);

@@ -183,17 +183,25 @@ nlohmann::ordered_json diagnose(const Geometry& g, DataTerm& data, const at::Ten
   const std::string reason = known ? of_the_solver(g, solved) : "";
   // Where hardly a photon came, a sample's variance is taken for that of one.
   const bool few = g.job.problem.noise.poisson > 0 && parts[0].at_smallest > 0.05;
-  if (known && chi2 < 0.5 && !few && (weak || solved.stated))
+  if (known && chi2 < 0.5 && !few && find_solver(g.job.solver.name).counts)
+    warn(
+        fmt::format("chi2 is {:.2g} per sample (the image follows the noise: {} went on for too long) lower "
+                    "solver.iterations, or write 'stop: {{chi2: 1}}' in solver",
+                    chi2, g.job.solver.name));
+  else if (known && chi2 < 0.5 && !few && (weak || solved.stated))
     warn(fmt::format("chi2 is {:.2g} per sample (the image follows the noise: {}) {}", chi2,
                      weak ? "the prior does little, or the noise is overstated"
                           : "it is stated too large, or so small that the prior takes little of it away",
                      weak ? "raise solver.lambda, or check problem.noise" : "check problem.noise"));
   if (known && chi2 > 1.5)
     warn(fmt::format("chi2 is {:.3g} per sample ({}", chi2,
-                     reason.empty()
-                         ? "the noise is understated, or the operator is not the true one) look at "
-                           "residual.png, state the noise if it is known"
-                         : reason));
+                     !reason.empty() ? reason
+                     : g.job.solver.chosen.solver && g.network && !solved.gradient && !solved.stated
+                         ? "the operator is not the true one: the noise is what the data show) look at "
+                           "residual.png and mend kernel or boundary; where that cannot be, 'solver: {name: "
+                           "pgd, iterations: 40, lambda: 1}' forgives more than the solver that was chosen"
+                         : "the noise is understated, or the operator is not the true one) look at "
+                           "residual.png, state the noise if it is known"));
   else if (known && high > 2 && high > 2 * chi2)
     warn(fmt::format(
         "chi2 is {:.2g} per sample, but above {:.2g} in 5 % of the tiles (the noise differs over the "

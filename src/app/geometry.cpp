@@ -87,10 +87,8 @@ std::unique_ptr<OperatorPlan> describe(const Geometry& g, const std::vector<Oper
   };
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const OperatorRow& row = find_operator(parts[i].type);
-    const OperatorRequest request{parts[i],           static_cast<std::uint32_t>(first + i),
-                                  g.job.problem.seed, g.image,
-                                  device,             *g.files,
-                                  comm};
+    const OperatorRequest request{
+        parts[i], static_cast<std::uint32_t>(first + i), g.job.problem.seed, g.image, device, *g.files, comm};
     if (row.local) {
       local.push_back(row.local(request));
     } else {
@@ -269,12 +267,11 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
     g.data = *g.truth;
   }
   if (const std::int64_t n = p.simulate.finer; n > 1) {
-    TESSERA_VALIDATE(!g.image.volume(), "problem.simulate.finer is ", n,
-                     " (the truth is a volume of ", sides(g.image.box),
-                     "; pictures alone are made finer) write 1");
-    TESSERA_VALIDATE(g.image.box.extent(1) % n == 0 && g.image.box.extent(2) % n == 0, "problem.simulate.finer is ",
-                     n, " (the truth has ", g.image.box.extent(1), " x ", g.image.box.extent(2),
-                     " pixels, no multiple of it) cut the truth to one");
+    TESSERA_VALIDATE(!g.image.volume(), "problem.simulate.finer is ", n, " (the truth is a volume of ",
+                     sides(g.image.box), "; pictures alone are made finer) write 1");
+    TESSERA_VALIDATE(g.image.box.extent(1) % n == 0 && g.image.box.extent(2) % n == 0,
+                     "problem.simulate.finer is ", n, " (the truth has ", g.image.box.extent(1), " x ",
+                     g.image.box.extent(2), " pixels, no multiple of it) cut the truth to one");
     g.image = g.image.on(Box::image2d(g.image.box.extent(1) / n, g.image.box.extent(2) / n));
   }
   std::size_t measured = 0;  // parts
@@ -299,8 +296,8 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
       say_note(g, path, image_source_info(path, comm));
   }
   if (g.truth && !p.image.size.empty())
-    TESSERA_VALIDATE(g.image.box == box_of(p.image.size), "problem.image.size is ", sides(box_of(p.image.size)),
-                     " (the truth has ", sides(g.image.box), ") leave it out");
+    TESSERA_VALIDATE(g.image.box == box_of(p.image.size), "problem.image.size is ",
+                     sides(box_of(p.image.size)), " (the truth has ", sides(g.image.box), ") leave it out");
   if (p.image.channels > 0)
     TESSERA_VALIDATE(p.image.channels == g.image.channels, "problem.image.channels is ", p.image.channels,
                      " (the data have ", g.image.channels, ") leave it out");

@@ -42,7 +42,8 @@ Geometry small_job(const Geometry& g) {
   p.simulate = {};
   TESSERA_VALIDATE(!g.image.volume(),
                    "the image is a volume (the synthetic scene is a picture) count in a run");
-  p.scene = {0, {std::min(side, g.image.box.extent(1)), std::min(side, g.image.box.extent(2))}, g.image.channels};
+  p.scene = {
+      0, {std::min(side, g.image.box.extent(1)), std::min(side, g.image.box.extent(2))}, g.image.channels};
   if (!p.noise.given()) p.noise.gaussian = 0.01;
   job.execution = {.mode = ExecutionMode::whole,
                    .precision = job.execution.precision,

@@ -17,6 +17,8 @@
 
 namespace tessera {
 
+bool has_default_weights(std::int64_t image_channels) { return image_channels == 1 || image_channels == 3; }
+
 std::string default_weights(const std::string& network, std::int64_t image_channels) {
   return concat(network, "_small_", image_channels == 1 ? "gray" : "color");
 }

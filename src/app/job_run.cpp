@@ -18,9 +18,9 @@ namespace {
 
 // A resumed run keeps the schedules that it began with: with more iterations than then, their last values
 // hold on.
-SolverOptions solver_options(const Geometry& g, double noise, double L,
+SolverOptions solver_options(const Geometry& g, double noise, double L, bool missing,
                              const std::optional<Checkpoint>& from) {
-  SolverOptions o = solver_options(g, noise, L);
+  SolverOptions o = solver_options(g, noise, L, missing);
   if (from) {
     o.step = Schedule(from->lists.at("step"));
     o.sigma = Schedule(from->lists.at("sigma"));
@@ -50,7 +50,8 @@ Box measured_region(const Geometry& g, const DistributedOperator& A) {
   for (std::size_t i = 0; i < layout.parts(); ++i) {
     const auto& part = layout.part(i);
     if (!part.anchor) return g.image.box;
-    const auto before = convolutions[i].convolution ? before_bins(*convolutions[i].convolution) : std::array<std::int64_t, 2>{};
+    const auto before = convolutions[i].convolution ? before_bins(*convolutions[i].convolution)
+                                                    : std::array<std::int64_t, 2>{};
     Index3 lo{}, hi{};
     for (std::size_t d = 0; d < 3; ++d) {
       const std::int64_t first = part.anchor->offset[d] - (d > 0 ? before[d - 1] : 0);
@@ -107,8 +108,9 @@ JobRun::JobRun(Geometry geometry, std::optional<Checkpoint> checkpoint, const Co
       space(comm, &reducer) {
   pause();
   problem = make(g, comm, started.transport);
+  if (problem.other && !from) throw OtherChoice(*std::move(problem.other));
   keep_estimate(g, problem);
-  // One pass is the answer where all samples have one noise; not where some count more, or are missing.
+  // One pass is the answer where all samples have one noise; not where some count more.
   if (g.job.solver.chosen.one_pass && !problem.weights.empty()) g.job.solver.iterations = Chosen::more_passes;
   pause();
   data = make_data_term(g, problem, space);
@@ -127,7 +129,7 @@ JobRun::JobRun(Geometry geometry, std::optional<Checkpoint> checkpoint, const Co
   TESSERA_VALIDATE(std::isfinite(start_rms_),
                    "the start of the iteration is not finite (a value of the measurement "
                    "or of solver.start is not) mask such samples by problem.weights, or correct the file");
-  options = solver_options(g, problem.noise_sigma, data->lipschitz(), from);
+  options = solver_options(g, problem.noise_sigma, data->lipschitz(), problem.marked, from);
   continued_ = make_continued(*denoiser, options.level);
   solver_ = make_solver(g.job.solver.name, {*data, *continued_, space, options, start_});
   for (const auto& more : {named("solver/", solver_->state()), named("denoiser/", denoiser->state())})

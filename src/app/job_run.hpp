@@ -27,7 +27,8 @@ using ProblemMaker =
 /// where it goes on from one. Nothing is written yet.
 struct JobRun {
   /// Reads or simulates. `pause` is called between long steps, at the same places on all ranks, and may throw.
-  /// Collective; InputError.
+  /// Collective; InputError; OtherChoice on all ranks where the data ask for one and it does not go on from a
+  /// checkpoint, which has made it.
   JobRun(Geometry geometry, std::optional<Checkpoint> checkpoint, const Communicator& communicator,
          const std::function<void()>& pause, const ProblemMaker& make = make_problem);
   JobRun(const JobRun&) = delete;

@@ -77,10 +77,10 @@ std::unique_ptr<LocalOperator> mask(const OperatorRequest& in) {
     return make_random_mask(*keep, static_cast<std::uint64_t>(in.seed), in.index);
   const std::string path = o.get<std::string>(mask_file());
   const MaskFile& file = in.files.mask(path, in.comm);
-  TESSERA_VALIDATE(file.info.box == in.image.box, "mask ", path, " is ", sides(file.info.box), " (the image is ",
-                   sides(in.image.box), ") give a mask of the image's size");
-  TESSERA_VALIDATE(file.gray || file.info.channels == in.image.channels, "mask ", path, " has ", file.info.channels,
-                   " channels that differ (the image has ", in.image.channels,
+  TESSERA_VALIDATE(file.info.box == in.image.box, "mask ", path, " is ", sides(file.info.box),
+                   " (the image is ", sides(in.image.box), ") give a mask of the image's size");
+  TESSERA_VALIDATE(file.gray || file.info.channels == in.image.channels, "mask ", path, " has ",
+                   file.info.channels, " channels that differ (the image has ", in.image.channels,
                    ") give one channel, or as many as the image");
   return make_mask([path, &files = in.files](const Layout& blocks, const Communicator& comm) {
     return files.marks(path, blocks, comm);  // they live as long as the job's description, which holds this
@@ -124,10 +124,11 @@ BlurOptions blur_options(const OperatorRequest& in) {
 std::unique_ptr<LocalOperator> blur(const OperatorRequest& in) {
   const bool volume = in.image.volume();
   const auto* g = std::get_if<KernelConfig::Gaussian>(&in.config.kernel.form);
-  TESSERA_VALIDATE(
-      !volume || (g && g->depth > 0), g ? "the kernel has two widths" : "kernel.file is for pictures",
-      " (the image is a volume of ", sides(in.image.box), ", whose kernels are Gaussians along its axes) write ",
-      g ? "" : "the widths of yours, ", "'kernel: {gaussian: {sigma: [DEPTH, ROWS, COLUMNS]}}'");
+  TESSERA_VALIDATE(!volume || (g && g->depth > 0),
+                   g ? "the kernel has two widths" : "kernel.file is for pictures",
+                   " (the image is a volume of ", sides(in.image.box),
+                   ", whose kernels are Gaussians along its axes) write ", g ? "" : "the widths of yours, ",
+                   "'kernel: {gaussian: {sigma: [DEPTH, ROWS, COLUMNS]}}'");
   TESSERA_VALIDATE(volume || !g || g->depth == 0, "the kernel has three widths (the image is a picture of ",
                    sides(in.image.box), ") write those of rows and columns");
   if (!volume) return make_blur(blur_options(in));

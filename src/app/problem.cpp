@@ -75,8 +75,8 @@ Measurement read_flat(const Geometry& g, const ProductSpace& layout, const Commu
 }
 
 // Data and image that do not belong together, with the boundary that would join them where there is one.
-void check_sizes(const Geometry& g, const std::vector<MeasurementPartInfo>& parts,
-                 const ProductSpace& layout, const Communicator& comm) {
+void check_sizes(const Geometry& g, const std::vector<MeasurementPartInfo>& parts, const ProductSpace& layout,
+                 const Communicator& comm) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Box &got = parts[i].source.box, &wanted = layout.part(i).box();
     if (got == wanted) continue;
@@ -161,7 +161,7 @@ Samples read_samples(const Geometry& g, const ProductSpace& layout, const Commun
 }  // namespace
 
 void keep_estimate(Geometry& g, const Problem& problem) {
-  if (!problem.noise_estimated) return;
+  if (!problem.noise_estimated && !problem.noise_replaced) return;
   g.job.problem.noise.gaussian = problem.noise.gaussian;
   g.job.problem.noise.poisson = problem.noise.poisson;
 }
@@ -182,8 +182,8 @@ at::Tensor read_block(const std::string& path, const Geometry& g, const Communic
                       std::string* marks) {
   const PhaseScope phase(Phase::load);
   const SourceInfo info = image_source_info(path, comm);
-  TESSERA_VALIDATE(info.box == g.image.box && info.channels == g.image.channels, path, " is ", info.channels, " x ",
-                   sides(info.box), " (the image is ", g.image.channels, " x ", sides(g.image.box),
+  TESSERA_VALIDATE(info.box == g.image.box && info.channels == g.image.channels, path, " is ", info.channels,
+                   " x ", sides(info.box), " (the image is ", g.image.channels, " x ", sides(g.image.box),
                    ") give a file of that size");
   const Box block = g.decomposition.block(comm.rank());
   at::Tensor t = empty_block(g.image, block, at::kDouble);

@@ -33,6 +33,7 @@ Reconstruction reconstruct(const ArrayProblem& problem, const std::string& setti
   JobConfig job;
   comm.together([&] { job = parse_job("schema: 1\n" + settings, "settings", {}, {}, Purpose::arrays); });
   job.problem.noise.gaussian = problem.noise;
+  job.solver.chosen = {};  // nothing is chosen anew when the samples are seen
   Geometry g = plan_arrays(job, problem.image, problem.op, comm);
   choose_execution(g, comm, this_launch(comm));
   const ProblemMaker take = [&](const Geometry& plan, const Communicator& ranks,
@@ -47,11 +48,11 @@ Reconstruction reconstruct(const ArrayProblem& problem, const std::string& setti
     weigh_samples(plan, std::move(samples), taken, ranks);
     return taken;
   };
-  JobRun run(std::move(g), std::nullopt, comm, [] {}, take);
+  JobRun run(
+      std::move(g), std::nullopt, comm, [] {}, take);
   Reconstruction out;
   out.block = run.g.decomposition.block(comm.rank());
-  for (const std::vector<std::string>* lines :
-       {&run.g.notices, &run.problem.notices, &run.problem.warnings})
+  for (const std::vector<std::string>* lines : {&run.g.notices, &run.problem.notices, &run.problem.warnings})
     out.notices.insert(out.notices.end(), lines->begin(), lines->end());
   out.loop = run.iterate(observers, {});
   out.image = out.loop.image;

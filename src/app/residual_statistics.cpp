@@ -82,8 +82,8 @@ void count_extremes(const at::Tensor& y, const at::Tensor& counted, const Commun
 // of a volume within its slices.
 class Autocorrelation {
  public:
-  Autocorrelation(const ProductSpace& layout, std::size_t part,
-                  const std::shared_ptr<Transport>& transport, const Communicator& comm)
+  Autocorrelation(const ProductSpace& layout, std::size_t part, const std::shared_ptr<Transport>& transport,
+                  const Communicator& comm)
       : all_(layout.part(part).box()), block_(layout.block(part, comm.rank())), comm_(comm) {
     const Layout own = layout.layout(part);
     const Layout need = own.grow({{0, 0, kLags}, {0, kLags, kLags}});
@@ -102,19 +102,26 @@ class Autocorrelation {
     if (masked && !mask.defined()) mask = at::ones_like(residual);
     at::Tensor centered = residual - s.mean;
     if (masked) centered.mul_(mask);
-    const std::vector<double> products = shifted_sums(centered);
-    std::vector<double> pairs;
-    if (masked)
-      pairs = shifted_sums(mask.to(residual.options()));
-    else
+    const std::vector<double> products = shifted_sums(centered, centered);
+    std::vector<double> pairs, here, there;
+    if (masked) {
+      const at::Tensor counts = mask.to(residual.options()), squares = centered * centered;
+      pairs = shifted_sums(counts, counts);
+      here = shifted_sums(squares, counts);
+      there = shifted_sums(counts, squares);
+    } else {
       for (const auto& [dy, dx] : lags_)
         pairs.push_back(static_cast<double>(residual.size(0) * all_.extent(0)) *
                         static_cast<double>(std::max<std::int64_t>(0, all_.extent(1) - dy)) *
                         static_cast<double>(std::max<std::int64_t>(0, all_.extent(2) - std::abs(dx))));
+    }
     const double variance = s.chi2 - s.mean * s.mean;
     for (std::size_t i = 0; i < lags_.size() && variance > 0; ++i) {
       if (pairs[i] < 1) continue;
-      const double correlation = products[i] / pairs[i] / variance;
+      // Where samples are missing, those that have neighbors may have another variance than all of them.
+      const double energy = masked ? std::sqrt(here[i] * there[i]) : pairs[i] * variance;
+      if (!(energy > 0)) continue;
+      const double correlation = products[i] / energy;
       if (std::abs(correlation) <= std::abs(s.correlation)) continue;
       s.correlation = correlation;
       s.lag = lags_[i];
@@ -123,20 +130,20 @@ class Autocorrelation {
   }
 
  private:
-  // Per lag, sum over p of t(p) t(p + lag); channel by channel, which bounds the memory.
-  std::vector<double> shifted_sums(const at::Tensor& t) {
+  // Per lag, sum over p of s(p) t(p + lag); channel by channel, which bounds the memory.
+  std::vector<double> shifted_sums(const at::Tensor& s, const at::Tensor& t) {
     std::vector<double> sums(lags_.size(), 0.0);
     Exchange exchange(plan_, transport_, 1, element_type(t.scalar_type()));
     at::Tensor padded = empty_block(1, need_, t.options(), t.dim() == 4 ? Axes::volume : Axes::picture);
     for (std::int64_t c = 0; c < t.size(0); ++c) {
-      const at::Tensor own = t.narrow(0, c, 1).contiguous();
+      const at::Tensor own = t.narrow(0, c, 1).contiguous(), first = s.narrow(0, c, 1).contiguous();
       exchange.begin(view(own, block_), view(padded, need_)).wait();
       if (block_.empty()) continue;
       // Band by band: what is shifted is copied, and a copy of the whole costs its pages anew for every lag.
       const std::int64_t rows = own.size(-2), band = std::max<std::int64_t>(1, kBand * rows / own.numel());
       for (std::int64_t row = 0; row < rows; row += band) {
         const std::int64_t count = std::min(band, rows - row);
-        const at::Tensor here = own.narrow(-2, row, count);
+        const at::Tensor here = first.narrow(-2, row, count);
         for (std::size_t i = 0; i < lags_.size(); ++i) {
           const at::Tensor other =
               padded.narrow(-2, row + lags_[i][0], count).narrow(-1, kLags + lags_[i][1], own.size(-1));

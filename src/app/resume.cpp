@@ -143,6 +143,33 @@ void check_same_run(const Checkpoint& checkpoint, const Geometry& g, const Commu
   });
 }
 
+OtherChoice made_choices(const Checkpoint& checkpoint, const JobConfig& job, const Communicator& comm) {
+  const Chosen& open = job.solver.chosen;
+  OtherChoice made{.overrides = {}, .reason = "as before: "};
+  comm.together([&] {
+    const JobConfig before = parse_job(checkpoint.texts.at("job"), checkpoint.path, {});
+    const auto keep = [&](bool differs, const std::string& choice) {
+      if (!differs) return;
+      made.reason += (made.overrides.empty() ? "" : ", ") + choice;
+      made.overrides.push_back(choice);
+    };
+    const bool prior = open.prior && before.denoiser.network != job.denoiser.network;
+    const bool solver = open.solver && before.solver.name != job.solver.name;
+    keep(prior, "denoiser.network=" + before.denoiser.network);
+    keep(solver, "solver.name=" + before.solver.name);
+    keep(open.iterations && (prior || solver),
+         "solver.iterations=" + std::to_string(before.solver.iterations));
+  });
+  return made;
+}
+
+void keep_replaced_noise(const Checkpoint& checkpoint, Geometry& g) {
+  const auto noise = checkpoint.numbers.find(kReplacedNoise);
+  if (noise == checkpoint.numbers.end()) return;
+  g.job.problem.noise.gaussian = noise->second;
+  g.job.solver.chosen.solver = false;  // nothing is to be replaced again
+}
+
 StopRule stop_rule(const JobConfig& job) {
   const StopConfig& stop = job.solver.stop;
   return {static_cast<int>(job.solver.iterations), stop.residual, stop.chi2, stop.rounding};

@@ -50,6 +50,7 @@ std::optional<Geometry> plan_run(const JobConfig& job, const std::optional<Check
         g.job.solver.iterations == 1 && passes != from->numbers.end())
       g.job.solver.iterations = static_cast<std::int64_t>(passes->second);
     check_same_run(*from, g, comm);
+    keep_replaced_noise(*from, g);
     if (nothing_left(folder, *from, g.job, comm)) {
       if (comm.rank() == 0)
         std::printf("%s is finished after %d iterations: nothing to do (%s to go on)\n",
@@ -78,7 +79,7 @@ int execute(const RunArguments& arguments, const Launch& launch) {
   std::string path = arguments.job;
   std::vector<std::string> overrides = arguments.overrides;
   const bool from_folder = open_run_folder(path, overrides, mode, comm);
-  const JobConfig job = load_job(path, overrides, comm);
+  JobConfig job = load_job(path, overrides, comm);
   TESSERA_VALIDATE(!job.output.folder.empty(),
                    "output.folder is not given (a run writes its results there) add for example "
                    "'output: {folder: runs/photo}'");
@@ -97,13 +98,31 @@ int execute(const RunArguments& arguments, const Launch& launch) {
   RunFiles files{
       .text = from_folder ? "" : job.text, .asked = write_job(job), .command_line = launch.command_line};
   std::optional<Checkpoint> from = find_checkpoint(folder, mode, comm, files.damaged);
+  const auto take = [&](const OtherChoice& other) {
+    job = load_job(path, other, overrides, comm);
+    files.asked = write_job(job);
+  };
+  if (from)
+    if (const OtherChoice other = made_choices(*from, job, comm); !other.overrides.empty()) take(other);
   try {
-    std::optional<Geometry> g = plan_run(job, from, folder, files, comm);
-    if (!g) return 0;
-    pause();
-    if (const int device = g->device.index; g->device.is_cuda())
-      set_device_clock(make_device_clock(g->device, [device] { return current_stream(device); }));
-    JobRun run(std::move(*g), std::move(from), comm, pause);
+    std::optional<JobRun> built;
+    const auto build = [&] {
+      std::optional<Geometry> g = plan_run(job, from, folder, files, comm);
+      if (!g) return;
+      pause();
+      if (const int device = g->device.index; g->device.is_cuda())
+        set_device_clock(make_device_clock(g->device, [device] { return current_stream(device); }));
+      built.emplace(std::move(*g), std::move(from), comm, pause);
+    };
+    try {
+      build();
+    } catch (const OtherChoice& other) {
+      from.reset();  // there was none
+      take(other);
+      build();
+    }
+    if (!built) return 0;
+    JobRun& run = *built;
     const int restarts = make_run_folder(folder, run, files);
     watch(folder.file(fmt::format("log/rank-{}.txt", comm.rank())));
     Log log(comm.rank() == 0, folder.file("log.txt"));

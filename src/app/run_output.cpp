@@ -47,8 +47,8 @@ class Snapshots final : public Observer {
     const PhaseScope phase(Phase::write);
     try {
       write_preview(folder_.file(fmt::format("iteration-{:05}.png", k + 1)), solver.image(),
-                    g_.decomposition.block(comm_.rank()), g_.decomposition.layout(), middle_slice(g_.image.box),
-                    {}, comm_);
+                    g_.decomposition.block(comm_.rank()), g_.decomposition.layout(),
+                    middle_slice(g_.image.box), {}, comm_);
     } catch (const Error& e) {
       if (!e.everywhere) throw;  // else the run is worth more than its snapshots
       ended_ = true;
@@ -115,6 +115,8 @@ Checkpoint fixed_part(const JobRun& run, const RunFiles& files, int restarts) {
       {"restarts", restarts},         {"passes", static_cast<double>(run.g.job.solver.iterations)},
       {"weight", run.options.lambda}, {"strength", run.options.strength}};
   for (const auto& [key, value] : run.denoiser->choices()) fixed.numbers[key] = static_cast<double>(value);
+  if (run.problem.noise_replaced || (run.from && run.from->numbers.contains(kReplacedNoise)))
+    fixed.numbers[kReplacedNoise] = run.problem.noise.gaussian;
   fixed.lists = {{"step", run.options.step.values()}, {"sigma", run.options.sigma.values()}};
   return fixed;
 }
@@ -193,7 +195,8 @@ RunSummary RunOutput::write_results(const LoopResult& result, bool stopped) {
   s.transport = kind(*run_.started.transport);
   run_.comm.together([&] { folder_.require_owner(); });
   const bool crop_it = g.job.output.crop && !g.truth;
-  if (!stopped) write_reconstruction(folder_, g, result.image, crop_it ? run_.scored : g.image.box, run_.comm);
+  if (!stopped)
+    write_reconstruction(folder_, g, result.image, crop_it ? run_.scored : g.image.box, run_.comm);
   return s;
 }
 
@@ -234,7 +237,7 @@ int RunOutput::finish(const LoopResult& result) {
                                     .iterations = result.iterations,
                                     .moved = result.last.residual,
                                     .strength = run_.options.strength,
-                                    .stated = !run_.problem.noise_estimated,
+                                    .stated = !run_.problem.noise_estimated && !run_.problem.noise_replaced,
                                     .gradient = !takes_prox(find_solver(run_.g.job.solver.name).data_step)},
                                    folder_, run_.space, warnings);
   run_.comm.together([&] {

@@ -17,11 +17,12 @@
 namespace tessera {
 namespace {
 
-constexpr double kDim = 0.125;     // of the range: what brighter data should fill
-constexpr double kBeyond = 0.5;    // of the range, below 0 or above 1: more than noise and edges take
-constexpr double kNear = 0.01;     // of the data's range, beside an end
-constexpr std::int64_t kPile = 5;  // samples at an end that are no chance
-constexpr double kFaint = 1e-3;    // noise, of the range: networks saw hardly any of less
+constexpr double kDim = 0.125;             // of the range: what brighter data should fill
+constexpr double kBeyond = 0.5;            // of the range, below 0 or above 1: more than noise and edges take
+constexpr double kNear = 0.01;             // of the data's range, beside an end
+constexpr std::int64_t kPile = 5;          // samples at an end that are no chance
+constexpr std::int64_t kHighlights = 200;  // one in so many, of 8 bits
+constexpr double kFaint = 1e-3;            // noise, of the range: networks saw hardly any of less
 
 // Calls visit(value) for each sample that counts.
 template <class Visit>
@@ -183,6 +184,85 @@ void warn_of_ends(const Geometry& g, const Measurement& y, const Measurement& ma
 
 }  // namespace
 
+void ask_for_mask_rule(const Geometry& g, double missing, Problem& problem) {
+  // By measurement: little noise, or much to be filled. A few holes in strong noise are denoising.
+  constexpr double kLittle = 0.015, kMuch = 1.0 / 3;
+  if (problem.noise_sigma > kLittle && missing < kMuch) return;
+  const SolverConfig& s = g.job.solver;
+  const bool open = s.chosen.solver && s.chosen.iterations && s.sigma.automatic && s.step.automatic;
+  if (!open || problem.other || !g.network || !g.network->takes_sigma() || !problem.marked ||
+      g.job.problem.op.type != "identity" || g.job.problem.likelihood.type != "gaussian")
+    return;
+  problem.other = OtherChoice{
+      {concat("solver.name=", Chosen::masked_solver), concat("solver.iterations=", Chosen::masked_passes)},
+      concat("solver ", Chosen::masked_solver, ", ", Chosen::masked_passes,
+             " iterations, as for a mask: some samples do not count")};
+}
+
+namespace {
+
+// How much of an image's finest details, those that estimate_noise() looks at, a kernel lets through: the ratio of
+// deviations for an image of white noise. The largest of the channels.
+double passes_details(const at::Tensor& taps) {
+  constexpr std::array<double, 5> kFourth{1, -4, 6, -4, 1};
+  constexpr double kSquares = 70;
+  const at::Tensor t = taps.to(at::kCPU, at::kDouble).contiguous();
+  const std::int64_t rows = t.size(1), columns = t.size(2);
+  double largest = 0;
+  for (std::int64_t c = 0; c < t.size(0); ++c) {
+    const double* v = t.const_data_ptr<double>() + c * rows * columns;
+    double squares = 0;
+    for (std::int64_t y = 0; y < rows + 4; ++y)
+      for (std::int64_t x = 0; x < columns + 4; ++x) {
+        double sum = 0;
+        for (std::int64_t i = std::max<std::int64_t>(0, y - rows + 1); i <= std::min<std::int64_t>(4, y); ++i)
+          for (std::int64_t j = std::max<std::int64_t>(0, x - columns + 1); j <= std::min<std::int64_t>(4, x);
+               ++j)
+            sum += kFourth[static_cast<std::size_t>(i)] * kFourth[static_cast<std::size_t>(j)] *
+                   v[(y - i) * columns + x - j];
+        squares += sum * sum;
+      }
+    largest = std::max(largest, std::sqrt(squares) / kSquares);
+  }
+  return largest;
+}
+
+}  // namespace
+
+void hold_against_data(const Geometry& g, const Measurement& y, const Measurement& marks, Problem& problem,
+                       const Communicator& comm) {
+  constexpr double kFar = 1.6;      // of what is stated: less changes little
+  constexpr double kDetail = 0.05;  // of the data's range: what is in the finest details of a rough picture
+  double passes = 0;
+  for (const OperatorTraits::Part& part : problem.A->traits().parts) {
+    if (!part.convolution || part.convolution->factor != 1) return;
+    passes = std::max(passes, passes_details(part.convolution->taps));
+  }
+  NoiseEstimate shown;
+  try {
+    shown = estimate_noise(y, marks, problem.A->range(), comm);
+  } catch (const InputError&) {
+    return;  // too few samples, or none that differ
+  }
+  const auto [least, most] = range_of(y, marks, comm);
+  const double stated = problem.noise.gaussian;
+  if (shown.gain > 0 || shown.hidden > 0 || !shown.each.empty() || shown.sigma < kFar * stated ||
+      2 * passes * kDetail * (most - least) > shown.sigma)
+    return;
+  const bool take = g.job.solver.chosen.solver;
+  problem.warnings.push_back(
+      fmt::format("problem.noise says {:.3g}{}, the finest details of the measurement scatter by {:.3g} (the "
+                  "kernel lets next "
+                  "to nothing of a picture through there, so that this is noise; what the job says would "
+                  "leave most of it in "
+                  "the image){} leave problem.noise out, or correct it",
+                  stated * g.factor, g.factor == 1 ? "" : " in file units", shown.sigma * g.factor,
+                  take ? " the solver that was chosen takes what the data show:" : ""));
+  if (!take) return;
+  problem.noise.gaussian = shown.sigma;
+  problem.noise_replaced = true;
+}
+
 void warn_of_values(const Geometry& g, const Measurement& y, const Measurement& marks, Problem& problem,
                     const Communicator& comm) {
   const auto [least, most] = range_of(y, marks, comm);
@@ -194,12 +274,13 @@ void warn_of_values(const Geometry& g, const Measurement& y, const Measurement& 
   comm.all_reduce(fraction, Reduce::max);
   const bool whole = fraction[0] < 1e-6;
   const double near = std::max(kNear * (most - least), whole ? 2.5 / g.factor : 0);
-  std::array<std::int64_t, 7> n{};
+  std::array<std::int64_t, 8> n{};
   // clang before 16 captures no structured bindings by reference.
   each_counted(y, marks, [&n, near, least = least, most = most](double v) {
-    auto& [all, bright, beyond, at_least, near_least, at_most, near_most] = n;
+    auto& [all, bright, brightest, beyond, at_least, near_least, at_most, near_most] = n;
     ++all;
     bright += v > kDim;
+    brightest += v > kDim * most;
     beyond += v < -kBeyond || v > 1 + kBeyond;
     at_least += v == least;
     near_least += v != least && v < least + near;
@@ -207,10 +288,21 @@ void warn_of_values(const Geometry& g, const Measurement& y, const Measurement& 
     near_most += v != most && v > most - near;
   });
   comm.all_reduce(n, Reduce::sum);
-  const auto& [all, bright, beyond, at_least, near_least, at_most, near_most] = n;
+  const auto& [all, bright, brightest, beyond, at_least, near_least, at_most, near_most] = n;
   const auto file = [&](double v) { return fmt::format("{:.6g}", v * g.factor + g.offset); };
   const auto warn = [&](const std::string& text) { problem.warnings.push_back("the measurement " + text); };
-  if (bright * 10'000 < all)
+  // Of the brightest sample, whatever the range: total variation knows none. A few hot pixels are no stars.
+  if (g.network && g.job.solver.chosen.prior && brightest >= kPile && brightest * 10'000 >= all &&
+      brightest * 100 < all && problem.noise_sigma < kFaint * most)
+    problem.other = OtherChoice{
+        {kTotalVariation},
+        fmt::format("denoiser tv: {:.2g} % of the samples lie above an eighth of the brightest, {}, and the "
+                    "noise is {:.2g} of it, {:.3g} in file units (networks are trained on pictures whose "
+                    "noise is above {}, and leave marks beside such samples): a section denoiser decides "
+                    "otherwise",
+                    100.0 * static_cast<double>(brightest) / static_cast<double>(all), file(most),
+                    problem.noise_sigma / most, problem.noise_sigma * g.factor, kFaint)};
+  else if (bright * 10'000 < all)
     warn(
         fmt::format("fills little of the range: all but one sample in 10,000 stay below {}, an eighth of it "
                     "(largest {}); networks are trained on all of it: write 'factor: data' in problem.scale",
@@ -238,14 +330,16 @@ void warn_of_values(const Geometry& g, const Measurement& y, const Measurement& 
                 : "say problem.scale"));
   if (!(least < most)) return;
   std::array<double, 2> said{NAN, NAN};
-  if (at_most >= kPile && at_most > near_most) {
+  // A finished photograph clips its highlights and shadows; of a detector a few samples are worth a line.
+  const std::int64_t pile = g.data.type == "uint8" ? std::max(kPile, all / kHighlights) : kPile;
+  if (at_most >= pile && at_most > near_most) {
     said[1] = most;
     warn(
         fmt::format("has {} samples at its largest value, {}, and {} near it (they look saturated, and count "
                     "as data): write 'saturation: {:.5g}' in problem, or give them weight 0",
                     at_most, file(most), near_most, most - near / 2));
   }
-  if (at_least >= kPile && at_least > near_least && !may_be_zero(g, problem.noise, least)) {
+  if (at_least >= pile && at_least > near_least && !may_be_zero(g, problem.noise, least)) {
     said[0] = least;
     warn(fmt::format(
         "has {} samples at its smallest value, {}, and {} near it (they look dead or clipped, and "

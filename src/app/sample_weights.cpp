@@ -145,6 +145,14 @@ bool has_color(const Measurement& y, const Communicator& comm) {
   return sums[0] > kGray * sums[1];
 }
 
+// What a JPEG was rounded to, in internal range, known to all ranks.
+JpegSteps jpeg_steps_of(const Geometry& g, const Communicator& comm) {
+  const JpegSteps steps = comm.rank() == 0 ? jpeg_steps(g.job.problem.measurements) : JpegSteps{};
+  std::array<double, 3> all{steps.low / g.factor, steps.high / g.factor, steps.coarse_color ? 1.0 : 0.0};
+  comm.all_reduce(all, Reduce::max);
+  return {.low = all[0], .high = all[1], .coarse_color = all[2] > 0};
+}
+
 Weighing from_model(const Geometry& g, const Samples& s, const Measurement& y, const Measurement& marks,
                     Problem& problem, const Communicator& comm) {
   const ProductSpace& layout = problem.A->range();
@@ -154,22 +162,23 @@ Weighing from_model(const Geometry& g, const Samples& s, const Measurement& y, c
   const bool given = noise.gaussian > 0 || noise.poisson > 0;
   std::vector<std::vector<double>> each;
   if (given) {
-    problem.noise_source = level_text(g, noise) + (s.simulated ? ", simulated" : ", as the job says");
+    const bool rounded = !s.simulated && jpeg_steps_of(g, comm).high > 0;
+    if (!s.simulated && !rounded && noise.poisson == 0) hold_against_data(g, y, marks, problem, comm);
+    problem.noise_source = level_text(g, noise) + (s.simulated              ? ", simulated"
+                                                   : problem.noise_replaced ? ", shown by the data"
+                                                                            : ", as the job says");
   } else if (s.simulated) {
     noise.gaussian = kNoiseless;
     problem.noise_source = fmt::format("none was simulated, a level of {} is assumed", kNoiseless);
   } else {
-    const JpegSteps steps = comm.rank() == 0 ? jpeg_steps(g.job.problem.measurements) : JpegSteps{};
-    std::array<double, 3> rounded{steps.low / g.factor, steps.high / g.factor,
-                                  steps.coarse_color ? 1.0 : 0.0};
-    comm.all_reduce(rounded, Reduce::max);
-    const bool color = rounded[2] > 0 && has_color(y, comm);
+    const JpegSteps steps = jpeg_steps_of(g, comm);
+    const bool color = steps.coarse_color && has_color(y, comm);
     // Color of fewer samples has lost its finest details whatever the tables say.
     constexpr double kAll = 1e3;
-    NoiseEstimate e = estimate_noise(y, marks, layout, comm, color ? kAll : rounded[1]);
+    NoiseEstimate e = estimate_noise(y, marks, layout, comm, color ? kAll : steps.high);
     constexpr double kColor = 1.4;  // its noise lies at twice the size yet
     if (e.coarse)                   // half of the rounding shows where it looked
-      e.sigma = std::hypot(e.sigma, rounded[0] / std::sqrt(12.0) / 2) * (color ? kColor : 1.0);
+      e.sigma = std::hypot(e.sigma, steps.low / std::sqrt(12.0) / 2) * (color ? kColor : 1.0);
     noise = {.gaussian = e.sigma, .poisson = e.gain};
     const bool counts = e.gain > 0 && e.gain_error == 0;
     problem.noise_source =
@@ -260,7 +269,8 @@ void weigh_samples(const Geometry& g, Samples s, Problem& problem, const Communi
       for (at::Tensor& part : w.weights) part = part.to(at::kDouble).div_(mean).to(at::kFloat);
   }
   if (g.job.problem.likelihood.type == "poisson") w.weights.clear();  // it knows how counts scatter
-  if (w.weights.empty() && counted < problem.A->range().values()) w.weights = marks;
+  problem.marked = w.weights.empty() && counted < problem.A->range().values();
+  if (problem.marked) w.weights = marks;
   problem.noise_sigma = even ? problem.noise.gaussian : std::sqrt(w.variance);
   if (told) {  // the weights then say only how samples compare
     problem.noise_sigma = g.job.problem.noise.gaussian;
@@ -268,6 +278,8 @@ void weigh_samples(const Geometry& g, Samples s, Problem& problem, const Communi
                            " on average, as the job says; the weights say how samples compare";
   }
   if (!s.simulated) warn_of_values(g, y, marks, problem, comm);
+  const auto all = static_cast<double>(problem.A->range().values());
+  ask_for_mask_rule(g, 1 - static_cast<double>(counted) / all, problem);
   const bool on_average = by_file ? !told : problem.noise.poisson > 0;
   if (!s.simulated || problem.noise.gaussian == kNoiseless)
     problem.notices.push_back("noise: " + problem.noise_source +

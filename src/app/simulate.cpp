@@ -91,7 +91,8 @@ int execute(const SimulateArguments& arguments, const Communicator& comm) {
   const auto parts_of = [&](Measurement& tensors) {
     std::vector<MeasurementPart> parts;
     for (std::size_t i = 0; i < tensors.size(); ++i)
-      parts.push_back({layout.part(i).box(), layout.layout(i), view(tensors[i], layout.block(i, comm.rank()))});
+      parts.push_back(
+          {layout.part(i).box(), layout.layout(i), view(tensors[i], layout.block(i, comm.rank()))});
     return parts;
   };
   double masked = 0;

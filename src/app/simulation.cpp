@@ -135,8 +135,8 @@ Simulation simulate_samples(const Geometry& g, const ProductSpace& layout, const
       const std::size_t part = out.samples.y.size();
       comm.together([&] {
         add_noise(y, {.gaussian = p.noise.gaussian, .poisson = p.noise.poisson},
-                  static_cast<std::uint64_t>(p.seed), static_cast<std::uint32_t>(part), layout.part(part).box(),
-                  layout.block(part, comm.rank()));
+                  static_cast<std::uint64_t>(p.seed), static_cast<std::uint32_t>(part),
+                  layout.part(part).box(), layout.block(part, comm.rank()));
       });
       if (how.clip) y.clamp_(0, 1);
       if (how.bits > 0) {

@@ -75,7 +75,7 @@ Schedule falling(double last, int iterations, Fall fall) {
 }  // namespace
 
 // A schedule 'dpir' of either key ends at the noise level and sets what belongs to it.
-SolverOptions solver_options(const Geometry& g, double noise, double L) {
+SolverOptions solver_options(const Geometry& g, double noise, double L, bool missing) {
   const SolverConfig& s = g.job.solver;
   const int n = static_cast<int>(s.iterations);
   const SolverRow& row = find_solver(s.name);
@@ -119,7 +119,7 @@ SolverOptions solver_options(const Geometry& g, double noise, double L) {
   const Fall fall = g.network ? fall_of(row, pixels) : Fall{exact_split ? 24 : 8, 0};
   const double usual = usual_lambda(row, pixels, r);
   // The MAP estimate is one pass at the noise level, which is then a fixed point.
-  const bool one_pass = falls && row.multiplier && g.network && is_denoising(g.job.problem);
+  const bool one_pass = falls && row.multiplier && g.network && !missing && is_denoising(g.job.problem);
   if (one_pass) {
     said.sigma = r;
     if (!said.lambda) said.lambda = 1.0;

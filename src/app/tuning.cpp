@@ -179,8 +179,7 @@ std::vector<Prediction> rank_ways(const Geometry& g, const Modelled& m, const Ma
     Geometry cut = g;
     cut.job.execution.mode = way.mode = mode;
     if (!g.grid_given) cut = with_image(cut, g.image.box, g.decomposition.ranks());
-    for (Prediction& p :
-         rank_executions(machine, *m.network, m.data, cut.decomposition, way, features))
+    for (Prediction& p : rank_executions(machine, *m.network, m.data, cut.decomposition, way, features))
       all.push_back(std::move(p));
   }
   std::stable_sort(all.begin(), all.end(),

@@ -31,7 +31,7 @@ Choice choice_for(const JobConfig& job, Purpose purpose, bool step_written) {
   if (is_denoising(job.problem) && sigma.form.empty() && sigma.values.size() < 2 &&
       job.solver.start == "auto")
     return {"hqs", 1};
-  if (job.problem.op.type != "identity" && pointwise) return {"admm", 16};
+  if (job.problem.op.type != "identity" && pointwise) return {Chosen::masked_solver, Chosen::masked_passes};
   return {"hqs", Chosen::more_passes};
 }
 
@@ -54,6 +54,9 @@ void choose_solver(const Site& site, Purpose purpose, JobConfig& job) {
   const auto written = [&](const std::string& key) {
     return site.present->count(join(site.path, "solver." + key)) > 0;
   };
+  solver.chosen = {.solver = solver.name == kAutoSolver,
+                   .iterations = solver.iterations == 0,
+                   .prior = site.present->count(join(site.path, "denoiser")) == 0};
   std::int64_t usual = kUsual;
   if (solver.name == kAutoSolver) {
     const Choice choice = choice_for(job, purpose, written("step"));
@@ -66,7 +69,7 @@ void choose_solver(const Site& site, Purpose purpose, JobConfig& job) {
           std::ranges::any_of(row.options, [&](const Option& o) { return written(o.name); })) {
         solver.name = row.name;
         usual = kUsual;
-        solver.chosen = {};
+        solver.chosen.one_pass = solver.chosen.solver = false;
         break;
       }
   }

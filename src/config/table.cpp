@@ -55,7 +55,7 @@ std::vector<Key<Job>> make_job_table() {
   const std::vector<DenoiserChoice>& denoisers = choices().denoisers;
   const auto penalties = names(solvers, [](const SolverChoice& s) { return s.penalty; });
   const auto proximal = names(solvers, [](const SolverChoice& s) { return s.proximal; });
-  const auto gradients = names(solvers, [](const SolverChoice& s) { return !s.penalty; });
+  const auto gradients = names(solvers, [](const SolverChoice& s) { return !s.penalty && !s.counts; });
   const auto weighing = names(solvers, [](const SolverChoice& s) { return s.weighs; });
   const auto leveled = names(denoisers, [](const DenoiserChoice& d) { return d.takes_sigma; });
   const W network = {network_is(names(denoisers, [](const DenoiserChoice& d) { return d.network; }))};
@@ -72,6 +72,7 @@ std::vector<Key<Job>> make_job_table() {
   const W by_cg = {solver_is(proximal),
                    {fmt::format("for operators other than {}", fmt::join(products, " and ")),
                     [](const Job& j) { return !chosen(j.problem.op).pointwise; }}};
+  const W stepping = {solver_is(names(solvers, [](const SolverChoice& s) { return !s.counts; }))};
   const W preview = {{"with output.preview", [](const Job& j) { return !j.output.preview.empty(); }}};
   const W cropped = {{"for boundary valid", [](const Job& j) { return crops(j.problem.op); }}};
   const Rule positive{.least = 0, .above = true};
@@ -261,7 +262,7 @@ std::vector<Key<Job>> make_job_table() {
           [](const Site& s, const Value& v, Job& j) {
             read_schedule(s, v, {.least = 0, .above = true}, j.solver.step);
           },
-          [](const Job& j) { return print_schedule(j.solver.step); }),
+          [](const Job& j) { return print_schedule(j.solver.step); }, stepping),
       key<Job>(
           {"solver.sigma", "schedule", "internal range", "auto", ">= 0",
            fmt::format("noise level for the denoiser; auto: from step and lambda (docs/solvers.md), for {} "

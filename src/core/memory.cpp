@@ -29,7 +29,7 @@ struct Counter {
 
 std::array<Counter, kMemoryUses> uses;
 Counter total;
-std::atomic<std::int64_t> interval_peak{0};  // highest since the innermost begin
+std::atomic<std::int64_t> interval_peak{0};          // highest since the innermost begin
 thread_local std::vector<std::int64_t> outer_peaks;  // of the thread's enclosing intervals
 thread_local MemoryUse use_now = MemoryUse::data;
 

@@ -126,9 +126,7 @@ thread_local Recorder* entered = nullptr;
 
 }  // namespace
 
-Recorder::Recorder() : impl_(std::make_unique<Impl>()) {
-  impl_->begin = std::chrono::steady_clock::now();
-}
+Recorder::Recorder() : impl_(std::make_unique<Impl>()) { impl_->begin = std::chrono::steady_clock::now(); }
 Recorder::~Recorder() {
   for (const Finished& f : impl_->finished) impl_->forget(f);
 }

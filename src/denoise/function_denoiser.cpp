@@ -10,7 +10,8 @@ namespace {
 class FunctionDenoiser final : public Denoiser {
  public:
   using Function = std::function<void(const at::Tensor&, double, at::Tensor&)>;
-  FunctionDenoiser(Function f, std::string description) : f_(std::move(f)), description_(std::move(description)) {}
+  FunctionDenoiser(Function f, std::string description)
+      : f_(std::move(f)), description_(std::move(description)) {}
   void apply(const at::Tensor& in, double sigma, at::Tensor& out) override { f_(in, sigma, out); }
   std::int64_t bytes_sent() const override { return 0; }
   std::string description() const override { return description_; }

@@ -18,9 +18,9 @@ void validate(const Network& network, const ExecutionOptions& options, const Den
   const Decomposition& d = context.decomposition;
   TESSERA_VALIDATE(d.image().extent(0) == 1, "the image is a volume of depth ", d.image().extent(0), " (",
                    name, " takes pictures) use tv, which takes both, or none");
-  TESSERA_VALIDATE(context.image.planes() == network.channels() || context.image.planes() == 1, "the image has ",
-                   context.image.planes(), " channels (the weights of ", name, " are for ", network.channels(),
-                   ") use weights for ", context.image.planes(), " channels");
+  TESSERA_VALIDATE(context.image.planes() == network.channels() || context.image.planes() == 1,
+                   "the image has ", context.image.planes(), " channels (the weights of ", name, " are for ",
+                   network.channels(), ") use weights for ", context.image.planes(), " channels");
   TESSERA_VALIDATE(options.mode == ExecutionMode::layer || options.halo_depth == 0, "denoiser.halo_depth is ",
                    options.halo_depth,
                    " (windows bring their whole halo at once) write 'mode: layer', or leave it out");

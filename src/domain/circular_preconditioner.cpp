@@ -171,9 +171,10 @@ void CircularPreconditioner::apply(const at::Tensor& r, at::Tensor& z) {
 
 PreconditionerRow circular_preconditioner() {
   return {.name = "circular",
-          .fits = [](const OperatorTraits& A, const ProductSpace& domain) {
-            return A.convolutional() && domain.parts() == 1 && !domain.part(0).space.volume();
-          },
+          .fits =
+              [](const OperatorTraits& A, const ProductSpace& domain) {
+                return A.convolutional() && domain.parts() == 1 && !domain.part(0).space.volume();
+              },
           .transformed = [](const ProductSpace& domain) { return std::optional(domain.part(0)); },
           .memory =
               [](const ProductSpace& domain, bool weighted, int rank) {

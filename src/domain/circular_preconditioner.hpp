@@ -42,8 +42,8 @@ class CircularPreconditioner final : public Preconditioner {
 
  private:
   explicit CircularPreconditioner(DistributedFourier fourier);
-  void look(const DistributedOperator& A, const std::vector<Convolution>& kernels,
-            const Tensors& observed, const Tensors& root_weights, const Space& space);
+  void look(const DistributedOperator& A, const std::vector<Convolution>& kernels, const Tensors& observed,
+            const Tensors& root_weights, const Space& space);
 
   DistributedFourier fourier_;
   double level_ = 0;   // lambda_0, kernels scaled to a largest |K| of about 1

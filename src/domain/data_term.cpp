@@ -175,6 +175,14 @@ class LeastSquares final : public DataTerm {
 
 }  // namespace
 
+void DataTerm::count_ratio(const at::Tensor&, at::Tensor& out) { seen_by_counts(out); }
+
+void DataTerm::seen_by_counts(at::Tensor&) {
+  throw InputError(
+      "the solver is for counts (problem.likelihood.type is another than poisson) write poisson, or another "
+      "solver");
+}
+
 std::unique_ptr<DataTerm> make_least_squares(DataTermInput input, const Space& space) {
   return std::make_unique<LeastSquares>(std::move(input), space);
 }

@@ -13,8 +13,7 @@
 namespace tessera {
 
 bool OperatorTraits::pointwise() const {
-  return !parts.empty() &&
-         std::all_of(parts.begin(), parts.end(), [](const Part& p) { return p.pointwise; });
+  return !parts.empty() && std::all_of(parts.begin(), parts.end(), [](const Part& p) { return p.pointwise; });
 }
 
 bool OperatorTraits::convolutional() const {

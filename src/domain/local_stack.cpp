@@ -240,8 +240,8 @@ class LocalStack final : public DistributedOperator {
     }
   }
 
-  std::vector<ExchangeGroup> groups_;                     // in the order of their first parts
-  mutable std::optional<double> norm_;                    // once asked for
+  std::vector<ExchangeGroup> groups_;   // in the order of their first parts
+  mutable std::optional<double> norm_;  // once asked for
 };
 
 // Of parts that somebody else keeps.

@@ -405,8 +405,8 @@ std::int64_t count(const Measurement& marks, const Communicator& comm) {
 
 }  // namespace
 
-NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted,
-                             const ProductSpace& layout, const Communicator& comm, double step) {
+NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted, const ProductSpace& layout,
+                             const Communicator& comm, double step) {
   const std::string wanted =
       " say its standard deviation, for example 'noise: {gaussian: 0.01}' in problem (white is 1; 'unit: "
       "file' "

@@ -138,9 +138,12 @@ class StackPlan final : public OperatorPlan {
 
 class Composition final : public DistributedOperator {
  public:
-  Composition(const OperatorPlan& plan, const OperatorContext& context, std::unique_ptr<DistributedOperator> B,
-              std::unique_ptr<DistributedOperator> A)
-      : DistributedOperator(plan, context), B_(std::move(B)), A_(std::move(A)), between_(A_->make_measurement()) {}
+  Composition(const OperatorPlan& plan, const OperatorContext& context,
+              std::unique_ptr<DistributedOperator> B, std::unique_ptr<DistributedOperator> A)
+      : DistributedOperator(plan, context),
+        B_(std::move(B)),
+        A_(std::move(A)),
+        between_(A_->make_measurement()) {}
 
   void apply(const Tensors& x, Tensors& y) override {
     A_->apply(x, between_);
@@ -218,7 +221,10 @@ enum class Sees { own, all };
 class Sum final : public DistributedOperator {
  public:
   Sum(const OperatorPlan& plan, const OperatorContext& context, Sees sees, Operators members)
-      : DistributedOperator(plan, context), sees_(sees), members_(std::move(members)), work_(make_measurement()) {}
+      : DistributedOperator(plan, context),
+        sees_(sees),
+        members_(std::move(members)),
+        work_(make_measurement()) {}
 
   void apply(const Tensors& x, Tensors& y) override {
     for (std::size_t m = 0; m < members_.size(); ++m) {

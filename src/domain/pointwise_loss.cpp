@@ -52,6 +52,7 @@ class PoissonLoss final : public PointwiseLoss {
     const at::Tensor above = k * (1 - c / e) + e - s <= 0;
     return at::where(above, root, below) - background_;
   }
+  std::optional<double> background() const override { return background_; }
   at::Tensor deviation(const at::Tensor& m, const at::Tensor& y) const override {
     const at::Tensor v = (m + background_).clamp_min(gain_), r = m - y;
     return r * r / (v * gain_);

@@ -37,7 +37,8 @@ std::vector<PreconditionerRow>& preconditioner_table() {
   return rows;
 }
 
-ProxPlan plan_prox(const OperatorTraits& A, const ProductSpace& domain, const ProductSpace& range, bool weighted) {
+ProxPlan plan_prox(const OperatorTraits& A, const ProductSpace& domain, const ProductSpace& range,
+                   bool weighted) {
   using Kind = ProxPlan::Kind;
   if (A.pointwise()) return {.kind = Kind::pointwise};
   if (domain.parts() == 1 && !domain.part(0).space.volume() && !weighted) {

@@ -64,7 +64,7 @@ struct QuadraticProx::Iterative {
   const PreconditionerRow* row;
   double noise = 0;
   std::unique_ptr<Preconditioner> preconditioner{};  // made at the first solve; may stay null
-  bool looked = false;                                       // whether there is one
+  bool looked = false;                               // whether there is one
   ConjugateGradients solver{};
 
   // For this gamma where it pays, else null.

@@ -22,7 +22,8 @@ Measurement sample_weights(const DistributedOperator& A, Measurement& y, Measure
     TESSERA_VALIDATE(y[i].size(0) == layout.part(i).space.planes() && y[i].size(-1) == block.extent(2) &&
                          y[i].size(-2) == block.extent(1),
                      "part ", i, " of the measurement has ", y[i].sizes(), " samples (the operator makes ",
-                     layout.part(i).space.planes(), " channels over ", block, ") check its size and channels");
+                     layout.part(i).space.planes(), " channels over ", block,
+                     ") check its size and channels");
     at::Tensor& w = weights[i];
     if (w.defined()) {
       w = w.to(y[i].options()).expand_as(y[i]);

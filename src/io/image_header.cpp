@@ -71,7 +71,8 @@ SourceInfo image_source_info(const std::string& path, const Communicator& comm) 
   out.says_scale = scale[2] != 0;
   out.type = comm.broadcast(out.type, 0);
   out.note = comm.broadcast(out.note, 0);
-  static_cast<ImageSpace&>(out) = ImageSpace(Box({0, 0, 0}, {numbers[0], numbers[1], numbers[2]}), numbers[3]);
+  static_cast<ImageSpace&>(out) =
+      ImageSpace(Box({0, 0, 0}, {numbers[0], numbers[1], numbers[2]}), numbers[3]);
   return out;
 }
 

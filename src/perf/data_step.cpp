@@ -6,9 +6,7 @@
 namespace tessera {
 namespace {
 
-ProductSpace domain_of(const DataWork& data, const Decomposition& d) {
-  return {data.image.on(d.image()), d};
-}
+ProductSpace domain_of(const DataWork& data, const Decomposition& d) { return {data.image.on(d.image()), d}; }
 
 std::optional<ProxPlan> prox_of(const DataWork& data, const ProductSpace& domain) {
   if (!takes_prox(find_solver(data.solver).data_step)) return std::nullopt;

@@ -193,7 +193,8 @@ double measure_state(const Communicator& comm, Device device, std::int64_t side)
   const auto transport = make_transport(alone, device, TransportKind::mpi);
   std::vector<std::unique_ptr<LocalOperator>> parts;
   parts.push_back(make_identity());
-  std::shared_ptr<DistributedOperator> op = make_local_stack({ProductSpace(ImageSpace(d.image(), 3), d), options, transport, alone}, parts);
+  std::shared_ptr<DistributedOperator> op =
+      make_local_stack({ProductSpace(ImageSpace(d.image(), 3), d), options, transport, alone}, parts);
   Reducer reducer(alone);
   const Space space(alone, &reducer);
   const at::Tensor truth = at::rand({3, side, side}, options);

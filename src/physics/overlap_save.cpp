@@ -198,8 +198,8 @@ OverlapSave::OverlapSave(std::vector<BankFilter> filters, const LocalOperator::P
   const Index2 cover = covered(full);
   for (Room& room : rooms_) {
     room.tile = at::zeros({placement.image.planes(), cover[0], cover[1]}, placement.options);
-    room.product =
-        at::empty({placement.image.planes(), full.number() * side[0], half}, placement.options.dtype(complex));
+    room.product = at::empty({placement.image.planes(), full.number() * side[0], half},
+                             placement.options.dtype(complex));
   }
 }
 
@@ -224,7 +224,8 @@ Index2 OverlapSave::covered(const Tiles& tiles) const {
 }
 
 at::Tensor OverlapSave::product_of(const Tiles& tiles, const Room& room) const {
-  const std::int64_t channels = placement_.image.planes(), rows = tiles_.side[0], half = tiles_.side[1] / 2 + 1;
+  const std::int64_t channels = placement_.image.planes(), rows = tiles_.side[0],
+                     half = tiles_.side[1] / 2 + 1;
   if (room.product.size(1) == rows) return room.product;
   const at::Tensor all = room.product.view(-1).narrow(0, 0, channels * tiles.number() * rows * half);
   if (tiles.number() == 1) return all.view({channels, rows, half});

@@ -105,6 +105,23 @@ TEST(Diagnostics, SamplesWithoutWeightSayNothing) {
   });
 }
 
+TEST(Diagnostics, CorrelationsOfFewNeighborsStayWithinOne) {
+  // One sample in 36 counts, quiet ones; and a loud block where all of them do, which is all that has neighbors.
+  at::Tensor counted = at::zeros({kChannels, kHeight, kWidth}, at::kDouble), y = noise(11) * 0.1;
+  counted.slice(1, 0, kHeight, 6).slice(2, 0, kWidth, 6).fill_(1);
+  counted.narrow(1, 30, 12).narrow(2, 40, 12).fill_(1);
+  const at::Tensor wave = at::ones({12, 12}, at::kDouble) * 5;
+  wave.narrow(0, 6, 6).neg_();
+  y.narrow(1, 30, 12).narrow(2, 40, 12).add_(wave);
+  double on_one = 0;
+  on_all_grids(y, counted, 1, [&](const ResidualStatistics& s) {
+    EXPECT_GT(std::abs(s.correlation), 0.9) << "the block is one wave";
+    EXPECT_LE(std::abs(s.correlation), 1);
+    if (on_one == 0) on_one = s.correlation;
+    EXPECT_NEAR(s.correlation, on_one, 1e-12);
+  });
+}
+
 TEST(Diagnostics, ClippedSamplesAreCounted) {
   const at::Tensor n = noise(6);
   const double count = static_cast<double>(n.numel());

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Scenarios of files that are not what they look like: masks, kernels, empty parts, counts, few bright samples."""
 import re
+import shutil
 
 import h5py
 import numpy as np
@@ -168,6 +169,29 @@ def counts_and_stars():
     np.save(work / "counts.npy", (np.random.default_rng(5).poisson(mean + 3) - 3).astype(np.float32))
     out = said(text, ranks=2)
     assert "subtract the background" not in out and "as likelihood.background" in out, out
+    # Richardson and Lucy's iteration beside numpy's, on any ranks: sky and counts as they are, 0 at half of the samples.
+    np.save(work / "counts.npy", counts.astype(np.float32))
+    lucy = ("problem:\n  measurements: counts.npy\n  scale: {factor: 20}\n  noise: {poisson: 1, unit: file}\n"
+            "  likelihood: {background: 0.5}\n  operator: {type: blur, kernel: {file: k.npy}, boundary: circular}\n"
+            "solver: {name: richardson_lucy, iterations: 30}\n" + END)
+    spectrum = np.fft.rfft2(np.roll(kernel, (-(n // 2),) * 2, (0, 1)))
+    A = lambda x: np.fft.irfft2(np.fft.rfft2(x) * spectrum, x.shape)
+    back = lambda x: np.fft.irfft2(np.fft.rfft2(x) * spectrum.conj(), x.shape)
+    shifted, b = counts + 20 * 0.5, 20 * 0.5  # background: in internal units
+    x = back(counts)
+    x = np.maximum(x, 1e-3 * rms(x))
+    for _ in range(30):
+        x = x * back(shifted / (A(x) + b))
+    for ranks in (1, 2, 3, 5):
+        out = said(lucy, ranks=ranks)
+        assert distance(image("out")[0], x) < 2e-5 and image("out").min() >= 0, (ranks, distance(image("out")[0], x))
+        assert "solver richardson_lucy, 30 iterations, denoiser none" in out, out
+    for more, why in (("denoiser.network=tv", "has no denoising step"), ("problem.likelihood.type=gaussian", "is for counts"),
+                      ("solver.step=0.5", "acts on nothing")):
+        assert why in said(lucy, more, expect=2), more
+    np.save(work / "counts.npy", (counts - 12).astype(np.float32))
+    out = said(lucy, ranks=2, expect=2)
+    assert re.search(r"\d+ samples lie below zero .* take 'solver: {name: admm}', or write .*likelihood.background", out), out
     # Stars of 3,000,000 counts on a sky of 100: white is 1e5, the noise 1e-4 of it.
     h, w = 128, 144
     yy, xx = np.mgrid[:h, :w]
@@ -180,7 +204,28 @@ def counts_and_stars():
     stars = ("problem: {measurements: stars.npy, operator: {type: blur, kernel: {gaussian: {sigma: 1.2}}}}\n"
              "solver: {name: hqs, iterations: 1}\n" + END)
     note = r"warning: the measurement has few bright samples far above its noise: .* write 'network: tv' in denoiser"
-    assert re.search(note, said(stars, ranks=2)), "a network"
+    assert re.search(note, said(stars, "denoiser.network=drunet", ranks=2)), "a network that the job names"
+    # One that nobody named gives way to total variation, the same on any ranks, and a resumed run does not choose anew.
+    line = r"note: denoiser tv: \S+ % of the samples lie above an eighth of the brightest"
+    shortest = stars.replace("solver: {name: hqs, iterations: 1}\n", "")
+    for ranks in (1, 3):
+        out = said(shortest, ranks=ranks)
+        assert len(re.findall(line, out)) == 1 and "solver admm, 60 iterations, denoiser tv" in out, out
+        assert not re.search(note, out)
+        result = image("out")[0]
+        assert rms(result - sky, sky < 101) < 4 and result.min() > 80, (rms(result - sky, sky < 101), result.min())
+        if ranks == 3:
+            assert distance(result, first) < 1e-5
+        first = result
+    assert re.search(r"network: tv", (work / "out" / "resolved.yaml").read_text())
+    said(shortest, "solver.iterations=8", "output.folder=straight")
+    said(shortest, "solver.iterations=8", "output.folder=half", "output.checkpoint.iterations=4", "output.checkpoint.keep=9")
+    back_to("half", 4)
+    shutil.copytree(work / "half", work / "again")
+    run(job(shortest), "--resume", "--set", "solver.iterations=8", "--set", "output.folder=half")
+    run("again", "--resume")
+    for folder in ("half", "again"):
+        assert np.array_equal(image(folder), image("straight")), folder
     assert "few bright" not in said(stars, "denoiser.network=tv"), "total variation"
     photo = pictures.photograph("camera.png")[60:188, 150:294] / np.float32(255)
     np.save(work / "stars.npy", photo)
@@ -294,3 +339,86 @@ def shortest_job():
     for iterations in (8, 16):
         said(identity, f"solver={{name: admm, iterations: {iterations}}}")
         assert psnr(image("out")[0], truth) > one - 0.5, (iterations, one, psnr(image("out")[0], truth))
+
+
+def back_to(folder, iterations):
+    """As if the run had been lost after so many iterations."""
+    kept = work / folder / "checkpoint" / f"iteration-{iterations:07}.h5"
+    assert kept.exists()
+    for file in kept.parent.glob("*.h5"):
+        if file != kept:
+            file.unlink()
+
+
+def open_choices():
+    """What a job leaves open follows from its data: a prior for volumes and spectra, a mask's rule, a noise that is too small."""
+    r = np.random.default_rng(3)
+    np.save(work / "v.npy", (0.5 + 0.2 * np.sin(np.arange(12 * 40 * 44) / 99).reshape(1, 12, 40, 44) + r.normal(0, 0.05, (1, 12, 40, 44))).astype(np.float32))
+    np.save(work / "two.npy", (0.5 + 0.2 * np.sin(np.arange(2 * 60 * 64) / 99).reshape(2, 60, 64) + r.normal(0, 0.05, (2, 60, 64))).astype(np.float32))
+    plain = "problem: {measurements: v.npy, operator: {type: identity}}\n" + END
+    for name, why in (("v.npy", "the image is a volume"), ("two.npy", "the image has 2 channels")):
+        out = said(plain, f"problem.measurements={name}", ranks=2)
+        assert f"note: denoiser tv: {why}" in out and "solver admm, 60 iterations" in out, out
+        assert tessera("check", job(plain), "--set", f"problem.measurements={name}")[0] == 0
+    assert "networks are for pictures" in said(plain, "denoiser.network=drunet", expect=2)
+
+    photo = pictures.photograph("camera.png")[100:292, 100:308] / 255.0
+    psnr = lambda folder="out": -10 * np.log10(np.mean((image(folder)[0, 8:-8, 8:-8] - photo[8:-8, 8:-8]) ** 2))
+    # Samples that are missing, as NaN or by weights, get what a mask of them gets.
+    keep = r.random(photo.shape) < 0.6
+    y = (photo + r.normal(0, 0.03, photo.shape)).astype(np.float32)
+    np.save(work / "nan.npy", np.where(keep, y, np.nan))
+    np.save(work / "y.npy", np.where(keep, y, 0))
+    np.save(work / "keep.npy", keep.astype(np.uint8))
+    said("problem: {measurements: y.npy, operator: {type: mask, file: keep.npy}}\n" + END)
+    best = psnr()
+    assert best > 26, best
+    for measured in ("nan.npy", "y.npy, weights: keep.npy"):
+        text = f"problem: {{measurements: {measured}, operator: {{type: identity}}}}\n" + END
+        out = said(text, ranks=1 + (measured == "nan.npy"))
+        assert "note: solver admm, 16 iterations, as for a mask" in out and abs(psnr() - best) < 0.1, (best, psnr(), out)
+    np.save(work / "few.npy", np.where(r.random(photo.shape) < 0.95, y, np.nan))
+    out = said(text.replace("y.npy, weights: keep.npy", "few.npy"))
+    assert "as for a mask" not in out and "solver hqs, 12 iterations" in out, "a few holes in much noise"
+    # What the job says of the solver holds; a resumed run goes on as it began.
+    assert "as for a mask" not in said(text, "solver.iterations=2")
+    said(text, "solver.iterations=2", "solver.name=admm")
+    nan = text.replace("y.npy, weights: keep.npy", "nan.npy")
+    said(nan, "output.folder=whole")
+    said(nan, "output.folder=half", "output.checkpoint.iterations=4", "output.checkpoint.keep=9")
+    back_to("half", 4)
+    run(job(nan), "--resume", "--set", "output.folder=half", "--set", "output.checkpoint.iterations=4")
+    assert np.array_equal(image("half"), image("whole"))
+
+    # Noise that is stated as half of what the data have: said, and mended where the program chose the solver.
+    i = np.arange(9) - 4
+    k = np.exp(-(i[:, None] ** 2 + i[None] ** 2) / 2)
+    k /= k.sum()
+    np.save(work / "k.npy", k)
+    sharp = pictures.photograph("coins.png")[20:240, 60:300] / 255.0
+    y = sum(k[a, b] * sharp[a : a + 212, b : b + 232] for a in range(9) for b in range(9))
+    y += 0.02 * np.random.default_rng(5).standard_normal(y.shape)
+    np.save(work / "y.npy", y.astype(np.float32))
+    photo = sharp[4:-4, 4:-4]
+    blur = "problem: {measurements: y.npy, operator: {type: blur, kernel: {file: k.npy}}}\n" + END
+    line = r"warning: problem.noise says 0.01, the finest details of the measurement scatter by 0[.]0(19|2)\S* "
+    said(blur)
+    best = psnr()
+    for ranks in (1, 3):
+        out = said(blur, "problem.noise.gaussian=0.01", ranks=ranks)
+        assert re.search(line + ".*the solver that was chosen takes what the data show", out) and psnr() > best - 0.1, (best, psnr(), out)
+        if ranks == 3:
+            assert distance(image("out"), first) < 1e-4
+        first = image("out")
+    for stated in (0.02, 0.015, 0.04):
+        assert "finest details" not in said(blur, f"problem.noise.gaussian={stated}", "solver.iterations=1"), stated
+    out = said(blur, "problem.noise.gaussian=0.01", "solver.name=hqs", "solver.iterations=2")
+    assert re.search(line, out) and "takes what" not in out and abs(summary("out")["noise"] - 0.01) < 1e-6, out
+    # The same run from its resolved job, and resumed by its folder.
+    said(blur, "problem.noise.gaussian=0.01", "solver.iterations=6", "output.folder=six")
+    run(str(work / "six" / "resolved.yaml"), "--set", f"output.folder={work / 'same'}")
+    assert np.array_equal(image("same"), image("six"))
+    said(blur, "problem.noise.gaussian=0.01", "solver.iterations=6", "output.folder=three", "output.checkpoint.iterations=3", "output.checkpoint.keep=9")
+    back_to("three", 3)
+    run("three", "--resume")
+    assert np.array_equal(image("three"), image("six"))

@@ -74,8 +74,8 @@ double time_blur(int rounds, std::int64_t side, const at::Tensor& kernel, BlurMe
             samples = op->measurement(image);
   const std::vector<const LocalOperator*> group(count, op.get());
   const at::Tensor gap = other_places();
-  const auto placed =
-      op->place(group, {ImageSpace(image, 3), input, std::vector<Box>(count, samples), at::TensorOptions(at::kFloat)});
+  const auto placed = op->place(
+      group, {ImageSpace(image, 3), input, std::vector<Box>(count, samples), at::TensorOptions(at::kFloat)});
   const at::Tensor x = at::rand({3, input.extent(1), input.extent(2)}), back = at::zeros(x.sizes());
   const std::vector<at::Tensor> y(count, at::zeros({3, samples.extent(1), samples.extent(2)}));
   return milliseconds(rounds,
@@ -128,10 +128,10 @@ void step(int rounds) {
   for (int k = 0; k < 8; ++k)
     parts.push_back(blur(gaussian_kernel({5.12, 2.56}, 180.0 * k / 8), BlurMethod::automatic));
   const at::Tensor gap = other_places();
-  const std::shared_ptr<DistributedOperator> A = make_local_stack(
-      {ProductSpace(ImageSpace(image, 3), whole), at::TensorOptions(at::kFloat),
-       make_transport(self, {}, TransportKind::mpi), self},
-      parts);
+  const std::shared_ptr<DistributedOperator> A =
+      make_local_stack({ProductSpace(ImageSpace(image, 3), whole), at::TensorOptions(at::kFloat),
+                        make_transport(self, {}, TransportKind::mpi), self},
+                       parts);
   Reducer reducer(self);
   const Space space(self, &reducer);
   at::Tensor x = at::rand({3, 512, 512}), out = at::empty_like(x);
@@ -213,10 +213,10 @@ void prox(int rounds, const std::vector<double>& gammas) {
           options.factor = factor;
           std::vector<std::unique_ptr<LocalOperator>> parts;
           parts.push_back(make_blur(options));
-          const std::shared_ptr<DistributedOperator> A =
-              make_local_stack({ProductSpace(ImageSpace(whole.image(), 3), whole), at::TensorOptions(at::kFloat),
-                                make_transport(self, {}, TransportKind::mpi), self},
-                               parts);
+          const std::shared_ptr<DistributedOperator> A = make_local_stack(
+              {ProductSpace(ImageSpace(whole.image(), 3), whole), at::TensorOptions(at::kFloat),
+               make_transport(self, {}, TransportKind::mpi), self},
+              parts);
           Measurement y = A->make_measurement(), w;
           A->apply(truth, y);
           y[0].add_(at::randn(y[0].sizes()), noise);

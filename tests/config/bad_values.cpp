@@ -143,7 +143,7 @@ const std::vector<BadJob>& bad_values() {
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {name: pdg}\n",
        {},
        "photo.yaml:4: solver.name is pdg (it must be one of auto, pgd, fista, hqs, admm, red, gspnp, "
-       "proxpnp) did "
+       "proxpnp, richardson_lucy) did "
        "you mean pgd?"},
       {"WrongListLength",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndomain: {grid: [2, 2, 2, 2]}\n",

@@ -63,7 +63,8 @@ TEST(RunnerGpu, denoisers_on_windows_and_tv) {
   const at::Tensor image = at::rand({3, 97, 45});
   const Decomposition d(Box::image2d(97, 45), {1, 4, 4}, {1, 1, 1});
   const auto context = [&](Device device) {
-    return DenoiserContext{d, ImageSpace(d.image(), 3), Communicator(), make_transport(Communicator(), device, TransportKind::mpi)};
+    return DenoiserContext{d, ImageSpace(d.image(), 3), Communicator(),
+                           make_transport(Communicator(), device, TransportKind::mpi)};
   };
   at::Tensor want = at::empty_like(image), got = on_gpu(want);
   make_network_denoiser(network, {}, context(Device{}))->apply(image, 0.1, want);

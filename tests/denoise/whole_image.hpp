@@ -113,7 +113,8 @@ struct Blocks {
  private:
   std::shared_ptr<Transport> given;
   void set(const Communicator& comm, std::int64_t channels, const Decomposition& d) {
-    context = {d, ImageSpace(d.image(), channels), comm, given ? given : make_transport(comm, device, TransportKind::mpi)};
+    context = {d, ImageSpace(d.image(), channels), comm,
+               given ? given : make_transport(comm, device, TransportKind::mpi)};
     own = d.block(comm.rank());
   }
 };

@@ -40,7 +40,8 @@ std::unique_ptr<LocalOperator> small(int seed) {
   return blur(random_tensor({5, 4}, static_cast<std::uint64_t>(seed)), Boundary::reflect);
 }
 std::unique_ptr<LocalOperator> large(int seed) {
-  return blur(random_tensor({9, 7}, static_cast<std::uint64_t>(seed)), Boundary::circular, 1, BlurMethod::fft);
+  return blur(random_tensor({9, 7}, static_cast<std::uint64_t>(seed)), Boundary::circular, 1,
+              BlurMethod::fft);
 }
 
 struct Case {
@@ -54,10 +55,13 @@ std::vector<Case> cases() {
       {"a blur after a blur", 1, [] { return compose(stack(large(1)), stack(small(2))); }},
       {"a mask after a decimation", 1,
        [] {
-         return compose(stack(make_random_mask(0.5, 3)), stack(blur(random_tensor({5, 5}, 1), Boundary::zero, 2)));
+         return compose(stack(make_random_mask(0.5, 3)),
+                        stack(blur(random_tensor({5, 5}, 1), Boundary::zero, 2)));
        }},
       {"a row of two after a stack of two", 1,
-       [] { return compose(plan_row(list(stack(small(1)), stack(large(2)))), stack(small(3), make_identity())); }},
+       [] {
+         return compose(plan_row(list(stack(small(1)), stack(large(2)))), stack(small(3), make_identity()));
+       }},
       {"a row", 2, [] { return plan_row(list(stack(small(1)), stack(large(2)))); }},
       {"a sum", 1, [] { return plan_sum(list(stack(small(1)), stack(large(2)), stack(make_identity()))); }},
       {"a multiple in a stack", 1,
@@ -105,14 +109,16 @@ TEST(OperatorAlgebra, EqualsOneRankPassesTheDotTestAndCountsItsBytes) {
     on_groups([&](const Communicator& comm) {
       SCOPED_TRACE(c.name);
       const Placed all(c, cut(kImage, comm.size()), comm);
-      const Tensors mine = parts_of(x, all.A->domain(), comm.rank()), w = parts_of(v, all.A->range(), comm.rank());
+      const Tensors mine = parts_of(x, all.A->domain(), comm.rank()),
+                    w = parts_of(v, all.A->range(), comm.rank());
       Tensors y = all.A->make_measurement(), back = all.A->make_domain();
       take_phases();
       all.A->apply(mine, y);
       all.A->adjoint(w, back);
       std::int64_t sent = 0, planned = 0;
       for (const PhaseRecord& r : take_phases()) sent += r.bytes_sent;
-      for (const PlannedExchange& e : all.plan->exchanges(all.A->domain(), comm.rank())) planned += e.bytes_sent();
+      for (const PlannedExchange& e : all.plan->exchanges(all.A->domain(), comm.rank()))
+        planned += e.bytes_sent();
       EXPECT_EQ(sent, all.A->bytes_sent());
       EXPECT_EQ(sent, planned);
       const Tensors wanted = parts_of(y1, all.A->range(), comm.rank()),
@@ -140,11 +146,14 @@ TEST(OperatorAlgebra, AddsAndComposesWhatItsMembersDo) {
   };
   const at::Tensor x = random_tensor({2, 23, 31}, 5), z = random_tensor({2, 23, 31}, 6);
   const at::Tensor a = applied(stack(small(1)), {x})[0], b = applied(stack(large(2)), {x})[0];
-  const auto near = [](const at::Tensor& s, const at::Tensor& t) { return (s - t).abs().max().item<double>() < 1e-12; };
+  const auto near = [](const at::Tensor& s, const at::Tensor& t) {
+    return (s - t).abs().max().item<double>() < 1e-12;
+  };
   EXPECT_TRUE(near(applied(plan_sum(list(stack(small(1)), stack(large(2)))), {x})[0], a + b));
   EXPECT_TRUE(near(applied(plan_row(list(stack(small(1)), stack(large(2)))), {x, z})[0],
                    a + applied(stack(large(2)), {z})[0]));
-  EXPECT_TRUE(near(applied(compose(stack(large(2)), stack(small(1))), {x})[0], applied(stack(large(2)), {a})[0]));
+  EXPECT_TRUE(
+      near(applied(compose(stack(large(2)), stack(small(1))), {x})[0], applied(stack(large(2)), {a})[0]));
   EXPECT_TRUE(near(applied(scale(0.3, stack(small(1))), {x})[0], 0.3 * a));
   EXPECT_THROW(plan_sum(list(stack(small(1)), stack(blur(random_tensor({3, 3}, 1), Boundary::zero, 2))))
                    ->range(domain_of(d, 1)),
@@ -170,9 +179,10 @@ TEST(OperatorAlgebra, KnowsWhatItsMembersKnow) {
   EXPECT_EQ(kind(stack(small(1))), Kind::iterative);
 
   // The pointwise product of a composition is that of its whole: a mask of a mask, with weights.
-  const auto A = compose(stack(make_random_mask(0.5, 1), make_random_mask(0.5, 2)), stack(make_random_mask(0.7, 3)))
-                     ->place({domain, at::TensorOptions(at::kDouble),
-                              make_transport(self, {}, TransportKind::mpi), self});
+  const auto A =
+      compose(stack(make_random_mask(0.5, 1), make_random_mask(0.5, 2)), stack(make_random_mask(0.7, 3)))
+          ->place(
+              {domain, at::TensorOptions(at::kDouble), make_transport(self, {}, TransportKind::mpi), self});
   Tensors y = A->make_measurement(), ones{at::ones_like(A->make_image())}, back = A->make_domain();
   const Tensors weights = random_like(y, 3);
   A->apply(ones, y);
@@ -187,15 +197,16 @@ TEST(OperatorAlgebra, ProximalPointsOfACompositionSolveTheirEquation) {
   on_groups([](const Communicator& comm) {
     const Case c{"", 1, [] { return compose(stack(make_random_mask(0.5, 3)), stack(small(2))); }};
     const Placed all(c, cut(kImage, comm.size()), comm);
-    std::shared_ptr<DistributedOperator> A(all.plan->place(
-        {domain_of(cut(kImage, comm.size()), 1), at::TensorOptions(at::kDouble),
-         make_transport(comm, {}, TransportKind::mpi), comm}));
+    std::shared_ptr<DistributedOperator> A(
+        all.plan->place({domain_of(cut(kImage, comm.size()), 1), at::TensorOptions(at::kDouble),
+                         make_transport(comm, {}, TransportKind::mpi), comm}));
     const Space space(comm, nullptr);
     QuadraticProx prox(A, Measurement(1), false, space, {500, 1e-10}, 0.01);
     ASSERT_TRUE(prox.iterative());
     const Box &whole = A->image().box(), &block = A->image().block(comm.rank());
     const at::Tensor z = test::part_of(random_tensor({2, 23, 31}, 1), whole, block);
-    Tensors y = parts_of({random_tensor({2, 23, 31}, 2)}, A->range(), comm.rank()), work = A->make_measurement();
+    Tensors y = parts_of({random_tensor({2, 23, 31}, 2)}, A->range(), comm.rank()),
+            work = A->make_measurement();
     at::Tensor u = z.clone(), aty = A->make_image(), back = A->make_image();
     A->adjoint(y, aty);
     prox.solve(y, aty, z, 5.0, u, work);

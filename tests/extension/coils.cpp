@@ -18,10 +18,13 @@ namespace tessera {
 namespace {
 
 Option coil_number() { return {"coils", std::int64_t{4}, {.least = 1, .most = 64}, "", "number of maps"}; }
-Option kept_share() { return {"kept", 0.6, {.least = 0, .most = 1, .above = true}, "", "share of pixels that is kept"}; }
+Option kept_share() {
+  return {"kept", 0.6, {.least = 0, .most = 1, .above = true}, "", "share of pixels that is kept"};
+}
 
 // Coil k of n over a block: 1 + cos of an angle that turns once along a diagonal of the image.
-at::Tensor map_of(std::int64_t k, std::int64_t n, const Box& image, const Box& block, at::TensorOptions options) {
+at::Tensor map_of(std::int64_t k, std::int64_t n, const Box& image, const Box& block,
+                  at::TensorOptions options) {
   const auto along = [&](std::size_t axis) {
     const double turn = 2 * std::numbers::pi / static_cast<double>(image.extent(axis));
     return at::arange(block.lo()[axis], block.hi()[axis], at::kDouble) * turn;

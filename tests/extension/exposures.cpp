@@ -13,13 +13,17 @@
 namespace tessera {
 namespace {
 
-Option exposure_number() { return {"exposures", std::int64_t{3}, {.least = 2, .most = 100}, "", "length of the series"}; }
+Option exposure_number() {
+  return {"exposures", std::int64_t{3}, {.least = 2, .most = 100}, "", "length of the series"};
+}
 
 double brightness(std::int64_t t) { return std::exp2(static_cast<double>(-t)); }
 
 // A block of pixels at every exposure.
 Box through(const Box& pixels, std::int64_t exposures) {
-  return pixels.empty() ? Box() : Box({0, pixels.lo()[1], pixels.lo()[2]}, {exposures, pixels.hi()[1], pixels.hi()[2]});
+  return pixels.empty()
+             ? Box()
+             : Box({0, pixels.lo()[1], pixels.lo()[2]}, {exposures, pixels.hi()[1], pixels.hi()[2]});
 }
 
 class Exposures final : public DistributedOperator {

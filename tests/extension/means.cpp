@@ -41,8 +41,7 @@ class Means final : public DistributedOperator {
     for (const std::size_t axis : kAxes) {
       const ExchangePlan travels = travel(image(), axis, rank());
       shadows_.push_back(empty_block(image().space, travels.need(), options()));
-      exchanges_.push_back(
-          std::make_unique<Exchange>(travels, transport(), image().space.planes(), type));
+      exchanges_.push_back(std::make_unique<Exchange>(travels, transport(), image().space.planes(), type));
     }
   }
 
@@ -73,9 +72,7 @@ class Means final : public DistributedOperator {
     static constexpr std::int64_t dims[] = {-1, -2};
     return at::IntArrayRef(&dims[i], 1);
   }
-  double pixels(std::size_t i) const {
-    return static_cast<double>(image().box().extent(kAxes[i]));
-  }
+  double pixels(std::size_t i) const { return static_cast<double>(image().box().extent(kAxes[i])); }
   ArrayView shadow_view(std::size_t i) const { return view(shadows_[i], exchanges_[i]->plan().need()); }
   ArrayView sample_view(const Tensors& y, std::size_t i) const {
     return view(y[i], exchanges_[i]->plan().own());
@@ -92,8 +89,8 @@ class MeansPlan final : public OperatorPlan {
     std::vector<ProductSpace::Part> parts;
     for (const std::size_t axis : kAxes) {
       const Box samples = shadow(image.box(), axis);
-      parts.push_back({axis == 2 ? "rows" : "columns", image.space.on(samples),
-                       even_layout(samples, domain.ranks())});
+      parts.push_back(
+          {axis == 2 ? "rows" : "columns", image.space.on(samples), even_layout(samples, domain.ranks())});
     }
     return ProductSpace(std::move(parts));
   }

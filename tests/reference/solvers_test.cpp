@@ -66,7 +66,8 @@ class Trajectories : public testing::TestWithParam<const char*> {
       const auto data = make_least_squares(std::move(input), space);
       ExecutionOptions execution;
       execution.type = type;
-      const auto denoiser = make_network_denoiser(network, execution, {d, ImageSpace(image), comm, transport});
+      const auto denoiser =
+          make_network_denoiser(network, execution, {d, ImageSpace(image), comm, transport});
       const SolverOptions o = options();
       const auto solver =
           make_solver(GetParam(), {*data, *denoiser, space, o, test::part_of(start, block, type)});

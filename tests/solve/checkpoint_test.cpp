@@ -73,8 +73,12 @@ struct Program {
     std::shared_ptr<DistributedOperator> A = test::place(parts, cut, 1, comm, at::kFloat);
     const Box block = cut.block(comm.rank());
     Measurement y = {pattern(cut.image(), block)};
-    data = make_least_squares({.A = A, .y = y, .weights = {}, .prox = {8, 1e-3}}, space);
-    const DenoiserContext context{cut, ImageSpace(cut.image()), comm, make_transport(comm, {}, TransportKind::mpi)};
+    DataTermInput input{.A = A, .y = y, .weights = {}, .prox = {8, 1e-3}};
+    data = find_solver(name).counts
+               ? make_pointwise_term(std::move(input), make_poisson_loss(0.01, 0, 0.1), space)
+               : make_least_squares(std::move(input), space);
+    const DenoiserContext context{cut, ImageSpace(cut.image()), comm,
+                                  make_transport(comm, {}, TransportKind::mpi)};
     if (prior == Prior::warm_tv)
       denoiser = make_total_variation({.iterations = 16, .warm_start = true}, context, at::kFloat);
     else if (prior == Prior::potential)

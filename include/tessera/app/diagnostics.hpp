@@ -22,7 +22,7 @@ struct ResidualStatistics {
   std::int64_t samples = 0;
   double mean = 0, chi2 = 0;  // of r, of r^2
   /// Of the normalized autocorrelations of r - mean at lags of up to 5 samples in both axes, the one farthest
-  /// from 0; channels apart, pairs of samples that both count.
+  /// from 0, never beyond 1; channels apart, pairs of samples that both count.
   double correlation = 0;
   std::array<int, 2> lag{};  // rows, columns
   double white = 0;          // standard deviation of that correlation for white noise: 1 / sqrt(pairs)

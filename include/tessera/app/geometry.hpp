@@ -22,7 +22,7 @@ namespace tessera {
 
 /// What a job is before anything is computed: file headers, weights, arithmetic. Equal on all ranks.
 struct Geometry {
-  JobConfig job;  // autos of grid, scale and weights resolved
+  JobConfig job;                  // autos of grid, scale and weights resolved
   ImageSpace image;               // the unknown
   double offset = 0, factor = 1;  // file value = internal * factor + offset
   SourceInfo data;                // the file in whose units the image is: of measurements, else of the truth

@@ -13,6 +13,9 @@ namespace tessera {
 /// The shipped weights of a network where the job names none.
 std::string default_weights(const std::string& network, std::int64_t image_channels);
 
+/// Whether any are shipped for so many channels.
+bool has_default_weights(std::int64_t image_channels);
+
 /// A random or loaded network by its configuration. InputError.
 Network open_network(const DenoiserConfig& config, std::int64_t image_channels);
 

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,13 @@
 
 namespace tessera {
 
+/// What data ask for where the job leaves a choice open and what was chosen without them does not fit.
+struct OtherChoice {
+  std::vector<std::string> overrides;  // of the job: the choice, written out
+  std::string reason;                  // one line for the user
+};
+inline constexpr const char* kTotalVariation = "denoiser.network=tv";
+
 /// The job's data on this rank: truth, operator, measurement.
 struct Problem {
   std::shared_ptr<DistributedOperator> A;
@@ -24,7 +32,10 @@ struct Problem {
   NoiseModel noise;              // what it comes from; both 0 where weights of a file say it
   std::string noise_source;      // how it is known, for one line
   bool noise_estimated = false;  // `noise` is the data's own estimate and serves all samples
-  at::Tensor truth;              // undefined without one
+  bool noise_replaced = false;   // `noise` is that estimate in place of what the job says
+  bool marked = false;           // weights are 0 and 1: they only say which samples count
+  std::optional<OtherChoice> other;
+  at::Tensor truth;                   // undefined without one
   std::vector<std::string> notices;   // one line each, for the user
   std::vector<std::string> warnings;  // of values that are probably not meant
 };
@@ -53,8 +64,9 @@ at::Tensor scene_block(const Geometry& g, const Communicator& comm);
 std::unique_ptr<DataTerm> make_data_term(const Geometry& g, Problem& problem, const Space& space);
 
 /// The job's solver section with step, sigma and lambda settled. `noise`: that of a sample of weight 1, 0:
-/// not known; L: Lipschitz constant of the data term's gradient. InputError.
-SolverOptions solver_options(const Geometry& g, double noise, double L);
+/// not known; L: Lipschitz constant of the data term's gradient; `missing`: some samples do not count, which the
+/// job may not know. InputError.
+SolverOptions solver_options(const Geometry& g, double noise, double L, bool missing = false);
 
 /// One line where a noise level leaves the range for which the weights were trained, or empty.
 std::string untrained(const Geometry& g, const Schedule& sigma, double level = 0);

@@ -7,6 +7,7 @@
 
 #include "tessera/app/geometry.hpp"
 #include "tessera/app/output.hpp"
+#include "tessera/app/problem.hpp"
 #include "tessera/solve/checkpoint.hpp"
 
 namespace tessera {
@@ -33,6 +34,13 @@ std::string input_sums(const Geometry& g);
 /// InputError, equal on all ranks, where the job differs in more than iterations, stopping, output and
 /// placement (blocks, device, memory, windows), or where an input has changed. Collective.
 void check_same_run(const Checkpoint& checkpoint, const Geometry& g, const Communicator& comm);
+
+/// What the run chose by its data where the job leaves it open: a resumed one does not choose anew. Collective.
+OtherChoice made_choices(const Checkpoint& checkpoint, const JobConfig& job, const Communicator& comm);
+
+/// The noise that the run took in place of what the job says, into the job.
+inline constexpr const char* kReplacedNoise = "replaced_noise";
+void keep_replaced_noise(const Checkpoint& checkpoint, Geometry& g);
 
 /// When the job's iterations end.
 StopRule stop_rule(const JobConfig& job);

@@ -34,6 +34,7 @@ struct SolverChoice {
   bool penalty = false;   // its step is the penalty of a proximal step; else the length of a gradient step
   bool proximal = false;  // it takes proximal points of the data term
   bool weighs = false;    // lambda acts without a noise level for the denoiser too
+  bool counts = false;    // of counts alone: a Poisson likelihood, no step, no denoiser
 };
 
 struct DenoiserChoice {

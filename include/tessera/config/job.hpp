@@ -139,8 +139,13 @@ struct StopConfig {
 
 /// What nobody wrote: no part of what a job says, so that jobs that say the same are equal.
 struct Chosen {
-  bool one_pass = false;  // one iteration, unless samples turn out to differ: more_passes
+  bool one_pass = false;    // one iteration, unless samples turn out to differ: more_passes
+  bool solver = false;      // solver.name
+  bool iterations = false;  // solver.iterations
+  bool prior = false;       // the section denoiser
   static constexpr std::int64_t more_passes = 12;
+  static constexpr const char* masked_solver = "admm";  // where pixels are missing
+  static constexpr std::int64_t masked_passes = 16;
   bool operator==(const Chosen&) const { return true; }
 };
 

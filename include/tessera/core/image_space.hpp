@@ -37,17 +37,15 @@ struct ImageSpace {
   std::int64_t channels = 1;  // values at a point
   Axes axes = Axes::picture;
   Field field = Field::real;
-  std::int64_t element_bytes = 4;                 // of a real number as it is held
+  std::int64_t element_bytes = 4;                   // of a real number as it is held
   std::array<Axis, 3> grid{{{"z"}, {"y"}, {"x"}}};  // (depth, height, width)
-  std::vector<std::string> channel_names{};       // empty, or one each
-  std::string orientation{};                      // which way axes point, as the file says it; empty: not known
+  std::vector<std::string> channel_names{};         // empty, or one each
+  std::string orientation{};  // which way axes point, as the file says it; empty: not known
 
   ImageSpace() = default;
   /// A volume where the box is deeper than one point.
   explicit ImageSpace(const Box& whole, std::int64_t channels_ = 1)
-      : box(whole),
-        channels(channels_),
-        axes(whole.extent(0) > 1 ? Axes::volume : Axes::picture) {}
+      : box(whole), channels(channels_), axes(whole.extent(0) > 1 ? Axes::volume : Axes::picture) {}
   /// The same kind of values on another grid of the same axes.
   ImageSpace on(const Box& other) const {
     ImageSpace space = *this;

@@ -45,6 +45,12 @@ class DataTerm {
   /// gradient.
   virtual void measure(const at::Tensor& x) = 0;
 
+  /// For methods of counts c over a background b, which other terms refuse as the constructor of such a method
+  /// does: A^T W (c / (A x + b)) into out, and objective() and chi2() then belong to this x; and A^T W 1, an
+  /// InputError on all ranks where an entry of A or a count is below zero.
+  virtual void count_ratio(const at::Tensor& x, at::Tensor& out);
+  virtual void seen_by_counts(at::Tensor& out);
+
   /// f, and |A x - y|^2_W / noise_sigma^2 per sample with weight, at the last point of gradient() or
   /// measure(), one iteration late, or of value().
   virtual Deferred objective() const = 0;

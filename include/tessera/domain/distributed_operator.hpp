@@ -22,8 +22,8 @@ using Measurement = Tensors;
 /// What is known of an operator without placing it; proximal steps, norms and preconditioners follow from it.
 struct OperatorTraits {
   struct Part {
-    bool pointwise = false;                      // A_i^T A_i is a product at each pixel
-    bool circular = false;                       // the image is a torus to the convolution
+    bool pointwise = false;                       // A_i^T A_i is a product at each pixel
+    bool circular = false;                        // the image is a torus to the convolution
     std::optional<Convolution> convolution = {};  // that it is, whatever stands beyond the image
   };
   std::vector<Part> parts{};  // one per part of the range

@@ -28,7 +28,8 @@ class DistributedFourier {
 
   DistributedFourier(const ProductSpace::Part& array, at::TensorOptions options,
                      std::shared_ptr<Transport> transport, int rank)
-      : DistributedFourier(array.owners, array.box(), array.space.planes(), options, std::move(transport), rank) {}
+      : DistributedFourier(array.owners, array.box(), array.space.planes(), options, std::move(transport),
+                           rank) {}
 
   /// Transforms this rank's block of x, (C, H, W), into spectrum().
   void forward(const at::Tensor& x);

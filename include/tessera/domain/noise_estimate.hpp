@@ -45,7 +45,7 @@ struct NoiseEstimate {
 /// `y`, `counted`: per part, this rank's samples, float32 on the host; counted is 1 where a sample counts,
 /// else 0. Collective; tiles and selections are anchored globally and exact, so that any number of ranks
 /// gives the same bits. InputError where too few samples have neighbors.
-NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted,
-                             const ProductSpace& layout, const Communicator& comm, double step = 0);
+NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted, const ProductSpace& layout,
+                             const Communicator& comm, double step = 0);
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 
 namespace tessera {
 
@@ -22,6 +23,8 @@ class PointwiseLoss {
   virtual at::Tensor steepest(const at::Tensor& y) const = 0;
   /// argmin_u  gamma phi(u; y) + (u - z)^2 / 2.
   virtual at::Tensor prox(const at::Tensor& z, double gamma, const at::Tensor& y) const = 0;
+  /// Of counts: b, what is there without an image; others are no counts.
+  virtual std::optional<double> background() const { return std::nullopt; }
   /// Squared deviation of y from m over its variance: 1 on average where the model holds.
   virtual at::Tensor deviation(const at::Tensor& m, const at::Tensor& y) const = 0;
 };

@@ -21,9 +21,10 @@ class ProductSpace {
  public:
   struct Part {
     std::string name;
-    ImageSpace space;                // all points, in the part's own coordinates
-    Layout owners;                   // of the points, one box per rank
-    std::optional<Anchor> anchor{};  // where they stand on the grid of the domain; none: nowhere in particular
+    ImageSpace space;  // all points, in the part's own coordinates
+    Layout owners;     // of the points, one box per rank
+    std::optional<Anchor>
+        anchor{};  // where they stand on the grid of the domain; none: nowhere in particular
     const Box& box() const { return space.box; }
     const Box& block(int rank) const { return owners.box(rank); }
   };

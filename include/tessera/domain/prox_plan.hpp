@@ -46,9 +46,9 @@ struct ProxPlan {
   enum class Kind {
     pointwise,  // A^T W A is a product at each pixel (identity, mask)
     fourier,    // all parts are circular convolutions, W = 1: divided in Fourier space
-    coarse,     // one circular convolution with a decimation that divides the image, W = 1: the same on the grid
-                // of the samples, where A A^T is circulant, between an apply and an adjoint
-    iterative   // conjugate gradients
+    coarse,  // one circular convolution with a decimation that divides the image, W = 1: the same on the grid
+             // of the samples, where A A^T is circulant, between an apply and an adjoint
+    iterative  // conjugate gradients
   };
   Kind kind = Kind::pointwise;
   const PreconditionerRow* preconditioner = nullptr;  // of conjugate gradients
@@ -62,6 +62,7 @@ struct ProxPlan {
   double memory(const ProductSpace& domain, bool weighted, int rank) const;
 };
 
-ProxPlan plan_prox(const OperatorTraits& A, const ProductSpace& domain, const ProductSpace& range, bool weighted);
+ProxPlan plan_prox(const OperatorTraits& A, const ProductSpace& domain, const ProductSpace& range,
+                   bool weighted);
 
 }  // namespace tessera

@@ -86,9 +86,9 @@ class LocalOperator {
   virtual void load(const Layout& blocks, const Communicator& comm) {}
 
   struct Placement {
-    ImageSpace image;          // the whole image
-    Box input;                 // the pixels given, all that the samples reach
-    std::vector<Box> samples;  // to make, per operator of the group
+    ImageSpace image;           // the whole image
+    Box input;                  // the pixels given, all that the samples reach
+    std::vector<Box> samples;   // to make, per operator of the group
     at::TensorOptions options;  // type and device of x and y
   };
   /// Whether this operator and a later one of its stack, of equal border, are better placed together.

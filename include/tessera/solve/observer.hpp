@@ -3,9 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <limits>
 #include <memory>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -74,8 +74,8 @@ struct LoopInput {
   const Metrics* metrics = nullptr;  // PSNR of every iteration
   std::vector<Observer*> observers;
   std::function<bool()> stop_requested{};  // polled once per iteration; one rank's yes is everybody's
-  double pixels = 1;                   // values of the whole image, for its root mean square
-  int settled = 0;                     // first iteration from which step and sigma do not change
+  double pixels = 1;                       // values of the whole image, for its root mean square
+  int settled = 0;                         // first iteration from which step and sigma do not change
   double range = 1;            // a root mean square that the image may have; 10 times it is out of range
   LoopState begin{};           // of a resumed run; the solver's state is restored by then
   at::Tensor* best = nullptr;  // where the best image is kept, for checkpoints; null: by the loop

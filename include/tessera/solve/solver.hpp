@@ -101,6 +101,7 @@ struct SolverRow {
   bool multiplier =
       false;  // adds up what the denoiser changes, so that strong denoising at the start stays in it
   bool needs_potential = false;  // of the denoiser: Denoiser::potential()
+  bool counts = false;           // of counts alone: a Poisson likelihood, no step, no denoiser
 };
 
 /// The factory of a row.
