@@ -59,7 +59,7 @@ int execute(const DenoiseArguments& a, const Communicator& comm) {
     TESSERA_VALIDATE(a.force || !std::filesystem::exists(a.out), a.out,
                      " exists (denoise never overwrites) name another file, or add --force");
   });
-  const bool picture = format->kind == ImageFormat::Kind::picture;
+  const bool picture = is_picture(a.out);
   JobConfig job;
   job.solver.name = "hqs";  // one iteration of it is one pass of the denoiser
   job.solver.iterations = 1;
@@ -101,7 +101,8 @@ int execute(const DenoiseArguments& a, const Communicator& comm) {
   const double seconds = now() - start;
 
   if (picture)
-    write_preview(a.out, out, block, g.decomposition.layout(), g.image.box, form, comm, a.in);
+    write_preview(a.out, out, block, g.decomposition.layout(), g.image.box, form, comm,
+                  result_record(g, comm));
   else
     write_image(a.out, g, out, g.image.box, comm);
   Log log(comm.rank() == 0, "");

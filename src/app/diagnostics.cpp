@@ -18,7 +18,7 @@
 #include "sample_checks.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/tensor.hpp"
-#include "tessera/io/image_file.hpp"
+#include "tessera/io/image_format.hpp"
 #include "tessera/physics/noise.hpp"
 
 namespace tessera {
@@ -45,7 +45,8 @@ std::array<float, 3> chi2_color(double chi2) {
 void write_chi2(const std::string& path, const ResidualStatistics& s) {
   const std::int64_t zoom = std::max<std::int64_t>(1, 1024 / std::max(s.rows, s.columns));
   const std::int64_t width = s.columns * zoom;
-  ImageWriter writer(path, s.rows * zoom, width, 3, 8);
+  const ImageSpace space(Box::image2d(s.rows * zoom, width), 3);
+  const auto sink = create_image(path, {.space = space, .bits = 8});
   std::vector<float> band(static_cast<std::size_t>(3 * width));
   for (std::int64_t row = 0; row < s.rows; ++row) {
     for (std::int64_t x = 0; x < width; ++x) {
@@ -53,9 +54,10 @@ void write_chi2(const std::string& path, const ResidualStatistics& s) {
       for (std::size_t c = 0; c < 3; ++c)
         band[c * static_cast<std::size_t>(width) + static_cast<std::size_t>(x)] = color[c];
     }
-    for (std::int64_t y = 0; y < zoom; ++y) writer.write_rows(row * zoom + y, 1, band.data());
+    for (std::int64_t y = row * zoom; y < (row + 1) * zoom; ++y)
+      sink->write(Box({0, y, 0}, {1, y + 1, width}), band.data());
   }
-  writer.finish();
+  sink->finish();
 }
 
 // r of the first part as gray 0.5 + r / 8. `level`: what counts as one noise level.

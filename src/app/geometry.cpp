@@ -291,8 +291,8 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
     for (const MeasurementPartInfo& part : parts) sources.push_back(part.path);
   }
   for (const std::string& path : {p.weights, p.dark, p.flat}) {
-    const ImageFormat* const format = find_format(path.substr(0, path.rfind(":/")));
-    if (format && format->kind == ImageFormat::Kind::picture)
+    const ImageFormat* const format = find_format(path);
+    if (format && !format->measurements)
       say_note(g, path, image_source_info(path, comm));
   }
   if (g.truth && !p.image.size.empty())

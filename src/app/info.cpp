@@ -17,7 +17,7 @@
 #include "tessera/comm/gpu.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/version.hpp"
-#include "tessera/io/image_file.hpp"
+#include "tessera/io/image_format.hpp"
 
 namespace tessera {
 namespace {

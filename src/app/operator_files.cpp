@@ -7,7 +7,6 @@
 #include "tessera/app/operator_table.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
-#include "tessera/io/image_format.hpp"
 
 namespace tessera {
 namespace {
@@ -43,21 +42,20 @@ const MaskFile& OperatorFiles::mask(const std::string& path, const Communicator&
   if (const auto known = masks_.find(path); known != masks_.end()) return known->second;
   MaskFile file;
   file.info = info_of(path, comm);
-  // Bands hold all channels of their pixels, but those of HDF5 are parts of chunks.
-  const bool by_pixels = find_format(path.substr(0, path.rfind(":/")))->kind != ImageFormat::Kind::hdf5;
-  std::int64_t differs = file.info.channels > 1 && !by_pixels;
+  bool by_pixels = true;  // whether each part holds all channels of its pixels
+  std::int64_t differs = 0;
   const MarkValues values = survey_marks(
       [&](const auto& take) {
-        visit_samples(path, comm, [&](const double* first, std::int64_t n) {
+        by_pixels = visit_samples(path, comm, [&](const double* first, std::int64_t n) {
           const std::int64_t plane = n / file.info.channels;  // channel after channel
-          for (std::int64_t c = 1; by_pixels && c < file.info.channels && differs == 0; ++c)
+          for (std::int64_t c = 1; c < file.info.channels && differs == 0; ++c)
             differs = !std::equal(first, first + plane, first + c * plane);
           take(first, n);
         });
       },
       comm);
   comm.all_reduce({&differs, 1}, Reduce::max);
-  file.gray = differs == 0;
+  file.gray = differs == 0 && (by_pixels || file.info.channels == 1);
   file.rule = rule_of_mask(path, values);
   if (!file.rule.note.empty()) note(file.rule.note);
   return masks_[path] = file;

@@ -22,8 +22,8 @@
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/distributed_image.hpp"
 #include "tessera/io/files.hpp"
-#include "tessera/io/hdf5.hpp"
 #include "tessera/io/image_format.hpp"
+#include "tessera/io/measurement_file.hpp"
 #include "tessera/solve/checkpoint.hpp"
 
 namespace tessera {
@@ -169,19 +169,21 @@ std::string resolved_text(const Geometry& g, int ranks, const std::string& denoi
 
 void write_preview(const std::string& path, const at::Tensor& image, const Box& box, const Layout& layout,
                    const Box& part, const PictureForm& form, const Communicator& comm,
-                   const std::string& profile_from) {
+                   const ImageRecord& about) {
   std::vector<Box> kept;
-  const Index3 back{-part.lo()[0], -part.lo()[1], -part.lo()[2]};
-  for (int r = 0; r < layout.ranks(); ++r) kept.push_back(layout.box(r).intersect(part).shift(back));
+  for (int r = 0; r < layout.ranks(); ++r) kept.push_back(layout.box(r).intersect(part));
   const Box mine = box.intersect(part);
   at::Tensor host = crop(image, box, mine).to(at::kCPU, at::kFloat).contiguous();
   if (form.gain != 1 || form.bias != 0) host = host.mul(form.gain).add_(form.bias);
-  write_picture(path, part.shift(back), Layout(kept), view(host, mine.shift(back)), form.bits, comm,
-                profile_from);
+  ImageRecord record = about;
+  record.space = about.space.on(part).with_channels(host.size(0));
+  if (about.space.channels != host.size(0)) record.metadata.profile.clear();  // of other colors
+  record.bits = form.bits;
+  write_image(path, record, Layout(kept), view(host, mine), comm);
 }
 
 PictureForm in_file_units(const Geometry& g, int bits) {
-  const double top = bits == 8 ? 255 : bits == 16 ? 65535 : 1;  // ImageWriter's whole numbers are in [0, 1]
+  const double top = bits == 8 ? 255 : bits == 16 ? 65535 : 1;  // whole numbers are written of [0, 1]
   return {bits, g.factor / top, g.offset / top};
 }
 
@@ -191,7 +193,9 @@ PictureForm preview_form(const Geometry& g) {
   constexpr double kCoarse = 32;  // steps between 0 and 1 below which rounding is damage
   const OutputConfig& out = g.job.output;
   const int bits = static_cast<int>(out.preview_bits);
-  if (!is_tiff(out.preview)) return {.bits = bits == 0 ? 8 : bits};
+  const ImageFormat* const format = find_format(out.preview);
+  // One that holds floats holds the data as they are.
+  if (!format || !format->writes(32)) return {.bits = bits == 0 ? 8 : bits};
   const double top = bits == 8 ? 255 : 65535;
   TESSERA_VALIDATE(bits == 0 || bits == 32 || (g.factor >= kCoarse && g.offset + g.factor <= top),
                    "output.preview_bits is ", bits,
@@ -199,14 +203,38 @@ PictureForm preview_form(const Geometry& g) {
                    "inside are ",
                    g.offset, " and ", g.offset + g.factor,
                    ") write 'preview_bits: auto', or a .png, in which 1 inside is white");
-  return in_file_units(g, bits == 0 ? data_bits(g) : bits);
+  return in_file_units(g, bits > 0 ? bits : format->writes(data_bits(g)) ? data_bits(g) : 32);
 }
 
-void write_image(const std::string& path, const Geometry& g, const at::Tensor& image, const Box& part,
-                 const Communicator& comm) {
+ImageRecord result_record(const Geometry& g, const Communicator& comm) {
+  const ProblemConfig& problem = g.job.problem;
+  std::string path = problem.truth;
+  try {
+    if (path.empty() && !problem.measurements.empty())
+      path = measurement_info(problem.measurements, comm).front().path;
+  } catch (const Error& e) {
+    if (!e.everywhere) throw;  // the file is not there any more: nothing goes along with the result
+  }
+  ImageRecord record = record_from(path, comm);
+  // Pixels of another grid are of another size.
+  const ImageSpace found = record.space;
+  record.space = ImageSpace(g.image.box, g.image.channels);
+  if (found.box == g.image.box) record.space = found.with_channels(g.image.channels);
+  if (found.channels != g.image.channels) record.metadata.profile.clear();  // of other colors
+  const ImageConfig& grid = problem.image;
+  for (std::size_t k = 0; k < grid.pixel.size(); ++k) {
+    ImageSpace::Axis& axis = record.space.grid[3 - grid.pixel.size() + k];
+    axis = {axis.name, grid.pixel[k], grid.unit};
+  }
+  return record;
+}
+
+namespace {
+
+void write_in_units(const std::string& path, const Geometry& g, const at::Tensor& image, const Box& part,
+                    ImageRecord record, const Communicator& comm) {
   const Box block = g.decomposition.block(comm.rank());
   const Box mine = block.intersect(part);
-  const Index3 back{-part.lo()[0], -part.lo()[1], -part.lo()[2]};
   // float32 holds the units of nearly all files; not fluxes of 1e-40.
   const bool extreme = float_exponent(std::abs(g.factor)) != 0;
   const at::Tensor units = crop(image, block, mine)
@@ -214,30 +242,32 @@ void write_image(const std::string& path, const Geometry& g, const at::Tensor& i
                                .contiguous()
                                .mul_(g.factor)
                                .add_(g.offset);
-  Hdf5File file = Hdf5File::create(path, comm);
-  file.write("/image", part.shift(back), view(units, mine.shift(back)));
-  file.set_attribute("/image", "units", std::string("file"));
-  file.set_attribute("/image", "offset", g.offset);
-  file.set_attribute("/image", "factor", g.factor);
-  const ImageConfig& grid = g.job.problem.image;
-  for (std::size_t d = 0; d < grid.pixel.size(); ++d)
-    file.set_attribute("/image", concat("pixel_", d), grid.pixel[d]);
-  if (!grid.unit.empty()) file.set_attribute("/image", "unit", grid.unit);
-  for (std::size_t d = 0; d < 3; ++d)  // where the picture begins in the unknown
-    file.set_attribute("/image", concat("origin_", d), static_cast<double>(part.lo()[d]));
-  file.set_attribute("/", "tessera_version", version());
-  file.set_attribute("/", "schema", 1.0);
-  file.close();
+  std::vector<Box> kept;
+  for (int r = 0; r < comm.size(); ++r) kept.push_back(g.decomposition.block(r).intersect(part));
+  record.space = record.space.on(part);
+  record.bits = extreme && output_format(path).writes(64) ? 64 : 32;
+  record.says_scale = true;
+  record.factor = g.factor;
+  record.offset = g.offset;
+  write_image(path, record, Layout(kept), view(units, mine), comm);
+}
+
+}  // namespace
+
+void write_image(const std::string& path, const Geometry& g, const at::Tensor& image, const Box& part,
+                 const Communicator& comm) {
+  write_in_units(path, g, image, part, result_record(g, comm), comm);
 }
 
 void write_reconstruction(const OutputFolder& folder, const Geometry& g, const at::Tensor& image,
                           const Box& part, const Communicator& comm) {
   const PhaseScope phase(Phase::write);
-  write_image(folder.file("reconstruction.h5"), g, image, part, comm);
+  const ImageRecord record = result_record(g, comm);
+  write_in_units(folder.file("reconstruction.h5"), g, image, part, record, comm);
   const OutputConfig& out = g.job.output;
   if (!out.preview.empty() && (g.image.channels == 1 || g.image.channels == 3))
     write_preview(folder.file(out.preview), image, g.decomposition.block(comm.rank()),
-                  g.decomposition.layout(), middle_slice(part), preview_form(g), comm, g.job.problem.truth);
+                  g.decomposition.layout(), middle_slice(part), preview_form(g), comm, record);
 }
 
 void write_measurement(const OutputFolder& folder, const Geometry& g, const ProductSpace& layout,
@@ -249,7 +279,7 @@ void write_measurement(const OutputFolder& folder, const Geometry& g, const Prod
     return;
   const PhaseScope phase(Phase::write);
   write_preview(folder.file("measurement.png"), y, layout.block(0, comm.rank()), layout.layout(0),
-                middle_slice(part.box()), {}, comm, g.job.problem.truth);
+                middle_slice(part.box()), {}, comm, record_from(g.job.problem.truth, comm));
 }
 
 void Progress::on_result(const IterationResult& r) {

@@ -17,7 +17,7 @@
 #include "tessera/core/phase.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/domain/tensor.hpp"
-#include "tessera/io/hdf5.hpp"
+#include "tessera/io/distributed_image.hpp"
 #include "tessera/io/image_format.hpp"
 
 namespace tessera {
@@ -78,13 +78,13 @@ struct SceneArguments {
 };
 
 int execute(const SceneArguments& a, const Communicator& comm) {
-  bool picture = true;
+  const ImageFormat* format = nullptr;
   Box image;
   comm.together([&] {
     image = parse_size(a.size);
-    picture = output_format(a.out).kind == ImageFormat::Kind::picture;
-    TESSERA_VALIDATE(a.channels >= 1 && (!picture || a.channels == 1 || a.channels == 3), "--channels is ",
-                     a.channels, " (pictures have 1 or 3) use one of them, or a .h5 file");
+    format = &output_format(a.out);
+    TESSERA_VALIDATE(format->holds_channels(a.channels), "--channels is ", a.channels,
+                     " (pictures have 1 or 3) use one of them, or a .h5 file");
     TESSERA_VALIDATE(a.seed >= 0, "--seed is ", a.seed, " (it counts from 0) give another one");
     TESSERA_VALIDATE(a.force || !std::filesystem::exists(a.out), a.out,
                      " exists (scene never overwrites) name another file, or add --force");
@@ -96,13 +96,8 @@ int execute(const SceneArguments& a, const Communicator& comm) {
   render(Scene(static_cast<std::uint64_t>(a.seed)), view(t, block));
   comm.barrier();
   const double seconds = now() - start;
-  if (picture) {
-    write_picture(a.out, image, rows.layout(), view(t, block), 8, comm);
-  } else {
-    Hdf5File file = Hdf5File::create(a.out, comm);
-    file.write("/image", image, view(t, block));
-    file.close();
-  }
+  write_image(a.out, {.space = ImageSpace(image, a.channels), .bits = format->writes(8) ? 8 : 32},
+              rows.layout(), view(t, block), comm);
   if (comm.rank() == 0)
     std::printf("%s: %s, rendered in %s\n", a.out.c_str(), a.size.c_str(), format_seconds(seconds).c_str());
   return 0;

@@ -37,7 +37,7 @@ void write_scene(const std::string& path, std::int64_t side, const Communicator&
   const Box box = Box::image2d(side, side);
   const at::Tensor t = empty_block(3, box, at::kFloat);
   Scene(1).render(box, 3, t.mutable_data_ptr<float>(), side * side, side);
-  write_picture(path, box, Layout({box}), view(t, box), 8, comm, "");
+  write_image(path, {.space = ImageSpace(box, 3), .bits = 8}, Layout({box}), view(t, box), comm);
 }
 
 int execute(const StudyArguments& a, const Communicator& comm) {

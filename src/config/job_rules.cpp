@@ -169,10 +169,11 @@ void finish(const Site& site, const std::string& file, const std::string& bounda
               "is tf32 (only GPUs have it, device is cpu) write float32");
 
   const std::string& preview = job.output.preview;
-  c.refuse_if(
-      !preview.empty() && (fs::path(preview).has_parent_path() || !is_picture(preview)), "output.preview",
-      "is " + preview +
-          " (it must be the plain name of a .png, .jpg or .tif) write for example 'preview: result.png'");
+  c.refuse_if(!preview.empty() && (fs::path(preview).has_parent_path() || !is_picture(preview)),
+              "output.preview",
+              concat("is ", preview, " (it must be the plain name of a ",
+                     suffix_list([](const ImageFormat& f) { return f.create && f.writes(8); }),
+                     ") write for example 'preview: result.png'"));
   const std::int64_t bits = job.output.preview_bits;
   if (const ImageFormat* const format = find_format(preview); is_picture(preview) && bits > 0)
     c.refuse_if(!format->writes(bits), "output.preview_bits",

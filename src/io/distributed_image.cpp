@@ -1,50 +1,59 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// The one way of an image between a file and the ranks, whatever its format.
 #include "tessera/io/distributed_image.hpp"
 
 #include <mpi.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
-#include <optional>
+#include <exception>
+#include <memory>
 
 #include "array_copy.hpp"
-#include "npy_image.hpp"
-#include "source.hpp"
+#include "packed.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
-#include "tessera/io/hdf5.hpp"
 #include "tessera/io/image_format.hpp"
 
 namespace tessera {
 namespace {
 
-using io::NpyImage;
-using io::Source;
-
-constexpr std::int64_t kBandBytes = 8 << 20;  // float32 samples that rank 0 holds at once
-
 constexpr int kTag = 1;
 
-// Bands of stored rows, from the top of the first slice, in displayed coordinates.
-std::vector<Box> stored_bands(const ImageInfo& info) {
-  const std::int64_t columns = info.height * info.width / info.stored_rows;
-  const std::int64_t rows = std::max<std::int64_t>(1, kBandBytes / (columns * info.channels * 4));
-  std::vector<Box> bands;
-  for (std::int64_t z = 0; z < info.depth; ++z)
-    for (std::int64_t r = 0; r < info.stored_rows; r += rows)
-      bands.push_back(stored_rows_box(info, r, std::min(rows, info.stored_rows - r), z));
-  return bands;
+// Rank 0's values on all ranks.
+template <class... Values>
+void broadcast(const Communicator& comm, Values&... values) {
+  io::Packed sent;
+  if (comm.rank() == 0) (sent.pass(values), ...);
+  io::Packed got(comm.broadcast(sent.bytes(), 0));
+  if (comm.rank() != 0) (got.pass(values), ...);
 }
 
-// Rank 0 decodes band after band and sends each rank its part. A message without samples says that it failed.
-template <class Sample>
-void scatter(ImageReader* reader, const std::vector<Box>& bands, const Layout& layout, const ArrayView& block,
-             const Communicator& comm) {
+// A file that rank 0 has opened, and what all ranks know of it.
+struct Opened {
+  std::unique_ptr<ImageSource> source;  // null on the other ranks
+  SourceInfo info;
+  bool random_access = false;
+};
+
+Opened open_on_rank_0(const std::string& path, const Communicator& comm) {
+  Opened out;
+  comm.together([&] {
+    if (comm.rank() != 0) return;
+    out.source = open_image(path);
+    out.info = out.source->info();
+    out.random_access = out.source->random_access();
+  });
+  broadcast(comm, out.info, out.random_access);
+  return out;
+}
+
+// Rank 0 decodes box after box and sends each rank its part. A message without samples says that it failed.
+template <class Sample, class Read>
+void scatter(const std::vector<Box>& bands, const Layout& layout, const ArrayView& block,
+             const Communicator& comm, Read read) {
   const MPI_Datatype type = sizeof(Sample) == 8 ? MPI_DOUBLE : MPI_FLOAT;
-  std::string problem;
+  std::exception_ptr problem;
   std::vector<Sample> band, parts;
-  std::vector<MPI_Request> sends;
   for (const Box& box : bands) {
     beat();
     const Box mine = box.intersect(block.box);
@@ -62,9 +71,9 @@ void scatter(ImageReader* reader, const std::vector<Box>& bands, const Layout& l
     }
     band.resize(static_cast<std::size_t>(box.pixels() * block.channels));
     try {
-      reader->read(box, band.data());
-    } catch (const InputError& e) {
-      problem = e.what();
+      read(box, band.data());
+    } catch (const std::exception&) {
+      problem = std::current_exception();
       Box rest;
       for (auto later = &box; later != bands.data() + bands.size(); ++later) rest = rest.hull(*later);
       for (const int rank : layout.overlapping(rest))
@@ -87,59 +96,123 @@ void scatter(ImageReader* reader, const std::vector<Box>& bands, const Layout& l
     }
   }
   comm.together([&] {
-    if (!problem.empty()) throw InputError(problem);
+    if (problem) std::rethrow_exception(problem);
   });
 }
 
-template <class Sample>
-void read_own(ImageReader& reader, const ArrayView& block) {
-  std::vector<Sample> band;
-  for (const Box& part : reading_pieces(block.box, reader.info(), kBandBytes)) {
+void read_from_the_top(ImageSource* source, const Layout& layout, const ArrayView& block,
+                       const Communicator& shared) {
+  std::vector<Box> bands;
+  shared.together([&] {
+    if (source) bands = source->pieces(source->info().box, ImageSource::kBandBytes);
+  });
+  broadcast(shared, bands);
+  const Communicator comm = shared.duplicate();  // no message of a transport can be mistaken for ours
+  if (block.type == ElementType::float64)
+    scatter<double>(bands, layout, block, comm, [&](const Box& box, double* to) { source->read(box, to); });
+  else
+    scatter<float>(bands, layout, block, comm,
+                   [&](const Box& box, float* to) { source->read_floats(box, to); });
+}
+
+// Rank 0 puts bands of rows together from the other ranks' parts.
+class Gathering {
+ public:
+  Gathering(const Box& image, const Layout& layout, const ArrayView& block, const Communicator& comm)
+      : image_(image), layout_(layout), block_(block), comm_(comm) {}
+
+  // The rows [y, y + rows) of a slice; on rank 0 dense (C, 1, rows, W), null elsewhere.
+  const float* band(const Box& box) {
     beat();
-    band.resize(static_cast<std::size_t>(part.pixels() * block.channels));
-    reader.read(part, band.data());
-    io::unpack(block, part, 0, block.channels, band.data());
+    const Box mine = box.intersect(block_.box);
+    part_.resize(static_cast<std::size_t>(mine.pixels() * block_.channels));
+    if (!mine.empty()) io::pack(block_, mine, 0, block_.channels, part_.data());
+    if (comm_.rank() != 0) {
+      // Synchronous: small messages must not pile up on a rank 0 that is busy with the disk.
+      if (!mine.empty())
+        TESSERA_MPI(
+            MPI_Ssend(part_.data(), static_cast<int>(part_.size()), MPI_FLOAT, 0, kTag, comm_.handle()));
+      return nullptr;
+    }
+    band_.assign(static_cast<std::size_t>(box.pixels() * block_.channels), 0.0F);
+    const ArrayView view = io::dense_view(band_.data(), box, block_.channels);
+    for (const int rank : layout_.overlapping(box)) {
+      const Box theirs = box.intersect(layout_.box(rank));
+      if (rank != 0) {
+        part_.resize(static_cast<std::size_t>(theirs.pixels() * block_.channels));
+        TESSERA_MPI(MPI_Recv(part_.data(), static_cast<int>(part_.size()), MPI_FLOAT, rank, kTag,
+                             comm_.handle(), MPI_STATUS_IGNORE));
+      }
+      io::unpack(view, theirs, 0, block_.channels, part_.data());
+    }
+    return band_.data();
   }
-}
 
-void read_picture(const Source& source, const Layout& layout, const ArrayView& block,
-                  const Communicator& comm) {
-  std::optional<ImageReader> reader;
-  ImageInfo info;
-  comm.together([&] {
-    if (comm.rank() != 0) return;
-    reader.emplace(source.file, source.part);
-    info = reader->info();
-  });
-  std::array<std::int64_t, 7> shape{info.height, info.width,       info.stored_rows,  info.channels,
-                                    info.depth,  info.orientation, info.random_access};
-  comm.broadcast(shape.data(), sizeof shape, 0);
-  const bool precise = block.type == ElementType::float64;
-  if (shape[6] == 0) {
-    info.height = shape[0];
-    info.width = shape[1];
-    info.stored_rows = shape[2];
-    info.channels = shape[3];
-    info.depth = shape[4];
-    info.orientation = static_cast<int>(shape[5]);
-    const Communicator own_space = comm.duplicate();  // no message of a transport can be mistaken for ours
-    ImageReader* const own = reader ? &*reader : nullptr;
-    return precise ? scatter<double>(own, stored_bands(info), layout, block, own_space)
-                   : scatter<float>(own, stored_bands(info), layout, block, own_space);
+  template <class Take>
+  void each_band(Take take) {
+    const std::int64_t rows =
+        std::max<std::int64_t>(1, ImageSource::kBandBytes / (image_.extent(2) * block_.channels * 4));
+    for (std::int64_t z = image_.lo()[0]; z < image_.hi()[0]; ++z)
+      for (std::int64_t y = image_.lo()[1]; y < image_.hi()[1]; y += rows) {
+        const Box box = image_.intersect(Box({z, y, image_.lo()[2]}, {z + 1, y + rows, image_.hi()[2]}));
+        take(box, band(box));
+      }
   }
+
+ private:
+  Box image_;
+  const Layout& layout_;
+  const ArrayView& block_;
+  Communicator comm_;
+  std::vector<float> band_, part_;
+};
+
+void write_by_bands(const ImageFormat& format, const std::string& path, const ImageRecord& record,
+                    const Layout& layout, const ArrayView& block, const Communicator& shared) {
+  const Communicator comm = shared.duplicate();
+  std::unique_ptr<ImageSink> sink;
   comm.together([&] {
-    if (block.box.empty()) return;
-    if (!reader) reader.emplace(source.file, source.part);
-    precise ? read_own<double>(*reader, block) : read_own<float>(*reader, block);
+    if (comm.rank() == 0) sink = format.create(path, record, Communicator());
+  });
+  std::exception_ptr problem;
+  Gathering(record.space.box, layout, block, comm).each_band([&](const Box& box, const float* values) {
+    try {
+      if (sink && !problem) sink->write(box, values);
+    } catch (const std::exception&) {
+      problem = std::current_exception();  // the other ranks go on sending; what they send is dropped
+    }
+  });
+  comm.together([&] {
+    if (problem) std::rethrow_exception(problem);
+    if (sink) sink->finish();
   });
 }
 
 }  // namespace
 
+SourceInfo image_source_info(const std::string& path, const Communicator& comm) {
+  return open_on_rank_0(path, comm).info;
+}
+
+ImageRecord record_from(const std::string& path, const Communicator& comm) {
+  ImageRecord out;
+  if (comm.rank() == 0 && !path.empty()) {
+    try {
+      const std::unique_ptr<ImageSource> source = open_image(path);
+      out.metadata = source->metadata();
+      out.space = source->info();
+    } catch (const Error&) {
+      out = {};  // what goes along with a result must not keep it from being written
+    }
+  }
+  broadcast(comm, out.space, out.metadata);
+  return out;
+}
+
 void read_image(const std::string& path, const Layout& layout, const ArrayView& block,
                 const Communicator& comm) {
-  const SourceInfo about = image_source_info(path, comm);
-  const Source source = io::source_of(path);
+  Opened file = open_on_rank_0(path, comm);
+  const SourceInfo& about = file.info;
   comm.together([&] {
     io::require_host(block);
     if (layout.ranks() != comm.size() || layout.box(comm.rank()) != block.box)
@@ -148,115 +221,42 @@ void read_image(const std::string& path, const Layout& layout, const ArrayView& 
                      about.channels, " channels of ", about.box, " (", block.channels, " of ", block.box,
                      " are needed) is it the right file?");
   });
-  if (source.kind == ImageFormat::Kind::hdf5) {
-    Hdf5File file = Hdf5File::open(source.file, comm);
-    file.read(io::dataset_of(source, file), block);
-  } else if (source.kind == ImageFormat::Kind::npy) {
-    comm.together([&] {
-      if (!block.box.empty()) NpyImage(source.file).read(block);
-    });
-  } else {
-    read_picture(source, layout, block, comm);
-  }
-}
-
-void visit_samples(const std::string& path, const Communicator& comm,
-                   const std::function<void(const double*, std::int64_t)>& visit) {
-  const SourceInfo about = image_source_info(path, comm);
-  const Source source = io::source_of(path);
-  if (source.kind == ImageFormat::Kind::hdf5) {
-    const Hdf5File file = Hdf5File::open(source.file, comm);
-    return file.visit(io::dataset_of(source, file), visit);
-  }
-  std::int64_t from_the_top = 0;  // what decodes only so is one rank's
-  std::optional<ImageReader> picture;
+  if (!file.random_access) return read_from_the_top(file.source.get(), layout, block, comm);
   comm.together([&] {
-    if (source.kind != ImageFormat::Kind::picture || comm.rank() != 0) return;
-    picture.emplace(source.file, source.part);
-    from_the_top = !picture->info().random_access;
-  });
-  comm.broadcast(&from_the_top, sizeof from_the_top, 0);
-  comm.together([&] {
-    std::optional<NpyImage> array;
-    if (source.kind == ImageFormat::Kind::picture && !picture && !from_the_top)
-      picture.emplace(source.file, source.part);
-    if (source.kind == ImageFormat::Kind::npy) array.emplace(source.file);
-    std::vector<float> band;
-    std::vector<double> values;
-    const auto give = [&](const Box& box) {
-      beat();
-      values.resize(static_cast<std::size_t>(box.pixels() * about.channels));
-      if (array) array->read(io::dense_view(values.data(), box, about.channels));
-      if (picture) {
-        band.resize(values.size());
-        picture->read(box, band.data());
-        std::copy(band.begin(), band.end(), values.begin());
-      }
-      visit(values.data(), std::ssize(values));
-    };
-    if (from_the_top) {
-      if (comm.rank() == 0)
-        for (const Box& box : stored_bands(picture->info())) give(box);
-      return;
-    }
-    const ImageInfo rows{
-        .height = about.box.extent(1), .width = about.box.extent(2), .channels = about.channels};
-    std::int64_t turn = 0;
-    for (const Box& box : reading_pieces(about.box, picture ? picture->info() : rows, kBandBytes))
-      if (turn++ % comm.size() == comm.rank()) give(box);
+    if (block.box.empty()) return;
+    if (!file.source) file.source = open_image(path);
+    file.source->fill(block);
   });
 }
 
-void write_picture(const std::string& path, const Box& image, const Layout& layout, const ArrayView& block,
-                   int bits, const Communicator& shared, const std::string& profile_from) {
-  const Communicator comm = shared.duplicate();
-  std::optional<ImageWriter> writer;
+bool visit_samples(const std::string& path, const Communicator& comm, const ImageSource::Visit& visit) {
+  Opened file = open_on_rank_0(path, comm);
+  bool whole_pixels = true;
+  comm.together([&] {
+    if (!file.source && file.random_access) file.source = open_image(path);
+    if (file.source) whole_pixels = file.source->visit(comm.rank(), comm.size(), visit);
+  });
+  broadcast(comm, whole_pixels);
+  return whole_pixels;
+}
+
+void write_image(const std::string& path, const ImageRecord& record, const Layout& layout,
+                 const ArrayView& block, const Communicator& comm) {
+  const ImageFormat* format = nullptr;
   comm.together([&] {
     io::require_host(block);
-    if (layout.ranks() != comm.size() || layout.box(comm.rank()) != block.box || image.extent(0) != 1)
-      throw ContractError(concat("the block ", block.box, " is not this rank's box of a plane ", image));
-    if (comm.rank() != 0) return;
-    std::vector<std::uint8_t> profile;
-    if (is_picture(profile_from)) profile = ImageReader(profile_from).profile();
-    writer.emplace(path, image.extent(1), image.extent(2), block.channels, bits, std::move(profile));
+    if (layout.ranks() != comm.size() || layout.box(comm.rank()) != block.box ||
+        !record.space.box.contains(block.box) || record.space.channels != block.channels)
+      throw ContractError(concat("the block ", block.box, " of ", block.channels,
+                                 " channels is not this rank's part of ", record.space.channels, " of ",
+                                 record.space.box));
+    format = &output_format(path);
+    require_writable(*format, path, record);
   });
-  const std::int64_t rows = std::max<std::int64_t>(1, kBandBytes / (image.extent(2) * block.channels * 4));
-  std::string problem;
-  std::vector<float> band, part;
-  for (std::int64_t y = image.lo()[1]; y < image.hi()[1]; y += rows) {
-    beat();
-    const Box box =
-        image.intersect(Box({image.lo()[0], y, image.lo()[2]}, {image.hi()[0], y + rows, image.hi()[2]}));
-    const Box mine = box.intersect(block.box);
-    part.resize(static_cast<std::size_t>(mine.pixels() * block.channels));
-    if (!mine.empty()) io::pack(block, mine, 0, block.channels, part.data());
-    if (comm.rank() != 0) {
-      // Synchronous: small messages must not pile up on a rank 0 that is busy with the disk.
-      if (!mine.empty())
-        TESSERA_MPI(MPI_Ssend(part.data(), static_cast<int>(part.size()), MPI_FLOAT, 0, kTag, comm.handle()));
-      continue;
-    }
-    band.assign(static_cast<std::size_t>(box.pixels() * block.channels), 0.0F);
-    const ArrayView view = io::dense_view(band.data(), box, block.channels);
-    for (const int rank : layout.overlapping(box)) {
-      const Box theirs = box.intersect(layout.box(rank));
-      if (rank != 0) {
-        part.resize(static_cast<std::size_t>(theirs.pixels() * block.channels));
-        TESSERA_MPI(MPI_Recv(part.data(), static_cast<int>(part.size()), MPI_FLOAT, rank, kTag, comm.handle(),
-                             MPI_STATUS_IGNORE));
-      }
-      io::unpack(view, theirs, 0, block.channels, part.data());
-    }
-    try {
-      if (problem.empty()) writer->write_rows(y - image.lo()[1], box.extent(1), band.data());
-    } catch (const RunError& e) {
-      problem = e.what();  // the other ranks go on sending; what they send is dropped
-    }
-  }
-  comm.together([&] {
-    if (!problem.empty()) throw RunError(problem);
-    if (writer) writer->finish();
-  });
+  if (!format->shared) return write_by_bands(*format, path, record, layout, block, comm);
+  const std::unique_ptr<ImageSink> sink = format->create(path, record, comm);
+  sink->write_block(block);
+  sink->finish();
 }
 
 }  // namespace tessera

@@ -6,7 +6,10 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <string_view>
 
+#include "fits_words.hpp"
+#include "formats.hpp"
 #include "stored_image.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/posix_file.hpp"
@@ -28,6 +31,7 @@ struct Hdu {
   std::string third;               // CTYPE of the one longer axis beyond these
   std::int64_t planes = 1;
   int long_axes = 0;  // beyond rows and columns, of more than one element
+  int long_axis = 0;  // the only one of them, counted from 1; 0: none, or several
 
   std::string size() const {
     return concat(planes > 1 ? concat(planes, " x ") : "", axes[1], " x ", axes[0]);
@@ -58,6 +62,8 @@ class FitsImage : public StoredImage {
     check(status);
     describe(image, choice);
   }
+
+  Metadata metadata() override { return {.text = fits_text(get())}; }
 
   void read(const Box& stored, const Sink& sink) override {
     const Index3 &lo = stored.lo(), &hi = stored.hi();
@@ -142,7 +148,9 @@ class FitsImage : public StoredImage {
         TESSERA_VALIDATE(hdu.axes[k] <= kLongest && hdu.planes <= kLongest / hdu.axes[k], path_,
                          " has more than ", kLongest, " planes (none has so many) is the file complete?");
         hdu.planes *= hdu.axes[k];
-        if (hdu.axes[k] > 1 && ++hdu.long_axes == 1) hdu.third = text(concat("CTYPE", k + 1).c_str());
+        if (hdu.axes[k] == 1) continue;
+        hdu.long_axis = hdu.long_axes == 0 ? static_cast<int>(k) + 1 : 0;
+        if (++hdu.long_axes == 1) hdu.third = text(concat("CTYPE", k + 1).c_str());
       }
       hdu.name = text("EXTNAME");
       int none = 0;
@@ -301,6 +309,9 @@ class FitsImage : public StoredImage {
       if (tile[0] > 0 && tile[1] > 0) info_.tile = {tile[1], tile[0] < info_.width ? tile[0] : 0};
     }
     check(status);
+    const FitsWords words = fits_words(get(), {1, 2, info_.depth > 1 ? image.long_axis : 0});
+    info_.grid = words.grid;
+    info_.directions = words.directions;
     unsigned char magic[2] = {};
     InputFile(path_).read(0, 2, magic);
     info_.random_access = magic[0] == 'S';  // else it lies unpacked in the memory of whoever opens it
@@ -315,8 +326,25 @@ class FitsImage : public StoredImage {
 
 }  // namespace
 
-std::unique_ptr<StoredImage> open_fits(const std::string& path, const std::string& part) {
-  return std::make_unique<FitsImage>(path, part);
+ImageFormat fits_format() {
+  float version = 0;
+  fits_get_version(&version);
+  ImageFormat f;
+  f.name = "FITS";
+  f.suffixes = {".fits", ".fit", ".fts"};
+  for (const char* packed : {".fz", ".gz"})  // fpack's and gzip's
+    for (const char* plain : {".fits", ".fit", ".fts"}) f.suffixes.push_back(concat(plain, packed));
+  f.parts = true;
+  f.knows = [](std::string_view head, bool named) {
+    const bool packed =
+        head.starts_with("\x1f\x8b") || head.starts_with("\x1f\x9d") || head.starts_with("BZh");
+    return head.starts_with("SIMPLE  =") || (named && packed);
+  };
+  f.open = [](const std::string& file, const std::string& part) {
+    return displayed(std::make_unique<FitsImage>(file, part.empty() ? "" : part.substr(1)));
+  };
+  f.library = concat("cfitsio ", version);
+  return f;
 }
 
 }  // namespace tessera::io

@@ -16,8 +16,9 @@ H5Handle text_type(const std::string& where) {
   return type;
 }
 
+// One value, or a list of `count`.
 void put(const Hdf5File& file, const std::string& object, const std::string& key, hid_t type,
-         const void* value, const std::string& where) {
+         const void* value, const std::string& where, std::optional<hsize_t> count = {}) {
   if (!file.has(object)) {
     const H5Handle link(check_h5(H5Pcreate(H5P_LINK_CREATE), "H5Pcreate", where), H5Pclose);
     check_h5(H5Pset_create_intermediate_group(link.get(), 1), "H5Pset_create_intermediate_group", where);
@@ -29,7 +30,9 @@ void put(const Hdf5File& file, const std::string& object, const std::string& key
                         H5Oclose);
   if (H5Aexists(target.get(), key.c_str()) > 0)
     check_h5(H5Adelete(target.get(), key.c_str()), "H5Adelete", where);
-  const H5Handle space(check_h5(H5Screate(H5S_SCALAR), "H5Screate", where), H5Sclose);
+  const H5Handle space(
+      check_h5(count ? H5Screate_simple(1, &*count, nullptr) : H5Screate(H5S_SCALAR), "H5Screate", where),
+      H5Sclose);
   const H5Handle attribute(
       check_h5(H5Acreate2(target.get(), key.c_str(), type, space.get(), H5P_DEFAULT, H5P_DEFAULT),
                "H5Acreate", where),
@@ -55,11 +58,33 @@ void Hdf5File::set_attribute(const std::string& object, const std::string& key, 
   });
 }
 
+void Hdf5File::set_attribute(const std::string& object, const std::string& key,
+                             const std::vector<std::string>& values) {
+  const std::string where = impl_->path + ":" + object + "@" + key;
+  impl_->comm.together([&] {
+    if (impl_->comm.rank() != 0) return;
+    std::vector<const char*> texts;
+    for (const std::string& value : values) texts.push_back(value.c_str());
+    put(*this, object, key, text_type(where).get(), texts.data(), where, texts.size());
+  });
+}
+
 void Hdf5File::set_attribute(const std::string& object, const std::string& key, double value) {
   const std::string where = impl_->path + ":" + object + "@" + key;
   impl_->comm.together([&] {
     if (impl_->comm.rank() == 0) put(*this, object, key, H5T_NATIVE_DOUBLE, &value, where);
   });
+}
+
+std::vector<std::string> Hdf5File::attributes(const std::string& object) const {
+  std::vector<std::string> names;
+  if (!has(object)) return names;
+  const auto add = [](hid_t, const char* name, const H5A_info_t*, void* to) -> herr_t {
+    static_cast<std::vector<std::string>*>(to)->emplace_back(name);
+    return 0;
+  };
+  H5Aiterate_by_name(id(), object.c_str(), H5_INDEX_NAME, H5_ITER_INC, nullptr, add, &names, H5P_DEFAULT);
+  return names;
 }
 
 std::vector<std::string> Hdf5File::text_attributes(const std::string& object, const std::string& key) const {

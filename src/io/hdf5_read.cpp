@@ -15,9 +15,8 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kBandBytes = 32 << 20;  // what a read unpacks at once
-
-using Piece = io::Hdf5Reader::Piece;
+using io::Hdf5Reader;
+using Piece = Hdf5Reader::Piece;
 
 // Calls visit(piece) for the cells of a grid of `step` that meet the box, each cut to it.
 template <class Visit>
@@ -125,7 +124,7 @@ Hdf5Reader::Hdf5Reader(hid_t file, const std::string& dataset, DatasetInfo about
   const H5Handle type(check_read(H5Dget_type(set_.get()), "H5Dget_type", where_), H5Tclose);
   std::size_t bytes = H5Tget_size(type.get());
   for (const hsize_t c : chunk_) bytes *= c;
-  if (static_cast<std::int64_t>(bytes) * 8 <= kBandBytes / 4) return;  // never cut
+  if (static_cast<std::int64_t>(bytes) * 8 <= Hdf5Reader::kBandBytes / 4) return;  // never cut
   const H5Handle access(check_read(H5Pcreate(H5P_DATASET_ACCESS), "H5Pcreate", where_), H5Pclose);
   check_read(
       H5Pset_chunk_cache(access.get(), H5D_CHUNK_CACHE_NSLOTS_DEFAULT, bytes, H5D_CHUNK_CACHE_W0_DEFAULT),
@@ -208,10 +207,11 @@ void Hdf5File::read(const std::string& dataset, const ArrayView& to) {
     TESSERA_VALIDATE(about.channels == to.channels && about.box.contains(to.box), where, " holds ",
                      about.channels, " channels of ", about.box, " (", to.channels, " of ", to.box,
                      " are needed) is it the right file?");
-    const io::Hdf5Reader reader(id(), dataset, about, where);
+    const Hdf5Reader reader(id(), dataset, about, where);
     const auto read_into = [&](auto zero) {
       std::vector<decltype(zero)> dense;
-      for (const io::Hdf5Reader::Group& group : reader.groups(to.box, kBandBytes / std::int64_t{sizeof zero}))
+      for (const Hdf5Reader::Group& group :
+           reader.groups(to.box, Hdf5Reader::kBandBytes / std::int64_t{sizeof zero}))
         for (const Piece& piece : group) {
           beat();
           dense.resize(static_cast<std::size_t>(piece.elements()));
@@ -220,26 +220,6 @@ void Hdf5File::read(const std::string& dataset, const ArrayView& to) {
         }
     };
     to.type == ElementType::float64 ? read_into(0.0) : read_into(0.0F);
-  });
-}
-
-void Hdf5File::visit(const std::string& dataset,
-                     const std::function<void(const double*, std::int64_t)>& visit) const {
-  const Impl& f = *impl_;
-  f.comm.together([&] {
-    const DatasetInfo about = info(dataset);
-    const io::Hdf5Reader reader(id(), dataset, about, f.path + ":" + dataset);
-    std::vector<double> dense;
-    int turn = 0;
-    for (const io::Hdf5Reader::Group& group : reader.groups(about.box, kBandBytes / 4 / 8)) {
-      if (turn++ % f.comm.size() != f.comm.rank()) continue;
-      for (const Piece& piece : group) {
-        beat();
-        dense.resize(static_cast<std::size_t>(piece.elements()));
-        reader.read(piece, dense.data());
-        visit(dense.data(), std::ssize(dense));
-      }
-    }
   });
 }
 

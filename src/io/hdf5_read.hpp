@@ -35,6 +35,7 @@ std::string images_in(const Hdf5File& file);
 /// groups in one, so that who reads a group whole has each chunk read and unpacked once. Not collective.
 class Hdf5Reader {
  public:
+  static constexpr std::int64_t kBandBytes = 32 << 20;  // what a read unpacks at once
   struct Piece {
     std::vector<hsize_t> start, count;
     std::int64_t elements() const;

@@ -5,7 +5,8 @@
 #include <optional>
 
 #include "array_copy.hpp"
-#include "source.hpp"
+#include "formats.hpp"
+#include "hdf5_words.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/distributed_image.hpp"
 #include "tessera/io/hdf5.hpp"
@@ -19,9 +20,9 @@ std::string member(const std::string& group, std::size_t part) { return concat("
 
 // The file where it holds numbered parts, nothing where the path names one array. Collective.
 std::optional<Hdf5File> open_parts(const std::string& path, const Communicator& comm) {
-  io::Source source;
-  comm.together([&] { source = io::source_of(path); });
-  if (source.kind != ImageFormat::Kind::hdf5 || source.named) return std::nullopt;
+  ImagePath source;
+  comm.together([&] { source = image_path(path); });
+  if (!source.format->measurements || !source.part.empty()) return std::nullopt;
   Hdf5File file = Hdf5File::open(source.file, comm);
   if (!file.has("/measurements") && !file.has("/weights")) return std::nullopt;
   return file;
@@ -45,6 +46,7 @@ std::vector<MeasurementPartInfo> look_up(const Hdf5File& file, const std::string
                      " (/measurements has ", members, " members, numbered from 0 without a gap) rename them");
     const DatasetInfo samples = file.info(samples_name);
     SourceInfo source{ImageSpace(samples.box, samples.channels)};
+    io::read_words(file, samples_name, source);
     source.type = samples.type;
     source.note = samples.note;
     source.full_scale = io::full_scale(samples.type);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "ome_xml.hpp"
 #include "tessera/core/error.hpp"
 
 namespace tessera::io {
@@ -76,33 +77,6 @@ void read_imagej(TiffAxes& a, std::string_view text, const TiffPage& page, std::
   set_order(a, "CZT");
 }
 
-constexpr std::string_view kSpace = " \t\r\n";  // of XML
-
-std::string_view attribute(std::string_view element, std::string_view name) {
-  for (std::size_t at = element.find(name); at != std::string_view::npos; at = element.find(name, at + 1)) {
-    if (at == 0 || kSpace.find(element[at - 1]) == kSpace.npos) continue;
-    const std::size_t equal = element.find_first_not_of(kSpace, at + name.size());
-    if (equal == element.npos || element[equal] != '=') continue;
-    const std::size_t quote = element.find_first_not_of(kSpace, equal + 1);
-    if (quote == element.npos) continue;
-    return element.substr(quote + 1, element.find(element[quote], quote + 1) - quote - 1);
-  }
-  return {};
-}
-
-// From `<name` or `<prefix:name` to the next `>`, moving `at` behind it; empty at the end.
-std::string_view next_element(std::string_view xml, std::string_view name, std::size_t& at) {
-  for (at = xml.find('<', at); at != xml.npos; at = xml.find('<', at + 1)) {
-    const std::string_view rest = xml.substr(at + 1);
-    const std::string_view word = rest.substr(0, std::min(rest.find_first_of(" \t\r\n/>"), rest.size()));
-    const std::size_t colon = word.find(':');
-    if (word.substr(colon == word.npos ? 0 : colon + 1) != name) continue;
-    const std::size_t first = at;
-    at = xml.find('>', at);
-    return at == xml.npos ? std::string_view() : xml.substr(first, at - first);
-  }
-  return {};
-}
 bool has_element(std::string_view xml, std::string_view name) {
   std::size_t at = 0;
   return !next_element(xml, name, at).empty();

@@ -105,14 +105,11 @@ void TiffFile::fail() const {
 }
 
 std::string TiffFile::text(std::uint32_t which) const {
-  if (which == TIFFTAG_IMAGEDESCRIPTION) {
-    const char* text = nullptr;
-    return TIFFGetField(get(), which, &text) && text ? text : "";
-  }
-  const TIFFField* const field = TIFFFindField(get(), which, TIFF_ASCII);  // one that libtiff does not know
-  if (!field || !TIFFFieldPassCount(field)) return "";
-  std::uint32_t count = 0;
+  const TIFFField* const field = TIFFFindField(get(), which, TIFF_ASCII);
+  if (!field) return "";
   const char* text = nullptr;
+  if (!TIFFFieldPassCount(field)) return TIFFGetField(get(), which, &text) && text ? text : "";
+  std::uint32_t count = 0;  // of one that libtiff does not know
   if (!TIFFGetField(get(), which, &count, &text) || !text) return "";
   return {text, std::find(text, text + count, '\0')};
 }

@@ -8,7 +8,10 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <string_view>
+#include <utility>
 
+#include "formats.hpp"
 #include "half.hpp"
 #include "stored_image.hpp"
 #include "tessera/core/error.hpp"
@@ -16,6 +19,8 @@
 #include "tiff_axes.hpp"
 #include "tiff_choice.hpp"
 #include "tiff_file.hpp"
+#include "tiff_sink.hpp"
+#include "tiff_words.hpp"
 
 namespace tessera::io {
 namespace {
@@ -119,13 +124,7 @@ class TiffImage : public StoredImage {
     }
   }
 
-  std::vector<std::uint8_t> profile() override {
-    std::uint32_t count = 0;
-    const std::uint8_t* data = nullptr;
-    TIFF* const tiff = decoder(0, page_).get();
-    if (!TIFFGetField(tiff, TIFFTAG_ICCPROFILE, &count, &data)) return {};
-    return {data, data + count};
-  }
+  Metadata metadata() override { return metadata_; }
 
  private:
   struct Group {  // channels [first, end) of a slice, which are samples of one plane
@@ -174,9 +173,7 @@ class TiffImage : public StoredImage {
     for (const auto& slice : choice_.slices)
       for (const TiffChoice::Plane& p : slice)
         info_.random_access = info_.random_access && (page_of(p.plane).plain || page_of(p.plane).tiled());
-    std::uint32_t count = 0;
-    const void* data = nullptr;
-    info_.has_profile = TIFFGetField(file.get(), TIFFTAG_ICCPROFILE, &count, &data) != 0 && count > 0;
+    take_words(tiff_words(file, description));
     if (axes_.one_directory) {  // a file that was cut short is refused before anything is read
       TESSERA_VALIDATE((bytes_.size() - page_.first_byte) / page_.bytes() >= axes_.planes, file.path(),
                        " ends at byte ", bytes_.size(), " (its ", axes_.from, " description says ",
@@ -202,6 +199,15 @@ class TiffImage : public StoredImage {
         add_note(concat("samples of ", value, " (GDAL_NODATA) are missing"));
       }
     }
+  }
+
+  // What the description says of all slices and channels holds where all of them are taken.
+  void take_words(TiffWords words) {
+    if (info_.depth != axes_.slices || info_.depth == 1) words.grid[0] = ImageSpace().grid[0];
+    info_.grid = words.grid;
+    if (std::ssize(words.channel_names) == info_.channels)
+      info_.channel_names = std::move(words.channel_names);
+    metadata_ = std::move(words.metadata);
   }
 
   void expand() {
@@ -350,7 +356,8 @@ class TiffImage : public StoredImage {
   Unpacker unpack_;
   int largest_ = 0;                // of samples of few bits, becomes 255; 0: samples are kept
   std::optional<double> missing_;  // the value of samples without one
-  bool colors_ = false;            // of a palette: what the samples are indices of
+  Metadata metadata_;
+  bool colors_ = false;  // of a palette: what the samples are indices of
   std::array<std::unique_ptr<TiffFile>, kMostOpen> decoders_;
   std::vector<unsigned char> buffer_;
   std::vector<double> values_;
@@ -358,8 +365,29 @@ class TiffImage : public StoredImage {
 
 }  // namespace
 
-std::unique_ptr<StoredImage> open_tiff(const std::string& path, const std::string& part) {
-  return std::make_unique<TiffImage>(path, part);
+ImageFormat tiff_format() {
+  using namespace std::string_view_literals;
+  const std::string_view version = TIFFGetVersion();  // "LIBTIFF, Version 4.5.0\n..."
+  constexpr std::string_view kBefore = "Version ";
+  const std::size_t at = std::min(version.find(kBefore) + kBefore.size(), version.size());
+  ImageFormat f;
+  f.name = "TIFF";
+  f.suffixes = {".tif", ".tiff"};
+  f.parts = true;
+  f.knows = [](std::string_view head, bool) {
+    const auto magics = {"II*\0"sv, "MM\0*"sv, "II+\0"sv, "MM\0+"sv};
+    return std::any_of(magics.begin(), magics.end(), [&](auto magic) { return head.starts_with(magic); });
+  };
+  f.open = [](const std::string& file, const std::string& part) {
+    return displayed(std::make_unique<TiffImage>(file, part.empty() ? "" : part.substr(1)));
+  };
+  f.create = create_tiff;
+  f.bits = {8, 16, 32};
+  f.side = kLongestSide;
+  f.channels = {1, 3};
+  f.volumes = true;
+  f.library = concat("libtiff ", version.substr(at, version.find('\n', at) - at));
+  return f;
 }
 
 }  // namespace tessera::io

@@ -4,9 +4,11 @@
 #include <mutex>
 #include <string_view>
 
+#include "formats.hpp"
 #include "stored_image.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/posix_file.hpp"
+#include "vips_sink.hpp"
 #include "vips_support.hpp"
 
 namespace tessera::io {
@@ -74,13 +76,15 @@ class VipsPicture : public StoredImage {
     next_row_ = hi[1];
   }
 
-  std::vector<std::uint8_t> profile() override {
-    if (!info_.has_profile) return {};
+  Metadata metadata() override {
+    Metadata out;
+    if (!vips_image_get_typeof(image_.get(), VIPS_META_ICC_NAME)) return out;
     const void* bytes = nullptr;
     std::size_t length = 0;
     if (vips_image_get_blob(image_.get(), VIPS_META_ICC_NAME, &bytes, &length)) fail();
     const auto* first = static_cast<const std::uint8_t*>(bytes);
-    return {first, first + length};
+    out.profile.assign(first, first + length);
+    return out;
   }
 
  private:
@@ -117,7 +121,6 @@ class VipsPicture : public StoredImage {
     if (png_) note_expansion();
     if (bands == 2 || bands == 4) add_note("alpha channel dropped");
     info_.type = deep_ ? "uint16" : "uint8";
-    info_.has_profile = vips_image_get_typeof(image, VIPS_META_ICC_NAME) != 0;
     info_.orientation = vips_image_get_orientation(image);
     info_.height = vips_image_get_height(image);
     info_.width = vips_image_get_width(image);
@@ -141,13 +144,36 @@ class VipsPicture : public StoredImage {
   std::int64_t next_row_ = 0;  // of the stored picture; above it only a new start can decode
 };
 
+ImageFormat row(const char* name, std::string_view magic, bool png) {
+  ImageFormat f;
+  f.name = name;
+  f.knows = [magic](std::string_view head, bool) { return head.starts_with(magic); };
+  f.open = [png](const std::string& file, const std::string&) {
+    return displayed(std::make_unique<VipsPicture>(file, png));
+  };
+  f.channels = {1, 3};
+  f.library = concat("libvips ", VIPS_VERSION);
+  return f;
+}
+
 }  // namespace
 
-std::unique_ptr<StoredImage> open_png(const std::string& path) {
-  return std::make_unique<VipsPicture>(path, true);
+ImageFormat png_format() {
+  ImageFormat f = row("PNG", "\x89PNG", true);
+  f.suffixes = {".png"};
+  f.create = create_png;
+  f.bits = {8, 16};
+  f.side = kLongestSide;
+  return f;
 }
-std::unique_ptr<StoredImage> open_jpeg(const std::string& path) {
-  return std::make_unique<VipsPicture>(path, false);
+
+ImageFormat jpeg_format() {
+  ImageFormat f = row("JPEG", "\xff\xd8\xff", false);
+  f.suffixes = {".jpg", ".jpeg"};
+  f.create = create_jpeg;
+  f.bits = {8};
+  f.side = 65500;  // libjpeg's limit
+  return f;
 }
 
 }  // namespace tessera::io

@@ -9,7 +9,6 @@
 
 #include "tessera/core/box.hpp"
 #include "tessera/core/error.hpp"
-#include "tessera/io/image_file.hpp"
 #include "tessera/io/image_format.hpp"
 
 namespace tessera::training {
@@ -43,15 +42,15 @@ void check_values(const fs::path& file, const std::vector<float>& values, double
 }
 
 Picture read_picture(const fs::path& file, std::int64_t channels) {
-  ImageReader reader(file.string());
-  const ImageInfo info = reader.info();
+  const std::unique_ptr<ImageSource> source = open_image(file.string());
+  const SourceInfo& info = source->info();
   TESSERA_VALIDATE(info.channels == 1 || info.channels == 3, file.string(), " has ", info.channels,
                    " channels (training pictures are gray or RGB) leave it out");
-  const std::int64_t pixels = info.height * info.width;
+  const std::int64_t pixels = info.box.pixels();
   std::vector<float> planar(info.channels * pixels);
-  reader.read(Box::image2d(info.height, info.width), planar.data());
+  source->read_floats(info.box, planar.data());
   check_values(file, planar, info.full_scale);
-  Picture picture{file.stem().string(), channels, info.height, info.width, {}};
+  Picture picture{file.stem().string(), channels, info.box.extent(1), info.box.extent(2), {}};
   picture.values.resize(channels * pixels);
   const auto scale = static_cast<float>(255.0 / info.full_scale);
   const auto byte = [](float value) {

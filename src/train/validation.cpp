@@ -15,7 +15,7 @@
 #include "scenes.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/core/random.hpp"
-#include "tessera/io/image_file.hpp"
+#include "tessera/io/image_format.hpp"
 #include "tessera/train/train.hpp"
 
 namespace tessera {
@@ -87,9 +87,10 @@ void write_preview(const Network& network, const std::string& folder, const std:
     rows.push_back(at::cat({middle(d.noisy, side), middle(d.image, side), middle(d.clean, side)}, 3));
   }
   const at::Tensor sheet = at::cat(rows, 2).contiguous();
-  ImageWriter writer(path, sheet.size(2), sheet.size(3), sheet.size(1), /*bits=*/8);
-  writer.write_rows(0, sheet.size(2), sheet.data_ptr<float>());
-  writer.finish();
+  const Box box = Box::image2d(sheet.size(2), sheet.size(3));
+  const auto sink = create_image(path, {.space = ImageSpace(box, sheet.size(1)), .bits = 8});
+  sink->write(box, sheet.data_ptr<float>());
+  sink->finish();
 }
 
 }  // namespace training

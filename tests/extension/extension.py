@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a user does with operators, a solver and a network of the user's own. Scenario, program and source as arguments."""
+"""What a user does with operators, a solver, a network and a format of the user's own.
+
+Scenario, program and source as arguments.
+"""
 import pathlib
 import sys
 
@@ -106,6 +109,62 @@ def exposures():
     assert distance(image("real-4"), image("real-1")) < 1e-5
 
 
+def write_plain(name, pixels, note="of the test"):
+    """(C, H, W) of bytes, with the size of a pixel and a note."""
+    size = f"{pixels.shape[0]} 1 {pixels.shape[1]} {pixels.shape[2]}"
+    header = f"plain image\nsize {size}\ntype uint8\npixel 1 0.5 0.25 um\nnote {note}\n\n"
+    (work / name).write_bytes(header.encode() + pixels.tobytes())
+
+
+def read_plain(name):
+    """The lines of the header, and the samples."""
+    header, samples = (work / name).read_bytes().split(b"\n\n", 1)
+    lines = dict(line.split(" ", 1) for line in header.decode().splitlines())
+    size = [int(n) for n in lines["size"].split()]
+    return lines, np.frombuffer(samples, {"uint8": np.uint8, "float32": np.float32}[lines["type"]]).reshape(size)[:, 0]
+
+
+def plain():
+    """A file format: as truth, measurement, mask and preview; size of a pixel and text from file to file."""
+    import h5py
+    from harness import pictures
+    photo(60, 83)
+    rows = np.moveaxis(pictures.imread(work / "photo.png"), -1, 0)
+    write_plain("photo.plain", rows)
+    path = write_job("{type: blur, kernel: {gaussian: {sigma: 1.5}}}", denoiser="{network: tv}",
+                     solver="{name: fista, iterations: 6, sigma: 0.02}")
+    run(path, "--set", "output.folder=png", ranks=3)
+    text = pathlib.Path(path).read_text().replace("photo.png", "photo.plain")
+    path = job(text.replace("{folder: out,", "{folder: out, preview: result.plain,"))
+    everything(path)
+    assert (image("on-3") == image("png")).all()
+    for ranks in RANKS:
+        lines, got = read_plain(f"on-{ranks}/result.plain")
+        assert lines["type"] == "uint8" and lines["pixel"].split()[1:] == ["0.5", "0.25", "um"], lines
+        assert lines["note"] == "of the test" and got.shape == rows.shape, lines
+        assert (got == np.clip(np.rint(image(f"on-{ranks}")), 0, 255)).mean() > 0.999
+        with h5py.File(work / f"on-{ranks}/reconstruction.h5") as f:
+            said = f["image"].attrs
+            assert (said["pixel_0"], said["pixel_1"], said["unit"]) == (0.5, 0.25, "um"), dict(said)
+            assert f["metadata"].attrs["note"] == "of the test"
+    # Measured, with a mask; and what else takes the name of an image.
+    write_plain("mask.plain", np.where(rows[:1] > 20, 255, 0).astype(np.uint8))
+    measured = job("schema: 1\nproblem:\n  measurements: photo.plain\n  operator: {type: mask, file: mask.plain}\n"
+                   "  noise: {gaussian: 0.01}\ndenoiser: {network: tv}\n"
+                   "solver: {name: fista, iterations: 5, sigma: 0.02}\noutput: {folder: real}\n", name="real.yaml")
+    for ranks in (1, 4):
+        run(measured, "--set", f"output.folder=real-{ranks}", ranks=ranks)
+    assert distance(image("real-4"), image("real-1")) < 1e-5
+    for arguments in (("denoise", "photo.plain", "clean.plain", "--network", "tv", "--sigma", "0.05"),
+                      ("scene", "scene.plain", "--size", "40x56"), ("compare", "photo.plain", "clean.plain")):
+        code, out, err = tessera(*arguments, ranks=3)
+        assert code == 0, (arguments, out, err)
+    assert read_plain("clean.plain")[0]["note"] == "of the test" and read_plain("scene.plain")[1].shape == (3, 40, 56)
+    (work / "photo.plain").write_bytes((work / "photo.plain").read_bytes()[:-100])
+    code, out, err = tessera("run", path, "--set", "output.folder=cut", ranks=3)
+    assert code == 2 and "photo.plain ends before its last sample" in err and err.count("tessera:") == 1, (code, err)
+
+
 def mixed_stack():
     """Local and global operators in one stack; an operator's own solver option; every data step that there is."""
     photo(60, 83)
@@ -175,4 +234,4 @@ def mistakes():
             assert code == 2 and reason in err and err.count("tessera:") == 1, (reason, code, err)
 
 
-{f.__name__: f for f in (difference, means, coils, exposures, mixed_stack, real_data, side_by_side, mistakes)}[scenario]()
+{f.__name__: f for f in (difference, means, coils, exposures, plain, mixed_stack, real_data, side_by_side, mistakes)}[scenario]()

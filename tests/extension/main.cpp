@@ -3,10 +3,12 @@
 #include "tessera/app/commands.hpp"
 #include "tessera/app/operator_table.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
+#include "tessera/io/image_format.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
 
+ImageFormat plain();
 OperatorRow coils();
 OperatorRow difference();
 OperatorRow exposures();
@@ -19,6 +21,7 @@ DenoiserRow sketch();
 
 int main(int argc, char** argv) {
   tessera::MpiSession session(&argc, &argv);
+  tessera::image_formats().push_back(tessera::plain());
   tessera::operator_table().push_back(tessera::coils());
   tessera::operator_table().push_back(tessera::difference());
   tessera::operator_table().push_back(tessera::exposures());

@@ -14,7 +14,7 @@
 #include "tessera/denoise/network.hpp"
 #include "tessera/io/distributed_image.hpp"
 #include "tessera/io/files.hpp"
-#include "tessera/io/image_file.hpp"
+#include "tessera/io/image_format.hpp"
 #include "tessera/io/safetensors.hpp"
 
 namespace tessera::fuzz {
@@ -126,29 +126,28 @@ void picture(const std::uint8_t* bytes, std::size_t count) {
   constexpr const char* kParts[] = {"", "0", "all", "slices", "channels"};
   const std::string part = kParts[bytes[0] / 4 % 5];
   refused_or_fine([&] {
-    ImageReader whole(path, part);
-    const ImageInfo info = whole.info();
-    require(info.depth > 0 && info.height > 0 && info.width > 0 && info.channels > 0,
-            "a header that cannot be");
+    const std::string named = part.empty() ? path : path + ":/" + part;
+    const auto whole = open_image(named);
+    static_cast<void>(whole->metadata());
+    const Box all = whole->info().box;
+    const std::int64_t channels = whole->info().channels;
+    require(!all.empty() && all.lo() == Index3{} && channels > 0, "a header that cannot be");
     // A small file may hold a large black image.
-    if (info.height > 512 || info.width > 512 || info.depth * info.channels > 64) return;
-    const Box all({0, 0, 0}, {info.depth, info.height, info.width});
-    std::vector<float> once(static_cast<std::size_t>(all.pixels() * info.channels)), again(once);
-    whole.read(all, once.data());
-    ImageReader banded(path, part);
-    const std::int64_t rows = std::max<std::int64_t>(1, info.stored_rows / 3);
-    for (std::int64_t band_at = 0; band_at < info.depth * info.stored_rows;) {
-      const std::int64_t k = band_at / info.stored_rows, r = band_at % info.stored_rows;
-      band_at += std::min(rows, info.stored_rows - r);
-      const Box band = stored_rows_box(info, r, std::min(rows, info.stored_rows - r), k);
-      std::vector<float> values(static_cast<std::size_t>(band.pixels() * info.channels));
-      banded.read(band, values.data());
+    if (all.extent(1) > 512 || all.extent(2) > 512 || all.extent(0) * channels > 64) return;
+    std::vector<float> once(static_cast<std::size_t>(all.pixels() * channels)), again(once);
+    whole->read_floats(all, once.data());
+    const auto banded = open_image(named);
+    const std::int64_t third = std::max<std::int64_t>(1, all.extent(1) / 3) * all.extent(2) * channels * 4;
+    for (const Box& band : banded->pieces(all, third)) {
+      std::vector<float> values(static_cast<std::size_t>(band.pixels() * channels));
+      banded->read_floats(band, values.data());
       std::size_t at = 0;
-      for (std::int64_t c = 0; c < info.channels; ++c)
-        for (std::int64_t y = band.lo()[1]; y < band.hi()[1]; ++y)
-          for (std::int64_t x = band.lo()[2]; x < band.hi()[2]; ++x)
-            again[static_cast<std::size_t>(((c * info.depth + k) * info.height + y) * info.width + x)] =
-                values[at++];
+      for (std::int64_t c = 0; c < channels; ++c)
+        for (std::int64_t z = band.lo()[0]; z < band.hi()[0]; ++z)
+          for (std::int64_t y = band.lo()[1]; y < band.hi()[1]; ++y)
+            for (std::int64_t x = band.lo()[2]; x < band.hi()[2]; ++x)
+              again[static_cast<std::size_t>(((c * all.extent(0) + z) * all.extent(1) + y) * all.extent(2) +
+                                             x)] = values[at++];
     }
     require(std::memcmp(once.data(), again.data(), once.size() * sizeof(float)) == 0,
             "bands differ from the whole");

@@ -18,7 +18,7 @@ void network(const std::uint8_t* bytes, std::size_t count);      // load_network
 void npy(const std::uint8_t* bytes, std::size_t count);          // read_npy, and as an image
 void seal(const std::uint8_t* bytes, std::size_t count);     // check_seal; one that fits is put there, or not
 void job(const std::uint8_t* bytes, std::size_t count);      // parse_job(write_job(j)) == j
-void picture(const std::uint8_t* bytes, std::size_t count);  // ImageReader, bands against whole
+void picture(const std::uint8_t* bytes, std::size_t count);  // open_image, pieces against whole
 void measurements(const std::uint8_t* bytes, std::size_t count);  // files that HDF5 wrote, of any content
 void checkpoint(const std::uint8_t* bytes, std::size_t count);    // flipped bits; hostile headers with a seal
 void trace(const std::uint8_t* bytes, std::size_t count);         // what a run goes on with

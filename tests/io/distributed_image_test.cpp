@@ -182,15 +182,16 @@ TEST(DistributedImage, PicturesAreGatheredBandByBand) {
         for (std::int64_t x = box.lo()[2]; x < box.hi()[2]; ++x)
           block.at(c, y, x) = scene[static_cast<std::size_t>((c * 263 + y - 5) * 5003 + x + 3)];
     const std::string path = concat("gathered_", comm.size(), ".tif");
-    write_picture(path, image, layout, block.view, 16, comm);
+    const ImageRecord record{.space = ImageSpace(image, 3), .bits = 16};
+    write_image(path, record, layout, block.view, comm);
     comm.barrier();
     std::vector<float> back = test::read_all(path);
     ASSERT_EQ(back.size(), scene.size());
     int wrong = 0;
     for (std::size_t k = 0; k < back.size(); ++k) wrong += back[k] / 65535 != scene[k];
     EXPECT_EQ(wrong, 0);
-    EXPECT_THROW(write_picture("no_such_folder/a.png", image, layout, block.view, 8, comm), RunError);
-    EXPECT_THROW(write_picture("a.jpg", image, layout, block.view, 16, comm), InputError);
+    EXPECT_THROW(write_image("no_such_folder/a.png", record, layout, block.view, comm), RunError);
+    EXPECT_THROW(write_image("a.jpg", record, layout, block.view, comm), InputError);
     comm.barrier();
   });
 }
@@ -238,11 +239,12 @@ TEST(DistributedImage, MemoryOfARankIsItsRegionAndABand) {
   constexpr std::int64_t kSide = 4900;
   if (world.rank() == 0) {
     for (const std::string path : {"large.png", "large.tif"}) {
-      ImageWriter writer(path, kSide, kSide, 3, 16);
+      const auto sink = test::create_picture(path, kSide, kSide, 3, 16);
       std::vector<float> rows(static_cast<std::size_t>(3 * 100 * kSide));
       for (std::size_t k = 0; k < rows.size(); ++k) rows[k] = static_cast<float>(k % 1000) / 1000;
-      for (std::int64_t y = 0; y < kSide; y += 100) writer.write_rows(y, 100, rows.data());
-      writer.finish();
+      for (std::int64_t y = 0; y < kSide; y += 100)
+        sink->write(Box({0, y, 0}, {1, y + 100, kSide}), rows.data());
+      sink->finish();
     }
   }
   world.barrier();

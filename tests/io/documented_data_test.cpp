@@ -60,13 +60,13 @@ TEST(DocumentedData, TheMeasurementAndTheKernelOfTheManualAreRead) {
   const Communicator self;
   const std::vector<MeasurementPartInfo> info = measurement_info("y.h5", self);
   ASSERT_EQ(info.size(), 1U);
-  EXPECT_EQ(info[0].box, Box::image2d(64, 96));
-  EXPECT_EQ(info[0].channels, 1);
+  EXPECT_EQ(info[0].source.box, Box::image2d(64, 96));
+  EXPECT_EQ(info[0].source.channels, 1);
   EXPECT_TRUE(has_weights("y.h5", self));
   EXPECT_EQ(Hdf5File::open("y.h5", self).text_attribute("/measurements", "job"),
             "problem:\n  operator: {type: blur, kernel: {file: psf.npy}}\n");
   std::vector<float> samples, weights;
-  const Box grid = info[0].box;
+  const Box grid = info[0].source.box;
   const Layout layout({grid});
   read_measurements("y.h5", "measurements", {{grid, layout, view_of(samples, grid, 1)}}, self);
   read_measurements("y.h5", "weights", {{grid, layout, view_of(weights, grid, 1)}}, self);

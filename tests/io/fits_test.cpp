@@ -134,7 +134,7 @@ TEST_F(Fits, EveryTypeIsReadPlainPackedAndInTiles) {
       const ReadPicture got = read_part(path);
       same(got.values, values, floats && suffix == ".fits.fz" ? kStep : 0);  // floats are quantized
       EXPECT_EQ(got.info.type, name);
-      EXPECT_EQ(got.info.random_access, suffix != ".fits.gz");
+      EXPECT_EQ(got.random_access, suffix != ".fits.gz");
       EXPECT_NE(find_format(path), nullptr);
       ++files;
     }
@@ -152,7 +152,7 @@ TEST_F(Fits, MissingSamplesAreNotNumbers) {
     const ReadPicture got = read_part(path);
     same(got.values, values, most);
     float once[kWidth * kHeight];
-    ImageReader(path).read(Box::image2d(kHeight, kWidth), once);
+    open_image(path)->read_floats(Box::image2d(kHeight, kWidth), once);
     EXPECT_TRUE(std::isnan(once[25]) && !std::isnan(once[24]));
   };
   holds({.type = SHORT_IMG, .blank = -32768}, 0);
@@ -285,14 +285,14 @@ void write_fits(const std::string& path, int bits, const std::string& scale,
 
 TEST_F(Fits, RowsStandInTheOrderOfTheFile) {
   write_fits("signed.fits", 16, "", {0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 15, 60});
-  EXPECT_EQ(ImageReader("signed.fits").info().type, "int16");
+  EXPECT_EQ(open_image("signed.fits")->info().type, "int16");
   EXPECT_EQ(read_part("signed.fits").values, (std::vector<double>{1, 2, 3, 4, 5, 3900}));
   write_fits("unsigned.fits", 16, "32768.0", {-128, 33, -128, 34, -128, 35, -128, 36, -128, 37, 127, -1});
-  EXPECT_EQ(ImageReader("unsigned.fits").info().type, "uint16");
+  EXPECT_EQ(open_image("unsigned.fits")->info().type, "uint16");
   EXPECT_EQ(read_part("unsigned.fits").values, (std::vector<double>{33, 34, 35, 36, 37, 65535}))
       << "BZERO is added";
   std::vector<float> second(3);
-  ImageReader("signed.fits").read(Box({0, 1, 0}, {1, 2, 3}), second.data());
+  open_image("signed.fits")->read_floats(Box({0, 1, 0}, {1, 2, 3}), second.data());
   EXPECT_EQ(second, (std::vector<float>{4, 5, 3900}));
 }
 

@@ -92,8 +92,8 @@ TEST(MeasurementFile, PartsAndWeightsComeBackOnEveryNumberOfRanks) {
     read_measurements(path, "measurements", y.parts, comm);
     read_measurements(path, "weights", w.parts, comm);
     for (std::size_t k = 0; k < grids.size(); ++k) {
-      EXPECT_EQ(info[k].box, grids[k].first);
-      EXPECT_EQ(info[k].channels, grids[k].second);
+      EXPECT_EQ(info[k].source.box, grids[k].first);
+      EXPECT_EQ(info[k].source.channels, grids[k].second);
       EXPECT_EQ(info[k].source.full_scale, 1);
       EXPECT_EQ(y.blocks[k].data, samples.blocks[k].data);
       EXPECT_EQ(w.blocks[k].data, weights.blocks[k].data);

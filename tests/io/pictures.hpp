@@ -8,10 +8,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "tessera/io/image_file.hpp"
+#include "tessera/io/image_format.hpp"
 
 namespace tessera::test {
 
@@ -26,10 +27,20 @@ inline std::vector<float> scene(std::int64_t channels, std::int64_t height, std:
   return out;
 }
 
+inline std::unique_ptr<ImageSink> create_picture(const std::string& path, std::int64_t height,
+                                                 std::int64_t width, std::int64_t channels, int bits,
+                                                 std::vector<std::uint8_t> profile = {}) {
+  ImageRecord record;
+  record.space = ImageSpace(Box::image2d(height, width), channels);
+  record.bits = bits;
+  record.metadata.profile = std::move(profile);
+  return create_image(path, record);
+}
+
 inline void write_scene(const std::string& path, std::int64_t channels, std::int64_t height,
                         std::int64_t width, int bits, std::vector<std::uint8_t> profile = {}) {
   const std::vector<float> planar = scene(channels, height, width, bits == 8 ? 255 : 65535);
-  ImageWriter writer(path, height, width, channels, bits, std::move(profile));
+  const auto sink = create_picture(path, height, width, channels, bits, std::move(profile));
   std::vector<float> band;
   for (std::int64_t y = 0; y < height; y += 7) {  // bands of 7 rows, the last is shorter
     const std::int64_t rows = std::min<std::int64_t>(7, height - y);
@@ -37,17 +48,16 @@ inline void write_scene(const std::string& path, std::int64_t channels, std::int
     for (std::int64_t c = 0; c < channels; ++c)
       band.insert(band.end(), planar.begin() + (c * height + y) * width,
                   planar.begin() + (c * height + y + rows) * width);
-    writer.write_rows(y, rows, band.data());
+    sink->write(Box({0, y, 0}, {1, y + rows, width}), band.data());
   }
-  writer.finish();
+  sink->finish();
 }
 
 /// The whole picture, planar, file values.
 inline std::vector<float> read_all(const std::string& path) {
-  ImageReader reader(path);
-  const ImageInfo& info = reader.info();
-  std::vector<float> out(static_cast<std::size_t>(info.channels * info.height * info.width));
-  reader.read(Box::image2d(info.height, info.width), out.data());
+  const auto source = open_image(path);
+  std::vector<float> out(static_cast<std::size_t>(source->info().values()));
+  source->read_floats(source->info().box, out.data());
   return out;
 }
 

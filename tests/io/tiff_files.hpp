@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tessera/core/error.hpp"
-#include "tessera/io/image_file.hpp"
+#include "tessera/io/image_format.hpp"
 
 namespace tessera::test {
 
@@ -149,31 +149,25 @@ inline void write_tiff(const std::string& path, const TiffToWrite& t, const std:
 struct ReadPicture {
   std::int64_t channels = 0, depth = 0;
   std::vector<double> values;
-  ImageInfo info;
+  SourceInfo info;
+  bool random_access = false;
 };
 inline ReadPicture read_part(const std::string& path, const std::string& part = "") {
-  ImageReader reader(path, part);
-  const ImageInfo& info = reader.info();
-  ReadPicture out{info.channels, info.depth, {}, info};
-  const Box all({0, 0, 0}, {info.depth, info.height, info.width});
-  out.values.resize(static_cast<std::size_t>(info.channels * all.pixels()));
-  std::vector<Box> pieces = reading_pieces(all, info, 1500);
-  if (!info.random_access) {
-    pieces.clear();
-    for (std::int64_t z = 0; z < info.depth; ++z)
-      for (std::int64_t y = 0; y < info.stored_rows; y += 4)
-        pieces.push_back(stored_rows_box(info, y, std::min<std::int64_t>(4, info.stored_rows - y), z));
-  }
-  for (const Box& box : pieces) {
-    std::vector<double> piece(static_cast<std::size_t>(info.channels * box.pixels()));
-    reader.read(box, piece.data());
+  const auto source = open_image(part.empty() ? path : path + ":/" + part);
+  const SourceInfo& info = source->info();
+  const Box& all = info.box;
+  ReadPicture out{info.channels, all.extent(0), {}, info, source->random_access()};
+  out.values.resize(static_cast<std::size_t>(info.values()));
+  for (const Box& box : source->pieces(all, 1500)) {
+    std::vector<double> piece(static_cast<std::size_t>(info.values(box)));
+    source->read(box, piece.data());
     std::size_t at = 0;
     for (std::int64_t c = 0; c < info.channels; ++c)
       for (std::int64_t z = box.lo()[0]; z < box.hi()[0]; ++z)
         for (std::int64_t y = box.lo()[1]; y < box.hi()[1]; ++y)
           for (std::int64_t x = box.lo()[2]; x < box.hi()[2]; ++x)
-            out.values[static_cast<std::size_t>(((c * info.depth + z) * info.height + y) * info.width + x)] =
-                piece[at++];
+            out.values[static_cast<std::size_t>(
+                ((c * all.extent(0) + z) * all.extent(1) + y) * all.extent(2) + x)] = piece[at++];
   }
   return out;
 }

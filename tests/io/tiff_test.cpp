@@ -45,7 +45,7 @@ TEST(Tiff, EveryTypeLayoutAndCompressionComesBackExactly) {
           ++files;
           ASSERT_EQ(got.channels, samples);
           ASSERT_EQ(got.values, t.values());
-          EXPECT_EQ(got.info.random_access, storage != 2);
+          EXPECT_EQ(got.random_access, storage != 2);
           EXPECT_EQ(got.info.type, (format == SAMPLEFORMAT_IEEEFP ? "float"
                                     : format == SAMPLEFORMAT_INT  ? "int"
                                                                   : "uint") +

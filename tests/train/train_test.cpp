@@ -12,13 +12,20 @@
 
 #include "small_training.hpp"
 #include "tessera/core/error.hpp"
-#include "tessera/io/image_file.hpp"
+#include "tessera/io/image_format.hpp"
 
 namespace tessera {
 namespace {
 
 namespace fs = std::filesystem;
 using test::Folder, test::largest_difference, test::small;
+
+void write_gray_or_rgb(const std::string& path, const Box& box, std::int64_t channels,
+                       const std::vector<float>& values) {
+  const auto sink = create_image(path, {.space = ImageSpace(box, channels), .bits = 8});
+  sink->write(box, values.data());
+  sink->finish();
+}
 
 TEST(Train, loss_falls_and_the_weights_load_with_their_noise_range) {
   const Folder folder("falls");
@@ -44,10 +51,7 @@ TEST(Train, loss_falls_and_the_weights_load_with_their_noise_range) {
 TEST(Train, pictures_smaller_than_the_crop_are_left_out_or_refused) {
   const Folder folder("little");
   const auto picture = [&](const std::string& name, std::int64_t side) {
-    ImageWriter writer(folder.file(name), side, side, 1, 8);
-    const std::vector<float> values(side * side, 0.5F);
-    writer.write_rows(0, side, values.data());
-    writer.finish();
+    write_gray_or_rgb(folder.file(name), Box::image2d(side, side), 1, std::vector<float>(side * side, 0.5F));
   };
   TrainOptions options = small(folder.file("w.safetensors"));
   options.steps = 2;
@@ -117,11 +121,9 @@ TEST(Train, gray_training_starts_from_color_weights) {
 TEST(Train, photographs_are_learned_from_scored_and_left_out_by_name) {
   const Folder folder("photographs");
   for (const char* name : {"a.png", "b.png"}) {
-    ImageWriter writer(folder.file(name), 40, 32, 3, 8);
     std::vector<float> values(3 * 40 * 32);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.5F + 0.4F * std::sin(0.05F * i);
-    writer.write_rows(0, 40, values.data());
-    writer.finish();
+    write_gray_or_rgb(folder.file(name), Box::image2d(40, 32), 3, values);
   }
   const std::string pictures = fs::path(folder.file("a.png")).parent_path().string();
   TrainOptions options = small(folder.file("w.safetensors"));
@@ -140,10 +142,9 @@ TEST(Train, photographs_are_learned_from_scored_and_left_out_by_name) {
   TrainOptions other = options;
   other.output = elsewhere.file("w.safetensors");
   ASSERT_EQ(train(other, Communicator{}), 0);
-  const ImageReader sheet(other.output + ".png");  // noisy, denoised, clean
-  EXPECT_EQ(sheet.info().height, 40);
-  EXPECT_EQ(sheet.info().width, 3 * 32);
-  EXPECT_EQ(sheet.info().channels, 3);
+  const auto sheet = open_image(other.output + ".png");  // noisy, denoised, clean
+  EXPECT_EQ(sheet->info().box, Box::image2d(40, 3 * 32));
+  EXPECT_EQ(sheet->info().channels, 3);
   // The same weights measured alone, without a step.
   options.start = options.output;
   options.output = folder.file("none.safetensors");

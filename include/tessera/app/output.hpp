@@ -66,7 +66,7 @@ class OutputFolder {
 std::string resolved_text(const Geometry& g, int ranks, const std::string& denoiser,
                           const std::string& inputs);
 
-/// How a picture holds an image in internal range: its sample, as ImageWriter takes it, is internal * gain +
+/// How a picture holds an image in internal range: its sample, as ImageSink takes it, is internal * gain +
 /// bias. As it stands: to be looked at, 8 bits, 1 inside is white.
 struct PictureForm {
   int bits = 8;
@@ -80,8 +80,11 @@ int data_bits(const Geometry& g);
 /// units and bits do not fit.
 PictureForm preview_form(const Geometry& g);
 
-/// An HDF5 image in file units, float32, with what its values mean as attributes. `part`: what to keep.
-/// Collective.
+/// What a file of the result may say: what the job says of its grid, else what the truth or the measurement
+/// says, where it has the same. Collective.
+ImageRecord result_record(const Geometry& g, const Communicator& comm);
+/// The image in file units, float32 (float64 where units are extreme and the format has it), with what its
+/// values mean where the format can say it. `part`: what to keep. Collective.
 void write_image(const std::string& path, const Geometry& g, const at::Tensor& image, const Box& part,
                  const Communicator& comm);
 /// reconstruction.h5 and the preview. Collective. `part`: what to keep.
@@ -91,10 +94,11 @@ void write_reconstruction(const OutputFolder& folder, const Geometry& g, const a
 /// where the part is no picture or has more than 4096 x 4096 samples (a big PNG takes minutes). Collective.
 void write_measurement(const OutputFolder& folder, const Geometry& g, const ProductSpace& layout,
                        const at::Tensor& y, const Communicator& comm);
-/// A picture of a distributed image in internal range; channels 1 or 3. Collective.
+/// A picture of a distributed image in internal range; channels 1 or 3. `about`: space and metadata of the whole
+/// image, which go along as far as the format can say them. Collective.
 void write_preview(const std::string& path, const at::Tensor& image, const Box& box, const Layout& layout,
                    const Box& part, const PictureForm& form, const Communicator& comm,
-                   const std::string& profile_from = "");
+                   const ImageRecord& about = {});
 
 /// Progress on rank 0: iterations, seconds per iteration, time left, residual, PSNR when known.
 class Progress final : public Observer {

@@ -68,7 +68,7 @@ std::vector<ChunkRun> chunk_runs(hid_t file, const std::string& dataset, const s
 /// on one. A created file is written under a temporary name; close() syncs and renames it, so that it is
 /// whole or absent. Destruction without close() removes the temporary file and waits for nobody. Written
 /// datasets are float32 or float64, as the view is. Views are host memory. Collective: open, create, close,
-/// read, visit, write, set_attribute. The others only look up and may be called by one rank alone on an opened file
+/// read, write, set_attribute. The others only look up and may be called by one rank alone on an opened file
 /// (of a created one, on rank 0). Errors: InputError on reading, RunError on writing; equal on all ranks for
 /// the collective ones.
 class Hdf5File {
@@ -86,8 +86,6 @@ class Hdf5File {
   /// Fills `to` (its box; may be empty) with values converted to its type. Each chunk is read once; at most
   /// 32 MiB beyond `to` (and what HDF5 needs for one chunk).
   void read(const std::string& dataset, const ArrayView& to);
-  /// Gives every sample to one rank, which reads its chunk once: visit(first, count), in no order.
-  void visit(const std::string& dataset, const std::function<void(const double*, std::int64_t)>& visit) const;
   /// A new chunked dataset (512 x 512 pixels of a plane, 64^3 of a volume; not more than the image) of
   /// `global` pixels, shape (C, H, W) or (C, D, H, W); each rank writes its box, boxes do not overlap, pixels
   /// that no rank has are 0, and the attribute `axes` that says so. The bytes do not depend on the number of
@@ -97,6 +95,9 @@ class Hdf5File {
   /// On a dataset or group; "/" is the file itself, a group that is missing is made. Replaces a value.
   void set_attribute(const std::string& object, const std::string& key, const std::string& value);
   void set_attribute(const std::string& object, const std::string& key, double value);
+  void set_attribute(const std::string& object, const std::string& key,
+                     const std::vector<std::string>& values);            // at least one
+  std::vector<std::string> attributes(const std::string& object) const;  // their names, ascending
   std::optional<std::string> text_attribute(const std::string& object, const std::string& key) const;
   /// One or several texts; an empty one where HDF5 has none. Nothing where there is no such attribute.
   std::vector<std::string> text_attributes(const std::string& object, const std::string& key) const;

@@ -2,32 +2,74 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "tessera/comm/communicator.hpp"
+#include "tessera/io/image_sink.hpp"
+#include "tessera/io/image_source.hpp"
 
 namespace tessera {
 
-/// A kind of file, told by the suffix of its name.
+/// A kind of file: one row of a table, and one folder or file that knows it.
 struct ImageFormat {
-  enum class Kind { picture, npy, hdf5 };
   std::string name;
-  Kind kind = Kind::picture;
-  std::vector<std::string> suffixes{};  // lower case, with the dot
-  std::vector<int> bits{};              // of a sample, as a picture is written; none: pictures are only read
-  std::int64_t side = 0;                // most pixels a side, written
-  bool pages = false;                   // FILE:/2 is a page or an extension, FILE:/all a volume of all
+  std::vector<std::string> suffixes{};  // lower case, with the dot; the first is the one that messages name
+  /// FILE:/PART names one image of several: open() gets "/PART", or "" where a path names the file alone.
+  bool parts = false;
+  /// One file may hold the parts of a measurement (measurement_file.hpp).
+  bool measurements = false;
+  /// Whether a file that begins with these 10 bytes (fewer, where it is shorter) is of this kind; `named`: its
+  /// suffix says so. A file named as one of the formats that have this is opened by the one that knows it.
+  /// Empty: the suffix decides.
+  std::function<bool(std::string_view head, bool named)> knows{};
+  /// Not collective. InputError where the file or the part cannot be read. Empty: the format is only written.
+  std::function<std::unique_ptr<ImageSource>(const std::string& file, const std::string& part)> open{};
+  /// Empty: the format is only read. Of a shared format collective, else called on rank 0 with a communicator
+  /// of its own. The record is one that holds() and writes() allow.
+  std::function<std::unique_ptr<ImageSink>(const std::string& file, const ImageRecord&, const Communicator&)>
+      create{};
+  bool shared = false;                   // every rank writes its own box
+  std::vector<int> bits{};               // of a sample that is written: 8, 16, 32, 64
+  std::int64_t side = 0;                 // most pixels a side, written; 0: any number
+  std::vector<std::int64_t> channels{};  // that can be written; none: any number
+  bool volumes = false;                  // several slices can be written
+  std::string library{};                 // name and version of what reads pictures, for `tessera info`
 
   bool writes(std::int64_t bits) const;
+  bool holds_channels(std::int64_t count) const;
 };
 
-/// All of them: what reads, writes and checks names by suffix goes by this table.
-const std::vector<ImageFormat>& image_formats();
-/// By suffix; null for an unknown one.
+/// All of them: what reads, writes and checks names goes by this table. A program may add rows before its
+/// first job (tests/extension).
+std::vector<ImageFormat>& image_formats();
+/// By the suffix of the file, whatever part of it the path names; null for an unknown one.
 const ImageFormat* find_format(const std::string& path);
-/// Of a file that is to be written, a picture or HDF5; InputError for any other.
+/// Of a file that is to be written; InputError for any other.
 const ImageFormat& output_format(const std::string& path);
+/// One that can be written in 8 bits, to be looked at.
+bool is_picture(const std::string& path);
+/// First suffixes of the rows that `take` accepts: ".png, .jpg or .tif".
+std::string suffix_list(const std::function<bool(const ImageFormat&)>& take);
 
-bool is_picture(const std::string& path);  // one that can be written
-bool is_tiff(const std::string& path);
+/// What a path in a job names.
+struct ImagePath {
+  const ImageFormat* format = nullptr;
+  std::string file;
+  std::string part = {};  // "/2" of FILE.tif:/2, or empty
+};
+/// InputError for a suffix that no format has. Not collective.
+ImagePath image_path(const std::string& path);
+/// Not collective. The image that a path names, by what the file holds inside.
+std::unique_ptr<ImageSource> open_image(const std::string& path);
+/// Not collective. A file that this process writes alone. InputError for what the format does not have.
+std::unique_ptr<ImageSink> create_image(const std::string& path, const ImageRecord& record);
+/// InputError where `format` cannot hold the image.
+void require_writable(const ImageFormat& format, const std::string& path, const ImageRecord& record);
+
+std::string image_library();  // names and versions of what reads pictures
 
 }  // namespace tessera

@@ -51,8 +51,8 @@ void read_measurements(const std::string& path, const std::string& group,
 
 /// What is written beside the samples.
 struct MeasurementRecord {
-  std::string job;           // the job's text
-  MeasurementOrigin origin;  // attributes problem, units, factor, offset
+  std::string job;             // the job's text
+  MeasurementOrigin origin{};  // attributes problem, units, factor, offset
   struct Array {
     std::string name;  // such as /kernels/0
     MeasurementPart part;

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <fitsio.h>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/core/image_space.hpp"
+
+namespace tessera::io {
+
+/// What a FITS header says of an image's axes: steps of CDELT, or of a CD matrix without turns, in the unit of
+/// CUNIT; names of CTYPE. Turned and sheared grids have no step along an axis of the file: none is said.
+struct FitsWords {
+  std::array<ImageSpace::Axis, 3> grid = ImageSpace().grid;
+  std::string directions{};  // "-RA---TAN +DEC--TAN": how the world's coordinates run along columns and rows
+};
+/// `axes`: FITS numbers of columns, rows and slices; 0: there is none.
+FitsWords fits_words(fitsfile* file, const std::array<int, 3>& axes);
+
+/// Keywords that describe the observation, units of samples among them; not those of the file's structure, of
+/// coordinates and of comments.
+std::vector<std::pair<std::string, std::string>> fits_text(fitsfile* file);
+
+}  // namespace tessera::io

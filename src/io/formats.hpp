@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "tessera/io/image_format.hpp"
+
+namespace tessera::io {
+
+// The rows, each in its format's own file.
+ImageFormat png_format();
+ImageFormat jpeg_format();
+ImageFormat tiff_format();
+ImageFormat fits_format();
+ImageFormat npy_format();
+ImageFormat hdf5_format();
+
+constexpr std::int64_t kLongestSide = 10'000'000;  // pixels of a picture that is written
+
+/// The largest value of a type that has one for images: of uint8 255, of uint16 65535; else 1.
+double full_scale(const std::string& type);
+
+}  // namespace tessera::io
