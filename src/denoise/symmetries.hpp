@@ -18,7 +18,7 @@ namespace tessera {
 at::Tensor turn(const at::Tensor& x, int symmetry);
 at::Tensor turn_back(const at::Tensor& y, int symmetry);
 /// Where a part of x lies in turn(x, symmetry); `whole`: all of x, from 0.
-Rectangle turn(const Rectangle& part, const Rectangle& whole, int symmetry);
+Box turn(const Box& part, const Box& whole, int symmetry);
 
 /// The symmetries that one call averages over.
 class Symmetries {

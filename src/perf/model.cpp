@@ -70,10 +70,10 @@ Windows window_times(const Machine& machine, const NetworkWork& network, const D
       ++groups[{own.contains(w.box), w.box.extents(), core.lo() - w.box.lo(), core.hi() - w.box.lo()}];
   for (const auto& [shape, count] : groups) {
     const auto& [inside, size, lo, hi] = shape;
-    const Rectangle window{{0, size[1]}, {0, size[2]}}, core{{lo[1], hi[1]}, {lo[2], hi[2]}};
+    const Box window({0, 0, 0}, size), core(lo, hi);
     const std::int64_t batch = std::max<std::int64_t>(1, std::min(e.batch.value_or(1), count));
     // clang before 16 captures no structured bindings by reference.
-    const auto times = [&, count = count](const Rectangle& all, const Rectangle& kept) {
+    const auto times = [&, count = count](const Box& all, const Box& kept) {
       double seconds =
           static_cast<double>(count / batch) * pass_seconds(machine, network, e.precision, all, kept, batch);
       if (count % batch > 0) seconds += pass_seconds(machine, network, e.precision, all, kept, count % batch);

@@ -100,11 +100,11 @@ double pass_seconds(const Machine& machine, const NetworkWork& network, Precisio
 }
 
 double pass_seconds(const Machine& machine, const NetworkWork& network, Precision precision,
-                    const Rectangle& window, const Rectangle& core, std::int64_t batch) {
-  const std::vector<Rectangle> parts = computed_parts(*network.plan, window, core, network.in_parts);
+                    const Box& window, const Box& core, std::int64_t batch) {
+  const std::vector<Box> parts = computed_parts(*network.plan, window, core, network.in_parts);
   double seconds = 0;
   for (const NetworkWork::Layer& layer : network.layers) {
-    const Rectangle& part = parts[static_cast<std::size_t>(network.plan->steps[layer.step].out)];
+    const Box& part = parts[static_cast<std::size_t>(network.plan->steps[layer.step].out)];
     seconds += layer_seconds(machine, precision, layer, layer.pixels(part) * static_cast<double>(batch));
   }
   return seconds;

@@ -78,6 +78,7 @@ struct Node {
   std::int64_t reads(std::int64_t channels) const { return depthwise ? 1 : channels; }
   /// Pixels of its inputs that the pixels `out` of its output depend on, image's end or not.
   Interval reads(const Interval& out) const;
+  Box reads(const Box& out) const;
 };
 
 /// A network as a list of layers in order of evaluation; the last node is the output. No tensors in it.

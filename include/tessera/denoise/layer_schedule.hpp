@@ -79,9 +79,6 @@ struct BlockCut {
 /// Where little would remain inside, the first strip is all of it. Boxes in pixels of the level.
 BlockCut cut_block(const Box& block, const Box& padded, const LayerExchange& exchange);
 
-/// `box` of the padded image in the pixels of a level.
-Box at_level(const Box& box, int level);
-
 /// Whether both move the same pixels: only the layers that they serve differ.
 bool same_pixels(const LayerExchange& a, const LayerExchange& b);
 

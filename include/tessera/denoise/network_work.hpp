@@ -29,7 +29,7 @@ struct NetworkWork {
     /// Output pixels that it computes in a pass over one window of so many pixels of the image.
     double pixels(std::int64_t rows, std::int64_t columns) const;
     /// The same for a part of its output.
-    double pixels(const Rectangle& part) const;
+    double pixels(const Box& part) const;
     /// Multiply-adds of a convolution per output pixel.
     double products() const;
   };

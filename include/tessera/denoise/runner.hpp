@@ -50,10 +50,10 @@ class Runner {
   /// x (N, C, H, W), any strides, sides multiples of the alignment -> a new tensor of x's sizes and type, any
   /// strides. sigma: for every item. `between` is called after each layer, for messages that wait to be
   /// moved. With `halos` (collective then), x and the result are one block with its margin, N = 1, and the
-  /// result's block is that of the whole image. With `core`, rows and columns of x, the result is that part
-  /// alone, and in float32 on a CPU no layer computes more than it needs.
+  /// result's block is that of the whole image. With `core`, pixels of x, which begins at the origin, the
+  /// result is that part alone, and in float32 on a CPU no layer computes more than it needs.
   at::Tensor run(const at::Tensor& x, double sigma, const std::function<void()>& between = {},
-                 LayerHalos* halos = nullptr, const std::optional<Rectangle>& core = {});
+                 LayerHalos* halos = nullptr, const std::optional<Box>& core = {});
 
   const RunPlan& plan() const;
 

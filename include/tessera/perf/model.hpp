@@ -65,7 +65,7 @@ double pass_seconds(const Machine& machine, const NetworkWork& network, Precisio
                     std::int64_t rows, std::int64_t columns, std::int64_t batch);
 /// The same where a part of the result is wanted, in pixels of the window.
 double pass_seconds(const Machine& machine, const NetworkWork& network, Precision precision,
-                    const Rectangle& window, const Rectangle& core, std::int64_t batch);
+                    const Box& window, const Box& core, std::int64_t batch);
 /// Seconds of one layer that makes `pixels` output pixels: as measured, else by passes over memory.
 double layer_seconds(const Machine& machine, Precision precision, const NetworkWork::Layer& layer,
                      double pixels);

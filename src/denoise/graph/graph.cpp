@@ -43,6 +43,17 @@ Interval Node::reads(const Interval& out) const {
   }
 }
 
+Box Node::reads(const Box& out) const {
+  if (out.empty()) return {};
+  Index3 lo = out.lo(), hi = out.hi();
+  for (std::size_t axis = 1; axis < 3; ++axis) {
+    const Interval in = reads(Interval{lo[axis], hi[axis]});
+    lo[axis] = in.lo;
+    hi[axis] = in.hi;
+  }
+  return {lo, hi};
+}
+
 bool is_convolution(Op op) { return op == Op::conv || op == Op::conv_down || op == Op::conv_up; }
 
 int level_change(Op op) {

@@ -140,15 +140,6 @@ BlockCut cut_block(const Box& block, const Box& padded, const LayerExchange& e) 
   return cut;
 }
 
-Box at_level(const Box& box, int level) {
-  const auto scaled = [level](Index3 p) {
-    p[1] >>= level;
-    p[2] >>= level;
-    return p;
-  };
-  return {scaled(box.lo()), scaled(box.hi())};
-}
-
 bool same_pixels(const LayerExchange& a, const LayerExchange& b) {
   return a.level == b.level && a.channels == b.channels && a.reach == b.reach && a.margin == b.margin &&
          a.rim.tile == b.rim.tile && a.rim.turned == b.rim.turned;

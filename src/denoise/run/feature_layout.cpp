@@ -77,10 +77,7 @@ std::int64_t pixels(const CallShape& call, int level) {
 
 std::int64_t samples(const Step& step, const CallShape& call) {
   std::int64_t made = pixels(call, step.node.level);
-  if (!call.parts.empty()) {
-    const Rectangle& part = call.parts[static_cast<std::size_t>(step.out)];
-    made = part.rows.extent() * part.columns.extent();
-  }
+  if (!call.parts.empty()) made = call.parts[static_cast<std::size_t>(step.out)].pixels();
   return call.items * step.node.channels * made;
 }
 

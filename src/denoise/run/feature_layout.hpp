@@ -38,7 +38,7 @@ struct CallShape {
   /// Rows and columns of the features of each level where they have margins (mode layer); empty: none do.
   std::vector<std::array<std::int64_t, 2>> regions = {};
   /// By slot, where a part of a window is wanted: computed_parts(); empty: all of it.
-  std::vector<Rectangle> parts = {};
+  std::vector<Box> parts = {};
 };
 /// By step: whether it computes no more than is asked for. A pass in parts is worth it where any layer with
 /// weights does.

@@ -7,12 +7,12 @@
 namespace tessera {
 
 double NetworkWork::Layer::pixels(std::int64_t rows, std::int64_t columns) const {
-  return pixels({{0, rows >> level}, {0, columns >> level}});
+  return pixels(Box::image2d(rows >> level, columns >> level));
 }
 
-double NetworkWork::Layer::pixels(const Rectangle& part) const {
-  const auto whole = [&](const Interval& side) { return (side.extent() + tile - 1) / tile * tile; };
-  return static_cast<double>(whole(part.rows) * whole(part.columns));
+double NetworkWork::Layer::pixels(const Box& part) const {
+  const auto whole = [&](std::int64_t side) { return (side + tile - 1) / tile * tile; };
+  return static_cast<double>(whole(part.extent(1)) * whole(part.extent(2)));
 }
 
 double NetworkWork::Layer::products() const {

@@ -92,30 +92,40 @@ RunPlan make_run_plan(const Graph& graph, bool fuse_add) {
   return plan;
 }
 
-std::vector<Rectangle> computed_parts(const RunPlan& plan, const Rectangle& window, const Rectangle& core,
-                                      const std::vector<bool>& in_parts) {
-  const auto at_level = [&](const Interval& whole, int level) {
-    return Interval{whole.lo >> level, whole.hi >> level};
+Box at_level(const Box& box, int level) {
+  const auto scaled = [level](Index3 p) {
+    p[1] >>= level;
+    p[2] >>= level;
+    return p;
   };
-  std::vector<Rectangle> parts(plan.channels.size());
+  return {scaled(box.lo()), scaled(box.hi())};
+}
+
+std::vector<Box> computed_parts(const RunPlan& plan, const Box& window, const Box& core,
+                                const std::vector<bool>& in_parts) {
+  std::vector<Box> parts(plan.channels.size());
   parts[static_cast<std::size_t>(plan.output)] = core;
   for (std::size_t s = plan.steps.size(); s-- > 0;) {
     const Step& step = plan.steps[s];
     const Node& node = step.node;
-    Rectangle& out = parts[static_cast<std::size_t>(step.out)];
-    if (!in_parts[s]) out = {at_level(window.rows, node.level), at_level(window.columns, node.level)};
-    const bool up = level_change(node.op) < 0;  // makes both pixels of a pair
-    const auto pairs = [](const Interval& i) { return Interval{i.lo / 2 * 2, (i.hi + 1) / 2 * 2}; };
-    if (up) out = {pairs(out.rows), pairs(out.columns)};
-    const int from = node.level - level_change(node.op);
+    Box& out = parts[static_cast<std::size_t>(step.out)];
+    if (!in_parts[s]) out = at_level(window, node.level);
+    if (level_change(node.op) < 0) {  // makes both pixels of a pair
+      Index3 lo = out.lo(), hi = out.hi();
+      for (std::size_t axis = 1; axis < 3; ++axis) {
+        lo[axis] = lo[axis] / 2 * 2;
+        hi[axis] = (hi[axis] + 1) / 2 * 2;
+      }
+      out = {lo, hi};
+    }
+    const Box there = at_level(window, node.level - level_change(node.op));
     for (const int slot : node.inputs) {
-      Rectangle& in = parts[static_cast<std::size_t>(slot)];
-      in.rows = in.rows.hull(node.reads(out.rows).intersect(at_level(window.rows, from)));
-      in.columns = in.columns.hull(node.reads(out.columns).intersect(at_level(window.columns, from)));
+      Box& in = parts[static_cast<std::size_t>(slot)];
+      in = in.hull(node.reads(out).intersect(there));
     }
     if (step.other < 0) continue;
-    Rectangle& other = parts[static_cast<std::size_t>(step.other)];
-    other = {other.rows.hull(out.rows), other.columns.hull(out.columns)};
+    Box& other = parts[static_cast<std::size_t>(step.other)];
+    other = other.hull(out);
   }
   return parts;
 }

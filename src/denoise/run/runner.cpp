@@ -44,10 +44,10 @@ constexpr std::int64_t kLeastScratch = std::int64_t{1} << 12;  // bytes; below, 
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 
 // The view of a feature that has the part `have` of its level.
-at::Tensor cut(const at::Tensor& feature, const Rectangle& have, const Rectangle& wanted) {
+at::Tensor cut(const at::Tensor& feature, const Box& have, const Box& wanted) {
   if (wanted == have) return feature;
-  return feature.narrow(2, wanted.rows.lo - have.rows.lo, wanted.rows.extent())
-      .narrow(3, wanted.columns.lo - have.columns.lo, wanted.columns.extent());
+  return feature.narrow(2, wanted.lo()[1] - have.lo()[1], wanted.extent(1))
+      .narrow(3, wanted.lo()[2] - have.lo()[2], wanted.extent(2));
 }
 
 ConvolutionLayer::Shape shape(const Node& node) {
@@ -76,8 +76,8 @@ struct Runner::Impl {
   std::vector<std::optional<ChannelAttention>> channel_attentions;
   std::vector<bool> in_parts;                 // by step, whether it can compute a part of its result alone
   std::vector<std::int64_t> sizes;            // of the last x
-  std::optional<Rectangle> core;              // what was wanted of it
-  std::vector<Rectangle> parts;               // by slot, what is computed then; empty: all of it
+  std::optional<Box> core;              // what was wanted of it
+  std::vector<Box> parts;                     // by slot, what is computed then; empty: all of it
   FeatureLayout layout;                       // for x of these sizes
   Arena arena;                                // host only; a device's allocator keeps by itself
   std::set<std::vector<std::int64_t>> tried;  // shapes for which cuDNN may try its kernels out
@@ -154,18 +154,16 @@ struct Runner::Impl {
   }
 
   // Of a slot, what a step takes where parts are computed: views.
-  at::Tensor part(const std::vector<at::Tensor>& slot, int k, const Rectangle& wanted) const {
+  at::Tensor part(const std::vector<at::Tensor>& slot, int k, const Box& wanted) const {
     return cut(slot[static_cast<std::size_t>(k)], parts[static_cast<std::size_t>(k)], wanted);
   }
-  Rectangle level_part(int level) const { return {{0, sizes[2] >> level}, {0, sizes[3] >> level}}; }
+  Box level_part(int level) const { return Box::image2d(sizes[2] >> level, sizes[3] >> level); }
   at::Tensor input(const Step& step, std::size_t k, const std::vector<at::Tensor>& slot) const {
     const int from = step.node.inputs[k];
     if (parts.empty()) return slot[static_cast<std::size_t>(from)];
-    const Rectangle &out = parts[static_cast<std::size_t>(step.out)],
-                    all = level_part(step.node.level - level_change(step.node.op));
-    return part(
-        slot, from,
-        {step.node.reads(out.rows).intersect(all.rows), step.node.reads(out.columns).intersect(all.columns)});
+    const Box& out = parts[static_cast<std::size_t>(step.out)];
+    return part(slot, from,
+                step.node.reads(out).intersect(level_part(step.node.level - level_change(step.node.op))));
   }
   at::Tensor other(const Step& step, const std::vector<at::Tensor>& slot) const {
     return parts.empty() ? slot[static_cast<std::size_t>(step.other)]
@@ -175,13 +173,13 @@ struct Runner::Impl {
   // Exactly the part of the result that is wanted; zeros where the image ends.
   at::Tensor convolve_part(const Step& step, const ConvolutionLayer& layer, const at::Tensor& x,
                            const std::vector<at::Tensor>& slot) const {
-    const Rectangle& out = parts[static_cast<std::size_t>(step.out)];
+    const Box& out = parts[static_cast<std::size_t>(step.out)];
     const at::Tensor sum = step.other >= 0 ? other(step, slot) : at::Tensor();
     at::Tensor y = step.into_other
                        ? sum
-                       : at::empty({x.size(0), layer.outputs(), out.rows.extent(), out.columns.extent()},
+                       : at::empty({x.size(0), layer.outputs(), out.extent(1), out.extent(2)},
                                    tensor.memory_format(kLast));
-    const std::array<std::int64_t, 2> zeros{out.rows.lo == 0, out.columns.lo == 0};
+    const std::array<std::int64_t, 2> zeros{out.lo()[1] == 0, out.lo()[2] == 0};
     layer.part(x, zeros, sum.defined() ? &sum : nullptr, step.relu, y);
     return y;
   }
@@ -198,9 +196,9 @@ struct Runner::Impl {
     const auto in = [&](std::size_t k) { return input(step, k, slot); };
     switch (step.node.op) {
       case Op::sigma_map: {
-        const Rectangle part = parts.empty() ? level_part(0) : parts[static_cast<std::size_t>(step.out)];
+        const Box part = parts.empty() ? level_part(0) : parts[static_cast<std::size_t>(step.out)];
         return (level.tensor.defined() ? level.tensor : at::full({1, 1, 1, 1}, level.sigma, tensor))
-            .expand({x.size(0), 1, part.rows.extent(), part.columns.extent()});
+            .expand({x.size(0), 1, part.extent(1), part.extent(2)});
       }
       case Op::conv: {
         Kernel& kernel = kernels[index];
@@ -310,7 +308,7 @@ struct Runner::Impl {
   // Of the last step's result.
   at::Tensor wanted(const at::Tensor& result) const {
     if (!core) return result;
-    const Rectangle have = parts.empty() ? level_part(0) : parts[static_cast<std::size_t>(plan.output)];
+    const Box have = parts.empty() ? level_part(0) : parts[static_cast<std::size_t>(plan.output)];
     return cut(result, have, *core);
   }
   // All steps, from x to a result of x's type.
@@ -361,7 +359,7 @@ Runner::~Runner() {
 }
 
 at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<void()>& between,
-                       LayerHalos* halos, const std::optional<Rectangle>& core) {
+                       LayerHalos* halos, const std::optional<Box>      & core) {
   Impl& m = *impl_;
   const auto aligned = [&](std::int64_t side) { return side % m.alignment == 0; };
   TESSERA_EXPECT(x.dim() == 4 && (halos || (aligned(x.size(2)) && aligned(x.size(3)))), "a window of sizes ",

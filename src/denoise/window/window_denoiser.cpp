@@ -26,16 +26,8 @@ namespace {
 
 bool same_shape(const Box& a, const Box& b) { return a.extents() == b.extents(); }
 
-// `box` in pixels of a window that begins at `origin`, and back.
-Rectangle within(const Box& box, const Index3& origin) {
-  return {{box.lo()[1] - origin[1], box.hi()[1] - origin[1]},
-          {box.lo()[2] - origin[2], box.hi()[2] - origin[2]}};
-}
-Box around(const Rectangle& part, const Box& window) {
-  const Index3& o = window.lo();
-  return Box({o[0], o[1] + part.rows.lo, o[2] + part.columns.lo},
-             {window.hi()[0], o[1] + part.rows.hi, o[2] + part.columns.hi});
-}
+// `box` in pixels of a window, which begins at the origin.
+Box within(const Box& box, const Box& window) { return box.shift(Index3{} - window.lo()); }
 
 /// D on windows of this rank's block.
 ///
@@ -233,15 +225,12 @@ class WindowDenoiser final : public Denoiser {
       if (image_channels_ != network_channels_) batch = batch.expand({-1, network_channels_, -1, -1});
 
       // What is kept of any of them; nothing where they hold the padding alone.
-      Rectangle kept{};
+      Box kept;
       for (std::size_t w = first; w < last; ++w)
-        if (const Box core = windows_[w].core.intersect(own_); !core.empty()) {
-          const Rectangle part = within(core, windows_[w].box.lo());
-          kept = {kept.rows.hull(part.rows), kept.columns.hull(part.columns)};
-        }
-      const Rectangle whole = within(windows_[first].box, windows_[first].box.lo());
-      if (kept.rows.empty()) kept = whole;
-      const auto made = [&](std::size_t w) { return around(kept, windows_[w].box); };
+        kept = kept.hull(within(windows_[w].core.intersect(own_), windows_[w].box));
+      const Box whole = within(windows_[first].box, windows_[first].box);
+      if (kept.empty()) kept = whole;
+      const auto made = [&](std::size_t w) { return kept.shift(windows_[w].box.lo()); };
 
       at::Tensor result;
       for (const int symmetry : symmetries) {
