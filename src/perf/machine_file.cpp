@@ -9,6 +9,7 @@
 #include "quoted.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/denoise/layer.hpp"
 #include "tessera/perf/machine.hpp"
 
 namespace tessera {
@@ -97,8 +98,7 @@ class Section {
 
 Op layer_kind(const std::string& text, const std::string& file) {
   std::string known;
-  for (std::size_t i = 0; i < kWords<Op>.size(); ++i) {
-    const Op op = static_cast<Op>(i);
+  for (const Op op : all_ops()) {
     if (op == Op::sigma_map || op == Op::batch_norm) continue;  // nothing is computed
     if (text == word(op)) return op;
     known += (known.empty() ? "" : ", ") + std::string(word(op));

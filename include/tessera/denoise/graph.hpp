@@ -1,49 +1,40 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "tessera/core/box.hpp"
-#include "tessera/core/words.hpp"
 
 namespace tessera {
 
-/// Layers that networks are made of; all on zero-padded images, (N, C, H, W).
+/// Kinds of layers that networks are made of: rows of the table of layers (layer.hpp, src/denoise/layers), which
+/// say the rest. All on zero-padded images, (N, C, H, W). Those that a program adds come behind these.
 enum class Op {
-  input,       // the image
-  sigma_map,   // one channel, constant: the noise level
-  conv,        // kernel k x k (odd), stride 1, padding k/2; weight (out, in, k, k), optional bias
-  conv_down,   // 2x2, stride 2, no padding; weight (out, in, 2, 2)
-  conv_up,     // transposed 2x2, stride 2; weight (in, out, 2, 2)
-  batch_norm,  // evaluation form: weight, bias, running_mean, running_var under one prefix, eps 1e-5
+  input,
+  sigma_map,
+  conv,
+  conv_down,
+  conv_up,
+  batch_norm,
   relu,
-  elu,           // x where it is positive, exp(x) - 1 elsewhere
-  elu_gradient,  // inputs g and y = elu(x): g elu'(x), which y tells
-  add,           // two inputs or more
-  subtract,      // the first input less the second
-  concat,        // inputs along the channels, in order
-  max_pool,      // 2x2, stride 2
-  upsample,      // nearest, x2
-  layer_norm,    // over the channels of each pixel: weight, bias under one prefix, eps 1e-5
-  scale_norm,    // the same without taking the mean away and without bias: x / sqrt(var + eps) weight
-  gelu,          // x Phi(x), Phi the normal distribution
-  gelu_gate,     // gelu of the first half of the channels, times the second half
-  /// Per square window and head, softmax(q k^T / sqrt(d) + r) v over the window's pixels; the input holds q, k
-  /// and v of all heads, each `channels`, d of them per head; r by the weight (heads, 1, 2 window - 1,
-  /// 2 window - 1) at the offset of the query from the key. Windows end where the image ends.
+  elu,
+  elu_gradient,
+  add,
+  subtract,
+  concat,
+  max_pool,
+  upsample,
+  layer_norm,
+  scale_norm,
+  gelu,
+  gelu_gate,
   window_attention,
-  /// Per head, softmax(t q^T k) v over channels instead of pixels: each channel of q and k is a vector of all
-  /// pixels, of length 1; the input as above; t by the weight (heads, 1, 1).
   channel_attention,
 };
-template <>
-inline constexpr std::array kWords<Op>{
-    "input",      "sigma_map",    "conv", "conv_down", "conv_up",          "batch_norm",       "relu",
-    "elu",        "elu_gradient", "add",  "subtract",  "concat",           "max_pool",         "upsample",
-    "layer_norm", "scale_norm",   "gelu", "gelu_gate", "window_attention", "channel_attention"};
+/// Its word in files.
+const char* word(Op op);
 bool is_convolution(Op op);
 /// Levels between a layer's input and its output: 1 down, -1 up, else 0.
 int level_change(Op op);
@@ -77,7 +68,6 @@ struct Node {
   /// Channels that one output channel of a convolution reads, of an input of `channels`.
   std::int64_t reads(std::int64_t channels) const { return depthwise ? 1 : channels; }
   /// Pixels of its inputs that the pixels `out` of its output depend on, image's end or not.
-  Interval reads(const Interval& out) const;
   Box reads(const Box& out) const;
 };
 

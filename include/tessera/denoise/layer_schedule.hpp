@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/comm/exchange_plan.hpp"
+#include "tessera/denoise/layer.hpp"
 #include "tessera/denoise/run_plan.hpp"
 #include "tessera/domain/decomposition.hpp"
 
@@ -19,15 +20,6 @@ struct LevelBoxes {
   Box block, region;  // region: with the margin, clipped to the padded image
   Box image;          // the padded image
 };
-
-/// How the rim of a convolution's result, which reads remote pixels, is cut off and computed.
-struct RimForm {
-  std::int64_t tile = 1;  // in multiples of so many pixels
-  bool turned = false;    // columns with rows and columns exchanged
-};
-/// Whole tiles of Winograd's where it runs, so that nothing is computed twice; elsewhere as thin as can be,
-/// and, on a CPU, never in calls with columns of a few pixels, which its libraries are slow at.
-RimForm rim_form(at::ScalarType type, bool on_device, std::int64_t inputs, std::int64_t kernel);
 
 /// A convolution or attention that reads its neighbors' pixels: they are exchanged while its inside is
 /// computed.

@@ -7,6 +7,7 @@
 
 #include "tessera/comm/exchange_plan.hpp"
 #include "tessera/core/box.hpp"
+#include "tessera/core/image_space.hpp"
 #include "tessera/domain/decomposition.hpp"
 
 namespace tessera {

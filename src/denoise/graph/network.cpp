@@ -12,6 +12,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/random.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
+#include "tessera/denoise/layer.hpp"
 
 namespace tessera {
 bool Network::takes_sigma() const {
@@ -44,38 +45,9 @@ std::vector<std::pair<std::string, std::vector<std::int64_t>>> weight_shapes(con
   std::set<std::string> listed;  // a transpose reads the weight of a layer before it
   for (const Node& node : graph.nodes()) {
     if (!node.weight.empty() && !listed.insert(node.weight).second) continue;
-    const std::int64_t out = node.channels;
-    const std::int64_t in = node.inputs.empty() ? 0 : graph.nodes()[node.inputs[0]].channels;
-    switch (node.op) {
-      case Op::conv:
-        shapes.push_back({node.weight, {out, node.reads(in), node.kernel, node.kernel}});
-        break;
-      case Op::conv_down:
-        shapes.push_back({node.weight, {out, in, 2, 2}});
-        break;
-      case Op::conv_up:
-        shapes.push_back({node.weight, {in, out, 2, 2}});
-        break;
-      case Op::batch_norm:
-        for (const char* part : {".weight", ".bias", ".running_mean", ".running_var"})
-          shapes.push_back({node.weight + part, {out}});
-        break;
-      case Op::layer_norm:
-        for (const char* part : {".weight", ".bias"}) shapes.push_back({node.weight + part, {out}});
-        break;
-      case Op::scale_norm:
-        shapes.push_back({node.weight + ".weight", {out}});
-        break;
-      case Op::channel_attention:
-        shapes.push_back({node.weight, {node.heads, 1, 1}});
-        break;
-      case Op::window_attention:
-        shapes.push_back({node.weight, {node.heads, 1, 2 * node.window - 1, 2 * node.window - 1}});
-        break;
-      default:
-        break;
-    }
-    if (node.op != Op::batch_norm && !node.bias.empty()) shapes.push_back({node.bias, {out}});
+    Layer::Inputs in;
+    for (const int from : node.inputs) in.push_back(&graph.nodes()[static_cast<std::size_t>(from)]);
+    for (Layer::NamedShape& weight : layer_of(node.op).weights(node, in)) shapes.push_back(std::move(weight));
   }
   return shapes;
 }

@@ -16,6 +16,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/denoise/layer.hpp"
 #include "tessera/denoise/layer_schedule.hpp"
 #include "tessera/denoise/memory_model.hpp"
 #include "tessera/denoise/runner.hpp"
@@ -190,7 +191,7 @@ int layer_halo_depth(const Graph& graph, const Decomposition& decomposition,
   double pixels = 0, exchanges = 0;
   for (int r = 0; r < decomposition.ranks(); ++r)
     pixels = std::max(pixels, static_cast<double>(decomposition.padded_block(r).pixels()));
-  for (const Node& node : graph.nodes()) exchanges += node.op == Op::conv && node.kernel > 1;
+  for (const Node& node : graph.nodes()) exchanges += is_convolution(node.op) && layer_of(node.op).reach(node) > 0;
   const bool cuda = options.device.is_cuda();
   const double rate = cuda ? 1e13 : 3e10;       // multiply-adds per second of a rank
   const double message = cuda ? 60e-6 : 20e-6;  // seconds, with packing and, on a device, kernel launches

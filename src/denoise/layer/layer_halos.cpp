@@ -224,21 +224,30 @@ at::Tensor LayerHalos::with_strips(Halo& halo, ConvolutionLayer& convolution, Co
 at::Tensor LayerHalos::attend(std::size_t step, int level, const WindowAttention& attention,
                               const at::Tensor& x) {
   const LevelBoxes& here = levels_[static_cast<std::size_t>(level)];
-  const auto make = here.block == here.region ? empty_features : zero_features;
-  const at::Tensor y = make(attention.outputs(), here.region, x.options());
   const at::Tensor scratch = attention.scratch(here.block.extent(1), here.block.extent(2), x.options());
-  const auto compute = [&](const at::Tensor& in, const Box& have, const Box& wanted) {
-    attention.part(in, have, wanted, here.image, part(y, here.region, wanted), scratch);
+  return compute(step, level, attention.outputs(), x,
+                 [&](const at::Tensor& in, const Box& have, const Box& wanted, const at::Tensor& y) {
+                   attention.part(in, have, wanted, here.image, y, scratch);
+                 });
+}
+
+at::Tensor LayerHalos::compute(std::size_t step, int level, std::int64_t outputs, const at::Tensor& x,
+                               const Compute& compute) {
+  const LevelBoxes& here = levels_[static_cast<std::size_t>(level)];
+  const auto make = here.block == here.region ? empty_features : zero_features;
+  const at::Tensor y = make(outputs, here.region, x.options());
+  const auto into = [&](const at::Tensor& in, const Box& have, const Box& wanted) {
+    compute(in, have, wanted, part(y, here.region, wanted));
   };
   if (!exchanges(step)) {
-    compute(x, here.region, here.block);
+    into(x, here.region, here.block);
     return y;
   }
   Halo& halo = halos_[static_cast<std::size_t>(halo_of_step_[step])];
   Exchange::Pending pending = begin(halo, x, nullptr);
   pending.progress();
   if (!halo.cut.inside.empty()) {
-    compute(x, here.region, halo.cut.inside);
+    into(x, here.region, halo.cut.inside);
     pending.progress();
   }
   {
@@ -246,8 +255,7 @@ at::Tensor LayerHalos::attend(std::size_t step, int level, const WindowAttention
     pending.wait();
   }
   for (std::size_t i = 0; i < halo.pixels.size(); ++i)
-    if (const Strip& strip = halo.cut.strips[i]; !strip.out.empty())
-      compute(halo.pixels[i], strip.in, strip.out);
+    if (const Strip& strip = halo.cut.strips[i]; !strip.out.empty()) into(halo.pixels[i], strip.in, strip.out);
   return y;
 }
 

@@ -5,27 +5,17 @@
 #include <limits>
 #include <utility>
 
-#include "run/channel_attention.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/image_space.hpp"
-#include "winograd/winograd.hpp"
+#include "tessera/denoise/layer.hpp"
 
 namespace tessera {
 namespace {
 
-std::int64_t reach_of(const Step& step) {
-  return step.node.op == Op::conv ? step.node.kernel / 2 : step.node.shift;
-}
-// Layers that see and make the block alone.
-bool ends_margins(Op op) { return level_change(op) != 0 || op == Op::window_attention; }
+std::int64_t reach_of(const Step& step) { return layer_of(step.node.op).reach(step.node); }
+bool on_blocks(const Step& step) { return layer_of(step.node.op).on_blocks(step.node); }
 
 }  // namespace
-
-RimForm rim_form(at::ScalarType type, bool on_device, std::int64_t inputs, std::int64_t kernel) {
-  if (on_device) return {};
-  if (Winograd::suits(type, inputs, kernel)) return {.tile = Winograd::kTile};
-  return {.turned = kernel > 1};
-}
 
 LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType type, bool on_device) {
   TESSERA_EXPECT(depth >= 1, "a halo depth of ", depth,
@@ -38,11 +28,11 @@ LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
     const Step& step = plan.steps[s];
     std::int64_t v = std::numeric_limits<std::int64_t>::max();  // a constant is true everywhere
-    if (step.node.op == Op::input || ends_margins(step.node.op)) v = 0;
-    if (!ends_margins(step.node.op))
+    if (step.node.op == Op::input || on_blocks(step)) v = 0;
+    if (!on_blocks(step))
       for (const int i : step.node.inputs) v = std::min(v, valid[i]);
     const std::int64_t reach = reach_of(step);
-    if (step.node.op == Op::window_attention) {
+    if (on_blocks(step)) {
       exchanges[s] = reach > 0;
     } else if (reach > 0) {
       if (v < reach) {
@@ -70,27 +60,27 @@ LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType
     const std::int64_t out = need[step.out], reach = reach_of(step);
     want(step.out, level, out);
     if (step.other >= 0) want(step.other, level, out);
-    if (step.node.op == Op::window_attention) {
+    const auto rim = [&](int in) {
+      return layer_of(step.node.op).rim(step.node, step.node.reads(plan.channels[in]), type, on_device);
+    };
+    if (on_blocks(step)) {
+      if (!exchanges[s]) continue;
       const int in = step.node.inputs[0];
-      if (exchanges[s])
-        schedule.exchanges.push_back({s, level, plan.channels[in], reach, 0, 0, {.tile = reach}});
-      want(in, level, 0);
+      schedule.exchanges.push_back({s, level, plan.channels[in], reach, 0, 0, rim(in)});
     } else if (exchanges[s]) {
       const int in = step.node.inputs[0];
       const std::int64_t margin = std::max(out, need[in] - reach);
-      schedule.exchanges.push_back(
-          {s, level, plan.channels[in], reach, margin, need[in],
-           rim_form(type, on_device, step.node.reads(plan.channels[in]), step.node.kernel)});
+      schedule.exchanges.push_back({s, level, plan.channels[in], reach, margin, need[in], rim(in)});
       want(step.out, level, margin);
       need[in] = 0;  // what the steps behind read has come with this exchange
-    } else if (!ends_margins(step.node.op)) {
+    } else {
       for (const int i : step.node.inputs) want(i, level, out + reach);
     }
   }
   std::reverse(schedule.exchanges.begin(), schedule.exchanges.end());
   for (std::size_t s = 0; s < plan.steps.size(); ++s)
-    if (const Node& node = plan.steps[s].node; node.op == Op::channel_attention)
-      schedule.sums.push_back({s, ChannelAttention::numbers(node)});
+    if (const Node& node = plan.steps[s].node; layer_of(node.op).sums(node) > 0)
+      schedule.sums.push_back({s, layer_of(node.op).sums(node)});
   return schedule;
 }
 

@@ -8,15 +8,12 @@
 #include <optional>
 
 #include "run/cudnn_graph.hpp"
-#include "tessera/denoise/graph.hpp"
+#include "tessera/denoise/layer.hpp"
 #include "winograd/patches.hpp"
 #include "winograd/winograd.hpp"
 
 namespace tessera {
 
-/// Which kernels run the convolutions: plain at:: operators, oneDNN with packed weights, cuDNN's own graphs
-/// (cudnn_graph.hpp).
-enum class ConvolutionLibrary { plain, onednn, cudnn };
 /// Whether an addition is done in the convolution's pass.
 inline bool fuses_add(ConvolutionLibrary library) { return library != ConvolutionLibrary::plain; }
 

@@ -6,16 +6,10 @@
 #include <utility>
 
 #include "tessera/core/error.hpp"
+#include "tessera/denoise/layer.hpp"
 
 namespace tessera {
 namespace {
-
-bool takes_more(Op op) { return op == Op::conv || op == Op::conv_down; }  // a relu or a sum behind it
-
-bool overwrites(Op op) {  // pixel by pixel: the result may take the place of the first input
-  return op == Op::add || op == Op::subtract || op == Op::relu || op == Op::elu || op == Op::elu_gradient ||
-         op == Op::gelu;
-}
 
 // Which layers disappear into the convolution before them: absorbed[i] is the layer that layer i became.
 std::vector<int> absorb(const std::vector<Node>& nodes, bool fuse_add) {
@@ -25,7 +19,7 @@ std::vector<int> absorb(const std::vector<Node>& nodes, bool fuse_add) {
   std::vector<int> into(nodes.size(), -1);
   std::vector<bool> taken(nodes.size(), false);   // an add takes one convolution only
   for (std::size_t i = nodes.size(); i-- > 0;) {  // the later convolution first: its operand exists by then
-    if (!takes_more(nodes[i].op) || readers[i].size() != 1) continue;
+    if (!layer_of(nodes[i].op).absorbs() || readers[i].size() != 1) continue;
     const int reader = readers[i][0];
     const Node& next = nodes[reader];
     const bool add = fuse_add && next.op == Op::add && next.inputs.size() == 2 && !taken[reader];
@@ -74,19 +68,19 @@ RunPlan make_run_plan(const Graph& graph, bool fuse_add) {
   last[plan.output] = static_cast<int>(plan.steps.size());
   for (const Step& step : plan.steps)
     for (const int slot : reads(step))
-      if (step.node.op != Op::concat && nodes[slot].op == Op::input) plan.converts = true;
+      if (!layer_of(step.node.op).converts() && nodes[slot].op == Op::input) plan.converts = true;
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
     Step& step = plan.steps[s];
     for (const int slot : reads(step))
       if (last[slot] == static_cast<int>(s) &&
           std::find(step.released.begin(), step.released.end(), slot) == step.released.end())
         step.released.push_back(slot);
-    // The image itself may be the caller's tensor: never overwritten.
+    // The image itself may be the caller's tensor, the noise level is one number: never overwritten.
     const bool adds = step.other >= 0;
     const int target = adds ? step.other : step.node.inputs.empty() ? -1 : step.node.inputs[0];
-    const bool in_place = adds || overwrites(step.node.op);
+    const bool in_place = adds || layer_of(step.node.op).overwrites();
     step.into_other = in_place && target >= 0 && last[target] == static_cast<int>(s) &&
-                      nodes[target].op != Op::input && nodes[target].op != Op::sigma_map &&
+                      !nodes[target].inputs.empty() &&
                       (!adds || target != step.node.inputs[0]);
   }
   return plan;

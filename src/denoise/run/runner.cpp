@@ -4,19 +4,9 @@
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/elu.h>
-#include <ATen/ops/elu_backward.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/layer_norm.h>
-#include <ATen/ops/max_pool2d.h>
-#include <ATen/ops/native_layer_norm.h>
-#include <ATen/ops/relu.h>
-#include <ATen/ops/upsample_nearest2d.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <optional>
 #include <set>
@@ -25,14 +15,13 @@
 #include <vector>
 
 #include "layer/layer_halos.hpp"
-#include "run/channel_attention.hpp"
 #include "run/convolution.hpp"
 #include "run/feature_layout.hpp"
-#include "run/window_attention.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/denoise/cuda_graph.hpp"
+#include "tessera/denoise/layer_step.hpp"
 #include "tessera/domain/precision.hpp"
 #include "tessera/domain/tensor_memory.hpp"
 #include "tessera/domain/torch_cuda.hpp"
@@ -50,12 +39,6 @@ at::Tensor cut(const at::Tensor& feature, const Box& have, const Box& wanted) {
       .narrow(3, wanted.lo()[2] - have.lo()[2], wanted.extent(2));
 }
 
-ConvolutionLayer::Shape shape(const Node& node) {
-  if (node.op == Op::conv)
-    return {.stride = 1, .padding = node.kernel / 2, .groups = node.depthwise ? node.channels : 1};
-  return {.stride = 2, .padding = 0, .transposed = node.op == Op::conv_up};
-}
-
 }  // namespace
 
 struct Runner::Impl {
@@ -64,17 +47,8 @@ struct Runner::Impl {
   ConvolutionLibrary library;
   std::int64_t alignment = 1;
   RunPlan plan;
-  struct Kernel {
-    std::optional<ConvolutionLayer> straight, turned;  // turned: with rows and columns exchanged
-  };
-  struct Norm {
-    at::Tensor weight, bias;
-  };
-  std::vector<Kernel> kernels;  // by step, as the next two
-  std::vector<Norm> norms;
-  std::vector<std::optional<WindowAttention>> attentions;
-  std::vector<std::optional<ChannelAttention>> channel_attentions;
-  std::vector<bool> in_parts;                 // by step, whether it can compute a part of its result alone
+  std::vector<std::unique_ptr<LayerStep>> steps;  // of the plan, as the next
+  std::vector<bool> in_parts;                 // whether it can compute a part of its result alone
   std::vector<std::int64_t> sizes;            // of the last x
   std::optional<Box> core;              // what was wanted of it
   std::vector<Box> parts;                     // by slot, what is computed then; empty: all of it
@@ -105,52 +79,9 @@ struct Runner::Impl {
     if (o.device.is_cuda() && o.graphs) graphs.emplace(o.device, tensor);
     plan = make_run_plan(folded.graph, o.device_form || fuses_add(library));
     in_parts = tessera::in_parts(plan, o.type, library);
-    kernels.resize(plan.steps.size());
-    norms.resize(plan.steps.size());
-    attentions.resize(plan.steps.size());
-    channel_attentions.resize(plan.steps.size());
-    for (std::size_t s = 0; s < plan.steps.size(); ++s) {
-      const Node& node = plan.steps[s].node;
-      const auto parameter = [&](const std::string& name) { return folded.weights.at(name).to(tensor); };
-      if (node.op == Op::layer_norm)
-        norms[s] = {parameter(node.weight + ".weight"), parameter(node.weight + ".bias")};
-      if (node.op == Op::scale_norm) norms[s].weight = parameter(node.weight + ".weight");
-      if (node.op == Op::window_attention) attentions[s].emplace(node, parameter(node.weight));
-      if (node.op == Op::channel_attention)
-        channel_attentions[s].emplace(node, folded.weights.at(node.weight).to(tensor.device()));
-      if (!is_convolution(node.op)) continue;
-      std::optional<at::Tensor> bias;
-      if (!node.bias.empty()) bias = parameter(node.bias);
-      const at::Tensor weight = applied_weight(node, folded.weights.at(node.weight)).to(tensor).contiguous();
-      kernels[s].straight.emplace(library, weight, bias, shape(node));
-      if (!o.turned || node.op != Op::conv ||
-          !rim_form(o.type, o.device.is_cuda() || o.device_form, weight.size(1), node.kernel).turned)
-        continue;
-      kernels[s].turned.emplace(library, weight.transpose(2, 3), bias, shape(node));
-    }
-  }
-
-  // Layers that change the level see the block alone, since a margin may be odd.
-  at::Tensor evaluate_level_change(const Step& step, std::vector<at::Tensor>& slot, LayerHalos* halos) {
-    const int level = step.node.level;
-    const bool down = level_change(step.node.op) == 1;
-    at::Tensor in = input(step, 0, slot);
-    if (halos) {
-      in = halos->narrow(in, level - level_change(step.node.op)).contiguous(kLast);
-      forget_places();  // the copy's, which a result of its size would take where none was made
-      place_result(static_cast<std::size_t>(&step - plan.steps.data()));
-    }
-    if (step.node.op == Op::max_pool || step.node.op == Op::upsample) {
-      const at::Tensor y =
-          down ? at::max_pool2d(in, 2) : at::upsample_nearest2d(in, {2 * in.size(2), 2 * in.size(3)});
-      return halos ? halos->widen(y, level) : y;
-    }
-    ConvolutionLayer& convolution = *kernels[static_cast<std::size_t>(&step - plan.steps.data())].straight;
-    const bool margin = halos && halos->region(level) != halos->block(level);
-    if (step.other >= 0 && !margin) return convolution.add(in, other(step, slot), step.into_other);
-    at::Tensor y = convolution.apply(in, step.relu);
-    if (margin) y = halos->widen(y, level);
-    return step.other >= 0 ? y.add_(other(step, slot)) : y;
+    const StepSettings settings{tensor, library, o.device_form, o.turned,
+                                [&](const std::string& name) { return folded.weights.at(name); }};
+    for (const Step& step : plan.steps) steps.push_back(layer_of(step.node.op).prepare(step.node, settings));
   }
 
   // Of a slot, what a step takes where parts are computed: views.
@@ -166,115 +97,20 @@ struct Runner::Impl {
                 step.node.reads(out).intersect(level_part(step.node.level - level_change(step.node.op))));
   }
   at::Tensor other(const Step& step, const std::vector<at::Tensor>& slot) const {
+    if (step.other < 0) return {};
     return parts.empty() ? slot[static_cast<std::size_t>(step.other)]
                          : part(slot, step.other, parts[static_cast<std::size_t>(step.out)]);
   }
 
-  // Exactly the part of the result that is wanted; zeros where the image ends.
-  at::Tensor convolve_part(const Step& step, const ConvolutionLayer& layer, const at::Tensor& x,
-                           const std::vector<at::Tensor>& slot) const {
-    const Box& out = parts[static_cast<std::size_t>(step.out)];
-    const at::Tensor sum = step.other >= 0 ? other(step, slot) : at::Tensor();
-    at::Tensor y = step.into_other
-                       ? sum
-                       : at::empty({x.size(0), layer.outputs(), out.extent(1), out.extent(2)},
-                                   tensor.memory_format(kLast));
-    const std::array<std::int64_t, 2> zeros{out.lo()[1] == 0, out.lo()[2] == 0};
-    layer.part(x, zeros, sum.defined() ? &sum : nullptr, step.relu, y);
-    return y;
-  }
-
-  /// The noise level: a number, or a tensor on the device, whose value a graph reads anew at each replay.
-  struct Level {
-    double sigma = 0;
-    at::Tensor tensor = {};
-  };
-
-  at::Tensor evaluate(std::size_t index, std::vector<at::Tensor>& slot, const at::Tensor& x,
-                      const Level& level, LayerHalos* halos) {
+  at::Tensor evaluate(std::size_t index, const std::vector<at::Tensor>& slot, std::int64_t items,
+                      const NoiseLevel& level, LayerHalos* halos) {
     const Step& step = plan.steps[index];
-    const auto in = [&](std::size_t k) { return input(step, k, slot); };
-    switch (step.node.op) {
-      case Op::sigma_map: {
-        const Box part = parts.empty() ? level_part(0) : parts[static_cast<std::size_t>(step.out)];
-        return (level.tensor.defined() ? level.tensor : at::full({1, 1, 1, 1}, level.sigma, tensor))
-            .expand({x.size(0), 1, part.extent(1), part.extent(2)});
-      }
-      case Op::conv: {
-        Kernel& kernel = kernels[index];
-        if (halos && halos->exchanges(index))
-          return halos->convolve(index, *kernel.straight, kernel.turned ? &*kernel.turned : nullptr, in(0),
-                                 step.relu, step.other >= 0 ? slot[step.other] : at::Tensor(),
-                                 step.into_other);
-        if (!parts.empty() && in_parts[index]) return convolve_part(step, *kernel.straight, in(0), slot);
-        if (step.other >= 0) return kernel.straight->add(in(0), other(step, slot), step.into_other);
-        return kernel.straight->apply(in(0), step.relu);
-      }
-      case Op::conv_down:
-      case Op::conv_up:
-      case Op::max_pool:
-      case Op::upsample:
-        return evaluate_level_change(step, slot, halos);
-      case Op::relu:
-        return step.into_other ? in(0).relu_() : at::relu(in(0));
-      case Op::elu:
-        if (at::Tensor x0 = in(0); step.into_other) return at::elu_(x0);
-        return at::elu(in(0));
-      case Op::elu_gradient:
-        if (at::Tensor g = in(0); step.into_other)
-          return at::elu_backward_out(g, g, 1, 1, 1, /*is_result=*/true, in(1));
-        return at::elu_backward(in(0), 1, 1, 1, /*is_result=*/true, in(1));
-      case Op::gelu:
-        if (at::Tensor x0 = in(0); step.into_other) return at::gelu_(x0);
-        return at::gelu(in(0));
-      case Op::layer_norm:
-        return at::layer_norm(in(0).permute({0, 2, 3, 1}), {step.node.channels}, norms[index].weight,
-                              norms[index].bias, /*eps=*/1e-5)
-            .permute({0, 3, 1, 2});
-      case Op::scale_norm: {  // the mean, which a layer norm takes away, given back
-        auto [y, mean, rate] = at::native_layer_norm(in(0).permute({0, 2, 3, 1}), {step.node.channels},
-                                                     norms[index].weight, {}, /*eps=*/1e-5);
-        return y.addcmul_(mean.mul_(rate), norms[index].weight).permute({0, 3, 1, 2});
-      }
-      case Op::gelu_gate: {
-        const std::int64_t half = step.node.channels;
-        return at::gelu(in(0).narrow(1, 0, half)).mul_(in(0).narrow(1, half, half));
-      }
-      case Op::channel_attention: {
-        const ChannelAttention& attention = *channel_attentions[index];
-        at::Tensor sums = attention.sums(halos ? halos->narrow(in(0), step.node.level) : in(0));
-        if (halos) halos->sum(sums);
-        return attention.apply(in(0), sums);
-      }
-      case Op::window_attention:
-        return halos ? halos->attend(index, step.node.level, *attentions[index], in(0))
-                     : attentions[index]->apply(in(0));
-      case Op::subtract:
-        return step.into_other ? in(0).sub_(in(1)) : in(0) - in(1);
-      case Op::add: {
-        at::Tensor sum = step.into_other ? in(0).add_(in(1)) : in(0) + in(1);
-        for (std::size_t k = 2; k < step.node.inputs.size(); ++k) sum.add_(in(k));
-        return sum;
-      }
-      case Op::concat: {
-        std::int64_t channels = 0;
-        for (const int i : step.node.inputs) channels += slot[i].size(1);
-        const at::Tensor first = in(0);
-        at::Tensor joined =
-            at::empty({first.size(0), channels, first.size(2), first.size(3)}, tensor.memory_format(kLast));
-        std::int64_t at = 0;  // copies convert type and layout on the way, a cat would not
-        for (std::size_t k = 0; k < step.node.inputs.size(); ++k) {
-          const at::Tensor piece = in(k);
-          joined.narrow(1, at, piece.size(1)).copy_(piece);
-          at += piece.size(1);
-        }
-        return joined;
-      }
-      case Op::input:  // pass() puts it there
-      case Op::batch_norm:
-        break;
-    }
-    throw ContractError(concat("the runner met a ", word(step.node.op), " (it has no way to compute one)"));
+    std::vector<at::Tensor> in;
+    for (std::size_t k = 0; k < step.node.inputs.size(); ++k) in.push_back(input(step, k, slot));
+    return steps[index]->run(
+        {step, index, std::move(in), other(step, slot),
+         parts.empty() ? level_part(step.node.level) : parts[static_cast<std::size_t>(step.out)],
+         !parts.empty() && in_parts[index], items, level, halos, [this, index] { place_result(index); }});
   }
 
   // cuDNN tries its kernels out at the first call with a shape and keeps the fastest: worth it for the few
@@ -312,7 +148,7 @@ struct Runner::Impl {
     return cut(result, have, *core);
   }
   // All steps, from x to a result of x's type.
-  at::Tensor pass(const at::Tensor& x, const Level& level, const std::function<void()>& between,
+  at::Tensor pass(const at::Tensor& x, const NoiseLevel& level, const std::function<void()>& between,
                   LayerHalos* halos) {
     place(layout.image, layout.image.bytes);
     const bool fits = !plan.converts || (x.scalar_type() == options.type && x.is_contiguous(kLast));
@@ -323,7 +159,7 @@ struct Runner::Impl {
       place_step(s);
       const Step& step = plan.steps[s];
       slot[step.out] =
-          step.node.op == Op::input ? std::exchange(image, {}) : evaluate(s, slot, x, level, halos);
+          step.node.op == Op::input ? std::exchange(image, {}) : evaluate(s, slot, x.size(0), level, halos);
       forget_places();
       for (const int done : step.released) slot[done].reset();
       beat();
