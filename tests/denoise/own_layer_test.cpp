@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "support/groups.hpp"
 #include "support/once.hpp"
@@ -32,7 +33,8 @@ class Smear final : public Layer {
   std::vector<NamedShape> weights(const Node& node, const Inputs&) const override {
     return {{node.weight, {node.channels, 1, 1}}};
   }
-  at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in, const Evaluation& e) const override {
+  at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in,
+                      const Evaluation& e) const override {
     const at::Tensor& x = in[0];
     const std::int64_t rows = x.size(2), columns = x.size(3);
     const at::Tensor wide = at::constant_pad_nd(x, {0, kRight, kUp, 0});
@@ -83,10 +85,15 @@ TEST(OwnLayer, has_its_name_and_shares_it_with_none) {
 TEST(OwnLayer, tells_reach_and_alignment) {
   if (test::other_rank()) return;
   const Network n = network();
-  EXPECT_EQ(n.alignment(), 2);
-  // Upward 1 + 1, 2 (1 + 1), 1 of the convolutions and smears; to the right 3 + 1, then 2 (1 + 3), then 1.
-  EXPECT_GE(n.graph.reach(), 1 + kRight + 2 * (1 + kRight) + 1);
-  EXPECT_LE(n.graph.reach(), 1 + kRight + 2 * (1 + kRight) + 1 + 1);
+  EXPECT_EQ(n.alignment(), (Index3{1, 2, 2}));
+  // Of smear and convolution of the image's level, twice those of the other, a convolution; one at most for the edge
+  // of a pair.
+  const Index3 reach = n.graph.reach();
+  EXPECT_EQ(reach[0], 0);
+  for (const auto& [axis, own] : {std::pair<std::size_t, std::int64_t>{1, kUp}, {2, kRight}}) {
+    EXPECT_GE(reach[axis], own + 1 + 2 * (own + 1) + 1) << axis;
+    EXPECT_LE(reach[axis], own + 1 + 2 * (own + 1) + 2) << axis;
+  }
 }
 
 TEST(OwnLayer, runs_as_it_is_defined) {
@@ -108,11 +115,63 @@ TEST(OwnLayer, equals_the_whole_image_on_any_ranks) {
   test::on_groups([&](const Communicator& comm) {
     const test::Blocks s(comm, n, image);
     for (const ExecutionOptions& options :
-         {ExecutionOptions{.type = at::kDouble}, {.patch = 8, .type = at::kDouble},
+         {ExecutionOptions{.type = at::kDouble},
+          {.patch = 8, .type = at::kDouble},
           {.mode = ExecutionMode::layer, .type = at::kDouble, .halo_depth = 1},
           {.mode = ExecutionMode::layer, .type = at::kDouble, .halo_depth = 3}}) {
       const auto d = make_network_denoiser(n, options, s.context);
       EXPECT_LT(test::difference(s, *d, image, test::kSigma, want), 1e-10) << word(options.mode);
+    }
+  });
+}
+
+/// x + w x one slice before, of a volume.
+class Drift final : public Layer {
+ public:
+  const char* name() const override { return "drift"; }
+  Interval reads(const Node&, const Interval& out, std::size_t axis) const override {
+    return {out.lo - (axis == 0 ? 1 : 0), out.hi};
+  }
+  std::vector<NamedShape> weights(const Node& node, const Inputs&) const override {
+    return {{node.weight, {node.channels}}};
+  }
+  at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in,
+                      const Evaluation& e) const override {
+    const at::Tensor before = at::constant_pad_nd(in[0], {0, 0, 0, 0, 1, -1});
+    return in[0] + e.weight(node.weight).view({1, -1, 1, 1, 1}) * before;
+  }
+};
+
+Graph make_drifting(const NetworkOptions& options) {
+  static const Op drift = add_layer(std::make_unique<Drift>());
+  Graph g;
+  int x = g.add({.op = Op::input, .channels = options.channels, .axes = Axes::volume});
+  for (const char* weight : {"one.weight", "two.weight"})
+    x = g.add({.op = Op::relu, .inputs = {g.add({.op = drift, .inputs = {x}, .weight = weight})}});
+  return g;
+}
+
+// What it reads is what its windows bring along: slices, and nothing across a cut along rows or columns.
+TEST(OwnLayer, of_a_volume_reads_along_one_axis) {
+  denoiser_table().push_back({.name = "drifting", .takes_sigma = false, .graph = make_drifting});
+  const Network n = random_network({.name = "drifting", .channels = 2}, 4);
+  EXPECT_EQ(n.graph.reach(), (Index3{2, 0, 0}));
+  EXPECT_EQ(n.alignment(), (Index3{1, 1, 1}));
+  const at::Tensor image = test::picture(2, 11 * 9, 8, at::kDouble).view({2, 11, 9, 8});
+  const at::Tensor want = test::once([&] { return test::whole(n, image, test::kSigma); });
+  test::on_groups({1, 2, 3, 5, 7}, [&](const Communicator& comm) {
+    const int ranks = comm.size();
+    for (const Grid3& grid : {Grid3{ranks, 1, 1}, Grid3{1, ranks, 1}, Grid3{1, 1, ranks}}) {
+      const test::Blocks s(comm, n, image, grid);
+      for (const ExecutionMode mode : {ExecutionMode::automatic, ExecutionMode::layer}) {
+        const auto d = make_network_denoiser(n, {.mode = mode, .type = at::kDouble}, s.context);
+        EXPECT_LT(test::difference(s, *d, image, test::kSigma, want), 1e-12) << word(mode);
+        double sent = static_cast<double>(d->bytes_sent());
+        comm.all_reduce({&sent, 1}, Reduce::sum);
+        if (mode == ExecutionMode::automatic) {
+          EXPECT_EQ(sent > 0, grid[0] > 1);
+        }
+      }
     }
   });
 }

@@ -61,7 +61,7 @@ TEST(Runner, equals_the_definition) {
                         {"scunet", 3},
                         {"restormer", 3}}) {
     const Network network = random_network(narrow(c.network, c.channels), 7);
-    const std::int64_t a = std::max<std::int64_t>(network.alignment(), 8);
+    const std::int64_t a = std::max<std::int64_t>(network.alignment()[1], 8);
     for (const auto& sizes :
          {std::vector<std::int64_t>{1, c.channels, 2 * a, 3 * a}, {3, c.channels, a, 2 * a}}) {
       SCOPED_TRACE(testing::Message() << c.network << ' ' << sizes[0] << " x " << sizes[2]);
@@ -121,7 +121,7 @@ TEST(Runner, computes_a_part_of_its_result) {
       options.widths = {16, 16, 32, 48};  // wide enough for layers that compute parts
     const Network network = random_network(options, 7);
     Runner runner(network, {});
-    const std::int64_t a = std::max<std::int64_t>(network.alignment(), 8);
+    const std::int64_t a = std::max<std::int64_t>(network.alignment()[1], 8);
     const at::Tensor x = at::rand({c.channels == 1 ? 2 : 1, c.channels, 15 * a, 12 * a});
     const at::Tensor all = runner.run(x, 0.1).clone();
     const std::int64_t rows = x.size(2), columns = x.size(3);

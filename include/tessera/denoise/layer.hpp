@@ -31,17 +31,17 @@ struct RimForm {
 
 /// What evaluate() has beside a layer's inputs.
 struct Evaluation {
-  const at::Tensor& image;                                // (N, C, H, W)
-  const at::Tensor& sigma;                                // one value per item (N)
+  const at::Tensor& image;                               // (N, C, [D,] H, W)
+  const at::Tensor& sigma;                               // one value per item (N)
   std::function<at::Tensor(const std::string&)> weight;  // by name, in the image's type, on its device
 };
 
 /// One layer on the way back through a derivative, see append_adjoint().
 struct Transposing {
-  Graph& graph;                    // grows
-  const std::vector<Node>& nodes;  // as they were
-  int node, gradient;              // the layer, and what its readers ask of it
-  std::function<bool(int)> depends;             // whether a node depends on what the derivative is by
+  Graph& graph;                                      // grows
+  const std::vector<Node>& nodes;                    // as they were
+  int node, gradient;                                // the layer, and what its readers ask of it
+  std::function<bool(int)> depends;                  // whether a node depends on what the derivative is by
   std::function<void(int node, int gradient)> give;  // adds to what is asked of an input
 };
 
@@ -50,6 +50,7 @@ struct StepSizes {
   std::int64_t items = 1, inputs = 0;  // channels of the first input
   std::int64_t samples = 0;            // of the result: channels x pixels x items
   Index3 block{};                      // pixels of its level, without margins
+  Axes axes = Axes::picture;
   at::ScalarType type = at::kFloat;
   ConvolutionLibrary library = ConvolutionLibrary::plain;
   std::int64_t element() const { return static_cast<std::int64_t>(c10::elementSize(type)); }
@@ -88,10 +89,10 @@ class Layer {
   virtual std::string complete(Node& node, const Inputs& in) const;
   /// Levels between its input and its output: 1 down, -1 up, else 0.
   virtual int level_change() const { return 0; }
-  /// Pixels along an axis (1: rows, 2: columns) that the pixels `out` of the result depend on, image's end or
+  /// Pixels along an axis of the image (0: depth, 1: rows, 2: columns) that the pixels `out` of the result depend on, image's end or
   /// not.
   virtual Interval reads(const Node&, const Interval& out, std::size_t axis) const { return out; }
-  /// Sides of its features are multiples of this, in pixels of its level.
+  /// Sides of its features along the axes of the image are multiples of this, in pixels of its level.
   virtual std::int64_t unit(const Node&) const { return 1; }
   /// Names and shapes of its weights, in state-dict order.
   virtual std::vector<NamedShape> weights(const Node&, const Inputs&) const { return {}; }

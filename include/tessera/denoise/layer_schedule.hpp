@@ -31,6 +31,7 @@ struct LayerExchange {
   std::int64_t margin = 0;    // pixels around the block on which its output is computed too
   std::int64_t fill = 0;      // pixels around the block of its input that layers behind it read
   RimForm rim;
+  Axes axes = Axes::picture;  // of the image
 };
 
 /// A step that adds up all ranks' pixels.
@@ -46,6 +47,7 @@ struct LayerSchedule {
   std::vector<LayerExchange> exchanges;  // in order of their steps
   std::vector<std::int64_t> margin;      // per level
   std::vector<LayerSum> sums;            // in order of their steps
+  Axes axes = Axes::picture;
 };
 
 /// With depth k, k convolutions in a row share one exchange of k times their reach where nothing between them
@@ -64,9 +66,11 @@ struct Strip {
 };
 /// What a convolution computes on a block and its margin, cut in two.
 struct BlockCut {
-  std::array<Strip, 4> strips;  // above, below, left, right; empty where the block ends with the padded image
-  Box inside;                   // what needs no neighbor
-  Box all;                      // both: the block and the exchange's margin
+  // Above, below, left, right, of a volume before and behind first; empty where the block ends with the padded
+  // image.
+  std::array<Strip, 6> strips;
+  Box inside;  // what needs no neighbor
+  Box all;     // both: the block and the exchange's margin
 };
 /// Where little would remain inside, the first strip is all of it. Boxes in pixels of the level.
 BlockCut cut_block(const Box& block, const Box& padded, const LayerExchange& exchange);

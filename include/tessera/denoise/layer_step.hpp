@@ -43,7 +43,7 @@ struct StepCall {
   bool in_part;                // whether they are a part of a window that the step computes alone
   std::int64_t items;
   const NoiseLevel& level;
-  LayerHalos* halos;                  // of blocks in mode layer; null: x is all there is
+  LayerHalos* halos;                   // of blocks in mode layer; null: x is all there is
   std::function<void()> place_result;  // names the place of the result anew, after a copy was made
 };
 

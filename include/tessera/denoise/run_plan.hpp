@@ -23,14 +23,12 @@ struct RunPlan {
   std::vector<Step> steps;
   int output = 0;
   std::vector<std::int64_t> channels;  // per slot
+  Axes axes = Axes::picture;           // of the image
   bool converts = false;  // the image must be in the runner's type and layout: not only a concat reads it
 };
 
 /// `fuse_add`: whether a convolution can add in the same pass. The graph must be free of batch norms.
 RunPlan make_run_plan(const Graph& graph, bool fuse_add);
-
-/// A box of the image in the pixels of a level, of which rows and columns are halved at each.
-Box at_level(const Box& box, int level);
 
 /// What a pass over a window computes of each slot, in the pixels of its level, where only `core` of its
 /// result is wanted; both in pixels of the window, which begins at the origin. A network reaches far in its first layers and hardly at all in its last ones.

@@ -60,12 +60,17 @@ Node read_layer(const Json& json, const std::string& where) {
       node.shift = static_cast<int>(number(key, value));
     } else if (key == "heads") {
       node.heads = static_cast<int>(number(key, value));
+    } else if (key == "axes") {
+      const std::int64_t axes = number(key, value);
+      TESSERA_VALIDATE(axes == 2 || axes == 3, where, ": axes is ", axes,
+                       " (2 of pictures and 3 of volumes are known) convert the file again");
+      node.axes = axes == 3 ? Axes::volume : Axes::picture;
     } else if (key == "depthwise") {
       node.depthwise = value == true;
     } else {
       throw InputError(
           concat(where, " has an unknown key (this version knows op, inputs, channels, kernel, weight, ",
-                 "bias, window, shift, heads, depthwise) convert the file again"));
+                 "bias, window, shift, heads, depthwise, axes) convert the file again"));
     }
   }
   return node;

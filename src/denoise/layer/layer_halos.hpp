@@ -57,7 +57,8 @@ class LayerHalos {
                       const at::Tensor& x, bool relu, const at::Tensor& other, bool overwrite);
   /// Makes a result on `wanted` into y (1, C, rows, columns of it) from x, which holds the pixels `have`: all that
   /// `wanted` reads; beyond the image they are zeros, or missing.
-  using Compute = std::function<void(const at::Tensor& x, const Box& have, const Box& wanted, const at::Tensor& y)>;
+  using Compute =
+      std::function<void(const at::Tensor& x, const Box& have, const Box& wanted, const at::Tensor& y)>;
   /// What a layer that sees blocks without margins gives on the whole image, on this block: its inside while the
   /// pixels of the neighbors travel, then its rim.
   at::Tensor compute(std::size_t step, int level, std::int64_t outputs, const at::Tensor& x,
@@ -87,7 +88,7 @@ class LayerHalos {
     LayerExchange what;
     BlockCut cut;
     std::vector<Rim> rims;
-    std::array<at::Tensor, 4> pixels;  // of each strip, (1, C, rows, columns); views of the rims'
+    std::array<at::Tensor, 6> pixels;  // of each strip, (1, C, [depth,] rows, columns); views of the rims'
     std::vector<ArrayView> views;      // of the same memory
     Exchange* exchange = nullptr;
     bool known = false;  // its kernels have been chosen (cuDNN tries them out at the first call)
@@ -110,6 +111,7 @@ class LayerHalos {
                                        SideStream* side) const;
 
   std::shared_ptr<Transport> transport_;
+  Axes axes_;
   std::vector<LevelBoxes> levels_;
   std::vector<int> halo_of_step_;  // -1: none
   std::vector<LayerSum> sums_;

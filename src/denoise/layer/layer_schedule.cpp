@@ -13,6 +13,10 @@ namespace tessera {
 namespace {
 
 std::int64_t reach_of(const Step& step) { return layer_of(step.node.op).reach(step.node); }
+Reach reach_around(std::int64_t pixels, Axes axes) {
+  return axes == Axes::volume ? Reach{{pixels, pixels, pixels}, {pixels, pixels, pixels}}
+                              : ImageSpace::in_plane(pixels);
+}
 bool on_blocks(const Step& step) { return layer_of(step.node.op).on_blocks(step.node); }
 
 }  // namespace
@@ -47,6 +51,7 @@ LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType
 
   // Backward: how much of those margins is read.
   LayerSchedule schedule;
+  schedule.axes = plan.axes;
   std::vector<std::int64_t> need(slots, 0);  // by the steps behind this one
   const auto want = [&](int slot, int level, std::int64_t pixels) {
     need[slot] = std::max(need[slot], pixels);
@@ -66,11 +71,12 @@ LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType
     if (on_blocks(step)) {
       if (!exchanges[s]) continue;
       const int in = step.node.inputs[0];
-      schedule.exchanges.push_back({s, level, plan.channels[in], reach, 0, 0, rim(in)});
+      schedule.exchanges.push_back({s, level, plan.channels[in], reach, 0, 0, rim(in), plan.axes});
     } else if (exchanges[s]) {
       const int in = step.node.inputs[0];
       const std::int64_t margin = std::max(out, need[in] - reach);
-      schedule.exchanges.push_back({s, level, plan.channels[in], reach, margin, need[in], rim(in)});
+      schedule.exchanges.push_back(
+          {s, level, plan.channels[in], reach, margin, need[in], rim(in), plan.axes});
       want(step.out, level, margin);
       need[in] = 0;  // what the steps behind read has come with this exchange
     } else {
@@ -90,9 +96,10 @@ std::vector<LevelBoxes> level_boxes(const LayerSchedule& schedule, const Decompo
   for (std::size_t l = 0; l < schedule.margin.size(); ++l) {
     const int level = static_cast<int>(l);
     const std::int64_t m = schedule.margin[l];
-    const Box block = at_level(decomposition.padded_block(rank), level);
-    const Box image = at_level(decomposition.padded(), level);
-    boxes.push_back({block, block.grow(ImageSpace::in_plane(m)).intersect(image), image});
+    const Box block = at_level(decomposition.padded_block(rank), level, schedule.axes);
+    const Box image = at_level(decomposition.padded(), level, schedule.axes);
+    const Reach around = reach_around(m, schedule.axes);
+    boxes.push_back({block, block.grow(around).intersect(image), image});
   }
   return boxes;
 }
@@ -100,10 +107,11 @@ std::vector<LevelBoxes> level_boxes(const LayerSchedule& schedule, const Decompo
 BlockCut cut_block(const Box& block, const Box& padded, const LayerExchange& e) {
   BlockCut cut;
   if (block.empty()) return cut;
-  const Box region = block.grow({{0, e.margin, e.margin}, {0, e.margin, e.margin}}).intersect(padded);
+  const Box region = block.grow(reach_around(e.margin, e.axes)).intersect(padded);
   Index3 lo = region.lo(), hi = region.hi();  // what is left of it
   std::int64_t taken = 0;
-  for (const std::size_t axis : {std::size_t{1}, std::size_t{2}})
+  const std::size_t first = first_axis(e.axes);
+  for (std::size_t axis = first; axis < 3; ++axis)
     for (const bool low : {true, false}) {
       if (low ? block.lo()[axis] == padded.lo()[axis] : block.hi()[axis] == padded.hi()[axis]) continue;
       const std::int64_t least =  // pixels that read beyond the block
@@ -115,7 +123,7 @@ BlockCut cut_block(const Box& block, const Box& padded, const LayerExchange& e) 
         lo[axis] = to[axis] = lo[axis] + thick;
       else
         hi[axis] = from[axis] = hi[axis] - thick;
-      Strip& strip = cut.strips[(axis - 1) * 2 + (low ? 0 : 1)];
+      Strip& strip = cut.strips[(axis - first) * 2 + (low ? 0 : 1)];
       strip.out = Box(from, to);
       taken += strip.out.pixels();
     }
@@ -125,22 +133,21 @@ BlockCut cut_block(const Box& block, const Box& padded, const LayerExchange& e) 
     cut.strips[0].out = region;
   }
   cut.all = region;
-  const std::int64_t r = e.reach;
-  for (Strip& strip : cut.strips) strip.in = strip.out.grow(ImageSpace::in_plane(r));
+  for (Strip& strip : cut.strips) strip.in = strip.out.grow(reach_around(e.reach, e.axes));
   return cut;
 }
 
 bool same_pixels(const LayerExchange& a, const LayerExchange& b) {
   return a.level == b.level && a.channels == b.channels && a.reach == b.reach && a.margin == b.margin &&
-         a.rim.tile == b.rim.tile && a.rim.turned == b.rim.turned;
+         a.rim.tile == b.rim.tile && a.rim.turned == b.rim.turned && a.axes == b.axes;
 }
 
 LayerLayouts::LayerLayouts(const Decomposition& decomposition, const LayerExchange& exchange)
-    : padded(at_level(decomposition.padded(), exchange.level)) {
+    : padded(at_level(decomposition.padded(), exchange.level, exchange.axes)) {
   std::vector<Box> blocks;
-  std::array<std::vector<Box>, 4> inputs;
+  std::array<std::vector<Box>, 6> inputs;
   for (int r = 0; r < decomposition.ranks(); ++r) {
-    blocks.push_back(at_level(decomposition.padded_block(r), exchange.level));
+    blocks.push_back(at_level(decomposition.padded_block(r), exchange.level, exchange.axes));
     const BlockCut cut = cut_block(blocks.back(), padded, exchange);
     for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].push_back(cut.strips[i].in);
   }

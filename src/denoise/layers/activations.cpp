@@ -40,8 +40,7 @@ class Elu final : public Activation {
     return at::elu(in[0]);
   }
   void transpose(const Transposing& t) const override {
-    t.give(t.nodes[t.node].inputs[0],
-           t.graph.add({.op = Op::elu_gradient, .inputs = {t.gradient, t.node}}));
+    t.give(t.nodes[t.node].inputs[0], t.graph.add({.op = Op::elu_gradient, .inputs = {t.gradient, t.node}}));
   }
   std::unique_ptr<LayerStep> prepare(const Node&, const StepSettings&) const override {
     return make_step([](const StepCall& call) {
@@ -89,8 +88,7 @@ class GeluGate final : public Layer {
   std::string complete(Node& node, const Inputs& in) const override {
     node.channels = in[0]->channels / 2;
     if (in[0]->channels % 2 == 0) return {};
-    return concat("a gate of ", in[0]->channels,
-                  " channels (one half opens the other) use an even number");
+    return concat("a gate of ", in[0]->channels, " channels (one half opens the other) use an even number");
   }
   at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in, const Evaluation&) const override {
     return at::gelu(in[0].narrow(1, 0, node.channels)) * in[0].narrow(1, node.channels, node.channels);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/conv3d.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "layer/layer_halos.hpp"
 #include "layers/convolutions.hpp"
+#include "layers/features.hpp"
 #include "layers/rows.hpp"
 #include "run/convolution.hpp"
 #include "tessera/core/error.hpp"
@@ -18,7 +20,7 @@ namespace tessera {
 namespace {
 
 bool winograd(const Node& node, std::int64_t inputs) {
-  return Winograd::suits(at::kFloat, inputs, node.kernel) &&
+  return node.axes == Axes::picture && Winograd::suits(at::kFloat, inputs, node.kernel) &&
          Winograd::available() != Winograd::Instructions::none;
 }
 
@@ -37,8 +39,8 @@ class ConvStep final : public LayerStep {
   at::Tensor run(const StepCall& call) override {
     const Step& step = call.step;
     if (call.halos && call.halos->exchanges(call.index))
-      return call.halos->convolve(call.index, *straight_, turned_ ? &*turned_ : nullptr, call.in[0], step.relu,
-                                  call.other, step.into_other);
+      return call.halos->convolve(call.index, *straight_, turned_ ? &*turned_ : nullptr, call.in[0],
+                                  step.relu, call.other, step.into_other);
     if (call.in_part) return part(call);
     if (call.other.defined()) return straight_->add(call.in[0], call.other, step.into_other);
     return straight_->apply(call.in[0], step.relu);
@@ -62,8 +64,8 @@ class ConvStep final : public LayerStep {
   std::optional<ConvolutionLayer> straight_, turned_;  // turned: with rows and columns exchanged
 };
 
-/// Kernel k x k (odd), stride 1, padding k/2; weight (out, in, k, k), of a depthwise one (channels, 1, k, k);
-/// optional bias.
+/// Kernel k x k (x k; odd), stride 1, padding k/2; weight (out, in, [k,] k, k), of a depthwise one
+/// (channels, 1, [k,] k, k); optional bias.
 class Conv final : public ConvolutionalLayer {
  public:
   const char* name() const override { return "conv"; }
@@ -80,9 +82,14 @@ class Conv final : public ConvolutionalLayer {
     return {out.lo - node.kernel / 2, out.hi + node.kernel / 2};
   }
   std::vector<NamedShape> weights(const Node& node, const Inputs& in) const override {
-    return with_bias(node, {node.channels, node.reads(in[0]->channels), node.kernel, node.kernel});
+    return with_bias(node, kernel_shape(node.channels, node.reads(in[0]->channels), node.kernel, node.axes));
   }
-  at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in, const Evaluation& e) const override {
+  at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in,
+                      const Evaluation& e) const override {
+    if (node.axes == Axes::volume)
+      return at::conv3d(in[0], applied_weight(node, e.weight(node.weight)), bias(node, e), /*stride=*/1,
+                        /*padding=*/node.kernel / 2, /*dilation=*/1,
+                        /*groups=*/node.depthwise ? node.channels : 1);
     return at::conv2d(in[0], applied_weight(node, e.weight(node.weight)), bias(node, e), /*stride=*/1,
                       /*padding=*/node.kernel / 2, /*dilation=*/1,
                       /*groups=*/node.depthwise ? node.channels : 1);
@@ -108,12 +115,17 @@ class Conv final : public ConvolutionalLayer {
   bool absorbs() const override { return true; }
   bool in_parts(const Node& node, std::int64_t inputs, at::ScalarType type,
                 ConvolutionLibrary library) const override {
-    return ConvolutionLayer::computes_parts(library, type, node, inputs);
+    return node.axes == Axes::picture && ConvolutionLayer::computes_parts(library, type, node, inputs);
   }
   std::int64_t kept(const Node& node, const StepSizes& s) const override {
+    if (s.axes == Axes::volume) return 0;
     return ConvolutionLayer::scratch_bytes(s.library, s.type, node.reads(s.inputs), node.kernel);
   }
   std::unique_ptr<LayerStep> prepare(const Node& node, const StepSettings& settings) const override {
+    if (node.axes == Axes::volume)
+      return volume_step(
+          applied_weight(node, settings.parameter(node.weight)), bias_of(node, settings),
+          {.stride = 1, .padding = node.kernel / 2, .groups = node.depthwise ? node.channels : 1});
     const std::int64_t inputs = applied_weight(node, settings.weight(node.weight)).size(1);
     const bool on_device = settings.tensor.device().is_cuda() || settings.device_form;
     return std::make_unique<ConvStep>(
@@ -123,7 +135,8 @@ class Conv final : public ConvolutionalLayer {
     return static_cast<double>(taps(node)) * static_cast<double>(node.reads(in[0]->channels) * node.channels);
   }
   StepWork work(const Node& node, const Inputs& in, at::ScalarType type, bool on_device) const override {
-    if (node.depthwise) return {.in = 1, .passed = 2 * static_cast<double>(node.channels)};  // as fast as memory
+    if (node.depthwise)
+      return {.in = 1, .passed = 2 * static_cast<double>(node.channels)};  // as fast as memory
     const std::int64_t inputs = in[0]->channels;
     const bool fast = winograd(node, inputs);
     // 36 transformed numbers for 9 of a kernel where the library is Winograd's.
@@ -132,24 +145,26 @@ class Conv final : public ConvolutionalLayer {
             .tile = fast && type == at::kFloat && !on_device ? Winograd::kTile : 1,
             .packed = 4 * kernel * static_cast<double>(inputs * node.channels)};
   }
-  bool on_blocks(const Node&) const override { return false; }
+  /// Of volumes, whose convolutions have no form for margins and strips, blocks alone.
+  bool on_blocks(const Node& node) const override { return node.axes == Axes::volume; }
   /// Whole tiles of Winograd's where it runs, so that nothing is computed twice; elsewhere as thin as can be,
   /// and, on a CPU, never in calls with columns of a few pixels, which its libraries are slow at.
   RimForm rim(const Node& node, std::int64_t inputs, at::ScalarType type, bool on_device) const override {
-    if (on_device) return {};
+    if (on_device || node.axes == Axes::volume) return {};
     if (Winograd::suits(type, inputs, node.kernel)) return {.tile = Winograd::kTile};
     return {.turned = node.kernel > 1};
   }
 
  private:
-  std::int64_t taps(const Node& node) const override { return std::int64_t{node.kernel} * node.kernel; }
+  std::int64_t taps(const Node& node) const override { return kernel_taps(node.kernel, node.axes); }
 };
 
 }  // namespace
 
 at::Tensor applied_weight(const Node& node, const at::Tensor& weight) {
   if (!node.adjoint) return weight;
-  return weight.narrow(1, 0, node.channels).transpose(0, 1).flip({2, 3});
+  const at::Tensor w = weight.narrow(1, 0, node.channels).transpose(0, 1);
+  return w.dim() == 5 ? w.flip({2, 3, 4}) : w.flip({2, 3});
 }
 
 std::unique_ptr<const Layer> conv_layer() { return std::make_unique<Conv>(); }

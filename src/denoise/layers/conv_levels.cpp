@@ -2,9 +2,12 @@
 // Changes of level with weights: conv_down and its transpose conv_up.
 #include <ATen/Parallel.h>
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/conv3d.h>
 #include <ATen/ops/conv_transpose2d.h>
+#include <ATen/ops/conv_transpose3d.h>
 
 #include "layers/convolutions.hpp"
+#include "layers/features.hpp"
 #include "layers/levels.hpp"
 #include "layers/on_block.hpp"
 #include "layers/rows.hpp"
@@ -41,10 +44,14 @@ class ConvLevel : public ConvolutionalLayer {
  public:
   bool in_parts(const Node& node, std::int64_t inputs, at::ScalarType type,
                 ConvolutionLibrary library) const override {
-    return ConvolutionLayer::computes_parts(library, type, node, inputs);
+    return node.axes == Axes::picture && ConvolutionLayer::computes_parts(library, type, node, inputs);
   }
   std::unique_ptr<LayerStep> prepare(const Node& node, const StepSettings& settings) const override {
-    return std::make_unique<LevelStep>(node, settings, level_change() < 0);
+    const bool up = level_change() < 0;
+    if (node.axes == Axes::volume)
+      return volume_step(settings.parameter(node.weight), bias_of(node, settings),
+                         {.stride = 2, .transposed = up});
+    return std::make_unique<LevelStep>(node, settings, up);
   }
   StepWork work(const Node& node, const Inputs& in, at::ScalarType, bool) const override {
     const std::int64_t inputs = in[0]->channels;
@@ -57,24 +64,26 @@ class ConvLevel : public ConvolutionalLayer {
     const Node& node = t.nodes[t.node];
     const int in = node.inputs[0];
     if (!t.depends(in)) return;
-    t.give(in, t.graph.add({.op = op,
-                            .inputs = {t.gradient},
-                            .channels = t.nodes[in].channels,
-                            .weight = node.weight}));
+    t.give(in,
+           t.graph.add(
+               {.op = op, .inputs = {t.gradient}, .channels = t.nodes[in].channels, .weight = node.weight}));
   }
-  std::int64_t taps(const Node&) const override { return 4; }
+  std::int64_t taps(const Node& node) const override { return kernel_taps(2, node.axes); }
 };
 
-/// 2x2, stride 2, no padding; weight (out, in, 2, 2).
+/// 2 x 2 (x 2), stride 2, no padding; weight (out, in, [2,] 2, 2).
 class ConvDown final : public ConvLevel {
  public:
   const char* name() const override { return "conv_down"; }
   int level_change() const override { return 1; }
   Interval reads(const Node&, const Interval& out, std::size_t) const override { return coarse_reads(out); }
   std::vector<NamedShape> weights(const Node& node, const Inputs& in) const override {
-    return with_bias(node, {node.channels, in[0]->channels, 2, 2});
+    return with_bias(node, kernel_shape(node.channels, in[0]->channels, 2, node.axes));
   }
-  at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in, const Evaluation& e) const override {
+  at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in,
+                      const Evaluation& e) const override {
+    if (node.axes == Axes::volume)
+      return at::conv3d(in[0], e.weight(node.weight), bias(node, e), /*stride=*/2);
     return at::conv2d(in[0], e.weight(node.weight), bias(node, e), /*stride=*/2);
   }
   void transpose(const Transposing& t) const override { transposed_by(Op::conv_up, t); }
@@ -84,16 +93,19 @@ class ConvDown final : public ConvLevel {
   }
 };
 
-/// Transposed 2x2, stride 2; weight (in, out, 2, 2).
+/// Transposed 2 x 2 (x 2), stride 2; weight (in, out, [2,] 2, 2).
 class ConvUp final : public ConvLevel {
  public:
   const char* name() const override { return "conv_up"; }
   int level_change() const override { return -1; }
   Interval reads(const Node&, const Interval& out, std::size_t) const override { return fine_reads(out); }
   std::vector<NamedShape> weights(const Node& node, const Inputs& in) const override {
-    return with_bias(node, {in[0]->channels, node.channels, 2, 2});
+    return with_bias(node, kernel_shape(in[0]->channels, node.channels, 2, node.axes));
   }
-  at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in, const Evaluation& e) const override {
+  at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in,
+                      const Evaluation& e) const override {
+    if (node.axes == Axes::volume)
+      return at::conv_transpose3d(in[0], e.weight(node.weight), bias(node, e), /*stride=*/2);
     return at::conv_transpose2d(in[0], e.weight(node.weight), bias(node, e), /*stride=*/2);
   }
   void transpose(const Transposing& t) const override { transposed_by(Op::conv_down, t); }
@@ -114,6 +126,7 @@ class ConvUp final : public ConvLevel {
 }  // namespace
 
 std::int64_t ConvolutionalLayer::inside(const Node& node, const StepSizes& s) const {
+  if (s.axes == Axes::volume) return inside_volume(node, s);
   const std::int64_t in = node.reads(s.inputs);
   const bool plain = s.library == ConvolutionLibrary::plain;
   if (!plain && s.element() == 4) {  // those of 1 x 1 are ordered anew where an image is small

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "run/convolution.hpp"
 #include "tessera/denoise/layer_step.hpp"
 
 namespace tessera {
@@ -23,6 +25,7 @@ class ConvolutionalLayer : public Layer {
  protected:
   /// Products per output pixel and pair of channels that a library lays out.
   virtual std::int64_t taps(const Node& node) const = 0;
+  std::int64_t inside_volume(const Node& node, const StepSizes& sizes) const;
   static std::vector<NamedShape> with_bias(const Node& node, std::vector<std::int64_t> shape) {
     std::vector<NamedShape> all{{node.weight, std::move(shape)}};
     if (!node.bias.empty()) all.push_back({node.bias, {node.channels}});
@@ -36,5 +39,10 @@ class ConvolutionalLayer : public Layer {
 inline std::optional<at::Tensor> bias_of(const Node& node, const StepSettings& settings) {
   return node.bias.empty() ? std::nullopt : std::optional<at::Tensor>(settings.parameter(node.bias));
 }
+
+/// A convolution of a volume by the kernels that torch has; weight (out, in, k, k, k), transposed (in, out, k, k, k), of
+/// the type and on the device of the arithmetic.
+std::unique_ptr<LayerStep> volume_step(const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                                       const ConvolutionLayer::Shape& shape);
 
 }  // namespace tessera

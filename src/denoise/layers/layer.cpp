@@ -6,6 +6,7 @@
 #include <map>
 
 #include "layer/layer_halos.hpp"
+#include "layers/features.hpp"
 #include "layers/on_block.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/layer_step.hpp"
@@ -29,8 +30,12 @@ std::unique_ptr<LayerStep> make_step(std::function<at::Tensor(const StepCall&)> 
 }
 
 std::int64_t StepSizes::pixels(int below) const {
-  const auto side = [below](std::int64_t n) { return below >= 0 ? n >> below : n << -below; };
-  return block[0] * side(block[1]) * side(block[2]);
+  std::int64_t pixels = 1;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const int by = axis < first_axis(axes) ? 0 : below;
+    pixels *= by >= 0 ? block[axis] >> by : block[axis] << -by;
+  }
+  return pixels;
 }
 
 std::string Layer::complete(Node& node, const Inputs& in) const {
@@ -55,7 +60,7 @@ std::int64_t Layer::reach(const Node& node) const {
   if (level_change() != 0) return 0;
   std::int64_t reach = 0;
   const std::int64_t side = unit(node);
-  for (const std::size_t axis : {std::size_t{1}, std::size_t{2}}) {
+  for (std::size_t axis = first_axis(node.axes); axis < 3; ++axis) {
     const Interval in = reads(node, {0, side}, axis);
     reach = std::max({reach, -in.lo, in.hi - side});
   }
@@ -68,20 +73,16 @@ std::unique_ptr<LayerStep> Layer::prepare(const Node& node, const StepSettings& 
   for (const auto& [name, shape] : this->weights(node, Inputs{&before}))
     weights[name] = settings.parameter(name);
   return make_step([this, node, weights](const StepCall& call) {
-    const at::Tensor sigma =
-        call.level.tensor.defined() ? call.level.tensor.view({1}) : call.in[0].new_full({1}, call.level.sigma);
+    const at::Tensor sigma = call.level.tensor.defined() ? call.level.tensor.view({1})
+                                                         : call.in[0].new_full({1}, call.level.sigma);
     const auto compute = [&](std::vector<at::Tensor> in) {
       return evaluate(node, in, {in[0], sigma, [&](const std::string& name) { return weights.at(name); }});
     };
     if (level_change() != 0) return with_margin(call, compute({block_of_input(call)}));
     if (!call.halos || !call.halos->exchanges(call.index)) return compute(call.in);
-    return call.halos->compute(
-        call.index, node.level, node.channels, call.in[0],
-        [&](const at::Tensor& x, const Box& have, const Box& wanted, const at::Tensor& y) {
-          const at::Tensor all = compute({x});
-          y.copy_(all.narrow(2, wanted.lo()[1] - have.lo()[1], wanted.extent(1))
-                      .narrow(3, wanted.lo()[2] - have.lo()[2], wanted.extent(2)));
-        });
+    return call.halos->compute(call.index, node.level, node.channels, call.in[0],
+                               [&](const at::Tensor& x, const Box& have, const Box& wanted,
+                                   const at::Tensor& y) { y.copy_(narrowed(compute({x}), have, wanted)); });
   });
 }
 

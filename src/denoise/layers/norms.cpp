@@ -29,7 +29,8 @@ class BatchNorm final : public Layer {
       all.push_back({node.weight + part, {node.channels}});
     return all;
   }
-  at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in, const Evaluation& e) const override {
+  at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in,
+                      const Evaluation& e) const override {
     const auto part = [&](const char* name) { return e.weight(node.weight + name); };
     return at::batch_norm(in[0], part(".weight"), part(".bias"), part(".running_mean"), part(".running_var"),
                           /*training=*/false, /*momentum=*/0, kEps, /*cudnn_enabled=*/false);
@@ -54,7 +55,8 @@ class LayerNorm final : public ChannelNorm {
   std::vector<NamedShape> weights(const Node& node, const Inputs&) const override {
     return {{node.weight + ".weight", {node.channels}}, {node.weight + ".bias", {node.channels}}};
   }
-  at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in, const Evaluation& e) const override {
+  at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in,
+                      const Evaluation& e) const override {
     return normalized(node, in[0], e.weight(node.weight + ".weight"), e.weight(node.weight + ".bias"));
   }
   std::unique_ptr<LayerStep> prepare(const Node& node, const StepSettings& settings) const override {
@@ -67,8 +69,7 @@ class LayerNorm final : public ChannelNorm {
  private:
   static at::Tensor normalized(const Node& node, const at::Tensor& x, const at::Tensor& weight,
                                const at::Tensor& bias) {
-    return at::layer_norm(x.permute({0, 2, 3, 1}), {node.channels}, weight, bias, kEps)
-        .permute({0, 3, 1, 2});
+    return at::layer_norm(x.movedim(1, -1), {node.channels}, weight, bias, kEps).movedim(-1, 1);
   }
 };
 
@@ -78,16 +79,19 @@ class ScaleNorm final : public ChannelNorm {
   std::vector<NamedShape> weights(const Node& node, const Inputs&) const override {
     return {{node.weight + ".weight", {node.channels}}};
   }
-  at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in, const Evaluation& e) const override {
+  at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in,
+                      const Evaluation& e) const override {
+    std::vector<std::int64_t> channels(static_cast<std::size_t>(in[0].dim()), 1);
+    channels[1] = -1;
     return in[0] / at::sqrt(at::var(in[0], {1}, /*unbiased=*/false, /*keepdim=*/true) + kEps) *
-           e.weight(node.weight + ".weight").view({1, -1, 1, 1});
+           e.weight(node.weight + ".weight").view(channels);
   }
   std::unique_ptr<LayerStep> prepare(const Node& node, const StepSettings& settings) const override {
     return make_step([node, weight = settings.parameter(node.weight + ".weight")](const StepCall& call) {
       // The mean, which a layer norm takes away, given back.
       auto [y, mean, rate] =
-          at::native_layer_norm(call.in[0].permute({0, 2, 3, 1}), {node.channels}, weight, {}, kEps);
-      return y.addcmul_(mean.mul_(rate), weight).permute({0, 3, 1, 2});
+          at::native_layer_norm(call.in[0].movedim(1, -1), {node.channels}, weight, {}, kEps);
+      return y.addcmul_(mean.mul_(rate), weight).movedim(-1, 1);
     });
   }
 };

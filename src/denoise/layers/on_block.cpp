@@ -2,6 +2,7 @@
 #include "layers/on_block.hpp"
 
 #include "layer/layer_halos.hpp"
+#include "layers/features.hpp"
 #include "tessera/domain/tensor_memory.hpp"
 
 namespace tessera {
@@ -9,8 +10,8 @@ namespace tessera {
 at::Tensor block_of_input(const StepCall& call) {
   if (!call.halos) return call.in[0];
   const Node& node = call.step.node;
-  at::Tensor block = call.halos->narrow(call.in[0], node.level - level_change(node.op))
-                         .contiguous(at::MemoryFormat::ChannelsLast);
+  at::Tensor block =
+      call.halos->narrow(call.in[0], node.level - level_change(node.op)).contiguous(channels_last(node.axes));
   forget_places();  // the copy's, which a result of its size would take where none was made
   call.place_result();
   return block;

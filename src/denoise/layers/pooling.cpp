@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Changes of level without weights: max_pool, 2x2 and stride 2; upsample, nearest, x2.
+// Changes of level without weights: max_pool, 2 x 2 (x 2) and stride 2; upsample, nearest, x2.
 #include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/max_pool3d.h>
 #include <ATen/ops/upsample_nearest2d.h>
+#include <ATen/ops/upsample_nearest3d.h>
 
+#include "layers/features.hpp"
 #include "layers/levels.hpp"
 #include "layers/on_block.hpp"
 #include "layers/rows.hpp"
@@ -10,8 +13,9 @@
 namespace tessera {
 namespace {
 
-at::Tensor pooled(const at::Tensor& x) { return at::max_pool2d(x, 2); }
+at::Tensor pooled(const at::Tensor& x) { return x.dim() == 5 ? at::max_pool3d(x, 2) : at::max_pool2d(x, 2); }
 at::Tensor upsampled(const at::Tensor& x) {
+  if (x.dim() == 5) return at::upsample_nearest3d(x, {2 * x.size(2), 2 * x.size(3), 2 * x.size(4)});
   return at::upsample_nearest2d(x, {2 * x.size(2), 2 * x.size(3)});
 }
 
@@ -31,8 +35,9 @@ class MaxPool final : public Layer {
     return make_step([](const StepCall& call) { return with_margin(call, pooled(block_of_input(call))); });
   }
   StepWork work(const Node& node, const Inputs& in, at::ScalarType, bool) const override {
-    return {.in = in[0]->channels, .passed = 4 * static_cast<double>(in[0]->channels) +
-                                             static_cast<double>(node.channels)};
+    const auto read = static_cast<double>(kernel_taps(2, node.axes));  // of it, for a sample
+    return {.in = in[0]->channels,
+            .passed = read * static_cast<double>(in[0]->channels) + static_cast<double>(node.channels)};
   }
 };
 
@@ -49,7 +54,8 @@ class Upsample final : public Layer {
   }
   StepWork work(const Node& node, const Inputs& in, at::ScalarType, bool) const override {
     return {.in = in[0]->channels,
-            .passed = 0.25 * static_cast<double>(in[0]->channels) + static_cast<double>(node.channels)};
+            .passed = static_cast<double>(in[0]->channels) / static_cast<double>(kernel_taps(2, node.axes)) +
+                      static_cast<double>(node.channels)};
   }
 };
 

@@ -2,6 +2,7 @@
 // input: the image. sigma_map: one channel, constant, the noise level.
 #include <ATen/ops/full.h>
 
+#include "layers/features.hpp"
 #include "layers/rows.hpp"
 #include "tessera/denoise/layer_step.hpp"
 
@@ -35,14 +36,18 @@ class SigmaMap final : public Source {
   }
   at::Tensor evaluate(const Node&, const std::vector<at::Tensor>&, const Evaluation& e) const override {
     const at::Tensor& x = e.image;
-    return e.sigma.to(x.options()).view({-1, 1, 1, 1}).expand({x.size(0), 1, x.size(2), x.size(3)});
+    std::vector<std::int64_t> one(static_cast<std::size_t>(x.dim()), 1), all = x.sizes().vec();
+    one[0] = -1;
+    all[1] = 1;
+    return e.sigma.to(x.options()).view(one).expand(all);
   }
   bool in_parts(const Node&, std::int64_t, at::ScalarType, ConvolutionLibrary) const override { return true; }
-  std::unique_ptr<LayerStep> prepare(const Node&, const StepSettings& settings) const override {
-    return make_step([tensor = settings.tensor](const StepCall& call) {
-      return (call.level.tensor.defined() ? call.level.tensor
-                                          : at::full({1, 1, 1, 1}, call.level.sigma, tensor))
-          .expand({call.items, 1, call.out.extent(1), call.out.extent(2)});
+  std::unique_ptr<LayerStep> prepare(const Node& node, const StepSettings& settings) const override {
+    return make_step([axes = node.axes, tensor = settings.tensor](const StepCall& call) {
+      const at::Tensor one =
+          call.level.tensor.defined() ? call.level.tensor : at::full({1, 1, 1, 1}, call.level.sigma, tensor);
+      return one.view(feature_sizes(1, 1, Box::image2d(1, 1), axes))
+          .expand(feature_sizes(call.items, 1, call.out, axes));
     });
   }
   /// A view of one number.

@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
+#include "layers/features.hpp"
 #include "layers/rows.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/layer_step.hpp"
@@ -69,10 +70,11 @@ class Concat final : public Layer {
   bool converts() const override { return true; }
   bool in_parts(const Node&, std::int64_t, at::ScalarType, ConvolutionLibrary) const override { return true; }
   std::unique_ptr<LayerStep> prepare(const Node& node, const StepSettings& settings) const override {
-    return make_step([channels = node.channels, tensor = settings.tensor](const StepCall& call) {
-      const at::Tensor& first = call.in[0];
-      at::Tensor joined = at::empty({first.size(0), channels, first.size(2), first.size(3)},
-                                    tensor.memory_format(at::MemoryFormat::ChannelsLast));
+    const at::TensorOptions like = settings.tensor.memory_format(channels_last(node.axes));
+    return make_step([channels = node.channels, like](const StepCall& call) {
+      std::vector<std::int64_t> sizes = call.in[0].sizes().vec();
+      sizes[1] = channels;
+      at::Tensor joined = at::empty(sizes, like);
       std::int64_t at = 0;  // copies convert type and layout on the way, a cat would not
       for (const at::Tensor& piece : call.in) {
         joined.narrow(1, at, piece.size(1)).copy_(piece);

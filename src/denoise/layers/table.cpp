@@ -11,13 +11,26 @@ namespace {
 
 std::vector<std::unique_ptr<const Layer>>& table() {
   static std::vector<std::unique_ptr<const Layer>> rows = [] {
-    std::array all = {input_layer(),      sigma_map_layer(),  conv_layer(),
-                      conv_down_layer(),  conv_up_layer(),    batch_norm_layer(),
-                      relu_layer(),       elu_layer(),        elu_gradient_layer(),
-                      sum_layer(),        subtract_layer(),   concat_layer(),
-                      max_pool_layer(),   upsample_layer(),   layer_norm_layer(),
-                      scale_norm_layer(), gelu_layer(),       gelu_gate_layer(),
-                      window_attention_layer(), channel_attention_layer()};
+    std::array all = {input_layer(),
+                      sigma_map_layer(),
+                      conv_layer(),
+                      conv_down_layer(),
+                      conv_up_layer(),
+                      batch_norm_layer(),
+                      relu_layer(),
+                      elu_layer(),
+                      elu_gradient_layer(),
+                      sum_layer(),
+                      subtract_layer(),
+                      concat_layer(),
+                      max_pool_layer(),
+                      upsample_layer(),
+                      layer_norm_layer(),
+                      scale_norm_layer(),
+                      gelu_layer(),
+                      gelu_gate_layer(),
+                      window_attention_layer(),
+                      channel_attention_layer()};
     std::vector<std::unique_ptr<const Layer>> list;
     for (auto& row : all) list.push_back(std::move(row));
     return list;

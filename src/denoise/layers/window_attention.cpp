@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "run/window_attention.hpp"
 #include "graph/attention.hpp"
 #include "layer/layer_halos.hpp"
 #include "layers/rows.hpp"
-#include "run/window_attention.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/layer_step.hpp"
 
@@ -15,7 +15,12 @@ namespace {
 class WindowAttentionLayer final : public Layer {
  public:
   const char* name() const override { return "window_attention"; }
-  std::string complete(Node& node, const Inputs& in) const override { return complete_attention(node, in); }
+  std::string complete(Node& node, const Inputs& in) const override {
+    if (node.axes == Axes::volume)
+      return "attention in windows of a volume (its windows are squares) use channel_attention, or "
+             "convolutions";
+    return complete_attention(node, in);
+  }
   Interval reads(const Node& node, const Interval& out, std::size_t) const override {
     const std::int64_t window = node.window, shift = node.shift;
     const auto floor_to = [window](std::int64_t i) {
@@ -27,7 +32,8 @@ class WindowAttentionLayer final : public Layer {
   std::vector<NamedShape> weights(const Node& node, const Inputs&) const override {
     return {{node.weight, {node.heads, 1, 2 * node.window - 1, 2 * node.window - 1}}};
   }
-  at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in, const Evaluation& e) const override {
+  at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in,
+                      const Evaluation& e) const override {
     return attend(node, in[0], e.weight(node.weight));
   }
   std::vector<std::int64_t> scratch(const Node& node, const StepSizes& s) const override {

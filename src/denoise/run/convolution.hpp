@@ -21,6 +21,10 @@ inline bool fuses_add(ConvolutionLibrary library) { return library != Convolutio
 /// torch and the CPU decides about the types; cuDNN's results are compared with torch's. Where `on_cuda` is
 /// pretended, without a device, cuDNN is trusted.
 ConvolutionLibrary probe_convolutions(at::ScalarType type, bool on_cuda, bool fused);
+/// The same of a network: volumes go through plain operators.
+inline ConvolutionLibrary library_for(const Graph& graph, at::ScalarType type, bool on_cuda, bool fused) {
+  return graph.axes() == Axes::volume ? ConvolutionLibrary::plain : probe_convolutions(type, on_cuda, fused);
+}
 
 /// One layer's convolution with its weight in the form that the library wants.
 class ConvolutionLayer {

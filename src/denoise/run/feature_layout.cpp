@@ -62,26 +62,28 @@ std::int64_t place(std::vector<Buffer>& buffers) {
   return end;
 }
 
-std::int64_t block_pixels(const CallShape& call, int level) {
-  return (call.height >> level) * (call.width >> level);
+Box block(const CallShape& call, const Node& node, int level) {
+  return at_level(Box({0, 0, 0}, call.window), level, node.axes);
 }
-std::int64_t pixels(const CallShape& call, int level) {
-  if (call.regions.empty()) return block_pixels(call, level);
-  const auto& [rows, columns] = call.regions[static_cast<std::size_t>(level)];
-  return rows * columns;
+// Of features of this level, with their margins if any.
+std::int64_t pixels(const CallShape& call, const Node& node, int level) {
+  if (call.regions.empty()) return block(call, node, level).pixels();
+  const Index3& sides = call.regions[static_cast<std::size_t>(level)];
+  return sides[0] * sides[1] * sides[2];
 }
 
 std::int64_t samples(const Step& step, const CallShape& call) {
-  std::int64_t made = pixels(call, step.node.level);
+  std::int64_t made = pixels(call, step.node, step.node.level);
   if (!call.parts.empty()) made = call.parts[static_cast<std::size_t>(step.out)].pixels();
   return call.items * step.node.channels * made;
 }
 
 StepSizes sizes_of(const RunPlan& plan, const Step& step, const CallShape& call) {
-  StepSizes sizes{.items = call.items, .samples = samples(step, call), .type = call.type, .library = call.library};
-  if (!step.node.inputs.empty())
-    sizes.inputs = plan.channels[static_cast<std::size_t>(step.node.inputs[0])];
-  sizes.block = {1, call.height >> step.node.level, call.width >> step.node.level};
+  StepSizes sizes{
+      .items = call.items, .samples = samples(step, call), .type = call.type, .library = call.library};
+  if (!step.node.inputs.empty()) sizes.inputs = plan.channels[static_cast<std::size_t>(step.node.inputs[0])];
+  sizes.block = block(call, step.node, step.node.level).extents();
+  sizes.axes = step.node.axes;
   return sizes;
 }
 
@@ -125,7 +127,8 @@ std::vector<bool> in_parts(const RunPlan& plan, at::ScalarType type, Convolution
   std::vector<bool> can;
   for (const Step& step : plan.steps) {
     const Node& node = step.node;
-    const std::int64_t inputs = node.inputs.empty() ? 0 : plan.channels[static_cast<std::size_t>(node.inputs[0])];
+    const std::int64_t inputs =
+        node.inputs.empty() ? 0 : plan.channels[static_cast<std::size_t>(node.inputs[0])];
     can.push_back(layer_of(node.op).in_parts(node, inputs, type, library));
   }
   return can;
@@ -185,10 +188,10 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
     // Such a layer sees and makes blocks; their margins go and come in copies.
     if (const int change = layer.level_change(); change != 0) {
       const int level = step.node.level, from = level - change;
-      if (pixels(call, from) != block_pixels(call, from))
-        beside(call.items * sizes.inputs * block_pixels(call, from) * element, &layout.copies[k]);
-      if (pixels(call, level) != block_pixels(call, level))
-        beside(call.items * step.node.channels * block_pixels(call, level) * element);
+      const std::int64_t read = block(call, step.node, from).pixels(), made = sizes.pixels();
+      if (pixels(call, step.node, from) != read)
+        beside(call.items * sizes.inputs * read * element, &layout.copies[k]);
+      if (pixels(call, step.node, level) != made) beside(call.items * step.node.channels * made * element);
     }
     for (const std::int64_t bytes : layer.scratch(step.node, sizes)) beside(bytes);
   }

@@ -41,6 +41,7 @@ RunPlan make_run_plan(const Graph& graph, bool fuse_add) {
 
   RunPlan plan;
   plan.output = static_cast<int>(nodes.size()) - 1;
+  plan.axes = graph.axes();
   for (const Node& node : nodes) plan.channels.push_back(node.channels);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     TESSERA_EXPECT(nodes[i].op != Op::batch_norm,
@@ -80,19 +81,9 @@ RunPlan make_run_plan(const Graph& graph, bool fuse_add) {
     const int target = adds ? step.other : step.node.inputs.empty() ? -1 : step.node.inputs[0];
     const bool in_place = adds || layer_of(step.node.op).overwrites();
     step.into_other = in_place && target >= 0 && last[target] == static_cast<int>(s) &&
-                      !nodes[target].inputs.empty() &&
-                      (!adds || target != step.node.inputs[0]);
+                      !nodes[target].inputs.empty() && (!adds || target != step.node.inputs[0]);
   }
   return plan;
-}
-
-Box at_level(const Box& box, int level) {
-  const auto scaled = [level](Index3 p) {
-    p[1] >>= level;
-    p[2] >>= level;
-    return p;
-  };
-  return {scaled(box.lo()), scaled(box.hi())};
 }
 
 std::vector<Box> computed_parts(const RunPlan& plan, const Box& window, const Box& core,
@@ -103,16 +94,16 @@ std::vector<Box> computed_parts(const RunPlan& plan, const Box& window, const Bo
     const Step& step = plan.steps[s];
     const Node& node = step.node;
     Box& out = parts[static_cast<std::size_t>(step.out)];
-    if (!in_parts[s]) out = at_level(window, node.level);
+    if (!in_parts[s]) out = at_level(window, node.level, plan.axes);
     if (level_change(node.op) < 0) {  // makes both pixels of a pair
       Index3 lo = out.lo(), hi = out.hi();
-      for (std::size_t axis = 1; axis < 3; ++axis) {
+      for (std::size_t axis = first_axis(plan.axes); axis < 3; ++axis) {
         lo[axis] = lo[axis] / 2 * 2;
         hi[axis] = (hi[axis] + 1) / 2 * 2;
       }
       out = {lo, hi};
     }
-    const Box there = at_level(window, node.level - level_change(node.op));
+    const Box there = at_level(window, node.level - level_change(node.op), plan.axes);
     for (const int slot : node.inputs) {
       Box& in = parts[static_cast<std::size_t>(slot)];
       in = in.hull(node.reads(out).intersect(there));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "layer/layer_halos.hpp"
+#include "layers/features.hpp"
 #include "run/convolution.hpp"
 #include "run/feature_layout.hpp"
 #include "tessera/core/error.hpp"
@@ -30,13 +31,11 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kLeastScratch = std::int64_t{1} << 12;  // bytes; below, malloc is as good
-constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 
 // The view of a feature that has the part `have` of its level.
 at::Tensor cut(const at::Tensor& feature, const Box& have, const Box& wanted) {
   if (wanted == have) return feature;
-  return feature.narrow(2, wanted.lo()[1] - have.lo()[1], wanted.extent(1))
-      .narrow(3, wanted.lo()[2] - have.lo()[2], wanted.extent(2));
+  return narrowed(feature, have, wanted);
 }
 
 }  // namespace
@@ -45,18 +44,18 @@ struct Runner::Impl {
   RunnerOptions options;
   at::TensorOptions tensor;
   ConvolutionLibrary library;
-  std::int64_t alignment = 1;
+  Index3 alignment{1, 1, 1};
   RunPlan plan;
   std::vector<std::unique_ptr<LayerStep>> steps;  // of the plan, as the next
-  std::vector<bool> in_parts;                 // whether it can compute a part of its result alone
-  std::vector<std::int64_t> sizes;            // of the last x
-  std::optional<Box> core;              // what was wanted of it
-  std::vector<Box> parts;                     // by slot, what is computed then; empty: all of it
-  FeatureLayout layout;                       // for x of these sizes
-  Arena arena;                                // host only; a device's allocator keeps by itself
-  std::set<std::vector<std::int64_t>> tried;  // shapes for which cuDNN may try its kernels out
-  std::optional<GraphedPasses> graphs;        // on a device; made last, since graphs hold what is above
-  int empty_calls = 0;                        // with nothing to do here, but exchanges of the others
+  std::vector<bool> in_parts;                     // whether it can compute a part of its result alone
+  std::vector<std::int64_t> sizes;                // of the last x
+  std::optional<Box> core;                        // what was wanted of it
+  std::vector<Box> parts;                         // by slot, what is computed then; empty: all of it
+  FeatureLayout layout;                           // for x of these sizes
+  Arena arena;                                    // host only; a device's allocator keeps by itself
+  std::set<std::vector<std::int64_t>> tried;      // shapes for which cuDNN may try its kernels out
+  std::optional<GraphedPasses> graphs;            // on a device; made last, since graphs hold what is above
+  int empty_calls = 0;                            // with nothing to do here, but exchanges of the others
 
   Impl(const Network& network, const RunnerOptions& o) : options(o) {
     use_ieee_products();
@@ -75,9 +74,10 @@ struct Runner::Impl {
         if (weight.is_floating_point()) weight = weight.to(at::kDouble);
     const Network folded = fold_batch_norm(exact);
     alignment = folded.alignment();
-    library = probe_convolutions(o.type, o.device.is_cuda(), o.fused);
+    library = library_for(folded.graph, o.type, o.device.is_cuda(), o.fused);
     if (o.device.is_cuda() && o.graphs) graphs.emplace(o.device, tensor);
-    plan = make_run_plan(folded.graph, o.device_form || fuses_add(library));
+    const bool picture = folded.graph.axes() == Axes::picture;
+    plan = make_run_plan(folded.graph, fuses_add(library) || (o.device_form && picture));
     in_parts = tessera::in_parts(plan, o.type, library);
     const StepSettings settings{tensor, library, o.device_form, o.turned,
                                 [&](const std::string& name) { return folded.weights.at(name); }};
@@ -88,7 +88,11 @@ struct Runner::Impl {
   at::Tensor part(const std::vector<at::Tensor>& slot, int k, const Box& wanted) const {
     return cut(slot[static_cast<std::size_t>(k)], parts[static_cast<std::size_t>(k)], wanted);
   }
-  Box level_part(int level) const { return Box::image2d(sizes[2] >> level, sizes[3] >> level); }
+  // Of x, or of any features of this network: pixels of the image.
+  Index3 window(at::IntArrayRef x) const {
+    return {plan.axes == Axes::volume ? x[2] : 1, x[x.size() - 2], x.back()};
+  }
+  Box level_part(int level) const { return at_level(Box({0, 0, 0}, window(sizes)), level, plan.axes); }
   at::Tensor input(const Step& step, std::size_t k, const std::vector<at::Tensor>& slot) const {
     const int from = step.node.inputs[k];
     if (parts.empty()) return slot[static_cast<std::size_t>(from)];
@@ -122,14 +126,14 @@ struct Runner::Impl {
     at::globalContext().setBenchmarkCuDNN(!options.deterministic && tried.count(x.vec()) > 0);
     at::globalContext().setDeterministicCuDNN(options.deterministic);
   }
-  CallShape call(std::int64_t items, std::int64_t height, std::int64_t width) const {
-    return {items, height, width, options.type, library, {}, {}};
+  CallShape call(std::int64_t items, const Index3& pixels) const {
+    return {items, pixels, options.type, library, {}, {}};
   }
   CallShape call(const LayerHalos& halos) const {
-    CallShape shape = call(1, halos.block(0).extent(1), halos.block(0).extent(2));
+    CallShape shape = call(1, halos.block(0).extents());
     if (halos.margins())
       for (int level = 0; level < halos.levels(); ++level)
-        shape.regions.push_back({halos.region(level).extent(1), halos.region(level).extent(2)});
+        shape.regions.push_back(halos.region(level).extents());
     return shape;
   }
   // What is computed where a part is wanted.
@@ -151,8 +155,9 @@ struct Runner::Impl {
   at::Tensor pass(const at::Tensor& x, const NoiseLevel& level, const std::function<void()>& between,
                   LayerHalos* halos) {
     place(layout.image, layout.image.bytes);
-    const bool fits = !plan.converts || (x.scalar_type() == options.type && x.is_contiguous(kLast));
-    at::Tensor image = fits ? x : at::empty(x.sizes(), tensor.memory_format(kLast)).copy_(x);
+    const at::MemoryFormat last = channels_last(plan.axes);
+    const bool fits = !plan.converts || (x.scalar_type() == options.type && x.is_contiguous(last));
+    at::Tensor image = fits ? x : at::empty(x.sizes(), tensor.memory_format(last)).copy_(x);
     forget_places();
     std::vector<at::Tensor> slot(static_cast<std::size_t>(plan.output) + 1);
     for (std::size_t s = 0; s < plan.steps.size(); ++s) {
@@ -195,11 +200,15 @@ Runner::~Runner() {
 }
 
 at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<void()>& between,
-                       LayerHalos* halos, const std::optional<Box>      & core) {
+                       LayerHalos* halos, const std::optional<Box>& core) {
   Impl& m = *impl_;
-  const auto aligned = [&](std::int64_t side) { return side % m.alignment == 0; };
-  TESSERA_EXPECT(x.dim() == 4 && (halos || (aligned(x.size(2)) && aligned(x.size(3)))), "a window of sizes ",
-                 x.sizes(), " (sides must be multiples of ", m.alignment, ") cut it on the alignment");
+  const auto aligned = [&] {
+    const Index3 sides = m.window(x.sizes());
+    return sides[0] % m.alignment[0] == 0 && sides[1] % m.alignment[1] == 0 && sides[2] % m.alignment[2] == 0;
+  };
+  TESSERA_EXPECT(x.dim() == (m.plan.axes == Axes::volume ? 5 : 4) && (halos || aligned()),
+                 "a window of sizes ", x.sizes(), " (sides must be multiples of ", longest(m.alignment),
+                 ") cut it on the alignment");
   if (x.numel() == 0) {
     if (halos) halos->skip();
     // The others record their second pass and ask for everybody's consent.
@@ -215,7 +224,7 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
     m.sizes = x.sizes().vec();
     m.core = core;
     m.divide();
-    CallShape call = halos ? m.call(*halos) : m.call(x.size(0), x.size(2), x.size(3));
+    CallShape call = halos ? m.call(*halos) : m.call(x.size(0), m.window(x.sizes()));
     call.parts = m.parts;
     m.layout = lay_out(m.plan, call);
     const std::int64_t wanted = m.options.device.is_cuda() ? 0 : m.layout.bytes;
@@ -240,8 +249,8 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
   return m.wanted(out);
 }
 
-std::int64_t Runner::bytes(std::int64_t items, std::int64_t height, std::int64_t width) const {
-  return call_bytes(impl_->plan, impl_->call(items, height, width), impl_->options.device.is_cuda());
+std::int64_t Runner::bytes(std::int64_t items, const Index3& window) const {
+  return call_bytes(impl_->plan, impl_->call(items, window), impl_->options.device.is_cuda());
 }
 const RunPlan& Runner::plan() const { return impl_->plan; }
 std::size_t Runner::graphs() const { return impl_->graphs ? impl_->graphs->captured() : 0; }
