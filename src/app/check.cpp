@@ -117,15 +117,14 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
   const Decomposition& d = g.decomposition;
   const ProductSpace layout = g.op->range(g.domain());
   const Reach reach = g.op->traits(g.domain()).reach;
-  const std::int64_t halo = g.network ? window_halo(*g.network) : 0;
+  const Index3 halo = g.network ? window_halo(*g.network) : Index3{};
   std::optional<LayerTraffic> layers;
   if (g.network && g.job.execution.mode == ExecutionMode::layer)
     layers.emplace(g.network->graph, d, execution_options(g, 1), g.image.channels);
 
   const bool every = ranks <= kEveryRank;
-  const std::map<int, int> looked_at = representatives(d, std::max<std::int64_t>(halo, 64));
-  std::printf("image        %lld x %s\n", static_cast<long long>(g.image.channels),
-              sides(g.image.box).c_str());
+  const std::map<int, int> looked_at = representatives(d, std::max<std::int64_t>(longest(halo), 64));
+  std::printf("image        %lld x %s\n", static_cast<long long>(g.image.channels), sides(g.image.box).c_str());
   std::printf("ranks        %d, %s blocks, alignment %lld\n", ranks,
               fmt::format("{}", fmt::join(g.job.domain.grid, " x ")).c_str(),
               static_cast<long long>(d.alignment()[1]));
@@ -140,7 +139,7 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
                                    layers->exchanges(), most_messages(*layers, looked_at))
                            .c_str()
               : g.network && g.network->graph.global() ? "none, the whole image at once"
-                                                       : std::to_string(halo).c_str());
+                                                       : std::to_string(longest(halo)).c_str());
   std::printf("measurement  %zu part%s, %lld samples\n", layout.parts(), layout.parts() == 1 ? "" : "s",
               static_cast<long long>(layout.values()));
   std::printf("solver       %s, %lld iteration%s; denoiser %s\n", g.job.solver.name.c_str(),
@@ -163,7 +162,7 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
                              : g.network ? network_bytes_sent(d, halo, g.image.channels, r)
                                          : 0);
     per_iteration = data.iterative();
-    const std::int64_t around = layers ? 0 : halo;
+    const Index3 around = layers ? Index3{} : halo;
     const std::int64_t memory = data_memory(d, model.data, around, r);
     total += bytes * count;
     most_memory = std::max(most_memory, memory);

@@ -52,9 +52,8 @@ std::vector<std::int64_t> grid_text(const Grid3& grid, const Box& image) {
   return out;
 }
 
-Index3 alignment_of(const std::optional<Network>& network, const Box& image) {
-  const std::int64_t a = network ? network->alignment() : 1;
-  return {image.extent(0) > 1 ? a : 1, a, a};
+Index3 alignment_of(const std::optional<Network>& network) {
+  return network ? network->alignment() : Index3{1, 1, 1};
 }
 
 // What a block costs: windows' multiply-adds. The halo is clipped at the image's border, as it is when run.
@@ -64,15 +63,16 @@ BlockCost cost_of(const Geometry& g) {
   if (!g.network) return [](const Box& b) { return static_cast<double>(b.pixels()); };
   const Box image = g.image.box;
   if (g.job.execution.mode == ExecutionMode::layer || g.network->graph.global()) {
-    const std::int64_t rim = std::max<std::int64_t>(1, g.network->alignment() / 2);
-    return [rim, image](const Box& b) {
+    const std::int64_t rim = std::max<std::int64_t>(1, longest(g.network->alignment()) / 2);
+    const std::int64_t slices = g.image.volume() ? rim : 0;
+    return [rim, slices, image](const Box& b) {
       return static_cast<double>(
-          b.grow({{0, rim, rim + 1}, {0, rim, rim + 1}}).intersect(image.hull(b)).pixels());
+          b.grow({{slices, rim, rim + 1}, {slices, rim, rim + 1}}).intersect(image.hull(b)).pixels());
     };
   }
-  const std::int64_t halo = g.network->halo();
+  const Index3 halo = g.network->halo();
   return [halo, image](const Box& b) {
-    return static_cast<double>(b.grow(ImageSpace::in_plane(halo)).intersect(image.hull(b)).pixels());
+    return static_cast<double>(b.grow({halo, halo}).intersect(image.hull(b)).pixels());
   };
 }
 
@@ -189,10 +189,10 @@ void take_network(Geometry& g, const Communicator& comm) {
   const JobConfig job = g.job;
   if (find_denoiser(job.denoiser.network).network()) {
     if (g.job.denoiser.weights.empty()) g.job.denoiser.weights = job_weights(g.job, g.image.channels);
-    TESSERA_VALIDATE(!g.image.volume(), "denoiser.network is ", job.denoiser.network,
-                     " (the image is a volume of ", sides(g.image.box),
-                     ", networks are for pictures) write 'network: tv' or 'network: none'");
-    comm.together([&] { g.network = open_network(g.job.denoiser, g.image.channels); });
+    comm.together([&] {
+      g.network = open_network(g.job.denoiser, g.image.channels);
+      refuse_axes(*g.network, g.image);
+    });
   }
   ask_for_potential(g);
   if (const Execution& e = g.job.execution; g.network)
@@ -207,7 +207,7 @@ void take_network(Geometry& g, const Communicator& comm) {
 // The grid of blocks, and what is to be said of it.
 void cut_image(Geometry& g, int ranks) {
   const JobConfig job = g.job;
-  const Index3 alignment = alignment_of(g.network, g.image.box);
+  const Index3 alignment = alignment_of(g.network);
   if (job.domain.grid.empty()) {
     g.decomposition = Decomposition::choose(g.image.box, alignment, ranks, cost_of(g));
   } else {
@@ -340,7 +340,7 @@ Geometry with_image(const Geometry& g, const Box& image, int ranks) {
   Geometry other = g;
   other.image = g.image.on(image);
   if (image != g.image.box) other.op = describe(other, g.parts, 0, g.device, Communicator());
-  other.decomposition = Decomposition::choose(image, alignment_of(g.network, image), ranks, cost_of(other));
+  other.decomposition = Decomposition::choose(image, alignment_of(g.network), ranks, cost_of(other));
   other.job.domain.grid = grid_text(other.decomposition.grid(), image);
   return other;
 }

@@ -58,9 +58,10 @@ namespace {
 std::int64_t other_bytes(const Geometry& g) {
   constexpr double kMargin = 1.15;
   const Modelled m = model_job(g, g.device.is_cuda());
-  const std::int64_t halo = g.network ? window_halo(*g.network) : 0;
+  const Index3 halo = g.network ? window_halo(*g.network) : Index3{};
   double most = 0;
-  for (const auto& [rank, count] : representatives(g.decomposition, std::max<std::int64_t>(halo, 64)))
+  for (const auto& [rank, count] :
+       representatives(g.decomposition, std::max<std::int64_t>(longest(halo), 64)))
     most = std::max(most, static_cast<double>(data_memory(g.decomposition, m.data, halo, rank)) +
                               data_moment(m.data, g.decomposition, rank));
   if (m.network) most += weight_memory(*m.network, g.job.execution.precision, g.device.is_cuda());

@@ -143,15 +143,20 @@ std::vector<Prediction> pick(const std::vector<Prediction>& ranked, int most) {
 
 // One tile in every precision that works here: time, and the difference from float32. Never a choice.
 void print_precisions(const Geometry& g, const Communicator& comm) {
-  const std::int64_t a = g.network->alignment();
-  std::int64_t side = std::min<std::int64_t>({256, g.image.box.extent(1), g.image.box.extent(2)}) / a * a;
+  const std::int64_t a = longest(g.network->alignment());
+  const bool volume = g.image.volume();
+  const std::int64_t most = volume ? std::min<std::int64_t>(48, g.image.box.extent(0)) : 256;
+  std::int64_t side = std::min({most, g.image.box.extent(1), g.image.box.extent(2)}) / a * a;
   side = std::max(side, a);
+  std::vector<std::int64_t> sizes{1, g.network->channels(), side, side};
+  if (volume) sizes.push_back(side);
   const at::NoGradGuard no_grad;
-  const at::Tensor x = at::rand({1, g.network->channels(), side, side}, g.options());
+  const at::Tensor x = at::rand(sizes, g.options());
   at::Tensor exact;
   double base = 0;
   if (comm.rank() == 0)
-    std::printf("precisions, one tile of %lld x %lld (never chosen for you):\n", static_cast<long long>(side),
+    std::printf("precisions, one tile of %s%lld x %lld (never chosen for you):\n",
+                volume ? concat(side, " x ").c_str() : "", static_cast<long long>(side),
                 static_cast<long long>(side));
   for (const Precision precision :
        {Precision::float32, Precision::tf32, Precision::bfloat16, Precision::float16}) {

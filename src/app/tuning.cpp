@@ -141,13 +141,14 @@ std::string shape_key(const Geometry& g, const Place& place) {
             ? std::string()
             : fmt::format(", layers {:x}", std::hash<std::string>{}(g.network->options.layers)));
   return fmt::format(
-      "{}{} blocks {} depth {}, {} averaging {}, image {} x {} x {}, {} ranks, grid {}, {} per host, "
+      "{}{} blocks {} depth {}, {} averaging {}, image {} x {}{} x {}, {} ranks, grid {}, {} per host, "
       "memory {}, mode {} patch {} batch {} halo depth {}",
       g.job.denoiser.network, widths, g.network ? g.network->options.blocks : 0,
       g.network ? g.network->options.depth : 0, word(e.precision), word(e.averaging), g.image.channels,
-      g.image.box.extent(1), g.image.box.extent(2), place.ranks,
-      g.grid_given ? fmt::format("{} x {}", grid[1], grid[2]) : "auto", place.per_host, g.job.memory,
-      word(e.mode), e.patch.value_or(0), e.batch.value_or(0), e.halo_depth.value_or(0));
+      g.image.volume() ? fmt::format("{} x ", g.image.box.extent(0)) : "", g.image.box.extent(1),
+      g.image.box.extent(2), place.ranks, g.grid_given ? fmt::format("{} x {}", grid[1], grid[2]) : "auto",
+      place.per_host, g.job.memory, word(e.mode), e.patch.value_or(0), e.batch.value_or(0),
+      e.halo_depth.value_or(0));
 }
 
 double feature_budget(const Geometry& g, const Communicator& comm, const Place& place) {

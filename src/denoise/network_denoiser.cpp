@@ -16,8 +16,10 @@ namespace {
 void validate(const Network& network, const ExecutionOptions& options, const DenoiserContext& context) {
   const std::string& name = network.options.name;
   const Decomposition& d = context.decomposition;
-  TESSERA_VALIDATE(d.image().extent(0) == 1, "the image is a volume of depth ", d.image().extent(0), " (",
-                   name, " takes pictures) use tv, which takes both, or none");
+  refuse_axes(network, context.image);
+  const bool volume = context.image.volume();
+  TESSERA_VALIDATE(!volume || options.halo_depth <= 1, "denoiser.halo_depth is ", options.halo_depth, " (",
+                   name, " is for volumes, where an exchange serves one layer) write 1, or leave it out");
   TESSERA_VALIDATE(context.image.planes() == network.channels() || context.image.planes() == 1,
                    "the image has ", context.image.planes(), " channels (the weights of ", name, " are for ",
                    network.channels(), ") use weights for ", context.image.planes(), " channels");
@@ -31,15 +33,16 @@ void validate(const Network& network, const ExecutionOptions& options, const Den
   TESSERA_VALIDATE(options.mode != ExecutionMode::whole || d.ranks() == 1, "denoiser.mode is whole on ",
                    d.ranks(), " ranks (no rank holds the whole image) use layer, patch or auto");
   refuse_windows(network, options.mode, options.patch, options.batch);
-  const std::int64_t a = network.alignment();
+  const Index3 unit = network.alignment();
+  const std::int64_t a = longest(unit);
   TESSERA_VALIDATE(options.patch % a == 0 && options.patch >= 0, "denoiser.patch is ", options.patch, " (",
                    name, " needs a multiple of ", a, ") use ",
                    options.patch > a ? concat(options.patch / a * a, " or ") : std::string(),
                    std::max(a, (options.patch / a + 1) * a));
-  TESSERA_EXPECT(d.padded().extent(1) % a == 0 && d.padded().extent(2) % a == 0 &&
-                     d.alignment()[1] % a == 0 && d.alignment()[2] % a == 0,
-                 "blocks are cut on ", d.alignment()[1], " x ", d.alignment()[2], " (", name,
-                 " needs multiples of ", a, ") decompose for the network");
+  for (std::size_t axis = 0; axis < 3; ++axis)
+    TESSERA_EXPECT(d.padded().extent(axis) % unit[axis] == 0 && d.alignment()[axis] % unit[axis] == 0,
+                   "blocks are cut on ", d.alignment()[axis], " along axis ", axis, " (", name,
+                   " needs multiples of ", unit[axis], ") decompose for the network");
   TESSERA_EXPECT(options.halo < 0 || options.halo % a == 0, "a halo of ", options.halo,
                  " (windows begin on multiples of ", a, ") round it");
 }
@@ -64,6 +67,21 @@ void PotentialSum::add(const at::Tensor& part) {
 
 at::Tensor PotentialSum::image(const at::Tensor& result) const {
   return asked_ ? result.narrow(1, 0, channels_) : result;
+}
+
+void refuse_axes(const Network& network, const ImageSpace& image) {
+  const bool volume = network.graph.axes() == Axes::volume;
+  if (volume == image.volume()) return;
+  const Index3 sides = image.box.extents();
+  const std::string& name = network.options.name;
+  if (volume)
+    throw InputError(concat("denoiser.network is ", name,
+                            " (it is for volumes, and the image is a picture of ", sides[1], " x ", sides[2],
+                            ") write 'network: drunet', or another for pictures"));
+  throw InputError(concat("denoiser.network is ", name, " (the image is a volume of ", sides[0], " x ",
+                          sides[1], " x ", sides[2],
+                          ", and it is for pictures) write 'network: drunet3d' or dncnn3d with ",
+                          "weights, 'network: tv' or 'network: none'"));
 }
 
 void refuse_windows(const Network& network, ExecutionMode mode, std::int64_t patch, std::int64_t batch) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "symmetries.hpp"
 
+#include <utility>
+
 #include "tessera/core/error.hpp"
 
 namespace tessera {
@@ -21,13 +23,17 @@ at::Tensor turn_back(const at::Tensor& y, int symmetry) {
   return symmetry & 4 ? x.transpose(-2, -1) : x;
 }
 
-Rectangle turn(const Rectangle& part, const Rectangle& whole, int symmetry) {
-  const bool transposed = symmetry & 4;
-  Rectangle p = transposed ? Rectangle{part.columns, part.rows} : part;
-  const Rectangle all = transposed ? Rectangle{whole.columns, whole.rows} : whole;
-  if (symmetry & 2) p.rows = {all.rows.hi - p.rows.hi, all.rows.hi - p.rows.lo};
-  if (symmetry & 1) p.columns = {all.columns.hi - p.columns.hi, all.columns.hi - p.columns.lo};
-  return p;
+Box turn(const Box& part, const Box& whole, int symmetry) {
+  Index3 lo = part.lo(), hi = part.hi(), end = whole.hi();
+  if (symmetry & 4)
+    for (Index3* p : {&lo, &hi, &end}) std::swap((*p)[1], (*p)[2]);
+  for (const std::size_t axis : {std::size_t{1}, std::size_t{2}})
+    if (symmetry & (axis == 1 ? 2 : 1)) {
+      const std::int64_t first = end[axis] - hi[axis];
+      hi[axis] = end[axis] - lo[axis];
+      lo[axis] = first;
+    }
+  return {lo, hi};
 }
 
 std::vector<int> Symmetries::next() {

@@ -14,11 +14,11 @@
 namespace tessera {
 
 /// One of the 8 symmetries of the square: a transposition (bit 2), then flips of rows (1) and columns (0) of
-/// the last two axes.
+/// the last two axes: of volumes, within their slices.
 at::Tensor turn(const at::Tensor& x, int symmetry);
 at::Tensor turn_back(const at::Tensor& y, int symmetry);
 /// Where a part of x lies in turn(x, symmetry); `whole`: all of x, from 0.
-Rectangle turn(const Rectangle& part, const Rectangle& whole, int symmetry);
+Box turn(const Box& part, const Box& whole, int symmetry);
 
 /// The symmetries that one call averages over.
 class Symmetries {

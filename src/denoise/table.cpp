@@ -13,14 +13,16 @@ DenoiserRow gsdrunet_row();
 DenoiserRow ffdnet_row();
 DenoiserRow scunet_row();
 DenoiserRow restormer_row();
+DenoiserRow drunet3d_row();
+DenoiserRow dncnn3d_row();
 DenoiserRow traced_row();
 DenoiserRow total_variation_row();
 DenoiserRow identity_row();
 
 std::vector<DenoiserRow>& denoiser_table() {
   static std::vector<DenoiserRow> rows = {
-      drunet_row(), dncnn_row(),     unet_row(),   gsdrunet_row(),        ffdnet_row(),
-      scunet_row(), restormer_row(), traced_row(), total_variation_row(), identity_row(),
+      drunet_row(),    dncnn_row(),    unet_row(),    gsdrunet_row(), ffdnet_row(),          scunet_row(),
+      restormer_row(), drunet3d_row(), dncnn3d_row(), traced_row(),   total_variation_row(), identity_row(),
   };
   return rows;
 }
@@ -50,14 +52,15 @@ Option blocks_option() {
           std::optional<std::int64_t>{},
           {.least = 1, .word = "auto", .example = "2"},
           "",
-          "residual blocks per scale; auto: as published (drunet 4, gsdrunet 2, scunet 4, restormer 4 to 8)"};
+          "residual blocks per scale; auto: as published (drunet, drunet3d 4, gsdrunet 2, scunet 4, "
+          "restormer 4 to 8)"};
 }
 Option depth_option() {
   return {"depth",
           std::optional<std::int64_t>{},
           {.least = 2, .word = "auto", .example = "17"},
           "",
-          "convolutions; auto: as published (dncnn 20, ffdnet 15)"};
+          "convolutions; auto: as published (dncnn, dncnn3d 20, ffdnet 15)"};
 }
 
 NetworkOptions published_network(const std::string& name) {

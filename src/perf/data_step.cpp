@@ -31,14 +31,13 @@ std::int64_t DataTraffic::bytes_sent() const {
   return sum;
 }
 
-std::int64_t data_memory(const Decomposition& d, const DataWork& data, std::int64_t halo, int rank) {
+std::int64_t data_memory(const Decomposition& d, const DataWork& data, const Index3& halo, int rank) {
   const ProductSpace domain = domain_of(data, d), range = data.op->range(domain);
   const ImageSpace& image = domain.part(0).space;
   const std::int64_t samples = range.values(rank) * image.element_bytes;
   // What the denoiser's windows are cut from: the image itself where it is all here and aligned.
   const bool itself = d.ranks() == 1 && d.image() == d.padded();
-  const Box window =
-      itself ? Box() : d.padded_block(rank).grow(ImageSpace::in_plane(halo)).intersect(d.padded());
+  const Box window = itself ? Box() : d.padded_block(rank).grow({halo, halo}).intersect(d.padded());
   const std::optional<ProxPlan> prox = prox_of(data, domain);
   return image.bytes(d.block(rank)) * (state_images(data.solver) + (data.truth ? 1 : 0) + data.prior) +
          2 * samples + data.op->memory(domain, rank) + image.bytes(window) +

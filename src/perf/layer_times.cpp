@@ -101,7 +101,7 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
       make_layer_schedule(*network.plan, static_cast<int>(e.halo_depth.value_or(1)), scalar_type(e.precision),
                           machine.processors > 0);
   if (d.image() != d.padded()) {
-    const Flight f = fly(machine, e.transport, network_plan(d, 0, rank), rank,
+    const Flight f = fly(machine, e.transport, network_plan(d, {}, rank), rank,
                          4.0 * static_cast<double>(network.channels));
     t.exposed += f.exposed(0);
     t.sent += f.sent;
@@ -122,7 +122,7 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
     const LayerExchange* x =
         next != schedule.exchanges.end() && next->step == layer.step ? &*next++ : nullptr;
     if (block.empty()) continue;
-    const Box padded = at_level(d.padded(), layer.level);
+    const Box padded = at_level(d.padded(), layer.level, network.axes);
     const LevelBoxes& level = boxes[static_cast<std::size_t>(layer.level)];
     const Box &here = level.block, &region = level.region;
     const double pixels = static_cast<double>(region.pixels());

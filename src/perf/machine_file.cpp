@@ -9,6 +9,7 @@
 #include "quoted.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/denoise/layer.hpp"
 #include "tessera/perf/machine.hpp"
 
 namespace tessera {
@@ -97,8 +98,7 @@ class Section {
 
 Op layer_kind(const std::string& text, const std::string& file) {
   std::string known;
-  for (std::size_t i = 0; i < kWords<Op>.size(); ++i) {
-    const Op op = static_cast<Op>(i);
+  for (const Op op : all_ops()) {
     if (op == Op::sigma_map || op == Op::batch_norm) continue;  // nothing is computed
     if (text == word(op)) return op;
     known += (known.empty() ? "" : ", ") + std::string(word(op));
@@ -113,9 +113,10 @@ Throughput read_throughput(const Section& in, const std::string& file) {
   t.fraction = in.number("fraction", 0.0);
   if (in.has("layers"))
     for (const YAML::Node& row : in.node("layers")) {
-      const Section shape(row, file, in.where("layers"), {"kind", "kernel", "in", "out", "seconds"});
+      const Section shape(row, file, in.where("layers"), {"kind", "kernel", "in", "out", "seconds", "axes"});
       t.layers.push_back({layer_kind(shape.text("kind", ""), file), shape.count("kernel", {}, 1),
-                          shape.count("in", {}, 1), shape.count("out", {}, 1), shape.curve("seconds", true)});
+                          shape.count("in", {}, 1), shape.count("out", {}, 1), shape.curve("seconds", true),
+                          shape.count("axes", 2, 2) == 3 ? Axes::volume : Axes::picture});
     }
   TESSERA_VALIDATE(!t.layers.empty() || (t.peak > 0 && t.fraction > 0), file, ": ", in.where("layers"),
                    " is missing, and so are peak and fraction (the model needs a throughput) give either");
@@ -212,8 +213,8 @@ std::string write_machine(const Machine& m) {
     if (t.peak > 0) out += "    peak: " + number(t.peak) + "\n    fraction: " + number(t.fraction) + "\n";
     if (!t.layers.empty()) out += "    layers:\n";
     for (const LayerRate& r : t.layers)
-      out += fmt::format("      - {{kind: {}, kernel: {}, in: {}, out: {}, seconds: {}}}\n", word(r.op),
-                         r.kernel, r.in, r.out, print(r.seconds));
+      out += fmt::format("      - {{kind: {}, kernel: {}, in: {}, out: {}, {}seconds: {}}}\n", word(r.op),
+                         r.kernel, r.in, r.out, r.axes == Axes::volume ? "axes: 3, " : "", print(r.seconds));
   }
   out += "copy: " + print(m.copy) + "\npack: " + print(m.pack) + "\ntransform: " + print(m.transform);
   out += fmt::format("\ndirect: {:.9g}\nstate: {}\nreduction: {}\nlinks:\n", m.direct, print(m.state),

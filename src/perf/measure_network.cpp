@@ -21,6 +21,7 @@
 #include "tessera/denoise/execution.hpp"
 #include "tessera/denoise/run_plan.hpp"
 #include "tessera/denoise/runner.hpp"
+#include "tessera/denoise/windows.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/perf/measure.hpp"
 
@@ -46,10 +47,13 @@ class Passes {
     seconds_.resize(runner_.plan().steps.size());
   }
 
-  void resize(std::int64_t side) {
+  void resize(const Index3& window) {
     const at::TensorOptions options = tensor_options(device_);
-    in_ = at::rand({1, channels_, side, side}, options);
-    out_ = at::empty({channels_, side, side}, options);
+    std::vector<std::int64_t> sizes{channels_, window[1], window[2]};
+    if (runner_.plan().axes == Axes::volume) sizes.insert(sizes.begin() + 1, window[0]);
+    out_ = at::empty(sizes, options);
+    sizes.insert(sizes.begin(), 1);
+    in_ = at::rand(sizes, options);
   }
 
   /// Seconds of `count` passes; adds to those of the steps.
@@ -137,17 +141,21 @@ void measure_network(const Communicator& comm, Device device, const Network& net
   TESSERA_EXPECT(passes.steps().size() == work.plan->steps.size(), "a runner of ", passes.steps().size(),
                  " steps (the plan of the model has ", work.plan->steps.size(), ") fuse the same layers");
 
+  const auto window = [&](std::int64_t side) {
+    return Index3{work.axes == Axes::volume ? side : 1, side, side};
+  };
   std::map<std::int64_t, PassTime> times;  // by side
   for (int round = 0; round < kRounds; ++round)
     for (const std::int64_t wanted : kSides) {
-      const std::int64_t side = (wanted + work.alignment - 1) / work.alignment * work.alignment;
+      const std::int64_t unit = longest(work.alignment), side = (wanted + unit - 1) / unit * unit;
       const auto larger = times.lower_bound(side);
       if (times.size() > 2 && larger != times.begin()) {  // the side below says how long; equal on all ranks
         const auto& [last, time] = *std::prev(larger);
-        const double grown = static_cast<double>(side * side) / static_cast<double>(last * last);
+        const auto pixels = [&](std::int64_t n) { return static_cast<double>(patch_pixels(n, work.axes)); };
+        const double grown = pixels(side) / pixels(last);
         if (time.seconds * grown > options.longest) break;
       }
-      passes.resize(side);
+      passes.resize(window(side));
       PassTime t = time_pass(comm, passes, options.seconds);
       if (t.seconds < times[side].seconds) times[side] = std::move(t);
     }
@@ -162,9 +170,10 @@ void measure_network(const Communicator& comm, Device device, const Network& net
     const auto found = std::find_if(into.layers.begin(), into.layers.end(),
                                     [&](const LayerRate& r) { return measures(r, layer); });
     const auto index = static_cast<std::size_t>(found - into.layers.begin());
-    if (found == into.layers.end()) into.layers.push_back({layer.op, layer.kernel, layer.in, layer.out, {}});
+    if (found == into.layers.end())
+      into.layers.push_back({layer.op, layer.kernel, layer.in, layer.out, {}, layer.axes});
     for (const auto& [side, time] : times) {
-      Mean& mean = means[index][layer.pixels(side, side)];
+      Mean& mean = means[index][layer.pixels(window(side))];
       mean.sum += time.seconds * time.share[layer.step];
       ++mean.count;
     }

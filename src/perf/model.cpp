@@ -36,12 +36,11 @@ Kind kind_of(const Decomposition& d, std::int64_t halo, int rank) {
 }
 
 // The rank whose block reaches farthest: the slowest but for what borders save, enough to rank choices.
-int busiest(const Decomposition& d, std::int64_t halo) {
+int busiest(const Decomposition& d, const Index3& halo) {
   int best = 0;
   std::int64_t most = -1;
   for (int r = 0; r < d.ranks(); ++r) {
-    const std::int64_t pixels =
-        d.padded_block(r).grow(ImageSpace::in_plane(halo)).intersect(d.padded()).pixels();
+    const std::int64_t pixels = d.padded_block(r).grow({halo, halo}).intersect(d.padded()).pixels();
     if (pixels > most) {
       most = pixels;
       best = r;
@@ -61,7 +60,7 @@ Windows window_times(const Machine& machine, const NetworkWork& network, const D
   Windows t;
   const Box block = d.padded_block(rank), own = d.block(rank);
   if (block.empty()) return t;
-  const std::int64_t patch = e.patch.value_or(std::max(block.extent(1), block.extent(2)));
+  const std::int64_t patch = e.patch.value_or(longest(block.extents()));
   // Windows of one shape, and how many there are.
   using Shape = std::tuple<bool, Index3, Index3, Index3>;  // inside; extents, first and last pixel kept
   std::map<Shape, std::int64_t> groups;
@@ -70,10 +69,10 @@ Windows window_times(const Machine& machine, const NetworkWork& network, const D
       ++groups[{own.contains(w.box), w.box.extents(), core.lo() - w.box.lo(), core.hi() - w.box.lo()}];
   for (const auto& [shape, count] : groups) {
     const auto& [inside, size, lo, hi] = shape;
-    const Rectangle window{{0, size[1]}, {0, size[2]}}, core{{lo[1], hi[1]}, {lo[2], hi[2]}};
+    const Box window({0, 0, 0}, size), core(lo, hi);
     const std::int64_t batch = std::max<std::int64_t>(1, std::min(e.batch.value_or(1), count));
     // clang before 16 captures no structured bindings by reference.
-    const auto times = [&, count = count](const Rectangle& all, const Rectangle& kept) {
+    const auto times = [&, count = count](const Box& all, const Box& kept) {
       double seconds =
           static_cast<double>(count / batch) * pass_seconds(machine, network, e.precision, all, kept, batch);
       if (count % batch > 0) seconds += pass_seconds(machine, network, e.precision, all, kept, count % batch);
@@ -83,7 +82,7 @@ Windows window_times(const Machine& machine, const NetworkWork& network, const D
     t.seconds += seconds;
     t.redundant += std::max(0.0, seconds - times(core, core));
     if (inside) t.inside += seconds;
-    t.features = std::max(t.features, static_cast<double>(network.memory->bytes(batch, size[1], size[2])));
+    t.features = std::max(t.features, static_cast<double>(network.memory->bytes(batch, size)));
   }
   return t;
 }
@@ -137,8 +136,8 @@ void add_data_step(const Machine& machine, const DataWork& data, const Decomposi
   p.sent += static_cast<double>(traffic.bytes_sent());
 }
 
-std::int64_t halo_of(const NetworkWork* network, const Execution& e) {
-  return !network || e.mode == ExecutionMode::layer ? 0 : network->halo;
+Index3 halo_of(const NetworkWork* network, const Execution& e) {
+  return !network || e.mode == ExecutionMode::layer ? Index3{} : network->halo;
 }
 
 Prediction predict_rank(const Machine& machine, const NetworkWork* network, const DataWork& data,
@@ -183,7 +182,7 @@ std::map<int, int> representatives(const Decomposition& d, std::int64_t halo) {
 
 Prediction predict(const Machine& machine, const NetworkWork* network, const DataWork& data,
                    const Decomposition& d, const Execution& e) {
-  const std::int64_t halo = halo_of(network, e);
+  const std::int64_t halo = longest(halo_of(network, e));
   Prediction slowest;
   double sent = 0, memory = 0, data_bytes = 0;
   for (const auto& [rank, count] : representatives(d, std::max<std::int64_t>(halo, 64))) {
@@ -219,7 +218,7 @@ namespace {
 
 // Bytes of features on the rank that needs most of them.
 double largest_features(const NetworkWork& network, const Decomposition& d, const Execution& e,
-                        std::int64_t longest) {
+                        std::int64_t side) {
   Box block, window;
   int rank = 0;
   for (int r = 0; r < d.ranks(); ++r) {
@@ -230,13 +229,13 @@ double largest_features(const NetworkWork& network, const Decomposition& d, cons
     }
     if (e.mode == ExecutionMode::layer || b.empty()) continue;
     for (const Window& w :
-         cut_windows(b, d.padded(), network.alignment, e.patch.value_or(longest), network.halo))
+         cut_windows(b, d.padded(), network.alignment, e.patch.value_or(side), network.halo))
       if (w.box.pixels() > window.pixels()) window = w.box;
   }
   return static_cast<double>(
       e.mode == ExecutionMode::layer
           ? network.memory->layer_bytes(d, rank, static_cast<int>(e.halo_depth.value_or(1)))
-          : network.memory->bytes(e.batch.value_or(1), window.extent(1), window.extent(2)));
+          : network.memory->bytes(e.batch.value_or(1), window.extents()));
 }
 
 }  // namespace
@@ -244,11 +243,11 @@ double largest_features(const NetworkWork& network, const Decomposition& d, cons
 std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWork& network,
                                         const DataWork& data, const Decomposition& d, const Execution& wanted,
                                         double feature_memory) {
-  const std::int64_t a = network.alignment;
-  std::int64_t longest = a, pixels = 1;  // of a block
+  const std::int64_t a = longest(network.alignment);
+  std::int64_t side = a, pixels = 1;  // of a block
   for (int r = 0; r < d.ranks(); ++r) {
     const Box block = d.padded_block(r);
-    longest = std::max({longest, block.extent(1), block.extent(2)});
+    side = std::max(side, longest(block.extents()));
     pixels = std::max(pixels, block.pixels());
   }
   const auto wants = [&](ExecutionMode mode) {
@@ -266,13 +265,13 @@ std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWor
     e.mode = ExecutionMode::patch;
     e.halo_depth.reset();
     constexpr std::int64_t kMostWindows = 1024;
-    std::vector<std::int64_t> patches = patches_for(pixels, a);
-    if (wanted.patch) patches = {std::min(*wanted.patch, longest)};
+    std::vector<std::int64_t> patches = patches_for(pixels, a, network.axes);
+    if (wanted.patch) patches = {std::min(*wanted.patch, side)};
     std::int64_t looked_at =
         0;  // windows of the patch before: a third more at least, each a step less memory
     for (const std::int64_t patch : patches) {
-      const std::int64_t windows = (pixels + patch * patch - 1) / (patch * patch);
-      if (!wanted.patch && windows > 1 && (patch < 64 || windows > kMostWindows)) break;
+      const std::int64_t core = patch_pixels(patch, network.axes), windows = (pixels + core - 1) / core;
+      if (!wanted.patch && windows > 1 && (core < 64 * 64 || windows > kMostWindows)) break;
       if (3 * windows < 4 * looked_at) continue;
       looked_at = windows;
       if (d.ranks() == 1 && windows == 1 && wanted.mode == ExecutionMode::automatic && !wanted.patch)
@@ -290,6 +289,7 @@ std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWor
     e.mode = ExecutionMode::layer;
     e.batch.reset();
     for (const std::int64_t depth : {1, 2, 3, 4}) {
+      if (depth > 1 && network.axes == Axes::volume) break;  // each exchange serves one layer
       e.halo_depth = wanted.halo_depth.value_or(depth);
       candidates.push_back(e);
       if (wanted.halo_depth) break;
@@ -298,7 +298,7 @@ std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWor
   const int slowest = busiest(d, network.halo);
   std::vector<Prediction> ranked;
   for (const Execution& candidate : candidates) {
-    if (feature_memory > 0 && largest_features(network, d, candidate, longest) > feature_memory) continue;
+    if (feature_memory > 0 && largest_features(network, d, candidate, side) > feature_memory) continue;
     ranked.push_back(predict_rank(machine, &network, data, d, candidate, slowest));
   }
   std::stable_sort(ranked.begin(), ranked.end(),

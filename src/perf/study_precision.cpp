@@ -66,7 +66,7 @@ class PrecisionStudy final : public Study {
     const std::string& path = images_[next_ / precisions_.size()];
     const Precision p = precisions_[next_ % precisions_.size()];
     if (next_++ % precisions_.size() == 0) read(path);
-    const std::int64_t height = clean_.size(1), width = clean_.size(2), a = network_.alignment();
+    const std::int64_t height = clean_.size(1), width = clean_.size(2), a = network_.alignment()[1];
 
     const std::int64_t before = device_.is_cuda() ? study_memory(device_) : memory_now(MemoryUse::weights);
     Runner runner(network_, {.type = scalar_type(p), .tf32 = p == Precision::tf32, .device = device_});

@@ -62,7 +62,7 @@ class ShapeStudy final : public Study {
       model_.reset();
       before_ = study_memory(device_);
       const Network network = study_network(c.network);
-      alignment_ = network.alignment();
+      alignment_ = network.alignment()[1];
       runner_.emplace(network, RunnerOptions{.device = device_});
       model_.emplace(network, at::kFloat, true, device_);
       loaded_ = c.network;
@@ -78,11 +78,11 @@ class ShapeStudy final : public Study {
     const std::int64_t peak = study_peak(device_, [&] { runner_->run(x, 0.1); });
     const double seconds =
         study_seconds(device_, 1, device_.is_cuda() ? 0.3 : 0, [&] { runner_->run(x, 0.1); });
-    const std::int64_t model = model_->bytes(1, height, width);
+    const std::int64_t model = model_->bytes(1, {1, height, width});
     const double error = static_cast<double>(peak - others) / static_cast<double>(model) - 1;
     return {c.network, c.step,  c.height,
             c.width,   width,   peak,
-            weights,   model,   model_->least_bytes(1, height, width),
+            weights,   model,   model_->least_bytes(1, {1, height, width}),
             error,     seconds, static_cast<double>(c.height * c.width) / seconds};
   }
 

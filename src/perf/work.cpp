@@ -24,6 +24,7 @@ const LayerRate* nearest_shape(const Throughput& t, const NetworkWork::Layer& la
   for (const LayerRate& shape : t.layers) {
     if (!is_convolution(shape.op)) continue;
     double distance = ratio(shape.in, layer.in) + ratio(shape.out, layer.out);
+    if (shape.axes != layer.axes) distance += 20;
     if (shape.op != layer.op) distance += 10;
     if (shape.kernel != layer.kernel) distance += 5;
     if (distance < least) {
@@ -46,14 +47,16 @@ const Throughput& throughput(const Machine& machine, Precision precision) {
 }  // namespace
 
 bool measures(const LayerRate& r, const NetworkWork::Layer& layer) {
-  return r.op == layer.op && r.kernel == layer.kernel && r.in == layer.in && r.out == layer.out;
+  return r.op == layer.op && r.axes == layer.axes && r.kernel == layer.kernel && r.in == layer.in &&
+         r.out == layer.out;
 }
 
 double convolution_seconds(const Machine& machine, Precision precision, const NetworkWork::Layer& layer,
                            double pixels) {
   const Throughput& t = throughput(machine, precision);
   if (const LayerRate* shape = nearest_shape(t, layer)) {
-    const NetworkWork::Layer known{shape->op, shape->kernel, shape->in, shape->out};
+    const NetworkWork::Layer known{
+        .op = shape->op, .kernel = shape->kernel, .in = shape->in, .out = shape->out, .axes = shape->axes};
     return shape->seconds.at(pixels) * layer.products() / known.products();
   }
   double flops = 2 * layer.products() * pixels;
@@ -91,20 +94,19 @@ bool knows(const Machine& machine, const NetworkWork& network, Precision precisi
 }
 
 double pass_seconds(const Machine& machine, const NetworkWork& network, Precision precision,
-                    std::int64_t rows, std::int64_t columns, std::int64_t batch) {
+                    const Index3& window, std::int64_t batch) {
   double seconds = 0;
   for (const NetworkWork::Layer& layer : network.layers)
-    seconds +=
-        layer_seconds(machine, precision, layer, layer.pixels(rows, columns) * static_cast<double>(batch));
+    seconds += layer_seconds(machine, precision, layer, layer.pixels(window) * static_cast<double>(batch));
   return seconds;
 }
 
 double pass_seconds(const Machine& machine, const NetworkWork& network, Precision precision,
-                    const Rectangle& window, const Rectangle& core, std::int64_t batch) {
-  const std::vector<Rectangle> parts = computed_parts(*network.plan, window, core, network.in_parts);
+                    const Box& window, const Box& core, std::int64_t batch) {
+  const std::vector<Box> parts = computed_parts(*network.plan, window, core, network.in_parts);
   double seconds = 0;
   for (const NetworkWork::Layer& layer : network.layers) {
-    const Rectangle& part = parts[static_cast<std::size_t>(network.plan->steps[layer.step].out)];
+    const Box& part = parts[static_cast<std::size_t>(network.plan->steps[layer.step].out)];
     seconds += layer_seconds(machine, precision, layer, layer.pixels(part) * static_cast<double>(batch));
   }
   return seconds;

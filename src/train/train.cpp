@@ -48,7 +48,11 @@ std::string print(const char* format, Values... values) {
 constexpr int kTimeIsUp = 85;  // checkpointed, wants to be called again
 
 void check(const TrainOptions& o) {
-  const std::int64_t unit = make_graph(o.network).alignment();
+  const Graph graph = make_graph(o.network);
+  TESSERA_VALIDATE(
+      graph.axes() == Axes::picture, "train.network is ", o.network.name,
+      " (it is for volumes, and crops of pictures are what is trained on) name one for pictures");
+  const std::int64_t unit = graph.alignment()[1];
   TESSERA_VALIDATE(o.crop > 0 && o.crop % unit == 0, "train.crop is ", o.crop, " (", o.network.name,
                    " needs a multiple of ", unit, ") use ", (o.crop / unit + 1) * unit);
   TESSERA_VALIDATE(o.batch > 0 && o.steps >= 0, "train.batch is ", o.batch, ", train.steps is ", o.steps,
@@ -256,7 +260,7 @@ int train(const TrainOptions& options, const Communicator& comm) {
   std::int64_t count = 0;
   for (const auto& [name, tensor] : network.weights) count += tensor.numel();
   say(concat(options.network.name, ": ", count, " weights, ",
-             network.graph.global() ? concat("global") : concat("halo ", network.halo()), ", ",
+             network.graph.global() ? concat("global") : concat("halo ", network.halo()[1]), ", ",
              pictures.size(), " pictures, ", comm.size(), device.is_cuda() ? " ranks with a GPU" : " ranks",
              ", steps ", step, " to ", options.steps));
 

@@ -41,7 +41,7 @@ Denoised denoise(const Network& network, const Picture& picture, std::uint32_t p
         d.clean.data_ptr<float>()[i] + static_cast<float>(sigma * random.normal(i));
   }
   // Padded once at its end, as every executor does.
-  const std::int64_t unit = network.alignment();
+  const std::int64_t unit = network.alignment()[1];
   const std::int64_t below = (unit - picture.height % unit) % unit;
   const std::int64_t right = (unit - picture.width % unit) % unit;
   const at::Tensor padded =

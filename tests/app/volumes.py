@@ -85,7 +85,7 @@ def volume_of_pages():
     tifffile.imwrite(work / "odd.tif", levels[0, :50], append=True)
     code, _, err = tessera("check", write("{name: pgd}", problem='truth: "odd.tif:/all"', name="bad.yaml"), ranks=2)
     assert code == 2 and "pages that differ" in err, err
-    for more, reason in (("{network: drunet}", "networks are for pictures"),
+    for more, reason in (("{network: drunet}", "and it is for pictures"),
                          ("{network: tv, tv: {weight: 0}}", "tv.weight is 0")):
         code, _, err = tessera("check", write("{name: pgd}", network=more, name="bad.yaml"), ranks=2)
         assert code == 2 and reason in err, err

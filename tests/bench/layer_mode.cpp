@@ -46,7 +46,7 @@ int bench(char** arguments, const Communicator& comm) {
   const std::string weights = arguments[1];
   const std::int64_t size = std::atoll(arguments[2]);
   const Network network = weights == "random" ? random_network({}, 1) : load_network("drunet", weights, 3);
-  const std::int64_t a = network.alignment();
+  const std::int64_t a = network.alignment()[1];
   const Decomposition d(Box::image2d(size, size), {1, a, a},
                         {1, std::atoi(arguments[5]), std::atoi(arguments[6])});
   const DenoiserContext context{d, 3, comm, make_transport(comm, {}, TransportKind::mpi)};

@@ -160,7 +160,7 @@ const std::vector<BadJob>& bad_rules() {
        "drunet_small_color}\n",
        {},
        "photo.yaml:4: denoiser.weights acts on nothing in this job (it acts only for denoiser.network "
-       "drunet, dncnn, unet, gsdrunet, ffdnet, scunet, restormer, traced) remove it"},
+       "drunet, dncnn, unet, gsdrunet, ffdnet, scunet, restormer, drunet3d, dncnn3d, traced) remove it"},
       {"TvKeysForANetwork",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndenoiser: {tv: {weight: 2}}\n",
        {},

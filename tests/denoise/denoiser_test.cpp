@@ -49,7 +49,7 @@ TEST(NetworkDenoiser, equals_the_whole_image_on_any_ranks) {
       const auto compare = [&](const Communicator& comm) {
         SCOPED_TRACE(testing::Message() << name << ' ' << height << " x " << width);
         const Fixture s(comm, network, image);
-        const std::int64_t unit = std::max<std::int64_t>(8, network.alignment());
+        const std::int64_t unit = std::max<std::int64_t>(8, network.alignment()[1]);
         for (const std::int64_t patch : {std::int64_t{0}, unit, 3 * unit}) {
           const bool windows = !network.graph.global();
           if (patch > 0 && (!windows || (patch > unit && patch >= height))) continue;  // as 0
@@ -70,7 +70,7 @@ TEST(NetworkDenoiser, one_unit_less_of_halo_differs) {
   if (test::other_rank()) return;
   const Network network = tiny("drunet", 1);
   const at::Tensor image = picture(1, 96, 96, at::kDouble);
-  ASSERT_LT(network.halo(), 48);  // a window ends inside the image
+  ASSERT_LT(network.halo()[1], 48);  // a window ends inside the image
   const at::Tensor want = whole(network, image, kSigma);
   const Fixture s(Communicator(), network, image);
   const auto largest = [&](std::int64_t halo) {
@@ -78,8 +78,8 @@ TEST(NetworkDenoiser, one_unit_less_of_halo_differs) {
         network, {.mode = ExecutionMode::patch, .patch = 8, .type = at::kDouble, .halo = halo}, s.context);
     return difference(s, *d, image, kSigma, want);
   };
-  EXPECT_LT(largest(network.halo()), 1e-13);
-  EXPECT_GT(largest(network.halo() - network.alignment()), 1e-13);
+  EXPECT_LT(largest(network.halo()[1]), 1e-13);
+  EXPECT_GT(largest(network.halo()[1] - network.alignment()[1]), 1e-13);
   EXPECT_GT(largest(0), 1e-3);
 }
 
@@ -120,7 +120,7 @@ TEST(NetworkDenoiser, gray_image_through_a_color_network) {
 // g of the image's pixels alone: the padding is nobody's.
 double potential_of(const Network& network, const at::Tensor& image, const std::vector<int>& symmetries) {
   const Network both = with_potential(network);
-  const std::int64_t channels = network.channels(), a = network.alignment();
+  const std::int64_t channels = network.channels(), a = network.alignment()[1];
   at::Tensor x = at::replication_pad2d(image.unsqueeze(0),
                                        {0, (a - image.size(2) % a) % a, 0, (a - image.size(1) % a) % a});
   x = x.expand({-1, channels, -1, -1});

@@ -60,6 +60,13 @@ const std::vector<Figures>& table() {
       {"scunet color", {.name = "scunet", .channels = 3}, 64, 305, 320, 0, 17946072},
       {"unet gray", unet(1), 8, 54, 56, 0.756, 8562881 + 2 * 3264},
       {"unet color", unet(3), 8, 54, 56, 0.758, 8564163 + 2 * 3264},
+      {"dncnn3d gray",
+       {.name = "dncnn3d", .channels = 1},
+       1,
+       20,
+       20,
+       0,
+       20 * 64 + 1 + 27 * (2 * 64 + 18 * 4096) - 64},
       {"unet, 2 scales", unet(1, {64, 128}), 2, 10, 10, 0, 444737 + 2 * 576},
       {"unet, 3 scales", unet(1, {64, 128, 256}), 4, 0, 28, 0, 2069441 + 2 * 1472},
       {"unet, 5 scales", unet(1, {64, 128, 256, 512, 1024}), 16, 0, 112, 0, 34525889 + 2 * 6848},
@@ -71,10 +78,10 @@ TEST(Graph, alignment_halo_and_cost_are_those_of_the_published_networks) {
   for (const Figures& f : table()) {
     SCOPED_TRACE(f.scenario);
     const Graph graph = make_graph(f.options);
-    EXPECT_EQ(graph.alignment(), f.alignment);
-    EXPECT_EQ(graph.halo(), f.halo);
+    EXPECT_EQ(graph.alignment()[1], f.alignment);
+    EXPECT_EQ(graph.halo()[1], f.halo);
     if (f.reach > 0) {
-      EXPECT_EQ(graph.reach(), f.reach);
+      EXPECT_EQ(graph.reach()[1], f.reach);
     }
     if (f.mega_macs > 0) {
       EXPECT_NEAR(graph.macs_per_pixel() / 1e6, f.mega_macs, 6e-4);
@@ -102,15 +109,20 @@ std::map<std::string, at::Tensor> ones_for(const Graph& graph) {
 }
 
 /// True where a pulse at `distance` pixels before (negative) or behind an aligned core changes it.
-bool reaches(const Graph& graph, bool rows, std::int64_t distance) {
-  const std::int64_t unit = graph.alignment();
-  const std::int64_t core = 2 * graph.halo() + 2 * unit;  // far from the borders
-  const std::int64_t length = 2 * core + unit;
-  at::Tensor x = at::zeros({1, 1, rows ? length : unit, rows ? unit : length}, at::kDouble);
+bool reaches(const Graph& graph, std::size_t axis, std::int64_t distance) {
+  const Index3 units = graph.alignment();
+  const std::int64_t unit = units[axis];
+  const std::int64_t core = 2 * graph.halo()[axis] + 2 * unit;  // far from the borders
+  const bool volume = graph.axes() == Axes::volume;
+  std::vector<std::int64_t> sizes{1, 1, units[1], units[2]};
+  if (volume) sizes.insert(sizes.begin() + 2, units[0]);
+  const auto along = static_cast<std::int64_t>(axis) - 3;
+  sizes[sizes.size() - 3 + axis] = 2 * core + unit;
+  at::Tensor x = at::zeros(sizes, at::kDouble);
   const std::int64_t pulse = distance < 0 ? core + distance : core + unit - 1 + distance;
-  x.select(rows ? 2 : 3, pulse).fill_(1);
+  x.select(along, pulse).fill_(1);
   const at::Tensor y = evaluate(graph, ones_for(graph), x, at::zeros({1}, at::kDouble));
-  return y.narrow(rows ? 2 : 3, core, unit).abs().max().item<double>() > 0;
+  return y.narrow(along, core, unit).abs().max().item<double>() > 0;
 }
 
 TEST(Graph, farthest_pixel_that_matters_lies_exactly_at_the_reach) {
@@ -119,19 +131,36 @@ TEST(Graph, farthest_pixel_that_matters_lies_exactly_at_the_reach) {
         NetworkOptions{.name = "gsdrunet", .channels = 1, .widths = {1, 1, 1}, .blocks = 1},
         NetworkOptions{.name = "ffdnet", .channels = 1, .widths = {1}, .depth = 4},
         NetworkOptions{.name = "dncnn", .channels = 1, .widths = {1}}, unet(1, {1, 1}), unet(1, {1, 1, 1}),
-        unet(1, {1, 1, 1, 1})}) {
+        unet(1, {1, 1, 1, 1}), NetworkOptions{.name = "dncnn3d", .channels = 1, .widths = {1}, .depth = 6},
+        NetworkOptions{.name = "drunet3d", .channels = 1, .widths = {1, 1, 1}, .blocks = 1}}) {
     const Graph graph = make_graph(options);
-    SCOPED_TRACE(::testing::Message() << options.name << ", " << options.widths.size() << " widths, "
-                                      << options.blocks << " blocks, reach " << graph.reach());
-    for (const bool rows : {false, true}) {
-      const bool below = reaches(graph, rows, -graph.reach());
-      const bool above = reaches(graph, rows, graph.reach());
+    for (std::size_t axis = first_axis(graph.axes()); axis < 3; ++axis) {
+      const std::int64_t reach = graph.reach()[axis];
+      SCOPED_TRACE(::testing::Message() << options.name << ", " << options.widths.size() << " widths, "
+                                        << options.blocks << " blocks, axis " << axis << ", reach " << reach);
+      const bool below = reaches(graph, axis, -reach), above = reaches(graph, axis, reach);
       EXPECT_TRUE(below || above) << "the reach is too large";
-      EXPECT_FALSE(reaches(graph, rows, -graph.reach() - 1)) << "the reach is too small below";
-      EXPECT_FALSE(reaches(graph, rows, graph.reach() + 1)) << "the reach is too small above";
-      EXPECT_GT(graph.reach(), graph.halo() - graph.alignment()) << "one unit less would be enough";
+      EXPECT_FALSE(reaches(graph, axis, -reach - 1)) << "the reach is too small below";
+      EXPECT_FALSE(reaches(graph, axis, reach + 1)) << "the reach is too small above";
+      EXPECT_GT(reach, graph.halo()[axis] - graph.alignment()[axis]) << "one unit less would be enough";
+    }
+    if (graph.axes() == Axes::picture) {
+      EXPECT_EQ(graph.reach()[0], 0);
+      EXPECT_EQ(graph.alignment()[0], 1);
     }
   }
+}
+
+TEST(Graph, one_image_has_one_kind_of_axes) {
+  Graph g;
+  const int volume = g.add({.op = Op::input, .channels = 1, .axes = Axes::volume});
+  EXPECT_EQ(g.nodes()[static_cast<std::size_t>(g.add({.op = Op::relu, .inputs = {volume}}))].axes,
+            Axes::volume);
+  Node picture{.op = Op::input, .channels = 1};
+  EXPECT_NE(g.complete(picture).find("one kind of axes"), std::string::npos);
+  const int qkv = g.add({.op = Op::conv, .inputs = {volume}, .channels = 3, .weight = "qkv"});
+  Node attention{.op = Op::window_attention, .inputs = {qkv}, .weight = "r", .window = 4};
+  EXPECT_NE(g.complete(attention).find("its windows are squares"), std::string::npos);
 }
 
 TEST(Graph, weight_names_and_shapes_are_those_of_the_state_dict) {

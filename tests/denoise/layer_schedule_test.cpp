@@ -25,7 +25,7 @@ TEST(LayerStrips, cover_what_a_block_cannot_compute_alone) {
            {std::pair<std::int64_t, std::int64_t>{0, 1}, {1, 1}, {2, 1}, {5, 1}, {0, 4}, {2, 4}}) {
         const BlockCut cut =
             cut_block(block, padded, {.reach = reach, .margin = margin, .rim = {.tile = tile}});
-        const std::array<Strip, 4>& strips = cut.strips;
+        const std::array<Strip, 6>& strips = cut.strips;
         const Box region = block.grow({{0, margin, margin}, {0, margin, margin}}).intersect(padded);
         for (std::int64_t i = region.lo()[1]; i < region.hi()[1]; ++i)
           for (std::int64_t j = region.lo()[2]; j < region.hi()[2]; ++j) {

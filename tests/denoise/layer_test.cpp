@@ -308,7 +308,7 @@ TEST(LayerDenoiser, takes_the_memory_that_is_modeled) {
   for (const char* name : {"drunet", "unet", "dncnn", "gsdrunet", "ffdnet", "scunet", "restormer"}) {
     const Network network = tiny(name, 1, {32, 48, 64});
     // Every rank has a block; scunet's are made of windows of 64.
-    const bool large = network.alignment() > 8;
+    const bool large = network.alignment()[1] > 8;
     const at::Tensor image = picture(1, large ? 192 : 128, large ? 208 : 144, at::kFloat);
     test::on_groups({3}, [&](const Communicator& comm) {
       for (const auto& [type, depth] :

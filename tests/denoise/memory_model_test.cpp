@@ -44,23 +44,24 @@ TEST(MemoryModel, follows_every_width_without_spikes) {
     const Network network = full(name);
     Runner runner(network, {});
     const MemoryModel model(network, at::kFloat, true, {});
-    const std::int64_t a = network.alignment();
+    const std::int64_t a = network.alignment()[1];
     double least = 1e30, most = 0;  // per pixel, at the published height
     for (const std::int64_t step : {64, 68})
       for (std::int64_t width = 1024; width <= 2048; width += step) {
         const std::int64_t padded = (width + a - 1) / a * a;
-        const double pixel = ratio(model.bytes(1, 2048, padded), 2048 * padded);
+        const double pixel = ratio(model.bytes(1, {1, 2048, padded}), 2048 * padded);
         least = std::min(least, pixel);
         most = std::max(most, pixel);
       }
     EXPECT_LT(most, 1.02 * least) << name;
     // What ffdnet's last layer copies counts beside features of half the image's sides.
     const double most_waste = name == std::string("ffdnet") ? 1.3 : 1.2;
-    EXPECT_LT(ratio(model.bytes(1, 2048, 1024), model.least_bytes(1, 2048, 1024)), most_waste) << name;
+    EXPECT_LT(ratio(model.bytes(1, {1, 2048, 1024}), model.least_bytes(1, {1, 2048, 1024})), most_waste)
+        << name;
 
     for (const std::int64_t width : {128, 204}) {  // of both grids, the second not aligned; growing
       const std::int64_t padded = (width + a - 1) / a * a;
-      const double r = ratio(measured(runner, 1, 64, padded), model.bytes(1, 64, padded));
+      const double r = ratio(measured(runner, 1, 64, padded), model.bytes(1, {1, 64, padded}));
       // oneDNN orders the weights of some 1 x 1 convolutions anew where the image is as small as here, and
       // of restormer's, which are larger than its features then; ffdnet's last layer takes less with one
       // thread.
@@ -81,7 +82,7 @@ TEST(MemoryModel, covers_any_list_of_layers) {
     const Network network = random_network({.name = "traced", .channels = 3, .layers = layers}, seed);
     for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{64, 192}, {128, 136}}) {
       Runner runner(network, {});
-      const double r = ratio(measured(runner, 1, height, width), runner.bytes(1, height, width));
+      const double r = ratio(measured(runner, 1, height, width), runner.bytes(1, {1, height, width}));
       EXPECT_LE(r, 1.0) << "seed " << seed << ", " << height << " x " << width << ": " << layers;
       EXPECT_GT(r, 0.9) << "seed " << seed << ", " << height << " x " << width << ": " << layers;
     }
@@ -94,13 +95,13 @@ TEST(MemoryModel, shapes_in_turn_do_not_pile_up) {
   Runner runner(network, {});
   std::int64_t largest = 0;
   for (const std::int64_t side : {64, 40, 64, 48, 56, 64, 32}) {
-    largest = std::max(largest, runner.bytes(1, side, 64));
+    largest = std::max(largest, runner.bytes(1, {1, side, 64}));
     EXPECT_LE(measured(runner, 1, side, 64), largest) << side;
   }
   const std::int64_t kept = memory_now(MemoryUse::activations);
   for (int k = 0; k < 3; ++k) measured(runner, 1, 32, 64);
   EXPECT_EQ(memory_now(MemoryUse::activations), kept);  // the same shape again needs no new memory
-  EXPECT_LE(kept, runner.bytes(1, 32, 64));             // nor does it keep that of larger ones
+  EXPECT_LE(kept, runner.bytes(1, {1, 32, 64}));        // nor does it keep that of larger ones
 }
 
 TEST(MemoryModel, windows_in_turn_keep_the_largest_arena) {
@@ -112,9 +113,9 @@ TEST(MemoryModel, windows_in_turn_keep_the_largest_arena) {
   const at::Tensor want = fitting.run(small, 0.1).clone();
   const std::int64_t before = memory_now(MemoryUse::activations);
   for (int turn = 0; turn < 2; ++turn) {
-    EXPECT_LE(measured(runner, 1, 64, 96) - before, model.bytes(1, 64, 96)) << "turn " << turn;
+    EXPECT_LE(measured(runner, 1, 64, 96) - before, model.bytes(1, {1, 64, 96})) << "turn " << turn;
     EXPECT_TRUE(runner.run(small, 0.1).equal(want)) << "turn " << turn;
-    EXPECT_GT(memory_now(MemoryUse::activations) - before, model.least_bytes(1, 64, 96) / 2)
+    EXPECT_GT(memory_now(MemoryUse::activations) - before, model.least_bytes(1, {1, 64, 96}) / 2)
         << "turn " << turn;
   }
 }
@@ -136,10 +137,11 @@ TEST(MemoryModel, covers_batches_and_types) {
       Runner runner(network, {.type = c.type});
       const double r =
           ratio(measured(runner, c.items, 64, 64, c.type == at::kDouble ? at::kDouble : at::kFloat),
-                runner.bytes(c.items, 64, 64));
+                runner.bytes(c.items, {1, 64, 64}));
       EXPECT_LE(r, 1.0);
       EXPECT_GT(r, c.at_least);
-      EXPECT_EQ(runner.bytes(c.items, 64, 64), MemoryModel(network, c.type, true, {}).bytes(c.items, 64, 64));
+      EXPECT_EQ(runner.bytes(c.items, {1, 64, 64}),
+                MemoryModel(network, c.type, true, {}).bytes(c.items, {1, 64, 64}));
     }
   }
 }

@@ -53,7 +53,7 @@ TEST(Network, windows_with_the_halo_equal_the_whole_image_and_with_one_unit_less
   for (const NetworkOptions& options : small_networks()) {
     const Network network = random_network(options, 5);
     if (network.graph.global()) continue;  // its windows are the whole image
-    const std::int64_t unit = network.alignment(), halo = network.halo();
+    const std::int64_t unit = network.alignment()[1], halo = network.halo()[1];
     SCOPED_TRACE(::testing::Message() << options.name << ", halo " << halo);
     const std::int64_t side = 2 * unit, size = 2 * halo + 2 * side;
     const at::Tensor x = random_image({1, options.channels, size, size}, 1);

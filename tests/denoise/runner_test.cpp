@@ -61,7 +61,7 @@ TEST(Runner, equals_the_definition) {
                         {"scunet", 3},
                         {"restormer", 3}}) {
     const Network network = random_network(narrow(c.network, c.channels), 7);
-    const std::int64_t a = std::max<std::int64_t>(network.alignment(), 8);
+    const std::int64_t a = std::max<std::int64_t>(network.alignment()[1], 8);
     for (const auto& sizes :
          {std::vector<std::int64_t>{1, c.channels, 2 * a, 3 * a}, {3, c.channels, a, 2 * a}}) {
       SCOPED_TRACE(testing::Message() << c.network << ' ' << sizes[0] << " x " << sizes[2]);
@@ -121,18 +121,17 @@ TEST(Runner, computes_a_part_of_its_result) {
       options.widths = {16, 16, 32, 48};  // wide enough for layers that compute parts
     const Network network = random_network(options, 7);
     Runner runner(network, {});
-    const std::int64_t a = std::max<std::int64_t>(network.alignment(), 8);
+    const std::int64_t a = std::max<std::int64_t>(network.alignment()[1], 8);
     const at::Tensor x = at::rand({c.channels == 1 ? 2 : 1, c.channels, 15 * a, 12 * a});
     const at::Tensor all = runner.run(x, 0.1).clone();
-    const Interval rows{0, x.size(2)}, columns{0, x.size(3)};
-    for (const Rectangle& core : {Rectangle{{7 * a, 8 * a}, {6 * a - 3, 6 * a}},  // far from every border
-                                  {rows, columns},
-                                  {{0, a}, {3, 2 * a + 1}},
-                                  {{x.size(2) - 1, x.size(2)}, columns},
-                                  {{a + 1, 10 * a - 3}, {x.size(3) - 2 * a, x.size(3)}}}) {
-      SCOPED_TRACE(testing::Message() << c.network << ", rows " << core.rows.lo << " to " << core.rows.hi);
+    const std::int64_t rows = x.size(2), columns = x.size(3);
+    for (const Box& core : {Box({0, 7 * a, 6 * a - 3}, {1, 8 * a, 6 * a}),  // far from every border
+                            Box::image2d(rows, columns), Box({0, 0, 3}, {1, a, 2 * a + 1}),
+                            Box({0, rows - 1, 0}, {1, rows, columns}),
+                            Box({0, a + 1, columns - 2 * a}, {1, 10 * a - 3, columns})}) {
+      SCOPED_TRACE(testing::Message() << c.network << ", " << core);
       const at::Tensor want =
-          all.narrow(2, core.rows.lo, core.rows.extent()).narrow(3, core.columns.lo, core.columns.extent());
+          all.narrow(2, core.lo()[1], core.extent(1)).narrow(3, core.lo()[2], core.extent(2));
       const at::Tensor part = runner.run(x, 0.1, {}, nullptr, core);
       ASSERT_EQ(part.sizes(), want.sizes());
       EXPECT_LT(((part - want).abs().max() / all.abs().max()).item<double>(), 2e-5);
@@ -146,15 +145,15 @@ TEST(Runner, computes_no_more_than_a_core_needs) {
   const Network network =
       random_network({.name = "drunet", .channels = 1, .widths = {16, 32, 48, 64}, .blocks = 1}, 1);
   const RunPlan plan = make_run_plan(network.graph, /*fuse_add=*/true);
-  const Rectangle window{{0, 160}, {0, 112}}, core{{48, 112}, {0, 64}};
-  const std::vector<Rectangle> parts =
+  const Box window = Box::image2d(160, 112), core({0, 48, 0}, {1, 112, 64});
+  const std::vector<Box> parts =
       computed_parts(plan, window, core, std::vector<bool>(plan.steps.size(), true));
   // Of the first feature, and of the last one, which the tail reads; columns begin at the image's.
   const auto of = [&](std::size_t step) { return parts[static_cast<std::size_t>(plan.steps[step].out)]; };
   std::size_t head = 0, last = plan.steps.size() - 2;
   while (plan.steps[head].node.op != Op::conv) ++head;
-  EXPECT_EQ(of(head), (Rectangle{{2, 158}, {0, 110}}));
-  EXPECT_EQ(of(last), (Rectangle{{47, 113}, {0, 65}}));
+  EXPECT_EQ(of(head), Box({0, 2, 0}, {1, 158, 110}));
+  EXPECT_EQ(of(last), Box({0, 47, 0}, {1, 113, 65}));
   EXPECT_EQ(of(plan.steps.size() - 1), core);
   // A layer that cannot: all of it, and all that it reads.
   std::vector<bool> can(plan.steps.size(), true);

@@ -217,7 +217,7 @@ TEST(Weights, shipped_weights_load_and_say_for_which_noise) {
     const Network network = load_network("drunet", name, channels);
     EXPECT_EQ(network.channels(), channels);
     EXPECT_TRUE(network.takes_sigma());
-    EXPECT_EQ(network.halo(), 48);
+    EXPECT_EQ(network.halo()[1], 48);
     ASSERT_TRUE(network.sigma_range);
     EXPECT_EQ(network.sigma_range->first, 0);
     EXPECT_NEAR(network.sigma_range->second, 50.0 / 255, 1e-6);
@@ -238,7 +238,7 @@ TEST(Weights, dncnn_trained_by_others_loads) {
   if (!fs::exists(path)) GTEST_SKIP() << path << " is not there; set TESSERA_DATA to try it";
   const Network network = load_network("dncnn", path.string(), 1);
   EXPECT_EQ(network.options.depth, 20);
-  EXPECT_EQ(network.halo(), 20);
+  EXPECT_EQ(network.halo()[1], 20);
   const at::Tensor flat = at::full({1, 1, 64, 64}, 0.5, at::kFloat);
   const at::Tensor out = evaluate(network.graph, network.weights, flat, at::zeros({1}, at::kFloat));
   EXPECT_LT(out.sub(flat).narrow(2, 20, 24).narrow(3, 20, 24).abs().max().item<double>(), 0.02);

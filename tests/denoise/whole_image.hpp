@@ -5,6 +5,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/replication_pad2d.h>
+#include <ATen/ops/replication_pad3d.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -67,12 +68,27 @@ inline at::Tensor turned_back(at::Tensor y, int symmetry) {
   return symmetry & 4 ? y.transpose(-2, -1) : y;
 }
 
+/// The image padded once at its end to the network's alignment, as a batch of one.
+inline at::Tensor padded(const Network& network, const at::Tensor& image) {
+  const Index3 unit = network.alignment();
+  std::vector<std::int64_t> pad;  // columns first
+  for (std::int64_t axis = 2, at = image.dim() - 1; at > 0; --axis, --at) {
+    const std::int64_t a = unit[static_cast<std::size_t>(axis)];
+    pad.insert(pad.end(), {0, (a - image.size(at) % a) % a});
+  }
+  const at::Tensor x = image.unsqueeze(0);
+  return image.dim() == 4 ? at::replication_pad3d(x, pad) : at::replication_pad2d(x, pad);
+}
+
 /// The definition: pad once at the end, the mean over these symmetries of the whole image, crop.
 inline at::Tensor whole(const Network& network, const at::Tensor& image, double sigma,
                         std::vector<int> symmetries = {0}) {
-  const std::int64_t a = network.alignment(), h = image.size(1), w = image.size(2);
-  at::Tensor x = at::replication_pad2d(image.unsqueeze(0), {0, (a - w % a) % a, 0, (a - h % a) % a});
-  if (x.size(1) != network.channels()) x = x.expand({-1, network.channels(), -1, -1});
+  at::Tensor x = padded(network, image);
+  if (x.size(1) != network.channels()) {
+    std::vector<std::int64_t> sizes = x.sizes().vec();
+    sizes[1] = network.channels();
+    x = x.expand(sizes);
+  }
   std::map<std::string, at::Tensor> weights;
   for (const auto& [name, weight] : network.weights) weights[name] = weight.to(x.scalar_type());
   at::Tensor sum;
@@ -83,7 +99,14 @@ inline at::Tensor whole(const Network& network, const at::Tensor& image, double 
   }
   sum = sum / static_cast<double>(symmetries.size());
   if (image.size(0) != network.channels()) sum = sum.mean(1, true);
-  return sum[0].narrow(1, 0, h).narrow(2, 0, w);
+  at::Tensor out = sum[0];
+  for (std::int64_t axis = 1; axis < image.dim(); ++axis) out = out.narrow(axis, 0, image.size(axis));
+  return out;
+}
+
+/// The box of an image (C, H, W) or (C, D, H, W).
+inline Box box_of(const at::Tensor& image) {
+  return {{0, 0, 0}, {image.dim() == 4 ? image.size(1) : 1, image.size(-2), image.size(-1)}};
 }
 
 /// An image cut over the ranks, on the grid that a run would take, or on a given one.
@@ -96,19 +119,14 @@ struct Blocks {
   Blocks(const Communicator& comm, const Network& network, const at::Tensor& image, Device where = {},
          std::shared_ptr<Transport> transport = {})
       : device(where), given(std::move(transport)) {
-    const Box box = Box::image2d(image.size(1), image.size(2));
-    const std::int64_t a = network.alignment();
-    set(comm, image.size(0), Decomposition::choose(box, {1, a, a}, comm.size(), [](const Box& b) {
-          return static_cast<double>(b.pixels());
-        }));
+    set(comm, image.size(0),
+        Decomposition::choose(box_of(image), network.alignment(), comm.size(),
+                              [](const Box& b) { return static_cast<double>(b.pixels()); }));
   }
   Blocks(const Communicator& comm, const Network& network, const at::Tensor& image, const Grid3& grid) {
-    const std::int64_t a = network.alignment();
-    set(comm, image.size(0), Decomposition(Box::image2d(image.size(1), image.size(2)), {1, a, a}, grid));
+    set(comm, image.size(0), Decomposition(box_of(image), network.alignment(), grid));
   }
-  at::Tensor part(const at::Tensor& image) const {
-    return crop(image, Box::image2d(image.size(1), image.size(2)), own).contiguous();
-  }
+  at::Tensor part(const at::Tensor& image) const { return crop(image, box_of(image), own).contiguous(); }
 
  private:
   std::shared_ptr<Transport> given;

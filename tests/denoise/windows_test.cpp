@@ -15,7 +15,7 @@ TEST(Windows, cores_partition_the_block_and_boxes_hold_their_halo) {
   const Box block({0, 16, 8}, {1, 88, 80});
   for (const std::int64_t patch : {8, 24, 40, 200})
     for (const std::int64_t halo : {0, 8, 32}) {
-      const auto windows = cut_windows(block, padded, 8, patch, halo);
+      const auto windows = cut_windows(block, padded, {1, 8, 8}, patch, {0, halo, halo});
       std::int64_t pixels = 0;
       Box hull;
       for (const Window& w : windows) {
@@ -32,20 +32,21 @@ TEST(Windows, cores_partition_the_block_and_boxes_hold_their_halo) {
       for (std::size_t i = 0; i < windows.size(); ++i)
         for (std::size_t j = 0; j < i; ++j) EXPECT_TRUE(windows[i].core.intersect(windows[j].core).empty());
       EXPECT_EQ(pixels, block.pixels());
-      EXPECT_EQ(hull, window_region(block, padded, halo));
+      EXPECT_EQ(hull, window_region(block, padded, {0, halo, halo}));
     }
-  EXPECT_TRUE(cut_windows(Box{}, padded, 8, 8, 8).empty());
+  EXPECT_TRUE(cut_windows(Box{}, padded, {1, 8, 8}, 8, {0, 8, 8}).empty());
 }
 
 TEST(Windows, have_the_shape_that_computes_least_twice) {
   const auto computed = [](const Box& block, const Box& padded, std::int64_t patch) {
     std::int64_t pixels = 0;
-    for (const Window& w : cut_windows(block, padded, 8, patch, 48)) pixels += w.box.pixels();
+    for (const Window& w : cut_windows(block, padded, {1, 8, 8}, patch, {0, 48, 48}))
+      pixels += w.box.pixels();
     return pixels;
   };
   // Two halves of an image: one cut, whose halo is all that is computed twice.
   const Box image = Box::image2d(1024, 1024);
-  EXPECT_EQ(cut_windows(image, image, 8, 728, 48).size(), 2U);
+  EXPECT_EQ(cut_windows(image, image, {1, 8, 8}, 728, {0, 48, 48}).size(), 2U);
   EXPECT_EQ(computed(image, image, 728), 1024 * (1024 + 2 * 48));
   EXPECT_EQ(computed(image, image, 512), (1024 + 2 * 48) * (1024 + 2 * 48));
   // Inside an image squares are best; a band that ends at the border on two sides is cut across.
@@ -61,10 +62,36 @@ TEST(Windows, patches_cut_into_ever_more_windows) {
   EXPECT_EQ(patches_for(1, 8), std::vector<std::int64_t>{8});
 }
 
+TEST(Windows, of_a_volume_are_cut_along_three_axes) {
+  const Box padded({0, 0, 0}, {40, 48, 32}), block({8, 0, 16}, {40, 40, 32});
+  for (const Index3& alignment : {Index3{4, 4, 4}, Index3{1, 8, 8}})
+    for (const std::int64_t patch : {8, 16, 24, 64})
+      for (const Index3& halo : {Index3{0, 0, 0}, Index3{4, 8, 8}, Index3{16, 0, 8}}) {
+        const auto windows = cut_windows(block, padded, alignment, patch, halo);
+        std::int64_t pixels = 0;
+        Box hull;
+        for (const Window& w : windows) {
+          pixels += w.core.pixels();
+          hull = hull.hull(w.box);
+          EXPECT_TRUE(block.contains(w.core));
+          EXPECT_LE(w.core.pixels(), patch * patch * patch);
+          EXPECT_EQ(w.box, w.core.grow({halo, halo}).intersect(padded));
+          for (std::size_t axis = 0; axis < 3; ++axis) EXPECT_EQ(w.core.lo()[axis] % alignment[axis], 0);
+        }
+        for (std::size_t i = 0; i < windows.size(); ++i)
+          for (std::size_t j = 0; j < i; ++j) EXPECT_TRUE(windows[i].core.intersect(windows[j].core).empty());
+        EXPECT_EQ(pixels, block.pixels());
+        EXPECT_EQ(hull, window_region(block, padded, halo));
+      }
+  EXPECT_EQ(cut_windows(padded, padded, {4, 4, 4}, 40, {8, 8, 8}).size(), 1U);
+  EXPECT_EQ(patches_for(64 * 64 * 64, 8, Axes::volume),
+            (std::vector<std::int64_t>{64, 56, 48, 32, 24, 16, 8}));
+}
+
 TEST(Windows, fitting_patch_takes_the_largest_that_fits) {
   const Box padded = Box::image2d(64, 64);
   const auto fitting_patch_of = [&](std::int64_t pixels) {
-    return fitting_patch({padded}, padded, 8, 16,
+    return fitting_patch({padded}, padded, {1, 8, 8}, {0, 16, 16},
                          [&](const Box& window) { return window.pixels() <= pixels; });
   };
   EXPECT_EQ(fitting_patch_of(64 * 64), 64);

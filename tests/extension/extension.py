@@ -95,6 +95,26 @@ def coils():
     assert summary("all")["psnr"] > 60, summary("all")["psnr"]
 
 
+def blend():
+    """A layer of three axes, added from outside with its network, on a volume."""
+    z, y, x = np.mgrid[0:24, 0:40, 0:34]
+    truth = (0.5 + 0.3 * np.sin(x / 5) * np.cos(y / 7) * np.sin(z / 3)).astype(np.float32)
+    np.save(work / "volume.npy", truth[None])
+    path = job("""\
+schema: 1
+problem: {truth: volume.npy, operator: {type: mask, keep: 0.6}, noise: {gaussian: 0.05}}
+denoiser: {network: blended, weights: random}
+solver: {name: pgd, iterations: 6, sigma: 0.05}
+output: {folder: out, checkpoint: {iterations: 3}}
+""")
+    everything(path, exact_bytes=True)
+    # Its halo is of slices alone: blocks that are cut along rows and columns send nothing to it.
+    for grid in ((3, 1, 1), (1, 3, 1)):
+        run(path, "--set", "output.folder=cut", "--force", "--set", f"domain.grid={list(grid)}", ranks=3)
+        assert distance(image("cut"), image("on-1")) < 1e-5
+        assert (counted("cut") > 0) == (grid[0] > 1), (grid, counted("cut"))
+
+
 def exposures():
     """Samples on three axes of an image with two."""
     photo(60, 83)
@@ -234,4 +254,4 @@ def mistakes():
             assert code == 2 and reason in err and err.count("tessera:") == 1, (reason, code, err)
 
 
-{f.__name__: f for f in (difference, means, coils, exposures, plain, mixed_stack, real_data, side_by_side, mistakes)}[scenario]()
+{f.__name__: f for f in (blend, difference, means, coils, exposures, plain, mixed_stack, real_data, side_by_side, mistakes)}[scenario]()

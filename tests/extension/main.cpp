@@ -8,6 +8,7 @@
 
 namespace tessera {
 
+DenoiserRow blend();
 ImageFormat plain();
 OperatorRow coils();
 OperatorRow difference();
@@ -27,6 +28,7 @@ int main(int argc, char** argv) {
   tessera::operator_table().push_back(tessera::exposures());
   tessera::operator_table().push_back(tessera::means());
   tessera::solver_table().push_back(tessera::douglas_rachford());
+  tessera::denoiser_table().push_back(tessera::blend());
   tessera::denoiser_table().push_back(tessera::shrink());
   tessera::denoiser_table().push_back(tessera::sketch());
   session.end(tessera::tessera_main(argc, argv, tessera::Communicator::world()));

@@ -52,8 +52,8 @@ TEST(Measure, a_small_network_on_two_ranks) {
         EXPECT_GT(seconds, 0) << word(rate.op) << " of " << pixels << " pixels";
     }
     // Sizes far apart: times of microseconds on a busy machine order no others.
-    EXPECT_GT(pass_seconds(m, work, Precision::float32, 1024, 1024, 1),
-              pass_seconds(m, work, Precision::float32, 16, 16, 1));
+    EXPECT_GT(pass_seconds(m, work, Precision::float32, {1, 1024, 1024}, 1),
+              pass_seconds(m, work, Precision::float32, {1, 16, 16}, 1));
   }
   test::meet(world);
 }

@@ -79,7 +79,7 @@ TEST(NetworkWork, counts_what_the_runner_computes) {
       products +=
           static_cast<double>(layer.kernel * layer.kernel) * static_cast<double>(layer.in * layer.out);
   EXPECT_EQ(products, 9.0 * (8 + 64 + 64 + 8));
-  EXPECT_EQ(work.halo, 4);
+  EXPECT_EQ(work.halo, (Index3{0, 4, 4}));
   NetworkOptions o;
   o.widths = {8, 16};
   o.blocks = 1;
@@ -131,13 +131,13 @@ TEST(Model, layers_without_arithmetic_take_what_was_measured) {
   // A pass is its layers, each at its level's pixels; a machine knows a network when it has them all.
   NetworkWork work;
   work.layers = {{Op::conv, 3, 8, 8}, pool};
-  EXPECT_DOUBLE_EQ(pass_seconds(m, work, Precision::float32, 10, 10, 4), 4 * 2.0 + 0.5);
+  EXPECT_DOUBLE_EQ(pass_seconds(m, work, Precision::float32, {1, 10, 10}, 4), 4 * 2.0 + 0.5);
   EXPECT_TRUE(knows(m, work, Precision::float32));
   // Tiles of 4 x 4: 10 x 9 pixels are computed as 12 x 12.
   NetworkWork tiled = work;
   tiled.layers = {{Op::conv, 3, 8, 8}};
   tiled.layers[0].tile = 4;
-  EXPECT_DOUBLE_EQ(pass_seconds(m, tiled, Precision::float32, 10, 9, 1), 1.44 * 2.0);
+  EXPECT_DOUBLE_EQ(pass_seconds(m, tiled, Precision::float32, {1, 10, 9}, 1), 1.44 * 2.0);
   work.layers.push_back(wider);
   EXPECT_FALSE(knows(m, work, Precision::float32));
 }
@@ -323,7 +323,7 @@ TEST(Model, choices_are_ranked_and_obey_the_job) {
     EXPECT_EQ(p.execution.patch, 32);
     EXPECT_EQ(p.execution.batch, 2);
   }
-  const auto tight = static_cast<double>(work.memory->bytes(1, 80, 80));
+  const auto tight = static_cast<double>(work.memory->bytes(1, {1, 80, 80}));
   for (const Prediction& p : rank_executions(m, work, blur.data, d, {}, tight)) {
     EXPECT_EQ(p.execution.mode, ExecutionMode::patch);
     EXPECT_LE(p.execution.patch.value(), 64);

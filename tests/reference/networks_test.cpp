@@ -50,7 +50,7 @@ class Networks : public testing::TestWithParam<Case> {
 TEST_P(Networks, IsReadFromItsStateDict) {
   const Network network = load();
   EXPECT_EQ(network.channels(), GetParam().channels);
-  EXPECT_EQ(network.alignment(), GetParam().alignment);
+  EXPECT_EQ(network.alignment()[1], GetParam().alignment);
   EXPECT_EQ(network.takes_sigma(), GetParam().takes_sigma);
 }
 

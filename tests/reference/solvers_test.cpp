@@ -46,7 +46,7 @@ class Trajectories : public testing::TestWithParam<const char*> {
     const at::Tensor& start = problem["start"];
     const Box image = test::image_of(start);
     const Network network = load_network("drunet", test::reference_path("drunet_gray"), 1);
-    const Index3 alignment{1, network.alignment(), network.alignment()};
+    const Index3 alignment = network.alignment();
     test::on_groups([&](const Communicator& comm) {
       const auto transport = make_transport(comm, {}, TransportKind::mpi);
       Reducer reducer(comm);

@@ -1,49 +1,43 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <array>
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "tessera/core/box.hpp"
-#include "tessera/core/words.hpp"
+#include "tessera/core/image_space.hpp"
 
 namespace tessera {
 
-/// Layers that networks are made of; all on zero-padded images, (N, C, H, W).
+/// Kinds of layers that networks are made of: rows of the table of layers (layer.hpp, src/denoise/layers), which
+/// say the rest. All on zero-padded images, (N, C, [D,] H, W). Those that a program adds come behind these.
 enum class Op {
-  input,       // the image
-  sigma_map,   // one channel, constant: the noise level
-  conv,        // kernel k x k (odd), stride 1, padding k/2; weight (out, in, k, k), optional bias
-  conv_down,   // 2x2, stride 2, no padding; weight (out, in, 2, 2)
-  conv_up,     // transposed 2x2, stride 2; weight (in, out, 2, 2)
-  batch_norm,  // evaluation form: weight, bias, running_mean, running_var under one prefix, eps 1e-5
+  input,
+  sigma_map,
+  conv,
+  conv_down,
+  conv_up,
+  batch_norm,
   relu,
-  elu,           // x where it is positive, exp(x) - 1 elsewhere
-  elu_gradient,  // inputs g and y = elu(x): g elu'(x), which y tells
-  add,           // two inputs or more
-  subtract,      // the first input less the second
-  concat,        // inputs along the channels, in order
-  max_pool,      // 2x2, stride 2
-  upsample,      // nearest, x2
-  layer_norm,    // over the channels of each pixel: weight, bias under one prefix, eps 1e-5
-  scale_norm,    // the same without taking the mean away and without bias: x / sqrt(var + eps) weight
-  gelu,          // x Phi(x), Phi the normal distribution
-  gelu_gate,     // gelu of the first half of the channels, times the second half
-  /// Per square window and head, softmax(q k^T / sqrt(d) + r) v over the window's pixels; the input holds q, k
-  /// and v of all heads, each `channels`, d of them per head; r by the weight (heads, 1, 2 window - 1,
-  /// 2 window - 1) at the offset of the query from the key. Windows end where the image ends.
+  elu,
+  elu_gradient,
+  add,
+  subtract,
+  concat,
+  max_pool,
+  upsample,
+  layer_norm,
+  scale_norm,
+  gelu,
+  gelu_gate,
   window_attention,
-  /// Per head, softmax(t q^T k) v over channels instead of pixels: each channel of q and k is a vector of all
-  /// pixels, of length 1; the input as above; t by the weight (heads, 1, 1).
   channel_attention,
 };
-template <>
-inline constexpr std::array kWords<Op>{
-    "input",      "sigma_map",    "conv", "conv_down", "conv_up",          "batch_norm",       "relu",
-    "elu",        "elu_gradient", "add",  "subtract",  "concat",           "max_pool",         "upsample",
-    "layer_norm", "scale_norm",   "gelu", "gelu_gate", "window_attention", "channel_attention"};
+/// Its word in files.
+const char* word(Op op);
 bool is_convolution(Op op);
 /// Levels between a layer's input and its output: 1 down, -1 up, else 0.
 int level_change(Op op);
@@ -63,8 +57,8 @@ struct Node {
   Op op = Op::input;
   std::vector<int> inputs{};
   std::int64_t channels = 0;     // of the output
-  int level = 0;                 // image side is divided by 2^level here
-  int kernel = 1;                // conv only
+  int level = 0;                 // sides of the image along its axes are divided by 2^level here
+  int kernel = 1;                // conv only: its width along each axis of the image
   std::string weight{}, bias{};  // state-dict names; empty: none. Norms: `weight` is the prefix
   int window = 1;  // window_attention: side of a window; they begin `shift` pixels before the image
   int shift = 0;   // 0 or half a window
@@ -73,12 +67,20 @@ struct Node {
   /// conv: the transpose of the convolution with this weight (in, out, k, k), on the first `channels` of what
   /// that one reads. Those of conv_down and conv_up are each other, with the same weight.
   bool adjoint = false;
+  Axes axes = Axes::picture;  // of the image: read for input, the others have those of what they read
 
   /// Channels that one output channel of a convolution reads, of an input of `channels`.
   std::int64_t reads(std::int64_t channels) const { return depthwise ? 1 : channels; }
   /// Pixels of its inputs that the pixels `out` of its output depend on, image's end or not.
-  Interval reads(const Interval& out) const;
+  Box reads(const Box& out) const;
 };
+
+/// The first axis that blocks have: 1 of a picture, whose depth is 1 throughout.
+inline std::size_t first_axis(Axes axes) { return axes == Axes::volume ? 0 : 1; }
+/// A box of the image in the pixels of a level, of which all axes of the image are halved at each.
+Box at_level(const Box& box, int level, Axes axes = Axes::picture);
+/// The largest of three.
+inline std::int64_t longest(const Index3& sides) { return std::max({sides[0], sides[1], sides[2]}); }
 
 /// A network as a list of layers in order of evaluation; the last node is the output. No tensors in it.
 ///
@@ -86,7 +88,7 @@ struct Node {
 class Graph {
  public:
   /// Appends a layer and returns its index. Channels and level are filled in where they follow from the
-  /// inputs: `channels` is read for input, conv, conv_down and conv_up only. ContractError for inputs that do
+  /// inputs: `channels` is read for input, conv, conv_down and conv_up only, `axes` for input. ContractError for inputs that do
   /// not fit together (channels or level of an add, a level below the image).
   int add(Node node);
   /// Fills in what add() does and says what it would refuse; empty: nothing. For lists that come from files.
@@ -94,16 +96,19 @@ class Graph {
   const std::vector<Node>& nodes() const { return nodes_; }
   const Node& output() const { return nodes_.back(); }
 
-  /// Image sides must be multiples of this: 2^deepest level, or times a window's side.
-  std::int64_t alignment() const;
+  /// Axes of the image.
+  Axes axes() const { return nodes_.empty() ? Axes::picture : nodes_.front().axes; }
+  /// Image sides must be multiples of this, per axis (depth, rows, columns): 2^deepest level, or times a window's
+  /// side; 1 along the depth of pictures.
+  Index3 alignment() const;
   /// Whether a pixel depends on all pixels: then a window is the whole image, and mode layer sums over ranks.
   bool global() const;
-  /// Pixels needed around an alignment-aligned core, per side, not rounded: exact for layers without zero
-  /// taps, by walking the graph backward with intervals (DRUNet 185, UNet 54, DnCNN 20, SCUNet 305). More than
-  /// any image has where global().
-  std::int64_t reach() const;
+  /// Pixels needed around an alignment-aligned core per axis, on either side, not rounded: exact for layers
+  /// without zero taps, by walking the graph backward with boxes (DRUNet 185, UNet 54, DnCNN 20, SCUNet 305
+  /// along rows and columns). More than any image has where global().
+  Index3 reach() const;
   /// reach() rounded up to the alignment (DRUNet 192, UNet 56, DnCNN 20).
-  std::int64_t halo() const;
+  Index3 halo() const;
   /// Multiply-adds of the convolutions per pixel of the image.
   double macs_per_pixel() const;
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/comm/exchange_plan.hpp"
+#include "tessera/denoise/layer.hpp"
 #include "tessera/denoise/run_plan.hpp"
 #include "tessera/domain/decomposition.hpp"
 
@@ -20,15 +21,6 @@ struct LevelBoxes {
   Box image;          // the padded image
 };
 
-/// How the rim of a convolution's result, which reads remote pixels, is cut off and computed.
-struct RimForm {
-  std::int64_t tile = 1;  // in multiples of so many pixels
-  bool turned = false;    // columns with rows and columns exchanged
-};
-/// Whole tiles of Winograd's where it runs, so that nothing is computed twice; elsewhere as thin as can be,
-/// and, on a CPU, never in calls with columns of a few pixels, which its libraries are slow at.
-RimForm rim_form(at::ScalarType type, bool on_device, std::int64_t inputs, std::int64_t kernel);
-
 /// A convolution or attention that reads its neighbors' pixels: they are exchanged while its inside is
 /// computed.
 struct LayerExchange {
@@ -39,6 +31,7 @@ struct LayerExchange {
   std::int64_t margin = 0;    // pixels around the block on which its output is computed too
   std::int64_t fill = 0;      // pixels around the block of its input that layers behind it read
   RimForm rim;
+  Axes axes = Axes::picture;  // of the image
 };
 
 /// A step that adds up all ranks' pixels.
@@ -54,6 +47,7 @@ struct LayerSchedule {
   std::vector<LayerExchange> exchanges;  // in order of their steps
   std::vector<std::int64_t> margin;      // per level
   std::vector<LayerSum> sums;            // in order of their steps
+  Axes axes = Axes::picture;
 };
 
 /// With depth k, k convolutions in a row share one exchange of k times their reach where nothing between them
@@ -72,15 +66,14 @@ struct Strip {
 };
 /// What a convolution computes on a block and its margin, cut in two.
 struct BlockCut {
-  std::array<Strip, 4> strips;  // above, below, left, right; empty where the block ends with the padded image
-  Box inside;                   // what needs no neighbor
-  Box all;                      // both: the block and the exchange's margin
+  // Above, below, left, right, of a volume before and behind first; empty where the block ends with the padded
+  // image.
+  std::array<Strip, 6> strips;
+  Box inside;  // what needs no neighbor
+  Box all;     // both: the block and the exchange's margin
 };
 /// Where little would remain inside, the first strip is all of it. Boxes in pixels of the level.
 BlockCut cut_block(const Box& block, const Box& padded, const LayerExchange& exchange);
-
-/// `box` of the padded image in the pixels of a level.
-Box at_level(const Box& box, int level);
 
 /// Whether both move the same pixels: only the layers that they serve differ.
 bool same_pixels(const LayerExchange& a, const LayerExchange& b);

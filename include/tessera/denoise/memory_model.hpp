@@ -24,12 +24,12 @@ class MemoryModel {
   MemoryModel(MemoryModel&&) noexcept;
   ~MemoryModel();
 
-  /// For `items` windows of height x width pixels, multiples of the alignment.
-  std::int64_t bytes(std::int64_t items, std::int64_t height, std::int64_t width) const;
+  /// For `items` windows of so many pixels (depth, rows, columns), multiples of the alignment.
+  std::int64_t bytes(std::int64_t items, const Index3& window) const;
   /// Of mode layer on the block of `rank`: features with their margins, strips and packed messages.
   std::int64_t layer_bytes(const Decomposition& decomposition, int rank, int halo_depth) const;
   /// Most bytes of features alive at once: no placement can take less.
-  std::int64_t least_bytes(std::int64_t items, std::int64_t height, std::int64_t width) const;
+  std::int64_t least_bytes(std::int64_t items, const Index3& window) const;
 
  private:
   struct Impl;

@@ -41,8 +41,8 @@ struct Network {
   bool takes_sigma() const;
 
   std::int64_t channels() const { return options.channels; }
-  std::int64_t alignment() const { return graph.alignment(); }
-  std::int64_t halo() const { return graph.halo(); }
+  Index3 alignment() const { return graph.alignment(); }
+  Index3 halo() const { return graph.halo(); }
 };
 
 /// Name -> graph. InputError for an unknown name or an impossible option.
@@ -75,12 +75,12 @@ Network with_potential(Network network);
 /// Batch norms folded into the convolution before them; the graph without them.
 Network fold_batch_norm(const Network& network);
 
-/// The weight (out, in, k, k) of what a convolution computes: `weight` as the state dict has it, or of its
+/// The weight (out, in, [k,] k, k) of what a convolution computes: `weight` as the state dict has it, or of its
 /// transpose.
 at::Tensor applied_weight(const Node& node, const at::Tensor& weight);
 
 /// Plain evaluation with at:: operators, any device, differentiable; the definition that the fast runner is
-/// tested against and that training uses. x (N, C, H, W) with sides multiples of the alignment; sigma: one
+/// tested against and that training uses. x (N, C, [D,] H, W) with sides multiples of the alignment; sigma: one
 /// value per item (N).
 at::Tensor evaluate(const Graph& graph, const std::map<std::string, at::Tensor>& weights, const at::Tensor& x,
                     const at::Tensor& sigma);

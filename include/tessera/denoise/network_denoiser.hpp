@@ -18,6 +18,10 @@ namespace tessera {
 std::unique_ptr<Denoiser> make_network_denoiser(Network network, const ExecutionOptions& options,
                                                 const DenoiserContext& context);
 
+/// InputError where the network is for volumes and the image a picture, or the other way round.
+/// make_network_denoiser() asks it too.
+void refuse_axes(const Network& network, const ImageSpace& image);
+
 /// InputError where windows are asked for (patch, batch: 0 where not) of a network that attends to the whole
 /// image. make_network_denoiser() asks it too.
 void refuse_windows(const Network& network, ExecutionMode mode, std::int64_t patch, std::int64_t batch);

@@ -26,26 +26,29 @@ struct NetworkWork {
     double passed = 0;             // values read + written per output pixel by a step that is no convolution
     std::size_t step = 0;          // of the runner's plan
     std::int64_t tile = 1;         // side of the tiles of its output, which are computed whole
+    Axes axes = Axes::picture;     // of the image
     /// Output pixels that it computes in a pass over one window of so many pixels of the image.
-    double pixels(std::int64_t rows, std::int64_t columns) const;
+    double pixels(const Index3& window) const;
     /// The same for a part of its output.
-    double pixels(const Rectangle& part) const;
+    double pixels(const Box& part) const;
     /// Multiply-adds of a convolution per output pixel.
     double products() const;
   };
   std::string name;
   std::vector<Layer> layers;
-  std::int64_t alignment = 1, halo = 0, channels = 1;  // halo: window_halo()
-  bool global = false;                                 // a pixel depends on all pixels
-  double weights = 0;                                  // numbers
+  Index3 alignment{1, 1, 1}, halo{};  // halo: window_halo()
+  std::int64_t channels = 1;
+  Axes axes = Axes::picture;
+  bool global = false;                        // a pixel depends on all pixels
+  double weights = 0;                         // numbers
   double packed = 0;                          // bytes of them as float32 convolutions on a CPU want them
   std::shared_ptr<const MemoryModel> memory;  // of one pass
   std::shared_ptr<const RunPlan> plan;        // what layer-wise halos are scheduled from
   std::vector<bool> in_parts;                 // for computed_parts()
 };
 
-/// What a window of a block needs around it, pixels; 0 of a network that windows cannot serve.
-std::int64_t window_halo(const Network& network);
+/// What a window of a block needs around it, pixels along each axis; 0 of a network that windows cannot serve.
+Index3 window_halo(const Network& network);
 
 /// With arithmetic in `type`, on a device or not. Pure.
 NetworkWork network_work(const Network& network, at::ScalarType type, bool on_device);

@@ -23,21 +23,17 @@ struct RunPlan {
   std::vector<Step> steps;
   int output = 0;
   std::vector<std::int64_t> channels;  // per slot
+  Axes axes = Axes::picture;           // of the image
   bool converts = false;  // the image must be in the runner's type and layout: not only a concat reads it
 };
 
 /// `fuse_add`: whether a convolution can add in the same pass. The graph must be free of batch norms.
 RunPlan make_run_plan(const Graph& graph, bool fuse_add);
 
-/// Rows and columns of a feature, in the pixels of its level.
-struct Rectangle {
-  Interval rows, columns;
-  bool operator==(const Rectangle&) const = default;
-};
-/// What a pass over a window computes of each slot where only `core` of its result is wanted; both begin at
-/// the window's first pixel. A network reaches far in its first layers and hardly at all in its last ones.
+/// What a pass over a window computes of each slot, in the pixels of its level, where only `core` of its
+/// result is wanted; both in pixels of the window, which begins at the origin. A network reaches far in its first layers and hardly at all in its last ones.
 /// `in_parts`, by step: whether it computes what is asked for alone; else it makes all of the window.
-std::vector<Rectangle> computed_parts(const RunPlan& plan, const Rectangle& window, const Rectangle& core,
-                                      const std::vector<bool>& in_parts);
+std::vector<Box> computed_parts(const RunPlan& plan, const Box& window, const Box& core,
+                                const std::vector<bool>& in_parts);
 
 }  // namespace tessera

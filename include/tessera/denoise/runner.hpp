@@ -47,18 +47,18 @@ class Runner {
   Runner& operator=(Runner&&) noexcept;
   ~Runner();
 
-  /// x (N, C, H, W), any strides, sides multiples of the alignment -> a new tensor of x's sizes and type, any
+  /// x (N, C, [D,] H, W), any strides, sides multiples of the alignment -> a new tensor of x's sizes and type, any
   /// strides. sigma: for every item. `between` is called after each layer, for messages that wait to be
   /// moved. With `halos` (collective then), x and the result are one block with its margin, N = 1, and the
-  /// result's block is that of the whole image. With `core`, rows and columns of x, the result is that part
-  /// alone, and in float32 on a CPU no layer computes more than it needs.
+  /// result's block is that of the whole image. With `core`, pixels of x, which begins at the origin, the
+  /// result is that part alone, and in float32 on a CPU no layer computes more than it needs.
   at::Tensor run(const at::Tensor& x, double sigma, const std::function<void()>& between = {},
-                 LayerHalos* halos = nullptr, const std::optional<Rectangle>& core = {});
+                 LayerHalos* halos = nullptr, const std::optional<Box>& core = {});
 
   const RunPlan& plan() const;
 
   /// Bytes that a call on `items` windows takes, without the weights: memory_model.hpp.
-  std::int64_t bytes(std::int64_t items, std::int64_t height, std::int64_t width) const;
+  std::int64_t bytes(std::int64_t items, const Index3& window) const;
   /// Shapes whose passes are replayed as CUDA graphs.
   std::size_t graphs() const;
   /// Gives back what is kept between calls: graphs, buffers, a device's unused memory.

@@ -30,6 +30,7 @@ struct LayerRate {
   int kernel = 3;
   std::int64_t in = 0, out = 0;
   Curve seconds;
+  Axes axes = Axes::picture;
   bool operator==(const LayerRate&) const = default;
 };
 

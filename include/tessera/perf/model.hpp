@@ -60,12 +60,12 @@ Prediction predict(const Machine& machine, const NetworkWork* network, const Dat
 std::map<int, int> representatives(const Decomposition& decomposition, std::int64_t halo);
 constexpr int kEveryRank = 64;
 
-/// Seconds of one pass of the network over `batch` windows of `rows` x `columns`.
+/// Seconds of one pass of the network over `batch` windows of so many pixels (depth, rows, columns).
 double pass_seconds(const Machine& machine, const NetworkWork& network, Precision precision,
-                    std::int64_t rows, std::int64_t columns, std::int64_t batch);
+                    const Index3& window, std::int64_t batch);
 /// The same where a part of the result is wanted, in pixels of the window.
 double pass_seconds(const Machine& machine, const NetworkWork& network, Precision precision,
-                    const Rectangle& window, const Rectangle& core, std::int64_t batch);
+                    const Box& window, const Box& core, std::int64_t batch);
 /// Seconds of one layer that makes `pixels` output pixels: as measured, else by passes over memory.
 double layer_seconds(const Machine& machine, Precision precision, const NetworkWork::Layer& layer,
                      double pixels);
@@ -91,8 +91,8 @@ std::string limiting_term(const Prediction& one, const Prediction& many);
 /// Images of the solver's state and of the loop around it.
 int state_images(const std::string& solver);
 /// Bytes of state, measurements, halos and what a proximal step keeps on `rank`: what `tessera check` prints.
-std::int64_t data_memory(const Decomposition& decomposition, const DataWork& data, std::int64_t denoiser_halo,
-                         int rank);
+std::int64_t data_memory(const Decomposition& decomposition, const DataWork& data,
+                         const Index3& denoiser_halo, int rank);
 /// Bytes that the data step takes for a moment: tiles and spectra, or a few images where it has none.
 double data_moment(const DataWork& data, const Decomposition& decomposition, int rank);
 /// Bytes of a network's weights, as read and as its convolutions want them.

@@ -5,6 +5,7 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/graph.hpp"
+#include "tessera/denoise/layer.hpp"
 
 namespace tessera {
 
@@ -26,46 +27,10 @@ int append_adjoint(Graph& graph, int from, int to, int v) {
     sum = sum < 0 ? g : graph.add({.op = Op::add, .inputs = {sum, g}});
   };
   give(to, v);
-  for (int i = to; i > from; --i) {
-    const Node& node = nodes[i];
-    const int g = gradient[i];
-    if (g < 0) continue;
-    int in = node.inputs[0];
-    switch (node.op) {
-      case Op::conv:
-        TESSERA_EXPECT(!node.depthwise, "the transpose of a depthwise conv (there is none) write it first");
-        if (nodes[in].op == Op::concat) {
-          const std::vector<int>& parts = nodes[in].inputs;
-          TESSERA_EXPECT(std::none_of(parts.begin() + 1, parts.end(), [&](int k) { return depends[k]; }),
-                         "the transpose of a concat (its first input alone is followed) write it first");
-          in = parts[0];
-        }
-        if (!depends[in]) break;
-        give(in, graph.add({.op = Op::conv,
-                            .inputs = {g},
-                            .channels = nodes[in].channels,
-                            .kernel = node.kernel,
-                            .weight = node.weight,
-                            .adjoint = true}));
-        break;
-      case Op::conv_down:
-      case Op::conv_up:
-        if (!depends[in]) break;
-        give(in, graph.add({.op = node.op == Op::conv_up ? Op::conv_down : Op::conv_up,
-                            .inputs = {g},
-                            .channels = nodes[in].channels,
-                            .weight = node.weight}));
-        break;
-      case Op::elu:
-        give(in, graph.add({.op = Op::elu_gradient, .inputs = {g, i}}));
-        break;
-      case Op::add:
-        for (const int k : node.inputs) give(k, g);
-        break;
-      default:
-        TESSERA_EXPECT(false, "the transpose of a ", word(node.op), " (there is none) write it first");
-    }
-  }
+  for (int i = to; i > from; --i)
+    if (gradient[i] >= 0)
+      layer_of(nodes[i].op)
+          .transpose({graph, nodes, i, gradient[i], [&](int k) { return depends[k]; }, give});
   return gradient[from];
 }
 

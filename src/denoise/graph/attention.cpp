@@ -13,6 +13,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace tessera {
 
@@ -59,11 +60,13 @@ at::Tensor channel_scores(const at::Tensor& products, const at::Tensor& queries,
 
 at::Tensor attend_channels(const Node& node, const at::Tensor& x, const at::Tensor& temperature) {
   const std::int64_t items = x.size(0), heads = node.heads, d = node.channels / heads;
-  const at::Tensor parts = x.reshape({items, 3, heads, d, x.size(2) * x.size(3)}).transpose(0, 1);
+  const at::Tensor parts = x.reshape({items, 3, heads, d, -1}).transpose(0, 1);
   const at::Tensor products = at::matmul(parts[0], parts[1].transpose(-2, -1));
   const auto length = [](const at::Tensor& t) { return at::linalg_vector_norm(t, 2, {-1}); };
   const at::Tensor scores = channel_scores(products, length(parts[0]), length(parts[1]), temperature);
-  return at::matmul(scores, parts[2]).reshape({items, node.channels, x.size(2), x.size(3)});
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  sizes[1] = node.channels;
+  return at::matmul(scores, parts[2]).reshape(sizes);
 }
 
 }  // namespace tessera

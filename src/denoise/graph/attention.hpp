@@ -16,7 +16,7 @@ at::Tensor position_bias(const Node& node, const at::Tensor& positions);
 /// at its other side, which is what the mask of that paper amounts to.
 at::Tensor attend(const Node& node, const at::Tensor& x, const at::Tensor& positions);
 
-/// The definition of Op::channel_attention on whole images x (N, 3 C, H, W), differentiable -> (N, C, H, W).
+/// The definition of Op::channel_attention on whole images x (N, 3 C, [D,] H, W), differentiable -> C channels.
 /// `temperature`: the node's weight.
 /// Source: Zamir et al., "Restormer: efficient transformer for high-resolution image restoration", CVPR 2022.
 at::Tensor attend_channels(const Node& node, const at::Tensor& x, const at::Tensor& temperature);

@@ -7,18 +7,19 @@
 namespace tessera {
 namespace {
 
-/// A chain of 3x3 convolutions; blind.
+/// A chain of convolutions, 3 x 3, of volumes 3 x 3 x 3; blind.
 /// Source: Zhang, Zuo, Chen, Meng, Zhang, "Beyond a Gaussian denoiser", IEEE Trans. Image Process. 26 (2017)
 /// 3142.
+template <Axes axes>
 Graph make_dncnn(const NetworkOptions& options) {
-  TESSERA_VALIDATE(options.widths.size() <= 1, "dncnn with ", options.widths.size(),
+  TESSERA_VALIDATE(options.widths.size() <= 1, options.name, " with ", options.widths.size(),
                    " widths (all its layers have the same) give one");
-  TESSERA_VALIDATE(options.depth >= 2, "dncnn with depth ", options.depth,
+  TESSERA_VALIDATE(options.depth >= 2, options.name, " with depth ", options.depth,
                    " (it has a first and a last convolution) use at least 2");
   const std::int64_t width = options.widths.empty() ? 64 : options.widths[0];
 
   Graph g;
-  const int image = g.add({.op = Op::input, .channels = options.channels});
+  const int image = g.add({.op = Op::input, .channels = options.channels, .axes = axes});
   const auto conv = [&](int from, std::int64_t channels, const std::string& name) {
     return g.add({.op = Op::conv,
                   .inputs = {from},
@@ -37,7 +38,7 @@ Graph make_dncnn(const NetworkOptions& options) {
 
 void infer_dncnn(const WeightShapes& shapes, NetworkOptions& options) {
   const auto first = shapes.find("in_conv.weight");
-  if (first == shapes.end() || first->second.size() != 4) return;
+  if (first == shapes.end() || first->second.size() < 4) return;
   options.channels = first->second[1];
   options.residual =
       true;  // deepinv's, whose names these are, adds the image; other files say what theirs does
@@ -52,7 +53,16 @@ DenoiserRow dncnn_row() {
   return {.name = "dncnn",
           .takes_sigma = false,
           .options = {widths_option(), depth_option()},
-          .graph = make_dncnn,
+          .graph = make_dncnn<Axes::picture>,
+          .infer = infer_dncnn,
+          .saved = {"depth", "residual"}};
+}
+
+DenoiserRow dncnn3d_row() {
+  return {.name = "dncnn3d",
+          .takes_sigma = false,
+          .options = {widths_option(), depth_option()},
+          .graph = make_dncnn<Axes::volume>,
           .infer = infer_dncnn,
           .saved = {"depth", "residual"}};
 }

@@ -20,15 +20,16 @@ int residual_block(Graph& g, int x, std::int64_t width, const std::string& name,
   return g.add({.op = Op::add, .inputs = {x, conv(active, ".res.2.weight")}});
 }
 
+template <Axes axes>
 Graph make_drunet(const NetworkOptions& options) {
   Graph g;
-  add_drunet(g, options, Op::relu);
+  add_drunet(g, options, Op::relu, axes);
   return g;
 }
 
 }  // namespace
 
-DrunetEnds add_drunet(Graph& g, const NetworkOptions& options, Op activation) {
+DrunetEnds add_drunet(Graph& g, const NetworkOptions& options, Op activation, Axes axes) {
   std::vector<std::int64_t> w = options.widths;
   if (w.empty()) w = {64, 128, 256, 512};
   TESSERA_VALIDATE(2 <= w.size() && w.size() <= 6, options.name, " with ", w.size(),
@@ -37,7 +38,7 @@ DrunetEnds add_drunet(Graph& g, const NetworkOptions& options, Op activation) {
                    " blocks per stage (at least one) use 2 or 4");
   const std::size_t last = w.size() - 1;  // the deepest scale
 
-  const int image = g.add({.op = Op::input, .channels = options.channels});
+  const int image = g.add({.op = Op::input, .channels = options.channels, .axes = axes});
   const int sigma = g.add({.op = Op::sigma_map});
   const int in = g.add({.op = Op::concat, .inputs = {image, sigma}});
   int x = g.add({.op = Op::conv, .inputs = {in}, .channels = w[0], .kernel = 3, .weight = "m_head.weight"});
@@ -69,7 +70,7 @@ DrunetEnds add_drunet(Graph& g, const NetworkOptions& options, Op activation) {
 
 void infer_drunet(const WeightShapes& shapes, NetworkOptions& options) {
   const auto head = shapes.find("m_head.weight");
-  if (head == shapes.end() || head->second.size() != 4) return;
+  if (head == shapes.end() || head->second.size() < 4) return;
   options.channels = head->second[1] - 1;
   std::int64_t blocks = 0;
   while (shapes.count("m_body." + std::to_string(blocks) + ".res.0.weight")) ++blocks;
@@ -86,10 +87,18 @@ void infer_drunet(const WeightShapes& shapes, NetworkOptions& options) {
 DenoiserRow drunet_row() {
   return {.name = "drunet",
           .options = {widths_option(), blocks_option()},
-          .graph = make_drunet,
+          .graph = make_drunet<Axes::picture>,
           .infer = infer_drunet,
           .saved = {"blocks"},
           .shipped = true};
+}
+
+DenoiserRow drunet3d_row() {
+  return {.name = "drunet3d",
+          .options = {widths_option(), blocks_option()},
+          .graph = make_drunet<Axes::volume>,
+          .infer = infer_drunet,
+          .saved = {"blocks"}};
 }
 
 }  // namespace tessera

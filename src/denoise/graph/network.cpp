@@ -12,6 +12,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/random.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
+#include "tessera/denoise/layer.hpp"
 
 namespace tessera {
 bool Network::takes_sigma() const {
@@ -44,38 +45,9 @@ std::vector<std::pair<std::string, std::vector<std::int64_t>>> weight_shapes(con
   std::set<std::string> listed;  // a transpose reads the weight of a layer before it
   for (const Node& node : graph.nodes()) {
     if (!node.weight.empty() && !listed.insert(node.weight).second) continue;
-    const std::int64_t out = node.channels;
-    const std::int64_t in = node.inputs.empty() ? 0 : graph.nodes()[node.inputs[0]].channels;
-    switch (node.op) {
-      case Op::conv:
-        shapes.push_back({node.weight, {out, node.reads(in), node.kernel, node.kernel}});
-        break;
-      case Op::conv_down:
-        shapes.push_back({node.weight, {out, in, 2, 2}});
-        break;
-      case Op::conv_up:
-        shapes.push_back({node.weight, {in, out, 2, 2}});
-        break;
-      case Op::batch_norm:
-        for (const char* part : {".weight", ".bias", ".running_mean", ".running_var"})
-          shapes.push_back({node.weight + part, {out}});
-        break;
-      case Op::layer_norm:
-        for (const char* part : {".weight", ".bias"}) shapes.push_back({node.weight + part, {out}});
-        break;
-      case Op::scale_norm:
-        shapes.push_back({node.weight + ".weight", {out}});
-        break;
-      case Op::channel_attention:
-        shapes.push_back({node.weight, {node.heads, 1, 1}});
-        break;
-      case Op::window_attention:
-        shapes.push_back({node.weight, {node.heads, 1, 2 * node.window - 1, 2 * node.window - 1}});
-        break;
-      default:
-        break;
-    }
-    if (node.op != Op::batch_norm && !node.bias.empty()) shapes.push_back({node.bias, {out}});
+    Layer::Inputs in;
+    for (const int from : node.inputs) in.push_back(&graph.nodes()[static_cast<std::size_t>(from)]);
+    for (Layer::NamedShape& weight : layer_of(node.op).weights(node, in)) shapes.push_back(std::move(weight));
   }
   return shapes;
 }
@@ -87,13 +59,15 @@ Network random_network(const NetworkOptions& options, std::uint64_t seed) {
     const Random random(seed, RandomStream::weights, part++);
     at::Tensor tensor = at::empty(shape, at::kFloat);
     float* values = tensor.data_ptr<float>();
+    std::int64_t fan_in = shape.size() >= 4 ? 1 : 0;  // of a convolution
+    for (std::size_t axis = 1; axis < shape.size(); ++axis) fan_in *= shape[axis];
     const bool variance = name.ends_with("running_var");
     const bool scale = (shape.size() == 1 && name.ends_with(".weight")) || shape.size() == 3;
     for (std::int64_t i = 0; i < tensor.numel(); ++i) {
       // Kaiming: fan-in for convolutions, whose inputs keep their variance through a ReLU. One-dimensional
       // entries are near their neutral values, yet not equal to them, so that tests see each of them.
-      if (shape.size() == 4)
-        values[i] = static_cast<float>(random.normal(i) * std::sqrt(2.0 / (shape[1] * shape[2] * shape[3])));
+      if (fan_in > 0)
+        values[i] = static_cast<float>(random.normal(i) * std::sqrt(2.0 / static_cast<double>(fan_in)));
       else
         values[i] = static_cast<float>((variance || scale ? 1.0 : 0.0) + 0.1 * (random.uniform(i) - 0.5));
     }
@@ -145,8 +119,9 @@ Network fold_batch_norm(const Network& network) {
       };
       const at::Tensor scale = part(".weight").div(part(".running_var").add(1e-5).sqrt());
       const at::Tensor shift = part(".bias").sub(part(".running_mean").mul(scale));
-      weight = weight.mul(scale.view(from[i]->op == Op::conv_up ? at::IntArrayRef{1, -1, 1, 1}
-                                                                : at::IntArrayRef{-1, 1, 1, 1}));
+      std::vector<std::int64_t> outputs(static_cast<std::size_t>(weight.dim()), 1);
+      outputs[from[i]->op == Op::conv_up ? 1 : 0] = -1;
+      weight = weight.mul(scale.view(outputs));
       bias = bias.defined() ? bias.mul(scale).add(shift) : shift;
     }
     folded.weights.emplace(to[i]->weight, weight.to(type));

@@ -7,6 +7,7 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
+#include "tessera/denoise/layer.hpp"
 
 namespace tessera {
 namespace {
@@ -37,7 +38,7 @@ Node read_layer(const Json& json, const std::string& where) {
                    " has no operation (nothing to compute) convert the file again");
   for (const auto& [key, value] : json.items()) {
     if (key == "op") {
-      const auto op = value.is_string() ? from_word<Op>(value.get<std::string>()) : std::nullopt;
+      const std::optional<Op> op = value.is_string() ? op_named(value.get<std::string>()) : std::nullopt;
       TESSERA_VALIDATE(op && *op != Op::batch_norm && *op != Op::elu_gradient, where, " has the operation ",
                        shown(value), " (no layer of a list) convert the file again");
       node.op = *op;
@@ -59,20 +60,25 @@ Node read_layer(const Json& json, const std::string& where) {
       node.shift = static_cast<int>(number(key, value));
     } else if (key == "heads") {
       node.heads = static_cast<int>(number(key, value));
+    } else if (key == "axes") {
+      const std::int64_t axes = number(key, value);
+      TESSERA_VALIDATE(axes == 2 || axes == 3, where, ": axes is ", axes,
+                       " (2 of pictures and 3 of volumes are known) convert the file again");
+      node.axes = axes == 3 ? Axes::volume : Axes::picture;
     } else if (key == "depthwise") {
       node.depthwise = value == true;
     } else {
       throw InputError(
           concat(where, " has an unknown key (this version knows op, inputs, channels, kernel, weight, ",
-                 "bias, window, shift, heads, depthwise) convert the file again"));
+                 "bias, window, shift, heads, depthwise, axes) convert the file again"));
     }
   }
   return node;
 }
 
 bool takes_weight(Op op) {
-  return is_convolution(op) || op == Op::layer_norm || op == Op::scale_norm || op == Op::window_attention ||
-         op == Op::channel_attention;
+  const Node before{.channels = 1};
+  return !layer_of(op).weights({.op = op, .channels = 1}, {&before}).empty();
 }
 
 /// The layers that a traced module went through, listed by its weights file (jobs/convert_weights.py).

@@ -16,6 +16,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/denoise/layer.hpp"
 #include "tessera/denoise/layer_schedule.hpp"
 #include "tessera/denoise/memory_model.hpp"
 #include "tessera/denoise/runner.hpp"
@@ -36,12 +37,12 @@ at::TensorOptions feature_options(const ExecutionOptions& options) {
   return at::TensorOptions().dtype(options.type).device(device);
 }
 
-// T^-1 D T for a symmetry T of the square, as a network: the same layers with turned kernels. Networks on
+// T^-1 D T for a symmetry T of the square (of volumes, in their planes), as a network: the same layers with turned kernels. Networks on
 // even sides commute with turns otherwise, so the distributed image can stay as it is.
 Network turned(const Network& network, int symmetry) {
   Network other = network;
   for (auto& [name, weight] : other.weights)
-    if (weight.dim() == 4) weight = turn_back(weight, symmetry).contiguous();
+    if (weight.dim() >= 4) weight = turn_back(weight, symmetry).contiguous();
   return other;
 }
 
@@ -54,6 +55,7 @@ class LayerDenoiser final : public Denoiser {
   LayerDenoiser(const Network& network, const ExecutionOptions& options, const DenoiserContext& context)
       : options_(options),
         network_(network),
+        axes_(context.image.axes),
         image_channels_(context.image.planes()),
         own_(context.decomposition.block(context.comm.rank())),
         symmetries_(options.averaging),
@@ -69,7 +71,7 @@ class LayerDenoiser final : public Denoiser {
     if (options.memory_bytes > 0) validate_memory(network, d);
     bytes_sent_ = passes(options.averaging) * halos_->bytes_sent();
     if (d.image() != d.padded()) {
-      ExchangePlan plan = network_plan(d, 0, rank);
+      ExchangePlan plan = network_plan(d, {}, rank);
       bytes_sent_ += plan.pixels_sent() * image_channels_ * element_bytes(element_type(image_type(options)));
       padding_.emplace(std::move(plan), context.transport, image_channels_,
                        element_type(image_type(options)));
@@ -77,14 +79,19 @@ class LayerDenoiser final : public Denoiser {
   }
 
   void apply(const at::Tensor& in, double sigma, at::Tensor& out) override {
-    TESSERA_EXPECT(in.dim() == 3 && in.scalar_type() == image_type(options_) && !out.is_same(in),
+    TESSERA_EXPECT(in.dim() == (axes_ == Axes::volume ? 4 : 3) && in.scalar_type() == image_type(options_) &&
+                       !out.is_same(in),
                    "a denoiser was given ", in.dim(), " axes of ", c10::toString(in.scalar_type()),
-                   " (wanted channels, height, width of ", c10::toString(image_type(options_)),
+                   " (wanted channels, [depth,] height, width of ", c10::toString(image_type(options_)),
                    ", and another tensor for the result) convert it first");
     const PhaseScope phase(Phase::denoise);
     const at::NoGradGuard no_grad;
     at::Tensor x = with_padding(in).unsqueeze(0);
-    if (image_channels_ != network_.channels()) x = x.expand({-1, network_.channels(), -1, -1});
+    if (image_channels_ != network_.channels()) {
+      std::vector<std::int64_t> sizes = x.sizes().vec();
+      sizes[1] = network_.channels();
+      x = x.expand(sizes);
+    }
 
     const std::vector<int> symmetries = symmetries_.next();
     potential_.begin(symmetries.size());
@@ -147,7 +154,7 @@ class LayerDenoiser final : public Denoiser {
     const Box& block = halos_->block(0);
     const Box& region = halos_->region(0);
     if (!padding_ && region == block) return in;
-    if (!region_.defined()) region_ = empty_block(image_channels_, region, in.options()).zero_();
+    if (!region_.defined()) region_ = empty_block(image_channels_, region, in.options(), axes_).zero_();
     const at::Tensor inside = region == block ? region_ : crop(region_, region, block);
     if (!padding_) {
       inside.copy_(in);
@@ -160,6 +167,7 @@ class LayerDenoiser final : public Denoiser {
 
   ExecutionOptions options_;
   Network network_;
+  Axes axes_;
   std::int64_t image_channels_;
   Box own_;  // image pixels of this rank
   Symmetries symmetries_;
@@ -184,13 +192,15 @@ std::unique_ptr<Denoiser> make_layer_denoiser(const Network& network, const Exec
 int layer_halo_depth(const Graph& graph, const Decomposition& decomposition,
                      const ExecutionOptions& options) {
   if (options.halo_depth > 0) return options.halo_depth;
+  if (graph.axes() == Axes::volume) return 1;  // each exchange serves one layer
   // An exchange hides behind its convolution while that takes longer than a message. Mean over the layers, on
   // the largest block; rates and latencies of the right order of magnitude are enough to choose between 1,
   // 2 and 4.
   double pixels = 0, exchanges = 0;
   for (int r = 0; r < decomposition.ranks(); ++r)
     pixels = std::max(pixels, static_cast<double>(decomposition.padded_block(r).pixels()));
-  for (const Node& node : graph.nodes()) exchanges += node.op == Op::conv && node.kernel > 1;
+  for (const Node& node : graph.nodes())
+    exchanges += is_convolution(node.op) && layer_of(node.op).reach(node) > 0;
   const bool cuda = options.device.is_cuda();
   const double rate = cuda ? 1e13 : 3e10;       // multiply-adds per second of a rank
   const double message = cuda ? 60e-6 : 20e-6;  // seconds, with packing and, on a device, kernel launches
@@ -241,7 +251,7 @@ std::vector<LayerTraffic::Exchanges> LayerTraffic::of(int rank) const {
   const auto add = [&](const ExchangePlan& plan, std::int64_t bytes, std::int64_t count) {
     all.push_back({count, plan.pixels_sent() * bytes, static_cast<std::int64_t>(plan.sends().size())});
   };
-  if (impl_->padding_bytes > 0) add(network_plan(impl_->decomposition, 0, rank), impl_->padding_bytes, 1);
+  if (impl_->padding_bytes > 0) add(network_plan(impl_->decomposition, {}, rank), impl_->padding_bytes, 1);
   for (const Impl::Kind& kind : impl_->kinds) add(kind.layouts.plan(rank), kind.bytes, kind.count);
   return all;
 }

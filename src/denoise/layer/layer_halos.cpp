@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "layers/features.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/image_space.hpp"
 #include "tessera/core/phase.hpp"
@@ -22,34 +23,34 @@ namespace {
 
 constexpr std::int64_t kGrain = 64;  // elements; strips begin on cache lines
 
-at::Tensor empty_features(std::int64_t channels, const Box& box, const at::TensorOptions& options) {
-  return at::empty({1, channels, box.extent(1), box.extent(2)},
-                   options.memory_format(at::MemoryFormat::ChannelsLast));
+at::Tensor empty_features(std::int64_t channels, const Box& box, const at::TensorOptions& options,
+                          Axes axes) {
+  return at::empty(feature_sizes(1, channels, box, axes), options.memory_format(channels_last(axes)));
 }
 
 // Zeros, since margins are computed upon before they hold anything: Winograd's tiles mix them with the pixels
 // beside them and take them out again, which memory of any content would not survive.
-at::Tensor zero_features(std::int64_t channels, const Box& box, const at::TensorOptions& options) {
-  return empty_features(channels, box, options).zero_();
+at::Tensor zero_features(std::int64_t channels, const Box& box, const at::TensorOptions& options, Axes axes) {
+  return empty_features(channels, box, options, axes).zero_();
 }
 
-// The pixels `wanted` of features (1, C, h, w) that hold `box`; a view.
-at::Tensor part(const at::Tensor& x, const Box& box, const Box& wanted) {
-  return x.narrow(2, wanted.lo()[1] - box.lo()[1], wanted.extent(1))
-      .narrow(3, wanted.lo()[2] - box.lo()[2], wanted.extent(2));
-}
+// The pixels `wanted` of features that hold `box`; a view.
+at::Tensor part(const at::Tensor& x, const Box& box, const Box& wanted) { return narrowed(x, box, wanted); }
 
 }  // namespace
 
 LayerHalos::LayerHalos(LayerSchedule schedule, const Decomposition& decomposition, int rank,
                        const std::shared_ptr<Transport>& transport, const at::TensorOptions& features)
-    : transport_(transport), levels_(level_boxes(schedule, decomposition, rank)), sums_(schedule.sums) {
+    : transport_(transport),
+      axes_(schedule.axes),
+      levels_(level_boxes(schedule, decomposition, rank)),
+      sums_(schedule.sums) {
   std::int64_t longest = 0;  // elements of all strips of one exchange
   const auto kind = c10::typeMetaToScalarType(features.dtype());
   for (const LayerExchange& e : schedule.exchanges) {
     Halo halo;
     halo.what = e;
-    halo.cut = cut_block(block(e.level), at_level(decomposition.padded(), e.level), e);
+    halo.cut = cut_block(block(e.level), at_level(decomposition.padded(), e.level, axes_), e);
     const auto same =
         std::find_if(shared_.begin(), shared_.end(), [&](const auto& s) { return same_pixels(s->what, e); });
     if (same != shared_.end()) {
@@ -76,7 +77,7 @@ LayerHalos::LayerHalos(LayerSchedule schedule, const Decomposition& decompositio
 
 // Opposite strips of one size lie one behind the other, as two images of a batch.
 void LayerHalos::lay_out(Halo& halo) {
-  const std::array<Strip, 4>& strips = halo.cut.strips;
+  const std::array<Strip, 6>& strips = halo.cut.strips;
   const std::int64_t channels = halo.what.channels;
   std::int64_t at = 0;
   for (std::size_t i = 0; i < strips.size(); i += 2) {
@@ -87,9 +88,12 @@ void LayerHalos::lay_out(Halo& halo) {
       if (!both || k == i) {
         const std::int64_t count = both ? 2 : 1, rows = box.extent(turned ? 2 : 1),
                            columns = box.extent(turned ? 1 : 2);
-        const std::int64_t elements = count * channels * rows * columns;
+        const std::int64_t elements = count * channels * box.pixels();
+        const at::Tensor flat = buffer_.narrow(0, at, elements);
         const at::Tensor pixels =
-            buffer_.narrow(0, at, elements).view({count, rows, columns, channels}).permute({0, 3, 1, 2});
+            axes_ == Axes::volume
+                ? flat.view({count, box.extent(0), rows, columns, channels}).permute({0, 4, 1, 2, 3})
+                : flat.view({count, rows, columns, channels}).permute({0, 3, 1, 2});
         if (!box.empty()) halo.rims.push_back({{k, k + count - 1}, count, turned, pixels});
         halo.pixels[k] = pixels.narrow(0, 0, 1);
         if (both) halo.pixels[k + 1] = pixels.narrow(0, 1, 1);
@@ -107,7 +111,7 @@ at::Tensor LayerHalos::narrow(const at::Tensor& x, int level) const {
 
 at::Tensor LayerHalos::widen(const at::Tensor& x, int level) const {
   if (region(level) == block(level)) return x;
-  at::Tensor wide = zero_features(x.size(1), region(level), x.options());
+  at::Tensor wide = zero_features(x.size(1), region(level), x.options(), axes_);
   narrow(wide, level).copy_(x);
   return wide;
 }
@@ -164,7 +168,7 @@ at::Tensor LayerHalos::in_parts(Halo& halo, const ConvolutionLayer& convolution,
   const Box& inside = halo.cut.inside;
   const std::int64_t reach = halo.what.reach;
   const auto make = halo.cut.all == have ? empty_features : zero_features;
-  const at::Tensor y = overwrite ? other : make(convolution.outputs(), have, x.options());
+  const at::Tensor y = overwrite ? other : make(convolution.outputs(), have, x.options(), axes_);
   const auto compute = [&](const at::Tensor& in, const std::array<std::int64_t, 2>& zeros,
                            const at::Tensor& sum, const at::Tensor& out) {
     convolution.part(in, zeros, sum.defined() ? &sum : nullptr, relu && !sum.defined(), out);
@@ -210,7 +214,7 @@ at::Tensor LayerHalos::with_strips(Halo& halo, ConvolutionLayer& convolution, Co
 
   const Box& have = region(halo.what.level);
   if (!y.defined() && halo.cut.all == have) return other.defined() ? results[0].add_(sums[0]) : results[0];
-  if (!y.defined()) y = zero_features(convolution.outputs(), have, x.options());
+  if (!y.defined()) y = zero_features(convolution.outputs(), have, x.options(), axes_);
   for (std::size_t i = 0; i < results.size(); ++i) {
     at::Tensor target = place(y, halo, halo.rims[i]);
     if (other.defined())
@@ -224,21 +228,30 @@ at::Tensor LayerHalos::with_strips(Halo& halo, ConvolutionLayer& convolution, Co
 at::Tensor LayerHalos::attend(std::size_t step, int level, const WindowAttention& attention,
                               const at::Tensor& x) {
   const LevelBoxes& here = levels_[static_cast<std::size_t>(level)];
-  const auto make = here.block == here.region ? empty_features : zero_features;
-  const at::Tensor y = make(attention.outputs(), here.region, x.options());
   const at::Tensor scratch = attention.scratch(here.block.extent(1), here.block.extent(2), x.options());
-  const auto compute = [&](const at::Tensor& in, const Box& have, const Box& wanted) {
-    attention.part(in, have, wanted, here.image, part(y, here.region, wanted), scratch);
+  return compute(step, level, attention.outputs(), x,
+                 [&](const at::Tensor& in, const Box& have, const Box& wanted, const at::Tensor& y) {
+                   attention.part(in, have, wanted, here.image, y, scratch);
+                 });
+}
+
+at::Tensor LayerHalos::compute(std::size_t step, int level, std::int64_t outputs, const at::Tensor& x,
+                               const Compute& compute) {
+  const LevelBoxes& here = levels_[static_cast<std::size_t>(level)];
+  const auto make = here.block == here.region ? empty_features : zero_features;
+  const at::Tensor y = make(outputs, here.region, x.options(), axes_);
+  const auto into = [&](const at::Tensor& in, const Box& have, const Box& wanted) {
+    compute(in, have, wanted, part(y, here.region, wanted));
   };
   if (!exchanges(step)) {
-    compute(x, here.region, here.block);
+    into(x, here.region, here.block);
     return y;
   }
   Halo& halo = halos_[static_cast<std::size_t>(halo_of_step_[step])];
   Exchange::Pending pending = begin(halo, x, nullptr);
   pending.progress();
   if (!halo.cut.inside.empty()) {
-    compute(x, here.region, halo.cut.inside);
+    into(x, here.region, halo.cut.inside);
     pending.progress();
   }
   {
@@ -247,7 +260,7 @@ at::Tensor LayerHalos::attend(std::size_t step, int level, const WindowAttention
   }
   for (std::size_t i = 0; i < halo.pixels.size(); ++i)
     if (const Strip& strip = halo.cut.strips[i]; !strip.out.empty())
-      compute(halo.pixels[i], strip.in, strip.out);
+      into(halo.pixels[i], strip.in, strip.out);
   return y;
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -51,10 +52,18 @@ class LayerHalos {
   bool exchanges(std::size_t step) const;
   /// What apply() (`other` undefined) or add() of the convolution gives on the whole image, on this region.
   /// `turned`: the convolution with rows and columns of its kernel exchanged, for strips along columns; where
-  /// rim_form() wants it and the block has neighbors to the left or right.
+  /// Layer::rim() wants it and the block has neighbors to the left or right.
   at::Tensor convolve(std::size_t step, ConvolutionLayer& convolution, ConvolutionLayer* turned,
                       const at::Tensor& x, bool relu, const at::Tensor& other, bool overwrite);
-  /// What the attention gives on the whole image, on this block; its windows at the rim want remote pixels.
+  /// Makes a result on `wanted` into y (1, C, rows, columns of it) from x, which holds the pixels `have`: all that
+  /// `wanted` reads; beyond the image they are zeros, or missing.
+  using Compute =
+      std::function<void(const at::Tensor& x, const Box& have, const Box& wanted, const at::Tensor& y)>;
+  /// What a layer that sees blocks without margins gives on the whole image, on this block: its inside while the
+  /// pixels of the neighbors travel, then its rim.
+  at::Tensor compute(std::size_t step, int level, std::int64_t outputs, const at::Tensor& x,
+                     const Compute& compute);
+  /// The same of attention; its windows at the rim want remote pixels.
   at::Tensor attend(std::size_t step, int level, const WindowAttention& attention, const at::Tensor& x);
   /// Adds up all ranks' numbers, in place.
   void sum(at::Tensor& numbers) const;
@@ -79,7 +88,7 @@ class LayerHalos {
     LayerExchange what;
     BlockCut cut;
     std::vector<Rim> rims;
-    std::array<at::Tensor, 4> pixels;  // of each strip, (1, C, rows, columns); views of the rims'
+    std::array<at::Tensor, 6> pixels;  // of each strip, (1, C, [depth,] rows, columns); views of the rims'
     std::vector<ArrayView> views;      // of the same memory
     Exchange* exchange = nullptr;
     bool known = false;  // its kernels have been chosen (cuDNN tries them out at the first call)
@@ -102,6 +111,7 @@ class LayerHalos {
                                        SideStream* side) const;
 
   std::shared_ptr<Transport> transport_;
+  Axes axes_;
   std::vector<LevelBoxes> levels_;
   std::vector<int> halo_of_step_;  // -1: none
   std::vector<LayerSum> sums_;

@@ -5,27 +5,21 @@
 #include <limits>
 #include <utility>
 
-#include "run/channel_attention.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/image_space.hpp"
-#include "winograd/winograd.hpp"
+#include "tessera/denoise/layer.hpp"
 
 namespace tessera {
 namespace {
 
-std::int64_t reach_of(const Step& step) {
-  return step.node.op == Op::conv ? step.node.kernel / 2 : step.node.shift;
+std::int64_t reach_of(const Step& step) { return layer_of(step.node.op).reach(step.node); }
+Reach reach_around(std::int64_t pixels, Axes axes) {
+  return axes == Axes::volume ? Reach{{pixels, pixels, pixels}, {pixels, pixels, pixels}}
+                              : ImageSpace::in_plane(pixels);
 }
-// Layers that see and make the block alone.
-bool ends_margins(Op op) { return level_change(op) != 0 || op == Op::window_attention; }
+bool on_blocks(const Step& step) { return layer_of(step.node.op).on_blocks(step.node); }
 
 }  // namespace
-
-RimForm rim_form(at::ScalarType type, bool on_device, std::int64_t inputs, std::int64_t kernel) {
-  if (on_device) return {};
-  if (Winograd::suits(type, inputs, kernel)) return {.tile = Winograd::kTile};
-  return {.turned = kernel > 1};
-}
 
 LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType type, bool on_device) {
   TESSERA_EXPECT(depth >= 1, "a halo depth of ", depth,
@@ -38,11 +32,11 @@ LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
     const Step& step = plan.steps[s];
     std::int64_t v = std::numeric_limits<std::int64_t>::max();  // a constant is true everywhere
-    if (step.node.op == Op::input || ends_margins(step.node.op)) v = 0;
-    if (!ends_margins(step.node.op))
+    if (step.node.op == Op::input || on_blocks(step)) v = 0;
+    if (!on_blocks(step))
       for (const int i : step.node.inputs) v = std::min(v, valid[i]);
     const std::int64_t reach = reach_of(step);
-    if (step.node.op == Op::window_attention) {
+    if (on_blocks(step)) {
       exchanges[s] = reach > 0;
     } else if (reach > 0) {
       if (v < reach) {
@@ -57,6 +51,7 @@ LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType
 
   // Backward: how much of those margins is read.
   LayerSchedule schedule;
+  schedule.axes = plan.axes;
   std::vector<std::int64_t> need(slots, 0);  // by the steps behind this one
   const auto want = [&](int slot, int level, std::int64_t pixels) {
     need[slot] = std::max(need[slot], pixels);
@@ -70,27 +65,28 @@ LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType
     const std::int64_t out = need[step.out], reach = reach_of(step);
     want(step.out, level, out);
     if (step.other >= 0) want(step.other, level, out);
-    if (step.node.op == Op::window_attention) {
+    const auto rim = [&](int in) {
+      return layer_of(step.node.op).rim(step.node, step.node.reads(plan.channels[in]), type, on_device);
+    };
+    if (on_blocks(step)) {
+      if (!exchanges[s]) continue;
       const int in = step.node.inputs[0];
-      if (exchanges[s])
-        schedule.exchanges.push_back({s, level, plan.channels[in], reach, 0, 0, {.tile = reach}});
-      want(in, level, 0);
+      schedule.exchanges.push_back({s, level, plan.channels[in], reach, 0, 0, rim(in), plan.axes});
     } else if (exchanges[s]) {
       const int in = step.node.inputs[0];
       const std::int64_t margin = std::max(out, need[in] - reach);
       schedule.exchanges.push_back(
-          {s, level, plan.channels[in], reach, margin, need[in],
-           rim_form(type, on_device, step.node.reads(plan.channels[in]), step.node.kernel)});
+          {s, level, plan.channels[in], reach, margin, need[in], rim(in), plan.axes});
       want(step.out, level, margin);
       need[in] = 0;  // what the steps behind read has come with this exchange
-    } else if (!ends_margins(step.node.op)) {
+    } else {
       for (const int i : step.node.inputs) want(i, level, out + reach);
     }
   }
   std::reverse(schedule.exchanges.begin(), schedule.exchanges.end());
   for (std::size_t s = 0; s < plan.steps.size(); ++s)
-    if (const Node& node = plan.steps[s].node; node.op == Op::channel_attention)
-      schedule.sums.push_back({s, ChannelAttention::numbers(node)});
+    if (const Node& node = plan.steps[s].node; layer_of(node.op).sums(node) > 0)
+      schedule.sums.push_back({s, layer_of(node.op).sums(node)});
   return schedule;
 }
 
@@ -100,9 +96,10 @@ std::vector<LevelBoxes> level_boxes(const LayerSchedule& schedule, const Decompo
   for (std::size_t l = 0; l < schedule.margin.size(); ++l) {
     const int level = static_cast<int>(l);
     const std::int64_t m = schedule.margin[l];
-    const Box block = at_level(decomposition.padded_block(rank), level);
-    const Box image = at_level(decomposition.padded(), level);
-    boxes.push_back({block, block.grow(ImageSpace::in_plane(m)).intersect(image), image});
+    const Box block = at_level(decomposition.padded_block(rank), level, schedule.axes);
+    const Box image = at_level(decomposition.padded(), level, schedule.axes);
+    const Reach around = reach_around(m, schedule.axes);
+    boxes.push_back({block, block.grow(around).intersect(image), image});
   }
   return boxes;
 }
@@ -110,10 +107,11 @@ std::vector<LevelBoxes> level_boxes(const LayerSchedule& schedule, const Decompo
 BlockCut cut_block(const Box& block, const Box& padded, const LayerExchange& e) {
   BlockCut cut;
   if (block.empty()) return cut;
-  const Box region = block.grow({{0, e.margin, e.margin}, {0, e.margin, e.margin}}).intersect(padded);
+  const Box region = block.grow(reach_around(e.margin, e.axes)).intersect(padded);
   Index3 lo = region.lo(), hi = region.hi();  // what is left of it
   std::int64_t taken = 0;
-  for (const std::size_t axis : {std::size_t{1}, std::size_t{2}})
+  const std::size_t first = first_axis(e.axes);
+  for (std::size_t axis = first; axis < 3; ++axis)
     for (const bool low : {true, false}) {
       if (low ? block.lo()[axis] == padded.lo()[axis] : block.hi()[axis] == padded.hi()[axis]) continue;
       const std::int64_t least =  // pixels that read beyond the block
@@ -125,7 +123,7 @@ BlockCut cut_block(const Box& block, const Box& padded, const LayerExchange& e) 
         lo[axis] = to[axis] = lo[axis] + thick;
       else
         hi[axis] = from[axis] = hi[axis] - thick;
-      Strip& strip = cut.strips[(axis - 1) * 2 + (low ? 0 : 1)];
+      Strip& strip = cut.strips[(axis - first) * 2 + (low ? 0 : 1)];
       strip.out = Box(from, to);
       taken += strip.out.pixels();
     }
@@ -135,31 +133,21 @@ BlockCut cut_block(const Box& block, const Box& padded, const LayerExchange& e) 
     cut.strips[0].out = region;
   }
   cut.all = region;
-  const std::int64_t r = e.reach;
-  for (Strip& strip : cut.strips) strip.in = strip.out.grow(ImageSpace::in_plane(r));
+  for (Strip& strip : cut.strips) strip.in = strip.out.grow(reach_around(e.reach, e.axes));
   return cut;
-}
-
-Box at_level(const Box& box, int level) {
-  const auto scaled = [level](Index3 p) {
-    p[1] >>= level;
-    p[2] >>= level;
-    return p;
-  };
-  return {scaled(box.lo()), scaled(box.hi())};
 }
 
 bool same_pixels(const LayerExchange& a, const LayerExchange& b) {
   return a.level == b.level && a.channels == b.channels && a.reach == b.reach && a.margin == b.margin &&
-         a.rim.tile == b.rim.tile && a.rim.turned == b.rim.turned;
+         a.rim.tile == b.rim.tile && a.rim.turned == b.rim.turned && a.axes == b.axes;
 }
 
 LayerLayouts::LayerLayouts(const Decomposition& decomposition, const LayerExchange& exchange)
-    : padded(at_level(decomposition.padded(), exchange.level)) {
+    : padded(at_level(decomposition.padded(), exchange.level, exchange.axes)) {
   std::vector<Box> blocks;
-  std::array<std::vector<Box>, 4> inputs;
+  std::array<std::vector<Box>, 6> inputs;
   for (int r = 0; r < decomposition.ranks(); ++r) {
-    blocks.push_back(at_level(decomposition.padded_block(r), exchange.level));
+    blocks.push_back(at_level(decomposition.padded_block(r), exchange.level, exchange.axes));
     const BlockCut cut = cut_block(blocks.back(), padded, exchange);
     for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].push_back(cut.strips[i].in);
   }

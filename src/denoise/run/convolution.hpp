@@ -8,15 +8,12 @@
 #include <optional>
 
 #include "run/cudnn_graph.hpp"
-#include "tessera/denoise/graph.hpp"
+#include "tessera/denoise/layer.hpp"
 #include "winograd/patches.hpp"
 #include "winograd/winograd.hpp"
 
 namespace tessera {
 
-/// Which kernels run the convolutions: plain at:: operators, oneDNN with packed weights, cuDNN's own graphs
-/// (cudnn_graph.hpp).
-enum class ConvolutionLibrary { plain, onednn, cudnn };
 /// Whether an addition is done in the convolution's pass.
 inline bool fuses_add(ConvolutionLibrary library) { return library != ConvolutionLibrary::plain; }
 
@@ -24,6 +21,10 @@ inline bool fuses_add(ConvolutionLibrary library) { return library != Convolutio
 /// torch and the CPU decides about the types; cuDNN's results are compared with torch's. Where `on_cuda` is
 /// pretended, without a device, cuDNN is trusted.
 ConvolutionLibrary probe_convolutions(at::ScalarType type, bool on_cuda, bool fused);
+/// The same of a network: volumes go through plain operators.
+inline ConvolutionLibrary library_for(const Graph& graph, at::ScalarType type, bool on_cuda, bool fused) {
+  return graph.axes() == Axes::volume ? ConvolutionLibrary::plain : probe_convolutions(type, on_cuda, fused);
+}
 
 /// One layer's convolution with its weight in the form that the library wants.
 class ConvolutionLayer {

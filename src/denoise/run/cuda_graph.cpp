@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "layers/features.hpp"
 #include "tessera/comm/recorded_work.hpp"
 
 namespace tessera {
@@ -95,7 +96,7 @@ struct GraphedPasses::Impl {
     if (!side) side = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index);
     // The features of the first call, which ran without a graph: the pool holds the same once more.
     c10::cuda::CUDACachingAllocator::emptyCache();
-    c.x = at::empty_like(x, at::MemoryFormat::ChannelsLast);
+    c.x = at::empty_like(x, channels_last(x.dim() == 5 ? Axes::volume : Axes::picture));
     // The default stream cannot be captured. What it has to do before comes first.
     const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(index);
     at::cuda::CUDAEvent before;
@@ -136,7 +137,9 @@ at::Tensor GraphedPasses::run(const at::Tensor& x, double sigma, const Pass& pas
   if (fresh && m.shapes.size() > m.most) c.hopeless = true;
   if (c.hopeless) return m.plain(x, sigma, pass);
   // As the graph will read it: what an exchange prepares for its strides is there then.
-  if (fresh) return m.plain(at::empty_like(x, at::MemoryFormat::ChannelsLast).copy_(x), sigma, pass);
+  if (fresh)
+    return m.plain(at::empty_like(x, channels_last(x.dim() == 5 ? Axes::volume : Axes::picture)).copy_(x),
+                   sigma, pass);
   if (!m.level.defined()) m.level = at::empty({1, 1, 1, 1}, m.options);
   if (!c.graph) {
     m.capture(c, x, pass, agree);

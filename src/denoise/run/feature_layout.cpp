@@ -9,25 +9,21 @@
 #include <numeric>
 #include <set>
 
-#include "run/channel_attention.hpp"
 #include "run/cudnn_graph.hpp"
-#include "run/window_attention.hpp"
+#include "tessera/denoise/layer.hpp"
 
 namespace tessera {
 namespace {
 
 constexpr std::int64_t kGrain = 4096;  // pieces begin on pages
 
-// Of oneDNN 3, bytes for each thread, twice what was seen: beside the result of a transposed convolution, and
-// in any convolution, where 16-bit types may want their weights in another order too.
-constexpr std::int64_t kBesideUp = std::int64_t{1} << 15, kBesideUp16 = std::int64_t{1} << 18;
+// Of oneDNN 3, bytes for each thread, twice what was seen: in any convolution, where 16-bit types may want their
+// weights in another order too.
 constexpr std::int64_t kInside = std::int64_t{1} << 14, kInside16 = std::int64_t{1} << 20;
 // Beside the arena, whatever the threads: 2816 were seen, with AVX2.
 constexpr std::int64_t kBesideArena = 4096;
 
-constexpr std::int64_t kLanes = 16;   // channels that oneDNN takes as they are
-constexpr std::int64_t kFilled = 64;  // channels that it fills weights up to
-constexpr std::size_t kScratch = 3;   // pieces of a step at most
+constexpr std::size_t kScratch = 4;  // pieces of a step at most
 
 std::int64_t bytes_of(at::ScalarType type) { return static_cast<std::int64_t>(c10::elementSize(type)); }
 
@@ -66,82 +62,51 @@ std::int64_t place(std::vector<Buffer>& buffers) {
   return end;
 }
 
-std::int64_t block_pixels(const CallShape& call, int level) {
-  return (call.height >> level) * (call.width >> level);
+Box block(const CallShape& call, const Node& node, int level) {
+  return at_level(Box({0, 0, 0}, call.window), level, node.axes);
 }
-std::int64_t pixels(const CallShape& call, int level) {
-  if (call.regions.empty()) return block_pixels(call, level);
-  const auto& [rows, columns] = call.regions[static_cast<std::size_t>(level)];
-  return rows * columns;
+// Of features of this level, with their margins if any.
+std::int64_t pixels(const CallShape& call, const Node& node, int level) {
+  if (call.regions.empty()) return block(call, node, level).pixels();
+  const Index3& sides = call.regions[static_cast<std::size_t>(level)];
+  return sides[0] * sides[1] * sides[2];
 }
 
 std::int64_t samples(const Step& step, const CallShape& call) {
-  std::int64_t made = pixels(call, step.node.level);
-  if (!call.parts.empty()) {
-    const Rectangle& part = call.parts[static_cast<std::size_t>(step.out)];
-    made = part.rows.extent() * part.columns.extent();
-  }
+  std::int64_t made = pixels(call, step.node, step.node.level);
+  if (!call.parts.empty()) made = call.parts[static_cast<std::size_t>(step.out)].pixels();
   return call.items * step.node.channels * made;
 }
 
-// Pixel by pixel, by operators that take any strides.
-bool any_part(Op op) {
-  switch (op) {
-    case Op::sigma_map:
-    case Op::relu:
-    case Op::elu:
-    case Op::elu_gradient:
-    case Op::gelu:
-    case Op::add:
-    case Op::subtract:
-    case Op::concat:
-      return true;
-    default:
-      return false;
-  }
+StepSizes sizes_of(const RunPlan& plan, const Step& step, const CallShape& call) {
+  StepSizes sizes{
+      .items = call.items, .samples = samples(step, call), .type = call.type, .library = call.library};
+  if (!step.node.inputs.empty()) sizes.inputs = plan.channels[static_cast<std::size_t>(step.node.inputs[0])];
+  sizes.block = block(call, step.node, step.node.level).extents();
+  sizes.axes = step.node.axes;
+  return sizes;
 }
 
-// The most that `of` says about a convolution of the plan: (step, input channels).
+// The most that `of` says about a step of the plan.
 template <typename Of>
-std::int64_t most_of(const RunPlan& plan, const Of& of) {
-  std::map<int, std::int64_t> channels;
+std::int64_t most_of(const RunPlan& plan, const CallShape& call, const Of& of) {
   std::int64_t most = 0;
-  for (const Step& step : plan.steps) {
-    channels[step.out] = step.node.channels;
-    if (is_convolution(step.node.op))
-      most = std::max(most, of(step, step.node.reads(channels[step.node.inputs[0]])));
-  }
+  for (const Step& step : plan.steps)
+    most = std::max(most, of(layer_of(step.node.op), step.node, sizes_of(plan, step, call)));
   return most;
 }
 
-// What a library takes and gives back inside one convolution, beside what its threads take: weights in
-// another order (16 bits, plain), the unfolded input (double), and, plain, a product that is added
-// afterwards.
+// What a library takes and gives back inside one step.
 std::int64_t inside(const RunPlan& plan, const CallShape& call) {
-  const bool plain = call.library == ConvolutionLibrary::plain;
-  if (!plain && bytes_of(call.type) == 4) {  // those of 1 x 1 are ordered anew where an image is small
-    if (call.library == ConvolutionLibrary::cudnn) return 0;
-    return 4 * most_of(plan, [](const Step& step, std::int64_t in) {
-             const std::int64_t out = (step.node.channels + kFilled - 1) / kFilled * kFilled;
-             return step.node.op == Op::conv && step.node.kernel == 1 ? in * out : 0;
-           });
-  }
-  return bytes_of(call.type) * most_of(plan, [&](const Step& step, std::int64_t in) {
-           const std::int64_t taps = step.node.op == Op::conv ? step.node.kernel * step.node.kernel : 4;
-           std::int64_t taken = in * taps * step.node.channels;
-           if (plain) taken += taken + 2 * samples(step, call);
-           if (ConvolutionLayer::unfolds(call.library, call.type))
-             taken += 2 * samples(step, call) / step.node.channels * in * taps;
-           return taken;
-         });
+  return most_of(plan, call, [](const Layer& layer, const Node& node, const StepSizes& sizes) {
+    return layer.inside(node, sizes);
+  });
 }
 
 // What the process keeps for its convolutions, whoever runs them.
 std::int64_t kept(const RunPlan& plan, const CallShape& call) {
-  return most_of(plan, [&](const Step& step, std::int64_t in) {
-    return step.node.op == Op::conv
-               ? ConvolutionLayer::scratch_bytes(call.library, call.type, in, step.node.kernel)
-               : 0;
+  return most_of(plan, call, [](const Layer& layer, const Node& node, const StepSizes& sizes) {
+    return layer.kept(node, sizes);
   });
 }
 
@@ -162,10 +127,9 @@ std::vector<bool> in_parts(const RunPlan& plan, at::ScalarType type, Convolution
   std::vector<bool> can;
   for (const Step& step : plan.steps) {
     const Node& node = step.node;
-    can.push_back(is_convolution(node.op)
-                      ? ConvolutionLayer::computes_parts(
-                            library, type, node, plan.channels[static_cast<std::size_t>(node.inputs[0])])
-                      : any_part(node.op));
+    const std::int64_t inputs =
+        node.inputs.empty() ? 0 : plan.channels[static_cast<std::size_t>(node.inputs[0])];
+    can.push_back(layer_of(node.op).in_parts(node, inputs, type, library));
   }
   return can;
 }
@@ -184,7 +148,7 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
   for (int s = 0; s < steps; ++s)
     for (const int slot : plan.steps[static_cast<std::size_t>(s)].released) last[slot] = s;
   std::vector<Buffer> buffers;
-  std::int64_t scores = 0;   // bytes of a channel attention's
+  std::int64_t scores = 0;   // bytes of sums over all pixels
   std::map<int, int> owner;  // slot -> buffer; -1: it has none in the arena
   // The result's buffer, found from behind: it may have been computed in place.
   std::set<int> leaves{plan.output};
@@ -218,39 +182,18 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
       else
         buffers.push_back({bytes, s, s, piece ? piece : &layout.scratch[k].emplace_back()});
     };
-    // Mean and deviation of each pixel.
-    if (step.node.op == Op::layer_norm || step.node.op == Op::scale_norm)
-      for (int k = 0; k < 2; ++k)
-        beside(elements(step) / step.node.channels * std::max<std::int64_t>(element, 4));
-    if (step.node.op == Op::window_attention)
-      beside(WindowAttention::scratch_elements(step.node, call.height >> step.node.level,
-                                               call.width >> step.node.level,
-                                               call.library == ConvolutionLibrary::cudnn) *
-             element);
-    if (step.node.op == Op::channel_attention) {
-      scores = std::max(scores, 8 * ChannelAttention::numbers(step.node));
-      beside(ChannelAttention::scratch_bytes(step.node, call.height >> step.node.level,
-                                             call.width >> step.node.level, call.type,
-                                             call.library == ConvolutionLibrary::cudnn));
-    }
-    if (level_change(step.node.op) == 0) continue;
+    const StepSizes sizes = sizes_of(plan, step, call);
+    const Layer& layer = layer_of(step.node.op);
+    scores = std::max(scores, 8 * layer.sums(step.node));
     // Such a layer sees and makes blocks; their margins go and come in copies.
-    const int level = step.node.level, from = level - level_change(step.node.op);
-    const std::int64_t made = call.items * step.node.channels * block_pixels(call, level);
-    if (pixels(call, from) != block_pixels(call, from))
-      beside(call.items * plan.channels[static_cast<std::size_t>(step.node.inputs[0])] *
-                 block_pixels(call, from) * element,
-             &layout.copies[k]);
-    if (pixels(call, level) != block_pixels(call, level)) beside(made * element);
-    // Positions of the maxima, 8 bytes each, unasked.
-    if (step.node.op == Op::max_pool) beside(made * 8);
-    // The result a second time, inputs that fill no registers too, and something for each thread.
-    if (step.node.op == Op::conv_up &&
-        ConvolutionLayer::writes_twice(call.library, call.type, step.node.channels)) {
-      const std::int64_t in = plan.channels[static_cast<std::size_t>(step.node.inputs[0])];
-      const std::int64_t copied = in % kLanes == 0 ? 0 : call.items * in * block_pixels(call, from);
-      beside((made + copied) * element + (element < 4 ? kBesideUp16 : kBesideUp) * at::get_num_threads());
+    if (const int change = layer.level_change(); change != 0) {
+      const int level = step.node.level, from = level - change;
+      const std::int64_t read = block(call, step.node, from).pixels(), made = sizes.pixels();
+      if (pixels(call, step.node, from) != read)
+        beside(call.items * sizes.inputs * read * element, &layout.copies[k]);
+      if (pixels(call, step.node, level) != made) beside(call.items * step.node.channels * made * element);
     }
+    for (const std::int64_t bytes : layer.scratch(step.node, sizes)) beside(bytes);
   }
   layout.outside += 6 * scores;  // sums, scores and what makes one of the other
   layout.bytes = place(buffers);

@@ -3,7 +3,6 @@
 
 #include <c10/core/ScalarType.h>
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -32,13 +31,14 @@ struct FeatureLayout {
 };
 
 struct CallShape {
-  std::int64_t items = 1, height = 0, width = 0;
+  std::int64_t items = 1;
+  Index3 window{};  // pixels of the image: depth, rows, columns
   at::ScalarType type = at::kFloat;
   ConvolutionLibrary library = ConvolutionLibrary::plain;
-  /// Rows and columns of the features of each level where they have margins (mode layer); empty: none do.
-  std::vector<std::array<std::int64_t, 2>> regions = {};
+  /// Extents of the features of each level where they have margins (mode layer); empty: none do.
+  std::vector<Index3> regions = {};
   /// By slot, where a part of a window is wanted: computed_parts(); empty: all of it.
-  std::vector<Rectangle> parts = {};
+  std::vector<Box> parts = {};
 };
 /// By step: whether it computes no more than is asked for. A pass in parts is worth it where any layer with
 /// weights does.

@@ -20,8 +20,11 @@ namespace tessera {
 std::map<ConvolutionProblem, std::int64_t> convolution_problems(const NetworkOptions& network,
                                                                 Precision precision, std::int64_t height,
                                                                 std::int64_t width) {
-  const RunPlan plan =
-      make_run_plan(without_batch_norms(make_graph(network)), fuses_add(ConvolutionLibrary::cudnn));
+  const Graph graph = make_graph(network);
+  TESSERA_VALIDATE(
+      graph.axes() == Axes::picture, network.name,
+      " is for volumes (its convolutions are torch's, not graphs of ours) name one for pictures");
+  const RunPlan plan = make_run_plan(without_batch_norms(graph), fuses_add(ConvolutionLibrary::cudnn));
   const auto tensor = at::TensorOptions().dtype(scalar_type(precision));
   std::map<ConvolutionProblem, std::int64_t> out;
   for (const Step& step : plan.steps) {

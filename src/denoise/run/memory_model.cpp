@@ -17,8 +17,8 @@ struct MemoryModel::Impl {
   ConvolutionLibrary library;
   bool on_cuda;
 
-  CallShape call(std::int64_t items, std::int64_t height, std::int64_t width) const {
-    return {items, height, width, type, library, {}};
+  CallShape call(std::int64_t items, const Index3& window) const {
+    return {items, window, type, library, {}};
   }
 };
 
@@ -26,24 +26,24 @@ MemoryModel::MemoryModel(const Network& network, at::ScalarType type, bool fused
     : impl_(std::make_unique<Impl>()) {
   impl_->type = type;
   impl_->on_cuda = device.is_cuda();
-  impl_->library = probe_convolutions(type, device.is_cuda(), fused);
+  impl_->library = library_for(network.graph, type, device.is_cuda(), fused);
   impl_->plan = make_run_plan(without_batch_norms(network.graph), fuses_add(impl_->library));
 }
 MemoryModel::MemoryModel(MemoryModel&&) noexcept = default;
 MemoryModel::~MemoryModel() = default;
 
-std::int64_t MemoryModel::bytes(std::int64_t items, std::int64_t height, std::int64_t width) const {
-  return call_bytes(impl_->plan, impl_->call(items, height, width), impl_->on_cuda);
+std::int64_t MemoryModel::bytes(std::int64_t items, const Index3& window) const {
+  return call_bytes(impl_->plan, impl_->call(items, window), impl_->on_cuda);
 }
 std::int64_t MemoryModel::layer_bytes(const Decomposition& decomposition, int rank, int halo_depth) const {
   const Impl& m = *impl_;
   const Box block = decomposition.padded_block(rank);
   if (block.empty()) return 0;
   const LayerSchedule schedule = make_layer_schedule(m.plan, halo_depth, m.type, m.on_cuda);
-  CallShape call = m.call(1, block.extent(1), block.extent(2));
+  CallShape call = m.call(1, block.extents());
   const std::vector<LevelBoxes> boxes = level_boxes(schedule, decomposition, rank);
   if (std::any_of(boxes.begin(), boxes.end(), [](const LevelBoxes& b) { return b.region != b.block; }))
-    for (const LevelBoxes& b : boxes) call.regions.push_back({b.region.extent(1), b.region.extent(2)});
+    for (const LevelBoxes& b : boxes) call.regions.push_back(b.region.extents());
 
   std::int64_t strips = 0, packed = 0;  // elements
   std::vector<LayerExchange> seen;
@@ -51,7 +51,7 @@ std::int64_t MemoryModel::layer_bytes(const Decomposition& decomposition, int ra
     const std::int64_t outputs = m.plan.channels[static_cast<std::size_t>(m.plan.steps[e.step].out)];
     std::int64_t here = 0;  // inputs, and where they are not computed in place, results and what they replace
     const BlockCut cut = cut_block(boxes[static_cast<std::size_t>(e.level)].block,
-                                   at_level(decomposition.padded(), e.level), e);
+                                   at_level(decomposition.padded(), e.level, e.axes), e);
     for (const Strip& strip : cut.strips)
       here += strip.in.pixels() * e.channels + (e.rim.tile > 1 ? 0 : 2 * strip.out.pixels() * outputs);
     strips = std::max(strips, here);
@@ -65,8 +65,8 @@ std::int64_t MemoryModel::layer_bytes(const Decomposition& decomposition, int ra
          (strips + packed) * static_cast<std::int64_t>(c10::elementSize(m.type));
 }
 
-std::int64_t MemoryModel::least_bytes(std::int64_t items, std::int64_t height, std::int64_t width) const {
-  return lay_out(impl_->plan, impl_->call(items, height, width)).least;
+std::int64_t MemoryModel::least_bytes(std::int64_t items, const Index3& window) const {
+  return lay_out(impl_->plan, impl_->call(items, window)).least;
 }
 
 }  // namespace tessera

@@ -6,16 +6,10 @@
 #include <utility>
 
 #include "tessera/core/error.hpp"
+#include "tessera/denoise/layer.hpp"
 
 namespace tessera {
 namespace {
-
-bool takes_more(Op op) { return op == Op::conv || op == Op::conv_down; }  // a relu or a sum behind it
-
-bool overwrites(Op op) {  // pixel by pixel: the result may take the place of the first input
-  return op == Op::add || op == Op::subtract || op == Op::relu || op == Op::elu || op == Op::elu_gradient ||
-         op == Op::gelu;
-}
 
 // Which layers disappear into the convolution before them: absorbed[i] is the layer that layer i became.
 std::vector<int> absorb(const std::vector<Node>& nodes, bool fuse_add) {
@@ -25,7 +19,7 @@ std::vector<int> absorb(const std::vector<Node>& nodes, bool fuse_add) {
   std::vector<int> into(nodes.size(), -1);
   std::vector<bool> taken(nodes.size(), false);   // an add takes one convolution only
   for (std::size_t i = nodes.size(); i-- > 0;) {  // the later convolution first: its operand exists by then
-    if (!takes_more(nodes[i].op) || readers[i].size() != 1) continue;
+    if (!layer_of(nodes[i].op).absorbs() || readers[i].size() != 1) continue;
     const int reader = readers[i][0];
     const Node& next = nodes[reader];
     const bool add = fuse_add && next.op == Op::add && next.inputs.size() == 2 && !taken[reader];
@@ -47,6 +41,7 @@ RunPlan make_run_plan(const Graph& graph, bool fuse_add) {
 
   RunPlan plan;
   plan.output = static_cast<int>(nodes.size()) - 1;
+  plan.axes = graph.axes();
   for (const Node& node : nodes) plan.channels.push_back(node.channels);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     TESSERA_EXPECT(nodes[i].op != Op::batch_norm,
@@ -74,48 +69,48 @@ RunPlan make_run_plan(const Graph& graph, bool fuse_add) {
   last[plan.output] = static_cast<int>(plan.steps.size());
   for (const Step& step : plan.steps)
     for (const int slot : reads(step))
-      if (step.node.op != Op::concat && nodes[slot].op == Op::input) plan.converts = true;
+      if (!layer_of(step.node.op).converts() && nodes[slot].op == Op::input) plan.converts = true;
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
     Step& step = plan.steps[s];
     for (const int slot : reads(step))
       if (last[slot] == static_cast<int>(s) &&
           std::find(step.released.begin(), step.released.end(), slot) == step.released.end())
         step.released.push_back(slot);
-    // The image itself may be the caller's tensor: never overwritten.
+    // The image itself may be the caller's tensor, the noise level is one number: never overwritten.
     const bool adds = step.other >= 0;
     const int target = adds ? step.other : step.node.inputs.empty() ? -1 : step.node.inputs[0];
-    const bool in_place = adds || overwrites(step.node.op);
+    const bool in_place = adds || layer_of(step.node.op).overwrites();
     step.into_other = in_place && target >= 0 && last[target] == static_cast<int>(s) &&
-                      nodes[target].op != Op::input && nodes[target].op != Op::sigma_map &&
-                      (!adds || target != step.node.inputs[0]);
+                      !nodes[target].inputs.empty() && (!adds || target != step.node.inputs[0]);
   }
   return plan;
 }
 
-std::vector<Rectangle> computed_parts(const RunPlan& plan, const Rectangle& window, const Rectangle& core,
-                                      const std::vector<bool>& in_parts) {
-  const auto at_level = [&](const Interval& whole, int level) {
-    return Interval{whole.lo >> level, whole.hi >> level};
-  };
-  std::vector<Rectangle> parts(plan.channels.size());
+std::vector<Box> computed_parts(const RunPlan& plan, const Box& window, const Box& core,
+                                const std::vector<bool>& in_parts) {
+  std::vector<Box> parts(plan.channels.size());
   parts[static_cast<std::size_t>(plan.output)] = core;
   for (std::size_t s = plan.steps.size(); s-- > 0;) {
     const Step& step = plan.steps[s];
     const Node& node = step.node;
-    Rectangle& out = parts[static_cast<std::size_t>(step.out)];
-    if (!in_parts[s]) out = {at_level(window.rows, node.level), at_level(window.columns, node.level)};
-    const bool up = level_change(node.op) < 0;  // makes both pixels of a pair
-    const auto pairs = [](const Interval& i) { return Interval{i.lo / 2 * 2, (i.hi + 1) / 2 * 2}; };
-    if (up) out = {pairs(out.rows), pairs(out.columns)};
-    const int from = node.level - level_change(node.op);
+    Box& out = parts[static_cast<std::size_t>(step.out)];
+    if (!in_parts[s]) out = at_level(window, node.level, plan.axes);
+    if (level_change(node.op) < 0) {  // makes both pixels of a pair
+      Index3 lo = out.lo(), hi = out.hi();
+      for (std::size_t axis = first_axis(plan.axes); axis < 3; ++axis) {
+        lo[axis] = lo[axis] / 2 * 2;
+        hi[axis] = (hi[axis] + 1) / 2 * 2;
+      }
+      out = {lo, hi};
+    }
+    const Box there = at_level(window, node.level - level_change(node.op), plan.axes);
     for (const int slot : node.inputs) {
-      Rectangle& in = parts[static_cast<std::size_t>(slot)];
-      in.rows = in.rows.hull(node.reads(out.rows).intersect(at_level(window.rows, from)));
-      in.columns = in.columns.hull(node.reads(out.columns).intersect(at_level(window.columns, from)));
+      Box& in = parts[static_cast<std::size_t>(slot)];
+      in = in.hull(node.reads(out).intersect(there));
     }
     if (step.other < 0) continue;
-    Rectangle& other = parts[static_cast<std::size_t>(step.other)];
-    other = {other.rows.hull(out.rows), other.columns.hull(out.columns)};
+    Box& other = parts[static_cast<std::size_t>(step.other)];
+    other = other.hull(out);
   }
   return parts;
 }

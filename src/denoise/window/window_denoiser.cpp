@@ -26,16 +26,8 @@ namespace {
 
 bool same_shape(const Box& a, const Box& b) { return a.extents() == b.extents(); }
 
-// `box` in pixels of a window that begins at `origin`, and back.
-Rectangle within(const Box& box, const Index3& origin) {
-  return {{box.lo()[1] - origin[1], box.hi()[1] - origin[1]},
-          {box.lo()[2] - origin[2], box.hi()[2] - origin[2]}};
-}
-Box around(const Rectangle& part, const Box& window) {
-  const Index3& o = window.lo();
-  return Box({o[0], o[1] + part.rows.lo, o[2] + part.columns.lo},
-             {window.hi()[0], o[1] + part.rows.hi, o[2] + part.columns.hi});
-}
+// `box` in pixels of a window, which begins at the origin.
+Box within(const Box& box, const Box& window) { return box.shift(Index3{} - window.lo()); }
 
 /// D on windows of this rank's block.
 ///
@@ -47,6 +39,7 @@ class WindowDenoiser final : public Denoiser {
   WindowDenoiser(const Network& network, const ExecutionOptions& options, const DenoiserContext& context)
       : options_(options),
         name_(network.options.name),
+        axes_(context.image.axes),
         image_channels_(context.image.planes()),
         network_channels_(network.channels()),
         rank_(context.comm.rank()),
@@ -55,16 +48,19 @@ class WindowDenoiser final : public Denoiser {
         result_channels_(network.graph.output().channels),
         potential_(network, context.image.planes()) {
     const Decomposition& d = context.decomposition;
-    const std::int64_t a = network.alignment(),
-                       longest = std::max(d.padded().extent(1), d.padded().extent(2));
-    halo_ = std::min(options.halo >= 0 ? options.halo : network.halo(), (longest + a - 1) / a * a);
+    alignment_ = network.alignment();
+    halo_ = network.halo();
+    for (std::size_t axis = first_axis(axes_); axis < 3; ++axis) {
+      const std::int64_t a = alignment_[axis], most = (longest(d.padded().extents()) + a - 1) / a * a;
+      halo_[axis] = std::min(options.halo >= 0 ? options.halo : halo_[axis], most);
+    }
     runner_.emplace(network, RunnerOptions{.type = options.type,
                                            .tf32 = options.tf32,
                                            .deterministic = options.deterministic,
                                            .fused = options.fused,
                                            .in_turn = true,
                                            .device = options.device});
-    choose(network, context);
+    choose(context);
 
     ExchangePlan plan = network_plan(d, halo_, rank_);
     region_box_ = plan.need();
@@ -75,7 +71,6 @@ class WindowDenoiser final : public Denoiser {
 
     block_ = d.padded_block(rank_);
     padded_ = d.padded();
-    alignment_ = network.alignment();
     cut();
   }
 
@@ -91,10 +86,11 @@ class WindowDenoiser final : public Denoiser {
   }
 
   void apply(const at::Tensor& in, double sigma, at::Tensor& out) override {
-    TESSERA_EXPECT(in.dim() == 3 && in.scalar_type() == element_ && !out.is_same(in), "a denoiser was given ",
-                   in.dim(), " axes of ", c10::toString(in.scalar_type()),
-                   " (wanted channels, height, width of ", c10::toString(element_),
-                   ", and another tensor for the result) convert it first");
+    TESSERA_EXPECT(
+        in.dim() == (axes_ == Axes::volume ? 4 : 3) && in.scalar_type() == element_ && !out.is_same(in),
+        "a denoiser was given ", in.dim(), " axes of ", c10::toString(in.scalar_type()),
+        " (wanted channels, ", axes_ == Axes::volume ? "depth, " : "", "height, width of ",
+        c10::toString(element_), ", and another tensor for the result) convert it first");
     const PhaseScope phase(Phase::denoise);
     const at::NoGradGuard no_grad;
     const std::vector<int> symmetries = symmetries_.next();
@@ -105,7 +101,7 @@ class WindowDenoiser final : public Denoiser {
       }
       return;
     }
-    if (!region_.defined()) region_ = empty_block(image_channels_, region_box_, options);
+    if (!region_.defined()) region_ = empty_block(image_channels_, region_box_, options, axes_);
 
     Exchange::Pending halo = begin_halo(in);
     const std::function<void()> move = [&] { halo.progress(); };
@@ -124,7 +120,7 @@ class WindowDenoiser final : public Denoiser {
   std::string description() const override {
     return concat(name_, ", ", whole_ ? "whole" : "patch", ", patch ", patch_, ", batch ", batch_, ", ",
                   windows_.size(), windows_.size() == 1 ? " window" : " windows", " (", inside_,
-                  " without remote pixels), halo ", halo_, ", ", c10::toString(options_.type),
+                  " without remote pixels), halo ", halo_text(), ", ", c10::toString(options_.type),
                   options_.tf32 ? " as tf32" : "", runner_->fused() ? ", fused" : "");
   }
   std::vector<StateField> state() override { return symmetries_.state(); }
@@ -134,30 +130,37 @@ class WindowDenoiser final : public Denoiser {
   std::string notice() const override { return gray_notice(image_channels_, network_channels_); }
 
  private:
+  std::string halo_text() const {
+    const auto& [depth, rows, columns] = halo_;
+    if (axes_ == Axes::volume) return concat(depth, " x ", rows, " x ", columns);
+    return rows == columns ? std::to_string(rows) : concat(rows, " x ", columns);
+  }
+
   Exchange::Pending begin_halo(const at::Tensor& in) {
     const PhaseScope phase(Phase::halo);
     return exchange_->begin(view(in, own_), view(region_, region_box_));
   }
 
   // Patch, batch and mode, from numbers that are equal on all ranks.
-  void choose(const Network& network, const DenoiserContext& context) {
+  void choose(const DenoiserContext& context) {
     const Decomposition& d = context.decomposition;
-    const std::int64_t a = network.alignment();
+    const Index3& a = alignment_;
     std::vector<Box> blocks;
     for (int r = 0; r < d.ranks(); ++r) blocks.push_back(d.padded_block(r));
-    std::int64_t longest = a;
-    for (const Box& b : blocks) longest = std::max({longest, b.extent(1), b.extent(2)});
+    std::int64_t most = longest(a);
+    for (const Box& b : blocks) most = std::max(most, longest(b.extents()));
 
-    patch_ = longest;
+    patch_ = most;
     if (options_.mode != ExecutionMode::whole && options_.patch > 0) {
-      patch_ = std::min(options_.patch, longest);
+      patch_ = std::min(options_.patch, most);
     } else if (options_.mode != ExecutionMode::whole && options_.memory_bytes > 0) {
       const std::int64_t budget = options_.memory_bytes;
       patch_ = fitting_patch(blocks, d.padded(), a, halo_,
                              [&](const Box& window) { return bytes(1, window) <= budget; });
       TESSERA_VALIDATE(
           patch_ > 0, "the memory for the denoiser is ", format_bytes(static_cast<double>(budget)),
-          " (one window of ", name_, " with its exact halo of ", halo_, " pixels takes more; a whole block ",
+          " (one window of ", name_, " with its exact halo of ", halo_text(),
+          " pixels takes more; a whole block ",
           format_bytes(static_cast<double>(bytes(1, window_region(d.padded_block(0), d.padded(), halo_)))),
           ") raise memory, or use a network with a shorter reach");
     }
@@ -184,7 +187,7 @@ class WindowDenoiser final : public Denoiser {
     if (options_.averaging != Averaging::none) copies += turned + back;
     if (options_.averaging == Averaging::flips4 || options_.averaging == Averaging::all8) copies += back;
     if (image_channels_ != network_channels_) copies += image;
-    return runner_->bytes(items, window.extent(1), window.extent(2)) + copies;
+    return runner_->bytes(items, window.extents()) + copies;
   }
   std::int64_t element_size() const { return options_.type == at::kDouble ? 8 : 4; }
 
@@ -196,13 +199,13 @@ class WindowDenoiser final : public Denoiser {
       run(begin, end, pixels, box, sigma, symmetries, between, out);
       return true;
     } catch (const c10::OutOfMemoryError&) {  // a CPU's memory never fails in this way
-      const CutSize before{patch_, batch_}, next = smaller_cut(before, alignment_);
+      const CutSize before{patch_, batch_}, next = smaller_cut(before, longest(alignment_), axes_);
       runner_->release();
       const auto text = [](const CutSize& c) { return concat("patch ", c.patch, ", batch ", c.batch); };
       if (next == before)
         throw RunError(concat(
             "rank ", rank_, " is out of device memory (a window of ", patch_, " pixels and its halo of ",
-            halo_, " takes ", format_bytes(static_cast<double>(bytes(1, windows_.front().box))),
+            halo_text(), " takes ", format_bytes(static_cast<double>(bytes(1, windows_.front().box))),
             ") free the GPU of other programs, use more ranks, or a network with a shorter reach"));
       std::fprintf(stderr, "warning: rank %d is out of device memory with %s, goes on with %s\n", rank_,
                    text(before).c_str(), text(next).c_str());
@@ -230,18 +233,19 @@ class WindowDenoiser final : public Denoiser {
           parts.push_back(crop(pixels, box, windows_[w].box).unsqueeze(0));
         batch = at::cat(parts, 0);
       }
-      if (image_channels_ != network_channels_) batch = batch.expand({-1, network_channels_, -1, -1});
+      if (image_channels_ != network_channels_) {
+        std::vector<std::int64_t> sizes = batch.sizes().vec();
+        sizes[1] = network_channels_;
+        batch = batch.expand(sizes);
+      }
 
       // What is kept of any of them; nothing where they hold the padding alone.
-      Rectangle kept{};
+      Box kept;
       for (std::size_t w = first; w < last; ++w)
-        if (const Box core = windows_[w].core.intersect(own_); !core.empty()) {
-          const Rectangle part = within(core, windows_[w].box.lo());
-          kept = {kept.rows.hull(part.rows), kept.columns.hull(part.columns)};
-        }
-      const Rectangle whole = within(windows_[first].box, windows_[first].box.lo());
-      if (kept.rows.empty()) kept = whole;
-      const auto made = [&](std::size_t w) { return around(kept, windows_[w].box); };
+        kept = kept.hull(within(windows_[w].core.intersect(own_), windows_[w].box));
+      const Box whole = within(windows_[first].box, windows_[first].box);
+      if (kept.empty()) kept = whole;
+      const auto made = [&](std::size_t w) { return kept.shift(windows_[w].box.lo()); };
 
       at::Tensor result;
       for (const int symmetry : symmetries) {
@@ -268,13 +272,14 @@ class WindowDenoiser final : public Denoiser {
 
   ExecutionOptions options_;
   std::string name_;
+  Axes axes_;
   std::int64_t image_channels_, network_channels_;
   int rank_;
   Box own_;         // image pixels of this rank
   Box region_box_;  // what its windows need, padding included
   Box block_, padded_;
-  std::int64_t alignment_ = 1;
-  std::int64_t halo_ = 0, patch_ = 0, batch_ = 1;
+  Index3 alignment_{1, 1, 1}, halo_{};
+  std::int64_t patch_ = 0, batch_ = 1;
   bool alone_ = true;   // one rank
   bool whole_ = false;  // one window, the padded image
   at::ScalarType element_ = at::kFloat;
