@@ -196,10 +196,9 @@ Box shadow(const ProjectionGeometry& g, const Box& block, std::int64_t index) {
         hi[d] = std::max(hi[d], at[d]);
       }
     });
-    const auto first = [](double x) {
-      return std::ceil(x - 1e-6);
-    };  // a ray on the rim may be rounded inward
-    const auto last = [](double x) { return std::floor(x + 1e-6); };
+    constexpr double kRim = 2e-5;  // rays on the rim, which rounding may bring in, are in it
+    const auto first = [](double x) { return std::ceil(x - kRim); };
+    const auto last = [](double x) { return std::floor(x + kRim); };
     const double columns = static_cast<double>(g.columns - 1), rows = static_cast<double>(g.rows - 1);
     auto left = static_cast<std::int64_t>(std::clamp(first(lo[0]), 0.0, columns + 1));
     auto right = static_cast<std::int64_t>(std::clamp(last(hi[0]), -1.0, columns));

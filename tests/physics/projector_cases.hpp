@@ -68,6 +68,12 @@ inline std::vector<ProjectorCase> projector_cases() {
   add("parallel, stack, rows between slices", stack, volume);
   add("parallel, three slices, rows between slices", stack, {{3, 21, 26}, {0.8, 0.8, 1}});
 
+  CircularScan wide = flat;
+  wide.angles = angles(8, kTurn);
+  wide.columns = 130;
+  wide.rows = 9;
+  add("parallel, stack, many tiles", wide, {{9, 81, 100}, {1, 1, 1}});
+
   CircularScan fan = flat;
   fan.beam = Beam::fan;
   fan.source_axis = 90;
@@ -90,6 +96,14 @@ inline std::vector<ProjectorCase> projector_cases() {
   cone.columns = 43;
   const VolumeGrid ball{{23, 25, 29}, {1, 1, 1}};
   add("cone", cone, ball);
+  cone.angles = angles(8, kTurn, 0.2);
+  cone.columns = 130;
+  cone.source_axis = 200;
+  cone.source_detector = 300;
+  add("cone, many tiles", cone, {{23, 81, 100}, {1, 1, 1}});
+  cone.angles = fan.angles;
+  cone.source_axis = 90;
+  cone.source_detector = 170;
   cone.axis_offset = -2.4;
   cone.detector_shift = {1.2, -3.3};
   cone.column_pitch = cone.row_pitch = 0.9;

@@ -59,16 +59,21 @@ class FloatRoom {
   std::int64_t size_ = 0;
 };
 
-/// A block with slices innermost: voxel (d, h, w) stands at at(h, w) + d - first_slice. One pixel of zeros
-/// around every slice; slices from a multiple of kAlign to one, and `margin` zeros before and behind them.
+/// A block with slices innermost, in layers of `thick` slices: voxel (d, h, w) stands at at(h, w) + of(d).
+/// One pixel of zeros around every layer; slices from a multiple of kAlign to one, and `margin` zeros
+/// before and behind them.
 struct PackedShape {
-  PackedShape(const Box& block, std::int64_t margin);
+  /// thick: slices of a layer, a multiple of kAlign; 0: all.
+  PackedShape(const Box& block, std::int64_t thick, std::int64_t margin);
   Box block;
-  std::int64_t first_slice, slices;
-  std::int64_t pixel, row;  // strides in floats
+  std::int64_t first_slice, slices, thick, layers;
+  std::int64_t pixel, row, layer;  // strides in floats
   std::int64_t margin, floats;
   std::int64_t at(std::int64_t h, std::int64_t w) const {
     return margin + (h - block.lo()[1] + 1) * row + (w - block.lo()[2] + 1) * pixel;
+  }
+  std::int64_t of(std::int64_t d) const {
+    return (d - first_slice) / thick * layer + (d - first_slice) % thick;
   }
 };
 void pack(const PackedShape& shape, const float* x, float* to);

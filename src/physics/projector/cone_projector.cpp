@@ -25,7 +25,8 @@ std::int64_t up_to(std::int64_t x, std::int64_t step) { return (x + step - 1) / 
 
 class ConeProjector final : public BlockProjector {
  public:
-  explicit ConeProjector(const BlockTask& task) : t_(task), g_(*task.geometry), shape_(task.block, kMargin) {}
+  explicit ConeProjector(const BlockTask& task)
+      : t_(task), g_(*task.geometry), shape_(task.block, 0, kMargin) {}
 
   void load(const float* x) override {
     if (room_.size() == 0) room_ = FloatRoom(shape_.floats);

@@ -25,10 +25,12 @@ struct LineSpan {
   const double* at;
   const double* slope;
 };
-/// Voxels of a block by planes and cells, strides in floats.
+/// Voxels of a block by planes and cells, strides in floats. A projection takes crossings between cells
+/// first_cell + lowest and first_cell + cells, of a whole block -1; of a part of it that follows another
+/// one 0.
 struct PlaneSpan {
   std::int64_t first_plane, planes;
-  std::int64_t first_cell, cells;
+  std::int64_t first_cell, cells, lowest;
   std::int64_t plane_stride, cell_stride;
 };
 
@@ -79,6 +81,17 @@ struct StackProject {
   float* sums;
   std::int64_t sum_stride;
   std::int64_t slices;  // a multiple of kAlign, at most StackKernels' slices
+};
+
+/// Parallel beam, columns at least a cell apart: the two columns that may meet each pixel of a tile and
+/// their weights, as StackGather wants them; zeros where there is no such column among `columns` from
+/// first_column on.
+struct StackWeigh {
+  SliceGatherView view;
+  std::int64_t first_column, columns;
+  std::int64_t row, rows, column, width;  // of the tile
+  std::int32_t* first;
+  float* weights;
 };
 
 /// Slices innermost: pixels gather. Pixel n gets, from view k, weights[(k pixels + n) taps + j] of column
@@ -136,6 +149,7 @@ struct ProjectorKernelTable {
   void (*slice_gather)(const SliceGather&);
   void (*slice_gather_lines)(const SliceGatherLines&);
   void (*stack_project)(const StackProject&);
+  void (*stack_weigh)(const StackWeigh&);
   void (*stack_gather)(const StackGather&);
   void (*cone_project)(const ConeProject&);
   void (*cone_gather)(const ConeGather&);

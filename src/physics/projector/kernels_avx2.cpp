@@ -37,8 +37,9 @@ inline Vec reciprocal(Vec x) {
 
 namespace tessera {
 const ProjectorKernelTable& projector_kernels_avx2() {
-  static const ProjectorKernelTable table{kStackSlices,  slice_project, slice_gather, slice_gather_lines,
-                                          stack_project, stack_gather,  cone_project, cone_gather};
+  static const ProjectorKernelTable table{kStackSlices,       slice_project, slice_gather,
+                                          slice_gather_lines, stack_project, stack_weigh,
+                                          stack_gather,       cone_project,  cone_gather};
   return table;
 }
 }  // namespace tessera

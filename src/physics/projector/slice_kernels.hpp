@@ -30,7 +30,8 @@ struct Planes {
   Size first, last;
 };
 inline Planes crossed(double x, double slope, double span, Size planes, Size cells) {
-  const double lo = -1 - span - x, hi = static_cast<double>(cells) - x;
+  constexpr double kRounded = 1e-6;  // of lines that go almost along the planes' normal
+  const double lo = -1 - kRounded - span - x, hi = static_cast<double>(cells) + kRounded - x;
   if (slope == 0) return {0, lo < 0 && hi > 0 ? planes : 0};
   const double from = lesser(lo / slope, hi / slope), to = greater(lo / slope, hi / slope);
   const double most = static_cast<double>(planes);

@@ -174,9 +174,13 @@ void SliceProjector::project(const Box& samples, std::int64_t begin, std::int64_
       const std::int64_t stride = row_[main - 1], planes = b.extent(main);
       const float* image = image_.data() + d * slice_ + (main == 1 ? 0 : turned_) + kMargin;
       for (std::int64_t p = 0; p < planes; p += kMostPlanes) {
-        const PlaneSpan span{b.lo()[main] + p, std::min(kMostPlanes, planes - p),
-                             b.lo()[3 - main], b.extent(3 - main),
-                             stride,           1};
+        const PlaneSpan span{b.lo()[main] + p,
+                             std::min(kMostPlanes, planes - p),
+                             b.lo()[3 - main],
+                             b.extent(3 - main),
+                             -1,
+                             stride,
+                             1};
         for (std::int64_t k = 0; k < end - begin; ++k) {
           const ViewLines& view = lines[static_cast<std::size_t>(k)];
           for (const ColumnRun& run : view.runs())

@@ -21,13 +21,17 @@ inline void cross(const PlaneSpan& span, double at, double slope, Crossings& c) 
   const double x =
       __builtin_fma(slope, static_cast<double>(span.first_plane), at) - static_cast<double>(span.first_cell);
   c.planes = crossed(x, slope, 0, span.planes, span.cells);
-  const double last = static_cast<double>(span.cells);
+  // Whole coordinates, so that a crossing is in one part of a block and not in the next.
+  const double first = static_cast<double>(span.first_cell), last = first + static_cast<double>(span.cells);
+  const double lowest = first + static_cast<double>(span.lowest);
   for (Size r = c.planes.first; r < c.planes.last; ++r) {
-    const double to = __builtin_fma(slope, static_cast<double>(r), x), down = __builtin_floor(to);
-    const bool inside = down >= -1 && down < last;
+    const double to = __builtin_fma(slope, static_cast<double>(span.first_plane + r), at);
+    const double down = __builtin_floor(to);
+    const bool inside = down >= lowest && down < last;
     c.above[r] = inside ? static_cast<float>(to - down) : 0;
     c.below[r] = inside ? 1 - c.above[r] : 0;
-    c.place[r] = r * span.plane_stride + static_cast<std::int64_t>(inside ? down : 0) * span.cell_stride;
+    c.place[r] =
+        r * span.plane_stride + static_cast<std::int64_t>(inside ? down - first : 0) * span.cell_stride;
   }
 }
 
@@ -57,6 +61,30 @@ void stack_project(const StackProject& t) {
     if (c.planes.first >= c.planes.last) continue;
     float* sums = t.sums + i * t.sum_stride;
     (n == 4 ? stack_sums<4> : n == 3 ? stack_sums<3> : n == 2 ? stack_sums<2> : stack_sums<1>)(t, c, sums);
+  }
+}
+
+void stack_weigh(const StackWeigh& t) {
+  const double last = static_cast<double>(t.columns);
+  const float steep = t.view.steep, rest = 1 - steep;
+  for (Size r = 0; r < t.rows; ++r) {
+    const double start = __builtin_fma(t.view.down, static_cast<double>(t.row + r), t.view.start);
+    std::int32_t* first = t.first + r * t.width;
+    float* weights = t.weights + 2 * r * t.width;
+    for (Size c = 0; c < t.width; ++c) {
+      const double at = __builtin_fma(t.view.right, static_cast<double>(t.column + c), start);
+      const double down = __builtin_floor(at), own = down - static_cast<double>(t.first_column);
+      const float part = static_cast<float>(at - down);
+      // One rounding each, whether the compiler takes pixels side by side or alone.
+      const float near = __builtin_fmaf(-steep, part, 1), far = __builtin_fmaf(steep, part, rest);
+      const bool any = own >= -1 && own < last;
+      // With its first column before the first one a pixel still has its second, from column 0.
+      const float lo = any && own >= 0 && near > 0 ? near : 0,
+                  hi = any && own + 1 < last && far > 0 ? far : 0;
+      first[c] = static_cast<std::int32_t>(any && own >= 0 ? own : 0);
+      weights[2 * c] = own < 0 ? hi : lo;
+      weights[2 * c + 1] = own < 0 ? 0 : hi;
+    }
   }
 }
 

@@ -15,11 +15,14 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kViews = 32;  // projected by a thread at a time
+constexpr std::int64_t kViews = 32;  // projected by a thread at a time; whose samples are turned at a time
 constexpr std::int64_t kChunk = 8;   // views whose sums stay in registers
-constexpr std::int64_t kTileRows = 16, kTileColumns = 32;
-constexpr std::int64_t kCache = 1 << 20;  // bytes of the volume that a thread works on at a time
-constexpr std::int64_t kRoom = std::int64_t{64} << 20;  // bytes of samples that are turned at a time
+constexpr std::int64_t kTile = 32;   // of pixels, adjoint
+constexpr std::int64_t kCells =
+    32;  // of a tile of kMostPlanes planes, projection: half a megabyte of 64 slices
+constexpr std::int64_t kRoom = std::int64_t{1}
+                               << 26;  // floats that are turned at a time, at most, if views are not large
+constexpr std::int64_t kSome = 32;     // columns that are turned at a time
 
 // Which samples of some views a rectangle of pixels gets, and their weights; see StackGather.
 struct TileWeights {
@@ -29,7 +32,8 @@ struct TileWeights {
 
 class StackProjector final : public BlockProjector {
  public:
-  explicit StackProjector(const BlockTask& task) : t_(task), g_(*task.geometry), shape_(task.block, 0) {}
+  explicit StackProjector(const BlockTask& task)
+      : t_(task), g_(*task.geometry), shape_(task.block, task.kernels->stack_slices, 0) {}
 
   void load(const float* x) override {
     if (room_.size() == 0) room_ = FloatRoom(shape_.floats);
@@ -53,69 +57,89 @@ class StackProjector final : public BlockProjector {
   }
 
   void gather(const Box& samples, const float* y) override {
-    const std::int64_t per_view = (samples.extent(2) + kMostTaps) * shape_.pixel;
-    const std::int64_t fit = kRoom / (4 * per_view) / kChunk * kChunk;
-    const std::int64_t some = std::clamp(fit, kChunk, 8 * kChunk);
-    FloatRoom turned(std::min(some, samples.extent(0)) * per_view);
+    const std::int64_t per_view = (samples.extent(2) + kMostTaps) * shape_.layers * shape_.pixel;
+    const std::int64_t some = std::clamp(kRoom / per_view / kChunk * kChunk, kChunk, kViews);
     for (std::int64_t v = samples.lo()[0]; v < samples.hi()[0]; v += some)
-      gather(samples, v, std::min(samples.hi()[0], v + some), y, turned.data(), per_view);
+      gather(samples, v, std::min(samples.hi()[0], v + some), y);
   }
 
  private:
+  // Columns of some views with slices innermost, by layers, then views.
+  struct Columns {
+    float* data;
+    std::int64_t layer, view, pixel;
+    float* of(std::int64_t k, std::int64_t column) const { return data + k * view + column * pixel; }
+  };
+
   std::array<std::int64_t, 2> block_columns(std::int64_t view, const Box& samples) const {
     const Box& b = t_.block;
     return columns_of(seen_column(g_, view), b.lo()[1], b.hi()[1], b.lo()[2], b.hi()[2], samples.lo()[2],
                       samples.hi()[2]);
   }
+  std::int64_t slices_of(std::int64_t layer) const {
+    return std::min(shape_.thick, shape_.slices - layer * shape_.thick);
+  }
 
   // Views [begin, end) of the samples, counted from their first one.
   void project(const Box& samples, std::int64_t begin, std::int64_t end, FloatRoom& sums, float* y,
                ProjectorInto into) const {
-    const Box& b = t_.block;
     std::vector<ViewLines> lines;
+    std::vector<SeenColumn> seen;
     std::int64_t widest = 0;
-    for (std::int64_t k = begin; k < end; ++k) {
-      const std::array<std::int64_t, 2> c = block_columns(samples.lo()[0] + k, samples);
-      lines.emplace_back(g_, samples.lo()[0] + k, c[0], c[1]);
+    for (std::int64_t v = samples.lo()[0] + begin; v < samples.lo()[0] + end; ++v) {
+      const std::array<std::int64_t, 2> c = block_columns(v, samples);
+      lines.emplace_back(g_, v, c[0], c[1]);
+      seen.push_back(seen_column(g_, v));
       widest = std::max(widest, c[1] - c[0]);
     }
-    const std::int64_t per_view = widest * shape_.pixel;
-    if (sums.size() < (end - begin) * per_view) sums = FloatRoom((end - begin) * per_view);
-    std::fill_n(sums.data(), (end - begin) * per_view, 0.0F);
-    for (const std::size_t main : {std::size_t{1}, std::size_t{2}}) {
-      const PlaneSpan whole = plane_span(shape_, main, b.lo()[1], b.hi()[1], b.lo()[2], b.hi()[2]);
-      const std::int64_t chunk = t_.kernels->stack_slices;
-      const std::int64_t planes = std::clamp<std::int64_t>(
-          kCache / (whole.cells * std::min(chunk, shape_.slices) * 4), 8, kMostPlanes);
-      for (std::int64_t p = 0; p < whole.planes; p += planes) {
-        for (std::int64_t z = 0; z < shape_.slices; z += chunk) {
-          PlaneSpan span = whole;
-          span.first_plane += p;
-          span.planes = std::min(planes, whole.planes - p);
-          const float* volume = room_.data() + shape_.at(b.lo()[1], b.lo()[2]) + p * whole.plane_stride + z;
-          for (std::int64_t k = 0; k < end - begin; ++k) {
-            const ViewLines& view = lines[static_cast<std::size_t>(k)];
-            for (const ColumnRun& run : view.runs()) {
-              if (run.main != main) continue;
-              t_.kernels->stack_project(
-                  {volume, span, view.span(run),
-                   sums.data() + k * per_view + (run.first - view.first()) * shape_.pixel + z, shape_.pixel,
-                   std::min(chunk, shape_.slices - z)});
-            }
+    const std::int64_t per_layer = (end - begin) * widest * shape_.pixel, floats = shape_.layers * per_layer;
+    if (sums.size() < floats) sums = FloatRoom(floats);
+    std::fill_n(sums.data(), floats, 0.0F);
+    const Columns to{sums.data(), per_layer, widest * shape_.pixel, shape_.pixel};
+    for (std::int64_t layer = 0; layer < shape_.layers; ++layer)
+      for (const std::size_t main : {std::size_t{1}, std::size_t{2}}) project(layer, main, lines, seen, to);
+    for (std::size_t k = 0; k < lines.size(); ++k)
+      write_rows(samples, begin + static_cast<std::int64_t>(k), lines[k], to, static_cast<std::int64_t>(k), y,
+                 into);
+  }
+
+  // Tiles of the volume that stay in a cache while all views go through them.
+  void project(std::int64_t layer, std::size_t main, const std::vector<ViewLines>& lines,
+               const std::vector<SeenColumn>& seen, const Columns& to) const {
+    const Box& b = t_.block;
+    const std::size_t across = 3 - main;
+    for (std::int64_t p = b.lo()[main]; p < b.hi()[main]; p += kMostPlanes) {
+      for (std::int64_t c = b.lo()[across]; c < b.hi()[across]; c += kCells) {
+        Index3 lo{}, hi{};
+        lo[main] = p;
+        hi[main] = std::min(b.hi()[main], p + kMostPlanes);
+        lo[across] = c;
+        hi[across] = std::min(b.hi()[across], c + kCells);
+        PlaneSpan span = plane_span(shape_, main, lo[1], hi[1], lo[2], hi[2]);
+        span.lowest = c == b.lo()[across] ? -1 : 0;
+        const float* volume = room_.data() + layer * shape_.layer + shape_.at(lo[1], lo[2]);
+        for (std::size_t k = 0; k < lines.size(); ++k) {
+          const ViewLines& view = lines[k];
+          const std::array<std::int64_t, 2> met =
+              columns_of(seen[k], lo[1], hi[1], lo[2], hi[2], view.first(), view.last());
+          for (const ColumnRun& whole : view.runs()) {
+            const ColumnRun run{std::max(whole.first, met[0]), std::min(whole.last, met[1]), whole.main};
+            if (run.main != main || run.first >= run.last) continue;
+            t_.kernels->stack_project(
+                {volume, span, view.span(run),
+                 to.of(static_cast<std::int64_t>(k), run.first - view.first()) + layer * to.layer, to.pixel,
+                 slices_of(layer)});
           }
         }
       }
     }
-    for (std::int64_t k = begin; k < end; ++k)
-      write_rows(samples, k, lines[static_cast<std::size_t>(k - begin)], sums.data() + (k - begin) * per_view,
-                 y, into);
   }
 
   // Rows from slices, and the length of the lines.
-  void write_rows(const Box& samples, std::int64_t view, const ViewLines& lines, const float* sums, float* y,
-                  ProjectorInto into) const {
+  void write_rows(const Box& samples, std::int64_t view, const ViewLines& lines, const Columns& sums,
+                  std::int64_t k, float* y, ProjectorInto into) const {
     const RowParts parts(row_slices(g_, samples.lo()[0] + view), samples.lo()[1], samples.hi()[1]);
-    const std::int64_t rows = samples.extent(1), columns = samples.extent(2), pixel = shape_.pixel;
+    const std::int64_t rows = samples.extent(1), columns = samples.extent(2), pixel = sums.pixel;
     y += view * rows * columns;
     if (into == ProjectorInto::replace) {
       for (std::int64_t j = 0; j < rows; ++j) {
@@ -123,22 +147,22 @@ class StackProjector final : public BlockProjector {
         std::fill(y + j * columns + (lines.last() - samples.lo()[2]), y + (j + 1) * columns, 0.0F);
       }
     }
-    constexpr std::int64_t kSome = 32;
     for (std::int64_t i = lines.first(); i < lines.last(); i += kSome) {
       const std::int64_t n = std::min(kSome, lines.last() - i);
       std::array<float, kSome> length{};
       for (std::int64_t c = 0; c < n; ++c) length[static_cast<std::size_t>(c)] = lines.length(i + c);
-      const float* from = sums + (i - lines.first()) * pixel;
+      const float* from = sums.of(k, i - lines.first());
       for (std::int64_t j = 0; j < rows; ++j) {
         const std::int64_t d = parts.slice[static_cast<std::size_t>(j)] - shape_.first_slice;
         const float above = parts.above[static_cast<std::size_t>(j)];
         std::array<float, kSome> value{};
-        if (d >= 0 && d < shape_.slices)
-          for (std::int64_t c = 0; c < n; ++c)
-            value[static_cast<std::size_t>(c)] = (1 - above) * from[c * pixel + d];
-        if (above > 0 && d + 1 >= 0 && d + 1 < shape_.slices)
-          for (std::int64_t c = 0; c < n; ++c)
-            value[static_cast<std::size_t>(c)] += above * from[c * pixel + d + 1];
+        const auto add = [&](std::int64_t slice, float part) {
+          if (part == 0 || slice < 0 || slice >= shape_.slices) return;
+          const float* at = from + slice / shape_.thick * sums.layer + slice % shape_.thick;
+          for (std::int64_t c = 0; c < n; ++c) value[static_cast<std::size_t>(c)] += part * at[c * pixel];
+        };
+        add(d, 1 - above);
+        add(d + 1, above);
         float* to = y + j * columns + (i - samples.lo()[2]);
         for (std::int64_t c = 0; c < n; ++c) {
           const float one = value[static_cast<std::size_t>(c)] * length[static_cast<std::size_t>(c)];
@@ -149,25 +173,26 @@ class StackProjector final : public BlockProjector {
   }
 
   // Slices from rows: columns with slices innermost, times the length of their lines.
-  void turn(const Box& samples, const ViewLines& lines, std::int64_t view, const float* y, float* to) const {
+  void turn(const Box& samples, const ViewLines& lines, std::int64_t view, const float* y, const Columns& to,
+            std::int64_t k) const {
     const RowParts parts(row_slices(g_, view), samples.lo()[1], samples.hi()[1]);
-    const std::int64_t rows = samples.extent(1), columns = samples.extent(2), pixel = shape_.pixel;
+    const std::int64_t rows = samples.extent(1), columns = samples.extent(2), pixel = to.pixel;
     y += (view - samples.lo()[0]) * rows * columns;
-    std::fill_n(to, (lines.last() - lines.first() + kMostTaps) * pixel, 0.0F);
-    constexpr std::int64_t kSome = 32;
+    for (std::int64_t layer = 0; layer < shape_.layers; ++layer)
+      std::fill_n(to.of(k, 0) + layer * to.layer, (lines.last() - lines.first() + kMostTaps) * pixel, 0.0F);
     for (std::int64_t i = lines.first(); i < lines.last(); i += kSome) {
       const std::int64_t n = std::min(kSome, lines.last() - i);
       std::array<float, kSome> length{};
       for (std::int64_t c = 0; c < n; ++c) length[static_cast<std::size_t>(c)] = lines.length(i + c);
-      float* at = to + (i - lines.first()) * pixel;
       for (std::int64_t j = 0; j < rows; ++j) {
         const std::int64_t d = parts.slice[static_cast<std::size_t>(j)] - shape_.first_slice;
         const float above = parts.above[static_cast<std::size_t>(j)];
         const float* from = y + j * columns + (i - samples.lo()[2]);
         const auto add = [&](std::int64_t slice, float part) {
           if (part == 0 || slice < 0 || slice >= shape_.slices) return;
+          float* at = to.of(k, i - lines.first()) + slice / shape_.thick * to.layer + slice % shape_.thick;
           for (std::int64_t c = 0; c < n; ++c)
-            at[c * pixel + slice] += part * (length[static_cast<std::size_t>(c)] * from[c]);
+            at[c * pixel] += part * (length[static_cast<std::size_t>(c)] * from[c]);
         };
         add(d, 1 - above);
         add(d + 1, above);
@@ -175,52 +200,70 @@ class StackProjector final : public BlockProjector {
     }
   }
 
-  void gather(const Box& samples, std::int64_t begin, std::int64_t end, const float* y, float* turned,
-              std::int64_t per_view) {
+  void gather(const Box& samples, std::int64_t begin, std::int64_t end, const float* y) {
     std::vector<ViewLines> lines;
     std::vector<SeenColumn> seen;
+    std::int64_t widest = 0;
+    int taps = 1;
     for (std::int64_t v = begin; v < end; ++v) {
       const std::array<std::int64_t, 2> c = block_columns(v, samples);
       lines.emplace_back(g_, v, c[0], c[1]);
       seen.push_back(seen_column(g_, v));
+      widest = std::max(widest, c[1] - c[0]);
+      taps = std::max(taps, taps_of((*t_.traits)[static_cast<std::size_t>(v)]));
     }
+    const std::int64_t view = (widest + kMostTaps) * shape_.pixel, layer = (end - begin) * view;
+    if (turned_.size() < shape_.layers * layer) turned_ = FloatRoom(shape_.layers * layer);
+    const Columns turned{turned_.data(), layer, view, shape_.pixel};
     at::parallel_for(begin, end, 1, [&](std::int64_t from, std::int64_t to) {
       for (std::int64_t v = from; v < to; ++v)
-        turn(samples, lines[static_cast<std::size_t>(v - begin)], v, y, turned + (v - begin) * per_view);
+        turn(samples, lines[static_cast<std::size_t>(v - begin)], v, y, turned, v - begin);
     });
     const Box& b = t_.block;
-    const std::int64_t down = (b.extent(1) + kTileRows - 1) / kTileRows;
-    const std::int64_t right = (b.extent(2) + kTileColumns - 1) / kTileColumns;
+    const std::int64_t down = (b.extent(1) + kTile - 1) / kTile, right = (b.extent(2) + kTile - 1) / kTile;
     at::parallel_for(0, down * right, 1, [&](std::int64_t from, std::int64_t to) {
       TileWeights weights;
       for (std::int64_t n = from; n < to; ++n) {
-        const std::int64_t h = b.lo()[1] + n / right * kTileRows, w = b.lo()[2] + n % right * kTileColumns;
-        const Box tile({0, h, w},
-                       {1, std::min(b.hi()[1], h + kTileRows), std::min(b.hi()[2], w + kTileColumns)});
-        for (std::int64_t v = begin; v < end; v += kChunk)
-          gather_tile(tile, std::min(kChunk, end - v), lines.data() + (v - begin), seen.data() + (v - begin),
-                      v, turned + (v - begin) * per_view, per_view, weights);
+        const std::int64_t h = b.lo()[1] + n / right * kTile, w = b.lo()[2] + n % right * kTile;
+        gather_tile({{0, h, w}, {1, std::min(b.hi()[1], h + kTile), std::min(b.hi()[2], w + kTile)}}, begin,
+                    lines, seen, taps, turned, weights);
       }
     });
   }
 
-  void gather_tile(const Box& tile, std::int64_t views, const ViewLines* lines, const SeenColumn* seen,
-                   std::int64_t first_view, const float* turned, std::int64_t per_view,
+  void gather_tile(const Box& tile, std::int64_t begin, const std::vector<ViewLines>& lines,
+                   const std::vector<SeenColumn>& seen, int taps, const Columns& turned,
                    TileWeights& weights) {
-    int taps = 1;
-    for (std::int64_t k = 0; k < views; ++k)
-      taps = std::max(taps, taps_of((*t_.traits)[static_cast<std::size_t>(first_view + k)]));
-    const std::int64_t pixels = tile.pixels();
+    const std::int64_t pixels = tile.pixels(), views = static_cast<std::int64_t>(lines.size());
     weights.first.assign(static_cast<std::size_t>(views * pixels), 0);
     weights.weight.assign(static_cast<std::size_t>(views * pixels * taps), 0);
-    for (std::int64_t k = 0; k < views; ++k)
-      weigh(tile, lines[k], seen[k], taps, weights.first.data() + k * pixels,
-            weights.weight.data() + k * pixels * taps);
-    for (std::int64_t z = 0; z < shape_.slices; z += t_.kernels->stack_slices)
-      t_.kernels->stack_gather(
-          {turned + z, per_view, shape_.pixel, views, taps, pixels, weights.first.data(),
-           weights.weight.data(), room_.data() + shape_.at(tile.lo()[1], tile.lo()[2]) + z, tile.extent(1),
-           tile.extent(2), shape_.row, shape_.pixel, std::min(t_.kernels->stack_slices, shape_.slices - z)});
+    for (std::int64_t k = 0; k < views; ++k) {
+      const auto at = static_cast<std::size_t>(k);
+      std::int32_t* first = weights.first.data() + k * pixels;
+      float* weight = weights.weight.data() + k * pixels * taps;
+      const ViewLines& view = lines[at];
+      if (g_.beam == Beam::parallel && taps == 2)
+        t_.kernels->stack_weigh(
+            {{seen[at].number[0], seen[at].number[2], seen[at].number[1],
+              static_cast<float>((*t_.traits)[static_cast<std::size_t>(begin + k)].closest)},
+             view.first(),
+             view.last() - view.first(),
+             tile.lo()[1],
+             tile.extent(1),
+             tile.lo()[2],
+             tile.extent(2),
+             first,
+             weight});
+      else
+        weigh(tile, view, seen[at], taps, first, weight);
+    }
+    for (std::int64_t layer = 0; layer < shape_.layers; ++layer)
+      for (std::int64_t k = 0; k < views; k += kChunk)
+        t_.kernels->stack_gather(
+            {turned.of(k, 0) + layer * turned.layer, turned.view, turned.pixel, std::min(kChunk, views - k),
+             taps, pixels, weights.first.data() + k * pixels, weights.weight.data() + k * pixels * taps,
+             room_.data() + layer * shape_.layer + shape_.at(tile.lo()[1], tile.lo()[2]), tile.extent(1),
+             tile.extent(2), shape_.row, shape_.pixel, slices_of(layer)});
   }
 
   // Goes along the columns and tells pixels of them.
@@ -264,7 +307,7 @@ class StackProjector final : public BlockProjector {
   BlockTask t_;
   const ProjectionGeometry& g_;
   PackedShape shape_;
-  FloatRoom room_;
+  FloatRoom room_, turned_;
 };
 
 }  // namespace
