@@ -125,16 +125,26 @@ class ConeProjector final : public BlockProjector {
     }
   }
 
-  // The rows of one view in the order that ConeGather wants.
+  // A view's rows in the orders that ConeGather wants, one after the other.
   struct Sorted {
-    int phases;
-    std::int64_t first, rows, phase, column;  // of sorted rows, and strides
-    Sorted(const Box& samples, double least_step) {
-      phases = std::max(1, static_cast<int>(std::ceil(1 / least_step - kLeastWeight)));
-      first = samples.lo()[1] / phases;
-      rows = (samples.hi()[1] - 1) / phases + 1 - first;
-      phase = rows + 2 * kMargin;
-      column = up_to(phases * phase, kAlign);
+    std::vector<ConeSorted> orders;  // samples: of the view's first column
+    std::int64_t floats = 0;
+    Sorted(const Box& samples, const ViewTraits& traits, std::int64_t columns) {
+      const auto phases_for = [](double step) {
+        return std::max(1, static_cast<int>(std::ceil(1 / step - kLeastWeight)));
+      };
+      for (int n = phases_for(traits.row_step_most); n <= phases_for(traits.row_step_least); ++n) {
+        const std::int64_t first = samples.lo()[1] / n, rows = (samples.hi()[1] - 1) / n + 1 - first;
+        const std::int64_t phase = rows + 2 * kMargin, column = up_to(n * phase, kAlign);
+        orders.push_back({nullptr, column, phase, n, first, rows});
+        floats += columns * column;
+      }
+    }
+    void place(float* at, std::int64_t columns) {
+      for (ConeSorted& order : orders) {
+        order.samples = at + kMargin;
+        at += columns * order.column_stride;
+      }
     }
   };
 
@@ -142,19 +152,22 @@ class ConeProjector final : public BlockProjector {
             const float* y, float* to) const {
     const std::int64_t columns = samples.extent(2);
     y += (view - samples.lo()[0]) * samples.extent(1) * columns;
-    std::fill_n(to, (lines.last() - lines.first()) * sorted.column, 0.0F);
-    for (std::int64_t i = lines.first(); i < lines.last(); i += kSome) {
-      const std::int64_t n = std::min(kSome, lines.last() - i);
-      float* at = to + (i - lines.first()) * sorted.column;
-      for (std::int64_t j = samples.lo()[1]; j < samples.hi()[1]; ++j) {
-        const std::int64_t place =
-            j % sorted.phases * sorted.phase + kMargin + j / sorted.phases - sorted.first;
-        const float* from = y + (j - samples.lo()[1]) * columns + (i - samples.lo()[2]);
-        std::array<float, kSome> length;
-        lines.lengths(i, n, j, length.data());
-        for (std::int64_t c = 0; c < n; ++c)
-          at[c * sorted.column + place] = length[static_cast<std::size_t>(c)] * from[c];
+    std::fill_n(to, sorted.floats, 0.0F);
+    for (const ConeSorted& order : sorted.orders) {
+      for (std::int64_t i = lines.first(); i < lines.last(); i += kSome) {
+        const std::int64_t n = std::min(kSome, lines.last() - i);
+        float* at = to + (i - lines.first()) * order.column_stride + kMargin;
+        for (std::int64_t j = samples.lo()[1]; j < samples.hi()[1]; ++j) {
+          const std::int64_t place =
+              j % order.phases * order.phase_stride + j / order.phases - order.first_row;
+          const float* from = y + (j - samples.lo()[1]) * columns + (i - samples.lo()[2]);
+          std::array<float, kSome> length;
+          lines.lengths(i, n, j, length.data());
+          for (std::int64_t c = 0; c < n; ++c)
+            at[c * order.column_stride + place] = length[static_cast<std::size_t>(c)] * from[c];
+        }
       }
+      to += (lines.last() - lines.first()) * order.column_stride;
     }
   }
 
@@ -167,10 +180,12 @@ class ConeProjector final : public BlockProjector {
       const std::array<std::int64_t, 2> c = block_columns(v, samples);
       lines.emplace_back(g_, v, c[0], c[1]);
       seen.push_back(seen_column(g_, v));
-      sorted.emplace_back(samples, (*t_.traits)[static_cast<std::size_t>(v)].row_step_least);
-      place.push_back(place.back() + (c[1] - c[0]) * sorted.back().column);
+      sorted.emplace_back(samples, (*t_.traits)[static_cast<std::size_t>(v)], c[1] - c[0]);
+      place.push_back(place.back() + sorted.back().floats);
     }
     if (turned_.size() < place.back()) turned_ = FloatRoom(place.back());
+    for (std::size_t k = 0; k < sorted.size(); ++k)
+      sorted[k].place(turned_.data() + place[k], lines[k].last() - lines[k].first());
     at::parallel_for(begin, end, 1, [&](std::int64_t from, std::int64_t to) {
       for (std::int64_t v = from; v < to; ++v) {
         const auto k = static_cast<std::size_t>(v - begin);
@@ -192,11 +207,13 @@ class ConeProjector final : public BlockProjector {
           for (const ColumnRun& whole : view.runs()) {
             const ColumnRun run{std::max(whole.first, c[0]), std::min(whole.last, c[1]), whole.main};
             if (run.first >= run.last) continue;
-            t_.kernels->cone_gather(
-                {turned_.data() + place[k] + (run.first - view.first()) * sorted[k].column + kMargin,
-                 sorted[k].column, sorted[k].phase, sorted[k].phases, sorted[k].first, sorted[k].rows,
-                 plane_span(shape_, run.main, h0, h1, w0, w1), view.span(run), view.rows(run),
-                 shape_.first_slice, shape_.slices / kAlign, room_.data() + shape_.at(h0, w0)});
+            std::vector<ConeSorted> orders = sorted[k].orders;
+            for (ConeSorted& order : orders)
+              order.samples += (run.first - view.first()) * order.column_stride;
+            t_.kernels->cone_gather({orders.data(), orders.back().phases,
+                                     plane_span(shape_, run.main, h0, h1, w0, w1), view.span(run),
+                                     view.rows(run), shape_.first_slice, shape_.slices / kAlign,
+                                     room_.data() + shape_.at(h0, w0)});
           }
         }
       }

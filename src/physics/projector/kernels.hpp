@@ -128,15 +128,21 @@ struct ConeProject {
   float* sums;
   std::int64_t sum_stride;
 };
-/// Voxels gather. Samples are sorted by column, then by row modulo `phases`, which makes their distance in
-/// such a sorted row at least a slice: row j = phases m + n stands at samples[i column_stride + n
-/// phase_stride + m - first_row].
-struct ConeGather {
-  const float* samples;  // times length
+/// Samples of a view sorted by column, then by row modulo `phases`, which makes their distance in such a
+/// sorted row so many times larger: row j = phases m + n of column i stands at
+///   samples[i column_stride + n phase_stride + m - first_row].
+struct ConeSorted {
+  const float* samples;  // times length; kMargin zeros before and behind every sorted row
   std::int64_t column_stride, phase_stride;
   int phases;
-  std::int64_t first_row, sorted_rows;  // of m; kMargin zeros before and behind
-  PlaneSpan span;                       // the tile: planes and cells
+  std::int64_t first_row, rows;  // of m
+};
+/// Voxels gather.
+struct ConeGather {
+  const ConeSorted*
+      sorted;  // by phases, one after the other, up to most_phases: so many that neighbors are a slice apart
+  int most_phases;
+  PlaneSpan span;  // the tile: planes and cells
   LineSpan lines;
   ConeRows rows;
   std::int64_t first_slice, vectors;  // first_slice a multiple of kAlign
