@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/physics/ramp_filter.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <numbers>
+
+#include "physics/projector_cases.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/physics/projector.hpp"
+
+namespace tessera {
+namespace {
+
+// A solid ball's (a disk's) samples, from its closed form.
+at::Tensor ball_samples(const ProjectionGeometry& g, double radius, const Vector3& center) {
+  at::Tensor y = at::zeros({g.samples().hi()[0], g.rows, g.columns}, at::kFloat);
+  float* to = y.mutable_data_ptr<float>();
+  for (const ProjectionView& view : g.views)
+    for (std::int64_t j = 0; j < g.rows; ++j)
+      for (std::int64_t i = 0; i < g.columns; ++i) {
+        double square = 0, along = 0, length = 0;
+        for (std::size_t d = 0; d < 3; ++d) {
+          const double p = view.center[d] +
+                           (static_cast<double>(i) - 0.5 * static_cast<double>(g.columns - 1)) * view.u[d] +
+                           (static_cast<double>(j) - 0.5 * static_cast<double>(g.rows - 1)) * view.v[d];
+          const double way = g.beam == Beam::parallel ? view.source[d] : p - view.source[d],
+                       off = p - center[d];
+          square += off * off;
+          along += off * way;
+          length += way * way;
+        }
+        const double rest = radius * radius - square + along * along / length;
+        *to++ = rest > 0 ? static_cast<float>(2 * std::sqrt(rest)) : 0;
+      }
+  return y;
+}
+
+at::Tensor reconstruct(const std::shared_ptr<const ProjectionGeometry>& g, const at::Tensor& y,
+                       RampWindow window) {
+  const DirectReconstruction direct = direct_reconstruction(*g);
+  const at::Tensor q = ramp_filtered(y * direct.before.to(at::kFloat), direct.pitch, window)
+                           .mul_(direct.after.to(at::kFloat))
+                           .contiguous();
+  at::Tensor x = at::zeros({g->volume.size[0], g->volume.size[1], g->volume.size[2]}, at::kFloat);
+  Projector projector(g, g->volume.box());
+  projector.clear();
+  projector.gather(g->samples(), q.const_data_ptr<float>());
+  projector.store(x.mutable_data_ptr<float>());
+  return x.mul_(direct.scale);
+}
+
+TEST(RampFilter, DiskHasItsDensityForAnyPixelPitchAndWindow) {
+  for (const double side : {0.5, 1.0, 2.0}) {
+    for (const double pitch : {0.5, 1.0}) {
+      for (const RampWindow window : {RampWindow::ram_lak, RampWindow::hann, RampWindow::cosine}) {
+        CircularScan scan;
+        scan.angles = test::angles(180, std::numbers::pi);
+        scan.columns = static_cast<std::int64_t>(140 / pitch) + 1;
+        scan.column_pitch = pitch;
+        const auto n = static_cast<std::int64_t>(96 / side);
+        const auto g =
+            std::make_shared<const ProjectionGeometry>(circular_geometry(scan, {{1, n, n}, {side, side, 1}}));
+        const at::Tensor x = reconstruct(g, ball_samples(*g, 40, {3, -2, 0}), window);
+        const std::int64_t some = n / 8;
+        const double mean =
+            x.narrow(1, n / 2 - some, 2 * some).narrow(2, n / 2 - some, 2 * some).mean().item<double>();
+        EXPECT_NEAR(mean, 1, 0.0075) << side << ' ' << pitch << ' ' << word(window);
+        EXPECT_NEAR(x[0][0][0].item<double>(), 0, 0.03);
+      }
+    }
+  }
+}
+
+TEST(RampFilter, FdkGivesABallItsDensity) {
+  CircularScan scan;
+  scan.beam = Beam::cone;
+  scan.angles = test::angles(120, 2 * std::numbers::pi);
+  scan.source_axis = 300;
+  scan.source_detector = 600;
+  scan.rows = scan.columns = 80;
+  scan.column_pitch = scan.row_pitch = 2;
+  const auto g =
+      std::make_shared<const ProjectionGeometry>(circular_geometry(scan, {{60, 60, 60}, {1, 1, 1}}));
+  const at::Tensor x = reconstruct(g, ball_samples(*g, 22, {0, 0, 0}), RampWindow::hann);
+  EXPECT_NEAR(x.narrow(0, 28, 4).narrow(1, 25, 10).narrow(2, 25, 10).mean().item<double>(), 1, 0.007);
+  EXPECT_NEAR(x.narrow(0, 42, 2).narrow(1, 25, 10).narrow(2, 25, 10).mean().item<double>(), 1,
+              0.012);  // off the middle
+  EXPECT_NEAR(x.narrow(0, 28, 4).narrow(1, 0, 3).mean().item<double>(), 0, 0.01);
+}
+
+TEST(RampFilter, ImpulseBecomesTheKernel) {
+  // Of three samples the middle one: pitch h, by hand.
+  const at::Tensor y = at::zeros({1, 3}, at::kDouble);
+  y[0][1] = 1;
+  const at::Tensor q = ramp_filtered(y, 0.5, RampWindow::ram_lak);
+  const double pi = std::numbers::pi;
+  EXPECT_NEAR(q[0][1].item<double>(), 0.5, 1e-12);  // pitch / (4 pitch^2)
+  EXPECT_NEAR(q[0][0].item<double>(), -1 / (pi * pi * 0.5), 1e-12);
+  EXPECT_NEAR(q[0][2].item<double>(), -1 / (pi * pi * 0.5), 1e-12);
+}
+
+TEST(RampFilter, RefusesWhatTheAdjointDoesNotWeigh) {
+  CircularScan scan;
+  scan.beam = Beam::fan;
+  scan.angles = {0, 1};
+  scan.columns = 9;
+  scan.source_axis = 50;
+  scan.source_detector = 100;
+  EXPECT_THROW(direct_reconstruction(circular_geometry(scan, {{1, 4, 4}, {1, 1, 1}})), InputError);
+}
+
+TEST(RampFilter, SirtLeavesOutWhatNoRaySees) {
+  at::Tensor sums = at::ones({4}, at::kDouble).mul_(2);
+  sums[3] = 0;
+  const at::Tensor scale = sirt_scaling(sums);
+  EXPECT_EQ(scale[0].item<double>(), 0.5);
+  EXPECT_EQ(scale[3].item<double>(), 0);
+}
+
+}  // namespace
+}  // namespace tessera
