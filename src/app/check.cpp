@@ -124,7 +124,8 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
 
   const bool every = ranks <= kEveryRank;
   const std::map<int, int> looked_at = representatives(d, std::max<std::int64_t>(longest(halo), 64));
-  std::printf("image        %lld x %s\n", static_cast<long long>(g.image.channels), sides(g.image.box).c_str());
+  std::printf("image        %lld x %s\n", static_cast<long long>(g.image.channels),
+              sides(g.image.box).c_str());
   std::printf("ranks        %d, %s blocks, alignment %lld\n", ranks,
               fmt::format("{}", fmt::join(g.job.domain.grid, " x ")).c_str(),
               static_cast<long long>(d.alignment()[1]));

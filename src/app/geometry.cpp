@@ -292,8 +292,7 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
   }
   for (const std::string& path : {p.weights, p.dark, p.flat}) {
     const ImageFormat* const format = find_format(path);
-    if (format && !format->measurements)
-      say_note(g, path, image_source_info(path, comm));
+    if (format && !format->measurements) say_note(g, path, image_source_info(path, comm));
   }
   if (g.truth && !p.image.size.empty())
     TESSERA_VALIDATE(g.image.box == box_of(p.image.size), "problem.image.size is ",

@@ -65,7 +65,7 @@ const char* with(const Kind& kind) {
                                     : "-";
 }
 
-struct Layer {
+struct TimedLayer {
   int count = 0;
   double flops = 0;  // of one, by the direct sum
   std::optional<ConvolutionLayer> ours, library;
@@ -77,8 +77,8 @@ at::Tensor image(std::int64_t channels, std::int64_t side) {
   return at::rand({1, channels, side, side}).contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-std::map<Kind, Layer> layers_of(const Graph& graph, std::int64_t side) {
-  std::map<Kind, Layer> layers;
+std::map<Kind, TimedLayer> layers_of(const Graph& graph, std::int64_t side) {
+  std::map<Kind, TimedLayer> layers;
   for (const Step& step : make_run_plan(graph, true).steps) {
     const Node& node = step.node;
     if (!is_convolution(node.op)) continue;
@@ -86,7 +86,7 @@ std::map<Kind, Layer> layers_of(const Graph& graph, std::int64_t side) {
     const std::int64_t kernel = node.op == Op::conv ? node.kernel : 2;
     const Kind kind{node.op,   from.channels,  node.channels, kernel, side >> from.level,
                     step.relu, step.other >= 0};
-    Layer& layer = layers[kind];
+    TimedLayer& layer = layers[kind];
     if (layer.count++ > 0) continue;
     const std::int64_t out = side >> node.level;
     layer.flops = 2.0 * static_cast<double>(kind.inputs * kind.outputs * out * out) *
@@ -108,7 +108,7 @@ std::map<Kind, Layer> layers_of(const Graph& graph, std::int64_t side) {
 }
 
 // The first run finds another layer's data in the caches.
-double best_of(int runs, ConvolutionLayer& convolution, const Layer& layer, const Kind& kind) {
+double best_of(int runs, ConvolutionLayer& convolution, const TimedLayer& layer, const Kind& kind) {
   double best = 1e30;
   for (int i = 0; i < runs; ++i)
     best = std::min(best, seconds([&] {
@@ -139,7 +139,7 @@ int main(int argc, char** argv) {
   options.name = name;
   const Network network = random_network(options, 1);
   Runner runner(network, {});
-  std::map<Kind, Layer> layers = layers_of(fold_batch_norm(network).graph, side);
+  std::map<Kind, TimedLayer> layers = layers_of(fold_batch_norm(network).graph, side);
   const at::Tensor x = at::rand({1, 3, side, side});
 
   if (rounds == 0) {  // "turns"

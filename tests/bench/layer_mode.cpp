@@ -49,7 +49,8 @@ int bench(char** arguments, const Communicator& comm) {
   const std::int64_t a = network.alignment()[1];
   const Decomposition d(Box::image2d(size, size), {1, a, a},
                         {1, std::atoi(arguments[5]), std::atoi(arguments[6])});
-  const DenoiserContext context{d, 3, comm, make_transport(comm, {}, TransportKind::mpi)};
+  const DenoiserContext context{d, ImageSpace(d.image(), 3), comm,
+                                make_transport(comm, {}, TransportKind::mpi)};
   const auto denoiser = make_network_denoiser(
       network, {.mode = ExecutionMode::layer, .halo_depth = std::atoi(arguments[3])}, context);
   const at::Tensor in = picture(d.block(comm.rank()));

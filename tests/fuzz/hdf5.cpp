@@ -206,7 +206,8 @@ void measurements(const std::uint8_t* bytes, std::size_t count) {
   refused_or_fine([&] {
     std::vector<at::Tensor> values;
     std::vector<MeasurementPart> parts;
-    for (const MeasurementPartInfo& part : measurement_info(path, alone)) {
+    for (const MeasurementPartInfo& info : measurement_info(path, alone)) {
+      const SourceInfo& part = info.source;
       require(!part.box.empty() && part.channels > 0, "a part without samples");
       if (static_cast<double>(part.box.pixels()) * static_cast<double>(part.channels) > 1e5) return;
       values.push_back(empty_block(part.channels, part.box, at::kFloat));

@@ -31,7 +31,7 @@ TEST(PhysicsThreads, NoiseHasTheSameBits) {
 std::vector<at::Tensor> both_ways(const LocalOperator& op, at::ScalarType type, const Box& image = kImage) {
   const Box samples = op.measurement(image), input = image.grow(op.reach());
   const LocalOperator* self = &op;
-  const auto placed = op.place({&self, 1}, {image, input, {samples}, 3, at::TensorOptions(type)});
+  const auto placed = op.place({&self, 1}, {ImageSpace(image, 3), input, {samples}, at::TensorOptions(type)});
   const at::Tensor x = random_tensor({3, input.extent(1), input.extent(2)}, 4).to(type);
   const at::Tensor v = random_tensor({3, samples.extent(1), samples.extent(2)}, 5).to(type);
   at::Tensor y = at::empty(v.sizes(), v.options()), back = at::zeros(x.sizes(), x.options());
