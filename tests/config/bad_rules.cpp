@@ -131,7 +131,7 @@ const std::vector<BadJob>& bad_rules() {
        "problem:\n  truth: photo.png\ndenoiser: {network: none}\nsolver:\n  lambda: 0.1\n",
        {},
        "photo.yaml:5: solver.lambda acts on nothing in this job (it acts only for denoiser.network drunet, "
-       "gsdrunet, ffdnet, traced, tv, or solver.name red, gspnp, proxpnp) remove it"},
+       "gsdrunet, ffdnet, drunet3d, traced, tv, or solver.name red, gspnp, proxpnp) remove it"},
       {"MomentumForHqs",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {name: hqs, momentum: 3}\n",
        {},
@@ -171,7 +171,7 @@ const std::vector<BadJob>& bad_rules() {
        "random}\nsolver: {sigma: 0.1}\n",
        {},
        "photo.yaml:5: solver.sigma acts on nothing in this job (it acts only for denoiser.network drunet, "
-       "gsdrunet, ffdnet, traced, tv) remove it"},
+       "gsdrunet, ffdnet, drunet3d, traced, tv) remove it"},
       {"WidthsOfTrainedWeights",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndenoiser: {widths: [16, 32]}\n",
        {},

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+
+#include "tessera/domain/operator_plan.hpp"
+#include "tessera/physics/projection_geometry.hpp"
+
+namespace tessera {
+
+/// Line integrals of a distributed picture or volume, and their exact adjoint (physics/projector.hpp).
+///
+/// The volume is cut into blocks along any axes; projections are owned by boxes of whole detector rows. A rank
+/// projects its block onto its shadow; shadows are added into their owners by the transposed exchange, in rank
+/// order, in batches of views, the exchange of a batch under way while the next is projected. The adjoint
+/// fetches shadows the same way. Of a parallel beam whose rows are the volume's slices, cut along its axis,
+/// nothing is sent.
+///
+/// The domain's box has the size of the geometry's volume. The range has one part: of a picture (views,
+/// columns), one row; of a volume (views, rows, columns). Channels are projected one by one. float32 in vector
+/// code, float64 in plain code. On processors.
+std::unique_ptr<OperatorPlan> plan_projection(std::shared_ptr<const ProjectionGeometry> geometry);
+
+}  // namespace tessera

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/domain/projection.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
+#include "tessera/domain/tensor.hpp"
+#include "tessera/physics/projector.hpp"
+
+namespace tessera {
+namespace {
+
+using Geometry = ProjectionGeometry;
+
+// Views of which one exchange is under way while the next are projected. The sums of an adjoint go by batches, so
+// it is the same for any number of ranks.
+constexpr std::int64_t kBatch = 32;
+
+std::int64_t batches(const Geometry& g) {
+  return (static_cast<std::int64_t>(g.views.size()) + kBatch - 1) / kBatch;
+}
+
+bool is_picture(const Geometry& g) { return g.rows == 1 && g.volume.size[0] == 1; }
+
+// Samples (view, row, column) in the part's own coordinates, and back: those of a picture are (0, view, column).
+Box in_part(const Geometry& g, const Box& b) {
+  if (b.empty() || !is_picture(g)) return b;
+  return {{0, b.lo()[0], b.lo()[2]}, {1, b.hi()[0], b.hi()[2]}};
+}
+Box in_samples(const Geometry& g, const Box& b) {
+  if (b.empty() || !is_picture(g)) return b;
+  return {{b.lo()[1], 0, b.lo()[2]}, {b.hi()[1], 1, b.hi()[2]}};
+}
+
+Box of_batch(const Geometry& g, std::int64_t batch) {
+  const std::int64_t last = std::min<std::int64_t>(std::ssize(g.views), (batch + 1) * kBatch);
+  return {{batch * kBatch, 0, 0}, {last, g.rows, g.columns}};
+}
+
+// A block of the image as the geometry counts its voxels: from 0.
+Box voxels(const ProductSpace::Part& image, const Box& block) {
+  const Index3& lo = image.box().lo();
+  return block.shift({-lo[0], -lo[1], -lo[2]});
+}
+
+// Rows go to the ranks whose blocks lie at their height; those that share a height deal the views.
+std::vector<Box> owners(const Geometry& g, const ProductSpace::Part& image) {
+  std::map<std::array<std::int64_t, 2>, std::vector<int>> heights;
+  for (int r = 0; r < image.owners.ranks(); ++r)
+    if (const Box b = voxels(image, image.block(r)); !b.empty())
+      heights[{b.lo()[0], b.hi()[0]}].push_back(r);
+  std::vector<Box> boxes(static_cast<std::size_t>(image.owners.ranks()));
+  const std::int64_t depth = g.volume.size[0], views = std::ssize(g.views);
+  for (const auto& [height, ranks] : heights) {
+    const std::int64_t first = g.rows * height[0] / depth, last = g.rows * height[1] / depth;
+    const std::int64_t n = std::ssize(ranks);
+    for (std::int64_t k = 0; k < n; ++k)
+      boxes[static_cast<std::size_t>(ranks[static_cast<std::size_t>(k)])] =
+          Box({views * k / n, first, 0}, {views * (k + 1) / n, last, g.columns});
+  }
+  return boxes;
+}
+
+// The exchange of a batch: from the owners of its samples to those whose blocks they cross.
+ExchangePlan travel(const Geometry& g, const ProductSpace::Part& image, std::int64_t batch, int rank) {
+  const Box all = of_batch(g, batch);
+  std::vector<Box> own, need;
+  for (const Box& b : owners(g, image)) own.push_back(b.intersect(all));
+  for (int r = 0; r < image.owners.ranks(); ++r)
+    need.push_back(shadow(g, voxels(image, image.block(r)), all.lo()[0], all.hi()[0]));
+  return {Layout(std::move(own)), Layout(std::move(need)), g.samples(), Border::none, rank};
+}
+
+class Projection final : public DistributedOperator {
+ public:
+  Projection(const OperatorPlan& plan, const OperatorContext& context, std::shared_ptr<const Geometry> geometry)
+      : DistributedOperator(plan, context),
+        g_(std::move(geometry)),
+        block_(voxels(image(), image().block(rank()))),
+        own_(in_samples(*g_, range().block(0, rank()))),
+        exact_(options().dtype() == at::kDouble) {
+    TESSERA_VALIDATE(options().device().is_cpu(),
+                     "the operator projects on processors (it has no kernels for GPUs) write 'device: cpu'");
+    if (!exact_) projector_.emplace(g_, block_);
+    std::int64_t most = 0;  // samples of a batch's shadow
+    const ElementType type = element_type(options().dtype().toScalarType());
+    for (std::int64_t b = 0; b < batches(*g_); ++b) {
+      Batch& batch = batches_.emplace_back();
+      ExchangePlan travels = travel(*g_, image(), b, rank());
+      batch.own = travels.own();
+      batch.shadow = travels.need();
+      most = std::max(most, batch.shadow.pixels());
+      batch.exchange = std::make_unique<Exchange>(std::move(travels), transport(), 1, type);
+    }
+    for (at::Tensor& room : rooms_) room = at::empty({most}, options());
+  }
+
+  void apply(const Tensors& x, Tensors& y) override {
+    const PhaseScope phase(Phase::op);
+    y[0].zero_();
+    for (std::int64_t c = 0; c < y[0].size(0); ++c) {
+      load(x[0], c);
+      std::vector<Exchange::Pending> flying;
+      for (std::size_t b = 0; b < batches_.size(); ++b) {
+        const Batch& batch = batches_[b];
+        const at::Tensor part = room(b);
+        if (!batch.shadow.empty()) project(batch.shadow, part);
+        const PhaseScope halo(Phase::halo);
+        if (!flying.empty()) {  // before the room after the next is written
+          flying.back().wait();
+          flying.pop_back();
+        }
+        flying.push_back(batch.exchange->begin_transposed(view(part, batch.shadow), mine(y[0], c, batch)));
+      }
+      const PhaseScope halo(Phase::halo);
+      for (Exchange::Pending& last : flying) last.wait();
+    }
+  }
+
+  void adjoint(const Tensors& y, Tensors& x) override {
+    const PhaseScope phase(Phase::adjoint);
+    for (std::int64_t c = 0; c < y[0].size(0); ++c) {
+      clear();
+      std::optional<Exchange::Pending> next;
+      const auto fetch = [&](std::size_t b) {
+        const PhaseScope halo(Phase::halo);
+        next.emplace(batches_[b].exchange->begin(mine(y[0], c, batches_[b]), view(room(b), batches_[b].shadow)));
+      };
+      fetch(0);
+      for (std::size_t b = 0; b < batches_.size(); ++b) {
+        {
+          const PhaseScope halo(Phase::halo);
+          next->wait();
+        }
+        next.reset();
+        if (b + 1 < batches_.size()) fetch(b + 1);
+        if (!batches_[b].shadow.empty()) gather(batches_[b].shadow, room(b));
+      }
+      store(x[0], c);
+    }
+  }
+
+ private:
+  struct Batch {
+    Box own, shadow;  // of samples
+    std::unique_ptr<Exchange> exchange;
+  };
+
+  // Where a batch's shadow stands: two of them take turns.
+  at::Tensor room(std::size_t b) const {
+    const Box& s = batches_[b].shadow;
+    return rooms_[b % 2].narrow(0, 0, s.pixels()).view({1, s.extent(0), s.extent(1), s.extent(2)});
+  }
+  // This rank's own samples of a batch.
+  ArrayView mine(const at::Tensor& y, std::int64_t c, const Batch& batch) const {
+    at::Tensor own = y.narrow(0, c, 1);
+    if (is_picture(*g_)) own = own.unsqueeze(2);  // (1, views, 1, columns)
+    return view(crop(own, own_, batch.own), batch.own);
+  }
+  at::Tensor plane(const at::Tensor& x, std::int64_t c) const { return x.select(0, c); }
+
+  void load(const at::Tensor& x, std::int64_t c) {
+    if (block_.empty()) return;
+    source_ = plane(x, c).contiguous();
+    if (!exact_) projector_->load(source_.const_data_ptr<float>());
+  }
+  void project(const Box& samples, const at::Tensor& y) {
+    if (exact_)
+      project_plain(*g_, block_, source_.const_data_ptr<double>(), samples, y.data_ptr<double>());
+    else
+      projector_->project(samples, y.data_ptr<float>());
+  }
+  void clear() {
+    if (block_.empty()) return;
+    if (exact_)
+      sum_ = at::zeros(block_.extents(), options());
+    else
+      projector_->clear();
+  }
+  void gather(const Box& samples, const at::Tensor& y) {
+    if (exact_)
+      gather_plain(*g_, block_, samples, y.const_data_ptr<double>(), sum_.data_ptr<double>(), ProjectorInto::add);
+    else
+      projector_->gather(samples, y.const_data_ptr<float>());
+  }
+  void store(at::Tensor& x, std::int64_t c) {
+    if (block_.empty()) return;
+    if (!exact_) {
+      sum_ = at::empty(block_.extents(), options());
+      projector_->store(sum_.data_ptr<float>());
+    }
+    plane(x, c).copy_(sum_.view_as(plane(x, c)));
+    sum_.reset();
+  }
+
+  std::shared_ptr<const Geometry> g_;
+  Box block_, own_;  // this rank's voxels and samples
+  bool exact_;
+  std::optional<Projector> projector_;  // in float32
+  std::vector<Batch> batches_;
+  std::array<at::Tensor, 2> rooms_;
+  at::Tensor source_, sum_;
+};
+
+class ProjectionPlan final : public OperatorPlan {
+ public:
+  explicit ProjectionPlan(std::shared_ptr<const Geometry> geometry) : g_(std::move(geometry)) { validate(*g_); }
+
+  ProductSpace range(const ProductSpace& domain) const override {
+    const ProductSpace::Part& image = checked(domain);
+    ImageSpace space(in_part(*g_, g_->samples()), image.space.channels);
+    space.axes = is_picture(*g_) ? Axes::picture : Axes::volume;
+    space.element_bytes = image.space.element_bytes;
+    const std::size_t view = is_picture(*g_) ? 1 : 0;
+    space.grid[view].name = "view";
+    space.grid[2].name = "column";
+    if (!is_picture(*g_)) space.grid[1].name = "row";
+    std::vector<Box> boxes;
+    for (const Box& b : owners(*g_, image)) boxes.push_back(in_part(*g_, b));
+    return ProductSpace({{"projections", std::move(space), Layout(std::move(boxes))}});
+  }
+  std::vector<PlannedExchange> exchanges(const ProductSpace& domain, int rank) const override {
+    const ProductSpace::Part& image = checked(domain);
+    std::vector<PlannedExchange> all;
+    for (std::int64_t b = 0; b < batches(*g_); ++b)
+      all.push_back({.plan = travel(*g_, image, b, rank),
+                     .channels = image.space.planes(),
+                     .element_bytes = image.space.element_bytes,
+                     .accumulates = true});
+    return all;
+  }
+  OperatorWork work(const ProductSpace& domain, int rank) const override {
+    // A voxel has one ray a view, about, which reads it with its neighbors in a plane: two of a picture, four.
+    const double taps = is_picture(*g_) ? 2 : 4;
+    return {.products = 2 * taps * static_cast<double>(std::ssize(g_->views) * domain.values(rank))};
+  }
+  std::int64_t memory(const ProductSpace& domain, int rank) const override {
+    const ProductSpace::Part& image = checked(domain);
+    const Box block = voxels(image, image.block(rank));
+    std::int64_t most = 0, packed = 0;  // samples
+    for (std::int64_t b = 0; b < batches(*g_); ++b) {
+      const ExchangePlan plan = travel(*g_, image, b, rank);
+      most = std::max(most, plan.need().pixels());
+      packed += plan.pixels_sent() + plan.pixels_received();
+    }
+    // The projector's copy of the block, and the result before it is in its place.
+    return (2 * block.pixels() + 2 * most + packed) * image.space.element_bytes;
+  }
+  OperatorTraits traits(const ProductSpace&) const override { return {.parts = {{}}, .not_negative = true}; }
+  std::unique_ptr<DistributedOperator> place(const OperatorContext& context) override {
+    return std::make_unique<Projection>(*this, context, g_);
+  }
+
+ private:
+  const ProductSpace::Part& checked(const ProductSpace& domain) const {
+    const ProductSpace::Part& image = domain.part(0);
+    TESSERA_VALIDATE(image.box().extents() == g_->volume.size, "the geometry is of ", g_->volume.size[0], " x ",
+                     g_->volume.size[1], " x ", g_->volume.size[2], " voxels (the image has ",
+                     image.box().extent(0), " x ", image.box().extent(1), " x ", image.box().extent(2),
+                     ") describe it for the image");
+    return image;
+  }
+  std::shared_ptr<const Geometry> g_;
+};
+
+}  // namespace
+
+std::unique_ptr<OperatorPlan> plan_projection(std::shared_ptr<const ProjectionGeometry> geometry) {
+  return std::make_unique<ProjectionPlan>(std::move(geometry));
+}
+
+}  // namespace tessera
