@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "io/tiff_files.hpp"
@@ -98,6 +99,7 @@ TEST(Formats, EveryRowIsWrittenAndReadOnEveryNumberOfRanks) {
         for (const std::int64_t channels : {1, 2, 3})
           for (const std::int64_t depth : {1, 5}) {
             if (!format.holds_channels(channels) || (depth > 1 && !format.volumes)) continue;
+            if (depth > 1 && channels != 3) continue;
             const Index3 origin{depth > 1 ? 2 : 0, 5, -3};
             const Box box(origin, origin + Index3{depth, 47, 61});
             const std::string path = concat("row_", comm.size(), format.suffixes[0]);
@@ -111,7 +113,7 @@ TEST(Formats, EveryRowIsWrittenAndReadOnEveryNumberOfRanks) {
           }
     }
     EXPECT_EQ(rows, 5);
-    EXPECT_GE(volumes, 10);
+    EXPECT_GE(volumes, 5);
     const ImageRecord volume{.space = ImageSpace(Box({0, 0, 0}, {2, 4, 4})), .bits = 8};
     EXPECT_THROW(write("volume.png", volume, comm), InputError);
     EXPECT_THROW(write("no_such_folder/a.plain", volume, comm), RunError);
@@ -262,23 +264,22 @@ ImageRecord rich(std::int64_t depth, std::int64_t channels) {
 
 TEST(Metadata, GoesFromTiffToTiffAndToHdf5AndBack) {
   test::on_groups([&](const Communicator& comm) {
-    for (const std::int64_t depth : {1, 3})
-      for (const std::int64_t channels : {1, 3})
-        for (const int bits : {8, 16, 32}) {
-          SCOPED_TRACE(concat(depth, " slices, ", channels, " channels, ", bits, " bits"));
-          ImageRecord first = rich(depth, channels);
-          first.bits = bits;
-          const std::string n = concat(comm.size()), part = depth > 1 ? ":/all" : "";
-          write("along_a" + n + ".tif", first, comm);
-          expect_same("along_a" + n + ".tif" + part, first);
-          write("along_b" + n + ".tif", along("along_a" + n + ".tif" + part, bits, comm), comm);
-          expect_same("along_b" + n + ".tif" + part, first);
-          write("along_c" + n + ".h5", along("along_b" + n + ".tif" + part, 32, comm), comm);
-          expect_same("along_c" + n + ".h5", first);
-          write("along_d" + n + ".tif", along("along_c" + n + ".h5", bits, comm), comm);
-          expect_same("along_d" + n + ".tif" + part, first);
-          comm.barrier();
-        }
+    for (const auto& [depth, channels, bits] :
+         std::vector<std::tuple<std::int64_t, std::int64_t, int>>{{1, 3, 8}, {3, 1, 16}, {1, 1, 32}}) {
+      SCOPED_TRACE(concat(depth, " slices, ", channels, " channels, ", bits, " bits"));
+      ImageRecord first = rich(depth, channels);
+      first.bits = bits;
+      const std::string n = concat(comm.size()), part = depth > 1 ? ":/all" : "";
+      write("along_a" + n + ".tif", first, comm);
+      expect_same("along_a" + n + ".tif" + part, first);
+      write("along_b" + n + ".tif", along("along_a" + n + ".tif" + part, bits, comm), comm);
+      expect_same("along_b" + n + ".tif" + part, first);
+      write("along_c" + n + ".h5", along("along_b" + n + ".tif" + part, 32, comm), comm);
+      expect_same("along_c" + n + ".h5", first);
+      write("along_d" + n + ".tif", along("along_c" + n + ".h5", bits, comm), comm);
+      expect_same("along_d" + n + ".tif" + part, first);
+      comm.barrier();
+    }
   });
 }
 
