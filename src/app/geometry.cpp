@@ -273,6 +273,7 @@ Geometry plan_geometry(const JobConfig& job, const Communicator& comm, int ranks
                      "problem.simulate.finer is ", n, " (the truth has ", g.image.box.extent(1), " x ",
                      g.image.box.extent(2), " pixels, no multiple of it) cut the truth to one");
     g.image = g.image.on(Box::image2d(g.image.box.extent(1) / n, g.image.box.extent(2) / n));
+    for (std::size_t d : {std::size_t{1}, std::size_t{2}}) g.image.grid[d].spacing *= static_cast<double>(n);
   }
   std::size_t measured = 0;  // parts
   if (!p.measurements.empty()) {
