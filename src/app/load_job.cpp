@@ -24,7 +24,7 @@ std::string no_network(const JobConfig& job, const Communicator& comm) {
     image = measurement_info(p.measurements, comm)[0].source;
     if (!p.image.size.empty()) image = ImageSpace(box_of(p.image.size), image.channels);
   }
-  if (image.volume()) return "the image is a volume (networks are for pictures)";
+  if (image.volume()) return "the image is a volume (the shipped networks are for pictures)";
   if (!has_default_weights(image.channels))
     return concat("the image has ", image.channels, " channels (the shipped networks know 1 and 3)");
   return {};

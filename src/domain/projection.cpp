@@ -57,8 +57,7 @@ Box voxels(const ProductSpace::Part& image, const Box& block) {
 std::vector<Box> owners(const Geometry& g, const ProductSpace::Part& image) {
   std::map<std::array<std::int64_t, 2>, std::vector<int>> heights;
   for (int r = 0; r < image.owners.ranks(); ++r)
-    if (const Box b = voxels(image, image.block(r)); !b.empty())
-      heights[{b.lo()[0], b.hi()[0]}].push_back(r);
+    if (const Box b = voxels(image, image.block(r)); !b.empty()) heights[{b.lo()[0], b.hi()[0]}].push_back(r);
   std::vector<Box> boxes(static_cast<std::size_t>(image.owners.ranks()));
   const std::int64_t depth = g.volume.size[0], views = std::ssize(g.views);
   for (const auto& [height, ranks] : heights) {
@@ -83,7 +82,8 @@ ExchangePlan travel(const Geometry& g, const ProductSpace::Part& image, std::int
 
 class Projection final : public DistributedOperator {
  public:
-  Projection(const OperatorPlan& plan, const OperatorContext& context, std::shared_ptr<const Geometry> geometry)
+  Projection(const OperatorPlan& plan, const OperatorContext& context,
+             std::shared_ptr<const Geometry> geometry)
       : DistributedOperator(plan, context),
         g_(std::move(geometry)),
         block_(voxels(image(), image().block(rank()))),
@@ -134,7 +134,8 @@ class Projection final : public DistributedOperator {
       std::optional<Exchange::Pending> next;
       const auto fetch = [&](std::size_t b) {
         const PhaseScope halo(Phase::halo);
-        next.emplace(batches_[b].exchange->begin(mine(y[0], c, batches_[b]), view(room(b), batches_[b].shadow)));
+        next.emplace(
+            batches_[b].exchange->begin(mine(y[0], c, batches_[b]), view(room(b), batches_[b].shadow)));
       };
       fetch(0);
       for (std::size_t b = 0; b < batches_.size(); ++b) {
@@ -189,7 +190,8 @@ class Projection final : public DistributedOperator {
   }
   void gather(const Box& samples, const at::Tensor& y) {
     if (exact_)
-      gather_plain(*g_, block_, samples, y.const_data_ptr<double>(), sum_.data_ptr<double>(), ProjectorInto::add);
+      gather_plain(*g_, block_, samples, y.const_data_ptr<double>(), sum_.data_ptr<double>(),
+                   ProjectorInto::add);
     else
       projector_->gather(samples, y.const_data_ptr<float>());
   }
@@ -214,7 +216,9 @@ class Projection final : public DistributedOperator {
 
 class ProjectionPlan final : public OperatorPlan {
  public:
-  explicit ProjectionPlan(std::shared_ptr<const Geometry> geometry) : g_(std::move(geometry)) { validate(*g_); }
+  explicit ProjectionPlan(std::shared_ptr<const Geometry> geometry) : g_(std::move(geometry)) {
+    validate(*g_);
+  }
 
   ProductSpace range(const ProductSpace& domain) const override {
     const ProductSpace::Part& image = checked(domain);
@@ -264,8 +268,8 @@ class ProjectionPlan final : public OperatorPlan {
  private:
   const ProductSpace::Part& checked(const ProductSpace& domain) const {
     const ProductSpace::Part& image = domain.part(0);
-    TESSERA_VALIDATE(image.box().extents() == g_->volume.size, "the geometry is of ", g_->volume.size[0], " x ",
-                     g_->volume.size[1], " x ", g_->volume.size[2], " voxels (the image has ",
+    TESSERA_VALIDATE(image.box().extents() == g_->volume.size, "the geometry is of ", g_->volume.size[0],
+                     " x ", g_->volume.size[1], " x ", g_->volume.size[2], " voxels (the image has ",
                      image.box().extent(0), " x ", image.box().extent(1), " x ", image.box().extent(2),
                      ") describe it for the image");
     return image;

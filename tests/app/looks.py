@@ -360,7 +360,7 @@ def open_choices():
         out = said(plain, f"problem.measurements={name}", ranks=2)
         assert f"note: denoiser tv: {why}" in out and "solver admm, 60 iterations" in out, out
         assert tessera("check", job(plain), "--set", f"problem.measurements={name}")[0] == 0
-    assert "networks are for pictures" in said(plain, "denoiser.network=drunet", expect=2)
+    assert "it is for pictures" in said(plain, "denoiser.network=drunet", expect=2)
 
     photo = pictures.photograph("camera.png")[100:292, 100:308] / 255.0
     psnr = lambda folder="out": -10 * np.log10(np.mean((image(folder)[0, 8:-8, 8:-8] - photo[8:-8, 8:-8]) ** 2))

@@ -38,7 +38,11 @@ std::vector<Case> cases() {
       {"parallel picture", {{1, 23, 31}}, {.angles = angles(70, kPi), .columns = 41, .axis_offset = 1.3}},
       {"fan picture",
        {{1, 23, 31}},
-       {.beam = Beam::fan, .angles = angles(33, 2 * kPi), .source_axis = 60, .source_detector = 110, .columns = 90}},
+       {.beam = Beam::fan,
+        .angles = angles(33, 2 * kPi),
+        .source_axis = 60,
+        .source_detector = 110,
+        .columns = 90}},
       {"parallel volume", {{7, 12, 11}}, {.angles = angles(37, kPi), .rows = 7, .columns = 19}},
       {"cone volume",
        {{7, 12, 11}},
@@ -87,7 +91,8 @@ TEST(Projection, EqualsOneRankOnAnyCutPassesTheDotTestAndCountsItsBytes) {
         for (const PhaseRecord& r : take_phases()) sent += r.bytes_sent;
         EXPECT_EQ(sent, all.A->bytes_sent());
         EXPECT_LT(test::worst(comm, y[0], parts_of(y1, all.A->range(), comm.rank())[0], y1[0]), 1e-12);
-        EXPECT_LT(test::worst(comm, back[0], parts_of({back1}, all.A->domain(), comm.rank())[0], back1), 1e-12);
+        EXPECT_LT(test::worst(comm, back[0], parts_of({back1}, all.A->domain(), comm.rank())[0], back1),
+                  1e-12);
         std::vector<double> sums{test::scalar_product(y[0], w[0]), test::scalar_product(mine[0], back[0])};
         comm.all_reduce(sums, Reduce::sum);
         EXPECT_NEAR(sums[0], sums[1], 1e-10 * (1 + std::abs(sums[0])));
@@ -104,7 +109,8 @@ TEST(Projection, InFloatIsTheSameToRoundingAndItsAdjointHasTheSameBits) {
     exact.A->apply(x, y);
     one.A->apply(x.to(at::kFloat), yf);
     EXPECT_LT((yf[0].to(at::kDouble) - y[0]).abs().max().item<double>(),
-              2e-5 * y[0].abs().max().item<double>()) << c.name;
+              2e-5 * y[0].abs().max().item<double>())
+        << c.name;
     const at::Tensor v = random_tensor(y[0].sizes(), 8).to(at::kFloat);
     at::Tensor whole = one.A->make_image();
     one.A->adjoint(Tensors{v}, whole);
@@ -123,7 +129,8 @@ TEST(Projection, SlabsOfAParallelBeamSendNothing) {
   const Case c{"", {{8, 12, 11}}, {.angles = angles(37, std::numbers::pi), .rows = 8, .columns = 19}};
   const auto plan = plan_projection(c.geometry());
   for (const int ranks : {2, 3, 8}) {
-    const ProductSpace domain(ImageSpace(c.volume.box()), Decomposition(c.volume.box(), {1, 1, 1}, {ranks, 1, 1}));
+    const ProductSpace domain(ImageSpace(c.volume.box()),
+                              Decomposition(c.volume.box(), {1, 1, 1}, {ranks, 1, 1}));
     for (int r = 0; r < ranks; ++r)
       for (const PlannedExchange& e : plan->exchanges(domain, r)) EXPECT_EQ(e.bytes_sent(), 0);
     const ProductSpace range = plan->range(domain);
@@ -137,8 +144,9 @@ TEST(Projection, SaysWhatItCannotProject) {
   if (test::other_rank()) return;
   const Case c{"", {{1, 23, 31}}, {.angles = angles(5, 3), .columns = 41}};
   const Box other = Box::image2d(23, 30);
-  EXPECT_THROW(plan_projection(c.geometry())->range({ImageSpace(other), Decomposition(other, {1, 1, 1}, {1, 1, 1})}),
-               InputError);
+  EXPECT_THROW(
+      plan_projection(c.geometry())->range({ImageSpace(other), Decomposition(other, {1, 1, 1}, {1, 1, 1})}),
+      InputError);
 }
 
 }  // namespace

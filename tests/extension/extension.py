@@ -26,7 +26,7 @@ output: {{folder: out, checkpoint: {{iterations: 3}}}}
 """)
 
 
-def everything(path, exact_bytes=False):
+def everything(path, exact_bytes=False, plans=True):
     """check, plan, run on all numbers of ranks, resume, report."""
     for ranks in RANKS:
         run(path, "--set", f"output.folder=on-{ranks}", ranks=ranks)
@@ -36,8 +36,9 @@ def everything(path, exact_bytes=False):
             assert "checkpoint" in out and "samples" in out, out
             if exact_bytes:
                 assert told == counted(f"on-{ranks}"), (told, counted(f"on-{ranks}"))
-    code, out, err = tessera("plan", path, "--ranks", "1,4,64")
-    assert code == 0 and out.count("x") > 3, out + err
+    if plans:
+        code, out, err = tessera("plan", path, "--ranks", "1,4,64")
+        assert code == 0 and out.count("x") > 3, out + err
     assert summary("on-1")["status"] == "limit" and np.isfinite(image("on-1")).all()
     before, after = summary("on-1")["psnr_start"], summary("on-1")["psnr"]
     print(f"PSNR {before:.2f} -> {after:.2f} dB")
@@ -104,7 +105,7 @@ def blend():
 schema: 1
 problem: {truth: volume.npy, operator: {type: mask, keep: 0.6}, noise: {gaussian: 0.05}}
 denoiser: {network: blended, weights: random}
-solver: {name: pgd, iterations: 6, sigma: 0.05}
+solver: {name: pgd, iterations: 6}
 output: {folder: out, checkpoint: {iterations: 3}}
 """)
     everything(path, exact_bytes=True)
@@ -156,7 +157,7 @@ def plain():
     run(path, "--set", "output.folder=png", ranks=3)
     text = pathlib.Path(path).read_text().replace("photo.png", "photo.plain")
     path = job(text.replace("{folder: out,", "{folder: out, preview: result.plain,"))
-    everything(path)
+    everything(path, plans=False)
     assert (image("on-3") == image("png")).all()
     for ranks in RANKS:
         lines, got = read_plain(f"on-{ranks}/result.plain")
