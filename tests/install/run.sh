@@ -15,7 +15,7 @@ done
 for header in $(grep -rhoE '^#include "tessera/[^"]+"' "$prefix/include" | sort -u | cut -d'"' -f2); do
   [[ -e $prefix/include/$header ]] || { echo "$header was not installed (another header includes it)" >&2; exit 1; }
 done
-for inside in perf train app/run_status.hpp denoise/run_plan.hpp; do
+for inside in perf train app/run_status.hpp denoise/runner.hpp; do
   [[ ! -e $prefix/include/tessera/$inside ]] || { echo "tessera/$inside was installed (no program may rely on it)" >&2; exit 1; }
 done
 for weights in "$source"/data/weights/*.safetensors; do
