@@ -197,13 +197,13 @@ Box shadow(const ProjectionGeometry& g, const Box& block, std::int64_t index) {
       }
     });
     constexpr double kRim = 2e-5;  // rays on the rim, which rounding may bring in, are in it
-    const auto first = [](double x, double rim = kRim) { return std::ceil(x - rim); };
-    const auto last = [](double x, double rim = kRim) { return std::floor(x + rim); };
+    const auto first = [](double x, double rim) { return std::ceil(x - rim); };
+    const auto last = [](double x, double rim) { return std::floor(x + rim); };
     // Rows that stay at one height have a weight of 0 on the rim: slices then keep to their own.
     const double row_rim = g.beam == Beam::parallel && upright && view.source[2] == 0 ? -kRim : kRim;
     const double columns = static_cast<double>(g.columns - 1), rows = static_cast<double>(g.rows - 1);
-    auto left = static_cast<std::int64_t>(std::clamp(first(lo[0]), 0.0, columns + 1));
-    auto right = static_cast<std::int64_t>(std::clamp(last(hi[0]), -1.0, columns));
+    auto left = static_cast<std::int64_t>(std::clamp(first(lo[0], kRim), 0.0, columns + 1));
+    auto right = static_cast<std::int64_t>(std::clamp(last(hi[0], kRim), -1.0, columns));
     const auto top = static_cast<std::int64_t>(std::clamp(first(lo[1], row_rim), 0.0, rows + 1));
     const auto bottom = static_cast<std::int64_t>(std::clamp(last(hi[1], row_rim), -1.0, rows));
     if (g.beam != Beam::parallel && upright && left <= right && top <= bottom) {
