@@ -10,6 +10,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/physics/operators.hpp"
+#include "tomography.hpp"
 
 namespace tessera {
 namespace {
@@ -174,6 +175,7 @@ std::vector<OperatorRow>& operator_table() {
                   .check = check_downsampling},
        .local = downsampling,
        .every_pixel = "blur"},
+      tomography(),
   };
   return rows;
 }

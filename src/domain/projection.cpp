@@ -261,6 +261,11 @@ class ProjectionPlan final : public OperatorPlan {
     return (2 * block.pixels() + 2 * most + packed) * image.space.element_bytes;
   }
   OperatorTraits traits(const ProductSpace&) const override { return {.parts = {{}}, .not_negative = true}; }
+  // As wide as the detector.
+  std::optional<Box> image_of(const Box& measured) const override {
+    const std::int64_t side = measured.extent(2);
+    return is_picture(*g_) ? Box::image2d(side, side) : Box({0, 0, 0}, {measured.extent(1), side, side});
+  }
   std::unique_ptr<DistributedOperator> place(const OperatorContext& context) override {
     return std::make_unique<Projection>(*this, context, g_);
   }

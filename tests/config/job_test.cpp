@@ -42,6 +42,12 @@ const std::string eight_blurs =
 // Jobs that use, together, every key.
 const Texts good_jobs = {
     "problem: {truth: {scene: {seed: 3, size: [40000, 30000], channels: 1}}, noise: {gaussian: 0.1}}\n",
+    "problem: {truth: photo.jpg, noise: {gaussian: 0.1}, operator: {type: tomography, beam: cone, voxel: "
+    "0.2, "
+    "views: {count: 12, first: 3, last: 300}, detector: {rows: 4, columns: 5, pitch: 0.5, axis: 1.5}, "
+    "source_axis: 50, source_detector: 90, helix: 2}}\n",
+    "problem: {truth: photo.jpg, noise: {gaussian: 0.1}, operator: {type: tomography, views: {angles: [0, "
+    "30]}}}\n",
     simulated,
     measured,
     eight_blurs,
