@@ -42,7 +42,7 @@ class GradientStep final : public Solver {
  public:
   explicit GradientStep(const SolverInput& in)
       : in_(in),
-        tau_(in.options.step.set() ? in.options.step.at(0) : 1 / in.options.lambda),
+        tau_(in.options.step.set() ? in.options.step.at(0) : 1 / in.options.weight),
         x_(in.start),
         u_(in.start.clone()),
         next_(at::empty_like(x_)),
@@ -56,7 +56,7 @@ class GradientStep final : public Solver {
   const at::Tensor& previous() const override { return next_u_; }
 
   IterationRecord step(int k) override {
-    const double sigma = in_.options.sigma.at(k), weight = in_.options.lambda;
+    const double sigma = in_.options.sigma.at(k), weight = in_.options.weight;
     if (!begun_) {
       height_ = look_at(x_, sigma, u_).height;
       begun_ = 1;
@@ -104,7 +104,7 @@ class GradientStep final : public Solver {
     const at::Tensor own = at::stack({mine.to(p.device()), local_dot(z_, z_), local_dot(p, p)}).cpu();
     std::array<double, 3> sums{};
     std::copy_n(own.data_ptr<double>(), sums.size(), sums.begin());
-    sums[0] *= in_.options.lambda;
+    sums[0] *= in_.options.weight;
     in_.space.comm().all_reduce(sums, Reduce::sum);
     return {in_.data.value(p) + sums[0], sums[0], sums[1], sums[2]};
   }

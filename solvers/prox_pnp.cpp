@@ -89,7 +89,7 @@ class ProxPnp final : public Solver {
  private:
   static double first_step(const SolverInput& in) {
     validate_descent(in, "proxpnp");
-    const double tau = gradient_steps(in, 0, kReach).at(0), longest = 1 / in.options.lambda;
+    const double tau = gradient_steps(in, 0, kReach).at(0), longest = 1 / in.options.weight;
     if (!in.options.step.set()) return std::min(tau, longest);
     TESSERA_VALIDATE(tau <= longest * (1 + 1e-6), "solver.step is ", tau,
                      " (step times the prior's weight is the denoiser's share, 1 at most) write at most ",
@@ -103,7 +103,7 @@ class ProxPnp final : public Solver {
   };
   // x+ by this tau, and what is asked of it. Waits.
   Point step_to_next(double sigma) {
-    const double gamma = tau_ * in_.options.lambda;
+    const double gamma = tau_ * in_.options.weight;
     at::sub_out(z_, x_, gradient_, tau_);
     in_.denoiser.apply(z_, sigma, next_);
     const at::Tensor g = known_potential(in_, "proxpnp");
@@ -116,7 +116,7 @@ class ProxPnp final : public Solver {
     std::array<double, 4> sums{};
     std::copy_n(own.data_ptr<double>(), sums.size(), sums.begin());
     in_.space.comm().all_reduce(sums, Reduce::sum);
-    const double prior = in_.options.lambda * sums[0] - sums[1] / (2 * tau_);
+    const double prior = in_.options.weight * sums[0] - sums[1] / (2 * tau_);
     return {tau_, in_.data.value(next_) + prior, prior, sums[2], sums[3]};
   }
 

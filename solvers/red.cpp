@@ -26,11 +26,11 @@ class Red final : public Solver {
  public:
   explicit Red(const SolverInput& in)
       : in_(in),
-        tau_(gradient_steps(in, in.options.lambda)),
+        tau_(gradient_steps(in, in.options.weight)),
         x_(in.start),
         next_(at::empty_like(x_)),
         direction_(at::empty_like(x_)) {
-    TESSERA_VALIDATE(in.options.lambda > 0, "solver.lambda is ", in.options.lambda,
+    TESSERA_VALIDATE(in.options.weight > 0, "solver.lambda is ", in.options.weight,
                      " (the prior's weight is positive) use for example 0.1");
   }
 
@@ -38,7 +38,7 @@ class Red final : public Solver {
   const at::Tensor& previous() const override { return next_; }
 
   IterationRecord step(int k) override {
-    const double tau = tau_.at(k), sigma = in_.options.sigma.at(k), weight = in_.options.lambda;
+    const double tau = tau_.at(k), sigma = in_.options.sigma.at(k), weight = in_.options.weight;
     in_.data.gradient(x_, direction_);
     in_.denoiser.apply(x_, sigma, next_);
     direction_.add_(x_, weight).sub_(next_, weight);

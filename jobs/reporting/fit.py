@@ -14,7 +14,7 @@ OWN = {
     "white": "its mean over the image (the noise level is not known)",
     "blue": "",
 }
-# Colors of chi2.png at 0, 1 and 3 (src/app/diagnostics.cpp).
+# Colors of chi2.png at 0, 1 and 3 (src/app/run/diagnostics.cpp).
 CHI2_RAMP = "linear-gradient(to right, rgb(33,102,172), rgb(247,247,247) 33.3%, rgb(178,24,43))"
 GRAY_RAMP = "linear-gradient(to right, #000, #fff)"
 PICTURES = [

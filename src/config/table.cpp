@@ -39,7 +39,10 @@ std::string kernel_type() {
   return names(choices().operators, [](const OperatorChoice& op) { return op.kernel; }).front();
 }
 
-std::vector<Key<Job>> make_job_table() {
+using JobKeys = std::vector<Key<Job>>;
+
+// The keys of a job, section by section; above them when they may stand.
+struct JobTable {
   using W = std::vector<When<Job>>;
   const W simulated = {
       {"without problem.measurements", [](const Job& j) { return j.problem.measurements.empty(); }}};
@@ -53,11 +56,13 @@ std::vector<Key<Job>> make_job_table() {
       {"with problem.truth.scene.size", [](const Job& j) { return !j.problem.scene.size.empty(); }}};
   const std::vector<SolverChoice>& solvers = choices().solvers;
   const std::vector<DenoiserChoice>& denoisers = choices().denoisers;
-  const auto penalties = names(solvers, [](const SolverChoice& s) { return s.penalty; });
-  const auto proximal = names(solvers, [](const SolverChoice& s) { return s.proximal; });
-  const auto gradients = names(solvers, [](const SolverChoice& s) { return !s.penalty && !s.counts; });
-  const auto weighing = names(solvers, [](const SolverChoice& s) { return s.weighs; });
-  const auto leveled = names(denoisers, [](const DenoiserChoice& d) { return d.takes_sigma; });
+  const std::vector<std::string> penalties = names(solvers, [](const SolverChoice& s) { return s.penalty; });
+  const std::vector<std::string> proximal = names(solvers, [](const SolverChoice& s) { return s.proximal; });
+  const std::vector<std::string> gradients =
+      names(solvers, [](const SolverChoice& s) { return !s.penalty && !s.counts; });
+  const std::vector<std::string> weighing = names(solvers, [](const SolverChoice& s) { return s.weighs; });
+  const std::vector<std::string> leveled =
+      names(denoisers, [](const DenoiserChoice& d) { return d.takes_sigma; });
   const W network = {network_is(names(denoisers, [](const DenoiserChoice& d) { return d.network; }))};
   const When<Job> random{"with denoiser.weights random",
                          [](const Job& j) { return j.denoiser.weights == "random"; }};
@@ -68,7 +73,8 @@ std::vector<Key<Job>> make_job_table() {
   const W layers = {network[0], {"for denoiser.mode layer", [](const Job& j) {
                                    return j.execution.mode == ExecutionMode::layer;
                                  }}};
-  const auto products = names(choices().operators, [](const OperatorChoice& op) { return op.pointwise; });
+  const std::vector<std::string> products =
+      names(choices().operators, [](const OperatorChoice& op) { return op.pointwise; });
   const W by_cg = {solver_is(proximal),
                    {fmt::format("for operators other than {}", fmt::join(products, " and ")),
                     [](const Job& j) { return !chosen(j.problem.op).pointwise; }}};
@@ -77,7 +83,19 @@ std::vector<Key<Job>> make_job_table() {
   const W cropped = {{"for boundary valid", [](const Job& j) { return crops(j.problem.op); }}};
   const Rule positive{.least = 0, .above = true};
   const Rule not_negative{.least = 0};
-  std::vector<Key<Job>> table = {
+
+  JobKeys general() const;
+  JobKeys data() const;
+  JobKeys noise() const;
+  JobKeys denoiser() const;
+  JobKeys solver() const;
+  JobKeys execution() const;
+  JobKeys output() const;
+  JobKeys all() const;
+};
+
+JobKeys JobTable::general() const {
+  return {
       key<Job>("schema", TESSERA_AT(schema), {.least = 1}, "", "version of the job file's keys"),
       key<Job>(
           {"relative_to", "text", "", "the job file's folder", "a folder",
@@ -88,7 +106,12 @@ std::vector<Key<Job>> make_job_table() {
               reject(s, v, "the path of a folder", "name the one in which the original lies");
           },
           [](const Job&) { return Value{}; }),
+  };
+}
 
+// What is known: files, units, operator.
+JobKeys JobTable::data() const {
+  return {
       key<Job>("problem.truth", TESSERA_AT(problem.truth), {.file = true}, "",
                "the true image: without measurements they are simulated from it; with measurements it only "
                "scores the result"),
@@ -151,6 +174,12 @@ std::vector<Key<Job>> make_job_table() {
           {"problem.operator", "operator", "", "", "", "the physics; its keys follow"},
           [](const Site& s, const Value& v, Job& j) { j.problem.op = read_operator(s, v); },
           [](const Job& j) { return write_operator(j.problem.op); }),
+  };
+}
+
+// How samples scatter, and how they are simulated.
+JobKeys JobTable::noise() const {
+  return {
       key<Job>("problem.noise.gaussian", TESSERA_AT(problem.noise.gaussian), not_negative,
                "problem.noise.unit",
                "standard deviation; 0: none. Where measurements have 0 for this and poisson, both are "
@@ -202,7 +231,11 @@ std::vector<Key<Job>> make_job_table() {
                {is<Job>("problem.likelihood.type", TESSERA_AT(problem.likelihood.type), {"huber"})}),
       key<Job>("problem.seed", TESSERA_AT(problem.seed), not_negative, "",
                "of noise, random masks and random weights; the same numbers for any number of ranks"),
+  };
+}
 
+JobKeys JobTable::denoiser() const {
+  return {
       key<Job>("denoiser.network", TESSERA_AT(denoiser.network), {.choices = names(denoisers)}, "",
                "the prior; tv: total variation, needs no weights; none: no prior"),
       key<Job>(
@@ -247,7 +280,11 @@ std::vector<Key<Job>> make_job_table() {
           "denoiser.averaging", TESSERA_AT(execution.averaging), {}, "",
           "mean over flips (4) or all flips and quarter turns (8); cycle: the next of the 8 at each call",
           network),
+  };
+}
 
+JobKeys JobTable::solver() const {
+  return {
       key<Job>("solver.name", TESSERA_AT(solver.name), {.choices = or_auto(names(solvers))}, "",
                "the iteration; auto: by operator, denoiser and data (docs/solvers.md)"),
       key<Job>(
@@ -310,7 +347,12 @@ std::vector<Key<Job>> make_job_table() {
           "solver.stop.rounding", TESSERA_AT(solver.stop.rounding), {}, "",
           "stops when 3 iterations in a row moved the image by no more than float32's rounding (2.4e-7); "
           "false: goes on to the limit"),
+  };
+}
 
+// Where and how it runs.
+JobKeys JobTable::execution() const {
+  return {
       key<Job>(
           "domain.grid", TESSERA_AT(domain.grid),
           {.least = 1, .word = "auto", .shortest = 2, .longest = 3, .example = "[2, 2]"}, "ranks",
@@ -334,7 +376,11 @@ std::vector<Key<Job>> make_job_table() {
           [](const Job& j) { return Value::scalar(j.memory); }),
       key<Job>("watchdog", TESSERA_AT(watchdog), not_negative, "s",
                "ends the job when a rank makes no progress for so long; 0: never"),
+  };
+}
 
+JobKeys JobTable::output() const {
+  return {
       key<Job>(
           {"output.folder", "text", "", "runs/NAME of the job file", "a path", "made by the run"},
           [](const Site& s, const Value& v, Job& j) {
@@ -377,6 +423,12 @@ std::vector<Key<Job>> make_job_table() {
       key<Job>("output.checkpoint.keep", TESSERA_AT(output.checkpoint.keep), not_negative, "files",
                "how many are kept; 0: none is written, and a signal ends the run at once"),
   };
+}
+
+JobKeys JobTable::all() const {
+  JobKeys table;
+  for (const JobKeys& keys : {general(), data(), noise(), denoiser(), solver(), execution(), output()})
+    table.insert(table.end(), keys.begin(), keys.end());
   add_option_keys(table, "denoiser.", denoisers, TESSERA_AT(denoiser.options), network_is,
                   [&](const DenoiserChoice& row) { return row.network ? W{random} : W{}; });
   add_option_keys(table, "solver.", solvers, TESSERA_AT(solver.options), solver_is,
@@ -403,7 +455,7 @@ const DenoiserChoice& chosen(const DenoiserConfig& denoiser) {
 }
 
 const std::vector<Key<Job>>& job_table() {
-  static const std::vector<Key<Job>> table = make_job_table();
+  static const std::vector<Key<Job>> table = JobTable().all();
   return table;
 }
 

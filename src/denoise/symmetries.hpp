@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tessera/denoise/execution.hpp"
-#include "tessera/denoise/run_plan.hpp"
+#include "tessera/denoise/pass_plan.hpp"
 #include "tessera/domain/state.hpp"
 
 namespace tessera {

@@ -19,7 +19,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/denoise/execution.hpp"
-#include "tessera/denoise/run_plan.hpp"
+#include "tessera/denoise/pass_plan.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/denoise/windows.hpp"
 #include "tessera/domain/tensor.hpp"

@@ -15,13 +15,6 @@ namespace {
 
 constexpr double kOutOfRange = 10;  // times the range's root mean square
 
-// An iteration whose numbers are on their way.
-struct Flying {
-  IterationResult result;
-  IterationRecord record;
-  Deferred objective, chi2, psnr, squares, stop, rest;
-};
-
 bool met(const IterationResult& r, const StopRule& rule) {
   return r.residual < rule.residual || r.chi2 < rule.chi2;
 }
@@ -66,152 +59,193 @@ bool finished(const LoopState& state, const StopRule& rule) {
   return state.iterations >= rule.iterations;
 }
 
-LoopResult run_loop(const LoopInput& in) {
-  LoopState at = in.begin;
-  Solver& solver = in.solver;
-  at::Tensor own;
-  at::Tensor& best = in.best ? *in.best : own;  // the image of the watch's best iteration
-  if (!best.defined()) best = solver.image().clone();
-  std::string cause;
-  std::optional<Flying> flying;
-  const double begin = now();
-  const double seconds_before = at.seconds;
+namespace {
 
-  // What the numbers of the last iteration ask for, and whether somebody wants a rest: both take effect after
-  // the step that follows.
-  StopReason asked = StopReason::none;
-  bool rest = false;
-
-  const auto converges = [&] {  // by the last iteration's numbers
-    const bool by_rule = met(at.last, in.stop);
-    if (!by_rule && !(in.stop.rounding && at.watch.stands())) return false;
-    asked = StopReason::converged;
-    at.decisive = at.last;
-    at.stood = !by_rule;
-    return true;
-  };
-
-  // The flying iteration's numbers have arrived: tell the observers and decide. `image`: the one it made.
-  const auto land = [&](const at::Tensor& image) {
-    IterationResult& r = flying->result;
-    const double prior = flying->record.prior.value();
-    r.objective = flying->objective.value() + (std::isnan(prior) ? 0 : prior);
-    r.chi2 = flying->chi2.value();
-    r.residual = flying->record.residual.value();
-    r.psnr = flying->psnr.value();
-    const double rms = std::sqrt(flying->squares.value() / in.pixels);
-    for (Observer* o : in.observers) o->on_result(r);
-    at.last = r;
-    at.iterations = r.iteration + 1;
-    rest = flying->rest.value() > 0;
-    asked = StopReason::none;
-    const auto diverged = [&](std::string why) {
-      asked = StopReason::diverged;
-      cause = std::move(why);
-    };
-    if (!std::isfinite(rms) || !std::isfinite(r.residual)) {
-      diverged(concat("iteration ", r.iteration + 1, " made numbers that are not finite"));
-    } else if (rms > kOutOfRange * in.range) {
-      diverged(concat("the image left its range in iteration ", r.iteration + 1, ", its root mean square is ",
-                      rms));
-    } else {
-      const Watch::Verdict verdict = at.watch.see(r.iteration, r.residual, r.chi2, r.iteration >= in.settled);
-      if (verdict == Watch::Verdict::best) best.copy_(image);
-      if (verdict == Watch::Verdict::growing) {
-        diverged(concat("residual or chi2 have grown since iteration ", at.watch.best + 1, ", in iteration ",
-                        r.iteration + 1, " they are no longer settling"));
-      } else if (!converges() && flying->stop.value() > 0) {
-        asked = StopReason::stopped;
-      }
-    }
-    flying.reset();
-  };
-  const auto land_now = [&] {
-    in.reducer.finish();
-    land(solver.image());
-  };
-  const auto tell_at_rest = [&] {
-    at.seconds = seconds_before + now() - begin;
-    solver.at_rest();
-    for (Observer* o : in.observers) o->at_rest(at);
-  };
-
-  StopReason reason = StopReason::none;
-  if (finished(at, in.stop)) {
-    reason = at.reason == StopReason::converged ? at.reason : StopReason::limit;
-  } else if (at.iterations > 0) {
-    converges();
+// One run of the loop. An iteration's numbers arrive while the next one is computed: what they ask for takes
+// effect after the step that follows.
+class Loop {
+ public:
+  explicit Loop(const LoopInput& in)
+      : in_(in), solver_(in.solver), at_(in.begin), best_(in.best ? *in.best : own_) {
+    if (!best_.defined()) best_ = solver_.image().clone();
   }
-  at.reason = StopReason::none;
-  const bool runs = reason == StopReason::none;
-  for (int k = at.iterations; reason == StopReason::none; ++k) {
-    set_iteration(k);
-    Flying next;
-    next.result.iteration = k;
-    next.result.start = now();
-    next.record = solver.step(k);
-    next.result.step = next.record.step;
-    next.result.sigma = next.record.sigma;
-    next.objective = in.data.objective();
-    next.chi2 = in.data.chi2();
-    {
-      const PhaseScope phase(Phase::metrics);
-      if (in.metrics) next.psnr = in.metrics->psnr(solver.image(), in.reducer);
-      next.squares = in.space.norm_squared(solver.image());
-      next.stop = in.reducer.add(in.stop_requested && in.stop_requested() ? 1.0 : 0.0);
-      bool wanted = false;
-      for (Observer* o : in.observers) wanted |= o->wants_rest(k);
-      next.rest = in.reducer.add(wanted ? 1.0 : 0.0);
+
+  LoopResult run() {
+    StopReason reason = StopReason::none;
+    if (finished(at_, in_.stop)) {
+      reason = at_.reason == StopReason::converged ? at_.reason : StopReason::limit;
+    } else if (at_.iterations > 0) {
+      converges();
     }
-    for (Observer* o : in.observers) o->after_step(k, solver);
-    in.reducer.finish();
-    in.reducer.launch();
-    if (flying) land(solver.previous());
+    at_.reason = StopReason::none;
+    const bool runs = reason == StopReason::none;
+    for (int k = at_.iterations; reason == StopReason::none; ++k) reason = iterate(k);
+    if (flying_) reason = land_last(reason);
+    set_iteration(-1);
+    at_.reason = reason;
+    if (runs && reason != StopReason::diverged) tell_at_rest();
+    return result(reason);
+  }
+
+ private:
+  // An iteration whose numbers are on their way.
+  struct Flying {
+    IterationResult result;
+    IterationRecord record;
+    Deferred objective, chi2, psnr, squares, stop, rest;
+  };
+
+  // By the last iteration's numbers.
+  bool converges() {
+    const bool by_rule = met(at_.last, in_.stop);
+    if (!by_rule && !(in_.stop.rounding && at_.watch.stands())) return false;
+    asked_ = StopReason::converged;
+    at_.decisive = at_.last;
+    at_.stood = !by_rule;
+    return true;
+  }
+
+  void diverged(std::string why) {
+    asked_ = StopReason::diverged;
+    cause_ = std::move(why);
+  }
+
+  // Step k; then the numbers of the one before. Whether, and why, it was the last.
+  StopReason iterate(int k) {
+    set_iteration(k);
+    Flying next = step(k);
+    if (flying_) land(solver_.previous());
     next.result.seconds = now() - next.result.start;
-    flying = std::move(next);
-    reason = asked;
-    if (k + 1 == in.stop.iterations && (reason == StopReason::none || reason == StopReason::stopped))
+    flying_ = std::move(next);
+    StopReason reason = asked_;
+    if (k + 1 == in_.stop.iterations && (reason == StopReason::none || reason == StopReason::stopped))
       reason = StopReason::limit;
-    if (reason == StopReason::none && rest) {
+    if (reason == StopReason::none && rest_) {
       land_now();
-      if (asked == StopReason::diverged)
-        reason = asked;
+      if (asked_ == StopReason::diverged)
+        reason = asked_;
       else
         tell_at_rest();
     }
+    return reason;
   }
-  if (flying) {  // the last step's own numbers
-    if (reason == StopReason::diverged) {
-      in.reducer.finish();
-    } else {
-      land_now();
-      if (asked == StopReason::diverged || (asked == StopReason::converged && reason == StopReason::limit))
-        reason = asked;
-    }
-  }
-  set_iteration(-1);
-  at.reason = reason;
-  if (runs && reason != StopReason::diverged) tell_at_rest();
 
-  LoopResult out;
-  out.reason = reason;
-  out.ended_by = ended_by(reason, at, in.stop);
-  out.iterations = at.iterations;
-  out.last = at.last;
-  out.kept = at.iterations - 1;
-  if (reason == StopReason::limit && at.watch.better_than(out.kept))
-    cause = concat("the residual was smallest in iteration ", at.watch.best + 1, " and has doubled since");
-  out.cause = cause;
-  if (cause.empty()) {
-    out.image = at.iterations > 0 ? solver.image() : best;
-  } else {
-    out.image = best;
-    out.kept = at.watch.best;
+  Flying step(int k) {
+    Flying next;
+    next.result.iteration = k;
+    next.result.start = now();
+    next.record = solver_.step(k);
+    next.result.step = next.record.step;
+    next.result.sigma = next.record.sigma;
+    next.objective = in_.data.objective();
+    next.chi2 = in_.data.chi2();
+    {
+      const PhaseScope phase(Phase::metrics);
+      if (in_.metrics) next.psnr = in_.metrics->psnr(solver_.image(), in_.reducer);
+      next.squares = in_.space.norm_squared(solver_.image());
+      next.stop = in_.reducer.add(in_.stop_requested && in_.stop_requested() ? 1.0 : 0.0);
+      bool wanted = false;
+      for (Observer* o : in_.observers) wanted |= o->wants_rest(k);
+      next.rest = in_.reducer.add(wanted ? 1.0 : 0.0);
+    }
+    for (Observer* o : in_.observers) o->after_step(k, solver_);
+    in_.reducer.finish();
+    in_.reducer.launch();
+    return next;
   }
-  out.own_seconds = now() - begin;
-  out.seconds = seconds_before + out.own_seconds;
-  for (Observer* o : in.observers) o->at_end(reason);
-  return out;
-}
+
+  // The flying iteration's numbers have arrived: tells the observers and decides. `image`: the one it made.
+  void land(const at::Tensor& image) {
+    IterationResult& r = flying_->result;
+    const double prior = flying_->record.prior.value();
+    r.objective = flying_->objective.value() + (std::isnan(prior) ? 0 : prior);
+    r.chi2 = flying_->chi2.value();
+    r.residual = flying_->record.residual.value();
+    r.psnr = flying_->psnr.value();
+    for (Observer* o : in_.observers) o->on_result(r);
+    at_.last = r;
+    at_.iterations = r.iteration + 1;
+    rest_ = flying_->rest.value() > 0;
+    asked_ = StopReason::none;
+    judge(r, std::sqrt(flying_->squares.value() / in_.pixels), image);
+    flying_.reset();
+  }
+
+  // `rms`: of the image.
+  void judge(const IterationResult& r, double rms, const at::Tensor& image) {
+    if (!std::isfinite(rms) || !std::isfinite(r.residual))
+      return diverged(concat("iteration ", r.iteration + 1, " made numbers that are not finite"));
+    if (rms > kOutOfRange * in_.range)
+      return diverged(concat("the image left its range in iteration ", r.iteration + 1,
+                             ", its root mean square is ", rms));
+    const Watch::Verdict verdict = at_.watch.see(r.iteration, r.residual, r.chi2, r.iteration >= in_.settled);
+    if (verdict == Watch::Verdict::best) best_.copy_(image);
+    if (verdict == Watch::Verdict::growing)
+      diverged(concat("residual or chi2 have grown since iteration ", at_.watch.best + 1, ", in iteration ",
+                      r.iteration + 1, " they are no longer settling"));
+    else if (!converges() && flying_->stop.value() > 0)
+      asked_ = StopReason::stopped;
+  }
+
+  void land_now() {
+    in_.reducer.finish();
+    land(solver_.image());
+  }
+
+  // The last step's own numbers.
+  StopReason land_last(StopReason reason) {
+    if (reason == StopReason::diverged) {
+      in_.reducer.finish();
+      return reason;
+    }
+    land_now();
+    const bool late = asked_ == StopReason::converged && reason == StopReason::limit;
+    return asked_ == StopReason::diverged || late ? asked_ : reason;
+  }
+
+  void tell_at_rest() {
+    at_.seconds = seconds_before_ + now() - begin_;
+    solver_.at_rest();
+    for (Observer* o : in_.observers) o->at_rest(at_);
+  }
+
+  LoopResult result(StopReason reason) {
+    LoopResult out;
+    out.reason = reason;
+    out.ended_by = ended_by(reason, at_, in_.stop);
+    out.iterations = at_.iterations;
+    out.last = at_.last;
+    out.kept = at_.iterations - 1;
+    if (reason == StopReason::limit && at_.watch.better_than(out.kept))
+      cause_ =
+          concat("the residual was smallest in iteration ", at_.watch.best + 1, " and has doubled since");
+    out.cause = cause_;
+    if (cause_.empty()) {
+      out.image = at_.iterations > 0 ? solver_.image() : best_;
+    } else {
+      out.image = best_;
+      out.kept = at_.watch.best;
+    }
+    out.own_seconds = now() - begin_;
+    out.seconds = seconds_before_ + out.own_seconds;
+    for (Observer* o : in_.observers) o->at_end(reason);
+    return out;
+  }
+
+  const LoopInput& in_;
+  Solver& solver_;
+  LoopState at_;
+  const double begin_ = now(), seconds_before_ = at_.seconds;
+  at::Tensor own_;
+  at::Tensor& best_;  // the image of the watch's best iteration
+  std::string cause_;
+  std::optional<Flying> flying_;
+  StopReason asked_ = StopReason::none;  // by the last iteration's numbers
+  bool rest_ = false;                    // somebody wants one
+};
+
+}  // namespace
+
+LoopResult run_loop(const LoopInput& in) { return Loop(in).run(); }
 
 }  // namespace tessera

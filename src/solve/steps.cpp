@@ -55,7 +55,7 @@ Deferred prior_value(const SolverInput& in, const at::Tensor& x, double step, do
 
 void validate_descent(const SolverInput& in, const std::string& name) {
   const SolverOptions& o = in.options;
-  TESSERA_VALIDATE(o.lambda > 0, "solver.lambda is ", o.lambda,
+  TESSERA_VALIDATE(o.weight > 0, "solver.lambda is ", o.weight,
                    " (the prior's weight is positive) use for example 0.1");
   TESSERA_VALIDATE(o.step.values().size() <= 1, "solver.step has ", o.step.values().size(), " values (", name,
                    " shortens its step itself) write one, or auto");

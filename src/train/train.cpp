@@ -216,149 +216,191 @@ class Recent {
   double clock_;
 };
 
-}  // namespace
+// A training under way, from its files on.
+class Training {
+ public:
+  /// Reads, and says what is wrong; goes on from a state beside the output. Collective.
+  Training(const TrainOptions& options, const Communicator& comm);
+  /// To the last step or a stop, whose code is returned. Collective.
+  int run();
 
-int train(const TrainOptions& options, const Communicator& comm) {
-  std::vector<Picture> pictures;
-  Network network;
-  std::int64_t step = 0;
-  double before = 0;  // seconds of earlier calls
-  std::unique_ptr<Optimizer> optimizer;
-  std::unique_ptr<Orbits> orbits;
-  std::unique_ptr<TrainingCurve> curve;
+ private:
+  void say(const std::string& line) const {
+    if (comm_.rank() != 0 || options_.log_every <= 0) return;
+    std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+  }
+  void say_start(std::size_t small) const;
+  // One clock, so that all ranks decide alike.
+  double clock() const {
+    double clock = now();
+    comm_.broadcast(&clock, sizeof clock, 0);
+    return clock;
+  }
+  double seconds(double clock) const { return before_ + clock - start_; }
+  std::map<double, double> validate();
+  TrainRecord take_step(const Batch& batch, training::GradientSums& sums);
+  // What is due after a step: a line, a measurement, a file.
+  int after_step(TrainRecord& record);
+  void keep(double clock);
+
+  const TrainOptions& options_;
+  const Communicator& comm_;
+  at::Device device_ = at::kCPU;
+  std::vector<Picture> pictures_;
+  Network network_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Orbits> orbits_;
+  std::unique_ptr<TrainingCurve> curve_;
+  std::int64_t step_ = 0;
+  double before_ = 0;  // seconds of earlier calls
+  double start_ = 0, saved_ = 0;
+  Recent recent_{0};
+};
+
+Training::Training(const TrainOptions& options, const Communicator& comm) : options_(options), comm_(comm) {
   std::size_t small = 0;
   comm.together([&] { check(options); });
-  const at::Device device =
-      tensor_options(choose_device(comm, options.device, GpuSharing::allowed).device).device();
+  device_ = tensor_options(choose_device(comm, options.device, GpuSharing::allowed).device).device();
   use_ieee_products();
   comm.together([&] {
-    network = begin(options);
-    optimizer = std::make_unique<Optimizer>(network.weights, options, device);
-    if (options.jacobian.weight > 0) orbits = std::make_unique<Orbits>(options);
+    network_ = begin(options);
+    optimizer_ = std::make_unique<Optimizer>(network_.weights, options, device_);
+    if (options.jacobian.weight > 0) orbits_ = std::make_unique<Orbits>(options);
     if (std::filesystem::exists(options.output + ".state"))
-      std::tie(step, before) =
-          optimizer->load(options.output + ".state", orbits ? orbits->state() : Optimizer::Tensors{});
-    curve = std::make_unique<TrainingCurve>(options.output + ".curve.csv", step);
+      std::tie(step_, before_) =
+          optimizer_->load(options.output + ".state", orbits_ ? orbits_->state() : Optimizer::Tensors{});
+    curve_ = std::make_unique<TrainingCurve>(options.output + ".curve.csv", step_);
     if (!options.photographs.empty()) {
-      pictures = training::read_pictures(options.photographs, options.exclude, options.network.channels);
+      pictures_ = training::read_pictures(options.photographs, options.exclude, options.network.channels);
       const std::int64_t side = options.crop;
-      small = std::erase_if(pictures, [&](const Picture& p) { return std::min(p.height, p.width) < side; });
-      TESSERA_VALIDATE(!pictures.empty(), "all ", small, " pictures of train.photographs are smaller than ",
+      small = std::erase_if(pictures_, [&](const Picture& p) { return std::min(p.height, p.width) < side; });
+      TESSERA_VALIDATE(!pictures_.empty(), "all ", small, " pictures of train.photographs are smaller than ",
                        side, " x ", side, " (train.crop) name larger ones, or lower train.crop");
     }
     if (!options.validate.empty())  // found wanting now rather than after hours
       training::read_pictures({options.validate}, {}, options.network.channels);
   });
-  const bool speaks = comm.rank() == 0 && options.log_every > 0;
-  const auto say = [&](const std::string& line) {
-    if (!speaks) return;
-    std::printf("%s\n", line.c_str());
-    std::fflush(stdout);
-  };
-  for (const std::string& doubt : training::doubts_about(pictures)) say("note: " + doubt);
+  say_start(small);
+}
+
+// `small`: pictures that were left out.
+void Training::say_start(std::size_t small) const {
+  for (const std::string& doubt : training::doubts_about(pictures_)) say("note: " + doubt);
   if (small > 0) say(concat("note: ", small, " pictures are smaller than train.crop and left out"));
   std::int64_t count = 0;
-  for (const auto& [name, tensor] : network.weights) count += tensor.numel();
-  say(concat(options.network.name, ": ", count, " weights, ",
-             network.graph.global() ? concat("global") : concat("halo ", network.halo()[1]), ", ",
-             pictures.size(), " pictures, ", comm.size(), device.is_cuda() ? " ranks with a GPU" : " ranks",
-             ", steps ", step, " to ", options.steps));
+  for (const auto& [name, tensor] : network_.weights) count += tensor.numel();
+  say(concat(options_.network.name, ": ", count, " weights, ",
+             network_.graph.global() ? concat("global") : concat("halo ", network_.halo()[1]), ", ",
+             pictures_.size(), " pictures, ", comm_.size(),
+             device_.is_cuda() ? " ranks with a GPU" : " ranks", ", steps ", step_, " to ", options_.steps));
+}
 
-  const auto clock_of_rank_0 = [&] {  // one clock, so that all ranks decide alike
-    double clock = now();
-    comm.broadcast(&clock, sizeof clock, 0);
-    return clock;
-  };
-  const double start = clock_of_rank_0();
-  double saved = start;
-  Recent recent(start);
-  int code = 0;  // of a stop before the last step
-  const auto stop = [&] { return options.stop ? options.stop() : 0; };
-  const auto validate = [&] {
-    std::map<double, double> psnr;
-    comm.together([&] {
-      if (comm.rank() != 0) return;
-      network.weights = optimizer->averaged();
-      std::string text = print("step %6ld  PSNR", static_cast<long>(step));
-      for (const double sigma : options.validate_sigma) {
-        psnr[sigma] = validation_psnr(network, options.validate, sigma, options.seed);
-        text += print("  %.2f dB at %.0f/255", psnr[sigma], 255 * sigma);
-      }
-      say(text);
-      if (step > 0 && !lies_among_pictures(options))
-        training::write_preview(network, options.validate, options.validate_sigma, options.seed,
-                                options.output + ".png");
-    });
-    return psnr;
-  };
-  if (step >= options.steps && !options.validate.empty()) {  // nothing to learn: only measured
+std::map<double, double> Training::validate() {
+  std::map<double, double> psnr;
+  comm_.together([&] {
+    if (comm_.rank() != 0) return;
+    network_.weights = optimizer_->averaged();
+    std::string text = print("step %6ld  PSNR", static_cast<long>(step_));
+    for (const double sigma : options_.validate_sigma) {
+      psnr[sigma] = validation_psnr(network_, options_.validate, sigma, options_.seed);
+      text += print("  %.2f dB at %.0f/255", psnr[sigma], 255 * sigma);
+    }
+    say(text);
+    if (step_ > 0 && !lies_among_pictures(options_))
+      training::write_preview(network_, options_.validate, options_.validate_sigma, options_.seed,
+                              options_.output + ".png");
+  });
+  return psnr;
+}
+
+TrainRecord Training::take_step(const Batch& batch, training::GradientSums& sums) {
+  std::vector<at::Tensor> gradients;
+  TrainRecord record = training::differentiate(options_, network_.graph, batch, *optimizer_, pictures_,
+                                               orbits_.get(), step_, sums, gradients, comm_);
+  record.learning_rate = learning_rate(options_, step_);
+  if (!std::isfinite(record.loss + record.penalty))
+    throw RunError(concat("training diverged at step ", step_, " (the loss is ", record.loss + record.penalty,
+                          ") lower train.learning_rate"));
+  optimizer_->step(gradients, record.learning_rate, step_);
+  record.step = ++step_;
+  recent_.add(record);
+  return record;
+}
+
+void Training::keep(double clock) {
+  if (orbits_) orbits_->share(comm_);
+  comm_.together([&] {
+    if (comm_.rank() != 0) return;
+    if (options_.may_save) options_.may_save();
+    save(options_, network_, *optimizer_, orbits_.get(), *curve_, step_, seconds(clock));
+  });
+  saved_ = clock;
+}
+
+int Training::after_step(TrainRecord& record) {
+  const double at = clock();
+  const bool time_is_up = options_.seconds > 0 && at - start_ >= options_.seconds;
+  const int asked = options_.stop ? options_.stop() : 0;  // who asks has little time: nothing is measured
+  const bool ended = step_ == options_.steps;
+  const int code = ended ? 0 : asked != 0 ? asked : time_is_up ? kTimeIsUp : 0;
+  const bool last = code != 0 || ended;
+  const bool spoken = options_.log_every > 0 && (step_ % options_.log_every == 0 || last);
+  const bool measured =
+      !options_.validate.empty() && (asked == 0 || ended) && (step_ % options_.validate_every == 0 || last);
+  TrainRecord row = recent_.mean();
+  if (spoken) {
+    const double rate = recent_.steps_per_second(at);
+    const std::string norm =
+        orbits_ ? print("  norm %.3f (largest %.3f)", row.norm, row.largest_norm) : std::string();
+    say(print("step %6ld  loss %.5f%s  rate %.2e  %.2f steps/s  %.3f Mpx/s  %s", static_cast<long>(step_),
+              row.loss, norm.c_str(), row.learning_rate, rate,
+              rate * static_cast<double>(options_.batch * options_.crop * options_.crop) / 1e6,
+              format_seconds(seconds(at)).c_str()));
+  }
+  if (measured) row.psnr = record.psnr = validate();
+  if (spoken || measured || last) {
+    curve_->add({row, seconds(at)});
+    recent_ = Recent(measured ? now() : at);
+  }
+  if (last || at - saved_ >= options_.checkpoint_seconds) keep(at);
+  if (code != 0)
+    say(concat(asked != 0 ? "stopped by a signal" : "the time is up", " after step ", step_,
+               ": the state is in ", options_.output, ".state, and the same command goes on"));
+  return code;
+}
+
+int Training::run() {
+  start_ = saved_ = clock();
+  recent_ = Recent(start_);
+  if (step_ >= options_.steps && !options_.validate.empty()) {  // nothing to learn: only measured
     TrainRecord record;
-    record.step = step;
+    record.step = step_;
     record.psnr = validate();
-    if (options.observe) options.observe(record);
+    if (options_.observe) options_.observe(record);
   }
   Loader loader(
-      [&, rank = comm.rank(), ranks = comm.size()](std::int64_t of) {
-        const Batch batch = training::make_batch(options, pictures, of, rank, ranks);
-        return device.is_cuda() ? training::pinned(batch, device) : batch;
+      [this](std::int64_t of) {
+        const Batch batch = training::make_batch(options_, pictures_, of, comm_.rank(), comm_.size());
+        return device_.is_cuda() ? training::pinned(batch, device_) : batch;
       },
-      step, options.steps, options.workers, options.prefetch);
-  training::GradientSums sums(optimizer->parameters(),
-                              training::order_of(network.graph, optimizer->parameters()), comm);
-  if (step < options.steps && (code = stop()) != 0)
+      step_, options_.steps, options_.workers, options_.prefetch);
+  training::GradientSums sums(optimizer_->parameters(),
+                              training::order_of(network_.graph, optimizer_->parameters()), comm_);
+  int code = 0;
+  if (step_ < options_.steps && options_.stop && (code = options_.stop()) != 0)
     say("stopped by a signal before the first step: nothing to save");
-  while (step < options.steps && code == 0) {
+  while (step_ < options_.steps && code == 0) {
     beat();
-    const Batch batch = training::moved(loader.next(), device);
-    std::vector<at::Tensor> gradients;
-    TrainRecord record = training::differentiate(options, network.graph, batch, *optimizer, pictures,
-                                                 orbits.get(), step, sums, gradients, comm);
-    record.learning_rate = learning_rate(options, step);
-    if (!std::isfinite(record.loss + record.penalty))
-      throw RunError(concat("training diverged at step ", step, " (the loss is ",
-                            record.loss + record.penalty, ") lower train.learning_rate"));
-    optimizer->step(gradients, record.learning_rate, step);
-    record.step = ++step;
-    recent.add(record);
-
-    const double clock = clock_of_rank_0();
-    const bool time_is_up = options.seconds > 0 && clock - start >= options.seconds;
-    const int asked = stop();  // who asks for a stop has little time: nothing is measured
-    if (step < options.steps) code = asked != 0 ? asked : time_is_up ? kTimeIsUp : 0;
-    const bool last = code != 0 || step == options.steps;
-    const bool spoken = options.log_every > 0 && (step % options.log_every == 0 || last);
-    const bool measured = !options.validate.empty() && (asked == 0 || step == options.steps) &&
-                          (step % options.validate_every == 0 || last);
-    TrainRecord row = recent.mean();
-    if (spoken) {
-      const double rate = recent.steps_per_second(clock);
-      const std::string norm =
-          orbits ? print("  norm %.3f (largest %.3f)", row.norm, row.largest_norm) : std::string();
-      say(print("step %6ld  loss %.5f%s  rate %.2e  %.2f steps/s  %.3f Mpx/s  %s", static_cast<long>(step),
-                row.loss, norm.c_str(), row.learning_rate, rate,
-                rate * static_cast<double>(options.batch * options.crop * options.crop) / 1e6,
-                format_seconds(before + clock - start).c_str()));
-    }
-    if (measured) row.psnr = record.psnr = validate();
-    if (spoken || measured || last) {
-      curve->add({row, before + clock - start});
-      recent = Recent(measured ? now() : clock);
-    }
-    if (last || clock - saved >= options.checkpoint_seconds) {
-      if (orbits) orbits->share(comm);
-      comm.together([&] {
-        if (comm.rank() != 0) return;
-        if (options.may_save) options.may_save();
-        save(options, network, *optimizer, orbits.get(), *curve, step, before + clock - start);
-      });
-      if (code != 0)
-        say(concat(asked != 0 ? "stopped by a signal" : "the time is up", " after step ", step,
-                   ": the state is in ", options.output, ".state, and the same command goes on"));
-      saved = clock;
-    }
-    if (options.observe) options.observe(record);
+    TrainRecord record = take_step(training::moved(loader.next(), device_), sums);
+    code = after_step(record);
+    if (options_.observe) options_.observe(record);
   }
   return code;
 }
+
+}  // namespace
+
+int train(const TrainOptions& options, const Communicator& comm) { return Training(options, comm).run(); }
 
 }  // namespace tessera

@@ -20,7 +20,7 @@
 #include "run/convolution.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/network.hpp"
-#include "tessera/denoise/run_plan.hpp"
+#include "tessera/denoise/pass_plan.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/domain/tensor_memory.hpp"
 #include "turns.hpp"
@@ -79,7 +79,7 @@ at::Tensor image(std::int64_t channels, std::int64_t side) {
 
 std::map<Kind, TimedLayer> layers_of(const Graph& graph, std::int64_t side) {
   std::map<Kind, TimedLayer> layers;
-  for (const Step& step : make_run_plan(graph, true).steps) {
+  for (const Step& step : make_pass_plan(graph, true).steps) {
     const Node& node = step.node;
     if (!is_convolution(node.op)) continue;
     const Node& from = graph.nodes()[static_cast<std::size_t>(node.inputs[0])];

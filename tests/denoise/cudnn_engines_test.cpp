@@ -15,7 +15,7 @@
 #include "tessera/denoise/layer_engines.hpp"
 #include "tessera/denoise/layer_schedule.hpp"
 #include "tessera/denoise/network.hpp"
-#include "tessera/denoise/run_plan.hpp"
+#include "tessera/denoise/pass_plan.hpp"
 
 namespace tessera {
 namespace {
@@ -111,7 +111,7 @@ TEST(Passes, of_drunet_are_as_documented) {
     double elements = 0;
   };
   const auto count = [&](bool fused) {
-    const RunPlan plan = make_run_plan(graph, fused);
+    const PassPlan plan = make_pass_plan(graph, fused);
     std::map<int, int> level;  // by slot
     Count c;
     for (const Step& step : plan.steps) {

@@ -61,7 +61,7 @@ TEST(LayerSchedule, is_the_same_with_and_without_batch_norms_and_fusion) {
     const auto of = [&](const Graph& graph, bool fuse) {
       std::vector<std::int64_t> numbers;
       for (const LayerExchange& e :
-           make_layer_schedule(make_run_plan(without_batch_norms(graph), fuse), depth, at::kFloat, false)
+           make_layer_schedule(make_pass_plan(without_batch_norms(graph), fuse), depth, at::kFloat, false)
                .exchanges)
         numbers.insert(numbers.end(), {e.level, e.channels, e.reach, e.margin});
       return numbers;
@@ -78,7 +78,7 @@ TEST(LayerSchedule, a_chain_exchanges_every_kth_convolution) {
   NetworkOptions chain;
   chain.name = "dncnn";
   chain.depth = 20;
-  const RunPlan plan = make_run_plan(make_graph(chain), true);
+  const PassPlan plan = make_pass_plan(make_graph(chain), true);
   for (const int depth : {1, 2, 3, 4, 7, 20, 50}) {
     const LayerSchedule schedule = make_layer_schedule(plan, depth, at::kDouble, false);
     EXPECT_EQ(schedule.exchanges.size(), static_cast<std::size_t>((20 + depth - 1) / depth)) << depth;

@@ -18,7 +18,7 @@
 #include "tessera/denoise/layer_traffic.hpp"
 #include "tessera/denoise/memory_model.hpp"
 #include "tessera/denoise/network_denoiser.hpp"
-#include "tessera/denoise/run_plan.hpp"
+#include "tessera/denoise/pass_plan.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "whole_image.hpp"

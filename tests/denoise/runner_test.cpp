@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tessera/core/error.hpp"
-#include "tessera/denoise/run_plan.hpp"
+#include "tessera/denoise/pass_plan.hpp"
 
 namespace tessera {
 namespace {
@@ -144,7 +144,7 @@ TEST(Runner, computes_a_part_of_its_result) {
 TEST(Runner, computes_no_more_than_a_core_needs) {
   const Network network =
       random_network({.name = "drunet", .channels = 1, .widths = {16, 32, 48, 64}, .blocks = 1}, 1);
-  const RunPlan plan = make_run_plan(network.graph, /*fuse_add=*/true);
+  const PassPlan plan = make_pass_plan(network.graph, /*fuse_add=*/true);
   const Box window = Box::image2d(160, 112), core({0, 48, 0}, {1, 112, 64});
   const std::vector<Box> parts =
       computed_parts(plan, window, core, std::vector<bool>(plan.steps.size(), true));

@@ -32,7 +32,7 @@ class Trajectories : public testing::TestWithParam<const char*> {
     SolverOptions o;
     o.sigma = problem.number("sigma");
     o.step = problem.number(name == "admm" ? "gamma" : "step");
-    o.lambda = problem.number("lambda");
+    o.weight = problem.number("lambda");
     o.own.set("dual_step", problem.number("beta"));
     o.iterations = static_cast<int>(problem.number("iterations"));
     if (name == "hqs") {

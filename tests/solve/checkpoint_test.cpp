@@ -96,7 +96,7 @@ struct Program {
     options.sigma = Schedule::log_space(0.2, 0.05, kLimit);
     if (find_solver(name).needs_potential) options.sigma = 0.1;
     if (name == "hqs" || name == "admm") options.step = Schedule::log_space(0.5, 2, kLimit);
-    options.lambda = 0.1;
+    options.weight = 0.1;
     const at::Tensor start = from ? at::zeros_like(y[0]) : y[0].clone();
     solver = make_solver(name, {*data, *denoiser, space, options, start});
     if (!from) return;

@@ -160,7 +160,7 @@ TEST(Solvers, BoundsHoldInEverySolverAndTheMinimizerIsTheProjectedOne) {
       SolverOptions o = options(1.0, 150);
       o.least = 0;
       o.most = 0.4;
-      if (std::string(name) == "red") o.step = 0.9, o.lambda = 1e-3;
+      if (std::string(name) == "red") o.step = 0.9, o.weight = 1e-3;
       const auto solver = make_solver(name, {data, denoiser, space, o, at::zeros_like(data.y)});
       for (int k = 0; k < o.iterations; ++k) {
         solver->step(k);
@@ -239,7 +239,7 @@ TEST(Solvers, HalfQuadraticSplittingReachesTheMinimizerOfItsPenalty) {
 
 TEST(Solvers, RedReachesTheMinimizerOfItsQuadratic) {
   SolverOptions o = options(0.8, 1500);
-  o.lambda = 0.3;
+  o.weight = 0.3;
   reaches("red", o, 0, 0.5,
           [](const at::Tensor& a, const at::Tensor& y) { return a * y / (a * a + 0.3 * (1 - 0.5)); });
 }
@@ -248,7 +248,7 @@ TEST(Solvers, GradientStepReachesTheMinimizerOfItsObjective) {
   for (const double first : {0.0, 40.0}) {  // a step that diverges unless it is shortened
     SolverOptions o = options(first, 150);
     if (first == 0) o.step = {};
-    o.lambda = 0.3;
+    o.weight = 0.3;
     reaches("gspnp", o, 0, 0.5, [](const at::Tensor& a, const at::Tensor& y) {
       return 0.5 * a * y / (a * a + 0.3 * (1 - 0.5));  // D of the minimizer of f + 0.3 |x|^2 / 4
     });
@@ -263,7 +263,7 @@ TEST(Solvers, GradientStepGoesDownInEveryStep) {
     KnownDenoiser denoiser;
     denoiser.threshold = 0.2;
     SolverOptions o = options(1e9, 60);  // 33 halvings away from one that fits
-    o.lambda = 0.5;
+    o.weight = 0.5;
     const auto solver = make_solver("gspnp", {data, denoiser, space, o, data.y.clone()});
     double before = std::numeric_limits<double>::infinity(), last = 1e9;
     for (int k = 0; k < o.iterations; ++k) {
@@ -286,7 +286,7 @@ TEST(Solvers, GradientStepGoesDownInEveryStep) {
 // D is the prox of t |.|_1: with gamma = 1 that is pgd on the lasso, and phi is t |x|_1 to the last bits.
 TEST(Solvers, ProxPnpReachesTheLassoMinimizer) {
   SolverOptions o = options(1.2, 800);
-  o.lambda = 1 / 1.2;
+  o.weight = 1 / 1.2;
   reaches("proxpnp", o, 1.2 * kMu, 1, lasso);
 }
 
@@ -319,7 +319,7 @@ TEST(Solvers, ProxPnpReachesTheMinimizerOfItsObjective) {
   for (const double tau : {1.0, 0.4}) {
     SolverOptions o = options(tau, 400);
     if (tau == 1) o.step = {};  // 1 / L
-    o.lambda = w;
+    o.weight = w;
     reaches("proxpnp", o, 0, 0.5, [&](const at::Tensor& a, const at::Tensor& y) {
       return a * y / (a * a + 0.5 * w / (1 - 0.5 * tau * w));
     });
@@ -361,7 +361,7 @@ TEST(Solvers, ProxPnpShortensItsStepWhereTheDataAreSteeperThanTheySay) {
     KnownDenoiser denoiser;
     denoiser.shrink = 0.5;
     SolverOptions o = options(1, 800);
-    o.lambda = 0.5;
+    o.weight = 0.5;
     const auto solver = make_solver("proxpnp", {data, denoiser, space, o, data.y.clone()});
     double before = std::numeric_limits<double>::infinity(), step = 1, residual = 1;
     for (int k = 0; k < o.iterations; ++k) {

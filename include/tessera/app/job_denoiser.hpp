@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "tessera/app/geometry.hpp"
+#include "tessera/app/run_plan.hpp"
 #include "tessera/denoise/network_denoiser.hpp"
 
 namespace tessera {
@@ -24,11 +24,11 @@ std::string job_weights(const JobConfig& job, std::int64_t channels);
 
 /// Free bytes for each rank of the memory that it computes in: its GPU's, shared by the ranks on it, or the
 /// host's.
-std::int64_t available_bytes(const Geometry& g, int ranks_on_host);
+std::int64_t available_bytes(const RunPlan& plan, int ranks_on_host);
 
 /// Execution options of the job's denoiser, and the denoiser itself. Collective.
-ExecutionOptions execution_options(const Geometry& g, int ranks_on_host);
-std::unique_ptr<Denoiser> make_denoiser(const Geometry& g, const Communicator& comm,
+ExecutionOptions execution_options(const RunPlan& plan, int ranks_on_host);
+std::unique_ptr<Denoiser> make_denoiser(const RunPlan& plan, const Communicator& comm,
                                         const std::shared_ptr<Transport>& transport);
 
 }  // namespace tessera

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "tessera/app/geometry.hpp"
+#include "tessera/app/run_plan.hpp"
 #include "tessera/perf/model.hpp"
 
 namespace tessera {
@@ -20,7 +20,7 @@ struct Modelled {
 };
 
 /// Arithmetic; no file is read. Without a network (tv, none) the data step alone.
-Modelled model_job(const Geometry& g, bool gpu);
+Modelled model_job(const RunPlan& plan, bool gpu);
 
 /// Conjugate gradients per data step, mean over a run, and how they are known.
 struct InnerIterations {
@@ -32,10 +32,10 @@ struct InnerIterations {
 /// schedules and network, on this rank alone: some tenths of a second with a shipped network. The number
 /// depends on kernel, border and penalties, hardly on the size. For a job whose data step runs conjugate
 /// gradients. Not collective.
-InnerIterations expected_inner(const Geometry& g);
-bool runs_conjugate_gradients(const Geometry& g, const Modelled& m);
+InnerIterations expected_inner(const RunPlan& plan);
+bool runs_conjugate_gradients(const RunPlan& plan, const Modelled& m);
 
 /// What the job says, over the transport that a run on the machine would choose.
-Execution wanted_execution(const Geometry& g, const Machine& machine);
+Execution wanted_execution(const RunPlan& plan, const Machine& machine);
 
 }  // namespace tessera

@@ -70,7 +70,7 @@ struct OperatorRow {
   std::string every_pixel{};  // the operator whose samples it thins out; empty: itself
 };
 
-/// src/app/operators.cpp: every operator that a job may name. A program may add rows before it parses its
+/// src/app/job/operators.cpp: every operator that a job may name. A program may add rows before it parses its
 /// first job.
 std::vector<OperatorRow>& operator_table();
 const OperatorRow& find_operator(const std::string& name);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/app/geometry.hpp"
+#include "tessera/app/run_plan.hpp"
 #include "tessera/solve/observer.hpp"
 #include "tessera/trace/trace.hpp"
 
@@ -63,7 +63,7 @@ class OutputFolder {
 
 /// resolved.yaml: the job with every choice, then (as comments) versions and `inputs`, SHA-256 and path of
 /// what was read, one a line.
-std::string resolved_text(const Geometry& g, int ranks, const std::string& denoiser,
+std::string resolved_text(const RunPlan& plan, int ranks, const std::string& denoiser,
                           const std::string& inputs);
 
 /// How a picture holds an image in internal range: its sample, as ImageSink takes it, is internal * gain +
@@ -73,26 +73,26 @@ struct PictureForm {
   double gain = 1, bias = 0;
 };
 /// The units of the job's data, in 8, 16 or 32 bits (floats).
-PictureForm in_file_units(const Geometry& g, int bits);
+PictureForm in_file_units(const RunPlan& plan, int bits);
 /// The bits that hold the data's type of number: 32 where it is neither uint8 nor uint16.
-int data_bits(const Geometry& g);
+int data_bits(const RunPlan& plan);
 /// What output.preview is: TIFF in the units of the data, PNG and JPEG to be looked at. InputError where
 /// units and bits do not fit.
-PictureForm preview_form(const Geometry& g);
+PictureForm preview_form(const RunPlan& plan);
 
 /// What a file of the result may say: what the job says of its grid, else what the truth or the measurement
 /// says, where it has the same. Collective.
-ImageRecord result_record(const Geometry& g, const Communicator& comm);
+ImageRecord result_record(const RunPlan& plan, const Communicator& comm);
 /// The image in file units, float32 (float64 where units are extreme and the format has it), with what its
 /// values mean where the format can say it. `part`: what to keep. Collective.
-void write_image(const std::string& path, const Geometry& g, const at::Tensor& image, const Box& part,
+void write_image(const std::string& path, const RunPlan& plan, const at::Tensor& image, const Box& part,
                  const Communicator& comm);
 /// reconstruction.h5 and the preview. Collective. `part`: what to keep.
-void write_reconstruction(const OutputFolder& folder, const Geometry& g, const at::Tensor& image,
+void write_reconstruction(const OutputFolder& folder, const RunPlan& plan, const at::Tensor& image,
                           const Box& part, const Communicator& comm);
 /// measurement.png, which reports show: the first part of y, clamped to [0, 1]. Nothing without a preview, or
 /// where the part is no picture or has more than 4096 x 4096 samples (a big PNG takes minutes). Collective.
-void write_measurement(const OutputFolder& folder, const Geometry& g, const ProductSpace& layout,
+void write_measurement(const OutputFolder& folder, const RunPlan& plan, const ProductSpace& layout,
                        const at::Tensor& y, const Communicator& comm);
 /// A picture of a distributed image in internal range; channels 1 or 3. `about`: space and metadata of the whole
 /// image, which go along as far as the format can say them. Collective.

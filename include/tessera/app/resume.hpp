@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "tessera/app/geometry.hpp"
 #include "tessera/app/output.hpp"
 #include "tessera/app/problem.hpp"
+#include "tessera/app/run_plan.hpp"
 #include "tessera/solve/checkpoint.hpp"
 
 namespace tessera {
@@ -29,18 +29,18 @@ std::optional<Checkpoint> find_checkpoint(const OutputFolder& folder, ResumeMode
                                           const Communicator& comm, std::vector<std::string>& notices);
 
 /// SHA-256 and path of every file that the job reads, one a line. Rank 0.
-std::string input_sums(const Geometry& g);
+std::string input_sums(const RunPlan& plan);
 
 /// InputError, equal on all ranks, where the job differs in more than iterations, stopping, output and
 /// placement (blocks, device, memory, windows), or where an input has changed. Collective.
-void check_same_run(const Checkpoint& checkpoint, const Geometry& g, const Communicator& comm);
+void check_same_run(const Checkpoint& checkpoint, const RunPlan& plan, const Communicator& comm);
 
 /// What the run chose by its data where the job leaves it open: a resumed one does not choose anew. Collective.
 OtherChoice made_choices(const Checkpoint& checkpoint, const JobConfig& job, const Communicator& comm);
 
 /// The noise that the run took in place of what the job says, into the job.
 inline constexpr const char* kReplacedNoise = "replaced_noise";
-void keep_replaced_noise(const Checkpoint& checkpoint, Geometry& g);
+void keep_replaced_noise(const Checkpoint& checkpoint, RunPlan& plan);
 
 /// When the job's iterations end.
 StopRule stop_rule(const JobConfig& job);
@@ -51,14 +51,14 @@ bool nothing_left(const OutputFolder& folder, const Checkpoint& checkpoint, cons
 
 /// Choices that were made automatically, into the job: the last bits of the result depend on them. On another
 /// number of ranks they are made anew.
-void keep_choices(const Checkpoint& checkpoint, Geometry& g, const Communicator& comm);
+void keep_choices(const Checkpoint& checkpoint, RunPlan& plan, const Communicator& comm);
 
 /// How often the run was resumed, also by programs that were lost before their first checkpoint. Collective.
 int restarts_so_far(const OutputFolder& folder, const Checkpoint& checkpoint, const Communicator& comm);
 
 /// InputError where the folder's disk has no room for the result and the checkpoints; what a run to be
 /// resumed has there already is not needed again. Quotas are not seen. Collective.
-void check_disk(const OutputFolder& folder, const Geometry& g, const CheckpointConfig& config,
+void check_disk(const OutputFolder& folder, const RunPlan& plan, const CheckpointConfig& config,
                 std::int64_t checkpoint, const Communicator& comm);
 
 /// What to say of a run that failed: the checkpoint that it can go on from. Rank 0.

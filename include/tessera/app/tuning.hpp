@@ -19,26 +19,26 @@ Place pretended_launch(int ranks, int threads = 0);
 
 /// The machine that was measured here in a launch like this one (beside the tuned file); none where there is
 /// no such file, or its fingerprint does not hold any more.
-std::optional<Machine> measured_machine(const Geometry& g, const Place& place);
+std::optional<Machine> measured_machine(const RunPlan& plan, const Place& place);
 /// That, else round numbers for this kind of device.
-Machine planning_machine(const Geometry& g, const Place& place);
+Machine planning_machine(const RunPlan& plan, const Place& place);
 
 /// Fills in what the job leaves to `auto`: mode, patch, batch and transport, from the tuned file where it has
-/// this job on this machine, else from the cost model. Rank 0 decides; collective. Says in g.notices what it
+/// this job on this machine, else from the cost model. Rank 0 decides; collective. Says in plan.notices what it
 /// chose and why; resolved.yaml then holds it.
-void choose_execution(Geometry& g, const Communicator& comm, const Place& place);
+void choose_execution(RunPlan& plan, const Communicator& comm, const Place& place);
 
 /// Bytes that features may take on every rank. Collective.
-double feature_budget(const Geometry& g, const Communicator& comm, const Place& place);
+double feature_budget(const RunPlan& plan, const Communicator& comm, const Place& place);
 /// Writes a choice into the job, and cuts the image as its mode wants it where the job gives no grid.
-void set_execution(Geometry& g, const Execution& e);
+void set_execution(RunPlan& plan, const Execution& e);
 
 /// Every way of running the job's denoiser that is worth a look, fastest first; each mode on the grid that it
 /// wants.
-std::vector<Prediction> rank_ways(const Geometry& g, const Modelled& m, const Machine& machine,
+std::vector<Prediction> rank_ways(const RunPlan& plan, const Modelled& m, const Machine& machine,
                                   double features);
 
 /// What a tuned choice belongs to: network, sizes, ranks, precision, memory.
-std::string shape_key(const Geometry& g, const Place& place);
+std::string shape_key(const RunPlan& plan, const Place& place);
 
 }  // namespace tessera

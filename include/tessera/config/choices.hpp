@@ -11,7 +11,7 @@
 namespace tessera {
 
 // What a job may name, as the parser needs it. The rows stand with what they name (solvers/table.cpp,
-// src/denoise/table.cpp, src/app/operators.cpp); nothing else in the program compares names.
+// src/denoise/table.cpp, src/app/job/operators.cpp); nothing else in the program compares names.
 
 /// A combination of an operator's options that cannot be; `message` follows the key.
 struct OptionFault {

@@ -10,7 +10,7 @@
 
 #include "tessera/comm/exchange_plan.hpp"
 #include "tessera/denoise/layer.hpp"
-#include "tessera/denoise/run_plan.hpp"
+#include "tessera/denoise/pass_plan.hpp"
 #include "tessera/domain/decomposition.hpp"
 
 namespace tessera {
@@ -54,7 +54,7 @@ struct LayerSchedule {
 /// (a change of level, attention, which wants whole windows, a sum with a feature whose margin is shorter)
 /// stops it; no more pixels are exchanged than are read. Features of `type` on a device or not; the same on
 /// all ranks, whatever their processors. Pure.
-LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType type, bool on_device);
+LayerSchedule make_layer_schedule(const PassPlan& plan, int depth, at::ScalarType type, bool on_device);
 
 std::vector<LevelBoxes> level_boxes(const LayerSchedule& schedule, const Decomposition& decomposition,
                                     int rank);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tessera/denoise/layer.hpp"
-#include "tessera/denoise/run_plan.hpp"
+#include "tessera/denoise/pass_plan.hpp"
 
 namespace tessera {
 

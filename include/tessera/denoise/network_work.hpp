@@ -11,7 +11,7 @@
 
 #include "tessera/denoise/memory_model.hpp"
 #include "tessera/denoise/network.hpp"
-#include "tessera/denoise/run_plan.hpp"
+#include "tessera/denoise/pass_plan.hpp"
 
 namespace tessera {
 
@@ -43,7 +43,7 @@ struct NetworkWork {
   double weights = 0;                         // numbers
   double packed = 0;                          // bytes of them as float32 convolutions on a CPU want them
   std::shared_ptr<const MemoryModel> memory;  // of one pass
-  std::shared_ptr<const RunPlan> plan;        // what layer-wise halos are scheduled from
+  std::shared_ptr<const PassPlan> plan;       // what layer-wise halos are scheduled from
   std::vector<bool> in_parts;                 // for computed_parts()
 };
 

@@ -11,7 +11,7 @@
 
 #include "tessera/comm/array.hpp"
 #include "tessera/denoise/network.hpp"
-#include "tessera/denoise/run_plan.hpp"
+#include "tessera/denoise/pass_plan.hpp"
 
 namespace tessera {
 
@@ -55,7 +55,7 @@ class Runner {
   at::Tensor run(const at::Tensor& x, double sigma, const std::function<void()>& between = {},
                  LayerHalos* halos = nullptr, const std::optional<Box>& core = {});
 
-  const RunPlan& plan() const;
+  const PassPlan& plan() const;
 
   /// Bytes that a call on `items` windows takes, without the weights: memory_model.hpp.
   std::int64_t bytes(std::int64_t items, const Index3& window) const;

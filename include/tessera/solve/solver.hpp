@@ -26,10 +26,10 @@ struct SolverOptions {
   Schedule step;     // gradient step or penalty gamma; unset: the solver's own rule
   Schedule sigma;    // denoiser's noise level
   double level = 0;  // below it the denoiser is continued (make_continued), and a run comes to its end
-  double strength = std::numeric_limits<double>::quiet_NaN();  // lambda of Strength, for the record
-  double lambda = 1.0;                                         // red, gspnp, proxpnp: weight of x - D(x)
-  Options own{};                                               // of the solver that its row declares
-  bool pixels = false;                                         // every sample is a pixel, a network the prior
+  double lambda = std::numeric_limits<double>::quiet_NaN();  // of Strength, for the record
+  double weight = 1.0;                                       // red, gspnp, proxpnp: weight of x - D(x)
+  Options own{};                                             // of the solver that its row declares
+  bool pixels = false;                                       // every sample is a pixel, a network the prior
   int iterations = 20;
   // The image stays between these values: a projection after every denoising step.
   double least = -std::numeric_limits<double>::infinity();

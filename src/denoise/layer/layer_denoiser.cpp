@@ -225,7 +225,7 @@ LayerTraffic::LayerTraffic(const Graph& graph, const Decomposition& decompositio
   impl_->decomposition = decomposition;
   if (decomposition.image() != decomposition.padded())
     impl_->padding_bytes = channels * element_bytes(element_type(image_type(options)));
-  const LayerSchedule schedule = make_layer_schedule(make_run_plan(without_batch_norms(graph), true),
+  const LayerSchedule schedule = make_layer_schedule(make_pass_plan(without_batch_norms(graph), true),
                                                      layer_halo_depth(graph, decomposition, options),
                                                      options.type, options.device.is_cuda());
   const std::int64_t turns = passes(options.averaging);

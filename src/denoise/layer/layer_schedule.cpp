@@ -21,7 +21,7 @@ bool on_blocks(const Step& step) { return layer_of(step.node.op).on_blocks(step.
 
 }  // namespace
 
-LayerSchedule make_layer_schedule(const RunPlan& plan, int depth, at::ScalarType type, bool on_device) {
+LayerSchedule make_layer_schedule(const PassPlan& plan, int depth, at::ScalarType type, bool on_device) {
   TESSERA_EXPECT(depth >= 1, "a halo depth of ", depth,
                  " (an exchange serves one convolution at least) use 1");
   const auto slots = static_cast<std::size_t>(plan.output) + 1;

@@ -78,7 +78,7 @@ std::int64_t samples(const Step& step, const CallShape& call) {
   return call.items * step.node.channels * made;
 }
 
-StepSizes sizes_of(const RunPlan& plan, const Step& step, const CallShape& call) {
+StepSizes sizes_of(const PassPlan& plan, const Step& step, const CallShape& call) {
   StepSizes sizes{
       .items = call.items, .samples = samples(step, call), .type = call.type, .library = call.library};
   if (!step.node.inputs.empty()) sizes.inputs = plan.channels[static_cast<std::size_t>(step.node.inputs[0])];
@@ -89,7 +89,7 @@ StepSizes sizes_of(const RunPlan& plan, const Step& step, const CallShape& call)
 
 // The most that `of` says about a step of the plan.
 template <typename Of>
-std::int64_t most_of(const RunPlan& plan, const CallShape& call, const Of& of) {
+std::int64_t most_of(const PassPlan& plan, const CallShape& call, const Of& of) {
   std::int64_t most = 0;
   for (const Step& step : plan.steps)
     most = std::max(most, of(layer_of(step.node.op), step.node, sizes_of(plan, step, call)));
@@ -97,14 +97,14 @@ std::int64_t most_of(const RunPlan& plan, const CallShape& call, const Of& of) {
 }
 
 // What a library takes and gives back inside one step.
-std::int64_t inside(const RunPlan& plan, const CallShape& call) {
+std::int64_t inside(const PassPlan& plan, const CallShape& call) {
   return most_of(plan, call, [](const Layer& layer, const Node& node, const StepSizes& sizes) {
     return layer.inside(node, sizes);
   });
 }
 
 // What the process keeps for its convolutions, whoever runs them.
-std::int64_t kept(const RunPlan& plan, const CallShape& call) {
+std::int64_t kept(const PassPlan& plan, const CallShape& call) {
   return most_of(plan, call, [](const Layer& layer, const Node& node, const StepSizes& sizes) {
     return layer.kept(node, sizes);
   });
@@ -123,7 +123,7 @@ std::int64_t most_alive(const std::vector<Buffer>& buffers, int steps) {
 
 }  // namespace
 
-std::vector<bool> in_parts(const RunPlan& plan, at::ScalarType type, ConvolutionLibrary library) {
+std::vector<bool> in_parts(const PassPlan& plan, at::ScalarType type, ConvolutionLibrary library) {
   std::vector<bool> can;
   for (const Step& step : plan.steps) {
     const Node& node = step.node;
@@ -134,7 +134,7 @@ std::vector<bool> in_parts(const RunPlan& plan, at::ScalarType type, Convolution
   return can;
 }
 
-FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
+FeatureLayout lay_out(const PassPlan& plan, const CallShape& call) {
   FeatureLayout layout;
   const int steps = static_cast<int>(plan.steps.size());
   layout.results.resize(plan.steps.size());
@@ -212,7 +212,7 @@ FeatureLayout lay_out(const RunPlan& plan, const CallShape& call) {
   return layout;
 }
 
-std::int64_t call_bytes(const RunPlan& plan, const CallShape& call, bool on_cuda) {
+std::int64_t call_bytes(const PassPlan& plan, const CallShape& call, bool on_cuda) {
   const FeatureLayout layout = lay_out(plan, call);
   std::int64_t result = 0;
   for (const Step& step : plan.steps)

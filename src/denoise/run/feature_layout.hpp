@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "run/convolution.hpp"
-#include "tessera/denoise/run_plan.hpp"
+#include "tessera/denoise/pass_plan.hpp"
 
 namespace tessera {
 
@@ -42,13 +42,13 @@ struct CallShape {
 };
 /// By step: whether it computes no more than is asked for. A pass in parts is worth it where any layer with
 /// weights does.
-std::vector<bool> in_parts(const RunPlan& plan, at::ScalarType type, ConvolutionLibrary library);
+std::vector<bool> in_parts(const PassPlan& plan, at::ScalarType type, ConvolutionLibrary library);
 
-FeatureLayout lay_out(const RunPlan& plan, const CallShape& call);
+FeatureLayout lay_out(const PassPlan& plan, const CallShape& call);
 
 /// Bytes of one call with its result: the arena, what the library takes beside it, and the result in the
 /// image's type. On CUDA an estimate: the features alive at once and a fifth, since the caching allocator
 /// places them.
-std::int64_t call_bytes(const RunPlan& plan, const CallShape& call, bool on_cuda);
+std::int64_t call_bytes(const PassPlan& plan, const CallShape& call, bool on_cuda);
 
 }  // namespace tessera

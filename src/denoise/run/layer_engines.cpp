@@ -13,7 +13,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/execution.hpp"
 #include "tessera/denoise/layer_schedule.hpp"
-#include "tessera/denoise/run_plan.hpp"
+#include "tessera/denoise/pass_plan.hpp"
 
 namespace tessera {
 
@@ -24,7 +24,7 @@ std::map<ConvolutionProblem, std::int64_t> convolution_problems(const NetworkOpt
   TESSERA_VALIDATE(
       graph.axes() == Axes::picture, network.name,
       " is for volumes (its convolutions are torch's, not graphs of ours) name one for pictures");
-  const RunPlan plan = make_run_plan(without_batch_norms(graph), fuses_add(ConvolutionLibrary::cudnn));
+  const PassPlan plan = make_pass_plan(without_batch_norms(graph), fuses_add(ConvolutionLibrary::cudnn));
   const auto tensor = at::TensorOptions().dtype(scalar_type(precision));
   std::map<ConvolutionProblem, std::int64_t> out;
   for (const Step& step : plan.steps) {

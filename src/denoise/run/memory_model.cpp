@@ -7,12 +7,12 @@
 #include "run/convolution.hpp"
 #include "run/feature_layout.hpp"
 #include "tessera/denoise/layer_schedule.hpp"
-#include "tessera/denoise/run_plan.hpp"
+#include "tessera/denoise/pass_plan.hpp"
 
 namespace tessera {
 
 struct MemoryModel::Impl {
-  RunPlan plan;
+  PassPlan plan;
   at::ScalarType type;
   ConvolutionLibrary library;
   bool on_cuda;
@@ -27,7 +27,7 @@ MemoryModel::MemoryModel(const Network& network, at::ScalarType type, bool fused
   impl_->type = type;
   impl_->on_cuda = device.is_cuda();
   impl_->library = library_for(network.graph, type, device.is_cuda(), fused);
-  impl_->plan = make_run_plan(without_batch_norms(network.graph), fuses_add(impl_->library));
+  impl_->plan = make_pass_plan(without_batch_norms(network.graph), fuses_add(impl_->library));
 }
 MemoryModel::MemoryModel(MemoryModel&&) noexcept = default;
 MemoryModel::~MemoryModel() = default;

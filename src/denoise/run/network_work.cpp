@@ -25,7 +25,7 @@ Index3 window_halo(const Network& network) { return network.graph.global() ? Ind
 NetworkWork network_work(const Network& network, at::ScalarType type, bool on_device) {
   const Network folded = fold_batch_norm(network);
   const ConvolutionLibrary library = library_for(folded.graph, type, on_device, /*fused=*/true);
-  const auto plan = std::make_shared<RunPlan>(make_run_plan(folded.graph, fuses_add(library)));
+  const auto plan = std::make_shared<PassPlan>(make_pass_plan(folded.graph, fuses_add(library)));
   const std::vector<Node>& nodes = folded.graph.nodes();
   NetworkWork work;
   work.name = network.options.name;

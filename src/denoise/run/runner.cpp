@@ -45,7 +45,7 @@ struct Runner::Impl {
   at::TensorOptions tensor;
   ConvolutionLibrary library;
   Index3 alignment{1, 1, 1};
-  RunPlan plan;
+  PassPlan plan;
   std::vector<std::unique_ptr<LayerStep>> steps;  // of the plan, as the next
   std::vector<bool> in_parts;                     // whether it can compute a part of its result alone
   std::vector<std::int64_t> sizes;                // of the last x
@@ -77,7 +77,7 @@ struct Runner::Impl {
     library = library_for(folded.graph, o.type, o.device.is_cuda(), o.fused);
     if (o.device.is_cuda() && o.graphs) graphs.emplace(o.device, tensor);
     const bool picture = folded.graph.axes() == Axes::picture;
-    plan = make_run_plan(folded.graph, fuses_add(library) || (o.device_form && picture));
+    plan = make_pass_plan(folded.graph, fuses_add(library) || (o.device_form && picture));
     in_parts = tessera::in_parts(plan, o.type, library);
     const StepSettings settings{tensor, library, o.device_form, o.turned,
                                 [&](const std::string& name) { return folded.weights.at(name); }};
@@ -252,7 +252,7 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
 std::int64_t Runner::bytes(std::int64_t items, const Index3& window) const {
   return call_bytes(impl_->plan, impl_->call(items, window), impl_->options.device.is_cuda());
 }
-const RunPlan& Runner::plan() const { return impl_->plan; }
+const PassPlan& Runner::plan() const { return impl_->plan; }
 std::size_t Runner::graphs() const { return impl_->graphs ? impl_->graphs->captured() : 0; }
 void Runner::release() {
   Impl& m = *impl_;

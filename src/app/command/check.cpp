@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// tessera check: what a job would do, by arithmetic; runs nothing.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "command/command.hpp"
+#include "tessera/app/job_denoiser.hpp"
+#include "tessera/app/tuning.hpp"
+#include "tessera/core/memory.hpp"
+#include "tessera/core/units.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
+#include "tessera/denoise/layer_traffic.hpp"
+#include "tessera/denoise/network_work.hpp"
+#include "tessera/denoise/windows.hpp"
+#include "tessera/io/files.hpp"
+#include "tessera/solve/solver.hpp"
+
+namespace tessera {
+namespace {
+
+struct CheckArguments {
+  std::string job;
+  std::vector<std::string> overrides;
+  int ranks = 0;  // pretended; 0: those of the launch
+};
+
+constexpr std::int64_t kBytes = 4;  // float32 state
+
+std::int64_t most_messages(const LayerTraffic& layers, const std::map<int, int>& looked_at) {
+  std::int64_t most = 0;
+  for (const auto& [rank, count] : looked_at) most = std::max(most, layers.messages(rank));
+  return most;
+}
+
+std::string block_text(const Box& block, bool volume) {
+  std::string text;
+  for (std::size_t d = volume ? 0 : 1; d < 3; ++d)
+    text += fmt::format("{}[{}, {})", text.empty() ? "" : " x ", block.lo()[d], block.hi()[d]);
+  return text;
+}
+
+// What the fullest rank's process will take, `data` bytes of it state, measurements and halos; read by
+// jobs/submit.sh. On a GPU: of the GPU's memory.
+void print_memory(const RunPlan& plan, const Modelled& model, double features, const Place& place,
+                  double data) {
+  Prediction p;
+  p.memory = data;
+  const Machine machine = planning_machine(plan, place);
+  if (model.network) {
+    const std::vector<Prediction> ways = rank_ways(plan, model, machine, features);
+    if (!ways.empty()) p = ways.front();
+  } else {
+    p = predict(machine, nullptr, model.data, plan.decomposition, {});
+  }
+  const auto program = static_cast<double>(plan.device.is_cuda() ? 0 : process_bytes());
+  std::string parts = fmt::format("{} state, data and halos", format_bytes(data));
+  if (program > 0) parts = fmt::format("{} program and libraries, ", format_bytes(program)) + parts;
+  if (p.memory > data)
+    parts += fmt::format(", {} network and what a step takes for a moment", format_bytes(p.memory - data));
+  std::printf("memory       %s resident on the fullest rank (estimated: %s)\n",
+              format_bytes(program + p.memory).c_str(), parts.c_str());
+}
+
+// What a checkpoint takes, and how long before the end a signal must come: two iterations (one reduction is
+// under way) and the write. Iterations as in the last run of this folder; `lead time` is read by
+// jobs/submit.sh.
+void print_checkpoint(const RunPlan& plan) {
+  constexpr double kDisk = 200e6;  // bytes per second, assumed until a run has measured it
+  const CheckpointConfig& c = plan.job.output.checkpoint;
+  if (c.keep == 0) {
+    std::printf("checkpoint   none (output.checkpoint.keep is 0)\n");
+    return;
+  }
+  const int images = find_solver(plan.job.solver.name).state_images;
+  const double bytes = static_cast<double>(kBytes * images * plan.image.channels * plan.image.box.pixels());
+  std::printf("checkpoint   %s, the last %lld are kept\n", format_bytes(bytes).c_str(),
+              static_cast<long long>(c.keep));
+  double write = bytes / kDisk;
+  try {
+    const auto s = nlohmann::json::parse(read_text(plan.job.output.folder + "/summary.json"));
+    const double each = s.at("seconds_per_iteration"), measured = s.at("checkpoint_seconds");
+    const int ranks = s.at("ranks");
+    if (measured > 0) write = measured;
+    if (each > 0) {
+      std::printf(
+          "lead time    %.0f s for a signal (two iterations and the checkpoint, as the last run here "
+          "took on %d rank%s)\n",
+          std::ceil(2 * each + write), ranks, ranks == 1 ? "" : "s");
+      return;
+    }
+  } catch (const std::exception&) {
+    // No run yet.
+  }
+  std::printf("lead time    two iterations and %s for the checkpoint (at %s/s, assumed; known after a run)\n",
+              format_seconds(write).c_str(), format_bytes(kDisk).c_str());
+}
+
+int execute(const CheckArguments& arguments, const Communicator& comm) {
+  const JobConfig job = load_job(arguments.job, arguments.overrides, comm);
+  const int ranks = arguments.ranks > 0 ? arguments.ranks : comm.size();
+  RunPlan plan = plan_run(job, comm, ranks);
+  const Place place = ranks == comm.size() ? this_launch(comm) : pretended_launch(ranks);
+  choose_execution(plan, comm, place);
+  const double features = plan.network ? feature_budget(plan, comm, place) : 0;
+  const Modelled model = model_job(plan, plan.device.is_cuda());
+  if (comm.rank() != 0) return 0;
+
+  const Decomposition& d = plan.decomposition;
+  const ProductSpace layout = plan.op->range(plan.domain());
+  const Reach reach = plan.op->traits(plan.domain()).reach;
+  const Index3 halo = plan.network ? window_halo(*plan.network) : Index3{};
+  std::optional<LayerTraffic> layers;
+  if (plan.network && plan.job.execution.mode == ExecutionMode::layer)
+    layers.emplace(plan.network->graph, d, execution_options(plan, 1), plan.image.channels);
+
+  const bool every = ranks <= kEveryRank;
+  const std::map<int, int> looked_at = representatives(d, std::max<std::int64_t>(longest(halo), 64));
+  std::printf("image        %lld x %s\n", static_cast<long long>(plan.image.channels),
+              sides(plan.image.box).c_str());
+  std::printf("ranks        %d, %s blocks, alignment %lld\n", ranks,
+              fmt::format("{}", fmt::join(plan.job.domain.grid, " x ")).c_str(),
+              static_cast<long long>(d.alignment()[1]));
+  const bool volume = plan.image.volume();
+  std::printf("halos        operator %s%lld, %lld, %lld, %lld (%sup, down, left, right); denoiser %s\n",
+              volume ? fmt::format("{}, {}, ", reach.lo[0], reach.hi[0]).c_str() : "",
+              static_cast<long long>(reach.lo[1]), static_cast<long long>(reach.hi[1]),
+              static_cast<long long>(reach.lo[2]), static_cast<long long>(reach.hi[2]),
+              volume ? "before, behind, " : "",
+              layers ? fmt::format("layer by layer, depth {}, {} exchanges, at most {} messages per rank",
+                                   layer_halo_depth(plan.network->graph, d, execution_options(plan, 1)),
+                                   layers->exchanges(), most_messages(*layers, looked_at))
+                           .c_str()
+              : plan.network && plan.network->graph.global() ? "none, the whole image at once"
+                                                             : std::to_string(longest(halo)).c_str());
+  std::printf("measurement  %zu part%s, %lld samples\n", layout.parts(), layout.parts() == 1 ? "" : "s",
+              static_cast<long long>(layout.values()));
+  std::printf("solver       %s, %lld iteration%s; denoiser %s\n", plan.job.solver.name.c_str(),
+              static_cast<long long>(plan.job.solver.iterations), plan.job.solver.iterations == 1 ? "" : "s",
+              plan.job.denoiser.network.c_str());
+  for (const std::string& notice : plan.notices) std::printf("note: %s\n", notice.c_str());
+  for (const std::string& notice : plan.files->notices()) std::printf("note: %s\n", notice.c_str());
+  for (const std::string& warning : plan.files->warnings()) std::printf("warning: %s\n", warning.c_str());
+
+  std::int64_t total = 0, most_memory = 0;
+  bool per_iteration = false;
+  if (every)
+    std::printf("%-6s %-34s %12s %12s\n", "rank",
+                volume ? "block (depth x rows x columns)" : "block (rows x columns)", "memory", "bytes/it");
+  for (const auto& [r, count] : looked_at) {
+    const Box block = d.block(r);
+    const DataTraffic data = data_traffic(d, model.data, r);
+    const std::int64_t bytes =
+        data.bytes_sent() + (layers         ? layers->bytes_sent(r)
+                             : plan.network ? network_bytes_sent(d, halo, plan.image.channels, r)
+                                            : 0);
+    per_iteration = data.iterative();
+    const Index3 around = layers ? Index3{} : halo;
+    const std::int64_t memory = data_memory(d, model.data, around, r);
+    total += bytes * count;
+    most_memory = std::max(most_memory, memory);
+    if (every)
+      std::printf("%-6d %-34s %12s %12lld\n", r, block_text(block, volume).c_str(),
+                  format_bytes(static_cast<double>(memory)).c_str(), static_cast<long long>(bytes));
+  }
+  print_memory(plan, model, features, place, static_cast<double>(most_memory));
+  std::printf("bytes per iteration: %lld (sent by all ranks together%s%s)\n", static_cast<long long>(total),
+              per_iteration ? "; of the data step, per iteration of conjugate gradients" : "",
+              every ? "" : fmt::format("; about: {} kinds of ranks looked at", looked_at.size()).c_str());
+  if (!find_denoiser(plan.job.denoiser.network).steady)
+    std::printf("(the denoiser's inner iterations come on top)\n");
+  print_checkpoint(plan);
+  return 0;
+}
+
+}  // namespace
+
+Command check_command(CLI::App& app) {
+  const auto a = std::make_shared<CheckArguments>();
+  CLI::App* options = app.add_subcommand(
+      "check", "validate a job; print blocks, halos, memory and bytes per iteration; runs nothing");
+  options->add_option("JOB", a->job, "job file")->required();
+  options->add_option("--set", a->overrides, "key.path=value");
+  options->add_option("--ranks", a->ranks, "as if on so many ranks")->check(above_zero());
+  options->footer("Example: tessera check photo.yaml --ranks 16");
+  return {options, [a](const Launch& launch) { return execute(*a, launch.comm); }, Watched::never};
+}
+
+}  // namespace tessera

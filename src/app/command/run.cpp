@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// tessera run: plans, builds, iterates, writes.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "command/command.hpp"
+#include "run/job_run.hpp"
+#include "run/run_output.hpp"
+#include "tessera/app/signals.hpp"
+#include "tessera/app/tuning.hpp"
+#include "tessera/comm/gpu.hpp"
+#include "tessera/config/parse.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
+#include "tessera/domain/tensor_memory.hpp"
+#include "tessera/domain/torch_cuda.hpp"
+
+namespace tessera {
+namespace {
+
+struct RunArguments {
+  std::string job;
+  std::vector<std::string> overrides;
+  bool force = false;
+  std::string resume;  // "": start; always; auto
+};
+
+// A signal came before the first iteration; on all ranks.
+struct StoppedEarly {
+  int code;
+};
+
+OutputFolder::Use folder_use(bool force, ResumeMode mode) {
+  using Use = OutputFolder::Use;
+  if (mode == ResumeMode::automatic) return Use::automatic;
+  return force ? Use::force : mode == ResumeMode::always ? Use::resume : Use::fresh;
+}
+
+// Everything about the run but its pixels; nothing where none is left to do.
+std::optional<RunPlan> plan_or_finish(const JobConfig& job, const std::optional<Checkpoint>& from,
+                                      const OutputFolder& folder, RunFiles& files, const Communicator& comm) {
+  RunPlan plan = plan_run(job, comm, comm.size());
+  files.resolved = write_job(plan.job);
+  if (from) {
+    // One pass that became more when the samples were seen.
+    if (const auto passes = from->numbers.find("passes");
+        plan.job.solver.iterations == 1 && passes != from->numbers.end())
+      plan.job.solver.iterations = static_cast<std::int64_t>(passes->second);
+    check_same_run(*from, plan, comm);
+    keep_replaced_noise(*from, plan);
+    if (nothing_left(folder, *from, plan.job, comm)) {
+      if (comm.rank() == 0)
+        std::printf("%s is finished after %d iterations: nothing to do (%s to go on)\n",
+                    folder.path().c_str(), from->loop.iterations,
+                    from->loop.stood ? "solver.stop.rounding: false" : "raise solver.iterations");
+      return std::nullopt;
+    }
+    keep_choices(*from, plan, comm);
+  }
+  preview_form(plan);  // refuses what cannot be written, before anything starts
+  choose_execution(plan, comm, this_launch(comm));
+  comm.together([&] {
+    if (comm.rank() == 0) files.inputs = from ? from->texts.at("inputs") : input_sums(plan);
+  });
+  return plan;
+}
+
+int execute(const RunArguments& arguments, const Launch& launch) {
+  const Communicator& comm = launch.comm;
+  Recorder recorder;
+  const Recorder::Entered recording(recorder);
+  track_tensor_memory();
+  const ResumeMode mode = resume_mode(arguments.resume);
+  TESSERA_VALIDATE(!arguments.force || mode == ResumeMode::never,
+                   "--force stands beside --resume (one starts over, the other goes on) leave one out");
+  std::string path = arguments.job;
+  std::vector<std::string> overrides = arguments.overrides;
+  const bool from_folder = open_run_folder(path, overrides, mode, comm);
+  JobConfig job = load_job(path, overrides, comm);
+  TESSERA_VALIDATE(!job.output.folder.empty(),
+                   "output.folder is not given (a run writes its results there) add for example "
+                   "'output: {folder: runs/photo}'");
+  std::optional<StopSignals> signals;
+  if (job.output.checkpoint.keep > 0) signals.emplace(comm.rank() == 0);
+  const auto watch = [&](const std::string& words) {
+    if (launch.watchdog) launch.watchdog->set(job.watchdog, words);
+  };
+  watch("");
+  // Asked where ranks meet anyway: until the first iteration there is nothing to save.
+  const auto pause = [&] {
+    if (const int code = signals ? StopSignals::exit_code(comm) : 0; code != 0) throw StoppedEarly{code};
+  };
+
+  OutputFolder folder(job.output.folder, folder_use(arguments.force, mode), comm);
+  RunFiles files{
+      .text = from_folder ? "" : job.text, .asked = write_job(job), .command_line = launch.command_line};
+  std::optional<Checkpoint> from = find_checkpoint(folder, mode, comm, files.damaged);
+  const auto take = [&](const OtherChoice& other) {
+    job = load_job(path, other, overrides, comm);
+    files.asked = write_job(job);
+  };
+  if (from)
+    if (const OtherChoice other = made_choices(*from, job, comm); !other.overrides.empty()) take(other);
+  try {
+    std::optional<JobRun> built;
+    const auto build = [&] {
+      std::optional<RunPlan> plan = plan_or_finish(job, from, folder, files, comm);
+      if (!plan) return;
+      pause();
+      if (const int device = plan->device.index; plan->device.is_cuda())
+        set_device_clock(make_device_clock(plan->device, [device] { return current_stream(device); }));
+      built.emplace(std::move(*plan), std::move(from), comm, pause);
+    };
+    try {
+      build();
+    } catch (const OtherChoice& other) {
+      from.reset();  // there was none
+      take(other);
+      build();
+    }
+    if (!built) return 0;
+    JobRun& run = *built;
+    const int restarts = make_run_folder(folder, run, files);
+    watch(folder.file(fmt::format("log/rank-{}.txt", comm.rank())));
+    Log log(comm.rank() == 0, folder.file("log.txt"));
+    say_start(log, folder, run, files);
+    RunOutput output(folder, run, log, files, restarts);
+    try {
+      return output.finish(run.iterate(output.observers(), signals ? &StopSignals::seen : nullptr));
+    } catch (const std::exception& e) {
+      output.fail(e);
+      throw;
+    }
+  } catch (const StoppedEarly& stop) {
+    if (comm.rank() == 0) std::printf("stopped by a signal before the first iteration: nothing to save\n");
+    return stop.code;
+  }
+}
+
+}  // namespace
+
+Command run_command(CLI::App& app) {
+  const auto a = std::make_shared<RunArguments>();
+  CLI::App* options = app.add_subcommand("run", "reconstruct, under mpirun or srun (jobs/launch.sh)");
+  options
+      ->add_option(
+          "JOB", a->job,
+          "job file (docs/job_file.md); to resume, also the run's output folder, which knows its job")
+      ->required();
+  options->add_option("--set", a->overrides, "key.path=value, over the job file; may be repeated");
+  options->add_flag("--force", a->force, "write into an output folder that holds something");
+  options->add_flag("--resume{always}", a->resume,
+                    "go on from the newest good checkpoint; --resume=auto: if there is one, else start");
+  options->footer(
+      "Exit codes: 0 done; 2 bad input; 3 failed; 85 checkpointed after SIGUSR1, 86 after SIGTERM or Ctrl-C\n"
+      "Examples: jobs/launch.sh -n 2 tessera run photo.yaml --set solver.iterations=30\n"
+      "          tessera run runs/photo --resume --set solver.iterations=60");
+  return {options, [a](const Launch& launch) { return execute(*a, launch); }, Watched::always};
+}
+
+}  // namespace tessera

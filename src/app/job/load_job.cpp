@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "command/command.hpp"
+#include "tessera/app/job_denoiser.hpp"
+#include "tessera/app/problem.hpp"
+#include "tessera/config/parse.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
+#include "tessera/io/files.hpp"
+#include "tessera/io/measurement_file.hpp"
+
+namespace tessera {
+namespace {
+
+// Why no shipped network fits the image, by the headers of its files; empty: one does, or the job has chosen.
+std::string no_network(const JobConfig& job, const Communicator& comm) {
+  const ProblemConfig& p = job.problem;
+  if (!job.solver.chosen.prior || !find_denoiser(job.denoiser.network).network()) return {};
+  ImageSpace image;
+  if (!p.truth.empty()) {
+    image = image_source_info(p.truth, comm);
+  } else if (!p.scene.size.empty()) {
+    image = ImageSpace(box_of(p.scene.size), p.scene.channels);
+  } else {
+    image = measurement_info(p.measurements, comm)[0].source;
+    if (!p.image.size.empty()) image = ImageSpace(box_of(p.image.size), image.channels);
+  }
+  if (image.volume()) return "the image is a volume (the shipped networks are for pictures)";
+  if (!has_default_weights(image.channels))
+    return concat("the image has ", image.channels, " channels (the shipped networks know 1 and 3)");
+  return {};
+}
+
+}  // namespace
+
+JobConfig load_job(const std::string& path, const std::vector<std::string>& overrides,
+                   const Communicator& comm, Purpose purpose) {
+  std::string text;
+  comm.together([&] {
+    if (comm.rank() == 0) text = read_text(path);
+  });
+  text = comm.broadcast(text, 0);
+  FileProblem file;
+  comm.together([&] { file.path = named_measurements(text, path, overrides); });
+  file.text = measurement_problem(file.path, comm);
+  JobConfig job;
+  comm.together([&] { job = parse_job(text, path, overrides, file, purpose); });
+  if (purpose == Purpose::measure) return job;
+  if (const std::string reason = no_network(job, comm); !reason.empty())
+    return load_job(path, {.overrides = {kTotalVariation}, .reason = "denoiser tv: " + reason}, overrides,
+                    comm);
+  return job;
+}
+
+JobConfig load_job(const std::string& path, const OtherChoice& other, std::vector<std::string> overrides,
+                   const Communicator& comm) {
+  overrides.insert(overrides.end(), other.overrides.begin(), other.overrides.end());
+  JobConfig job = load_job(path, overrides, comm);
+  job.notices.push_back(other.reason);
+  return job;
+}
+
+}  // namespace tessera

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The operators of the job file: one row each, and what their factories read.
+#include "tessera/app/operator_table.hpp"
+
+#include <ATen/TensorOperators.h>
+
+#include <algorithm>
+
+#include "job/tomography.hpp"
+#include "tessera/app/kernel_look.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/domain/tensor.hpp"
+#include "tessera/physics/operators.hpp"
+
+namespace tessera {
+namespace {
+
+// (1, h, w), or (C, h, w) with one kernel per channel of the image.
+at::Tensor file_kernel(const KernelConfig::File& file, const OperatorRequest& in) {
+  at::Tensor taps = in.files.taps(file.path, in.comm);
+  if (taps.eq(taps[0]).all().item().toBool()) taps = taps.slice(0, 0, 1);  // a gray kernel saved as RGB
+  TESSERA_VALIDATE(taps.size(0) == 1 || taps.size(0) == in.image.channels, "kernel ", file.path, " has ",
+                   taps.size(0), " channels that differ (the image has ", in.image.channels,
+                   ") give one kernel, or one per channel of the image");
+  const KernelLook look = look_at_kernel(file, taps, find_operator(in.config.type).every_pixel.empty());
+  for (const std::string& line : look.warnings) in.files.warn(line);
+  for (const std::string& line : look.notes) in.files.note(line);
+  return file.normalize ? taps / taps.sum(at::IntArrayRef{1, 2}, /*keepdim=*/true) : taps;
+}
+
+at::Tensor make_kernel(const OperatorRequest& in) {
+  if (const auto* file = std::get_if<KernelConfig::File>(&in.config.kernel.form))
+    return file_kernel(*file, in);
+  const auto& g = std::get<KernelConfig::Gaussian>(in.config.kernel.form);
+  const double unit = g.sigma_is_share ? static_cast<double>(in.image.box.extent(2)) : 1.0;
+  return gaussian_kernel({g.sigma[0] * unit, g.sigma[1] * unit}, g.angle);
+}
+
+Option mask_file() {
+  return {"file",
+          std::string(),
+          {.file = true},
+          "",
+          "picture, .npy or HDF5 of the image's size: pixels that are not 0 are measured"};
+}
+Option mask_keep() {
+  return {"keep",
+          std::optional<double>(),
+          {.least = 0, .most = 1, .above = true, .example = "0.5"},
+          "share",
+          "measures this share of the pixels, drawn with problem.seed, in place of a file"};
+}
+Option method() {
+  return {"method",
+          std::string("auto"),
+          {.choices = {"auto", "direct", "fft"}},
+          "",
+          "how the convolution is computed; the result is the same"};
+}
+Option factor() {
+  return {
+      "factor", std::int64_t{2}, {.least = 2, .most = 16}, "", "keeps one sample in this many, on both axes"};
+}
+Option phase() {
+  return {
+      "phase",
+      std::vector<std::int64_t>{},
+      {.least = 0, .most = 15, .word = "auto", .shortest = 2, .longest = 2, .example = "[1, 1]"},
+      "pixels",
+      "row and column of the first sample, each below factor: of the image, or with boundary valid of "
+      "what can be measured; auto: [0, 0], but of a kernel file no wider than factor (binned pixels) the one "
+      "with which the first sample sees the image's first pixels"};
+}
+
+std::unique_ptr<LocalOperator> mask(const OperatorRequest& in) {
+  const Options& o = in.config.options;
+  if (const auto keep = o.get<std::optional<double>>(mask_keep()))
+    return make_random_mask(*keep, static_cast<std::uint64_t>(in.seed), in.index);
+  const std::string path = o.get<std::string>(mask_file());
+  const MaskFile& file = in.files.mask(path, in.comm);
+  TESSERA_VALIDATE(file.info.box == in.image.box, "mask ", path, " is ", sides(file.info.box),
+                   " (the image is ", sides(in.image.box), ") give a mask of the image's size");
+  TESSERA_VALIDATE(file.gray || file.info.channels == in.image.channels, "mask ", path, " has ",
+                   file.info.channels, " channels that differ (the image has ", in.image.channels,
+                   ") give one channel, or as many as the image");
+  return make_mask([path, &files = in.files](const Layout& blocks, const Communicator& comm) {
+    return files.marks(path, blocks, comm);  // they live as long as the job's description, which holds this
+  });
+}
+
+std::optional<OptionFault> check_mask(const Options& o) {
+  const bool file = !o.get<std::string>(mask_file()).empty(),
+             keep = o.get<std::optional<double>>(mask_keep()).has_value();
+  if (file && keep)
+    return OptionFault{
+        "keep", "is written beside file (only one of them can say which pixels are measured) remove one"};
+  if (!file && !keep)
+    return OptionFault{
+        "keep",
+        "is missing (a mask needs a share of pixels or a file) write for example 'keep: 0.5' or "
+        "'file: m.png'"};
+  return std::nullopt;
+}
+
+std::optional<OptionFault> check_downsampling(const Options& o) {
+  const auto first = o.get<std::vector<std::int64_t>>(phase());
+  const std::int64_t f = o.get<std::int64_t>(factor());
+  if (first.empty() || std::max(first[0], first[1]) < f) return std::nullopt;
+  return OptionFault{"phase",
+                     concat("is [", first[0], ", ", first[1], "] (the first sample is one of the first ", f,
+                            " on both axes) write numbers below factor")};
+}
+
+BlurOptions blur_options(const OperatorRequest& in) {
+  BlurOptions options;
+  options.kernel = make_kernel(in);
+  if (const auto* file = std::get_if<KernelConfig::File>(&in.config.kernel.form))
+    options.origin = file->center;
+  options.boundary = parse_boundary(in.config.boundary);
+  options.method = parse_blur_method(in.config.options.get<std::string>(method()));
+  options.device = in.device;
+  return options;
+}
+
+std::unique_ptr<LocalOperator> blur(const OperatorRequest& in) {
+  const bool volume = in.image.volume();
+  const auto* g = std::get_if<KernelConfig::Gaussian>(&in.config.kernel.form);
+  TESSERA_VALIDATE(!volume || (g && g->depth > 0),
+                   g ? "the kernel has two widths" : "kernel.file is for pictures",
+                   " (the image is a volume of ", sides(in.image.box),
+                   ", whose kernels are Gaussians along its axes) write ", g ? "" : "the widths of yours, ",
+                   "'kernel: {gaussian: {sigma: [DEPTH, ROWS, COLUMNS]}}'");
+  TESSERA_VALIDATE(volume || !g || g->depth == 0, "the kernel has three widths (the image is a picture of ",
+                   sides(in.image.box), ") write those of rows and columns");
+  if (!volume) return make_blur(blur_options(in));
+  TESSERA_VALIDATE(g->angle == 0, "the kernel is turned by ", g->angle,
+                   " degrees (Gaussians of volumes stand along the axes) remove angle");
+  return make_gaussian_blur({g->depth, g->sigma[0], g->sigma[1]}, parse_boundary(in.config.boundary));
+}
+
+std::unique_ptr<LocalOperator> downsampling(const OperatorRequest& in) {
+  TESSERA_VALIDATE(!in.image.volume(), "the image is a volume of ", sides(in.image.box),
+                   " (downsampling works on pictures) write blur, or a mask");
+  BlurOptions options = blur_options(in);
+  options.factor = in.config.options.get<std::int64_t>(factor());
+  const auto first = in.config.options.get<std::vector<std::int64_t>>(phase());
+  if (!first.empty())
+    options.phase = {first[0], first[1]};
+  else if (std::holds_alternative<KernelConfig::File>(in.config.kernel.form))
+    options.phase = binning_phase(options);
+  return make_blur(std::move(options));
+}
+
+}  // namespace
+
+std::string sides(const Box& box) {
+  return box.extent(0) > 1 ? concat(box.extent(0), " x ", box.extent(1), " x ", box.extent(2))
+                           : concat(box.extent(1), " x ", box.extent(2));
+}
+
+std::vector<OperatorRow>& operator_table() {
+  static std::vector<OperatorRow> rows = {
+      {.choice = {.name = "identity", .pointwise = true, .same_grid = true},
+       .local = [](const OperatorRequest&) { return make_identity(); }},
+      {.choice = {.name = "mask",
+                  .options = {mask_file(), mask_keep()},
+                  .pointwise = true,
+                  .same_grid = true,
+                  .check = check_mask},
+       .local = mask},
+      {.choice = {.name = "blur", .options = {method()}, .kernel = true, .same_grid = true}, .local = blur},
+      {.choice = {.name = "downsampling",
+                  .options = {method(), factor(), phase()},
+                  .kernel = true,
+                  .check = check_downsampling},
+       .local = downsampling,
+       .every_pixel = "blur"},
+      tomography(),
+  };
+  return rows;
+}
+
+const OperatorRow& find_operator(const std::string& name) {
+  const std::vector<OperatorRow>& rows = operator_table();
+  const auto row =
+      std::find_if(rows.begin(), rows.end(), [&](const OperatorRow& r) { return r.choice.name == name; });
+  TESSERA_EXPECT(row != rows.end(), "operator type ", name, " came through the parser");
+  return *row;
+}
+
+std::vector<std::string*> files_of(OperatorConfig& op) {
+  std::vector<std::string*> files;
+  for (OperatorConfig& part : op.parts)
+    for (std::string* file : files_of(part)) files.push_back(file);
+  if (!op.parts.empty()) return files;
+  for (const Option& o : find_operator(op.type).choice.options)
+    if (o.rule.file)
+      if (std::string& file = op.options.slot<std::string>(o); !file.empty()) files.push_back(&file);
+  return files;
+}
+
+}  // namespace tessera

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/app/problem.hpp"
+
+#include <ATen/TensorOperators.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "job/masked_pixels.hpp"
+#include "job/missing.hpp"
+#include "job/simulation.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
+#include "tessera/domain/fill.hpp"
+#include "tessera/domain/order_statistics.hpp"
+#include "tessera/domain/tensor.hpp"
+#include "tessera/io/measurement_file.hpp"
+
+namespace tessera {
+namespace {
+
+// A file in the measurement's layout, this rank's samples on the host, as they are stored: in float64, since
+// fluxes of 1e-18 have inverse variances of 1e39, which float32 does not hold before they are rescaled.
+Measurement read_parts(const std::string& path, const std::string& kind, const ProductSpace& layout,
+                       const Communicator& comm) {
+  Measurement out;
+  std::vector<MeasurementPart> parts;
+  for (std::size_t i = 0; i < layout.parts(); ++i) {
+    out.push_back(empty_block(layout.part(i).space.channels, layout.block(i, comm.rank()), at::kDouble,
+                              layout.part(i).space.axes));
+    parts.push_back({layout.part(i).box(), layout.layout(i), view(out.back(), layout.block(i, comm.rank()))});
+  }
+  read_measurements(path, kind, parts, comm);
+  return out;
+}
+
+// float64 becomes float32, in place: by a power of two, which is returned, where the units are extreme.
+double fit_float(Measurement& parts, const Communicator& comm) {
+  double largest = 0;
+  for (const at::Tensor& t : parts)
+    if (t.numel() > 0) largest = std::max(largest, t.max().item().toDouble());
+  comm.all_reduce({&largest, 1}, Reduce::max);
+  const double unit = std::ldexp(1.0, float_exponent(largest));
+  for (at::Tensor& t : parts) {
+    if (unit != 1) t.div_(unit);
+    const at::Tensor positive = t.gt(0);  // stays so
+    t = t.to(at::kFloat);
+    t.masked_fill_(t.lt(FLT_MIN).logical_and_(positive), FLT_MIN);
+  }
+  return unit;
+}
+
+// Divided by its mean over all parts; 0 where it is no number above 0.
+Measurement read_flat(const RunPlan& plan, const ProductSpace& layout, const Communicator& comm) {
+  Measurement flat = read_parts(plan.job.problem.flat, "frames", layout, comm);
+  for (at::Tensor& part : flat) part.masked_fill_(part.gt(0).logical_and_(part.isfinite()).logical_not_(), 0);
+  fit_float(flat, comm);
+  double sum = 0, n = 0;
+  for (const at::Tensor& part : flat) {
+    sum += ordered_sum({part.const_data_ptr<float>(), static_cast<std::size_t>(part.numel())}, comm);
+    n += static_cast<double>(part.ne(0).sum().item().toLong());
+  }
+  comm.all_reduce({&n, 1}, Reduce::sum);
+  TESSERA_VALIDATE(n > 0, plan.job.problem.flat,
+                   " has no value above 0 (a flat field is a sensitivity) correct it");
+  for (at::Tensor& part : flat) part = part.to(at::kDouble).div_(sum / n).to(at::kFloat);
+  return flat;
+}
+
+// Data and image that do not belong together, with the boundary that would join them where there is one.
+void check_sizes(const RunPlan& plan, const std::vector<MeasurementPartInfo>& parts,
+                 const ProductSpace& layout, const Communicator& comm) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Box &got = parts[i].source.box, &wanted = layout.part(i).box();
+    if (got == wanted) continue;
+    std::string advice = "give files that belong together, or another operator";
+    // Which operator of the job makes this part is plain where each makes one.
+    OperatorConfig other = plan.parts.size() == parts.size() ? plan.parts[i] : OperatorConfig();
+    const std::string assumed = other.boundary;
+    for (const char* boundary : {"valid", "reflect"}) {
+      if (!find_operator(other.type).choice.kernel) break;
+      other.boundary = boundary;
+      const auto op = describe(plan, {other}, i, plan.device, comm);
+      if (op->range(plan.domain()).part(0).box() == got)
+        advice = concat("write 'boundary: ", boundary, "', which does");
+    }
+    // Under valid the image is larger than what is measured; a truth that was cut to that lacks its border.
+    if (assumed == "valid")
+      if (const std::optional<Box> image =
+              describe(plan, {plan.parts[i]}, i, plan.device, comm)->image_of(got))
+        advice = concat("give ", plan.truth ? "a truth" : "the size", " of ", sides(*image),
+                        ", which valid needs around what is measured",
+                        advice.starts_with("write") ? "; where nothing is known there, " + advice : "");
+    const std::string of = plan.truth ? "the truth" : "problem.image.size";
+    throw InputError(concat(parts[i].path, " is ", sides(got), " and ", of, " ", sides(plan.image.box),
+                            " (an image of ", sides(plan.image.box), " has a measurement of ", sides(wanted),
+                            " under this operator", assumed.empty() ? "" : concat(", boundary ", assumed),
+                            ") ", advice));
+  }
+}
+
+// What the masked pixels of a detector have, in the units of the file.
+MaskedPixels masked_pixels(const Measurement& stored, const std::string& type, const Communicator& comm) {
+  MaskedPixels masked(type);
+  for (const at::Tensor& t : stored) {
+    const auto* v = t.const_data_ptr<double>();
+    for (std::int64_t k = 0, n = t.numel(); k < n; ++k) masked.count(v[k]);
+  }
+  masked.sum(comm);
+  return masked;
+}
+
+Samples read_samples(const RunPlan& plan, const ProductSpace& layout, const Communicator& comm) {
+  const ProblemConfig& p = plan.job.problem;
+  const std::vector<MeasurementPartInfo> parts = measurement_info(p.measurements, comm);
+  check_sizes(plan, parts, layout, comm);
+  Samples s;
+  const MeasurementOrigin origin = measurement_origin(p.measurements, comm);
+  s.y = read_parts(p.measurements, "measurements", layout, comm);
+  if (!p.flat.empty()) s.flat = read_flat(plan, layout, comm);
+  if (!p.dark.empty()) {
+    s.dark = read_parts(p.dark, "frames", layout, comm);
+    for (at::Tensor& t : s.dark) t = t.div_(plan.factor).to(at::kFloat);
+  }
+  if (const MaskedPixels masked = masked_pixels(s.y, parts[0].source.type, comm); masked.found()) {
+    s.masked = (masked.mark() / 2 - plan.offset) / plan.factor;
+    s.mark = fmt::format("{:.0f}", masked.mark());
+  }
+  for (at::Tensor& t : s.y) {
+    // Bit for bit, where the job's units are those of a file in internal ones.
+    if (!origin.internal || origin.factor != plan.factor || origin.offset != plan.offset) {
+      if (origin.internal) t.mul_(origin.factor).add_(origin.offset);
+      t.sub_(plan.offset).div_(plan.factor);
+    }
+    t = t.to(at::kFloat);
+  }
+  if (p.weights.empty() && has_weights(p.measurements, comm))
+    s.weights = read_parts(p.measurements, "weights", layout, comm);
+  if (!p.weights.empty()) s.weights = read_parts(p.weights, "weights", layout, comm);
+  comm.together([&] {
+    for (std::size_t i = 0; i < s.weights.size(); ++i) {
+      at::Tensor& w = s.weights[i];
+      const at::Tensor none = w.isfinite().logical_not_();
+      s.no_weight += none.sum().item().toLong();
+      w.masked_fill_(none, 0);
+      TESSERA_VALIDATE(!(w < 0).any().item().toBool(), "weights of part ", i,
+                       " are negative (they are inverse variances) correct the file");
+    }
+  });
+  comm.all_reduce(std::span<std::int64_t>(&s.no_weight, 1), Reduce::sum);
+  s.weight_unit = fit_float(s.weights, comm);
+  return s;
+}
+
+}  // namespace
+
+void keep_estimate(RunPlan& plan, const Problem& problem) {
+  if (!problem.noise_estimated && !problem.noise_replaced) return;
+  plan.job.problem.noise.gaussian = problem.noise.gaussian;
+  plan.job.problem.noise.poisson = problem.noise.poisson;
+}
+
+std::string measurement_problem(const std::string& path, const Communicator& comm) {
+  std::error_code none;
+  double found = 0;  // rank 0 decides, so that all ranks open the file or none does
+  const std::string file = path.substr(0, path.rfind(":/"));
+  if (comm.rank() == 0 && !path.empty()) found = std::filesystem::is_regular_file(file, none);
+  comm.all_reduce({&found, 1}, Reduce::max);
+  if (found == 0) return {};
+  const MeasurementOrigin origin = measurement_origin(path, comm);
+  if (!origin.problem.empty() || origin.factor == 0) return origin.problem;
+  return fmt::format("problem:\n  scale: {{factor: {}, offset: {}}}\n", origin.factor, origin.offset);
+}
+
+at::Tensor read_block(const std::string& path, const RunPlan& plan, const Communicator& comm,
+                      std::string* marks) {
+  const PhaseScope phase(Phase::load);
+  const SourceInfo info = image_source_info(path, comm);
+  TESSERA_VALIDATE(info.box == plan.image.box && info.channels == plan.image.channels, path, " is ",
+                   info.channels, " x ", sides(info.box), " (the image is ", plan.image.channels, " x ",
+                   sides(plan.image.box), ") give a file of that size");
+  const Box block = plan.decomposition.block(comm.rank());
+  at::Tensor t = empty_block(plan.image, block, at::kDouble);
+  read_image(path, plan.decomposition.layout(), view(t, block), comm);
+  if (!marks) return t.sub_(plan.offset).div_(plan.factor).to(plan.options());
+  if (const MaskedPixels masked = masked_pixels({t}, info.type, comm); masked.found()) {
+    t.masked_fill_(t.ge(masked.mark() / 2), NAN);
+    *marks = masked.text();
+  }
+  return t.sub_(plan.offset).div_(plan.factor).to(plan.options());
+}
+
+Problem make_problem(const RunPlan& plan, const Communicator& comm,
+                     const std::shared_ptr<Transport>& transport) {
+  Problem problem;
+  problem.A = plan.op->place({plan.domain(), plan.options(), transport, comm});
+  const PhaseScope phase(Phase::load);
+  const ProductSpace& layout = problem.A->range();
+  Samples samples;
+  if (plan.job.problem.measurements.empty()) {
+    Simulation made = simulate_samples(plan, layout, comm);
+    problem.truth = std::move(made.truth);
+    samples = std::move(made.samples);
+  } else {
+    if (plan.truth) {
+      RunPlan own = plan;
+      own.offset = plan.truth_scale[0];
+      own.factor = plan.truth_scale[1];
+      problem.truth = plan.job.problem.truth.empty() ? scene_block(plan, comm)
+                                                     : read_block(plan.job.problem.truth, own, comm);
+      refuse_missing(plan.job.problem.truth, problem.truth, "no score would be one",
+                     "fill them, cut them off, or leave problem.truth out", comm);
+    }
+    samples = read_samples(plan, layout, comm);
+  }
+  weigh_samples(plan, std::move(samples), problem, comm);
+  return problem;
+}
+
+namespace {
+
+// A^T y / |A|^2 of the samples that count: A^T W y would be dark where weights are small. Divided by |A|^2, a
+// stack of n operators starts in the image's range too.
+void start_adjoint(const RunPlan& plan, const Problem& problem, DataTerm& data, at::Tensor& x,
+                   const Space& space) {
+  if (problem.weights.empty()) {
+    x.div_(data.lipschitz_of_squares());
+    return;
+  }
+  Measurement y(problem.y.size());
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] = problem.y[i].masked_fill(problem.weights[i].eq(0), 0);
+  problem.A->adjoint(y, x);
+  x.div_(operator_norm_squared(*problem.A, space, static_cast<std::uint64_t>(plan.job.problem.seed)));
+}
+
+// x = A^T W y becomes each pixel's mean of the samples that see it; pixels that hardly any sees are filled
+// from their neighbors. False, and x as it was, where the operator has no such means: negative taps.
+bool start_seen(const Problem& problem, DataTerm& data, at::Tensor& x, const Space& space) {
+  constexpr double kHardly = 0.05;  // of the pixel that is seen most
+  at::Tensor seen = at::empty_like(x);
+  data.sensitivity(seen);
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  double extremes[2] = {kNone, kNone};  // the largest of -seen and seen
+  if (seen.numel() > 0) {
+    const auto [least, most] = at::aminmax(seen);
+    extremes[0] = -least.item<double>();
+    extremes[1] = most.item<double>();
+  }
+  space.comm().all_reduce(extremes, Reduce::max);
+  if (!(extremes[1] > 0) || extremes[0] > 1e-4 * extremes[1]) return false;
+  if (-extremes[0] < kHardly * extremes[1])
+    fill_unmeasured(*problem.A, seen.clamp_min_(0), kHardly * extremes[1], x, space);
+  else
+    x.div_(seen);
+  return true;
+}
+
+}  // namespace
+
+at::Tensor starting_image(const RunPlan& plan, const Problem& problem, DataTerm& data, const Space& space) {
+  const Communicator& comm = space.comm();
+  const std::string& start = plan.job.solver.start;
+  at::Tensor x = problem.A->make_image();
+  if (start == "auto" || start == "adjoint") {
+    data.adjoint_start(x);
+    if (start == "adjoint" || !start_seen(problem, data, x, space))
+      start_adjoint(plan, problem, data, x, space);
+  } else if (start == "zero") {
+    x.zero_();
+  } else if (start == "measurement") {
+    const ProductSpace& layout = problem.A->range();
+    TESSERA_VALIDATE(
+        layout.part(0).box() == plan.image.box && layout.part(0).space.channels == plan.image.channels,
+        "solver.start is measurement (measurement 0 is no image of the unknown's size) use 'start: adjoint'");
+    x.copy_(problem.y[0]).nan_to_num_(0.0, 1.0, 0.0);
+  } else {
+    x.copy_(read_block(start, plan, comm));
+  }
+  return x;
+}
+
+}  // namespace tessera

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "job/sample_checks.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "tessera/app/marks.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/domain/noise_estimate.hpp"
+#include "tessera/domain/repeats.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr double kDim = 0.125;             // of the range: what brighter data should fill
+constexpr double kBeyond = 0.5;            // of the range, below 0 or above 1: more than noise and edges take
+constexpr double kNear = 0.01;             // of the data's range, beside an end
+constexpr std::int64_t kPile = 5;          // samples at an end that are no chance
+constexpr std::int64_t kHighlights = 200;  // one in so many, of 8 bits
+constexpr double kFaint = 1e-3;            // noise, of the range: networks saw hardly any of less
+
+// Calls visit(value) for each sample that counts.
+template <class Visit>
+void each_counted(const Measurement& parts, const Measurement& marks, Visit visit) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto *v = parts[i].const_data_ptr<float>(), *m = marks[i].const_data_ptr<float>();
+    for (std::int64_t k = 0, n = parts[i].numel(); k < n; ++k)
+      if (m[k] != 0) visit(static_cast<double>(v[k]));
+  }
+}
+
+}  // namespace
+
+std::array<double, 2> range_of(const Measurement& parts, const Measurement& marks, const Communicator& comm) {
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  std::array<double, 2> ends{kNone, kNone};
+  each_counted(parts, marks, [&](double v) {
+    ends[0] = std::max(ends[0], -v);
+    ends[1] = std::max(ends[1], v);
+  });
+  comm.all_reduce(ends, Reduce::max);
+  return {-ends[0], ends[1]};
+}
+
+void mark_weights(Measurement& weights, Problem& problem, const Communicator& comm) {
+  if (weights.empty()) return;
+  const MarkValues values = survey_marks(
+      [&](const auto& take) {
+        for (const at::Tensor& w : weights) {
+          const at::Tensor values = w.to(at::kDouble);
+          take(values.const_data_ptr<double>(), values.numel());
+        }
+      },
+      comm);
+  const std::optional<MarkRule> mask = rule_of_weights(values);
+  if (!mask) return;
+  problem.notices.push_back(mask->note);
+  for (at::Tensor& w : weights) {
+    float* v = w.data_ptr<float>();
+    std::transform(v, v + w.numel(), v, [&](float x) { return mask->marks(x) ? 1.0F : 0.0F; });
+  }
+}
+
+void refuse_inverted(const RunPlan& plan, const Measurement& y, const Measurement& marks,
+                     const Communicator& comm) {
+  const auto [least, most] = range_of(y, marks, comm);
+  if (least != most) return;
+  Measurement others;
+  for (std::size_t i = 0; i < y.size(); ++i)
+    others.push_back(marks[i].eq(0).logical_and(y[i].isfinite()).to(at::kFloat).contiguous());
+  const auto [low, high] = range_of(y, others, comm);
+  const auto file = [&](double v) { return v * plan.factor + plan.offset; };
+  TESSERA_VALIDATE(
+      !(low < high), "all samples that count have the value ", file(least),
+      " while those that do not go from ", file(low), " to ", file(high),
+      " (the mask or the weights mark what is missing: 0 is not measured, not 0 is) exchange the two "
+      "in the file");
+}
+
+bool may_be_zero(const RunPlan& plan, const NoiseModel& noise, double least) {
+  const bool counts = plan.job.problem.likelihood.type == "poisson" || noise.poisson > 0;
+  return counts && least <= noise.poisson / 2;  // below one count
+}
+
+namespace {
+
+// Parts of one value beside others that have noise.
+void warn_of_empty_areas(const RunPlan& plan, const Measurement& y, const Measurement& marks,
+                         std::array<double, 2> said, Problem& problem, const Communicator& comm) {
+  constexpr std::int64_t kOneIn = 200;  // samples: what is less changes little
+  const Repeats repeats = find_repeats(y, marks, problem.A->range(), comm);
+  if (!empty_areas(repeats, problem.noise_sigma)) return;
+  std::int64_t all = 0;
+  for (const at::Tensor& m : marks) all += m.ne(0).sum().item().toLong();
+  comm.all_reduce(std::span<std::int64_t>(&all, 1), Reduce::sum);
+  for (const Repeats::Area& area : repeats.areas) {
+    const double value = area.value;
+    if (area.samples * kOneIn < all || value == said[0] || value == said[1]) continue;
+    if (value <= 0 && may_be_zero(plan, problem.noise, value)) continue;
+    problem.warnings.push_back(fmt::format(
+        "the measurement has {} samples ({:.1f} %) of exactly {:.6g} side by side, without noise (they look "
+        "empty, and count as data): give them weight 0 by problem.weights, or make them NaN",
+        area.samples, 100 * static_cast<double>(area.samples) / static_cast<double>(all),
+        value * plan.factor + plan.offset));
+  }
+}
+
+// The first, second, last but one and last line of samples along an axis, whole, and what of them counts.
+struct Ends {
+  std::vector<double> values, counts;  // line after line
+  std::size_t length = 0;
+
+  // Mean difference of two of them where all four count; negative: nowhere.
+  double apart(std::size_t a, std::size_t b) const {
+    double sum = 0, n = 0;
+    for (std::size_t k = 0; k < length; ++k) {
+      if (counts[k] * counts[length + k] * counts[2 * length + k] * counts[3 * length + k] == 0) continue;
+      sum += std::abs(values[a * length + k] - values[b * length + k]);
+      n += 1;
+    }
+    return n > 0 ? sum / n : -1;
+  }
+};
+
+Ends ends_of(const at::Tensor& y, const at::Tensor& marks, const Box& all, const Box& block, std::size_t axis,
+             const Communicator& comm) {
+  const std::size_t other = 3 - axis;
+  const std::int64_t planes = all.extent(0) * y.size(0), across = all.extent(other), n = all.extent(axis);
+  Ends ends;
+  ends.length = static_cast<std::size_t>(planes * across);
+  ends.values.resize(4 * ends.length);
+  ends.counts.resize(4 * ends.length);
+  const at::Tensor v = y.contiguous(), m = marks.contiguous();
+  const auto *value = v.const_data_ptr<float>(), *mark = m.const_data_ptr<float>();
+  const std::array<std::int64_t, 4> places{0, 1, n - 2, n - 1};
+  for (std::size_t line = 0; line < 4 && !block.empty(); ++line) {
+    const std::int64_t at = places[line] - block.lo()[axis];
+    if (at < 0 || at >= block.extent(axis)) continue;
+    for (std::int64_t p = 0; p < y.size(0) * block.extent(0); ++p)
+      for (std::int64_t k = 0; k < block.extent(other); ++k) {
+        const std::int64_t row = axis == 1 ? at : k, column = axis == 1 ? k : at;
+        const std::int64_t from = (p * block.extent(1) + row) * block.extent(2) + column;
+        const std::int64_t plane = p / block.extent(0) * all.extent(0) + block.lo()[0] + p % block.extent(0);
+        const auto to = line * ends.length + static_cast<std::size_t>(plane * across + block.lo()[other] + k);
+        if (mark[from] == 0) continue;
+        ends.values[to] = static_cast<double>(value[from]);
+        ends.counts[to] = 1;
+      }
+  }
+  comm.all_reduce(ends.values, Reduce::sum);
+  comm.all_reduce(ends.counts, Reduce::sum);
+  return ends;
+}
+
+// Under a circular boundary the last line goes on with the first: they differ little more than lines beside them.
+void warn_of_ends(const RunPlan& plan, const Measurement& y, const Measurement& marks, Problem& problem,
+                  const Communicator& comm) {
+  constexpr double kApart = 6;
+  const ProductSpace& layout = problem.A->range();
+  for (std::size_t i = 0; i < y.size() && i < plan.parts.size(); ++i) {
+    if (plan.parts[i].boundary != "circular") continue;
+    for (const std::size_t axis : {std::size_t{1}, std::size_t{2}}) {
+      const Box& all = layout.part(i).box();
+      if (all.extent(axis) < 8) continue;
+      const Ends ends = ends_of(y[i], marks[i], all, layout.block(i, comm.rank()), axis, comm);
+      const double seam = ends.apart(3, 0), beside = (ends.apart(0, 1) + ends.apart(2, 3)) / 2;
+      if (seam <= kApart * beside) continue;
+      const char* lines = axis == 1 ? "rows" : "columns";
+      problem.warnings.push_back(fmt::format(
+          "the first and the last {} of the measurement do not meet: they differ by {:.3g} on average, those "
+          "beside them by {:.3g} (boundary circular says that the image goes on from one to the other): "
+          "write "
+          "'boundary: valid', which assumes nothing",
+          lines, seam * plan.factor, beside * plan.factor));
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+void ask_for_mask_rule(const RunPlan& plan, double missing, Problem& problem) {
+  // By measurement: little noise, or much to be filled. A few holes in strong noise are denoising.
+  constexpr double kLittle = 0.015, kMuch = 1.0 / 3;
+  if (problem.noise_sigma > kLittle && missing < kMuch) return;
+  const SolverConfig& s = plan.job.solver;
+  const bool open = s.chosen.solver && s.chosen.iterations && s.sigma.automatic && s.step.automatic;
+  if (!open || problem.other || !plan.network || !plan.network->takes_sigma() || !problem.marked ||
+      plan.job.problem.op.type != "identity" || plan.job.problem.likelihood.type != "gaussian")
+    return;
+  problem.other = OtherChoice{
+      {concat("solver.name=", Chosen::masked_solver), concat("solver.iterations=", Chosen::masked_passes)},
+      concat("solver ", Chosen::masked_solver, ", ", Chosen::masked_passes,
+             " iterations, as for a mask: some samples do not count")};
+}
+
+namespace {
+
+// How much of an image's finest details, those that estimate_noise() looks at, a kernel lets through: the ratio of
+// deviations for an image of white noise. The largest of the channels.
+double passes_details(const at::Tensor& taps) {
+  constexpr std::array<double, 5> kFourth{1, -4, 6, -4, 1};
+  constexpr double kSquares = 70;
+  const at::Tensor t = taps.to(at::kCPU, at::kDouble).contiguous();
+  const std::int64_t rows = t.size(1), columns = t.size(2);
+  double largest = 0;
+  for (std::int64_t c = 0; c < t.size(0); ++c) {
+    const double* v = t.const_data_ptr<double>() + c * rows * columns;
+    double squares = 0;
+    for (std::int64_t y = 0; y < rows + 4; ++y)
+      for (std::int64_t x = 0; x < columns + 4; ++x) {
+        double sum = 0;
+        for (std::int64_t i = std::max<std::int64_t>(0, y - rows + 1); i <= std::min<std::int64_t>(4, y); ++i)
+          for (std::int64_t j = std::max<std::int64_t>(0, x - columns + 1); j <= std::min<std::int64_t>(4, x);
+               ++j)
+            sum += kFourth[static_cast<std::size_t>(i)] * kFourth[static_cast<std::size_t>(j)] *
+                   v[(y - i) * columns + x - j];
+        squares += sum * sum;
+      }
+    largest = std::max(largest, std::sqrt(squares) / kSquares);
+  }
+  return largest;
+}
+
+}  // namespace
+
+void hold_against_data(const RunPlan& plan, const Measurement& y, const Measurement& marks, Problem& problem,
+                       const Communicator& comm) {
+  constexpr double kFar = 1.6;      // of what is stated: less changes little
+  constexpr double kDetail = 0.05;  // of the data's range: what is in the finest details of a rough picture
+  double passes = 0;
+  for (const OperatorTraits::Part& part : problem.A->traits().parts) {
+    if (!part.convolution || part.convolution->factor != 1) return;
+    passes = std::max(passes, passes_details(part.convolution->taps));
+  }
+  NoiseEstimate shown;
+  try {
+    shown = estimate_noise(y, marks, problem.A->range(), comm);
+  } catch (const InputError&) {
+    return;  // too few samples, or none that differ
+  }
+  const auto [least, most] = range_of(y, marks, comm);
+  const double stated = problem.noise.gaussian;
+  if (shown.gain > 0 || shown.hidden > 0 || !shown.each.empty() || shown.sigma < kFar * stated ||
+      2 * passes * kDetail * (most - least) > shown.sigma)
+    return;
+  const bool take = plan.job.solver.chosen.solver;
+  problem.warnings.push_back(
+      fmt::format("problem.noise says {:.3g}{}, the finest details of the measurement scatter by {:.3g} (the "
+                  "kernel lets next "
+                  "to nothing of a picture through there, so that this is noise; what the job says would "
+                  "leave most of it in "
+                  "the image){} leave problem.noise out, or correct it",
+                  stated * plan.factor, plan.factor == 1 ? "" : " in file units", shown.sigma * plan.factor,
+                  take ? " the solver that was chosen takes what the data show:" : ""));
+  if (!take) return;
+  problem.noise.gaussian = shown.sigma;
+  problem.noise_replaced = true;
+}
+
+void warn_of_values(const RunPlan& plan, const Measurement& y, const Measurement& marks, Problem& problem,
+                    const Communicator& comm) {
+  const auto [least, most] = range_of(y, marks, comm);
+  std::array<double, 1> fraction{};  // largest distance from a whole number, file units
+  each_counted(y, marks, [&](double v) {
+    const double file = v * plan.factor + plan.offset;
+    fraction[0] = std::max(fraction[0], std::abs(file - std::round(file)) / std::max(1.0, std::abs(file)));
+  });
+  comm.all_reduce(fraction, Reduce::max);
+  const bool whole = fraction[0] < 1e-6;
+  const double near = std::max(kNear * (most - least), whole ? 2.5 / plan.factor : 0);
+  std::array<std::int64_t, 8> n{};
+  // clang before 16 captures no structured bindings by reference.
+  each_counted(y, marks, [&n, near, least = least, most = most](double v) {
+    auto& [all, bright, brightest, beyond, at_least, near_least, at_most, near_most] = n;
+    ++all;
+    bright += v > kDim;
+    brightest += v > kDim * most;
+    beyond += v < -kBeyond || v > 1 + kBeyond;
+    at_least += v == least;
+    near_least += v != least && v < least + near;
+    at_most += v == most;
+    near_most += v != most && v > most - near;
+  });
+  comm.all_reduce(n, Reduce::sum);
+  const auto& [all, bright, brightest, beyond, at_least, near_least, at_most, near_most] = n;
+  const auto file = [&](double v) { return fmt::format("{:.6g}", v * plan.factor + plan.offset); };
+  const auto warn = [&](const std::string& text) { problem.warnings.push_back("the measurement " + text); };
+  // Of the brightest sample, whatever the range: total variation knows none. A few hot pixels are no stars.
+  if (plan.network && plan.job.solver.chosen.prior && brightest >= kPile && brightest * 10'000 >= all &&
+      brightest * 100 < all && problem.noise_sigma < kFaint * most)
+    problem.other = OtherChoice{
+        {kTotalVariation},
+        fmt::format("denoiser tv: {:.2g} % of the samples lie above an eighth of the brightest, {}, and the "
+                    "noise is {:.2g} of it, {:.3g} in file units (networks are trained on pictures whose "
+                    "noise is above {}, and leave marks beside such samples): a section denoiser decides "
+                    "otherwise",
+                    100.0 * static_cast<double>(brightest) / static_cast<double>(all), file(most),
+                    problem.noise_sigma / most, problem.noise_sigma * plan.factor, kFaint)};
+  else if (bright * 10'000 < all)
+    warn(
+        fmt::format("fills little of the range: all but one sample in 10,000 stay below {}, an eighth of it "
+                    "(largest {}); networks are trained on all of it: write 'factor: data' in problem.scale",
+                    file(kDim), file(most)));
+  else if (plan.network && bright * 100 < all && problem.noise_sigma < kFaint)
+    warn(fmt::format(
+        "has few bright samples far above its noise: {:.2g} % lie above {}, an eighth of the range, and the "
+        "noise is "
+        "{:.2g} of it, {:.3g} in file units (networks are trained on pictures that fill the range, with "
+        "noise "
+        "above {}, and may leave marks beside the bright samples): write 'network: tv' in denoiser",
+        100.0 * static_cast<double>(bright) / static_cast<double>(all), file(kDim), problem.noise_sigma,
+        problem.noise_sigma * plan.factor, kFaint));
+  // Whole numbers of 16 bits that are read with a sign: those from 32768 on come out below 0.
+  const bool wrapped = plan.data.type == "int16" && least * plan.factor + plan.offset < -16384 &&
+                       most * plan.factor + plan.offset > 16384;
+  if (beyond * 1000 > all)
+    warn(fmt::format(
+        "leaves the range: {:.3g} % of the samples are far outside of {} to {}, which are 0 and 1 "
+        "inside (they reach {} to {}): {}",
+        100.0 * static_cast<double>(beyond) / static_cast<double>(all), file(0), file(1), file(least),
+        file(most),
+        wrapped ? "they are probably uint16 in a file of int16, as BigDataViewer keeps them: write them as "
+                  "what they are, a.view('uint16')"
+                : "say problem.scale"));
+  if (!(least < most)) return;
+  std::array<double, 2> said{NAN, NAN};
+  // A finished photograph clips its highlights and shadows; of a detector a few samples are worth a line.
+  const std::int64_t pile = plan.data.type == "uint8" ? std::max(kPile, all / kHighlights) : kPile;
+  if (at_most >= pile && at_most > near_most) {
+    said[1] = most;
+    warn(
+        fmt::format("has {} samples at its largest value, {}, and {} near it (they look saturated, and count "
+                    "as data): write 'saturation: {:.5g}' in problem, or give them weight 0",
+                    at_most, file(most), near_most, most - near / 2));
+  }
+  if (at_least >= pile && at_least > near_least && !may_be_zero(plan, problem.noise, least)) {
+    said[0] = least;
+    warn(fmt::format(
+        "has {} samples at its smallest value, {}, and {} near it (they look dead or clipped, and "
+        "count as data): give dead ones weight 0 by problem.weights",
+        at_least, file(least), near_least));
+  }
+  warn_of_empty_areas(plan, y, marks, said, problem, comm);
+  warn_of_ends(plan, y, marks, problem, comm);
+}
+
+bool weights_are_mask(const RunPlan& plan, const Measurement& weights, const Measurement& y,
+                      const Measurement& marks, Problem& problem, const Communicator& comm) {
+  const auto [least, most] = range_of(weights, marks, comm);  // of those above 0
+  const bool one = least == most, mask = one && (most == 1 || most == 255 || most == 65535);
+  if (mask && most != 1)
+    problem.notices.push_back(
+        fmt::format("the weights are 0 and {} only: they are taken for a mask that says which samples count, "
+                    "not for inverse variances",
+                    most));
+  std::array<std::int64_t, 3> n{};  // above 0, of these the largest, 0
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    n[0] += marks[i].ne(0).sum().item().toLong();
+    n[1] += weights[i].eq(most).logical_and(marks[i].ne(0)).sum().item().toLong();
+    n[2] += weights[i].eq(0).sum().item().toLong();
+  }
+  comm.all_reduce(n, Reduce::sum);
+  const bool marked = one ? n[2] > 0 : 2 * n[1] > n[0];
+  if (mask || !marked || plan.job.problem.noise.gaussian > 0) return mask;
+  try {
+    constexpr double kApart = 3;
+    const NoiseEstimate shown = estimate_noise(y, marks, problem.A->range(), comm);
+    const double said = 1 / std::sqrt(most), found = shown.sigma * plan.factor;
+    if (shown.gain == 0 && (said > kApart * found || found > kApart * said))
+      problem.warnings.push_back(
+          fmt::format("the weights are {} {:.6g}{}, which as inverse variances say a noise of {:.3g} in file "
+                      "units; the data "
+                      "show about {:.3g}: if they are a mask, write 0 and 1",
+                      one ? "0 and" : "mostly", most, one ? " only" : "", said, found));
+  } catch (const InputError&) {
+    // Too few samples for an estimate.
+  }
+  return false;
+}
+
+}  // namespace tessera

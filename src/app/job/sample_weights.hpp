@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include "tessera/app/problem.hpp"
+
+namespace tessera {
+
+/// A measurement as it comes in, in internal range, this rank's samples.
+struct Samples {
+  Measurement y;        // as measured, float32; dark frame and flat field are not yet applied
+  Measurement dark;     // to subtract, float32 on the host; empty: 0
+  Measurement flat;     // sensitivity of each sample, mean 1, float32 on the host; empty: 1
+  Measurement weights;  // float32 on the host, times weight_unit what the file has; empty: none are given
+  double weight_unit = 1;
+  std::int64_t no_weight = 0;  // how many weights of all ranks are no numbers, which became 0
+  double masked = INFINITY;    // y from here on are marks of masked pixels
+  std::string mark = {};       // what such a sample has in the file
+  bool simulated = false;
+};
+
+/// Decides which samples count, what the noise is, and what each sample weighs; fills in Problem::y, weights,
+/// noise, noise_sigma, noise_source and notices. Collective; the same bits for any number of ranks.
+void weigh_samples(const RunPlan& plan, Samples samples, Problem& problem, const Communicator& comm);
+
+}  // namespace tessera

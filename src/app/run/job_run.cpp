@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "run/job_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "tessera/app/job_denoiser.hpp"
+#include "tessera/app/resume.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/physics/operators.hpp"
+
+namespace tessera {
+namespace {
+
+// A resumed run keeps the schedules that it began with: with more iterations than then, their last values
+// hold on.
+SolverOptions solver_options(const RunPlan& plan, double noise, double L, bool missing,
+                             const std::optional<Checkpoint>& from) {
+  SolverOptions o = solver_options(plan, noise, L, missing);
+  if (from) {
+    o.step = Schedule(from->lists.at("step"));
+    o.sigma = Schedule(from->lists.at("sigma"));
+    o.weight = from->numbers.at("weight");
+    o.lambda = from->numbers.at("strength");
+  }
+  return o;
+}
+
+std::vector<StateField> named(const std::string& prefix, std::vector<StateField> fields) {
+  for (StateField& f : fields) f.name = prefix + f.name;
+  return fields;
+}
+
+CheckpointPlace checkpoint_place(const RunPlan& plan, int rank) {
+  const Index3 lo = plan.image.box.lo(), back{-lo[0], -lo[1], -lo[2]};
+  return {plan.image.box.shift(back), plan.decomposition.block(rank).shift(back)};
+}
+
+// The image region that the samples stand for, with boundary valid; the whole image with another one.
+Box measured_region(const RunPlan& plan, const DistributedOperator& A) {
+  for (const OperatorConfig& part : plan.parts)
+    if (find_operator(part.type).choice.kernel && part.boundary != "valid") return plan.image.box;
+  const ProductSpace& layout = A.range();
+  const std::vector<OperatorTraits::Part>& convolutions = A.traits().parts;
+  Box region;
+  for (std::size_t i = 0; i < layout.parts(); ++i) {
+    const auto& part = layout.part(i);
+    if (!part.anchor) return plan.image.box;
+    const auto before = convolutions[i].convolution ? before_bins(*convolutions[i].convolution)
+                                                    : std::array<std::int64_t, 2>{};
+    Index3 lo{}, hi{};
+    for (std::size_t d = 0; d < 3; ++d) {
+      const std::int64_t first = part.anchor->offset[d] - (d > 0 ? before[d - 1] : 0);
+      lo[d] = part.anchor->factor[d] * part.box().lo()[d] + first;
+      hi[d] = part.anchor->factor[d] * part.box().hi()[d] + first;
+    }
+    region = region.hull(Box(lo, hi));
+  }
+  return region.intersect(plan.image.box);
+}
+
+// Where measured samples that are further apart stand in the picture, unless each is in the middle of its pixels.
+std::string coarse_notice(const RunPlan& plan, const DistributedOperator& A, const Box& picture) {
+  if (plan.truth) return {};
+  for (std::size_t i = 0; i < A.range().parts(); ++i) {
+    const std::optional<Convolution>& part = A.traits().parts[i].convolution;
+    if (!part || part->factor == 1) continue;
+    const std::int64_t f = part->factor;
+    std::array<double, 2> center{};  // of the first sample, in pixels of the picture
+    bool off = false;
+    for (std::size_t d = 0; d < 2; ++d) {
+      double sum = 0, moment = 0;
+      const at::Tensor taps = part->taps.sum(at::IntArrayRef{0, d == 0 ? 2 : 1}).contiguous();
+      for (std::int64_t j = 0; j < taps.size(0); ++j) {
+        const double tap = taps.const_data_ptr<double>()[j];
+        sum += tap;
+        moment += tap * static_cast<double>(part->origin[d] - j);
+      }
+      const auto own = static_cast<double>(A.range().part(i).anchor->offset[d + 1] - picture.lo()[d + 1]);
+      center[d] = std::round(100 * (own + moment / sum)) / 100 + 0.0;  // and no -0
+      off = off || std::abs(center[d] - static_cast<double>(f - 1) / 2) > 0.75;
+    }
+    if (off)
+      return fmt::format(
+          "the first sample is centered at row {:.4g}, column {:.4g} of the picture, where binned pixels "
+          "would have "
+          "theirs at {:.4g} (the middle of the first {} x {}): problem.operator.phase and kernel.center say "
+          "where",
+          center[0], center[1], static_cast<double>(f - 1) / 2, f, f);
+  }
+  return {};
+}
+
+}  // namespace
+
+JobRun::JobRun(RunPlan run_plan, std::optional<Checkpoint> checkpoint, const Communicator& communicator,
+               const std::function<void()>& pause, const ProblemMaker& make)
+    : plan(std::move(run_plan)),
+      from(std::move(checkpoint)),
+      comm(communicator),
+      started(open_transport(plan, comm)),
+      denoiser(make_denoiser(plan, comm, started.transport)),
+      reducer(comm),
+      space(comm, &reducer) {
+  pause();
+  problem = make(plan, comm, started.transport);
+  if (problem.other && !from) throw OtherChoice(*std::move(problem.other));
+  keep_estimate(plan, problem);
+  // One pass is the answer where all samples have one noise; not where some count more.
+  if (plan.job.solver.chosen.one_pass && !problem.weights.empty())
+    plan.job.solver.iterations = Chosen::more_passes;
+  pause();
+  data = make_data_term(plan, problem, space);
+  TESSERA_VALIDATE(std::isfinite(data->lipschitz()) && data->lipschitz() > 0,
+                   "the operator's squared norm is ", data->lipschitz(),
+                   " (no sample that counts depends on the image, or a value is not finite) see ",
+                   "problem.operator, its mask and kernel, and problem.weights");
+  denoiser->set_noise(problem.noise_sigma / std::sqrt(data->lipschitz()));
+  fields = named("data/", data->state());
+  if (from) restore_numbers(*from, fields);
+  start_ = from ? problem.A->make_image().zero_() : starting_image(plan, problem, *data, space);
+  measured = problem.y.front();
+  problem.y.clear();  // the data term holds them
+  problem.weights.clear();
+  start_rms_ =
+      space.norm(start_) / std::sqrt(static_cast<double>(plan.image.box.pixels() * plan.image.channels));
+  TESSERA_VALIDATE(std::isfinite(start_rms_),
+                   "the start of the iteration is not finite (a value of the measurement "
+                   "or of solver.start is not) mask such samples by problem.weights, or correct the file");
+  options = solver_options(plan, problem.noise_sigma, data->lipschitz(), problem.marked, from);
+  continued_ = make_continued(*denoiser, options.level);
+  solver_ = make_solver(plan.job.solver.name, {*data, *continued_, space, options, start_});
+  for (const auto& more : {named("solver/", solver_->state()), named("denoiser/", denoiser->state())})
+    fields.insert(fields.end(), more.begin(), more.end());
+  best_ = start_.clone();  // the loop's, so that a resumed run keeps it
+  fields.push_back({.name = "loop/best", .image = &best_});
+  place = checkpoint_place(plan, comm.rank());
+  if (from) {
+    restore_numbers(*from, fields);
+    restore_images(*from, fields, place, comm);
+  }
+  scored = measured_region(plan, data->op());
+  if (const std::string notice =
+          coarse_notice(plan, data->op(), plan.job.output.crop ? scored : plan.image.box);
+      !notice.empty())
+    problem.notices.push_back(notice);
+  pause();
+}
+
+void JobRun::score() {
+  if (!problem.truth.defined()) return;
+  metrics = std::make_unique<Metrics>(problem.truth, plan.decomposition, comm, started.transport, scored);
+  psnr_start = from ? from->numbers.at("psnr_start") : metrics->psnr(start_, space);
+}
+
+LoopResult JobRun::iterate(const std::vector<Observer*>& observers,
+                           const std::function<bool()>& stop_requested) {
+  LoopResult result = run_loop(
+      {.solver = *solver_,
+       .data = *data,
+       .reducer = reducer,
+       .space = space,
+       .stop = stop_rule(plan.job),
+       .metrics = metrics.get(),
+       .observers = observers,
+       .stop_requested = stop_requested,
+       .pixels = static_cast<double>(plan.image.box.pixels() * plan.image.channels),
+       .settled = static_cast<int>(std::max(options.step.values().size(), options.sigma.values().size()) - 1),
+       .range = std::max(1.0, start_rms_),
+       .begin = from ? from->loop : LoopState{},
+       .best = &best_});
+  // The checkpoints are written: what only the iteration needed makes room for metrics and output.
+  solver_.reset();
+  start_.reset();
+  best_.reset();
+  return result;
+}
+
+}  // namespace tessera

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "tessera/app/problem.hpp"
+#include "tessera/app/run_plan.hpp"
+#include "tessera/comm/transport_start.hpp"
+#include "tessera/denoise/denoiser.hpp"
+#include "tessera/solve/checkpoint.hpp"
+#include "tessera/solve/metrics.hpp"
+#include "tessera/solve/observer.hpp"
+
+namespace tessera {
+
+/// What reads, simulates or is given a problem.
+using ProblemMaker =
+    std::function<Problem(const RunPlan&, const Communicator&, const std::shared_ptr<Transport>&)>;
+
+/// A job with everything there that iterates: built from what is known of it, and restored from the checkpoint
+/// where it goes on from one. Nothing is written yet.
+struct JobRun {
+  /// Reads or simulates. `pause` is called between long steps, at the same places on all ranks, and may throw.
+  /// Collective; InputError; OtherChoice on all ranks where the data ask for one and it does not go on from a
+  /// checkpoint, which has made it.
+  JobRun(RunPlan run_plan, std::optional<Checkpoint> checkpoint, const Communicator& communicator,
+         const std::function<void()>& pause, const ProblemMaker& make = make_problem);
+  JobRun(const JobRun&) = delete;
+  JobRun& operator=(const JobRun&) = delete;
+
+  /// Scores the start, and each iteration from then on; nothing without a truth. Collective.
+  void score();
+  /// The job's iterations; once: what only they need is given back. Collective.
+  LoopResult iterate(const std::vector<Observer*>& observers, const std::function<bool()>& stop_requested);
+
+  bool goes_on() const { return from.has_value(); }
+  int done() const { return from ? from->loop.iterations : 0; }
+
+  RunPlan plan;
+  std::optional<Checkpoint> from;
+  Communicator comm;
+  StartedTransport started;
+  std::unique_ptr<Denoiser> denoiser;
+  Problem problem;      // but for measurement and weights, which the data term holds
+  at::Tensor measured;  // its first part, until somebody has written it
+  Reducer reducer;
+  Space space;
+  std::unique_ptr<DataTerm> data;
+  SolverOptions options;
+  std::vector<StateField> fields;  // what a checkpoint holds
+  CheckpointPlace place;
+  Box scored;  // the pixels that samples stand on
+  std::unique_ptr<Metrics> metrics;
+  double psnr_start = NAN;
+
+ private:
+  at::Tensor start_, best_;  // best_: the loop's
+  double start_rms_ = 0;
+  std::unique_ptr<Denoiser> continued_;
+  std::unique_ptr<Solver> solver_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/app/reconstruct.hpp"
+
+#include <utility>
+
+#include "job/sample_weights.hpp"
+#include "run/job_run.hpp"
+#include "tessera/app/operator_table.hpp"
+#include "tessera/app/tuning.hpp"
+#include "tessera/config/parse.hpp"
+#include "tessera/core/error.hpp"
+
+namespace tessera {
+namespace {
+
+void check_samples(const Tensors& y, const ProductSpace& range, int rank) {
+  TESSERA_VALIDATE(y.size() == range.parts(), "samples of ", y.size(), " parts were given (the operator has ",
+                   range.parts(), ") give one tensor for each");
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const ProductSpace::Part& part = range.part(i);
+    const std::int64_t wanted = part.space.values(part.block(rank));
+    TESSERA_VALIDATE(y[i].defined() && y[i].numel() == wanted, "part ", i, " of the samples has ",
+                     y[i].defined() ? y[i].numel() : 0, " values (rank ", rank, " owns ", part.block(rank),
+                     " of it, ", wanted, " values) give the rank's own");
+  }
+}
+
+}  // namespace
+
+Reconstruction reconstruct(const ArrayProblem& problem, const std::string& settings, const Communicator& comm,
+                           const std::vector<Observer*>& observers) {
+  know_choices();
+  JobConfig job;
+  comm.together([&] { job = parse_job("schema: 1\n" + settings, "settings", {}, {}, Purpose::arrays); });
+  job.problem.noise.gaussian = problem.noise;
+  job.solver.chosen = {};  // nothing is chosen anew when the samples are seen
+  RunPlan plan = plan_arrays(job, problem.image, problem.op, comm);
+  choose_execution(plan, comm, this_launch(comm));
+  const ProblemMaker take = [&](const RunPlan& plan, const Communicator& ranks,
+                                const std::shared_ptr<Transport>& transport) {
+    Problem taken;
+    taken.A = plan.op->place({plan.domain(), plan.options(), transport, ranks});
+    Samples samples;
+    ranks.together([&] {
+      samples.y = problem.samples(taken.A->range(), ranks.rank());
+      check_samples(samples.y, taken.A->range(), ranks.rank());
+    });
+    weigh_samples(plan, std::move(samples), taken, ranks);
+    return taken;
+  };
+  JobRun run(
+      std::move(plan), std::nullopt, comm, [] {}, take);
+  Reconstruction out;
+  out.block = run.plan.decomposition.block(comm.rank());
+  for (const std::vector<std::string>* lines :
+       {&run.plan.notices, &run.problem.notices, &run.problem.warnings})
+    out.notices.insert(out.notices.end(), lines->begin(), lines->end());
+  out.loop = run.iterate(observers, {});
+  out.image = out.loop.image;
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/app/resume.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <utility>
+
+#include "tessera/app/job_denoiser.hpp"
+#include "tessera/config/parse.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/units.hpp"
+#include "tessera/io/files.hpp"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a resumed run may change; a section stands for all of its keys. The last ones say where the work is
+// done: another number of ranks may need other values.
+constexpr const char* kFree[] = {"solver.iterations",
+                                 "solver.stop",
+                                 "output",
+                                 "domain",
+                                 "device",
+                                 "memory",
+                                 "watchdog",
+                                 "denoiser.mode",
+                                 "denoiser.patch",
+                                 "denoiser.batch",
+                                 "denoiser.halo_depth"};
+
+constexpr const char* kKeptJob = "/checkpoint/job.yaml";
+
+bool free_to_change(const std::string& key) {
+  return std::any_of(std::begin(kFree), std::end(kFree), [&](const std::string& section) {
+    return key == section || key.starts_with(section + '.');
+  });
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string out;
+  for (const std::string& p : parts) out += (out.empty() ? "" : ", ") + p;
+  return out;
+}
+
+std::vector<std::string> lines(const std::string& text) {
+  std::vector<std::string> out;
+  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
+    out.push_back(text.substr(at, end - at));
+  return out;
+}
+
+std::string weights_file(const RunPlan& plan) {
+  const DenoiserConfig& d = plan.job.denoiser;
+  if (!plan.network || d.weights == "random") return {};
+  return find_weights(d.weights.empty() ? default_weights(d.network, plan.image.channels) : d.weights);
+}
+
+}  // namespace
+
+ResumeMode resume_mode(const std::string& text) {
+  if (text.empty()) return ResumeMode::never;
+  if (text == "auto") return ResumeMode::automatic;
+  TESSERA_VALIDATE(text == "always", "--resume=", text, " (no such way) write --resume or --resume=auto");
+  return ResumeMode::always;
+}
+
+bool open_run_folder(std::string& job, std::vector<std::string>& overrides, ResumeMode mode,
+                     const Communicator& comm) {
+  std::string folder;
+  comm.together([&] {
+    std::error_code none;
+    if (comm.rank() != 0 || !fs::is_directory(job, none)) return;
+    folder = fs::canonical(job);
+    TESSERA_VALIDATE(mode != ResumeMode::never, job,
+                     " is a folder (a run begins with a job file) go on with the run in it by --resume");
+    TESSERA_VALIDATE(fs::exists(folder + kKeptJob, none), job, " keeps no job (there is no ", folder,
+                     kKeptJob, ") name the job file, with every --set that it was started with");
+  });
+  folder = comm.broadcast(folder, 0);
+  if (folder.empty()) return false;
+  job = folder + kKeptJob;
+  overrides.insert(overrides.begin(),
+                   "output.folder='" + std::regex_replace(folder, std::regex("'"), "''") + "'");
+  return true;
+}
+
+void keep_job(const OutputFolder& folder, const std::string& resolved) {
+  write_text(folder.path() + kKeptJob, resolved);
+}
+
+std::optional<Checkpoint> find_checkpoint(const OutputFolder& folder, ResumeMode mode,
+                                          const Communicator& comm, std::vector<std::string>& notices) {
+  if (mode == ResumeMode::never) return std::nullopt;
+  const CheckpointFolder checkpoints(folder.file("checkpoint"));
+  double found = comm.rank() == 0 && !checkpoints.list().empty() ? 1 : 0;
+  comm.all_reduce({&found, 1}, Reduce::max);
+  if (found == 0 && mode == ResumeMode::automatic) return std::nullopt;
+  return checkpoints.newest_good(comm, notices);
+}
+
+std::string input_sums(const RunPlan& plan) {
+  std::string text;
+  const auto sum = [&](const std::string& path) {
+    const std::string file = path.substr(0, path.rfind(":/"));  // without dataset or page
+    std::error_code error;
+    if (!path.empty() && fs::is_regular_file(file, error)) text += sha256(file) + ' ' + file + '\n';
+  };
+  const ProblemConfig& p = plan.job.problem;
+  for (const std::string& path :
+       {p.truth, p.measurements, p.weights, p.dark, p.flat, plan.job.solver.start, weights_file(plan)})
+    sum(path);
+  for (OperatorConfig part : plan.parts) {
+    for (const std::string* file : files_of(part)) sum(*file);
+    if (const auto* file = std::get_if<KernelConfig::File>(&part.kernel.form)) sum(file->path);
+  }
+  return text;
+}
+
+void check_same_run(const Checkpoint& checkpoint, const RunPlan& plan, const Communicator& comm) {
+  comm.together([&] {
+    std::vector<std::string> keys = differing_keys(checkpoint.texts.at("job"), write_job(plan.job));
+    std::erase_if(keys, free_to_change);
+    TESSERA_VALIDATE(
+        keys.empty(), "the job differs from the one in ", checkpoint.path, " in ", joined(keys),
+        " (a resumed run may change only solver.iterations, solver.stop, output, domain, device, "
+        "memory, watchdog and the windows of the denoiser) take the change back: 'tessera run ",
+        shell_word(plan.job.output.folder),
+        " --resume' repeats the job with every --set; or name another output.folder");
+    if (comm.rank() != 0) return;
+    // The sums alone: shipped weights may lie elsewhere in another build.
+    const std::string before = checkpoint.texts.at("inputs");
+    for (const std::string& line : lines(input_sums(plan)))
+      TESSERA_VALIDATE(
+          before.find(line.substr(0, line.find(' '))) != std::string::npos, line.substr(line.find(' ') + 1),
+          " has changed since the run began (a resumed run goes on with the same data) bring the old "
+          "file back, or name another output.folder");
+  });
+}
+
+OtherChoice made_choices(const Checkpoint& checkpoint, const JobConfig& job, const Communicator& comm) {
+  const Chosen& open = job.solver.chosen;
+  OtherChoice made{.overrides = {}, .reason = "as before: "};
+  comm.together([&] {
+    const JobConfig before = parse_job(checkpoint.texts.at("job"), checkpoint.path, {});
+    const auto keep = [&](bool differs, const std::string& choice) {
+      if (!differs) return;
+      made.reason += (made.overrides.empty() ? "" : ", ") + choice;
+      made.overrides.push_back(choice);
+    };
+    const bool prior = open.prior && before.denoiser.network != job.denoiser.network;
+    const bool solver = open.solver && before.solver.name != job.solver.name;
+    keep(prior, "denoiser.network=" + before.denoiser.network);
+    keep(solver, "solver.name=" + before.solver.name);
+    keep(open.iterations && (prior || solver),
+         "solver.iterations=" + std::to_string(before.solver.iterations));
+  });
+  return made;
+}
+
+void keep_replaced_noise(const Checkpoint& checkpoint, RunPlan& plan) {
+  const auto noise = checkpoint.numbers.find(kReplacedNoise);
+  if (noise == checkpoint.numbers.end()) return;
+  plan.job.problem.noise.gaussian = noise->second;
+  plan.job.solver.chosen.solver = false;  // nothing is to be replaced again
+}
+
+StopRule stop_rule(const JobConfig& job) {
+  const StopConfig& stop = job.solver.stop;
+  return {static_cast<int>(job.solver.iterations), stop.residual, stop.chi2, stop.rounding};
+}
+
+bool nothing_left(const OutputFolder& folder, const Checkpoint& checkpoint, const JobConfig& job,
+                  const Communicator& comm) {
+  if (!finished(checkpoint.loop, stop_rule(job))) return false;
+  for (const std::string& key : differing_keys(checkpoint.texts.at("job"), write_job(job)))
+    if (key.starts_with("output.preview") || key == "output.crop" || key == "output.diagnostics")
+      return false;
+  double done = 0;
+  if (comm.rank() == 0) {
+    try {
+      const auto summary = nlohmann::json::parse(read_text(folder.file("summary.json")));
+      const std::string status = summary.at("status");
+      done = (status == "limit" || status == "converged") &&
+             summary.at("iterations").get<int>() == checkpoint.loop.iterations;
+    } catch (const std::exception&) {
+      // The results are still to be written.
+    }
+  }
+  comm.all_reduce({&done, 1}, Reduce::max);
+  return done > 0;
+}
+
+void keep_choices(const Checkpoint& checkpoint, RunPlan& plan, const Communicator& comm) {
+  if (checkpoint.numbers.at("ranks") != comm.size()) return;
+  const auto keep = [&](const char* key, std::optional<std::int64_t>& value) {
+    const auto found = checkpoint.numbers.find(key);
+    if (!value && found != checkpoint.numbers.end()) value = static_cast<std::int64_t>(found->second);
+  };
+  ExecutionMode& mode = plan.job.execution.mode;
+  if (mode == ExecutionMode::automatic && checkpoint.numbers.contains("halo_depth")) {
+    mode = ExecutionMode::layer;
+    if (!plan.grid_given) plan = with_image(plan, plan.image.box, comm.size());
+  }
+  if (mode == ExecutionMode::automatic && checkpoint.numbers.contains("patch") && plan.network &&
+      !plan.network->graph.global())  // whole, on one rank, is one window
+    mode = ExecutionMode::patch;
+  if (mode == ExecutionMode::layer) {
+    keep("halo_depth", plan.job.execution.halo_depth);
+  } else {
+    keep("patch", plan.job.execution.patch);
+    keep("batch", plan.job.execution.batch);
+  }
+}
+
+int restarts_so_far(const OutputFolder& folder, const Checkpoint& checkpoint, const Communicator& comm) {
+  double restarts = checkpoint.numbers.at("restarts");
+  if (comm.rank() == 0) {
+    try {
+      const auto status = nlohmann::json::parse(read_text(folder.file("status.json")));
+      restarts = std::max(restarts, status.at("restarts").get<double>());
+    } catch (const std::exception&) {
+      // A folder that was copied without it.
+    }
+  }
+  comm.all_reduce({&restarts, 1}, Reduce::max);
+  return static_cast<int>(restarts);
+}
+
+void check_disk(const OutputFolder& folder, const RunPlan& plan, const CheckpointConfig& config,
+                std::int64_t checkpoint, const Communicator& comm) {
+  comm.together([&] {
+    if (comm.rank() != 0) return;
+    fs::path there = fs::absolute(folder.path());
+    std::error_code error;
+    while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+    const fs::space_info space = fs::space(there, error);
+    if (error) return;  // a file system that does not tell
+    const auto kept = static_cast<std::int64_t>(CheckpointFolder(folder.file("checkpoint")).list().size());
+    // The one that is written comes on top of those that are kept.
+    const std::int64_t keep = std::min(config.keep, plan.job.solver.iterations);  // as many can there be
+    const std::int64_t more = keep == 0 ? 0 : std::max<std::int64_t>(1, keep + 1 - kept);
+    const auto result = 4.0 * static_cast<double>(plan.image.channels * plan.image.box.pixels());
+    const double needed = result + static_cast<double>(more) * static_cast<double>(checkpoint);
+    const auto free = static_cast<double>(space.available);
+    TESSERA_VALIDATE(free >= needed, "the disk of ", folder.path(), " has ", format_bytes(free),
+                     " left (the result and ", more, " checkpoints need ", format_bytes(needed),
+                     ") free space, name another output.folder, or keep fewer: output.checkpoint.keep");
+  });
+}
+
+std::string way_on(const OutputFolder& folder) {
+  const std::vector<std::string> all = CheckpointFolder(folder.file("checkpoint")).list();
+  if (all.empty()) return "no checkpoint was written: to run again, add --force";
+  return concat("'tessera run ", shell_word(folder.path()), " --resume' goes on from ",
+                fs::path(all.front()).filename().string());
+}
+
+Checkpointer::Checkpointer(const OutputFolder& folder, const CheckpointConfig& config, Checkpoint fixed,
+                           std::vector<StateField> fields, const CheckpointPlace& place, double clock,
+                           Log& log, const Communicator& comm)
+    : folder_(folder),
+      checkpoints_(folder.file("checkpoint")),
+      config_(config),
+      fixed_(std::move(fixed)),
+      fields_(std::move(fields)),
+      place_(place),
+      clock_(clock),
+      log_(log),
+      comm_(comm),
+      bytes_(checkpoint_bytes(fields_, place.image)) {}
+
+bool Checkpointer::wants_rest(int k) {
+  if (config_.keep == 0 || asked_) return false;
+  const bool by_count =
+      config_.iterations > 0 && (k + 2) % config_.iterations == 0;  // the rest is a step later
+  const bool by_time = comm_.rank() == 0 && config_.minutes > 0 && now() - last_ >= 60 * config_.minutes;
+  return asked_ = by_count || by_time;
+}
+
+void Checkpointer::at_rest(const LoopState& state) {
+  if (config_.keep == 0) return;
+  const double begin = now();
+  fixed_.loop = state;
+  fixed_.lists["clock"] = comm_.all_gather(clock_ + begin);  // of each rank: programs do not start at once
+  asked_ = written_ = false;
+  try {
+    write_checkpoint(checkpoints_.file(state.iterations), fixed_, fields_, place_, comm_,
+                     [&] { folder_.require_owner(); });
+    written_ = true;
+  } catch (const Error& e) {
+    if (!e.everywhere) throw;  // else the run is worth more than one checkpoint
+    log_.line(fmt::format("note: the checkpoint after {} iterations could not be written: {}",
+                          state.iterations, e.what()));
+  }
+  comm_.together([&] {
+    if (comm_.rank() != 0) return;
+    folder_.require_owner();
+    if (written_) checkpoints_.prune(config_.keep);
+  });
+  last_ = now();
+  seconds_ = last_ - begin;
+}
+
+}  // namespace tessera

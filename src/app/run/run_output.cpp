@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "run/run_output.hpp"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "run/run_summary.hpp"
+#include "run/run_trace.hpp"
+#include "tessera/app/diagnostics.hpp"
+#include "tessera/app/signals.hpp"
+#include "tessera/comm/watchdog.hpp"
+#include "tessera/config/parse.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/reason.hpp"
+#include "tessera/core/units.hpp"
+#include "tessera/core/version.hpp"
+#include "tessera/io/files.hpp"
+
+namespace tessera {
+namespace {
+
+// What the run had taken on this rank's clock when the checkpoint was written; on other ranks than then, the
+// longest.
+double earlier_seconds(const Checkpoint& from, const Communicator& comm) {
+  const std::vector<double>& clocks = from.lists.at("clock");
+  if (static_cast<int>(clocks.size()) == comm.size()) return clocks[static_cast<std::size_t>(comm.rank())];
+  return *std::max_element(clocks.begin(), clocks.end());
+}
+
+std::string counted(std::int64_t iterations) {
+  return fmt::format("{} iteration{}", iterations, iterations == 1 ? "" : "s");
+}
+
+class Snapshots final : public Observer {
+ public:
+  Snapshots(const OutputFolder& folder, const RunPlan& plan, Log& log, const Communicator& comm)
+      : folder_(folder), plan_(plan), log_(log), comm_(comm) {}
+  void after_step(int k, const Solver& solver) override {
+    const std::int64_t every = plan_.job.output.snapshots;
+    if (ended_ || every <= 0 || (k + 1) % every != 0) return;
+    const PhaseScope phase(Phase::write);
+    try {
+      write_preview(folder_.file(fmt::format("iteration-{:05}.png", k + 1)), solver.image(),
+                    plan_.decomposition.block(comm_.rank()), plan_.decomposition.layout(),
+                    middle_slice(plan_.image.box), {}, comm_);
+    } catch (const Error& e) {
+      if (!e.everywhere) throw;  // else the run is worth more than its snapshots
+      ended_ = true;
+      log_.line(fmt::format("note: there are no snapshots from iteration {} on: {}", k + 1, e.what()));
+    }
+  }
+
+ private:
+  const OutputFolder& folder_;
+  const RunPlan& plan_;
+  Log& log_;
+  const Communicator& comm_;
+  bool ended_ = false;
+};
+
+void say_what_runs(Log& log, const JobRun& run, const std::vector<std::string>& damaged) {
+  const RunPlan& plan = run.plan;
+  const int ranks = run.comm.size(), threads = at::get_num_threads();
+  log.line(fmt::format("tessera {}: {} x {} on {} rank{} ({} blocks), {}, {} thread{} each, messages by {}",
+                       version(), plan.image.channels, sides(plan.image.box), ranks, ranks == 1 ? "" : "s",
+                       fmt::join(plan.job.domain.grid, " x "), plan.device.is_cuda() ? "CUDA" : "CPU",
+                       threads, threads == 1 ? "" : "s", description(run.started)));
+  log.line(fmt::format("solver {}, {}, denoiser {}", plan.job.solver.name,
+                       counted(plan.job.solver.iterations), run.denoiser->description()));
+  const SolverOptions& o = run.options;
+  const double noise = run.problem.noise_sigma;
+  if (std::isfinite(o.lambda) && noise > 0)
+    log.line(
+        o.level > 0
+            ? fmt::format("noise {:.4g} (white is 1): the denoiser takes away {:.4g} at first, {:.4g} at the "
+                          "end{} (prior of strength lambda {:.4g})",
+                          noise, o.sigma.at(0), o.level,
+                          o.sigma.values().back() < 0.99 * o.level ? ", then less and less" : "", o.lambda)
+            : fmt::format("noise {:.4g} (white is 1): the denoiser takes away {:.4g} at the end (prior of "
+                          "strength lambda {:.4g}, step {:.4g})",
+                          noise, o.sigma.values().back(), o.lambda,
+                          o.step.set() ? o.step.values().back() : 1 / run.data->lipschitz()));
+  for (const std::string& line : damaged) log.line("note: passed over: " + line);
+  if (run.from) log.line(fmt::format("resumed after {} iterations from {}", run.done(), run.from->path));
+  for (const std::string& warning : run.started.warnings) log.line("warning: " + warning);
+  for (const std::string& notice : plan.notices) log.line("note: " + notice);
+  for (const std::string& notice : {untrained(plan, o.sigma, o.level), run.denoiser->notice()})
+    if (!notice.empty()) log.line("note: " + notice);
+  for (const std::string& notice : plan.files->notices()) log.line("note: " + notice);
+  for (const std::string& warning : plan.files->warnings()) log.line("warning: " + warning);
+  for (const std::string& notice : run.problem.notices) log.line("note: " + notice);
+  for (const std::string& warning : run.problem.warnings) log.line("warning: " + warning);
+}
+
+std::string how_it_ended(const LoopResult& r, std::int64_t asked) {
+  const std::string done = fmt::format("{} of {}", r.iterations, counted(asked));
+  if (r.reason == StopReason::limit && r.iterations > 1 && std::isfinite(r.last.residual))
+    return fmt::format("{}, of which the last moved the image by {:.2g} %", done, 100 * r.last.residual);
+  if (r.reason == StopReason::converged && r.ended_by != "rounding")
+    return fmt::format("converged after {}, by solver.stop.{},", done, r.ended_by);
+  return r.reason == StopReason::limit ? done : fmt::format("{} after {}", name(r.reason), done);
+}
+
+Checkpoint fixed_part(const JobRun& run, const RunFiles& files, int restarts) {
+  Checkpoint fixed;
+  fixed.texts = {{"job", files.resolved}, {"inputs", files.inputs}};
+  fixed.numbers = {
+      {"psnr_start", run.psnr_start}, {"ranks", run.comm.size()},
+      {"restarts", restarts},         {"passes", static_cast<double>(run.plan.job.solver.iterations)},
+      {"weight", run.options.weight}, {"strength", run.options.lambda}};
+  for (const auto& [key, value] : run.denoiser->choices()) fixed.numbers[key] = static_cast<double>(value);
+  if (run.problem.noise_replaced || (run.from && run.from->numbers.contains(kReplacedNoise)))
+    fixed.numbers[kReplacedNoise] = run.problem.noise.gaussian;
+  fixed.lists = {{"step", run.options.step.values()}, {"sigma", run.options.sigma.values()}};
+  return fixed;
+}
+
+}  // namespace
+
+int make_run_folder(OutputFolder& folder, const JobRun& run, const RunFiles& files) {
+  const int restarts = run.from ? 1 + restarts_so_far(folder, *run.from, run.comm) : 0;
+  check_disk(folder, run.plan, run.plan.job.output.checkpoint, checkpoint_bytes(run.fields, run.place.image),
+             run.comm);
+  folder.create(run.goes_on());
+  run.comm.together([&] {
+    if (run.comm.rank() != 0) return;
+    if (run.from) CheckpointFolder(folder.file("checkpoint")).set_aside(run.done());
+    if (!files.text.empty()) write_text(folder.file("job.yaml"), files.text);
+    keep_job(folder, files.asked);
+    write_text(folder.file("resolved.yaml"),
+               resolved_text(run.plan, run.comm.size(), run.denoiser->description(), files.inputs) +
+                   "# noise: " + run.problem.noise_source + "\n");
+  });
+  return restarts;
+}
+
+void say_start(Log& log, const OutputFolder& folder, JobRun& run, const RunFiles& files) {
+  say_what_runs(log, run, files.damaged);
+  if (!run.from) write_measurement(folder, run.plan, run.data->op().range(), run.measured, run.comm);
+  run.measured.reset();
+  run.score();
+  if (run.metrics) log.line(fmt::format("PSNR of the start: {:.2f} dB", run.psnr_start));
+}
+
+RunOutput::RunOutput(OutputFolder& folder, JobRun& run, Log& log, const RunFiles& files, int restarts)
+    : folder_(folder),
+      run_(run),
+      log_(log),
+      restarts_(restarts),
+      clock_(run.from ? earlier_seconds(*run.from, run.comm) : 0),
+      trace_(open_trace(folder, trace_header(run.plan, files.command_line, run.comm),
+                        static_cast<int>(run.plan.job.output.trace_every), {run.done(), clock_, restarts},
+                        run.comm)),
+      progress_(log, static_cast<int>(run.plan.job.solver.iterations)),
+      snapshots_(std::make_unique<Snapshots>(folder, run.plan, log, run.comm)),
+      checkpoints_(folder, run.plan.job.output.checkpoint, fixed_part(run, files, restarts), run.fields,
+                   run.place, clock_, log, run.comm),
+      status_(run.comm.rank() == 0, folder.file("status.json"), progress_,
+              static_cast<int>(run.plan.job.solver.iterations), run.done(), restarts, run.comm.size()) {
+  trace_->flush();
+  before_ = traffic(*trace_);
+}
+
+RunSummary RunOutput::write_results(const LoopResult& result, bool stopped) {
+  const RunPlan& plan = run_.plan;
+  RunSummary s;
+  s.loop =
+      summarize(before_, traffic(*trace_), progress_.seconds(), result.iterations - run_.done(), run_.comm);
+  s.psnr = result.last.psnr;
+  s.psnr_start = run_.psnr_start;
+  if (run_.metrics) s.scored = run_.scored;
+  // Who asks for a stop has little time: the image is in the checkpoint.
+  if (run_.metrics && !stopped) {
+    const PhaseScope phase(Phase::metrics);
+    s.psnr = run_.metrics->psnr(result.image, run_.space);
+    s.psnr_8bit = run_.metrics->psnr_8bit(result.image, run_.space);
+    s.ssim = run_.metrics->ssim(result.image, run_.space);
+  }
+  s.seconds_per_iteration = result.iterations > run_.done() ? progress_.seconds_per_iteration()
+                            : result.iterations > 0         ? result.seconds / result.iterations
+                                                            : 0.0;
+  s.noise = run_.problem.noise_sigma;
+  s.strength = run_.options.lambda;
+  s.prox = run_.data->prox_report();
+  s.restarts = restarts_;
+  s.ranks = run_.comm.size();
+  s.checkpoint_bytes = plan.job.output.checkpoint.keep > 0 ? checkpoints_.bytes() : 0;
+  s.checkpoint_seconds = checkpoints_.seconds();
+  s.transport = kind(*run_.started.transport);
+  run_.comm.together([&] { folder_.require_owner(); });
+  const bool crop_it = plan.job.output.crop && !plan.truth;
+  if (!stopped)
+    write_reconstruction(folder_, plan, result.image, crop_it ? run_.scored : plan.image.box, run_.comm);
+  return s;
+}
+
+void RunOutput::say_results(const RunSummary& s, const LoopResult& result, bool stopped,
+                            const std::string& table, const std::vector<std::string>& untraced,
+                            const std::vector<std::string>& warnings) {
+  for (std::size_t r = 0; r < untraced.size(); ++r)
+    if (!untraced[r].empty())
+      log_.line(fmt::format("note: the trace of rank {} ended before the run did: {}", r, untraced[r]));
+  for (const std::string& warning : warnings) log_.line("warning: " + warning);
+  if (s.prox.missed > 0)
+    log_.line(
+        fmt::format("warning: {} of {} data steps ended before their tolerance (solver.prox_iterations is "
+                    "{}, the worst left an rms error of {:.2g}): raise it",
+                    s.prox.missed, s.prox.calls, run_.plan.job.solver.prox_iterations, s.prox.worst));
+  log_.line("");
+  log_.line(table);
+  std::string last = fmt::format("{} in {} ({} each)", how_it_ended(result, run_.plan.job.solver.iterations),
+                                 format_seconds(result.seconds), format_seconds(s.seconds_per_iteration));
+  if (run_.metrics) last += fmt::format(", PSNR {:.2f} dB (start {:.2f})", s.psnr, s.psnr_start);
+  if (run_.metrics && !stopped) last += fmt::format(", SSIM {:.4f}", s.ssim.reflected);
+  log_.line(last);
+}
+
+int RunOutput::finish(const LoopResult& result) {
+  status_.set("writing");
+  trace_->flush();
+  const bool stopped = result.reason == StopReason::stopped;
+  const RunSummary summary = write_results(result, stopped);
+  trace_->flush();
+  const std::vector<std::string> untraced = run_.comm.gather(trace_->problem(), 0);
+  const std::string table = phase_table(*trace_, run_.comm);
+  std::vector<std::string> warnings;
+  nlohmann::ordered_json json = to_json(summary, result, run_.plan);
+  if (run_.plan.job.output.diagnostics && !stopped)
+    json["diagnostics"] =
+        diagnose(run_.plan, *run_.data, result.image, *run_.denoiser,
+                 {.sigma = std::max(result.last.sigma, run_.options.level),
+                  .iterations = result.iterations,
+                  .moved = result.last.residual,
+                  .strength = run_.options.lambda,
+                  .stated = !run_.problem.noise_estimated && !run_.problem.noise_replaced,
+                  .gradient = !takes_prox(find_solver(run_.plan.job.solver.name).data_step)},
+                 folder_, run_.space, warnings);
+  run_.comm.together([&] {
+    if (run_.comm.rank() == 0) write_text(folder_.file("summary.json"), json.dump(2) + "\n");
+  });
+  say_results(summary, result, stopped, table, untraced, warnings);
+  const std::string kept = result.kept < 0 ? "the start" : concat("the image of iteration ", result.kept + 1);
+  diverged_ = result.reason == StopReason::diverged;
+  if (diverged_)
+    throw RunError(concat("the iteration diverged (", result.cause, ") ", kept,
+                          " was written; try a larger solver.sigma, denoiser.averaging or a smaller "
+                          "solver.step, or fewer iterations"));
+  if (!result.cause.empty()) log_.line(concat("warning: ", result.cause, ": ", kept, " was written"));
+  if (result.ended_by == "rounding")
+    log_.line(
+        "note: the last iterations moved the image by float32's rounding alone: further ones would change "
+        "nothing (solver.stop.rounding: false goes on)");
+  if (stopped) return end_stopped();
+  const std::string preview = folder_.file(run_.plan.job.output.preview);
+  const bool shown = !run_.plan.job.output.preview.empty() && std::filesystem::exists(preview);
+  log_.line(concat("results in ", folder_.path(), ": reconstruction.h5",
+                   shown ? ", as a picture " + run_.plan.job.output.preview : ""));
+  status_.set("finished", name(result.reason));
+  return 0;
+}
+
+int RunOutput::end_stopped() {
+  const int code = StopSignals::exit_code(run_.comm);
+  if (!checkpoints_.written())
+    throw RunError(
+        "the run was stopped and its checkpoint could not be written (see the note above) free "
+        "space and resume from the checkpoint before");
+  log_.line(fmt::format("checkpoint in {}; 'tessera run {} --resume' goes on from it",
+                        folder_.file("checkpoint"), shell_word(folder_.path())));
+  status_.set(code == kRequeue ? "waiting" : "stopped",
+              code == kRequeue ? "checkpointed after SIGUSR1, to be started again with --resume"
+                               : "checkpointed after SIGTERM or Ctrl-C");
+  return code;
+}
+
+void RunOutput::fail(const std::exception& error) {
+  try {
+    folder_.require_owner();
+  } catch (const RunError&) {
+    return;  // it was moved, or is another program's: the error says so, and what to do
+  }
+  status_.set("failed", reason(error));
+  if (!diverged_) log_.line(way_on(folder_));  // else going on would lead to the same end
+}
+
+}  // namespace tessera

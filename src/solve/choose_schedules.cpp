@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/solve/choose_schedules.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace tessera {
+namespace {
+
+// What lambda is where neither it nor sigma is written, for noise r of a pixel. Splitting: DPIR's; with a
+// multiplier, which brings the noise back in, more where the noise is strong. Gradient and red: the MAP estimate.
+double usual_lambda(const SolverRow& solver, bool pixels, double r) {
+  constexpr double kDpir = 0.23, kStrong = 0.025;
+  if (solver.data_step != DataStep::prox) return 1.0;
+  if (!solver.multiplier) return kDpir;
+  return std::clamp(kDpir * r / kStrong, kDpir, pixels ? 1.0 : 0.5);
+}
+
+// The level at which a network is used last: above the noise r of a pixel, where networks contract and the
+// images are best (docs/solvers.md has the measurements). hqs goes down to r where samples are pixels, since
+// its proximal points amplify no noise there, and nearly so elsewhere, where little noise is found (below 0.012
+// networks do little) and where much of it is not (they leave more than there is).
+double last_level(const SolverRow& solver, bool pixels, double r) {
+  if (solver.data_step != DataStep::prox) return std::max(r, std::min(3 * r, 0.03));
+  if (solver.multiplier) return std::max(1.5 * r, std::min(4 * r, 0.04));
+  return pixels ? r : std::max(r * std::clamp(r / 0.06, 1.0, 1.5), std::min(4 * r, 0.012));
+}
+
+// gspnp as published for blurs (Hurault et al., ICLR 2022), and proxpnp, which stands for the same problem: the
+// level in noise levels of a pixel, and the potential's weight beside f, in units of f's curvature.
+constexpr double kDescentLevel = 1.8, kDescentWeight = 0.1;
+
+// Where the denoiser's level falls by itself: in how many iterations, and the first of the steps to nothing
+// that follow, as a share of the last level.
+struct Fall {
+  int iterations;
+  double first;
+};
+
+// ADMM's multiplier adds up what a network changes while sigma is large: fewer iterations, with short dual
+// steps. Gradients find a blurred picture more slowly than proximal points. A long first step to nothing
+// follows the data once more: that sharpens what was blurred and brings noise into what was not.
+Fall fall_of(const SolverRow& solver, bool pixels) {
+  if (solver.data_step == DataStep::gradient) return {pixels ? 24 : 60, 0.01};
+  if (solver.data_step == DataStep::red) return {60, 0.01};
+  if (solver.multiplier) return pixels ? Fall{24, 0.01} : Fall{8, 0.1};
+  return {24, pixels ? 0.1 : 0.3};
+}
+
+// From strong denoising down to `last`, then on to nothing, so that a longer run ends at rounding with the
+// best that it had reached instead of leaving it.
+constexpr double kFirst = 49.0 / 255.0, kNothing = 1e-7;
+
+Schedule falling(double last, int iterations, Fall fall) {
+  std::vector<double> v =
+      Schedule::log_space(std::max(kFirst, last), last, std::min(iterations, fall.iterations)).values();
+  for (double share = fall.first; share > kNothing && std::ssize(v) < iterations; share *= 0.01)
+    v.push_back(last * share);
+  return v;
+}
+
+}  // namespace
+
+void choose_schedules(const ScheduleRequest& in, SolverOptions& o) {
+  const SolverRow& row = in.solver;
+  const DataStep kind = row.data_step;
+  const int n = o.iterations;
+  const double noise = in.noise, L = in.L;
+  Strength said = in.said;
+  if (!in.takes_sigma) {  // sigma plays no part
+    o.sigma = 0.0;
+    o.step = said.step;
+    if (kind == DataStep::prox && !o.step.set()) o.step = 1 / L;
+    o.weight = said.lambda.value_or(L);
+    return;
+  }
+  const bool lambda_said = said.lambda.has_value(), descends = row.needs_potential;
+  if (descends && !said.sigma.set() && noise > 0) said.sigma = kDescentLevel * noise / std::sqrt(L);
+  const bool open = !said.sigma.set() && !said.step.set() && noise > 0, prox = kind == DataStep::prox;
+  const bool pixels = o.pixels = in.network && in.pixels;
+  const double r = noise / std::sqrt(L);  // of a pixel
+  // Without a multiplier the result is the denoiser's last picture, which is a minimizer only as sigma falls.
+  // One iteration alone is the denoiser at the noise level.
+  const bool exact_split = !in.network && prox && !row.multiplier;
+  const double last = exact_split ? (n > 1 ? r / 3 : r) : last_level(row, pixels, r);
+  const bool falls = open && (prox || (in.network && !said.lambda));
+  // A denoiser that is exact needs no last steps to nothing: total variation goes on at its level.
+  const Fall fall = in.network ? fall_of(row, pixels) : Fall{exact_split ? 24 : 8, 0};
+  const double usual = usual_lambda(row, pixels, r);
+  // The MAP estimate is one pass at the noise level, which is then a fixed point.
+  const bool one_pass = falls && row.multiplier && in.network && in.denoising;
+  if (one_pass) {
+    said.sigma = r;
+    if (!said.lambda) said.lambda = 1.0;
+  } else if (falls && prox) {
+    said.sigma = falling(last, n, fall);
+    if (!said.lambda) said.lambda = usual;
+  } else if (falls) {
+    said.sigma = last;
+  }
+  const Strength settled = settle(said, kind, usual, noise, L);
+  o.step = settled.step;
+  o.sigma = settled.sigma;
+  o.lambda = *settled.lambda;
+  if (falls && !one_pass && in.network) o.level = last;
+  if (falls && !prox) {  // its step follows sigma below the level, gradient_steps()
+    o.sigma = falling(last, n, fall);
+    o.step = {};
+  }
+  const double share = settled.sigma.values().back() / noise;  // weight = lambda / share^2
+  o.weight = lambda_said || (in.sigma_open && !descends) ? *settled.lambda / (share * share)
+             : descends                                  ? kDescentWeight * L
+                                                         : L;
+  if (descends && noise > 0) o.lambda = o.weight * share * share;
+}
+
+}  // namespace tessera
