@@ -54,7 +54,9 @@ std::vector<Key<OperatorForm>> make_operator_table() {
           kernel),
       key<F>(
           {"kernel.file", "file", "", "none", "",
-           "picture, .npy or HDF5 (k.h5:/dataset) with the kernel, in place of a Gaussian"},
+           "picture, .npy or HDF5 (k.h5:/dataset) with the kernel, of a volume a stack (k.tif:/all), in "
+           "place of a "
+           "Gaussian"},
           [](const Site& s, const Value& v, F& c) { form_of<KernelFile>(c).path = existing_file(s, v); },
           [](const F& c) {
             const auto* f = std::get_if<KernelFile>(&c.op.kernel.form);
@@ -74,14 +76,15 @@ std::vector<Key<OperatorForm>> make_operator_table() {
           },
           kernel),
       key<F>(
-          {"kernel.center", "2 whole numbers", "pixels", "auto", ">= 0 or auto; only with kernel.file",
-           "row and column of the kernel's origin, from 0; auto: size / 2, rounded down"},
+          {"kernel.center", "2 to 3 whole numbers", "pixels", "auto", ">= 0 or auto; only with kernel.file",
+           "row and column of the kernel's origin, of a volume's after its slice, from 0; auto: size / 2, "
+           "rounded down"},
           [](const Site& s, const Value& v, F& c) {
             auto& center = form_of<KernelFile>(c).center;
-            if (v.kind == Value::Kind::scalar && v.text == "auto")
-              center.reset();
-            else if (!scan(v, {.least = 0}, center))
-              reject(s, v, "2 whole numbers >= 0 or auto", "write for example 'center: [7, 7]'");
+            center.clear();
+            if (v.kind == Value::Kind::scalar && v.text == "auto") return;
+            if (!scan(v, {.least = 0, .shortest = 2, .longest = 3}, center))
+              reject(s, v, "2 to 3 whole numbers >= 0 or auto", "write for example 'center: [7, 7]'");
           },
           [](const F& c) {
             const auto* f = std::get_if<KernelFile>(&c.op.kernel.form);

@@ -15,23 +15,12 @@
 #include <limits>
 #include <utility>
 
-#include "spectrum_product.hpp"
 #include "tessera/core/error.hpp"
 
 namespace tessera {
 namespace {
 
 constexpr std::size_t kRow = 1, kColumn = 2;  // axes of a Box
-
-// The smallest even number >= n whose only prime factors are 2, 3 and 5: what FFT libraries do fast.
-std::int64_t fast_size(std::int64_t n) {
-  for (std::int64_t size = n + n % 2;; size += 2) {
-    std::int64_t rest = size;
-    for (const std::int64_t p : {2, 3, 5})
-      while (rest % p == 0) rest /= p;
-    if (rest == 1) return size;
-  }
-}
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
 
@@ -44,13 +33,21 @@ at::Tensor window(const at::Tensor& t, const Index2& begin, const Index2& end, s
   return out;
 }
 
-// out = spectrum * kernel, or out += it; with the kernel's conjugate for the adjoint. (C, tiles..., rows,
-// columns) and (1 or C, rows, columns), contiguous.
-//
+}  // namespace
+
+std::int64_t fast_size(std::int64_t n) {
+  for (std::int64_t size = n + n % 2;; size += 2) {
+    std::int64_t rest = size;
+    for (const std::int64_t p : {2, 3, 5})
+      while (rest % p == 0) rest /= p;
+    if (rest == 1) return size;
+  }
+}
+
 // On a CPU by hand: torch multiplies the complex numbers left over from full vectors with another rounding,
 // and which ones these are depends on the number of threads. Here each row is a loop of its own.
-void multiply(const at::Tensor& out, const at::Tensor& spectrum, const at::Tensor& kernel, Filter filter,
-              Into into) {
+void multiply_spectra(const at::Tensor& out, const at::Tensor& spectrum, const at::Tensor& kernel,
+                      Filter filter, Into into) {
   if (!out.is_cpu()) {
     at::Tensor k = filter == Filter::conjugate ? kernel.conj() : kernel;
     while (k.dim() < out.dim()) k = k.unsqueeze(1);
@@ -78,8 +75,6 @@ void multiply(const at::Tensor& out, const at::Tensor& spectrum, const at::Tenso
                      });
   });
 }
-
-}  // namespace
 
 TilePlan choose_tiles(const Index2& extent, const Index2& overlap) {
   TilePlan best;
@@ -311,7 +306,7 @@ void OverlapSave::apply(const Tiles& tiles, Room& room, const at::Tensor& x,
     const Cut k = cut(i, tiles);
     if (k.empty) continue;
     if (!spectrum.defined()) spectrum = at::fft_rfft2(apart(cover));
-    multiply(product, spectrum, spectra_[i], Filter::as_is, Into::replace);
+    multiply_spectra(product, spectrum, spectra_[i], Filter::as_is, Into::replace);
     at::Tensor image = at::fft_irfft2(product, side);  // of one tile: a cut stays inside of its core
     if (image.dim() > 3)
       image = cores(image).reshape(
@@ -345,7 +340,8 @@ at::Tensor OverlapSave::adjoint(const Tiles& tiles, Room& room, std::span<const 
     image.zero_();
     window(image, k.start, k.stop, anchors_[i].factor[1]).copy_(window(y[i], k.begin, k.end));
     if (!one) cores(inputs).copy_(image.view({channels, rows, tiles_.core[0], columns, tiles_.core[1]}));
-    multiply(product, at::fft_rfft2(inputs), spectra_[i], Filter::conjugate, any ? Into::add : Into::replace);
+    multiply_spectra(product, at::fft_rfft2(inputs), spectra_[i], Filter::conjugate,
+                     any ? Into::add : Into::replace);
     any = true;
   }
   return any ? together(at::fft_irfft2(product, at::IntArrayRef(side.data(), 2))) : at::Tensor();

@@ -8,11 +8,20 @@
 #include <span>
 #include <vector>
 
+#include "spectrum_product.hpp"
 #include "tessera/physics/local_operator.hpp"
 
 namespace tessera {
 
 using Index2 = std::array<std::int64_t, 2>;  // rows, columns
+
+/// The smallest even number >= n whose only prime factors are 2, 3 and 5: what FFT libraries do fast.
+std::int64_t fast_size(std::int64_t n);
+
+/// out = spectrum * kernel, or out += it; with the kernel's conjugate for the adjoint. (C, tiles..., rows,
+/// columns) and (1 or C, rows, columns), contiguous. `out` may be `spectrum`.
+void multiply_spectra(const at::Tensor& out, const at::Tensor& spectrum, const at::Tensor& kernel,
+                      Filter filter, Into into);
 
 /// FFT tiles that cover `extent` outputs of a kernel with `overlap` = taps - 1: side per axis, and the
 /// outputs that one tile makes.

@@ -126,7 +126,7 @@ at::Tensor noise(const at::Tensor& like, double sigma) {
 
 KernelLook look(const at::Tensor& taps, FileKernel file = {}) {
   file.path = "k.npy";
-  return look_at_kernel(file, taps, true);
+  return look_at_kernel(file, taps.dim() == 3 ? taps.unsqueeze(1) : taps, true);
 }
 
 TEST(KernelLook, SaysNothingOfOrdinaryKernels) {
@@ -173,7 +173,8 @@ TEST(KernelLook, SaysNothingOfOrdinaryKernels) {
   }
   const at::Tensor half = kernel(
       16, 16, [](double r, double c) { return std::exp(-((r + .5) * (r + .5) + (c + .5) * (c + .5)) / 8); });
-  EXPECT_TRUE(look_at_kernel({}, half, false).notes.empty()) << "coarse samples stand between pixels";
+  EXPECT_TRUE(look_at_kernel({}, half.unsqueeze(1), false).notes.empty())
+      << "coarse samples stand between pixels";
   // Taps that cancel out are a filter of differences, which says so.
   EXPECT_TRUE(look(kernel(3, 3, [](double r, double) { return r; }), {.normalize = false}).warnings.empty());
 }
@@ -189,7 +190,7 @@ TEST(KernelLook, NamesWhatIsOdd) {
        ".*center: \\[13, 10\\]",
        gaussian(21, 2, 3),
        {}},
-      {"is not centered", bead, {.center = std::array<std::int64_t, 2>{0, 0}}},
+      {"is not centered", bead, {.center = {0, 0}}},
       {"write numpy.fft.fftshift", at::roll(gaussian(64, 2), {-32, -32}, {1, 2}), {}},
       {"is cut off: its rim still has 6\\d % of its peak", gaussian(9, 5), {}},
       {"taps below 0 that add up to", bead + noise(bead, 100), {}},
@@ -208,6 +209,22 @@ TEST(KernelLook, NamesWhatIsOdd) {
     EXPECT_TRUE(std::regex_search(all, std::regex(wanted))) << all << " lacks " << wanted;
     EXPECT_EQ(said.warnings.size() + said.notes.size(), 1U) << all;
   }
+  // Stacks of volumes: along the slices too.
+  at::Tensor stack = at::empty({1, 17, 21, 21}, at::kDouble);
+  for (std::int64_t z = 0; z < 17; ++z)
+    stack[0][z] = gaussian(21, 2)[0] * std::exp(-static_cast<double>((z - 8) * (z - 8)) / 18);
+  const auto of_stack = [&](const at::Tensor& taps) {
+    const KernelLook said = look(taps);
+    return said.warnings.empty() && said.notes.empty() ? ""
+           : said.warnings.empty()                     ? said.notes.front()
+                                                       : said.warnings.front();
+  };
+  EXPECT_EQ(of_stack(stack), "");
+  EXPECT_NE(of_stack(stack * 2000 + 100).find("stands on a pedestal: its rim is 1"), std::string::npos);
+  EXPECT_NE(of_stack(stack.roll({-3}, {1})).find("shifted by 3.0 slices, -0.0 rows and -0.0 columns"),
+            std::string::npos)
+      << of_stack(stack.roll({-3}, {1}));
+  EXPECT_NE(of_stack(stack.roll({-8, -10, -10}, {1, 2, 3})).find("numpy.fft.fftshift"), std::string::npos);
   const KernelLook two = look(at::cat({gaussian(21, 2), gaussian(21, 2, 3)}, 0));
   ASSERT_EQ(two.warnings.size(), 1U);
   EXPECT_EQ(two.warnings[0].find("channel 1 of kernel k.npy is not centered"), 0U);

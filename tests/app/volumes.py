@@ -125,3 +125,88 @@ output: {folder: masked}
     assert done.returncode == 0, done.stdout + done.stderr
     page = (work / "report.html").read_text()
     assert "96 x 70 x 83 (the middle slices)" in page
+
+
+def measured_stacks():
+    """A blur with a measured stack of pages, as microscopes have them: scipy's convolution, on any ranks."""
+    import tifffile
+    from scipy.ndimage import gaussian_filter
+    from scipy.signal import fftconvolve
+    rng = np.random.default_rng(3)
+    z, y, x = np.mgrid[0:30, 0:41, 0:37]
+    v = 0.1 + 0.8 * ((z - 14) ** 2 + (y - 19) ** 2 + (x - 20) ** 2 < 9 ** 2) * ((z - 14) ** 2 + (y - 19) ** 2 + (x - 20) ** 2 > 6 ** 2)
+    k = np.zeros((9, 8, 11))  # even along the rows, its middle between two taps
+    k[4, 3:5, 5] = 0.5
+    k = gaussian_filter(k, (1.6, 0.9, 0.9))
+    tifffile.imwrite(work / "k.tif", (k / k.max() * 60000).astype(np.uint16), photometric="minisblack")
+    taps = tifffile.imread(work / "k.tif").astype(float)
+    taps /= taps.sum()
+    clean = fftconvolve(v, taps, mode="valid")
+    noisy = 100 + 4000 * (clean + 0.01 * rng.standard_normal(clean.shape))
+    tifffile.imwrite(work / "y.tif", noisy.astype(np.uint16), photometric="minisblack")
+    text = ("problem:\n  measurements: y.tif:/all\n  scale: {offset: 100, factor: 4000}\n"
+            "  operator: {type: blur, kernel: {file: k.tif:/all}}\ndenoiser: {network: tv}\n"
+            "solver: {name: fista, iterations: 40}\noutput: {folder: one}\n")
+    path = job(text, name="stack.yaml")
+    out, err = run(path)
+    assert "center: " not in out + err and "middle between two taps, at [4.0, 3.5, 5.0]" in out, out
+    # Larger than the measurement by the kernel, cropped to what it covers.
+    one = image("one")
+    assert one.shape == (1, 22, 34, 27), one.shape
+    inside = v[4:-4, 3:-4, 5:-5]
+    error = lambda a: np.sqrt(np.mean((a - inside) ** 2))
+    found, start = error((one[0] - 100) / 4000), error((noisy - 100) / 4000)
+    assert found < 0.6 * start, (found, start)
+    for ranks, grid in ((2, [2, 1, 1]), (3, [1, 1, 3]), (5, [1, 5, 1]), (7, [7, 1, 1])):
+        run(path, "--set", "output.folder=many", "--force", "--set", f"domain.grid={grid}", ranks=ranks)
+        assert distance(image("many"), one) < 2e-5, (grid, distance(image("many"), one))
+    # The blur of the program is that of scipy, whatever the boundary; a center moves it.
+    np.save(work / "v.npy", v[None].astype(np.float32))
+    made = job("problem: {truth: v.npy, operator: {type: blur, kernel: {file: k.tif:/all}, boundary: zero}}\n", name="made.yaml")
+    same_size = fftconvolve(v, taps, mode="full")[4:34, 4:45, 5:42]
+    for ranks in (1, 4):
+        for method in ("fft", "direct"):
+            code, out, err = tessera("simulate", made, "clean.h5", "--force", "--set", f"problem.operator.method={method}", ranks=ranks)
+            assert code == 0, out + err
+            with h5py.File(work / "clean.h5") as f:
+                assert distance(f["/measurements/0"][...].reshape(same_size.shape), same_size) < 1e-6, (ranks, method)
+    code, out, err = tessera("simulate", made, "clean.h5", "--force", "--set", "problem.operator.kernel.center=[4, 3, 5]")
+    assert code == 0 and "middle between two taps" in out, out + err
+    with h5py.File(work / "clean.h5") as f:
+        assert distance(f["/measurements/0"][...].reshape(same_size.shape), fftconvolve(v, taps, mode="full")[4:34, 3:44, 5:42]) < 1e-6
+    told, out = predicted(made, 6)
+    # What is odd about a kernel is said as for pictures; what cannot be is refused.
+    tifffile.imwrite(work / "bead.tif", (k / k.max() * 2000 + 400).astype(np.uint16), photometric="minisblack")
+    out, err = run(path, "--set", "problem.operator.kernel.file=bead.tif:/all", "--set", "solver.iterations=1", "--force")
+    assert "stands on a pedestal: its rim is 4" in out, out
+    tifffile.imwrite(work / "moved.tif", np.roll(taps, (2, 0, -3), (0, 1, 2)).astype(np.float32), photometric="minisblack")
+    out, err = run(path, "--set", "problem.operator.kernel.file=moved.tif:/all", "--set", "solver.iterations=1", "--force")
+    assert "the result is shifted by -2.0 slices, " in out and "write 'center: [6, 4, 2]'" in out, out
+    for settings, why in ((("problem.operator.kernel.center=[4, 4]",), "kernel.center has 2 numbers (the image is a volume) write slice, row and column"),
+                          (("problem.measurements=y.tif:/3",), "is a stack of 9 slices (the image is a picture of"),
+                          (("problem.operator={type: downsampling, kernel: {file: k.tif:/all}}",), "downsampling works on pictures")):
+        words = [w for s in settings for w in ("--set", s)]
+        out, err = run(path, "--force", *words, expect=2)
+        assert why in out + err, (settings, out + err)
+
+
+def microscope_bars():
+    """The bars of the wheel of deconvolution tests, from their files with their kernel; skipped where they are absent."""
+    data = source.parent / "shared/data/real/microscopy"
+    if not (data / "bars-data.tif").is_file():
+        print("skipped: the microscope stacks are absent")
+        sys.exit(77)
+    text = (f"problem:\n  measurements: {data}/bars-data.tif:/all\n"
+            f"  operator: {{type: blur, kernel: {{file: {data}/bars-kernel.tif:/all}}, boundary: circular}}\ndenoiser: {{network: tv}}\n"
+            "solver: {name: fista, iterations: 40}\noutput: {folder: one}\n")
+    path = job(text, name="bars.yaml")
+    run(path)
+    import tifffile
+    truth, y = (tifffile.imread(data / f"bars-{name}.tif").astype(float) for name in ("actual", "data"))
+
+    def correlation(a):
+        return np.corrcoef(a.ravel(), truth.ravel())[0, 1]
+
+    assert correlation(image("one")) > correlation(y) + 0.1, (correlation(image("one")), correlation(y))
+    run(path, "--set", "output.folder=many", ranks=4)
+    assert distance(image("many"), image("one")) < 2e-5

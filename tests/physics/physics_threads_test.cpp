@@ -44,6 +44,32 @@ TEST(PhysicsThreads, MasksHaveTheSameBits) {
   same_on_any_threads([] { return both_ways(*make_random_mask(0.3, 7), at::kFloat); });
 }
 
+TEST(PhysicsThreads, BlursOfVolumesHaveTheSameBits) {
+  const Box image({0, 0, 0}, {19, 51, 43});
+  for (const BlurMethod method : {BlurMethod::direct, BlurMethod::fft})
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+      SCOPED_TRACE(testing::Message() << "method " << static_cast<int>(method) << " type " << type);
+      same_on_any_threads([&] {
+        VolumeBlurOptions options;
+        options.kernel = random_tensor({3, 5, 4}, 1);
+        options.boundary = Boundary::zero;
+        options.method = method;
+        const auto op = make_volume_blur(options);
+        const Box input = image.grow(op->reach());
+        const LocalOperator* self = op.get();
+        const auto placed =
+            op->place({&self, 1}, {ImageSpace(image, 1), input, {image}, at::TensorOptions(type)});
+        const at::Tensor x =
+            random_tensor({1, input.extent(0), input.extent(1), input.extent(2)}, 4).to(type);
+        const at::Tensor v = random_tensor({1, 19, 51, 43}, 5).to(type);
+        at::Tensor y = at::empty(v.sizes(), v.options()), back = at::zeros(x.sizes(), x.options());
+        placed->apply(x, {&y, 1});
+        placed->adjoint({&v, 1}, back);
+        return std::vector<at::Tensor>{y, back};
+      });
+    }
+}
+
 TEST(PhysicsThreads, BlursHaveTheSameBits) {
   for (const BlurMethod method : {BlurMethod::direct, BlurMethod::fft})
     for (const std::int64_t factor : {1, 2})

@@ -17,7 +17,8 @@ struct KernelLook {
 };
 
 /// Looks at a kernel from a file before it is used. Gaussians, disks, boxes, motion, interpolation kernels and
-/// point spread functions without a background give no line. `taps`: (C, h, w), float64, as stored.
+/// point spread functions without a background give no line. `taps`: (C, d, h, w), float64, as
+/// stored; d = 1: of a picture.
 /// `every_pixel`: samples stand at the image's own pixels, so that a kernel that is off by half a pixel shifts
 /// the picture. InputError for what no blur can be made of.
 KernelLook look_at_kernel(const FileKernel& file, const at::Tensor& taps, bool every_pixel);

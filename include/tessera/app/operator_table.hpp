@@ -29,7 +29,7 @@ struct MaskFile {
 /// is to be said of them.
 class OperatorFiles {
  public:
-  /// (1 or C, h, w), float64, as stored, the same on every rank. Collective at the first call for a path.
+  /// (1 or C, d, h, w), float64, as stored, the same on every rank; d = 1: a picture. Collective at the first call for a path.
   const at::Tensor& taps(const std::string& path, const Communicator& comm);
   /// Goes through all values of the file, and says what is odd about them; likewise.
   const MaskFile& mask(const std::string& path, const Communicator& comm);

@@ -26,9 +26,9 @@ struct GaussianKernel {
 };
 
 struct FileKernel {
-  std::string path;                                   // picture, .npy, or .h5:/dataset
-  bool normalize = true;                              // divide by the sum
-  std::optional<std::array<std::int64_t, 2>> center;  // default: size / 2
+  std::string path{};                  // picture, stack of pages, .npy, or .h5:/dataset
+  bool normalize = true;               // divide by the sum
+  std::vector<std::int64_t> center{};  // [slice,] row, column; empty: size / 2
   bool operator==(const FileKernel&) const = default;
 };
 

@@ -63,6 +63,19 @@ std::array<std::int64_t, 2> binning_phase(const BlurOptions& options);
 /// factor).
 std::unique_ptr<LocalOperator> make_blur(BlurOptions options);
 
+struct VolumeBlurOptions {
+  at::Tensor kernel;               // (d, h, w), or one per channel of the image (C, d, h, w); used as it is
+  std::optional<Index3> origin{};  // tap at the sample's voxel; default (d / 2, h / 2, w / 2)
+  Boundary boundary = Boundary::circular;
+  BlurMethod method = BlurMethod::automatic;
+  /// Of a tile that is transformed at once, about and at most, unless the kernel asks for more. A pass holds four
+  /// tiles per channel.
+  std::int64_t tile_values = 1 << 24;
+};
+/// True convolution of volumes: y[i] = sum_j kernel[j] x[i + origin - j]. With boundary valid, y starts where the
+/// kernel first fits. automatic: direct up to 27 taps. InputError as for make_blur().
+std::unique_ptr<LocalOperator> make_volume_blur(VolumeBlurOptions options);
+
 /// A kernel that is a product of one per axis: depth, rows, columns.
 struct SeparableKernel {
   std::array<std::vector<double>, 3> taps{{{1.0}, {1.0}, {1.0}}};

@@ -3,12 +3,14 @@
 
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
 
+#include "tessera/core/box.hpp"
 #include "tessera/core/error.hpp"
 
 namespace tessera {
@@ -24,21 +26,40 @@ double median(std::vector<double> v) {
   return *middle;
 }
 
-using Index2 = std::array<std::int64_t, 2>;
-
-// One channel's taps.
+// One channel's taps; of a picture one slice.
 struct Taps {
-  std::int64_t rows, columns;
+  Index3 size{};  // slices, rows, columns
   std::vector<double> values;
 
-  double at(std::int64_t r, std::int64_t c) const {
-    return r < 0 || c < 0 || r >= rows || c >= columns ? 0
-                                                       : values[static_cast<std::size_t>(r * columns + c)];
+  // The first axis that it has.
+  std::size_t first() const { return size[0] > 1 ? 0 : 1; }
+  double at(const Index3& p) const {
+    for (std::size_t d = 0; d < 3; ++d)
+      if (p[d] < 0 || p[d] >= size[d]) return 0;
+    return values[static_cast<std::size_t>((p[0] * size[1] + p[1]) * size[2] + p[2])];
   }
   template <class Visit>
   void each(Visit visit) const {
-    for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t c = 0; c < columns; ++c) visit(r, c, at(r, c));
+    each_of(Box({0, 0, 0}, size), visit);
+  }
+  template <class Visit>
+  void each_of(const Box& box, Visit visit) const {
+    for (std::int64_t z = box.lo()[0]; z < box.hi()[0]; ++z)
+      for (std::int64_t r = box.lo()[1]; r < box.hi()[1]; ++r)
+        for (std::int64_t c = box.lo()[2]; c < box.hi()[2]; ++c) visit(Index3{z, r, c}, at({z, r, c}));
+  }
+  // visit(tap) for those that touch p by a face, an edge or a corner, and p's own.
+  template <class Visit>
+  void around(const Index3& p, Visit visit) const {
+    const std::int64_t k = size[0] > 1 ? 1 : 0;
+    for (std::int64_t z = -k; z <= k; ++z)
+      for (std::int64_t r = -1; r <= 1; ++r)
+        for (std::int64_t c = -1; c <= 1; ++c) visit(at({p[0] + z, p[1] + r, p[2] + c}));
+  }
+  std::int64_t shortest() const {
+    std::int64_t n = size[2];
+    for (std::size_t d = first(); d < 2; ++d) n = std::min(n, size[d]);
+    return n;
   }
   double sum() const {
     double s = 0;
@@ -46,16 +67,17 @@ struct Taps {
     return s;
   }
   double peak() const { return *std::max_element(values.begin(), values.end()); }
-  double median_of(Index2 lo, Index2 hi) const {
+  double median_of(const Box& box) const {
     std::vector<double> v;
-    for (std::int64_t r = lo[0]; r < hi[0]; ++r)
-      for (std::int64_t c = lo[1]; c < hi[1]; ++c) v.push_back(at(r, c));
+    each_of(box, [&](const Index3&, double value) { v.push_back(value); });
     return median(std::move(v));
   }
   double median_of_ring(std::int64_t k) const {
     std::vector<double> v;
-    each([&](std::int64_t r, std::int64_t c, double value) {
-      if (std::min({r, c, rows - 1 - r, columns - 1 - c}) == k) v.push_back(value);
+    each([&](const Index3& p, double value) {
+      std::int64_t depth = size[2];
+      for (std::size_t d = first(); d < 3; ++d) depth = std::min({depth, p[d], size[d] - 1 - p[d]});
+      if (depth == k) v.push_back(value);
     });
     return median(std::move(v));
   }
@@ -64,39 +86,54 @@ struct Taps {
 // A level on which all of the kernel stands: that of its corners and of the middles of its sides, where these
 // hardly differ. Tails fall from the middles to the corners.
 double pedestal(const Taps& k) {
-  const std::int64_t h = k.rows, w = k.columns, m = std::max<std::int64_t>(1, std::min(h, w) / 6);
-  std::vector<double> levels = {k.median_of({0, 0}, {m, m}),
-                                k.median_of({0, w - m}, {m, w}),
-                                k.median_of({h - m, 0}, {h, m}),
-                                k.median_of({h - m, w - m}, {h, w}),
-                                k.median_of({0, w / 3}, {1, w - w / 3}),
-                                k.median_of({h - 1, w / 3}, {h, w - w / 3}),
-                                k.median_of({h / 3, 0}, {h - h / 3, 1}),
-                                k.median_of({h / 3, w - 1}, {h - h / 3, w})};
+  const std::int64_t m = std::max<std::int64_t>(1, k.shortest() / 6);
+  const std::size_t first = k.first(), axes = 3 - first;
+  std::vector<double> levels;
+  for (std::size_t corner = 0; corner < std::size_t{1} << axes; ++corner) {
+    Index3 lo{}, hi{1, 1, 1};
+    for (std::size_t d = first; d < 3; ++d) {
+      const bool far = (corner >> (d - first)) % 2 == 1;
+      lo[d] = far ? k.size[d] - m : 0;
+      hi[d] = far ? k.size[d] : m;
+    }
+    levels.push_back(k.median_of(Box(lo, hi)));
+  }
+  for (std::size_t face = 0; face < 2 * axes; ++face) {
+    Index3 lo{}, hi{1, 1, 1};
+    for (std::size_t d = first; d < 3; ++d) {
+      const bool across = d - first == face / 2, far = face % 2 == 1;
+      lo[d] = !across ? k.size[d] / 3 : far ? k.size[d] - 1 : 0;
+      hi[d] = !across ? k.size[d] - k.size[d] / 3 : far ? k.size[d] : 1;
+    }
+    levels.push_back(k.median_of(Box(lo, hi)));
+  }
   std::sort(levels.begin(), levels.end(), [](double a, double b) { return std::abs(a) < std::abs(b); });
-  const double low = levels.front(), most = levels[5];  // a tail may reach two of the sides
+  const double low = levels.front(), most = levels[levels.size() - 3];  // a tail may reach two of the sides
   const bool flat = low != 0 && most / low > 0 && most / low < 1.35 && std::abs(low) < 0.3 * k.peak();
-  return flat ? levels[3] : 0;
+  return flat ? levels[(levels.size() - 1) / 2] : 0;
 }
 
 struct Place {
-  std::array<double, 2> center{}, spread{};
+  std::array<double, 3> center{}, spread{};
+  double width() const { return std::hypot(spread[0], spread[1], spread[2]); }
 };
 
-// Center of mass and root mean square width of the taps that matter, rows and columns moved by `roll`.
-Place place_of(const Taps& k, Index2 roll) {
+// Center of mass and root mean square width of the taps that matter, moved by `roll`.
+Place place_of(const Taps& k, const Index3& roll) {
   const double least = 0.02 * k.peak();
   Place p;
   double sum = 0;
-  std::array<double, 2> squares{};
-  k.each([&](std::int64_t r, std::int64_t c, double v) {
+  std::array<double, 3> squares{};
+  k.each([&](const Index3& p3, double v) {
     if (v < least) return;
-    const std::array<double, 2> at{static_cast<double>((r + roll[0]) % k.rows),
-                                   static_cast<double>((c + roll[1]) % k.columns)};
     sum += v;
-    for (std::size_t d = 0; d < 2; ++d) p.center[d] += v * at[d], squares[d] += v * at[d] * at[d];
+    for (std::size_t d = 0; d < 3; ++d) {
+      const auto at = static_cast<double>((p3[d] + roll[d]) % k.size[d]);
+      p.center[d] += v * at;
+      squares[d] += v * at * at;
+    }
   });
-  for (std::size_t d = 0; d < 2; ++d) {
+  for (std::size_t d = 0; d < 3; ++d) {
     p.center[d] /= sum;
     p.spread[d] = std::sqrt(std::max(0.0, squares[d] / sum - p.center[d] * p.center[d]));
   }
@@ -106,38 +143,33 @@ Place place_of(const Taps& k, Index2 roll) {
 // Correlation of f(taps) with itself turned around the center of mass.
 template <class Part>
 double symmetry(const Taps& k, const Place& p, Part part) {
-  const Index2 twice{std::llround(2 * p.center[0]), std::llround(2 * p.center[1])};
+  const Index3 twice{std::llround(2 * p.center[0]), std::llround(2 * p.center[1]),
+                     std::llround(2 * p.center[2])};
   double same = 0, all = 0;
-  k.each([&](std::int64_t r, std::int64_t c, double v) {
-    same += part(v) * part(k.at(twice[0] - r, twice[1] - c));
+  k.each([&](const Index3& at, double v) {
+    same += part(v) * part(k.at({twice[0] - at[0], twice[1] - at[1], twice[2] - at[2]}));
     all += part(v) * part(v);
   });
   return all > 0 ? same / all : 1;
 }
 
-// Equal largest taps beside which the kernel falls steeply, and which are not most of it. They fill 3 x 3 somewhere: along
-// a line they are a motion.
+// Equal largest taps beside which the kernel falls steeply, and which are not most of it. They and what touches one of
+// them are equal somewhere: along a line they are a motion.
 std::int64_t clipped_top(const Taps& k) {
   const double peak = k.peak();
   std::vector<double> beside;
   std::int64_t top = 0;
   bool whole = true, filled = false;
-  k.each([&](std::int64_t r, std::int64_t c, double v) {
+  k.each([&](const Index3& at, double v) {
     whole = whole && v == std::floor(v);
-    if (v == peak) {
-      ++top;
-      bool all = true;
-      for (std::int64_t i = -1; i <= 1; ++i)
-        for (std::int64_t j = -1; j <= 1; ++j) all = all && k.at(r + i, c + j) == peak;
-      filled = filled || all;
-      return;
-    }
-    for (std::int64_t i = -1; i <= 1; ++i)
-      for (std::int64_t j = -1; j <= 1; ++j)
-        if (k.at(r + i, c + j) == peak) {
-          beside.push_back(v);
-          return;
-        }
+    bool all = true, any = false;
+    k.around(at, [&](double other) {
+      all = all && other == peak;
+      any = any || other == peak;
+    });
+    top += v == peak;
+    filled = filled || all;
+    if (v != peak && any) beside.push_back(v);
   });
   if (!whole || !filled || beside.empty() || median(beside) > 0.95 * peak) return 0;
   return static_cast<double>(top) * peak < 0.7 * k.sum() ? top : 0;
@@ -145,7 +177,7 @@ std::int64_t clipped_top(const Taps& k) {
 
 void look(const std::string& name, const FileKernel& file, Taps k, bool every_pixel, KernelLook& out) {
   const auto warn = [&](const std::string& text) { out.warnings.push_back(name + " " + text); };
-  const bool wide = std::min(k.rows, k.columns) >= kSmall;
+  const bool wide = k.shortest() >= kSmall;
   const double whole = k.sum();
   if (const std::int64_t top = clipped_top(k); top > 0)
     warn(
@@ -170,32 +202,43 @@ void look(const std::string& name, const FileKernel& file, Taps k, bool every_pi
   }
   const double peak = k.peak(), sum = k.sum();
   if (!(peak > 0) || !(sum > 0)) return;  // a filter of differences
-  const Place p = place_of(k, {0, 0});
-  const Index2 origin = file.center.value_or(Index2{k.rows / 2, k.columns / 2});
-  const Place rolled = place_of(k, {k.rows / 2, k.columns / 2});
+  const Index3 middle{k.size[0] / 2, k.size[1] / 2, k.size[2] / 2};
+  const Place p = place_of(k, {}), rolled = place_of(k, middle);
+  const std::size_t first = k.first();
+  Index3 origin = middle;
+  for (std::size_t i = 0, n = file.center.size(); i < n; ++i) origin[3 - n + i] = file.center[i];
   const bool symmetric = symmetry(k, p, [](double v) { return v; }) > kSymmetric;
   const auto off = [&](std::size_t d) { return p.center[d] - static_cast<double>(origin[d]); };
-  const auto moved = [&](std::size_t d) {
-    return std::abs(off(d)) > (symmetric ? 0.75 : std::max(1.0, p.spread[d]));
+  bool moved = false, half = false;
+  for (std::size_t d = first; d < 3; ++d) {
+    moved = moved || std::abs(off(d)) > (symmetric ? 0.75 : std::max(1.0, p.spread[d]));
+    half = half || std::abs(std::abs(off(d)) - 0.5) < 0.1;
+  }
+  // Of the axes that it has, as a list.
+  const auto list = [&](const char* format, const auto& value) {
+    std::vector<std::string> texts;
+    for (std::size_t d = first; d < 3; ++d) texts.push_back(fmt::format(fmt::runtime(format), value(d)));
+    return fmt::format("[{}]", fmt::join(texts, ", "));
   };
-  if (std::hypot(rolled.spread[0], rolled.spread[1]) < 0.5 * std::hypot(p.spread[0], p.spread[1]))
+  const std::string center = list("{:.1f}", [&](std::size_t d) { return p.center[d]; });
+  const std::string read_at = list("{}", [&](std::size_t d) { return origin[d]; });
+  if (rolled.width() < 0.5 * p.width())
     warn(fmt::format(
-        "has its taps around the corners, as Fourier transforms order them (its origin is read at "
-        "[{}, {}], so the picture falls apart): write numpy.fft.fftshift of it",
-        origin[0], origin[1]));
-  else if (moved(0) || moved(1))
+        "has its taps around the corners, as Fourier transforms order them (its origin is read at {}, so the "
+        "picture falls apart): write numpy.fft.fftshift of it",
+        read_at));
+  else if (moved)
     warn(
-        fmt::format("is not centered: its center of mass is [{:.1f}, {:.1f}], its origin [{}, {}], so the "
-                    "result is shifted by {:.1f} rows and {:.1f} columns: unless the blur moves the picture, "
-                    "write 'center: [{}, {}]' beside kernel.file",
-                    p.center[0], p.center[1], origin[0], origin[1], -off(0), -off(1),
-                    std::llround(p.center[0]), std::llround(p.center[1])));
-  else if (const auto half = [&](std::size_t d) { return std::abs(std::abs(off(d)) - 0.5) < 0.1; };
-           every_pixel && symmetric && (half(0) || half(1)))
+        fmt::format("is not centered: its center of mass is {}, its origin {}, so the result is shifted by "
+                    "{}{:.1f} rows and {:.1f} columns: unless the blur moves the picture, write 'center: {}' "
+                    "beside kernel.file",
+                    center, read_at, first == 0 ? fmt::format("{:.1f} slices, ", -off(0)) : "", -off(1),
+                    -off(2), list("{}", [&](std::size_t d) { return std::llround(p.center[d]); })));
+  else if (every_pixel && symmetric && half)
     out.notes.push_back(fmt::format(
-        "{} has its middle between two taps, at [{:.1f}, {:.1f}], and its origin at [{}, {}]: the result is "
-        "shifted by half a pixel; a kernel of odd size has a tap in its middle",
-        name, p.center[0], p.center[1], origin[0], origin[1]));
+        "{} has its middle between two taps, at {}, and its origin at {}: the result is shifted by half a "
+        "pixel; a kernel of odd size has a tap in its middle",
+        name, center, read_at));
   if (wide) {
     const double rim = k.median_of_ring(0) / peak, beyond = 2 * rim - k.median_of_ring(1) / peak;
     if (rim < 0.8 && beyond > 0.25)
@@ -234,7 +277,7 @@ KernelLook look_at_kernel(const FileKernel& file, const at::Tensor& taps, bool e
   for (std::int64_t c = 0; c < taps.size(0); ++c) {
     const at::Tensor one = taps[c].contiguous();
     const std::string name = taps.size(0) > 1 ? concat("channel ", c, " of ", kernel) : kernel;
-    Taps k{one.size(0), one.size(1), {}};
+    Taps k{{one.size(0), one.size(1), one.size(2)}, {}};
     k.values.assign(one.const_data_ptr<double>(), one.const_data_ptr<double>() + one.numel());
     double sizes = 0;
     for (const double v : k.values) sizes += std::abs(v);

@@ -44,8 +44,12 @@ JobConfig load_job(const std::string& path, const std::vector<std::string>& over
   file.text = measurement_problem(file.path, comm);
   JobConfig job;
   comm.together([&] { job = parse_job(text, path, overrides, file, purpose); });
-  if (purpose == Purpose::measure) return job;
-  if (const std::string reason = no_network(job, comm); !reason.empty())
+  const std::string reason = no_network(job, comm);
+  if (purpose == Purpose::measure) {
+    if (!reason.empty()) job.denoiser.network = "none";  // nothing is denoised
+    return job;
+  }
+  if (!reason.empty())
     return load_job(path, {.overrides = {kTotalVariation}, .reason = "denoiser tv: " + reason}, overrides,
                     comm);
   return job;

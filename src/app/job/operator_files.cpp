@@ -11,7 +11,9 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kLargestKernel = 4096;  // per side: a kernel is small enough to stand on every rank
+constexpr std::int64_t kLargestKernel =
+    4096;                                    // per side: a kernel is small enough to stand on every rank ...
+constexpr std::int64_t kMostTaps = 1 << 26;  // ... and to be transformed there
 
 }  // namespace
 
@@ -24,13 +26,12 @@ SourceInfo OperatorFiles::info_of(const std::string& path, const Communicator& c
 const at::Tensor& OperatorFiles::taps(const std::string& path, const Communicator& comm) {
   if (const auto known = taps_.find(path); known != taps_.end()) return known->second;
   const SourceInfo info = info_of(path, comm);
-  TESSERA_VALIDATE(
-      info.box.extent(0) == 1 && info.box.extent(1) <= kLargestKernel && info.box.extent(2) <= kLargestKernel,
-      "kernel ", path, " has ", sides(info.box), " taps (kernels from files are those of pictures, at most ",
-      kLargestKernel,
-      " per side) cut it to its support; of a volume write "
-      "'kernel: {gaussian: {sigma: [DEPTH, ROWS, COLUMNS]}}'");
-  at::Tensor taps = at::empty({info.channels, info.box.extent(1), info.box.extent(2)}, at::kDouble);
+  bool fits = info.values() <= kMostTaps;
+  for (std::size_t d = 0; d < 3; ++d) fits = fits && info.box.extent(d) <= kLargestKernel;
+  TESSERA_VALIDATE(fits, "kernel ", path, " has ", sides(info.box), " taps (a kernel has at most ",
+                   kLargestKernel, " per side and ", kMostTaps, " in all) cut it to its support");
+  at::Tensor taps =
+      at::empty({info.channels, info.box.extent(0), info.box.extent(1), info.box.extent(2)}, at::kDouble);
   comm.together([&] {
     if (comm.rank() == 0) read_image(path, Layout({info.box}), view(taps, info.box), Communicator());
   });

@@ -15,22 +15,30 @@
 namespace tessera {
 namespace {
 
-// (1, h, w), or (C, h, w) with one kernel per channel of the image.
+// (1, d, h, w), or (C, d, h, w) with one kernel per channel of the image; d = 1 of a picture.
 at::Tensor file_kernel(const KernelConfig::File& file, const OperatorRequest& in) {
   at::Tensor taps = in.files.taps(file.path, in.comm);
   if (taps.eq(taps[0]).all().item().toBool()) taps = taps.slice(0, 0, 1);  // a gray kernel saved as RGB
   TESSERA_VALIDATE(taps.size(0) == 1 || taps.size(0) == in.image.channels, "kernel ", file.path, " has ",
                    taps.size(0), " channels that differ (the image has ", in.image.channels,
                    ") give one kernel, or one per channel of the image");
+  TESSERA_VALIDATE(in.image.volume() || taps.size(1) == 1, "kernel ", file.path, " is a stack of ",
+                   taps.size(1), " slices (the image is a picture of ", sides(in.image.box),
+                   ") give one of them");
+  TESSERA_VALIDATE(file.center.empty() || file.center.size() == (in.image.volume() ? 3U : 2U),
+                   "kernel.center has ", file.center.size(), " numbers (the image is a ",
+                   in.image.volume() ? "volume" : "picture", ") write ",
+                   in.image.volume() ? "slice, row and column" : "row and column");
   const KernelLook look = look_at_kernel(file, taps, find_operator(in.config.type).every_pixel.empty());
   for (const std::string& line : look.warnings) in.files.warn(line);
   for (const std::string& line : look.notes) in.files.note(line);
-  return file.normalize ? taps / taps.sum(at::IntArrayRef{1, 2}, /*keepdim=*/true) : taps;
+  return file.normalize ? taps / taps.sum(at::IntArrayRef{1, 2, 3}, /*keepdim=*/true) : taps;
 }
 
+// (h, w) or (C, h, w): of a picture.
 at::Tensor make_kernel(const OperatorRequest& in) {
   if (const auto* file = std::get_if<KernelConfig::File>(&in.config.kernel.form))
-    return file_kernel(*file, in);
+    return file_kernel(*file, in).squeeze(1);
   const auto& g = std::get<KernelConfig::Gaussian>(in.config.kernel.form);
   const double unit = g.sigma_is_share ? static_cast<double>(in.image.box.extent(2)) : 1.0;
   return gaussian_kernel({g.sigma[0] * unit, g.sigma[1] * unit}, g.angle);
@@ -115,24 +123,33 @@ BlurOptions blur_options(const OperatorRequest& in) {
   BlurOptions options;
   options.kernel = make_kernel(in);
   if (const auto* file = std::get_if<KernelConfig::File>(&in.config.kernel.form))
-    options.origin = file->center;
+    if (!file->center.empty()) options.origin = {file->center[0], file->center[1]};
   options.boundary = parse_boundary(in.config.boundary);
   options.method = parse_blur_method(in.config.options.get<std::string>(method()));
   options.device = in.device;
   return options;
 }
 
+VolumeBlurOptions volume_blur_options(const OperatorRequest& in) {
+  const auto& file = std::get<KernelConfig::File>(in.config.kernel.form);
+  VolumeBlurOptions options;
+  options.kernel = file_kernel(file, in);
+  if (const auto& c = file.center; !c.empty()) options.origin = {c[0], c[1], c[2]};
+  options.boundary = parse_boundary(in.config.boundary);
+  options.method = parse_blur_method(in.config.options.get<std::string>(method()));
+  return options;
+}
+
 std::unique_ptr<LocalOperator> blur(const OperatorRequest& in) {
   const bool volume = in.image.volume();
   const auto* g = std::get_if<KernelConfig::Gaussian>(&in.config.kernel.form);
-  TESSERA_VALIDATE(!volume || (g && g->depth > 0),
-                   g ? "the kernel has two widths" : "kernel.file is for pictures",
-                   " (the image is a volume of ", sides(in.image.box),
-                   ", whose kernels are Gaussians along its axes) write ", g ? "" : "the widths of yours, ",
+  TESSERA_VALIDATE(!volume || !g || g->depth > 0, "the kernel has two widths (the image is a volume of ",
+                   sides(in.image.box), ", whose Gaussians have three) write ",
                    "'kernel: {gaussian: {sigma: [DEPTH, ROWS, COLUMNS]}}'");
   TESSERA_VALIDATE(volume || !g || g->depth == 0, "the kernel has three widths (the image is a picture of ",
                    sides(in.image.box), ") write those of rows and columns");
   if (!volume) return make_blur(blur_options(in));
+  if (!g) return make_volume_blur(volume_blur_options(in));
   TESSERA_VALIDATE(g->angle == 0, "the kernel is turned by ", g->angle,
                    " degrees (Gaussians of volumes stand along the axes) remove angle");
   return make_gaussian_blur({g->depth, g->sigma[0], g->sigma[1]}, parse_boundary(in.config.boundary));
