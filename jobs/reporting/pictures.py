@@ -279,7 +279,9 @@ def truth_of(run, scenes, shape):
 def before_of(run, side, missing):
     """The measurement, as the run kept it, or the measured picture that the job names."""
     given = run.job.get("problem.measurements")
-    for path, what in ((run.folder / "measurement.png", "The measurement"), (given, f"{given}")):
+    sinogram = run.job.get("problem.operator.type") == "tomography"
+    kept = "The sinogram, of a volume that of the middle row" if sinogram else "The measurement"
+    for path, what in ((run.folder / "measurement.png", kept), (given, f"{given}")):
         if not path or str(path).endswith((".h5", ".hdf5")):
             continue
         try:

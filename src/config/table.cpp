@@ -123,17 +123,23 @@ JobKeys JobTable::data() const {
       key<Job>("problem.truth.scene.channels", TESSERA_AT(problem.scene.channels),
                {.least = 1, .most = 65535}, "", "3: color; 1: its luminance; others: a spectrum", scene),
       key<Job>("problem.measurements", TESSERA_AT(problem.measurements), {.file = true}, "",
-               "measured data: HDF5 (/measurements/0 ...), or where the operator has one part an image"),
+               "measured data: HDF5 (/measurements/0 ...), or where the operator has one part an image; of "
+               "tomography a "
+               "scan: DXchange, NXtomo, or an array (views, rows, columns)"),
       key<Job>("problem.weights", TESSERA_AT(problem.weights), {.file = true}, "",
                "inverse variance of each sample, in the measurements' layout; 0 or NaN: not used. Only 0 and "
                "1: a mask",
                measured),
       key<Job>("problem.dark", TESSERA_AT(problem.dark), {.file = true}, "",
-               "file units to subtract from each sample, in the measurements' layout", measured),
-      key<Job>(
-          "problem.flat", TESSERA_AT(problem.flat), {.file = true}, "",
-          "sensitivity of each sample, divided by its mean: y = (file - dark) / flat; 0 or less: not used",
-          measured),
+               "file units to subtract from each sample, in the measurements' layout; of a scan frames "
+               "without beam, "
+               "averaged",
+               measured),
+      key<Job>("problem.flat", TESSERA_AT(problem.flat), {.file = true}, "",
+               "sensitivity of each sample, divided by its mean: y = (file - dark) / flat; 0 or less: not "
+               "used; of a scan "
+               "frames of the beam alone, averaged",
+               measured),
       key<Job>("problem.saturation", TESSERA_AT(problem.saturation),
                {.least = 0, .above = true, .word = "none", .example = "0.99"}, "internal range",
                "samples from this value on are not used", measured),

@@ -80,7 +80,11 @@ Value print(const std::array<V, n>& v, const Rule& rule) {
 }
 template <class V>
 Value print(const std::optional<V>& v, const Rule& rule) {
-  if (v) return print(*v, rule);
+  if (v) {
+    Rule plain = rule;  // 0 is a value here, and no word
+    plain.word.clear();
+    return print(*v, plain);
+  }
   return rule.word.empty() ? Value{} : Value::scalar(rule.word);
 }
 

@@ -270,6 +270,8 @@ class ProjectionPlan final : public OperatorPlan {
     return std::make_unique<Projection>(*this, context, g_);
   }
 
+  const std::shared_ptr<const ProjectionGeometry>& geometry() const { return g_; }
+
  private:
   const ProductSpace::Part& checked(const ProductSpace& domain) const {
     const ProductSpace::Part& image = domain.part(0);
@@ -286,6 +288,11 @@ class ProjectionPlan final : public OperatorPlan {
 
 std::unique_ptr<OperatorPlan> plan_projection(std::shared_ptr<const ProjectionGeometry> geometry) {
   return std::make_unique<ProjectionPlan>(std::move(geometry));
+}
+
+std::shared_ptr<const ProjectionGeometry> geometry_of(const OperatorPlan& plan) {
+  const auto* const projection = dynamic_cast<const ProjectionPlan*>(&plan);
+  return projection ? projection->geometry() : nullptr;
 }
 
 }  // namespace tessera

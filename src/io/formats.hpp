@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "array_axes.hpp"
 #include "tessera/io/image_format.hpp"
 
 namespace tessera::io {
@@ -14,6 +20,10 @@ ImageFormat npy_format();
 ImageFormat hdf5_format();
 
 constexpr std::int64_t kLongestSide = 10'000'000;  // pixels of a picture that is written
+
+/// A .npy array, whose axes are what `axes_of` makes of its shape. Not collective.
+using AxesOf = std::function<ArrayAxes(const std::vector<std::int64_t>& shape)>;
+std::unique_ptr<ImageSource> npy_source(const std::string& path, const AxesOf& axes_of);
 
 /// The largest value of a type that has one for images: of uint8 255, of uint16 65535; else 1.
 double full_scale(const std::string& type);

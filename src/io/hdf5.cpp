@@ -40,15 +40,6 @@ bool has_signature(const io::InputFile& file) {
   return false;
 }
 
-std::string type_name(hid_t type) {
-  const H5T_class_t kind = H5Tget_class(type);
-  const auto bits = std::to_string(8 * H5Tget_size(type));
-  if (kind == H5T_FLOAT) return "float" + bits;
-  if (kind == H5T_INTEGER) return (H5Tget_sign(type) == H5T_SGN_NONE ? "uint" : "int") + bits;
-  if (kind == H5T_ENUM) return "bool";  // h5py's way of storing numpy's bool; numbers either way
-  return "";
-}
-
 H5Handle open_dataset(hid_t file, const std::string& dataset, const std::string& path) {
   return {check_read(H5Dopen2(file, dataset.c_str(), H5P_DEFAULT), "H5Dopen", path + ":" + dataset),
           H5Dclose};
@@ -57,6 +48,15 @@ H5Handle open_dataset(hid_t file, const std::string& dataset, const std::string&
 }  // namespace
 
 namespace io {
+
+std::string number_type(hid_t type) {
+  const H5T_class_t kind = H5Tget_class(type);
+  const auto bits = std::to_string(8 * H5Tget_size(type));
+  if (kind == H5T_FLOAT) return "float" + bits;
+  if (kind == H5T_INTEGER) return (H5Tget_sign(type) == H5T_SGN_NONE ? "uint" : "int") + bits;
+  if (kind == H5T_ENUM) return "bool";  // h5py's way of storing numpy's bool; numbers either way
+  return "";
+}
 
 std::string h5_problem(const char* call, const std::string& path) {
   std::string inner = "no reason given";
@@ -190,7 +190,7 @@ DatasetInfo Hdf5File::info(const std::string& dataset) const {
   const H5Handle type(check_read(H5Dget_type(set.get()), "H5Dget_type", where), H5Tclose);
   const H5Handle space(check_read(H5Dget_space(set.get()), "H5Dget_space", where), H5Sclose);
   DatasetInfo out;
-  out.type = type_name(type.get());
+  out.type = io::number_type(type.get());
   TESSERA_VALIDATE(!out.type.empty(), where,
                    " holds no real numbers (text, complex or compound) write floats");
   const int rank = std::max(0, H5Sget_simple_extent_ndims(space.get()));

@@ -79,7 +79,8 @@ std::vector<std::string> names_in(const std::vector<std::string>& texts, std::si
   return names;
 }
 
-// Paths of all objects, soft links included.
+}  // namespace
+
 std::vector<std::string> objects(const Hdf5File& file) {
   std::vector<std::string> names;
   const auto add = [](hid_t, const char* name, const H5L_info_t*, void* to) -> herr_t {
@@ -92,7 +93,6 @@ std::vector<std::string> objects(const Hdf5File& file) {
   return names;
 }
 
-// Its shape; empty where it is no array of numbers.
 std::vector<std::int64_t> shape_of(const Hdf5File& file, const std::string& object) {
   const H5Handle opened(H5Oopen(file.id(), object.c_str(), H5P_DEFAULT), H5Oclose);
   if (opened.get() < 0 || H5Iget_type(opened.get()) != H5I_DATASET) return {};
@@ -103,8 +103,6 @@ std::vector<std::int64_t> shape_of(const Hdf5File& file, const std::string& obje
   const int axes = H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr);
   return {extent.begin(), extent.begin() + std::max(0, axes)};
 }
-
-}  // namespace
 
 AxisLabels stated_axes(const Hdf5File& file, const std::string& dataset, int rank) {
   const auto axes = static_cast<std::size_t>(rank);

@@ -193,6 +193,20 @@ void Hdf5Reader::read_as(hid_t type, const Piece& piece, T* dense) const {
   std::replace(dense, dense + piece.elements(), missing, std::numeric_limits<T>::quiet_NaN());
 }
 
+void Hdf5Reader::fill(const ArrayView& to) const {
+  const auto read_into = [&](auto zero) {
+    std::vector<decltype(zero)> dense;
+    for (const Group& group : groups(to.box, kBandBytes / std::int64_t{sizeof zero}))
+      for (const Piece& piece : group) {
+        beat();
+        dense.resize(static_cast<std::size_t>(piece.elements()));
+        read(piece, dense.data());
+        scatter(piece, about_.axes, dense.data(), to);
+      }
+  };
+  to.type == ElementType::float64 ? read_into(0.0) : read_into(0.0F);
+}
+
 void Hdf5Reader::read(const Piece& piece, float* dense) const { read_as(H5T_NATIVE_FLOAT, piece, dense); }
 void Hdf5Reader::read(const Piece& piece, double* dense) const { read_as(H5T_NATIVE_DOUBLE, piece, dense); }
 
@@ -207,19 +221,7 @@ void Hdf5File::read(const std::string& dataset, const ArrayView& to) {
     TESSERA_VALIDATE(about.channels == to.channels && about.box.contains(to.box), where, " holds ",
                      about.channels, " channels of ", about.box, " (", to.channels, " of ", to.box,
                      " are needed) is it the right file?");
-    const Hdf5Reader reader(id(), dataset, about, where);
-    const auto read_into = [&](auto zero) {
-      std::vector<decltype(zero)> dense;
-      for (const Hdf5Reader::Group& group :
-           reader.groups(to.box, Hdf5Reader::kBandBytes / std::int64_t{sizeof zero}))
-        for (const Piece& piece : group) {
-          beat();
-          dense.resize(static_cast<std::size_t>(piece.elements()));
-          reader.read(piece, dense.data());
-          scatter(piece, about.axes, dense.data(), to);
-        }
-    };
-    to.type == ElementType::float64 ? read_into(0.0) : read_into(0.0F);
+    Hdf5Reader(id(), dataset, about, where).fill(to);
   });
 }
 

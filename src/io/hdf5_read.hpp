@@ -17,6 +17,13 @@ std::string read_advice(const std::string& problem);
 /// InputError of the two where `code` is negative.
 hid_t check_read(hid_t code, const char* call, const std::string& path);
 
+/// Paths of all objects, soft links included.
+std::vector<std::string> objects(const Hdf5File& file);
+/// The shape of a dataset; empty where it is no array of real numbers.
+std::vector<std::int64_t> shape_of(const Hdf5File& file, const std::string& object);
+/// uint16, float32, bool, ... of a stored number; empty for another type.
+std::string number_type(hid_t type);
+
 /// What attributes of the dataset or of its group say of its axes: axistags (ilastik), DIMENSION_LABELS and
 /// scales (HDF5's dimensions, netCDF), axes, interpretation (NeXus), INTERLACE_MODE (HDF5's images). Nothing
 /// where none does.
@@ -47,6 +54,8 @@ class Hdf5Reader {
 
   /// Cuts the pixels `region`, all channels, into pieces of at most `most` elements.
   std::vector<Group> groups(const Box& region, std::int64_t most) const;
+  /// A view in host memory, of the channels that the dataset has: its box. At most kBandBytes beside it.
+  void fill(const ArrayView& to) const;
   /// Values in the order of the file; missing ones are NaN.
   void read(const Piece& piece, float* dense) const;
   void read(const Piece& piece, double* dense) const;

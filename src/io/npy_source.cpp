@@ -15,10 +15,10 @@ namespace {
 
 class NpySource final : public ImageSource {
  public:
-  explicit NpySource(const std::string& path) : file_(path) {
+  NpySource(const std::string& path, const AxesOf& axes_of) : file_(path) {
     TESSERA_VALIDATE(file_.count() > 0, path, " has the shape ", shape_text(file_.shape()),
                      " (nothing can be read) write it again");
-    const ArrayAxes axes = array_axes(path, file_.shape());
+    const ArrayAxes axes = axes_of(file_.shape());
     for (std::size_t k = 0; k < 4; ++k) {
       if (axes.of[k] < 0) continue;
       const auto axis = static_cast<std::size_t>(axes.of[k]);
@@ -71,11 +71,17 @@ class NpySource final : public ImageSource {
 
 }  // namespace
 
+std::unique_ptr<ImageSource> npy_source(const std::string& path, const AxesOf& axes_of) {
+  return std::make_unique<NpySource>(path, axes_of);
+}
+
 ImageFormat npy_format() {
   ImageFormat f;
   f.name = "npy";
   f.suffixes = {".npy"};
-  f.open = [](const std::string& file, const std::string&) { return std::make_unique<NpySource>(file); };
+  f.open = [](const std::string& file, const std::string&) {
+    return npy_source(file, [&](const auto& shape) { return array_axes(file, shape); });
+  };
   return f;
 }
 

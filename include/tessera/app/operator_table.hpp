@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tessera/app/marks.hpp"
+#include "tessera/app/scan.hpp"
 #include "tessera/comm/communicator.hpp"
 #include "tessera/config/choices.hpp"
 #include "tessera/config/job.hpp"
@@ -68,6 +69,15 @@ struct OperatorRow {
   std::function<std::unique_ptr<LocalOperator>(const OperatorRequest&)> local{};
   std::function<std::unique_ptr<OperatorPlan>(const OperatorRequest&)> global{};
   std::string every_pixel{};  // the operator whose samples it thins out; empty: itself
+  bool own_range = false;     // its samples are not in the range of the image
+  /// Of an operator that measures views: which part of a scan its options ask for. By headers alone; not
+  /// collective; InputError.
+  std::function<Scan(const ProblemConfig&, ScanFile)> scan{};
+  /// Completes the options by what files say (angles, the detector, the axis), so that nothing else reads them; of
+  /// a scan also looks at its samples. `said`: as the job has them, gets what was found. Collective; InputError.
+  std::function<void(OperatorConfig& part, OperatorConfig& said, Scan* scan,
+                     std::vector<std::string>& notices, const Communicator&)>
+      complete{};
 };
 
 /// src/app/job/operators.cpp: every operator that a job may name. A program may add rows before it parses its

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tessera/app/operator_table.hpp"
+#include "tessera/app/scan.hpp"
 #include "tessera/comm/communicator.hpp"
 #include "tessera/comm/gpu.hpp"
 #include "tessera/comm/transport_start.hpp"
@@ -36,6 +37,7 @@ struct RunPlan {
   std::shared_ptr<OperatorFiles> files;
   std::shared_ptr<OperatorPlan> op;  // described by them, on `image`
   std::optional<SourceInfo> truth;
+  std::optional<Scan> scan;          // the measurements, where they are one
   std::vector<std::string> notices;  // one line each, for the user
 
   at::TensorOptions options() const;

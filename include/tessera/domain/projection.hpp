@@ -21,4 +21,7 @@ namespace tessera {
 /// code, float64 in plain code. On processors.
 std::unique_ptr<OperatorPlan> plan_projection(std::shared_ptr<const ProjectionGeometry> geometry);
 
+/// Of such a plan; null for any other.
+std::shared_ptr<const ProjectionGeometry> geometry_of(const OperatorPlan& plan);
+
 }  // namespace tessera

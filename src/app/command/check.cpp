@@ -13,6 +13,7 @@
 #include <string>
 
 #include "command/command.hpp"
+#include "job/tomography.hpp"
 #include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/tuning.hpp"
 #include "tessera/core/memory.hpp"
@@ -21,6 +22,7 @@
 #include "tessera/denoise/layer_traffic.hpp"
 #include "tessera/denoise/network_work.hpp"
 #include "tessera/denoise/windows.hpp"
+#include "tessera/domain/projection.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/solve/solver.hpp"
 
@@ -143,6 +145,8 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
                                                              : std::to_string(longest(halo)).c_str());
   std::printf("measurement  %zu part%s, %lld samples\n", layout.parts(), layout.parts() == 1 ? "" : "s",
               static_cast<long long>(layout.values()));
+  if (const auto geometry = geometry_of(*plan.op))
+    for (const std::string& line : in_words(*geometry)) std::printf("scan         %s\n", line.c_str());
   std::printf("solver       %s, %lld iteration%s; denoiser %s\n", plan.job.solver.name.c_str(),
               static_cast<long long>(plan.job.solver.iterations), plan.job.solver.iterations == 1 ? "" : "s",
               plan.job.denoiser.network.c_str());

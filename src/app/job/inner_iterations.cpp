@@ -35,6 +35,7 @@ RunPlan small_job(const RunPlan& plan) {
   const Reach r = plan.op->traits(plan.domain()).reach;
   const std::int64_t reach = std::max(r.lo[1] + r.hi[1], r.lo[2] + r.hi[2]);
   const std::int64_t side = (4 * reach / kSide + 1) * kSide;  // a multiple, which decimations divide
+  if (plan.scan) p.op = plan.parts[0];                        // which does without its file
   p.truth = p.measurements = p.weights = p.dark = p.flat = {};
   p.saturation = 0;
   p.image = {};

@@ -20,6 +20,8 @@ std::string no_network(const JobConfig& job, const Communicator& comm) {
     image = image_source_info(p.truth, comm);
   } else if (!p.scene.size.empty()) {
     image = ImageSpace(box_of(p.scene.size), p.scene.channels);
+  } else if (const std::optional<Scan> scan = job_scan(job, comm)) {
+    image = ImageSpace(p.image.size.empty() ? scan->image() : box_of(p.image.size));
   } else {
     image = measurement_info(p.measurements, comm)[0].source;
     if (!p.image.size.empty()) image = ImageSpace(box_of(p.image.size), image.channels);

@@ -117,6 +117,75 @@ MaskedPixels masked_pixels(const Measurement& stored, const std::string& type, c
   return masked;
 }
 
+// What is no number counts 0; float64 becomes float32.
+void take_weights(Samples& s, const Communicator& comm) {
+  comm.together([&] {
+    for (std::size_t i = 0; i < s.weights.size(); ++i) {
+      at::Tensor& w = s.weights[i];
+      const at::Tensor none = w.isfinite().logical_not_();
+      s.no_weight += none.sum().item().toLong();
+      w.masked_fill_(none, 0);
+      TESSERA_VALIDATE(!(w < 0).any().item().toBool(), "weights of part ", i,
+                       " are negative (they are inverse variances) correct the file");
+    }
+  });
+  comm.all_reduce(std::span<std::int64_t>(&s.no_weight, 1), Reduce::sum);
+  s.weight_unit = fit_float(s.weights, comm);
+}
+
+// A scan's samples as line integrals, each rank its own, views by views.
+Samples scan_samples(const RunPlan& plan, const ProductSpace& layout, std::vector<std::string>& notices,
+                     const Communicator& comm) {
+  constexpr std::int64_t kBand = 8 << 20;  // samples that are held in float64 at once
+  const Scan& scan = *plan.scan;
+  const MeasurementOrigin origin = measurement_origin(plan.job.problem.measurements, comm);
+  const Box mine = layout.block(0, comm.rank());
+  const ImageSpace& space = layout.part(0).space;
+  Samples s;
+  s.y = {empty_block(1, mine, at::kFloat, space.axes)};
+  const bool weighs = scan.transmission || !scan.file.weights.empty();
+  if (weighs) s.weights = {empty_block(1, mine, at::kDouble, space.axes)};
+  std::int64_t silent = 0;
+  comm.together([&] {
+    if (mine.empty()) return;
+    ScanReader reader(scan);
+    const std::size_t view = space.volume() ? 0 : 1;
+    const std::int64_t each = mine.pixels() / mine.extent(view),
+                       some = std::max<std::int64_t>(1, kBand / each);
+    float* y = s.y[0].data_ptr<float>();
+    double* w = weighs ? s.weights[0].data_ptr<double>() : nullptr;
+    for (std::int64_t v = mine.lo()[view]; v < mine.hi()[view]; v += some) {
+      beat();
+      Index3 lo = mine.lo(), hi = mine.hi();
+      lo[view] = v;
+      hi[view] = std::min(v + some, hi[view]);
+      const ScanSamples band = reader.read(Box(lo, hi), silent);
+      for (const double value : band.y) {
+        const bool as_it_is = origin.internal && origin.factor == plan.factor && origin.offset == plan.offset;
+        const double file = origin.internal && !as_it_is ? value * origin.factor + origin.offset : value;
+        *y++ = static_cast<float>(as_it_is ? value : (file - plan.offset) / plan.factor);
+      }
+      if (weighs) w = std::copy(band.weights.begin(), band.weights.end(), w);
+    }
+  });
+  comm.all_reduce(std::span<std::int64_t>(&silent, 1), Reduce::sum);
+  take_weights(s, comm);
+  if (!scan.transmission) return s;
+  s.weights_compare = plan.job.problem.weights.empty();
+  s.weightless = "say nothing (no count above the dark, or no light in the flat)";
+  const auto counted = [](const FrameStack& stack, const char* what) {
+    return stack.empty()
+               ? fmt::format("no {}s", what)
+               : fmt::format("{} {}{}", stack.frames.size(), what, stack.frames.size() == 1 ? "" : "s");
+  };
+  notices.push_back(
+      fmt::format("{}: line integrals are -log((counts - dark) / (flat - dark)), of {} and {}{}",
+                  scan.file.kind.empty() ? "transmission" : scan.file.kind, counted(scan.file.flats, "flat"),
+                  counted(scan.file.darks, "dark"),
+                  scan.file.flats.frames.size() + scan.file.darks.frames.size() > 2 ? ", averaged" : ""));
+  return s;
+}
+
 Samples read_samples(const RunPlan& plan, const ProductSpace& layout, const Communicator& comm) {
   const ProblemConfig& p = plan.job.problem;
   const std::vector<MeasurementPartInfo> parts = measurement_info(p.measurements, comm);
@@ -144,18 +213,7 @@ Samples read_samples(const RunPlan& plan, const ProductSpace& layout, const Comm
   if (p.weights.empty() && has_weights(p.measurements, comm))
     s.weights = read_parts(p.measurements, "weights", layout, comm);
   if (!p.weights.empty()) s.weights = read_parts(p.weights, "weights", layout, comm);
-  comm.together([&] {
-    for (std::size_t i = 0; i < s.weights.size(); ++i) {
-      at::Tensor& w = s.weights[i];
-      const at::Tensor none = w.isfinite().logical_not_();
-      s.no_weight += none.sum().item().toLong();
-      w.masked_fill_(none, 0);
-      TESSERA_VALIDATE(!(w < 0).any().item().toBool(), "weights of part ", i,
-                       " are negative (they are inverse variances) correct the file");
-    }
-  });
-  comm.all_reduce(std::span<std::int64_t>(&s.no_weight, 1), Reduce::sum);
-  s.weight_unit = fit_float(s.weights, comm);
+  take_weights(s, comm);
   return s;
 }
 
@@ -218,7 +276,8 @@ Problem make_problem(const RunPlan& plan, const Communicator& comm,
       refuse_missing(plan.job.problem.truth, problem.truth, "no score would be one",
                      "fill them, cut them off, or leave problem.truth out", comm);
     }
-    samples = read_samples(plan, layout, comm);
+    samples =
+        plan.scan ? scan_samples(plan, layout, problem.notices, comm) : read_samples(plan, layout, comm);
   }
   weigh_samples(plan, std::move(samples), problem, comm);
   return problem;

@@ -145,7 +145,14 @@ void say_note(RunPlan& plan, const std::string& path, const SourceInfo& info) {
 void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Communicator& comm) {
   const ProblemConfig& p = plan.job.problem;
   FullScale scale{p.scale.offset, p.scale.factor};
-  if (p.scale.from_data) {
+  if (plan.scan && p.scale.factor == 0) {
+    scale.factor = plan.scan->level;
+    scale.note = fmt::format(
+        "full scale: the samples are line integrals, whose peaks and masses are those of an image that "
+        "reaches about {:.4g}, "
+        "which is taken for 1 (scale.factor)",
+        scale.factor);
+  } else if (p.scale.from_data) {
     const MeasurementOrigin origin = measurement_origin(p.measurements, comm);
     const double most = origin.internal ? brightest_samples(sources, origin.factor, origin.offset, comm)
                                         : brightest_samples(sources, 1, 0, comm);
@@ -240,6 +247,30 @@ void cut_image(RunPlan& plan, int ranks) {
                                   " x ", alignment[2], " pixels than ranks) fewer ranks do the same work"));
 }
 
+// What files say of the options of operators stands in plan.parts from now on; what the job has of it too, but for what
+// its scan says again.
+void complete_operators(RunPlan& plan, const Communicator& comm) {
+  std::size_t next = 0;
+  const auto visit = [&](auto& self, OperatorConfig& said) -> void {
+    if (!said.parts.empty()) {
+      for (OperatorConfig& part : said.parts) self(self, part);
+      return;
+    }
+    OperatorConfig& part = plan.parts[next++];
+    if (const auto& complete = find_operator(part.type).complete)
+      complete(part, said, plan.scan ? &*plan.scan : nullptr, plan.notices, comm);
+  };
+  visit(visit, plan.job.problem.op);
+}
+
+// The image and the units of a scan.
+void take_scan(RunPlan& plan) {
+  const ProblemConfig& p = plan.job.problem;
+  if (!plan.truth) plan.image = ImageSpace(p.image.size.empty() ? plan.scan->image() : box_of(p.image.size));
+  plan.data = SourceInfo{ImageSpace(plan.scan->samples())};
+  plan.data.type = "float32";
+}
+
 // Pixel sizes that the job says; those of a file hold where it says none.
 void take_pixel_size(RunPlan& plan) {
   const ImageConfig& said = plan.job.problem.image;
@@ -285,7 +316,12 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
       plan.image.grid[d].spacing *= static_cast<double>(n);
   }
   std::size_t measured = 0;  // parts
-  if (!p.measurements.empty()) {
+  plan.scan = job_scan(job, comm);
+  complete_operators(plan, comm);
+  if (plan.scan) {
+    measured = 1;
+    take_scan(plan);
+  } else if (!p.measurements.empty()) {
     const std::vector<MeasurementPartInfo> parts = measurement_info(p.measurements, comm);
     measured = parts.size();
     if (!plan.truth) {
@@ -302,7 +338,7 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
   }
   for (const std::string& path : {p.weights, p.dark, p.flat}) {
     const ImageFormat* const format = find_format(path);
-    if (format && !format->measurements) say_note(plan, path, image_source_info(path, comm));
+    if (format && !format->measurements && !plan.scan) say_note(plan, path, image_source_info(path, comm));
   }
   if (plan.truth && !p.image.size.empty())
     TESSERA_VALIDATE(plan.image.box == box_of(p.image.size), "problem.image.size is ",
@@ -324,6 +360,11 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
   take_network(plan, comm);
   plan.op = describe(plan, plan.parts, 0, plan.device, comm);
   cut_image(plan, ranks);
+  if (plan.scan)
+    TESSERA_VALIDATE(plan.op->range(plan.domain()).part(0).box() == plan.scan->samples(),
+                     plan.truth ? "the truth" : "problem.image.size", " is ", sides(plan.image.box),
+                     " (the scan has ", plan.scan->rows, plan.scan->rows == 1 ? " row" : " rows",
+                     ") one row is of a picture, several are of a volume");
   if (const std::size_t wanted = plan.op->range(plan.domain()).parts(); measured > 0)
     TESSERA_VALIDATE(measured == wanted, p.measurements, " holds ", measured,
                      " measurements (the operator has ", wanted, " parts) give one for each");

@@ -47,6 +47,11 @@ std::array<double, 2> range_of(const Measurement& parts, const Measurement& mark
   return {-ends[0], ends[1]};
 }
 
+bool in_image_range(const RunPlan& plan) {
+  return std::none_of(plan.parts.begin(), plan.parts.end(),
+                      [](const OperatorConfig& part) { return find_operator(part.type).own_range; });
+}
+
 void mark_weights(Measurement& weights, Problem& problem, const Communicator& comm) {
   if (weights.empty()) return;
   const MarkValues values = survey_marks(
@@ -291,9 +296,10 @@ void warn_of_values(const RunPlan& plan, const Measurement& y, const Measurement
   const auto& [all, bright, brightest, beyond, at_least, near_least, at_most, near_most] = n;
   const auto file = [&](double v) { return fmt::format("{:.6g}", v * plan.factor + plan.offset); };
   const auto warn = [&](const std::string& text) { problem.warnings.push_back("the measurement " + text); };
+  const bool in_range = in_image_range(plan);  // 0 is what a ray beside the object has
   // Of the brightest sample, whatever the range: total variation knows none. A few hot pixels are no stars.
-  if (plan.network && plan.job.solver.chosen.prior && brightest >= kPile && brightest * 10'000 >= all &&
-      brightest * 100 < all && problem.noise_sigma < kFaint * most)
+  if (in_range && plan.network && plan.job.solver.chosen.prior && brightest >= kPile &&
+      brightest * 10'000 >= all && brightest * 100 < all && problem.noise_sigma < kFaint * most)
     problem.other = OtherChoice{
         {kTotalVariation},
         fmt::format("denoiser tv: {:.2g} % of the samples lie above an eighth of the brightest, {}, and the "
@@ -302,12 +308,12 @@ void warn_of_values(const RunPlan& plan, const Measurement& y, const Measurement
                     "otherwise",
                     100.0 * static_cast<double>(brightest) / static_cast<double>(all), file(most),
                     problem.noise_sigma / most, problem.noise_sigma * plan.factor, kFaint)};
-  else if (bright * 10'000 < all)
+  else if (in_range && bright * 10'000 < all)
     warn(
         fmt::format("fills little of the range: all but one sample in 10,000 stay below {}, an eighth of it "
                     "(largest {}); networks are trained on all of it: write 'factor: data' in problem.scale",
                     file(kDim), file(most)));
-  else if (plan.network && bright * 100 < all && problem.noise_sigma < kFaint)
+  else if (in_range && plan.network && bright * 100 < all && problem.noise_sigma < kFaint)
     warn(fmt::format(
         "has few bright samples far above its noise: {:.2g} % lie above {}, an eighth of the range, and the "
         "noise is "
@@ -319,7 +325,7 @@ void warn_of_values(const RunPlan& plan, const Measurement& y, const Measurement
   // Whole numbers of 16 bits that are read with a sign: those from 32768 on come out below 0.
   const bool wrapped = plan.data.type == "int16" && least * plan.factor + plan.offset < -16384 &&
                        most * plan.factor + plan.offset > 16384;
-  if (beyond * 1000 > all)
+  if (in_range && beyond * 1000 > all)
     warn(fmt::format(
         "leaves the range: {:.3g} % of the samples are far outside of {} to {}, which are 0 and 1 "
         "inside (they reach {} to {}): {}",
@@ -339,14 +345,15 @@ void warn_of_values(const RunPlan& plan, const Measurement& y, const Measurement
                     "as data): write 'saturation: {:.5g}' in problem, or give them weight 0",
                     at_most, file(most), near_most, most - near / 2));
   }
-  if (at_least >= pile && at_least > near_least && !may_be_zero(plan, problem.noise, least)) {
+  const bool beside = !in_range && least == 0;
+  if (at_least >= pile && at_least > near_least && !beside && !may_be_zero(plan, problem.noise, least)) {
     said[0] = least;
     warn(fmt::format(
         "has {} samples at its smallest value, {}, and {} near it (they look dead or clipped, and "
         "count as data): give dead ones weight 0 by problem.weights",
         at_least, file(least), near_least));
   }
-  warn_of_empty_areas(plan, y, marks, said, problem, comm);
+  if (in_range) warn_of_empty_areas(plan, y, marks, said, problem, comm);
   warn_of_ends(plan, y, marks, problem, comm);
 }
 

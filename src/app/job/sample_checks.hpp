@@ -12,6 +12,9 @@ namespace tessera {
 /// Smallest and largest where `marks` is not 0; of host tensors. Collective.
 std::array<double, 2> range_of(const Measurement& parts, const Measurement& marks, const Communicator& comm);
 
+/// Whether samples have the range of the image, as those of a blur, or one of their own, as line integrals.
+bool in_image_range(const RunPlan& plan);
+
 /// Weights that are a compressed mask become 0 and 1, said in problem.notices; others stay. Collective.
 void mark_weights(Measurement& weights, Problem& problem, const Communicator& comm);
 

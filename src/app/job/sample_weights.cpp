@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cfloat>
 #include <cmath>
 
 #include "job/sample_checks.hpp"
@@ -61,8 +62,10 @@ Measurement counted_samples(const RunPlan& plan, const Samples& s, const Measure
     left = now;
   };
   if (!s.weights.empty())
-    drop([&](std::size_t i) { return s.weights[i].eq(0); },
-         s.no_weight > 0 ? "have weight 0, or one that is no number," : "have weight 0");
+    drop([&](std::size_t i) { return s.weights[i].eq(0); }, !s.weightless.empty() ? s.weightless
+                                                            : s.no_weight > 0
+                                                                ? "have weight 0, or one that is no number,"
+                                                                : "have weight 0");
   if (!s.mark.empty())
     drop([&](std::size_t i) { return raw[i].ge(s.masked); },
          "have " + s.mark + ", far above all others, which marks masked pixels,");
@@ -129,6 +132,34 @@ struct Weighing {
 Weighing from_file(const RunPlan& plan, Samples& s, Problem& problem) {
   problem.noise_source = "from the weights, which are inverse variances";
   return {std::move(s.weights), 1 / plan.factor / s.weight_unit / plan.factor};
+}
+
+// Counts, whose inverse is the variance of their logarithm, but for a factor: that is found in samples which they
+// make alike.
+Weighing from_counts(const RunPlan& plan, const Samples& s, const Measurement& y, const Measurement& marks,
+                     Problem& problem, const Communicator& comm) {
+  TESSERA_VALIDATE(plan.job.problem.noise.poisson == 0,
+                   "problem.noise.poisson stands beside a scan of counts (it is a gain of line integrals, "
+                   "which have none) "
+                   "leave it out, or write gaussian, the level of a line integral on average");
+  const ProductSpace& layout = problem.A->range();
+  const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
+  Weighing out;
+  for (std::size_t i = 0; i < y.size(); ++i)
+    out.weights.push_back(
+        local_mean(s.weights[i], marks[i], FLT_MIN, i, layout, comm, transport).to(at::kFloat).contiguous());
+  const std::string compare = "; the counts say how samples compare";
+  if (plan.job.problem.noise.gaussian > 0) return out;
+  Measurement even, some = out.weights;
+  for (std::size_t i = 0; i < y.size(); ++i) some[i] = some[i].masked_fill(marks[i].eq(0), 0);
+  const double mean = sum(some, comm) / static_cast<double>(count(marks, comm));
+  for (std::size_t i = 0; i < y.size(); ++i)
+    even.push_back(out.weights[i].to(at::kDouble).div(mean).sqrt_().mul_(y[i]).to(at::kFloat).contiguous());
+  const NoiseEstimate e = estimate_noise(even, marks, layout, comm);
+  out.variance = e.sigma * e.sigma * mean;
+  problem.noise_source = "estimated from the data, standard error " + percent(e.sigma_error, e.sigma) +
+                         ", plus what texture adds" + compare;
+  return out;
 }
 
 // Whether channels differ by more than rounding makes of a gray picture.
@@ -231,19 +262,23 @@ void weigh_samples(const RunPlan& plan, Samples s, Problem& problem, const Commu
   Measurement raw, y;
   for (const at::Tensor& part : s.y) raw.push_back(part.to(at::kCPU, at::kFloat).contiguous());
   for (std::size_t i = 0; i < raw.size(); ++i) y.push_back(s.dark.empty() ? raw[i] : raw[i].sub(s.dark[i]));
-  mark_weights(s.weights, problem, comm);
+  if (!s.weights_compare) mark_weights(s.weights, problem, comm);
   const Measurement marks = counted_samples(plan, s, raw, y, problem, comm);
   if (!s.simulated) refuse_inverted(plan, y, marks, comm);
   raw.clear();
   const std::int64_t counted = count(marks, comm);
 
-  const bool by_file = !s.weights.empty() && (s.weight_unit != 1 ||  // no mask is that large
-                                              !weights_are_mask(plan, s.weights, y, marks, problem, comm));
-  TESSERA_VALIDATE(!by_file || plan.job.problem.noise.poisson == 0,
+  const bool by_counts = s.weights_compare;
+  const bool by_file =
+      by_counts || (!s.weights.empty() && (s.weight_unit != 1 ||  // no mask is that large
+                                           !weights_are_mask(plan, s.weights, y, marks, problem, comm)));
+  TESSERA_VALIDATE(!by_file || by_counts || plan.job.problem.noise.poisson == 0,
                    "problem.noise.poisson stands beside weights that are inverse variances (both say how the "
                    "samples' noise differs) remove one of them");
   const bool told = by_file && plan.job.problem.noise.gaussian > 0;
-  Weighing w = by_file ? from_file(plan, s, problem) : from_model(plan, s, y, marks, problem, comm);
+  Weighing w = by_counts ? from_counts(plan, s, y, marks, problem, comm)
+               : by_file ? from_file(plan, s, problem)
+                         : from_model(plan, s, y, marks, problem, comm);
   problem.y = s.simulated ? std::move(s.y) : y;  // simulated ones are on their device already
   // Divided by the flat field, a sample's noise is too.
   if (!s.flat.empty()) {
@@ -276,7 +311,8 @@ void weigh_samples(const RunPlan& plan, Samples s, Problem& problem, const Commu
   if (told) {  // the weights then say only how samples compare
     problem.noise_sigma = plan.job.problem.noise.gaussian;
     problem.noise_source = level_text(plan, {.gaussian = problem.noise_sigma}) +
-                           " on average, as the job says; the weights say how samples compare";
+                           " on average, as the job says; the " + (by_counts ? "counts" : "weights") +
+                           " say how samples compare";
   }
   if (!s.simulated) warn_of_values(plan, y, marks, problem, comm);
   const auto all = static_cast<double>(problem.A->range().values());

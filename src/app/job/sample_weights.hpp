@@ -15,9 +15,11 @@ struct Samples {
   Measurement flat;     // sensitivity of each sample, mean 1, float32 on the host; empty: 1
   Measurement weights;  // float32 on the host, times weight_unit what the file has; empty: none are given
   double weight_unit = 1;
-  std::int64_t no_weight = 0;  // how many weights of all ranks are no numbers, which became 0
-  double masked = INFINITY;    // y from here on are marks of masked pixels
-  std::string mark = {};       // what such a sample has in the file
+  bool weights_compare = false;  // they say how samples compare, up to a factor
+  std::string weightless = {};   // what samples of weight 0 have, for a message; empty: weight 0
+  std::int64_t no_weight = 0;    // how many weights of all ranks are no numbers, which became 0
+  double masked = INFINITY;      // y from here on are marks of masked pixels
+  std::string mark = {};         // what such a sample has in the file
   bool simulated = false;
 };
 

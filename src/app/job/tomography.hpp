@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "tessera/app/operator_table.hpp"
+#include "tessera/physics/projection_geometry.hpp"
 
 namespace tessera {
 
-/// The row of projections: geometry by rules, no file.
+/// The row of projections: geometry by rules, from a scan or none.
 OperatorRow tomography();
+
+/// What a scan is and sees, a line each for the user: beam, views and their angles, detector, magnification; field of view
+/// and what of the image is outside. Not collective.
+std::vector<std::string> in_words(const ProjectionGeometry& geometry);
 
 }  // namespace tessera

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "job/sample_checks.hpp"
+#include "job/shown_part.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/image_format.hpp"
@@ -63,11 +64,12 @@ void write_chi2(const std::string& path, const ResidualStatistics& s) {
 // r of the first part as gray 0.5 + r / 8. `level`: what counts as one noise level.
 void write_residual(const OutputFolder& folder, const ProductSpace& layout, const at::Tensor& residual,
                     double level, const Communicator& comm) {
-  const ProductSpace::Part& part = layout.part(0);
-  const Box shown = middle_slice(part.box());
-  if ((part.space.channels != 1 && part.space.channels != 3) || shown.pixels() > kPicture) return;
-  write_preview(folder.file("residual.png"), residual * (0.5 / kShown / level) + 0.5,
-                layout.block(0, comm.rank()), layout.layout(0), shown, {}, comm);
+  const ImageSpace& space = layout.part(0).space;
+  if (space.channels != 1 && space.channels != 3) return;
+  const ShownPart shown = shown_part(layout, 0, residual, comm.rank());
+  if (shown.box.pixels() > kPicture) return;
+  write_preview(folder.file("residual.png"), shown.values * (0.5 / kShown / level) + 0.5,
+                shown.layout.box(comm.rank()), shown.layout, shown.box, {}, comm);
 }
 
 // The value below which this share of the sorted values lies.
@@ -253,7 +255,8 @@ void warn_of_part(const Judged& f, std::size_t i, const std::string& reason, Lin
         fmt::format("{:.1f} % of the samples{} have the largest value, {:.3g} (they look clipped: the true "
                     "ones may be larger) set problem.saturation for measurements",
                     100 * s.at_largest, of, s.largest));
-  if (s.at_smallest > 0.05 && s.at_smallest > s.beside_smallest && s.smallest < s.largest &&
+  const bool beside = s.smallest == 0 && !in_image_range(f.plan);  // what a ray beside the object has
+  if (s.at_smallest > 0.05 && s.at_smallest > s.beside_smallest && s.smallest < s.largest && !beside &&
       !may_be_zero(f.plan, {.poisson = noise.poisson}, s.smallest))
     lines.push_back(
         fmt::format("{:.1f} % of the samples{} have the smallest value, {:.3g} (they look clipped: noise "

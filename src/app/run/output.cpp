@@ -13,6 +13,8 @@
 #include <numeric>
 
 #include "job/masked_pixels.hpp"
+#include "job/sample_checks.hpp"
+#include "job/shown_part.hpp"
 #include "run/folder_owner.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
@@ -212,7 +214,7 @@ ImageRecord result_record(const RunPlan& plan, const Communicator& comm) {
   const ProblemConfig& problem = plan.job.problem;
   std::string path = problem.truth;
   try {
-    if (path.empty() && !problem.measurements.empty())
+    if (path.empty() && !problem.measurements.empty() && !plan.scan)
       path = measurement_info(problem.measurements, comm).front().path;
   } catch (const Error& e) {
     if (!e.everywhere) throw;  // the file is not there any more: nothing goes along with the result
@@ -275,13 +277,20 @@ void write_reconstruction(const OutputFolder& folder, const RunPlan& plan, const
 void write_measurement(const OutputFolder& folder, const RunPlan& plan, const ProductSpace& layout,
                        const at::Tensor& y, const Communicator& comm) {
   constexpr std::int64_t kMost = 4096 * 4096;
-  const ProductSpace::Part& part = layout.part(0);
-  if (plan.job.output.preview.empty() || (part.space.channels != 1 && part.space.channels != 3) ||
-      middle_slice(part.box()).pixels() > kMost)
-    return;
+  const ImageSpace& space = layout.part(0).space;
+  if (plan.job.output.preview.empty() || (space.channels != 1 && space.channels != 3)) return;
+  const ShownPart shown = shown_part(layout, 0, y, comm.rank());
+  if (shown.box.pixels() > kMost) return;
   const PhaseScope phase(Phase::write);
-  write_preview(folder.file("measurement.png"), y, layout.block(0, comm.rank()), layout.layout(0),
-                middle_slice(part.box()), {}, comm, record_from(plan.job.problem.truth, comm));
+  PictureForm form;
+  if (!in_image_range(plan)) {
+    double most =
+        shown.values.numel() > 0 ? shown.values.nan_to_num(0.0, 0.0, 0.0).max().item().toDouble() : 0;
+    comm.all_reduce({&most, 1}, Reduce::max);
+    if (most > 0) form.gain = 1 / most;
+  }
+  write_preview(folder.file("measurement.png"), shown.values, shown.layout.box(comm.rank()), shown.layout,
+                shown.box, form, comm, record_from(plan.job.problem.truth, comm));
 }
 
 void Progress::on_result(const IterationResult& r) {

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Scans as instruments write them: DXchange, NXtomo, arrays; counts, the axis, parts of a scan."""
+import re
+
+import h5py
+from harness import distance, image, job, np, pictures, run, same, tessera, work
+
+RANKS = (2, 3, 4, 5, 7)
+ELLIPSES = ((0.02, 0.0, 0.62, 0.5, 0.3, 1.0), (0.2, 0.15, 0.2, 0.1, 0.8, 0.8), (-0.25, 0.1, 0.1, 0.15, 0.0, -0.7),
+            (0.1, -0.25, 0.12, 0.06, -0.4, 1.2), (-0.1, -0.05, 0.05, 0.05, 0.0, 1.5))
+
+
+def sinogram(views, rows, columns, off, turn=180.0, density=0.03):
+    """Line integrals (views, rows, columns) of ellipses that shrink from row to row, the axis `off` columns right of the middle."""
+    angles = np.arange(views) * turn / views
+    s = np.arange(columns) - (columns - 1) / 2 - off
+    out = np.zeros((views, rows, columns))
+    for row in range(rows):
+        size = columns / 2 * (1 - 0.06 * row)
+        for x, y, a, b, tilt, value in ELLIPSES:
+            t = np.deg2rad(angles)[:, None]
+            square = (a * size) ** 2 * np.cos(t + tilt) ** 2 + (b * size) ** 2 * np.sin(t + tilt) ** 2
+            off_center = s - size * (x * np.cos(t) - y * np.sin(t))
+            chord = np.sqrt(np.maximum(square - off_center ** 2, 0)) / square
+            out[:, row] += density * value * 2 * a * b * size ** 2 * chord
+    return angles, out
+
+
+def counts(y, light=20000.0, dark=100.0, seed=1):
+    """uint16 views, flats (5) and darks (4) of a detector whose columns differ."""
+    random = np.random.default_rng(seed)
+    gain = 1 + 0.2 * random.random(y.shape[1:])
+    take = lambda mean: random.poisson(mean).astype(np.uint16)
+    return (take(dark + light * gain * np.exp(-y)), take(np.broadcast_to(dark + light * gain, (5, *gain.shape))),
+            take(np.full((4, *gain.shape), dark)))
+
+
+def dxchange(name, views, flats, darks, theta=None, units="degrees"):
+    with h5py.File(work / name, "w") as f:
+        f["exchange/data"], f["exchange/data_white"], f["exchange/data_dark"] = views, flats, darks
+        f["exchange/data"].attrs["axes"] = "theta:y:x"
+        if theta is not None:
+            f["exchange/theta"] = theta
+            f["exchange/theta"].attrs["units"] = units
+
+
+def nxtomo(name, views, flats, darks, theta, units="degree"):
+    """Flats before and after, darks first, two views once more at the end, which image_key_control knows."""
+    order = [(d, 2, 2, 0) for d in darks] + [(w, 1, 1, 0) for w in flats[:2]] + [(v, 0, 0, t) for v, t in zip(views, theta)]
+    order += [(w, 1, 1, theta[-1]) for w in flats[2:]] + [(views[0], 0, -1, 0), (views[5], 0, -1, theta[5])]
+    with h5py.File(work / name, "w", libver=("earliest", "v110")) as f:
+        entry = f.create_group("entry")
+        entry.attrs["NX_class"], entry.attrs["default"] = "NXentry", "data"
+        f.attrs["default"] = "entry"
+        detector = entry.create_group("instrument/detector")
+        detector.create_dataset("data", data=np.stack([o[0] for o in order]), chunks=(1, *views.shape[1:]), compression="gzip")
+        detector["image_key"], detector["image_key_control"] = [o[1] for o in order], [o[2] for o in order]
+        entry["sample/rotation_angle"] = np.array([o[3] for o in order], float)
+        entry["sample/rotation_angle"].attrs["units"] = units
+        for name in ("data", "image_key"):
+            entry[f"data/{name}"] = h5py.SoftLink(f"/entry/instrument/detector/{name}")
+        entry["data/rotation_angle"] = h5py.SoftLink("/entry/sample/rotation_angle")
+        entry["data"].attrs["signal"] = "data"
+
+
+def scan(measurements, operator="", problem="", name="scan.yaml", rest="denoiser: {network: tv, tv: {iterations: 8}}\nsolver: {name: pgd, iterations: 6}"):
+    return job(f"problem:\n  measurements: {measurements}\n  operator: {{type: tomography{', ' if operator else ''}{operator}}}\n"
+               f"{problem}{rest}\noutput: {{folder: out}}\n", name=name)
+
+
+def into(path, folder, ranks=1, *arguments):
+    out, err = run(path, "--set", f"output.folder={folder}", "--force", *arguments, ranks=ranks)
+    return out
+
+
+def axis_of(folder):
+    return float(re.search(r"axis: (\S+)", (work / folder / "resolved.yaml").read_text()).group(1))
+
+
+def scan_files():
+    """One scan in every form is one reconstruction; its axis is found; on any ranks."""
+    off = -5.3
+    theta, y = sinogram(60, 3, 64, off)
+    views, flats, darks = counts(y)
+    dxchange("dx.h5", views, flats, darks, theta)
+    nxtomo("nx.nxs", views, flats, darks, np.deg2rad(theta), "radian")
+    np.save(work / "views.npy", views)
+    np.save(work / "fortran.npy", np.asfortranarray(views))
+    np.save(work / "flats.npy", flats)
+    np.save(work / "dark.npy", darks.mean(0))
+    np.savetxt(work / "theta.txt", theta, header="angles of the views")
+    with h5py.File(work / "other.h5", "w") as f:
+        f["some/place"] = np.moveaxis(views, 0, 1)
+        f["some/place"].attrs["axes"] = "y:theta:x"
+        f["some/angles"] = np.deg2rad(theta)
+        f["some/angles"].attrs["units"] = "rad"
+    pictures.imsave(work / "pages.tif", views)
+    said = into(scan("dx.h5"), "dx")
+    assert image("dx").shape == (1, 3, 64, 64) and np.isfinite(image("dx")).all()
+    assert "DXchange: line integrals are -log((counts - dark) / (flat - dark)), of 5 flats and 4 darks, averaged" in said, said
+    assert "leaves the range" not in said and "warning: the measurement" not in said, said
+    assert abs(axis_of("dx") - off) < 0.1, axis_of("dx")
+    for ranks in RANKS:
+        into(scan("dx.h5"), f"dx-{ranks}", ranks)
+        assert axis_of(f"dx-{ranks}") == axis_of("dx") and distance(image(f"dx-{ranks}"), image("dx")) < 1e-5, ranks
+    extra = "  flat: flats.npy\n  dark: dark.npy\n"
+    for name, operator, problem, most in (
+            ("nx.nxs", "", "", 1e-5), ("nx.nxs:/entry/instrument/detector/data", "", "", 1e-5),
+            ("nx.nxs:/entry/data/data", "", "", 1e-5),
+            ("views.npy", "views: {file: theta.txt}", extra, 0), ("fortran.npy", "views: {count: 60}", extra, 1e-6),
+            ("pages.tif", "views: {count: 60}", extra, 1e-6),
+            ("views.npy", "views: {last: 180}", "  flat: dx.h5:/exchange/data_white\n  dark: dx.h5:/exchange/data_dark\n", 1e-6),
+            ("other.h5:/some/place", "", extra, 1e-5), ("views.npy", "views: {file: other.h5:/some/angles}", extra, 1e-5)):
+        into(scan(name, operator, problem), "form", 2)
+        assert distance(image("form"), image("dx-2")) <= most, (name, operator, distance(image("form"), image("dx-2")))
+
+    # What the run wrote down gives the same run, and nothing but the file and where results go need be said.
+    run("dx/resolved.yaml", "--set", f"output.folder={work / 'again'}")
+    same("again", "dx")
+    run(scan("dx.h5", "detector: {rows: 1}", rest=""), "--set", "output.folder=short", "--set", "solver.iterations=2")
+    assert image("short").shape[-2:] == (64, 64)
+    sinogram_shown = pictures.imread(work / "dx/measurement.png")
+    assert sinogram_shown.shape[:2] == (60, 64) and sinogram_shown.max() == 255 and 5 < sinogram_shown.mean() < 200
+    assert pictures.imread(work / "dx/residual.png").shape[:2] == (60, 64)
+
+
+def scan_parts():
+    """Rows and every n-th view of a scan are the scan that has nothing else."""
+    theta, y = sinogram(90, 5, 48, 2.2, turn=360.0)
+    views, flats, darks = counts(y)
+    dxchange("all.h5", views, flats, darks, theta)
+    dxchange("row.h5", views[::3, 3:4], flats[:, 3:4], darks[:, 3:4], theta[::3])
+    dxchange("rows.h5", views[:, 1:4], flats[:, 1:4], darks[:, 1:4], theta)
+    dxchange("flat.h5", views[::3, 3], flats[:, 3], darks[:, 3], theta[::3])  # of one row: (views, columns)
+    for ranks in (1, 3):
+        into(scan("all.h5", "views: {every: 3}, detector: {first_row: 3, rows: 1}"), "part", ranks)
+        assert image("part").shape == (1, 48, 48)
+        for name in ("row.h5", "flat.h5"):
+            into(scan(name), "whole", ranks)
+            same("part", "whole")
+        into(scan("all.h5", "detector: {first_row: 1, rows: 3, axis: 2.2}"), "part", ranks)
+        into(scan("rows.h5", "detector: {axis: 2.2}"), "whole", ranks)
+        same("part", "whole")
+    # Line integrals: (views, columns), (views, 1, columns), and what simulate writes, without a word on columns.
+    np.save(work / "two.npy", y[:, 2].astype(np.float32))
+    np.save(work / "three.npy", y[:, 2:3].astype(np.float32))
+    for name in ("two", "three"):
+        said = into(scan(f"{name}.npy", "views: {last: 360}"), name)
+        assert image(name).shape == (1, 48, 48) and "leaves the range" not in said and "smallest value" not in said, said
+    same("two", "three")
+    assert abs(axis_of("two") - 2.2) < 0.1, axis_of("two")
+    # A fan's, with 0 where nothing is known.
+    said = into(scan("two.npy", "views: {last: 360}, beam: fan, source_axis: 200, source_detector: 200.5"), "fan")
+    assert "taken to be in the middle" in said and axis_of("fan") == 0, said
+
+
+def scan_counts():
+    """Dead columns, counts without signal and NaN say nothing; counts weigh; half the light is the same image."""
+    theta, y = sinogram(72, 1, 56, 0.0)
+    views, flats, darks = counts(y[:, :1], light=3000)
+    clean = scan("clean.h5", "detector: {axis: 0}")
+    dxchange("clean.h5", views, flats, darks, theta)
+    said = into(clean, "clean")
+    assert "the counts say how samples compare" in said and "say nothing" not in said, said
+    bad = views.astype(np.float32)
+    flats_bad = flats.astype(np.float32)
+    flats_bad[:, 0, 20] = darks[:, 0, 20].mean() - 1  # a column without light
+    bad[7, 0, 11] = np.nan
+    bad[8, 0, 30:33] = 50  # below the dark
+    dxchange("bad.h5", bad, flats_bad, darks, theta)
+    out = {}
+    for ranks in (1, 2, 5):
+        said = into(scan("bad.h5", "detector: {axis: 0}"), f"bad-{ranks}", ranks)
+        dead = 72 + 1 + 3
+        assert f"{dead} of {72 * 56} samples say nothing" in said, said
+        out[ranks] = image(f"bad-{ranks}")
+        assert np.isfinite(out[ranks]).all()
+        assert distance(out[ranks], out[1]) < 1e-5
+    assert distance(out[1], image("clean")) < 0.1, distance(out[1], image("clean"))
+    # A share of the beam: flats of 1 and darks of 0 need not be written.
+    np.save(work / "share.npy", np.exp(-y[:, 0]).astype(np.float32))
+    np.save(work / "line.npy", y[:, 0].astype(np.float32))
+    into(scan("share.npy", "views: {count: 72}, values: transmission, detector: {axis: 0}", "  noise: {gaussian: 0.02}\n"), "share")
+    into(scan("line.npy", "views: {count: 72}, detector: {axis: 0}", "  noise: {gaussian: 0.02}\n"), "line")
+    assert distance(image("share"), image("line")) < 0.2
+
+
+def scan_mistakes():
+    """What does not fit, by the key that is wrong."""
+    theta, y = sinogram(24, 2, 40, 1.0)
+    views, flats, darks = counts(y)
+    dxchange("dx.h5", views, flats, darks, theta)
+    dxchange("mute.h5", views, flats, darks)
+    dxchange("short.h5", views, flats, darks, theta[:-1])
+    dxchange("small.h5", views, flats[:, :, :-1], darks, theta)
+    np.save(work / "counts.npy", views)
+    np.save(work / "line.npy", y.astype(np.float32))
+    np.save(work / "turned.npy", np.moveaxis(y, 0, 1).astype(np.float32))
+    np.save(work / "radians.npy", np.deg2rad(theta))
+    np.save(work / "list.npy", theta)
+    (work / "words.txt").write_text("0 1 two 3\n")
+    with h5py.File(work / "two.nxs", "w") as f:
+        for k in range(2):
+            f[f"entry{k}/instrument/detector/data"] = views
+            f[f"entry{k}/instrument/detector/image_key"] = np.zeros(24, int)
+            f[f"entry{k}/sample/rotation_angle"] = theta
+    count = "views: {count: 24}"
+    cases = (
+        ("mute.h5", "", "", "problem.operator.views is missing"), ("short.h5", "", "", "has 23 angles"),
+        ("dx.h5", "views: {count: 30}", "", "has 30 angles"), ("dx.h5", "detector: {columns: 41}", "", "detector.columns is 41"),
+        ("dx.h5", "detector: {first_row: 2}", "", "detector.first_row is 2"), ("dx.h5", "detector: {rows: 3}", "", "detector.rows is 3"),
+        ("dx.h5", "detector: {first_row: 1, rows: 2}", "", "write 1 at most"),
+        ("dx.h5", "detector: {axis: 20}", "", "detector.axis is 20"), ("small.h5", "", "", "flats of 2 x 39"),
+        ("dx.h5", "beam: cone, source_axis: 100, source_detector: 150, detector: {rows: 1}", "", "leaves out rows"),
+        ("dx.h5", "beam: fan, source_axis: 20, source_detector: 50, voxel: 1", "", "source_axis is 20"),
+        ("counts.npy", count, "", "values is auto"), ("counts.npy", count + ", values: transmission", "", "problem.flat is missing"),
+        ("line.npy", count, "  dark: line.npy\n", "problem.dark is given"), ("turned.npy", count, "", "write it with the views first"),
+        ("line.npy", "views: {file: radians.npy}", "", "views.unit is auto"), ("line.npy", "views: {file: words.txt}", "", "has two"),
+        ("line.npy", "views: {file: list.npy, count: 24}", "", "views.file is written beside count"),
+        ("line.npy", "views: {first: 5, last: 5}", "", "views.last is 5"),
+        ("two.nxs", "", "", "holds 2 scans"), ("dx.h5", "", "  likelihood: {type: poisson}\n", "likelihood.type is poisson"),
+        ("dx.h5", "", "  image: {size: [40, 40]}\n", "detector.rows is 2"),
+        ("dx.h5", "detector: {rows: 1}", "  image: {size: [3, 40, 40]}\n", "one row is of a picture"))
+    for name, operator, problem, reason in cases:
+        path = scan(name, operator, problem)
+        for command, ranks in (("check", 1), ("run", 2)):
+            code, out, err = tessera(command, path, ranks=ranks)
+            assert code == 2 and reason in err and err.count("tessera:") == 1, (name, operator, code, out, err)
+            assert re.search(r"\(.*\)", err), err
+        assert not (work / "out").exists()
+    for operator in ("detector: {first_row: 1}", "values: transmission"):
+        np.save(work / "truth.npy", np.ones((1, 20, 20), np.float32))
+        code, _, err = tessera("check", job(f"problem: {{truth: truth.npy, operator: {{type: tomography, views: {{count: 9}}, {operator}}}, "
+                                            "noise: {gaussian: 0.1}}\noutput: {folder: out}\n"))
+        assert code == 2 and "acts on nothing" in err, err
+
+
+def scan_in_words():
+    """What check says of a scan."""
+    theta, y = sinogram(24, 2, 40, 4.0)
+    dxchange("dx.h5", *counts(y), theta)
+    code, out, err = tessera("check", scan("dx.h5"))
+    assert code == 0, err
+    assert "scan         parallel beam, 24 views from 0 to 172.5 degrees, detector of 2 x 40 of pitch 1\n" in out, out
+    column, off = map(float, re.search(r"the axis of rotation is at column (\S+), (\S+) right of the middle", out).groups())
+    assert abs(off - 4) < 0.2 and abs(column - off - 19.5) < 1e-9, out
+    radius, outside = re.search(r"a disk of radius (\S+) around the axis and a height of 2 there .*about (\d+) %", out).groups()
+    assert abs(float(radius) - 16) < 0.2 and 25 < int(outside) < 40, out
+    code, out, err = tessera("check", scan("dx.h5", "beam: cone, source_axis: 100, source_detector: 200"))
+    assert code == 0 and "magnification 2: 0.5 at the axis" in out and "taken to be in the middle" in out, out + err
+    code, out, err = tessera("check", scan("dx.h5", "detector: {rows: 1, axis: 0}"), "--ranks", 4)
+    assert code == 0 and "a disk of radius 20 around the axis (voxels)" in out and re.search(r"about (1[5-9]|2\d) % of the pixels", out), out + err
