@@ -264,6 +264,15 @@ JobKeys JobTable::denoiser() const {
           },
           [](const Job& j) { return print(j.denoiser.weights, {.choices = {"random"}, .word = "auto"}); },
           network),
+      key<Job>(
+          {"denoiser.planes", "word or list", "", "auto", "auto, all, axial, coronal, sagittal, or a list",
+           "in which planes a network for pictures sees a volume, the mean over them: axial of constant z "
+           "(depth), "
+           "coronal of constant y (height), sagittal of constant x (width); auto: those whose pixels are "
+           "about "
+           "square"},
+          [](const Site& s, const Value& v, Job& j) { read_planes(s, v, j.execution.planes); },
+          [](const Job& j) { return print_planes(j.execution.planes); }, network),
       key<Job>("denoiser.mode", TESSERA_AT(execution.mode), {}, "",
                "whole image at once (one rank only); patch: windows with an exact halo; layer: whole blocks, "
                "with a thin halo for "
@@ -275,7 +284,8 @@ JobKeys JobTable::denoiser() const {
                "alignment",
                windows),
       key<Job>("denoiser.batch", TESSERA_AT(execution.batch), {.least = 1, .word = "auto", .example = "4"},
-               "windows", "how many windows go through the network at once", windows),
+               "windows", "how many windows, or of a volume by planes planes, go through the network at once",
+               windows),
       key<Job>("denoiser.halo_depth", TESSERA_AT(execution.halo_depth),
                {.least = 1, .word = "auto", .example = "2"}, "convolutions",
                "how many share one exchange: fewer and larger messages for a rim that is computed twice",

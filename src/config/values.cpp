@@ -246,6 +246,31 @@ Value print_bounds(const std::optional<std::array<double, 2>>& bounds) {
   return Value::list({end(least), end(most)});
 }
 
+void read_planes(const Site& site, const Value& v, Planes& out) {
+  constexpr Planes kAll{.across = {true, true, true}};
+  std::vector<Plane> list;
+  if (v.kind == Kind::scalar && (v.text == "auto" || v.text == "all")) {
+    out = v.text == "all" ? kAll : Planes{};
+    return;
+  }
+  const Value words = v.kind == Kind::scalar ? Value::list({v}) : v;
+  const bool good = scan(words, {.shortest = 1, .longest = 3}, list);
+  out = Planes::of(list);
+  const std::string near = v.kind == Kind::scalar
+                               ? nearest(v.text, {"auto", "all", "axial", "coronal", "sagittal"})
+                               : std::string();
+  if (!good || out.list().size() != list.size())
+    reject(site, v, "auto, all, axial, coronal, sagittal, or a list of different ones of these three",
+           near.empty() ? "write for example 'planes: all'" : "did you mean " + near + '?');
+}
+
+Value print_planes(const Planes& planes) {
+  if (planes.empty()) return Value::scalar("auto");
+  const std::vector<Plane> list = planes.list();
+  if (list.size() == 3) return Value::scalar("all");
+  return list.size() == 1 ? Value::scalar(word(list[0])) : print(list, {});
+}
+
 void read_memory(const Site& site, const Value& v, std::string& out) {
   const std::string wanted =
       "auto, a share > 0, <= 1 of the memory, or an amount of at least 1 MiB with its unit";

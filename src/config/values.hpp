@@ -13,6 +13,7 @@
 
 #include "document.hpp"
 #include "tessera/config/job.hpp"
+#include "tessera/core/execution.hpp"
 #include "tessera/core/options.hpp"
 #include "tessera/core/words.hpp"
 
@@ -132,6 +133,9 @@ void read_gaussian_widths(const Site& site, const Value& v, KernelConfig::Gaussi
 Value print_gaussian_widths(const KernelConfig::Gaussian& gaussian);
 void read_bounds(const Site& site, const Value& v, std::optional<std::array<double, 2>>& out);
 Value print_bounds(const std::optional<std::array<double, 2>>& bounds);
+/// auto (no planes), all, one of their words, or a list of them.
+void read_planes(const Site& site, const Value& v, Planes& out);
+Value print_planes(const Planes& planes);
 void read_memory(const Site& site, const Value& v, std::string& out);
 
 }  // namespace tessera::config

@@ -16,6 +16,7 @@ ExecutionOptions execution_options(const Execution& e, Device device) {
   o.batch = e.batch.value_or(0);
   o.halo_depth = static_cast<int>(e.halo_depth.value_or(0));
   o.averaging = e.averaging;
+  o.planes = e.planes;
   o.type = scalar_type(e.precision);
   o.tf32 = e.precision == Precision::tf32;
   o.device = device;

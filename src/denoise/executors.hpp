@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "tessera/denoise/denoiser.hpp"
 #include "tessera/denoise/execution.hpp"
@@ -36,11 +37,14 @@ class PotentialSum {
   at::Tensor sum_;
 };
 
-/// On windows of the block, one exchange per call; whole is one window.
-std::unique_ptr<Denoiser> make_window_denoiser(const Network& network, const ExecutionOptions& options,
-                                               const DenoiserContext& context);
-/// Layer by layer on whole blocks.
-std::unique_ptr<Denoiser> make_layer_denoiser(const Network& network, const ExecutionOptions& options,
-                                              const DenoiserContext& context);
+/// On windows of the block, one exchange per call; whole is one window. One denoiser for each context (of one
+/// image in turned axes); they share their weights and the choice of patch and batch.
+std::vector<std::unique_ptr<Denoiser>> make_window_denoisers(const Network& network,
+                                                             const ExecutionOptions& options,
+                                                             const std::vector<DenoiserContext>& contexts);
+/// Layer by layer on whole blocks. They share their weights.
+std::vector<std::unique_ptr<Denoiser>> make_layer_denoisers(const Network& network,
+                                                            const ExecutionOptions& options,
+                                                            const std::vector<DenoiserContext>& contexts);
 
 }  // namespace tessera

@@ -8,6 +8,8 @@
 
 #include "executors.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/denoise/layer_traffic.hpp"
+#include "tessera/denoise/planes.hpp"
 #include "tessera/domain/space.hpp"
 
 namespace tessera {
@@ -16,8 +18,10 @@ namespace {
 void validate(const Network& network, const ExecutionOptions& options, const DenoiserContext& context) {
   const std::string& name = network.options.name;
   const Decomposition& d = context.decomposition;
-  refuse_axes(network, context.image);
-  const bool volume = context.image.volume();
+  refuse_axes(network, context.image, options.planes);
+  const bool planes = by_planes(network, context.image), volume = context.image.volume() && !planes;
+  TESSERA_EXPECT(!planes || !options.planes.empty(), "a volume for ", name,
+                 " without its planes (it sees pictures) say which");
   TESSERA_VALIDATE(!volume || options.halo_depth <= 1, "denoiser.halo_depth is ", options.halo_depth, " (",
                    name, " is for volumes, where an exchange serves one layer) write 1, or leave it out");
   TESSERA_VALIDATE(context.image.planes() == network.channels() || context.image.planes() == 1,
@@ -33,7 +37,7 @@ void validate(const Network& network, const ExecutionOptions& options, const Den
   TESSERA_VALIDATE(options.mode != ExecutionMode::whole || d.ranks() == 1, "denoiser.mode is whole on ",
                    d.ranks(), " ranks (no rank holds the whole image) use layer, patch or auto");
   refuse_windows(network, options.mode, options.patch, options.batch);
-  const Index3 unit = network.alignment();
+  const Index3 unit = planes_alignment(network.alignment(), options.planes);
   const std::int64_t a = longest(unit);
   TESSERA_VALIDATE(options.patch % a == 0 && options.patch >= 0, "denoiser.patch is ", options.patch, " (",
                    name, " needs a multiple of ", a, ") use ",
@@ -69,19 +73,19 @@ at::Tensor PotentialSum::image(const at::Tensor& result) const {
   return asked_ ? result.narrow(1, 0, channels_) : result;
 }
 
-void refuse_axes(const Network& network, const ImageSpace& image) {
-  const bool volume = network.graph.axes() == Axes::volume;
-  if (volume == image.volume()) return;
-  const Index3 sides = image.box.extents();
-  const std::string& name = network.options.name;
-  if (volume)
-    throw InputError(concat("denoiser.network is ", name,
-                            " (it is for volumes, and the image is a picture of ", sides[1], " x ", sides[2],
-                            ") write 'network: drunet', or another for pictures"));
-  throw InputError(concat("denoiser.network is ", name, " (the image is a volume of ", sides[0], " x ",
-                          sides[1], " x ", sides[2],
-                          ", and it is for pictures) write 'network: drunet3d' or dncnn3d with ",
-                          "weights, 'network: tv' or 'network: none'"));
+bool by_planes(const Network& network, const ImageSpace& image) {
+  return image.volume() && network.graph.axes() == Axes::picture;
+}
+
+void refuse_axes(const Network& network, const ImageSpace& image, const Planes& planes) {
+  TESSERA_VALIDATE(network.graph.axes() == Axes::picture || image.volume(), "denoiser.network is ",
+                   network.options.name, " (it is for volumes, and the image is a picture of ",
+                   image.box.extent(1), " x ", image.box.extent(2),
+                   ") write 'network: drunet', or another for pictures");
+  TESSERA_VALIDATE(planes.empty() || by_planes(network, image), "denoiser.planes is ", text(planes), " (",
+                   image.volume() ? concat(network.options.name, " sees a volume as it is")
+                                  : std::string("the image is a picture"),
+                   ") leave it out");
 }
 
 void refuse_windows(const Network& network, ExecutionMode mode, std::int64_t patch, std::int64_t batch) {
@@ -97,10 +101,21 @@ void refuse_windows(const Network& network, ExecutionMode mode, std::int64_t pat
 std::unique_ptr<Denoiser> make_network_denoiser(Network network, const ExecutionOptions& options,
                                                 const DenoiserContext& context) {
   validate(network, options, context);
-  const bool cut = options.mode == ExecutionMode::automatic && context.decomposition.ranks() > 1;
-  if (options.mode == ExecutionMode::layer || (cut && network.graph.global()))
-    return make_layer_denoiser(network, options, context);
-  return make_window_denoiser(network, options, context);
+  const Decomposition& d = context.decomposition;
+  const bool cut = options.mode == ExecutionMode::automatic && d.ranks() > 1;
+  const bool layers = options.mode == ExecutionMode::layer || (cut && network.graph.global());
+  std::vector<DenoiserContext> contexts;
+  for (const Decomposition& view : plane_cuts(d, options.planes)) {
+    contexts.push_back(context);
+    contexts.back().decomposition = view;
+    contexts.back().image.box = view.image();
+  }
+  ExecutionOptions chosen = options;
+  if (layers) chosen.halo_depth = layer_halo_depth(network.graph, d, options);
+  auto parts = layers ? make_layer_denoisers(network, chosen, contexts)
+                      : make_window_denoisers(network, chosen, contexts);
+  return options.planes.empty() ? std::move(parts[0])
+                                : make_planes_denoiser(options.planes, std::move(parts));
 }
 
 }  // namespace tessera

@@ -30,7 +30,7 @@ SideStream::Scope::~Scope() = default;
 struct GraphedPasses::Impl {};
 GraphedPasses::GraphedPasses(Device, at::TensorOptions, std::size_t) { absent(); }
 GraphedPasses::~GraphedPasses() = default;
-at::Tensor GraphedPasses::run(const at::Tensor&, double, const Pass&, const Agree&) { absent(); }
+at::Tensor GraphedPasses::run(const at::Tensor&, double, const Pass&, const Agree&, const void*) { absent(); }
 std::size_t GraphedPasses::shapes() const { absent(); }
 std::size_t GraphedPasses::captured() const { absent(); }
 const std::string& GraphedPasses::complaint() const { absent(); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/domain/decomposition.hpp"
 
+#include <algorithm>
 #include <limits>
 
 namespace tessera {
@@ -26,7 +27,7 @@ std::int64_t cut_length(const Grid3& grid, const Box& box) {
 }  // namespace
 
 Decomposition::Decomposition(const Box& image, const Index3& alignment, const Grid3& grid)
-    : image_(image), alignment_(alignment), grid_(grid) {
+    : image_(image), alignment_(alignment), grid_(grid), unit_(alignment) {
   TESSERA_EXPECT(grid[0] > 0 && grid[1] > 0 && grid[2] > 0,
                  "a grid axis has no ranks (each needs at least 1)");
   TESSERA_EXPECT(alignment[0] > 0 && alignment[1] > 0 && alignment[2] > 0,
@@ -34,7 +35,27 @@ Decomposition::Decomposition(const Box& image, const Index3& alignment, const Gr
   Index3 hi = image.hi();
   for (std::size_t d = 0; d < 3; ++d)
     hi[d] = image.lo()[d] + (image.extent(d) + alignment[d] - 1) / alignment[d] * alignment[d];
-  padded_ = Box(image.lo(), hi);
+  padded_ = cut_ = Box(image.lo(), hi);
+}
+
+Decomposition Decomposition::planes(const std::array<std::size_t, 3>& axes) const {
+  TESSERA_EXPECT((axes_ == std::array<std::size_t, 3>{0, 1, 2}),
+                 "axes are turned twice (turn the first ones)");
+  const auto turned = [&](const auto& in) {
+    auto out = in;
+    for (std::size_t d = 0; d < 3; ++d) out[d] = in[axes[d]];
+    return out;
+  };
+  Decomposition d = *this;
+  d.axes_ = axes;
+  d.grid_ = turned(grid_);
+  d.alignment_ = turned(alignment_);
+  d.alignment_[0] = 1;
+  d.image_ = Box(turned(image_.lo()), turned(image_.hi()));
+  Index3 end = turned(padded_.hi());
+  end[0] = d.image_.hi()[0];
+  d.padded_ = Box(d.image_.lo(), end);
+  return d;
 }
 
 Decomposition Decomposition::choose(const Box& image, const Index3& alignment, int ranks,
@@ -61,15 +82,16 @@ Decomposition Decomposition::choose(const Box& image, const Index3& alignment, i
 
 Box Decomposition::padded_block(int rank) const {
   TESSERA_EXPECT(0 <= rank && rank < ranks(), "rank ", rank, " of a grid of ", ranks(), " (no such rank)");
-  const std::array<int, 3> place = {rank / (grid_[1] * grid_[2]), rank / grid_[2] % grid_[1],
-                                    rank % grid_[2]};
   Index3 lo{}, hi{};
-  for (std::size_t d = 0; d < 3; ++d) {
-    const Interval i = share(padded_.lo()[d], padded_.extent(d), alignment_[d], grid_[d], place[d]);
+  int rest = rank;  // ranks go along the last axis that is cut first
+  for (std::size_t axis = 3; axis-- > 0;) {
+    const auto d = static_cast<std::size_t>(std::find(axes_.begin(), axes_.end(), axis) - axes_.begin());
+    const Interval i = share(cut_.lo()[axis], cut_.extent(axis), unit_[axis], grid_[d], rest % grid_[d]);
+    rest /= grid_[d];
     lo[d] = i.lo;
     hi[d] = i.hi;
   }
-  return {lo, hi};
+  return Box(lo, hi).intersect(padded_);
 }
 
 Box Decomposition::block(int rank) const { return padded_block(rank).intersect(image_); }

@@ -23,13 +23,13 @@ struct Term {
   double denoise = 0, redundant = 0, exposed = 0, hidden = 0;
 };
 
-// Output pixels of the calls that compute the rim: opposite strips of one size share one.
+// Output pixels of the calls that compute the rim: of a picture opposite strips of one size share one.
 std::vector<double> rim_calls(const BlockCut& cut) {
   std::vector<double> calls;
   for (std::size_t i = 0; i < cut.strips.size(); i += 2) {
     const Box &a = cut.strips[i].out, &b = cut.strips[i + 1].out;
     const auto pixels = [](const Box& box) { return static_cast<double>(box.pixels()); };
-    if (a.extents() == b.extents() && !a.empty()) {
+    if (a.extents() == b.extents() && a.extent(0) == 1) {
       calls.push_back(pixels(a) + pixels(b));
     } else {
       if (!a.empty()) calls.push_back(pixels(a));

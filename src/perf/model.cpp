@@ -10,6 +10,7 @@
 
 #include "flight.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/denoise/planes.hpp"
 #include "tessera/denoise/windows.hpp"
 
 namespace tessera {
@@ -36,17 +37,34 @@ Kind kind_of(const Decomposition& d, std::int64_t halo, int rank) {
 }
 
 // The rank whose block reaches farthest: the slowest but for what borders save, enough to rank choices.
-int busiest(const Decomposition& d, const Index3& halo) {
+int busiest(const std::vector<Decomposition>& cuts, const Index3& halo) {
   int best = 0;
   std::int64_t most = -1;
-  for (int r = 0; r < d.ranks(); ++r) {
-    const std::int64_t pixels = d.padded_block(r).grow({halo, halo}).intersect(d.padded()).pixels();
+  for (int r = 0; r < cuts[0].ranks(); ++r) {
+    std::int64_t pixels = 0;
+    for (const Decomposition& d : cuts)
+      pixels += d.padded_block(r).grow({halo, halo}).intersect(d.padded()).pixels();
     if (pixels > most) {
       most = pixels;
       best = r;
     }
   }
   return best;
+}
+
+// Planes that go through the network at once; 0: it sees the image itself.
+std::int64_t planes_at_once(const NetworkWork& network, const Decomposition& d, const Execution& e,
+                            bool gpu) {
+  if (e.planes.empty()) return 0;
+  if (e.batch) return *e.batch;
+  std::int64_t most = 1;  // pixels of a window in a plane
+  for (int r = 0; r < d.ranks(); ++r) {
+    const Box block = d.padded_block(r);
+    const Index3 sides = window_region(block, d.padded(), network.halo).extents();
+    const std::int64_t core = e.patch.value_or(longest(block.extents())) + 2 * longest(network.halo);
+    most = std::max(most, std::min(core, sides[1]) * std::min(core, sides[2]));
+  }
+  return usual_batch(most, gpu);
 }
 
 // The windows of one rank: passes, and the part of them that needs no halo.
@@ -61,49 +79,58 @@ Windows window_times(const Machine& machine, const NetworkWork& network, const D
   const Box block = d.padded_block(rank), own = d.block(rank);
   if (block.empty()) return t;
   const std::int64_t patch = e.patch.value_or(longest(block.extents()));
+  const std::int64_t planes = planes_at_once(network, d, e, machine.processors > 0);
   // Windows of one shape, and how many there are.
   using Shape = std::tuple<bool, Index3, Index3, Index3>;  // inside; extents, first and last pixel kept
   std::map<Shape, std::int64_t> groups;
-  for (const Window& w : cut_windows(block, d.padded(), network.alignment, patch, network.halo))
+  for (const Window& w : cut_windows(block, d.padded(), network.alignment, patch, network.halo, planes))
     if (const Box core = w.core.intersect(own); !core.empty())
       ++groups[{own.contains(w.box), w.box.extents(), core.lo() - w.box.lo(), core.hi() - w.box.lo()}];
   for (const auto& [shape, count] : groups) {
     const auto& [inside, size, lo, hi] = shape;
-    const Box window({0, 0, 0}, size), core(lo, hi);
-    const std::int64_t batch = std::max<std::int64_t>(1, std::min(e.batch.value_or(1), count));
-    // clang before 16 captures no structured bindings by reference.
-    const auto times = [&, count = count](const Box& all, const Box& kept) {
-      double seconds =
-          static_cast<double>(count / batch) * pass_seconds(machine, network, e.precision, all, kept, batch);
-      if (count % batch > 0) seconds += pass_seconds(machine, network, e.precision, all, kept, count % batch);
+    const auto seen = [&](Index3 from, Index3 to) {  // by the network: by planes one of them
+      if (planes > 0) to[0] = from[0] + 1;
+      return Box(from, to);
+    };
+    const Box window = seen({0, 0, 0}, size), core = seen(lo, hi);
+    const std::int64_t batch =
+        planes > 0 ? size[0] : std::max<std::int64_t>(1, std::min(e.batch.value_or(1), count));
+    const std::int64_t windows = planes > 0 ? size[0] * count : count;
+    const auto times = [&](const Box& all, const Box& kept) {
+      double seconds = static_cast<double>(windows / batch) *
+                       pass_seconds(machine, network, e.precision, all, kept, batch);
+      if (windows % batch > 0)
+        seconds += pass_seconds(machine, network, e.precision, all, kept, windows % batch);
       return seconds * passes(e.averaging);
     };
     const double seconds = times(window, core);
     t.seconds += seconds;
     t.redundant += std::max(0.0, seconds - times(core, core));
     if (inside) t.inside += seconds;
-    t.features = std::max(t.features, static_cast<double>(network.memory->bytes(batch, size)));
+    t.features = std::max(t.features, static_cast<double>(network.memory->bytes(batch, window.extents())));
   }
   return t;
 }
 
-void add_denoiser(const Machine& machine, const NetworkWork& network, const Decomposition& d,
+void add_denoiser(const Machine& machine, const NetworkWork& network, const Decomposition& whole,
                   std::int64_t channels, const Execution& e, bool gpu, int rank, Prediction& p) {
   double features = 0;
-  if (e.mode == ExecutionMode::layer) {
-    const LayerTimes t = layer_times(machine, network, d, e, rank);
-    p.denoise = t.denoise;
-    p.redundant = t.redundant;
-    p.exposed += t.exposed;
-    p.hidden += t.hidden;
-    p.sent += t.sent;
-    features =
-        static_cast<double>(network.memory->layer_bytes(d, rank, static_cast<int>(e.halo_depth.value_or(1))));
-  } else {
+  for (const Decomposition& d : plane_cuts(whole, e.planes)) {  // one after the other
+    if (e.mode == ExecutionMode::layer) {
+      const LayerTimes t = layer_times(machine, network, d, e, rank);
+      p.denoise += t.denoise;
+      p.redundant += t.redundant;
+      p.exposed += t.exposed;
+      p.hidden += t.hidden;
+      p.sent += t.sent;
+      features = std::max(features, static_cast<double>(network.memory->layer_bytes(
+                                        d, rank, static_cast<int>(e.halo_depth.value_or(1)))));
+      continue;
+    }
     const Windows t = window_times(machine, network, d, e, rank);
-    p.denoise = t.seconds;
-    p.redundant = t.redundant;
-    features = t.features;
+    p.denoise += t.seconds;
+    p.redundant += t.redundant;
+    features = std::max(features, t.features);
     if (d.ranks() > 1 || d.image() != d.padded()) {
       const Flight f = fly(machine, e.transport, network_plan(d, network.halo, rank), rank,
                            4.0 * static_cast<double>(channels));
@@ -145,7 +172,7 @@ Prediction predict_rank(const Machine& machine, const NetworkWork* network, cons
   Prediction p;
   p.execution = e;
   p.ranks = d.ranks();
-  p.data_bytes = static_cast<double>(data_memory(d, data, halo_of(network, e), rank));
+  p.data_bytes = static_cast<double>(data_memory(d, data, halo_of(network, e), e.planes, rank));
   p.memory = p.data_bytes + data_moment(data, d, rank);
   if (network) add_denoiser(machine, *network, d, data.image.planes(), e, machine.processors > 0, rank, p);
   add_data_step(machine, data, d, e.transport, rank, p);
@@ -217,25 +244,32 @@ std::string limiting_term(const Prediction& one, const Prediction& many) {
 namespace {
 
 // Bytes of features on the rank that needs most of them.
-double largest_features(const NetworkWork& network, const Decomposition& d, const Execution& e,
-                        std::int64_t side) {
-  Box block, window;
-  int rank = 0;
-  for (int r = 0; r < d.ranks(); ++r) {
-    const Box b = d.padded_block(r);
-    if (b.pixels() > block.pixels()) {
-      block = b;
-      rank = r;
+double largest_features(const NetworkWork& network, const std::vector<Decomposition>& cuts,
+                        const Execution& e, std::int64_t side, bool gpu) {
+  double most = 0;
+  for (const Decomposition& d : cuts) {
+    const std::int64_t planes = planes_at_once(network, d, e, gpu);
+    Box block, window;
+    int rank = 0;
+    for (int r = 0; r < d.ranks(); ++r) {
+      const Box b = d.padded_block(r);
+      if (b.pixels() > block.pixels()) {
+        block = b;
+        rank = r;
+      }
+      if (e.mode == ExecutionMode::layer || b.empty()) continue;
+      for (const Window& w :
+           cut_windows(b, d.padded(), network.alignment, e.patch.value_or(side), network.halo, planes))
+        if (w.box.pixels() > window.pixels()) window = w.box;
     }
-    if (e.mode == ExecutionMode::layer || b.empty()) continue;
-    for (const Window& w :
-         cut_windows(b, d.padded(), network.alignment, e.patch.value_or(side), network.halo))
-      if (w.box.pixels() > window.pixels()) window = w.box;
+    Index3 sides = window.extents();
+    const std::int64_t items = planes > 0 ? std::exchange(sides[0], 1) : e.batch.value_or(1);
+    most = std::max(most, static_cast<double>(e.mode == ExecutionMode::layer
+                                                  ? network.memory->layer_bytes(
+                                                        d, rank, static_cast<int>(e.halo_depth.value_or(1)))
+                                                  : network.memory->bytes(items, sides)));
   }
-  return static_cast<double>(
-      e.mode == ExecutionMode::layer
-          ? network.memory->layer_bytes(d, rank, static_cast<int>(e.halo_depth.value_or(1)))
-          : network.memory->bytes(e.batch.value_or(1), window.extents()));
+  return most;
 }
 
 }  // namespace
@@ -244,12 +278,16 @@ std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWor
                                         const DataWork& data, const Decomposition& d, const Execution& wanted,
                                         double feature_memory) {
   const std::int64_t a = longest(network.alignment);
-  std::int64_t side = a, pixels = 1;  // of a block
-  for (int r = 0; r < d.ranks(); ++r) {
-    const Box block = d.padded_block(r);
-    side = std::max(side, longest(block.extents()));
-    pixels = std::max(pixels, block.pixels());
-  }
+  const bool by_planes = !wanted.planes.empty(), gpu = machine.processors > 0;
+  const std::vector<Decomposition> cuts = plane_cuts(d, wanted.planes);
+  std::int64_t side = a, pixels = 1, planes = 1;  // of a block, by planes of one of its planes
+  for (const Decomposition& cut : cuts)
+    for (int r = 0; r < d.ranks(); ++r) {
+      Index3 sides = cut.padded_block(r).extents();
+      if (by_planes) planes = std::max(planes, std::exchange(sides[0], std::min<std::int64_t>(1, sides[0])));
+      side = std::max(side, longest(sides));
+      pixels = std::max(pixels, sides[0] * sides[1] * sides[2]);
+    }
   const auto wants = [&](ExecutionMode mode) {
     return wanted.mode == mode || wanted.mode == ExecutionMode::automatic;
   };
@@ -279,7 +317,7 @@ std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWor
       e.patch = patch;
       for (const std::int64_t batch : {1, 2, 4, 8, 16, 32}) {
         e.batch = wanted.batch.value_or(batch);
-        if (wanted.batch ? batch > 1 : batch > windows) break;
+        if (wanted.batch ? batch > 1 : batch > (by_planes ? planes : windows)) break;
         candidates.push_back(e);
       }
     }
@@ -295,10 +333,11 @@ std::vector<Prediction> rank_executions(const Machine& machine, const NetworkWor
       if (wanted.halo_depth) break;
     }
   }
-  const int slowest = busiest(d, network.halo);
+  const int slowest = busiest(cuts, network.halo);
   std::vector<Prediction> ranked;
   for (const Execution& candidate : candidates) {
-    if (feature_memory > 0 && largest_features(network, d, candidate, side) > feature_memory) continue;
+    if (feature_memory > 0 && largest_features(network, cuts, candidate, side, gpu) > feature_memory)
+      continue;
     ranked.push_back(predict_rank(machine, &network, data, d, candidate, slowest));
   }
   std::stable_sort(ranked.begin(), ranked.end(),

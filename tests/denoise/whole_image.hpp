@@ -126,6 +126,9 @@ struct Blocks {
   Blocks(const Communicator& comm, const Network& network, const at::Tensor& image, const Grid3& grid) {
     set(comm, image.size(0), Decomposition(box_of(image), network.alignment(), grid));
   }
+  Blocks(const Communicator& comm, const at::Tensor& image, const Decomposition& d) {
+    set(comm, image.size(0), d);
+  }
   at::Tensor part(const at::Tensor& image) const { return crop(image, box_of(image), own).contiguous(); }
 
  private:

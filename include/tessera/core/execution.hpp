@@ -2,8 +2,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "tessera/core/words.hpp"
 
@@ -22,6 +25,43 @@ inline constexpr std::array kWords<Averaging>{"none", "cycle", "flips", "all"};
 /// Passes of the network per call.
 constexpr int passes(Averaging averaging) {
   return averaging == Averaging::flips4 ? 4 : averaging == Averaging::all8 ? 8 : 1;
+}
+
+/// Planes of a volume, by the axis across them: axial z (depth), coronal y (height), sagittal x (width).
+enum class Plane { axial, coronal, sagittal };
+template <>
+inline constexpr std::array kWords<Plane>{"axial", "coronal", "sagittal"};
+/// The axes of an image, that across such planes first, then those of their rows and columns.
+constexpr std::array<std::size_t, 3> axes_of(Plane plane) {
+  return plane == Plane::axial     ? std::array<std::size_t, 3>{0, 1, 2}
+         : plane == Plane::coronal ? std::array<std::size_t, 3>{1, 0, 2}
+                                   : std::array<std::size_t, 3>{2, 0, 1};
+}
+
+/// In which planes a network for pictures sees a volume: the mean over them. None: it sees the image itself.
+struct Planes {
+  std::array<bool, 3> across{};  // by axis: whether planes across it are among them
+  static Planes of(const std::vector<Plane>& list) {
+    Planes planes;
+    for (const Plane plane : list) planes.across[axes_of(plane)[0]] = true;
+    return planes;
+  }
+  std::vector<Plane> list() const {
+    std::vector<Plane> all;
+    for (const Plane plane : {Plane::axial, Plane::coronal, Plane::sagittal})
+      if (across[axes_of(plane)[0]]) all.push_back(plane);
+    return all;
+  }
+  bool empty() const { return across == std::array<bool, 3>{}; }
+  bool operator==(const Planes&) const = default;
+};
+/// As logs name them: "axial", "axial and coronal", "all".
+inline std::string text(const Planes& planes) {
+  const std::vector<Plane> list = planes.list();
+  if (list.size() == 3) return "all";
+  std::string out;
+  for (const Plane plane : list) out += (out.empty() ? "" : " and ") + std::string(word(plane));
+  return out;
 }
 
 /// Of a network's arithmetic. tf32: float32 whose products are rounded to 10 bits, on a GPU only.
@@ -48,6 +88,7 @@ struct Execution {
   std::optional<std::int64_t> halo_depth{};  // mode layer: convolutions that share an exchange
   Precision precision = Precision::float32;
   Averaging averaging = Averaging::none;
+  Planes planes{};  // of a volume through a network for pictures
   TransportKind transport = TransportKind::automatic;
   bool operator==(const Execution&) const = default;
 };

@@ -32,8 +32,10 @@ class GraphedPasses {
   GraphedPasses(Device device, at::TensorOptions level, std::size_t most = 16);
   ~GraphedPasses();
 
-  /// `agree` is called once per shape, at its second call, which all ranks make together.
-  at::Tensor run(const at::Tensor& x, double sigma, const Pass& pass, const Agree& agree = {});
+  /// `agree` is called once per shape, at its second call, which all ranks make together. Passes of another
+  /// `kind` are others, of whatever shape.
+  at::Tensor run(const at::Tensor& x, double sigma, const Pass& pass, const Agree& agree = {},
+                 const void* kind = nullptr);
 
   std::size_t shapes() const;            // seen so far
   std::size_t captured() const;          // of them, those that are replayed

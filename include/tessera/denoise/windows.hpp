@@ -22,9 +22,11 @@ struct Window {
 /// Cores of at most patch x patch pixels (of volumes patch x patch x patch) that partition `block`, in row order,
 /// all of one size but the last of an axis. Their shape is the one for which the windows, halo included, have the fewest pixels: where a
 /// block ends at the image's border, strips are cheaper than squares.
-/// `patch`, `halo` and the block's edges are multiples of the network's alignment.
+/// `patch`, `halo` and the block's edges are multiples of the network's alignment. `planes` above 0: the volume
+/// is seen plane by plane, and cores are patch x patch pixels of at most so many planes, shared as evenly as
+/// they go.
 std::vector<Window> cut_windows(const Box& block, const Box& padded, const Index3& alignment,
-                                std::int64_t patch, const Index3& halo);
+                                std::int64_t patch, const Index3& halo, std::int64_t planes = 0);
 
 /// Pixels of a core of this side: its square, of volumes its cube.
 std::int64_t patch_pixels(std::int64_t patch, Axes axes);
@@ -36,9 +38,11 @@ std::vector<std::int64_t> patches_for(std::int64_t pixels, std::int64_t alignmen
 /// The block and its halo, clipped: the hull of its windows.
 Box window_region(const Box& block, const Box& padded, const Index3& halo);
 
-/// The largest of patches_for() the largest block with which every window of these blocks fits; 0: none.
+/// The largest of patches_for() the largest block with which every window of these blocks fits; 0: none. By planes:
+/// with a plane at a time.
 std::int64_t fitting_patch(const std::vector<Box>& blocks, const Box& padded, const Index3& alignment,
-                           const Index3& halo, const std::function<bool(const Box&)>& fits);
+                           const Index3& halo, const std::function<bool(const Box&)>& fits,
+                           bool by_planes = false);
 
 /// Bytes that `rank` sends per call of a denoiser on windows with such a halo, by arithmetic alone; float32 images.
 std::int64_t network_bytes_sent(const Decomposition& decomposition, const Index3& halo, std::int64_t channels,

@@ -29,6 +29,10 @@ class Decomposition {
   /// The grid of `ranks` whose slowest rank costs least; of equals the one with the shorter cuts.
   static Decomposition choose(const Box& image, const Index3& alignment, int ranks, const BlockCost& cost);
 
+  /// The same blocks in turned axes, of which the first goes across planes: `axes[d]` is the axis here that is
+  /// axis d there. Nothing is padded across planes. For what is done plane by plane; to be turned once only.
+  Decomposition planes(const std::array<std::size_t, 3>& axes) const;
+
   const Box& image() const { return image_; }
   const Box& padded() const { return padded_; }
   const Index3& alignment() const { return alignment_; }
@@ -48,6 +52,10 @@ class Decomposition {
   Box image_, padded_;
   Index3 alignment_{1, 1, 1};
   Grid3 grid_{1, 1, 1};
+  // What is cut and on which multiples, before axes are turned; the others are then in the order of axes_.
+  Box cut_;
+  Index3 unit_{1, 1, 1};
+  std::array<std::size_t, 3> axes_{0, 1, 2};
 };
 
 /// All ways to write `ranks` as grid[0] * grid[1] * grid[2], with 1 on axes where the image has one pixel.

@@ -91,8 +91,9 @@ std::string limiting_term(const Prediction& one, const Prediction& many);
 /// Images of the solver's state and of the loop around it.
 int state_images(const std::string& solver);
 /// Bytes of state, measurements, halos and what a proximal step keeps on `rank`: what `tessera check` prints.
+/// By planes the denoiser's halo is that of each kind of them, which has a region of its own.
 std::int64_t data_memory(const Decomposition& decomposition, const DataWork& data,
-                         const Index3& denoiser_halo, int rank);
+                         const Index3& denoiser_halo, const Planes& planes, int rank);
 /// Bytes that the data step takes for a moment: tiles and spectra, or a few images where it has none.
 double data_moment(const DataWork& data, const Decomposition& decomposition, int rank);
 /// Bytes of a network's weights, as read and as its convolutions want them.

@@ -9,8 +9,8 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "command/command.hpp"
 #include "job/tomography.hpp"
@@ -21,6 +21,7 @@
 #include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/denoise/layer_traffic.hpp"
 #include "tessera/denoise/network_work.hpp"
+#include "tessera/denoise/planes.hpp"
 #include "tessera/denoise/windows.hpp"
 #include "tessera/domain/projection.hpp"
 #include "tessera/io/files.hpp"
@@ -37,11 +38,57 @@ struct CheckArguments {
 
 constexpr std::int64_t kBytes = 4;  // float32 state
 
-std::int64_t most_messages(const LayerTraffic& layers, const std::map<int, int>& looked_at) {
-  std::int64_t most = 0;
-  for (const auto& [rank, count] : looked_at) most = std::max(most, layers.messages(rank));
-  return most;
-}
+/// What the denoiser sends per call: of a volume by planes, by one kind of them after the other.
+class DenoiserTraffic {
+ public:
+  explicit DenoiserTraffic(const RunPlan& plan) : plan_(plan) {
+    if (!plan.network) return;
+    halo_ = window_halo(*plan.network);
+    cuts_ = plane_cuts(plan.decomposition, plan.job.execution.planes);
+    if (plan.job.execution.mode != ExecutionMode::layer) return;
+    ExecutionOptions options = execution_options(plan, 1);
+    options.halo_depth = layer_halo_depth(plan.network->graph, plan.decomposition, options);
+    depth_ = options.halo_depth;
+    for (const Decomposition& cut : cuts_)
+      layers_.emplace_back(plan.network->graph, cut, options, plan.image.channels);
+  }
+  bool by_layers() const { return !layers_.empty(); }
+  /// Around a block, all at once.
+  Index3 halo() const { return by_layers() ? Index3{} : halo_; }
+
+  std::int64_t bytes_sent(int rank) const {
+    std::int64_t bytes = 0;
+    for (const LayerTraffic& layers : layers_) bytes += layers.bytes_sent(rank);
+    if (!by_layers())
+      for (const Decomposition& cut : cuts_)
+        bytes += network_bytes_sent(cut, halo_, plan_.image.channels, rank);
+    return bytes;
+  }
+  std::string text(const std::map<int, int>& looked_at) const {
+    const Planes& planes = plan_.job.execution.planes;
+    const std::string where = planes.empty() ? "" : " in planes (" + tessera::text(planes) + ")";
+    if (!by_layers())
+      return (plan_.network && plan_.network->graph.global() ? "none, the whole image at once"
+                                                             : std::to_string(longest(halo_))) +
+             where;
+    std::int64_t exchanges = 0, most = 0;
+    for (const LayerTraffic& layers : layers_) exchanges += layers.exchanges();
+    for (const auto& [rank, count] : looked_at) {
+      std::int64_t messages = 0;
+      for (const LayerTraffic& layers : layers_) messages += layers.messages(rank);
+      most = std::max(most, messages);
+    }
+    return fmt::format("layer by layer, depth {}, {} exchanges, at most {} messages per rank{}", depth_,
+                       exchanges, most, where);
+  }
+
+ private:
+  const RunPlan& plan_;
+  Index3 halo_{};
+  std::vector<Decomposition> cuts_;
+  std::vector<LayerTraffic> layers_;
+  int depth_ = 0;
+};
 
 std::string block_text(const Box& block, bool volume) {
   std::string text;
@@ -119,13 +166,10 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
   const Decomposition& d = plan.decomposition;
   const ProductSpace layout = plan.op->range(plan.domain());
   const Reach reach = plan.op->traits(plan.domain()).reach;
-  const Index3 halo = plan.network ? window_halo(*plan.network) : Index3{};
-  std::optional<LayerTraffic> layers;
-  if (plan.network && plan.job.execution.mode == ExecutionMode::layer)
-    layers.emplace(plan.network->graph, d, execution_options(plan, 1), plan.image.channels);
-
+  const DenoiserTraffic traffic(plan);
   const bool every = ranks <= kEveryRank;
-  const std::map<int, int> looked_at = representatives(d, std::max<std::int64_t>(longest(halo), 64));
+  const std::map<int, int> looked_at =
+      representatives(d, std::max<std::int64_t>(plan.network ? longest(window_halo(*plan.network)) : 0, 64));
   std::printf("image        %lld x %s\n", static_cast<long long>(plan.image.channels),
               sides(plan.image.box).c_str());
   std::printf("ranks        %d, %s blocks, alignment %lld\n", ranks,
@@ -136,13 +180,7 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
               volume ? fmt::format("{}, {}, ", reach.lo[0], reach.hi[0]).c_str() : "",
               static_cast<long long>(reach.lo[1]), static_cast<long long>(reach.hi[1]),
               static_cast<long long>(reach.lo[2]), static_cast<long long>(reach.hi[2]),
-              volume ? "before, behind, " : "",
-              layers ? fmt::format("layer by layer, depth {}, {} exchanges, at most {} messages per rank",
-                                   layer_halo_depth(plan.network->graph, d, execution_options(plan, 1)),
-                                   layers->exchanges(), most_messages(*layers, looked_at))
-                           .c_str()
-              : plan.network && plan.network->graph.global() ? "none, the whole image at once"
-                                                             : std::to_string(longest(halo)).c_str());
+              volume ? "before, behind, " : "", traffic.text(looked_at).c_str());
   std::printf("measurement  %zu part%s, %lld samples\n", layout.parts(), layout.parts() == 1 ? "" : "s",
               static_cast<long long>(layout.values()));
   if (const auto geometry = geometry_of(*plan.op))
@@ -162,13 +200,9 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
   for (const auto& [r, count] : looked_at) {
     const Box block = d.block(r);
     const DataTraffic data = data_traffic(d, model.data, r);
-    const std::int64_t bytes =
-        data.bytes_sent() + (layers         ? layers->bytes_sent(r)
-                             : plan.network ? network_bytes_sent(d, halo, plan.image.channels, r)
-                                            : 0);
+    const std::int64_t bytes = data.bytes_sent() + traffic.bytes_sent(r);
     per_iteration = data.iterative();
-    const Index3 around = layers ? Index3{} : halo;
-    const std::int64_t memory = data_memory(d, model.data, around, r);
+    const std::int64_t memory = data_memory(d, model.data, traffic.halo(), plan.job.execution.planes, r);
     total += bytes * count;
     most_memory = std::max(most_memory, memory);
     if (every)

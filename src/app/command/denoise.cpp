@@ -28,6 +28,7 @@ namespace {
 struct DenoiseArguments {
   std::string in, out;
   std::string network = "drunet", weights;
+  std::vector<std::string> planes;
   double sigma = 0;
   double noise = 0;
   std::string unit = "internal";  // of sigma and noise; or file
@@ -68,6 +69,9 @@ int execute(const DenoiseArguments& a, const Communicator& comm) {
   job.denoiser.network = a.network;
   job.denoiser.weights = a.weights;
   job.execution = a.execution;
+  for (const std::string& name : a.planes)
+    for (const Plane plane : {Plane::axial, Plane::coronal, Plane::sagittal})
+      if (name == word(plane) || name == "all") job.execution.planes.across[axes_of(plane)[0]] = true;
   job.device = a.device;
   RunPlan plan = plan_run(job, comm, comm.size());
   const double unit = a.unit == "file" ? plan.factor : 1, sigma = a.sigma / unit;
@@ -148,6 +152,11 @@ Command denoise_command(CLI::App& app) {
   add_word(options, "--mode", a->execution.mode, "how a network runs");
   options->add_option("--patch", a->execution.patch,
                       "a window has at most patch x patch pixels without its halo");
+  options
+      ->add_option("--planes", a->planes,
+                   "of a volume through a network for pictures (default: by its spacing)")
+      ->delimiter(',')
+      ->check(one_of({"all", "axial", "coronal", "sagittal"}));
   add_word(options, "--averaging", a->execution.averaging, "over flips and turns",
            {word(Averaging::none), word(Averaging::flips4), word(Averaging::all8)});
   add_word(options, "--precision", a->execution.precision, "of a network");

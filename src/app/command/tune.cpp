@@ -144,7 +144,7 @@ std::vector<Prediction> pick(const std::vector<Prediction>& ranked, int most) {
 // One tile in every precision that works here: time, and the difference from float32. Never a choice.
 void print_precisions(const RunPlan& plan, const Communicator& comm) {
   const std::int64_t a = longest(plan.network->alignment());
-  const bool volume = plan.image.volume();
+  const bool volume = plan.network->graph.axes() == Axes::volume;
   const std::int64_t most = volume ? std::min<std::int64_t>(48, plan.image.box.extent(0)) : 256;
   std::int64_t side = std::min({most, plan.image.box.extent(1), plan.image.box.extent(2)}) / a * a;
   side = std::max(side, a);

@@ -62,7 +62,8 @@ std::int64_t other_bytes(const RunPlan& plan) {
   double most = 0;
   for (const auto& [rank, count] :
        representatives(plan.decomposition, std::max<std::int64_t>(longest(halo), 64)))
-    most = std::max(most, static_cast<double>(data_memory(plan.decomposition, m.data, halo, rank)) +
+    most = std::max(most, static_cast<double>(data_memory(plan.decomposition, m.data, halo,
+                                                          plan.job.execution.planes, rank)) +
                               data_moment(m.data, plan.decomposition, rank));
   if (m.network) most += weight_memory(*m.network, plan.job.execution.precision, plan.device.is_cuda());
   return static_cast<std::int64_t>(kMargin * most) + (std::int64_t{16} << 20);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+
 #include "command/command.hpp"
 #include "tessera/app/job_denoiser.hpp"
+#include "tessera/app/operator_table.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
@@ -10,6 +13,12 @@
 
 namespace tessera {
 namespace {
+
+// Whether each sample is one of the unknown's own grid.
+bool on_the_grid(const OperatorConfig& op) {
+  if (op.parts.empty()) return find_operator(op.type).choice.same_grid;
+  return std::all_of(op.parts.begin(), op.parts.end(), on_the_grid);
+}
 
 // Why no shipped network fits the image, by the headers of its files; empty: one does, or the job has chosen.
 std::string no_network(const JobConfig& job, const Communicator& comm) {
@@ -26,7 +35,9 @@ std::string no_network(const JobConfig& job, const Communicator& comm) {
     image = measurement_info(p.measurements, comm)[0].source;
     if (!p.image.size.empty()) image = ImageSpace(box_of(p.image.size), image.channels);
   }
-  if (image.volume()) return "the image is a volume (the shipped networks are for pictures)";
+  if (image.volume() && !on_the_grid(p.op))
+    return concat("the image is a volume under ", p.op.type,
+                  " (the shipped networks were measured on volumes whose samples lie on their grid)");
   if (!has_default_weights(image.channels))
     return concat("the image has ", image.channels, " channels (the shipped networks know 1 and 3)");
   return {};

@@ -15,6 +15,7 @@
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/denoise/network_denoiser.hpp"
+#include "tessera/denoise/planes.hpp"
 #include "tessera/domain/operator_algebra.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/domain/torch_cuda.hpp"
@@ -52,27 +53,37 @@ std::vector<std::int64_t> grid_text(const Grid3& grid, const Box& image) {
   return out;
 }
 
-Index3 alignment_of(const std::optional<Network>& network) {
-  return network ? network->alignment() : Index3{1, 1, 1};
+Index3 alignment_of(const RunPlan& plan) {
+  return plan.network ? planes_alignment(plan.network->alignment(), plan.job.execution.planes)
+                      : Index3{1, 1, 1};
 }
 
 // What a block costs: windows' multiply-adds. The halo is clipped at the image's border, as it is when run.
 // In layer mode it is the rim that is computed twice, a row on each of the levels; rows lie together in
-// memory and are cheaper than columns.
+// memory and are cheaper than columns. By planes the sum over their kinds, each with a halo of its own.
 BlockCost cost_of(const RunPlan& plan) {
   if (!plan.network) return [](const Box& b) { return static_cast<double>(b.pixels()); };
   const Box image = plan.image.box;
+  Reach reach{plan.network->halo(), plan.network->halo()};
   if (plan.job.execution.mode == ExecutionMode::layer || plan.network->graph.global()) {
     const std::int64_t rim = std::max<std::int64_t>(1, longest(plan.network->alignment()) / 2);
-    const std::int64_t slices = plan.image.volume() ? rim : 0;
-    return [rim, slices, image](const Box& b) {
-      return static_cast<double>(
-          b.grow({{slices, rim, rim + 1}, {slices, rim, rim + 1}}).intersect(image.hull(b)).pixels());
-    };
+    const std::int64_t slices = plan.network->graph.axes() == Axes::volume ? rim : 0;
+    reach = {{slices, rim, rim + 1}, {slices, rim, rim + 1}};
   }
-  const Index3 halo = plan.network->halo();
-  return [halo, image](const Box& b) {
-    return static_cast<double>(b.grow({halo, halo}).intersect(image.hull(b)).pixels());
+  std::vector<Reach> around;
+  for (const Plane plane : plan.job.execution.planes.list()) {
+    Reach turned;
+    for (std::size_t d = 1; d < 3; ++d) {
+      turned.lo[axes_of(plane)[d]] = reach.lo[d];
+      turned.hi[axes_of(plane)[d]] = reach.hi[d];
+    }
+    around.push_back(turned);
+  }
+  if (around.empty()) around.push_back(reach);
+  return [around, image](const Box& b) {
+    double pixels = 0;
+    for (const Reach& r : around) pixels += static_cast<double>(b.grow(r).intersect(image.hull(b)).pixels());
+    return pixels;
   };
 }
 
@@ -198,6 +209,19 @@ void ask_for_potential(RunPlan& plan) {
   plan.network = with_potential(std::move(*plan.network));
 }
 
+// In which planes a network for pictures sees the volume, by the pixel sizes of the job, else those of data on the
+// image's grid.
+Planes usual_planes(const RunPlan& plan) {
+  ImageSpace image = plan.image;
+  const bool said =
+      std::any_of(image.grid.begin(), image.grid.end(), [](const auto& axis) { return axis.spacing > 0; });
+  if (!said && std::all_of(plan.parts.begin(), plan.parts.end(), [](const OperatorConfig& part) {
+        return find_operator(part.type).choice.same_grid;
+      }))
+    image.grid = plan.data.grid;
+  return default_planes(image);
+}
+
 // The network, and what computes: everything that the image decides before an operator is described on it.
 void take_network(RunPlan& plan, const Communicator& comm) {
   const JobConfig job = plan.job;
@@ -206,7 +230,9 @@ void take_network(RunPlan& plan, const Communicator& comm) {
       plan.job.denoiser.weights = job_weights(plan.job, plan.image.channels);
     comm.together([&] {
       plan.network = open_network(plan.job.denoiser, plan.image.channels);
-      refuse_axes(*plan.network, plan.image);
+      Planes& planes = plan.job.execution.planes;
+      refuse_axes(*plan.network, plan.image, planes);
+      if (planes.empty() && by_planes(*plan.network, plan.image)) planes = usual_planes(plan);
     });
   }
   ask_for_potential(plan);
@@ -222,7 +248,7 @@ void take_network(RunPlan& plan, const Communicator& comm) {
 // The grid of blocks, and what is to be said of it.
 void cut_image(RunPlan& plan, int ranks) {
   const JobConfig job = plan.job;
-  const Index3 alignment = alignment_of(plan.network);
+  const Index3 alignment = alignment_of(plan);
   if (job.domain.grid.empty()) {
     plan.decomposition = Decomposition::choose(plan.image.box, alignment, ranks, cost_of(plan));
   } else {
@@ -242,9 +268,10 @@ void cut_image(RunPlan& plan, int ranks) {
   int idle = 0;
   for (int r = 0; r < ranks; ++r) idle += plan.decomposition.block(r).empty();
   if (idle > 0)
-    plan.notices.push_back(concat(idle, " of ", ranks,
-                                  " ranks hold no pixels (the image has fewer blocks of ", alignment[1],
-                                  " x ", alignment[2], " pixels than ranks) fewer ranks do the same work"));
+    plan.notices.push_back(
+        concat(idle, " of ", ranks, " ranks hold no pixels (the image has fewer blocks of ",
+               plan.image.volume() ? concat(alignment[0], " x ") : std::string(), alignment[1], " x ",
+               alignment[2], " pixels than ranks) fewer ranks do the same work"));
 }
 
 // What files say of the options of operators stands in plan.parts from now on; what the job has of it too, but for what
@@ -391,7 +418,7 @@ RunPlan with_image(const RunPlan& plan, const Box& image, int ranks) {
   RunPlan other = plan;
   other.image = plan.image.on(image);
   if (image != plan.image.box) other.op = describe(other, plan.parts, 0, plan.device, Communicator());
-  other.decomposition = Decomposition::choose(image, alignment_of(plan.network), ranks, cost_of(other));
+  other.decomposition = Decomposition::choose(image, alignment_of(plan), ranks, cost_of(other));
   other.job.domain.grid = grid_text(other.decomposition.grid(), image);
   return other;
 }

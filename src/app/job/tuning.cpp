@@ -142,12 +142,13 @@ std::string shape_key(const RunPlan& plan, const Place& place) {
             ? std::string()
             : fmt::format(", layers {:x}", std::hash<std::string>{}(plan.network->options.layers)));
   return fmt::format(
-      "{}{} blocks {} depth {}, {} averaging {}, image {} x {}{} x {}, {} ranks, grid {}, {} per host, "
+      "{}{} blocks {} depth {}, {} averaging {}{}, image {} x {}{} x {}, {} ranks, grid {}, {} per host, "
       "memory {}, mode {} patch {} batch {} halo depth {}",
       plan.job.denoiser.network, widths, plan.network ? plan.network->options.blocks : 0,
       plan.network ? plan.network->options.depth : 0, word(e.precision), word(e.averaging),
-      plan.image.channels, plan.image.volume() ? fmt::format("{} x ", plan.image.box.extent(0)) : "",
-      plan.image.box.extent(1), plan.image.box.extent(2), place.ranks,
+      e.planes.empty() ? std::string() : ", planes " + text(e.planes), plan.image.channels,
+      plan.image.volume() ? fmt::format("{} x ", plan.image.box.extent(0)) : "", plan.image.box.extent(1),
+      plan.image.box.extent(2), place.ranks,
       plan.grid_given ? fmt::format("{} x {}", grid[1], grid[2]) : "auto", place.per_host, plan.job.memory,
       word(e.mode), e.patch.value_or(0), e.batch.value_or(0), e.halo_depth.value_or(0));
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "tessera/denoise/layer.hpp"
 #include "tessera/denoise/layer_schedule.hpp"
 #include "tessera/denoise/memory_model.hpp"
+#include "tessera/denoise/network_denoiser.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/denoise/windows.hpp"
 #include "tessera/domain/tensor.hpp"
@@ -46,28 +48,48 @@ Network turned(const Network& network, int symmetry) {
   return other;
 }
 
+/// The network ready to run, by symmetry of the square; each is made when it is first used.
+class TurnedRunners {
+ public:
+  TurnedRunners(const Network& network, const RunnerOptions& options)
+      : network_(network), options_(options) {}
+  Runner& of(int symmetry) {
+    std::optional<Runner>& runner = runners_[static_cast<std::size_t>(symmetry)];
+    if (!runner) runner.emplace(symmetry == 0 ? network_ : turned(network_, symmetry), options_);
+    return *runner;
+  }
+
+ private:
+  Network network_;
+  RunnerOptions options_;
+  std::array<std::optional<Runner>, 8> runners_;
+};
+
 /// D on the block as a whole, layer by layer; every convolution gets its own thin halo.
 ///
 /// No pixel but the rims is computed twice, whatever the network's reach; messages are many and small, and
-/// they travel while the convolution that wants them computes its inside. Averaging turns the kernels.
+/// they travel while the convolution that wants them computes its inside. Averaging turns the kernels. Of a
+/// volume by planes the block's planes are a batch of pictures.
 class LayerDenoiser final : public Denoiser {
  public:
-  LayerDenoiser(const Network& network, const ExecutionOptions& options, const DenoiserContext& context)
+  LayerDenoiser(const Network& network, std::shared_ptr<TurnedRunners> runners,
+                const ExecutionOptions& options, const DenoiserContext& context)
       : options_(options),
-        network_(network),
+        name_(network.options.name),
+        network_channels_(network.channels()),
         axes_(context.image.axes),
+        by_planes_(by_planes(network, context.image)),
         image_channels_(context.image.planes()),
         own_(context.decomposition.block(context.comm.rank())),
         symmetries_(options.averaging),
-        potential_(network, context.image.planes()) {
+        potential_(network, context.image.planes()),
+        runners_(std::move(runners)) {
     const Decomposition& d = context.decomposition;
     const int rank = context.comm.rank();
-    const Box block = d.padded_block(rank);
-    columns_ = !block.empty() && block.extent(2) < d.padded().extent(2);
     depth_ = layer_halo_depth(network.graph, d, options);
-    Runner& runner = runner_for(0);
-    halos_.emplace(make_layer_schedule(runner.plan(), depth_, options.type, options.device.is_cuda()), d,
-                   rank, context.transport, feature_options(options));
+    halos_.emplace(
+        make_layer_schedule(runners_->of(0).plan(), depth_, options.type, options.device.is_cuda()), d, rank,
+        context.transport, feature_options(options));
     if (options.memory_bytes > 0) validate_memory(network, d);
     bytes_sent_ = passes(options.averaging) * halos_->bytes_sent();
     if (d.image() != d.padded()) {
@@ -86,10 +108,11 @@ class LayerDenoiser final : public Denoiser {
                    ", and another tensor for the result) convert it first");
     const PhaseScope phase(Phase::denoise);
     const at::NoGradGuard no_grad;
-    at::Tensor x = with_padding(in).unsqueeze(0);
-    if (image_channels_ != network_.channels()) {
+    const at::Tensor block = with_padding(in);
+    at::Tensor x = by_planes_ ? block.transpose(0, 1) : block.unsqueeze(0);
+    if (image_channels_ != network_channels_) {
       std::vector<std::int64_t> sizes = x.sizes().vec();
-      sizes[1] = network_.channels();
+      sizes[1] = network_channels_;
       x = x.expand(sizes);
     }
 
@@ -97,44 +120,33 @@ class LayerDenoiser final : public Denoiser {
     potential_.begin(symmetries.size());
     at::Tensor result;
     for (const int symmetry : symmetries) {
-      const at::Tensor pass = runner_for(symmetry).run(x, sigma, {}, &*halos_);
-      if (!own_.empty()) potential_.add(crop(pass[0], halos_->region(0), own_));
+      const at::Tensor pass = runners_->of(symmetry).run(x, sigma, {}, &*halos_);
+      if (!own_.empty()) potential_.add(crop(block_of(pass), halos_->region(0), own_));
       const at::Tensor one = potential_.image(pass);
       result = result.defined() ? result.add_(one) : one;
     }
     if (own_.empty()) return;
     if (symmetries.size() > 1) result.div_(static_cast<double>(symmetries.size()));
-    if (image_channels_ != network_.channels()) result = result.mean(1, /*keepdim=*/true);
-    out.copy_(crop(result[0], halos_->region(0), own_));
+    if (image_channels_ != network_channels_) result = result.mean(1, /*keepdim=*/true);
+    out.copy_(crop(block_of(result), halos_->region(0), own_));
   }
 
   at::Tensor potential() const override { return potential_.value(); }
   std::int64_t bytes_sent() const override { return bytes_sent_; }
 
   std::string description() const override {
-    return concat(network_.options.name, ", layer, halo depth ", depth_, ", ", halos_->count(),
-                  " exchanges per pass, ", c10::toString(options_.type), options_.tf32 ? " as tf32" : "",
-                  runners_[0]->fused() ? ", fused" : "", runners_[0]->graphs() > 0 ? ", replayed" : "");
+    return concat(name_, ", layer, halo depth ", depth_, ", ", halos_->count(), " exchanges per pass, ",
+                  c10::toString(options_.type), options_.tf32 ? " as tf32" : "",
+                  runners_->of(0).fused() ? ", fused" : "", runners_->of(0).graphs() > 0 ? ", replayed" : "");
   }
   std::vector<StateField> state() override { return symmetries_.state(); }
   std::vector<std::pair<std::string, std::int64_t>> choices() const override {
     return {{"halo_depth", depth_}};
   }
-  std::string notice() const override { return gray_notice(image_channels_, network_.channels()); }
+  std::string notice() const override { return gray_notice(image_channels_, network_channels_); }
 
  private:
-  Runner& runner_for(int symmetry) {
-    std::optional<Runner>& runner = runners_[static_cast<std::size_t>(symmetry)];
-    if (!runner)
-      runner.emplace(symmetry == 0 ? network_ : turned(network_, symmetry),
-                     RunnerOptions{.type = options_.type,
-                                   .tf32 = options_.tf32,
-                                   .deterministic = options_.deterministic,
-                                   .fused = options_.fused,
-                                   .turned = columns_,
-                                   .device = options_.device});
-    return *runner;
-  }
+  at::Tensor block_of(const at::Tensor& pass) const { return by_planes_ ? pass.transpose(0, 1) : pass[0]; }
 
   void validate_memory(const Network& network, const Decomposition& d) const {
     int largest = 0;
@@ -166,27 +178,45 @@ class LayerDenoiser final : public Denoiser {
   }
 
   ExecutionOptions options_;
-  Network network_;
+  std::string name_;
+  std::int64_t network_channels_;
   Axes axes_;
+  bool by_planes_;
   std::int64_t image_channels_;
   Box own_;  // image pixels of this rank
   Symmetries symmetries_;
   PotentialSum potential_;
-  bool columns_ = false;  // neighbors to the left or right
   int depth_ = 1;
   std::int64_t bytes_sent_ = 0;
   std::optional<LayerHalos> halos_;
   std::optional<Exchange> padding_;  // the image's own pixels -> padded blocks; none where nothing is padded
   at::Tensor region_;                // persistent
-  // By symmetry, made when first used. Last: their recorded passes hold buffers and messages of the exchanges.
-  std::array<std::optional<Runner>, 8> runners_;
+  std::shared_ptr<TurnedRunners>
+      runners_;  // last: recorded passes hold buffers and messages of the exchanges
 };
 
 }  // namespace
 
-std::unique_ptr<Denoiser> make_layer_denoiser(const Network& network, const ExecutionOptions& options,
-                                              const DenoiserContext& context) {
-  return std::make_unique<LayerDenoiser>(network, options, context);
+std::vector<std::unique_ptr<Denoiser>> make_layer_denoisers(const Network& network,
+                                                            const ExecutionOptions& options,
+                                                            const std::vector<DenoiserContext>& contexts) {
+  bool columns = false;  // neighbors to the left or right
+  for (const DenoiserContext& context : contexts) {
+    const Box block = context.decomposition.padded_block(context.comm.rank());
+    columns = columns || (!block.empty() && block.extent(2) < context.decomposition.padded().extent(2));
+  }
+  const auto runners =
+      std::make_shared<TurnedRunners>(network, RunnerOptions{.type = options.type,
+                                                             .tf32 = options.tf32,
+                                                             .deterministic = options.deterministic,
+                                                             .fused = options.fused,
+                                                             .turned = columns,
+                                                             .in_turn = contexts.size() > 1,
+                                                             .device = options.device});
+  std::vector<std::unique_ptr<Denoiser>> all;
+  for (const DenoiserContext& context : contexts)
+    all.push_back(std::make_unique<LayerDenoiser>(network, runners, options, context));
+  return all;
 }
 
 int layer_halo_depth(const Graph& graph, const Decomposition& decomposition,

@@ -23,17 +23,6 @@ namespace {
 
 constexpr std::int64_t kGrain = 64;  // elements; strips begin on cache lines
 
-at::Tensor empty_features(std::int64_t channels, const Box& box, const at::TensorOptions& options,
-                          Axes axes) {
-  return at::empty(feature_sizes(1, channels, box, axes), options.memory_format(channels_last(axes)));
-}
-
-// Zeros, since margins are computed upon before they hold anything: Winograd's tiles mix them with the pixels
-// beside them and take them out again, which memory of any content would not survive.
-at::Tensor zero_features(std::int64_t channels, const Box& box, const at::TensorOptions& options, Axes axes) {
-  return empty_features(channels, box, options, axes).zero_();
-}
-
 // The pixels `wanted` of features that hold `box`; a view.
 at::Tensor part(const at::Tensor& x, const Box& box, const Box& wanted) { return narrowed(x, box, wanted); }
 
@@ -45,6 +34,7 @@ LayerHalos::LayerHalos(LayerSchedule schedule, const Decomposition& decompositio
       axes_(schedule.axes),
       levels_(level_boxes(schedule, decomposition, rank)),
       sums_(schedule.sums) {
+  if (axes_ == Axes::picture) items_ = std::max<std::int64_t>(1, block(0).extent(0));
   std::int64_t longest = 0;  // elements of all strips of one exchange
   const auto kind = c10::typeMetaToScalarType(features.dtype());
   for (const LayerExchange& e : schedule.exchanges) {
@@ -75,14 +65,32 @@ LayerHalos::LayerHalos(LayerSchedule schedule, const Decomposition& decompositio
     side_ = std::make_unique<SideStream>(device);
 }
 
-// Opposite strips of one size lie one behind the other, as two images of a batch.
+at::Tensor LayerHalos::empty_features(std::int64_t channels, const Box& box,
+                                      const at::TensorOptions& options) const {
+  return at::empty(feature_sizes(items_, channels, box, axes_), options.memory_format(channels_last(axes_)));
+}
+
+// Zeros, since margins are computed upon before they hold anything: Winograd's tiles mix them with the pixels
+// beside them and take them out again, which memory of any content would not survive.
+at::Tensor LayerHalos::zero_features(std::int64_t channels, const Box& box,
+                                     const at::TensorOptions& options) const {
+  return empty_features(channels, box, options).zero_();
+}
+
+at::Tensor LayerHalos::pixels(const at::Tensor& features) const {
+  return items_ > 1 ? features.transpose(0, 1) : features[0];
+}
+
+// Opposite strips of one size lie one behind the other, as two images of a batch; of several planes each strip
+// is a batch of its own.
 void LayerHalos::lay_out(Halo& halo) {
   const std::array<Strip, 6>& strips = halo.cut.strips;
   const std::int64_t channels = halo.what.channels;
   std::int64_t at = 0;
   for (std::size_t i = 0; i < strips.size(); i += 2) {
     const bool turned = i == 2 && halo.what.rim.turned;
-    const bool both = strips[i].in.extents() == strips[i + 1].in.extents() && !strips[i].in.empty();
+    const bool both =
+        items_ == 1 && strips[i].in.extents() == strips[i + 1].in.extents() && !strips[i].in.empty();
     for (std::size_t k = i; k < i + 2; ++k) {
       const Box& box = strips[k].in;
       if (!both || k == i) {
@@ -90,17 +98,18 @@ void LayerHalos::lay_out(Halo& halo) {
                            columns = box.extent(turned ? 1 : 2);
         const std::int64_t elements = count * channels * box.pixels();
         const at::Tensor flat = buffer_.narrow(0, at, elements);
-        const at::Tensor pixels =
+        const at::Tensor features =
             axes_ == Axes::volume
                 ? flat.view({count, box.extent(0), rows, columns, channels}).permute({0, 4, 1, 2, 3})
-                : flat.view({count, rows, columns, channels}).permute({0, 3, 1, 2});
-        if (!box.empty()) halo.rims.push_back({{k, k + count - 1}, count, turned, pixels});
-        halo.pixels[k] = pixels.narrow(0, 0, 1);
-        if (both) halo.pixels[k + 1] = pixels.narrow(0, 1, 1);
+                : flat.view({count * items_, rows, columns, channels}).permute({0, 3, 1, 2});
+        if (!box.empty())
+          halo.rims.push_back({{k, k + static_cast<std::size_t>(count) - 1}, count, turned, features});
+        halo.pixels[k] = both ? features.narrow(0, 0, 1) : features;
+        if (both) halo.pixels[k + 1] = features.narrow(0, 1, 1);
         at += (elements + kGrain - 1) / kGrain * kGrain;
       }
       if (turned) halo.pixels[k] = halo.pixels[k].transpose(2, 3);
-      halo.views.push_back(view(halo.pixels[k][0], box));
+      halo.views.push_back(view(pixels(halo.pixels[k]), box));
     }
   }
 }
@@ -111,7 +120,7 @@ at::Tensor LayerHalos::narrow(const at::Tensor& x, int level) const {
 
 at::Tensor LayerHalos::widen(const at::Tensor& x, int level) const {
   if (region(level) == block(level)) return x;
-  at::Tensor wide = zero_features(x.size(1), region(level), x.options(), axes_);
+  at::Tensor wide = zero_features(x.size(1), region(level), x.options());
   narrow(wide, level).copy_(x);
   return wide;
 }
@@ -122,7 +131,7 @@ bool LayerHalos::exchanges(std::size_t step) const {
 
 Exchange::Pending LayerHalos::begin(Halo& halo, const at::Tensor& x, const SideStream* side) {
   const PhaseScope phase(Phase::halo);
-  ArrayView own = view(narrow(x, halo.what.level)[0], block(halo.what.level));
+  ArrayView own = view(pixels(narrow(x, halo.what.level)), block(halo.what.level));
   if (side) own.stream = side->handle();
   return halo.exchange->begin(own, halo.views);
 }
@@ -167,8 +176,9 @@ at::Tensor LayerHalos::in_parts(Halo& halo, const ConvolutionLayer& convolution,
   const Box& have = region(halo.what.level);
   const Box& inside = halo.cut.inside;
   const std::int64_t reach = halo.what.reach;
-  const auto make = halo.cut.all == have ? empty_features : zero_features;
-  const at::Tensor y = overwrite ? other : make(convolution.outputs(), have, x.options(), axes_);
+  const at::Tensor y = overwrite              ? other
+                       : halo.cut.all == have ? empty_features(convolution.outputs(), have, x.options())
+                                              : zero_features(convolution.outputs(), have, x.options());
   const auto compute = [&](const at::Tensor& in, const std::array<std::int64_t, 2>& zeros,
                            const at::Tensor& sum, const at::Tensor& out) {
     convolution.part(in, zeros, sum.defined() ? &sum : nullptr, relu && !sum.defined(), out);
@@ -214,7 +224,7 @@ at::Tensor LayerHalos::with_strips(Halo& halo, ConvolutionLayer& convolution, Co
 
   const Box& have = region(halo.what.level);
   if (!y.defined() && halo.cut.all == have) return other.defined() ? results[0].add_(sums[0]) : results[0];
-  if (!y.defined()) y = zero_features(convolution.outputs(), have, x.options(), axes_);
+  if (!y.defined()) y = zero_features(convolution.outputs(), have, x.options());
   for (std::size_t i = 0; i < results.size(); ++i) {
     at::Tensor target = place(y, halo, halo.rims[i]);
     if (other.defined())
@@ -238,8 +248,8 @@ at::Tensor LayerHalos::attend(std::size_t step, int level, const WindowAttention
 at::Tensor LayerHalos::compute(std::size_t step, int level, std::int64_t outputs, const at::Tensor& x,
                                const Compute& compute) {
   const LevelBoxes& here = levels_[static_cast<std::size_t>(level)];
-  const auto make = here.block == here.region ? empty_features : zero_features;
-  const at::Tensor y = make(outputs, here.region, x.options(), axes_);
+  const at::Tensor y = here.block == here.region ? empty_features(outputs, here.region, x.options())
+                                                 : zero_features(outputs, here.region, x.options());
   const auto into = [&](const at::Tensor& in, const Box& have, const Box& wanted) {
     compute(in, have, wanted, part(y, here.region, wanted));
   };
@@ -286,10 +296,6 @@ std::vector<at::Tensor> LayerHalos::compute_rims(const Halo& halo, Exchange::Pen
   return results;
 }
 
-bool LayerHalos::margins() const {
-  return std::any_of(levels_.begin(), levels_.end(), [](const LevelBoxes& l) { return l.region != l.block; });
-}
-
 std::int64_t LayerHalos::bytes_sent() const {
   std::int64_t bytes = 0;
   for (const Halo& halo : halos_)
@@ -299,10 +305,17 @@ std::int64_t LayerHalos::bytes_sent() const {
 
 void LayerHalos::sum(at::Tensor& numbers) const {
   const PhaseScope phase(Phase::reduce);
-  at::Tensor here = numbers.to(at::kCPU).contiguous();
+  // Of a volume by planes each plane has its own, of whichever ranks hold parts of it.
+  const bool planes = axes_ == Axes::picture;
+  const Box& image = levels_[0].image;
+  const std::int64_t count = planes ? image.extent(0) : 1,
+                     first = block(0).empty() ? 0 : block(0).lo()[0] - image.lo()[0];
+  at::Tensor all = at::zeros({count, numbers.numel() / items_}, at::kDouble);
+  const at::Tensor here = planes ? all.narrow(0, first, items_) : all;
+  here.copy_(numbers.view({items_, -1}));
   communicator(*transport_)
-      .all_reduce({here.data_ptr<double>(), static_cast<std::size_t>(here.numel())}, Reduce::sum);
-  numbers.copy_(here);
+      .all_reduce({all.data_ptr<double>(), static_cast<std::size_t>(all.numel())}, Reduce::sum);
+  numbers.copy_(here.view(numbers.sizes()));
 }
 
 void LayerHalos::skip() {
@@ -310,7 +323,7 @@ void LayerHalos::skip() {
   auto next = sums_.begin();
   const auto sums_before = [&](std::size_t step) {  // in the others' order
     for (; next != sums_.end() && next->step < step; ++next) {
-      at::Tensor nothing = at::zeros({next->numbers}, at::kDouble);
+      at::Tensor nothing = at::zeros({1, next->numbers}, at::kDouble);
       sum(nothing);
     }
   };

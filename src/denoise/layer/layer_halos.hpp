@@ -26,7 +26,7 @@ namespace tessera {
 /// strips replace its rim. On a device the strips have a stream of their own: their small calls fill gaps
 /// beside the inside's. Exchanges are made once, one per level, width and number of channels; calls allocate
 /// what the rim takes and nothing else. All ranks run the same layers in the same order, also those without
-/// pixels (`skip`).
+/// pixels (`skip`). Blocks of a volume by planes are (planes, C, H, W) here, each plane an item.
 class LayerHalos {
  public:
   /// `features`: their type and device, which is the transport's. Not collective.
@@ -36,9 +36,7 @@ class LayerHalos {
   /// The pixels that features of a level have room for: the block and the level's margin, clipped.
   const Box& region(int level) const { return levels_[static_cast<std::size_t>(level)].region; }
   const Box& block(int level) const { return levels_[static_cast<std::size_t>(level)].block; }
-  int levels() const { return static_cast<int>(levels_.size()); }
-  /// Whether features of any level have margins.
-  bool margins() const;
+  const std::vector<LevelBoxes>& boxes() const { return levels_; }  // by level
   /// Exchanges of one pass, and the bytes that this rank sends for them.
   std::size_t count() const { return halos_.size(); }
   std::int64_t bytes_sent() const;
@@ -55,7 +53,7 @@ class LayerHalos {
   /// Layer::rim() wants it and the block has neighbors to the left or right.
   at::Tensor convolve(std::size_t step, ConvolutionLayer& convolution, ConvolutionLayer* turned,
                       const at::Tensor& x, bool relu, const at::Tensor& other, bool overwrite);
-  /// Makes a result on `wanted` into y (1, C, rows, columns of it) from x, which holds the pixels `have`: all that
+  /// Makes a result on `wanted` into y (items, C, rows, columns of it) from x, which holds the pixels `have`: all that
   /// `wanted` reads; beyond the image they are zeros, or missing.
   using Compute =
       std::function<void(const at::Tensor& x, const Box& have, const Box& wanted, const at::Tensor& y)>;
@@ -82,14 +80,15 @@ class LayerHalos {
     std::array<std::size_t, 2> strips;
     std::int64_t count;
     bool turned;
-    at::Tensor pixels;  // (count, C, h, w) of the strips' inputs; in buffer_
+    at::Tensor pixels;  // (count items, C, h, w) of the strips' inputs; in buffer_
   };
   struct Halo {
     LayerExchange what;
     BlockCut cut;
     std::vector<Rim> rims;
-    std::array<at::Tensor, 6> pixels;  // of each strip, (1, C, [depth,] rows, columns); views of the rims'
-    std::vector<ArrayView> views;      // of the same memory
+    std::array<at::Tensor, 6>
+        pixels;                    // of each strip, (items, C, [depth,] rows, columns); views of the rims'
+    std::vector<ArrayView> views;  // of the same memory
     Exchange* exchange = nullptr;
     bool known = false;  // its kernels have been chosen (cuDNN tries them out at the first call)
   };
@@ -98,6 +97,10 @@ class LayerHalos {
     Exchange exchange;
   };
 
+  at::Tensor empty_features(std::int64_t channels, const Box& box, const at::TensorOptions& options) const;
+  at::Tensor zero_features(std::int64_t channels, const Box& box, const at::TensorOptions& options) const;
+  // Of a block's features, as views and exchanges take them: (C, [D,] H, W).
+  at::Tensor pixels(const at::Tensor& features) const;
   void lay_out(Halo& halo);
   Exchange::Pending begin(Halo& halo, const at::Tensor& x, const SideStream* side);
   void fill(const Halo& halo, const at::Tensor& x) const;
@@ -113,6 +116,7 @@ class LayerHalos {
   std::shared_ptr<Transport> transport_;
   Axes axes_;
   std::vector<LevelBoxes> levels_;
+  std::int64_t items_ = 1;         // of a network for pictures, planes of the block
   std::vector<int> halo_of_step_;  // -1: none
   std::vector<LayerSum> sums_;
   std::vector<Halo> halos_;

@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -75,7 +76,7 @@ struct GraphedPasses::Impl {
     std::unique_ptr<Graph> graph;  // null: not captured yet
     at::Tensor x, result;          // the graph reads and writes these
   };
-  using Shape = std::pair<std::vector<std::int64_t>, at::ScalarType>;
+  using Shape = std::tuple<std::vector<std::int64_t>, at::ScalarType, const void*>;
 
   Device device;
   at::TensorOptions options;
@@ -128,10 +129,11 @@ GraphedPasses::GraphedPasses(Device device, at::TensorOptions level, std::size_t
 }
 GraphedPasses::~GraphedPasses() = default;
 
-at::Tensor GraphedPasses::run(const at::Tensor& x, double sigma, const Pass& pass, const Agree& agree) {
+at::Tensor GraphedPasses::run(const at::Tensor& x, double sigma, const Pass& pass, const Agree& agree,
+                              const void* kind) {
   Impl& m = *impl_;
   const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(m.device.index));
-  const Impl::Shape shape{x.sizes().vec(), x.scalar_type()};
+  const Impl::Shape shape{x.sizes().vec(), x.scalar_type(), kind};
   const auto [it, fresh] = m.shapes.try_emplace(shape);
   Impl::Captured& c = it->second;
   if (fresh && m.shapes.size() > m.most) c.hopeless = true;

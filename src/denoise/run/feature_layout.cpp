@@ -134,6 +134,21 @@ std::vector<bool> in_parts(const PassPlan& plan, at::ScalarType type, Convolutio
   return can;
 }
 
+CallShape block_call(const PassPlan& plan, const std::vector<LevelBoxes>& levels, at::ScalarType type,
+                     ConvolutionLibrary library) {
+  const auto extents = [&](const Box& box) {
+    Index3 sides = box.extents();
+    if (plan.axes == Axes::picture && !box.empty()) sides[0] = 1;
+    return sides;
+  };
+  const Box& block = levels[0].block;
+  CallShape call{.window = extents(block), .type = type, .library = library};
+  if (plan.axes == Axes::picture) call.items = block.extent(0);
+  if (std::any_of(levels.begin(), levels.end(), [](const LevelBoxes& b) { return b.region != b.block; }))
+    for (const LevelBoxes& level : levels) call.regions.push_back(extents(level.region));
+  return call;
+}
+
 FeatureLayout lay_out(const PassPlan& plan, const CallShape& call) {
   FeatureLayout layout;
   const int steps = static_cast<int>(plan.steps.size());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "run/convolution.hpp"
+#include "tessera/denoise/layer_schedule.hpp"
 #include "tessera/denoise/pass_plan.hpp"
 
 namespace tessera {
@@ -40,6 +41,9 @@ struct CallShape {
   /// By slot, where a part of a window is wanted: computed_parts(); empty: all of it.
   std::vector<Box> parts = {};
 };
+/// Of mode layer on a block, by its levels. A plane of a block that a network for pictures sees is an item.
+CallShape block_call(const PassPlan& plan, const std::vector<LevelBoxes>& levels, at::ScalarType type,
+                     ConvolutionLibrary library);
 /// By step: whether it computes no more than is asked for. A pass in parts is worth it where any layer with
 /// weights does.
 std::vector<bool> in_parts(const PassPlan& plan, at::ScalarType type, ConvolutionLibrary library);

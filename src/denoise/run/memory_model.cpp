@@ -40,10 +40,8 @@ std::int64_t MemoryModel::layer_bytes(const Decomposition& decomposition, int ra
   const Box block = decomposition.padded_block(rank);
   if (block.empty()) return 0;
   const LayerSchedule schedule = make_layer_schedule(m.plan, halo_depth, m.type, m.on_cuda);
-  CallShape call = m.call(1, block.extents());
   const std::vector<LevelBoxes> boxes = level_boxes(schedule, decomposition, rank);
-  if (std::any_of(boxes.begin(), boxes.end(), [](const LevelBoxes& b) { return b.region != b.block; }))
-    for (const LevelBoxes& b : boxes) call.regions.push_back(b.region.extents());
+  const CallShape call = block_call(m.plan, boxes, m.type, m.library);
 
   std::int64_t strips = 0, packed = 0;  // elements
   std::vector<LayerExchange> seen;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -50,12 +51,13 @@ struct Runner::Impl {
   std::vector<bool> in_parts;                     // whether it can compute a part of its result alone
   std::vector<std::int64_t> sizes;                // of the last x
   std::optional<Box> core;                        // what was wanted of it
+  const LayerHalos* halos = nullptr;              // between the blocks of which it was
   std::vector<Box> parts;                         // by slot, what is computed then; empty: all of it
   FeatureLayout layout;                           // for x of these sizes
   Arena arena;                                    // host only; a device's allocator keeps by itself
   std::set<std::vector<std::int64_t>> tried;      // shapes for which cuDNN may try its kernels out
   std::optional<GraphedPasses> graphs;            // on a device; made last, since graphs hold what is above
-  int empty_calls = 0;                            // with nothing to do here, but exchanges of the others
+  std::map<const LayerHalos*, int> empty_calls;   // with nothing to do here, but exchanges of the others
 
   Impl(const Network& network, const RunnerOptions& o) : options(o) {
     use_ieee_products();
@@ -128,13 +130,6 @@ struct Runner::Impl {
   }
   CallShape call(std::int64_t items, const Index3& pixels) const {
     return {items, pixels, options.type, library, {}, {}};
-  }
-  CallShape call(const LayerHalos& halos) const {
-    CallShape shape = call(1, halos.block(0).extents());
-    if (halos.margins())
-      for (int level = 0; level < halos.levels(); ++level)
-        shape.regions.push_back(halos.region(level).extents());
-    return shape;
   }
   // What is computed where a part is wanted.
   void divide() {
@@ -212,19 +207,21 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
   if (x.numel() == 0) {
     if (halos) halos->skip();
     // The others record their second pass and ask for everybody's consent.
-    if (halos && m.graphs && halos->recordable() && ++m.empty_calls == 2) halos->everywhere(true);
+    if (halos && m.graphs && halos->recordable() && ++m.empty_calls[halos] == 2) halos->everywhere(true);
     return at::empty(x.sizes(), x.options());
   }
   const at::NoGradGuard no_grad;
   const MemoryScope memory(MemoryUse::activations);
   const Tf32Scope tf32(m.options.tf32);
   m.choose_kernels(x.sizes());
-  if (x.sizes() != at::IntArrayRef(m.sizes) || core != m.core) {
+  if (x.sizes() != at::IntArrayRef(m.sizes) || core != m.core || halos != m.halos) {
     release_kept_tensors();  // else buffers of every shape pile up
     m.sizes = x.sizes().vec();
     m.core = core;
+    m.halos = halos;
     m.divide();
-    CallShape call = halos ? m.call(*halos) : m.call(x.size(0), m.window(x.sizes()));
+    CallShape call = halos ? block_call(m.plan, halos->boxes(), m.options.type, m.library)
+                           : m.call(x.size(0), m.window(x.sizes()));
     call.parts = m.parts;
     m.layout = lay_out(m.plan, call);
     const std::int64_t wanted = m.options.device.is_cuda() ? 0 : m.layout.bytes;
@@ -243,7 +240,7 @@ at::Tensor Runner::run(const at::Tensor& x, double sigma, const std::function<vo
   };
   GraphedPasses::Agree agree;
   if (halos) agree = [&](bool here) { return halos->everywhere(here); };
-  const at::Tensor out = m.graphs->run(x, sigma, pass, agree);
+  const at::Tensor out = m.graphs->run(x, sigma, pass, agree, halos);
   if (halos && replayed) halos->count_pass();
   if (between) between();
   return m.wanted(out);

@@ -35,7 +35,7 @@ std::int64_t patch_pixels(std::int64_t patch, Axes axes) {
 }
 
 std::vector<Window> cut_windows(const Box& block, const Box& padded, const Index3& alignment,
-                                std::int64_t patch, const Index3& halo) {
+                                std::int64_t patch, const Index3& halo, std::int64_t planes) {
   TESSERA_EXPECT(patch > 0, "a patch of ", patch, " pixels (cores must hold some) choose a side first");
   const auto units = [&](std::size_t axis) {
     return (block.extent(axis) + alignment[axis] - 1) / alignment[axis];
@@ -50,10 +50,16 @@ std::vector<Window> cut_windows(const Box& block, const Box& padded, const Index
     }
     return sum;
   };
-  const std::int64_t most = patch_pixels(patch, ImageSpace(padded).axes);
+  const std::int64_t calls = planes > 0 ? (block.extent(0) + planes - 1) / planes : 0;
+  const std::vector<std::int64_t> depths =
+      planes == 0  ? extents_of(units(0), alignment[0])
+      : calls == 0 ? std::vector<std::int64_t>{}
+                   : std::vector<std::int64_t>{(block.extent(0) + calls - 1) / calls};
   Index3 core{};
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (const std::int64_t depth : extents_of(units(0), alignment[0]))
+  for (const std::int64_t depth : depths) {
+    const std::int64_t most = planes > 0 ? depth * patch_pixels(patch, Axes::picture)
+                                         : patch_pixels(patch, ImageSpace(padded).axes);
     for (const std::int64_t height : extents_of(units(1), alignment[1])) {
       const std::int64_t widest = most / (depth * height * alignment[2]);  // in units
       if (widest == 0) continue;
@@ -64,6 +70,7 @@ std::vector<Window> cut_windows(const Box& block, const Box& padded, const Index
       least = pixels;
       core = {depth, height, width};
     }
+  }
   std::vector<Window> windows;
   const Index3 &lo = block.lo(), &hi = block.hi();
   for (std::int64_t z = lo[0]; z < hi[0]; z += core[0])
@@ -92,13 +99,15 @@ std::vector<std::int64_t> patches_for(std::int64_t pixels, std::int64_t alignmen
 }
 
 std::int64_t fitting_patch(const std::vector<Box>& blocks, const Box& padded, const Index3& alignment,
-                           const Index3& halo, const std::function<bool(const Box&)>& fits) {
-  std::int64_t pixels = 1;
-  for (const Box& block : blocks) pixels = std::max(pixels, block.pixels());
-  for (const std::int64_t patch : patches_for(pixels, longest(alignment), ImageSpace(padded).axes)) {
+                           const Index3& halo, const std::function<bool(const Box&)>& fits, bool by_planes) {
+  std::int64_t pixels = 1;  // that windows cut
+  for (const Box& block : blocks)
+    pixels = std::max(pixels, by_planes ? block.extent(1) * block.extent(2) : block.pixels());
+  const Axes axes = by_planes ? Axes::picture : ImageSpace(padded).axes;
+  for (const std::int64_t patch : patches_for(pixels, longest(alignment), axes)) {
     std::set<Index3> shapes;  // windows of one shape take the same
     for (const Box& block : blocks)
-      for (const Window& window : cut_windows(block, padded, alignment, patch, halo))
+      for (const Window& window : cut_windows(block, padded, alignment, patch, halo, by_planes ? 1 : 0))
         shapes.insert(window.box.extents());
     if (std::all_of(shapes.begin(), shapes.end(), [&](const Index3& e) { return fits(Box({0, 0, 0}, e)); }))
       return patch;
