@@ -70,6 +70,7 @@ SolverRow richardson_lucy() {
           .make = make<RichardsonLucy>,
           .data_step = DataStep::gradient,
           .images = 5,
+          .bare = true,
           .counts = true};
 }
 

@@ -6,6 +6,7 @@
 namespace tessera {
 
 SolverRow admm();
+SolverRow filtered_back_projection();
 SolverRow fista();
 SolverRow gradient_step();
 SolverRow half_quadratic_splitting();
@@ -13,11 +14,12 @@ SolverRow prox_pnp();
 SolverRow proximal_gradient();
 SolverRow red();
 SolverRow richardson_lucy();
+SolverRow sirt();
 
 std::vector<SolverRow>& solver_table() {
   static std::vector<SolverRow> rows = {
-      proximal_gradient(), fista(),    half_quadratic_splitting(), admm(), red(),
-      gradient_step(),     prox_pnp(), richardson_lucy(),
+      proximal_gradient(), fista(),           half_quadratic_splitting(), admm(), red(), gradient_step(),
+      prox_pnp(),          richardson_lucy(), filtered_back_projection(), sirt(),
   };
   return rows;
 }

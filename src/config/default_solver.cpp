@@ -73,6 +73,7 @@ void choose_solver(const Site& site, Purpose purpose, JobConfig& job) {
         break;
       }
   }
+  if (chosen(solver).once) usual = 1;
   const std::size_t listed = std::max(solver.step.values.size(), solver.sigma.values.size());
   if (solver.iterations == 0) solver.iterations = std::max(usual, static_cast<std::int64_t>(listed));
 }

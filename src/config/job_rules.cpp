@@ -96,20 +96,26 @@ std::string penalty_solvers() {
   return out;
 }
 
-/// A solver of counts brings their likelihood along, and no denoiser.
-void for_counts(const Complaints& c, JobConfig& job) {
-  if (!chosen(job.solver).counts) return;
+/// A solver of data alone brings no denoiser along, one of counts their likelihood.
+void for_bare(const Complaints& c, JobConfig& job) {
+  const SolverChoice& solver = chosen(job.solver);
+  if (!solver.bare) return;
   if (job.solver.chosen.prior)
     for (const DenoiserChoice& row : choices().denoisers)
       if (!row.network && !row.takes_sigma) job.denoiser.network = row.name;
   const DenoiserChoice& denoiser = chosen(job.denoiser);
   c.refuse_if(denoiser.network || denoiser.takes_sigma, "denoiser.network",
               "is " + denoiser.name + " (" + job.solver.name +
-                  " has no denoising step: it is stopped before it follows the noise) leave the section out");
+                  (solver.once ? " has no denoising step: its window smooths)"
+                               : " has no denoising step: it is stopped before it follows the noise)") +
+                  " leave the section out");
   std::string& likelihood = job.problem.likelihood.type;
-  if (!c.has("problem.likelihood.type")) likelihood = "poisson";
-  c.refuse_if(likelihood != "poisson", "problem.likelihood.type",
+  if (solver.counts && !c.has("problem.likelihood.type")) likelihood = "poisson";
+  c.refuse_if(solver.counts && likelihood != "poisson", "problem.likelihood.type",
               "is " + likelihood + " (" + job.solver.name + " is for counts) write poisson, or leave it out");
+  c.refuse_if(!solver.counts && likelihood != "gaussian", "problem.likelihood.type",
+              "is " + likelihood + " (" + job.solver.name +
+                  " is for linear samples of any scatter) leave it out, or take another solver");
 }
 
 /// Options that nobody wrote get their defaults, so that jobs which say the same are equal.
@@ -136,7 +142,7 @@ void finish(const Site& site, const std::string& file, const std::string& bounda
       "is missing, and so is problem.measurements (there is nothing to reconstruct) write one of them");
   const bool simulated = problem.measurements.empty() && purpose != Purpose::arrays;
   choose_solver(site, purpose, job);
-  for_counts(c, job);
+  for_bare(c, job);
   fill(chosen(job.solver).options, job.solver.options);
   fill(chosen(job.denoiser).options, job.denoiser.options);
   fill_boundary(problem.op, simulated ? "circular" : boundary.empty() ? "valid" : boundary);

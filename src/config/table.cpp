@@ -59,7 +59,7 @@ struct JobTable {
   const std::vector<std::string> penalties = names(solvers, [](const SolverChoice& s) { return s.penalty; });
   const std::vector<std::string> proximal = names(solvers, [](const SolverChoice& s) { return s.proximal; });
   const std::vector<std::string> gradients =
-      names(solvers, [](const SolverChoice& s) { return !s.penalty && !s.counts; });
+      names(solvers, [](const SolverChoice& s) { return !s.penalty && !s.bare; });
   const std::vector<std::string> weighing = names(solvers, [](const SolverChoice& s) { return s.weighs; });
   const std::vector<std::string> leveled =
       names(denoisers, [](const DenoiserChoice& d) { return d.takes_sigma; });
@@ -78,7 +78,8 @@ struct JobTable {
   const W by_cg = {solver_is(proximal),
                    {fmt::format("for operators other than {}", fmt::join(products, " and ")),
                     [](const Job& j) { return !chosen(j.problem.op).pointwise; }}};
-  const W stepping = {solver_is(names(solvers, [](const SolverChoice& s) { return !s.counts; }))};
+  const W stepping = {solver_is(names(solvers, [](const SolverChoice& s) { return !s.bare; }))};
+  const W iterating = {solver_is(names(solvers, [](const SolverChoice& s) { return !s.once; }))};
   const W preview = {{"with output.preview", [](const Job& j) { return !j.output.preview.empty(); }}};
   const W cropped = {{"for boundary valid", [](const Job& j) { return crops(j.problem.op); }}};
   const Rule positive{.least = 0, .above = true};
@@ -306,7 +307,8 @@ JobKeys JobTable::solver() const {
       key<Job>(
           "solver.iterations", TESSERA_AT(solver.iterations),
           {.least = 0, .most = 1000000, .above = true, .word = "auto", .example = "20"}, "",
-          "how many, at most; auto: as many as the solver that was chosen needs, 20 of one that is named"),
+          "how many, at most; auto: as many as the solver that was chosen needs, 20 of one that is named",
+          iterating),
       key<Job>(
           {"solver.step", "schedule", "", "auto", "> 0",
            fmt::format(
@@ -345,8 +347,8 @@ JobKeys JobTable::solver() const {
       key<Job>(
           {"solver.start", "word or file", "", "auto", "auto, adjoint, measurement, zero or a path",
            "first image: A^T y, y itself, 0, or an image file; auto: each pixel's mean of the samples that "
-           "see "
-           "it, and pixels that none sees filled from their neighbors"},
+           "see it, and pixels that none sees filled from their neighbors; of projections the direct "
+           "reconstruction where there is one and a prior follows"},
           [](const Site& s, const Value& v, Job& j) {
             const std::vector<std::string> words = {"auto", "adjoint", "measurement", "zero"};
             j.solver.start =
@@ -354,15 +356,18 @@ JobKeys JobTable::solver() const {
           },
           [](const Job& j) {
             return print(j.solver.start, {.choices = {"auto", "adjoint", "measurement", "zero"}});
-          }),
+          },
+          iterating),
       key<Job>("solver.stop.residual", TESSERA_AT(solver.stop.residual), not_negative, "",
-               "stops when the image's relative change falls below; 0: off"),
+               "stops when the image's relative change falls below; 0: off", iterating),
       key<Job>("solver.stop.chi2", TESSERA_AT(solver.stop.chi2), not_negative, "noise variance",
-               "stops when the mean squared residual per sample falls below; 1: at the noise level; 0: off"),
+               "stops when the mean squared residual per sample falls below; 1: at the noise level; 0: off",
+               iterating),
       key<Job>(
           "solver.stop.rounding", TESSERA_AT(solver.stop.rounding), {}, "",
           "stops when 3 iterations in a row moved the image by no more than float32's rounding (2.4e-7); "
-          "false: goes on to the limit"),
+          "false: goes on to the limit",
+          iterating),
   };
 }
 

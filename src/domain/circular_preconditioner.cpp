@@ -86,8 +86,8 @@ std::unique_ptr<CircularPreconditioner> CircularPreconditioner::make(const Distr
   const Tensors observed = A.observed();
   const std::vector<Convolution> kernels = kernels_of(A, observed);
   if (kernels.empty() || A.image().space.volume()) return nullptr;
-  std::unique_ptr<CircularPreconditioner> p(
-      new CircularPreconditioner(DistributedFourier(A.image(), A.options(), A.transport(), A.comm().rank())));
+  std::unique_ptr<CircularPreconditioner> p(new CircularPreconditioner(
+      DistributedFourier({A.image()}, A.options(), A.transport(), A.comm().rank())));
   p->look(A, kernels, observed, root_weights, space);
   if (!(p->level_ > 0)) return nullptr;
   return p;
@@ -170,24 +170,25 @@ void CircularPreconditioner::apply(const at::Tensor& r, at::Tensor& z) {
 }
 
 PreconditionerRow circular_preconditioner() {
-  return {.name = "circular",
-          .fits =
-              [](const OperatorTraits& A, const ProductSpace& domain) {
-                return A.convolutional() && domain.parts() == 1 && !domain.part(0).space.volume();
-              },
-          .transformed = [](const ProductSpace& domain) { return std::optional(domain.part(0)); },
-          .memory =
-              [](const ProductSpace& domain, bool weighted, int rank) {
-                const ProductSpace::Part& image = domain.part(0);
-                const double spectra = domain.ranks() == 1 ? 1 : 3;
-                // Symbol, weights and their root, of each channel where samples have weights of their own.
-                const double kinds = weighted ? 1 : 1 / static_cast<double>(image.space.planes());
-                return static_cast<double>(image.space.bytes(image.block(rank))) * (spectra + 2 * kinds);
-              },
-          .make = [](const DistributedOperator& A, const Tensors& root_weights,
-                     const Space& space) -> std::unique_ptr<Preconditioner> {
-            return CircularPreconditioner::make(A, root_weights, space);
-          }};
+  return {
+      .name = "circular",
+      .fits =
+          [](const OperatorTraits& A, const ProductSpace& domain) {
+            return A.convolutional() && domain.parts() == 1 && !domain.part(0).space.volume();
+          },
+      .transformed = [](const OperatorTraits&,
+                        const ProductSpace& domain) { return std::optional(FourierArray{domain.part(0)}); },
+      .memory =
+          [](const ProductSpace& domain, bool weighted, int rank) {
+            const ProductSpace::Part& image = domain.part(0);
+            // Symbol, weights and their root, of each channel where samples have weights of their own.
+            const double kinds = weighted ? 1 : 1 / static_cast<double>(image.space.planes());
+            return static_cast<double>(image.space.bytes(image.block(rank))) * 2 * kinds;
+          },
+      .make = [](const DistributedOperator& A, const Tensors& root_weights,
+                 const Space& space) -> std::unique_ptr<Preconditioner> {
+        return CircularPreconditioner::make(A, root_weights, space);
+      }};
 }
 
 }  // namespace tessera

@@ -71,6 +71,10 @@ void DistributedOperator::adjoint(const Tensors& y, at::Tensor& x) {
   adjoint(y, parts);
 }
 
+void DistributedOperator::direct(Tensors&, const Tensors&, RampWindow, at::Tensor&) {
+  throw InputError(concat("the operator ", traits_.not_direct));
+}
+
 at::Tensor DistributedOperator::make_image() const {
   return empty_block(image().space, image().block(rank()), options());
 }

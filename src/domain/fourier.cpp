@@ -33,7 +33,20 @@ Layout slabs(const Box& box, std::size_t axis, int ranks) {
   return Layout(std::move(list));
 }
 
-Box half_spectrum(const Box& box) { return Box::image2d(box.extent(kRow), box.extent(kColumn) / 2 + 1); }
+Box half_spectrum(const Box& box) {
+  return {{0, 0, 0}, {box.extent(0), box.extent(kRow), box.extent(kColumn) / 2 + 1}};
+}
+
+// Across it lie the lines that are transformed first: rows of a picture, slices of a volume.
+std::size_t slab_axis(const FourierArray& array) { return array.part.space.volume() ? 0 : kRow; }
+bool deep(const FourierArray& array) {
+  return array.part.space.volume() && array.axes == FourierAxes::volume;
+}
+// Whether the second lines leave the slabs.
+bool turned(const FourierArray& array) { return !array.part.space.volume() || deep(array); }
+
+// Slices as channels: (C, H, W).
+at::Tensor planes_of(const at::Tensor& t) { return t.dim() == 4 ? t.flatten(0, 1) : t; }
 
 void move(Exchange& exchange, const at::Tensor& from, const Box& from_box, const at::Tensor& to,
           const Box& to_box) {
@@ -62,58 +75,76 @@ void in_parts(const at::Tensor& in, const at::Tensor& out, std::int64_t axis, co
 
 }  // namespace
 
-DistributedFourier::DistributedFourier(const Layout& blocks, const Box& box, std::int64_t channels,
-                                       at::TensorOptions options, std::shared_ptr<Transport> transport,
-                                       int rank)
-    : block_(blocks.box(rank)),
-      row_slab_(slabs(box, kRow, blocks.ranks()).box(rank)),
-      spectrum_row_(slabs(half_spectrum(box), kRow, blocks.ranks()).box(rank)),
-      spectrum_column_(slabs(half_spectrum(box), kColumn, blocks.ranks()).box(rank)),
-      width_(box.extent(kColumn)),
-      first_column_(spectrum_column_.lo()[kColumn]),
-      last_column_(spectrum_column_.hi()[kColumn]),
-      alone_(blocks.ranks() == 1) {
+DistributedFourier::DistributedFourier(const FourierArray& array, at::TensorOptions options,
+                                       std::shared_ptr<Transport> transport, int rank)
+    : block_(array.part.block(rank)),
+      width_(array.part.box().extent(kColumn)),
+      deep_(deep(array)),
+      alone_(array.part.owners.ranks() == 1) {
+  const ImageSpace& space = array.part.space;
   const at::ScalarType real = options.dtype().toScalarType(), complex = at::toComplexType(real);
-  std::array<ExchangePlan, 4> p = plans(blocks, box, rank);
-  to_rows_.emplace(std::move(p[0]), transport, channels, element_type(real));
-  to_columns_.emplace(std::move(p[1]), transport, channels, element_type(complex));
-  from_columns_.emplace(std::move(p[2]), transport, channels, element_type(complex));
-  from_rows_.emplace(std::move(p[3]), transport, channels, element_type(real));
-  columns_ = empty_block(channels, spectrum_column_, options.dtype(complex));
-  spectrum_rows_ = alone_ ? columns_ : empty_block(channels, spectrum_row_, options.dtype(complex));
-  if (!alone_) rows_ = empty_block(channels, row_slab_, options);
+  std::vector<Turn> turns = plans(array, rank);
+  row_slab_ = turns[0].plan.need();
+  const bool turns_over = turns.size() == 4 && !alone_;
+  spectrum_row_ =
+      slabs(half_spectrum(array.part.box()), slab_axis(array), array.part.owners.ranks()).box(rank);
+  spectrum_column_ = turns.size() == 4 ? turns[1].plan.need() : spectrum_row_;
+  first_column_ = spectrum_column_.lo()[kColumn];
+  last_column_ = spectrum_column_.hi()[kColumn];
+  for (Turn& turn : turns)
+    turns_.push_back(std::make_unique<Exchange>(std::move(turn.plan), transport, space.planes(),
+                                                element_type(turn.complex ? complex : real)));
+  columns_ = empty_block(space.planes(), spectrum_column_, options.dtype(complex), space.axes);
+  spectrum_rows_ =
+      turns_over ? empty_block(space.planes(), spectrum_row_, options.dtype(complex), space.axes) : columns_;
+  if (!alone_) rows_ = empty_block(space.planes(), row_slab_, options, space.axes);
+}
+
+at::Tensor DistributedFourier::lines(const at::Tensor& spectrum) const {
+  return deep_ ? spectrum.flatten(2, 3) : planes_of(spectrum);
 }
 
 void DistributedFourier::to_columns(const at::Tensor& x) {
-  if (!alone_) move(*to_rows_, x, block_, rows_, row_slab_);
-  in_parts(alone_ ? x : rows_, spectrum_rows_, 2,
+  if (!alone_) move(*turns_.front(), x, block_, rows_, row_slab_);
+  const at::Tensor spectrum = planes_of(spectrum_rows_);
+  in_parts(planes_of(alone_ ? x : rows_), spectrum, 2,
            [&](const at::Tensor& t) { return at::fft_rfft(t, width_, 2); });
-  if (!alone_) move(*to_columns_, spectrum_rows_, spectrum_row_, columns_, spectrum_column_);
+  if (deep_)
+    in_parts(spectrum, spectrum, 1, [](const at::Tensor& t) { return at::fft_fft(t, std::nullopt, 1); });
+  if (turns_.size() == 4 && !alone_)
+    move(*turns_[1], spectrum_rows_, spectrum_row_, columns_, spectrum_column_);
 }
 
 void DistributedFourier::from_columns(at::Tensor& x) {
-  if (!alone_) move(*from_columns_, columns_, spectrum_column_, spectrum_rows_, spectrum_row_);
-  in_parts(spectrum_rows_, alone_ ? x : rows_, 2,
+  if (turns_.size() == 4 && !alone_)
+    move(*turns_[2], columns_, spectrum_column_, spectrum_rows_, spectrum_row_);
+  const at::Tensor spectrum = planes_of(spectrum_rows_);
+  if (deep_)
+    in_parts(spectrum, spectrum, 1, [](const at::Tensor& t) { return at::fft_ifft(t, std::nullopt, 1); });
+  in_parts(spectrum, planes_of(alone_ ? x : rows_), 2,
            [&](const at::Tensor& t) { return at::fft_irfft(t, width_, 2); });
-  if (!alone_) move(*from_rows_, rows_, row_slab_, x, block_);
+  if (!alone_) move(*turns_.back(), rows_, row_slab_, x, block_);
 }
 
 void DistributedFourier::forward(const at::Tensor& x) {
   to_columns(x);
-  in_parts(columns_, columns_, 1, [](const at::Tensor& t) { return at::fft_fft(t, std::nullopt, 1); });
+  const at::Tensor all = lines(columns_);
+  in_parts(all, all, 1, [](const at::Tensor& t) { return at::fft_fft(t, std::nullopt, 1); });
 }
 
 void DistributedFourier::inverse(at::Tensor& x) {
-  in_parts(columns_, columns_, 1, [](const at::Tensor& t) { return at::fft_ifft(t, std::nullopt, 1); });
+  const at::Tensor all = lines(columns_);
+  in_parts(all, all, 1, [](const at::Tensor& t) { return at::fft_ifft(t, std::nullopt, 1); });
   from_columns(x);
 }
 
 void DistributedFourier::divide(const at::Tensor& in, const at::Tensor& symbol, double gain,
                                 at::Tensor& out) {
   to_columns(in);
-  // A column stays in the cache from its transform to its inverse.
-  in_parts(columns_, columns_, 1, [&](const at::Tensor& t, std::int64_t channel, std::int64_t begin) {
-    const at::Tensor s = symbol.select(0, symbol.size(0) > 1 ? channel : 0).narrow(1, begin, t.size(2));
+  const at::Tensor all = lines(columns_), gains = lines(symbol);
+  // A line stays in the cache from its transform to its inverse.
+  in_parts(all, all, 1, [&](const at::Tensor& t, std::int64_t channel, std::int64_t begin) {
+    const at::Tensor s = gains.select(0, gains.size(0) > 1 ? channel : 0).narrow(1, begin, t.size(2));
     at::Tensor spectrum = at::fft_fft(t, std::nullopt, 1);
     // By a complex number: with pairs of real ones torch takes four times as long.
     spectrum.mul_(s.mul(gain).add_(1).reciprocal_());
@@ -122,31 +153,40 @@ void DistributedFourier::divide(const at::Tensor& in, const at::Tensor& symbol, 
   from_columns(out);
 }
 
-std::int64_t DistributedFourier::bytes_sent() const {
-  const std::int64_t real = to_rows_->plan().pixels_sent() + from_rows_->plan().pixels_sent();
-  const std::int64_t complex = to_columns_->plan().pixels_sent() + from_columns_->plan().pixels_sent();
-  const auto bytes = static_cast<std::int64_t>(columns_.dtype().itemsize()) / 2;
-  return columns_.size(0) * bytes * (real + 2 * complex);
-}
-
-std::array<ExchangePlan, 4> DistributedFourier::plans(const Layout& blocks, const Box& box, int rank) {
-  const Box half = half_spectrum(box);
-  const int ranks = blocks.ranks();
+std::vector<DistributedFourier::Turn> DistributedFourier::plans(const FourierArray& array, int rank) {
+  const Box &box = array.part.box(), half = half_spectrum(box);
+  const int ranks = array.part.owners.ranks();
   const auto plan = [&](const Layout& a, const Layout& b, const Box& all) {
     return ExchangePlan(a, b, all, Border::none, rank);
   };
-  const Layout rows = slabs(box, kRow, ranks);
-  const Layout half_rows = slabs(half, kRow, ranks), half_columns = slabs(half, kColumn, ranks);
-  return {plan(blocks, rows, box), plan(half_rows, half_columns, half), plan(half_columns, half_rows, half),
-          plan(rows, blocks, box)};
+  const std::size_t axis = slab_axis(array);
+  const Layout rows = slabs(box, axis, ranks);
+  std::vector<Turn> turns;
+  turns.push_back({plan(array.part.owners, rows, box)});
+  if (turned(array)) {
+    const Layout half_rows = slabs(half, axis, ranks), half_columns = slabs(half, kColumn, ranks);
+    turns.push_back({plan(half_rows, half_columns, half), true});
+    turns.push_back({plan(half_columns, half_rows, half), true});
+  }
+  turns.push_back({plan(rows, array.part.owners, box)});
+  return turns;
 }
 
-std::int64_t DistributedFourier::bytes_sent(const Layout& blocks, const Box& box, std::int64_t channels,
-                                            std::int64_t bytes, int rank) {
-  const std::array<ExchangePlan, 4> p = plans(blocks, box, rank);
-  const std::int64_t real = p[0].pixels_sent() + p[3].pixels_sent();
-  const std::int64_t complex = p[1].pixels_sent() + p[2].pixels_sent();
-  return channels * bytes * (real + 2 * complex);
+std::int64_t DistributedFourier::bytes_sent(const FourierArray& array, int rank) {
+  std::int64_t numbers = 0;
+  for (const Turn& turn : plans(array, rank)) numbers += (turn.complex ? 2 : 1) * turn.plan.pixels_sent();
+  return array.part.space.planes() * array.part.space.element_bytes * numbers;
+}
+
+double DistributedFourier::memory(const FourierArray& array, int rank) {
+  const Box half = half_spectrum(array.part.box());
+  const int ranks = array.part.owners.ranks();
+  const Box slab = slabs(array.part.box(), slab_axis(array), ranks).box(rank);
+  const bool turns = turned(array);
+  std::int64_t numbers = 2 * slabs(half, turns ? kColumn : slab_axis(array), ranks).box(rank).pixels();
+  if (ranks > 1) numbers += slab.pixels();
+  if (ranks > 1 && turns) numbers += 2 * slabs(half, slab_axis(array), ranks).box(rank).pixels();
+  return static_cast<double>(array.part.space.planes() * array.part.space.element_bytes * numbers);
 }
 
 }  // namespace tessera

@@ -298,8 +298,10 @@ class SumPlan final : public OperatorPlan {
   }
   OperatorTraits traits(const ProductSpace& domain) const override {
     OperatorTraits all = members_.front()->traits(part(domain, 0));
+    all.not_direct = OperatorTraits().not_direct;
     if (members_.size() == 1) return all;
     for (OperatorTraits::Part& p : all.parts) p = {};
+    all.radial.reset();
     for (std::size_t m = 1; m < members_.size(); ++m) {
       const OperatorTraits own = members_[m]->traits(part(domain, m));
       all.not_negative = all.not_negative && own.not_negative;
@@ -371,6 +373,7 @@ class MultiplePlan final : public OperatorPlan {
   OperatorTraits traits(const ProductSpace& domain) const override {
     OperatorTraits traits = A_->traits(domain);
     traits.not_negative = traits.not_negative && factor_ >= 0;
+    traits.not_direct = OperatorTraits().not_direct;
     for (OperatorTraits::Part& p : traits.parts)
       if (p.convolution) p.convolution->taps = p.convolution->taps.mul(factor_);
     return traits;

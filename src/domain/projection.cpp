@@ -3,12 +3,13 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/physics/projector.hpp"
+#include "tessera/physics/ramp_filter.hpp"
 
 namespace tessera {
 namespace {
@@ -80,6 +82,17 @@ ExchangePlan travel(const Geometry& g, const ProductSpace::Part& image, std::int
   return {Layout(std::move(own)), Layout(std::move(need)), g.samples(), Border::none, rank};
 }
 
+// Whether the rays of a slice meet no other one.
+bool slices_apart(const Geometry& g) {
+  if (g.beam == Beam::cone) return false;
+  const double side = g.volume.voxel[2];
+  return std::ranges::all_of(g.views, [&](const ProjectionView& view) {
+    const double below = view.center[2] / side + 0.5 * static_cast<double>(g.volume.size[0] - g.rows);
+    return view.u[2] == 0 && view.v[2] == side && std::abs(below - std::round(below)) < 1e-6 &&
+           (g.beam == Beam::fan || view.source[2] == 0);
+  });
+}
+
 class Projection final : public DistributedOperator {
  public:
   Projection(const OperatorPlan& plan, const OperatorContext& context,
@@ -130,7 +143,7 @@ class Projection final : public DistributedOperator {
   void adjoint(const Tensors& y, Tensors& x) override {
     const PhaseScope phase(Phase::adjoint);
     for (std::int64_t c = 0; c < y[0].size(0); ++c) {
-      clear();
+      clear(x[0], c);
       std::optional<Exchange::Pending> next;
       const auto fetch = [&](std::size_t b) {
         const PhaseScope halo(Phase::halo);
@@ -145,10 +158,33 @@ class Projection final : public DistributedOperator {
         }
         next.reset();
         if (b + 1 < batches_.size()) fetch(b + 1);
-        if (!batches_[b].shadow.empty()) gather(batches_[b].shadow, room(b));
+        if (!batches_[b].shadow.empty()) gather(batches_[b].shadow, room(b), x[0], c);
       }
       store(x[0], c);
     }
+  }
+
+  void direct(Tensors& y, const Tensors& weights, RampWindow window, at::Tensor& x) override {
+    const DirectReconstruction how = direct_reconstruction(*g_);
+    if (weights[0].defined()) interpolate_unweighted(y[0], weights[0]);
+    for (std::int64_t first = own_.empty() ? own_.hi()[0] : own_.lo()[0]; first < own_.hi()[0];
+         first += kBatch) {
+      Index3 lo = own_.lo(), hi = own_.hi();
+      lo[0] = first;
+      hi[0] = std::min(first + kBatch, hi[0]);
+      const Box some(lo, hi);
+      const at::Tensor cosines = obliqueness(*g_, some).to(options());
+      at::Tensor shares = at::empty({hi[0] - lo[0], 1, 1}, at::kDouble);
+      for (std::int64_t n = lo[0]; n < hi[0]; ++n)
+        shares[n - lo[0]].fill_(how.scale * how.shares[static_cast<std::size_t>(n)]);
+      at::Tensor samples = y[0];
+      if (is_picture(*g_)) samples = samples.unsqueeze(2);
+      samples = crop(samples, own_, some);
+      samples.copy_(
+          ramp_filtered(samples.mul(cosines), how.pitch, window).mul_(cosines).mul_(shares.to(options())));
+    }
+    Tensors image{x};
+    adjoint(y, image);
   }
 
  private:
@@ -168,11 +204,16 @@ class Projection final : public DistributedOperator {
     if (is_picture(*g_)) own = own.unsqueeze(2);  // (1, views, 1, columns)
     return view(crop(own, own_, batch.own), batch.own);
   }
-  at::Tensor plane(const at::Tensor& x, std::int64_t c) const { return x.select(0, c); }
+  // A channel of this rank's block, as the projector has it: rows side by side.
+  static at::Tensor plane(const at::Tensor& x, std::int64_t c) {
+    const at::Tensor one = x.select(0, c);
+    TESSERA_EXPECT(one.is_contiguous(), "a block to be projected has gaps");
+    return one;
+  }
 
   void load(const at::Tensor& x, std::int64_t c) {
     if (block_.empty()) return;
-    source_ = plane(x, c).contiguous();
+    source_ = plane(x, c);
     if (!exact_) projector_->load(source_.const_data_ptr<float>());
   }
   void project(const Box& samples, const at::Tensor& y) {
@@ -181,28 +222,22 @@ class Projection final : public DistributedOperator {
     else
       projector_->project(samples, y.data_ptr<float>());
   }
-  void clear() {
+  void clear(const at::Tensor& x, std::int64_t c) {
     if (block_.empty()) return;
     if (exact_)
-      sum_ = at::zeros(block_.extents(), options());
+      plane(x, c).zero_();
     else
       projector_->clear();
   }
-  void gather(const Box& samples, const at::Tensor& y) {
+  void gather(const Box& samples, const at::Tensor& y, const at::Tensor& x, std::int64_t c) {
     if (exact_)
-      gather_plain(*g_, block_, samples, y.const_data_ptr<double>(), sum_.data_ptr<double>(),
+      gather_plain(*g_, block_, samples, y.const_data_ptr<double>(), plane(x, c).data_ptr<double>(),
                    ProjectorInto::add);
     else
       projector_->gather(samples, y.const_data_ptr<float>());
   }
-  void store(at::Tensor& x, std::int64_t c) {
-    if (block_.empty()) return;
-    if (!exact_) {
-      sum_ = at::empty(block_.extents(), options());
-      projector_->store(sum_.data_ptr<float>());
-    }
-    plane(x, c).copy_(sum_.view_as(plane(x, c)));
-    sum_.reset();
+  void store(const at::Tensor& x, std::int64_t c) {
+    if (!block_.empty() && !exact_) projector_->store(plane(x, c).data_ptr<float>());
   }
 
   std::shared_ptr<const Geometry> g_;
@@ -211,7 +246,7 @@ class Projection final : public DistributedOperator {
   std::optional<Projector> projector_;  // in float32
   std::vector<Batch> batches_;
   std::array<at::Tensor, 2> rooms_;
-  at::Tensor source_, sum_;
+  at::Tensor source_;  // the channel that is projected
 };
 
 class ProjectionPlan final : public OperatorPlan {
@@ -257,10 +292,15 @@ class ProjectionPlan final : public OperatorPlan {
       most = std::max(most, plan.need().pixels());
       packed += plan.pixels_sent() + plan.pixels_received();
     }
-    // The projector's copy of the block, and the result before it is in its place.
-    return (2 * block.pixels() + 2 * most + packed) * image.space.element_bytes;
+    // With the projector's copy of the block.
+    return (block.pixels() + 2 * most + packed) * image.space.element_bytes;
   }
-  OperatorTraits traits(const ProductSpace&) const override { return {.parts = {{}}, .not_negative = true}; }
+  OperatorTraits traits(const ProductSpace&) const override {
+    return {.parts = {{}},
+            .not_negative = true,
+            .radial = slices_apart(*g_) ? FourierAxes::plane : FourierAxes::volume,
+            .not_direct = refuse_direct(*g_)};
+  }
   // As wide as the detector.
   std::optional<Box> image_of(const Box& measured) const override {
     const std::int64_t side = measured.extent(2);

@@ -5,35 +5,28 @@
 #include <iterator>
 
 #include "circular_preconditioner.hpp"
+#include "radial_preconditioner.hpp"
 #include "tessera/domain/fourier.hpp"
 
 namespace tessera {
 namespace {
 
-// Of real numbers the first redistribution and the last, of complex ones the two between.
-std::vector<PlannedExchange> transforms(const ProductSpace::Part& array, int rank) {
+// Forth and back.
+std::vector<PlannedExchange> transforms(const FourierArray& array, int rank) {
   std::vector<PlannedExchange> all;
-  auto plans = DistributedFourier::plans(array.owners, array.box(), rank);
-  for (std::size_t i = 0; i < plans.size(); ++i)
-    all.push_back({.plan = std::move(plans[i]),
-                   .channels = array.space.planes(),
-                   .element_bytes = (i == 1 || i == 2 ? 2 : 1) * array.space.element_bytes,
+  for (DistributedFourier::Turn& turn : DistributedFourier::plans(array, rank))
+    all.push_back({.plan = std::move(turn.plan),
+                   .channels = array.part.space.planes(),
+                   .element_bytes = (turn.complex ? 2 : 1) * array.part.space.element_bytes,
                    .applies = 1,
                    .adjoints = 0});
   return all;
 }
 
-double transform_memory(const ProductSpace::Part& array, int rank) {
-  // A spectrum; with others also rows of the image and of its spectrum. And half of a channel: the symbol.
-  const double spectra = array.owners.ranks() == 1 ? 1 : 3;
-  return static_cast<double>(array.space.bytes(array.block(rank))) *
-         (spectra + 0.5 / static_cast<double>(array.space.planes()));
-}
-
 }  // namespace
 
 std::vector<PreconditionerRow>& preconditioner_table() {
-  static std::vector<PreconditionerRow> rows{circular_preconditioner()};
+  static std::vector<PreconditionerRow> rows{circular_preconditioner(), radial_preconditioner()};
   return rows;
 }
 
@@ -46,16 +39,16 @@ ProxPlan plan_prox(const OperatorTraits& A, const ProductSpace& domain, const Pr
     const std::vector<Convolution> circular = A.circular();
     const auto fine = [](const Convolution& c) { return c.factor == 1; };
     if (!circular.empty() && std::all_of(circular.begin(), circular.end(), fine))
-      return {.kind = Kind::fourier, .transformed = image};
+      return {.kind = Kind::fourier, .transformed = FourierArray{image}};
     const std::int64_t f = circular.empty() ? 1 : circular[0].factor;
     if (circular.size() == 1 && image.box().extent(1) % f == 0 && image.box().extent(2) % f == 0)
-      return {.kind = Kind::coarse, .transformed = range.part(0)};
+      return {.kind = Kind::coarse, .transformed = FourierArray{range.part(0)}};
   }
   ProxPlan plan{.kind = Kind::iterative};
   for (const PreconditionerRow& row : preconditioner_table())
     if (row.fits(A, domain)) {
       plan.preconditioner = &row;
-      plan.transformed = row.transformed(domain);
+      plan.transformed = row.transformed(A, domain);
       break;
     }
   return plan;
@@ -71,10 +64,14 @@ std::vector<PlannedExchange> ProxPlan::exchanges(const OperatorPlan& A, const Pr
 
 double ProxPlan::memory(const ProductSpace& domain, bool weighted, int rank) const {
   if (kind == Kind::pointwise) return 0;
-  if (kind != Kind::iterative) return transform_memory(*transformed, rank);
+  if (kind != Kind::iterative)  // the transform, and half of a channel: the symbol
+    return DistributedFourier::memory(*transformed, rank) +
+           0.5 * static_cast<double>(transformed->part.block(rank).pixels() *
+                                     transformed->part.space.element_bytes);
   double bytes = 0;  // of conjugate gradients: residual, direction, product
   for (std::size_t i = 0; i < domain.parts(); ++i)
     bytes += 3 * static_cast<double>(domain.part(i).space.bytes(domain.block(i, rank)));
+  if (transformed) bytes += DistributedFourier::memory(*transformed, rank);
   return bytes + (preconditioner ? preconditioner->memory(domain, weighted, rank) : 0);
 }
 

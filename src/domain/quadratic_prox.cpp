@@ -49,7 +49,7 @@ struct QuadraticProx::Closed {
                {},
                plan.kind == ProxPlan::Kind::coarse});
     const std::int64_t begin = closed->fourier.first_column(), end = closed->fourier.last_column();
-    at::Tensor sum = at::zeros({1, plan.transformed->box().extent(1), end - begin}, at::kDouble);
+    at::Tensor sum = at::zeros({1, plan.transformed->part.box().extent(1), end - begin}, at::kDouble);
     if (end > begin)
       for (const Convolution& p : A.traits().circular()) sum = sum + alias_mean(p, height, width, begin, end);
     closed->symbol = sum.to(A.options());
@@ -68,7 +68,7 @@ struct QuadraticProx::Iterative {
   ConjugateGradients solver{};
 
   // For this gamma where it pays, else null.
-  Preconditioner* prepared(const DistributedOperator& A, double gamma) {
+  Preconditioner* prepared(DistributedOperator& A, double gamma) {
     if (options.preconditioning == Preconditioning::never || !row) return nullptr;
     if (!std::exchange(looked, true)) preconditioner = row->make(A, root_weights, space);
     if (!preconditioner) return nullptr;

@@ -22,7 +22,7 @@ double data_seconds(const Machine& machine, const DataWork& data, const Decompos
   // Forward and back, this rank's share of each.
   double seconds = 0;
   if (prox && prox->transformed) {
-    const ProductSpace::Part& array = *prox->transformed;
+    const ProductSpace::Part& array = prox->transformed->part;
     const double planes = static_cast<double>(array.space.planes());
     seconds += 2 * planes * machine.transform.at(static_cast<double>(array.block(rank).pixels()));
     if (prox->kind == Kind::fourier) return seconds;

@@ -18,6 +18,7 @@
 #include <cmath>
 #include <cstddef>
 #include <numbers>
+#include <utility>
 
 #include "tessera/core/error.hpp"
 
@@ -65,37 +66,87 @@ at::Tensor ramp_filtered(const at::Tensor& rows, double pitch, RampWindow window
   return out;
 }
 
+namespace {
+
+// Angle of a view: of the rays of a parallel beam, else of the source around the axis.
+double angle_of(const ProjectionGeometry& g, const ProjectionView& view) {
+  return std::atan2(view.source[0], view.source[1]);
+}
+
+// Half of the way from each to its neighbors on a circle, and the longest way between two neighbors. Ways of more
+// than three times the median are those of views that are missing.
+std::pair<std::vector<double>, double> shares_of(const ProjectionGeometry& g) {
+  const double circle = g.beam == Beam::parallel ? std::numbers::pi : 2 * std::numbers::pi;
+  std::vector<std::pair<double, std::size_t>> order;
+  for (std::size_t v = 0; v < g.views.size(); ++v) {
+    double angle = std::fmod(angle_of(g, g.views[v]), circle);
+    if (angle < 0) angle += circle;
+    if (angle > circle * (1 - 1e-9)) angle = 0;
+    order.emplace_back(angle, v);
+  }
+  std::ranges::sort(order);
+  const std::size_t n = order.size();
+  std::vector<double> ways(n);  // to the next
+  for (std::size_t k = 0; k + 1 < n; ++k) ways[k] = order[k + 1].first - order[k].first;
+  ways[n - 1] = order[0].first + circle - order[n - 1].first;
+  std::vector<double> sorted;
+  for (const double way : ways)
+    if (way > 1e-9) sorted.push_back(way);  // views of one angle share
+  std::ranges::sort(sorted);
+  const double usual = sorted[sorted.size() / 2], most = sorted.back();
+  for (double& way : ways)
+    if (way > 3 * usual) way = usual;
+  std::vector<double> shares(n);
+  for (std::size_t k = 0; k < n; ++k)
+    shares[order[k].second] = 0.5 * (ways[k] + ways[(k + n - 1) % n]) * std::numbers::pi / circle;
+  return {shares, most > 3 * usual ? most : 0};
+}
+
+}  // namespace
+
+std::string refuse_direct(const ProjectionGeometry& g) {
+  const std::string otherwise = "take an iterative solver, for example sirt";
+  const bool cone = g.beam == Beam::cone;
+  if (g.beam == Beam::fan || (cone && g.volume.size[0] == 1))
+    return "is a fan beam (in each view a pixel would need another weight than the adjoint brings) " +
+           otherwise;
+  for (const ProjectionView& view : g.views) {
+    if (view.u[2] != 0 || view.v[0] != 0 || view.v[1] != 0 || (!cone && view.source[2] != 0))
+      return "has a detector or rays that lean (rows would have to be filtered along another line) " +
+             otherwise;
+    if (cone && view.source[2] != g.views.front().source[2])
+      return "is a helix (its rays need weights of their own) " + otherwise;
+  }
+  if (cone && shares_of(g).second > 0)
+    return "is a cone beam over less than a full turn (some rays would count twice) " + otherwise;
+  return {};
+}
+
 DirectReconstruction direct_reconstruction(const ProjectionGeometry& g) {
-  TESSERA_VALIDATE(
-      g.beam != Beam::fan,
-      "a direct reconstruction of a fan beam (its weights are not the adjoint's) use beam: cone or "
-      "an iterative solver");
-  for (const ProjectionView& view : g.views)
-    TESSERA_VALIDATE(
-        view.u[2] == 0 && view.v[0] == 0 && view.v[1] == 0,
-        "a direct reconstruction with a detector that leans (rows would have to be filtered along "
-        "another line) use an iterative solver");
+  const std::string refusal = refuse_direct(g);
+  TESSERA_VALIDATE(refusal.empty(), "the scan ", refusal);
   const ProjectionView& first = g.views.front();
   const double u = norm(first.u), v = norm(first.v), enlarged = magnification(g, 0);
   const Vector3& side = g.volume.voxel;
   DirectReconstruction direct;
+  direct.shares = shares_of(g).first;
   direct.pitch = u / enlarged;
-  const bool cone = g.beam == Beam::cone;
   // A flat volume has one row of the detector on its one slice.
   const bool flat = g.volume.size[0] == 1 && g.rows == 1;
-  direct.scale = std::numbers::pi / static_cast<double>(g.views.size()) * direct.pitch / (side[0] * side[1]) *
-                 (flat && !cone ? 1 : v / enlarged / side[2]);
-  if (!cone) {
-    direct.before = direct.after = at::ones({1, 1, 1}, at::kDouble);
-    return direct;
-  }
-  direct.before = at::empty({static_cast<std::int64_t>(g.views.size()), g.rows, g.columns}, at::kDouble);
-  double* to = direct.before.mutable_data_ptr<double>();
-  for (const ProjectionView& view : g.views) {
-    // Cosine between a ray and the detector's normal, which is across u, in the plane.
-    const double nx = view.u[1] / u, ny = -view.u[0] / u;
-    for (std::int64_t j = 0; j < g.rows; ++j) {
-      for (std::int64_t i = 0; i < g.columns; ++i) {
+  direct.scale = direct.pitch / (side[0] * side[1]) * (flat ? 1 : v / enlarged / side[2]);
+  return direct;
+}
+
+at::Tensor obliqueness(const ProjectionGeometry& g, const Box& samples) {
+  if (g.beam == Beam::parallel) return at::ones({1, 1, 1}, at::kDouble);
+  at::Tensor cosines = at::empty({samples.extent(0), samples.extent(1), samples.extent(2)}, at::kDouble);
+  double* to = cosines.mutable_data_ptr<double>();
+  for (std::int64_t n = samples.lo()[0]; n < samples.hi()[0]; ++n) {
+    const ProjectionView& view = g.views[static_cast<std::size_t>(n)];
+    // Of the detector's normal, which is across u, in the plane.
+    const double u = norm(view.u), nx = view.u[1] / u, ny = -view.u[0] / u;
+    for (std::int64_t j = samples.lo()[1]; j < samples.hi()[1]; ++j) {
+      for (std::int64_t i = samples.lo()[2]; i < samples.hi()[2]; ++i) {
         Vector3 ray{};
         for (std::size_t d = 0; d < 3; ++d)
           ray[d] = view.center[d] - view.source[d] +
@@ -105,14 +156,35 @@ DirectReconstruction direct_reconstruction(const ProjectionGeometry& g) {
       }
     }
   }
-  direct.after = direct.before;
-  return direct;
+  return cosines;
 }
 
-at::Tensor sirt_scaling(const at::Tensor& sums, double least) {
-  if (sums.numel() == 0) return sums.clone();
-  const double floor = least * sums.max().item<double>();
-  return at::where(sums.gt(floor), sums.reciprocal(), at::zeros_like(sums));
+void interpolate_unweighted(at::Tensor& y, const at::Tensor& weights) {
+  const std::int64_t columns = y.size(-1);
+  if (y.numel() == 0) return;
+  at::Tensor rows = y.reshape({-1, columns}).to(at::kDouble).contiguous();
+  const at::Tensor counts = weights.ne(0).reshape({-1, columns}).contiguous();
+  for (std::int64_t r = 0; r < rows.size(0); ++r) {
+    double* row = rows.mutable_data_ptr<double>() + r * columns;
+    const bool* counted = counts.const_data_ptr<bool>() + r * columns;
+    std::int64_t last = -1;  // that counts
+    for (std::int64_t i = 0; i <= columns; ++i) {
+      if (i < columns && !counted[i]) continue;
+      for (std::int64_t k = last + 1; k < i; ++k) {
+        const double part = static_cast<double>(k - last) / static_cast<double>(i - last);
+        row[k] = last < 0 && i == columns ? 0
+                 : last < 0               ? row[i]
+                 : i == columns           ? row[last]
+                                          : (1 - part) * row[last] + part * row[i];
+      }
+      last = i;
+    }
+  }
+  y.copy_(rows.view_as(y));
+}
+
+at::Tensor sirt_scaling(const at::Tensor& sums, double largest) {
+  return at::where(sums.gt(1e-6 * largest), sums.reciprocal(), at::zeros_like(sums));
 }
 
 }  // namespace tessera

@@ -12,19 +12,21 @@ usage: tests/bench/tomography.sh [options]
   --rounds N        of which the best counts (3)
   --threads N       (all cores; astra has one)
   --no-peers        the projector alone
+  --small           512^2 and 96^3, fewer views of the peers: a minute
   --sides           128, 256 and 512: time per voxel and view
   --venv FOLDER     with astra-toolbox and mbirjax
   --build FOLDER    the build tree (build/release)
 END
 }
 
-rounds=3 threads=$(nproc) peers=1 sides=0 venv= build=build/release
+rounds=3 threads=$(nproc) peers=1 sides=0 small=0 venv= build=build/release
 while (($#)); do
   case $1 in
     --rounds) rounds=$2 && shift ;;
     --threads) threads=$2 && shift ;;
     --no-peers) peers=0 ;;
     --sides) sides=1 ;;
+    --small) small=1 ;;
     --venv) venv=$2 && shift ;;
     --build) build=$2 && shift ;;
     --help) usage && exit 0 ;;
@@ -49,9 +51,17 @@ if ((sides)); then
   exit
 fi
 for case in parallel2 fan2 parallel3 cone; do
-  "$build/bin/bench_projector" "$case" "$rounds"
+  size=()
+  if ((small)); then
+    case $case in
+      parallel3) size=(96 60) ;;
+      cone) size=(96 20) ;;
+      *) size=(512) ;;
+    esac
+  fi
+  "$build/bin/bench_projector" "$case" "$rounds" "${size[@]:0:1}"
   if ((peers)) && [[ $case != fan2 ]]; then
     # mbirjax keeps a log and compiled code in the home folder, jax takes all cores that it may.
-    HOME=$venv taskset -c "0-$((threads - 1))" "$venv/bin/python" -B tests/bench/tomography_peers.py "$case" 2>/dev/null
+    HOME=$venv taskset -c "0-$((threads - 1))" "$venv/bin/python" -B tests/bench/tomography_peers.py "$case" "${size[@]}" 2>/dev/null
   fi
 done

@@ -88,7 +88,7 @@ const std::vector<BadJob>& bad_values() {
        {},
        "photo.yaml:4: solver is pgd (it must be a map of keys) write its keys below it; known here: name, "
        "iterations, step, sigma, lambda, bounds, prox_iterations, prox_tolerance, start, stop, relaxation, "
-       "momentum, dual_step"},
+       "momentum, dual_step, window"},
       {"ValueMissing",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver:\n  iterations:\n",
        {},
@@ -143,7 +143,7 @@ const std::vector<BadJob>& bad_values() {
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver: {name: pdg}\n",
        {},
        "photo.yaml:4: solver.name is pdg (it must be one of auto, pgd, fista, hqs, admm, red, gspnp, "
-       "proxpnp, richardson_lucy) did "
+       "proxpnp, richardson_lucy, fbp, sirt) did "
        "you mean pgd?"},
       {"WrongListLength",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndomain: {grid: [2, 2, 2, 2]}\n",

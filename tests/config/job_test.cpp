@@ -67,6 +67,8 @@ const Texts good_jobs = {
     "/somewhere/else, "
     "checkpoint: {minutes: 0.5, iterations: 10, keep: 3}}\n"
     "domain: {grid: [2, 3], transport: nccl, share_gpu: true}\n",
+    "problem: {truth: photo.jpg, noise: {gaussian: 0.1}, operator: {type: tomography, views: {count: 9}}}\n"
+    "solver: {name: fbp, window: cosine}\n",
     "problem: {truth: photo.jpg, measurements: y.h5, operator: {type: mask, file: m.png}}\n"
     "denoiser: {network: tv, tv: {weight: 2, iterations: 30, tolerance: 1e-4}}\n"
     "solver: {name: red, lambda: 0.2, sigma: {log: [0.2, 0.01]}, start: photo.jpg}\n"

@@ -240,7 +240,7 @@ TEST(DistributedFourier, EqualsTheTransformOfTheWholeImageAndReturns) {
   on_groups([](const Communicator& comm) {
     for (const Box& image : {kImage, Box::image2d(3, 50), Box::image2d(40, 2)}) {
       Problem p(two_blurs(Boundary::circular), image, comm);
-      DistributedFourier transform(p.cut.layout(), image, 2, p.A->options(), p.A->transport(), comm.rank());
+      DistributedFourier transform({p.A->image()}, p.A->options(), p.A->transport(), comm.rank());
       transform.forward(p.x);
       // Frequency (1, 1), by its definition.
       double expected[2] = {0, 0};

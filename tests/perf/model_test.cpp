@@ -200,7 +200,7 @@ TEST(Model, bytes_are_those_of_the_plans) {
     for (int r = 0; r < ranks; ++r) {
       sent += network_bytes_sent(d, work.halo, 1, r) + operator_bytes(d, *blur.op, 1, r);
       prox += network_bytes_sent(d, work.halo, 1, r) +
-              DistributedFourier::bytes_sent(d.layout(), d.image(), 1, 4, r);
+              DistributedFourier::bytes_sent({ProductSpace(ImageSpace(d.image()), d).part(0)}, r);
     }
     const Execution e{.mode = ExecutionMode::patch};
     EXPECT_EQ(predict(m, &work, blur.data, d, e).sent, static_cast<double>(sent));

@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -45,9 +46,10 @@ at::Tensor ball_samples(const ProjectionGeometry& g, double radius, const Vector
 at::Tensor reconstruct(const std::shared_ptr<const ProjectionGeometry>& g, const at::Tensor& y,
                        RampWindow window) {
   const DirectReconstruction direct = direct_reconstruction(*g);
-  const at::Tensor q = ramp_filtered(y * direct.before.to(at::kFloat), direct.pitch, window)
-                           .mul_(direct.after.to(at::kFloat))
-                           .contiguous();
+  const at::Tensor cosines = obliqueness(*g, g->samples()).to(at::kFloat);
+  const at::Tensor shares = at::tensor(direct.shares).view({-1, 1, 1}).to(at::kFloat);
+  const at::Tensor q =
+      ramp_filtered(y * cosines, direct.pitch, window).mul_(cosines).mul_(shares).contiguous();
   at::Tensor x = at::zeros({g->volume.size[0], g->volume.size[1], g->volume.size[2]}, at::kFloat);
   Projector projector(g, g->volume.box());
   projector.clear();
@@ -119,7 +121,7 @@ TEST(RampFilter, RefusesWhatTheAdjointDoesNotWeigh) {
 TEST(RampFilter, SirtLeavesOutWhatNoRaySees) {
   at::Tensor sums = at::ones({4}, at::kDouble).mul_(2);
   sums[3] = 0;
-  const at::Tensor scale = sirt_scaling(sums);
+  const at::Tensor scale = sirt_scaling(sums, 2);
   EXPECT_EQ(scale[0].item<double>(), 0.5);
   EXPECT_EQ(scale[3].item<double>(), 0);
 }

@@ -34,7 +34,9 @@ struct SolverChoice {
   bool penalty = false;   // its step is the penalty of a proximal step; else the length of a gradient step
   bool proximal = false;  // it takes proximal points of the data term
   bool weighs = false;    // lambda acts without a noise level for the denoiser too
-  bool counts = false;    // of counts alone: a Poisson likelihood, no step, no denoiser
+  bool bare = false;      // of data alone: no step, no denoiser
+  bool counts = false;    // and these are counts: a Poisson likelihood
+  bool once = false;      // one pass: nothing to start from, nothing to stop
 };
 
 struct DenoiserChoice {

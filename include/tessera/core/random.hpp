@@ -13,7 +13,8 @@ enum class RandomStream : std::uint32_t {
   power_iteration = 3,
   weights = 4,
   training = 5,
-  scene = 6
+  scene = 6,
+  probe = 7
 };
 
 /// Counter-based random numbers: a pure function of (seed, stream, part, iteration, index, draw).

@@ -51,6 +51,14 @@ class DataTerm {
   virtual void count_ratio(const at::Tensor& x, at::Tensor& out);
   virtual void seen_by_counts(at::Tensor& out);
 
+  /// For methods of linear samples alone, which terms of other likelihoods refuse. A direct reconstruction of y into
+  /// out, see DistributedOperator::direct(): InputError on all ranks where the operator has none.
+  virtual void direct(RampWindow window, at::Tensor& out);
+  /// A^T W R (A x - y) into out with R = 1 / (A 1), 0 where that is next to nothing, and objective() and chi2() then
+  /// belong to this x; and A^T W R A 1. InputError on all ranks where an entry of A is below zero.
+  virtual void balanced_gradient(const at::Tensor& x, at::Tensor& out);
+  virtual void seen_balanced(at::Tensor& out);
+
   /// f, and |A x - y|^2_W / noise_sigma^2 per sample with weight, at the last point of gradient() or
   /// measure(), one iteration late, or of value().
   virtual Deferred objective() const = 0;

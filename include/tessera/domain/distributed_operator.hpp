@@ -5,12 +5,15 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tessera/comm/exchange.hpp"
+#include "tessera/domain/fourier.hpp"
 #include "tessera/domain/product_space.hpp"
 #include "tessera/domain/space.hpp"
 #include "tessera/physics/local_operator.hpp"
+#include "tessera/physics/ramp_filter.hpp"
 
 namespace tessera {
 
@@ -29,6 +32,11 @@ struct OperatorTraits {
   std::vector<Part> parts{};  // one per part of the range
   bool not_negative = false;  // no entry of A is below zero
   Reach reach{};              // pixels around a block that are read, at most
+  /// A^T A is about a convolution over these axes, along rows and columns alike: projections from all around.
+  std::optional<FourierAxes> radial{};
+  /// Why there is no DistributedOperator::direct(), and what to do; empty: there is.
+  std::string not_direct =
+      "has no direct reconstruction (only projections have one) take another solver, for example pgd";
 
   /// A^T A is a product at each pixel.
   bool pointwise() const;
@@ -75,6 +83,11 @@ class DistributedOperator {
   const ProductSpace& domain() const { return context_.domain; }
   const ProductSpace& range() const { return range_; }
   const OperatorTraits& traits() const { return traits_; }
+  /// x <- about the inverse of A at y, at once, where traits().not_direct is empty: filtered back-projection of a
+  /// parallel beam, Feldkamp's of a cone. Samples of weight 0 are taken from their neighbors in a row; `weights`
+  /// undefined: all count. y is overwritten. Collective.
+  virtual void direct(Tensors& y, const Tensors& weights, RampWindow window, at::Tensor& x);
+
   /// The only part of the domain.
   const ProductSpace::Part& image() const { return domain().part(0); }
   /// Bytes this rank sends for one apply plus one adjoint.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/domain/fourier.hpp"
 #include "tessera/domain/operator_plan.hpp"
 
 namespace tessera {
@@ -27,12 +28,12 @@ class Preconditioner {
 struct PreconditionerRow {
   std::string name;
   std::function<bool(const OperatorTraits&, const ProductSpace& domain)> fits;
-  /// The array whose transform it takes forth and back at each use; nullopt: none.
-  std::function<std::optional<ProductSpace::Part>(const ProductSpace& domain)> transformed;
-  /// Bytes that it keeps on `rank`. `weighted`: samples have weights.
+  /// What it transforms forth and back at each use; nullopt: nothing.
+  std::function<std::optional<FourierArray>(const OperatorTraits&, const ProductSpace& domain)> transformed;
+  /// Bytes that it keeps on `rank` beside the transform. `weighted`: samples have weights.
   std::function<double(const ProductSpace& domain, bool weighted, int rank)> memory;
   /// `root_weights`: per part, square roots, undefined where 1. Null where nothing is measured. Collective.
-  std::function<std::unique_ptr<Preconditioner>(const DistributedOperator& A, const Tensors& root_weights,
+  std::function<std::unique_ptr<Preconditioner>(DistributedOperator& A, const Tensors& root_weights,
                                                 const Space& space)>
       make;
 };
@@ -52,7 +53,7 @@ struct ProxPlan {
   };
   Kind kind = Kind::pointwise;
   const PreconditionerRow* preconditioner = nullptr;  // of conjugate gradients
-  std::optional<ProductSpace::Part> transformed{};    // what is transformed forth and back, if anything
+  std::optional<FourierArray> transformed{};          // what is transformed forth and back, if anything
 
   /// Whether A and A^T are used, in each iteration or once.
   bool uses_operator() const { return kind == Kind::coarse || kind == Kind::iterative; }

@@ -4,6 +4,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <string>
+#include <vector>
 
 #include "tessera/core/words.hpp"
 #include "tessera/physics/projection_geometry.hpp"
@@ -25,24 +27,35 @@ inline constexpr std::array kWords<RampWindow>{"ram-lak", "hann", "cosine"};
 /// 3.3.3.
 at::Tensor ramp_filtered(const at::Tensor& rows, double pitch, RampWindow window);
 
-/// Direct reconstruction with the projector's own adjoint, of a parallel beam over any multiple of half a
-/// turn (FBP) or a cone beam over full turns (FDK), at equal angles, on an upright detector:
-///   x = scale A^T (after * ramp_filtered(before * y, pitch, window)).
+/// Direct reconstruction with the projector's own adjoint, of a parallel beam (FBP) or a cone beam over full turns
+/// (FDK), on an upright detector:
+///   x = scale A^T (share obliqueness * ramp_filtered(obliqueness * y, pitch, window)).
 ///
+/// A view's share is half of the way to its neighbors, of a parallel beam modulo half a turn, of a cone modulo a
+/// turn: angles may be unequal, and over more than one turn. Where views are missing it is that of the others.
 /// The sum of Joseph's weights of a voxel in a view is the voxel's volume over the distance of rays there,
 /// across them. In a cone that brings FDK's weight 1 / (distance of the voxel along the axis from the
-/// source)^2 with it, and `after` takes the obliqueness out. Errors: InputError for a fan, whose weights
-/// the adjoint does not bring, and for a detector that is not upright. Source: L. A. Feldkamp, L. C. Davis,
-/// J. W. Kress, JOSA A 1 (1984) 612.
+/// source)^2 with it, and the obliqueness after the filter takes that of the rays out. Errors: InputError for
+/// what refuse_direct() says. Source: L. A. Feldkamp, L. C. Davis, J. W. Kress, JOSA A 1 (1984) 612.
 struct DirectReconstruction {
-  at::Tensor before, after;  // (views or 1, rows, columns), float64; ones for a parallel beam: (1, 1, 1)
-  double pitch = 1;          // of columns, at the axis
+  std::vector<double> shares;  // of the views; those of a whole scan add up to pi
+  double pitch = 1;            // of columns, at the axis
   double scale = 1;
 };
 DirectReconstruction direct_reconstruction(const ProjectionGeometry& geometry);
+/// What such a reconstruction has no weights for, and what to do, in words that follow `the scan `; empty: nothing.
+std::string refuse_direct(const ProjectionGeometry& geometry);
+/// Cosines between rays and the detector's normal, (views, rows, columns) of a box of samples, float64; 1 of a
+/// parallel beam, (1, 1, 1).
+at::Tensor obliqueness(const ProjectionGeometry& geometry, const Box& samples);
 
-/// 1 / sums where they exceed `least` of the largest, else 0: SIRT's scaling from A 1 and A^T 1,
+/// Samples of weight 0 become those of the line between their neighbors in the row, or the nearest one's; of a row
+/// without any other 0. y and weights of one shape, on the host, floating.
+void interpolate_unweighted(at::Tensor& y, const at::Tensor& weights);
+
+/// 1 / sums where they exceed a millionth of `largest`, else 0: SIRT's scaling from A 1 and A^T 1, `largest` that of
+/// all ranks,
 ///   x += C A^T R (y - A x),  R = 1 / (A 1), C = 1 / (A^T 1).
-at::Tensor sirt_scaling(const at::Tensor& sums, double least = 1e-6);
+at::Tensor sirt_scaling(const at::Tensor& sums, double largest);
 
 }  // namespace tessera

@@ -101,7 +101,9 @@ struct SolverRow {
   bool multiplier =
       false;  // adds up what the denoiser changes, so that strong denoising at the start stays in it
   bool needs_potential = false;  // of the denoiser: Denoiser::potential()
-  bool counts = false;           // of counts alone: a Poisson likelihood, no step, no denoiser
+  bool bare = false;             // of data alone: no step, no denoiser
+  bool counts = false;           // and these are counts: a Poisson likelihood
+  bool once = false;             // one pass: nothing to start from, nothing to stop
 };
 
 /// The factory of a row.

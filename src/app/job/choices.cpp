@@ -15,7 +15,9 @@ void know_choices() {
                            .penalty = row.data_step == DataStep::prox,
                            .proximal = takes_prox(row.data_step),
                            .weighs = weighs(row.data_step),
-                           .counts = row.counts});
+                           .bare = row.bare,
+                           .counts = row.counts,
+                           .once = row.once});
   for (const DenoiserRow& row : denoiser_table())
     all.denoisers.push_back({.name = row.name,
                              .options = row.options,

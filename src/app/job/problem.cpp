@@ -327,7 +327,16 @@ at::Tensor starting_image(const RunPlan& plan, const Problem& problem, DataTerm&
   const Communicator& comm = space.comm();
   const std::string& start = plan.job.solver.start;
   at::Tensor x = problem.A->make_image();
-  if (start == "auto" || start == "adjoint") {
+  const SolverRow& row = find_solver(plan.job.solver.name);
+  if (row.once) {
+    x.zero_();  // nothing comes of it
+  } else if (start == "auto" && !row.bare && problem.A->traits().not_direct.empty() &&
+             plan.job.problem.likelihood.type == "gaussian") {
+    Measurement y;
+    for (const at::Tensor& part : problem.y) y.push_back(part.nan_to_num(0.0));
+    problem.A->direct(y, problem.weights.empty() ? Measurement(y.size()) : problem.weights, RampWindow::hann,
+                      x);
+  } else if (start == "auto" || start == "adjoint") {
     data.adjoint_start(x);
     if (start == "adjoint" || !start_seen(problem, data, x, space))
       start_adjoint(plan, problem, data, x, space);

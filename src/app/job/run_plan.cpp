@@ -306,6 +306,15 @@ void take_pixel_size(RunPlan& plan) {
     plan.image.grid[3 - axes + d] = {plan.image.grid[3 - axes + d].name, said.pixel[d], said.unit};
 }
 
+// What a solver of data alone wants of the operator.
+void fit_solver(const RunPlan& plan) {
+  const SolverRow& row = find_solver(plan.job.solver.name);
+  const OperatorTraits traits = plan.op->traits(plan.domain());
+  if (row.once)
+    TESSERA_VALIDATE(traits.not_direct.empty(), "solver.name is ", row.name, ", and the operator ",
+                     traits.not_direct);
+}
+
 }  // namespace
 
 RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
@@ -395,6 +404,7 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
   if (const std::size_t wanted = plan.op->range(plan.domain()).parts(); measured > 0)
     TESSERA_VALIDATE(measured == wanted, p.measurements, " holds ", measured,
                      " measurements (the operator has ", wanted, " parts) give one for each");
+  fit_solver(plan);
   return plan;
 }
 
@@ -411,6 +421,7 @@ RunPlan plan_arrays(const JobConfig& job, const ImageSpace& image, std::shared_p
   take_network(plan, comm);
   plan.op = std::move(op);
   cut_image(plan, comm.size());
+  fit_solver(plan);
   return plan;
 }
 

@@ -115,11 +115,12 @@ JobRun::JobRun(RunPlan run_plan, std::optional<Checkpoint> checkpoint, const Com
     plan.job.solver.iterations = Chosen::more_passes;
   pause();
   data = make_data_term(plan, problem, space);
-  TESSERA_VALIDATE(std::isfinite(data->lipschitz()) && data->lipschitz() > 0,
-                   "the operator's squared norm is ", data->lipschitz(),
+  // One pass takes no step.
+  const double L = find_solver(plan.job.solver.name).once ? 1 : data->lipschitz();
+  TESSERA_VALIDATE(std::isfinite(L) && L > 0, "the operator's squared norm is ", L,
                    " (no sample that counts depends on the image, or a value is not finite) see ",
                    "problem.operator, its mask and kernel, and problem.weights");
-  denoiser->set_noise(problem.noise_sigma / std::sqrt(data->lipschitz()));
+  denoiser->set_noise(problem.noise_sigma / std::sqrt(L));
   fields = named("data/", data->state());
   if (from) restore_numbers(*from, fields);
   start_ = from ? problem.A->make_image().zero_() : starting_image(plan, problem, *data, space);
@@ -131,7 +132,7 @@ JobRun::JobRun(RunPlan run_plan, std::optional<Checkpoint> checkpoint, const Com
   TESSERA_VALIDATE(std::isfinite(start_rms_),
                    "the start of the iteration is not finite (a value of the measurement "
                    "or of solver.start is not) mask such samples by problem.weights, or correct the file");
-  options = solver_options(plan, problem.noise_sigma, data->lipschitz(), problem.marked, from);
+  options = solver_options(plan, problem.noise_sigma, L, problem.marked, from);
   continued_ = make_continued(*denoiser, options.level);
   solver_ = make_solver(plan.job.solver.name, {*data, *continued_, space, options, start_});
   for (const auto& more : {named("solver/", solver_->state()), named("denoiser/", denoiser->state())})

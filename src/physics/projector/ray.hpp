@@ -72,10 +72,9 @@ inline Line line_of(const VolumeGrid& grid, const Ray& ray) {
   return line;
 }
 
-/// Calls tap(depth, row, column, weight without the length) for the voxels of a block that a line meets,
-/// plane after plane.
-template <class Tap>
-void for_taps(const Line& line, const Box& block, Tap tap) {
+/// Calls work(plane) for the planes in which a line may meet voxels of a block, one after the other.
+template <class Work>
+void for_planes(const Line& line, const Box& block, Work work) {
   double first = static_cast<double>(block.lo()[line.main]),
          last = static_cast<double>(block.hi()[line.main] - 1);
   for (std::size_t k = 0; k < 2; ++k) {  // planes where the crossing may lie within a voxel of the block
@@ -91,28 +90,39 @@ void for_taps(const Line& line, const Box& block, Tap tap) {
   }
   if (!(first <= last)) return;
   const auto end = static_cast<std::int64_t>(std::floor(last));
-  for (auto p = static_cast<std::int64_t>(std::ceil(first)); p <= end; ++p) {
-    Index3 at{};
-    at[line.main] = p;
-    std::int64_t cell[2];
-    double part[2];
-    for (std::size_t k = 0; k < 2; ++k) {
-      const double x = line.at[k] + static_cast<double>(p) * line.slope[k], down = std::floor(x);
-      cell[k] = static_cast<std::int64_t>(down);
-      part[k] = x - down;
-    }
-    for (std::int64_t m = 0; m < 4; ++m) {
-      const std::int64_t b = m >> 1, c = m & 1;
-      at[line.other[0]] = cell[0] + b;
-      at[line.other[1]] = cell[1] + c;
-      const double weight = (b ? part[0] : 1 - part[0]) * (c ? part[1] : 1 - part[1]);
-      bool inside = weight > 0;
-      for (std::size_t k = 0; k < 2; ++k)
-        inside = inside && at[line.other[k]] >= block.lo()[line.other[k]] &&
-                 at[line.other[k]] < block.hi()[line.other[k]];
-      if (inside) tap(at[0], at[1], at[2], weight);
-    }
+  for (auto p = static_cast<std::int64_t>(std::ceil(first)); p <= end; ++p) work(p);
+}
+
+/// Calls tap(depth, row, column, weight without the length) for the voxels of a block around a line's crossing of a
+/// plane.
+template <class Tap>
+void plane_taps(const Line& line, const Box& block, std::int64_t plane, Tap tap) {
+  Index3 at{};
+  at[line.main] = plane;
+  std::int64_t cell[2];
+  double part[2];
+  for (std::size_t k = 0; k < 2; ++k) {
+    const double x = line.at[k] + static_cast<double>(plane) * line.slope[k], down = std::floor(x);
+    cell[k] = static_cast<std::int64_t>(down);
+    part[k] = x - down;
   }
+  for (std::int64_t m = 0; m < 4; ++m) {
+    const std::int64_t b = m >> 1, c = m & 1;
+    at[line.other[0]] = cell[0] + b;
+    at[line.other[1]] = cell[1] + c;
+    const double weight = (b ? part[0] : 1 - part[0]) * (c ? part[1] : 1 - part[1]);
+    bool inside = weight > 0;
+    for (std::size_t k = 0; k < 2; ++k)
+      inside = inside && at[line.other[k]] >= block.lo()[line.other[k]] &&
+               at[line.other[k]] < block.hi()[line.other[k]];
+    if (inside) tap(at[0], at[1], at[2], weight);
+  }
+}
+
+/// The same for all voxels of a block that a line meets, plane after plane.
+template <class Tap>
+void for_taps(const Line& line, const Box& block, Tap tap) {
+  for_planes(line, block, [&](std::int64_t plane) { plane_taps(line, block, plane, tap); });
 }
 
 }  // namespace tessera

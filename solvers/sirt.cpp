@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/sub.h>
+
+#include <utility>
+
+#include "tessera/solve/solver.hpp"
+
+namespace tessera {
+namespace {
+
+/// Simultaneous iterative reconstruction technique:
+///   x = P (x + C A^T W R (y - A x)),   R = 1 / (A 1),   C = 1 / (A^T W R A 1)
+///
+/// Goes down on |A x - y|^2 weighted by W R in every step, so that its image follows the noise in the end: its prior
+///   is that it begins smooth and is stopped early, by its number of iterations or by solver.stop.chi2. Pixels that
+///   no sample sees stay as they were; P keeps the bounds (nonnegative: SIRT with positivity).
+/// Shapes: (C, [D,] H, W), this rank's block, no halo. The denoiser is not used.
+/// Assumes: no entry of A is below zero.
+/// Errors: an operator with one, or another likelihood than least squares, is an InputError of the constructor, on
+///   all ranks.
+/// Collective: construction and step(). What `in` refers to must outlive the solver.
+/// Source: Gilbert, J. Theor. Biol. 36 (1972) 105; as here: Gregor, Benson, IEEE Trans. Med. Imaging 27 (2008) 918.
+class Sirt final : public Solver {
+ public:
+  explicit Sirt(const SolverInput& in)
+      : in_(in), x_(in.start), next_(at::empty_like(x_)), seen_(at::empty_like(x_)) {
+    constexpr double kHardly = 1e-6;  // of a pixel's mean
+    in_.data.seen_balanced(seen_);
+    const double mean =
+        in_.space.dot(seen_, at::ones_like(seen_)) / in_.space.dot(at::ones_like(x_), at::ones_like(x_));
+    unseen_ = seen_.le(kHardly * mean);
+    seen_.masked_fill_(unseen_, 1);
+  }
+
+  const at::Tensor& image() const override { return x_; }
+  const at::Tensor& previous() const override { return next_; }
+
+  IterationRecord step(int) override {
+    in_.data.balanced_gradient(x_, next_);
+    next_.div_(seen_).masked_fill_(unseen_, 0);
+    at::sub_out(next_, x_, next_);
+    in_.options.bound(next_);
+    at::sub_out(work_, next_, x_);
+    Deferred movement = in_.space.relative_norm(work_, next_);
+    std::swap(x_, next_);
+    return {.residual = std::move(movement)};
+  }
+
+  std::vector<StateField> state() override { return {{.name = "x", .image = &x_}}; }
+
+ private:
+  SolverInput in_;
+  at::Tensor x_, next_, work_ = at::empty_like(x_);
+  at::Tensor seen_, unseen_;  // A^T W R A 1, 1 where it is next to 0; where that is
+};
+
+}  // namespace
+
+SolverRow sirt() {
+  return {.name = "sirt", .make = make<Sirt>, .data_step = DataStep::gradient, .images = 5, .bare = true};
+}
+
+}  // namespace tessera

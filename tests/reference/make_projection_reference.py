@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Projections and adjoints by other packages, as projections_PACKAGE.safetensors.
+
+    python3 -m venv projection-venv
+    projection-venv/bin/pip install astra-toolbox==2.5.0 mbirjax==0.7.3 safetensors==0.8.0
+    projection-venv/bin/python tests/reference/make_projection_reference.py astra mbirjax
+    REFERENCE_VENV/bin/python tests/reference/make_projection_reference.py deepinv    # that of make_reference.py
+
+Each case has `x`, `y` = A x, `v` (random), `adjoint` = A^T v where the package's pair is matched, and its scan in the
+words of a job: `angles` (degrees), `scan` = beam (0 parallel, 1 fan, 2 cone), detector rows, columns, pitch, voxel,
+detector.axis, source_axis, source_detector. Shapes are ours, (views, [rows,] columns) and ([D,] H, W). The body is
+smooth, off the center, and wider than it is high; a point beside it says which way a package turns.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+FOLDER = Path(__file__).resolve().parent
+
+
+def body(*size):
+    """Bumps without symmetry, smooth on the scale of a pixel; ([D,] H, W)."""
+    at = np.meshgrid(*[np.arange(n) - (n - 1) / 2 for n in size], indexing="ij")
+    x, y, z = at[-1], at[-2], at[0] if len(size) == 3 else 0 * at[-1]
+    side = min(size[-2:])
+    bump = lambda cx, cy, cz, r: np.exp(-((x - cx * side) ** 2 + (y - cy * side) ** 2 + (z - cz * side) ** 2) / (r * side) ** 2)
+    return (bump(0.06, -0.12, 0.03, 0.16) + 0.7 * bump(-0.18, 0.1, -0.05, 0.1) + 0.5 * bump(0.2, 0.16, 0.06, 0.08)).astype(np.float32)
+
+
+def case(name, x, y, angles, scan, v=None, adjoint=None):
+    out = {"x": x, "y": y, "angles": np.asarray(angles, np.float64), "scan": np.asarray(scan, np.float64)}
+    if v is not None:
+        out |= {"v": v, "adjoint": adjoint}
+        dot = abs((y.astype(float) * v).sum() - (x.astype(float) * adjoint).sum()) / abs((y.astype(float) * v).sum())
+        assert dot < 1e-5, f"{name}: the pair is not matched, {dot}"
+    print(name, {k: a.shape for k, a in out.items()})
+    return {f"{name}.{k}": np.ascontiguousarray(a) for k, a in out.items()}
+
+
+def astra_cases():
+    import astra
+    assert astra.__version__ == "2.5.0"
+    rng = np.random.default_rng(1)
+    degrees = np.array([0, 12, 37, 45, 61, 90, 101, 135, 150, 179.5, 200, 271, 333])
+    angles = np.deg2rad(degrees)
+    all = {}
+    x = body(30, 41)
+    volume = astra.create_vol_geom(30, 41)
+    for name, scan, geometry in (
+        ("parallel", [0, 1, 67, 0.8, 1, 0, 0, 0], astra.create_proj_geom("parallel", 0.8, 67, angles)),
+        ("fan", [1, 1, 71, 1.5, 1, 0, 90, 160], astra.create_proj_geom("fanflat", 1.5, 71, angles, 90, 70)),
+    ):
+        projector = astra.create_projector("linear" if name == "parallel" else "line_fanflat", geometry, volume)
+        y = astra.create_sino(x, projector)[1]
+        v = rng.standard_normal(y.shape).astype(np.float32)
+        back = astra.create_backprojection(v, projector)[1]
+        # The fan's pixels are weighed by another rule: of random samples they say nothing.
+        all |= case(name, x, y, degrees, scan, v, back) if name == "parallel" else case(name, x, y, degrees, scan)
+    return all
+
+
+def mbirjax_cases():
+    import mbirjax
+    degrees = np.array([0, 12, 37, 61, 90, 135, 150, 200, 271, 333], float)
+    angles = np.deg2rad(degrees)
+    x = body(13, 30, 41)
+    recon = np.ascontiguousarray(x.transpose(1, 2, 0))
+    all = {}
+    for name, scan, model in (
+        ("parallel3", [0, 13, 59, 1, 1, 0, 0, 0], mbirjax.ParallelBeamModel((len(angles), 13, 59), angles)),
+        ("cone", [2, 31, 75, 1.5, 1, 0, 100, 180],
+         mbirjax.ConeBeamModel((len(angles), 31, 75), angles, source_detector_dist=180.0, source_iso_dist=100.0)),
+    ):
+        model.set_params(no_warning=True, recon_shape=recon.shape, delta_voxel=1.0, use_ror_mask=False)
+        if name == "cone":
+            model.set_params(no_warning=True, delta_det_channel=1.5, delta_det_row=1.5)
+            model.set_params(no_warning=True, recon_shape=recon.shape, delta_voxel=1.0, use_ror_mask=False)
+        y = np.asarray(model.forward_project(recon))
+        all |= case(name, x, y, degrees, scan)
+    return all
+
+
+def deepinv_cases():
+    import deepinv
+    import torch
+    degrees = np.array([0, 12, 37, 61, 90, 135, 150, 179], float)
+    # It pads 42 to 60 columns: with sides of another parity its axis would be half a pixel off.
+    x = body(42, 42)
+    physics = deepinv.physics.Tomography(angles=torch.tensor(degrees, dtype=torch.float32), img_width=42, circle=False, normalize=False)
+    y = physics.A(torch.from_numpy(x)[None, None])[0, 0].numpy().T  # (columns, views)
+    return case("deepinv", x, y, degrees, [0, 1, y.shape[1], 1, 1, 0, 0, 0])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("packages", nargs="+", choices=("astra", "mbirjax", "deepinv"))
+    for package in parser.parse_args().packages:
+        tensors = {"astra": astra_cases, "mbirjax": mbirjax_cases, "deepinv": deepinv_cases}[package]()
+        save_file(dict(sorted(tensors.items())), FOLDER / f"projections_{package}.safetensors")
+
+
+if __name__ == "__main__":
+    main()
