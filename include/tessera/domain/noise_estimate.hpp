@@ -17,7 +17,7 @@ struct NoiseEstimate {
   double gain_error = 0;
   /// Without a gain, and where they differ by more than a fifth: the standard deviation of each channel of
   /// each part, [part][channel]. Empty: sigma serves all.
-  std::vector<std::vector<double>> each;
+  std::vector<std::vector<double>> each{};
   bool coarse = false;  // found in the means of 2 x 2 samples: compression took the finest details
   /// Above 0: the finest details hold nothing but the rounding of the samples, those of twice their size so
   /// much. A picture that was enlarged, demosaicked or compressed before is like that, and so is one of smooth

@@ -364,12 +364,21 @@ std::vector<std::unique_ptr<Denoiser>> make_window_denoisers(const Network& netw
                                                              const ExecutionOptions& options,
                                                              const std::vector<DenoiserContext>& contexts) {
   const auto passes = std::make_shared<Passes>(network, options, contexts[0].image);
+  // One cut for all, with which all fit. A patch that holds whole planes of its kind is no limit for the others.
   constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
-  CutSize cut{kAny, kAny};  // one for all, with which all fit
+  std::int64_t least = kAny, largest = 0, batch = kAny;
   for (const DenoiserContext& context : contexts) {
     const CutSize one = passes->choose(network, context.decomposition);
-    cut = {std::min(cut.patch, one.patch), std::min(cut.batch, one.batch)};
+    std::int64_t plane = 0;
+    for (int r = 0; r < context.decomposition.ranks(); ++r) {
+      const Box block = context.decomposition.padded_block(r);
+      plane = std::max(plane, block.extent(1) * block.extent(2));
+    }
+    if (one.patch * one.patch < plane) least = std::min(least, one.patch);
+    largest = std::max(largest, one.patch);
+    batch = std::min(batch, one.batch);
   }
+  const CutSize cut{least < kAny ? least : largest, batch};
   std::vector<std::unique_ptr<Denoiser>> all;
   for (const DenoiserContext& context : contexts)
     all.push_back(std::make_unique<WindowDenoiser>(network, passes, cut, context));
