@@ -144,7 +144,9 @@ TEST(Diagnostics, TheMapShowsWhereTheFitIsBad) {
     EXPECT_NEAR(s.tiles[1 * 5 + 3], (bad * bad).mean().item().toDouble(), 1e-11);
     EXPECT_GT(s.tiles[1 * 5 + 3], 7);
     for (std::size_t i = 0; i < 20; ++i)
-      if (i != 8 && !std::isnan(s.tiles[i])) EXPECT_NEAR(s.tiles[i], 1, 0.5) << "tile " << i;
+      if (i != 8 && !std::isnan(s.tiles[i])) {
+        EXPECT_NEAR(s.tiles[i], 1, 0.5) << "tile " << i;
+      }
     EXPECT_TRUE(std::isnan(s.tiles[19]));  // (3, 4): one row of two columns
   });
 }

@@ -56,7 +56,9 @@ TEST(NetworkDenoiser, equals_the_whole_image_on_any_ranks) {
           const auto d = make_network_denoiser(
               network, {.patch = patch, .batch = windows ? 3 : 0, .type = at::kDouble}, s.context);
           EXPECT_LT(difference(s, *d, image, kSigma, want), 1e-10) << patch;
-          if (patch == unit) EXPECT_LT(difference(s, *d, image, kSigma, want), 1e-10) << "second call";
+          if (patch == unit) {
+            EXPECT_LT(difference(s, *d, image, kSigma, want), 1e-10) << "second call";
+          }
         }
         const auto single = make_network_denoiser(network, {}, s.context);
         EXPECT_LT(difference(s, *single, image.to(at::kFloat), kSigma, want.to(at::kFloat)), 1e-5);

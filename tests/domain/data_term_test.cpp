@@ -225,7 +225,9 @@ TEST(DataTerm, LipschitzConstantOfUnevenWeightsIsNotBelowTheTruth) {
       return at::scalar_tensor(norm, at::kDouble);
     };
     const double expected = test::once(truth).item<double>();
-    if (form == 0) EXPECT_NEAR(expected, 1.507, 1e-3);
+    if (form == 0) {
+      EXPECT_NEAR(expected, 1.507, 1e-3);
+    }
     on_groups([&](const Communicator& comm) {
       SCOPED_TRACE(form);
       Problem p(parts(), image, comm);

@@ -129,7 +129,9 @@ TEST(NoiseEstimate, LooksAtTwiceTheSizeWhereTheFinestDetailsWereRoundedAway) {
     EXPECT_LT(coarse.sigma, 0.03);
     EXPECT_FALSE(estimate(c, comm, 1e-3).coarse) << "noise that survives its rounding is believed";
     if (comm.size() == 1) first = coarse;
-    if (comm.rank() == 0) EXPECT_EQ(coarse.sigma, first.sigma);
+    if (comm.rank() == 0) {
+      EXPECT_EQ(coarse.sigma, first.sigma);
+    }
   });
 }
 

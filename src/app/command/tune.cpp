@@ -186,7 +186,7 @@ void print_precisions(const RunPlan& plan, const Communicator& comm) {
       continue;
     }
     if (!exact.defined()) {
-      exact = y;
+      exact = y.clone();  // the runner, whose memory it may be, goes away
       base = seconds;
     }
     std::printf("  %-9s %10s  %5.2f times float32's speed, largest difference %.1e\n", word(precision),

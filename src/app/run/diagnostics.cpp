@@ -134,6 +134,8 @@ struct Judged {
 
   bool known() const { return noise_sigma > 0; }
   bool counts() const { return plan.job.problem.noise.poisson > 0; }
+  // Whether the solver goes towards the residual of the noise: one pass of a filter does not.
+  bool fits() const { return !find_solver(plan.job.solver.name).once; }
 };
 
 Judged judge(const RunPlan& plan, const Solved& solved, const Fit& fit, const DistributedOperator& A,
@@ -192,7 +194,7 @@ using Lines = std::vector<std::string>;
 
 // `reason`: what the solver did to the residual, if anything.
 void warn_of_chi2(const Judged& f, const std::string& reason, Lines& lines) {
-  if (!f.known()) return;
+  if (!f.known() || !f.fits()) return;
   const JobConfig& job = f.plan.job;
   const double chi2 = f.chi2;
   const bool weak = !(f.solved.strength >= kWeak) || !f.plan.network;  // or there is none
@@ -233,14 +235,15 @@ void warn_of_part(const Judged& f, std::size_t i, const std::string& reason, Lin
   const std::string of = f.parts.size() > 1 ? fmt::format(" of part {}", i) : "";
   const bool poisson = f.plan.job.problem.likelihood.type == "poisson";
   const double deviation = deviation_of(s);
-  if (std::abs(s.correlation) > std::max(0.15, 5 * s.white))
+  if (f.fits() && std::abs(s.correlation) > std::max(0.15, 5 * s.white))
     lines.push_back(fmt::format(
         "the residual{} is not white: correlation {:.2f} at lag ({}, {}) ({}", of, s.correlation, s.lag[0],
         s.lag[1],
         reason.empty() ? "the kernel or the boundary is not the true one, or the picture has textures and "
                          "edges that the prior smooths) look at residual.png"
                        : reason));
-  if (std::abs(s.mean) > 0.1 * deviation && std::abs(s.mean) * std::sqrt(static_cast<double>(s.samples)) > 5)
+  if (f.fits() && std::abs(s.mean) > 0.1 * deviation &&
+      std::abs(s.mean) * std::sqrt(static_cast<double>(s.samples)) > 5)
     lines.push_back(
         fmt::format("the residual{} has the mean {:.2g}, its deviation is {:.2g} ({}", of, s.mean, deviation,
                     poisson && s.mean > 0
