@@ -39,7 +39,7 @@ SETTINGS = {
     **{f"tv {w:g}": f"denoiser: {{network: tv, tv: {{weight: {w:g}}}}}\nsolver: {{name: admm, iterations: 60}}"
        for w in (0.1, 0.3, 1)},
 }
-FOR_VOLUMES = [name for name in SETTINGS if name.startswith("tv")] + ["default"]
+FOR_VOLUMES = [name for name in SETTINGS if name.startswith("tv")] + ["default", "hqs 24", "admm 16"]
 STATED = ["default", "hqs 24", "hqs 8 dpir", "admm 16", "tv 0.3"]
 STRENGTHS = {"W": 10 ** np.arange(-5, 0.6, 0.5), "T": 10 ** np.arange(-5, -0.9, 0.5), "R": [2, 4, 7, 12, 20, 35, 60, 100]}
 
@@ -69,7 +69,6 @@ def job(m, folder, text, stated):
         lines.append("  operator: {type: mask, file: mask.npy}")
     elif case.picture == "volume":
         lines.append(f"  operator: {{type: blur, kernel: {{gaussian: {{sigma: {3 * [dict(b1=1.0, b16=1.6)[case.operator]]}}}}}, boundary: reflect}}")
-        lines[-1] += "\ndenoiser: {network: tv}" if not text.startswith("denoiser") else ""
     else:
         np.save(folder / "kernel.npy", kernel(case.operator, float(amount) if kind == "kernel" else 1.0))
         what = f"downsampling, factor: {m.factor}" if m.factor > 1 else "blur"

