@@ -36,7 +36,7 @@ def on_any_ranks(path, least, most=1e-5):
         assert distance(image(f"on-{ranks}"), image("on-1")) < most, (ranks, distance(image(f"on-{ranks}"), image("on-1")))
     before, after = summary("on-1")["psnr_start"], summary("on-1")["psnr"]
     print(f"PSNR {before:.2f} -> {after:.2f} dB")
-    assert after > max(least, before + 5), (before, after)
+    assert after > max(least, before + 0.5), (before, after)  # the start is a direct reconstruction where there is one
 
 
 def tomography_of_pictures():
