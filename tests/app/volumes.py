@@ -173,6 +173,16 @@ def measured_stacks():
     with h5py.File(work / "clean.h5") as f:
         assert distance(f["/measurements/0"][...].reshape(same_size.shape), fftconvolve(v, taps, mode="full")[4:34, 3:44, 5:42]) < 1e-6
     told, out = predicted(path, 6)
+    # What is odd about a kernel is said as for pictures; what cannot be is refused.
+    tifffile.imwrite(work / "bead.tif", (k / k.max() * 2000 + 400).astype(np.uint16), photometric="minisblack")
+    tifffile.imwrite(work / "moved.tif", np.roll(taps, (2, 0, -3), (0, 1, 2)).astype(np.float32), photometric="minisblack")
+    kernel, center = "problem.operator.kernel.file=", "problem.operator.kernel.center="
+    for setting, wanted, why in ((kernel + "bead.tif:/all", 0, "stands on a pedestal: its rim is 400 all around"),
+                                 (kernel + "moved.tif:/all", 0, "write 'center: [6, 4, 2]'"),
+                                 (center + "[4, 4]", 2, "kernel.center has 2 numbers (the image is a volume) write slice, row and column"),
+                                 ("problem.measurements=y.tif:/3", 2, "is a stack of 9 slices (the image is a picture of")):
+        code, out, err = tessera("check", path, "--set", setting)
+        assert code == wanted and why in out + err, (setting, code, out + err)
 
 
 def volume_by_planes():
