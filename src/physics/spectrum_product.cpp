@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "for_this_cpu.hpp"
+#include "tessera/core/for_this_cpu.hpp"
 
 namespace tessera {
 namespace {

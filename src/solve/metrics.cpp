@@ -3,9 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/clamp.h>
-#include <ATen/ops/conv2d.h>
 #include <ATen/ops/floor.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -14,33 +12,12 @@
 #include <limits>
 #include <utility>
 
+#include "ssim_sums.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/tensor.hpp"
 
 namespace tessera {
 namespace {
-
-constexpr std::int64_t kRadius = 5;  // of the 11 x 11 window
-constexpr double kSigma = 1.5;
-constexpr std::int64_t kBand = 1 << 15;  // pixels of a band of SSIM, in which a dozen images of float64 stand
-constexpr std::int64_t kLeastRows = 32;  // of it: its window's rim of 10 rows is computed twice
-
-at::Tensor window(at::TensorOptions options) {
-  std::array<double, 2 * kRadius + 1> taps{};
-  double sum = 0;
-  for (std::int64_t i = -kRadius; i <= kRadius; ++i)
-    sum += taps[static_cast<std::size_t>(i + kRadius)] =
-        std::exp(-static_cast<double>(i * i) / (2 * kSigma * kSigma));
-  for (double& t : taps) t /= sum;
-  return at::from_blob(taps.data(), {1, 1, 2 * kRadius + 1, 1}, at::kDouble)
-      .to(options, false, /*copy=*/true);
-}
-
-// Separable, valid: (C, H + 10, W + 10) -> (C, H, W).
-at::Tensor smooth(const at::Tensor& x, const at::Tensor& column) {
-  const at::Tensor planes = x.unsqueeze(1);  // channels as a batch
-  return at::conv2d(at::conv2d(planes, column), column.transpose(2, 3)).squeeze(1);
-}
 
 // Steps of 1/255 as an 8-bit file holds them, in double: their squared errors are whole numbers, the sum over
 // ranks is exact.
@@ -115,10 +92,11 @@ Metrics::Metrics(const at::Tensor& truth, const Decomposition& decomposition, co
   m.truth = m.part(truth);
   m.samples = static_cast<double>(region.pixels() * channels);
   if (region.extent(0) > 1) return;  // volumes: PSNR alone
-  if (region.extent(1) > 2 * kRadius && region.extent(2) > 2 * kRadius)
-    m.valid = Box(region.lo() + Index3{0, kRadius, kRadius}, region.hi() - Index3{0, kRadius, kRadius});
+  if (region.extent(1) > 2 * kSsimRadius && region.extent(2) > 2 * kSsimRadius)
+    m.valid = Box(region.lo() + Index3{0, kSsimRadius, kSsimRadius},
+                  region.hi() - Index3{0, kSsimRadius, kSsimRadius});
   m.valid_samples = static_cast<double>(m.valid.pixels() * channels);
-  const Layout need = own.grow({{0, kRadius, kRadius}, {0, kRadius, kRadius}});
+  const Layout need = own.grow({{0, kSsimRadius, kSsimRadius}, {0, kSsimRadius, kSsimRadius}});
   m.need = need.box(comm.rank());
   m.exchange = std::make_unique<Exchange>(ExchangePlan(own, need, region, Border::reflect, comm.rank()),
                                           std::move(transport), channels, element_type(truth.scalar_type()));
@@ -147,33 +125,18 @@ double Metrics::psnr_8bit(const at::Tensor& image, const Space& space) const {
 Ssim Metrics::ssim(const at::Tensor& image, const Space& space) {
   Impl& m = *impl_;
   if (!m.exchange) return {};
-  constexpr double c1 = 0.01 * 0.01, c2 = 0.03 * 0.03;
-  // The variances are differences of nearly equal numbers: double, in bands of one plane.
-  const at::Tensor truth = m.surround(m.truth), padded = m.surround(m.part(image));
+  const at::Tensor truth = m.surround(m.truth).cpu(), padded = m.surround(m.part(image)).cpu();
   std::array<double, 2> sums{0, 0};  // over all pixels, over those of `valid`
-  const at::Tensor column = window(m.truth.options().dtype(at::kDouble));
-  const std::int64_t rows = m.scored.extent(1);
-  const std::int64_t most =
-      m.scored.empty() ? 1 : std::max<std::int64_t>(kLeastRows, kBand / m.scored.extent(2));
-  for (std::int64_t c = 0; c < padded.size(0) && !m.scored.empty(); ++c)
-    for (std::int64_t r = 0; r < rows; r += most) {
-      Box band = m.scored;
-      band = Box({band.lo()[0], band.lo()[1] + r, band.lo()[2]},
-                 {band.hi()[0], band.lo()[1] + std::min(rows, r + most), band.hi()[2]});
-      const auto part = [&](const at::Tensor& t) {
-        return t.narrow(0, c, 1).narrow(1, r, band.extent(1) + 2 * kRadius).to(at::kDouble);
-      };
-      const at::Tensor x = part(padded), y = part(truth);
-      const at::Tensor mx = smooth(x, column), my = smooth(y, column);
-      const at::Tensor xx = smooth(x * x, column) - mx * mx, yy = smooth(y * y, column) - my * my;
-      const at::Tensor xy = smooth(x * y, column) - mx * my;
-      const at::Tensor above = (mx * my * 2.0 + c1) * (xy * 2.0 + c2);
-      const at::Tensor below = ((mx * mx + my * my + c1) * (xx + yy + c2)).reciprocal_();
-      // Not sum(): it depends on the threads.
-      sums[0] += local_dot(above, below).item().toDouble();
-      if (const Box inner = band.intersect(m.valid); !inner.empty())
-        sums[1] += local_dot(crop(above, band, inner), crop(below, band, inner)).item().toDouble();
-    }
+  const Box inner = m.scored.intersect(m.valid);
+  const auto from = [&](std::int64_t at, std::size_t axis) {
+    return inner.empty() ? 0 : at - m.scored.lo()[axis];
+  };
+  for (std::int64_t c = 0; c < padded.size(0) && !m.scored.empty(); ++c) {
+    const std::array<double, 2> of_plane = ssim_sums(
+        padded[c], truth[c],
+        {from(inner.lo()[1], 1), from(inner.hi()[1], 1), from(inner.lo()[2], 2), from(inner.hi()[2], 2)});
+    for (std::size_t i = 0; i < 2; ++i) sums[i] += of_plane[i];
+  }
   space.comm().all_reduce(sums, Reduce::sum);
   Ssim out;
   out.reflected = sums[0] / m.samples;
