@@ -19,18 +19,11 @@ When<OperatorForm> type_is(std::vector<std::string> types) {
   return is<OperatorForm>("type", TESSERA_AT(op.type), std::move(types));
 }
 
-std::vector<Key<OperatorForm>> make_operator_table() {
+std::vector<Key<OperatorForm>> kernel_keys() {
   using F = OperatorForm;
-  const std::vector<OperatorChoice>& rows = choices().operators;
   const std::vector<When<F>> kernel = {
-      type_is(names(rows, [](const OperatorChoice& row) { return row.kernel; }))};
-  const std::vector<When<F>> stack = {type_is({kStack})};
-  std::vector<std::string> types = names(rows);
-  types.emplace_back(kStack);
-  std::vector<Key<F>> table = {
-      key<F>("type", TESSERA_AT(op.type), {.choices = types}, "",
-             "what is measured: the image itself, some of its pixels, a blur of it, a blur on a coarser "
-             "grid, or several of them"),
+      type_is(names(choices().operators, [](const OperatorChoice& row) { return row.kernel; }))};
+  return {
       key<F>(
           {"kernel.gaussian.sigma", "1 to 3 numbers", "pixels, or % of the image width", "required", "> 0",
            "standard deviations along rows (down) and columns (right); one number for both; of a volume "
@@ -95,6 +88,13 @@ std::vector<Key<OperatorForm>> make_operator_table() {
              {.choices = {"circular", "reflect", "replicate", "zero", "valid"},
               .fallback = "circular; valid with problem.measurements"},
              "", "what lies beyond the image; valid: only samples that need nothing from there", kernel),
+  };
+}
+
+std::vector<Key<OperatorForm>> stack_keys() {
+  using F = OperatorForm;
+  const std::vector<When<F>> stack = {type_is({kStack})};
+  return {
       key<F>(
           {"parts", "list of operators", "", "required", "not stacks themselves",
            "operators that see the same image; each entry has the keys of an operator"},
@@ -118,6 +118,18 @@ std::vector<Key<OperatorForm>> make_operator_table() {
       key<F>("angles.first", TESSERA_AT(first), {}, "degrees", "angle of the first of them", stack),
       key<F>("angles.last", TESSERA_AT(last), {}, "degrees", "angle of the last of them", stack),
   };
+}
+
+std::vector<Key<OperatorForm>> make_operator_table() {
+  using F = OperatorForm;
+  const std::vector<OperatorChoice>& rows = choices().operators;
+  std::vector<std::string> types = names(rows);
+  types.emplace_back(kStack);
+  std::vector<Key<F>> table = {
+      key<F>("type", TESSERA_AT(op.type), {.choices = types}, "",
+             "what is measured: the image itself, some of its pixels, a blur of it, a blur "
+             "on a coarser grid, or several of them")};
+  for (const auto& keys : {kernel_keys(), stack_keys()}) table.insert(table.end(), keys.begin(), keys.end());
   add_option_keys(table, "", rows, TESSERA_AT(op.options), type_is,
                   [](const OperatorChoice&) { return std::vector<When<F>>{}; });
   for (Key<F>& k : table)

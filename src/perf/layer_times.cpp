@@ -90,13 +90,99 @@ double time_margins(const Machine& machine, const NetworkWork::Layer& layer, con
   return seconds;
 }
 
+// One pass of a rank's layers, each with the exchange that it waits for.
+class RankPass {
+ public:
+  RankPass(const Machine& machine, const NetworkWork& network, const Decomposition& d, const Execution& e,
+           int rank, const LayerSchedule& schedule)
+      : machine_(machine),
+        network_(network),
+        d_(d),
+        e_(e),
+        rank_(rank),
+        bytes_(static_cast<double>(element_bytes(e.precision))),
+        boxes_(level_boxes(schedule, d, rank)) {}
+
+  // `x`: its exchange, or null.
+  void add(const NetworkWork::Layer& layer, const LayerExchange* x) {
+    const LevelBoxes& level = boxes_[static_cast<std::size_t>(layer.level)];
+    const double pixels = static_cast<double>(level.region.pixels());
+    if (const int change = level_change(layer.op); change != 0) {
+      const double copies = time_margins(
+          machine_, layer, boxes_[static_cast<std::size_t>(layer.level - change)], level, bytes_);
+      pass.denoise +=
+          layer_seconds(machine_, e_.precision, layer, static_cast<double>(level.block.pixels())) + copies;
+      pass.redundant += copies;
+    } else if (layer.passed > 0) {
+      add_pointwise(layer, x, pixels);
+    } else {
+      add_convolution(layer, x, level, pixels);
+    }
+  }
+
+  LayerTimes pass;
+
+ private:
+  const ExchangePlan& plan_of(const LayerExchange& x) {
+    const std::array<std::int64_t, 4> key{x.level, x.reach, x.margin, x.rim.tile};
+    const auto found = plans_.find(key);
+    if (found != plans_.end()) return found->second;
+    return plans_.emplace(key, LayerLayouts(d_, x).plan(rank_)).first->second;
+  }
+  Flight flight(const LayerExchange& x) {
+    return fly(machine_, e_.transport, plan_of(x), rank_, bytes_ * static_cast<double>(x.channels));
+  }
+
+  void add_pointwise(const NetworkWork::Layer& layer, const LayerExchange* x, double pixels) {
+    const double seconds = layer_seconds(machine_, e_.precision, layer, pixels);
+    pass.denoise += seconds;
+    if (!x) return;
+    const Flight f = flight(*x);
+    pass.exposed += f.exposed(seconds);
+    pass.hidden += f.hidden(seconds);
+    pass.sent += f.sent;
+  }
+
+  void add_convolution(const NetworkWork::Layer& layer, const LayerExchange* x, const LevelBoxes& level,
+                       double pixels) {
+    const Box &here = level.block, &region = level.region;
+    const double whole = convolution_seconds(machine_, e_.precision, layer, pixels);
+    const double beyond = 1 - static_cast<double>(here.pixels()) / pixels;
+    if (!x) {
+      pass.denoise += whole;
+      pass.redundant += whole * beyond;
+      return;
+    }
+    const Flight f = flight(*x);
+    const BlockCut cut = cut_block(here, at_level(d_.padded(), layer.level, network_.axes), *x);
+    const double written = static_cast<double>(layer.out) * bytes_;
+    const Term term = time_convolution(
+        machine_, x->rim, cut, static_cast<double>(here.pixels()), pixels, written, f,
+        [&](double n) { return n > 0 ? convolution_seconds(machine_, e_.precision, layer, n) : 0.0; });
+    const double zeros =  // where the result has more margin than this convolution computes
+        x->rim.tile > 1 && cut.all != region ? machine_.copy.at(pixels * written) : 0;
+    pass.denoise += term.denoise + zeros;
+    pass.redundant += term.redundant + zeros;
+    pass.exposed += term.exposed;
+    pass.hidden += term.hidden;
+    pass.sent += f.sent;
+  }
+
+  const Machine& machine_;
+  const NetworkWork& network_;
+  const Decomposition& d_;
+  const Execution& e_;
+  int rank_;
+  double bytes_;
+  std::vector<LevelBoxes> boxes_;
+  std::map<std::array<std::int64_t, 4>, ExchangePlan> plans_;
+};
+
 }  // namespace
 
 LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const Decomposition& d,
                        const Execution& e, int rank) {
   LayerTimes t;
-  const Box block = d.padded_block(rank);
-  const double bytes = static_cast<double>(element_bytes(e.precision));
   const LayerSchedule schedule =
       make_layer_schedule(*network.plan, static_cast<int>(e.halo_depth.value_or(1)), scalar_type(e.precision),
                           machine.processors > 0);
@@ -106,68 +192,14 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
     t.exposed += f.exposed(0);
     t.sent += f.sent;
   }
-
-  std::map<std::array<std::int64_t, 4>, ExchangePlan> plans;
-  const auto plan_of = [&](const LayerExchange& x) -> const ExchangePlan& {
-    const std::array<std::int64_t, 4> key{x.level, x.reach, x.margin, x.rim.tile};
-    const auto found = plans.find(key);
-    if (found != plans.end()) return found->second;
-    return plans.emplace(key, LayerLayouts(d, x).plan(rank)).first->second;
-  };
-
-  const std::vector<LevelBoxes> boxes = level_boxes(schedule, d, rank);
-  LayerTimes pass;
+  RankPass layers(machine, network, d, e, rank, schedule);
   auto next = schedule.exchanges.begin();
   for (const NetworkWork::Layer& layer : network.layers) {
     const LayerExchange* x =
         next != schedule.exchanges.end() && next->step == layer.step ? &*next++ : nullptr;
-    if (block.empty()) continue;
-    const Box padded = at_level(d.padded(), layer.level, network.axes);
-    const LevelBoxes& level = boxes[static_cast<std::size_t>(layer.level)];
-    const Box &here = level.block, &region = level.region;
-    const double pixels = static_cast<double>(region.pixels());
-    if (const int change = level_change(layer.op); change != 0) {
-      const double copies =
-          time_margins(machine, layer, boxes[static_cast<std::size_t>(layer.level - change)], level, bytes);
-      pass.denoise += layer_seconds(machine, e.precision, layer, static_cast<double>(here.pixels())) + copies;
-      pass.redundant += copies;
-      continue;
-    }
-    if (layer.passed > 0) {
-      const double seconds = layer_seconds(machine, e.precision, layer, pixels);
-      pass.denoise += seconds;
-      if (x) {
-        const Flight f =
-            fly(machine, e.transport, plan_of(*x), rank, bytes * static_cast<double>(x->channels));
-        pass.exposed += f.exposed(seconds);
-        pass.hidden += f.hidden(seconds);
-        pass.sent += f.sent;
-      }
-      continue;
-    }
-    const double whole = convolution_seconds(machine, e.precision, layer, pixels);
-    const double beyond = 1 - static_cast<double>(here.pixels()) / pixels;
-    if (!x) {
-      pass.denoise += whole;
-      pass.redundant += whole * beyond;
-      continue;
-    }
-    const Flight f = fly(machine, e.transport, plan_of(*x), rank, bytes * static_cast<double>(x->channels));
-    const BlockCut cut = cut_block(here, padded, *x);
-    const Term term = time_convolution(
-        machine, x->rim, cut, static_cast<double>(here.pixels()), pixels,
-        static_cast<double>(layer.out) * bytes, f,
-        [&](double n) { return n > 0 ? convolution_seconds(machine, e.precision, layer, n) : 0.0; });
-    const double zeros =  // where the result has more margin than this convolution computes
-        x->rim.tile > 1 && cut.all != region
-            ? machine.copy.at(pixels * static_cast<double>(layer.out) * bytes)
-            : 0;
-    pass.denoise += term.denoise + zeros;
-    pass.redundant += term.redundant + zeros;
-    pass.exposed += term.exposed;
-    pass.hidden += term.hidden;
-    pass.sent += f.sent;
+    if (!d.padded_block(rank).empty()) layers.add(layer, x);
   }
+  LayerTimes& pass = layers.pass;
   const bool streamed = transport_on(machine, e.transport) == TransportKind::nccl;
   if (machine.processors > 0 && d.ranks() > 1 &&
       !(streamed && schedule.sums.empty()))  // no graph holds these

@@ -31,14 +31,15 @@ inline std::string random_list(unsigned seed, std::int64_t channels) {
       made[i].read = true;
     }
     const std::string name = concat('l', made.size());
-    text += (text.empty() ? "[" : ",") + std::string("{\"op\":\"") + op + "\"";
+    text += concat(text.empty() ? '[' : ',', "{\"op\":\"", op, '"');
     if (!inputs.empty()) text += concat(",\"inputs\":[", from, ']');
-    if (op.starts_with("conv"))
-      text += ",\"weight\":\"" + name + ".weight\",\"channels\":" + std::to_string(count) +
-              (any(2) ? ",\"bias\":\"" + name + ".bias\"" : "");
-    if (op.ends_with("_norm")) text += ",\"weight\":\"" + name + "\"";
-    if (op == "input") text += ",\"channels\":" + std::to_string(count);
-    text += more + "}";
+    if (op.starts_with("conv")) {
+      text += concat(",\"weight\":\"", name, ".weight\",\"channels\":", count);
+      if (any(2)) text += concat(",\"bias\":\"", name, ".bias\"");
+    }
+    if (op.ends_with("_norm")) text += concat(",\"weight\":\"", name, '"');
+    if (op == "input") text += concat(",\"channels\":", count);
+    text += concat(more, '}');
     made.push_back({count, level, false});
     return made.size() - 1;
   };

@@ -24,64 +24,72 @@ struct CompareArguments {
   double range = 0;  // 0: full scale of A
 };
 
-int execute(const CompareArguments& arguments, const Communicator& comm) {
-  const SourceInfo a = image_source_info(arguments.a, comm), b = image_source_info(arguments.b, comm);
-  TESSERA_VALIDATE(a.channels == b.channels, arguments.a, " has ", a.channels, " channels and ", arguments.b,
-                   " has ", b.channels, " (only equal ones can be compared) convert one");
-  // Of two sizes the common part is compared when one lies centered in the other, as a crop to the measured
-  // region does.
-  Box common = a.box;
-  Index3 shift_a{}, shift_b{};
+// Two images of which one lies centered in the other, cut to their common part: this rank's blocks, white at 1.
+struct Pair {
+  SourceInfo a, b;
+  Decomposition cut;  // of the common part
+  FullScale scale_a, scale_b;
+  at::Tensor x, y;
+  std::int64_t all = 0, missing = 0;  // values of all ranks; those that are no number in one of them, 0 here
+};
+
+Pair read_pair(const CompareArguments& arguments, const Communicator& comm) {
+  Pair p;
+  p.a = image_source_info(arguments.a, comm);
+  p.b = image_source_info(arguments.b, comm);
+  TESSERA_VALIDATE(p.a.channels == p.b.channels, arguments.a, " has ", p.a.channels, " channels and ",
+                   arguments.b, " has ", p.b.channels, " (only equal ones can be compared) convert one");
+  Index3 shift_a{}, shift_b{}, size{};
   for (std::size_t d = 0; d < 3; ++d) {
-    const std::int64_t difference = a.box.extent(d) - b.box.extent(d);
+    const std::int64_t difference = p.a.box.extent(d) - p.b.box.extent(d);
     (difference > 0 ? shift_a : shift_b)[d] = std::abs(difference) / 2;
+    size[d] = std::min(p.a.box.extent(d), p.b.box.extent(d));
   }
-  Index3 hi = a.box.hi();
-  for (std::size_t d = 0; d < 3; ++d) hi[d] = std::min(a.box.extent(d), b.box.extent(d));
-  common = Box({0, 0, 0}, hi);
-  const Decomposition whole = Decomposition::choose(
-      common, {1, 1, 1}, comm.size(), [](const Box& x) { return static_cast<double>(x.pixels()); });
-  const auto read = [&](const std::string& path, const SourceInfo& info, const Index3& shift) {
+  p.cut = Decomposition::choose(Box({0, 0, 0}, size), {1, 1, 1}, comm.size(),
+                                [](const Box& x) { return static_cast<double>(x.pixels()); });
+  p.scale_a = p.scale_b = {0, arguments.range};
+  if (arguments.range <= 0) {
+    p.scale_a = full_scale_of(p.a, {arguments.a}, 0, comm);
+    p.scale_b = full_scale_of(p.b, {arguments.b}, 0, comm);
+    // One whose white is only guessed from its values takes the other's.
+    if (!p.scale_b.note.empty())
+      p.scale_b = p.scale_a;
+    else if (!p.scale_a.note.empty())
+      p.scale_a = p.scale_b;
+  }
+  const auto read = [&](const std::string& path, const SourceInfo& info, const Index3& shift,
+                        const FullScale& scale) {
     std::vector<Box> boxes;
-    for (int r = 0; r < comm.size(); ++r) boxes.push_back(whole.block(r).shift(shift));
-    at::Tensor t = empty_block(info.on(common), whole.block(comm.rank()), at::kDouble);
+    for (int r = 0; r < comm.size(); ++r) boxes.push_back(p.cut.block(r).shift(shift));
+    at::Tensor t = empty_block(info.on(p.cut.image()), p.cut.block(comm.rank()), at::kDouble);
     read_image(path, Layout(boxes), view(t, boxes[static_cast<std::size_t>(comm.rank())]), comm);
-    return t;
+    return t.sub_(scale.offset).div_(scale.factor).to(at::kFloat);
   };
+  p.x = read(arguments.a, p.a, shift_a, p.scale_a);
+  p.y = read(arguments.b, p.b, shift_b, p.scale_b);
+  // What is no number in one of them counts in neither; SSIM's windows would look at it.
+  const at::Tensor out = p.x.isfinite().logical_and_(p.y.isfinite()).logical_not_();
+  std::array<std::int64_t, 2> counts{p.x.numel(), out.sum().item().toLong()};
+  comm.all_reduce(counts, Reduce::sum);
+  p.all = counts[0];
+  p.missing = counts[1];
+  TESSERA_VALIDATE(p.missing < p.all, "no value is a number in both ", arguments.a, " and ", arguments.b,
+                   " (there is nothing to compare) correct the files");
+  p.x.masked_fill_(out, 0);
+  p.y.masked_fill_(out, 0);
+  return p;
+}
+
+int execute(const CompareArguments& arguments, const Communicator& comm) {
+  const Pair p = read_pair(arguments, comm);
+  const auto& [a, b, cut, scale_a, scale_b, x, y, all, missing] = p;
   if (comm.rank() == 0)
     for (const auto& [path, info] : {std::pair(&arguments.a, &a), std::pair(&arguments.b, &b)})
       if (!info->note.empty()) std::printf("note: %s: %s\n", path->c_str(), info->note.c_str());
-  FullScale scale_a{0, arguments.range}, scale_b{0, arguments.range};
-  if (arguments.range <= 0) {
-    scale_a = full_scale_of(a, {arguments.a}, 0, comm);
-    scale_b = full_scale_of(b, {arguments.b}, 0, comm);
-    // One whose white is only guessed from its values takes the other's.
-    if (!scale_b.note.empty())
-      scale_b = scale_a;
-    else if (!scale_a.note.empty())
-      scale_a = scale_b;
-  }
-  const auto inside = [](const at::Tensor& t, const FullScale& s) {
-    return t.sub_(s.offset).div_(s.factor).to(at::kFloat);
-  };
-  const at::Tensor x = inside(read(arguments.a, a, shift_a), scale_a);
-  const at::Tensor y = inside(read(arguments.b, b, shift_b), scale_b);
-  // What is no number in one of them counts in neither; SSIM's windows would look at it.
-  std::int64_t all = x.numel(), missing = 0;
-  comm.all_reduce(std::span<std::int64_t>(&all, 1), Reduce::sum);
-  {
-    const at::Tensor out = x.isfinite().logical_and_(y.isfinite()).logical_not_();
-    missing = out.sum().item().toLong();
-    comm.all_reduce(std::span<std::int64_t>(&missing, 1), Reduce::sum);
-    TESSERA_VALIDATE(missing < all, "no value is a number in both ", arguments.a, " and ", arguments.b,
-                     " (there is nothing to compare) correct the files");
-    x.masked_fill_(out, 0);
-    y.masked_fill_(out, 0);
-  }
   const double rest = 10 * std::log10(static_cast<double>(all - missing) / static_cast<double>(all));  // dB
   Reducer reducer(comm);
   const Space space(comm, &reducer);
-  Metrics metrics(x, whole, comm, make_transport(comm, {}, TransportKind::mpi));
+  Metrics metrics(x, cut, comm, make_transport(comm, {}, TransportKind::mpi));
   double largest = x.numel() ? at::abs(x - y).max().item().toDouble() : 0;
   comm.all_reduce({&largest, 1}, Reduce::max);
   const double relative = space.norm(x - y) / std::max(space.norm(x), 1e-30);
@@ -92,7 +100,8 @@ int execute(const CompareArguments& arguments, const Communicator& comm) {
                 largest, relative);
     std::printf("as 8-bit pictures: PSNR %.4f dB; without a rim of 5 pixels: SSIM %.6f (docs/metrics.md)\n",
                 psnr_8bit, ssim.valid);
-    std::printf("(%s pixels, %lld channels; %s)\n", sides(common).c_str(), static_cast<long long>(a.channels),
+    std::printf("(%s pixels, %lld channels; %s)\n", sides(cut.image()).c_str(),
+                static_cast<long long>(a.channels),
                 arguments.range > 0 ? fmt::format("both divided by {:g}", arguments.range).c_str()
                                     : fmt::format("white is {:g} and {:g}", scale_a.offset + scale_a.factor,
                                                   scale_b.offset + scale_b.factor)

@@ -44,25 +44,24 @@ std::vector<std::string> denoiser_names() {
   return names;
 }
 
-int execute(const DenoiseArguments& a, const Communicator& comm) {
-  track_tensor_memory();
-  const ImageFormat* format = nullptr;
-  comm.together([&] {
-    TESSERA_VALIDATE(
-        a.unit == "internal" || a.unit == "file", "--unit is ", a.unit,
-        " (sigma and noise are in internal range, where white is 1, or in the units of IN) write "
-        "internal or file");
-    TESSERA_VALIDATE(a.sigma > 0, "--sigma is ", a.sigma,
-                     " (a denoiser needs a noise level in the image's range [0, 1]) for example 0.1");
-    TESSERA_VALIDATE(a.noise >= 0, "--noise is ", a.noise,
-                     " (a standard deviation is not negative) leave it out for none");
-    format = &output_format(a.out);
-    TESSERA_VALIDATE(a.force || !std::filesystem::exists(a.out), a.out,
-                     " exists (denoise never overwrites) name another file, or add --force");
-  });
-  const bool picture = is_picture(a.out);
+const ImageFormat& checked_format(const DenoiseArguments& a) {
+  TESSERA_VALIDATE(a.unit == "internal" || a.unit == "file", "--unit is ", a.unit,
+                   " (sigma and noise are in internal range, where white is 1, or in the units of IN) write "
+                   "internal or file");
+  TESSERA_VALIDATE(a.sigma > 0, "--sigma is ", a.sigma,
+                   " (a denoiser needs a noise level in the image's range [0, 1]) for example 0.1");
+  TESSERA_VALIDATE(a.noise >= 0, "--noise is ", a.noise,
+                   " (a standard deviation is not negative) leave it out for none");
+  const ImageFormat& format = output_format(a.out);
+  TESSERA_VALIDATE(a.force || !std::filesystem::exists(a.out), a.out,
+                   " exists (denoise never overwrites) name another file, or add --force");
+  return format;
+}
+
+// One iteration of hqs is one pass of the denoiser.
+JobConfig job_of(const DenoiseArguments& a) {
   JobConfig job;
-  job.solver.name = "hqs";  // one iteration of it is one pass of the denoiser
+  job.solver.name = "hqs";
   job.solver.iterations = 1;
   job.problem.truth = a.in;
   job.problem.seed = a.seed;
@@ -73,7 +72,15 @@ int execute(const DenoiseArguments& a, const Communicator& comm) {
     for (const Plane plane : {Plane::axial, Plane::coronal, Plane::sagittal})
       if (name == word(plane) || name == "all") job.execution.planes.across[axes_of(plane)[0]] = true;
   job.device = a.device;
-  RunPlan plan = plan_run(job, comm, comm.size());
+  return job;
+}
+
+int execute(const DenoiseArguments& a, const Communicator& comm) {
+  track_tensor_memory();
+  const ImageFormat* format = nullptr;
+  comm.together([&] { format = &checked_format(a); });
+  const bool picture = is_picture(a.out);
+  RunPlan plan = plan_run(job_of(a), comm, comm.size());
   const double unit = a.unit == "file" ? plan.factor : 1, sigma = a.sigma / unit;
   TESSERA_VALIDATE(sigma <= 1, "--sigma is ", a.sigma, " (white is ", unit,
                    ") write --unit file for a level in the units of ", a.in);

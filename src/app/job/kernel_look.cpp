@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "tessera/core/box.hpp"
@@ -175,16 +176,12 @@ std::int64_t clipped_top(const Taps& k) {
   return static_cast<double>(top) * peak < 0.7 * k.sum() ? top : 0;
 }
 
-void look(const std::string& name, const FileKernel& file, Taps k, bool every_pixel, KernelLook& out) {
-  const auto warn = [&](const std::string& text) { out.warnings.push_back(name + " " + text); };
-  const bool wide = k.shortest() >= kSmall;
+using Warn = std::function<void(const std::string&)>;
+
+// A level all around the rim; the taps are then looked at without it.
+void look_at_pedestal(Taps& k, const Warn& warn) {
   const double whole = k.sum();
-  if (const std::int64_t top = clipped_top(k); top > 0)
-    warn(
-        fmt::format("has {} taps at its largest value, {:.6g} (its top looks saturated, and the true one is "
-                    "higher and narrower): measure it with less light",
-                    top, k.peak()));
-  if (const double level = wide ? pedestal(k) : 0; level != 0) {
+  if (const double level = pedestal(k); level != 0) {
     const double share = level * static_cast<double>(k.values.size()) / whole;
     if (share > kShare)
       warn(
@@ -200,10 +197,13 @@ void look(const std::string& name, const FileKernel& file, Taps k, bool every_pi
     if (std::abs(share) > kShare)
       for (double& v : k.values) v -= level;
   }
-  const double peak = k.peak(), sum = k.sum();
-  if (!(peak > 0) || !(sum > 0)) return;  // a filter of differences
+}
+
+// Where its middle is, and where its origin is read.
+void look_at_place(const std::string& name, const FileKernel& file, const Taps& k, const Place& p,
+                   bool every_pixel, const Warn& warn, KernelLook& out) {
   const Index3 middle{k.size[0] / 2, k.size[1] / 2, k.size[2] / 2};
-  const Place p = place_of(k, {}), rolled = place_of(k, middle);
+  const Place rolled = place_of(k, middle);
   const std::size_t first = k.first();
   Index3 origin = middle;
   for (std::size_t i = 0, n = file.center.size(); i < n; ++i) origin[3 - n + i] = file.center[i];
@@ -239,6 +239,22 @@ void look(const std::string& name, const FileKernel& file, Taps k, bool every_pi
         "{} has its middle between two taps, at {}, and its origin at {}: the result is shifted by half a "
         "pixel; a kernel of odd size has a tap in its middle",
         name, center, read_at));
+}
+
+void look(const std::string& name, const FileKernel& file, Taps k, bool every_pixel, KernelLook& out) {
+  const auto warn = [&](const std::string& text) { out.warnings.push_back(name + " " + text); };
+  const bool wide = k.shortest() >= kSmall;
+  const double whole = k.sum();
+  if (const std::int64_t top = clipped_top(k); top > 0)
+    warn(
+        fmt::format("has {} taps at its largest value, {:.6g} (its top looks saturated, and the true one is "
+                    "higher and narrower): measure it with less light",
+                    top, k.peak()));
+  if (wide) look_at_pedestal(k, warn);
+  const double peak = k.peak(), sum = k.sum();
+  if (!(peak > 0) || !(sum > 0)) return;  // a filter of differences
+  const Place p = place_of(k, {});
+  look_at_place(name, file, k, p, every_pixel, warn, out);
   if (wide) {
     const double rim = k.median_of_ring(0) / peak, beyond = 2 * rim - k.median_of_ring(1) / peak;
     if (rim < 0.8 && beyond > 0.25)

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <tuple>
 
 #include "tessera/app/marks.hpp"
 #include "tessera/core/error.hpp"
@@ -207,18 +208,19 @@ void ask_for_mask_rule(const RunPlan& plan, double missing, Problem& problem) {
 namespace {
 
 // How much of an image's finest details, those that estimate_noise() looks at, a kernel lets through: the ratio of
-// deviations for an image of white noise. The largest of the channels.
+// deviations for an image of white noise; details are those within slices. The largest of the channels.
 double passes_details(const at::Tensor& taps) {
   constexpr std::array<double, 5> kFourth{1, -4, 6, -4, 1};
   constexpr double kSquares = 70;
   const at::Tensor t = taps.to(at::kCPU, at::kDouble).contiguous();
-  const std::int64_t rows = t.size(1), columns = t.size(2);
+  const std::int64_t slices = t.size(1), rows = t.size(2), columns = t.size(3);
   double largest = 0;
   for (std::int64_t c = 0; c < t.size(0); ++c) {
-    const double* v = t.const_data_ptr<double>() + c * rows * columns;
     double squares = 0;
-    for (std::int64_t y = 0; y < rows + 4; ++y)
+    for (std::int64_t n = 0; n < slices * (rows + 4); ++n)
       for (std::int64_t x = 0; x < columns + 4; ++x) {
+        const double* const v = t.const_data_ptr<double>() + (c * slices + n / (rows + 4)) * rows * columns;
+        const std::int64_t y = n % (rows + 4);
         double sum = 0;
         for (std::int64_t i = std::max<std::int64_t>(0, y - rows + 1); i <= std::min<std::int64_t>(4, y); ++i)
           for (std::int64_t j = std::max<std::int64_t>(0, x - columns + 1); j <= std::min<std::int64_t>(4, x);
@@ -232,6 +234,121 @@ double passes_details(const at::Tensor& taps) {
   return largest;
 }
 
+// Values of all samples that count, on all ranks.
+struct Counted {
+  double least = 0, most = 0, near = 0;  // near: what is next to an end of the range
+  std::int64_t all = 0, bright = 0, brightest = 0, beyond = 0;
+  std::int64_t at_least = 0, near_least = 0, at_most = 0, near_most = 0;
+};
+
+Counted count_values(const RunPlan& plan, const Measurement& y, const Measurement& marks,
+                     const Communicator& comm) {
+  Counted n;
+  const auto [least, most] = range_of(y, marks, comm);
+  n.least = least;
+  n.most = most;
+  std::array<double, 1> fraction{};  // largest distance from a whole number, file units
+  each_counted(y, marks, [&](double v) {
+    const double file = v * plan.factor + plan.offset;
+    fraction[0] = std::max(fraction[0], std::abs(file - std::round(file)) / std::max(1.0, std::abs(file)));
+  });
+  comm.all_reduce(fraction, Reduce::max);
+  const bool whole = fraction[0] < 1e-6;
+  n.near = std::max(kNear * (n.most - n.least), whole ? 2.5 / plan.factor : 0);
+  each_counted(y, marks, [&n](double v) {
+    ++n.all;
+    n.bright += v > kDim;
+    n.brightest += v > kDim * n.most;
+    n.beyond += v < -kBeyond || v > 1 + kBeyond;
+    n.at_least += v == n.least;
+    n.near_least += v != n.least && v < n.least + n.near;
+    n.at_most += v == n.most;
+    n.near_most += v != n.most && v > n.most - n.near;
+  });
+  std::array<std::int64_t, 8> counts{n.all,      n.bright,     n.brightest, n.beyond,
+                                     n.at_least, n.near_least, n.at_most,   n.near_most};
+  comm.all_reduce(counts, Reduce::sum);
+  std::tie(n.all, n.bright, n.brightest, n.beyond, n.at_least, n.near_least, n.at_most, n.near_most) =
+      std::tuple_cat(counts);
+  return n;
+}
+
+std::string in_file_units(const RunPlan& plan, double v) {
+  return fmt::format("{:.6g}", v * plan.factor + plan.offset);
+}
+
+double percent(std::int64_t part, std::int64_t all) {
+  return 100.0 * static_cast<double>(part) / static_cast<double>(all);
+}
+
+// That the samples fill little of the range that networks know, or leave it.
+void warn_of_range(const RunPlan& plan, const Counted& n, Problem& problem) {
+  const auto file = [&](double v) { return in_file_units(plan, v); };
+  const auto warn = [&](const std::string& text) { problem.warnings.push_back("the measurement " + text); };
+  const bool in_range = in_image_range(plan);  // 0 is what a ray beside the object has
+  // Of the brightest sample, whatever the range: total variation knows none. A few hot pixels are no stars.
+  if (in_range && plan.network && plan.job.solver.chosen.prior && n.brightest >= kPile &&
+      n.brightest * 10'000 >= n.all && n.brightest * 100 < n.all && problem.noise_sigma < kFaint * n.most)
+    problem.other = OtherChoice{
+        {kTotalVariation},
+        fmt::format("denoiser tv: {:.2g} % of the samples lie above an eighth of the brightest, {}, and the "
+                    "noise is {:.2g} of it, {:.3g} in file units (networks are trained on pictures whose "
+                    "noise is above {}, and leave marks beside such samples): a section denoiser decides "
+                    "otherwise",
+                    percent(n.brightest, n.all), file(n.most), problem.noise_sigma / n.most,
+                    problem.noise_sigma * plan.factor, kFaint)};
+  else if (in_range && n.bright * 10'000 < n.all)
+    warn(
+        fmt::format("fills little of the range: all but one sample in 10,000 stay below {}, an eighth of it "
+                    "(largest {}); networks are trained on all of it: write 'factor: data' in problem.scale",
+                    file(kDim), file(n.most)));
+  else if (in_range && plan.network && n.bright * 100 < n.all && problem.noise_sigma < kFaint)
+    warn(fmt::format(
+        "has few bright samples far above its noise: {:.2g} % lie above {}, an eighth of the range, and the "
+        "noise is "
+        "{:.2g} of it, {:.3g} in file units (networks are trained on pictures that fill the range, with "
+        "noise "
+        "above {}, and may leave marks beside the bright samples): write 'network: tv' in denoiser",
+        percent(n.bright, n.all), file(kDim), problem.noise_sigma, problem.noise_sigma * plan.factor,
+        kFaint));
+  // Whole numbers of 16 bits that are read with a sign: those from 32768 on come out below 0.
+  const bool wrapped = plan.data.type == "int16" && n.least * plan.factor + plan.offset < -16384 &&
+                       n.most * plan.factor + plan.offset > 16384;
+  if (in_range && n.beyond * 1000 > n.all)
+    warn(fmt::format(
+        "leaves the range: {:.3g} % of the samples are far outside of {} to {}, which are 0 and 1 "
+        "inside (they reach {} to {}): {}",
+        percent(n.beyond, n.all), file(0), file(1), file(n.least), file(n.most),
+        wrapped ? "they are probably uint16 in a file of int16, as BigDataViewer keeps them: write them as "
+                  "what they are, a.view('uint16')"
+                : "say problem.scale"));
+}
+
+// Samples that pile up at an end of the range; which ends were spoken of, NaN where none was.
+std::array<double, 2> warn_of_piles(const RunPlan& plan, const Counted& n, Problem& problem) {
+  const auto warn = [&](const std::string& text) { problem.warnings.push_back("the measurement " + text); };
+  std::array<double, 2> said{NAN, NAN};
+  // A finished photograph clips its highlights and shadows; of a detector a few samples are worth a line.
+  const std::int64_t pile = plan.data.type == "uint8" ? std::max(kPile, n.all / kHighlights) : kPile;
+  if (n.at_most >= pile && n.at_most > n.near_most) {
+    said[1] = n.most;
+    warn(
+        fmt::format("has {} samples at its largest value, {}, and {} near it (they look saturated, and count "
+                    "as data): write 'saturation: {:.5g}' in problem, or give them weight 0",
+                    n.at_most, in_file_units(plan, n.most), n.near_most, n.most - n.near / 2));
+  }
+  const bool beside = !in_image_range(plan) && n.least == 0;
+  if (n.at_least >= pile && n.at_least > n.near_least && !beside &&
+      !may_be_zero(plan, problem.noise, n.least)) {
+    said[0] = n.least;
+    warn(fmt::format(
+        "has {} samples at its smallest value, {}, and {} near it (they look dead or clipped, and "
+        "count as data): give dead ones weight 0 by problem.weights",
+        n.at_least, in_file_units(plan, n.least), n.near_least));
+  }
+  return said;
+}
+
 }  // namespace
 
 void hold_against_data(const RunPlan& plan, const Measurement& y, const Measurement& marks, Problem& problem,
@@ -240,7 +357,7 @@ void hold_against_data(const RunPlan& plan, const Measurement& y, const Measurem
   constexpr double kDetail = 0.05;  // of the data's range: what is in the finest details of a rough picture
   double passes = 0;
   for (const OperatorTraits::Part& part : problem.A->traits().parts) {
-    if (!part.convolution || part.convolution->factor != 1) return;
+    if (!part.convolution || part.convolution->decimates()) return;
     passes = std::max(passes, passes_details(part.convolution->taps));
   }
   NoiseEstimate shown;
@@ -270,90 +387,11 @@ void hold_against_data(const RunPlan& plan, const Measurement& y, const Measurem
 
 void warn_of_values(const RunPlan& plan, const Measurement& y, const Measurement& marks, Problem& problem,
                     const Communicator& comm) {
-  const auto [least, most] = range_of(y, marks, comm);
-  std::array<double, 1> fraction{};  // largest distance from a whole number, file units
-  each_counted(y, marks, [&](double v) {
-    const double file = v * plan.factor + plan.offset;
-    fraction[0] = std::max(fraction[0], std::abs(file - std::round(file)) / std::max(1.0, std::abs(file)));
-  });
-  comm.all_reduce(fraction, Reduce::max);
-  const bool whole = fraction[0] < 1e-6;
-  const double near = std::max(kNear * (most - least), whole ? 2.5 / plan.factor : 0);
-  std::array<std::int64_t, 8> n{};
-  // clang before 16 captures no structured bindings by reference.
-  each_counted(y, marks, [&n, near, least = least, most = most](double v) {
-    auto& [all, bright, brightest, beyond, at_least, near_least, at_most, near_most] = n;
-    ++all;
-    bright += v > kDim;
-    brightest += v > kDim * most;
-    beyond += v < -kBeyond || v > 1 + kBeyond;
-    at_least += v == least;
-    near_least += v != least && v < least + near;
-    at_most += v == most;
-    near_most += v != most && v > most - near;
-  });
-  comm.all_reduce(n, Reduce::sum);
-  const auto& [all, bright, brightest, beyond, at_least, near_least, at_most, near_most] = n;
-  const auto file = [&](double v) { return fmt::format("{:.6g}", v * plan.factor + plan.offset); };
-  const auto warn = [&](const std::string& text) { problem.warnings.push_back("the measurement " + text); };
-  const bool in_range = in_image_range(plan);  // 0 is what a ray beside the object has
-  // Of the brightest sample, whatever the range: total variation knows none. A few hot pixels are no stars.
-  if (in_range && plan.network && plan.job.solver.chosen.prior && brightest >= kPile &&
-      brightest * 10'000 >= all && brightest * 100 < all && problem.noise_sigma < kFaint * most)
-    problem.other = OtherChoice{
-        {kTotalVariation},
-        fmt::format("denoiser tv: {:.2g} % of the samples lie above an eighth of the brightest, {}, and the "
-                    "noise is {:.2g} of it, {:.3g} in file units (networks are trained on pictures whose "
-                    "noise is above {}, and leave marks beside such samples): a section denoiser decides "
-                    "otherwise",
-                    100.0 * static_cast<double>(brightest) / static_cast<double>(all), file(most),
-                    problem.noise_sigma / most, problem.noise_sigma * plan.factor, kFaint)};
-  else if (in_range && bright * 10'000 < all)
-    warn(
-        fmt::format("fills little of the range: all but one sample in 10,000 stay below {}, an eighth of it "
-                    "(largest {}); networks are trained on all of it: write 'factor: data' in problem.scale",
-                    file(kDim), file(most)));
-  else if (in_range && plan.network && bright * 100 < all && problem.noise_sigma < kFaint)
-    warn(fmt::format(
-        "has few bright samples far above its noise: {:.2g} % lie above {}, an eighth of the range, and the "
-        "noise is "
-        "{:.2g} of it, {:.3g} in file units (networks are trained on pictures that fill the range, with "
-        "noise "
-        "above {}, and may leave marks beside the bright samples): write 'network: tv' in denoiser",
-        100.0 * static_cast<double>(bright) / static_cast<double>(all), file(kDim), problem.noise_sigma,
-        problem.noise_sigma * plan.factor, kFaint));
-  // Whole numbers of 16 bits that are read with a sign: those from 32768 on come out below 0.
-  const bool wrapped = plan.data.type == "int16" && least * plan.factor + plan.offset < -16384 &&
-                       most * plan.factor + plan.offset > 16384;
-  if (in_range && beyond * 1000 > all)
-    warn(fmt::format(
-        "leaves the range: {:.3g} % of the samples are far outside of {} to {}, which are 0 and 1 "
-        "inside (they reach {} to {}): {}",
-        100.0 * static_cast<double>(beyond) / static_cast<double>(all), file(0), file(1), file(least),
-        file(most),
-        wrapped ? "they are probably uint16 in a file of int16, as BigDataViewer keeps them: write them as "
-                  "what they are, a.view('uint16')"
-                : "say problem.scale"));
-  if (!(least < most)) return;
-  std::array<double, 2> said{NAN, NAN};
-  // A finished photograph clips its highlights and shadows; of a detector a few samples are worth a line.
-  const std::int64_t pile = plan.data.type == "uint8" ? std::max(kPile, all / kHighlights) : kPile;
-  if (at_most >= pile && at_most > near_most) {
-    said[1] = most;
-    warn(
-        fmt::format("has {} samples at its largest value, {}, and {} near it (they look saturated, and count "
-                    "as data): write 'saturation: {:.5g}' in problem, or give them weight 0",
-                    at_most, file(most), near_most, most - near / 2));
-  }
-  const bool beside = !in_range && least == 0;
-  if (at_least >= pile && at_least > near_least && !beside && !may_be_zero(plan, problem.noise, least)) {
-    said[0] = least;
-    warn(fmt::format(
-        "has {} samples at its smallest value, {}, and {} near it (they look dead or clipped, and "
-        "count as data): give dead ones weight 0 by problem.weights",
-        at_least, file(least), near_least));
-  }
-  if (in_range) warn_of_empty_areas(plan, y, marks, said, problem, comm);
+  const Counted n = count_values(plan, y, marks, comm);
+  warn_of_range(plan, n, problem);
+  if (!(n.least < n.most)) return;
+  const std::array<double, 2> said = warn_of_piles(plan, n, problem);
+  if (in_image_range(plan)) warn_of_empty_areas(plan, y, marks, said, problem, comm);
   warn_of_ends(plan, y, marks, problem, comm);
 }
 
