@@ -46,6 +46,10 @@ bool scan(const Value& v, const Rule& rule, std::optional<V>& out) {
 }
 template <class V>
 bool scan(const Value& v, const Rule& rule, std::vector<V>& out) {
+  if (rule.one && v.kind == Value::Kind::scalar) {
+    out.assign(1, V{});
+    return scan(v, rule, out.front());
+  }
   if (v.kind != Value::Kind::list || v.items.size() < rule.shortest || v.items.size() > rule.longest)
     return false;
   out.assign(v.items.size(), V{});
@@ -71,6 +75,7 @@ requires std::is_enum_v<E> Value print(E v, const Rule&) { return Value::scalar(
 template <class V>
 Value print(const std::vector<V>& v, const Rule& rule) {
   if (v.empty()) return rule.word.empty() ? Value{} : Value::scalar(rule.word);
+  if (rule.one && v.size() == 1) return print(v.front(), rule);
   Value out = Value::list({});
   for (const V& item : v) out.items.push_back(print(item, rule));
   return out;

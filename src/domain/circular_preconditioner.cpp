@@ -29,7 +29,7 @@ std::vector<Convolution> kernels_of(const DistributedOperator& A, const Tensors&
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::optional<Convolution>& own = parts[i].convolution;
     if (!own && !observed[i].defined()) return {};
-    kernels.push_back(own ? *own : Convolution{at::ones({1, 1, 1}, at::kDouble), {0, 0}, 1});
+    kernels.push_back(own ? *own : Convolution{at::ones({1, 1, 1, 1}, at::kDouble)});
   }
   return kernels;
 }
@@ -42,9 +42,9 @@ at::Tensor at_anchors(const at::Tensor& samples, const DistributedOperator& A, s
   at::Tensor image = A.make_image().zero_();
   if (from.empty()) return image;
   at::Tensor pixels = image;
-  for (std::size_t d = 1; d < 3; ++d) {
+  for (std::size_t d = image.dim() == 4 ? 0 : 1; d < 3; ++d) {
     const std::int64_t first = anchor.factor[d] * from.lo()[d] + anchor.offset[d] - to.lo()[d];
-    pixels = pixels.slice(static_cast<std::int64_t>(d), first,
+    pixels = pixels.slice(static_cast<std::int64_t>(d) - 3, first,
                           first + anchor.factor[d] * (from.extent(d) - 1) + 1, anchor.factor[d]);
   }
   pixels.copy_(samples);
@@ -60,18 +60,29 @@ at::Tensor at_anchors(const at::Tensor& samples, const DistributedOperator& A, s
 // 2000, 92 and 9; Gaussian 0.7, which lets aliases through, 8 and 34.
 constexpr double kPays = 10, kAliases = 4;
 
-constexpr std::int64_t kColumns = 64, kRows = 64;  // of a spectrum, of an image that are worked on at once
+// Of an image (C, [D,] H, W), rows or slices that are worked on at once: they stay in the cache.
+std::int64_t lines_at_once(const at::Tensor& image) { return image.dim() == 4 ? 1 : 64; }
+
+// Planes of a spectrum (k, d, h, columns) as those of an image.
+at::Tensor like_image(const at::Tensor& spectrum, bool volume) {
+  return volume ? spectrum : spectrum.squeeze(1);
+}
 
 // |K| where it is largest, at most: exact for kernels without negative taps.
-double largest_gain(const Convolution& kernel) { return kernel.taps.abs().sum({1, 2}).max().item<double>(); }
+double largest_gain(const Convolution& kernel) {
+  return kernel.taps.abs().sum({1, 2, 3}).max().item<double>();
+}
 
-// |K|^2 at half a turn per `factor` pixels along one axis, the largest of all channels and both axes.
+// |K|^2 at half a turn per `factor` pixels along one axis, the largest of all channels and axes that a decimation
+// folds.
 double gain_at_fold(const Convolution& kernel) {
   double largest = 0;
-  for (const std::int64_t axis : {1, 2}) {
-    const at::Tensor line = kernel.taps.sum(3 - axis);  // (k, taps)
-    const at::Tensor turn =
-        at::arange(line.size(1), at::kDouble).mul_(std::numbers::pi / static_cast<double>(kernel.factor));
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    if (kernel.factor[axis] == 1) continue;
+    const std::array<std::int64_t, 2> others{axis == 0 ? 2 : 1, axis == 2 ? 2 : 3};
+    const at::Tensor line = kernel.taps.sum(at::IntArrayRef(others));  // (k, taps)
+    const at::Tensor turn = at::arange(line.size(1), at::kDouble)
+                                .mul_(std::numbers::pi / static_cast<double>(kernel.factor[axis]));
     const at::Tensor re = line.mul(turn.cos()).sum(1), im = line.mul(turn.sin()).sum(1);
     largest = std::max(largest, (re.square() + im.square()).max().item<double>());
   }
@@ -85,9 +96,9 @@ std::unique_ptr<CircularPreconditioner> CircularPreconditioner::make(const Distr
                                                                      const Space& space) {
   const Tensors observed = A.observed();
   const std::vector<Convolution> kernels = kernels_of(A, observed);
-  if (kernels.empty() || A.image().space.volume()) return nullptr;
+  if (kernels.empty()) return nullptr;
   std::unique_ptr<CircularPreconditioner> p(new CircularPreconditioner(
-      DistributedFourier({A.image()}, A.options(), A.transport(), A.comm().rank())));
+      DistributedFourier({A.image(), FourierAxes::volume}, A.options(), A.transport(), A.comm().rank())));
   p->look(A, kernels, observed, root_weights, space);
   if (!(p->level_ > 0)) return nullptr;
   return p;
@@ -97,17 +108,19 @@ CircularPreconditioner::CircularPreconditioner(DistributedFourier fourier) : fou
 
 void CircularPreconditioner::look(const DistributedOperator& A, const std::vector<Convolution>& kernels,
                                   const Tensors& observed, const Tensors& root_weights, const Space& space) {
-  const Box& image = A.image().box();
-  const std::int64_t begin = fourier_.first_column(), end = fourier_.last_column();
+  const Index3 size = A.image().box().extents();
+  const bool volume = A.image().space.volume();
+  const std::int64_t begin = fourier_.first_column(), end = fourier_.last_column(),
+                     most = columns_at_once(size);
   // The weight that pixel j sees of one part: the mean of its samples' weights, by the squares of their taps.
   at::Tensor seen = at::zeros_like(fourier_.spectrum());
   std::int64_t kinds = 1;  // channels that differ
   for (const Convolution& k : kernels) kinds = std::max(kinds, k.taps.size(0));
-  shape_ = at::zeros({kinds, image.extent(1), end - begin}, A.options());
+  shape_ = like_image(at::zeros({kinds, size[0], size[1], end - begin}, A.options()), volume);
   bool alike = kinds == 1;  // all channels see the same
   double peak = 0;          // of the sum of gains
   for (std::size_t i = 0; i < kernels.size(); ++i) {
-    at::Tensor w = at::ones({1, 1, 1}, A.options());
+    at::Tensor w = at::ones({1}, A.options()).view(std::vector<std::int64_t>(volume ? 4 : 3, 1));
     if (root_weights[i].defined()) w = root_weights[i].square();
     if (observed[i].defined()) w = w.mul(observed[i]);
     alike = alike && w.size(0) == 1;
@@ -115,17 +128,17 @@ void CircularPreconditioner::look(const DistributedOperator& A, const std::vecto
     const double share = space.dot(w, at::ones_like(w));
     const at::Tensor& taps = kernels[i].taps;
     const double gain = std::pow(largest_gain(kernels[i]), 2),
-                 energy = taps.square().sum({1, 2}).max().item<double>();
+                 energy = taps.square().sum({1, 2, 3}).max().item<double>();
     if (!(share > 0 && energy > 0)) continue;
-    if (kernels[i].factor > 1) folded_ = std::max(folded_, gain_at_fold(kernels[i]) / gain);
+    if (kernels[i].decimates()) folded_ = std::max(folded_, gain_at_fold(kernels[i]) / gain);
     peak += share * gain;
     fourier_.forward(w);
-    for (std::int64_t c = begin; c < end; c += kColumns) {  // in float64: a few columns at a time
-      const std::int64_t stop = std::min(end, c + kColumns);
-      const auto here = [&](const at::Tensor& t) { return t.slice(2, c - begin, stop - begin); };
-      here(shape_).add_(spectrum_squared(taps, image.extent(1), image.extent(2), c, stop).mul_(share));
+    for (std::int64_t c = begin; c < end; c += most) {  // in float64: a few columns at a time
+      const std::int64_t stop = std::min(end, c + most);
+      const auto here = [&](const at::Tensor& t) { return t.slice(-1, c - begin, stop - begin); };
+      here(shape_).add_(like_image(spectrum_squared(taps, size, c, stop), volume).mul_(share));
       const at::Tensor squares =
-          spectrum_of(taps.square(), kernels[i].origin, image.extent(1), image.extent(2), c, stop);
+          like_image(spectrum_of(taps.square(), kernels[i].origin, size, c, stop), volume);
       here(seen).addcmul_(here(fourier_.spectrum()), squares.conj().mul(gain / energy).to(seen.options()));
     }
   }
@@ -153,42 +166,43 @@ void CircularPreconditioner::prepare(double gamma) {
   const double g = gamma * level_;
   // 1 - a + a / (1 + g) = 1 / (1 + g l)
   if (!root_.defined()) root_ = at::empty(local_.sizes(), shape_.options());
-  for (std::int64_t row = 0; row < local_.size(1); row += kRows) {
-    const at::Tensor l = local_.slice(1, row, row + kRows).to(root_.scalar_type());
-    root_.slice(1, row, row + kRows).copy_(l.mul(g).add_(1).reciprocal_().mul_(l).mul_(1 + g).sqrt_());
+  const std::int64_t most = lines_at_once(local_);
+  for (std::int64_t line = 0; line < local_.size(1); line += most) {
+    const at::Tensor l = local_.slice(1, line, line + most).to(root_.scalar_type());
+    root_.slice(1, line, line + most).copy_(l.mul(g).add_(1).reciprocal_().mul_(l).mul_(1 + g).sqrt_());
   }
 }
 
 void CircularPreconditioner::apply(const at::Tensor& r, at::Tensor& z) {
   at::mul_out(z, r, root_);
   fourier_.divide(z, shape_, gamma_ * level_, z);
-  for (std::int64_t row = 0; row < z.size(1);
-       row += kRows) {  // r + root (C^-1 root r - root r), in the cache
-    const auto here = [&](const at::Tensor& t) { return t.slice(1, row, row + kRows); };
+  const std::int64_t most = lines_at_once(z);
+  for (std::int64_t line = 0; line < z.size(1);
+       line += most) {  // r + root (C^-1 root r - root r), in the cache
+    const auto here = [&](const at::Tensor& t) { return t.slice(1, line, line + most); };
     here(z).addcmul_(here(r), here(root_), -1).mul_(here(root_)).add_(here(r));
   }
 }
 
 PreconditionerRow circular_preconditioner() {
-  return {
-      .name = "circular",
-      .fits =
-          [](const OperatorTraits& A, const ProductSpace& domain) {
-            return A.convolutional() && domain.parts() == 1 && !domain.part(0).space.volume();
-          },
-      .transformed = [](const OperatorTraits&,
-                        const ProductSpace& domain) { return std::optional(FourierArray{domain.part(0)}); },
-      .memory =
-          [](const ProductSpace& domain, bool weighted, int rank) {
-            const ProductSpace::Part& image = domain.part(0);
-            // Symbol, weights and their root, of each channel where samples have weights of their own.
-            const double kinds = weighted ? 1 : 1 / static_cast<double>(image.space.planes());
-            return static_cast<double>(image.space.bytes(image.block(rank))) * 2 * kinds;
-          },
-      .make = [](const DistributedOperator& A, const Tensors& root_weights,
-                 const Space& space) -> std::unique_ptr<Preconditioner> {
-        return CircularPreconditioner::make(A, root_weights, space);
-      }};
+  return {.name = "circular",
+          .fits = [](const OperatorTraits& A,
+                     const ProductSpace& domain) { return A.convolutional() && domain.parts() == 1; },
+          .transformed =
+              [](const OperatorTraits&, const ProductSpace& domain) {
+                return std::optional(FourierArray{domain.part(0), FourierAxes::volume});
+              },
+          .memory =
+              [](const ProductSpace& domain, bool weighted, int rank) {
+                const ProductSpace::Part& image = domain.part(0);
+                // Symbol, weights and their root, of each channel where samples have weights of their own.
+                const double kinds = weighted ? 1 : 1 / static_cast<double>(image.space.planes());
+                return static_cast<double>(image.space.bytes(image.block(rank))) * 2 * kinds;
+              },
+          .make = [](const DistributedOperator& A, const Tensors& root_weights,
+                     const Space& space) -> std::unique_ptr<Preconditioner> {
+            return CircularPreconditioner::make(A, root_weights, space);
+          }};
 }
 
 }  // namespace tessera

@@ -27,7 +27,7 @@ namespace tessera {
 class CircularPreconditioner final : public Preconditioner {
  public:
   /// `root_weights`: per part, square roots, undefined where 1. Null where a part is neither a convolution
-  /// nor a mask, for images with depth, and where nothing is measured. Collective.
+  /// nor a mask, and where nothing is measured. Collective.
   static std::unique_ptr<CircularPreconditioner> make(const DistributedOperator& A,
                                                       const Tensors& root_weights, const Space& space);
 
@@ -48,13 +48,13 @@ class CircularPreconditioner final : public Preconditioner {
   DistributedFourier fourier_;
   double level_ = 0;   // lambda_0, kernels scaled to a largest |K| of about 1
   double folded_ = 0;  // |K|^2 / largest at the edge of a decimated spectrum
-  at::Tensor shape_;   // |K|^2 / largest at this rank's columns, (1 or C, height, columns)
-  at::Tensor local_;   // lambda / lambda_0, at most 1, this rank's block; (1 or C, height, width)
+  at::Tensor shape_;   // |K|^2 / largest at this rank's columns, (1 or C, [depth,] height, columns)
+  at::Tensor local_;   // lambda / lambda_0, at most 1, this rank's block; (1 or C, [depth,] height, width)
   double gamma_ = 0;
   at::Tensor root_;  // sqrt(a), like local_
 };
 
-/// Its row: stacks of convolutions and masks on pictures.
+/// Its row: stacks of convolutions and masks.
 PreconditionerRow circular_preconditioner();
 
 }  // namespace tessera

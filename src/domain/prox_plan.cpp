@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "circular_norm.hpp"
 #include "circular_preconditioner.hpp"
 #include "radial_preconditioner.hpp"
 #include "tessera/domain/fourier.hpp"
@@ -34,15 +35,14 @@ ProxPlan plan_prox(const OperatorTraits& A, const ProductSpace& domain, const Pr
                    bool weighted) {
   using Kind = ProxPlan::Kind;
   if (A.pointwise()) return {.kind = Kind::pointwise};
-  if (domain.parts() == 1 && !domain.part(0).space.volume() && !weighted) {
+  if (domain.parts() == 1 && !weighted) {
     const ProductSpace::Part& image = domain.part(0);
     const std::vector<Convolution> circular = A.circular();
-    const auto fine = [](const Convolution& c) { return c.factor == 1; };
+    const auto fine = [](const Convolution& c) { return !c.decimates(); };
     if (!circular.empty() && std::all_of(circular.begin(), circular.end(), fine))
-      return {.kind = Kind::fourier, .transformed = FourierArray{image}};
-    const std::int64_t f = circular.empty() ? 1 : circular[0].factor;
-    if (circular.size() == 1 && image.box().extent(1) % f == 0 && image.box().extent(2) % f == 0)
-      return {.kind = Kind::coarse, .transformed = FourierArray{range.part(0)}};
+      return {.kind = Kind::fourier, .transformed = FourierArray{image, FourierAxes::volume}};
+    if (circular.size() == 1 && divides(circular[0].factor, image.box().extents()))
+      return {.kind = Kind::coarse, .transformed = FourierArray{range.part(0), FourierAxes::volume}};
   }
   ProxPlan plan{.kind = Kind::iterative};
   for (const PreconditionerRow& row : preconditioner_table())

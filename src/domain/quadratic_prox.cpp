@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/zeros.h>
@@ -38,21 +39,28 @@ Measurement squares(const Measurement& roots) {
 // Division by gamma S + 1 in Fourier space, on the image's grid or on that of a decimated measurement.
 struct QuadraticProx::Closed {
   DistributedFourier fourier;
-  at::Tensor symbol;  // S at this rank's columns, (1 or C, height, columns)
+  at::Tensor symbol;  // S at this rank's columns, (1 or C, [depth,] height, columns)
   bool coarse;
 
   static std::unique_ptr<Closed> make(const DistributedOperator& A, const ProxPlan& plan) {
-    const Box& image = A.image().box();
-    const std::int64_t height = image.extent(1), width = image.extent(2);
+    const Index3 size = A.image().box().extents(), coarse = plan.transformed->part.box().extents();
     auto closed = std::make_unique<Closed>(
         Closed{DistributedFourier(*plan.transformed, A.options(), A.transport(), A.comm().rank()),
                {},
                plan.kind == ProxPlan::Kind::coarse});
     const std::int64_t begin = closed->fourier.first_column(), end = closed->fourier.last_column();
-    at::Tensor sum = at::zeros({1, plan.transformed->part.box().extent(1), end - begin}, at::kDouble);
-    if (end > begin)
-      for (const Convolution& p : A.traits().circular()) sum = sum + alias_mean(p, height, width, begin, end);
-    closed->symbol = sum.to(A.options());
+    const std::vector<Convolution> parts = A.traits().circular();
+    std::int64_t kinds = 1;  // channels that differ
+    for (const Convolution& p : parts) kinds = std::max(kinds, p.taps.size(0));
+    at::Tensor symbol = at::empty({kinds, coarse[0], coarse[1], end - begin}, A.options());
+    const std::int64_t most = columns_at_once(size);
+    for (std::int64_t c = begin; c < end; c += most) {  // in float64: a few columns at a time
+      const std::int64_t stop = std::min(end, c + most);
+      at::Tensor sum = at::zeros({1, coarse[0], coarse[1], stop - c}, at::kDouble);
+      for (const Convolution& p : parts) sum = sum + alias_mean(p, size, c, stop);
+      symbol.slice(3, c - begin, stop - begin).copy_(sum);
+    }
+    closed->symbol = plan.transformed->part.space.volume() ? symbol : symbol.squeeze(1);
     return closed;
   }
 };

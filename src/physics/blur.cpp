@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "kernel_checks.hpp"
 #include "overlap_save.hpp"
 #include "tap_blur.hpp"
 #include "tessera/core/error.hpp"
@@ -88,25 +89,10 @@ class Blur final : public LocalOperator {
  public:
   explicit Blur(BlurOptions options)
       : boundary_(options.boundary), factor_(options.factor), phase_(options.phase) {
-    TESSERA_VALIDATE(
-        options.kernel.defined() && (options.kernel.dim() == 2 || options.kernel.dim() == 3) &&
-            options.kernel.numel() > 0,
-        "the kernel is not a matrix (a blur needs rows and columns of taps) give it as (h, w), or "
-        "(C, h, w) with one per channel");
-    taps_ = options.kernel.detach().to(at::TensorOptions(at::kCPU).dtype(at::kDouble)).contiguous();
-    if (taps_.dim() == 2) taps_ = taps_.unsqueeze(0);
-    TESSERA_VALIDATE(
-        taps_.isfinite().all().item<bool>(),
-        "the kernel has taps that are not finite (the blur would be NaN everywhere) check the file");
+    taps_ = checked_taps(options.kernel, 2, "rows and columns", "h, w");
     origin_ = options.origin.value_or(Index2{size(0) / 2, size(1) / 2});
-    for (std::size_t d = 0; d < 2; ++d)
-      TESSERA_VALIDATE(origin_[d] >= 0 && origin_[d] < size(d), "kernel.center is ", origin_[d], " on axis ",
-                       d, " (the kernel has ", size(d), " taps there) choose one of its taps");
-    TESSERA_VALIDATE(factor_ >= 1, "operator.factor is ", factor_,
-                     " (every factor-th sample is kept) write 2, 3 or 4");
-    for (std::size_t d = 0; d < 2; ++d)
-      TESSERA_VALIDATE(phase_[d] >= 0 && phase_[d] < factor_, "operator.phase is ", phase_[d], " on axis ", d,
-                       " (the first sample is one of the first ", factor_, ") write 0 to ", factor_ - 1);
+    check_origin(taps_, origin_);
+    check_decimation(Index2{factor_, factor_}, phase_);
     if (options.method == BlurMethod::automatic) {
       const bool gpu = options.device.is_cuda(), coarse = factor_ > 1;
       const std::int64_t unit = factor_ * factor_, one = gpu ? kDirectTapsOnGpu : kDirectTapsOfCoarse;
@@ -120,9 +106,7 @@ class Blur final : public LocalOperator {
 
   std::string name() const override { return factor_ > 1 ? "downsampling" : "blur"; }
   std::int64_t channels(std::int64_t of_image) const override {
-    TESSERA_VALIDATE(taps_.size(0) == 1 || taps_.size(0) == of_image, "there are ", taps_.size(0),
-                     " kernels (the image has ", of_image,
-                     " channels) give one kernel, or one per channel of the image");
+    check_kernels(taps_, of_image);
     return of_image;
   }
   Reach reach() const override {
@@ -137,19 +121,11 @@ class Blur final : public LocalOperator {
   Box measurement(const Box& image) const override {
     TESSERA_VALIDATE(image.extent(0) == 1, "the image has ", image.extent(0),
                      " slices (this blur is of pictures) write a Gaussian kernel of three widths");
-    Index2 extent{image.extent(1), image.extent(2)};
-    if (boundary_ == Boundary::valid)
-      for (std::size_t d = 0; d < 2; ++d) {
-        TESSERA_VALIDATE(extent[d] >= size(d), "the image has ", extent[d], " pixels on axis ", d,
-                         " (boundary valid needs at least the kernel's ", size(d),
-                         ") use a smaller kernel or another boundary");
-        extent[d] -= size(d) - 1;
-      }
-    for (std::size_t d = 0; d < 2; ++d)
-      TESSERA_VALIDATE(extent[d] > phase_[d], "nothing is left to sample from phase ", phase_[d], " on axis ",
-                       d, " (", extent[d], " pixels can be measured there) write 0");
-    return Box::image2d((extent[0] - phase_[0] + factor_ - 1) / factor_,
-                        (extent[1] - phase_[1] + factor_ - 1) / factor_);
+    const auto along = [&](std::size_t d) {
+      return samples_along(static_cast<std::int64_t>(d), image.extent(d + 1), size(d),
+                           boundary_ == Boundary::valid, factor_, phase_[d]);
+    };
+    return Box::image2d(along(0), along(1));
   }
 
   bool shares_with(const LocalOperator& other) const override {
@@ -168,7 +144,9 @@ class Blur final : public LocalOperator {
     if (!by_fft(group)) return LocalOperator::work(group, samples, channels);
     return overlap_save_work(group, samples, channels);
   }
-  std::optional<Convolution> convolution() const override { return Convolution{taps_, origin_, factor_}; }
+  std::optional<Convolution> convolution() const override {
+    return Convolution{taps_.unsqueeze(1), {0, origin_[0], origin_[1]}, {1, factor_, factor_}};
+  }
 
  private:
   std::int64_t size(std::size_t axis) const { return taps_.size(static_cast<std::int64_t>(axis) + 1); }
@@ -200,27 +178,28 @@ Value parse(std::string_view text, const std::vector<std::pair<std::string, Valu
 
 }  // namespace
 
-Index2 before_bins(const Convolution& samples) {
-  Index2 before{};
-  if (samples.factor == 1) return before;
-  for (std::size_t d = 0; d < 2; ++d) {
-    const at::Tensor used = samples.taps.ne(0).any(0).any(d == 0 ? 1 : 0);
-    std::int64_t first = 0, end = used.size(0);
-    while (first < end && !used[first].item<bool>()) ++first;
-    while (end > first && !used[end - 1].item<bool>()) --end;
-    if (end - first > samples.factor) return {};
+Index3 before_bins(const Convolution& samples) {
+  Index3 before{};
+  if (!samples.decimates()) return before;
+  const at::Tensor used = samples.taps.ne(0).any(0);
+  for (std::size_t d = 0; d < 3; ++d) {
+    const at::Tensor line = used.any(d == 2 ? 1 : 2).any(d == 0 ? 1 : 0);
+    std::int64_t first = 0, end = line.size(0);
+    while (first < end && !line[first].item<bool>()) ++first;
+    while (end > first && !line[end - 1].item<bool>()) --end;
+    if (end - first > samples.factor[d]) return {};
     before[d] = end - 1 - samples.origin[d];  // tap j meets the pixel origin - j away
   }
   return before;
 }
 
-Index2 binning_phase(const BlurOptions& options) {
-  if (options.boundary == Boundary::valid) return {};  // the first sample sees the first pixels anyway
-  const at::Tensor taps = options.kernel.dim() == 2 ? options.kernel.unsqueeze(0) : options.kernel;
-  const Index2 before = before_bins(
-      {taps, options.origin.value_or(Index2{taps.size(1) / 2, taps.size(2) / 2}), options.factor});
-  for (const std::int64_t b : before)
-    if (b < 0 || b >= options.factor) return {};
+Index3 binning_phase(const LocalOperator& samples) {
+  const std::optional<Convolution> kernel = samples.convolution();
+  if (!kernel || samples.border() == Border::none)
+    return {};  // valid: the first sees the first pixels anyway
+  const Index3 before = before_bins(*kernel);
+  for (std::size_t d = 0; d < 3; ++d)
+    if (before[d] < 0 || before[d] >= kernel->factor[d]) return {};
   return before;
 }
 

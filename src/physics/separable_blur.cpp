@@ -2,6 +2,8 @@
 // Convolutions that are products of one per axis, on images of any depth.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -92,11 +94,6 @@ class SeparableBlur final : public LocalOperator {
   Anchor anchor() const override {
     return {{1, 1, 1}, boundary_ == Boundary::valid ? reach().lo : Index3{0, 0, 0}};
   }
-  bool not_negative() const override {
-    return std::all_of(kernel_.taps.begin(), kernel_.taps.end(), [](const std::vector<double>& line) {
-      return std::all_of(line.begin(), line.end(), [](double tap) { return tap >= 0; });
-    });
-  }
   Border border() const override { return border_of(boundary_); }
   Box measurement(const Box& image) const override {
     if (boundary_ != Boundary::valid) return image;
@@ -108,6 +105,15 @@ class SeparableBlur final : public LocalOperator {
                        ") use a smaller kernel or another boundary");
     }
     return {{0, 0, 0}, hi};
+  }
+  std::optional<Convolution> convolution() const override {
+    at::Tensor taps = at::ones({1, 1, 1, 1}, at::kDouble);
+    for (std::size_t d = 0; d < 3; ++d) {
+      std::vector<std::int64_t> shape{1, 1, 1, 1};
+      shape[d + 1] = kernel_.size(d);
+      taps = taps * at::tensor(kernel_.taps[d], at::kDouble).view(shape);
+    }
+    return Convolution{taps, kernel_.origin};
   }
   std::unique_ptr<PlacedOperator> place(std::span<const LocalOperator* const> group,
                                         const Placement& placement) const override {

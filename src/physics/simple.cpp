@@ -58,7 +58,7 @@ class Identity final : public LocalOperator {
   }
   bool pointwise() const override { return true; }
   std::optional<Convolution> convolution() const override {
-    return Convolution{at::ones({1, 1, 1}, at::kDouble), {0, 0}, 1};
+    return Convolution{at::ones({1, 1, 1, 1}, at::kDouble)};
   }
 };
 

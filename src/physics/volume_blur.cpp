@@ -15,6 +15,7 @@
 #include <memory>
 #include <utility>
 
+#include "kernel_checks.hpp"
 #include "overlap_save.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/physics/operators.hpp"
@@ -33,12 +34,15 @@ struct VolumeTiles {
   std::int64_t number() const { return count[0] * count[1] * count[2]; }
 };
 
-// Tiles that cover `extent` outputs of a kernel with `overlap` = taps - 1: the cheapest of those that fit.
-VolumeTiles choose_volume_tiles(const Index3& extent, const Index3& overlap, std::int64_t most) {
+// Tiles that cover `extent` outputs of a kernel with `overlap` = taps - 1: the cheapest of those that fit. All but
+// the last along an axis have cores that `factor` divides.
+VolumeTiles choose_volume_tiles(const Index3& extent, const Index3& overlap, const Index3& factor,
+                                std::int64_t most) {
   std::array<std::vector<std::int64_t>, 3> cores;
   for (std::size_t d = 0; d < 3; ++d)
     for (std::int64_t n = 1; n <= 64; ++n) {
-      cores[d].push_back((extent[d] + n - 1) / n);
+      const std::int64_t samples = ((extent[d] + n - 1) / n + factor[d] - 1) / factor[d];
+      cores[d].push_back(std::min(samples * factor[d], extent[d]));
       if (cores[d].back() <= std::max<std::int64_t>(16, overlap[d] / 2)) break;
     }
   VolumeTiles best;
@@ -51,6 +55,7 @@ VolumeTiles choose_volume_tiles(const Index3& extent, const Index3& overlap, std
         for (std::size_t d = 0; d < 3; ++d) {
           t.side[d] = fast_size(core[d] + overlap[d]);
           t.core[d] = std::min(t.side[d] - overlap[d], extent[d]);
+          if (t.core[d] < extent[d]) t.core[d] -= t.core[d] % factor[d];
           t.count[d] = (extent[d] + t.core[d] - 1) / t.core[d];
         }
         const auto values = static_cast<double>(t.values());
@@ -68,9 +73,13 @@ at::Tensor window(const at::Tensor& t, const Index3& begin, const Index3& extent
   return t.narrow(1, begin[0], extent[0]).narrow(2, begin[1], extent[1]).narrow(3, begin[2], extent[2]);
 }
 
-// Where the samples of one rank begin to see its input, and how many they are.
+at::Tensor every(const at::Tensor& t, const Index3& step) {
+  return t.slice(1, 0, t.size(1), step[0]).slice(2, 0, t.size(2), step[1]).slice(3, 0, t.size(3), step[2]);
+}
+
+// Where the samples of one rank begin to see its input, and of how many voxels every factor-th is one.
 struct Seen {
-  Index3 begin{}, extent{}, overlap{};
+  Index3 begin{}, extent{}, overlap{}, factor{1, 1, 1};
 };
 
 class PlacedByTaps final : public PlacedOperator {
@@ -80,12 +89,14 @@ class PlacedByTaps final : public PlacedOperator {
     at::Tensor out = y[0];
     out.zero_();
     each(out.size(0), [&](std::int64_t c, std::int64_t channels, const Index3& begin, double tap) {
-      out.narrow(0, c, channels).add_(window(x.narrow(0, c, channels), begin, seen_.extent), tap);
+      out.narrow(0, c, channels)
+          .add_(every(window(x.narrow(0, c, channels), begin, seen_.extent), seen_.factor), tap);
     });
   }
   void adjoint(std::span<const at::Tensor> y, const at::Tensor& x) override {
     each(x.size(0), [&](std::int64_t c, std::int64_t channels, const Index3& begin, double tap) {
-      window(x.narrow(0, c, channels), begin, seen_.extent).add_(y[0].narrow(0, c, channels), tap);
+      every(window(x.narrow(0, c, channels), begin, seen_.extent), seen_.factor)
+          .add_(y[0].narrow(0, c, channels), tap);
     });
   }
 
@@ -136,8 +147,9 @@ class PlacedByTiles final : public PlacedOperator {
         begin[d] += seen_.begin[d];
         extent[d] += seen_.overlap[d];
       }
-      fill(window(x, begin, extent));
-      window(y[0], first, core).copy_(window(filtered(Filter::as_is), {}, core));
+      tile_.zero_();
+      window(tile_, {}, extent).copy_(window(x, begin, extent));
+      samples(y[0], first, core).copy_(every(window(filtered(Filter::as_is), {}, core), seen_.factor));
     });
   }
   void adjoint(std::span<const at::Tensor> y, const at::Tensor& x) override {
@@ -147,7 +159,8 @@ class PlacedByTiles final : public PlacedOperator {
         begin[d] += seen_.begin[d];
         extent[d] += seen_.overlap[d];
       }
-      fill(window(y[0], first, core));
+      tile_.zero_();
+      every(window(tile_, {}, core), seen_.factor).copy_(samples(y[0], first, core));
       window(x, begin, extent).add_(window(filtered(Filter::conjugate), {}, extent));
     });
   }
@@ -164,9 +177,14 @@ class PlacedByTiles final : public PlacedOperator {
           visit(first, core);
         }
   }
-  void fill(const at::Tensor& values) {
-    tile_.zero_();
-    window(tile_, {}, {values.size(1), values.size(2), values.size(3)}).copy_(values);
+  // Those among `core` outputs from `first` on, which the factor divides.
+  at::Tensor samples(const at::Tensor& y, const Index3& first, const Index3& core) const {
+    Index3 begin{}, extent{};
+    for (std::size_t d = 0; d < 3; ++d) {
+      begin[d] = first[d] / seen_.factor[d];
+      extent[d] = (core[d] + seen_.factor[d] - 1) / seen_.factor[d];
+    }
+    return window(y, begin, extent);
   }
   // Slice by slice, then along the slices: bits of a transform of all three axes depend on the number of threads.
   static at::Tensor transformed(const at::Tensor& t) {
@@ -197,29 +215,21 @@ class PlacedNowhere final : public PlacedOperator {
 class VolumeBlur final : public LocalOperator {
  public:
   explicit VolumeBlur(VolumeBlurOptions options)
-      : boundary_(options.boundary), tile_values_(options.tile_values) {
-    TESSERA_VALIDATE(options.kernel.defined() && (options.kernel.dim() == 3 || options.kernel.dim() == 4) &&
-                         options.kernel.numel() > 0,
-                     "the kernel is no stack (the blur of a volume needs slices, rows and columns of taps) "
-                     "give it as (d, h, w), or (C, d, h, w) with one per channel");
-    taps_ = options.kernel.detach().to(at::TensorOptions(at::kCPU).dtype(at::kDouble)).contiguous();
-    if (taps_.dim() == 3) taps_ = taps_.unsqueeze(0);
-    TESSERA_VALIDATE(
-        taps_.isfinite().all().item<bool>(),
-        "the kernel has taps that are not finite (the blur would be NaN everywhere) check the file");
+      : boundary_(options.boundary),
+        factor_(options.factor),
+        phase_(options.phase),
+        tile_values_(options.tile_values) {
+    taps_ = checked_taps(options.kernel, 3, "slices, rows and columns", "d, h, w");
     origin_ = options.origin.value_or(Index3{size(0) / 2, size(1) / 2, size(2) / 2});
-    for (std::size_t d = 0; d < 3; ++d)
-      TESSERA_VALIDATE(origin_[d] >= 0 && origin_[d] < size(d), "kernel.center is ", origin_[d], " on axis ",
-                       d, " (the kernel has ", size(d), " taps there) choose one of its taps");
+    check_origin(taps_, origin_);
+    check_decimation(factor_, phase_);
     by_fft_ = options.method == BlurMethod::automatic ? size(0) * size(1) * size(2) > kDirectTaps
                                                       : options.method == BlurMethod::fft;
   }
 
-  std::string name() const override { return "blur"; }
+  std::string name() const override { return factor_ == Index3{1, 1, 1} ? "blur" : "downsampling"; }
   std::int64_t channels(std::int64_t of_image) const override {
-    TESSERA_VALIDATE(taps_.size(0) == 1 || taps_.size(0) == of_image, "there are ", taps_.size(0),
-                     " kernels (the image has ", of_image,
-                     " channels) give one kernel, or one per channel of the image");
+    check_kernels(taps_, of_image);
     return of_image;
   }
   Reach reach() const override {
@@ -231,31 +241,26 @@ class VolumeBlur final : public LocalOperator {
     return r;
   }
   Anchor anchor() const override {
-    return {{1, 1, 1}, boundary_ == Boundary::valid ? reach().lo : Index3{0, 0, 0}};
+    return {factor_, boundary_ == Boundary::valid ? phase_ + reach().lo : phase_};
   }
   Border border() const override { return border_of(boundary_); }
   Box measurement(const Box& image) const override {
-    if (boundary_ != Boundary::valid) return image;
     Index3 hi{};
-    for (std::size_t d = 0; d < 3; ++d) {
-      hi[d] = image.extent(d) - size(d) + 1;
-      TESSERA_VALIDATE(hi[d] > 0, "the image has ", image.extent(d), " pixels on axis ", d,
-                       " (boundary valid needs at least the kernel's ", size(d),
-                       ") use a smaller kernel or another boundary");
-    }
+    for (std::size_t d = 0; d < 3; ++d)
+      hi[d] = samples_along(static_cast<std::int64_t>(d), image.extent(d), size(d),
+                            boundary_ == Boundary::valid, factor_[d], phase_[d]);
     return {{0, 0, 0}, hi};
   }
-  bool not_negative() const override { return taps_.min().item<double>() >= 0; }
+  std::optional<Convolution> convolution() const override { return Convolution{taps_, origin_, factor_}; }
   std::unique_ptr<PlacedOperator> place(std::span<const LocalOperator* const> group,
                                         const Placement& placement) const override {
     const Box& samples = placement.samples[0];
     if (samples.empty()) return std::make_unique<PlacedNowhere>();
-    Seen seen;
+    Seen seen{.extent = outputs(samples), .factor = factor_};
     for (std::size_t d = 0; d < 3; ++d) {
-      seen.extent[d] = samples.extent(d);
       seen.overlap[d] = size(d) - 1;
-      seen.begin[d] =
-          samples.lo()[d] + anchor().offset[d] - (size(d) - 1 - origin_[d]) - placement.input.lo()[d];
+      seen.begin[d] = factor_[d] * samples.lo()[d] + anchor().offset[d] - (size(d) - 1 - origin_[d]) -
+                      placement.input.lo()[d];
     }
     if (!by_fft_) return std::make_unique<PlacedByTaps>(taps_, seen);
     return std::make_unique<PlacedByTiles>(taps_, seen, tiles_of(samples), placement);
@@ -277,13 +282,21 @@ class VolumeBlur final : public LocalOperator {
 
  private:
   std::int64_t size(std::size_t axis) const { return taps_.size(static_cast<std::int64_t>(axis) + 1); }
+  // From the first to the last sample, in voxels.
+  Index3 outputs(const Box& samples) const {
+    Index3 extent{};
+    for (std::size_t d = 0; d < 3; ++d) extent[d] = factor_[d] * (samples.extent(d) - 1) + 1;
+    return extent;
+  }
   VolumeTiles tiles_of(const Box& samples) const {
-    return choose_volume_tiles(samples.extents(), {size(0) - 1, size(1) - 1, size(2) - 1}, tile_values_);
+    return choose_volume_tiles(outputs(samples), {size(0) - 1, size(1) - 1, size(2) - 1}, factor_,
+                               tile_values_);
   }
 
   Taps taps_;
   Index3 origin_{};
   Boundary boundary_;
+  Index3 factor_, phase_;
   std::int64_t tile_values_;
   bool by_fft_ = false;
 };

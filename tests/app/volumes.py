@@ -185,6 +185,71 @@ def measured_stacks():
         assert code == wanted and why in out + err, (setting, code, out + err)
 
 
+def thick_slices():
+    """Every third slice of a blurred volume, and two light sheets, each with a kernel of its own: scipy's samples, proximal
+    steps on any ranks, more than what the data show."""
+    from scipy.ndimage import gaussian_filter
+    z, y, x = np.mgrid[0:27, 0:34, 0:30]
+    v = 0.1 + 0.8 * (abs(np.hypot(np.hypot(z - 13, y - 17), x - 15) - 8) < 2.5)
+    np.save(work / "v.npy", v[None].astype(np.float32))
+    thick = ("problem:\n  truth: v.npy\n"
+             "  operator: {type: downsampling, factor: [3, 1, 1], kernel: {gaussian: {sigma: [1.3, 0.9, 0.9]}}, boundary: zero}\n")
+    clean = job(thick, name="clean.yaml")
+    line = lambda s: np.exp(-np.arange(-int(s / 0.3 + 1), int(s / 0.3 + 1) + 1) ** 2 / 2 / s ** 2)
+    blurred = v.astype(np.float32).astype(float)
+    for axis, s in enumerate((1.3, 0.9, 0.9)):
+        blurred = np.apply_along_axis(lambda t: np.convolve(t, line(s) / line(s).sum(), mode="same"), axis, blurred)
+    for ranks, method, first in ((1, "fft", 0), (1, "direct", 2), (4, "fft", 1), (5, "direct", 0)):
+        code, out, err = tessera("simulate", clean, "clean.h5", "--force", "--set", f"problem.operator.method={method}",
+                                 "--set", f"problem.operator.phase=[{first}, 0, 0]", ranks=ranks)
+        assert code == 0, out + err
+        with h5py.File(work / "clean.h5") as f:
+            assert distance(f["/measurements/0"][...].reshape(-1, 34, 30), blurred[first::3]) < 1e-6, (ranks, method, first)
+    path = job(thick + "  noise: {gaussian: 0.01}\ndenoiser: {network: tv}\nsolver: {name: hqs, iterations: 6}\noutput: {folder: one}\n")
+    run(path)
+    one = image("one")
+    code, out, err = tessera("simulate", path, "noisy.h5")
+    assert code == 0, out + err
+    with h5py.File(work / "noisy.h5") as f:
+        seen = f["/measurements/0"][...].reshape(-1, 34, 30)
+    near = np.repeat(seen, 3, axis=0)
+    error = lambda a: np.sqrt(np.mean((a - v) ** 2))
+    assert error(one[0]) < 0.6 * error(near), (error(one[0]), error(near))
+    for ranks, grid in ((2, [2, 1, 1]), (3, [1, 3, 1]), (5, [5, 1, 1]), (7, [1, 1, 7])):
+        run(path, "--set", "output.folder=many", "--force", "--set", f"domain.grid={grid}", ranks=ranks)
+        assert distance(image("many"), one) < 2e-5, (grid, distance(image("many"), one))
+    cut = ("--set", "solver={name: fista, iterations: 2}", "--set", "domain.grid=[2, 1, 2]")
+    told, out = predicted(path, 4, *cut)
+    run(path, "--set", "output.folder=bytes", *cut, ranks=4)
+    assert told == counted("bytes"), (told, counted("bytes"))
+    # Two sheets: what one smears along a row the other has sharp.
+    sheets = ("problem:\n  truth: v.npy\n  operator:\n"
+              "    - {type: blur, kernel: {file: a.npy}, boundary: reflect}\n    - {type: blur, kernel: {file: b.npy}, boundary: reflect}\n"
+              "  noise: {gaussian: 0.01}\ndenoiser: {network: tv}\nsolver: {name: admm, iterations: 6}\noutput: {folder: both}\n")
+    k = np.zeros((9, 9, 9))
+    k[4, 4, 4] = 1
+    np.save(work / "a.npy", gaussian_filter(k, (0.7, 0.7, 2.0)).astype(np.float32))
+    np.save(work / "b.npy", gaussian_filter(k, (2.0, 0.7, 0.7)).astype(np.float32))
+    both = job(sheets, name="sheets.yaml")
+    run(both)
+    two = image("both")
+    run(both, "--set", "output.folder=many", "--force", "--set", "domain.grid=[2, 1, 2]", ranks=4)
+    assert distance(image("many"), two) < 2e-5, distance(image("many"), two)
+    single = job(sheets.replace("    - {type: blur, kernel: {file: b.npy}, boundary: reflect}\n", ""), name="single.yaml")
+    run(single, "--set", "output.folder=alone")
+    assert error(two[0]) < 0.9 * error(image("alone")[0]), (error(two[0]), error(image("alone")[0]))
+    for setting, why in (("problem.operator.factor=[2, 2]", "factor has two numbers"),
+                         ("problem.operator.factor=[1, 1, 1]", "keeps every sample"),
+                         ("problem.operator.factor=17", "factor"),
+                         ("problem.operator.phase=[3, 0, 0]", "is 3 on axis 0"),
+                         ("problem.operator.phase=[0, 0]", "factor has three")):
+        code, out, err = tessera("check", path, "--set", setting)
+        assert code == 2 and why in out + err, (setting, code, out + err)
+    picture = job("problem:\n  scene: {size: [40, 44]}\n  operator: {type: downsampling, factor: [1, 2, 2], kernel: {gaussian: {sigma: 1}}}\n", name="p.yaml")
+    code, out, err = tessera("check", picture)
+    assert code == 2 and "factor has three numbers (the image is a picture of 40 x 44)" in out + err, out + err
+
+
 def volume_by_planes():
     """A shipped network of pictures sees a volume plane by plane: on any ranks and cuts, in every mode, resumed, planned
     and shown as pictures are."""

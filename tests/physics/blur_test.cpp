@@ -367,27 +367,31 @@ TEST(Blur, TheBinningPhaseLetsTheFirstSampleSeeTheFirstPixels) {
       o.factor = f;
       o.boundary = Boundary::zero;
       if (center < f) o.origin = {center, f - 1 - center};  // else the default
-      o.phase = binning_phase(o);
+      const auto bins_of = [](const BlurOptions& options) {
+        const Index3 p = binning_phase(*make_blur(options));
+        return std::array<std::int64_t, 2>{p[1], p[2]};
+      };
+      o.phase = bins_of(o);
       const std::int64_t side = 4 * f;
       const Whole w(make_blur(o), Box::image2d(side, side), 1, at::kDouble);
       const at::Tensor x = random_tensor({1, side, side}, 3);
       const at::Tensor bins = x.reshape({1, 4, f, 4, f}).mean({2, 4});
       EXPECT_LT(difference(w.apply(extend(x, w.input, w.op->border())), bins), 1e-12) << f << ' ' << center;
-      EXPECT_EQ(w.op->anchor().offset[1], before_bins(*w.op->convolution())[0]);
+      EXPECT_EQ(w.op->anchor().offset[1], before_bins(*w.op->convolution())[1]);
       o.boundary = Boundary::valid;
-      o.phase = binning_phase(o);
+      o.phase = bins_of(o);
       const Whole v(make_blur(o), Box::image2d(side, side), 1, at::kDouble);
       EXPECT_LT(difference(v.apply(extend(x, v.input, v.op->border())), bins), 1e-12) << f << ' ' << center;
-      EXPECT_EQ(v.op->anchor().offset[2], before_bins(*v.op->convolution())[1]);
+      EXPECT_EQ(v.op->anchor().offset[2], before_bins(*v.op->convolution())[2]);
     }
   // Samples that see more than their pixels stand where they did, and so does a single tap in a wide frame.
   BlurOptions wide;
   wide.kernel = at::ones({4, 3}, at::kDouble);
   wide.factor = 3;
-  EXPECT_EQ(binning_phase(wide), (std::array<std::int64_t, 2>{0, 0}));
+  EXPECT_EQ(binning_phase(*make_blur(wide)), Index3{});
   wide.kernel = at::zeros({5, 5}, at::kDouble);
   wide.kernel[2][2] = 1;
-  EXPECT_EQ(binning_phase(wide), (std::array<std::int64_t, 2>{0, 0}));
+  EXPECT_EQ(binning_phase(*make_blur(wide)), Index3{});
 }
 
 TEST(Blur, GaussianKernelHasTheStatedSideSumAndTurn) {

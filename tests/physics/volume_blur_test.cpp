@@ -18,12 +18,15 @@ using test::scalar_product;
 using test::source;
 
 std::unique_ptr<LocalOperator> blur(const at::Tensor& taps, Boundary boundary, BlurMethod method,
-                                    std::int64_t tile_values = 1 << 24) {
+                                    std::int64_t tile_values = 1 << 24, const Index3& factor = {1, 1, 1},
+                                    const Index3& phase = {}) {
   VolumeBlurOptions options;
   options.kernel = taps;
   options.boundary = boundary;
   options.method = method;
   options.tile_values = tile_values;
+  options.factor = factor;
+  options.phase = phase;
   return make_volume_blur(std::move(options));
 }
 
@@ -44,7 +47,7 @@ at::Tensor extended(const at::Tensor& x, const Box& box, Border border) {
   return out;
 }
 
-// y[k] = sum_j taps[j] x[k + offset + origin - j] for (1 or C, d, h, w) taps, from what `extended` gave.
+// y[k] = sum_j taps[j] x[factor k + offset + origin - j] for (1 or C, d, h, w) taps, from what `extended` gave.
 at::Tensor by_definition(const at::Tensor& in, const Box& input, const at::Tensor& taps,
                          const LocalOperator& op, const Box& samples) {
   at::Tensor y =
@@ -52,7 +55,7 @@ at::Tensor by_definition(const at::Tensor& in, const Box& input, const at::Tenso
   const auto x = in.accessor<double, 4>();
   const auto tap = taps.accessor<double, 4>();
   auto out = y.accessor<double, 4>();
-  const Index3 o = op.anchor().offset, lo = input.lo();
+  const Index3 o = op.anchor().offset, f = op.anchor().factor, lo = input.lo();
   const std::array<std::int64_t, 3> origin{taps.size(1) / 2, taps.size(2) / 2, taps.size(3) / 2};
   for (std::int64_t c = 0; c < y.size(0); ++c)
     for (std::int64_t d = 0; d < y.size(1); ++d)
@@ -61,10 +64,31 @@ at::Tensor by_definition(const at::Tensor& in, const Box& input, const at::Tenso
           for (std::int64_t i = 0; i < taps.size(1); ++i)
             for (std::int64_t j = 0; j < taps.size(2); ++j)
               for (std::int64_t k = 0; k < taps.size(3); ++k)
-                out[c][d][h][w] += tap[taps.size(0) > 1 ? c : 0][i][j][k] *
-                                   x[c][d + o[0] + origin[0] - i - lo[0]][h + o[1] + origin[1] - j - lo[1]]
-                                    [w + o[2] + origin[2] - k - lo[2]];
+                out[c][d][h][w] +=
+                    tap[taps.size(0) > 1 ? c : 0][i][j][k] *
+                    x[c][f[0] * d + o[0] + origin[0] - i - lo[0]][f[1] * h + o[1] + origin[1] - j - lo[1]]
+                     [f[2] * w + o[2] + origin[2] - k - lo[2]];
   return y;
+}
+
+// The operator on one rank, against the definition and its own adjoint.
+void expect_right(const LocalOperator& op, const at::Tensor& taps, const Box& image) {
+  const at::Tensor x = random_tensor({2, image.extent(0), image.extent(1), image.extent(2)}, 2);
+  const Box samples = op.measurement(image);
+  const Box input = op.border() == Border::none ? image : image.grow(op.reach());
+  const LocalOperator* self = &op;
+  const auto placed =
+      op.place({&self, 1}, {ImageSpace(image, 2), input, {samples}, at::TensorOptions(at::kDouble)});
+  const at::Tensor in = extended(x, input, op.border());
+  at::Tensor y = random_tensor({2, samples.extent(0), samples.extent(1), samples.extent(2)}, 7);
+  placed->apply(in, {&y, 1});
+  EXPECT_LT(difference(y, by_definition(in, input, taps, op, samples)), 1e-12);
+  const at::Tensor v = random_tensor(y.sizes(), 3), u = random_tensor(in.sizes(), 4);
+  at::Tensor back = at::zeros(in.sizes(), at::kDouble), forth = at::empty_like(v);
+  placed->adjoint({&v, 1}, back);
+  placed->apply(u, {&forth, 1});
+  EXPECT_NEAR(scalar_product(forth, v), scalar_product(u, back),
+              1e-12 * (1 + std::sqrt(scalar_product(u, u) * scalar_product(v, v))));
 }
 
 TEST(VolumeBlur, EqualsItsDefinitionAndItsAdjoint) {
@@ -80,32 +104,40 @@ TEST(VolumeBlur, EqualsItsDefinitionAndItsAdjoint) {
           if (boundary == Boundary::valid && (size[0] < n[0] || size[1] < n[1] || size[2] < n[2])) continue;
           const at::Tensor taps = random_tensor({kernels_of, n[0], n[1], n[2]}, 1);
           const Box image({0, 0, 0}, {size[0], size[1], size[2]});
-          const at::Tensor x = random_tensor({2, size[0], size[1], size[2]}, 2);
           for (const auto& [method, tile] :
                {std::pair{BlurMethod::direct, 1 << 24}, {BlurMethod::fft, 1 << 24}, {BlurMethod::fft, 1}}) {
             SCOPED_TRACE(testing::Message()
                          << image << " taps " << Box({0, 0, 0}, {n[0], n[1], n[2]}) << " boundary "
                          << static_cast<int>(boundary) << " method " << static_cast<int>(method));
-            const auto op = blur(taps, boundary, method, tile);
-            const Box samples = op->measurement(image);
-            const Box input = op->border() == Border::none ? image : image.grow(op->reach());
-            const LocalOperator* self = op.get();
-            const auto placed = op->place(
-                {&self, 1}, {ImageSpace(image, 2), input, {samples}, at::TensorOptions(at::kDouble)});
-            const at::Tensor in = extended(x, input, op->border());
-            at::Tensor y = random_tensor({2, samples.extent(0), samples.extent(1), samples.extent(2)}, 7);
-            placed->apply(in, {&y, 1});
-            EXPECT_LT(difference(y, by_definition(in, input, taps, *op, samples)), 1e-12);
-            const at::Tensor v = random_tensor(y.sizes(), 3), u = random_tensor(in.sizes(), 4);
-            at::Tensor back = at::zeros(in.sizes(), at::kDouble), forth = at::empty_like(v);
-            placed->adjoint({&v, 1}, back);
-            placed->apply(u, {&forth, 1});
-            EXPECT_NEAR(scalar_product(forth, v), scalar_product(u, back),
-                        1e-12 * (1 + std::sqrt(scalar_product(u, u) * scalar_product(v, v))));
+            expect_right(*blur(taps, boundary, method, tile), taps, image);
             ++cases;
           }
         }
   EXPECT_GT(cases, 250);
+}
+
+// Thick slices, and coarser voxels.
+TEST(VolumeBlur, KeepsEveryFactorthSampleFromItsPhase) {
+  int cases = 0;
+  const Box image({0, 0, 0}, {13, 11, 18});
+  for (const auto& [factor, phase] : {std::pair{Index3{3, 1, 1}, Index3{1, 0, 0}},
+                                      {Index3{2, 2, 2}, Index3{0, 1, 1}},
+                                      {Index3{1, 4, 3}, Index3{0, 3, 0}},
+                                      {Index3{5, 1, 16}, Index3{4, 0, 1}}})
+    for (const auto& n : {Index3{3, 3, 3}, Index3{4, 1, 2}, Index3{2, 5, 6}})
+      for (const Boundary boundary : {Boundary::circular, Boundary::reflect, Boundary::zero, Boundary::valid})
+        for (const auto& [method, tile] :
+             {std::pair{BlurMethod::direct, 1 << 24}, {BlurMethod::fft, 1 << 24}, {BlurMethod::fft, 1}}) {
+          if (boundary == Boundary::valid && image.extent(2) - n[2] < phase[2]) continue;
+          SCOPED_TRACE(testing::Message()
+                       << "factor " << factor[0] << factor[1] << factor[2] << " taps " << n[0] << n[1] << n[2]
+                       << " boundary " << static_cast<int>(boundary) << " method " << static_cast<int>(method)
+                       << " tile " << tile);
+          const at::Tensor taps = random_tensor({1, n[0], n[1], n[2]}, 1);
+          expect_right(*blur(taps, boundary, method, tile, factor, phase), taps, image);
+          ++cases;
+        }
+  EXPECT_GT(cases, 100);
 }
 
 TEST(VolumeBlur, ManyTilesInFloatEqualTheDefinition) {
@@ -148,7 +180,12 @@ TEST(VolumeBlur, RefusesWhatCannotBe) {
             std::string::npos);
   EXPECT_NE(refused({.kernel = random_tensor({2, 3, 3, 3}, 1)}, image).find("there are 2 kernels"),
             std::string::npos);
-  EXPECT_NE(refused({.kernel = random_tensor({3, 3}, 1)}, image).find("is no stack"), std::string::npos);
+  EXPECT_NE(refused({.kernel = random_tensor({3, 3}, 1)}, image).find("has other axes"), std::string::npos);
+  EXPECT_NE(refused({.kernel = taps, .factor = {2, 2, 0}}, image).find("operator.factor is 0 on axis 2"),
+            std::string::npos);
+  EXPECT_NE(refused({.kernel = taps, .factor = {2, 1, 1}, .phase = {2, 0, 0}}, image)
+                .find("operator.phase is 2 on axis 0"),
+            std::string::npos);
   EXPECT_NE(refused({.kernel = taps / 0.0 * 0.0}, image).find("not finite"), std::string::npos);
 }
 

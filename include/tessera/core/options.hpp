@@ -22,6 +22,7 @@ struct OptionRule {
   bool above = false;                     // `least` itself is excluded
   std::vector<std::string> choices = {};  // of a text; empty: free
   std::string word = {};                  // stands for the empty value: auto, none
+  bool one = false;                       // a list of one is written as its only item
   std::size_t shortest = 1, longest = std::numeric_limits<std::size_t>::max();  // of a list
   bool file = false;                                                            // a path; made absolute
   std::string example = {};                                                     // where the default is none

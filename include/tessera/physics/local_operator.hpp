@@ -38,9 +38,10 @@ struct OperatorWork {
 
 /// y_c[k] = sum_j taps_c[j] x_c[factor k + offset + origin - j] with the offset of the part's anchor.
 struct Convolution {
-  at::Tensor taps;                     // (1 or C, h, w), float64, host; 1: equal on all channels
-  std::array<std::int64_t, 2> origin;  // the tap that meets the sample's own pixel
-  std::int64_t factor = 1;
+  at::Tensor taps;  // (1 or C, d, h, w), float64, host; 1: equal on all channels; d = 1 of pictures
+  Index3 origin{};  // the tap that meets the sample's own pixel
+  Index3 factor{1, 1, 1};
+  bool decimates() const { return factor != Index3{1, 1, 1}; }
 };
 
 /// Operators of one stack that share work, placed on this rank: kernels transformed, masks cut.

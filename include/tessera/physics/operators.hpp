@@ -52,12 +52,6 @@ struct BlurOptions {
   std::array<std::int64_t, 2> phase{};
 };
 
-/// Of samples that see no more than `factor` pixels on both axes, as means of binned pixels do: how many pixels
-/// before its own each begins to. 0 where they see more.
-std::array<std::int64_t, 2> before_bins(const Convolution& samples);
-/// The phase with which such samples see the first pixels of the image first; 0 where there is none.
-std::array<std::int64_t, 2> binning_phase(const BlurOptions& options);
-
 /// True convolution: y[i] = sum_j kernel[j] x[factor i + phase + origin - j], at 2-D images. With boundary
 /// valid, y starts at `phase` from where the kernel first fits. InputError for a phase outside of [0,
 /// factor).
@@ -68,13 +62,22 @@ struct VolumeBlurOptions {
   std::optional<Index3> origin{};  // tap at the sample's voxel; default (d / 2, h / 2, w / 2)
   Boundary boundary = Boundary::circular;
   BlurMethod method = BlurMethod::automatic;
+  Index3 factor{1, 1, 1};  // keeps every factor-th slice, row and column, from `phase` on
+  Index3 phase{};
   /// Of a tile that is transformed at once, about and at most, unless the kernel asks for more. A pass holds four
   /// tiles per channel.
   std::int64_t tile_values = 1 << 24;
 };
-/// True convolution of volumes: y[i] = sum_j kernel[j] x[i + origin - j]. With boundary valid, y starts where the
-/// kernel first fits. automatic: direct up to 27 taps. InputError as for make_blur().
+/// True convolution of volumes: y[i] = sum_j kernel[j] x[factor i + phase + origin - j]. With boundary valid, y
+/// starts at `phase` from where the kernel first fits. automatic: direct up to 27 taps. InputError as for
+/// make_blur().
 std::unique_ptr<LocalOperator> make_volume_blur(VolumeBlurOptions options);
+
+/// Of samples that see no more than `factor` pixels on every axis, as means of binned pixels do: how many pixels
+/// before its own each begins to. 0 where they see more.
+Index3 before_bins(const Convolution& samples);
+/// The phase with which such samples of a blur see the first pixels of the image first; 0 where there is none.
+Index3 binning_phase(const LocalOperator& samples);
 
 /// A kernel that is a product of one per axis: depth, rows, columns.
 struct SeparableKernel {

@@ -3,6 +3,7 @@
 #include "tessera/app/operator_table.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 
@@ -66,18 +67,21 @@ Option method() {
           "how the convolution is computed; the result is the same"};
 }
 Option factor() {
-  return {
-      "factor", std::int64_t{2}, {.least = 2, .most = 16}, "", "keeps one sample in this many, on both axes"};
+  return {"factor",
+          std::vector<std::int64_t>{2},
+          {.least = 1, .most = 16, .one = true, .longest = 3, .example = "2"},
+          "",
+          "keeps one sample in this many, on every axis; of a volume also three: of slices, rows, columns"};
 }
 Option phase() {
-  return {
-      "phase",
-      std::vector<std::int64_t>{},
-      {.least = 0, .most = 15, .word = "auto", .shortest = 2, .longest = 2, .example = "[1, 1]"},
-      "pixels",
-      "row and column of the first sample, each below factor: of the image, or with boundary valid of "
-      "what can be measured; auto: [0, 0], but of a kernel file no wider than factor (binned pixels) the one "
-      "with which the first sample sees the image's first pixels"};
+  return {"phase",
+          std::vector<std::int64_t>{},
+          {.least = 0, .most = 15, .word = "auto", .shortest = 2, .longest = 3, .example = "[1, 1]"},
+          "pixels",
+          "[slice,] row and column of the first sample, each below factor: of the image, or with boundary "
+          "valid of "
+          "what can be measured; auto: 0, but of a kernel file no wider than factor (binned pixels) the one "
+          "with which the first sample sees the image's first pixels"};
 }
 
 std::unique_ptr<LocalOperator> mask(const OperatorRequest& in) {
@@ -110,13 +114,31 @@ std::optional<OptionFault> check_mask(const Options& o) {
   return std::nullopt;
 }
 
+// Of slices, rows and columns, as long as they are written alike.
+Index3 factors(const std::vector<std::int64_t>& f, bool volume) {
+  return f.size() == 1 ? Index3{volume ? f[0] : 1, f[0], f[0]} : Index3{f[0], f[1], f[2]};
+}
+
 std::optional<OptionFault> check_downsampling(const Options& o) {
-  const auto first = o.get<std::vector<std::int64_t>>(phase());
-  const std::int64_t f = o.get<std::int64_t>(factor());
-  if (first.empty() || std::max(first[0], first[1]) < f) return std::nullopt;
-  return OptionFault{"phase",
-                     concat("is [", first[0], ", ", first[1], "] (the first sample is one of the first ", f,
-                            " on both axes) write numbers below factor")};
+  const auto first = o.get<std::vector<std::int64_t>>(phase()),
+             f = o.get<std::vector<std::int64_t>>(factor());
+  if (f.size() == 2)
+    return OptionFault{
+        "factor",
+        "has two numbers (it is one for every axis, or three for slices, rows and columns of a "
+        "volume) write one or three"};
+  if (std::ranges::max(f) == 1)
+    return OptionFault{"factor",
+                       "keeps every sample (a downsampling keeps one in 2 to 16 on some axis) use blur"};
+  if (first.empty()) return std::nullopt;
+  if (f.size() == 3 && first.size() != 3)
+    return OptionFault{"phase", "has two numbers (factor has three) write slice, row and column"};
+  for (std::size_t d = 0; d < first.size(); ++d)
+    if (first[d] >= (f.size() == 1 ? f[0] : f[d]))
+      return OptionFault{"phase",
+                         concat("is ", first[d], " on axis ", d, " (the first sample is one of the first ",
+                                f.size() == 1 ? f[0] : f[d], ") write a number below factor")};
+  return std::nullopt;
 }
 
 BlurOptions blur_options(const OperatorRequest& in) {
@@ -130,42 +152,71 @@ BlurOptions blur_options(const OperatorRequest& in) {
   return options;
 }
 
+// The Gaussian's widths fit the image: two of a picture, three of a volume.
+void check_widths(const OperatorRequest& in) {
+  const bool volume = in.image.volume();
+  const auto* g = std::get_if<KernelConfig::Gaussian>(&in.config.kernel.form);
+  if (!g) return;
+  TESSERA_VALIDATE(!volume || g->depth > 0, "the kernel has two widths (the image is a volume of ",
+                   sides(in.image.box), ", whose Gaussians have three) write ",
+                   "'kernel: {gaussian: {sigma: [DEPTH, ROWS, COLUMNS]}}'");
+  TESSERA_VALIDATE(volume || g->depth == 0, "the kernel has three widths (the image is a picture of ",
+                   sides(in.image.box), ") write those of rows and columns");
+  TESSERA_VALIDATE(!volume || g->angle == 0, "the kernel is turned by ", g->angle,
+                   " degrees (Gaussians of volumes stand along the axes) remove angle");
+}
+
 VolumeBlurOptions volume_blur_options(const OperatorRequest& in) {
-  const auto& file = std::get<KernelConfig::File>(in.config.kernel.form);
   VolumeBlurOptions options;
-  options.kernel = file_kernel(file, in);
-  if (const auto& c = file.center; !c.empty()) options.origin = {c[0], c[1], c[2]};
+  if (const auto* file = std::get_if<KernelConfig::File>(&in.config.kernel.form)) {
+    options.kernel = file_kernel(*file, in);
+    if (const auto& c = file->center; !c.empty()) options.origin = {c[0], c[1], c[2]};
+  } else {
+    const auto& g = std::get<KernelConfig::Gaussian>(in.config.kernel.form);
+    const auto taps = [](double sigma) { return at::tensor(gaussian_taps(sigma), at::kDouble); };
+    options.kernel = taps(g.depth).view({-1, 1, 1}) * taps(g.sigma[0]).view({-1, 1}) * taps(g.sigma[1]);
+  }
   options.boundary = parse_boundary(in.config.boundary);
   options.method = parse_blur_method(in.config.options.get<std::string>(method()));
   return options;
 }
 
 std::unique_ptr<LocalOperator> blur(const OperatorRequest& in) {
-  const bool volume = in.image.volume();
+  check_widths(in);
+  if (!in.image.volume()) return make_blur(blur_options(in));
   const auto* g = std::get_if<KernelConfig::Gaussian>(&in.config.kernel.form);
-  TESSERA_VALIDATE(!volume || !g || g->depth > 0, "the kernel has two widths (the image is a volume of ",
-                   sides(in.image.box), ", whose Gaussians have three) write ",
-                   "'kernel: {gaussian: {sigma: [DEPTH, ROWS, COLUMNS]}}'");
-  TESSERA_VALIDATE(volume || !g || g->depth == 0, "the kernel has three widths (the image is a picture of ",
-                   sides(in.image.box), ") write those of rows and columns");
-  if (!volume) return make_blur(blur_options(in));
   if (!g) return make_volume_blur(volume_blur_options(in));
-  TESSERA_VALIDATE(g->angle == 0, "the kernel is turned by ", g->angle,
-                   " degrees (Gaussians of volumes stand along the axes) remove angle");
   return make_gaussian_blur({g->depth, g->sigma[0], g->sigma[1]}, parse_boundary(in.config.boundary));
 }
 
 std::unique_ptr<LocalOperator> downsampling(const OperatorRequest& in) {
-  TESSERA_VALIDATE(!in.image.volume(), "the image is a volume of ", sides(in.image.box),
-                   " (downsampling works on pictures) write blur, or a mask");
-  BlurOptions options = blur_options(in);
-  options.factor = in.config.options.get<std::int64_t>(factor());
-  const auto first = in.config.options.get<std::vector<std::int64_t>>(phase());
+  const bool volume = in.image.volume();
+  check_widths(in);
+  const auto f = in.config.options.get<std::vector<std::int64_t>>(factor()),
+             first = in.config.options.get<std::vector<std::int64_t>>(phase());
+  TESSERA_VALIDATE(volume || f.size() == 1, "operator.factor has three numbers (the image is a picture of ",
+                   sides(in.image.box), ") write one, for rows and columns");
+  TESSERA_VALIDATE(first.empty() || first.size() == (volume ? 3U : 2U), "operator.phase has ", first.size(),
+                   " numbers (the image is a ", volume ? "volume" : "picture", ") write ",
+                   volume ? "slice, row and column" : "row and column");
+  const auto make = [&](const Index3& phase_of_first) -> std::unique_ptr<LocalOperator> {
+    if (volume) {
+      VolumeBlurOptions options = volume_blur_options(in);
+      options.factor = factors(f, volume);
+      options.phase = phase_of_first;
+      return make_volume_blur(std::move(options));
+    }
+    BlurOptions options = blur_options(in);
+    options.factor = f[0];
+    options.phase = {phase_of_first[1], phase_of_first[2]};
+    return make_blur(std::move(options));
+  };
   if (!first.empty())
-    options.phase = {first[0], first[1]};
-  else if (std::holds_alternative<KernelConfig::File>(in.config.kernel.form))
-    options.phase = binning_phase(options);
-  return make_blur(std::move(options));
+    return make(volume ? Index3{first[0], first[1], first[2]} : Index3{0, first[0], first[1]});
+  std::unique_ptr<LocalOperator> samples = make({});
+  if (!std::holds_alternative<KernelConfig::File>(in.config.kernel.form)) return samples;
+  const Index3 phase_of_bins = binning_phase(*samples);
+  return phase_of_bins == Index3{} ? std::move(samples) : make(phase_of_bins);
 }
 
 }  // namespace

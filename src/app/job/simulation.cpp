@@ -82,7 +82,7 @@ at::Tensor sampled(const at::Tensor& image, const Box& block, const ProductSpace
                    const Box& samples) {
   if (samples.empty()) return empty_block(part.space, samples, image.options());
   at::Tensor out = image;
-  for (std::size_t d : {std::size_t{1}, std::size_t{2}}) {
+  for (std::size_t d = image.dim() == 4 ? 0 : 1; d < 3; ++d) {
     const std::int64_t f = part.anchor->factor[d];
     const std::int64_t first = f * samples.lo()[d] + part.anchor->offset[d] - block.lo()[d];
     out = out.slice(static_cast<std::int64_t>(d) - 3, first, first + f * (samples.extent(d) - 1) + 1, f);

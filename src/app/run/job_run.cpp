@@ -2,6 +2,7 @@
 #include "run/job_run.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -50,11 +51,10 @@ Box measured_region(const RunPlan& plan, const DistributedOperator& A) {
   for (std::size_t i = 0; i < layout.parts(); ++i) {
     const auto& part = layout.part(i);
     if (!part.anchor) return plan.image.box;
-    const auto before = convolutions[i].convolution ? before_bins(*convolutions[i].convolution)
-                                                    : std::array<std::int64_t, 2>{};
+    const Index3 before = convolutions[i].convolution ? before_bins(*convolutions[i].convolution) : Index3{};
     Index3 lo{}, hi{};
     for (std::size_t d = 0; d < 3; ++d) {
-      const std::int64_t first = part.anchor->offset[d] - (d > 0 ? before[d - 1] : 0);
+      const std::int64_t first = part.anchor->offset[d] - before[d];
       lo[d] = part.anchor->factor[d] * part.box().lo()[d] + first;
       hi[d] = part.anchor->factor[d] * part.box().hi()[d] + first;
     }
@@ -68,29 +68,35 @@ std::string coarse_notice(const RunPlan& plan, const DistributedOperator& A, con
   if (plan.truth) return {};
   for (std::size_t i = 0; i < A.range().parts(); ++i) {
     const std::optional<Convolution>& part = A.traits().parts[i].convolution;
-    if (!part || part->factor == 1) continue;
-    const std::int64_t f = part->factor;
-    std::array<double, 2> center{};  // of the first sample, in pixels of the picture
+    if (!part || !part->decimates()) continue;
+    const Index3& f = part->factor;
+    std::vector<std::string> centers, middles, bins;  // of the first sample, in pixels of the picture
     bool off = false;
-    for (std::size_t d = 0; d < 2; ++d) {
+    for (std::size_t d = plan.image.volume() ? 0 : 1; d < 3; ++d) {
       double sum = 0, moment = 0;
-      const at::Tensor taps = part->taps.sum(at::IntArrayRef{0, d == 0 ? 2 : 1}).contiguous();
+      const std::array<std::int64_t, 3> others{0, d == 0 ? 2 : 1, d == 2 ? 2 : 3};
+      const at::Tensor taps = part->taps.sum(at::IntArrayRef(others)).contiguous();
       for (std::int64_t j = 0; j < taps.size(0); ++j) {
         const double tap = taps.const_data_ptr<double>()[j];
         sum += tap;
         moment += tap * static_cast<double>(part->origin[d] - j);
       }
-      const auto own = static_cast<double>(A.range().part(i).anchor->offset[d + 1] - picture.lo()[d + 1]);
-      center[d] = std::round(100 * (own + moment / sum)) / 100 + 0.0;  // and no -0
-      off = off || std::abs(center[d] - static_cast<double>(f - 1) / 2) > 0.75;
+      const auto own = static_cast<double>(A.range().part(i).anchor->offset[d] - picture.lo()[d]);
+      const double center = std::round(100 * (own + moment / sum)) / 100 + 0.0,  // and no -0
+          middle = static_cast<double>(f[d] - 1) / 2;
+      const char* const axis = d == 0 ? "slice" : d == 1 ? "row" : "column";
+      centers.push_back(fmt::format("{} {:.4g}", axis, center));
+      middles.push_back(fmt::format("{} {:.4g}", axis, middle));
+      bins.push_back(fmt::format("{}", f[d]));
+      off = off || (f[d] > 1 && std::abs(center - middle) > 0.75);
     }
     if (off)
       return fmt::format(
-          "the first sample is centered at row {:.4g}, column {:.4g} of the picture, where binned pixels "
-          "would have "
-          "theirs at {:.4g} (the middle of the first {} x {}): problem.operator.phase and kernel.center say "
-          "where",
-          center[0], center[1], static_cast<double>(f - 1) / 2, f, f);
+          "the first sample is centered at {} of the {}, where binned {} would have theirs at {} (the middle "
+          "of "
+          "the first {}): problem.operator.phase and kernel.center say where",
+          fmt::join(centers, ", "), plan.image.volume() ? "volume" : "picture",
+          plan.image.volume() ? "voxels" : "pixels", fmt::join(middles, ", "), fmt::join(bins, " x "));
   }
   return {};
 }
