@@ -17,7 +17,8 @@ namespace tessera::config {
 /// "must be WANTED", from the rule alone.
 inline std::string wanted(const std::string& type, const Rule& rule) {
   std::string out = !rule.choices.empty() ? "one of"
-                    : type == "number" || type == "whole number" || type == "text" || type.starts_with("list")
+                    : type.starts_with("number") || type.starts_with("whole number") || type == "text" ||
+                            type.starts_with("list")
                         ? "a " + type
                         : type;
   if (const std::string range = limits(rule); !range.empty()) out += ' ' + range;

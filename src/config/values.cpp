@@ -84,7 +84,7 @@ Value print(const std::string& v, const Rule& rule) {
 }
 
 std::string list_name(const std::string& element, const Rule& rule) {
-  if (rule.one) return fmt::format("{}, or {} of them", element, rule.longest);
+  if (rule.one) return fmt::format("{} or {} of them", element, rule.longest);
   if (rule.shortest == rule.longest) return fmt::format("{} {}s", rule.shortest, element);
   if (rule.longest == rule.shortest + 1)
     return fmt::format("{} or {} {}s", rule.shortest, rule.longest, element);

@@ -147,8 +147,8 @@ const std::vector<BadJob>& bad_rules() {
        "problem:\n  truth: photo.png\n  operator: {type: downsampling, factor: 2, phase: [0, 2], kernel: "
        "{gaussian: {sigma: 1}}}\n",
        {},
-       "photo.yaml:3: problem.operator.phase is [0, 2] (the first sample is one of the first 2 on both axes) "
-       "write numbers below factor"},
+       "photo.yaml:3: problem.operator.phase is 2 on axis 1 (the first sample is one of the first 2) write a "
+       "number below factor"},
       {"PatchWithWhole",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndenoiser: {mode: whole, patch: 64}\n",
        {},

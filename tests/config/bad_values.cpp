@@ -244,7 +244,8 @@ const std::vector<BadJob>& bad_values() {
        "17, "
        "kernel: {gaussian: {sigma: 1}}}\n",
        {},
-       "photo.yaml:4: problem.operator.factor is 17 (it must be a whole number >= 2, <= 16) write for "
+       "photo.yaml:4: problem.operator.factor is 17 (it must be a whole number or 3 of them >= 1, <= 16) "
+       "write for "
        "example "
        "'factor: 2'"},
       {"OverrideWithoutValue",

@@ -206,21 +206,31 @@ TEST(QuadraticProx, PreconditionerKeepsTheSolutionOfVolumes) {
       SCOPED_TRACE(testing::Message() << "form " << form << ", weights " << weights);
       const at::Tensor exact = test::once([&] {
         Problem whole(parts(form), image, Communicator(), weights);
-        ProxReport with, without;
+        ProxReport report;
         const at::Tensor tight = whole.solve(100, kTight),
-                         u = whole.solve(100, {400, 0, Preconditioning::always}, &with);
-        whole.solve(100, {400, 0, Preconditioning::never}, &without);
+                         u = whole.solve(100, {400, 0, Preconditioning::always}, &report);
         EXPECT_LT(whole.rms(u - tight), allowed(100));
-        EXPECT_EQ(with.missed, 0);
-        EXPECT_LT(2 * with.iterations, without.iterations) << with.iterations << ' ' << without.iterations;
+        EXPECT_EQ(report.missed, 0);
         return tight;
       });
-      on_groups({1, 7}, [&](const Communicator& comm) {
+      on_groups({form % 2 == 0 ? 5 : 7}, [&](const Communicator& comm) {
         Problem p(parts(form), image, comm, weights);
         const at::Tensor v = p.solve(100, {5000, 1e-12, Preconditioning::always});
         EXPECT_LT(worst(comm, v, p.mine(exact), exact), 1e-9);
       });
     }
+}
+
+TEST(QuadraticProx, PreconditionerOfVolumesSavesIterations) {
+  if (test::other_rank()) return;
+  const Communicator self;
+  Problem p(one(make_gaussian_blur({1.2, 1.6, 1.6}, Boundary::valid)), Box({0, 0, 0}, {24, 36, 40}), self);
+  ProxReport with, without;
+  const at::Tensor u = p.solve(1605, {}, &with),
+                   v = p.solve(1605, {400, 0, Preconditioning::never}, &without);
+  EXPECT_EQ(with.missed, 0);
+  EXPECT_LT(p.rms(u - v), 2 * allowed(1605));
+  EXPECT_LT(3 * with.iterations, without.iterations);
 }
 
 // A torus of voxels, all samples or every factor-th: no iteration.
@@ -230,7 +240,7 @@ TEST(QuadraticProx, CircularBlursOfVolumesInClosedFormEqualConjugateGradients) {
       SCOPED_TRACE(testing::Message() << factor[0] << factor[1] << factor[2] << ' ' << per_channel);
       const at::Tensor taps = per_channel ? random_tensor({2, 3, 4, 5}, 5)
                                           : random_tensor({7, 3, 2}, 5);  // deeper than the image
-      on_groups([&](const Communicator& comm) {
+      on_groups({3, 7}, [&](const Communicator& comm) {
         Problem p(one(blur3(taps, Boundary::circular, factor)), Box({0, 0, 0}, {6, 12, 16}), comm);
         ProxReport report;
         const at::Tensor u = p.solve(40, {}, &report);

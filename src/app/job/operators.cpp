@@ -19,6 +19,9 @@ namespace {
 // (1, d, h, w), or (C, d, h, w) with one kernel per channel of the image; d = 1 of a picture.
 at::Tensor file_kernel(const KernelConfig::File& file, const OperatorRequest& in) {
   at::Tensor taps = in.files.taps(file.path, in.comm);
+  // An array of three axes is a stack of slices for a volume, unless they are as many as its channels.
+  if (in.image.volume() && taps.size(1) == 1 && taps.size(0) > 1 && taps.size(0) != in.image.channels)
+    taps = taps.transpose(0, 1);
   if (taps.eq(taps[0]).all().item().toBool()) taps = taps.slice(0, 0, 1);  // a gray kernel saved as RGB
   TESSERA_VALIDATE(taps.size(0) == 1 || taps.size(0) == in.image.channels, "kernel ", file.path, " has ",
                    taps.size(0), " channels that differ (the image has ", in.image.channels,
