@@ -252,7 +252,7 @@ def thick_slices():
         code, out, err = tessera("check", path, "--set", setting)
         assert code == 2 and why in out + err, (setting, code, out + err)
     np.save(work / "p.npy", v[13, :, :].astype(np.float32))
-    picture = job("problem:\n  truth: p.npy\n  operator: {type: downsampling, factor: [1, 2, 2], kernel: {gaussian: {sigma: 1}}}\n", name="p.yaml")
+    picture = job("problem:\n  truth: p.npy\n  operator: {type: downsampling, factor: [1, 2, 2], kernel: {gaussian: {sigma: 1}}}\n  noise: {gaussian: 0.01}\n", name="p.yaml")
     code, out, err = tessera("check", picture)
     assert code == 2 and "factor has three numbers (the image is a picture of 34 x 30)" in out + err, out + err
 
