@@ -217,7 +217,8 @@ void RunOutput::say_results(const RunSummary& s, const LoopResult& result, bool 
   std::string last = fmt::format("{} in {} ({} each)", how_it_ended(result, run_.plan.job.solver.iterations),
                                  format_seconds(result.seconds), format_seconds(s.seconds_per_iteration));
   if (run_.metrics) last += fmt::format(", PSNR {:.2f} dB (start {:.2f})", s.psnr, s.psnr_start);
-  if (run_.metrics && !stopped) last += fmt::format(", SSIM {:.4f}", s.ssim.reflected);
+  if (run_.metrics && !stopped && !std::isnan(s.ssim.reflected))  // volumes have none
+    last += fmt::format(", SSIM {:.4f}", s.ssim.reflected);
   log_.line(last);
 }
 
