@@ -65,7 +65,7 @@ for test in json.load(sys.stdin)["tests"]:
 if ((!all)); then
   for program in "$root/$build"/bin/*; do
     name=$(basename "$program")
-    [[ $name == tessera || $name == tessera-cuda ]] || grep -q "/$name\b" "$root/tests/list.tsv" || rm "$program"
+    [[ $name == @(tessera|tessera-cuda|bench_rays) ]] || grep -q "/$name\b" "$root/tests/list.tsv" || rm "$program"
   done
 fi
 

@@ -3,7 +3,8 @@
 # Everything that a machine with a GPU can say, in one go of at most 30 minutes: tests/gpu.sh [--out FOLDER] [--only PARTS] [--rehearse]
 #   tests: those labeled gpu   runs: whole ones on 1, 2 and 4 ranks, every precision, transport and mode, against the CPU
 #   training: a network against the CPU's, and steps per second   large: an image above 2^31 elements per feature
-#   sanitizer: compute-sanitizer, where it runs   studies: what is measured   (--only tests,runs: these of the six parts)
+#   tomography: the projector, voxels times views per second, against the CPU
+#   sanitizer: compute-sanitizer, where it runs   studies: what is measured   (--only tests,runs: these of the seven parts)
 #   FOLDER (runs/gpu) keeps every log, gpu.md (a page of tables) and the figures, ready for docs/ and docs/img/.
 #   --rehearse walks through all of it on the CPU with small sizes, where there is no GPU: the script's own test.
 # Works in a build tree and in an unpacked bundle (jobs/bundle.sh). With one GPU its ranks share it, and messages go
@@ -11,10 +12,11 @@
 # driver that does not work is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-out=runs/gpu rehearse="" only=tests,runs,training,large,sanitizer,studies
+parts=tests,runs,training,large,tomography,sanitizer,studies
+out=runs/gpu rehearse="" only=$parts
 while (($#)); do
   case $1 in
-    -h | --help) sed -n '3,11s/^# //p' "$0"; exit 0 ;;
+    -h | --help) sed -n '3,12s/^# //p' "$0"; exit 0 ;;
     --out) out=${2:?"--out wants a folder"}; shift ;;
     --only) only=${2:?"--only wants parts, as tests,runs"}; shift ;;
     --rehearse) rehearse=yes ;;
@@ -23,8 +25,7 @@ while (($#)); do
   shift
 done
 for part in ${only//,/ }; do
-  [[ ,tests,runs,training,large,sanitizer,studies, == *,$part,* ]] ||
-    { echo "unknown part $part (known: tests, runs, training, large, sanitizer, studies) see --help" >&2; exit 2; }
+  [[ ,$parts, == *,$part,* ]] || { echo "unknown part $part (known: ${parts//,/, }) see --help" >&2; exit 2; }
 done
 part() { [[ ,$only, == *,$1,* ]] && step "$2"; }
 bin=build/release/bin
@@ -136,6 +137,30 @@ if part large "an image of $side x $side" && run large-whole 1 "$job" "${large[@
     compare large-patch 1 large-whole 2e-2 || true
 fi
 
+if part tomography "the projector"; then
+  rays=$out/tomography.md
+  project() { timeout 240 "$bin/bench_rays" "$@" "$device" >>"$rays" 2>"$out/tomography.log" || { cat "$out/tomography.log"; fail "projector: $*"; }; }
+  [[ $rehearse ]] && scans=(24:9) few=(24 9) || scans=(512:720 1024:720) few=(96 90)
+  echo '| beam | volume | projection | G voxel views/s | adjoint | G voxel views/s | dot test |
+|---|---|---|---|---|---|---|' >"$rays"
+  for scan in "${scans[@]}"; do
+    for beam in parallel cone; do project "$beam" "${scan%:*}" "${scan#*:}" 2; done
+  done
+  printf '\n| beam | volume | projection: relative difference from the CPU | adjoint |\n|---|---|---|---|\n' >>"$rays"
+  project check "${few[@]}"
+  cat "$rays"
+  printf 'problem:\n  truth: {scene: {size: [%s, %s]}}\n  operator: {type: tomography, views: {count: 60}}\n  noise: {gaussian: 0.5}\n' \
+    $([[ $rehearse ]] && echo 48 56 || echo 480 560) >"$out/tomography.yaml"
+  for solver in "{name: sirt, iterations: 20}" "{name: fbp}"; do
+    name=$(sed 's/[^a-z]*name: *\([a-z]*\).*/\1/' <<<"$solver")
+    run "$name-cpu" 1 "$out/tomography.yaml" device=cpu "solver=$solver" || continue
+    for ranks in 1 2; do
+      run "$name-$ranks" "$ranks" "$out/tomography.yaml" "device=$device" domain.share_gpu=true "solver=$solver" &&
+        compare "$name-$ranks" "$ranks" "$name-cpu" 1e-4 || true
+    done
+  done
+fi
+
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
 if ! part sanitizer "compute-sanitizer"; then
   :
@@ -145,7 +170,7 @@ elif [[ $rehearse ]] || ! timeout 60 "$sanitizer" "$bin/tessera" info >"$out/san
   skip "compute-sanitizer (a device that is virtualized, or none, may refuse it: $out/sanitizer-probe.log)"
 else
   # cuDNN's own kernels are not what is tested: racecheck would take hours over them.
-  for pair in memcheck:exchange_gpu initcheck:exchange_gpu initcheck:runner_gpu; do
+  for pair in memcheck:exchange_gpu initcheck:exchange_gpu memcheck:projection_gpu initcheck:runner_gpu; do
     tool=${pair%:*} name=${pair#*:} log=$out/$tool-$name.log
     grep -qx "$name" <<<"$gpu_tests" || { skip "$tool of $name (not built)"; continue; }
     timeout 240 "$sanitizer" --tool "$tool" --report-api-errors no --error-exitcode 9 "$bin/test_$name" >"$log" 2>&1 ||
@@ -179,6 +204,7 @@ page=$out/gpu.md
   cat "$out/info.txt"
   printf '```\n\n## Whole runs\n\n'
   cat "$table"
+  [[ -s $out/tomography.md ]] && printf '\n## Projector\n\n' && cat "$out/tomography.md"
   for study in kernels layers shape batch halo; do
     [[ -s $out/study/$study.csv ]] || continue
     printf '\n## tessera study %s\n\n' "$study"

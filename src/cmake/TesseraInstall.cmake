@@ -19,7 +19,7 @@ install(TARGETS ${TESSERA_TARGETS} EXPORT tessera ARCHIVE DESTINATION ${CMAKE_IN
 set(headers ${PROJECT_SOURCE_DIR}/include/tessera)
 install(DIRECTORY ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   PATTERN app EXCLUDE PATTERN perf EXCLUDE PATTERN trace EXCLUDE PATTERN train EXCLUDE
-  REGEX "/io/(posix_file|hdf5_output)\\.hpp$" EXCLUDE
+  REGEX "/comm/check_cuda\\.hpp$" EXCLUDE REGEX "/io/(posix_file|hdf5_output)\\.hpp$" EXCLUDE
   REGEX "/denoise/(cuda_graph|layer_schedule|layer_traffic|memory_model|network_work|runner|side_stream|windows)\\.hpp$" EXCLUDE)
 install(FILES ${headers}/app/commands.hpp ${headers}/app/marks.hpp ${headers}/app/operator_table.hpp ${headers}/app/reconstruct.hpp
   ${headers}/app/scan.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera/app)

@@ -8,12 +8,9 @@
 #include <utility>
 
 #include "tessera/comm/array.hpp"
+#include "tessera/comm/check_cuda.hpp"
 
 namespace tessera {
-
-/// Every CUDA runtime return goes through here; throws RunError.
-void check_cuda(cudaError_t code, const char* call, const char* file, int line);
-#define TESSERA_CUDA(call) ::tessera::check_cuda((call), #call, __FILE__, __LINE__)
 
 /// Makes a device the current one inside a scope; nothing for the host.
 class DeviceGuard {

@@ -9,12 +9,7 @@
 #include <type_traits>
 
 #include "pack.hpp"
-
-#ifdef __CUDACC__
-#define TESSERA_BOTH __host__ __device__ __forceinline__
-#else
-#define TESSERA_BOTH inline
-#endif
+#include "tessera/core/both.hpp"
 
 namespace tessera::pack {
 

@@ -16,8 +16,10 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/domain/torch_cuda.hpp"
 #include "tessera/physics/projector.hpp"
 #include "tessera/physics/ramp_filter.hpp"
+#include "tessera/physics/ray_projector.hpp"
 
 namespace tessera {
 namespace {
@@ -102,9 +104,13 @@ class Projection final : public DistributedOperator {
         block_(voxels(image(), image().block(rank()))),
         own_(in_samples(*g_, range().block(0, rank()))),
         exact_(options().dtype() == at::kDouble) {
-    TESSERA_VALIDATE(options().device().is_cpu(),
-                     "the operator projects on processors (it has no kernels for GPUs) write 'device: cpu'");
-    if (!exact_) projector_.emplace(g_, block_);
+    const at::Device device = options().device();
+    comm().together([&] {  // a block may be too large for one rank
+      if (device.is_cuda())
+        rays_.emplace(g_, block_, options(), [device] { return current_stream(device.index()); });
+      else if (!exact_)
+        projector_.emplace(g_, block_);
+    });
     std::int64_t most = 0;  // samples of a batch's shadow
     const ElementType type = element_type(options().dtype().toScalarType());
     for (std::int64_t b = 0; b < batches(*g_); ++b) {
@@ -214,36 +220,44 @@ class Projection final : public DistributedOperator {
   void load(const at::Tensor& x, std::int64_t c) {
     if (block_.empty()) return;
     source_ = plane(x, c);
-    if (!exact_) projector_->load(source_.const_data_ptr<float>());
+    if (rays_)
+      rays_->load(source_);
+    else if (projector_)
+      projector_->load(source_.const_data_ptr<float>());
   }
   void project(const Box& samples, const at::Tensor& y) {
-    if (exact_)
-      project_plain(*g_, block_, source_.const_data_ptr<double>(), samples, y.data_ptr<double>());
-    else
+    if (rays_)
+      rays_->project(samples, y);
+    else if (projector_)
       projector_->project(samples, y.data_ptr<float>());
+    else
+      project_plain(*g_, block_, source_.const_data_ptr<double>(), samples, y.data_ptr<double>());
   }
   void clear(const at::Tensor& x, std::int64_t c) {
     if (block_.empty()) return;
-    if (exact_)
-      plane(x, c).zero_();
-    else
+    if (projector_)
       projector_->clear();
+    else
+      plane(x, c).zero_();
   }
   void gather(const Box& samples, const at::Tensor& y, const at::Tensor& x, std::int64_t c) {
-    if (exact_)
+    if (rays_)
+      rays_->gather(samples, y, plane(x, c));
+    else if (projector_)
+      projector_->gather(samples, y.const_data_ptr<float>());
+    else
       gather_plain(*g_, block_, samples, y.const_data_ptr<double>(), plane(x, c).data_ptr<double>(),
                    ProjectorInto::add);
-    else
-      projector_->gather(samples, y.const_data_ptr<float>());
   }
   void store(const at::Tensor& x, std::int64_t c) {
-    if (!block_.empty() && !exact_) projector_->store(plane(x, c).data_ptr<float>());
+    if (!block_.empty() && projector_) projector_->store(plane(x, c).data_ptr<float>());
   }
 
   std::shared_ptr<const Geometry> g_;
   Box block_, own_;  // this rank's voxels and samples
   bool exact_;
-  std::optional<Projector> projector_;  // in float32
+  std::optional<RayProjector> rays_;    // on a GPU
+  std::optional<Projector> projector_;  // on processors in float32
   std::vector<Batch> batches_;
   std::array<at::Tensor, 2> rooms_;
   at::Tensor source_;  // the channel that is projected
@@ -251,7 +265,8 @@ class Projection final : public DistributedOperator {
 
 class ProjectionPlan final : public OperatorPlan {
  public:
-  explicit ProjectionPlan(std::shared_ptr<const Geometry> geometry) : g_(std::move(geometry)) {
+  ProjectionPlan(std::shared_ptr<const Geometry> geometry, Device device)
+      : g_(std::move(geometry)), device_(device) {
     validate(*g_);
   }
 
@@ -280,8 +295,17 @@ class ProjectionPlan final : public OperatorPlan {
   }
   OperatorWork work(const ProductSpace& domain, int rank) const override {
     // A voxel has one ray a view, about, which reads it with its neighbors in a plane: two of a picture, four.
-    const double taps = is_picture(*g_) ? 2 : 4;
-    return {.products = 2 * taps * static_cast<double>(std::ssize(g_->views) * domain.values(rank))};
+    const double taps = is_picture(*g_) ? 2 : 4, values = static_cast<double>(domain.values(rank));
+    OperatorWork work{.products = 2 * taps * static_cast<double>(std::ssize(g_->views)) * values};
+    // On a GPU a batch of views reads the block, and its adjoint reads and writes it; samples are written, read and written
+    // once more times lengths, and read. Processors' caches hold what a batch needs. By its instructions, which are not
+    // measured, finding rays takes twice as long there as the products do.
+    if (!device_.is_cuda()) return work;
+    work.products *= 3;
+    work.bytes = static_cast<double>(domain.part(0).space.element_bytes) *
+                 (3 * static_cast<double>(batches(*g_)) * values +
+                  4 * static_cast<double>(range(domain).values(rank)));
+    return work;
   }
   std::int64_t memory(const ProductSpace& domain, int rank) const override {
     const ProductSpace::Part& image = checked(domain);
@@ -293,7 +317,10 @@ class ProjectionPlan final : public OperatorPlan {
       packed += plan.pixels_sent() + plan.pixels_received();
     }
     // With the projector's copy of the block.
-    return (block.pixels() + 2 * most + packed) * image.space.element_bytes;
+    const std::int64_t bytes = image.space.element_bytes;
+    const std::int64_t projector =
+        device_.is_cuda() ? ray_projector_bytes(*g_, block, most, bytes) : block.pixels() * bytes;
+    return projector + (2 * most + packed) * bytes;
   }
   OperatorTraits traits(const ProductSpace&) const override {
     return {.parts = {{}},
@@ -322,12 +349,14 @@ class ProjectionPlan final : public OperatorPlan {
     return image;
   }
   std::shared_ptr<const Geometry> g_;
+  Device device_;
 };
 
 }  // namespace
 
-std::unique_ptr<OperatorPlan> plan_projection(std::shared_ptr<const ProjectionGeometry> geometry) {
-  return std::make_unique<ProjectionPlan>(std::move(geometry));
+std::unique_ptr<OperatorPlan> plan_projection(std::shared_ptr<const ProjectionGeometry> geometry,
+                                              Device device) {
+  return std::make_unique<ProjectionPlan>(std::move(geometry), device);
 }
 
 std::shared_ptr<const ProjectionGeometry> geometry_of(const OperatorPlan& plan) {

@@ -30,9 +30,11 @@ std::string short_name(const char* linked) {
   const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(linked, nullptr, nullptr, &status),
                                                     std::free);
   std::string name = text ? text.get() : linked;
-  name.resize(std::min(name.size(), name.find(">(") + 1));
-  const std::size_t from = name.find("run_shares");
+  const std::size_t from = name.find("run_");
   if (from != std::string::npos) name.erase(0, from);
+  const std::size_t arguments = name.find_first_of("<(");
+  if (arguments != std::string::npos)
+    name.resize(name[arguments] == '(' ? arguments : std::min(name.size(), name.find(">(") + 1));
   for (const std::string part : {"tessera::", "pack::"})
     for (std::size_t at = name.find(part); at != std::string::npos; at = name.find(part))
       name.erase(at, part.size());

@@ -162,8 +162,8 @@ at::Tensor obliqueness(const ProjectionGeometry& g, const Box& samples) {
 void interpolate_unweighted(at::Tensor& y, const at::Tensor& weights) {
   const std::int64_t columns = y.size(-1);
   if (y.numel() == 0) return;
-  at::Tensor rows = y.reshape({-1, columns}).to(at::kDouble).contiguous();
-  const at::Tensor counts = weights.ne(0).reshape({-1, columns}).contiguous();
+  at::Tensor rows = y.reshape({-1, columns}).to(at::kCPU, at::kDouble).contiguous();
+  const at::Tensor counts = weights.ne(0).reshape({-1, columns}).to(at::kCPU).contiguous();
   for (std::int64_t r = 0; r < rows.size(0); ++r) {
     double* row = rows.mutable_data_ptr<double>() + r * columns;
     const bool* counted = counts.const_data_ptr<bool>() + r * columns;

@@ -2,14 +2,19 @@
 #include "tessera/domain/projection.hpp"
 
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "domain/projections.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/core/memory.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/domain/tensor_memory.hpp"
+#include "tessera/physics/ray_projector.hpp"
 
 namespace tessera {
 namespace {
@@ -127,6 +132,39 @@ TEST(Projection, DirectReconstructionsAreThoseOfOneRank) {
         EXPECT_LT(test::worst(comm, x, parts_of({whole}, all.A->domain(), comm.rank())[0], whole), 1e-12);
       }
     });
+  }
+}
+
+// Counted on the host, whose loop holds the same tensors.
+TEST(Projection, TheKernelsOfAGpuTakeTheMemoryThatIsModeled) {
+  if (test::other_rank()) return;
+  track_tensor_memory();
+  for (const Case& c : cases()) {
+    const auto g = c.geometry();
+    const Box volume = c.volume.box(), all = g->samples(),
+              samples({0, 0, 0}, {std::min<std::int64_t>(32, all.hi()[0]), all.hi()[1], all.hi()[2]});
+    const at::Tensor x = at::zeros({volume.pixels()}, at::kFloat),
+                     y = at::zeros({samples.pixels()}, at::kFloat);
+    const std::int64_t before = memory_now();
+    memory_reset_peak();
+    RayProjector projector(g, volume, at::TensorOptions(at::kFloat), {});
+    projector.load(x);
+    projector.project(samples, y);
+    projector.gather(samples, y, x);
+    const auto taken = static_cast<double>(memory_peak() - before),
+               modeled = static_cast<double>(ray_projector_bytes(*g, volume, samples.pixels(), 4));
+    EXPECT_LT(taken, modeled + 4096) << c.name;  // an allocation's rounding
+    EXPECT_GT(taken, 0.6 * modeled) << c.name;
+    const ProductSpace domain(ImageSpace(volume), Decomposition(volume, {1, 1, 1}, {1, 1, 1}));
+    std::int64_t most = 0;
+    for (std::int64_t v = 0; v < all.hi()[0]; v += 32)
+      most = std::max(most, shadow(*g, volume, v, std::min(v + 32, all.hi()[0])).pixels());
+    const auto on = [&](Device device) { return plan_projection(g, device); };
+    EXPECT_EQ(on(Device{0})->memory(domain, 0) - on({})->memory(domain, 0),
+              ray_projector_bytes(*g, volume, most, 4) - 4 * volume.pixels())
+        << c.name;
+    EXPECT_GT(on(Device{0})->work(domain, 0).bytes,
+              4.0 * static_cast<double>(volume.pixels() + all.pixels()));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "tessera/comm/array.hpp"
 #include "tessera/domain/operator_plan.hpp"
 #include "tessera/physics/projection_geometry.hpp"
 
@@ -17,9 +18,11 @@ namespace tessera {
 /// nothing is sent.
 ///
 /// The domain's box has the size of the geometry's volume. The range has one part: of a picture (views,
-/// columns), one row; of a volume (views, rows, columns). Channels are projected one by one. float32 in vector
-/// code, float64 in plain code. On processors.
-std::unique_ptr<OperatorPlan> plan_projection(std::shared_ptr<const ProjectionGeometry> geometry);
+/// columns), one row; of a volume (views, rows, columns). Channels are projected one by one. On processors float32 in
+/// vector code, float64 in plain code; on a GPU both in kernels (physics/ray_projector.hpp). `device` is the one
+/// that the plan speaks of: memory is its. It is placed on any.
+std::unique_ptr<OperatorPlan> plan_projection(std::shared_ptr<const ProjectionGeometry> geometry,
+                                              Device device = {});
 
 /// Of such a plan; null for any other.
 std::shared_ptr<const ProjectionGeometry> geometry_of(const OperatorPlan& plan);

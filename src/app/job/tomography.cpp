@@ -408,7 +408,8 @@ std::unique_ptr<OperatorPlan> make(const OperatorRequest& in) {
                 : scan.beam == Beam::cone ? seen(side * static_cast<double>(size[0]))
                                           : size[0];
   return plan_projection(std::make_shared<ProjectionGeometry>(
-      circular_geometry(scan, {.size = size, .voxel = {side, side, depth}})));
+                             circular_geometry(scan, {.size = size, .voxel = {side, side, depth}})),
+                         in.device);
 }
 
 double length(const Vector3& a) { return std::hypot(a[0], a[1], a[2]); }
