@@ -252,7 +252,7 @@ TEST(RayProjector, OffsetsBeyond31BitsAreRight) {
 
   // The last pixels gather what the last columns saw.
   const float y[3] = {1, 2, 3};
-  const rays::Samples samples{0, 1, 0, 1, kSide - 3, 3};
+  const rays::SampleBox samples{0, 1, 0, 1, kSide - 3, 3};
   const rays::GatherAnyTask<float> back{task.space, &view, task.lo, task.hi, samples, y, x};
   for (int k = 0; k < 4; ++k) view.column[k] = view.row[k] = view.depth[k] = 0;
   view.column[3] = view.row[1] = view.depth[0] = 1;  // voxel (d, h, w) at row d and column w

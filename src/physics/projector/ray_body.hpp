@@ -10,7 +10,7 @@
 // instructions per ray and plane for 4 loads (of level stacks 19 for 2), which hit the first cache where lanes lie side by
 // side (slices innermost): issue slots and that cache are equally busy. Views of a batch come first in the order of blocks,
 // so that the second cache serves all of them with the slab that one brings. The adjoint of level views has 7 instructions
-// per voxel, column and view for one load of neighboring columns, that of upright ones 8 per tap and some 35 per column to
+// per voxel, column and view for one load of neighboring columns, that of upright ones 8 per tap and some 25 per column to
 // find the first; what belongs to a pixel alone is shared by its run of slices.
 #pragma once
 
@@ -204,7 +204,7 @@ TESSERA_BOTH T line_sum(const ProjectTask<T>& t, const Line& line) {
 /// By rows: 32 rows by 8 columns of one view. Else 32 columns of one row of 8 views. Views first.
 template <class T>
 TESSERA_BOTH void project_thread(const ProjectTask<T>& t, std::int64_t block, std::int32_t thread) {
-  const Samples& s = t.samples;
+  const SampleBox& s = t.samples;
   const std::int64_t views = t.by_rows ? s.views : shares(s.views, kBands),
                      across = shares(s.columns, t.by_rows ? kBands : kLanes);
   std::int64_t view = block % views, column = block / views % across, row = block / views / across;
@@ -221,13 +221,13 @@ TESSERA_BOTH void project_thread(const ProjectTask<T>& t, std::int64_t block, st
 }
 template <class T>
 TESSERA_BOTH std::int64_t blocks(const ProjectTask<T>& t) {
-  const Samples& s = t.samples;
+  const SampleBox& s = t.samples;
   return t.by_rows ? s.views * shares(s.columns, kBands) * shares(s.rows, kLanes)
                    : shares(s.views, kBands) * shares(s.columns, kLanes) * s.rows;
 }
 
 TESSERA_BOTH void scale_thread(const ScaleTask& t, std::int64_t block, std::int32_t thread) {
-  const Samples& s = t.samples;
+  const SampleBox& s = t.samples;
   const std::int64_t high = s.rows + 2 * t.rim, across = shares(s.columns, kLanes),
                      down = shares(high, kBands);
   const std::int64_t column = block % across * kLanes + thread % kLanes,
@@ -322,7 +322,7 @@ template <int kRun>
 TESSERA_BOTH void gather_level_thread(const GatherTask& t, std::int64_t block, std::int32_t thread) {
   const PixelRun at = pixel_run(t.lo, t.hi, kRun, block, thread);
   if (!at.inside) return;
-  const Samples& s = t.samples;
+  const SampleBox& s = t.samples;
   const std::int64_t high = s.rows + 2 * t.rim;
   float sums[kRun] = {};
   for (std::int64_t v = 0; v < s.views; ++v) {
@@ -360,7 +360,7 @@ TESSERA_BOTH void gather_upright_thread(const GatherTask& t, std::int64_t block,
   constexpr int kRun = kUprightRun;
   const PixelRun at = pixel_run(t.lo, t.hi, kRun, block, thread);
   if (!at.inside) return;
-  const Samples& s = t.samples;
+  const SampleBox& s = t.samples;
   const auto wide = static_cast<std::int32_t>(s.columns), rows = static_cast<std::int32_t>(s.rows),
              rim = static_cast<std::int32_t>(t.rim), first_row = static_cast<std::int32_t>(s.row);
   float sums[kRun] = {};
@@ -416,7 +416,7 @@ TESSERA_BOTH double affine(const double (&a)[4], double d, double h, double w) {
 struct SampleSpan {
   std::int64_t row, rows_end, column, columns_end;
 };
-TESSERA_BOTH SampleSpan samples_seen(const View& v, const Samples& s, bool cone, double d, double h,
+TESSERA_BOTH SampleSpan samples_seen(const View& v, const SampleBox& s, bool cone, double d, double h,
                                      double w) {
   double lo[2] = {1e300, 1e300}, hi[2] = {-1e300, -1e300};
   for (int corner = 0; corner < 8; ++corner) {
@@ -447,7 +447,7 @@ template <class T>
 TESSERA_BOTH void gather_any_thread(const GatherAnyTask<T>& t, std::int64_t block, std::int32_t thread) {
   const PixelRun at = pixel_run(t.lo, t.hi, 1, block, thread);
   if (!at.inside) return;
-  const Samples& s = t.samples;
+  const SampleBox& s = t.samples;
   const Index3 voxel{at.first, at.h, at.w};
   double sum = 0;
   for (std::int64_t v = 0; v < s.views; ++v) {

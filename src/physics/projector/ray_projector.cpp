@@ -189,7 +189,7 @@ struct RayProjector::State {
             rate.data_ptr<double>(), main.data_ptr<std::int32_t>()};
   }
 
-  static rays::Samples samples_of(const Box& b) {
+  static rays::SampleBox samples_of(const Box& b) {
     return {b.lo()[0], b.extent(0), b.lo()[1], b.extent(1), b.lo()[2], b.extent(2)};
   }
 
@@ -265,7 +265,7 @@ struct RayProjector::State {
                                 : geometry->volume.size[0] == 1 ? 1
                                                                 : rays::kLevelRun;
     const std::int64_t rim = way == Way::upright ? taps : run_of;
-    const rays::Samples s = samples_of(samples);
+    const rays::SampleBox s = samples_of(samples);
     TESSERA_VALIDATE((s.rows + 2 * rim) * s.columns <= std::numeric_limits<std::int32_t>::max(), "a view of ",
                      s.rows, " x ", s.columns,
                      " samples (a GPU's indices of it have 31 bits) use a part of it");

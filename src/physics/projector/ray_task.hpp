@@ -40,8 +40,8 @@ struct Columns {
   std::int32_t* main;
 };
 
-/// Samples (view, row, column) of a box, dense.
-struct Samples {
+/// SampleBox (view, row, column) of a box, dense.
+struct SampleBox {
   std::int64_t view, views, row, rows, column, columns;
 };
 
@@ -64,17 +64,17 @@ struct ProjectTask {
   // strides in numbers; those along the other axes fit 32 bits.
   const T* volume[3];
   std::int64_t stride[3][3];
-  Samples samples;
+  SampleBox samples;
   T* y;
   bool by_rows, add;
 };
 
-/// Samples times the length of their rays between planes, with rows of zeros before and behind: (views, rows + 2 rim,
+/// SampleBox times the length of their rays between planes, with rows of zeros before and behind: (views, rows + 2 rim,
 /// columns).
 struct ScaleTask {
   RaySpace space;
   const View* views;
-  Samples samples;
+  SampleBox samples;
   const float* y;
   std::int64_t rim;
   float* scaled;
@@ -87,7 +87,7 @@ struct GatherTask {
   const View* views;
   Index3 lo, hi;
   Columns columns;
-  Samples samples;
+  SampleBox samples;
   const float* scaled;
   std::int64_t rim;   // rows of zeros
   std::int32_t run;   // slices of a thread: kUprightRun, else kLevelRun or of a picture 1
@@ -101,7 +101,7 @@ struct GatherAnyTask {
   RaySpace space;
   const View* views;
   Index3 lo, hi;
-  Samples samples;
+  SampleBox samples;
   const T* y;
   T* x;
 };
@@ -109,8 +109,8 @@ struct GatherAnyTask {
 constexpr std::int32_t kThreads = 256;  // of a block: kLanes neighbors, kBands of them
 constexpr std::int32_t kLanes = 32;
 constexpr std::int32_t kBands = kThreads / kLanes;
-constexpr std::int32_t kLevelRun = 16;  // slices of a thread
-constexpr std::int32_t kUprightRun = 8;
+constexpr std::int32_t kLevelRun = 16;    // slices of a thread
+constexpr std::int32_t kUprightRun = 10;  // as many as 64 registers hold
 
 /// Enqueues a task on a cudaStream_t and returns at once; the device is the current one. RunError.
 void on_device(const ColumnTask& task, void* stream);
