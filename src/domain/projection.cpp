@@ -98,7 +98,7 @@ bool slices_apart(const Geometry& g) {
 class Projection final : public DistributedOperator {
  public:
   Projection(const OperatorPlan& plan, const OperatorContext& context,
-             std::shared_ptr<const Geometry> geometry)
+             std::shared_ptr<const Geometry> geometry, ProjectorChoice choice)
       : DistributedOperator(plan, context),
         g_(std::move(geometry)),
         block_(voxels(image(), image().block(rank()))),
@@ -106,8 +106,10 @@ class Projection final : public DistributedOperator {
         exact_(options().dtype() == at::kDouble) {
     const at::Device device = options().device();
     comm().together([&] {  // a block may be too large for one rank
-      if (device.is_cuda())
-        rays_.emplace(g_, block_, options(), [device] { return current_stream(device.index()); });
+      if (device.is_cuda() || choice == ProjectorChoice::kernels)
+        rays_.emplace(g_, block_, options(), [device]() -> void* {
+          return device.is_cuda() ? current_stream(device.index()) : nullptr;
+        });
       else if (!exact_)
         projector_.emplace(g_, block_);
     });
@@ -265,8 +267,8 @@ class Projection final : public DistributedOperator {
 
 class ProjectionPlan final : public OperatorPlan {
  public:
-  ProjectionPlan(std::shared_ptr<const Geometry> geometry, Device device)
-      : g_(std::move(geometry)), device_(device) {
+  ProjectionPlan(std::shared_ptr<const Geometry> geometry, Device device, ProjectorChoice choice)
+      : g_(std::move(geometry)), device_(device), choice_(choice) {
     validate(*g_);
   }
 
@@ -334,7 +336,7 @@ class ProjectionPlan final : public OperatorPlan {
     return is_picture(*g_) ? Box::image2d(side, side) : Box({0, 0, 0}, {measured.extent(1), side, side});
   }
   std::unique_ptr<DistributedOperator> place(const OperatorContext& context) override {
-    return std::make_unique<Projection>(*this, context, g_);
+    return std::make_unique<Projection>(*this, context, g_, choice_);
   }
 
   const std::shared_ptr<const ProjectionGeometry>& geometry() const { return g_; }
@@ -350,13 +352,14 @@ class ProjectionPlan final : public OperatorPlan {
   }
   std::shared_ptr<const Geometry> g_;
   Device device_;
+  ProjectorChoice choice_;
 };
 
 }  // namespace
 
 std::unique_ptr<OperatorPlan> plan_projection(std::shared_ptr<const ProjectionGeometry> geometry,
-                                              Device device) {
-  return std::make_unique<ProjectionPlan>(std::move(geometry), device);
+                                              Device device, ProjectorChoice choice) {
+  return std::make_unique<ProjectionPlan>(std::move(geometry), device, choice);
 }
 
 std::shared_ptr<const ProjectionGeometry> geometry_of(const OperatorPlan& plan) {

@@ -57,47 +57,8 @@ TEST(ProjectionGpu, EveryBeamIsTheHostsLoopInBothTypes) {
 
 TEST(ProjectionGpu, EqualsProcessorsOnAnyCutAndPassesTheDotTest) {
   TESSERA_NEEDS_GPU();
-  for (const test::Case& c : test::cases()) {
-    const test::Placed one(c, {1, 1, 1}, Communicator());
-    const at::Tensor x = test::random_tensor(one.A->make_image().sizes(), 7);
-    Tensors y1 = one.A->make_measurement();
-    one.A->apply(x, y1);
-    const Tensors v{test::random_tensor(y1[0].sizes(), 8)};
-    at::Tensor back1 = one.A->make_image();
-    one.A->adjoint(v, back1);
-    test::on_groups({1, 2}, [&](const Communicator& comm) {
-      const Device device{test::gpu_of(comm)};
-      for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-        for (const Grid3& grid : grids(comm.size(), c.volume.box())) {
-          SCOPED_TRACE(concat(c.name, ", ", grid[0], " x ", grid[1], " x ", grid[2]));
-          const auto plan = plan_projection(c.geometry(), device);
-          const ProductSpace domain(ImageSpace(c.volume.box(), 2),
-                                    Decomposition(c.volume.box(), {1, 1, 1}, grid));
-          const at::TensorOptions options = tensor_options(device, type);
-          const auto A =
-              plan->place({domain, options, make_transport(comm, device, TransportKind::mpi), comm});
-          Tensors mine = test::parts_of({x}, A->domain(), comm.rank()),
-                  w = test::parts_of(v, A->range(), comm.rank()), y = A->make_measurement(),
-                  back = A->make_domain();
-          mine[0] = mine[0].to(options);
-          w[0] = w[0].to(options);
-          A->apply(mine, y);
-          A->adjoint(w, back);
-          const double limit = type == at::kFloat ? 1e-5 : 1e-12;
-          const auto host = [](const at::Tensor& t) { return t.cpu().to(at::kDouble); };
-          EXPECT_LT(test::worst(comm, host(y[0]), test::parts_of(y1, A->range(), comm.rank())[0], y1[0]),
-                    limit);
-          EXPECT_LT(
-              test::worst(comm, host(back[0]), test::parts_of({back1}, A->domain(), comm.rank())[0], back1),
-              limit);
-          std::vector<double> sums{test::scalar_product(host(y[0]), host(w[0])),
-                                   test::scalar_product(host(mine[0]), host(back[0]))};
-          comm.all_reduce(sums, Reduce::sum);
-          EXPECT_NEAR(sums[0], sums[1], limit * (1 + std::abs(sums[0])) * 10);
-        }
-      }
-    });
-  }
+  test::expect_kernels_equal_processors({1, 2},
+                                        [](const Communicator& comm) { return Device{test::gpu_of(comm)}; });
 }
 
 }  // namespace

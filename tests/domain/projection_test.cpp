@@ -135,6 +135,10 @@ TEST(Projection, DirectReconstructionsAreThoseOfOneRank) {
   }
 }
 
+TEST(Projection, TheOperatorOfAGpuEqualsProcessorsOnAnyCut) {
+  test::expect_kernels_equal_processors({1, 2, 3, 4, 5, 7}, [](const Communicator&) { return Device{}; });
+}
+
 // Counted on the host, whose loop holds the same tensors.
 TEST(Projection, TheKernelsOfAGpuTakeTheMemoryThatIsModeled) {
   if (test::other_rank()) return;

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cmath>
+#include <initializer_list>
 #include <memory>
 #include <numbers>
 #include <string>
 #include <vector>
 
 #include "domain/operators.hpp"
+#include "tessera/core/error.hpp"
 #include "tessera/domain/projection.hpp"
 
 namespace tessera::test {
@@ -72,5 +74,50 @@ struct Placed {
         A(plan->place(
             {domain, at::TensorOptions(type), make_transport(comm, {}, TransportKind::mpi), comm})) {}
 };
+
+/// The operator that a GPU runs, on the device that `device(comm)` names and any cut, against that of processors on one
+/// rank: both directions, both types, and the dot test.
+template <class DeviceOf>
+void expect_kernels_equal_processors(std::initializer_list<int> ranks, DeviceOf device) {
+  for (const Case& c : cases()) {
+    const Placed one(c, {1, 1, 1}, Communicator());
+    const at::Tensor x = random_tensor(one.A->make_image().sizes(), 7);
+    Tensors y1 = one.A->make_measurement();
+    one.A->apply(x, y1);
+    const Tensors v{random_tensor(y1[0].sizes(), 8)};
+    at::Tensor back1 = one.A->make_image();
+    one.A->adjoint(v, back1);
+    ASSERT_GT(back1.abs().max().item<double>(), 0.1);
+    on_groups(ranks, [&](const Communicator& comm) {
+      const Device where = device(comm);
+      for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+        for (const Grid3& grid : grids(comm.size(), c.volume.box())) {
+          SCOPED_TRACE(
+              concat(c.name, ", ", grid[0], " x ", grid[1], " x ", grid[2], ", ", c10::toString(type)));
+          const auto plan = plan_projection(c.geometry(), where, ProjectorChoice::kernels);
+          const ProductSpace domain(ImageSpace(c.volume.box(), 2),
+                                    Decomposition(c.volume.box(), {1, 1, 1}, grid));
+          const at::TensorOptions options = tensor_options(where, type);
+          const auto A =
+              plan->place({domain, options, make_transport(comm, where, TransportKind::mpi), comm});
+          Tensors mine = parts_of({x}, A->domain(), comm.rank()), w = parts_of(v, A->range(), comm.rank()),
+                  y = A->make_measurement(), back = A->make_domain();
+          mine[0] = mine[0].to(options);
+          w[0] = w[0].to(options);
+          A->apply(mine, y);
+          A->adjoint(w, back);
+          const double limit = type == at::kFloat ? 5e-6 : 1e-12;
+          const auto host = [](const at::Tensor& t) { return t.cpu().to(at::kDouble); };
+          EXPECT_LT(worst(comm, host(y[0]), parts_of(y1, A->range(), comm.rank())[0], y1[0]), limit);
+          EXPECT_LT(worst(comm, host(back[0]), parts_of({back1}, A->domain(), comm.rank())[0], back1), limit);
+          std::vector<double> sums{scalar_product(host(y[0]), host(w[0])),
+                                   scalar_product(host(mine[0]), host(back[0]))};
+          comm.all_reduce(sums, Reduce::sum);
+          EXPECT_NEAR(sums[0], sums[1], 10 * limit * (1 + std::abs(sums[0])));
+        }
+      }
+    });
+  }
+}
 
 }  // namespace tessera::test

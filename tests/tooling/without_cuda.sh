@@ -10,7 +10,8 @@ trap 'rm -rf "$build"' EXIT
   -DTESSERA_VENV="$3" -DCMAKE_PREFIX_PATH="$4" >"$build/log" 2>&1 || { cat "$build/log"; exit 1; }
 objects=src/CMakeFiles
 "$cmake" --build "$build" -j 2 --target src/libtessera_comm.a \
-  $objects/tessera_domain.dir/domain/without_cuda.cpp.o $objects/tessera_denoise.dir/denoise/without_cuda.cpp.o
+  $objects/tessera_physics.dir/physics/without_cuda.cpp.o $objects/tessera_domain.dir/domain/without_cuda.cpp.o \
+  $objects/tessera_denoise.dir/denoise/without_cuda.cpp.o
 if grep -q "^CMAKE_CUDA_COMPILER:" "$build/CMakeCache.txt"; then
   echo "a build without CUDA looked for a CUDA compiler"
   exit 1

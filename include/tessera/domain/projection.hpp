@@ -9,6 +9,9 @@
 
 namespace tessera {
 
+/// Which projector is placed: kernels is that of a GPU, which on processors is a plain loop, for tests.
+enum class ProjectorChoice { of_device, kernels };
+
 /// Line integrals of a distributed picture or volume, and their exact adjoint (physics/projector.hpp).
 ///
 /// The volume is cut into blocks along any axes; projections are owned by boxes of whole detector rows. A rank
@@ -22,7 +25,8 @@ namespace tessera {
 /// vector code, float64 in plain code; on a GPU both in kernels (physics/ray_projector.hpp). `device` is the one
 /// that the plan speaks of: memory is its. It is placed on any.
 std::unique_ptr<OperatorPlan> plan_projection(std::shared_ptr<const ProjectionGeometry> geometry,
-                                              Device device = {});
+                                              Device device = {},
+                                              ProjectorChoice choice = ProjectorChoice::of_device);
 
 /// Of such a plan; null for any other.
 std::shared_ptr<const ProjectionGeometry> geometry_of(const OperatorPlan& plan);

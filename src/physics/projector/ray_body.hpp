@@ -3,8 +3,8 @@
 //
 // A thread of block `block` (of blocks(task)) does its part of a task. The rule is that of ray.hpp. In float32 a coordinate
 // is a whole number of 2^-32 voxels: adding the slope once more per plane loses nothing, cell and part come without a
-// conversion, and projection and adjoint compute the same weights to the bit (across the slices of upright views to
-// rounding). A texture's interpolation, 8 bits of a part, would be another operator.
+// conversion, and projection and adjoint compute the same weights, across the slices of upright views to rounding. A
+// texture's interpolation, 8 bits of a part, would be another operator.
 //
 // What limits, by counting instructions of the code for 9.0 (predictions, nothing was measured): a projection issues 29
 // instructions per ray and plane for 4 loads (of level stacks 19 for 2), which hit the first cache where lanes lie side by
