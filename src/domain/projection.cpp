@@ -299,11 +299,12 @@ class ProjectionPlan final : public OperatorPlan {
     // A voxel has one ray a view, about, which reads it with its neighbors in a plane: two of a picture, four.
     const double taps = is_picture(*g_) ? 2 : 4, values = static_cast<double>(domain.values(rank));
     OperatorWork work{.products = 2 * taps * static_cast<double>(std::ssize(g_->views)) * values};
-    // On a GPU a batch of views reads the block, and its adjoint reads and writes it; samples are written, read and written
-    // once more times lengths, and read. Processors' caches hold what a batch needs. By its instructions, which are not
-    // measured, finding rays takes twice as long there as the products do.
+    // On a GPU a batch of views reads the block, and its adjoint reads and writes it; samples are written, read and
+    // written once more times lengths, and read. Processors' caches hold what a batch needs. Finding rays takes
+    // instructions beside products, so many times as many (counted, not measured): all slices of a level stack share them,
+    // in a picture each pixel has its own.
     if (!device_.is_cuda()) return work;
-    work.products *= 3;
+    work.products *= is_picture(*g_) ? 16 : slices_apart(*g_) ? 1 : 3;
     work.bytes = static_cast<double>(domain.part(0).space.element_bytes) *
                  (3 * static_cast<double>(batches(*g_)) * values +
                   4 * static_cast<double>(range(domain).values(rank)));
