@@ -147,7 +147,7 @@ TrainRecord differentiate(const TrainOptions& o, const Graph& graph, const Batch
     const at::AutoGradMode on(true);
     at::Tensor x = batch.noisy;
     if (o.precision == Precision::bfloat16) x = x.to(at::kBFloat16);
-    x = x.contiguous(at::MemoryFormat::ChannelsLast);
+    x = x.contiguous(channels_last(x));
     const at::Tensor out = evaluate(graph, optimizer.parameters(), x, batch.sigma);
     const at::Tensor image = out.to(at::kFloat);
     const at::Tensor error =

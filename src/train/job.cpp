@@ -137,6 +137,9 @@ TrainOptions parse_train_job(const std::string& text, const std::string& path) {
                          {"length", into(j.length)},
                          {"power_iterations", into(j.power_iterations)},
                          {"sigma", into_range(j.sigma, "train.jacobian.sigma", "[0.002, 0.08]")}};
+  const auto photographs = [&](const YAML::Node& n) {
+    for (const auto& name : n.as<std::vector<std::string>>()) o.photographs.push_back(located(name));
+  };
   const Readers train{
       {"network",
        [&](const YAML::Node& n) {
@@ -152,10 +155,8 @@ TrainOptions parse_train_job(const std::string& text, const std::string& path) {
            o.start = located(o.start);
        }},
       {"output", [&](const YAML::Node& n) { o.output = located(n.as<std::string>()); }},
-      {"photographs",
-       [&](const YAML::Node& n) {
-         for (const auto& name : n.as<std::vector<std::string>>()) o.photographs.push_back(located(name));
-       }},
+      {"photographs", photographs},
+      {"volumes", photographs},
       {"exclude", into(o.exclude)},
       {"dead_leaves", into_number(o.dead_leaves)},
       {"shrink", into_number(o.shrink)},

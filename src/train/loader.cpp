@@ -10,32 +10,47 @@
 #include <utility>
 
 #include "tessera/core/error.hpp"
+#include "volume_scenes.hpp"
 
 namespace tessera::training {
 
-void clean_crop(const TrainOptions& o, const std::vector<Picture>& pictures, Draws& draws, float* out) {
+Index3 crop_size(const TrainOptions& o) {
+  return {make_graph(o.network).axes() == Axes::volume ? o.crop : 1, o.crop, o.crop};
+}
+
+std::vector<std::int64_t> crops_shape(const TrainOptions& o, std::int64_t items, std::int64_t channels) {
+  if (crop_size(o)[0] > 1) return {items, channels, o.crop, o.crop, o.crop};
+  return {items, channels, o.crop, o.crop};
+}
+
+void clean_crop(const TrainOptions& o, const Index3& size, const std::vector<Picture>& pictures, Draws& draws,
+                float* out) {
   const bool drawn = draws.uniform() < o.dead_leaves;
   const bool shrink = draws.uniform() < o.shrink;
-  if (drawn)
+  if (drawn && size[0] > 1)
+    drawn_volume(o.network.channels, o.crop, draws, out);
+  else if (drawn)
     dead_leaves(o.network.channels, o.crop, draws, out);
   else
-    photograph_crop(pictures[draws.below(static_cast<std::int64_t>(pictures.size()))], shrink, o.crop, draws,
+    photograph_crop(pictures[draws.below(static_cast<std::int64_t>(pictures.size()))], shrink, size, draws,
                     out);
 }
 
 Batch make_batch(const TrainOptions& o, const std::vector<Picture>& pictures, std::int64_t step, int rank,
                  int ranks) {
   const at::NoGradGuard off;  // every thread begins with gradients
-  const std::int64_t channels = o.network.channels, values = channels * o.crop * o.crop;
+  const Index3 size = crop_size(o);
   const std::int64_t mine = (o.batch - rank + ranks - 1) / ranks;
-  Batch batch{at::empty({mine, channels, o.crop, o.crop}, at::kFloat), {}, at::empty({mine}, at::kFloat)};
+  Batch batch{
+      at::empty(crops_shape(o, mine, o.network.channels), at::kFloat), {}, at::empty({mine}, at::kFloat)};
+  const std::int64_t values = o.network.channels * size[0] * size[1] * size[2];
   batch.noisy = at::empty_like(batch.clean);
   for (std::int64_t k = 0; k < mine; ++k) {
     Draws draws(o.seed, step, k * ranks + rank);
     float* clean = batch.clean.data_ptr<float>() + k * values;
     const double sigma = o.sigma.first + draws.uniform() * (o.sigma.second - o.sigma.first);
     const std::uint64_t noise_seed = static_cast<std::uint64_t>(draws.uniform() * 9007199254740992.0);
-    clean_crop(o, pictures, draws, clean);
+    clean_crop(o, size, pictures, draws, clean);
     batch.sigma.data_ptr<float>()[k] = static_cast<float>(sigma);
     const at::Tensor item = batch.noisy.select(0, k);
     item.normal_(0, 1, at::detail::createCPUGenerator(noise_seed));

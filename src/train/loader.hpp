@@ -18,11 +18,22 @@
 
 namespace tessera::training {
 
-/// A clean crop for training: a drawn scene or a photograph's crop, by the shares that the options give.
-/// out: channels x crop x crop values in [0, 1], planar.
-void clean_crop(const TrainOptions& options, const std::vector<Picture>& pictures, Draws& draws, float* out);
+/// A crop's points: a square of `crop` pixels, or a cube for a network of volumes.
+Index3 crop_size(const TrainOptions& options);
+/// `items` of such crops: (N, C, crop, crop), or (N, C, crop, crop, crop).
+std::vector<std::int64_t> crops_shape(const TrainOptions& options, std::int64_t items, std::int64_t channels);
 
-/// Crops of one step: clean and noisy (N, C, crop, crop), sigma (N); float32.
+/// A clean crop for training: a drawn scene or a photograph's crop, by the shares that the options give.
+/// `size`: crop_size(); out: so many values of each channel in [0, 1], planar.
+void clean_crop(const TrainOptions& options, const Index3& size, const std::vector<Picture>& pictures,
+                Draws& draws, float* out);
+
+/// In which features of such images are computed.
+inline at::MemoryFormat channels_last(const at::Tensor& x) {
+  return x.dim() == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
+}
+
+/// Crops of one step: clean and noisy (crops_shape()), sigma (N); float32.
 struct Batch {
   at::Tensor clean, noisy, sigma;
 };

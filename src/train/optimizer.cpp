@@ -28,7 +28,7 @@ namespace {
 /// Whether a kernel mixes many channels with many: head, tail and depthwise kernels do not.
 bool mixes_channels(const at::Tensor& kernel) {
   constexpr std::int64_t many = 8;
-  return kernel.dim() == 4 && std::min(kernel.size(0), kernel.size(1)) >= many;
+  return kernel.dim() >= 4 && std::min(kernel.size(0), kernel.size(1)) >= many;
 }
 
 std::vector<at::Tensor> chosen(const std::vector<at::Tensor>& of, const std::vector<std::size_t>& at) {

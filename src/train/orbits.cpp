@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "loader.hpp"
 #include "tessera/core/error.hpp"
@@ -22,14 +23,29 @@ namespace {
 
 enum Number { kSigma, kWidth, kLeft, kNumbers };
 
-at::Tensor column(const at::Tensor& per_item) { return per_item.view({-1, 1, 1, 1}); }
+/// One number per item (N), as it multiplies items of x.
+at::Tensor column(const at::Tensor& per_item, const at::Tensor& x) {
+  std::vector<std::int64_t> shape(x.dim(), 1);
+  shape[0] = -1;
+  return per_item.view(shape);
+}
 
-at::Tensor lengths(const at::Tensor& x) { return at::linalg_vector_norm(x, 2, at::IntArrayRef{1, 2, 3}); }
+at::Tensor lengths(const at::Tensor& x) {
+  std::vector<std::int64_t> axes(x.dim() - 1);
+  std::iota(axes.begin(), axes.end(), 1);
+  return at::linalg_vector_norm(x, 2, axes);
+}
+
+/// G applied along each of the axes behind the channels; x (C, [D,] H, W).
+at::Tensor along_axes(const at::Tensor& g, const at::Tensor& x) {
+  const at::Tensor y = at::matmul(at::matmul(g, x), g);
+  return x.dim() == 3 ? y : at::matmul(g, y.flatten(2)).view(x.sizes());
+}
 
 /// (D(x + h v) - D(x)) / h.
 at::Tensor slope(const Graph& graph, const std::map<std::string, at::Tensor>& weights, const at::Tensor& x,
                  const at::Tensor& image, const at::Tensor& sigma, const at::Tensor& v) {
-  const at::Tensor h = column(2 * sigma);
+  const at::Tensor h = column(2 * sigma, x);
   return (evaluate(graph, weights, x + h * v, sigma) - image) / h;
 }
 
@@ -42,11 +58,11 @@ at::Tensor reflection_norm(const Graph& graph, const std::map<std::string, at::T
 }
 
 Orbits::Orbits(const TrainOptions& options) : options_(options) {
-  const std::int64_t n = options.jacobian.orbits, side = options.crop;
-  image_ = at::zeros({n, options.network.channels, side, side}, at::kFloat);
+  const std::int64_t n = options.jacobian.orbits;
+  image_ = at::zeros(crops_shape(options, n, options.network.channels), at::kFloat);
   measured_ = at::zeros(image_.sizes(), at::kFloat);
   direction_ = at::zeros(image_.sizes(), at::kFloat);
-  mask_ = at::zeros({n, 1, side, side}, at::kFloat);
+  mask_ = at::zeros(crops_shape(options, n, 1), at::kFloat);
   numbers_ = at::zeros({n, kNumbers}, at::kFloat);  // no visits left: all begin at their first
   state_ = {{"orbit.image", image_},
             {"orbit.measured", measured_},
@@ -78,13 +94,11 @@ at::Tensor Orbits::blur(std::int64_t orbit) const {
 }
 
 at::Tensor Orbits::measure(std::int64_t orbit, const at::Tensor& x) const {
-  const at::Tensor g = blur(orbit);
-  return mask_.select(0, orbit) * at::matmul(at::matmul(g, x), g);
+  return mask_.select(0, orbit) * along_axes(blur(orbit), x);
 }
 
 at::Tensor Orbits::adjoint(std::int64_t orbit, const at::Tensor& y) const {
-  const at::Tensor g = blur(orbit);
-  return at::matmul(at::matmul(g, mask_.select(0, orbit) * y), g);
+  return along_axes(blur(orbit), mask_.select(0, orbit) * y);
 }
 
 void Orbits::begin(std::int64_t orbit, const std::vector<Picture>& pictures, std::int64_t step) {
@@ -103,8 +117,9 @@ void Orbits::begin(std::int64_t orbit, const std::vector<Picture>& pictures, std
   number(orbit, kLeft) = static_cast<float>(1 + draws.below(o.length));
   const double share = masked ? 0.2 + 0.7 * draws.uniform() : 1.0;
   const std::int64_t row = draws.below(2), column = draws.below(2), side = options_.crop;
+  const double on_grid = image_.dim() == 5 ? std::sqrt(8.0) : 2.0;
   const at::Tensor clean = at::empty_like(image_.select(0, orbit));
-  clean_crop(options_, pictures, draws, clean.data_ptr<float>());
+  clean_crop(options_, crop_size(options_), pictures, draws, clean.data_ptr<float>());
 
   const Random random = draws.random();  // the numbers of whole pictures: further draws of the same step
   const auto fill = [&](at::Tensor values, std::int64_t place, auto&& value) {
@@ -113,9 +128,10 @@ void Orbits::begin(std::int64_t orbit, const std::vector<Picture>& pictures, std
   };
   const auto at = [](std::int64_t i) { return static_cast<std::uint32_t>(i); };
   fill(mask_.select(0, orbit), 1, [&](std::int64_t place, std::int64_t i) {
-    // 2 on the grid: then |A| = 1 there too, and steps of length 1 are as fast as elsewhere.
-    if (grid) return i / side % 2 == row && i % side % 2 == column ? 2 : 0;
-    return random.uniform(place, at(i)) < share ? 1 : 0;
+    if (!grid) return random.uniform(place, at(i)) < share ? 1.0 : 0.0;
+    // On the grid so large that |A| = 1 there too, and steps of length 1 are as fast as elsewhere.
+    const std::int64_t slice = i / (side * side);
+    return i / side % 2 == row && i % side % 2 == column && slice % 2 == 0 ? on_grid : 0.0;
   });
   at::Tensor n = at::empty_like(clean);
   fill(n, 2, [&](std::int64_t place, std::int64_t i) { return noise * random.normal(place, at(i)); });
@@ -150,8 +166,8 @@ Visit Orbits::visit(const Graph& graph, const std::map<std::string, at::Tensor>&
     at::Tensor sigma = at::empty({items}, at::kFloat);
     std::copy(levels.begin(), levels.end(), sigma.data_ptr<float>());
     sigma = sigma.to(device);
-    at::Tensor x =
-        at::stack(points).to(device).contiguous(at::MemoryFormat::ChannelsLast).requires_grad_(true);
+    at::Tensor x = at::stack(points).to(device);
+    x = x.contiguous(channels_last(x)).requires_grad_(true);
     at::Tensor v = at::stack(directions).to(device);
 
     // Power method on R'R, R = 2 D' - 1: R v by the quotient, R' by a backward pass to the image alone.
@@ -168,7 +184,7 @@ Visit Orbits::visit(const Graph& graph, const std::map<std::string, at::Tensor>&
       image.backward(forth, /*retain_graph=*/true, /*create_graph=*/false, inputs);
       v = 2 * x.grad() - forth;
       x.mutable_grad().reset();
-      v = v / column(lengths(v));
+      v = v / column(lengths(v), v);
     }
     const at::Tensor norm = reflection_norm(graph, weights, x.detach(), image, sigma, v);
     const at::Tensor penalty =

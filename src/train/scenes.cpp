@@ -23,42 +23,88 @@ bool excluded(const fs::path& file, const std::vector<std::string>& exclude) {
                      [&](const std::string& e) { return e == name || e == longer; });
 }
 
-// As for measured data: what is no number, or far outside of the range, would be learned as black or white.
-void check_values(const fs::path& file, const std::vector<float>& values, double white) {
-  constexpr double kBeyond = 0.5;  // of the range
-  std::int64_t missing = 0, beyond = 0;
-  float most = -std::numeric_limits<float>::infinity();
-  for (const float v : values) {
-    missing += !std::isfinite(v);
-    beyond += v < -kBeyond * white || v > (1 + kBeyond) * white;
-    if (std::isfinite(v)) most = std::max(most, v);
-  }
-  const std::string advice = ") correct it, or leave it out: train.exclude";
+constexpr const char* kAdvice = ") correct it, or leave it out: train.exclude";
+
+// As for measured data: what is no number would be learned as black or white.
+void check_numbers(const fs::path& file, const std::vector<float>& values) {
+  const std::int64_t missing =
+      std::count_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
   TESSERA_VALIDATE(missing == 0, file.string(), " has ", missing, " of ", values.size(),
-                   " values that are not numbers (they would be learned", advice);
-  TESSERA_VALIDATE(beyond * 1000 <= static_cast<std::int64_t>(values.size()), file.string(), " reaches ",
-                   most, " (a training picture of real numbers has 0 as black and ", white, " as white",
-                   advice);
+                   " values that are not numbers (they would be learned", kAdvice);
 }
 
-Picture read_picture(const fs::path& file, std::int64_t channels) {
-  const std::unique_ptr<ImageSource> source = open_image(file.string());
+/// File values of black and white.
+struct Ends {
+  double black = 0, white = 1;
+};
+
+// And so would what lies far outside of the range.
+void check_range(const fs::path& file, const std::vector<float>& values, const Ends& ends) {
+  constexpr double kBeyond = 0.5;  // of the range
+  const double slack = kBeyond * (ends.white - ends.black);
+  const std::int64_t beyond = std::count_if(values.begin(), values.end(), [&](float v) {
+    return v < ends.black - slack || v > ends.white + slack;
+  });
+  TESSERA_VALIDATE(beyond * 1000 <= static_cast<std::int64_t>(values.size()), file.string(), " reaches ",
+                   *std::max_element(values.begin(), values.end()),
+                   " (a training picture of real numbers has ", ends.black, " as black and ", ends.white,
+                   " as white", kAdvice);
+}
+
+/// Whether a file of this name may hold a volume.
+bool is_volume(const std::string& path) {
+  const ImageFormat* format = find_format(path);
+  return format && format->open && (format->volumes || !is_picture(path));
+}
+
+/// The path that names all pages of a TIFF.
+std::string volume_path(const std::string& path) {
+  const ImagePath parts = image_path(path);
+  return parts.part.empty() && parts.format->parts && is_picture(path) ? path + ":/all" : path;
+}
+
+Ends ends_of(const SourceInfo& info, const std::vector<float>& values, Axes axes) {
+  if (axes == Axes::picture || info.says_scale) return {info.offset, info.offset + info.full_scale};
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return {std::min(0.0F, *least), *most > std::min(0.0F, *least) ? *most : 1.0};
+}
+
+/// Whether slices are known to lie farther apart than pixels.
+bool has_thick_slices(const SourceInfo& info) {
+  constexpr double about_a_cube = 1.5;
+  const double z = info.grid[0].spacing, y = info.grid[1].spacing, x = info.grid[2].spacing;
+  return z > 0 && y > 0 && x > 0 && (z > about_a_cube * std::min(x, y) || std::max(x, y) > about_a_cube * z);
+}
+
+Picture read_picture(const fs::path& file, std::int64_t channels, Axes axes) {
+  const std::unique_ptr<ImageSource> source =
+      open_image(axes == Axes::volume ? volume_path(file.string()) : file.string());
   const SourceInfo& info = source->info();
   TESSERA_VALIDATE(info.channels == 1 || info.channels == 3, file.string(), " has ", info.channels,
                    " channels (training pictures are gray or RGB) leave it out");
   const std::int64_t pixels = info.box.pixels();
   std::vector<float> planar(info.channels * pixels);
   source->read_floats(info.box, planar.data());
-  check_values(file, planar, info.full_scale);
-  Picture picture{file.stem().string(), channels, info.box.extent(1), info.box.extent(2), {}};
+  check_numbers(file, planar);
+  const Ends ends = ends_of(info, planar, axes);
+  check_range(file, planar, ends);
+  Picture picture{.name = file.stem().string(),
+                  .channels = channels,
+                  .height = info.box.extent(1),
+                  .width = info.box.extent(2),
+                  .values = {},
+                  .depth = info.box.extent(0),
+                  .thick = has_thick_slices(info)};
   picture.values.resize(channels * pixels);
-  const auto scale = static_cast<float>(255.0 / info.full_scale);
+  const auto scale = static_cast<float>(255.0 / (ends.white - ends.black));
+  const auto black = static_cast<float>(ends.black);
   const auto byte = [](float value) {
     return static_cast<std::uint8_t>(std::clamp(value + 0.5F, 0.0F, 255.0F));
   };
   for (std::int64_t i = 0; i < pixels; ++i) {
     std::array<float, 3> v{};
-    for (std::int64_t c = 0; c < 3; ++c) v[c] = scale * planar[(info.channels == 1 ? 0 : c) * pixels + i];
+    for (std::int64_t c = 0; c < 3; ++c)
+      v[c] = scale * (planar[(info.channels == 1 ? 0 : c) * pixels + i] - black);
     if (channels == 1)
       picture.values[i] = byte(info.channels == 1 ? v[0] : 0.299F * v[0] + 0.587F * v[1] + 0.114F * v[2]);
     else
@@ -70,26 +116,33 @@ Picture read_picture(const fs::path& file, std::int64_t channels) {
 }  // namespace
 
 std::vector<Picture> read_pictures(const std::vector<std::string>& folders,
-                                   const std::vector<std::string>& exclude, std::int64_t channels) {
+                                   const std::vector<std::string>& exclude, std::int64_t channels,
+                                   Axes axes) {
+  const bool volumes = axes == Axes::volume;
   TESSERA_VALIDATE(channels == 1 || channels == 3, "training images with ", channels,
                    " channels (pictures are gray or RGB) use 1 or 3");
   std::vector<Picture> pictures;
   for (const std::string& folder : folders) {
     std::vector<fs::path> files;
-    if (fs::is_regular_file(folder)) {
+    if (fs::is_regular_file(folder) || (volumes && !fs::is_directory(folder) && find_format(folder) &&
+                                        fs::is_regular_file(image_path(folder).file))) {
       files.emplace_back(folder);
     } else {
-      TESSERA_VALIDATE(fs::is_directory(folder), "there is no folder ", folder,
-                       " (training needs its pictures) correct the path");
+      TESSERA_VALIDATE(fs::is_directory(folder), "there is no folder ", folder, " (training needs its ",
+                       volumes ? "volumes" : "pictures", ") correct the path");
       for (const auto& entry : fs::directory_iterator(folder))
-        if (entry.is_regular_file() && is_picture(entry.path().string())) files.push_back(entry.path());
+        if (entry.is_regular_file() &&
+            (volumes ? is_volume(entry.path().string()) : is_picture(entry.path().string())))
+          files.push_back(entry.path());
     }
     std::sort(files.begin(), files.end());
     const std::size_t before = pictures.size();
     for (const fs::path& file : files)
-      if (!excluded(file, exclude)) pictures.push_back(read_picture(file, channels));
-    TESSERA_VALIDATE(pictures.size() > before, folder, " holds no pictures to use (PNG, JPEG, TIFF ... that ",
-                     "are not excluded) name another folder");
+      if (!excluded(file, exclude)) pictures.push_back(read_picture(file, channels, axes));
+    TESSERA_VALIDATE(
+        pictures.size() > before, folder, " holds no ",
+        volumes ? "volumes to use (TIFF, .npy, HDF5 ... that " : "pictures to use (PNG, JPEG, TIFF ... that ",
+        "are not excluded) name another folder");
   }
   return pictures;
 }
@@ -119,28 +172,52 @@ std::int64_t Draws::below(std::int64_t n) {
   return std::min(n - 1, static_cast<std::int64_t>(uniform() * static_cast<double>(n)));
 }
 
-void photograph_crop(const Picture& picture, bool shrink, std::int64_t side, Draws& draws, float* out) {
-  if (shrink && (picture.height < 2 * side || picture.width < 2 * side)) shrink = false;
-  const std::int64_t span = shrink ? 2 * side : side;
-  const std::int64_t row = draws.below(picture.height - span + 1);
-  const std::int64_t column = draws.below(picture.width - span + 1);
+bool Picture::holds(const Index3& crop) const {
+  return depth >= crop[0] && height >= crop[1] && width >= crop[2];
+}
+
+void photograph_crop(const Picture& picture, bool shrink, const Index3& size, Draws& draws, float* out) {
+  const bool volume = size[0] > 1;
+  if (shrink && !picture.holds({volume ? 2 * size[0] : 1, 2 * size[1], 2 * size[2]})) shrink = false;
+  const std::int64_t unit = shrink ? 2 : 1;
+  const Index3 stride{picture.height * picture.width, picture.width, 1};
+  const auto place = [&](std::size_t axis) {
+    const std::int64_t span = axis == 0 && !volume ? 1 : unit * size[axis];
+    return draws.below(picture.size()[axis] - span + 1) * stride[axis];
+  };
+  std::int64_t first = place(1);
+  first += place(2);
   const std::int64_t turn = draws.below(8);
-  for (std::int64_t c = 0; c < picture.channels; ++c) {
-    const std::uint8_t* plane = picture.values.data() + c * picture.height * picture.width;
-    for (std::int64_t i = 0; i < side; ++i)
-      for (std::int64_t k = 0; k < side; ++k) {
-        std::int64_t a = turn & 1 ? side - 1 - i : i, b = turn & 2 ? side - 1 - k : k;
-        if (turn & 4) std::swap(a, b);
-        float value = 0;
-        if (shrink) {
-          const std::uint8_t* p = plane + (row + 2 * a) * picture.width + column + 2 * b;
-          value = 0.25F * static_cast<float>(p[0] + p[1] + p[picture.width] + p[picture.width + 1]);
-        } else {
-          value = plane[(row + a) * picture.width + column + b];
-        }
-        *out++ = value / 255.0F;
-      }
+  std::array<bool, 3> back{false, (turn & 1) != 0, (turn & 2) != 0};  // axes of the crop that run backward
+  std::array<std::size_t, 3> along{0, 1, 2};                          // axes of the picture that they follow
+  if (turn & 4) std::swap(along[1], along[2]);
+  if (volume) {
+    first += place(0);
+    back[0] = draws.below(2) == 1;
+    if (!picture.thick) std::rotate(along.begin(), along.begin() + draws.below(3), along.end());
   }
+  Index3 step{};
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    step[axis] = unit * stride[along[axis]];
+    if (!back[axis]) continue;
+    first += (size[axis] - 1) * step[axis];
+    step[axis] = -step[axis];
+  }
+  // What becomes one: itself, or its neighbors to the right, below, behind.
+  std::vector<std::int64_t> block{0};
+  for (std::size_t axis = volume ? 0 : 1; shrink && axis < 3; ++axis)
+    for (std::size_t i = block.size(); i-- > 0;) block.push_back(block[i] + stride[axis]);
+  const float white = 255.0F * static_cast<float>(block.size());
+  for (std::int64_t c = 0; c < picture.channels; ++c)
+    for (std::int64_t z = 0; z < size[0]; ++z)
+      for (std::int64_t y = 0; y < size[1]; ++y)
+        for (std::int64_t x = 0; x < size[2]; ++x) {
+          const std::uint8_t* p = picture.values.data() + c * picture.depth * stride[0] + first +
+                                  z * step[0] + y * step[1] + x * step[2];
+          int sum = 0;
+          for (const std::int64_t at : block) sum += p[at];
+          *out++ = static_cast<float>(sum) / white;
+        }
 }
 
 void dead_leaves(std::int64_t channels, std::int64_t side, Draws& draws, float* out) {

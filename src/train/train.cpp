@@ -47,11 +47,14 @@ std::string print(const char* format, Values... values) {
 
 constexpr int kTimeIsUp = 85;  // checkpointed, wants to be called again
 
+/// What is trained on, and the key that names it.
+const char* words_of(Axes axes) { return axes == Axes::volume ? "volumes" : "pictures"; }
+const char* photographs_key(Axes axes) {
+  return axes == Axes::volume ? "train.volumes" : "train.photographs";
+}
+
 void check(const TrainOptions& o) {
   const Graph graph = make_graph(o.network);
-  TESSERA_VALIDATE(
-      graph.axes() == Axes::picture, "train.network is ", o.network.name,
-      " (it is for volumes, and crops of pictures are what is trained on) name one for pictures");
   const std::int64_t unit = graph.alignment()[1];
   TESSERA_VALIDATE(o.crop > 0 && o.crop % unit == 0, "train.crop is ", o.crop, " (", o.network.name,
                    " needs a multiple of ", unit, ") use ", (o.crop / unit + 1) * unit);
@@ -76,10 +79,9 @@ void check(const TrainOptions& o) {
   TESSERA_VALIDATE(0 <= o.ema && o.ema < 1, "train.ema is ", o.ema, " (a share below 1) use 0.999");
   TESSERA_VALIDATE(0 <= o.dead_leaves && o.dead_leaves <= 1, "train.dead_leaves is ", o.dead_leaves,
                    " (a share of the crops) use 0 to 1");
-  TESSERA_VALIDATE(
-      !o.photographs.empty() || o.dead_leaves == 1,
-      "there are no train.photographs (only drawn scenes are left) name folders of pictures, or ",
-      "set dead_leaves to 1");
+  TESSERA_VALIDATE(!o.photographs.empty() || o.dead_leaves == 1, "there are no ",
+                   photographs_key(graph.axes()), " (only drawn scenes are left) name folders of ",
+                   words_of(graph.axes()), ", or set dead_leaves to 1");
   const JacobianOptions& j = o.jacobian;
   TESSERA_VALIDATE(j.weight >= 0 && j.bound >= 0, "train.jacobian.weight is ", j.weight, ", bound is ",
                    j.bound, " (neither can be negative) use for example 1e-2 and 1");
@@ -110,7 +112,9 @@ void begin_near_identity(Network& network) {
     const std::int64_t channels = std::min(network.channels(), tensor.size(head ? 0 : 1));
     for (std::int64_t c = 0; c < channels; ++c) {
       if (head) tensor.select(0, c).zero_();
-      tensor.select(0, c).select(0, c).select(0, 1).select(0, 1).fill_(1);
+      at::Tensor taps = tensor.select(0, c).select(0, c);  // 3 along each axis: the middle one
+      while (taps.dim() > 0) taps = taps.select(0, 1);
+      taps.fill_(1);
     }
   }
 }
@@ -272,14 +276,17 @@ Training::Training(const TrainOptions& options, const Communicator& comm) : opti
           optimizer_->load(options.output + ".state", orbits_ ? orbits_->state() : Optimizer::Tensors{});
     curve_ = std::make_unique<TrainingCurve>(options.output + ".curve.csv", step_);
     if (!options.photographs.empty()) {
-      pictures_ = training::read_pictures(options.photographs, options.exclude, options.network.channels);
-      const std::int64_t side = options.crop;
-      small = std::erase_if(pictures_, [&](const Picture& p) { return std::min(p.height, p.width) < side; });
-      TESSERA_VALIDATE(!pictures_.empty(), "all ", small, " pictures of train.photographs are smaller than ",
-                       side, " x ", side, " (train.crop) name larger ones, or lower train.crop");
+      const Axes axes = network_.graph.axes();
+      pictures_ =
+          training::read_pictures(options.photographs, options.exclude, options.network.channels, axes);
+      const Index3 size = training::crop_size(options);
+      small = std::erase_if(pictures_, [&](const Picture& p) { return !p.holds(size); });
+      TESSERA_VALIDATE(!pictures_.empty(), "all ", small, " ", words_of(axes), " of ", photographs_key(axes),
+                       " are smaller than ", axes == Axes::volume ? concat(size[0], " x ") : "", size[1],
+                       " x ", size[2], " (train.crop) name larger ones, or lower train.crop");
     }
     if (!options.validate.empty())  // found wanting now rather than after hours
-      training::read_pictures({options.validate}, {}, options.network.channels);
+      training::read_pictures({options.validate}, {}, options.network.channels, network_.graph.axes());
   });
   say_start(small);
 }
@@ -287,12 +294,13 @@ Training::Training(const TrainOptions& options, const Communicator& comm) : opti
 // `small`: pictures that were left out.
 void Training::say_start(std::size_t small) const {
   for (const std::string& doubt : training::doubts_about(pictures_)) say("note: " + doubt);
-  if (small > 0) say(concat("note: ", small, " pictures are smaller than train.crop and left out"));
+  const char* words = words_of(network_.graph.axes());
+  if (small > 0) say(concat("note: ", small, " ", words, " are smaller than train.crop and left out"));
   std::int64_t count = 0;
   for (const auto& [name, tensor] : network_.weights) count += tensor.numel();
   say(concat(options_.network.name, ": ", count, " weights, ",
              network_.graph.global() ? concat("global") : concat("halo ", network_.halo()[1]), ", ",
-             pictures_.size(), " pictures, ", comm_.size(),
+             pictures_.size(), " ", words, ", ", comm_.size(),
              device_.is_cuda() ? " ranks with a GPU" : " ranks", ", steps ", step_, " to ", options_.steps));
 }
 
@@ -353,10 +361,11 @@ int Training::after_step(TrainRecord& record) {
     const double rate = recent_.steps_per_second(at);
     const std::string norm =
         orbits_ ? print("  norm %.3f (largest %.3f)", row.norm, row.largest_norm) : std::string();
-    say(print("step %6ld  loss %.5f%s  rate %.2e  %.2f steps/s  %.3f Mpx/s  %s", static_cast<long>(step_),
+    const Index3 size = training::crop_size(options_);
+    say(print("step %6ld  loss %.5f%s  rate %.2e  %.2f steps/s  %.3f M%s/s  %s", static_cast<long>(step_),
               row.loss, norm.c_str(), row.learning_rate, rate,
-              rate * static_cast<double>(options_.batch * options_.crop * options_.crop) / 1e6,
-              format_seconds(seconds(at)).c_str()));
+              rate * static_cast<double>(options_.batch * size[0] * size[1] * size[2]) / 1e6,
+              size[0] > 1 ? "voxels" : "px", format_seconds(seconds(at)).c_str()));
   }
   if (measured) row.psnr = record.psnr = validate();
   if (spoken || measured || last) {

@@ -70,7 +70,7 @@ void crop(const std::uint8_t* bytes, std::size_t count) {
   training::Draws draws(static_cast<std::uint64_t>(next.below(256)), next.below(256), next.below(16));
   std::vector<float> out(static_cast<std::size_t>(picture.channels * side * side), -1.0F);
   refused_or_fine([&] {
-    training::photograph_crop(picture, shrink, side, draws, out.data());
+    training::photograph_crop(picture, shrink, {1, side, side}, draws, out.data());
     for (const float value : out) require(value == 1.0F, "a value that is not the picture's");
   });
 }

@@ -54,6 +54,14 @@ inline TrainOptions small(const std::string& output) {
   return options;
 }
 
+/// The same for volumes.
+inline TrainOptions small_volumes(const std::string& output) {
+  TrainOptions options = small(output);
+  options.network.name = "drunet3d";
+  options.crop = 8;
+  return options;
+}
+
 inline double largest_difference(const Network& a, const Network& b) {
   double largest = 0;
   for (const auto& [name, tensor] : a.weights)

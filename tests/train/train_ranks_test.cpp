@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 using test::Folder, test::largest_difference, test::small;
 
 /// Trains on one rank and on groups of ranks; the weights may differ by `tolerance`.
-void expect_the_same_network(const JacobianOptions& jacobian, OptimizerKind optimizer, double tolerance) {
+void expect_the_same_network(const JacobianOptions& jacobian, OptimizerKind optimizer, double tolerance,
+                             const char* name = "drunet") {
   const bool first = Communicator::world().rank() == 0;
   std::optional<Folder> alone;
   if (first) alone.emplace("alone");
@@ -31,6 +32,7 @@ void expect_the_same_network(const JacobianOptions& jacobian, OptimizerKind opti
   options.jacobian = jacobian;
   options.optimizer = optimizer;
   options.network.widths = {4, 8};
+  options.network.name = name;
   if (first) {
     ASSERT_EQ(train(options, Communicator{}), 0);
   }
@@ -42,9 +44,9 @@ void expect_the_same_network(const JacobianOptions& jacobian, OptimizerKind opti
     shared.output = (fs::current_path() / "train_ranks" / "w.safetensors").string();
     ASSERT_EQ(train(shared, comm), 0);
     if (comm.rank() == 0) {
-      EXPECT_LT(largest_difference(load_network("drunet", options.output, 1),
-                                   load_network("drunet", shared.output, 1)),
-                tolerance);
+      EXPECT_LT(
+          largest_difference(load_network(name, options.output, 1), load_network(name, shared.output, 1)),
+          tolerance);
     }
   });
 }
@@ -52,6 +54,12 @@ void expect_the_same_network(const JacobianOptions& jacobian, OptimizerKind opti
 TEST(Train, any_number_of_ranks_trains_the_same_network) {
   expect_the_same_network({}, OptimizerKind::adam, 1e-5);
   expect_the_same_network({}, OptimizerKind::muon, 1e-5);
+}
+
+TEST(Train, any_number_of_ranks_trains_the_same_network_of_volumes) {
+  expect_the_same_network({}, OptimizerKind::muon, 1e-5, "drunet3d");
+  expect_the_same_network({.weight = 1e-2, .orbits = 5, .batch = 3, .length = 4, .sigma = {0.05, 0.2}},
+                          OptimizerKind::adam, 5e-5, "drunet3d");
 }
 
 TEST(Train, any_number_of_ranks_visits_the_same_orbits) {

@@ -52,7 +52,8 @@ struct JacobianOptions {
   std::pair<double, double> sigma{0.002, 0.08};  // noise levels of the orbits, evenly in their logarithm
 };
 
-/// A denoiser is trained to map clean + sigma * noise, and sigma, to clean.
+/// A denoiser is trained to map clean + sigma * noise, and sigma, to clean. A network of volumes learns from volumes:
+/// all that is said of pictures holds for them, with one axis more.
 struct TrainOptions {
   NetworkOptions network{};
   std::string start{};   // weights to begin from (shipped name or path); empty: seeded, close to D(x) = x
@@ -60,12 +61,12 @@ struct TrainOptions {
                          // `output`.curve.csv and, with `validate`, `output`.png to look at
 
   // Clean crops
-  std::vector<std::string> photographs{};  // folders of pictures
+  std::vector<std::string> photographs{};  // folders of pictures, or of volumes
   std::vector<std::string> exclude{};      // "name" or "folder/name", without suffix
   double dead_leaves = 0.1;                // share of crops that are drawn scenes
   double shrink = 0.25;                    // share of photograph crops taken at half their resolution
-  std::int64_t crop = 64;                  // side, pixels; a multiple of the network's alignment
-  std::int64_t batch = 16;                 // crops per step, of all ranks together
+  std::int64_t crop = 64;   // side of a square or a cube; a multiple of the network's alignment
+  std::int64_t batch = 16;  // crops per step, of all ranks together
   std::pair<double, double> sigma{0.0, 50.0 / 255.0};  // uniform between them, range [0, 1]
 
   JacobianOptions jacobian{};
@@ -91,7 +92,7 @@ struct TrainOptions {
   double seconds = 0;              // stop after this long, with the state saved; 0: when the steps are done
   double checkpoint_seconds = 60;  // between two saved states
   std::int64_t log_every = 100;    // steps between two lines; 0: silent
-  std::string validate{};          // folder of pictures never trained on; empty: none
+  std::string validate{};          // folder of pictures (volumes) never trained on; empty: none
   std::vector<double> validate_sigma{15.0 / 255.0, 25.0 / 255.0, 50.0 / 255.0};
   std::int64_t validate_every = 2000;  // steps; and at the end
   std::function<void(const TrainRecord&)> observe{};
