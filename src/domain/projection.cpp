@@ -74,13 +74,18 @@ std::vector<Box> owners(const Geometry& g, const ProductSpace::Part& image) {
   return boxes;
 }
 
-// The exchange of a batch: from the owners of its samples to those whose blocks they cross.
-ExchangePlan travel(const Geometry& g, const ProductSpace::Part& image, std::int64_t batch, int rank) {
+// The exchange of a batch: from the owners of its samples to those whose blocks they cross, and `rim` rows and columns
+// around those.
+ExchangePlan travel(const Geometry& g, const ProductSpace::Part& image, std::int64_t batch, int rank,
+                    std::int64_t rim = 0) {
   const Box all = of_batch(g, batch);
   std::vector<Box> own, need;
   for (const Box& b : owners(g, image)) own.push_back(b.intersect(all));
   for (int r = 0; r < image.owners.ranks(); ++r)
     need.push_back(shadow(g, voxels(image, image.block(r)), all.lo()[0], all.hi()[0]));
+  if (rim > 0)
+    for (Box& box : need)
+      if (!box.empty()) box = box.grow({{0, rim, rim}, {0, rim, rim}}).intersect(all);
   return {Layout(std::move(own)), Layout(std::move(need)), g.samples(), Border::none, rank};
 }
 
@@ -188,14 +193,35 @@ class Projection final : public DistributedOperator {
       at::Tensor samples = y[0];
       if (is_picture(*g_)) samples = samples.unsqueeze(2);
       samples = crop(samples, own_, some);
-      samples.copy_(
-          ramp_filtered(samples.mul(cosines), how.pitch, window).mul_(cosines).mul_(shares.to(options())));
+      at::Tensor filtered = ramp_filtered(samples.mul(cosines), how.pitch, window).mul_(shares.to(options()));
+      samples.copy_(how.by_pixels ? filtered : filtered.mul_(cosines));
     }
     Tensors image{x};
-    adjoint(y, image);
+    if (how.by_pixels)
+      backproject(y, x);
+    else
+      adjoint(y, image);
   }
 
  private:
+  // A fan's pixels, which take weights of their own; once in a run, so no exchange is kept for it.
+  void backproject(const Tensors& y, const at::Tensor& x) {
+    x.zero_();
+    const ElementType type = element_type(options().dtype().toScalarType());
+    for (std::int64_t b = 0; b < batches(*g_); ++b) {
+      ExchangePlan plan = travel(*g_, image(), b, rank(), 1);
+      const Batch batch{plan.own(), plan.need(), nullptr};
+      Exchange exchange(std::move(plan), transport(), 1, type);
+      const Box& s = batch.shadow;
+      const at::Tensor seen = at::empty({1, s.extent(0), s.extent(1), s.extent(2)}, options());
+      for (std::int64_t c = 0; c < x.size(0); ++c) {
+        exchange.begin(mine(y[0], c, batch), view(seen, s)).wait();
+        if (s.empty() || block_.empty()) continue;
+        backproject_fan(*g_, block_, s, seen[0], is_picture(*g_) ? x[c].unsqueeze(0) : x[c]);
+      }
+    }
+  }
+
   struct Batch {
     Box own, shadow;  // of samples
     std::unique_ptr<Exchange> exchange;

@@ -153,7 +153,7 @@ TEST(Weights, metadata_that_no_network_can_have_are_refused) {
 TEST(Weights, files_of_other_libraries_are_named_with_the_command) {
   const std::string path = file("foreign.pth");
   for (const auto& [bytes, word] : std::vector<std::pair<std::string, std::string>>{
-           {std::string("PK\x03\x04\0\0\x08\x08\0\0 archive", 20), "a zip archive"},
+           {std::string("PK\x03\x04\0\0\x08\x08\0\0 archive", 18), "a zip archive"},
            {"\x80\x02}q\x01(X\x01.........", "a pickle"},
            {"\xdf....params...", "MessagePack"},
            {"\x89HDF\r\n\x1a\n........", "HDF5"}}) {

@@ -29,22 +29,32 @@ at::Tensor ramp_filtered(const at::Tensor& rows, double pitch, RampWindow window
 
 /// Direct reconstruction with the projector's own adjoint, of a parallel beam (FBP) or a cone beam over full turns
 /// (FDK), on an upright detector:
-///   x = scale A^T (share obliqueness * ramp_filtered(obliqueness * y, pitch, window)).
+///   x = scale A^T (share obliqueness * ramp_filtered(obliqueness * y, pitch, window)),
+/// and of a fan beam over full turns pixel by pixel, with backproject_fan() in place of scale A^T and without the
+/// second obliqueness: in each view a pixel needs another weight than the adjoint brings.
 ///
 /// A view's share is half of the way to its neighbors, of a parallel beam modulo half a turn, of a cone modulo a
 /// turn: angles may be unequal, and over more than one turn. Where views are missing it is that of the others.
 /// The sum of Joseph's weights of a voxel in a view is the voxel's volume over the distance of rays there,
 /// across them. In a cone that brings FDK's weight 1 / (distance of the voxel along the axis from the
 /// source)^2 with it, and the obliqueness after the filter takes that of the rays out. Errors: InputError for
-/// what refuse_direct() says. Source: L. A. Feldkamp, L. C. Davis, J. W. Kress, JOSA A 1 (1984) 612.
+/// what refuse_direct() says. Source: L. A. Feldkamp, L. C. Davis, J. W. Kress, JOSA A 1 (1984) 612; of fans A. C.
+/// Kak, M. Slaney (above), section 3.4.2.
 struct DirectReconstruction {
   std::vector<double> shares;  // of the views; those of a whole scan add up to pi
   double pitch = 1;            // of columns, at the axis
   double scale = 1;
+  bool by_pixels = false;  // a fan
 };
 DirectReconstruction direct_reconstruction(const ProjectionGeometry& geometry);
 /// What such a reconstruction has no weights for, and what to do, in words that follow `the scan `; empty: nothing.
 std::string refuse_direct(const ProjectionGeometry& geometry);
+/// x += the samples that a fan's pixels are seen at, between the nearest columns (and rows), by (distance of the axis
+/// from the source / that of the pixel)^2, both along the detector's normal. x: (depth, rows, columns) of `block`; y:
+/// (views, rows, columns) of `samples`, which reach a sample beyond shadow() of the block where the detector does.
+/// Any floating type and device.
+void backproject_fan(const ProjectionGeometry& geometry, const Box& block, const Box& samples,
+                     const at::Tensor& y, const at::Tensor& x);
 /// Cosines between rays and the detector's normal, (views, rows, columns) of a box of samples, float64; 1 of a
 /// parallel beam, (1, 1, 1).
 at::Tensor obliqueness(const ProjectionGeometry& geometry, const Box& samples);
