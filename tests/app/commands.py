@@ -111,7 +111,7 @@ def binned_samples():
     text = ("problem:\n  measurements: y.npy\n  noise: {gaussian: 0.003}\n  operator: {type: downsampling, factor: 3, "
             "kernel: {gaussian: {sigma: 0.8}}, boundary: BOUNDARY}\ndenoiser: {network: tv}\nsolver: {name: hqs, iterations: 2}\n")
     out, _ = run(job(text.replace("BOUNDARY", "reflect")), "--force", "--set", "output.folder=out", ranks=2)
-    assert "centered at row 0, column 0 of the picture, where binned pixels would have theirs at 1 " in out, out
+    assert "centered at row 0, column 0 of the picture, where binned pixels would have theirs at row 1, column 1 " in out, out
     out, _ = run(job(text.replace("BOUNDARY", "reflect")), "--force", "--set", "output.folder=out", "--set", "problem.operator.phase=[1,1]")
     assert "is centered at" not in out and image("out").shape == (1, 120, 120) and shift_of(image("out")[0])[0] == (0, 0), out
     run(job(text.replace("BOUNDARY", "valid")), "--force", "--set", "output.folder=out")

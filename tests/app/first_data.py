@@ -191,11 +191,17 @@ def documented_jobs():
     pictures.imsave(work / "photo.png", pictures.photograph("astronaut.png"))
     cell.make(work, 512)
     z, y, x = np.mgrid[:24, :40, :36]
-    pictures.imsave(work / "stack.tif", (9000 + 30000 * ((z - 12) ** 2 + (y - 20) ** 2 + (x - 18) ** 2 < 90)).astype(np.uint16))
+    ball = 9000 + 30000 * ((z - 12) ** 2 + (y - 20) ** 2 + (x - 18) ** 2 < 90)
+    pictures.imsave(work / "stack.tif", (ball + np.random.default_rng(1).normal(0, 300, ball.shape)).astype(np.uint16))
+    r = np.mgrid[:9, :9, :9] - 4
+    pictures.imsave(work / "bead.tif", (60000 * np.exp(-(r ** 2).sum(0) / 4)).astype(np.uint16))
+    y, x = np.mgrid[:64, :64] - 31.5
+    np.save(work / "phantom.npy", ((x ** 2 + y ** 2 < 600) * 0.5 + (abs(x - 5) + abs(y) < 9) * 0.3).astype(np.float32))
+    elsewhere = ("tooth.h5", "bars-data.tif")  # published data
     runs, figures, wrong = 0, 0, []
     for page in (source / "README.md", *sorted((source / "docs").glob("*.md"))):
         for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.S):
-            if not re.search(r"^problem:", block, re.M):
+            if not re.search(r"^problem:", block, re.M) or any(name in block for name in elsewhere):
                 continue
             huge = "32768" in block  # a scene needs no file; its size is what the example is about
             path = job(block.replace("32768", "256"), f"{page.stem}_{runs}.yaml")

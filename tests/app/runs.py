@@ -341,7 +341,7 @@ output: {folder: out}
     _, err = run(job(text.replace("TYPE", "blur").replace("FILE", "two.npy"), "two.yaml"), expect=2)
     assert "has 2 channels that differ (the image has 3)" in err, err
     _, err = run(job(coarse.replace("[1, 0]", "[2, 0]").replace("FILE", "gray.npy"), "phase.yaml"), expect=2)
-    assert "phase.yaml:3: problem.operator.phase is [2, 0]" in err, err
+    assert "phase.yaml:3: problem.operator.phase is 2 on axis 0" in err, err
 
 
 def masked_and_nan():
