@@ -16,6 +16,7 @@
 #include <cmath>
 #include <cstddef>
 #include <memory>
+#include <random>
 #include <set>
 #include <vector>
 
@@ -199,6 +200,58 @@ INSTANTIATE_TEST_SUITE_P(Beams, RayProjectorTest, ::testing::ValuesIn(all_cases(
   std::replace(name.begin(), name.end(), ' ', '_');
   return name;
 });
+
+// Scans that nobody thought of, and a block of each: pitches from a fifth to four times a voxel, sides that differ, sources
+// near the volume, offsets, detectors that see a part.
+TEST(RayProjector, RandomScansAreTheDefinitionToRounding) {
+  std::mt19937 engine(5);
+  const auto draw = [&](double lo, double hi) {
+    return std::uniform_real_distribution<double>(lo, hi)(engine);
+  };
+  const auto whole = [&](int lo, int hi) {
+    return std::uniform_int_distribution<std::int64_t>(lo, hi)(engine);
+  };
+  constexpr int kScans = 300;
+  int seen = 0;
+  for (int n = 0; n < kScans; ++n) {
+    SCOPED_TRACE(n);
+    const VolumeGrid grid{{whole(1, 30), whole(1, 30), whole(1, 30)},
+                          {draw(0.5, 2), draw(0.5, 2), draw(0.5, 2)}};
+    const double radius = std::hypot(static_cast<double>(grid.size[1] + 3) * grid.voxel[1],
+                                     static_cast<double>(grid.size[2] + 3) * grid.voxel[0]) /
+                          2;
+    CircularScan scan;
+    scan.beam = static_cast<Beam>(n % 3);
+    scan.angles = test::angles(5, draw(0.5, 7), draw(-3, 3));
+    scan.rows = whole(1, 40);
+    scan.columns = whole(1, 60);
+    scan.source_axis = radius * draw(1.05, 5);
+    scan.source_detector = scan.source_axis * draw(1, 3);
+    const double magnified = scan.beam == Beam::parallel ? 1 : scan.source_detector / scan.source_axis;
+    scan.column_pitch = draw(0.2, 4) * magnified;
+    scan.row_pitch = draw(0.2, 4) * (scan.beam == Beam::cone ? magnified : 1);
+    scan.axis_offset = draw(-4, 4);
+    scan.detector_shift = {draw(-5, 5), draw(-5, 5)};
+    if (n % 2 == 0) scan.helical_pitch = draw(-9, 9);
+    const auto g = std::make_shared<const ProjectionGeometry>(circular_geometry(scan, grid));
+    const Box block = cuts_of(grid.box(), {2, 2, 2}).back(), samples = g->samples();
+    const at::Tensor x = tensor_of(random_numbers(block.pixels(), 1), block, at::kFloat),
+                     y = tensor_of(random_numbers(samples.pixels(), 2), samples, at::kFloat);
+    const at::Tensor ax = at::empty(y.sizes(), at::kDouble), aty = at::empty(x.sizes(), at::kDouble),
+                     exact_x = x.to(at::kDouble), exact_y = y.to(at::kDouble);
+    project_plain(*g, block, exact_x.const_data_ptr<double>(), samples, ax.data_ptr<double>());
+    gather_plain(*g, block, samples, exact_y.const_data_ptr<double>(), aty.data_ptr<double>());
+    RayProjector p(g, block, at::TensorOptions(at::kFloat), {});
+    const auto worst = [](const at::Tensor& got, const at::Tensor& wanted) {
+      return (got.to(at::kDouble) - wanted).abs().max().item().toDouble() /
+             (1 + wanted.abs().max().item().toDouble());
+    };
+    seen += ax.abs().max().item().toDouble() > 0.1;
+    EXPECT_LT(worst(project(p, x, samples), ax), 3e-6);
+    EXPECT_LT(worst(gather(p, block, y, samples), aty), 3e-6);
+  }
+  EXPECT_GT(seen, kScans / 2);
+}
 
 TEST(RayProjector, ABlockWithoutVoxelsProjectsToZeros) {
   const auto geometry = test::projector_cases().front().geometry;
