@@ -17,11 +17,11 @@
 #include <cstddef>
 #include <memory>
 #include <random>
-#include <set>
 #include <vector>
 
 #include "physics/projector_cases.hpp"
 #include "projector/ray_body.hpp"
+#include "support/threads.hpp"
 #include "tessera/core/error.hpp"
 
 namespace tessera {
@@ -74,6 +74,12 @@ std::vector<Box> cuts_of(const Box& box, const Index3& parts) {
       }
   return all;
 }
+
+// Of tasks so small threads would wait for each other most of the time.
+class OneThread : public ::testing::Environment {
+  void SetUp() override { at::set_num_threads(1); }
+};
+[[maybe_unused]] const auto* const kOneThread = ::testing::AddGlobalTestEnvironment(new OneThread);
 
 std::vector<test::ProjectorCase> all_cases() {
   std::vector<test::ProjectorCase> all = test::projector_cases();
@@ -168,6 +174,14 @@ TEST_P(RayProjectorTest, BlocksAddUpToTheVolume) {
     }
     EXPECT_LT(difference(sum, ax), 1e-6);
   }
+}
+
+TEST_P(RayProjectorTest, ThreadsDoNotChangeABit) {
+  const at::Tensor x = this->x(at::kFloat), y = this->y(at::kFloat);
+  test::same_on_any_threads([&] {
+    RayProjector p = of(volume(), at::kFloat);
+    return std::vector<at::Tensor>{project(p, x, g().samples()), gather(p, volume(), y, g().samples())};
+  });
 }
 
 TEST_P(RayProjectorTest, AnyBoxOfSamplesAndBatchesOfViews) {
