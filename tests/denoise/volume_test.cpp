@@ -22,6 +22,7 @@
 #include "tessera/denoise/runner.hpp"
 #include "tessera/domain/tensor_memory.hpp"
 #include "whole_image.hpp"
+#include "winograd/winograd.hpp"
 
 namespace tessera {
 namespace {
@@ -112,6 +113,25 @@ TEST(Volume, equals_the_whole_on_any_ranks_and_any_cut) {
           if (n > 1) compare(test::Blocks(comm, network, image, grid), "on a given grid");
       });
     }
+}
+
+// Channels enough for Winograd's kernels, whose tiles lie elsewhere in every window and block.
+TEST(Volume, fast_convolutions_equal_the_whole_on_any_cut) {
+  const Network network =
+      random_network({.name = "drunet3d", .channels = 1, .widths = {16, 20}, .blocks = 1}, 3);
+  const at::Tensor image = volume(1, {13, 18, 10}), single = image.to(at::kFloat);
+  const at::Tensor want = once([&] { return test::whole(network, image, kSigma).to(at::kFloat); });
+  test::on_groups({1, 2, 3, 5}, [&](const Communicator& comm) {
+    const int n = comm.size();
+    for (const Grid3& grid : {Grid3{n, 1, 1}, Grid3{1, n, 1}, Grid3{1, 1, n}}) {
+      const test::Blocks s(comm, network, image, grid);
+      for (const ExecutionOptions& options :
+           {ExecutionOptions{}, {.patch = 4, .batch = 2}, {.mode = ExecutionMode::layer}}) {
+        const auto d = make_network_denoiser(network, options, s.context);
+        EXPECT_LT(test::difference(s, *d, single, kSigma, want), 1e-5) << d->description();
+      }
+    }
+  });
 }
 
 TEST(Volume, averages_over_turns_within_its_slices) {
@@ -273,6 +293,16 @@ TEST(Volume, what_it_costs_counts_three_axes) {
     if (layer.passed == 0) products += layer.products() * layer.pixels(Index3{8, 8, 8});
   }
   EXPECT_DOUBLE_EQ(products, network.graph.macs_per_pixel() * 512);
+  // What Winograd's kernels compute comes in whole tiles of slices, and has 36 numbers for 9 of a kernel.
+  if (Winograd::available() == Winograd::Instructions::none) return;
+  const Network wide = random_network({.name = "dncnn3d", .channels = 1, .widths = {16}, .depth = 3}, 1);
+  const NetworkWork fast = network_work(wide, at::kFloat, false);
+  ASSERT_EQ(fast.layers.size(), 3U);
+  EXPECT_EQ(fast.layers[0].tile, 1);
+  EXPECT_EQ(fast.layers[1].tile, 4);
+  EXPECT_EQ(fast.layers[1].pixels(Index3{3, 5, 6}), 3 * 8 * 8);
+  EXPECT_EQ(fast.packed, 4 * (27 * 16 + 4 * 27 * 16 * 16 + 4 * 27 * 16));
+  EXPECT_EQ(network_work(wide, at::kDouble, false).layers[1].tile, 1);
 }
 
 TEST(Volume, what_does_not_fit_is_refused) {

@@ -4,10 +4,14 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/conv3d.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -143,6 +147,65 @@ TEST_P(WinogradKernelsTest, gives_the_same_bits_on_any_number_of_threads) {
   }
 }
 
+at::Tensor last3d(const at::Tensor& x) { return x.contiguous(at::MemoryFormat::ChannelsLast3d); }
+
+// Against the direct sum in double: all of a volume, and pieces of it whose neighbors are there on some sides.
+TEST_P(WinogradKernelsTest, equals_the_direct_sum_on_volumes) {
+  at::manual_seed(2);
+  struct Case {
+    std::int64_t images, inputs, outputs;
+    std::vector<std::int64_t> size;
+  };
+  double largest = 0;
+  for (const Case& c : {Case{1, 16, 16, {1, 1, 1}},
+                        {1, 16, 32, {2, 3, 5}},
+                        {2, 17, 9, {4, 9, 6}},
+                        {1, 24, 1, {5, 7, 33}},
+                        {1, 64, 64, {3, 13, 21}},
+                        {1, 40, 72, {17, 6, 5}},
+                        {3, 16, 3, {3, 2, 19}},
+                        {1, 130, 20, {4, 5, 9}}}) {
+    const at::Tensor w = at::randn({c.outputs, c.inputs, 3, 3, 3}) / std::sqrt(27.0 * c.inputs),
+                     b = at::randn({c.outputs}),
+                     x = last3d(at::randn({c.images, c.inputs, c.size[0], c.size[1], c.size[2]}));
+    const at::Tensor plain = at::conv3d(x.to(at::kDouble), w.to(at::kDouble), b.to(at::kDouble), 1, 1);
+    const Winograd layer(w, b, GetParam());
+    const at::Tensor y = last3d(at::full(plain.sizes(), std::numeric_limits<float>::quiet_NaN()));
+    layer.run(x, {1, 1}, nullptr, true, y, 1);
+    EXPECT_LT(relative(y - plain.clamp_min(0), plain), 1e-5) << c.inputs << " to " << c.outputs;
+    largest = std::max(largest, relative(y - plain.clamp_min(0), plain));
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      // All but the first slice (row, column), which is seen; then all but the last.
+      const std::int64_t n = c.size[axis], at = static_cast<std::int64_t>(axis) + 2;
+      if (n < 2) continue;
+      std::array<std::int64_t, 3> before{1, 1, 1};
+      before[axis] = 0;
+      const at::Tensor part = last3d(at::full(plain.sizes(), 7.0F)), other = last3d(at::randn(plain.sizes()));
+      layer.run(x, {before[1], before[2]}, nullptr, false, part.narrow(at, 1, n - 1), before[0]);
+      EXPECT_LT(relative(part.narrow(at, 1, n - 1) - plain.narrow(at, 1, n - 1), plain), 1e-5) << axis;
+      EXPECT_TRUE(part.narrow(at, 0, 1).eq(7).all().item<bool>());
+      const at::Tensor sum = other.narrow(at, 0, n - 1);
+      layer.run(x, {1, 1}, &sum, false, part.narrow(at, 0, n - 1), 1);
+      EXPECT_LT(relative(part.narrow(at, 0, n - 1) - plain.narrow(at, 0, n - 1) - sum, plain), 1e-5) << axis;
+    }
+  }
+  EXPECT_GT(largest, 1e-8);  // something was computed
+}
+
+TEST_P(WinogradKernelsTest, volumes_have_the_same_bits_on_any_number_of_threads) {
+  const int threads = at::get_num_threads();
+  const at::Tensor w = at::randn({32, 32, 3, 3, 3}) / 30, x = last3d(at::randn({1, 32, 35, 10, 11}));
+  std::vector<at::Tensor> results;
+  for (const int n : {1, 2, 3, 5}) {  // few tiles a slice: the depth is cut too
+    at::set_num_threads(n);
+    results.push_back(last3d(at::zeros({1, 32, 35, 10, 11})));
+    Winograd(w, std::nullopt, GetParam()).run(x, {1, 1}, nullptr, false, results.back(), 1);
+    EXPECT_TRUE(results[0].equal(results.back())) << n;
+  }
+  at::set_num_threads(threads);
+  EXPECT_GT(results[0].std().item<double>(), 0.1);
+}
+
 TEST_P(WinogradKernelsTest, passes_nan_on) {
   const at::Tensor w = weights(16, 16), x = last(at::randn({1, 16, 12, 12}));
   x[0][3][9][9].fill_(std::numeric_limits<float>::quiet_NaN());
@@ -158,11 +221,11 @@ TEST_P(WinogradKernelsTest, shares_scratch_memory_that_it_counts) {
   const std::int64_t before = used();
   {
     const Winograd small(weights(16, 16), std::nullopt, GetParam());
-    EXPECT_EQ(used() - before, 2 * Winograd::scratch_bytes(16, GetParam()));
+    EXPECT_EQ(used() - before, 2 * Winograd::scratch_bytes(16, 1, GetParam()));
     const Winograd large(weights(16, 512), std::nullopt, GetParam());
-    EXPECT_EQ(used() - before, 2 * Winograd::scratch_bytes(512, GetParam()));
+    EXPECT_EQ(used() - before, 2 * Winograd::scratch_bytes(512, 1, GetParam()));
     const Winograd again(weights(16, 512), std::nullopt, GetParam());
-    EXPECT_EQ(used() - before, 2 * Winograd::scratch_bytes(512, GetParam()));
+    EXPECT_EQ(used() - before, 2 * Winograd::scratch_bytes(512, 1, GetParam()));
   }
   EXPECT_EQ(used(), before);
   at::set_num_threads(threads);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/conv3d.h>
@@ -20,7 +21,7 @@ namespace tessera {
 namespace {
 
 bool winograd(const Node& node, std::int64_t inputs) {
-  return node.axes == Axes::picture && Winograd::suits(at::kFloat, inputs, node.kernel) &&
+  return Winograd::suits(at::kFloat, inputs, node.kernel) &&
          Winograd::available() != Winograd::Instructions::none;
 }
 
@@ -118,7 +119,10 @@ class Conv final : public ConvolutionalLayer {
     return node.axes == Axes::picture && ConvolutionLayer::computes_parts(library, type, node, inputs);
   }
   std::int64_t kept(const Node& node, const StepSizes& s) const override {
-    if (s.axes == Axes::volume) return 0;
+    if (s.axes == Axes::volume)
+      return node.depthwise || !volume_by_winograd(s.type, s.on_device(), s.inputs, node.kernel)
+                 ? 0
+                 : at::get_num_threads() * Winograd::scratch_bytes(s.inputs, 3, Winograd::available());
     return ConvolutionLayer::scratch_bytes(s.library, s.type, node.reads(s.inputs), node.kernel);
   }
   std::unique_ptr<LayerStep> prepare(const Node& node, const StepSettings& settings) const override {
@@ -140,7 +144,7 @@ class Conv final : public ConvolutionalLayer {
     const std::int64_t inputs = in[0]->channels;
     const bool fast = winograd(node, inputs);
     // 36 transformed numbers for 9 of a kernel where the library is Winograd's.
-    const double kernel = fast ? 36 : static_cast<double>(taps(node));
+    const double kernel = static_cast<double>(fast ? 4 * taps(node) : taps(node));
     return {.in = inputs,
             .tile = fast && type == at::kFloat && !on_device ? Winograd::kTile : 1,
             .packed = 4 * kernel * static_cast<double>(inputs * node.channels)};

@@ -40,8 +40,12 @@ inline std::optional<at::Tensor> bias_of(const Node& node, const StepSettings& s
   return node.bias.empty() ? std::nullopt : std::optional<at::Tensor>(settings.parameter(node.bias));
 }
 
-/// A convolution of a volume by the kernels that torch has; weight (out, in, k, k, k), transposed (in, out, k, k, k), of
-/// the type and on the device of the arithmetic.
+/// Whether Winograd's kernels compute a convolution of volumes here, of stride 1 and not depthwise: in float32 on a CPU
+/// that has them. Elsewhere torch's do.
+bool volume_by_winograd(at::ScalarType type, bool on_device, std::int64_t inputs, std::int64_t kernel);
+
+/// A convolution of a volume; weight (out, in, k, k, k), transposed (in, out, k, k, k), of the type and on the device of
+/// the arithmetic.
 std::unique_ptr<LayerStep> volume_step(const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                                        const ConvolutionLayer::Shape& shape);
 

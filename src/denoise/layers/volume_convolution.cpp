@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Convolutions of volumes, by the kernels that torch has.
+// Convolutions of volumes: 3 x 3 x 3 of many channels by Winograd's kernels, others by those that torch has.
 #include <ATen/Context.h>
 #include <ATen/ops/conv3d.h>
 #include <ATen/ops/conv_transpose3d.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/mkldnn_convolution.h>
 
 #include <array>
+#include <memory>
 
 #include "layer/layer_halos.hpp"
 #include "layers/convolutions.hpp"
 #include "layers/features.hpp"
+#include "winograd/winograd.hpp"
 
 namespace tessera {
 namespace {
@@ -22,12 +25,28 @@ bool asks_onednn(at::ScalarType type, bool on_device) {
   return type == at::kFloat && !on_device && at::Context::hasMKLDNN();
 }
 
+// All of x, zeros around it.
+at::Tensor by_winograd(const Winograd& layer, const at::Tensor& features, bool relu) {
+  const at::Tensor x =
+      Winograd::takes(features) ? features : features.contiguous(at::MemoryFormat::ChannelsLast3d);
+  at::Tensor y = at::empty({x.size(0), layer.outputs(), x.size(2), x.size(3), x.size(4)},
+                           x.options().memory_format(at::MemoryFormat::ChannelsLast3d));
+  layer.run(x, {1, 1}, nullptr, relu, y, /*front=*/1);
+  return y;
+}
+
 }  // namespace
+
+bool volume_by_winograd(at::ScalarType type, bool on_device, std::int64_t inputs, std::int64_t kernel) {
+  return !on_device && Winograd::suits(type, inputs, kernel) &&
+         Winograd::available() != Winograd::Instructions::none;
+}
 
 std::int64_t ConvolutionalLayer::inside_volume(const Node& node, const StepSizes& s) const {
   const int change = level_change();
   const auto filled = [](std::int64_t channels) { return (channels + kLanes - 1) / kLanes * kLanes; };
   const std::int64_t in = node.reads(s.inputs), read = s.items * s.inputs * s.pixels(-change);
+  if (change == 0 && !node.depthwise && volume_by_winograd(s.type, s.on_device(), in, node.kernel)) return 0;
   // Weights in another order, twice.
   std::int64_t taken = 2 * taps(node) * filled(in) * filled(node.channels);
   if (change < 0) return (taken + read + 2 * s.samples) * s.element();  // and what is added up under the taps
@@ -43,10 +62,15 @@ std::int64_t ConvolutionalLayer::inside_volume(const Node& node, const StepSizes
 
 std::unique_ptr<LayerStep> volume_step(const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                                        const ConvolutionLayer::Shape& shape) {
-  const at::Tensor w = weight.contiguous(at::MemoryFormat::ChannelsLast3d);
   const bool direct = !shape.transposed && asks_onednn(weight.scalar_type(), weight.is_cuda());
-  return make_step([w, bias, shape, direct](const StepCall& call) {
+  std::shared_ptr<const Winograd> fast;
+  if (shape.winograd && shape.stride == 1 && shape.groups == 1 &&
+      volume_by_winograd(weight.scalar_type(), weight.is_cuda(), weight.size(1), weight.size(2)))
+    fast = std::make_shared<const Winograd>(weight, bias, Winograd::available());
+  const at::Tensor w = fast ? at::Tensor() : weight.contiguous(at::MemoryFormat::ChannelsLast3d);
+  return make_step([w, bias, shape, direct, fast](const StepCall& call) {
     const auto convolved = [&](const at::Tensor& x) {
+      if (fast) return by_winograd(*fast, x, call.step.relu);
       const std::array<std::int64_t, 3> padding{shape.padding, shape.padding, shape.padding},
           stride{shape.stride, shape.stride, shape.stride}, one{1, 1, 1};
       at::Tensor y = shape.transposed ? at::conv_transpose3d(x, w, bias, stride, padding)

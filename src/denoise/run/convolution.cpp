@@ -196,7 +196,7 @@ ConvolutionLayer::ConvolutionLayer(ConvolutionLibrary library, const at::Tensor&
 std::int64_t ConvolutionLayer::scratch_bytes(ConvolutionLibrary library, at::ScalarType type,
                                              std::int64_t inputs, std::int64_t kernel) {
   if (library != ConvolutionLibrary::onednn || !takes_winograd(type, inputs, kernel)) return 0;
-  return at::get_num_threads() * Winograd::scratch_bytes(inputs, Winograd::available());
+  return at::get_num_threads() * Winograd::scratch_bytes(inputs, 1, Winograd::available());
 }
 
 bool ConvolutionLayer::unfolds(ConvolutionLibrary library, at::ScalarType type) {

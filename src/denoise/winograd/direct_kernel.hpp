@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A 3x3 convolution to few outputs, summed tap by tap with the channels side by side in a register: for them the
+// A 3x3 (or 3x3x3) convolution to few outputs, summed tap by tap with the channels side by side in a register: for them the
 // transforms of winograd_kernels.hpp, which includes this, cost more than the products that they save.
-// The order of a sum is the same at every pixel: blocks of channels, rows, columns, then lanes in pairs.
+// The order of a sum is the same at every pixel: blocks of channels, slices, rows, columns, then lanes in pairs.
 namespace tessera {
 namespace {
 
@@ -45,29 +45,36 @@ inline void add_taps(const WinogradTask& t, const float* x, Size row, Size colum
   }
 }
 
-// Rows [first, last) of all images' results.
+// Rows [first, last) of all slices' and images' results.
 void run_direct(const WinogradTask& t, Size first, Size last) {
   for (Size k = first; k < last; ++k) {
-    const Size image = k / t.out_height, out_row = k % t.out_height, row = out_row - t.top;
+    const Size image = k / (t.out_height * t.out_depth), out_slice = k / t.out_height % t.out_depth,
+               out_row = k % t.out_height, row = out_row - t.top, slice = out_slice - t.front;
     for (Size out_column = 0; out_column < t.out_width; out_column += kRun) {
       const Size column = out_column - t.left;
       const bool inside = column >= 0 && column + kRun + 2 <= t.width;
-      const float* x = pixel_of(t.x, t.x_strides, {image, row, column});
-      if (t.far) fetch<0, 2>(x + 3 * t.x_strides.row, t.x_strides, 1, kRun, t.channels);  // for the next row
+      const float* pixels = pixel_of(t.x, t.x_strides, {image, row, column, slice});
+      if (t.far)  // for the next row
+        fetch<0, 2>(pixels + (t.taps - 1) * t.x_strides.slice + 3 * t.x_strides.row, t.x_strides, 1, kRun,
+                    t.channels);
       const float* w = t.weights;
       for (Size o = 0; o < t.outputs; ++o) {
         Vec sum[kRun] = {};
-        for (Size c = 0; c < t.channels; c += kLanes, w += 9 * kLanes) {
+        for (Size c = 0; c < t.channels; c += kLanes) {
           const Size n = t.channels - c;
-          if (inside && n >= kLanes)
-            add_taps<true, true>(t, x + c, row, column, n, w, sum);
-          else if (inside)
-            add_taps<true, false>(t, x + c, row, column, n, w, sum);
-          else
-            add_taps<false, false>(t, x + c, row, column, n < kLanes ? n : kLanes, w, sum);
+          for (Size tap = 0; tap < t.taps; ++tap, w += 9 * kLanes) {
+            if (slice + tap < 0 || slice + tap >= t.depth) continue;
+            const float* x = pixels + tap * t.x_strides.slice + c;
+            if (inside && n >= kLanes)
+              add_taps<true, true>(t, x, row, column, n, w, sum);
+            else if (inside)
+              add_taps<true, false>(t, x, row, column, n, w, sum);
+            else
+              add_taps<false, false>(t, x, row, column, n < kLanes ? n : kLanes, w, sum);
+          }
         }
         const Vec sums = lane_sums(sum);
-        const Tile at{image, out_row, out_column};
+        const Tile at{image, out_row, out_column, out_slice};
         float* y = pixel_of(t.y, t.y_strides, at) + o;
         const float* other = t.other ? pixel_of(t.other, t.other_strides, at) + o : nullptr;
         for (Size j = 0; j < kRun && out_column + j < t.out_width; ++j) {

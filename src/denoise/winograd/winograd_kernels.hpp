@@ -68,20 +68,20 @@ inline void from_points(const V m[kSide], V y[kTile]) {
 }
 
 struct Tile {
-  Size image, row, column;  // first output pixel
+  Size image, row, column, slice = 0;  // first output pixel
 };
 
 template <class T>
 T* pixel_of(T* data, const PixelStrides& s, const Tile& tile) {
-  return data + tile.image * s.image + tile.row * s.row + tile.column * s.pixel;
+  return data + tile.image * s.image + tile.slice * s.slice + tile.row * s.row + tile.column * s.pixel;
 }
 
 // Tile after tile from number `first` on. They run down strips of kStrip tile rows, so that the windows of
 // neighbors overlap in the cache.
 class Tiles {
  public:
-  Tiles(const WinogradTask& t, Size first)
-      : rows_(winograd_tiles(t.out_height)), columns_(winograd_tiles(t.out_width)) {
+  Tiles(const WinogradTask& t, Size first, Size slice)
+      : rows_(winograd_tiles(t.out_height)), columns_(winograd_tiles(t.out_width)), slice_(slice) {
     image_ = first / (rows_ * columns_);
     first -= image_ * rows_ * columns_;
     top_ = first / (kStrip * columns_) * kStrip;
@@ -89,7 +89,7 @@ class Tiles {
     column_ = first / height();
     down_ = first % height();
   }
-  Tile tile() const { return {image_, (top_ + down_) * kTile, column_ * kTile}; }
+  Tile tile() const { return {image_, (top_ + down_) * kTile, column_ * kTile, slice_}; }
   void next() {
     if (++down_ < height()) return;
     down_ = 0;
@@ -104,13 +104,14 @@ class Tiles {
  private:
   static constexpr Size kStrip = 4;
   Size height() const { return rows_ - top_ < kStrip ? rows_ - top_ : kStrip; }
-  Size rows_, columns_, image_, top_, column_, down_;
+  Size rows_, columns_, slice_, image_, top_, column_, down_;
 };
 
-// V: [point][tile][channel]; M: [point][tile][output of the block]. Rows and points are padded by a register,
-// so that they do not meet in few cache sets.
+// V: [slice of x, as many as there are taps][point][tile][channel]; M: [point][tile][output of the block]. Rows and
+// points are padded by a register, so that they do not meet in few cache sets.
 Size v_row(Size channels) { return (channels + kLanes - 1) / kLanes * kLanes + kLanes; }
 Size v_point(const WinogradTask& t) { return t.block_tiles * v_row(t.channels) + kLanes; }
+Size v_slice(const WinogradTask& t) { return kPoints * v_point(t); }
 Size m_point(const WinogradTask& t) { return t.block_tiles * t.block_outputs + kLanes; }
 
 // Asks for pixels before they are needed: tiles run down, then right, which the hardware does not foresee.
@@ -175,17 +176,18 @@ template <int kCache>
   if (!t.stream) fetch<1, kCache>(pixel_of(t.y, t.y_strides, tile) + first, t.y_strides, kTile, kTile, n);
 }
 
-void transform_input(const WinogradTask& t, Size first, Size last, float* v) {
+// `slice`: of x.
+void transform_input(const WinogradTask& t, Size first, Size last, Size slice, float* v) {
   const Size stride = v_row(t.channels), point = v_point(t);
-  Tiles tiles(t, first);
+  Tiles tiles(t, first, slice);
   for (Size k = first; k < last; ++k, v += stride, tiles.next()) {
     const Tile tile = tiles.tile();
     const Size row = tile.row - t.top, column = tile.column - t.left;
-    const float* x = pixel_of(t.x, t.x_strides, {tile.image, row, column});
+    const float* x = pixel_of(t.x, t.x_strides, {tile.image, row, column, slice});
     if (t.far) {
       fetch<0, 2>(x + kSide * t.x_strides.pixel, t.x_strides, kSide, kTile,
                   t.channels);  // next
-      if (t.outputs <= kFewOutputs) fetch_result<2>(t, tile, 0, t.outputs);
+      if (t.outputs <= kFewOutputs && t.taps == 1) fetch_result<2>(t, tile, 0, t.outputs);
     }
     const bool inside = row >= 0 && row + kSide <= t.height && column >= 0 && column + kSide <= t.width;
     for (Size c = 0; c < t.channels; c += kLanes) {
@@ -196,27 +198,35 @@ void transform_input(const WinogradTask& t, Size first, Size last, float* v) {
   }
 }
 
-// m (kR tiles x kN registers and, with kRest, half a one) = v w; v's rows stand `stride` apart, m's `m_stride`.
-// Meanwhile the weights at `next` are brought into the level 2 cache: those of many channels come from memory
-// each time.
+// The slices of x that a product sums over: where each begins in V.
+struct Parts {
+  Size at[3], count;
+};
+
+// m (kR tiles x kN registers and, with kRest, half a one) = v w, summed over the parts of v; v's rows stand `stride`
+// apart, m's `m_stride`. Meanwhile the weights at `next` are brought into the level 2 cache: those of many channels
+// come from memory each time.
 template <int kR, int kN, bool kRest>
-void product(const float* __restrict v, Size stride, const float* __restrict w, float* __restrict m,
-             Size m_stride, Size channels, const float* next) {
+void product(const float* __restrict first, const Parts& parts, Size stride, const float* __restrict w,
+             float* __restrict m, Size m_stride, Size channels, const float* next) {
   Vec sum[kR][kN > 0 ? kN : 1] = {};
   Half rest[kR] = {};
-  for (Size c = 0; c < channels; ++c, w += kPanel, next += kPanel) {
-    __builtin_prefetch(next, 0, 2);
-    if (kPanel > 16) __builtin_prefetch(next + 16, 0, 2);
-    Vec u[kN > 0 ? kN : 1];
+  for (Size p = 0; p < parts.count; ++p) {
+    const float* v = first + parts.at[p];
+    for (Size c = 0; c < channels; ++c, w += kPanel, next += kPanel) {
+      __builtin_prefetch(next, 0, 2);
+      if (kPanel > 16) __builtin_prefetch(next + 16, 0, 2);
+      Vec u[kN > 0 ? kN : 1];
 #pragma GCC unroll 2
-    for (int n = 0; n < kN; ++n) u[n] = *reinterpret_cast<const Vec*>(w + n * kLanes);
-    const Half last = kRest ? *reinterpret_cast<const Half*>(w + kN * kLanes) : Half{};
+      for (int n = 0; n < kN; ++n) u[n] = *reinterpret_cast<const Vec*>(w + n * kLanes);
+      const Half last = kRest ? *reinterpret_cast<const Half*>(w + kN * kLanes) : Half{};
 #pragma GCC unroll 16
-    for (int r = 0; r < kR; ++r) {
-      const float f = v[r * stride + c];
+      for (int r = 0; r < kR; ++r) {
+        const float f = v[r * stride + c];
 #pragma GCC unroll 2
-      for (int n = 0; n < kN; ++n) sum[r][n] += f * u[n];
-      if (kRest) rest[r] += f * last;
+        for (int n = 0; n < kN; ++n) sum[r][n] += f * u[n];
+        if (kRest) rest[r] += f * last;
+      }
     }
   }
 #pragma GCC unroll 16
@@ -227,7 +237,7 @@ void product(const float* __restrict v, Size stride, const float* __restrict w, 
   }
 }
 
-using Product = void (*)(const float*, Size, const float*, float*, Size, Size, const float*);
+using Product = void (*)(const float*, const Parts&, Size, const float*, float*, Size, Size, const float*);
 template <int kN, bool kRest, int... kR>
 struct Products {
   static constexpr Product table[] = {product<kR, kN, kRest>...};
@@ -248,11 +258,12 @@ Product product_of(Size rows, Size outputs) {
 }
 constexpr Size kRows = TESSERA_WINOGRAD_ROWS;
 
-// M = V times the weights of outputs [first, last).
-void multiply(const WinogradTask& t, const float* v, Size tiles, Size first, Size last, float* m) {
+// M = V times the weights of outputs [first, last), of taps from number `tap` on.
+void multiply(const WinogradTask& t, const float* v, const Parts& parts, Size tap, Size tiles, Size first,
+              Size last, float* m) {
   const Size stride = v_row(t.channels), groups = (tiles + kRows - 1) / kRows;
   const auto weights = [&](Size point, Size output) {
-    return t.weights + (output / kPanel * kPoints + point) * t.channels * kPanel;
+    return t.weights + ((output / kPanel * kPoints + point) * t.taps + tap) * t.channels * kPanel;
   };
   for (Size p = 0; p < kPoints; ++p) {
     for (Size k = first; k < last; k += kPanel) {
@@ -262,7 +273,8 @@ void multiply(const WinogradTask& t, const float* v, Size tiles, Size first, Siz
         const Size top = g * tiles / groups, rows = (g + 1) * tiles / groups - top;
         const float* a = v + p * v_point(t) + top * stride;
         float* c = m + p * m_point(t) + top * t.block_outputs + (k - first);
-        product_of(rows, t.outputs - k)(a, stride, w, c, t.block_outputs, t.channels, g == 0 ? next : w);
+        product_of(rows, t.outputs - k)(a, parts, stride, w, c, t.block_outputs, t.channels,
+                                        g == 0 ? next : w);
       }
     }
   }
@@ -302,14 +314,15 @@ inline void output_tile(const WinogradTask& t, const float* m, Size point, const
   }
 }
 
-void transform_output(const WinogradTask& t, Size first, Size last, Size outputs_first, Size outputs_last,
-                      const float* m) {
+// `slice`: of y.
+void transform_output(const WinogradTask& t, Size first, Size last, Size slice, Size outputs_first,
+                      Size outputs_last, const float* m) {
   const Size point = m_point(t);
-  Tiles tiles(t, first);
+  Tiles tiles(t, first, slice);
   for (Size k = first; k < last; ++k, m += t.block_outputs) {
     const Tile tile = tiles.tile();
     tiles.next();
-    if (t.far && t.outputs > kFewOutputs && k + 1 < last)
+    if (t.far && (t.outputs > kFewOutputs || t.taps > 1) && k + 1 < last)
       fetch_result<3>(t, tiles.tile(), outputs_first, outputs_last);
     const Size rows = t.out_height - tile.row < kTile ? t.out_height - tile.row : kTile;
     const Size columns = t.out_width - tile.column < kTile ? t.out_width - tile.column : kTile;
@@ -327,22 +340,32 @@ void transform_output(const WinogradTask& t, Size first, Size last, Size outputs
   }
 }
 
-Size scratch_floats(Size channels, Size block_tiles, Size block_outputs) {
+Size scratch_floats(Size taps, Size channels, Size block_tiles, Size block_outputs) {
   WinogradTask t{};
   t.channels = channels;
   t.block_tiles = block_tiles;
   t.block_outputs = block_outputs;
-  return kPoints * (v_point(t) + m_point(t));
+  return taps * v_slice(t) + kPoints * m_point(t);
 }
 
-void run(const WinogradTask& t, Size first, Size last, float* scratch) {
+// Each slice of x is transformed once, and takes the place of the one that no slice of the result reads any more.
+void run(const WinogradTask& t, Size first, Size last, Size begin, Size end, float* scratch) {
   float* v = scratch;
-  float* m = scratch + kPoints * v_point(t);
-  transform_input(t, first, last, v);
-  for (Size k = 0; k < t.outputs; k += t.block_outputs) {
-    const Size end = t.outputs - k < t.block_outputs ? t.outputs : k + t.block_outputs;
-    multiply(t, v, last - first, k, end, m);
-    transform_output(t, first, last, k, end, m);
+  float* m = scratch + t.taps * v_slice(t);
+  Size next = begin < t.front ? 0 : begin - t.front;  // slice of x that is not transformed yet
+  for (Size slice = begin; slice < end; ++slice) {
+    const Size top = slice - t.front;  // slice of x that the first tap reads
+    for (; next < top + t.taps && next < t.depth; ++next)
+      transform_input(t, first, last, next, v + next % t.taps * v_slice(t));
+    const Size tap = top < 0 ? -top : 0;
+    Parts parts{};
+    for (Size k = tap; k < t.taps && top + k < t.depth; ++k)
+      parts.at[parts.count++] = (top + k) % t.taps * v_slice(t);
+    for (Size k = 0; k < t.outputs; k += t.block_outputs) {
+      const Size stop = t.outputs - k < t.block_outputs ? t.outputs : k + t.block_outputs;
+      multiply(t, v, parts, tap, last - first, k, stop, m);
+      transform_output(t, first, last, slice, k, stop, m);
+    }
   }
   if (t.stream) fence();
 }

@@ -5,28 +5,31 @@
 
 namespace tessera {
 
-/// A channels-last image: strides in floats, the channels of a pixel lie side by side.
+/// A channels-last image: strides in floats, the channels of a pixel lie side by side. `slice`: of a volume.
 struct PixelStrides {
-  std::int64_t image, row, pixel;
+  std::int64_t image, row, pixel, slice = 0;
 };
 
-/// One 3x3 convolution by Winograd's F(4x4, 3x3), as its kernels see it: plain numbers, since their files are
-/// compiled for one instruction set each and may share no inline function with the rest of the program.
+/// One 3x3 convolution by Winograd's F(4x4, 3x3), or one of a volume, whose slices are convolved so and added up, as its
+/// kernels see it: plain numbers, since their files are compiled for one instruction set each and may share no inline
+/// function with the rest of the program. Of a picture depth, out_depth and taps are 1 and front is 0.
 struct WinogradTask {
   const float* x;
   PixelStrides x_strides;
-  std::int64_t images, height, width;  // of x
-  std::int64_t top, left;              // rows and columns of zeros before it; behind it, all is zeros
-  float* y;                            // relu(x * w + bias + other), stride 1
-  std::int64_t out_height, out_width;  // of y
+  std::int64_t images, depth, height, width;  // of x
+  std::int64_t taps;                          // of the kernel along the depth: 3 or 1
+  std::int64_t front, top, left;  // slices, rows and columns of zeros before it; behind it, all is zeros
+  float* y;                       // relu(x * w + bias + other), stride 1
+  std::int64_t out_depth, out_height, out_width;  // of y
   PixelStrides y_strides;
   const float* other;  // added, or null; may be y itself
   PixelStrides other_strides;
   const float* bias;  // padded to whole panels, or null
   bool relu;
-  bool stream;           // stores go past the caches: whole registers on aligned addresses
-  bool far;              // x, other and y come from memory: asked for ahead
-  const float* weights;  // [panel][36][channel][output of the panel]; run_direct: [output][block][9][lane]
+  bool stream;  // stores go past the caches: whole registers on aligned addresses
+  bool far;     // x, other and y come from memory: asked for ahead
+  const float*
+      weights;  // [panel][36][tap][channel][output of the panel]; run_direct: [output][block][tap][9][lane]
   std::int64_t channels, outputs;
   std::int64_t block_tiles, block_outputs;  // of V and M; block_outputs is whole panels
 };
@@ -48,13 +51,16 @@ struct PatchTask {
 struct WinogradKernels {
   std::int64_t lanes;  // floats of a register; a panel is two registers of outputs
   std::int64_t rows;   // tiles of one product, whose sums stay in registers
-  /// Tiles [first, last), at most block_tiles of them; `scratch` is one thread's, 64-byte aligned.
-  void (*run)(const WinogradTask& task, std::int64_t first, std::int64_t last, float* scratch);
-  /// The same for few outputs, without transforms: rows [first, last), counted through the images.
+  /// Tiles [first, last) of a slice, at most block_tiles of them, counted through the images; of the result's slices
+  /// [begin, end). `scratch` is one thread's, 64-byte aligned.
+  void (*run)(const WinogradTask& task, std::int64_t first, std::int64_t last, std::int64_t begin,
+              std::int64_t end, float* scratch);
+  /// The same for few outputs, without transforms: rows [first, last), counted through slices and images.
   void (*run_direct)(const WinogradTask& task, std::int64_t first, std::int64_t last);
   /// Rows [first, last) of the coarser grid, counted through the images.
   void (*run_patches)(const PatchTask& task, std::int64_t first, std::int64_t last);
-  std::int64_t (*scratch_floats)(std::int64_t channels, std::int64_t block_tiles, std::int64_t block_outputs);
+  std::int64_t (*scratch_floats)(std::int64_t taps, std::int64_t channels, std::int64_t block_tiles,
+                                 std::int64_t block_outputs);
 };
 
 constexpr std::int64_t kWinogradTile = 4;                  // outputs of a tile, along each axis
