@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Priors for volumes: total variation, and the shipped network plane by plane, beside each other (docs/volumes.md).
+"""Priors for volumes: total variation, the shipped network plane by plane, and a network of volumes (--network3d),
+beside each other (docs/volumes.md).
 
-Volumes made here (balls, a foam of cells, filaments), and one from a file (--file NAME.tif, of any scale); blurred and
-noised by tessera. PSNR in dB, peak 1; one seed each. Every setting is what a job without more words does, but for the
-strength of total variation, the best of three (--strengths), chosen with the truth.
+Volumes made here (balls, a foam of cells, filaments), and one from a file (--file NAME.tif or NAME.nii.gz, of any
+scale); blurred and noised by tessera, or noised alone (--noise 15,25,50, of 255). PSNR in dB, peak 1; one seed each.
+Every setting is what a job without more words does, but for the strength of total variation, the best of three
+(--strengths), chosen with the truth.
 """
 import argparse
+import gzip
 import json
 import os
 import subprocess
@@ -53,6 +56,21 @@ def filaments(size, seed):
     return (0.05 + 0.1 * scipy.ndimage.gaussian_filter(r.normal(0, 40, x.shape), 8, mode="wrap") + 0.9 * x / x.max()).clip(0, 1)
 
 
+def read_volume(path, side):
+    """A TIFF of pages or a NIfTI-1 volume, largest value 1; of a larger one the middle, `side` voxels along each axis."""
+    if path.suffix == ".gz":
+        raw = gzip.open(path).read()
+        shape, kind = np.frombuffer(raw, "<i2", 3, 42), int(np.frombuffer(raw, "<i2", 1, 70)[0])
+        types = {2: "u1", 4: "<i2", 8: "<i4", 16: "<f4", 64: "<f8", 512: "<u2"}
+        x = np.frombuffer(raw, types[kind], int(np.prod(shape, dtype=int)), int(np.frombuffer(raw, "<f4", 1, 108)[0]))
+        x = x.reshape(shape[::-1]).astype(float)
+    else:
+        import tifffile
+        x = tifffile.imread(path).astype(float)
+    middle = tuple(slice(max(0, (n - side) // 2), max(0, (n - side) // 2) + side) for n in x.shape)
+    return (x / x.max())[middle]
+
+
 def run(build, folder, truth, blur, noise, denoiser):
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "truth.npy", truth.astype(np.float32)[None])
@@ -71,7 +89,10 @@ def main():
     parser.add_argument("--build", type=Path, default=Path("build/release"))
     parser.add_argument("--work", type=Path)
     parser.add_argument("--size", type=int, default=48)
-    parser.add_argument("--file", type=Path, help="one more volume, a TIFF of pages")
+    parser.add_argument("--file", type=Path, help="one more volume, a TIFF of pages or NIfTI (.nii.gz)")
+    parser.add_argument("--side", type=int, default=1 << 30, help="of --file only the middle, so many voxels a side")
+    parser.add_argument("--noise", default="", help="noise alone, of 255: 15,25,50; instead of the cases")
+    parser.add_argument("--network3d", type=Path, help="weights of drunet3d, measured too")
     parser.add_argument("--volumes", default="", help="only these, separated by commas")
     parser.add_argument("--settings", default="", help="only these, separated by semicolons")
     parser.add_argument("--cases", default="", help="only these, by number")
@@ -80,27 +101,28 @@ def main():
     work = (o.work or o.build / "bench/volumes").resolve()
     volumes = {"balls": balls(o.size, 8), "foam": foam(o.size, 8), "filaments": filaments(o.size, 8)}
     if o.file:
-        import tifffile
-        x = tifffile.imread(o.file).astype(float)
-        volumes[o.file.stem] = x / x.max()
+        volumes[o.file.name.split(".")[0]] = read_volume(o.file, o.side)
     if o.volumes:
         volumes = {name: volumes[name] for name in o.volumes.split(",")}
     weights = [float(w) for w in o.strengths.split(",")]
     settings = {"tv": ["{network: tv}"], "tv, best": [f"{{network: tv, tv: {{weight: {w:g}}}}}" for w in weights],
                 **{f"{p}": [f"{{network: drunet, planes: {p}}}"] for p in ("axial", "all")},
                 "all, flips": ["{network: drunet, planes: all, averaging: flips}"]}
+    if o.network3d:
+        settings["drunet3d"] = [f"{{network: drunet3d, weights: {o.network3d.resolve()}}}"]
+    cases = [(0.0, float(level) / 255) for level in o.noise.split(",")] if o.noise else CASES
     if o.settings:
         settings = {k: v for k, v in settings.items() if k in o.settings.split(";")}
     print("| volume | blur, noise | " + " | ".join(settings) + " |\n|" + "---|" * (2 + len(settings)), flush=True)
     for name, truth in volumes.items():
-        for k, (blur, noise) in enumerate(CASES):
+        for k, (blur, noise) in enumerate(cases):
             if o.cases and str(k) not in o.cases.split(","):
                 continue
             cells = []
             for choices in settings.values():
                 psnr, seconds = max(run(o.build.resolve(), work / f"{name}-{k}", truth, blur, noise, c) for c in choices)
                 cells.append(f"{psnr:.2f} ({seconds:.0f} s)")
-            print(f"| {name} | {blur or 'none'}, {noise} | " + " | ".join(cells) + " |", flush=True)
+            print(f"| {name} | {blur or 'none'}, {noise:.4g} | " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":
