@@ -90,7 +90,7 @@ void compare_networks(const std::vector<std::int64_t>& widths, std::int64_t side
   const auto ours = [&] { return runner.run(x, 0.1); };
   const auto torchs = [&] { return evaluate(network.graph, network.weights, x, sigma); };
   std::string name = "drunet3d";
-  for (const std::int64_t width : widths) name += " " + std::to_string(width);
+  for (const std::int64_t width : widths) name.append(" ").append(std::to_string(width));
   print(name, in_turn(rounds, {ours, torchs}),
         network.graph.macs_per_pixel() * static_cast<double>(side * side * side), relative(ours(), torchs()));
 }
