@@ -6,6 +6,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "job/tomography.hpp"
 #include "tessera/app/kernel_look.hpp"
@@ -117,9 +118,9 @@ std::optional<OptionFault> check_mask(const Options& o) {
   return std::nullopt;
 }
 
-// Of slices, rows and columns, as long as they are written alike.
-Index3 factors(const std::vector<std::int64_t>& f, bool volume) {
-  return f.size() == 1 ? Index3{volume ? f[0] : 1, f[0], f[0]} : Index3{f[0], f[1], f[2]};
+// Of slices, rows and columns of a volume.
+Index3 factors(const std::vector<std::int64_t>& f) {
+  return f.size() == 1 ? Index3{f[0], f[0], f[0]} : Index3{f[0], f[1], f[2]};
 }
 
 std::optional<OptionFault> check_downsampling(const Options& o) {
@@ -202,20 +203,21 @@ std::unique_ptr<LocalOperator> downsampling(const OperatorRequest& in) {
   TESSERA_VALIDATE(first.empty() || first.size() == (volume ? 3U : 2U), "operator.phase has ", first.size(),
                    " numbers (the image is a ", volume ? "volume" : "picture", ") write ",
                    volume ? "slice, row and column" : "row and column");
-  const auto make = [&](const Index3& phase_of_first) -> std::unique_ptr<LocalOperator> {
-    if (volume) {
-      VolumeBlurOptions options = volume_blur_options(in);
-      options.factor = factors(f, volume);
-      options.phase = phase_of_first;
-      return make_volume_blur(std::move(options));
-    }
-    BlurOptions options = blur_options(in);
-    options.factor = f[0];
-    options.phase = {phase_of_first[1], phase_of_first[2]};
-    return make_blur(std::move(options));
-  };
-  if (!first.empty())
-    return make(volume ? Index3{first[0], first[1], first[2]} : Index3{0, first[0], first[1]});
+  // The kernel is read, and looked at, once.
+  std::function<std::unique_ptr<LocalOperator>(const Index3&)> make;
+  if (volume)
+    make = [options = volume_blur_options(in), factor = factors(f)](const Index3& from) mutable {
+      options.factor = factor;
+      options.phase = from;
+      return make_volume_blur(options);
+    };
+  else
+    make = [options = blur_options(in), factor = f[0]](const Index3& from) mutable {
+      options.factor = factor;
+      options.phase = {from[1], from[2]};
+      return make_blur(options);
+    };
+  if (!first.empty()) return make({volume ? first[0] : 0, first[first.size() - 2], first.back()});
   std::unique_ptr<LocalOperator> samples = make({});
   if (!std::holds_alternative<KernelConfig::File>(in.config.kernel.form)) return samples;
   const Index3 phase_of_bins = binning_phase(*samples);
