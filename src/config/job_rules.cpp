@@ -3,20 +3,15 @@
 #include "job_rules.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <filesystem>
-#include <map>
 #include <type_traits>
 #include <utility>
 #include <variant>
 
-#include "default_solver.hpp"
 #include "document.hpp"
 #include "maps.hpp"
 #include "table.hpp"
 #include "tessera/core/error.hpp"
-#include "tessera/core/units.hpp"
 #include "tessera/io/image_format.hpp"
 #include "values.hpp"
 
@@ -94,6 +89,62 @@ std::string penalty_solvers() {
   for (const SolverChoice& row : choices().solvers)
     if (row.penalty) out += (out.empty() ? "" : " and ") + row.name;
   return out;
+}
+
+constexpr std::int64_t kUsual = 20;  // iterations of a solver that the job names
+
+struct Choice {
+  const char* solver;
+  std::int64_t iterations;
+};
+
+Choice choice_for(const JobConfig& job, Purpose purpose, bool step_written) {
+  const DenoiserChoice& denoiser = chosen(job.denoiser);
+  // A number as step means a gradient's; what has no noise level to go down needs small steps.
+  if (step_written && job.solver.step.form != "dpir") return {"pgd", kUsual};
+  if (!denoiser.network) return {denoiser.takes_sigma ? "admm" : "pgd", denoiser.takes_sigma ? 60 : kUsual};
+  if (!denoiser.takes_sigma) return {"pgd", kUsual};
+  if (purpose == Purpose::arrays) return {"hqs", Chosen::more_passes};  // nothing is known of the operator
+  const ScheduleConfig& sigma = job.solver.sigma;
+  const bool pointwise = chosen(job.problem.op).pointwise;
+  if (pointwise && job.problem.likelihood.type == "huber")
+    return {"pgd", kUsual};  // proximal points keep outliers
+  if (is_denoising(job.problem) && sigma.form.empty() && sigma.values.size() < 2 &&
+      job.solver.start == "auto")
+    return {"hqs", 1};
+  if (job.problem.op.type != "identity" && pointwise) return {Chosen::masked_solver, Chosen::masked_passes};
+  return {"hqs", Chosen::more_passes};
+}
+
+/// What `solver.name: auto` and `solver.iterations: auto` stand for, by what the file says of operator, denoiser and
+/// data; other keys stay as they are. docs/solvers.md has the rule and its figures.
+void choose_solver(const Site& site, Purpose purpose, JobConfig& job) {
+  SolverConfig& solver = job.solver;
+  const auto written = [&](const std::string& key) {
+    return site.present->count(join(site.path, "solver." + key)) > 0;
+  };
+  solver.chosen = {.solver = solver.name == kAutoSolver,
+                   .iterations = solver.iterations == 0,
+                   .prior = site.present->count(join(site.path, "denoiser")) == 0};
+  std::int64_t usual = kUsual;
+  if (solver.name == kAutoSolver) {
+    const Choice choice = choice_for(job, purpose, written("step"));
+    solver.name = choice.solver;
+    usual = choice.iterations;
+    solver.chosen.one_pass = usual == 1 && solver.iterations == 0;
+    // An option says whose it is.
+    for (const SolverChoice& row : choices().solvers)
+      if (row.name != solver.name &&
+          std::ranges::any_of(row.options, [&](const Option& o) { return written(o.name); })) {
+        solver.name = row.name;
+        usual = kUsual;
+        solver.chosen.one_pass = solver.chosen.solver = false;
+        break;
+      }
+  }
+  if (chosen(solver).once) usual = 1;
+  const std::size_t listed = std::max(solver.step.values.size(), solver.sigma.values.size());
+  if (solver.iterations == 0) solver.iterations = std::max(usual, static_cast<std::int64_t>(listed));
 }
 
 /// A solver of data alone brings no denoiser along, one of counts their likelihood.
@@ -240,3 +291,12 @@ OperatorConfig read_operator(const Site& site, const Value& value) {
 Value write_operator(const OperatorConfig& op) { return write_map(operator_table(), OperatorForm{.op = op}); }
 
 }  // namespace tessera::config
+
+namespace tessera {
+
+bool is_denoising(const ProblemConfig& problem) {
+  return problem.op.type == "identity" && problem.weights.empty() && problem.flat.empty() &&
+         problem.saturation == 0 && problem.likelihood.type == "gaussian" && problem.noise.poisson == 0;
+}
+
+}  // namespace tessera
