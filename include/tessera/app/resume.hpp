@@ -13,15 +13,6 @@
 namespace tessera {
 
 enum class ResumeMode { never, always, automatic };
-/// Of the command line: "", "always", "auto". InputError.
-ResumeMode resume_mode(const std::string& text);
-
-/// Turns the output folder of a run, in place of a job file, into the job that it keeps, every --set of its
-/// start included; a job file stays. Whether it did. Collective; InputError.
-bool open_run_folder(std::string& job, std::vector<std::string>& overrides, ResumeMode mode,
-                     const Communicator& comm);
-/// For open_run_folder(): the job as it was asked for, before what depends on the ranks is chosen. Rank 0.
-void keep_job(const OutputFolder& folder, const std::string& resolved);
 
 /// The checkpoint that a run goes on from; nothing where it starts. `notices`: damaged ones that were passed
 /// over. Collective; InputError where a checkpoint is wanted and none is good.
@@ -42,9 +33,6 @@ OtherChoice made_choices(const Checkpoint& checkpoint, const JobConfig& job, con
 inline constexpr const char* kReplacedNoise = "replaced_noise";
 void keep_replaced_noise(const Checkpoint& checkpoint, RunPlan& plan);
 
-/// When the job's iterations end.
-StopRule stop_rule(const JobConfig& job);
-
 /// Whether the folder holds the results of a run that has nothing left to do, pictures included. Collective.
 bool nothing_left(const OutputFolder& folder, const Checkpoint& checkpoint, const JobConfig& job,
                   const Communicator& comm);
@@ -55,11 +43,6 @@ void keep_choices(const Checkpoint& checkpoint, RunPlan& plan, const Communicato
 
 /// How often the run was resumed, also by programs that were lost before their first checkpoint. Collective.
 int restarts_so_far(const OutputFolder& folder, const Checkpoint& checkpoint, const Communicator& comm);
-
-/// InputError where the folder's disk has no room for the result and the checkpoints; what a run to be
-/// resumed has there already is not needed again. Quotas are not seen. Collective.
-void check_disk(const OutputFolder& folder, const RunPlan& plan, const CheckpointConfig& config,
-                std::int64_t checkpoint, const Communicator& comm);
 
 /// What to say of a run that failed: the checkpoint that it can go on from. Rank 0.
 std::string way_on(const OutputFolder& folder);

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <regex>
 
 #include "command/command.hpp"
 #include "run/job_run.hpp"
@@ -21,6 +23,8 @@
 namespace tessera {
 namespace {
 
+namespace fs = std::filesystem;
+
 struct RunArguments {
   std::string job;
   std::vector<std::string> overrides;
@@ -32,6 +36,36 @@ struct RunArguments {
 struct StoppedEarly {
   int code;
 };
+
+// Of the command line: "", "always", "auto".
+ResumeMode resume_mode(const std::string& text) {
+  if (text.empty()) return ResumeMode::never;
+  if (text == "auto") return ResumeMode::automatic;
+  TESSERA_VALIDATE(text == "always", "--resume=", text, " (no such way) write --resume or --resume=auto");
+  return ResumeMode::always;
+}
+
+// Turns the output folder of a run, in place of a job file, into the job that it keeps, every --set of its start
+// included; a job file stays. Whether it did. Collective; InputError.
+bool open_run_folder(std::string& job, std::vector<std::string>& overrides, ResumeMode mode,
+                     const Communicator& comm) {
+  std::string folder;
+  comm.together([&] {
+    std::error_code none;
+    if (comm.rank() != 0 || !fs::is_directory(job, none)) return;
+    folder = fs::canonical(job);
+    TESSERA_VALIDATE(mode != ResumeMode::never, job,
+                     " is a folder (a run begins with a job file) go on with the run in it by --resume");
+    TESSERA_VALIDATE(fs::exists(folder + kKeptJob, none), job, " keeps no job (there is no ", folder,
+                     kKeptJob, ") name the job file, with every --set that it was started with");
+  });
+  folder = comm.broadcast(folder, 0);
+  if (folder.empty()) return false;
+  job = folder + kKeptJob;
+  overrides.insert(overrides.begin(),
+                   "output.folder='" + std::regex_replace(folder, std::regex("'"), "''") + "'");
+  return true;
+}
 
 OutputFolder::Use folder_use(bool force, ResumeMode mode) {
   using Use = OutputFolder::Use;

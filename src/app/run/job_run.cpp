@@ -103,6 +103,11 @@ std::string coarse_notice(const RunPlan& plan, const DistributedOperator& A, con
 
 }  // namespace
 
+StopRule stop_rule(const JobConfig& job) {
+  const StopConfig& stop = job.solver.stop;
+  return {static_cast<int>(job.solver.iterations), stop.residual, stop.chi2, stop.rounding};
+}
+
 JobRun::JobRun(RunPlan run_plan, std::optional<Checkpoint> checkpoint, const Communicator& communicator,
                const std::function<void()>& pause, const ProblemMaker& make)
     : plan(std::move(run_plan)),

@@ -23,6 +23,9 @@ namespace tessera {
 using ProblemMaker =
     std::function<Problem(const RunPlan&, const Communicator&, const std::shared_ptr<Transport>&)>;
 
+/// When the job's iterations end.
+StopRule stop_rule(const JobConfig& job);
+
 /// A job with everything there that iterates: built from what is known of it, and restored from the checkpoint
 /// where it goes on from one. Nothing is written yet.
 struct JobRun {

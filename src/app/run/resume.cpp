@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <utility>
 
+#include "run/job_run.hpp"
 #include "tessera/app/job_denoiser.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
@@ -33,8 +33,6 @@ constexpr const char* kFree[] = {"solver.iterations",
                                  "denoiser.patch",
                                  "denoiser.batch",
                                  "denoiser.halo_depth"};
-
-constexpr const char* kKeptJob = "/checkpoint/job.yaml";
 
 bool free_to_change(const std::string& key) {
   return std::any_of(std::begin(kFree), std::end(kFree), [&](const std::string& section) {
@@ -62,37 +60,6 @@ std::string weights_file(const RunPlan& plan) {
 }
 
 }  // namespace
-
-ResumeMode resume_mode(const std::string& text) {
-  if (text.empty()) return ResumeMode::never;
-  if (text == "auto") return ResumeMode::automatic;
-  TESSERA_VALIDATE(text == "always", "--resume=", text, " (no such way) write --resume or --resume=auto");
-  return ResumeMode::always;
-}
-
-bool open_run_folder(std::string& job, std::vector<std::string>& overrides, ResumeMode mode,
-                     const Communicator& comm) {
-  std::string folder;
-  comm.together([&] {
-    std::error_code none;
-    if (comm.rank() != 0 || !fs::is_directory(job, none)) return;
-    folder = fs::canonical(job);
-    TESSERA_VALIDATE(mode != ResumeMode::never, job,
-                     " is a folder (a run begins with a job file) go on with the run in it by --resume");
-    TESSERA_VALIDATE(fs::exists(folder + kKeptJob, none), job, " keeps no job (there is no ", folder,
-                     kKeptJob, ") name the job file, with every --set that it was started with");
-  });
-  folder = comm.broadcast(folder, 0);
-  if (folder.empty()) return false;
-  job = folder + kKeptJob;
-  overrides.insert(overrides.begin(),
-                   "output.folder='" + std::regex_replace(folder, std::regex("'"), "''") + "'");
-  return true;
-}
-
-void keep_job(const OutputFolder& folder, const std::string& resolved) {
-  write_text(folder.path() + kKeptJob, resolved);
-}
 
 std::optional<Checkpoint> find_checkpoint(const OutputFolder& folder, ResumeMode mode,
                                           const Communicator& comm, std::vector<std::string>& notices) {
@@ -170,11 +137,6 @@ void keep_replaced_noise(const Checkpoint& checkpoint, RunPlan& plan) {
   plan.job.solver.chosen.solver = false;  // nothing is to be replaced again
 }
 
-StopRule stop_rule(const JobConfig& job) {
-  const StopConfig& stop = job.solver.stop;
-  return {static_cast<int>(job.solver.iterations), stop.residual, stop.chi2, stop.rounding};
-}
-
 bool nothing_left(const OutputFolder& folder, const Checkpoint& checkpoint, const JobConfig& job,
                   const Communicator& comm) {
   if (!finished(checkpoint.loop, stop_rule(job))) return false;
@@ -230,28 +192,6 @@ int restarts_so_far(const OutputFolder& folder, const Checkpoint& checkpoint, co
   }
   comm.all_reduce({&restarts, 1}, Reduce::max);
   return static_cast<int>(restarts);
-}
-
-void check_disk(const OutputFolder& folder, const RunPlan& plan, const CheckpointConfig& config,
-                std::int64_t checkpoint, const Communicator& comm) {
-  comm.together([&] {
-    if (comm.rank() != 0) return;
-    fs::path there = fs::absolute(folder.path());
-    std::error_code error;
-    while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
-    const fs::space_info space = fs::space(there, error);
-    if (error) return;  // a file system that does not tell
-    const auto kept = static_cast<std::int64_t>(CheckpointFolder(folder.file("checkpoint")).list().size());
-    // The one that is written comes on top of those that are kept.
-    const std::int64_t keep = std::min(config.keep, plan.job.solver.iterations);  // as many can there be
-    const std::int64_t more = keep == 0 ? 0 : std::max<std::int64_t>(1, keep + 1 - kept);
-    const auto result = 4.0 * static_cast<double>(plan.image.channels * plan.image.box.pixels());
-    const double needed = result + static_cast<double>(more) * static_cast<double>(checkpoint);
-    const auto free = static_cast<double>(space.available);
-    TESSERA_VALIDATE(free >= needed, "the disk of ", folder.path(), " has ", format_bytes(free),
-                     " left (the result and ", more, " checkpoints need ", format_bytes(needed),
-                     ") free space, name another output.folder, or keep fewer: output.checkpoint.keep");
-  });
 }
 
 std::string way_on(const OutputFolder& folder) {

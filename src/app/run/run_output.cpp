@@ -121,18 +121,43 @@ Checkpoint fixed_part(const JobRun& run, const RunFiles& files, int restarts) {
   return fixed;
 }
 
+// InputError where the folder's disk has no room for the result and the checkpoints; what a run to be resumed has there
+// already is not needed again. Quotas are not seen. Collective.
+void check_disk(const OutputFolder& folder, const JobRun& run) {
+  namespace fs = std::filesystem;
+  const RunPlan& plan = run.plan;
+  const std::int64_t checkpoint = checkpoint_bytes(run.fields, run.place.image);
+  run.comm.together([&] {
+    if (run.comm.rank() != 0) return;
+    fs::path there = fs::absolute(folder.path());
+    std::error_code error;
+    while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+    const fs::space_info space = fs::space(there, error);
+    if (error) return;  // a file system that does not tell
+    const auto kept = static_cast<std::int64_t>(CheckpointFolder(folder.file("checkpoint")).list().size());
+    // The one that is written comes on top of those that are kept, which are at most as many as iterations.
+    const std::int64_t keep = std::min(plan.job.output.checkpoint.keep, plan.job.solver.iterations);
+    const std::int64_t more = keep == 0 ? 0 : std::max<std::int64_t>(1, keep + 1 - kept);
+    const auto result = 4.0 * static_cast<double>(plan.image.channels * plan.image.box.pixels());
+    const double needed = result + static_cast<double>(more) * static_cast<double>(checkpoint);
+    const auto free = static_cast<double>(space.available);
+    TESSERA_VALIDATE(free >= needed, "the disk of ", folder.path(), " has ", format_bytes(free),
+                     " left (the result and ", more, " checkpoints need ", format_bytes(needed),
+                     ") free space, name another output.folder, or keep fewer: output.checkpoint.keep");
+  });
+}
+
 }  // namespace
 
 int make_run_folder(OutputFolder& folder, const JobRun& run, const RunFiles& files) {
   const int restarts = run.from ? 1 + restarts_so_far(folder, *run.from, run.comm) : 0;
-  check_disk(folder, run.plan, run.plan.job.output.checkpoint, checkpoint_bytes(run.fields, run.place.image),
-             run.comm);
+  check_disk(folder, run);
   folder.create(run.goes_on());
   run.comm.together([&] {
     if (run.comm.rank() != 0) return;
     if (run.from) CheckpointFolder(folder.file("checkpoint")).set_aside(run.done());
     if (!files.text.empty()) write_text(folder.file("job.yaml"), files.text);
-    keep_job(folder, files.asked);
+    write_text(folder.path() + kKeptJob, files.asked);
     write_text(folder.file("resolved.yaml"),
                resolved_text(run.plan, run.comm.size(), run.denoiser->description(), files.inputs) +
                    "# noise: " + run.problem.noise_source + "\n");

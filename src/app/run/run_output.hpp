@@ -25,6 +25,9 @@ struct RunFiles {
   std::vector<std::string> damaged{};  // checkpoints that were passed over
 };
 
+/// In a run's folder: the job as it was asked for, before what depends on the ranks is chosen. --resume begins there.
+inline constexpr const char* kKeptJob = "/checkpoint/job.yaml";
+
 /// Makes the folder, with the job in it; nothing of the run has been written before. How often the run was
 /// started again. Collective; InputError where the disk has no room.
 int make_run_folder(OutputFolder& folder, const JobRun& run, const RunFiles& files);
