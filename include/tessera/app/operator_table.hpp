@@ -84,6 +84,8 @@ struct OperatorRow {
 /// first job.
 std::vector<OperatorRow>& operator_table();
 const OperatorRow& find_operator(const std::string& name);
+/// Whether the measurements may be a scan: of an operator of one part that measures views.
+bool takes_scan(const OperatorConfig& op);
 
 /// "96 x 70 x 83", or "70 x 83" of a picture.
 std::string sides(const Box& box);

@@ -9,10 +9,8 @@
 #include <vector>
 
 #include "tessera/app/run_plan.hpp"
-#include "tessera/domain/data_term.hpp"
 #include "tessera/domain/distributed_operator.hpp"
 #include "tessera/physics/noise.hpp"
-#include "tessera/solve/solver.hpp"
 
 namespace tessera {
 
@@ -48,10 +46,6 @@ Problem make_problem(const RunPlan& plan, const Communicator& comm,
 /// Writes an estimated noise into the job, for resolved.yaml: with it the same run needs no estimate.
 void keep_estimate(RunPlan& plan, const Problem& problem);
 
-/// What the file of measurements says of its problem, YAML; empty where there is no such file or it says
-/// nothing. A factor and an offset alone count too. Collective.
-std::string measurement_problem(const std::string& path, const Communicator& comm);
-
 /// This rank's block of a picture, .npy or HDF5 image, in internal range. `marks`: of measured ones, samples
 /// that a detector marks become NaN, and it is told what they have; null: they are values. Collective.
 at::Tensor read_block(const std::string& path, const RunPlan& plan, const Communicator& comm,
@@ -59,19 +53,5 @@ at::Tensor read_block(const std::string& path, const RunPlan& plan, const Commun
 
 /// This rank's block of problem.truth.scene, which is in internal range.
 at::Tensor scene_block(const RunPlan& plan, const Communicator& comm);
-
-/// The job's likelihood on this problem, whose weights it takes. Collective.
-std::unique_ptr<DataTerm> make_data_term(const RunPlan& plan, Problem& problem, const Space& space);
-
-/// The job's solver section with step, sigma and lambda settled. `noise`: that of a sample of weight 1, 0:
-/// not known; L: Lipschitz constant of the data term's gradient; `missing`: some samples do not count, which the
-/// job may not know. InputError.
-SolverOptions solver_options(const RunPlan& plan, double noise, double L, bool missing = false);
-
-/// One line where a noise level leaves the range for which the weights were trained, or empty.
-std::string untrained(const RunPlan& plan, const Schedule& sigma, double level = 0);
-
-/// solver.start. Collective.
-at::Tensor starting_image(const RunPlan& plan, const Problem& problem, DataTerm& data, const Space& space);
 
 }  // namespace tessera

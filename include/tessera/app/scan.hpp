@@ -28,7 +28,7 @@ struct Scan {
   Box in_stack(const Box& samples) const;
 };
 
-/// The scan of a job with an operator of one part that takes one; nothing for other jobs, and where the file holds
+/// The scan of a job whose operator takes one (takes_scan); nothing where there are no measurements, or their file holds
 /// several parts or channels. By headers alone. Collective; InputError equal on all ranks.
 std::optional<Scan> job_scan(const JobConfig& job, const Communicator& comm);
 

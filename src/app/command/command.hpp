@@ -8,11 +8,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "job/load_job.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/comm/communicator.hpp"
 #include "tessera/comm/watchdog.hpp"
-#include "tessera/config/job.hpp"
-#include "tessera/config/parse.hpp"
 #include "tessera/core/words.hpp"
 
 namespace tessera {
@@ -51,13 +50,6 @@ Command train_command(CLI::App& app);
 Command status_command(CLI::App& app);
 Command study_command(CLI::App& app);
 Command info_command(CLI::App& app);
-
-/// Reads a job file on rank 0, parses it everywhere. Collective; InputError.
-JobConfig load_job(const std::string& path, const std::vector<std::string>& overrides,
-                   const Communicator& comm, Purpose purpose = Purpose::reconstruct);
-/// The same with what the data ask for, and a notice that says so.
-JobConfig load_job(const std::string& path, const OtherChoice& other, std::vector<std::string> overrides,
-                   const Communicator& comm);
 
 /// What a run would say of the job and of its data, for commands that keep no log: rank 0 prints it.
 void say_notices(const RunPlan& plan, const Problem& problem, const Communicator& comm);

@@ -9,6 +9,7 @@
 
 #include "command/command.hpp"
 #include "job/missing.hpp"
+#include "job/solver_input.hpp"
 #include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/output.hpp"
 #include "tessera/app/problem.hpp"

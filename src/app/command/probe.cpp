@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "command/command.hpp"
+#include "job/solver_input.hpp"
 #include "tessera/app/diagnostics.hpp"
 #include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/problem.hpp"

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "job/solver_input.hpp"
 #include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/modelled.hpp"
 #include "tessera/app/problem.hpp"

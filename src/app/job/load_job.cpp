@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
+#include "job/load_job.hpp"
 
-#include "command/command.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
 #include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/operator_table.hpp"
-#include "tessera/app/problem.hpp"
-#include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/io/files.hpp"
@@ -13,6 +15,20 @@
 
 namespace tessera {
 namespace {
+
+// What the file of measurements says of its problem, YAML; empty where there is no such file or it says nothing. A factor
+// and an offset alone count too. Collective.
+std::string measurement_problem(const std::string& path, const Communicator& comm) {
+  std::error_code none;
+  double found = 0;  // rank 0 decides, so that all ranks open the file or none does
+  const std::string file = path.substr(0, path.rfind(":/"));
+  if (comm.rank() == 0 && !path.empty()) found = std::filesystem::is_regular_file(file, none);
+  comm.all_reduce({&found, 1}, Reduce::max);
+  if (found == 0) return {};
+  const MeasurementOrigin origin = measurement_origin(path, comm);
+  if (!origin.problem.empty() || origin.factor == 0) return origin.problem;
+  return fmt::format("problem:\n  scale: {{factor: {}, offset: {}}}\n", origin.factor, origin.offset);
+}
 
 // Whether each sample is one of the unknown's own grid.
 bool on_the_grid(const OperatorConfig& op) {
@@ -29,7 +45,7 @@ std::string no_network(const JobConfig& job, const Communicator& comm) {
     image = image_source_info(p.truth, comm);
   } else if (!p.scene.size.empty()) {
     image = ImageSpace(box_of(p.scene.size), p.scene.channels);
-  } else if (const std::optional<Scan> scan = job_scan(job, comm)) {
+  } else if (const auto scan = takes_scan(p.op) ? job_scan(job, comm) : std::nullopt) {
     image = ImageSpace(p.image.size.empty() ? scan->image() : box_of(p.image.size));
   } else {
     image = measurement_info(p.measurements, comm)[0].source;

@@ -261,6 +261,10 @@ const OperatorRow& find_operator(const std::string& name) {
   return *row;
 }
 
+bool takes_scan(const OperatorConfig& op) {
+  return op.parts.empty() && find_operator(op.type).scan != nullptr;
+}
+
 std::vector<std::string*> files_of(OperatorConfig& op) {
   std::vector<std::string*> files;
   for (OperatorConfig& part : op.parts)

@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
-#include <filesystem>
-#include <limits>
 #include <span>
 #include <utility>
 
@@ -18,7 +16,6 @@
 #include "job/simulation.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
-#include "tessera/domain/fill.hpp"
 #include "tessera/domain/order_statistics.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/measurement_file.hpp"
@@ -225,18 +222,6 @@ void keep_estimate(RunPlan& plan, const Problem& problem) {
   plan.job.problem.noise.poisson = problem.noise.poisson;
 }
 
-std::string measurement_problem(const std::string& path, const Communicator& comm) {
-  std::error_code none;
-  double found = 0;  // rank 0 decides, so that all ranks open the file or none does
-  const std::string file = path.substr(0, path.rfind(":/"));
-  if (comm.rank() == 0 && !path.empty()) found = std::filesystem::is_regular_file(file, none);
-  comm.all_reduce({&found, 1}, Reduce::max);
-  if (found == 0) return {};
-  const MeasurementOrigin origin = measurement_origin(path, comm);
-  if (!origin.problem.empty() || origin.factor == 0) return origin.problem;
-  return fmt::format("problem:\n  scale: {{factor: {}, offset: {}}}\n", origin.factor, origin.offset);
-}
-
 at::Tensor read_block(const std::string& path, const RunPlan& plan, const Communicator& comm,
                       std::string* marks) {
   const PhaseScope phase(Phase::load);
@@ -281,77 +266,6 @@ Problem make_problem(const RunPlan& plan, const Communicator& comm,
   }
   weigh_samples(plan, std::move(samples), problem, comm);
   return problem;
-}
-
-namespace {
-
-// A^T y / |A|^2 of the samples that count: A^T W y would be dark where weights are small. Divided by |A|^2, a
-// stack of n operators starts in the image's range too.
-void start_adjoint(const RunPlan& plan, const Problem& problem, DataTerm& data, at::Tensor& x,
-                   const Space& space) {
-  if (problem.weights.empty()) {
-    x.div_(data.lipschitz_of_squares());
-    return;
-  }
-  Measurement y(problem.y.size());
-  for (std::size_t i = 0; i < y.size(); ++i) y[i] = problem.y[i].masked_fill(problem.weights[i].eq(0), 0);
-  problem.A->adjoint(y, x);
-  x.div_(operator_norm_squared(*problem.A, space, static_cast<std::uint64_t>(plan.job.problem.seed)));
-}
-
-// x = A^T W y becomes each pixel's mean of the samples that see it; pixels that hardly any sees are filled
-// from their neighbors. False, and x as it was, where the operator has no such means: negative taps.
-bool start_seen(const Problem& problem, DataTerm& data, at::Tensor& x, const Space& space) {
-  constexpr double kHardly = 0.05;  // of the pixel that is seen most
-  at::Tensor seen = at::empty_like(x);
-  data.sensitivity(seen);
-  constexpr double kNone = -std::numeric_limits<double>::infinity();
-  double extremes[2] = {kNone, kNone};  // the largest of -seen and seen
-  if (seen.numel() > 0) {
-    const auto [least, most] = at::aminmax(seen);
-    extremes[0] = -least.item<double>();
-    extremes[1] = most.item<double>();
-  }
-  space.comm().all_reduce(extremes, Reduce::max);
-  if (!(extremes[1] > 0) || extremes[0] > 1e-4 * extremes[1]) return false;
-  if (-extremes[0] < kHardly * extremes[1])
-    fill_unmeasured(*problem.A, seen.clamp_min_(0), kHardly * extremes[1], x, space);
-  else
-    x.div_(seen);
-  return true;
-}
-
-}  // namespace
-
-at::Tensor starting_image(const RunPlan& plan, const Problem& problem, DataTerm& data, const Space& space) {
-  const Communicator& comm = space.comm();
-  const std::string& start = plan.job.solver.start;
-  at::Tensor x = problem.A->make_image();
-  const SolverRow& row = find_solver(plan.job.solver.name);
-  if (row.once) {
-    x.zero_();  // nothing comes of it
-  } else if (start == "auto" && !row.bare && problem.A->traits().not_direct.empty() &&
-             plan.job.problem.likelihood.type == "gaussian") {
-    Measurement y;
-    for (const at::Tensor& part : problem.y) y.push_back(part.nan_to_num(0.0));
-    problem.A->direct(y, problem.weights.empty() ? Measurement(y.size()) : problem.weights, RampWindow::hann,
-                      x);
-  } else if (start == "auto" || start == "adjoint") {
-    data.adjoint_start(x);
-    if (start == "adjoint" || !start_seen(problem, data, x, space))
-      start_adjoint(plan, problem, data, x, space);
-  } else if (start == "zero") {
-    x.zero_();
-  } else if (start == "measurement") {
-    const ProductSpace& layout = problem.A->range();
-    TESSERA_VALIDATE(
-        layout.part(0).box() == plan.image.box && layout.part(0).space.channels == plan.image.channels,
-        "solver.start is measurement (measurement 0 is no image of the unknown's size) use 'start: adjoint'");
-    x.copy_(problem.y[0]).nan_to_num_(0.0, 1.0, 0.0);
-  } else {
-    x.copy_(read_block(start, plan, comm));
-  }
-  return x;
 }
 
 }  // namespace tessera

@@ -352,7 +352,7 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
       plan.image.grid[d].spacing *= static_cast<double>(n);
   }
   std::size_t measured = 0;  // parts
-  plan.scan = job_scan(job, comm);
+  if (takes_scan(p.op)) plan.scan = job_scan(job, comm);
   complete_operators(plan, comm);
   if (plan.scan) {
     measured = 1;

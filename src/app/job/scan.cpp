@@ -62,7 +62,7 @@ Box Scan::in_stack(const Box& samples) const {
 
 std::optional<Scan> job_scan(const JobConfig& job, const Communicator& comm) {
   const ProblemConfig& p = job.problem;
-  if (p.measurements.empty() || !p.op.parts.empty() || !find_operator(p.op.type).scan) return std::nullopt;
+  if (p.measurements.empty()) return std::nullopt;
   std::optional<ScanFile> file = open_scan(p.measurements, comm);
   if (!file) return std::nullopt;
   for (const auto& [path, to] : {std::pair(&p.flat, &file->flats), std::pair(&p.dark, &file->darks)})

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <utility>
 
+#include "job/solver_input.hpp"
 #include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/resume.hpp"
 #include "tessera/core/error.hpp"

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "job/solver_input.hpp"
 #include "run/run_summary.hpp"
 #include "run/run_trace.hpp"
 #include "tessera/app/diagnostics.hpp"
