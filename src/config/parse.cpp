@@ -2,13 +2,9 @@
 #include "tessera/config/parse.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "document.hpp"
 #include "job_rules.hpp"
@@ -216,14 +212,6 @@ const std::vector<KeyInfo>& job_keys() {
     return all;
   }();
   return keys;
-}
-
-std::optional<std::int64_t> memory_budget(const JobConfig& job, std::int64_t available) {
-  if (job.memory == "auto") return std::nullopt;
-  char* end = nullptr;
-  const double share = std::strtod(job.memory.c_str(), &end);
-  if (*end == '\0') return static_cast<std::int64_t>(share * static_cast<double>(available));
-  return parse_bytes(job.memory);
 }
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/app/job_denoiser.hpp"
+#include "tessera/app/tuning.hpp"
 
 namespace tessera {
 namespace {
@@ -19,6 +20,17 @@ TEST(RunPlan, AGpusMemoryIsSharedByTheRanksOnItAndNotByThoseOfTheHost) {
   EXPECT_LT(static_cast<double>(execution_options(plan, 1).memory_bytes), 0.35 * alone);
   plan.device = {};
   EXPECT_LT(static_cast<double>(execution_options(plan, 8).memory_bytes), 0.2 * alone);
+}
+
+TEST(Tuning, MemoryIsAShareOrAnAmount) {
+  const auto budget = [](const std::string& memory) {
+    JobConfig job;
+    job.memory = memory;
+    return memory_budget(job, std::int64_t{64} << 30);
+  };
+  EXPECT_EQ(budget("auto"), std::nullopt);
+  EXPECT_EQ(budget("0.5"), std::int64_t{32} << 30);
+  EXPECT_EQ(budget("8 GiB"), std::int64_t{8} << 30);
 }
 
 // Low levels that the job writes are where iterations need the stable weights.

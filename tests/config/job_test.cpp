@@ -289,15 +289,6 @@ TEST_F(Job, SharesReadBackExactly) {
   }
 }
 
-TEST_F(Job, MemoryIsAShareOrAnAmount) {
-  const auto budget = [&](const std::string& memory) {
-    return memory_budget(parse(simulated + "memory: " + memory + "\n"), std::int64_t{64} << 30);
-  };
-  EXPECT_EQ(budget("auto"), std::nullopt);
-  EXPECT_EQ(budget("0.5"), std::int64_t{32} << 30);
-  EXPECT_EQ(budget("8 GiB"), std::int64_t{8} << 30);
-}
-
 TEST_F(Job, QuotedAndOddNamesOfFilesSurvive) {
   const std::string name = "a \"b\" \\ null: #1.png";
   std::ofstream(folder.path() + '/' + name).flush();

@@ -22,12 +22,7 @@ Network open_network(const DenoiserConfig& config, std::int64_t image_channels);
 /// Which of the shipped weights a job gets that names none.
 std::string job_weights(const JobConfig& job, std::int64_t channels);
 
-/// Free bytes for each rank of the memory that it computes in: its GPU's, shared by the ranks on it, or the
-/// host's.
-std::int64_t available_bytes(const RunPlan& plan, int ranks_on_host);
-
-/// Execution options of the job's denoiser, and the denoiser itself. Collective.
-ExecutionOptions execution_options(const RunPlan& plan, int ranks_on_host);
+/// Its windows are as large as its memory allows: execution_options(). Collective.
 std::unique_ptr<Denoiser> make_denoiser(const RunPlan& plan, const Communicator& comm,
                                         const std::shared_ptr<Transport>& transport);
 

@@ -1,13 +1,43 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "tessera/app/modelled.hpp"
+#include "tessera/app/run_plan.hpp"
+#include "tessera/denoise/execution.hpp"
+#include "tessera/perf/model.hpp"
 #include "tessera/perf/tuned.hpp"
 
 namespace tessera {
+
+/// Conjugate gradients that a proximal step is taken for where nobody counted: what preconditioned ones need
+/// in the middle of a schedule, about. Enough to choose how the network runs, which they do not depend on.
+inline constexpr double kInnerIterations = 10;
+
+/// A job in the terms of the cost model.
+struct Modelled {
+  std::shared_ptr<const OperatorPlan> op;
+  std::optional<NetworkWork> network;
+  DataWork data;  // refers to op
+};
+
+/// Arithmetic; no file is read. Without a network (tv, none) the data step alone.
+Modelled model_job(const RunPlan& plan, bool gpu);
+
+/// What the job says, over the transport that a run on the machine would choose.
+Execution wanted_execution(const RunPlan& plan, const Machine& machine);
+
+/// Free bytes for each rank of the memory that it computes in: its GPU's, shared by the ranks on it, or the
+/// host's.
+std::int64_t available_bytes(const RunPlan& plan, int ranks_on_host);
+/// Bytes per rank that the job allows where `available` are there for each rank; nothing for auto.
+std::optional<std::int64_t> memory_budget(const JobConfig& job, std::int64_t available);
+/// How the job's denoiser runs, and what its features may take beside all else. InputError where that is nothing.
+ExecutionOptions execution_options(const RunPlan& plan, int ranks_on_host);
 
 /// Where a job runs: this launch, or a pretended one on this host.
 struct Place {

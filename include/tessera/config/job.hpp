@@ -199,7 +199,7 @@ struct JobConfig {
       execution;  // keys: denoiser.mode, patch, batch, halo_depth, precision, averaging; domain.transport
   std::string device = "auto";
   bool deterministic = false;   // on a GPU: the same bits every time
-  std::string memory = "auto";  // auto, a share "0.5", an amount "8 GiB": memory_budget() in parse.hpp
+  std::string memory = "auto";  // auto, a share "0.5", an amount "8 GiB"
   double watchdog = 300;        // seconds; 0: none
   OutputConfig output;
 

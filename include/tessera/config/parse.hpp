@@ -42,9 +42,6 @@ std::string named_measurements(const std::string& text, const std::string& path,
 /// starts with ":/" is a dataset of the file that this text will stand in.
 std::string write_problem(const JobConfig& job);
 
-/// Bytes per rank that the job allows where `available` are there for each rank; nothing for auto.
-std::optional<std::int64_t> memory_budget(const JobConfig& job, std::int64_t available);
-
 /// Paths of the keys in which two jobs differ, both as write_job() writes them; a list counts as one value.
 std::vector<std::string> differing_keys(const std::string& a, const std::string& b);
 

@@ -14,7 +14,6 @@
 
 #include "command/command.hpp"
 #include "job/tomography.hpp"
-#include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/tuning.hpp"
 #include "tessera/core/memory.hpp"
 #include "tessera/core/units.hpp"

@@ -12,8 +12,7 @@
 #include <thread>
 
 #include "command/command.hpp"
-#include "tessera/app/job_denoiser.hpp"
-#include "tessera/app/modelled.hpp"
+#include "job/inner_iterations.hpp"
 #include "tessera/app/tuning.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "command/command.hpp"
+#include "job/inner_iterations.hpp"
 #include "job/solver_input.hpp"
 #include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/problem.hpp"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How many conjugate gradients a data step takes.
+#include "job/inner_iterations.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -7,7 +9,6 @@
 
 #include "job/solver_input.hpp"
 #include "tessera/app/job_denoiser.hpp"
-#include "tessera/app/modelled.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
@@ -108,6 +109,10 @@ double in_the_last_run(const JobConfig& job) {
 }
 
 }  // namespace
+
+bool runs_conjugate_gradients(const RunPlan& plan, const Modelled& m) {
+  return data_traffic(plan.decomposition, m.data, 0).iterative();
+}
 
 InnerIterations expected_inner(const RunPlan& plan) {
   const std::string& folder = plan.job.output.folder;

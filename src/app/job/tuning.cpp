@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What `auto` becomes.
+// What `auto` becomes, by the cost model and the memory that is there.
 #include "tessera/app/tuning.hpp"
 
 #include <ATen/Parallel.h>
@@ -9,19 +9,103 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <thread>
 #include <type_traits>
 
-#include "tessera/app/job_denoiser.hpp"
-#include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/core/host.hpp"
+#include "tessera/core/memory.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/denoise/denoiser_table.hpp"
+#include "tessera/denoise/network_work.hpp"
+#include "tessera/domain/tensor.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/perf/measure.hpp"
 
 namespace tessera {
+
+Modelled model_job(const RunPlan& plan, bool gpu) {
+  Modelled m;
+  m.op = plan.op;
+  if (gpu != plan.device.is_cuda())
+    m.op = describe(plan, plan.parts, 0, Device{gpu ? 0 : -1}, Communicator());
+  m.data.op = m.op.get();
+  m.data.image = plan.image;
+  m.data.solver = plan.job.solver.name;
+  m.data.inner = std::min(static_cast<double>(plan.job.solver.prox_iterations), kInnerIterations);
+  m.data.weighted = !plan.job.problem.weights.empty() || plan.job.problem.saturation > 0;
+  m.data.truth = plan.truth.has_value();
+  const DenoiserRow& row = find_denoiser(plan.job.denoiser.network);
+  m.data.prior = plan.image.volume() ? row.images_of_volume : row.images;
+  if (plan.network) m.network = network_work(*plan.network, scalar_type(plan.job.execution.precision), gpu);
+  return m;
+}
+
+Execution wanted_execution(const RunPlan& plan, const Machine& machine) {
+  Execution e = plan.job.execution;
+  e.transport = transport_on(machine, e.transport);
+  return e;
+}
+
+std::int64_t available_bytes(const RunPlan& plan, int ranks_on_host) {
+  if (!plan.device.is_cuda()) return host_memory().available / std::max(1, ranks_on_host);
+  std::size_t free = 0, total = 0;  // of the current device, which is this rank's
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) free = static_cast<std::size_t>(host_memory().available);
+  return static_cast<std::int64_t>(free) / plan.sharers;
+}
+
+std::optional<std::int64_t> memory_budget(const JobConfig& job, std::int64_t available) {
+  if (job.memory == "auto") return std::nullopt;
+  char* end = nullptr;
+  const double share = std::strtod(job.memory.c_str(), &end);
+  if (*end == '\0') return static_cast<std::int64_t>(share * static_cast<double>(available));
+  return parse_bytes(job.memory);
+}
+
+namespace {
+
+// Bytes of the fullest rank that are not features: state, truth, measurement, halos, weights, and what a step
+// or the simulation takes for a moment. By the cost model, which is within 15 %.
+std::int64_t other_bytes(const RunPlan& plan) {
+  constexpr double kMargin = 1.15;
+  const Modelled m = model_job(plan, plan.device.is_cuda());
+  const Index3 halo = plan.network ? window_halo(*plan.network) : Index3{};
+  double most = 0;
+  for (const auto& [rank, count] :
+       representatives(plan.decomposition, std::max<std::int64_t>(longest(halo), 64)))
+    most = std::max(most, static_cast<double>(data_memory(plan.decomposition, m.data, halo,
+                                                          plan.job.execution.planes, rank)) +
+                              data_moment(m.data, plan.decomposition, rank));
+  if (m.network) most += weight_memory(*m.network, plan.job.execution.precision, plan.device.is_cuda());
+  return static_cast<std::int64_t>(kMargin * most) + (std::int64_t{16} << 20);
+}
+
+}  // namespace
+
+ExecutionOptions execution_options(const RunPlan& plan, int ranks_on_host) {
+  ExecutionOptions o = execution_options(plan.job.execution, plan.device);
+  o.deterministic = plan.job.deterministic;
+  // Features take what a budget leaves beside everything else; without one, at most half of what is free.
+  const std::int64_t available = available_bytes(plan, ranks_on_host);
+  o.memory_bytes = available / 2;
+  if (!plan.network) return o;
+  const auto budget = memory_budget(plan.job, available);
+  // A budget is of the whole process; what is free is beside what it has already.
+  const std::int64_t program = budget && !plan.device.is_cuda() ? process_bytes() : 0;
+  const std::int64_t other = other_bytes(plan) + program, most = budget.value_or(available);
+  TESSERA_VALIDATE(most > other, budget ? "memory is " : "free memory is ",
+                   format_bytes(static_cast<double>(most)), " per rank (",
+                   program > 0 ? "program, libraries, state" : "state",
+                   ", data and weights of a rank take up to ", format_bytes(static_cast<double>(other)),
+                   ", which leaves the network nothing) ",
+                   budget ? "raise it, or use more ranks" : "use more ranks on more nodes");
+  o.memory_bytes = budget ? most - other : std::min(o.memory_bytes, most - other);
+  return o;
+}
+
 namespace {
 
 std::string device_name(Device device) {
