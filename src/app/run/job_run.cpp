@@ -11,7 +11,6 @@
 
 #include "job/solver_input.hpp"
 #include "tessera/app/job_denoiser.hpp"
-#include "tessera/app/resume.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/physics/operators.hpp"
 
@@ -20,16 +19,11 @@ namespace {
 
 // A resumed run keeps the schedules that it began with: with more iterations than then, their last values
 // hold on.
-SolverOptions solver_options(const RunPlan& plan, double noise, double L, bool missing,
-                             const std::optional<Checkpoint>& from) {
-  SolverOptions o = solver_options(plan, noise, L, missing);
-  if (from) {
-    o.step = Schedule(from->lists.at("step"));
-    o.sigma = Schedule(from->lists.at("sigma"));
-    o.weight = from->numbers.at("weight");
-    o.lambda = from->numbers.at("strength");
-  }
-  return o;
+void keep_schedules(const Checkpoint& from, SolverOptions& o) {
+  o.step = Schedule(from.lists.at("step"));
+  o.sigma = Schedule(from.lists.at("sigma"));
+  o.weight = from.numbers.at("weight");
+  o.lambda = from.numbers.at("strength");
 }
 
 std::vector<StateField> named(const std::string& prefix, std::vector<StateField> fields) {
@@ -144,7 +138,8 @@ JobRun::JobRun(RunPlan run_plan, std::optional<Checkpoint> checkpoint, const Com
   TESSERA_VALIDATE(std::isfinite(start_rms_),
                    "the start of the iteration is not finite (a value of the measurement "
                    "or of solver.start is not) mask such samples by problem.weights, or correct the file");
-  options = solver_options(plan, problem.noise_sigma, L, problem.marked, from);
+  options = solver_options(plan, problem.noise_sigma, L, problem.marked);
+  if (from) keep_schedules(*from, options);
   continued_ = make_continued(*denoiser, options.level);
   solver_ = make_solver(plan.job.solver.name, {*data, *continued_, space, options, start_});
   for (const auto& more : {named("solver/", solver_->state()), named("denoiser/", denoiser->state())})
