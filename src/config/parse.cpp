@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <utility>
 
 #include "document.hpp"
 #include "job_rules.hpp"

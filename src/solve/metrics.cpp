@@ -3,17 +3,14 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/clamp.h>
-#include <ATen/ops/floor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "ssim_sums.hpp"
-#include "tessera/core/phase.hpp"
 #include "tessera/domain/tensor.hpp"
 
 namespace tessera {

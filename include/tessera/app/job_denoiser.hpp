@@ -6,7 +6,7 @@
 #include <string>
 
 #include "tessera/app/run_plan.hpp"
-#include "tessera/denoise/network_denoiser.hpp"
+#include "tessera/denoise/denoiser.hpp"
 
 namespace tessera {
 

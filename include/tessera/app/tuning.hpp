@@ -10,7 +10,6 @@
 #include "tessera/app/run_plan.hpp"
 #include "tessera/denoise/execution.hpp"
 #include "tessera/perf/model.hpp"
-#include "tessera/perf/tuned.hpp"
 
 namespace tessera {
 

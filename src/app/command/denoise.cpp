@@ -3,7 +3,6 @@
 #include <ATen/ops/empty_like.h>
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 
@@ -17,7 +16,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
-#include "tessera/domain/tensor.hpp"
+#include "tessera/domain/tensor_memory.hpp"
 #include "tessera/io/distributed_image.hpp"
 #include "tessera/io/image_format.hpp"
 #include "tessera/physics/noise.hpp"

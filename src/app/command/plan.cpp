@@ -14,7 +14,6 @@
 #include "command/command.hpp"
 #include "job/inner_iterations.hpp"
 #include "tessera/app/tuning.hpp"
-#include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
 #include "tessera/core/units.hpp"

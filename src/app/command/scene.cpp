@@ -3,7 +3,6 @@
 #include "tessera/scene/scene.hpp"
 
 #include <ATen/Parallel.h>
-#include <fmt/format.h>
 
 #include <charconv>
 #include <cstdio>

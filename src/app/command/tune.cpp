@@ -24,9 +24,10 @@
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/execution.hpp"
 #include "tessera/denoise/runner.hpp"
-#include "tessera/domain/tensor.hpp"
+#include "tessera/domain/tensor_memory.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/perf/measure.hpp"
+#include "tessera/perf/tuned.hpp"
 #include "tessera/solve/observer.hpp"
 
 namespace tessera {

@@ -4,6 +4,7 @@
 #include "tessera/app/tuning.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
+#include "tessera/denoise/network_denoiser.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {

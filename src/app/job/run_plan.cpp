@@ -12,7 +12,6 @@
 #include "tessera/app/job_denoiser.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/image_space.hpp"
-#include "tessera/core/units.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/denoise/network_denoiser.hpp"
 #include "tessera/denoise/planes.hpp"

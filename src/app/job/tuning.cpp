@@ -21,9 +21,8 @@
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/denoise/network_work.hpp"
-#include "tessera/domain/tensor.hpp"
 #include "tessera/io/files.hpp"
-#include "tessera/perf/measure.hpp"
+#include "tessera/perf/tuned.hpp"
 
 namespace tessera {
 

@@ -16,7 +16,6 @@
 #include "tessera/app/diagnostics.hpp"
 #include "tessera/app/signals.hpp"
 #include "tessera/comm/watchdog.hpp"
-#include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/reason.hpp"
 #include "tessera/core/units.hpp"
