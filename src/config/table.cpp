@@ -295,7 +295,8 @@ JobKeys JobTable::denoiser() const {
                "of the network; float32 is IEEE float32", network),
       key<Job>(
           "denoiser.averaging", TESSERA_AT(execution.averaging), {}, "",
-          "mean over flips (4) or all flips and quarter turns (8); cycle: the next of the 8 at each call",
+          "mean over flips (4, of a network of volumes 8) or over these with quarter turns as well (8; 48, "
+          "or 16 where spacing along one axis differs by more than 1.5); cycle: the next of all at each call",
           network),
   };
 }

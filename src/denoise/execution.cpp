@@ -17,6 +17,7 @@ ExecutionOptions execution_options(const Execution& e, Device device) {
   o.halo_depth = static_cast<int>(e.halo_depth.value_or(0));
   o.averaging = e.averaging;
   o.planes = e.planes;
+  o.turns = e.turns;
   o.type = scalar_type(e.precision);
   o.tf32 = e.precision == Precision::tf32;
   o.device = device;

@@ -70,24 +70,35 @@ class PlanesDenoiser final : public Denoiser {
   std::vector<std::unique_ptr<Denoiser>> parts_;
 };
 
+// How much longer pixels are along one axis than along another; 1 where that is not known.
+double stretch(const ImageSpace& image, std::size_t one, std::size_t other) {
+  const ImageSpace::Axis &a = image.grid[one], &b = image.grid[other];
+  const bool known = a.spacing > 0 && b.spacing > 0 && a.unit == b.unit;
+  return known ? std::max(a.spacing / b.spacing, b.spacing / a.spacing) : 1.0;
+}
+constexpr double kAlike = 1.5;  // of two spacings
+
 }  // namespace
 
 Planes default_planes(const ImageSpace& image) {
-  constexpr double kAlike = 1.5;  // of two spacings
   const std::vector<Plane> all{Plane::axial, Plane::coronal, Plane::sagittal};
-  const auto stretch = [&](Plane plane) {
-    const auto [across, rows, columns] = axes_of(plane);
-    const ImageSpace::Axis &a = image.grid[rows], &b = image.grid[columns];
-    const bool known = a.spacing > 0 && b.spacing > 0 && a.unit == b.unit;
-    return known ? std::max(a.spacing / b.spacing, b.spacing / a.spacing) : 1.0;
-  };
+  const auto uneven = [&](Plane plane) { return stretch(image, axes_of(plane)[1], axes_of(plane)[2]); };
   std::vector<Plane> square;
   for (const Plane plane : all)
-    if (stretch(plane) <= kAlike) square.push_back(plane);
+    if (uneven(plane) <= kAlike) square.push_back(plane);
   if (square.empty())
     square.push_back(
-        *std::min_element(all.begin(), all.end(), [&](Plane a, Plane b) { return stretch(a) < stretch(b); }));
+        *std::min_element(all.begin(), all.end(), [&](Plane a, Plane b) { return uneven(a) < uneven(b); }));
   return Planes::of(square);
+}
+
+Turns default_turns(const ImageSpace& image) {
+  if (!image.volume()) return {};
+  Turns turns{.kind = {1, 2, 3}};
+  for (std::size_t axis : {std::size_t{1}, std::size_t{2}})
+    for (std::size_t before = axis; before-- > 0;)
+      if (stretch(image, before, axis) <= kAlike) turns.kind[axis] = turns.kind[before];
+  return turns;
 }
 
 Index3 planes_alignment(const Index3& alignment, const Planes& planes) {

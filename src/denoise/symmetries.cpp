@@ -1,57 +1,100 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "symmetries.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <utility>
 
 #include "tessera/core/error.hpp"
 
 namespace tessera {
 
-at::Tensor turn(const at::Tensor& x, int symmetry) {
-  at::Tensor y = symmetry & 4 ? x.transpose(-2, -1) : x;
-  std::vector<std::int64_t> axes;
-  if (symmetry & 2) axes.push_back(-2);
-  if (symmetry & 1) axes.push_back(-1);
-  return axes.empty() ? y : y.flip(axes);
+namespace {
+
+constexpr int kAll = 48;
+
+// The axes (0 depth, 1 rows, 2 columns) of x that lie where depth, rows and columns of turn(x, symmetry) are.
+std::array<int, 3> origin(int symmetry) {
+  const int r = symmetry / 16;
+  std::array<int, 3> axes{r, (r + 1) % 3, (r + 2) % 3};
+  if (symmetry & 4) std::swap(axes[1], axes[2]);
+  return axes;
 }
 
-at::Tensor turn_back(const at::Tensor& y, int symmetry) {
+std::vector<std::int64_t> flipped(int symmetry) {
   std::vector<std::int64_t> axes;
+  if (symmetry & 8) axes.push_back(-3);
   if (symmetry & 2) axes.push_back(-2);
   if (symmetry & 1) axes.push_back(-1);
-  const at::Tensor x = axes.empty() ? y : y.flip(axes);
-  return symmetry & 4 ? x.transpose(-2, -1) : x;
+  return axes;
+}
+
+at::Tensor flip(const at::Tensor& x, int symmetry) {
+  const std::vector<std::int64_t> axes = flipped(symmetry);
+  return axes.empty() ? x : x.flip(axes);
+}
+
+// x with its last axes in this order; those of pictures, whose depth stays, are two.
+at::Tensor in_order(const at::Tensor& x, const std::array<int, 3>& axes) {
+  if (axes == std::array{0, 1, 2}) return x;
+  if (axes[0] == 0) return x.transpose(-2, -1);
+  std::vector<std::int64_t> all;
+  const std::int64_t first = x.dim() - 3;
+  for (std::int64_t d = 0; d < first; ++d) all.push_back(d);
+  for (const int axis : axes) all.push_back(first + axis);
+  return x.permute(all);
+}
+
+}  // namespace
+
+at::Tensor turn(const at::Tensor& x, int symmetry) { return flip(in_order(x, origin(symmetry)), symmetry); }
+
+at::Tensor turn_back(const at::Tensor& y, int symmetry) {
+  const std::array<int, 3> from = origin(symmetry);
+  std::array<int, 3> back{};
+  for (std::size_t d = 0; d < 3; ++d) back[static_cast<std::size_t>(from[d])] = static_cast<int>(d);
+  return in_order(flip(y, symmetry), back);
 }
 
 Box turn(const Box& part, const Box& whole, int symmetry) {
-  Index3 lo = part.lo(), hi = part.hi(), end = whole.hi();
-  if (symmetry & 4)
-    for (Index3* p : {&lo, &hi, &end}) std::swap((*p)[1], (*p)[2]);
-  for (const std::size_t axis : {std::size_t{1}, std::size_t{2}})
-    if (symmetry & (axis == 1 ? 2 : 1)) {
-      const std::int64_t first = end[axis] - hi[axis];
-      hi[axis] = end[axis] - lo[axis];
-      lo[axis] = first;
-    }
+  const std::array<int, 3> from = origin(symmetry);
+  const std::array<bool, 3> flips{(symmetry & 8) != 0, (symmetry & 2) != 0, (symmetry & 1) != 0};
+  Index3 lo{}, hi{};
+  for (std::size_t d = 0; d < 3; ++d) {
+    const auto axis = static_cast<std::size_t>(from[d]);
+    lo[d] = flips[d] ? whole.hi()[axis] - part.hi()[axis] : part.lo()[axis];
+    hi[d] = flips[d] ? whole.hi()[axis] - part.lo()[axis] : part.hi()[axis];
+  }
   return {lo, hi};
 }
 
-std::vector<int> Symmetries::next() {
-  switch (averaging_) {
-    case Averaging::none:
-      return {0};
-    case Averaging::cycle:
-      return {static_cast<int>(calls_++ % 8)};
-    case Averaging::flips4:
-      return {0, 1, 2, 3};
-    case Averaging::all8:
-      return {0, 1, 2, 3, 4, 5, 6, 7};
+std::vector<int> symmetries_of(const Turns& turns) {
+  std::vector<int> list;
+  for (int s = 0; s < kAll; ++s) {
+    bool fits = turns.kind[0] != 0 || (s & 8) == 0;
+    for (std::size_t d = 0; d < 3; ++d)
+      fits = fits && turns.kind[d] == turns.kind[static_cast<std::size_t>(origin(s)[d])];
+    if (fits) list.push_back(s);
   }
-  return {0};
+  return list;
+}
+
+Symmetries::Symmetries(Averaging averaging, const Turns& turns)
+    : cycle_(averaging == Averaging::cycle), list_(symmetries_of(turns)) {
+  if (averaging == Averaging::none) list_ = {0};
+  if (averaging == Averaging::flips)  // without turns
+    list_.erase(std::remove_if(list_.begin(), list_.end(), [](int s) { return s >= 16 || (s & 4) != 0; }),
+                list_.end());
+}
+
+std::vector<int> Symmetries::next() {
+  if (!cycle_) return list_;
+  return {list_[static_cast<std::size_t>(calls_++) % list_.size()]};
 }
 
 std::vector<StateField> Symmetries::state() {
-  if (averaging_ != Averaging::cycle) return {};
+  if (!cycle_) return {};
   return {{.name = "calls", .count = &calls_}};
 }
 

@@ -206,7 +206,7 @@ LayerTimes layer_times(const Machine& machine, const NetworkWork& network, const
     pass.denoise = std::max(pass.denoise, kHostSeconds * static_cast<double>(schedule.exchanges.size()));
   if (d.ranks() > 1)  // sums over all pixels, which are waited for
     pass.exposed += static_cast<double>(schedule.sums.size()) * machine.reduction.at(d.ranks());
-  const double turns = passes(e.averaging);
+  const double turns = passes(e.averaging, e.turns);
   t.denoise = turns * pass.denoise;
   t.redundant = turns * pass.redundant;
   t.exposed += turns * pass.exposed;

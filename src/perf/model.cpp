@@ -101,7 +101,7 @@ Windows window_times(const Machine& machine, const NetworkWork& network, const D
                        pass_seconds(machine, network, e.precision, all, kept, batch);
       if (windows % batch > 0)
         seconds += pass_seconds(machine, network, e.precision, all, kept, windows % batch);
-      return seconds * passes(e.averaging);
+      return seconds * passes(e.averaging, e.turns);
     };
     const double seconds = times(window, core);
     t.seconds += seconds;

@@ -26,7 +26,7 @@ shutil.rmtree(work, ignore_errors=True)
 work.mkdir()
 launch = str(source / "jobs/launch.sh")
 # Small pictures gain nothing from a second thread, and other tests run beside this one. What is about threads, or large:
-if scenario not in ("launchers", "photograph_on_four", "documented_jobs", "plan_and_tune", "plan_counts_conjugate_gradients"):
+if scenario not in ("launchers", "photograph_on_four", "documented_jobs", "volumes_of_256", "plan_and_tune", "plan_counts_conjugate_gradients"):
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 sanitized = programs.sanitized(program)
 

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import time
 
 from harness import counted, distance, h5py, image, job, np, photo, predicted, run, same, source, summary, tessera, work
 
@@ -322,3 +323,40 @@ problem:
         assert code == 2 and reason in err, err
     code, _, err = tessera("check", path, "--set", "denoiser={network: tv, planes: all}")
     assert code == 2 and "denoiser.planes" in err and "it acts only" in err, err
+
+
+def volumes_of_256():
+    """256 x 256 x 256 voxels, with a shipped network in all planes and with the shipped one of volumes: on 1, 2, 3, 5, 7
+    ranks, stopped and resumed, and shown by slices."""
+    z, y, x = np.mgrid[0:256, 0:256, 0:256].astype(np.float32) / 256
+    v = 0.1 + 0.5 * ((z - 0.4) ** 2 + (y - 0.5) ** 2 + (x - 0.45) ** 2 < 0.09)
+    v += 0.3 * (np.sin(60 * x) * np.sin(50 * y) * np.sin(40 * z) > 0.5) * (z > 0.6)
+    np.save(work / "v.npy", v[None].astype(np.float32))
+    path = job("""\
+schema: 1
+problem:
+  truth: v.npy
+  operator: {type: blur, kernel: {gaussian: {sigma: [1.2, 1.2, 1.2]}}, boundary: reflect}
+  noise: {gaussian: 0.05}
+solver: {name: pgd, iterations: 2, sigma: 0.1}
+output: {folder: out, checkpoint: {iterations: 1}}
+""")
+    for network in ("drunet", "drunet3d"):
+        kind = ["--set", f"denoiser.network={network}"]
+        begin = time.monotonic()
+        run(path, *kind, "--set", f"output.folder={network}")
+        assert summary(network)["psnr"] > summary(network)["psnr_start"] + 1, summary(network)
+        print(network, "1 rank", round(time.monotonic() - begin, 1), "s")
+        for ranks in (2, 3, 5, 7):
+            begin = time.monotonic()
+            run(path, *kind, "--set", "output.folder=many", "--force", ranks=ranks)
+            off = distance(image("many"), image(network))
+            print(network, ranks, "ranks", round(time.monotonic() - begin, 1), "s, relative difference", off)
+            assert off < 1e-5, (network, ranks, off)
+        run(path, *kind, "--set", "output.folder=half", "--force", "--set", "solver.iterations=1", ranks=7)
+        run("half", "--resume", "--set", "solver.iterations=2", ranks=7)
+        same("half", "many")
+    done = subprocess.run([sys.executable, "-B", str(source / "jobs/report.py"), "drunet", "drunet3d", "--out", "report.html"],
+                          cwd=work, text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (work / "report.html").read_text().count("256 x 256 x 256 (the middle slices)") >= 1

@@ -212,10 +212,10 @@ TEST(LayerDenoiser, averages_over_turns_of_the_whole_image) {
     test::on_groups({name == std::string("unet") ? 7 : 2}, [&](const Communicator& comm) {
       const Blocks s(comm, network, image);
       ExecutionOptions options = layers(1);
-      options.averaging = Averaging::flips4;
+      options.averaging = Averaging::flips;
       const auto flips = make_network_denoiser(network, options, s.context);
       EXPECT_LT(difference(s, *flips, image, kSigma, mean(4)), 1e-10);
-      options.averaging = Averaging::all8;
+      options.averaging = Averaging::all;
       const auto all = make_network_denoiser(network, options, s.context);
       EXPECT_LT(difference(s, *all, image, kSigma, mean(8)), 1e-10);
       options.averaging = Averaging::cycle;
@@ -247,7 +247,7 @@ TEST(LayerDenoiser, sends_the_bytes_and_messages_that_are_predicted) {
       for (const auto& [type, depth] :
            {std::pair{at::kDouble, 1}, std::pair{at::kFloat, 2}, std::pair{at::kBFloat16, 3}}) {
         ExecutionOptions options = layers(depth, type);
-        options.averaging = depth == 1 ? Averaging::flips4 : Averaging::none;
+        options.averaging = depth == 1 ? Averaging::flips : Averaging::none;
         const auto d = make_network_denoiser(network, options, s.context);
         const LayerTraffic traffic(network.graph, s.context.decomposition, options, 1);
         const at::Tensor in = s.part(image).to(type == at::kDouble ? at::kDouble : at::kFloat);

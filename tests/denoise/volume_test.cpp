@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Networks on volumes, on 1, 2, 3, 5 and 7 ranks, against their definition on the whole padded volume.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/groups.hpp"
@@ -19,6 +23,7 @@
 #include "tessera/denoise/memory_model.hpp"
 #include "tessera/denoise/network_denoiser.hpp"
 #include "tessera/denoise/network_work.hpp"
+#include "tessera/denoise/planes.hpp"
 #include "tessera/denoise/runner.hpp"
 #include "tessera/domain/tensor_memory.hpp"
 #include "whole_image.hpp"
@@ -134,23 +139,95 @@ TEST(Volume, fast_convolutions_equal_the_whole_on_any_cut) {
   });
 }
 
-TEST(Volume, averages_over_turns_within_its_slices) {
+/// The mean of the network over all flips, and all orders of the axes that take each to one of its kind.
+at::Tensor mean_over_turns(const Network& network, const at::Tensor& image, const std::array<int, 3>& kind,
+                           bool exchanges) {
+  std::array<std::int64_t, 3> order{0, 1, 2};
+  at::Tensor sum = at::zeros_like(image);
+  double count = 0;
+  do {
+    bool fits = exchanges || std::is_sorted(order.begin(), order.end());
+    std::vector<std::int64_t> axes{0}, back{0, 0, 0, 0};
+    for (std::size_t d = 0; d < 3; ++d) {
+      const auto from = static_cast<std::size_t>(order[d]);
+      fits = fits && kind[d] == kind[from];
+      axes.push_back(order[d] + 1);
+      back[from + 1] = static_cast<std::int64_t>(d) + 1;
+    }
+    for (int mask = 0; fits && mask < 8; ++mask) {
+      std::vector<std::int64_t> flips;
+      for (int d = 0; d < 3; ++d)
+        if (mask & (1 << d)) flips.push_back(d + 1);
+      const at::Tensor turned = test::padded(network, image)[0].permute(axes).flip(flips);
+      const at::Tensor y = defined(network, turned.unsqueeze(0))[0].flip(flips).permute(back);
+      sum += y.narrow(1, 0, image.size(1)).narrow(2, 0, image.size(2)).narrow(3, 0, image.size(3));
+      ++count;
+    }
+  } while (std::next_permutation(order.begin(), order.end()));
+  return sum / count;
+}
+
+TEST(Volume, averages_over_the_turns_of_a_cube_or_those_that_keep_an_axis) {
   const Network network = small("drunet3d");
   const at::Tensor image = volume(1, {7, 10, 13});
-  const at::Tensor flips = once([&] { return test::whole(network, image, kSigma, {0, 1, 2, 3}); });
-  const at::Tensor all = once([&] { return test::whole(network, image, kSigma, {0, 1, 2, 3, 4, 5, 6, 7}); });
-  EXPECT_GT((flips - all).abs().max().item<double>(), 1e-8);
-  test::on_groups({1, 3, 4}, [&](const Communicator& comm) {
-    const test::Blocks s(comm, network, image);
-    for (const ExecutionMode mode : {ExecutionMode::automatic, ExecutionMode::layer}) {
-      const auto with = [&](Averaging averaging) {
-        return make_network_denoiser(network, {.mode = mode, .averaging = averaging, .type = at::kDouble},
-                                     s.context);
-      };
-      EXPECT_LT(test::difference(s, *with(Averaging::flips4), image, kSigma, flips), 1e-10) << word(mode);
-      EXPECT_LT(test::difference(s, *with(Averaging::all8), image, kSigma, all), 1e-10) << word(mode);
-    }
-  });
+  for (const auto& [kind, count] : {std::pair<std::array<int, 3>, int>{{1, 1, 1}, 48},
+                                    {{1, 2, 2}, 16},
+                                    {{1, 1, 3}, 16},
+                                    {{1, 2, 1}, 16},
+                                    {{1, 2, 3}, 8}}) {
+    const Turns turns{kind};
+    EXPECT_EQ(turns.all(), count);
+    EXPECT_EQ(turns.flips(), 8);
+    const at::Tensor flips = once([&] { return mean_over_turns(network, image, kind, false); });
+    const at::Tensor all = once([&] { return mean_over_turns(network, image, kind, true); });
+    if (count > 8) EXPECT_GT((flips - all).abs().max().item<double>(), 1e-8);
+    test::on_groups({1, 3, 4}, [&](const Communicator& comm) {
+      const test::Blocks s(comm, network, image);
+      for (const ExecutionOptions& options :
+           {ExecutionOptions{}, {.patch = 4, .batch = 2}, {.mode = ExecutionMode::layer}}) {
+        const auto with = [&](Averaging averaging) {
+          ExecutionOptions o = options;
+          o.averaging = averaging;
+          o.turns = turns;
+          o.type = at::kDouble;
+          return make_network_denoiser(network, o, s.context);
+        };
+        EXPECT_LT(test::difference(s, *with(Averaging::flips), image, kSigma, flips), 1e-10)
+            << word(options.mode);
+        const auto mean = with(Averaging::all);
+        EXPECT_LT(test::difference(s, *mean, image, kSigma, all), 1e-10) << word(options.mode);
+        EXPECT_LT(test::difference(s, *mean, image, kSigma, all), 1e-10)
+            << "once more, " << word(options.mode);
+        if (count == 48 && comm.size() != 3) continue;
+        const auto cycle = with(Averaging::cycle);  // as many calls as turns have the same mean
+        at::Tensor in = s.part(image), out = at::empty_like(in), sum = at::zeros_like(in);
+        for (int call = 0; call < count; ++call) {
+          cycle->apply(in, kSigma, out);
+          sum += out;
+        }
+        if (in.numel() > 0) EXPECT_LT((sum / count - s.part(all)).abs().max().item<double>(), 1e-10);
+      }
+    });
+  }
+}
+
+TEST(Volume, turns_follow_the_spacing) {
+  ImageSpace image(Box({0, 0, 0}, {20, 20, 20}));
+  const auto turns = [&](double z, double y, double x, const std::string& unit_z = "mm") {
+    for (std::size_t d = 0; d < 3; ++d) image.grid[d].unit = d == 0 ? unit_z : "mm";
+    image.grid[0].spacing = z, image.grid[1].spacing = y, image.grid[2].spacing = x;
+    return default_turns(image);
+  };
+  EXPECT_EQ(turns(1, 1, 1.4).all(), 48);
+  EXPECT_EQ(turns(3, 1, 1).kind, (std::array<int, 3>{1, 2, 2}));
+  EXPECT_EQ(turns(1, 1, 3).kind, (std::array<int, 3>{1, 1, 3}));
+  EXPECT_EQ(turns(1, 3, 1).kind, (std::array<int, 3>{1, 2, 1}));
+  EXPECT_EQ(turns(1, 2, 4).all(), 8);
+  EXPECT_EQ(turns(0, 0, 0).all(), 48);  // not known
+  EXPECT_EQ(turns(3, 1, 1, "um").all(), 48);
+  image = ImageSpace(Box({0, 0, 0}, {1, 20, 20}));
+  EXPECT_EQ(turns(0, 1, 4).all(), 8);
+  EXPECT_EQ(turns(0, 1, 4).flips(), 4);
 }
 
 // Every voxel once: in a strip with all that it reads, or inside, and then the block has that.

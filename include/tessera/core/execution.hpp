@@ -18,13 +18,27 @@ enum class ExecutionMode { automatic, whole, patch, layer };
 template <>
 inline constexpr std::array kWords<ExecutionMode>{"auto", "whole", "patch", "layer"};
 
-/// One pass, or the mean over flips and rotations: cycle takes the next of the 8 at every call.
-enum class Averaging { none, cycle, flips4, all8 };
+/// One pass, or the mean over flips and turns: all three flips of a square or seven of a box, or these with every
+/// turn that takes axes to axes like them; cycle takes the next of all at every call.
+enum class Averaging { none, cycle, flips, all };
 template <>
 inline constexpr std::array kWords<Averaging>{"none", "cycle", "flips", "all"};
+
+/// Which axes a network may be shown in each other's place: those of the same number, 0 is no axis. Pictures and
+/// planes have the 8 flips and turns of the square; volumes the 48 of the cube, or the 16 that keep an axis whose
+/// spacing differs, or 8 flips.
+struct Turns {
+  std::array<int, 3> kind{0, 1, 1};  // depth, rows, columns
+  constexpr int flips() const { return (kind[0] ? 2 : 1) * 4; }
+  constexpr int all() const {
+    const int pairs = (kind[0] == kind[1]) + (kind[1] == kind[2]) + (kind[0] == kind[2]);
+    return flips() * (pairs == 3 ? 6 : pairs + 1);
+  }
+  bool operator==(const Turns&) const = default;
+};
 /// Passes of the network per call.
-constexpr int passes(Averaging averaging) {
-  return averaging == Averaging::flips4 ? 4 : averaging == Averaging::all8 ? 8 : 1;
+constexpr int passes(Averaging averaging, const Turns& turns) {
+  return averaging == Averaging::flips ? turns.flips() : averaging == Averaging::all ? turns.all() : 1;
 }
 
 /// Planes of a volume, by the axis across them: axial z (depth), coronal y (height), sagittal x (width).
@@ -89,6 +103,7 @@ struct Execution {
   Precision precision = Precision::float32;
   Averaging averaging = Averaging::none;
   Planes planes{};  // of a volume through a network for pictures
+  Turns turns{};    // what averaging may do with the image
   TransportKind transport = TransportKind::automatic;
   bool operator==(const Execution&) const = default;
 };

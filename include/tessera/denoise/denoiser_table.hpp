@@ -35,7 +35,9 @@ struct DenoiserRow {
   std::vector<std::string> saved{};
   NetworkOptions published{};  // blocks, depth and the like where nothing says so
   bool potential = false;      // it knows one, NetworkOptions::potential
-  bool shipped = false;  // weights NAME_small_gray, NAME_small_color (and _stable) come with the program
+  /// The weights that come with the program, by name, for an image of so many channels; NAME_stable come as well.
+  /// None: no weights do.
+  std::function<std::string(std::int64_t channels)> shipped{};
 
   // Others.
   std::function<std::unique_ptr<Denoiser>(const DenoiserContext&, const Options&, at::TensorOptions)> make{};

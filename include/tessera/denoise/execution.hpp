@@ -20,6 +20,7 @@ struct ExecutionOptions {
   std::int64_t batch = 0;  // windows per call; 0: chosen
   Averaging averaging = Averaging::none;
   Planes planes{};                   // of a volume through a network for pictures
+  Turns turns{};                     // of averaging: default_turns()
   bool fused = true;                 // fused and packed convolutions where the library has them
   at::ScalarType type = at::kFloat;  // of the arithmetic; kDouble wants float64 images, all others float32
   bool tf32 = false;                 // CUDA only, with kFloat

@@ -18,6 +18,10 @@ namespace tessera {
 /// differs least. Pure.
 Planes default_planes(const ImageSpace& image);
 
+/// What averaging may do with an image that a network of its own axes sees: axes of about the same spacing may change
+/// places. Of a picture, rows and columns whatever their spacing. Pure.
+Turns default_turns(const ImageSpace& image);
+
 /// What blocks of a volume are cut on, so that planes of each kind are cut on the network's alignment; that
 /// alignment where there are no planes.
 Index3 planes_alignment(const Index3& alignment, const Planes& planes);

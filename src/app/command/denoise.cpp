@@ -165,7 +165,7 @@ Command denoise_command(CLI::App& app) {
       ->delimiter(',')
       ->check(one_of({"all", "axial", "coronal", "sagittal"}));
   add_word(options, "--averaging", a->execution.averaging, "over flips and turns",
-           {word(Averaging::none), word(Averaging::flips4), word(Averaging::all8)});
+           {word(Averaging::none), word(Averaging::flips), word(Averaging::all)});
   add_word(options, "--precision", a->execution.precision, "of a network");
   options->add_option("--device", a->device, "where")
       ->capture_default_str()

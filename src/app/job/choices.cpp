@@ -23,7 +23,7 @@ void know_choices() {
                              .options = row.options,
                              .network = row.network(),
                              .takes_sigma = row.takes_sigma,
-                             .shipped = row.shipped});
+                             .shipped = row.shipped != nullptr});
   set_choices(std::move(all));
 }
 

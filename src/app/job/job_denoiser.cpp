@@ -12,7 +12,8 @@ namespace tessera {
 bool has_default_weights(std::int64_t image_channels) { return image_channels == 1 || image_channels == 3; }
 
 std::string default_weights(const std::string& network, std::int64_t image_channels) {
-  return concat(network, "_small_", image_channels == 1 ? "gray" : "color");
+  const DenoiserRow& row = find_denoiser(network);
+  return row.shipped ? row.shipped(image_channels) : std::string();
 }
 
 // By themselves levels fall from strong denoising and end where the plain weights are better than the stable ones.

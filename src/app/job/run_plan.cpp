@@ -208,9 +208,9 @@ void ask_for_potential(RunPlan& plan) {
   plan.network = with_potential(std::move(*plan.network));
 }
 
-// In which planes a network for pictures sees the volume, by the pixel sizes of the job, else those of data on the
-// image's grid.
-Planes usual_planes(const RunPlan& plan) {
+// The image with the pixel sizes of the job, else those of data on its grid: they say in which planes a network for
+// pictures sees it, and how averaging may turn it.
+ImageSpace with_spacing(const RunPlan& plan) {
   ImageSpace image = plan.image;
   const bool said =
       std::any_of(image.grid.begin(), image.grid.end(), [](const auto& axis) { return axis.spacing > 0; });
@@ -218,7 +218,7 @@ Planes usual_planes(const RunPlan& plan) {
         return find_operator(part.type).choice.same_grid;
       }))
     image.grid = plan.data.grid;
-  return default_planes(image);
+  return image;
 }
 
 // The network, and what computes: everything that the image decides before an operator is described on it.
@@ -231,7 +231,10 @@ void take_network(RunPlan& plan, const Communicator& comm) {
       plan.network = open_network(plan.job.denoiser, plan.image.channels);
       Planes& planes = plan.job.execution.planes;
       refuse_axes(*plan.network, plan.image, planes);
-      if (planes.empty() && by_planes(*plan.network, plan.image)) planes = usual_planes(plan);
+      if (!by_planes(*plan.network, plan.image))
+        plan.job.execution.turns = default_turns(with_spacing(plan));
+      else if (planes.empty())
+        planes = default_planes(with_spacing(plan));
     });
   }
   ask_for_potential(plan);

@@ -90,7 +90,9 @@ DenoiserRow drunet_row() {
           .graph = make_drunet<Axes::picture>,
           .infer = infer_drunet,
           .saved = {"blocks"},
-          .shipped = true};
+          .shipped = [](std::int64_t channels) {
+            return std::string(channels == 1 ? "drunet_small_gray" : "drunet_small_color");
+          }};
 }
 
 DenoiserRow drunet3d_row() {
@@ -98,7 +100,8 @@ DenoiserRow drunet3d_row() {
           .options = {widths_option(), blocks_option()},
           .graph = make_drunet<Axes::volume>,
           .infer = infer_drunet,
-          .saved = {"blocks"}};
+          .saved = {"blocks"},
+          .shipped = [](std::int64_t) { return std::string("drunet3d_small"); }};
 }
 
 }  // namespace tessera

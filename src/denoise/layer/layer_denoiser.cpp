@@ -39,8 +39,8 @@ at::TensorOptions feature_options(const ExecutionOptions& options) {
   return at::TensorOptions().dtype(options.type).device(device);
 }
 
-// T^-1 D T for a symmetry T of the square (of volumes, in their planes), as a network: the same layers with turned kernels. Networks on
-// even sides commute with turns otherwise, so the distributed image can stay as it is.
+// T^-1 D T for a symmetry T, as a network: the same layers with turned kernels. Networks on even sides commute with
+// turns otherwise, so the distributed image can stay as it is.
 Network turned(const Network& network, int symmetry) {
   Network other = network;
   for (auto& [name, weight] : other.weights)
@@ -48,21 +48,28 @@ Network turned(const Network& network, int symmetry) {
   return other;
 }
 
-/// The network ready to run, by symmetry of the square; each is made when it is first used.
+/// The network ready to run, by symmetry; each is made when it is first used. Those of the square stay; of the 40
+/// others of a cube, whose kernels would fill the memory, the last one does.
 class TurnedRunners {
  public:
   TurnedRunners(const Network& network, const RunnerOptions& options)
       : network_(network), options_(options) {}
   Runner& of(int symmetry) {
-    std::optional<Runner>& runner = runners_[static_cast<std::size_t>(symmetry)];
+    const bool stays = symmetry < kStay;
+    std::optional<Runner>& runner = stays ? runners_[static_cast<std::size_t>(symmetry)] : other_;
+    if (!stays && symmetry != other_symmetry_) runner.reset();
     if (!runner) runner.emplace(symmetry == 0 ? network_ : turned(network_, symmetry), options_);
+    if (!stays) other_symmetry_ = symmetry;
     return *runner;
   }
 
  private:
+  static constexpr int kStay = 8;
   Network network_;
   RunnerOptions options_;
-  std::array<std::optional<Runner>, 8> runners_;
+  std::array<std::optional<Runner>, kStay> runners_;
+  std::optional<Runner> other_;
+  int other_symmetry_ = 0;
 };
 
 /// D on the block as a whole, layer by layer; every convolution gets its own thin halo.
@@ -81,7 +88,7 @@ class LayerDenoiser final : public Denoiser {
         by_planes_(by_planes(network, context.image)),
         image_channels_(context.image.planes()),
         own_(context.decomposition.block(context.comm.rank())),
-        symmetries_(options.averaging),
+        symmetries_(options.averaging, options.turns),
         potential_(network, context.image.planes()),
         runners_(std::move(runners)) {
     const Decomposition& d = context.decomposition;
@@ -91,7 +98,7 @@ class LayerDenoiser final : public Denoiser {
         make_layer_schedule(runners_->of(0).plan(), depth_, options.type, options.device.is_cuda()), d, rank,
         context.transport, feature_options(options));
     if (options.memory_bytes > 0) validate_memory(network, d);
-    bytes_sent_ = passes(options.averaging) * halos_->bytes_sent();
+    bytes_sent_ = passes(options.averaging, options.turns) * halos_->bytes_sent();
     if (d.image() != d.padded()) {
       ExchangePlan plan = network_plan(d, {}, rank);
       bytes_sent_ += plan.pixels_sent() * image_channels_ * element_bytes(element_type(image_type(options)));
@@ -258,7 +265,7 @@ LayerTraffic::LayerTraffic(const Graph& graph, const Decomposition& decompositio
   const LayerSchedule schedule = make_layer_schedule(make_pass_plan(without_batch_norms(graph), true),
                                                      layer_halo_depth(graph, decomposition, options),
                                                      options.type, options.device.is_cuda());
-  const std::int64_t turns = passes(options.averaging);
+  const std::int64_t turns = passes(options.averaging, options.turns);
   std::vector<LayerExchange> seen;  // of the kinds
   for (const LayerExchange& e : schedule.exchanges) {
     const auto same = std::find_if(seen.begin(), seen.end(),

@@ -75,7 +75,7 @@ struct Passes {
     const std::int64_t back = turned / network_channels * result_channels;
     std::int64_t copies = joined ? image : 0;
     if (options.averaging != Averaging::none) copies += turned + back;
-    if (options.averaging == Averaging::flips4 || options.averaging == Averaging::all8) copies += back;
+    if (options.averaging == Averaging::flips || options.averaging == Averaging::all) copies += back;
     if (image_channels != network_channels) copies += image;
     return runner.bytes(items, extents) + copies;
   }
@@ -159,7 +159,7 @@ class WindowDenoiser final : public Denoiser {
         patch_(cut_size.patch),
         batch_(cut_size.batch),
         alone_(context.decomposition.ranks() == 1),
-        symmetries_(options_.averaging),
+        symmetries_(options_.averaging, options_.turns),
         potential_(network, context.image.planes()) {
     const Decomposition& d = context.decomposition;
     ExchangePlan plan = network_plan(d, halo_, rank_);
