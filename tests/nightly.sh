@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # What tests/run.sh leaves out, before a version: every job of the documents at full size, the Slurm guide command by command,
-# studies, reports of whole runs, benchmarks that check themselves, a photograph on four ranks: tests/nightly.sh [CTEST OPTIONS...]
+# studies, reports of whole runs, benchmarks that check themselves, a photograph on four ranks, volumes of 256^3, and
+# tests/sanitized.sh: tests/nightly.sh [CTEST OPTIONS...]
 set -euo pipefail
 case ${1:-} in
-  --help) sed -n '3,4s/^# //p' "$0"; exit 0 ;;
+  --help) sed -n '3,5s/^# //p' "$0"; exit 0 ;;
 esac
-TESSERA_NIGHTLY=1 exec "$(dirname "$0")/run.sh" -L nightly "$@"
+cd "$(dirname "$0")"
+./sanitized.sh
+TESSERA_NIGHTLY=1 exec ./run.sh -L nightly "$@"
