@@ -8,5 +8,5 @@ case ${1:-} in
   --help) sed -n '3,5s/^# //p' "$0"; exit 0 ;;
 esac
 cd "$(dirname "$0")"
-./sanitized.sh
-TESSERA_NIGHTLY=1 exec ./run.sh -L nightly "$@"
+TESSERA_NIGHTLY=1 ./run.sh -L nightly "$@"  # sets up the machine
+exec ./sanitized.sh
