@@ -85,6 +85,7 @@ class Canvas {
   Draws& draws_;
   std::int64_t channels_, n_, voxels_;
   double slice_ = 1;  // from slice to slice, pixels
+  double edge_ = 1;   // width of edges, voxels
   std::array<Waves, 2> waves_;
   std::vector<float> values_;
 };
@@ -92,6 +93,7 @@ class Canvas {
 Canvas::Canvas(std::int64_t channels, std::int64_t side, Draws& draws)
     : draws_(draws), channels_(channels), n_(side), voxels_(side * side * side) {
   if (chance(draws_, 0.3)) slice_ = between(draws_, 1.5, 5);
+  if (chance(draws_, 0.5)) edge_ = 0.1;  // a voxel is in or out, as in segmentations and sharp scans
   for (Waves& waves : waves_) waves = this->waves();
   values_.assign(static_cast<std::size_t>(channels_ * voxels_), 0.0F);
 }
@@ -257,7 +259,7 @@ void Canvas::paint(const Thing& t) {
         const std::int64_t place = at(z, y, x);
         if (t.fold) depth = std::min(depth, (t.fold->values[place] - t.level) / t.fold->steepness);
         if (depth <= -0.5) continue;
-        const float share = clamp01(static_cast<float>(depth) + 0.5F);
+        const float share = clamp01(static_cast<float>(depth / edge_) + 0.5F);
         const float more =
             static_cast<float>(dot(t.slope, u)) + (t.texture ? t.contrast * t.texture->values[place] : 0.0F);
         for (std::int64_t c = 0; c < channels_; ++c) {
@@ -359,8 +361,8 @@ void Canvas::cells() {
         const Vector &a = seeds[which[0]], &b = seeds[which[1]];
         const Vector apart{b[0] - a[0], b[1] - a[1], b[2] - a[2]};
         const double distance = (nearest[1] - nearest[0]) / (2 * std::sqrt(dot(apart, apart)) + 1e-9);
-        const float own = clamp01(static_cast<float>(distance) + 0.5F);
-        const float closed = wall > 0 ? clamp01(static_cast<float>(0.5 * wall - distance) + 0.5F) : 0.0F;
+        const float own = clamp01(static_cast<float>(distance / edge_) + 0.5F);
+        const float closed = wall > 0 ? clamp01(static_cast<float>((0.5 * wall - distance) / edge_) + 0.5F) : 0.0F;
         const std::int64_t place = at(z, y, x);
         for (std::int64_t c = 0; c < channels_; ++c) {
           const auto value = [&](std::size_t i) {
@@ -398,11 +400,12 @@ void Canvas::blur(std::size_t axis, double sigma) {
 }
 
 void Canvas::develop(float* out) {
-  if (chance(draws_, 0.4)) {
+  const bool hard = edge_ < 1;
+  if (!hard && chance(draws_, 0.4)) {
     const double sigma = between(draws_, 0.4, 1.3);
     for (const std::size_t axis : {0, 1, 2}) blur(axis, axis == 0 ? std::max(0.3, sigma / slice_) : sigma);
   }
-  if (chance(draws_, slice_ > 1 ? 0.6 : 0.15)) blur(0, between(draws_, 0.4, slice_ > 1 ? 1.0 : 2.5));
+  if (!hard && chance(draws_, slice_ > 1 ? 0.6 : 0.15)) blur(0, between(draws_, 0.4, slice_ > 1 ? 1.0 : 2.5));
   const bool inverted = chance(draws_, 0.2), reduced = chance(draws_, 0.4);
   const auto low = static_cast<float>(reduced ? between(draws_, 0, 0.4) : 0.0);
   const auto high = static_cast<float>(reduced ? between(draws_, low + 0.2, 1.0) : 1.0);
