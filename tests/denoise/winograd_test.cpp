@@ -120,15 +120,28 @@ TEST_P(WinogradKernelsTest, reads_and_writes_parts_of_larger_images) {
 }
 
 TEST_P(WinogradKernelsTest, writes_large_images_past_the_cache) {
-  const at::Tensor w = weights(64, 16), x = last(at::randn({1, 16, 183, 181})),
-                   y = output_like(x, 64, {1, 1});
-  ASSERT_GE(y.numel() * 4, 8 << 20);  // from here on it does
-  const at::Tensor plain = direct(x, w, std::nullopt, {1, 1}), other = last(at::randn(y.sizes()));
-  const Winograd layer(w, std::nullopt, GetParam());
-  layer.run(x, {1, 1}, nullptr, false, y);
-  EXPECT_LT(relative(y - plain, plain), 5e-6);
-  layer.run(x, {1, 1}, &other, false, y);
-  EXPECT_LT(relative(y - plain - other, plain), 5e-6);
+  struct Case {
+    std::int64_t outputs, height,
+        width;  // whole lines of 64 bytes: pixels, rows of tiles, parts of pixels, none
+  };
+  for (const Case& c : {Case{64, 183, 181}, {24, 301, 303}, {24, 302, 304}, {80, 166, 165}, {72, 181, 166}}) {
+    SCOPED_TRACE(c.outputs);
+    const at::Tensor w = weights(c.outputs, 16), x = last(at::randn({1, 16, c.height, c.width})),
+                     y = output_like(x, c.outputs, {1, 1});
+    ASSERT_GE(y.numel() * 4, 8 << 20);  // from here on it does
+    const at::Tensor plain = direct(x, w, std::nullopt, {1, 1}), other = last(at::randn(y.sizes()));
+    const Winograd layer(w, std::nullopt, GetParam());
+    layer.run(x, {1, 1}, nullptr, false, y);
+    EXPECT_LT(relative(y - plain, plain), 5e-6);
+    layer.run(x, {1, 1}, &other, false, y);
+    EXPECT_LT(relative(y - plain - other, plain), 5e-6);
+    const at::Tensor frame =
+        last(at::full({1, c.outputs, c.height + 2, c.width + 3}, 7.0F));  // a part of a feature
+    const at::Tensor part = frame.narrow(2, 1, c.height).narrow(3, 2, c.width);
+    layer.run(x, {1, 1}, nullptr, false, part);
+    EXPECT_LT(relative(part - plain, plain), 5e-6);
+    EXPECT_EQ((frame == 7).sum().item<std::int64_t>(), frame.numel() - part.numel());
+  }
 }
 
 TEST_P(WinogradKernelsTest, gives_the_same_bits_on_any_number_of_threads) {

@@ -204,26 +204,28 @@ struct Parts {
 };
 
 // m (kR tiles x kN registers and, with kRest, half a one) = v w, summed over the parts of v; v's rows stand `stride`
-// apart, m's `m_stride`. Meanwhile the weights at `next` are brought into the level 2 cache: those of many channels
-// come from memory each time.
+// apart, m's `m_stride`. A third register has its weights in the next panel, `panel` floats further. Meanwhile the
+// weights at `next` are brought into the level 2 cache: those of many channels come from memory each time; with three
+// registers, which few channels have, into the first.
 template <int kR, int kN, bool kRest>
 void product(const float* __restrict first, const Parts& parts, Size stride, const float* __restrict w,
-             float* __restrict m, Size m_stride, Size channels, const float* next) {
+             Size panel, float* __restrict m, Size m_stride, Size channels, const float* next) {
   Vec sum[kR][kN > 0 ? kN : 1] = {};
   Half rest[kR] = {};
   for (Size p = 0; p < parts.count; ++p) {
     const float* v = first + parts.at[p];
     for (Size c = 0; c < channels; ++c, w += kPanel, next += kPanel) {
-      __builtin_prefetch(next, 0, 2);
+      __builtin_prefetch(next, 0, kN > 2 ? 3 : 2);
+      if (kN > 2) __builtin_prefetch(next + panel, 0, 3);
       if (kPanel > 16) __builtin_prefetch(next + 16, 0, 2);
       Vec u[kN > 0 ? kN : 1];
-#pragma GCC unroll 2
-      for (int n = 0; n < kN; ++n) u[n] = *reinterpret_cast<const Vec*>(w + n * kLanes);
+#pragma GCC unroll 3
+      for (int n = 0; n < kN; ++n) u[n] = *reinterpret_cast<const Vec*>(n < 2 ? w + n * kLanes : w + panel);
       const Half last = kRest ? *reinterpret_cast<const Half*>(w + kN * kLanes) : Half{};
 #pragma GCC unroll 16
       for (int r = 0; r < kR; ++r) {
         const float f = v[r * stride + c];
-#pragma GCC unroll 2
+#pragma GCC unroll 3
         for (int n = 0; n < kN; ++n) sum[r][n] += f * u[n];
         if (kRest) rest[r] += f * last;
       }
@@ -231,13 +233,14 @@ void product(const float* __restrict first, const Parts& parts, Size stride, con
   }
 #pragma GCC unroll 16
   for (int r = 0; r < kR; ++r) {
-#pragma GCC unroll 2
+#pragma GCC unroll 3
     for (int n = 0; n < kN; ++n) *reinterpret_cast<Vec*>(m + r * m_stride + n * kLanes) = sum[r][n];
     if (kRest) *reinterpret_cast<Half*>(m + r * m_stride + kN * kLanes) = rest[r];
   }
 }
 
-using Product = void (*)(const float*, const Parts&, Size, const float*, float*, Size, Size, const float*);
+using Product = void (*)(const float*, const Parts&, Size, const float*, Size, float*, Size, Size,
+                         const float*);
 template <int kN, bool kRest, int... kR>
 struct Products {
   static constexpr Product table[] = {product<kR, kN, kRest>...};
@@ -258,31 +261,50 @@ Product product_of(Size rows, Size outputs) {
 }
 constexpr Size kRows = TESSERA_WINOGRAD_ROWS;
 
+// Three registers of outputs at once, where they are all that is left: the second panel alone would have too few sums
+// to fill the processor's pipes. As many tiles as keep the sums in registers; 0: there are pipes enough.
+#if TESSERA_WINOGRAD_ROWS == 14
+constexpr Size kTripleRows = 0;
+Product triple_of(Size) { return nullptr; }
+#else
+constexpr Size kTripleRows = 4;
+Product triple_of(Size rows) { return Products<3, false, 1, 2, 3, 4>::table[rows - 1]; }
+#endif
+
 // M = V times the weights of outputs [first, last), of taps from number `tap` on.
 void multiply(const WinogradTask& t, const float* v, const Parts& parts, Size tap, Size tiles, Size first,
               Size last, float* m) {
-  const Size stride = v_row(t.channels), groups = (tiles + kRows - 1) / kRows;
+  const Size stride = v_row(t.channels), panel = kPoints * t.taps * t.channels * kPanel;
   const auto weights = [&](Size point, Size output) {
-    return t.weights + ((output / kPanel * kPoints + point) * t.taps + tap) * t.channels * kPanel;
+    return t.weights + output / kPanel * panel + (point * t.taps + tap) * t.channels * kPanel;
   };
   for (Size p = 0; p < kPoints; ++p) {
-    for (Size k = first; k < last; k += kPanel) {
+    for (Size k = first, width = 0; k < last; k += width) {
+      const bool triple = kTripleRows > 0 && last - k > kPanel && last - k <= kPanel + kLanes;
+      width = triple ? last - k : kPanel;
+      const Size largest = triple ? kTripleRows : kRows, groups = (tiles + largest - 1) / largest;
       const float* w = weights(p, k);
-      const float* next = k + kPanel < last ? weights(p, k + kPanel) : weights(p + 1, first);
+      const float* next = k + width < last ? weights(p, k + width) : weights(p + 1, first);
       for (Size g = 0; g < groups; ++g) {  // even shares of the rows
         const Size top = g * tiles / groups, rows = (g + 1) * tiles / groups - top;
         const float* a = v + p * v_point(t) + top * stride;
         float* c = m + p * m_point(t) + top * t.block_outputs + (k - first);
-        product_of(rows, t.outputs - k)(a, parts, stride, w, c, t.block_outputs, t.channels,
-                                        g == 0 ? next : w);
+        (triple ? triple_of(rows) : product_of(rows, t.outputs - k))(
+            a, parts, stride, w, panel, c, t.block_outputs, t.channels, g == 0 ? next : w);
       }
     }
   }
 }
 
+// Where a tile's results go.
+struct Target {
+  float* y;
+  Size row, pixel;  // strides in floats
+};
+
 template <class V, bool kWhole>
-inline void output_tile(const WinogradTask& t, const float* m, Size point, const float* bias, float* y,
-                        const float* other, Size rows, Size columns, Size n) {
+inline void output_tile(const WinogradTask& t, const float* m, Size point, const float* bias,
+                        const Target& to, const float* other, Size rows, Size columns, Size n) {
   V w[kTile][kSide];
   for (Size j = 0; j < kSide; ++j) {
     V d[kSide], u[kTile];
@@ -299,25 +321,34 @@ inline void output_tile(const WinogradTask& t, const float* m, Size point, const
       V value = u[j] + b;
       if (other) value += kWhole ? load<V>(q) : load<V>(q, n);
       if (t.relu) value = value < zero ? zero : value;  // NaN stays
-      float* to = y + i * t.y_strides.row + j * t.y_strides.pixel;
-      if constexpr (!kWhole) {
-        store_some(to, value, n);
-      } else {
-        if constexpr (sizeof(V) == sizeof(Vec))
-          if (t.stream) {
-            stream(to, value);
-            continue;
-          }
-        store(to, value);
-      }
+      float* y = to.y + i * to.row + j * to.pixel;
+      if constexpr (kWhole)
+        store(y, value);
+      else
+        store_some(y, value, n);
     }
+  }
+}
+
+// n results of each of `pixels` neighbors go past the caches, line after line: pieces of lines that wait for the rest,
+// as 32 bytes of each of a tile's pixels do, take three times as long.
+void stream_pixels(const float* from, Size pixels, Size n, float* to, Size stride) {
+  if (n == stride) {  // one piece
+    n *= pixels;
+    pixels = 1;
+  }
+  for (Size j = 0; j < pixels; ++j, from += n, to += stride) {
+    Size c = 0;
+    for (; c + kLanes <= n; c += kLanes) stream(to + c, load(from + c));
+    for (; c < n; ++c) to[c] = from[c];
   }
 }
 
 // `slice`: of y.
 void transform_output(const WinogradTask& t, Size first, Size last, Size slice, Size outputs_first,
                       Size outputs_last, const float* m) {
-  const Size point = m_point(t);
+  alignas(64) float tray[kTile * kTile * kMostBlockOutputs];
+  const Size point = m_point(t), all = outputs_last - outputs_first;
   Tiles tiles(t, first, slice);
   for (Size k = first; k < last; ++k, m += t.block_outputs) {
     const Tile tile = tiles.tile();
@@ -326,17 +357,22 @@ void transform_output(const WinogradTask& t, Size first, Size last, Size slice, 
       fetch_result<3>(t, tiles.tile(), outputs_first, outputs_last);
     const Size rows = t.out_height - tile.row < kTile ? t.out_height - tile.row : kTile;
     const Size columns = t.out_width - tile.column < kTile ? t.out_width - tile.column : kTile;
-    float* y = pixel_of(t.y, t.y_strides, tile);
+    float* y = pixel_of(t.y, t.y_strides, tile) + outputs_first;
+    const Target to =
+        t.stream ? Target{tray, kTile * all, all} : Target{y, t.y_strides.row, t.y_strides.pixel};
     const float* other = t.other ? pixel_of(t.other, t.other_strides, tile) : nullptr;
     for (Size o = outputs_first; o < outputs_last; o += kLanes) {
-      const Size n = outputs_last - o < kLanes ? outputs_last - o : kLanes;
+      const Size n = outputs_last - o < kLanes ? outputs_last - o : kLanes, at = o - outputs_first;
       (n == kLanes  ? output_tile<Vec, true>
        : n > kHalf  ? output_tile<Vec, false>
        : n == kHalf ? output_tile<Half, true>
-                    : output_tile<Half, false>)(t, m + (o - outputs_first), point,
-                                                t.bias ? t.bias + o : nullptr, y + o,
-                                                other ? other + o : nullptr, rows, columns, n);
+                    : output_tile<Half, false>)(t, m + at, point, t.bias ? t.bias + o : nullptr,
+                                                {to.y + at, to.row, to.pixel}, other ? other + o : nullptr,
+                                                rows, columns, n);
     }
+    if (t.stream)
+      for (Size i = 0; i < rows; ++i)
+        stream_pixels(tray + i * to.row, columns, all, y + i * t.y_strides.row, t.y_strides.pixel);
   }
 }
 

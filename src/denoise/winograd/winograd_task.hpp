@@ -68,6 +68,8 @@ constexpr std::int64_t kWinogradSide = kWinogradTile + 2;  // inputs of a tile
 constexpr std::int64_t kWinogradPoints =
     kWinogradSide * kWinogradSide;  // products of a tile, per channel pair
 
+constexpr std::int64_t kMostBlockOutputs = 64;
+
 /// Tiles along an axis, a ragged one at its end included. Static: each file keeps its own copy.
 static inline std::int64_t winograd_tiles(std::int64_t n) { return (n + kWinogradTile - 1) / kWinogradTile; }
 
