@@ -362,7 +362,8 @@ void Canvas::cells() {
         const Vector apart{b[0] - a[0], b[1] - a[1], b[2] - a[2]};
         const double distance = (nearest[1] - nearest[0]) / (2 * std::sqrt(dot(apart, apart)) + 1e-9);
         const float own = clamp01(static_cast<float>(distance / edge_) + 0.5F);
-        const float closed = wall > 0 ? clamp01(static_cast<float>((0.5 * wall - distance) / edge_) + 0.5F) : 0.0F;
+        const float closed =
+            wall > 0 ? clamp01(static_cast<float>((0.5 * wall - distance) / edge_) + 0.5F) : 0.0F;
         const std::int64_t place = at(z, y, x);
         for (std::int64_t c = 0; c < channels_; ++c) {
           const auto value = [&](std::size_t i) {

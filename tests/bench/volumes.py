@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Priors for volumes: total variation, the shipped network plane by plane, and a network of volumes (--network3d),
+"""Priors for volumes: total variation, the shipped network plane by plane, and the shipped network of volumes,
 beside each other (docs/volumes.md).
 
 Volumes made here (balls, a foam of cells, filaments), and one from a file (--file NAME.tif or NAME.nii.gz, of any
@@ -92,7 +92,7 @@ def main():
     parser.add_argument("--file", type=Path, help="one more volume, a TIFF of pages or NIfTI (.nii.gz)")
     parser.add_argument("--side", type=int, default=1 << 30, help="of --file only the middle, so many voxels a side")
     parser.add_argument("--noise", default="", help="noise alone, of 255: 15,25,50; instead of the cases")
-    parser.add_argument("--network3d", type=Path, help="weights of drunet3d, measured too")
+    parser.add_argument("--network3d", type=Path, help="weights of drunet3d in place of the shipped ones")
     parser.add_argument("--volumes", default="", help="only these, separated by commas")
     parser.add_argument("--settings", default="", help="only these, separated by semicolons")
     parser.add_argument("--cases", default="", help="only these, by number")
@@ -108,8 +108,8 @@ def main():
     settings = {"tv": ["{network: tv}"], "tv, best": [f"{{network: tv, tv: {{weight: {w:g}}}}}" for w in weights],
                 **{f"{p}": [f"{{network: drunet, planes: {p}}}"] for p in ("axial", "all")},
                 "all, flips": ["{network: drunet, planes: all, averaging: flips}"]}
-    if o.network3d:
-        settings["drunet3d"] = [f"{{network: drunet3d, weights: {o.network3d.resolve()}}}"]
+    network3d = f"network: drunet3d, weights: {o.network3d.resolve() if o.network3d else 'drunet3d_small'}"
+    settings |= {"drunet3d": [f"{{{network3d}}}"], "drunet3d, flips": [f"{{{network3d}, averaging: flips}}"]}
     cases = [(0.0, float(level) / 255) for level in o.noise.split(",")] if o.noise else CASES
     if o.settings:
         settings = {k: v for k, v in settings.items() if k in o.settings.split(";")}
