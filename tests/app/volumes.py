@@ -341,7 +341,12 @@ problem:
 solver: {name: pgd, iterations: 2, sigma: 0.1}
 output: {folder: out, checkpoint: {iterations: 1}}
 """)
-    for network in ("drunet", "drunet3d"):
+
+    def run(*arguments, ranks=1):
+        code, out, err = tessera("run", *arguments, ranks=ranks, timeout=1200)
+        assert code == 0, out + err
+
+    for network in ("drunet3d", "drunet"):
         kind = ["--set", f"denoiser.network={network}"]
         begin = time.monotonic()
         run(path, *kind, "--set", f"output.folder={network}")
