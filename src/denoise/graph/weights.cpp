@@ -81,11 +81,11 @@ std::vector<fs::path> weight_folders() {
   return folders;
 }
 
-/// Up to eight names, then how many more.
-std::string some_of(const std::vector<std::string>& names) {
+/// Up to so many names, then how many more.
+std::string some_of(const std::vector<std::string>& names, std::size_t most = 8) {
   std::string text;
-  for (std::size_t i = 0; i < names.size() && i < 8; ++i) text += (i ? ", " : "") + names[i];
-  if (names.size() > 8) text += concat(" and ", names.size() - 8, " more");
+  for (std::size_t i = 0; i < names.size() && i < most; ++i) text += (i ? ", " : "") + names[i];
+  if (names.size() > most) text += concat(" and ", names.size() - most, " more");
   return text;
 }
 
@@ -219,8 +219,9 @@ std::string find_weights(const std::string& weights) {
     places += (places.empty() ? "" : ", ") + fs::weakly_canonical(folder, failed).string();
   }
   throw InputError(concat("there are no shipped weights named '", weights, "' (looked in ", places, ") ",
-                          known.empty() ? std::string("set TESSERA_WEIGHTS to the folder that holds them")
-                                        : "use a path, or one of " + some_of({known.begin(), known.end()})));
+                          known.empty()
+                              ? std::string("set TESSERA_WEIGHTS to the folder that holds them")
+                              : "use a path, or one of " + some_of({known.begin(), known.end()}, 24)));
 }
 
 Network load_network(const std::string& name, const std::string& weights, std::int64_t image_channels) {
