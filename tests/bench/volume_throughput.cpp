@@ -113,4 +113,5 @@ int main(int argc, char** argv) {
   compare_convolutions(16, 1, side, rounds);
   compare_networks({16, 32, 64}, side, rounds);
   compare_networks({32, 64, 128}, side, rounds);
+  compare_networks({16, 32, 64, 128}, side, rounds);  // deepinv's has four levels
 }
