@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "domain/operators.hpp"
+#include "tessera/domain/residual_statistics.hpp"
 #include "tessera/physics/noise.hpp"
 #include "tessera/physics/operators.hpp"
 

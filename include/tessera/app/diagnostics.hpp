@@ -10,7 +10,6 @@
 
 #include "tessera/app/output.hpp"
 #include "tessera/denoise/denoiser.hpp"
-#include "tessera/domain/residual_statistics.hpp"
 
 namespace tessera {
 

@@ -2,7 +2,6 @@
 // tessera simulate: measurements only.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
-#include <fmt/format.h>
 
 #include <cstdio>
 #include <filesystem>

@@ -4,8 +4,6 @@
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "job/sample_checks.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/core/error.hpp"

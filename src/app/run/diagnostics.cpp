@@ -3,10 +3,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/abs.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/full_like.h>
-#include <ATen/ops/ones_like.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,9 +14,8 @@
 #include "job/sample_checks.hpp"
 #include "job/shown_part.hpp"
 #include "tessera/core/phase.hpp"
-#include "tessera/domain/tensor.hpp"
+#include "tessera/domain/residual_statistics.hpp"
 #include "tessera/io/image_format.hpp"
-#include "tessera/physics/noise.hpp"
 
 namespace tessera {
 namespace {

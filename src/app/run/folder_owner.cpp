@@ -14,7 +14,6 @@
 #include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <random>
 #include <utility>
 

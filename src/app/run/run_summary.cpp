@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "tessera/core/version.hpp"
-#include "tessera/domain/tensor.hpp"
 
 namespace tessera {
 

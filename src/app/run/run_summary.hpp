@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <string>
 
 #include "tessera/app/output.hpp"
 #include "tessera/comm/exchange.hpp"
