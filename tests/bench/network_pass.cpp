@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a pass of a network over a square image spends its time on, step by step, each with the bytes that it reads
 // and writes and the products that its kernels compute:
-//   bench_network_pass WEIGHTS SIDE PASSES   WEIGHTS: a shipped name, or random for DRUNet's published widths
-// Seconds are of the processor, all threads together, the least of PASSES. With "turns" in the place of PASSES for
-// in_turn.py: the full pass alone.
+//   bench_network_pass WEIGHTS SIDE PASSES [PRECISION]   WEIGHTS: a shipped name, or random for DRUNet's published
+//   widths; PRECISION: float32 (or none), bfloat16 or float16
+// Seconds are of the processor, all threads together, the least of PASSES. With "turns" or "wall" in the place of PASSES for
+// in_turn.py: the full pass alone, with "wall" in its wall time.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -17,6 +18,8 @@
 #include <vector>
 
 #include "tessera/core/error.hpp"
+#include "tessera/core/words.hpp"
+#include "tessera/denoise/execution.hpp"
 #include "tessera/denoise/layer.hpp"
 #include "tessera/denoise/network.hpp"
 #include "tessera/denoise/pass_plan.hpp"
@@ -28,11 +31,13 @@ namespace {
 
 using namespace tessera;
 
-double cpu_seconds() {
+double seconds(clockid_t clock) {
   timespec t{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  clock_gettime(clock, &t);
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
+
+double cpu_seconds() { return seconds(CLOCK_PROCESS_CPUTIME_ID); }
 
 struct StepTime {
   std::string name;
@@ -78,16 +83,21 @@ int main(int argc, char** argv) {
   const std::string weights = argc > 1 ? argv[1] : "drunet_small_color";
   const std::int64_t side = argc > 2 ? std::atol(argv[2]) : 1024;
   const int passes = argc > 3 ? std::atoi(argv[3]) : 5;
+  const auto precision = argc > 4 ? from_word<Precision>(argv[4]) : Precision::float32;
+  TESSERA_EXPECT(precision && *precision != Precision::tf32, "the precision ", argv[4],
+                 " (it is float32, bfloat16 or float16) name one of them");
+  const bool wall = argc > 3 && std::string(argv[3]) == "wall";
   const at::NoGradGuard no_grad;
   track_tensor_memory();
   const Network network = weights == "random" ? random_network({}, 1) : load_network("drunet", weights, 0);
-  Runner runner(network, {});
+  Runner runner(network, {.type = scalar_type(*precision)});
   const at::Tensor x = at::rand({1, network.channels(), side, side});
   if (passes == 0) {  // "turns"
     measure_in_turn({{"full pass", [&] {
-                        const double start = cpu_seconds();
+                        const clockid_t clock = wall ? CLOCK_MONOTONIC : CLOCK_PROCESS_CPUTIME_ID;
+                        const double start = seconds(clock);
                         runner.run(x, 0.1);
-                        return 1e3 * (cpu_seconds() - start);
+                        return 1e3 * (seconds(clock) - start);
                       }}});
     return 0;
   }
@@ -107,20 +117,23 @@ int main(int argc, char** argv) {
     });
     if (pass > 0) least = std::min(least, cpu_seconds() - start);
   }
-  std::printf("%s, %ld x %ld, float32, %d threads, least CPU time of %d passes\n", weights.c_str(),
-              static_cast<long>(side), static_cast<long>(side), at::get_num_threads(), passes);
+  std::printf("%s, %ld x %ld, %s, %d threads, least CPU time of %d passes\n", weights.c_str(),
+              static_cast<long>(side), static_cast<long>(side), word(*precision), at::get_num_threads(),
+              passes);
   std::printf("%-34s %9s %9s %8s %9s %8s\n", "step", "ms", "MB", "GB/s", "Mproducts", "GFLOP/s");
+  const auto bytes = static_cast<double>(element_bytes(*precision));
   StepTime all;
   all.least = 0;
   for (const StepTime& step : steps) {
     std::printf("%-34s %9.2f %9.1f %8.1f %9.0f %8.1f\n", step.name.c_str(), 1e3 * step.least,
-                4e-6 * step.floats, 4e-9 * step.floats / step.least, 1e-6 * step.products,
+                1e-6 * bytes * step.floats, 1e-9 * bytes * step.floats / step.least, 1e-6 * step.products,
                 2e-9 * step.products / step.least);
     all.least += step.least;
     all.floats += step.floats;
     all.products += step.products;
   }
-  std::printf("%-34s %9.2f %9.1f %8.1f %9.0f %8.1f\n", "all steps", 1e3 * all.least, 4e-6 * all.floats,
-              4e-9 * all.floats / all.least, 1e-6 * all.products, 2e-9 * all.products / all.least);
+  std::printf("%-34s %9.2f %9.1f %8.1f %9.0f %8.1f\n", "all steps", 1e3 * all.least,
+              1e-6 * bytes * all.floats, 1e-9 * bytes * all.floats / all.least, 1e-6 * all.products,
+              2e-9 * all.products / all.least);
   std::printf("full pass %.2f ms, %.1f ns per pixel\n", 1e3 * least, 1e9 * least / pixels);
 }

@@ -20,9 +20,8 @@
 namespace tessera {
 namespace {
 
-bool winograd(const Node& node, std::int64_t inputs) {
-  return Winograd::suits(at::kFloat, inputs, node.kernel) &&
-         Winograd::available() != Winograd::Instructions::none;
+bool winograd(const Node& node, std::int64_t inputs, at::ScalarType type) {
+  return Winograd::suits(type, inputs, node.kernel) && Winograd::runs(type);
 }
 
 class ConvStep final : public LayerStep {
@@ -142,11 +141,11 @@ class Conv final : public ConvolutionalLayer {
     if (node.depthwise)
       return {.in = 1, .passed = 2 * static_cast<double>(node.channels)};  // as fast as memory
     const std::int64_t inputs = in[0]->channels;
-    const bool fast = winograd(node, inputs);
+    const bool fast = winograd(node, inputs, on_device ? at::kFloat : type);
     // 36 transformed numbers for 9 of a kernel where the library is Winograd's.
     const double kernel = static_cast<double>(fast ? 4 * taps(node) : taps(node));
     return {.in = inputs,
-            .tile = fast && type == at::kFloat && !on_device ? Winograd::kTile : 1,
+            .tile = fast && !on_device ? Winograd::kTile : 1,
             .packed = 4 * kernel * static_cast<double>(inputs * node.channels)};
   }
   /// Of volumes, whose convolutions have no form for margins and strips, blocks alone.
@@ -155,7 +154,8 @@ class Conv final : public ConvolutionalLayer {
   /// and, on a CPU, never in calls with columns of a few pixels, which its libraries are slow at.
   RimForm rim(const Node& node, std::int64_t inputs, at::ScalarType type, bool on_device) const override {
     if (on_device || node.axes == Axes::volume) return {};
-    if (Winograd::suits(type, inputs, node.kernel)) return {.tile = Winograd::kTile};
+    const bool elsewhere = type != at::kFloat && !Winograd::runs(type);
+    if (Winograd::suits(type, inputs, node.kernel) && !elsewhere) return {.tile = Winograd::kTile};
     return {.turned = node.kernel > 1};
   }
 

@@ -133,7 +133,10 @@ std::int64_t ConvolutionalLayer::inside(const Node& node, const StepSizes& s) co
     if (s.library == ConvolutionLibrary::cudnn || taps(node) != 1) return 0;
     return 4 * in * ((node.channels + kFilled - 1) / kFilled * kFilled);
   }
+  if (ConvolutionLayer::computes_parts(s.library, s.type, node, in)) return 0;
   std::int64_t taken = in * taps(node) * node.channels;
+  if (const std::int64_t wide = ConvolutionLayer::widened(s.library, s.type, node, in); wide > 0)
+    return 4 * (taken + s.samples / node.channels * wide + s.samples);
   if (plain) taken += taken + 2 * s.samples;
   if (ConvolutionLayer::unfolds(s.library, s.type)) taken += 2 * s.samples / node.channels * in * taps(node);
   return taken * s.element();

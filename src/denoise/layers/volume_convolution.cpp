@@ -38,8 +38,7 @@ at::Tensor by_winograd(const Winograd& layer, const at::Tensor& features, bool r
 }  // namespace
 
 bool volume_by_winograd(at::ScalarType type, bool on_device, std::int64_t inputs, std::int64_t kernel) {
-  return !on_device && Winograd::suits(type, inputs, kernel) &&
-         Winograd::available() != Winograd::Instructions::none;
+  return !on_device && Winograd::suits(type, inputs, kernel) && Winograd::runs(type);
 }
 
 std::int64_t ConvolutionalLayer::inside_volume(const Node& node, const StepSizes& s) const {

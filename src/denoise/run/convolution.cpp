@@ -74,12 +74,20 @@ at::Tensor laid_out(const at::Tensor& t) {
 }
 
 bool takes_winograd(at::ScalarType type, std::int64_t inputs, std::int64_t kernel) {
-  return Winograd::suits(type, inputs, kernel) && Winograd::available() != Winograd::Instructions::none;
+  return Winograd::suits(type, inputs, kernel) && Winograd::runs(type);
 }
 
 bool takes_patches(at::ScalarType type, std::int64_t outputs, bool up) {
-  return Patches::suits(type, outputs, up) && Winograd::available() != Winograd::Instructions::none;
+  return Patches::suits(type, outputs, up) && Winograd::runs(type);
 }
+
+bool takes_first(at::ScalarType type, std::int64_t inputs, std::int64_t kernel) {
+  return kernel == 3 && Patches::suits_first(type, inputs) && Winograd::runs(type);
+}
+
+// Whether layers of 16 bits that are not ours go through oneDNN in float32: its own in 16 bits want instructions that
+// few CPUs have, and are tens of times slower without.
+bool widens(at::ScalarType type) { return type != at::kFloat && Winograd::runs(type); }
 
 // Tensor cores take channels by the eight; where they are fewer, engines that can do without want a
 // workspace of the feature's size to fill them up (the first and the last layer of a network).
@@ -136,7 +144,7 @@ ConvolutionLibrary probe_convolutions(at::ScalarType type, bool on_cuda, bool fu
   if (!fused || type == at::kDouble) return ConvolutionLibrary::plain;
   if (on_cuda) return cudnn_works(type) ? ConvolutionLibrary::cudnn : ConvolutionLibrary::plain;
   try {
-    const auto options = at::TensorOptions().dtype(type);
+    const auto options = at::TensorOptions().dtype(widens(type) ? at::kFloat : type);
     const at::Tensor x = at::zeros({1, 16, 8, 8}, options).contiguous(at::MemoryFormat::ChannelsLast);
     const at::Tensor w = at::zeros({16, 16, 3, 3}, options);
     ConvolutionLayer same(ConvolutionLibrary::onednn, w, std::nullopt, {.stride = 1, .padding = 1});
@@ -173,16 +181,23 @@ ConvolutionLayer::ConvolutionLayer(ConvolutionLibrary library, const at::Tensor&
   // reading the weights counts, still 1.0 to 1.4. 2 x 2: 0.97 to 1.04 in the cache, strided ones from memory 1.07
   // to 1.25.
   if (shape.winograd && shape.stride == 1 && !shape.transposed && weight.size(2) == weight.size(3) &&
-      takes_winograd(weight.scalar_type(), weight.size(1), weight.size(2))) {
+      takes_winograd(weight.scalar_type(), weight.size(1), weight.size(2)) && shape.groups == 1) {
     winograd_.emplace(weight, bias, Winograd::available());
     weight_.reset();
     return;
   }
-  if (shape.winograd && shape.stride == 2 &&
-      takes_patches(weight.scalar_type(), outputs_, shape.transposed)) {
+  const bool first = shape.stride == 1 && !shape.transposed && shape.groups == 1 &&
+                     weight.size(2) == weight.size(3) &&
+                     takes_first(weight.scalar_type(), weight.size(1), weight.size(2));
+  if (shape.winograd &&
+      (first || (shape.stride == 2 && takes_patches(weight.scalar_type(), outputs_, shape.transposed)))) {
     patches_.emplace(weight, bias, shape.transposed, Winograd::available());
     weight_.reset();
     return;
+  }
+  if (widens(weight.scalar_type())) {
+    weight_ = weight_.to(at::kFloat);
+    if (bias_) bias_ = bias_->to(at::kFloat);
   }
   // The blocked form has been the same for every input size so far; where it is not, the library reorders at
   // every call, and the result stays right.
@@ -221,6 +236,14 @@ bool ConvolutionLayer::computes_parts(ConvolutionLibrary library, at::ScalarType
   return takes_patches(type, node.channels, node.op == Op::conv_up);
 }
 
+std::int64_t ConvolutionLayer::widened(ConvolutionLibrary library, at::ScalarType type, const Node& node,
+                                       std::int64_t inputs) {
+  if (library != ConvolutionLibrary::onednn || !widens(type) || computes_parts(library, type, node, inputs))
+    return 0;
+  const bool ours = node.op == Op::conv && !node.depthwise && takes_first(type, inputs, node.kernel);
+  return ours ? 0 : inputs;
+}
+
 at::Tensor ConvolutionLayer::run_winograd(const at::Tensor& x, const at::Tensor* other, bool relu,
                                           bool overwrite, const Extent& padding) const {
   const at::Tensor in = laid_out(x), sum = other ? laid_out(*other) : at::Tensor();
@@ -232,13 +255,26 @@ at::Tensor ConvolutionLayer::run_winograd(const at::Tensor& x, const at::Tensor*
   return y;
 }
 
-at::Tensor ConvolutionLayer::run_patches(const at::Tensor& x, bool relu) const {
+at::Tensor ConvolutionLayer::run_patches(const at::Tensor& x, bool relu, const Extent& padding) const {
   const at::Tensor in = laid_out(x);
-  const auto side = [&](std::int64_t n) { return shape_.transposed ? 2 * n : n / 2; };
-  at::Tensor y = at::empty({x.size(0), outputs_, side(x.size(2)), side(x.size(3))},
+  const auto side = [&](std::size_t axis) {
+    const std::int64_t n = x.size(static_cast<std::int64_t>(axis) + 2);
+    return shape_.stride == 1 ? n + 2 * padding[axis] - 2 : shape_.transposed ? 2 * n : n / 2;
+  };
+  at::Tensor y = at::empty({x.size(0), outputs_, side(0), side(1)},
                            x.options().memory_format(at::MemoryFormat::ChannelsLast));
-  patches_->run(in, relu, y);
+  patches_->run(in, relu, y, padding);
   return y;
+}
+
+at::Tensor ConvolutionLayer::run_onednn(const at::Tensor& x, bool relu, const Extent& padding) const {
+  const auto stride = both(shape_.stride), one = both(1), zero = both(0);
+  const std::string_view after = relu ? "relu" : "none";
+  if (shape_.transposed)
+    return OneDnn::get().transposed.call(x, weight_, bias_, padding, zero, stride, one, 1, after, Scalars(),
+                                         std::nullopt);
+  return OneDnn::get().pointwise.call(x, weight_, bias_, padding, stride, one, shape_.groups, after,
+                                      Scalars(), std::nullopt);
 }
 
 std::array<std::int64_t, 4> ConvolutionProblem::y() const {
@@ -288,17 +324,12 @@ at::Tensor ConvolutionLayer::run_cudnn(const at::Tensor& x, const at::Tensor& ot
 at::Tensor ConvolutionLayer::apply(const at::Tensor& x, bool relu, const Padding& around) {
   const auto padding = around.value_or(both(shape_.padding));
   if (winograd_) return run_winograd(x, nullptr, relu, false, padding);
-  if (patches_) return run_patches(x, relu);
-  const auto stride = both(shape_.stride), one = both(1), zero = both(0);
-  if (library_ == ConvolutionLibrary::onednn) {
-    const std::string_view after = relu ? "relu" : "none";
-    if (shape_.transposed)
-      return OneDnn::get().transposed.call(x, weight_, bias_, padding, zero, stride, one, 1, after, Scalars(),
-                                           std::nullopt);
-    return OneDnn::get().pointwise.call(x, weight_, bias_, padding, stride, one, shape_.groups, after,
-                                        Scalars(), std::nullopt);
-  }
+  if (patches_) return run_patches(x, relu, padding);
+  if (library_ == ConvolutionLibrary::onednn)
+    return widens(x.scalar_type()) ? run_onednn(x.to(at::kFloat), relu, padding).to(x.scalar_type())
+                                   : run_onednn(x, relu, padding);
   if (library_ == ConvolutionLibrary::cudnn) return run_cudnn(x, {}, relu, padding);
+  const auto stride = both(shape_.stride), one = both(1);
   at::Tensor y = shape_.transposed ? at::conv_transpose2d(x, weight_, bias_, stride, padding)
                                    : at::conv2d(x, weight_, bias_, stride, padding, one, shape_.groups);
   return relu ? y.relu_() : y;
@@ -313,10 +344,14 @@ at::Tensor ConvolutionLayer::add(const at::Tensor& x, const at::Tensor& other, b
   const auto padding = both(shape_.padding);
   if (winograd_) return run_winograd(x, &other, false, overwrite, padding);
   if (patches_) {
-    const at::Tensor y = run_patches(x, false);
+    const at::Tensor y = run_patches(x, false, padding);
     return overwrite ? other.add_(y) : y.add_(other);
   }
   if (library_ == ConvolutionLibrary::cudnn) return run_cudnn(x, other, false, padding);
+  if (library_ == ConvolutionLibrary::onednn && widens(x.scalar_type())) {
+    const at::Tensor y = apply(x, false);
+    return overwrite ? other.add_(y) : y.add_(other);
+  }
   // The fused add refuses sums of one channel or one pixel, whose layout is ambiguous.
   const bool ambiguous = other.size(1) == 1 || other.size(2) * other.size(3) == 1;
   if (library_ != ConvolutionLibrary::onednn || ambiguous) return apply(x, false).add_(other);

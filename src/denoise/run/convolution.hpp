@@ -72,6 +72,9 @@ class ConvolutionLayer {
   /// else by apply().
   static bool computes_parts(ConvolutionLibrary library, at::ScalarType type, const Node& node,
                              std::int64_t inputs);
+  /// Channels of the input that a layer like this one makes floats of, as its result, beside the features; 0: none.
+  static std::int64_t widened(ConvolutionLibrary library, at::ScalarType type, const Node& node,
+                              std::int64_t inputs);
   std::int64_t outputs() const { return outputs_; }
   /// y = relu(x * w + b + other), where relu and `other` (may be y) are asked for. Zeros before x: as
   /// Winograd::run() says.
@@ -85,7 +88,8 @@ class ConvolutionLayer {
   at::Tensor run_cudnn(const at::Tensor& x, const at::Tensor& other, bool relu, const Extent& padding) const;
   at::Tensor run_winograd(const at::Tensor& x, const at::Tensor* other, bool relu, bool overwrite,
                           const Extent& padding) const;
-  at::Tensor run_patches(const at::Tensor& x, bool relu) const;
+  at::Tensor run_patches(const at::Tensor& x, bool relu, const Extent& padding) const;
+  at::Tensor run_onednn(const at::Tensor& x, bool relu, const Extent& padding) const;
 
   ConvolutionLibrary library_;
   Shape shape_;

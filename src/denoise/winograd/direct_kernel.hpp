@@ -25,8 +25,8 @@ inline Vec lane_sums(const Vec a[kRun]) {
 }
 
 // Adds one block of channels, n of them; x: of the window's first pixel, at (row, column) of the feature.
-template <bool kInside, bool kWhole>
-inline void add_taps(const WinogradTask& t, const float* x, Size row, Size column, Size n, const float* w,
+template <bool kInside, bool kWhole, class E>
+inline void add_taps(const WinogradTask& t, const E* x, Size row, Size column, Size n, const float* w,
                      Vec sum[kRun]) {
   for (Size i = 0; i < 3; ++i, x += t.x_strides.row, w += 3 * kLanes) {
     if (row + i < 0 || row + i >= t.height) continue;
@@ -35,8 +35,8 @@ inline void add_taps(const WinogradTask& t, const float* x, Size row, Size colum
     for (Size j = 0; j < kRun + 2; ++j) {
       Vec v{};
       if (kInside || (column + j >= 0 && column + j < t.width)) {
-        const float* pixel = x + j * t.x_strides.pixel;
-        v = kWhole ? load(pixel) : load<Vec>(pixel, n);
+        const E* pixel = x + j * t.x_strides.pixel;
+        v = kWhole ? load<Vec>(pixel) : load<Vec>(pixel, n);
       }
       if (j < kRun) sum[j] += v * left;
       if (j > 0 && j <= kRun) sum[j - 1] += v * middle;
@@ -46,6 +46,7 @@ inline void add_taps(const WinogradTask& t, const float* x, Size row, Size colum
 }
 
 // Rows [first, last) of all slices' and images' results.
+template <class E>
 void run_direct(const WinogradTask& t, Size first, Size last) {
   for (Size k = first; k < last; ++k) {
     const Size image = k / (t.out_height * t.out_depth), out_slice = k / t.out_height % t.out_depth,
@@ -53,7 +54,7 @@ void run_direct(const WinogradTask& t, Size first, Size last) {
     for (Size out_column = 0; out_column < t.out_width; out_column += kRun) {
       const Size column = out_column - t.left;
       const bool inside = column >= 0 && column + kRun + 2 <= t.width;
-      const float* pixels = pixel_of(t.x, t.x_strides, {image, row, column, slice});
+      const E* pixels = pixel_of<const E>(t.x, t.x_strides, {image, row, column, slice});
       if (t.far)  // for the next row
         fetch<0, 2>(pixels + (t.taps - 1) * t.x_strides.slice + 3 * t.x_strides.row, t.x_strides, 1, kRun,
                     t.channels);
@@ -64,7 +65,7 @@ void run_direct(const WinogradTask& t, Size first, Size last) {
           const Size n = t.channels - c;
           for (Size tap = 0; tap < t.taps; ++tap, w += 9 * kLanes) {
             if (slice + tap < 0 || slice + tap >= t.depth) continue;
-            const float* x = pixels + tap * t.x_strides.slice + c;
+            const E* x = pixels + tap * t.x_strides.slice + c;
             if (inside && n >= kLanes)
               add_taps<true, true>(t, x, row, column, n, w, sum);
             else if (inside)
@@ -75,12 +76,12 @@ void run_direct(const WinogradTask& t, Size first, Size last) {
         }
         const Vec sums = lane_sums(sum);
         const Tile at{image, out_row, out_column, out_slice};
-        float* y = pixel_of(t.y, t.y_strides, at) + o;
-        const float* other = t.other ? pixel_of(t.other, t.other_strides, at) + o : nullptr;
+        E* y = pixel_of<E>(t.y, t.y_strides, at) + o;
+        const E* other = t.other ? pixel_of<const E>(t.other, t.other_strides, at) + o : nullptr;
         for (Size j = 0; j < kRun && out_column + j < t.out_width; ++j) {
           float value = sums[j] + (t.bias ? t.bias[o] : 0.0F);
-          if (other) value += other[j * t.other_strides.pixel];
-          y[j * t.y_strides.pixel] = t.relu && value < 0 ? 0 : value;  // NaN stays
+          if (other) value += number(other + j * t.other_strides.pixel);
+          put(y + j * t.y_strides.pixel, t.relu && value < 0 ? 0 : value);  // NaN stays
         }
       }
     }

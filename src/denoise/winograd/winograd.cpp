@@ -4,6 +4,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
 #include <sys/mman.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <algorithm>
 #include <array>
@@ -16,7 +19,7 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
-#include "winograd/winograd_task.hpp"
+#include "winograd/kernels.hpp"
 
 namespace tessera {
 
@@ -81,8 +84,15 @@ namespace {
 
 using Instructions = Winograd::Instructions;
 
-const WinogradKernels& kernels(Instructions instructions) {
-  return instructions == Instructions::avx512 ? winograd_avx512() : winograd_avx2();
+// AMX with bfloat16, which this compiler's builtin does not know.
+bool multiplies_matrices() {
+#if defined(__x86_64__)
+  constexpr unsigned kLeaf = 7, kBit = 22;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(kLeaf, 0, &a, &b, &c, &d) && (d >> kBit & 1U) != 0;
+#else
+  return false;
+#endif
 }
 
 // Tiles whose inputs are transformed at once. Few, so that they stay in a level 2 cache of 1 MiB beside the
@@ -121,7 +131,7 @@ std::array<std::array<double, 3>, kWinogradSide> kernel_transform() {
 // overwrites. By whole lines: a row of a tile's pixels is some, or, where its outputs come in several blocks, each
 // pixel's part of a block. In place y has been read.
 bool streams(const at::Tensor& y, const at::Tensor* other) {
-  const auto whole = [](std::int64_t floats) { return floats % 16 == 0; };
+  const auto whole = [&](std::int64_t numbers) { return numbers * y.element_size() % 64 == 0; };
   const std::int64_t outputs = y.size(1);
   const bool one_piece = outputs <= kBlockOutputs && y.stride(-1) == outputs && outputs % 8 == 0;
   return comes_from_memory(y) && (one_piece || (whole(outputs) && whole(y.stride(-1)))) &&
@@ -138,49 +148,76 @@ PixelStrides pixel_strides(const at::Tensor& x) {
 
 bool comes_from_memory(const at::Tensor& feature) {
   constexpr std::int64_t kFarBytes = std::int64_t{8} << 20;
-  return feature.numel() * std::int64_t{sizeof(float)} >= kFarBytes;
+  return feature.numel() * feature.element_size() >= kFarBytes;
+}
+
+const WinogradKernels& winograd_kernels(Winograd::Instructions instructions) {
+  return instructions == Instructions::avx512_bf16 ? winograd_avx512_bf16()
+         : instructions == Instructions::avx512    ? winograd_avx512()
+                                                   : winograd_avx2();
+}
+
+std::size_t winograd_element(at::ScalarType type) {
+  const WinogradElement e = type == at::kFloat      ? WinogradElement::float32
+                            : type == at::kBFloat16 ? WinogradElement::bfloat16
+                                                    : WinogradElement::float16;
+  return static_cast<std::size_t>(e);
 }
 
 Winograd::Instructions Winograd::available() {
 #if defined(__x86_64__)
-  if (winograd_avx512().run && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    return Instructions::avx512;
-  if (winograd_avx2().run && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    return Instructions::avx2;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c"))
+    return Instructions::none;
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (avx512 && __builtin_cpu_supports("avx512bf16") && winograd_avx512_bf16().lanes)
+    return Instructions::avx512_bf16;
+  if (avx512 && winograd_avx512().lanes) return Instructions::avx512;
+  if (winograd_avx2().lanes) return Instructions::avx2;
 #endif
   return Instructions::none;
 }
 
+bool Winograd::runs(at::ScalarType type) {
+  static const Instructions best = available();
+  static const bool matrices = multiplies_matrices();
+  return takes_type(type) && best != Instructions::none && !(type == at::kBFloat16 && matrices);
+}
+
 std::int64_t Winograd::scratch_bytes(std::int64_t inputs, std::int64_t taps, Instructions instructions) {
-  const WinogradKernels& kernel = kernels(instructions);
+  const WinogradKernels& kernel = winograd_kernels(instructions);
   const std::int64_t floats =
       kernel.scratch_floats(taps, inputs, block_tiles(inputs, taps, kernel), kBlockOutputs);
   return WinogradScratch::whole_pages(floats * std::int64_t{sizeof(float)});
 }
 
 bool Winograd::takes(const at::Tensor& x) {
-  return (x.dim() == 4 || x.dim() == 5) && x.scalar_type() == at::kFloat && x.is_cpu() &&
+  return (x.dim() == 4 || x.dim() == 5) && takes_type(x.scalar_type()) && x.is_cpu() &&
          (x.size(1) == 1 || x.stride(1) == 1);
 }
 
-Winograd::Winograd(const at::Tensor& weight, const std::optional<at::Tensor>& bias, Instructions instructions)
+Winograd::Winograd(const at::Tensor& weight, const std::optional<at::Tensor>& bias, Instructions instructions,
+                   Products products)
     : instructions_(instructions),
+      products_(weight.size(0) <= kDirectOutputs ? Products::floats : products),
+      type_(weight.scalar_type()),
       inputs_(weight.size(1)),
       outputs_(weight.size(0)),
       taps_(weight.dim() == 5 ? weight.size(2) : 1),
       scratch_(WinogradScratch::shared()) {
   TESSERA_EXPECT(instructions != Instructions::none && weight.size(-2) == 3 && weight.size(-1) == 3 &&
-                     weight.size(2) == 3,
+                     weight.size(2) == 3 && takes_type(type_) &&
+                     (products == Products::floats || type_ == at::kBFloat16),
                  "a Winograd layer of weights ", weight.sizes(),
-                 " (they are [3 x] 3 x 3, on a CPU with AVX2)");
+                 " (they are [3 x] 3 x 3 of 16 or 32 bits, on a CPU with AVX2; pairs are of bfloat16)");
   const at::Tensor plain = weight.to(at::kFloat).contiguous();
   if (outputs_ <= kDirectOutputs)
     pack_direct(plain);
   else
     pack_transformed(plain);
   if (bias) {
-    const std::int64_t panel = 2 * kernels(instructions).lanes, panels = (outputs_ + panel - 1) / panel;
+    const std::int64_t panel = 2 * winograd_kernels(instructions).lanes,
+                       panels = (outputs_ + panel - 1) / panel;
     bias_ = at::zeros({panels * panel}, at::TensorOptions().dtype(at::kFloat));
     bias_.narrow(0, 0, outputs_).copy_(*bias);
   }
@@ -190,23 +227,26 @@ Winograd::Winograd(const at::Tensor& weight, const std::optional<at::Tensor>& bi
 
 // [output][block of lanes][taps of a slice][tap][lane], filled up with zeros.
 void Winograd::pack_direct(const at::Tensor& weight) {
-  const std::int64_t lanes = kernels(instructions_).lanes, blocks = (inputs_ + lanes - 1) / lanes;
+  const std::int64_t lanes = winograd_kernels(instructions_).lanes, blocks = (inputs_ + lanes - 1) / lanes;
   at::Tensor wide = at::zeros({outputs_, blocks * lanes, 9 * taps_}, weight.options());
   wide.narrow(1, 0, inputs_).copy_(weight.reshape({outputs_, inputs_, 9 * taps_}));
   weight_ = wide.reshape({outputs_, blocks, lanes, 9 * taps_}).transpose(2, 3).contiguous();
 }
 
 void Winograd::pack_transformed(const at::Tensor& weight) {
-  const std::int64_t panel = 2 * kernels(instructions_).lanes, panels = (outputs_ + panel - 1) / panel;
-  const std::int64_t sums = taps_ * inputs_;  // of a product: slice after slice, in each its channels
-  weight_ = at::zeros({panels, kWinogradPoints, sums, panel}, weight.options());
+  const std::int64_t panel = 2 * winograd_kernels(instructions_).lanes,
+                     panels = (outputs_ + panel - 1) / panel;
+  // Of a product: slice after slice, in each its channels, or pairs of them.
+  const std::int64_t pair = products_ == Products::pairs ? 2 : 1, steps = (inputs_ + pair - 1) / pair;
+  at::Tensor packed = at::zeros({panels, kWinogradPoints, taps_ * steps, panel, pair}, weight.options());
   const float* from = weight.const_data_ptr<float>();
-  float* to = weight_.mutable_data_ptr<float>();
+  float* to = packed.mutable_data_ptr<float>();
   const auto g = kernel_transform();
   at::parallel_for(0, outputs_, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t k = begin; k < end; ++k)
-      for (std::int64_t c = 0; c < sums; ++c) {
-        const float* w = from + ((k * inputs_ + c % inputs_) * taps_ + c / inputs_) * 9;
+      for (std::int64_t sum = 0; sum < taps_ * inputs_; ++sum) {
+        const std::int64_t tap = sum / inputs_, c = sum % inputs_, step = tap * steps + c / pair;
+        const float* w = from + ((k * inputs_ + c) * taps_ + tap) * 9;
         for (std::size_t i = 0; i < kWinogradSide; ++i) {
           std::array<double, 3> half{};  // (G w) row i
           for (std::size_t b = 0; b < 3; ++b)
@@ -215,18 +255,20 @@ void Winograd::pack_transformed(const at::Tensor& weight) {
             const double u = half[0] * g[j][0] + half[1] * g[j][1] + half[2] * g[j][2];
             const std::int64_t point =
                 static_cast<std::int64_t>(i) * kWinogradSide + static_cast<std::int64_t>(j);
-            to[((k / panel * kWinogradPoints + point) * sums + c) * panel + k % panel] =
-                static_cast<float>(u);
+            const std::int64_t row = (k / panel * kWinogradPoints + point) * taps_ * steps + step;
+            to[(row * panel + k % panel) * pair + c % pair] = static_cast<float>(u);
           }
         }
       }
   });
+  weight_ = pair == 2 ? packed.to(at::kBFloat16) : packed;
 }
 
 void Winograd::run(const at::Tensor& x, const Padding& before, const at::Tensor* other, bool relu,
                    const at::Tensor& y, std::int64_t front) const {
-  TESSERA_EXPECT(takes(x) && takes(y) && (!other || takes(*other)),
-                 "a Winograd layer got another layout (its channels must lie side by side)");
+  const auto fits = [&](const at::Tensor& t) { return takes(t) && t.scalar_type() == type_; };
+  TESSERA_EXPECT(fits(x) && fits(y) && (!other || fits(*other)),
+                 "a Winograd layer got another type or layout (its channels must lie side by side)");
   const bool volume = taps_ > 1;
   const auto depth_of = [&](const at::Tensor& t) { return volume ? t.size(2) : 1; };
   const std::int64_t depth = depth_of(y), height = y.size(-2), width = y.size(-1);
@@ -239,7 +281,7 @@ void Winograd::run(const at::Tensor& x, const Padding& before, const at::Tensor*
                      (!other || other->sizes() == y.sizes()),
                  "a Winograd layer from ", x.sizes(), " to ", y.sizes(), " (the sizes do not fit)");
   WinogradTask task{};
-  task.x = x.const_data_ptr<float>();
+  task.x = x.const_data_ptr();
   task.x_strides = pixel_strides(x);
   task.images = x.size(0);
   task.depth = depth_of(x);
@@ -249,25 +291,25 @@ void Winograd::run(const at::Tensor& x, const Padding& before, const at::Tensor*
   task.front = front;
   task.top = before[0];
   task.left = before[1];
-  task.y = y.mutable_data_ptr<float>();
+  task.y = y.mutable_data_ptr();
   task.out_depth = depth;
   task.out_height = height;
   task.out_width = width;
   task.y_strides = pixel_strides(y);
   if (other) {
-    task.other = other->const_data_ptr<float>();
+    task.other = other->const_data_ptr();
     task.other_strides = pixel_strides(*other);
   }
   task.bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
   task.relu = relu;
   task.stream = streams(y, other);
   task.far = comes_from_memory(x) || comes_from_memory(y);
-  task.weights = weight_.const_data_ptr<float>();
+  task.weights = static_cast<const float*>(weight_.const_data_ptr());
   task.channels = inputs_;
   task.outputs = outputs_;
 
   const int threads = at::get_num_threads();
-  const WinogradKernels& kernel = kernels(instructions_);
+  const WinogradKernels& kernel = winograd_kernels(instructions_);
   const std::int64_t panel = 2 * kernel.lanes;
   task.block_outputs = std::min(kBlockOutputs, (outputs_ + panel - 1) / panel * panel);
   // Whoever is free takes the next piece.
@@ -281,8 +323,9 @@ void Winograd::run(const at::Tensor& x, const Padding& before, const at::Tensor*
                      });
   };
   if (outputs_ <= kDirectOutputs) {
-    share(task.images * depth * height, kTile,
-          [&](std::int64_t, std::int64_t first, std::int64_t last) { kernel.run_direct(task, first, last); });
+    share(task.images * depth * height, kTile, [&](std::int64_t, std::int64_t first, std::int64_t last) {
+      kernel.run_direct[winograd_element(type_)](task, first, last);
+    });
     return;
   }
   // Blocks of even size, as many as the threads can share without a rest. Of a volume a block goes down all slices, in
@@ -300,8 +343,9 @@ void Winograd::run(const at::Tensor& x, const Padding& before, const at::Tensor*
   const std::int64_t shares = (tiles + task.block_tiles - 1) / task.block_tiles;
   share(shares * pieces, 1, [&](std::int64_t thread, std::int64_t item, std::int64_t) {
     const std::int64_t first = item / pieces * task.block_tiles, piece = item % pieces;
-    kernel.run(task, first, std::min(tiles, first + task.block_tiles), piece * depth / pieces,
-               (piece + 1) * depth / pieces, scratch_->part(thread));
+    const auto run = products_ == Products::pairs ? kernel.run_pairs : kernel.run[winograd_element(type_)];
+    run(task, first, std::min(tiles, first + task.block_tiles), piece * depth / pieces,
+        (piece + 1) * depth / pieces, scratch_->part(thread));
   });
 }
 

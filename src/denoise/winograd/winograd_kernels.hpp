@@ -27,21 +27,83 @@ constexpr Size kSide = kWinogradSide, kTile = kWinogradTile, kPoints = kWinograd
 constexpr Size kPanel = 2 * kLanes, kHalf = kLanes / 2;
 constexpr float kA = 0.70710678118654752440F, kB = 1.41421356237309504880F;  // the points; kA * kB = 1
 
+// Numbers of 16 bits as features are stored, which kernels widen to floats: bfloat16 and float16.
+template <class E, class V>
+inline void load_whole(const E* p, V& v) {
+  widen(bits_of(p, v), E{}, v);
+}
+template <class E, class V>
+inline void load_some(const E* p, Size n, V& v) {
+  widen(some_bits_of(p, n, v), E{}, v);
+}
+template <class E, class V>
+inline void store(E* p, V v) {
+  put_bits(p, narrow(v, E{}), v);
+}
+template <class E, class V>
+inline void store_some(E* p, V v, Size n) {
+  put_some_bits(p, narrow(v, E{}), n, v);
+}
+template <class V>
+inline void load_some(const float* p, Size n, V& v) {
+  load_floats(p, n, v);
+}
+template <class V>
+inline void store_some(float* p, V v, Size n) {
+  store_floats(p, v, n);
+}
 inline void load_whole(const float* p, Vec& v) { v = *reinterpret_cast<const LooseVec*>(p); }
 inline void load_whole(const float* p, Half& v) { v = *reinterpret_cast<const LooseHalf*>(p); }
 inline void store(float* p, Vec v) { *reinterpret_cast<LooseVec*>(p) = v; }
 inline void store(float* p, Half v) { *reinterpret_cast<LooseHalf*>(p) = v; }
-template <class V = Vec>
-inline V load(const float* p) {
+template <class V = Vec, class E = float>
+inline V load(const E* p) {
   V v;
   load_whole(p, v);
   return v;
 }
-template <class V>
-inline V load(const float* p, Size n) {  // the first n floats, then zeros
+template <class V, class E>
+inline V load(const E* p, Size n) {  // the first n numbers, then zeros
   V v;
   load_some(p, n, v);
   return v;
+}
+// One number.
+inline float number(const float* p) { return *p; }
+template <class E>
+float number(const E* p) {
+  return load<Half>(p, 1)[0];
+}
+inline void put(float* p, float value) { *p = value; }
+template <class E>
+void put(E* p, float value) {
+  store_some(p, Half{value}, 1);
+}
+
+// What products are made of: floats, or pairs of channels in bfloat16, which Winograd's transforms do not spoil: their
+// rounding costs a picture no more than that of the features themselves.
+struct Floats {
+  using Number = float;
+  static constexpr Size kStep = 1;  // channels of a product
+  template <class V>
+  static void add(V& sum, const float* x, V w) {
+    sum += *x * w;
+  }
+};
+struct Pairs {
+  using Number = Bf16;
+  static constexpr Size kStep = 2;
+  template <class V>
+  static void add(V& sum, const Bf16* x, V w) {
+    V both;
+    repeat_pair(x, both);
+    add_pairs(sum, both, w);
+  }
+};
+// Products of so many channels, one for each output.
+template <class P>
+Size steps(Size channels) {
+  return (channels + P::kStep - 1) / P::kStep;
 }
 
 // B^T d for one column.
@@ -71,9 +133,10 @@ struct Tile {
   Size image, row, column, slice = 0;  // first output pixel
 };
 
-template <class T>
-T* pixel_of(T* data, const PixelStrides& s, const Tile& tile) {
-  return data + tile.image * s.image + tile.slice * s.slice + tile.row * s.row + tile.column * s.pixel;
+template <class E, class Data>
+E* pixel_of(Data* data, const PixelStrides& s, const Tile& tile) {
+  return static_cast<E*>(data) + tile.image * s.image + tile.slice * s.slice + tile.row * s.row +
+         tile.column * s.pixel;
 }
 
 // Tile after tile from number `first` on. They run down strips of kStrip tile rows, so that the windows of
@@ -117,8 +180,8 @@ Size m_point(const WinogradTask& t) { return t.block_tiles * t.block_outputs + k
 // Asks for pixels before they are needed: tiles run down, then right, which the hardware does not foresee.
 // Beyond the feature's end it does nothing. kCache: 3 for the first level, 2 for the second. Always inline: GCC
 // leaves out calls that have no effect but this one.
-template <int kWrite, int kCache>
-[[gnu::always_inline]] inline void fetch(const float* p, const PixelStrides& strides, Size rows, Size columns,
+template <int kWrite, int kCache, class E>
+[[gnu::always_inline]] inline void fetch(const E* p, const PixelStrides& strides, Size rows, Size columns,
                                          Size channels) {
   if (channels == strides.pixel) {  // one piece
     channels *= columns;
@@ -126,20 +189,21 @@ template <int kWrite, int kCache>
   }
   for (Size i = 0; i < rows; ++i, p += strides.row)
     for (Size j = 0; j < columns; ++j)
-      for (Size c = 0; c < channels; c += 16) __builtin_prefetch(p + j * strides.pixel + c, kWrite, kCache);
+      for (Size c = 0; c < channels; c += Size{64 / sizeof(E)})
+        __builtin_prefetch(p + j * strides.pixel + c, kWrite, kCache);
 }
 // Results of so many channels at most are asked for with the inputs; more would leave the level 2 cache again
 // before they are written, and are asked for one tile ahead.
 constexpr Size kFewOutputs = 32;
 
-template <class V, bool kInside, bool kWhole>
-inline void input_tile(const WinogradTask& t, const float* x, Size row, Size column, Size n, float* v,
+template <class V, bool kInside, bool kWhole, class E, class Number>
+inline void input_tile(const WinogradTask& t, const E* x, Size row, Size column, Size n, Number* v,
                        Size point) {
   V w[kSide][kSide];
   for (Size i = 0; i < kSide; ++i) {
     V d[kSide];
     for (Size j = 0; j < kSide; ++j) {
-      const float* pixel = x + i * t.x_strides.row + j * t.x_strides.pixel;
+      const E* pixel = x + i * t.x_strides.row + j * t.x_strides.pixel;
       if (!kInside && (row + i < 0 || row + i >= t.height || column + j < 0 || column + j >= t.width))
         d[j] = V{};
       else
@@ -151,49 +215,51 @@ inline void input_tile(const WinogradTask& t, const float* x, Size row, Size col
     V d[kSide], u[kSide];
     for (Size i = 0; i < kSide; ++i) d[i] = w[i][j];
     to_points(d, u);
-    for (Size i = 0; i < kSide; ++i) *reinterpret_cast<V*>(v + (i * kSide + j) * point) = u[i];
+    for (Size i = 0; i < kSide; ++i) store(v + (i * kSide + j) * point, u[i]);
   }
 }
 
 // n channels, at most a register's; `inside`: the window does not leave the feature.
-template <class V>
-inline void input_channels(const WinogradTask& t, const float* x, Size row, Size column, bool inside, Size n,
-                           float* v, Size point) {
+template <class V, class E, class Number>
+inline void input_channels(const WinogradTask& t, const E* x, Size row, Size column, bool inside, Size n,
+                           Number* v, Size point) {
   const bool whole = n == Size{sizeof(V) / sizeof(float)};
-  (inside && whole ? input_tile<V, true, true>
-   : inside        ? input_tile<V, true, false>
-   : whole         ? input_tile<V, false, true>
-                   : input_tile<V, false, false>)(t, x, row, column, n, v, point);
+  (inside && whole ? input_tile<V, true, true, E, Number>
+   : inside        ? input_tile<V, true, false, E, Number>
+   : whole         ? input_tile<V, false, true, E, Number>
+                   : input_tile<V, false, false, E, Number>)(t, x, row, column, n, v, point);
 }
 
 // Outputs [first, last) of a tile, and what is added to them.
-template <int kCache>
+template <class E, int kCache>
 [[gnu::always_inline]] inline void fetch_result(const WinogradTask& t, const Tile& tile, Size first,
                                                 Size last) {
   const Size n = last - first;
   if (t.other && t.other != t.y)
-    fetch<0, kCache>(pixel_of(t.other, t.other_strides, tile) + first, t.other_strides, kTile, kTile, n);
-  if (!t.stream) fetch<1, kCache>(pixel_of(t.y, t.y_strides, tile) + first, t.y_strides, kTile, kTile, n);
+    fetch<0, kCache>(pixel_of<const E>(t.other, t.other_strides, tile) + first, t.other_strides, kTile, kTile,
+                     n);
+  if (!t.stream) fetch<1, kCache>(pixel_of<E>(t.y, t.y_strides, tile) + first, t.y_strides, kTile, kTile, n);
 }
 
 // `slice`: of x.
-void transform_input(const WinogradTask& t, Size first, Size last, Size slice, float* v) {
+template <class E, class Number>
+void transform_input(const WinogradTask& t, Size first, Size last, Size slice, Number* v) {
   const Size stride = v_row(t.channels), point = v_point(t);
   Tiles tiles(t, first, slice);
   for (Size k = first; k < last; ++k, v += stride, tiles.next()) {
     const Tile tile = tiles.tile();
     const Size row = tile.row - t.top, column = tile.column - t.left;
-    const float* x = pixel_of(t.x, t.x_strides, {tile.image, row, column, slice});
+    const E* x = pixel_of<const E>(t.x, t.x_strides, {tile.image, row, column, slice});
     if (t.far) {
       fetch<0, 2>(x + kSide * t.x_strides.pixel, t.x_strides, kSide, kTile,
                   t.channels);  // next
-      if (t.outputs <= kFewOutputs && t.taps == 1) fetch_result<2>(t, tile, 0, t.outputs);
+      if (t.outputs <= kFewOutputs && t.taps == 1) fetch_result<E, 2>(t, tile, 0, t.outputs);
     }
     const bool inside = row >= 0 && row + kSide <= t.height && column >= 0 && column + kSide <= t.width;
     for (Size c = 0; c < t.channels; c += kLanes) {
       const Size n = t.channels - c < kLanes ? t.channels - c : kLanes;
-      (n > kHalf ? input_channels<Vec> : input_channels<Half>)(t, x + c, row, column, inside, n, v + c,
-                                                               point);
+      (n > kHalf ? input_channels<Vec, E, Number> : input_channels<Half, E, Number>)(t, x + c, row, column,
+                                                                                     inside, n, v + c, point);
     }
   }
 }
@@ -207,14 +273,15 @@ struct Parts {
 // apart, m's `m_stride`. A third register has its weights in the next panel, `panel` floats further. Meanwhile the
 // weights at `next` are brought into the level 2 cache: those of many channels come from memory each time; with three
 // registers, which few channels have, into the first.
-template <int kR, int kN, bool kRest>
-void product(const float* __restrict first, const Parts& parts, Size stride, const float* __restrict w,
-             Size panel, float* __restrict m, Size m_stride, Size channels, const float* next) {
+template <class P, int kR, int kN, bool kRest>
+void product(const typename P::Number* __restrict first, const Parts& parts, Size stride,
+             const float* __restrict w, Size panel, float* __restrict m, Size m_stride, Size channels,
+             const float* next) {
   Vec sum[kR][kN > 0 ? kN : 1] = {};
   Half rest[kR] = {};
   for (Size p = 0; p < parts.count; ++p) {
-    const float* v = first + parts.at[p];
-    for (Size c = 0; c < channels; ++c, w += kPanel, next += kPanel) {
+    const typename P::Number* v = first + parts.at[p];
+    for (Size c = 0; c < channels; c += P::kStep, w += kPanel, next += kPanel) {
       __builtin_prefetch(next, 0, kN > 2 ? 3 : 2);
       if (kN > 2) __builtin_prefetch(next + panel, 0, 3);
       if (kPanel > 16) __builtin_prefetch(next + 16, 0, 2);
@@ -224,10 +291,9 @@ void product(const float* __restrict first, const Parts& parts, Size stride, con
       const Half last = kRest ? *reinterpret_cast<const Half*>(w + kN * kLanes) : Half{};
 #pragma GCC unroll 16
       for (int r = 0; r < kR; ++r) {
-        const float f = v[r * stride + c];
 #pragma GCC unroll 3
-        for (int n = 0; n < kN; ++n) sum[r][n] += f * u[n];
-        if (kRest) rest[r] += f * last;
+        for (int n = 0; n < kN; ++n) P::add(sum[r][n], v + r * stride + c, u[n]);
+        if (kRest) P::add(rest[r], v + r * stride + c, last);
       }
     }
   }
@@ -239,25 +305,27 @@ void product(const float* __restrict first, const Parts& parts, Size stride, con
   }
 }
 
-using Product = void (*)(const float*, const Parts&, Size, const float*, Size, float*, Size, Size,
-                         const float*);
-template <int kN, bool kRest, int... kR>
+template <class P>
+using Product = void (*)(const typename P::Number*, const Parts&, Size, const float*, Size, float*, Size,
+                         Size, const float*);
+template <class P, int kN, bool kRest, int... kR>
 struct Products {
-  static constexpr Product table[] = {product<kR, kN, kRest>...};
+  static constexpr Product<P> table[] = {product<P, kR, kN, kRest>...};
 };
-template <int kN, bool kRest>
-Product product_of(Size rows) {
+template <class P, int kN, bool kRest>
+Product<P> product_of(Size rows) {
 #if TESSERA_WINOGRAD_ROWS == 14
-  return Products<kN, kRest, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14>::table[rows - 1];
+  return Products<P, kN, kRest, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14>::table[rows - 1];
 #else
-  return Products<kN, kRest, 1, 2, 3, 4, 5, 6>::table[rows - 1];
+  return Products<P, kN, kRest, 1, 2, 3, 4, 5, 6>::table[rows - 1];
 #endif
 }
 // For so many outputs, at most a panel's.
-Product product_of(Size rows, Size outputs) {
-  if (outputs <= kHalf) return product_of<0, true>(rows);
-  if (outputs <= kLanes) return product_of<1, false>(rows);
-  return outputs <= kLanes + kHalf ? product_of<1, true>(rows) : product_of<2, false>(rows);
+template <class P>
+Product<P> product_of(Size rows, Size outputs) {
+  if (outputs <= kHalf) return product_of<P, 0, true>(rows);
+  if (outputs <= kLanes) return product_of<P, 1, false>(rows);
+  return outputs <= kLanes + kHalf ? product_of<P, 1, true>(rows) : product_of<P, 2, false>(rows);
 }
 constexpr Size kRows = TESSERA_WINOGRAD_ROWS;
 
@@ -265,18 +333,26 @@ constexpr Size kRows = TESSERA_WINOGRAD_ROWS;
 // to fill the processor's pipes. As many tiles as keep the sums in registers; 0: there are pipes enough.
 #if TESSERA_WINOGRAD_ROWS == 14
 constexpr Size kTripleRows = 0;
-Product triple_of(Size) { return nullptr; }
+template <class P>
+Product<P> triple_of(Size) {
+  return nullptr;
+}
 #else
 constexpr Size kTripleRows = 4;
-Product triple_of(Size rows) { return Products<3, false, 1, 2, 3, 4>::table[rows - 1]; }
+template <class P>
+Product<P> triple_of(Size rows) {
+  return Products<P, 3, false, 1, 2, 3, 4>::table[rows - 1];
+}
 #endif
 
 // M = V times the weights of outputs [first, last), of taps from number `tap` on.
-void multiply(const WinogradTask& t, const float* v, const Parts& parts, Size tap, Size tiles, Size first,
-              Size last, float* m) {
-  const Size stride = v_row(t.channels), panel = kPoints * t.taps * t.channels * kPanel;
+template <class P>
+void multiply(const WinogradTask& t, const typename P::Number* v, const Parts& parts, Size tap, Size tiles,
+              Size first, Size last, float* m) {
+  const Size stride = v_row(t.channels), size = steps<P>(t.channels) * kPanel,
+             panel = kPoints * t.taps * size;
   const auto weights = [&](Size point, Size output) {
-    return t.weights + output / kPanel * panel + (point * t.taps + tap) * t.channels * kPanel;
+    return t.weights + output / kPanel * panel + (point * t.taps + tap) * size;
   };
   for (Size p = 0; p < kPoints; ++p) {
     for (Size k = first, width = 0; k < last; k += width) {
@@ -287,9 +363,9 @@ void multiply(const WinogradTask& t, const float* v, const Parts& parts, Size ta
       const float* next = k + width < last ? weights(p, k + width) : weights(p + 1, first);
       for (Size g = 0; g < groups; ++g) {  // even shares of the rows
         const Size top = g * tiles / groups, rows = (g + 1) * tiles / groups - top;
-        const float* a = v + p * v_point(t) + top * stride;
+        const typename P::Number* a = v + p * v_point(t) + top * stride;
         float* c = m + p * m_point(t) + top * t.block_outputs + (k - first);
-        (triple ? triple_of(rows) : product_of(rows, t.outputs - k))(
+        (triple ? triple_of<P>(rows) : product_of<P>(rows, t.outputs - k))(
             a, parts, stride, w, panel, c, t.block_outputs, t.channels, g == 0 ? next : w);
       }
     }
@@ -297,14 +373,15 @@ void multiply(const WinogradTask& t, const float* v, const Parts& parts, Size ta
 }
 
 // Where a tile's results go.
+template <class E>
 struct Target {
-  float* y;
-  Size row, pixel;  // strides in floats
+  E* y;
+  Size row, pixel;  // strides in elements
 };
 
-template <class V, bool kWhole>
+template <class V, bool kWhole, class E>
 inline void output_tile(const WinogradTask& t, const float* m, Size point, const float* bias,
-                        const Target& to, const float* other, Size rows, Size columns, Size n) {
+                        const Target<E>& to, const E* other, Size rows, Size columns, Size n) {
   V w[kTile][kSide];
   for (Size j = 0; j < kSide; ++j) {
     V d[kSide], u[kTile];
@@ -317,11 +394,11 @@ inline void output_tile(const WinogradTask& t, const float* m, Size point, const
     V u[kTile];
     from_points(w[i], u);
     for (Size j = 0; j < columns; ++j) {
-      const float* q = other + i * t.other_strides.row + j * t.other_strides.pixel;
+      const E* q = other + i * t.other_strides.row + j * t.other_strides.pixel;
       V value = u[j] + b;
       if (other) value += kWhole ? load<V>(q) : load<V>(q, n);
       if (t.relu) value = value < zero ? zero : value;  // NaN stays
-      float* y = to.y + i * to.row + j * to.pixel;
+      E* y = to.y + i * to.row + j * to.pixel;
       if constexpr (kWhole)
         store(y, value);
       else
@@ -332,7 +409,14 @@ inline void output_tile(const WinogradTask& t, const float* m, Size point, const
 
 // n results of each of `pixels` neighbors go past the caches, line after line: pieces of lines that wait for the rest,
 // as 32 bytes of each of a tile's pixels do, take three times as long.
-void stream_pixels(const float* from, Size pixels, Size n, float* to, Size stride) {
+// 16-bit numbers go in pairs.
+template <class E>
+void stream_pixels(const E* numbers, Size pixels, Size n, E* y, Size stride) {
+  constexpr Size kWords = 4 / sizeof(E);
+  const float* from = reinterpret_cast<const float*>(numbers);
+  float* to = reinterpret_cast<float*>(y);
+  n /= kWords;
+  stride /= kWords;
   if (n == stride) {  // one piece
     n *= pixels;
     pixels = 1;
@@ -340,35 +424,36 @@ void stream_pixels(const float* from, Size pixels, Size n, float* to, Size strid
   for (Size j = 0; j < pixels; ++j, from += n, to += stride) {
     Size c = 0;
     for (; c + kLanes <= n; c += kLanes) stream(to + c, load(from + c));
-    for (; c < n; ++c) to[c] = from[c];
+    __builtin_memcpy(to + c, from + c, static_cast<std::size_t>(n - c) * sizeof(float));
   }
 }
 
 // `slice`: of y.
+template <class E>
 void transform_output(const WinogradTask& t, Size first, Size last, Size slice, Size outputs_first,
                       Size outputs_last, const float* m) {
-  alignas(64) float tray[kTile * kTile * kMostBlockOutputs];
+  alignas(64) E tray[kTile * kTile * kMostBlockOutputs];
   const Size point = m_point(t), all = outputs_last - outputs_first;
   Tiles tiles(t, first, slice);
   for (Size k = first; k < last; ++k, m += t.block_outputs) {
     const Tile tile = tiles.tile();
     tiles.next();
     if (t.far && (t.outputs > kFewOutputs || t.taps > 1) && k + 1 < last)
-      fetch_result<3>(t, tiles.tile(), outputs_first, outputs_last);
+      fetch_result<E, 3>(t, tiles.tile(), outputs_first, outputs_last);
     const Size rows = t.out_height - tile.row < kTile ? t.out_height - tile.row : kTile;
     const Size columns = t.out_width - tile.column < kTile ? t.out_width - tile.column : kTile;
-    float* y = pixel_of(t.y, t.y_strides, tile) + outputs_first;
-    const Target to =
-        t.stream ? Target{tray, kTile * all, all} : Target{y, t.y_strides.row, t.y_strides.pixel};
-    const float* other = t.other ? pixel_of(t.other, t.other_strides, tile) : nullptr;
+    E* y = pixel_of<E>(t.y, t.y_strides, tile) + outputs_first;
+    const Target<E> to =
+        t.stream ? Target<E>{tray, kTile * all, all} : Target<E>{y, t.y_strides.row, t.y_strides.pixel};
+    const E* other = t.other ? pixel_of<const E>(t.other, t.other_strides, tile) : nullptr;
     for (Size o = outputs_first; o < outputs_last; o += kLanes) {
       const Size n = outputs_last - o < kLanes ? outputs_last - o : kLanes, at = o - outputs_first;
-      (n == kLanes  ? output_tile<Vec, true>
-       : n > kHalf  ? output_tile<Vec, false>
-       : n == kHalf ? output_tile<Half, true>
-                    : output_tile<Half, false>)(t, m + at, point, t.bias ? t.bias + o : nullptr,
-                                                {to.y + at, to.row, to.pixel}, other ? other + o : nullptr,
-                                                rows, columns, n);
+      (n == kLanes  ? output_tile<Vec, true, E>
+       : n > kHalf  ? output_tile<Vec, false, E>
+       : n == kHalf ? output_tile<Half, true, E>
+                    : output_tile<Half, false, E>)(t, m + at, point, t.bias ? t.bias + o : nullptr,
+                                                   {to.y + at, to.row, to.pixel}, other ? other + o : nullptr,
+                                                   rows, columns, n);
     }
     if (t.stream)
       for (Size i = 0; i < rows; ++i)
@@ -385,22 +470,23 @@ Size scratch_floats(Size taps, Size channels, Size block_tiles, Size block_outpu
 }
 
 // Each slice of x is transformed once, and takes the place of the one that no slice of the result reads any more.
+template <class E, class P>
 void run(const WinogradTask& t, Size first, Size last, Size begin, Size end, float* scratch) {
-  float* v = scratch;
+  auto* v = reinterpret_cast<typename P::Number*>(scratch);
   float* m = scratch + t.taps * v_slice(t);
   Size next = begin < t.front ? 0 : begin - t.front;  // slice of x that is not transformed yet
   for (Size slice = begin; slice < end; ++slice) {
     const Size top = slice - t.front;  // slice of x that the first tap reads
     for (; next < top + t.taps && next < t.depth; ++next)
-      transform_input(t, first, last, next, v + next % t.taps * v_slice(t));
+      transform_input<E>(t, first, last, next, v + next % t.taps * v_slice(t));
     const Size tap = top < 0 ? -top : 0;
     Parts parts{};
     for (Size k = tap; k < t.taps && top + k < t.depth; ++k)
       parts.at[parts.count++] = (top + k) % t.taps * v_slice(t);
     for (Size k = 0; k < t.outputs; k += t.block_outputs) {
       const Size stop = t.outputs - k < t.block_outputs ? t.outputs : k + t.block_outputs;
-      multiply(t, v, parts, tap, last - first, k, stop, m);
-      transform_output(t, first, last, slice, k, stop, m);
+      multiply<P>(t, v, parts, tap, last - first, k, stop, m);
+      transform_output<E>(t, first, last, slice, k, stop, m);
     }
   }
   if (t.stream) fence();
@@ -411,3 +497,21 @@ void run(const WinogradTask& t, Size first, Size last, Size begin, Size end, flo
 
 #include "winograd/direct_kernel.hpp"
 #include "winograd/patch_kernel.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr WinogradKernels all_kernels() {
+  return {.lanes = kLanes,
+          .rows = kRows,
+          .run = {run<float, Floats>, run<Bf16, Floats>, run<F16, Floats>},
+          .run_pairs = run<Bf16, Pairs>,
+          .run_direct = {run_direct<float>, run_direct<Bf16>, run_direct<F16>},
+          .run_patches = {run_patches, run_gathered<Bf16, Floats>, run_gathered<F16, Floats>},
+          .run_patch_pairs = run_gathered<Bf16, Pairs>,
+          .gathered_floats = gathered_floats,
+          .scratch_floats = scratch_floats};
+}
+
+}  // namespace
+}  // namespace tessera
