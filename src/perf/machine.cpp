@@ -100,8 +100,8 @@ Machine guessed_machine(bool gpu) {
   } else {
     m.call = 2e-5;
     m.precisions = {{Precision::float32, {{}, 100e9 * cores, 0.7}},
-                    {Precision::bfloat16, {{}, 100e9 * cores, 0.3}},
-                    {Precision::float16, {{}, 100e9 * cores, 0.1}}};
+                    {Precision::bfloat16, {{}, 100e9 * cores, 0.65}},
+                    {Precision::float16, {{}, 100e9 * cores, 0.65}}};
     m.copy = m.pack = {{{1e8, 1e-2}}};
     m.transform = {{{1e6, 1e-2 / cores}}};
     m.direct = 25e9 * cores;

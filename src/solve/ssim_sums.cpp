@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kTaps = 2 * kSsimRadius + 1, kMaps = 5;  // of x, y, x^2, y^2, x y
+constexpr std::int64_t kTaps = 2 * kSsimRadius + 1, kMaps = 4;  // of x, y, x^2 + y^2, x y
 constexpr std::int64_t kBand = 64;                              // rows that a thread takes at a time
 constexpr std::int64_t kStrip = 240;   // columns: kTaps lines of kMaps stay in the cache
 constexpr std::int64_t kStride = 256;  // of a line: registers run over its end
@@ -36,7 +36,7 @@ using Doubles = typename Register<double, kBytes>::Type;
 template <int kBytes>
 constexpr std::int64_t kLanes = kBytes / static_cast<int>(sizeof(double));
 
-// One line of x and y to the five maps, smoothed along it.
+// One line of x and y to the four maps, smoothed along it.
 struct Along {
   template <int kBytes>
   [[gnu::always_inline]] static void row(const double* x, const double* y, const double* taps, double* maps,
@@ -55,7 +55,8 @@ struct Along {
         xy += ta * b;
         yy += tb * b;
       }
-      const V* const all[kMaps] = {&sx, &sy, &xx, &yy, &xy};
+      const V squares = xx + yy;
+      const V* const all[kMaps] = {&sx, &sy, &squares, &xy};
       for (std::int64_t m = 0; m < kMaps; ++m) std::memcpy(maps + m * kStride + c, all[m], sizeof(V));
     }
   }
@@ -76,7 +77,7 @@ struct Across {
           s[m] += v * taps[k];
         }
       const V mx = s[0], my = s[1], mxy = mx * my, squares = mx * mx + my * my;
-      const V variances = s[2] + s[3] - squares, covariance = s[4] - mxy;
+      const V variances = s[2] - squares, covariance = s[3] - mxy;
       const V value = (mxy * 2.0 + kC1) * (covariance * 2.0 + kC2) / ((squares + kC1) * (variances + kC2));
       std::memcpy(ssim + c, &value, sizeof value);
     }
