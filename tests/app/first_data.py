@@ -197,7 +197,7 @@ def documented_jobs():
     pictures.imsave(work / "bead.tif", (60000 * np.exp(-(r ** 2).sum(0) / 4)).astype(np.uint16))
     y, x = np.mgrid[:64, :64] - 31.5
     np.save(work / "phantom.npy", ((x ** 2 + y ** 2 < 600) * 0.5 + (abs(x - 5) + abs(y) < 9) * 0.3).astype(np.float32))
-    elsewhere = ("tooth.h5", "bars-data.tif")  # published data
+    elsewhere = ("tooth.h5", "bars-data.tif", "bead-data.tif")  # published data
     runs, figures, wrong = 0, 0, []
     for page in (source / "README.md", *sorted((source / "docs").glob("*.md"))):
         for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.S):
