@@ -129,10 +129,8 @@ TEST(MemoryModel, covers_batches_and_types) {
       std::int64_t items;
       double at_least;
     };
-    for (const Case& c : {Case{at::kFloat, 3, 0.98},
-                          {at::kBFloat16, 2, 0.5},
-                          {at::kHalf, 1, 0.5},
-                          {at::kDouble, 1, 0.4}}) {
+    for (const Case& c :
+         {Case{at::kFloat, 3, 0.98}, {at::kBFloat16, 2, 0.5}, {at::kHalf, 1, 0.5}, {at::kDouble, 1, 0.4}}) {
       SCOPED_TRACE(testing::Message() << name << ' ' << c10::toString(c.type));
       Runner runner(network, {.type = c.type});
       const double r =

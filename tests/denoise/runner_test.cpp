@@ -83,7 +83,8 @@ TEST(Runner, equals_the_definition) {
       }
       for (const auto& [type, least, magnified] :  // 16 and 13 bits fewer, magnified alike
            {std::tuple{at::kBFloat16, 0.1, 65536}, std::tuple{at::kHalf, 0.0125, 8192}}) {
-        if (type == at::kHalf && want.abs().max().item<double>() > 1e4) continue;  // random weights leave its range
+        if (type == at::kHalf && want.abs().max().item<double>() > 1e4)
+          continue;  // random weights leave its range
         Runner half(network, {.type = type});
         EXPECT_LT(relative(half.run(x.to(at::kFloat), 0.1).to(at::kDouble), want),
                   std::max(least, magnified * rounding))
