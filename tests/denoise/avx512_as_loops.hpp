@@ -116,6 +116,16 @@ inline __m256i to_float16(__m512 v) {
   return bits<__m256i>(std::array<__m128i, 2>{_mm256_cvtps_ph(halves[0], _MM_FROUND_TO_NEAREST_INT),
                                               _mm256_cvtps_ph(halves[1], _MM_FROUND_TO_NEAREST_INT)});
 }
+inline __m512 in_low_half(__m256 v) {
+  __m512 out{};
+  std::memcpy(&out, &v, sizeof v);
+  return out;
+}
+inline __m256 low_half(__m512 v) {
+  __m256 out;
+  std::memcpy(&out, &v, sizeof out);
+  return out;
+}
 inline void stream(void* p, __m512 v) {
   if (reinterpret_cast<std::uintptr_t>(p) % sizeof v != 0) std::abort();  // the processor would fault
   std::memcpy(p, &v, sizeof v);
@@ -127,12 +137,13 @@ inline void stream(void* p, __m512 v) {
 #undef _mm512_slli_epi32
 #undef _mm512_srli_epi32
 #undef _mm512_cmp_ps_mask
-#undef _mm256_cmp_ps_mask
 #undef _mm512_cvtps_ph
 
 #define AS_LOOPS avx512_as_loops
 #define _mm512_castps_si512(v) AS_LOOPS::bits<__m512i>(v)
 #define _mm512_castsi512_ps(v) AS_LOOPS::bits<__m512>(v)
+#define _mm512_castps256_ps512(v) AS_LOOPS::in_low_half(v)
+#define _mm512_castps512_ps256(v) AS_LOOPS::low_half(v)
 #define _mm512_maskz_loadu_ps(m, p) AS_LOOPS::load_some<__m512, float>(m, p)
 #define _mm256_maskz_loadu_ps(m, p) AS_LOOPS::load_some<__m256, float>(m, p)
 #define _mm512_mask_storeu_ps(p, m, v) AS_LOOPS::store_some<float>(p, m, v)
@@ -148,11 +159,8 @@ inline void stream(void* p, __m512 v) {
 #define _mm512_slli_epi32(a, n) AS_LOOPS::each(a, a, [](std::uint32_t x, std::uint32_t) { return x << (n); })
 #define _mm512_srli_epi32(a, n) AS_LOOPS::each(a, a, [](std::uint32_t x, std::uint32_t) { return x >> (n); })
 #define _mm512_cmp_ps_mask(a, b, unordered_only) AS_LOOPS::unordered(a, b)
-#define _mm256_cmp_ps_mask(a, b, unordered_only) AS_LOOPS::unordered(a, b)
 #define _mm512_mask_mov_epi32(a, m, b) AS_LOOPS::mixed(a, m, b)
-#define _mm256_mask_mov_epi32(a, m, b) AS_LOOPS::mixed(a, m, b)
 #define _mm512_cvtepi32_epi16(v) AS_LOOPS::low_halves<__m256i>(v)
-#define _mm256_cvtepi32_epi16(v) AS_LOOPS::low_halves<__m128i>(v)
 #define _mm512_cvtepu16_epi32(v) AS_LOOPS::zero_extended<__m512i>(v)
 #define _mm512_cvtph_ps(v) AS_LOOPS::from_float16(v)
 #define _mm512_cvtps_ph(v, to_nearest) AS_LOOPS::to_float16(v)

@@ -88,12 +88,7 @@ inline __m256i narrow(Vec v, Bf16) {
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(known, 16));
 }
 inline __m128i narrow(Half v, Bf16) {
-  const __m256i b = _mm256_castps_si256(v);
-  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(b, 16), _mm256_set1_epi32(1));
-  const __m256i up = _mm256_add_epi32(b, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-  const __m256i known =
-      _mm256_mask_mov_epi32(up, _mm256_cmp_ps_mask(v, v, _CMP_UNORD_Q), _mm256_set1_epi32(0x7fc00000));
-  return _mm256_cvtepi32_epi16(_mm256_srli_epi32(known, 16));
+  return _mm256_castsi256_si128(narrow(_mm512_castps256_ps512(v), Bf16{}));
 }
 inline void add_pairs(Vec& sum, Vec x, Vec w) {
   const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
@@ -103,13 +98,9 @@ inline void add_pairs(Vec& sum, Vec x, Vec w) {
   sum += even(x) * even(w);
 }
 inline void add_pairs(Half& sum, Half x, Half w) {
-  const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000U));
-  const auto odd = [&](Half v) {
-    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_castps_si256(v), high));
-  };
-  const auto even = [](Half v) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(v), 16)); };
-  sum += odd(x) * odd(w);
-  sum += even(x) * even(w);
+  Vec all = _mm512_castps256_ps512(sum);
+  add_pairs(all, _mm512_castps256_ps512(x), _mm512_castps256_ps512(w));
+  sum = _mm512_castps512_ps256(all);
 }
 #endif
 }  // namespace

@@ -25,8 +25,8 @@ enum class WinogradProducts { floats, pairs };
 /// does the same in rows and columns; its three taps along the depth are as three times the channels: each slice is
 /// transformed once and multiplied into three slices of the result, 6.75 multiplications in place of 27, at an error of
 /// about 2e-6. Features of 16 bits are widened as they are read and rounded as they are written; all between is of
-/// floats, unless products are of pairs: then transformed inputs and weights are of bfloat16 too. Of drunet_small_gray's
-/// denoising of six photographs that costs 0.005 dB at most, as the features' own rounding does.
+/// floats, unless products are of pairs: then transformed inputs and weights are of bfloat16 too. What
+/// that costs a picture: tests/bench/winograd_rounding.py.
 ///
 /// Inputs, products and outputs of a block of tiles stay in the cache: input transform, 36 matrix products
 /// and output transform (with bias, sum and relu) follow each other for a few dozen tiles at a time, of a volume slice
