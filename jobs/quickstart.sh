@@ -10,15 +10,16 @@ esac
 ranks=${1:-2}
 [[ $ranks =~ ^[1-9][0-9]*$ ]] || { echo "usage: jobs/quickstart.sh [RANKS]" >&2; exit 2; }
 cd "$(dirname "$0")/.."
+jobs=$(jobs/compilers.sh)
 begin=$SECONDS
 step() { printf '== %s (%d s)\n' "$1" $((SECONDS - begin)); }
 
 step "set-up"
 jobs/setup.sh
-step "build"
+step "build, $jobs compilers at once (by cores and memory; TESSERA_JOBS says otherwise)"
 cmake --preset release >build.log 2>&1 || { tail -30 build.log >&2; exit 1; }
 rm build.log
-cmake --build --preset release --target tessera -j "${TESSERA_JOBS:-2}"
+cmake --build --preset release --target tessera -j "$jobs"
 
 tessera=build/release/bin/tessera
 folder=runs/quickstart

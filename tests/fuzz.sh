@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Feeds hostile input to the readers of files and jobs (libFuzzer, clang 14): tests/fuzz.sh MINUTES [TARGET...]
-#   MINUTES per target, TESSERA_JOBS (2) of them at once; targets: safetensors network npy seal job texts picture measurements checkpoint trace crop plan diagnosis (all)
+#   MINUTES per target, as many at once as jobs/compilers.sh says; targets: safetensors network npy seal job texts picture measurements checkpoint trace crop plan diagnosis (all)
 #   New inputs stay in build/fuzz/corpus; what fails is build/fuzz/TARGET-crash-*: make it small by
 #   'build/fuzz/bin/fuzz_TARGET -minimize_crash=1 -runs=10000 FILE', and keep it in tests/fuzz/corpus/TARGET.
 set -euo pipefail
@@ -10,11 +10,12 @@ case ${1:-} in
 esac
 cd "$(dirname "$0")/.."
 minutes=$1
+jobs=$(jobs/compilers.sh)
 shift
 targets=(safetensors network npy seal job texts picture measurements checkpoint trace crop plan diagnosis)
 (($#)) && targets=("$@")
 [[ -f build/fuzz/build.ninja ]] || cmake --preset fuzz
-cmake --build --preset fuzz -j "${TESSERA_JOBS:-2}" --target "${targets[@]/#/fuzz_}"
+cmake --build --preset fuzz -j "$jobs" --target "${targets[@]/#/fuzz_}"
 
 fuzz_one() { # TARGET
   local target=$1 code=0
@@ -31,4 +32,4 @@ fuzz_one() { # TARGET
 }
 export -f fuzz_one
 export minutes
-printf '%s\n' "${targets[@]}" | xargs -P "${TESSERA_JOBS:-2}" -I{} bash -c 'fuzz_one {}'
+printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -I{} bash -c 'fuzz_one {}'

@@ -3,15 +3,15 @@
 # Set-up, build and all tests, on a fresh machine: tests/run.sh [CTEST OPTIONS...]   e.g. tests/run.sh -L domain
 #   TESSERA_PRESET  preset to build and test (release)
 #   TESSERA_NIGHTLY 1: with the tests labelled nightly, which take long and repeat what others guard (tests/nightly.sh)
-#   TESSERA_JOBS    compilers at once (2: each needs up to 1 GB); tests: two more, for those of Slurm wait for each other, and
-#                   others for processes to start
+#   TESSERA_JOBS    compilers at once (jobs/compilers.sh: by cores and memory); tests: two more, for those of Slurm wait for
+#                   each other, and others for processes to start
 set -euo pipefail
 case ${1:-} in
   --help) sed -n '3,7s/^# //p' "$0"; exit 0 ;;
 esac
 cd "$(dirname "$0")/.."
 preset=${TESSERA_PRESET:-release}
-jobs=${TESSERA_JOBS:-2}
+jobs=$(jobs/compilers.sh)
 begin=$SECONDS
 step() { printf '== %s (%d s)\n' "$1" $((SECONDS - begin)); }
 
@@ -19,9 +19,9 @@ step "set-up"
 jobs/setup.sh --tests
 step "configure"
 cmake --preset "$preset"
-step "build"
+step "build, $jobs compilers at once"
 cmake --build --preset "$preset" -j "$jobs"
-step "test"
+step "test, $((jobs + 2)) at once"
 ((${TESSERA_NIGHTLY:-0})) || set -- -LE nightly "$@"
 log=build/$preset/tests.log
 code=0

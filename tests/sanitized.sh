@@ -8,7 +8,7 @@ if [[ ${1:-} == --help ]]; then
   exit 0
 fi
 cd "$(dirname "$0")/.."
-jobs=${TESSERA_JOBS:-2}
+jobs=$(jobs/compilers.sh)
 folders=("$@")
 [[ $# -gt 0 ]] || folders=(core scene comm io)
 targets=("${folders[@]/#/tests/}")
