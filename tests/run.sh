@@ -13,7 +13,8 @@ cd "$(dirname "$0")/.."
 preset=${TESSERA_PRESET:-release}
 jobs=$(jobs/compilers.sh)
 begin=$SECONDS
-step() { printf '== %s (%d s)\n' "$1" $((SECONDS - begin)); }
+ends=()
+step() { ends+=("$((SECONDS - begin))"); printf '== %s (%d s)\n' "$1" "${ends[-1]}"; }
 
 step "set-up"
 jobs/setup.sh --tests
@@ -33,5 +34,9 @@ if [[ -n $skipped ]]; then
   printf '\nskipped inside programs (the reason is in build/%s/Testing/Temporary/LastTest.log):\n%s\n' "$preset" "$skipped"
   sed -n '/tests passed/,$p' "$log"
 fi
+printf '\nslowest:\n'
+sed -nE 's/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: ([^ ]+) .* ([0-9.]+) sec.*/\2 s  \1/p' "$log" | sort -rn | awk 'NR <= 10'
 step "done, exit code $code"
+printf 'timing: set-up %d s, configure %d s, build %d s (%d at once), test %d s (%d at once)\n' \
+  $((ends[1] - ends[0])) $((ends[2] - ends[1])) $((ends[3] - ends[2])) "$jobs" $((ends[4] - ends[3])) $((jobs + 2)) | tee -a "$log"
 exit "$code"
