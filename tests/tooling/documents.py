@@ -7,8 +7,6 @@ import pathlib
 import re
 import sys
 
-LONGEST = 130  # characters of an item of the changelog
-
 
 def anchors(text):
     """As GitHub makes them of headings, outside of code."""
@@ -52,9 +50,6 @@ def version_complaints(header, citation, changelog):
     for heading in re.findall(r"^#{2,} (.*)$", changelog, re.M):
         if heading not in ("[Unreleased]", "Added", "Changed", "Fixed", "Removed") and not re.match(r"\[[\d.]+\] - [\d-]+$", heading):
             complaints.append(f"docs/changelog.md has the heading '{heading}' (Added, Changed, Fixed, Removed are known)")
-    for line in changelog.splitlines():
-        if len(line) > LONGEST and line.startswith("- "):
-            complaints.append(f"docs/changelog.md has an item of {len(line)} characters (at most {LONGEST}): {line[:60]}")
     return complaints
 
 
@@ -71,7 +66,6 @@ def main():
     citation = "version: 1.2.3\ndate-released: 2000-01-01\n"
     assert not version_complaints(header, citation, "## [1.2.3] - 2000-01-01\n\n### Added\n")
     assert len(version_complaints(header, "version: 1.1", "## [1.3.0] - 2000-01-01")) == 2
-    assert len(version_complaints(header, citation, f"## [Unreleased]\n- {'x' * LONGEST}\n## [1.2.3] - 2000-01-01")) == 1
     assert len(version_complaints(header, citation, "## [1.2.3] - 2000-01-02\n### News\n## [1.2.2] - 2001-01-01")) == 3
 
     complaints = version_complaints((source / "include/tessera/core/version.hpp").read_text(), (source / "CITATION.cff").read_text(),

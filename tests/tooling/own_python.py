@@ -9,8 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-SCRIPTS = ["read_trace", "trace_export", "average_weights", "report", "collect", "scaling", "plot_study"]
 source = Path(sys.argv[1])
+SCRIPTS = [f.stem for f in sorted((source / "jobs").glob("*.py")) if "from own_python import" in f.read_text()]
 
 
 def bare(script, *arguments):
