@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # tessera_add_test(NAME n SOURCES files... [LINK targets...] [RANKS r] [LABELS l...] [TIMEOUT s] [COST c])
-# tessera_add_test(NAME n COMMAND command... [RANKS r] [LABELS l...] [TIMEOUT s] [LOCK resource] [COST c] [FOLDER dir])
+# tessera_add_test(NAME n COMMAND command... [RANKS r] [LABELS l...] [TIMEOUT s] [LOCK resource] [COST c])
 # The one way in for tests: programs of ours, and scripts (COMMAND; they start their ranks themselves; RANKS 2: they keep
 # all cores busy; exit code 77 is a skip). RANKS 1 (default) runs the program alone. RANKS 7 launches it once on 7 MPI ranks;
 # its tests loop over sub-communicators of 1, 2, 3, 4, 5 and 7 ranks (tests/support/mpi_main.cpp) and it passes
 # only if every rank says so.
 function(tessera_add_test)
-  cmake_parse_arguments(arg "" "NAME;RANKS;TIMEOUT;LOCK;FOLDER;COST" "SOURCES;LINK;LABELS;COMMAND" ${ARGN})
+  cmake_parse_arguments(arg "" "NAME;RANKS;TIMEOUT;LOCK;COST" "SOURCES;LINK;LABELS;COMMAND" ${ARGN})
   if(NOT arg_RANKS)
     set(arg_RANKS 1)
   endif()
@@ -18,9 +18,6 @@ function(tessera_add_test)
       return()  # files, scripts and builds: nothing that a sanitizer sees
     endif()
     math(EXPR arg_TIMEOUT "3 * ${arg_TIMEOUT}")
-  endif()
-  if(NOT arg_FOLDER)
-    set(arg_FOLDER ${CMAKE_CURRENT_BINARY_DIR})
   endif()
   if(arg_COMMAND)
     set(command ${arg_COMMAND})
@@ -41,7 +38,7 @@ function(tessera_add_test)
   # Races of our own threads; MPI locks in both orders where it starts.
   set(tsan halt_on_error=1:suppressions=${PROJECT_SOURCE_DIR}/tests/support/threads.supp)
   set(asan detect_leaks=0:protect_shadow_gap=0:verify_asan_link_order=0:allocator_may_return_null=1)
-  add_test(NAME ${arg_NAME} COMMAND ${command} WORKING_DIRECTORY ${arg_FOLDER})
+  add_test(NAME ${arg_NAME} COMMAND ${command} WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
   set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
     SKIP_RETURN_CODE 77 ENVIRONMENT "TESSERA_SOURCE_DIR=${PROJECT_SOURCE_DIR};TESSERA_BINARY_DIR=${PROJECT_BINARY_DIR};ASAN_OPTIONS=${asan};UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1;TSAN_OPTIONS=${tsan};OMP_WAIT_POLICY=passive;GLIBC_TUNABLES=glibc.malloc.hugetlb=1")
   # Seven ranks on the one GPU of a desktop are no test of anything. Slurm's tests say themselves what is visible.
