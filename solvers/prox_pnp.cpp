@@ -17,10 +17,10 @@
 namespace tessera {
 namespace {
 
-constexpr double kShare = 0.1;    // the theory promises 0.25 for tau <= 1 / L_f
-constexpr double kShorter = 0.5;  // eta
-constexpr double kReach = 1.5;  // tau L_f < (M + 2) / (M + 1), M <= 1 the Lipschitz constant of gamma grad g
-constexpr int kTrials = 6;      // of one step
+constexpr double kFallen = 0.1;  // the theory promises 0.25 for tau <= 1 / L_f
+constexpr double kHalved = 0.5;  // eta
+constexpr double kReach = 1.5;   // tau L_f < (M + 2) / (M + 1), M <= 1 the Lipschitz constant of gamma grad g
+constexpr int kHalvings = 6;     // of one step
 
 /// Plug-and-play with a proximal denoiser (Prox-PnP, proximal gradient):
 ///   z  = x - tau grad f(x)
@@ -65,9 +65,9 @@ class ProxPnp final : public Solver {
     const double sigma = in_.options.sigma.at(k);
     in_.data.gradient(x_, gradient_);
     Point there;
-    for (int trial = 0; trial < kTrials; ++trial, tau_ *= kShorter) {
+    for (int trial = 0; trial < kHalvings; ++trial, tau_ *= kHalved) {
       there = step_to_next(sigma);
-      const double enough = kShare / tau_ * there.moved - rounding(x_) * std::abs(there.height);
+      const double enough = kFallen / tau_ * there.moved - rounding(x_) * std::abs(there.height);
       if (there.prior >= 0 && height_ - there.height >= enough) break;
       if (!std::isfinite(there.height)) break;                             // the loop ends such a run
       if (there.moved <= rounding(x_) * rounding(x_) * there.size) break;  // x stands

@@ -41,12 +41,12 @@ std::atomic<bool> spoken{false};
 struct Words {
   std::string file, folder;
 };
-std::atomic<const Words*> words{nullptr};  // where last words go too; kept until the program ends
+std::atomic<const Words*> words_of_run{nullptr};  // where last words go too; kept until the program ends
 
 // stderr, and the file: a launcher that is ending the job may drop what comes by the first way.
 void say(const char* text, std::size_t length) {
   [[maybe_unused]] ssize_t ignored = ::write(STDERR_FILENO, text, length);
-  const Words* to = words;
+  const Words* to = words_of_run;
   if (!to) return;
   ::mkdir(to->folder.c_str(), 0777);
   const int file = ::open(to->file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
@@ -172,7 +172,8 @@ struct Watchdog::Impl {
 
   static void speak_to(const std::string& file) {
     static std::list<Words> all;
-    words = file.empty() ? nullptr : &all.emplace_back(Words{file, file.substr(0, file.find_last_of('/'))});
+    words_of_run =
+        file.empty() ? nullptr : &all.emplace_back(Words{file, file.substr(0, file.find_last_of('/'))});
   }
 
   void set(double seconds, const std::string& words_to) {
@@ -193,7 +194,7 @@ struct Watchdog::Impl {
     for (std::size_t i = 0; i < 2; ++i)
       if (took[i]) ::sigaction(kSignals[i], &before[i], nullptr);
     litter = around;
-    if (around.empty()) words = nullptr;
+    if (around.empty()) words_of_run = nullptr;
   }
 
   // Before whoever takes the signals now.

@@ -46,7 +46,7 @@ void name_own_datasets(Value& v, const std::string& file) {
   for (Value& item : v.items) name_own_datasets(item, file);
 }
 
-std::string listed(const std::vector<std::string>& names) {
+std::string enumerated(const std::vector<std::string>& names) {
   std::string out;
   for (std::size_t i = 0; i < names.size(); ++i)
     out += (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") + names[i];
@@ -126,7 +126,7 @@ JobConfig parse_job(const std::string& text, const std::string& path,
     Value theirs = read_document(file.text, file.path);
     name_own_datasets(theirs, file.path);
     if (const std::vector<std::string> taken = take_problem(document, theirs); !taken.empty())
-      job.notices.push_back(concat(listed(taken), " as ", file.path, " says"));
+      job.notices.push_back(concat(enumerated(taken), " as ", file.path, " says"));
     theirs.put("problem.measurements", Value::quote(file.path));
     said = parse_job(write_document(theirs), file.path, {});
   }
@@ -137,7 +137,7 @@ JobConfig parse_job(const std::string& text, const std::string& path,
   if (purpose == Purpose::reconstruct) check_schedules(site, path, job);
   if (said)
     if (const std::vector<std::string> other = differing(job.problem, said->problem); !other.empty())
-      job.notices.push_back(concat(listed(other), " as the job says, not as ", file.path, " does"));
+      job.notices.push_back(concat(enumerated(other), " as the job says, not as ", file.path, " does"));
   return job;
 }
 

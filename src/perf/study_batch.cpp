@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-struct Case {
+struct BatchCase {
   std::string network;
   std::int64_t image, patch, batch;
 };
@@ -53,7 +53,7 @@ class BatchStudy final : public Study {
   double estimate() override {
     measure_peaks();
     double flops = 0;
-    for (const Case& c : cases_) {
+    for (const BatchCase& c : cases_) {
       NetworkOptions o;
       o.name = c.network;
       flops += 2 * 2.5 * make_graph(o).macs_per_pixel() * static_cast<double>(c.batch * c.patch * c.patch);
@@ -64,7 +64,7 @@ class BatchStudy final : public Study {
 
   StudyRow next() override {
     measure_peaks();
-    const Case& c = cases_[next_++];
+    const BatchCase& c = cases_[next_++];
     if (c.network != loaded_) {
       runner_.reset();
       before_ = study_memory(device_);
@@ -121,7 +121,7 @@ class BatchStudy final : public Study {
   }
 
   Device device_;
-  std::vector<Case> cases_;
+  std::vector<BatchCase> cases_;
   std::size_t next_ = 0;
   std::string loaded_;
   std::int64_t before_ = 0;

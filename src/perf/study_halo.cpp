@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-struct Case {
+struct HaloCase {
   TransportKind transport;
   std::int64_t side, channels, width;
 };
@@ -49,7 +49,7 @@ class HaloStudy final : public Study {
   std::size_t rows() const override { return cases_.size(); }
 
   StudyRow next() override {
-    const Case& c = cases_[next_++];
+    const HaloCase& c = cases_[next_++];
     // The squarest grid; every rank has one block.
     int rows = 1;
     for (int r = 1; r * r <= comm_.size(); ++r)
@@ -137,7 +137,7 @@ class HaloStudy final : public Study {
 
   Device device_;
   Communicator comm_;
-  std::vector<Case> cases_;
+  std::vector<HaloCase> cases_;
   std::size_t next_ = 0;
   double last_ = 0;  // seconds waited at the end of an exchange
 };

@@ -21,7 +21,7 @@ namespace {
 constexpr int kLaunches = 200;        // small kernels in a row
 constexpr std::int64_t kSide = 4096;  // of the block whose convolutions are asked about
 
-struct Case {
+struct KernelsCase {
   std::string kind, variant;
   std::int64_t step = 1;  // of a copy: every so manieth element is read
   bool best = false;      // the one that the others of its kind are compared with
@@ -54,7 +54,7 @@ class KernelsStudy final : public Study {
 
   StudyRow next() override {
     const at::NoGradGuard no_grad;
-    const Case& c = cases_[next_++];
+    const KernelsCase& c = cases_[next_++];
     std::int64_t bytes = 0;
     const double seconds = c.kind == "copy"     ? copy(c.step, bytes)
                            : c.kind == "launch" ? launch(c.variant == "graph")
@@ -138,7 +138,7 @@ class KernelsStudy final : public Study {
   }
 
   Device device_;
-  std::vector<Case> cases_;
+  std::vector<KernelsCase> cases_;
   std::size_t next_ = 0;
   std::int64_t elements_ = 0;
   double best_ = 0;

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::int64_t kChannels = 64;
 
-struct Case {
+struct LayersCase {
   std::string layer, variant;
   bool last;  // NHWC
   std::int64_t batch, side;
@@ -67,7 +67,7 @@ class LayersStudy final : public Study {
   double estimate() override {
     measure();
     double seconds = 0;
-    for (const Case& c : cases_)
+    for (const LayersCase& c : cases_)
       seconds += 0.1 + 12.0 * static_cast<double>(c.batch * c.side * c.side * kChannels) * 12 / copy_;
     return seconds;
   }
@@ -76,7 +76,7 @@ class LayersStudy final : public Study {
   StudyRow next() override {
     const at::NoGradGuard no_grad;
     measure();
-    const Case& c = cases_[next_++];
+    const LayersCase& c = cases_[next_++];
     const at::Tensor x =
         at::rand({c.batch, kChannels, c.side, c.side}, study_tensor(device_))
             .contiguous(c.last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
@@ -123,14 +123,14 @@ class LayersStudy final : public Study {
   }
   double time(const std::function<void()>& work) const { return study_seconds(device_, 3, 0.05, work); }
 
-  static std::int64_t moved(const Case& c, std::int64_t n) {
+  static std::int64_t moved(const LayersCase& c, std::int64_t n) {
     if (c.variant == "two_pass") return 3 * n;
     if (c.layer == "max_pool") return n + n / 4 + n / 2;
     if (c.layer == "avg_pool") return n + n / 4;
     return 2 * n;
   }
 
-  std::function<void()> work(const Case& c, const at::Tensor& x) {
+  std::function<void()> work(const LayersCase& c, const at::Tensor& x) {
     if (c.layer == "relu") return [x] { at::relu(x); };
     if (c.layer == "sigmoid") return [x] { at::sigmoid(x); };
     if (c.layer == "tanh") return [x] { at::tanh(x); };
@@ -143,7 +143,7 @@ class LayersStudy final : public Study {
   }
 
   Device device_;
-  std::vector<Case> cases_;
+  std::vector<LayersCase> cases_;
   std::size_t next_ = 0;
   std::int64_t copied_ = 0;
   double copy_ = 0;

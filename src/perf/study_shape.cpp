@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-struct Case {
+struct ShapeCase {
   std::string network;
   std::int64_t step, height, width;
 };
@@ -49,14 +49,14 @@ class ShapeStudy final : public Study {
   double estimate() override {
     const double peak = arithmetic_peak(device_);
     double flops = 0;
-    for (const Case& c : cases_)
+    for (const ShapeCase& c : cases_)
       flops += 2 * kRuns * study_network_macs(c.network) * static_cast<double>(c.height * c.width);
     return flops / (0.7 * peak);
   }
   std::size_t rows() const override { return cases_.size(); }
 
   StudyRow next() override {
-    const Case& c = cases_[next_++];
+    const ShapeCase& c = cases_[next_++];
     if (c.network != loaded_) {
       runner_.reset();
       model_.reset();
@@ -100,7 +100,7 @@ class ShapeStudy final : public Study {
   }
 
   Device device_;
-  std::vector<Case> cases_;
+  std::vector<ShapeCase> cases_;
   std::size_t next_ = 0;
   std::string loaded_;
   std::int64_t alignment_ = 1, before_ = 0;

@@ -91,9 +91,9 @@ double sum_of(const double* values, std::int64_t begin, std::int64_t end) {
 }
 
 template <class T>
-class Plane {
+class PlaneSums {
  public:
-  Plane(const at::Tensor& x, const at::Tensor& y, const std::array<std::int64_t, 4>& inner)
+  PlaneSums(const at::Tensor& x, const at::Tensor& y, const std::array<std::int64_t, 4>& inner)
       : x_(x.const_data_ptr<T>()),
         y_(y.const_data_ptr<T>()),
         x_stride_(x.stride(0)),
@@ -154,8 +154,8 @@ class Plane {
 std::array<double, 2> ssim_sums(const at::Tensor& x, const at::Tensor& y,
                                 const std::array<std::int64_t, 4>& inner) {
   if (x.size(0) <= 2 * kSsimRadius || x.size(1) <= 2 * kSsimRadius) return {};
-  if (x.scalar_type() == at::kDouble) return Plane<double>(x, y, inner).sums();
-  return Plane<float>(x, y, inner).sums();
+  if (x.scalar_type() == at::kDouble) return PlaneSums<double>(x, y, inner).sums();
+  return PlaneSums<float>(x, y, inner).sums();
 }
 
 }  // namespace tessera

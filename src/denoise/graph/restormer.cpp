@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kScales = 4;
-constexpr double kMost = 8;  // of an expansion
+constexpr double kMostExpanded = 8;  // of an expansion
 
 /// Appends layers to a chain.
 class Chain {
@@ -87,7 +87,7 @@ Graph make_restormer(const NetworkOptions& options) {
                    " numbers of blocks (four scales and the end) give 5");
   for (const std::int64_t blocks : stages)
     TESSERA_VALIDATE(blocks >= 1, "restormer with ", blocks, " blocks (at least one) use 1 or more");
-  TESSERA_VALIDATE(1.0 / static_cast<double>(w[0]) <= options.expansion && options.expansion <= kMost,
+  TESSERA_VALIDATE(1.0 / static_cast<double>(w[0]) <= options.expansion && options.expansion <= kMostExpanded,
                    "restormer with an expansion of ", options.expansion,
                    " (a feed-forward part has a channel at least, and at most 8 times its width) use 2.66");
   const std::int64_t head = options.head > 0 ? options.head : w[0];
