@@ -24,6 +24,7 @@ function(tessera_add_test)
   else()
     add_executable(test_${arg_NAME} ${arg_SOURCES})
     target_link_libraries(test_${arg_NAME} PRIVATE tessera_test_support tessera_warnings ${arg_LINK})
+    target_compile_options(test_${arg_NAME} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)  # compiled once, run once
     tessera_precompile(test_${arg_NAME} tests)
     set(command $<TARGET_FILE:test_${arg_NAME}>)
     if(arg_RANKS GREATER 1)
