@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S -u PYTHONHOME python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Weights between two others of one network: (1 - share) FIRST + share SECOND, tensor by tensor.
 

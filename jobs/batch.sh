@@ -9,6 +9,7 @@ if [[ -n ${LC_ALL:-} ]]; then
   unset LC_ALL
 fi
 export LC_NUMERIC=C LC_COLLATE=C
+unset PYTHONPATH PYTHONHOME  # a module's, for another Python than that of the scripts
 
 say() { echo "$(date +%FT%T) job ${SLURM_JOB_ID:-none}: $*"; }
 
@@ -59,7 +60,8 @@ load_modules() {
     [[ -n $(type -t module) || ! -r /etc/profile ]] || source /etc/profile
     module load "${modules[@]}" || return 1
   fi
-  [[ -z $SITE_SETUP ]] || eval "$SITE_SETUP"
+  [[ -z $SITE_SETUP ]] || eval "$SITE_SETUP" || return 1
+  unset PYTHONPATH PYTHONHOME
 }
 
 # begin_job [--site S] [--program P] [--submission ID] ...: what every batch script does first; leaves the other arguments in

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S -u PYTHONHOME python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Collects runs into one CSV table, a row per run, failed ones too.
 

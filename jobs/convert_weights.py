@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S -u PYTHONHOME python3
 # SPDX-License-Identifier: BSD-3-Clause
 """PyTorch checkpoint (.pth, .pt, .ckpt), safetensors of others, TorchScript module (.pt), or SCICO's DnCNN (.mpk) ->
 safetensors that tessera loads.

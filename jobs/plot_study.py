@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S -u PYTHONHOME python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Draws what 'tessera study' measured: jobs/plot_study.py FOLDER [--out FOLDER] makes NAME.png, .svg and .pdf per NAME.csv."""
 import argparse

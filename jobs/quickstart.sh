@@ -4,6 +4,7 @@
 #   The photograph (astronaut.png, 512 x 512, NASA, public domain) comes with scikit-image. It is blurred and gets noise;
 #   total variation and a trained network then take both away again.
 set -euo pipefail
+unset PYTHONPATH PYTHONHOME  # a module's, for another Python
 case ${1:-} in
   -h | --help) sed -n '3,5s/^# //p' "$0"; exit 0 ;;
 esac

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S -u PYTHONHOME python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Read the performance trace of a run as pandas frames; docs/trace.md says what the columns hold.
 

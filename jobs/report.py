@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S -u PYTHONHOME python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Makes one HTML page, which needs nothing else, of one run or many: convergence, pictures, time, memory, scaling.
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S -u PYTHONHOME python3
 # SPDX-License-Identifier: BSD-3-Clause
 """A scaling study: runs one job on several rank counts, sizes, modes and transports, and collects the times.
 

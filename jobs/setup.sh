@@ -6,6 +6,7 @@
 # --tests: also what only the tests need and can do without: a Slurm for the private cluster of
 #   tests/slurm, a browser for the pages of jobs/report.py, and .venv-scico (0.8 GB) with SCICO, to compare with.
 set -euo pipefail
+unset PYTHONPATH PYTHONHOME  # a module's, for another Python
 cd "$(dirname "$0")/.."
 
 usage="usage: jobs/setup.sh [--check] [--tests]"

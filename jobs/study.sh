@@ -5,6 +5,7 @@
 #   RANKS=4 jobs/study.sh halo: ranks of the halo study (2). precision and loader take three of scikit-image's photographs
 #   unless --image is given. TESSERA names another program than build/release/bin/tessera.
 set -euo pipefail
+unset PYTHONPATH PYTHONHOME  # a module's, for another Python
 here=$(cd "$(dirname "$0")/.." && pwd)
 case ${1:-} in
   -h | --help) sed -n '3,6s/^# //p' "$0"; exit 0 ;;

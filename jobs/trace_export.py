@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S -u PYTHONHOME python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Writes a run's trace as a timeline for Perfetto (ui.perfetto.dev) or chrome://tracing.
 

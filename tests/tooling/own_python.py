@@ -3,6 +3,7 @@
 
 usage: own_python.py SOURCE_DIR
 """
+import os
 import shutil
 import subprocess
 import sys
@@ -48,6 +49,16 @@ def main():
         for file in files:
             done = bare(file, "a b", "--c")
             assert done.returncode == 0 and done.stdout == f"with packages: {file} a b --c\n", done
+
+        # A module of the site brings packages, or a home, for another Python: neither reaches a script that is started by name.
+        site = tree / "site"
+        for package in ("numpy", "h5py", "matplotlib", "pandas", "safetensors"):
+            (site / package).mkdir(parents=True)
+            (site / package / "__init__.py").write_text("raise ImportError('built for another Python')")
+        python.write_text('#!/bin/sh\necho "with packages: ${PYTHONPATH-none} ${PYTHONHOME-none}"\n')
+        for file in files:
+            done = subprocess.run([file, "x"], text=True, capture_output=True, env=os.environ | {"PYTHONPATH": str(site), "PYTHONHOME": "/none"})
+            assert (done.returncode, done.stdout) == (0, "with packages: none none\n"), (file, done)
     print(f"{len(SCRIPTS) + 1} scripts")
 
 
