@@ -20,8 +20,9 @@ was said, nothing is written (exit code 2).
 
 A TorchScript module brings its code, which is run here: convert those of people you trust. What it does to an image is
 written down as a list of tessera's layers (`network: traced` in the job) and compared with the module on pictures of
-other sizes; a module that does something else (reductions over the image, other padding than zeros) is refused. In
-double precision both give the same image to rounding.
+other sizes; a module that does something else (reductions over the image, other padding than zeros) is refused, and one
+that denoises drawn scenes with another range of image or level than 0 to 1, or as the noise that it finds. In double
+precision both give the same image to rounding.
 
 SCICO's DnCNN (Flax) pads circularly where tessera pads with zeros, so a pixel nearer to the border than the network has
 layers comes out otherwise than in SCICO.
@@ -52,15 +53,21 @@ def write(path, state, metadata):
     os.chmod(path, mode)  # the library's file is for its owner alone
 
 
-def traced(path, channels):
-    """(state dict, metadata) of a TorchScript module."""
+def traced(path, channels, sigma):
+    """(state dict, metadata, words) of a TorchScript module."""
     try:
         channels, layers = traced_network.convert(path, channels)
     except traced_network.Refused as refused:
         raise Refused(f"{path}: {refused}") from None
     except (RuntimeError, torch.jit.Error) as error:
         raise Refused(f"{path}: the module fails ({traced_network.last_line(error)}) save it with torch.jit.script") from None
-    return layers.state(), {"network": "traced", "channels": str(channels), "layers": layers.text()}
+    other, gain = evidence.of_a_list(layers, sigma)
+    if other:
+        raise Refused(f"{path}: {other} (so it denoises drawn scenes {gain:.1f} dB better than smoothing does, and not with an image and a level of 0 to 1 and the image as its output, "
+                      "as tessera calls it) save a module around it that takes and gives these")
+    words = ("an image and a level of 0 to 1: not confirmed, it does not denoise drawn scenes well (is it trained, and for noise?)" if other is None
+             else f"with an image and a level of 0 to 1 it denoises drawn scenes {gain:.1f} dB better than smoothing does")
+    return layers.state(), {"network": "traced", "channels": str(channels), "layers": layers.text()}, [words]
 
 
 def find(path, state, prefix, wanted):
@@ -225,8 +232,7 @@ def convert(args):
         given = [name for name in ("network", "prefix", "entry", *FACTS) if getattr(args, name)]
         if given:
             raise Refused(f"{args.checkpoint} is a TorchScript module (its own code says what it is) leave --{given[0]} away")
-        state, metadata = traced(args.checkpoint, args.channels)
-        notes = []
+        state, metadata, notes = traced(args.checkpoint, args.channels, sigma)
     else:
         if args.channels:
             raise Refused(f"{args.checkpoint} is no TorchScript module (the shapes of its weights say the channels) leave --channels away")

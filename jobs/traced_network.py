@@ -392,7 +392,11 @@ def ways(module, channels):
 
 
 def last_line(error):
-    return str(error).strip().splitlines()[-1]
+    """What went wrong. Refused where a device did that is not here."""
+    line = str(error).strip().splitlines()[-1]
+    if "CUDA" in line or "NVIDIA" in line:
+        refuse("the module puts tensors on a GPU", f"it was traced there, and the device is written into it; here: {line}", "save it anew from the CPU: torch.jit.trace(module.cpu(), ...)")
+    return line
 
 
 @torch.no_grad()

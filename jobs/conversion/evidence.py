@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a state dict does not show, tried: the weights denoise drawn scenes, and only as what they were trained as do they do it well."""
+import copy
 import functools
 import itertools
 import math
@@ -139,3 +140,45 @@ def best(network, expected, sigma):
                if any(trial.lead(facts, other, level) <= 0 and not trial.alike(facts, other, level)
                       for value in values if (other := {**facts, fact: value}) != facts)]
     return Finding(facts, trial.gain(facts, level), denoises, unclear, trial.lead(facts, {**facts, **expected}, level))
+
+
+# What a module may take or give in place of an image and a level in [0, 1] and of the image: words, and how it is called then.
+FOREIGN = (("its output is the noise, not the image", lambda net, y, s: y - net(y, s)),
+           ("its output is the noise with the other sign", lambda net, y, s: y + net(y, s)),
+           ("its noise level is one of 0 to 255", lambda net, y, s: net(y, 255 * s)),
+           ("its noise level is one of 0 to 255, and its output is the noise", lambda net, y, s: y - net(y, 255 * s)),
+           ("its images are of 0 to 255", lambda net, y, s: net(255 * y, 255 * s) / 255),
+           ("its images are of 0 to 255, and its level is of 0 to 1", lambda net, y, s: net(255 * y, s) / 255),
+           ("its images are of 0 to 255, and its output is the noise", lambda net, y, s: y - net(255 * y, 255 * s) / 255),
+           ("its images are of -1 to 1", lambda net, y, s: (net(2 * y - 1, 2 * s) + 1) / 2),
+           ("its images are of -1 to 1, and its level is of 0 to 1", lambda net, y, s: (net(2 * y - 1, s) + 1) / 2))
+
+
+def of_a_list(layers, sigma):
+    """(what a list of layers denoises drawn scenes well as, dB above smoothing); ("", gain) is as it stands, an image and a level
+    of 0 to 1. (None, gain): as nothing of what is tried."""
+    leveled = any(node["op"] == "sigma_map" for node in layers.nodes)
+    side = SIDE // layers.alignment() * layers.alignment()
+    if side == 0:
+        return None, 0.0
+    clean = scenes(layers.channels[0], 4)[..., :side, :side]
+    noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(2))
+    levels = ((sigma[1], math.sqrt(max(sigma[0], 1e-3) * sigma[1])) if sigma and sigma[1] > 0 else ()) + LEVELS
+    levels = levels[:2] if leveled else levels
+
+    single = copy.copy(layers)
+    single.tensors = [{part: t.float() for part, t in tensors.items()} for tensors in layers.tensors]
+
+    @torch.no_grad()
+    def net(y, s):
+        return torch.nan_to_num(single.evaluate(y, s), nan=1e6)
+
+    def gain(call):
+        return max((decibels(call(net, clean + s * noise, s), clean) - smoothed(clean + s * noise, clean)).mean().item() for s in levels)
+
+    found = {"": gain(lambda net, y, s: net(y, s))}
+    if found[""] < WELL:
+        found |= {words: gain(call) for words, call in FOREIGN if leveled or "level" not in words}
+    most = max(found.values())
+    words = next(words for words in found if found[words] > most - CLEARLY)  # a network without biases takes any range
+    return (words if found[words] > WELL and (not words or found[words] > found[""] + 1) else None), found[words]

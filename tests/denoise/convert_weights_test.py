@@ -456,6 +456,24 @@ class TracedModules(unittest.TestCase):
             traced_network.convert(str(self.source))
         self.assertIn("sigma 0.9", str(refused.exception))
 
+    @unittest.mock.patch("foreign.level_map", lambda x, level: level.reshape(-1, 1, 1, 1) * torch.ones_like(x[:, :1]))
+    def test_other_ranges_and_noise_as_the_output_are_told(self):
+        net = Drunet(1, (24, 48, 96, 192)).eval()
+        net.load_state_dict({k.replace("m_body.0.", "m_body."): v for k, v in load_file(ROOT / "data/weights/drunet_small_gray.safetensors").items()})
+        for taken, words in ((lambda x, s: net(x, s), None), (lambda x, s: net(x, s / 255), "its noise level is one of 0 to 255"),
+                             (lambda x, s: x - net(x, s), "its output is the noise, not the image")):
+            class Module(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.net = net
+
+                def forward(self, x, s, taken=taken):
+                    return taken(x, s)
+            torch.jit.trace(Module(), (torch.rand(1, 1, 32, 32), torch.tensor([0.1])), check_trace=False).save(str(self.source))
+            result = convert(self.source, self.target)
+            self.assertEqual((result.returncode, words is not None and words not in result.stderr), (2 if words else 0, False), result.stderr)
+            self.assertEqual(words is None, "it denoises drawn scenes" in result.stdout, result.stdout)
+
     def test_options_that_do_not_fit_are_refused(self):
         torch.jit.script(Beside().eval()).save(str(self.source))
         self.assertIn("leave --network", convert(self.source, self.target, "--network", "drunet").stderr)
