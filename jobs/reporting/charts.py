@@ -168,7 +168,7 @@ def convergence(runs):
     return [
         over("psnr_iteration", "PSNR against iteration", "psnr", "PSNR (dB)", empty=no_truth),
         over("psnr_time", "PSNR against time", "psnr", "PSNR (dB)", "elapsed", empty=no_truth),
-        over("residual", "Residual", "residual", "relative movement of the image", log=True, empty=none),
+        over("residual", "Change of the image", "residual", "of an iteration, relative to the image", log=True, empty=none),
         over(
             "chi2",
             "Squared residual per sample",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Reads images in bands of rows: HDF5, .npy, pictures. Values as in the file, (channels, rows, columns).
 
-Of a volume the three middle slices, side by side as one picture."""
+Of a volume the three middle slices, side by side as one picture; what lies between them, and is no slice, is not a number."""
 
 import re
 from pathlib import Path
@@ -66,14 +66,48 @@ def is_volume(shape):
     return len(shape) == 4 and shape[1] != 1
 
 
+def gap(volume):
+    """Pixels between the slices of a volume."""
+    return max(2, max(volume) // 32)
+
+
+def empty_page(channels, volume):
+    depth, height, width = volume
+    return np.full((channels, height + gap(volume) + depth, width + gap(volume) + depth), np.nan, np.float32)
+
+
+def sections(volume):
+    """(what it is, its left edge, its upper edge) of each slice on the page, in parts of the page."""
+    depth, height, width = volume
+    right, below = width + gap(volume), height + gap(volume)
+    return [
+        (f"slice {depth // 2}", 0, 0),
+        (f"column {width // 2}", right / (right + depth), 0),
+        (f"row {height // 2}", 0, below / (below + depth)),
+    ]
+
+
 def middle_slices(data, offset=None, factor=None):
     """Rows x columns, beside it rows x depth, below it depth x columns, of (C, D, H, W)."""
-    channels, depth, height, width = data.shape
-    page = np.zeros((channels, height + 1 + depth, width + 1 + depth), np.float32)
+    channels, *volume = data.shape
+    depth, height, width = volume
+    page = empty_page(channels, volume)
     page[:, :height, :width] = data[:, depth // 2]
-    page[:, :height, width + 1 :] = np.moveaxis(np.asarray(data[:, :, :, width // 2]), 1, 2)
-    page[:, height + 1 :, :width] = data[:, :, height // 2, :]
-    return ImageFile(page.shape, lambda lo, hi: page[:, lo:hi], offset, factor, (depth, height, width))
+    page[:, :height, -depth:] = np.moveaxis(np.asarray(data[:, :, :, width // 2]), 1, 2)
+    page[:, -depth:, :width] = data[:, :, height // 2, :]
+    return ImageFile(page.shape, lambda lo, hi: page[:, lo:hi], offset, factor, tuple(volume))
+
+
+def on_page(image, volume):
+    """A picture of a volume's middle slice, or of the middle of it, where that slice stands on the page; None where it is no such
+    picture."""
+    channels, height, width = image.shape
+    top, left = (volume[1] - height) // 2, (volume[2] - width) // 2
+    if top < 0 or left < 0 or 2 * height < volume[1] or 2 * width < volume[2]:
+        return None
+    page = empty_page(channels, volume)
+    page[:, top : top + height, left : left + width] = image.rows(0, height)
+    return ImageFile(page.shape, lambda lo, hi: page[:, lo:hi], image.offset, image.factor, volume)
 
 
 def open_hdf5(path, name):

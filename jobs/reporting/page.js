@@ -32,6 +32,7 @@
     out.margin = { l: 64, r: out.yaxis2 ? 64 : 16, t: 8, b: 48 };
     out.legend = { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom", font: { size: 11.5 }, bgcolor: "rgba(0,0,0,0)" };
     if (narrow() && data.every((trace) => (trace.name || "").length <= 14)) Object.assign(out.legend, { entrywidth: 0.48, entrywidthmode: "fraction" });
+    out.modebar = { bgcolor: "rgba(0,0,0,0)", color: soft, activecolor: color("--text") };
     out.hoverlabel = { bgcolor: color("--card"), bordercolor: line, font: { color: color("--text") } };
     out.hovermode = out.hovermode || "closest";
     const bars = data[0].type === "bar" ? data[0].x.length : 99;
@@ -57,7 +58,9 @@
     .replaceAll("#56B4E9", "#A5DCFB").replaceAll("#0072B2", "#3D97DB").replaceAll("#8A7A00", "#B5A642");
 
   // --- charts --------------------------------------------------------------------------------------------------------
-  const options = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], toImageButtonOptions: { format: "svg" } };
+  // On touch the tools would stay, over what is drawn; nothing is sent anywhere.
+  const options = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], showSendToCloud: false,
+    displayModeBar: window.matchMedia("(hover: none)").matches ? false : "hover", toImageButtonOptions: { format: "svg" } };
   let run = new URLSearchParams(location.search).get("run") || report.detail;
   if (!report.runs.includes(run)) run = report.detail;
   const current = (name) => report.charts.find((c) => c.name === name && (c.run === null || c.run === run));
@@ -111,11 +114,15 @@
     const most = 1 - 1 / view.zoom;
     view.x = Math.min(Math.max(view.x, 0), most);
     view.y = Math.min(Math.max(view.y, 0), most);
-    for (const { box, image } of panels) {
+    for (const { box, image, labels } of panels) {
       const scale = view.zoom * box.clientWidth / image.naturalWidth;
       image.style.transform = `translate(${-view.x * view.zoom * box.clientWidth}px, ${-view.y * view.zoom * box.clientHeight}px) scale(${scale}, ${view.zoom * box.clientHeight / image.naturalHeight})`;
       image.classList.toggle("close", scale >= 2);
       box.classList.toggle("zoomed", view.zoom > 1);
+      for (const { span, u, v } of labels) {
+        span.style.left = `${(u - view.x) * view.zoom * box.clientWidth}px`;
+        span.style.top = `${(v - view.y) * view.zoom * box.clientHeight}px`;
+      }
     }
     $("zoom").textContent = `${view.zoom < 9.95 ? view.zoom.toFixed(1) : Math.round(view.zoom)}\u00d7`;
   }
@@ -184,8 +191,15 @@
         ramp.querySelectorAll("span").forEach((s, i) => { s.textContent = figure.ramp.ends[i]; });
         card.querySelector(".view").after(ramp);
       }
+      const labels = (figure.labels || []).map(([text, u, v]) => {
+        const span = document.createElement("span");
+        span.className = "label";
+        span.textContent = text;
+        box.append(span);
+        return { span, u, v };
+      });
       place_for.append(card);
-      panels.push({ box, image });
+      panels.push({ box, image, labels });
       listen(box);
     }
     $("picture-tools").hidden = figures.length === 0;

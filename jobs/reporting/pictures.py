@@ -11,9 +11,10 @@ import tempfile
 import numpy as np
 from PIL import Image
 
-from .image_files import Unreadable, open_image
+from .image_files import Unreadable, on_page, open_image, sections
 
 BAND = 1 << 24  # samples read at a time
+NOTHING = 128  # between the slices of a volume
 LOSSLESS = 1 << 20  # pixels up to which a picture is kept exactly
 # The colors of "magma": dark is no error; told apart with every kind of color vision.
 MAGMA = [
@@ -64,16 +65,20 @@ def encode(pixels):
 def as_bytes(image):
     clean = np.nan_to_num(np.clip(image, 0, 1), nan=0.0)
     pixels = np.rint(clean * 255).astype(np.uint8)
+    pixels[:, np.isnan(image).all(0)] = NOTHING
     return pixels[0] if pixels.shape[0] != 3 else np.moveaxis(pixels, 0, -1)
 
 
 def colored(values, top):
     at = np.linspace(0, 1, len(MAGMA))
     level = np.clip(values / top, 0, 1)
-    return np.stack([np.interp(level, at, [c[k] for c in MAGMA]) for k in range(3)], -1).astype(np.uint8)
+    pixels = np.stack([np.interp(np.nan_to_num(level), at, [c[k] for c in MAGMA]) for k in range(3)], -1).astype(np.uint8)
+    pixels[np.isnan(values)] = NOTHING
+    return pixels
 
 
-def figure(title, image, factor, caption):
+def figure(title, image, factor, caption, volume=None):
+    """`volume`: (D, H, W) where its middle slices are shown."""
     note = f" Shown at 1/{factor} of its size, means of {factor} x {factor} pixels." if factor > 1 else ""
     return {
         "title": title,
@@ -81,12 +86,13 @@ def figure(title, image, factor, caption):
         "width": image.shape[1],
         "height": image.shape[0],
         "caption": caption + note,
+        "labels": sections(volume) if volume else [],
     }
 
 
 def size_text(image):
     shape, volume = image.shape, image.volume
-    size = " x ".join(map(str, volume)) + " (the middle slices)" if volume else f"{shape[1]} x {shape[2]}"
+    size = " x ".join(map(str, volume)) + " (the middle slices; depth goes to the right, and downward)" if volume else f"{shape[1]} x {shape[2]}"
     return size + (
         ", gray" if shape[0] == 1 else "" if shape[0] == 3 else f", {shape[0]} channels, the first is shown"
     )
@@ -100,7 +106,7 @@ def error_map(result, truth, offset, scale, side, region=None):
     for lo, hi in bands(result.shape, factor):
         e = (result.rows(lo, hi) - truth.rows(lo, hi)) / scale
         inside = e[:, max(top - lo, 0) : max(bottom - lo, 0), left:right]
-        squares += float(np.square(inside, dtype=np.float64).sum())
+        squares += float(np.nansum(np.square(inside, dtype=np.float64)))
         parts.append(shrink(np.abs(e).mean(axis=0, keepdims=True), factor)[0])
     values = result.shape[0] * (bottom - top) * (right - left)
     psnr = -10 * math.log10(squares / values) if squares > 0 else math.inf
@@ -206,18 +212,18 @@ def pictures_of(run, side, scenes):
     except Unreadable as error:
         result = None
         missing.append(str(error))
-    figures += before_of(run, side, missing)
+    figures += before_of(run, side, missing, result.volume if result else None)
     if result is None:
         return figures, missing
     after, factor = small(result, offset, scale, side)
     score = f", PSNR {run.number('psnr'):.2f} dB" if math.isfinite(run.number("psnr")) else ""
-    figures.append(figure("after", as_bytes(after), factor, f"The {what}, {size_text(result)}{score}."))
+    figures.append(figure("after", as_bytes(after), factor, f"The {what}, {size_text(result)}{score}.", result.volume))
     try:
         truth, called = truth_of(run, scenes, result.shape)
         if truth.shape != result.shape:
             raise Unreadable(f"the truth is {size_text(truth)}, the result {size_text(result)}")
         shown, factor = small(truth, offset_of(run, offset), scale_of(run, scale), side)
-        figures.append(figure("truth", as_bytes(shown), factor, called))
+        figures.append(figure("truth", as_bytes(shown), factor, called, truth.volume))
         error, psnr = error_map(
             in_units(result, offset, scale),
             in_units(truth, offset_of(run, offset), scale_of(run, scale)),
@@ -226,13 +232,14 @@ def pictures_of(run, side, scenes):
             side,
             None if result.volume else run.summary.get("scored_region"),
         )
-        top = nice(float(np.percentile(error, 99.8)))
+        top = nice(float(np.nanpercentile(error, 99.8)))
         figures.append(
             figure(
                 "error",
                 colored(error, top),
                 factor,
                 "|after - truth|, mean of the channels; the image's range is 0 to 1.",
+                result.volume,
             )
             | {"ramp": {"colors": [f"rgb{c}" for c in MAGMA], "ends": ["0", f"{top:g} and more"]}}
         )
@@ -242,7 +249,8 @@ def pictures_of(run, side, scenes):
                 "the truth was changed since, or its depth is not read as the run did."
             )
     except Unreadable as error:
-        missing.append(f"No error picture: {error}.")
+        if run.job.get("problem.truth") or run.job.get("problem.truth.scene.size"):  # else nobody misses it
+            missing.append(f"No error picture: {error}.")
     return figures, missing
 
 
@@ -276,8 +284,8 @@ def truth_of(run, scenes, shape):
     return open_image(path), f"{os.path.basename(path)}."
 
 
-def before_of(run, side, missing):
-    """The measurement, as the run kept it, or the measured picture that the job names."""
+def before_of(run, side, missing, volume):
+    """The measurement, as the run kept it, or the measured picture that the job names. Of a volume it stands where its slice does."""
     given = run.job.get("problem.measurements")
     sinogram = run.job.get("problem.operator.type") == "tomography"
     kept = "The sinogram, of a volume that of the middle row" if sinogram else "The measurement"
@@ -288,6 +296,8 @@ def before_of(run, side, missing):
             image = open_image(path)
         except Unreadable:
             continue
+        if volume and not image.volume and not sinogram:
+            image = on_page(image, volume) or image
         shown, factor = small(image, 0, 255.0, side)
         parts = int(run.job.get("problem.operator.angles.count", 0)) or len(
             run.job.get("problem.operator.parts") or [0]
@@ -295,7 +305,7 @@ def before_of(run, side, missing):
         first = f", the first of {parts}" if parts > 1 else ""
         start = run.number("psnr_start")
         score = f"; the start of the iteration has {start:.2f} dB" if math.isfinite(start) else ""
-        return [figure("before", as_bytes(shown), factor, f"{what}{first}, {size_text(image)}{score}.")]
+        return [figure("before", as_bytes(shown), factor, f"{what}{first}, {size_text(image)}{score}.", image.volume)]
     missing.append(
         "No picture of the measurement: measurement.png is not in the folder (runs write it where they write a "
         "preview, for gray and color images up to 4096 x 4096)."

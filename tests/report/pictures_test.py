@@ -18,7 +18,8 @@ import numpy as np  # noqa: E402
 import tifffile  # noqa: E402
 from made_runs import make_run  # noqa: E402
 from PIL import Image  # noqa: E402
-from reporting.image_files import Unreadable, open_image  # noqa: E402
+from reporting.image_files import Unreadable, on_page, open_array, open_image, sections  # noqa: E402
+from reporting.pictures import as_bytes, colored, NOTHING  # noqa: E402
 
 
 class Pictures(Pages):
@@ -102,11 +103,19 @@ class Pictures(Pages):
         with h5py.File(WORK / "v.h5", "w") as file:
             file["image"] = volume
         slices = open_image(WORK / "v.h5")  # rows x columns, rows x depth, depth x columns, in the middle
-        self.assertEqual((slices.shape, slices.volume), ((1, 11, 10), (4, 6, 5)))
-        page = slices.rows(0, 11)
+        self.assertEqual((slices.shape, slices.volume), ((1, 12, 11), (4, 6, 5)))
+        page = slices.rows(0, 12)
         np.testing.assert_array_equal(page[:, :6, :5], volume[:, 2])
-        np.testing.assert_array_equal(page[:, :6, 6:], volume[:, :, :, 2].transpose(0, 2, 1))
-        np.testing.assert_array_equal(page[:, 7:, :5], volume[:, :, 3])
+        np.testing.assert_array_equal(page[:, :6, 7:], volume[:, :, :, 2].transpose(0, 2, 1))
+        np.testing.assert_array_equal(page[:, 8:, :5], volume[:, :, 3])
+        between = np.isnan(page[0])
+        self.assertEqual((between.sum(), bool(between[6:8].all()), bool(between[:, 5:7].all())), (12 * 11 - 30 - 24 - 20, True, True))
+        np.testing.assert_array_equal(as_bytes(page)[between], NOTHING)
+        np.testing.assert_array_equal(colored(page[0], 1.0)[between], NOTHING)
+        self.assertEqual(sections((4, 6, 5)), [("slice 2", 0, 0), ("column 2", 7 / 11, 0), ("row 3", 0, 8 / 12)])
+        before = on_page(open_array(volume[:, 2, 1:, :]), (4, 6, 5))  # a measurement without its first row
+        np.testing.assert_array_equal(before.rows(0, 12)[:, :5, :5], volume[:, 2, 1:])
+        self.assertIsNone(on_page(open_array(np.zeros((1, 9, 9))), (4, 6, 5)), "no slice of this volume")
         (WORK / "no.png").write_bytes(b"nothing")
         for name, words in (
             ("no.png", "cannot be read"),
@@ -142,7 +151,7 @@ class Pictures(Pages):
         self.assertIn("removed.png is not there", said["gone"])
         self.assertIn("The PSNR of these files is 9.0", said["changed"])
         self.assertIn("the truth is 9 x 9, the result 32 x 48", said["size"])
-        self.assertIn("the job has no truth", said["none"])
+        self.assertNotIn("No error picture", said["none"])
         self.assertIn("There is no result", said["empty"])
         self.assertIn("No picture of the measurement", said["empty"])
 
