@@ -90,6 +90,20 @@ begin_job() {
     "restart ${SLURM_RESTART_COUNT:-0} of at most $SITE_RESTARTS"
 }
 
+# changed JOB: the files that the job names and that are others than when it was submitted, or gone; JOB is what was kept then.
+changed() {
+  local inputs
+  inputs=$(dirname "$1")/inputs
+  [[ ! -f $inputs ]] || "$(python)" jobs/sweep_table.py changed "$inputs"
+}
+
+# note_changes JOB: says so.
+note_changes() {
+  local files
+  files=$(changed "$1")
+  [[ -z $files ]] || say "note: $files changed since this job was submitted: what is there now is computed"
+}
+
 # Python of .venv, which has h5py; the system's will do where a script needs the standard library only.
 python() { [[ -x .venv/bin/python ]] && echo .venv/bin/python || echo python3; }
 

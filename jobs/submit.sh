@@ -201,15 +201,13 @@ digest() {  # digest TEXT PREDICTION: each becomes the larger of what it is and 
 }
 begin_check
 threads=${OMP_NUM_THREADS:-$cores}  # as jobs/launch.sh takes them
-# What is submitted has one name, made of all that decides what is computed. The files may change from now on, but for the
-# data that a sweep's rows read: changed, they make it another sweep.
+# What is submitted has one name, made of all that decides what is computed. Job file and table may change from now on; the
+# data that they name are looked at again when a job starts.
 content() { cat "$1" ${2:+"$2"}; }
 before=$(content "$job" "$table" | sha256sum)
-rows=1 inputs=''
-if [[ -n $table ]]; then
-  rows=$("$(python)" jobs/sweep_table.py count "$table") || exit 2
-  inputs=$("$(python)" jobs/sweep_table.py inputs "$job" "$table" ${settings[@]+"${settings[@]}"}) || exit 2
-fi
+rows=1
+[[ -z $table ]] || rows=$("$(python)" jobs/sweep_table.py count "$table") || exit 2
+inputs=$("$(python)" jobs/sweep_table.py inputs "$job" "$table" ${settings[@]+"${settings[@]}"}) || exit 2
 id=$(printf '%s\n' "$job" ${settings[@]+"${settings[@]}"} "$before" "$inputs" | sha256sum | cut -c1-10)
 if [[ -n $table ]]; then
   checked=$((rows < 32 ? rows : 32))
@@ -341,6 +339,7 @@ fi
 mkdir -p "$folder" "$kept"  # Slurm does not make the folder of a log
 keep() { cat "$1" >"$2.$$" && mv "$2.$$" "$2"; }  # whole or not at all: a task may read it
 keep "$job" "$copy"
+keep - "$kept/inputs" <<<"$inputs"
 [[ -z $table ]] || keep "$table" "$table_copy"
 [[ $(content "$copy" "$table_copy" | sha256sum) == "$before" ]] ||
   refuse "$job or its table was changed while it was checked (what was checked is to run) submit again"

@@ -4,7 +4,9 @@
 
     sweep_table.py count TABLE         how many rows
     sweep_table.py row TABLE I         row I, counted from 0, as KEY=VALUE; an empty cell leaves its key alone
-    sweep_table.py inputs JOB TABLE WORD...   the files that these name (WORD: KEY=VALUE of --set), with size and time of change
+    sweep_table.py inputs JOB TABLE WORD...   the files that these name (WORD: KEY=VALUE of --set; TABLE may be ''), with size
+                                       and time of change, behind a line with the folder where they begin
+    sweep_table.py changed FILE        those of FILE, which `inputs` has printed, that are others now, or gone
     sweep_table.py left TABLE FOLDER   the rows that are not finished in FOLDER, as 0-3,7 for sbatch --array
     sweep_table.py finished FOLDER I   exit code 0 where row I is
     sweep_table.py record FILE CODE BEGIN RANKS KEY=VALUE...   writes FILE, what jobs/collect.py reads of a task that ended
@@ -24,6 +26,7 @@ import sys
 import time
 from pathlib import Path
 
+WEIGHTS = os.fsencode(Path(__file__).resolve().parent.parent / "data/weights")  # those that a job names without a path
 KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 MAY_BE_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,]\d{3})+(,\d+)?")
@@ -138,21 +141,41 @@ def scalars(line):
     yield from (part.strip() for part in re.split(r"[\[\]{},]|:\s|^\s*-\s", plain))
 
 
-def inputs(job, table, words):
-    """A line with size, time of change and name for each file that these name, as found from the job's folder."""
-    lines = Path(job).read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
-    lines += [os.fsencode(word).decode(errors="surrogateescape") for word in words]
-    lines += [value for row in read_table(table) for value in row.values()]
-    names = {name.rpartition(":/")[0] or name for line in lines for name in scalars(line)}  # of an HDF5 file's dataset
-    found = []
-    for name in sorted(name.encode(errors="surrogateescape") for name in names):
+def state(folder, name):
+    """Size and time of change of a file as a job names it; None where there is none. `folder`, `name`: bytes."""
+    for path in (name, os.path.expandvars(os.path.expanduser(name)), WEIGHTS + b"/%s.safetensors" % name):
         try:
-            status = os.stat(os.path.join(os.path.dirname(os.fsencode(job)), name))
+            status = os.stat(os.path.join(folder, path))
         except (OSError, ValueError):
             continue
         if stat.S_ISREG(status.st_mode):
-            found.append(b"%d %d %s\n" % (status.st_size, status.st_mtime_ns, name))
+            return b"%d %d" % (status.st_size, status.st_mtime_ns)
+    return None
+
+
+def inputs(job, table, words):
+    """The folder of the job, and a line with size, time of change and name for each file that these name."""
+    lines = Path(job).read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
+    lines += [os.fsencode(word).decode(errors="surrogateescape") for word in words]
+    lines += [value for row in (read_table(table) if table else []) for value in row.values()]
+    names = {name.rpartition(":/")[0] or name for line in lines for name in scalars(line)}  # of an HDF5 file's dataset
+    folder = os.path.dirname(os.path.abspath(os.fsencode(job)))
+    found = [folder + b"\n"]
+    for name in sorted(name.encode(errors="surrogateescape") for name in names):
+        if name and (known := state(folder, name)):
+            found.append(b"%s %s\n" % (known, name))
     return b"".join(found)
+
+
+def changed(path):
+    """The names of the files of inputs() that are not what they were."""
+    folder, *lines = Path(path).read_bytes().splitlines()
+    names = []
+    for line in lines:
+        size, when, name = line.split(b" ", 2)
+        if state(folder, name) != size + b" " + when:
+            names.append(name)
+    return b", ".join(names)
 
 
 def finished(folder, index):
@@ -197,6 +220,8 @@ def main():
                     sys.stdout.buffer.write(f"{key}={value}\0".encode())
             case ["inputs", job, table, *words]:
                 sys.stdout.buffer.write(inputs(job, table, words))
+            case ["changed", path]:
+                sys.stdout.buffer.write(changed(path))
             case ["left", table, folder]:
                 print(left(table, Path(folder)))
             case ["finished", folder, index]:

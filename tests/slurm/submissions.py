@@ -97,10 +97,16 @@ problem: # unnamed.png
 output: {folder: ., preview: none}
 """)
 (named / "table.csv").write_text("denoiser.weights,solver.iterations\nw.safetensors,5\n")
-files = sweep_table.inputs(named / "job.yaml", named / "table.csv", ["--set", "solver.start=k=1.tif", "--set", f"problem={{dark: {named}/dark.npy}}"])
-files = [line.split(" ", 2) for line in files.decode().splitlines()]
+listed = sweep_table.inputs(named / "job.yaml", named / "table.csv", ["--set", "solver.start=k=1.tif", "--set", f"problem={{dark: {named}/dark.npy}}"])
+at, *files = [line.split(" ", 2) for line in listed.decode().splitlines()]
+assert at == [str(named)], at
 assert [line[2] for line in files] == [f"{named}/dark.npy", "a.h5", "b c.npy", "it's.png", "k=1.tif", "w.safetensors"], files
 assert all(int(line[0]) == len(Path(line[2]).name) and int(line[1]) == (named / line[2]).stat().st_mtime_ns for line in files), files
+(kept := bench.folder / "named.inputs").write_bytes(listed)
+assert sweep_table.changed(kept) == b"", sweep_table.changed(kept)
+(named / "w.safetensors").write_text("others")
+(named / "dark.npy").unlink()
+assert sweep_table.changed(kept) == f"{named}/dark.npy, w.safetensors".encode(), sweep_table.changed(kept)
 
 # --- a sweep: the files change when it was submitted -----------------------------------------------------------------------
 (bench.folder / "jöbs 1").mkdir()
@@ -185,7 +191,13 @@ os.utime(photo, ns=(at.st_atime_ns, at.st_mtime_ns))
 assert identity not in submit(job, table)[1]
 photo.write_bytes(picture)
 os.utime(photo, ns=(at.st_atime_ns, at.st_mtime_ns))
-assert identity in submit(job, table)[1]
+arguments = submit(job, table)[1]
+assert identity in arguments
+# Between its submission and the start of a task, or between two tasks.
+os.utime(photo, ns=(at.st_atime_ns, at.st_mtime_ns + 1000))
+log = task(arguments, 0, expect=2)
+assert "../photo.png changed since the sweep was submitted" in log and recorded(0)["exit_code"] == 2, log
+os.utime(photo, ns=(at.st_atime_ns, at.st_mtime_ns))
 assert "the job says relative_to" in submit(job, table, "--set", "relative_to=/", expect=2)[0]
 
 # --- one job --------------------------------------------------------------------------------------------------------------
@@ -200,6 +212,11 @@ words = shlex.split(said.read_text().splitlines()[-1])
 copy = Path(words[words.index("jobs/reconstruct.sbatch") + 1])
 assert copy.read_text() == changes and copy.name == "photo.yaml" and copy.parent.parent == bench.clone / "runs/submitted", copy
 assert words[-2:] == ["--set", f"relative_to='{job.parent}'"], words
+note = ["bash", "-c", 'source jobs/batch.sh; note_changes "$1"', "-", copy]
+assert bench.shell(*note) == ""
+os.utime(photo, ns=(at.st_atime_ns, at.st_mtime_ns + 1000))
+assert "note: ../photo.png changed since this job was submitted" in bench.shell(*note)
+os.utime(photo, ns=(at.st_atime_ns, at.st_mtime_ns))
 
 # --- a signal between the start of a command and its number -----------------------------------------------------------------
 for signal in ("USR1", "TERM") * 3:
