@@ -119,7 +119,13 @@ in_rank() {
   done
   command+=(sh -c 'exec "$0" "$@"' "$@")  # env takes a program with a = in its path for a setting
 }
+# Of the job that one works in and of a job that was submitted from there: srun takes one of them, and without any the job's.
+memory=(${SLURM_MEM_PER_CPU:+1} ${SLURM_MEM_PER_GPU:+1} ${SLURM_MEM_PER_NODE:+1})
+if ((${#memory[@]} > 1)); then unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE; fi
 if [[ $launcher == srun ]]; then
+  # Inside of a step (srun --pty bash) another one waits for ever for the cores of the one around it, unless it shares them.
+  # The numbers of the batch script's step, and of salloc's, are far above.
+  if [[ ${SLURM_STEP_ID:-} =~ ^[0-9]{1,9}$ ]]; then export SLURM_OVERLAP=1; fi
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}}
   # A rank that alone had a node and is killed leaves the others waiting for it; Slurm would watch that for ever. (Ending
   # all at the first bad exit code would cut ranks short that are about to end with the same code, after a checkpoint.)

@@ -136,6 +136,11 @@ if most_seconds=$(seconds_of "$longest") && ((limit_seconds > most_seconds)); th
     "ask for less: a job that meets its limit goes on by itself"
 fi
 
+# Of a job that one submits from, nothing is to reach the new one.
+for key in "${!SLURM_@}"; do
+  [[ $key == @(SLURM_CONF|SLURM_CLUSTERS|SLURM_JWT|SLURM_TIME_FORMAT) ]] || unset "$key"
+done
+
 # --- nodes ----------------------------------------------------------------------------------------------------------------
 gpus=$SITE_GPUS_PER_NODE
 if [[ -z $per_node ]]; then

@@ -36,6 +36,8 @@ std::string mpi_name() {
 }  // namespace
 
 bool launched() {
+  // One task of Slurm's: a program alone, of which a step may start several in turn; Open MPI takes but the first.
+  if (!std::getenv(kOwn) && number("SLURM_STEP_NUM_TASKS") == 1) return false;
   for (const char* key : {kOwn, "PMIX_RANK", "PMI_RANK"})
     if (std::getenv(key)) return true;
   return false;

@@ -42,5 +42,14 @@ TEST(ForeignLaunch, OneProgramIsLeftAlone) {
   EXPECT_EQ(with({{"PMI_SIZE", "4"}, {"TESSERA_ALONE", "1"}}).problem, "") << "meant so";
 }
 
+TEST(ForeignLaunch, OneTaskOfAStepIsNoLaunch) {
+  with({{"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}});
+  EXPECT_FALSE(launched()) << "a shell in a step starts one program after the other";
+  with({{"SLURM_STEP_NUM_TASKS", "2"}, {"PMIX_RANK", "0"}});
+  EXPECT_TRUE(launched());
+  with({{"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}});
+  EXPECT_TRUE(launched()) << "mpirun inside of a step";
+}
+
 }  // namespace
 }  // namespace tessera

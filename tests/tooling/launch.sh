@@ -78,6 +78,15 @@ for launcher in srun mpirun; do
   expect "$launcher that passes nothing on" "3 1 0 off $all a b" "$(PATH="$work:$PATH" TESSERA_LAUNCHER=$launcher TESSERA_BIND=off \
     SLURM_JOB_ID=1 SLURM_EXPORT_ENV=NONE SLURM_CPUS_PER_TASK=3 "$launch" -n 2 "$work/a=b/show" "a b")"
 done
+# Of the job around, and of the step around.
+cat >"$work/srun" <<'FAKE'
+#!/bin/bash
+echo "${SLURM_MEM_PER_CPU-none} ${SLURM_MEM_PER_NODE-none} ${SLURM_OVERLAP-none}"
+FAKE
+srun() { env PATH="$work:$PATH" TESSERA_LAUNCHER=srun SLURM_JOB_ID=1 "$@" "$launch" -n 2 true; }
+expect "memory asked for twice" "none none none" "$(srun SLURM_MEM_PER_CPU=500 SLURM_MEM_PER_NODE=800)"
+expect "memory asked for once" "500 none none" "$(srun SLURM_MEM_PER_CPU=500 SLURM_STEP_ID=4294967290)"
+expect "inside of a step" "none none 1" "$(srun SLURM_STEP_ID=0)"
 unset TESSERA_LAUNCHER
 ln -s "$(command -v bash)" "$(command -v env)" "$work/a=b"
 expect "a job without its Slurm" 2 "$(SLURM_JOB_ID=77 PATH="$work/a=b" code "$launch" -n 2 show)"

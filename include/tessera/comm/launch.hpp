@@ -6,7 +6,7 @@
 namespace tessera {
 
 /// Whether a launcher has started this process, as the environment says; then MPI is to be started. Without one,
-/// MPI_Init would start a helper daemon for a single process.
+/// MPI_Init would start a helper daemon for a single process. A step of Slurm's with one task counts as none.
 bool launched();
 
 /// A launcher that does not belong to this program's MPI starts N programs of one rank each, none of which knows
