@@ -306,6 +306,11 @@ if [[ -n $table ]]; then
     [[ " ${sbatch_options[*]-} " != *" --parsable "* || -n $dry ]] || echo "$last"
     exit 0
   fi
+  longest_array=$(scontrol show config 2>/dev/null | sed -n 's/^MaxArraySize *= *//p') || true
+  last=${left##*[-,]}
+  ((last < ${longest_array:-1000000000})) ||
+    refuse "row $last of $table is above the tasks of an array here (MaxArraySize is $longest_array: 0 to $((longest_array - 1)))" \
+      "split the table"
   [[ ! -d $results ]] || echo "submit: goes on with what is in $results; rows to compute: $left" >&2
   options+=(--array="$left${at_once:+%$at_once}" --output="$folder/%x-%A_%a.log" --comment="tessera-$id")
   script=jobs/sweep.sbatch
@@ -327,6 +332,10 @@ told="submit: ranks: $most, nodes: $nodes, cores per rank: ${cores:-1 (nobody sa
 told+=" threads per rank: ${threads:-1}${OMP_NUM_THREADS:+ (OMP_NUM_THREADS)}"
 [[ -n $memory ]] && told+=", memory per node: ${memory/#0*/all}"
 echo "$told" >&2
+if [[ -n ${OMP_NUM_THREADS:-} && -n $cores ]] && ((OMP_NUM_THREADS < cores)); then
+  echo "submit: warning: OMP_NUM_THREADS is $OMP_NUM_THREADS in this shell and goes along ($((cores - OMP_NUM_THREADS)) of the" \
+    "$cores cores of a rank would stand idle) unset it for a thread per core" >&2
+fi
 # Slurm knows best what it can start; what it cannot, it would let wait for ever.
 if [[ -n $slurm ]] && ! answer=$(sbatch --test-only --chdir="$here" "${options[@]}" ${sbatch_options[@]+"${sbatch_options[@]}"} \
   "$script" "${arguments[@]}" 2>&1); then
