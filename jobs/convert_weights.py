@@ -110,7 +110,7 @@ def settled(path, network, args, sigma):
     if network.layers is not None:
         networks.fits(network, {**facts, **network.known})
     if not network.facts:
-        return facts, ""
+        return facts, network.words
 
     usual = networks.PUBLISHED[network.name] if network.name in ("drunet", "gsdrunet") else {}  # all that is published
     expected = {**usual, **expected}

@@ -12,7 +12,7 @@ import torch
 from traced_network import Layers, moves
 from traced_network import Refused as NoLayer
 
-from . import Refused
+from . import Refused, volumes
 from .attention import restormer, scunet
 from .parts import TRACE, Network, Weights, activate, affine, normed
 
@@ -26,6 +26,8 @@ PUBLISHED = {
     "unet": {"residual": "add", "skips": "joined", "activation": "relu", "padding": "zeros", "norm": "batch:1e-5"},
     "drunet": {"activation": "relu"},
     "gsdrunet": {"activation": "elu", "step": "1"},
+    "drunet3d": {"activation": "relu"},
+    "dncnn3d": {"residual": "add", "dilation": "1", "activation": "relu", "padding": "zeros"},
     "scunet": {},
     "restormer": {},
 }
@@ -332,6 +334,8 @@ def identify(state, wanted):
     gradient = bool(inner)
     if gradient:
         state = inner
+    if volumes.of_volumes(state):
+        return None if gradient else volumes.identify(state)
     weights = Weights(state)
     if "m_head.weight" in state and any(".res." in k for k in state):
         network = drunet(state, weights, gradient or wanted == "gsdrunet")

@@ -20,6 +20,7 @@ class Network:
     named: Callable = None                   # of facts: (network, tensors, metadata), or None: it is no network by name
     gradient: bool = False                   # the layers are N of a gradient step
     takes_level: bool = False
+    words: str = ""                          # on a trial of its own
 
 
 class Weights:
@@ -33,9 +34,9 @@ class Weights:
             self.read.add(name)
         return self.state.get(name)
 
-    def conv(self, name):
+    def conv(self, name, axes=4):
         weight = self.get(name + ".weight")
-        if weight is None or weight.ndim != 4:
+        if weight is None or weight.ndim != axes:
             raise Refused(f"{name}.weight is {'missing' if weight is None else 'x'.join(map(str, weight.shape))} (a convolution's kernel is expected there) {TRACE}")
         return weight, self.get(name + ".bias")
 

@@ -109,6 +109,39 @@ class Drunet(nn.Module):
         return self.m_tail(y + skips[0])
 
 
+class Drunet3d(nn.Module):
+    """deepinv's Drunet of volumes."""
+
+    def __init__(self, blocks=1, widths=(4, 6, 8), activation=f.relu):
+        super().__init__()
+        self.blocks, self.scales, self.activation = blocks, len(widths), activation
+        conv = lambda a, b: nn.Conv3d(a, b, 3, padding=1, bias=False)  # noqa: E731
+
+        def block(w):
+            part = nn.Module()
+            part.res = nn.ModuleList([conv(w, w), nn.Identity(), conv(w, w)])
+            return part
+        self.m_head, self.m_tail = conv(2, widths[0]), conv(widths[0], 1)
+        for s, (fine, coarse) in enumerate(zip(widths, widths[1:]), 1):
+            setattr(self, f"m_down{s}", nn.ModuleList([*(block(fine) for _ in range(blocks)), nn.Conv3d(fine, coarse, 2, stride=2, bias=False)]))
+            setattr(self, f"m_up{s}", nn.ModuleList([nn.ConvTranspose3d(coarse, fine, 2, stride=2, bias=False), *(block(fine) for _ in range(blocks))]))
+        self.m_body = block(widths[-1]) if blocks == 1 else nn.ModuleList([block(widths[-1]) for _ in range(blocks)])
+
+    def stage(self, x, parts):
+        for part in parts:
+            x = x + part.res[2](self.activation(part.res[0](x))) if hasattr(part, "res") else part(x)
+        return x
+
+    def forward(self, x, sigma):
+        skips = [self.m_head(torch.cat([x, level_map(x, sigma)], 1))]
+        for s in range(1, self.scales):
+            skips.append(self.stage(skips[-1], getattr(self, f"m_down{s}")))
+        y = self.stage(skips[-1], [self.m_body] if self.blocks == 1 else self.m_body)
+        for s in range(self.scales - 1, 0, -1):
+            y = self.stage(y + skips[s], getattr(self, f"m_up{s}"))
+        return self.m_tail(y + skips[0])
+
+
 class BiasFree(nn.BatchNorm2d):
     """y / (deviation + eps)."""
 

@@ -14,7 +14,7 @@ import unittest.mock
 import h5py
 import numpy as np
 import torch
-from foreign import BiasFree, Chain, Dncnn, Drunet, Ffdnet, stirred, Unet
+from foreign import BiasFree, Chain, Dncnn, Drunet, Drunet3d, Ffdnet, stirred, Unet
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
@@ -101,6 +101,22 @@ class Unshown(Case):
                               (Chain(level=True, moved=True, residual="none"), ("--network ffdnet",)), (Chain(eps=1e-4), ("--norm batch:1e-5|batch:1e-4",)), (Ffdnet(), ("residual", "norm none|instance")),
                               (Unet(), ("residual", "skips", "padding")), (Unet(norm=nn.BatchNorm2d), ("batch:1e-5|biasfree:1e-5",))):
             self.refused(module.state_dict(), words=(*facts, "names and shapes do not show", "torch.jit.script"))
+
+    def test_networks_of_volumes_are_known_by_their_names(self):
+        for blocks in (1, 2):
+            module = Drunet3d(blocks).eval()
+            _, metadata, said = self.converted(module.state_dict())
+            self.assertEqual((metadata["network"], metadata["blocks"], metadata["widths"]), ("drunet3d", str(blocks), "4,6,8"))
+            self.assertIn("not confirmed", said)
+            x = torch.rand(1, 1, 8, 12, 16)
+            with torch.no_grad():
+                wanted = module(x, 0.1)
+            self.assertLess((self.denoised(x, 0.1, "drunet3d") - wanted).norm() / wanted.norm(), 1e-5)
+        self.refused(module.state_dict(), "--activation", "elu", words=("it has relu",))
+        self.refused(module.state_dict() | {"m_more.weight": torch.zeros(1, 1, 3, 3, 3)}, words=("1 tensors are of no layer",))
+        chain = Dncnn()
+        volume = {k: v[:, :, None].repeat(1, 1, 3, 1, 1) if v.ndim == 4 else v for k, v in chain.state_dict().items()}
+        self.assertEqual(self.converted(volume)[1], {"network": "dncnn3d", "channels": "1", "widths": "8", "depth": "5", "residual": "1"})
 
     def test_what_is_said_gives_the_modules_image(self):
         self.expect(Chain(IRCNN), "traced", "--network", "ircnn", program=True)

@@ -72,6 +72,9 @@ void infer_drunet(const WeightShapes& shapes, NetworkOptions& options) {
   const auto head = shapes.find("m_head.weight");
   if (head == shapes.end() || head->second.size() < 4) return;
   options.channels = head->second[1] - 1;
+  TESSERA_VALIDATE(
+      shapes.count("m_body.res.0.weight") == 0, "the block of its body has no number (", options.name,
+      " of one block per scale, as DPIR and deepinv save it) convert the file with jobs/convert_weights.py");
   std::int64_t blocks = 0;
   while (shapes.count("m_body." + std::to_string(blocks) + ".res.0.weight")) ++blocks;
   options.blocks = blocks;
