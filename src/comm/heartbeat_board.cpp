@@ -96,16 +96,14 @@ HeartbeatBoard::HeartbeatBoard(std::vector<std::string> folders, int world_rank)
 
 HeartbeatBoard::~HeartbeatBoard() {
   for (auto& [rank, seen] : seen_) ::munmap(seen.file, sizeof(BeatFile));
-  ::unlink(own_.c_str());
-  for (const std::string& folder : folders_) ::rmdir(folder.c_str());  // succeeds for the last rank
+  vanish();
 }
 
-std::vector<std::string> HeartbeatBoard::traces(int ranks) const {
-  std::vector<std::string> all;
-  for (const std::string& folder : folders_)
-    for (int r = 0; r < ranks; ++r) all.push_back(file_of(folder, r));
-  all.insert(all.end(), folders_.begin(), folders_.end());
-  return all;
+void HeartbeatBoard::vanish() {
+  if (own_.empty()) return;
+  ::unlink(own_.c_str());
+  for (const std::string& folder : folders_) ::rmdir(folder.c_str());  // succeeds for the last rank
+  own_.clear();
 }
 
 void HeartbeatBoard::join(int ranks) {

@@ -42,13 +42,15 @@ class HeartbeatBoard {
   /// folder: mode 0700, one that is there has to be this user's alone. Links are not followed. Errors: RunError,
   /// where none takes it.
   HeartbeatBoard(std::vector<std::string> folders, int world_rank);
-  /// Removes this rank's file, and the folder with its last file.
   ~HeartbeatBoard();
   HeartbeatBoard(const HeartbeatBoard&) = delete;
   HeartbeatBoard& operator=(const HeartbeatBoard&) = delete;
 
   /// Maps the files of ranks 0 .. ranks-1 that are there. Call when all ranks have made theirs.
   void join(int ranks);
+  /// Removes this rank's file, and the folder with its last file; what is mapped stays mapped. Call when all ranks have
+  /// joined: nothing is left behind then, however they end.
+  void vanish();
   void publish(const Heartbeat& beat, int waiting_for);
   /// This process stood still for so long (SIGSTOP, a suspended job): nobody's silence counts meanwhile.
   void forgive(double seconds);
@@ -56,9 +58,6 @@ class HeartbeatBoard {
   std::vector<Sighting> look();
   /// True for one caller of all ranks: who speaks.
   bool claim_verdict();
-
-  /// All that `ranks` ranks may have made, folders last.
-  std::vector<std::string> traces(int ranks) const;
 
  private:
   struct Seen {

@@ -35,9 +35,9 @@ namespace {
 constexpr int kSignals[] = {SIGTERM, SIGABRT};
 
 struct sigaction before[2];
-int speaker = 0;                  // this rank in the launch
-std::vector<std::string> litter;  // files to remove, then the folder last
+int speaker = 0;  // this rank in the launch
 std::atomic<bool> spoken{false};
+bool watches = false;  // there is a watchdog
 struct Words {
   std::string file, folder;
 };
@@ -99,9 +99,6 @@ void last_words(int signal, siginfo_t* info, void* context) {
       line << " (it waited for all ranks)";
     line.print();
   }
-  // Also where the program goes on: it may be killed next, and what is mapped stays mapped.
-  for (const std::string& path : litter)
-    if (::unlink(path.c_str()) != 0) ::rmdir(path.c_str());
   if (old.sa_flags & SA_SIGINFO) {
     old.sa_sigaction(signal, info, context);
   } else if (ends) {
@@ -150,8 +147,8 @@ struct Watchdog::Impl {
   std::condition_variable wake;
   bool stop = false;
   std::thread thread;
-  std::vector<std::string> around = litter;  // of a watchdog around this one
-  bool took[2] = {false, false};             // the signals, from somebody else
+  bool around = watches;          // whether there is a watchdog around this one
+  bool took[2] = {false, false};  // the signals, from somebody else
 
   Impl(const Communicator& c, double seconds, const std::string& folder, const std::string& words_to)
       : comm(c), limit(seconds), rank(world_rank()), launched(world_size()) {
@@ -163,9 +160,10 @@ struct Watchdog::Impl {
     board->publish(heartbeat(), kNobody);
     board->join(launched);
     comm.barrier();  // nobody removes a file before everybody has mapped it
+    board->vanish();
     speaker = rank;
     spoken = false;
-    for (std::string& path : board->traces(launched)) litter.push_back(std::move(path));
+    watches = true;
     install();
     thread = std::thread([this] { watch(); });
   }
@@ -193,8 +191,8 @@ struct Watchdog::Impl {
     if (thread.joinable()) thread.join();
     for (std::size_t i = 0; i < 2; ++i)
       if (took[i]) ::sigaction(kSignals[i], &before[i], nullptr);
-    litter = around;
-    if (around.empty()) words_of_run = nullptr;
+    watches = around;
+    if (!around) words_of_run = nullptr;
   }
 
   // Before whoever takes the signals now.
@@ -238,8 +236,6 @@ struct Watchdog::Impl {
     } else {
       std::this_thread::sleep_for(std::chrono::seconds(2));  // another rank speaks and ends the job
     }
-    for (const std::string& path : litter)
-      if (::unlink(path.c_str()) != 0) ::rmdir(path.c_str());
     spoken = true;  // one line is enough
     // The main thread hangs, perhaps inside MPI: if MPI cannot end the job either, the launcher sees this
     // process go.

@@ -120,7 +120,7 @@ def left_over():
 
 
 def other_user():
-    """Another user of the node, while a job runs: cannot see, change or replace its heartbeats, nor write into its output folder."""
+    """Another user of the node, while a job runs: there are no heartbeats to be seen, and that user cannot write into the output folder."""
     if os.getuid() != 0:
         print("skipped: it takes root to be somebody else")
         sys.exit(77)
@@ -132,11 +132,9 @@ def other_user():
     beats = {Path(p) for p in re.findall(r"/(?:dev/shm|tmp)/tessera-0-\S+", Path(f"/proc/{owner}/maps").read_text())}
     assert beats, "no heartbeats in shared memory"
     folder = next(iter(beats)).parent
-    assert folder.stat().st_mode & 0o777 == 0o700 and all(p.stat().st_mode & 0o077 == 0 for p in beats)
+    assert not folder.exists(), "mapped, and gone"
 
-    tries = {"see": lambda: os.stat(folder), "list": lambda: os.listdir(folder), "remove": lambda: os.rmdir(folder), "rename": lambda: folder.rename(f"{folder}-x"),
-             "replace": lambda: os.symlink("/etc", folder), "add": lambda: (folder / "new").touch(), "change": lambda: open(next(iter(beats)), "r+b"),
-             "kill": lambda: os.kill(owner, signal.SIGTERM), "take the owner's file": lambda: (work / "out/owner.json").unlink(),
+    tries = {"kill": lambda: os.kill(owner, signal.SIGTERM), "take the owner's file": lambda: (work / "out/owner.json").unlink(),
              "write its status": lambda: open(work / "out/status.json", "a"), "write a checkpoint": lambda: (work / "out/checkpoint/iteration-9999999.h5").touch()}
     reader, writer = os.pipe()
     somebody = os.fork()
@@ -154,7 +152,7 @@ def other_user():
         os.write(writer, json.dumps(done).encode())
         os._exit(0)
     os.waitpid(somebody, 0)
-    assert json.loads(os.read(reader, 4096)) == ["see"], "what another user could do"
+    assert json.loads(os.read(reader, 4096)) == [], "what another user could do"
     assert child.poll() is None
     child.send_signal(signal.SIGTERM)
     out, err = child.communicate(timeout=60)
