@@ -40,6 +40,12 @@ constexpr double kPatience = 60;  // the others may be at work for a while
 
 MPI_Op mpi_op(Reduce op) { return op == Reduce::sum ? MPI_SUM : op == Reduce::max ? MPI_MAX : MPI_MIN; }
 
+std::string host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
 }  // namespace
 
 struct Communicator::Shared {
@@ -300,6 +306,10 @@ void Communicator::together(const std::function<void()>& work) const {
     TESSERA_MPI(MPI_Wait(&vote.request, MPI_STATUS_IGNORE));
   }
   if (first == size()) return;
+  // Nodes may see other files than the first one, which alone the user looks at.
+  if (const std::string host = host_name(), others = first > 0 ? broadcast(host, 0) : host;
+      rank() == first && host != others)
+    problem += concat(" [rank ", first, ", on ", host, "]");
   problem = broadcast(problem, first);
   const auto fail = [](auto error) {
     error.everywhere = true;

@@ -3,13 +3,17 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from harness import image, JOB, job, photo, ranks_of, recorded, run, same, start, tessera, TV, wait_for, work
+import numpy as np
+
+from harness import (image, JOB, job, launch, photo, program, ranks_of, recorded, run, same, source, start, tessera, TV, wait_for,
+                     work)
 
 ENDLESS = TV.replace("iterations: 4", "iterations: 100000, stop: {rounding: false}")
 OFTEN = ("--set", "output.checkpoint.iterations=1")
@@ -158,3 +162,55 @@ def other_user():
     out, err = child.communicate(timeout=60)
     assert child.returncode == 86, (child.returncode, out, err)
     assert not folder.exists()
+
+
+NODE = """\
+if [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then shift 2; exec "$@"; fi
+exec unshare --mount --uts sh -ec 'hostname other; mount -t tmpfs none "$1"; eval "$2"; shift 2; exec "$@"' - "$@"
+"""
+
+
+def nodes_differ():
+    """Rank 1 has a scratch folder of its own, as on another node: one line with its host before the first iteration, or the same result."""
+    if os.getuid() != 0 or subprocess.run(["unshare", "--mount", "--uts", "true"], capture_output=True).returncode != 0:
+        print("skipped: it takes root to be two nodes")
+        sys.exit(77)
+    scratch, keep = work / "scratch", work / "keep"
+    scratch.mkdir(), keep.mkdir()
+    rng = np.random.default_rng(1)
+    new, old = (rng.random((48, 64), dtype=np.float32) for _ in range(2))
+    for name, values in (("new.npy", new), ("old.npy", old), ("short.npy", new[:40]), ("w.npy", np.ones_like(new)), ("w_old.npy", 1 - np.eye(48, 64, dtype=np.float32))):
+        np.save(keep / name, values)
+    for name in ("drunet_small_gray", "drunet_wide_gray"):
+        shutil.copyfile(source / f"data/weights/{name}.safetensors", keep / f"{name}.safetensors")
+    shutil.copyfile(keep / "new.npy", scratch / "y.npy")
+    shutil.copyfile(keep / "w.npy", scratch / "w.npy")
+    shutil.copyfile(keep / "drunet_small_gray.safetensors", scratch / "net.safetensors")
+    path = job("problem: {measurements: scratch/y.npy, noise: {gaussian: 0.02}}\ndenoiser: {network: tv}\n"
+               "solver: {name: admm, iterations: 2}\ndomain: {grid: [2, 1]}\noutput: {folder: out, preview: none, diagnostics: false}\n")
+    (work / "node.sh").write_text(NODE)
+
+    def two(fill, *words, command="run", of=path):
+        done = subprocess.run([launch, "-n", "2", "sh", work / "node.sh", scratch, fill, program, command, of, *words], cwd=work, text=True, capture_output=True, timeout=240)
+        return done.returncode, done.stdout + done.stderr
+
+    at = f"cp {keep}"
+    good = f"{at}/new.npy {scratch}/y.npy; {at}/w.npy {scratch}/w.npy; {at}/drunet_small_gray.safetensors {scratch}/net.safetensors"
+    weights, network = ("--set", "problem.weights=scratch/w.npy"), ("--set", "denoiser={network: drunet, weights: scratch/net.safetensors}")
+    for fill, words, file, named in ((f"{good}; {at}/old.npy {scratch}/y.npy", (), "y.npy", "on other (rank 1)"), (f"{good}; {at}/short.npy {scratch}/y.npy", (), "y.npy", "on other (rank 1)"),
+                                     ("true", (), "y.npy", "nothing on other (rank 1)"), (f"{good}; {at}/w_old.npy {scratch}/w.npy", weights, "w.npy", "on other (rank 1)"),
+                                     (f"{good}; {at}/drunet_wide_gray.safetensors {scratch}/net.safetensors", network, "net.safetensors", "on other (rank 1)")):
+        code, said = two(fill, *words)
+        assert code == 2 and said.count("tessera: ") == 1 and f"scratch/{file} is not the same file on all nodes" in said and named in said, (code, said)
+        assert not (work / "out").exists()
+    code, said = two("true", "--set", "problem={truth: scratch/y.npy, noise: {gaussian: 0.02}}")
+    assert code == 2 and "there is no file" in said and "[rank 1, on other]" in said, (code, said)
+    code, said = two(f"{at}/old.npy {scratch}/y.npy", keep / "new.npy", command="compare", of=scratch / "y.npy")
+    assert code == 2 and "not the same file" in said, (code, said)
+    code, said = two(good, "--set", "output.folder=scratch/out")
+    assert code == 2 and "scratch/out is another folder here, or none" in said and "[rank 1, on other]" in said, (code, said)
+    # Copies with other times are the same file; nothing is made of halves.
+    code, said = two(good, *weights)
+    assert code == 0, (code, said)
+    run(path, *weights, "--set", "output.folder=shared", ranks=2)
+    same("out", "shared")

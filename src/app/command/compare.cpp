@@ -10,6 +10,7 @@
 
 #include "command/command.hpp"
 #include "job/full_scale.hpp"
+#include "job/same_files.hpp"
 #include "tessera/app/run_plan.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
@@ -35,6 +36,7 @@ struct Pair {
 
 Pair read_pair(const CompareArguments& arguments, const Communicator& comm) {
   Pair p;
+  require_same_files({file_of(arguments.a), file_of(arguments.b)}, comm);
   p.a = image_source_info(arguments.a, comm);
   p.b = image_source_info(arguments.b, comm);
   TESSERA_VALIDATE(p.a.channels == p.b.channels, arguments.a, " has ", p.a.channels, " channels and ",

@@ -8,6 +8,7 @@
 
 #include "command/command.hpp"
 #include "job/missing.hpp"
+#include "job/same_files.hpp"
 #include "job/solver_input.hpp"
 #include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/output.hpp"
@@ -80,7 +81,11 @@ int execute(const DenoiseArguments& a, const Communicator& comm) {
   const ImageFormat* format = nullptr;
   comm.together([&] { format = &checked_format(a); });
   const bool picture = is_picture(a.out);
-  RunPlan plan = plan_run(job_of(a), comm, comm.size());
+  const JobConfig job = job_of(a);
+  std::vector<std::string> files;
+  comm.together([&] { files = read_by_ranks(job); });
+  require_same_files(files, comm);
+  RunPlan plan = plan_run(job, comm, comm.size());
   const double unit = a.unit == "file" ? plan.factor : 1, sigma = a.sigma / unit;
   TESSERA_VALIDATE(sigma <= 1, "--sigma is ", a.sigma, " (white is ", unit,
                    ") write --unit file for a level in the units of ", a.in);

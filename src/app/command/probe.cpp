@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "command/command.hpp"
+#include "job/same_files.hpp"
 #include "job/solver_input.hpp"
 #include "tessera/app/diagnostics.hpp"
 #include "tessera/app/job_denoiser.hpp"
@@ -84,6 +85,7 @@ int execute(const ProbeArguments& a, const Communicator& comm) {
     for (const double sigma : a.sigmas)
       TESSERA_VALIDATE(sigma > 0, "--sigma is ", sigma, " (a noise level is above 0) for example 0.05");
   });
+  if (!a.image.empty()) require_same_files({file_of(a.image)}, comm);
   choose_execution(plan, comm, this_launch(comm));
   const auto transport = open_transport(plan, comm).transport;
   const auto denoiser = make_denoiser(plan, comm, transport);

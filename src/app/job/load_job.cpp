@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "job/same_files.hpp"
 #include "tessera/app/job_denoiser.hpp"
 #include "tessera/app/operator_table.hpp"
 #include "tessera/core/error.hpp"
@@ -70,9 +71,15 @@ JobConfig load_job(const std::string& path, const std::vector<std::string>& over
   text = comm.broadcast(text, 0);
   FileProblem file;
   comm.together([&] { file.path = named_measurements(text, path, overrides); });
+  require_same_files({file_of(file.path)}, comm);
   file.text = measurement_problem(file.path, comm);
   JobConfig job;
-  comm.together([&] { job = parse_job(text, path, overrides, file, purpose); });
+  std::vector<std::string> files;
+  comm.together([&] {
+    job = parse_job(text, path, overrides, file, purpose);
+    files = read_by_ranks(job);
+  });
+  require_same_files(files, comm);
   if (purpose == Purpose::measure && !job.problem.has_truth()) return job;
   const std::string reason = no_network(job, comm);
   if (purpose == Purpose::measure) {

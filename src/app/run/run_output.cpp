@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/solver_input.hpp"
+#include "run/folder_owner.hpp"
 #include "run/run_summary.hpp"
 #include "run/run_trace.hpp"
 #include "tessera/app/diagnostics.hpp"
@@ -147,12 +149,39 @@ void check_disk(const OutputFolder& folder, const JobRun& run) {
   });
 }
 
+// InputError where a rank does not see the folder that rank 0 has made: a scratch folder that each node has for itself.
+// Another node may be some seconds behind. Collective.
+void check_shared(const OutputFolder& folder, const Communicator& comm) {
+  constexpr double kPatience = 10;
+  namespace fs = std::filesystem;
+  const std::string owner = folder.file(FolderOwner::kFile);
+  const auto read = [&] {
+    std::error_code none;
+    return fs::exists(owner, none) ? read_text(owner) : std::string();
+  };
+  std::string mine;
+  comm.together([&] {
+    if (comm.rank() == 0) mine = read();
+  });
+  const std::string first = comm.broadcast(mine, 0);
+  comm.together([&] {
+    for (const double start = now(); comm.rank() != 0 && read() != first; ::usleep(100000)) {
+      beat();
+      TESSERA_VALIDATE(
+          now() - start < kPatience, folder.path(),
+          " is another folder here, or none (every rank writes its trace and its part of the result "
+          "into it) name an output.folder that all nodes share");
+    }
+  });
+}
+
 }  // namespace
 
 int make_run_folder(OutputFolder& folder, const JobRun& run, const RunFiles& files) {
   const int restarts = run.from ? 1 + restarts_so_far(folder, *run.from, run.comm) : 0;
   check_disk(folder, run);
   folder.create(run.goes_on());
+  check_shared(folder, run.comm);
   run.comm.together([&] {
     if (run.comm.rank() != 0) return;
     if (run.from) CheckpointFolder(folder.file("checkpoint")).set_aside(run.done());
