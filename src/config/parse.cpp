@@ -26,10 +26,14 @@ void unknown_key(const std::string& place, const std::string& parent, const std:
                  const std::vector<std::string>& known) {
   std::string advice = nearest(name, known);
   if (!advice.empty()) advice = join(parent, advice);
-  const auto depth = [](const std::string& path) { return std::count(path.begin(), path.end(), '.'); };
+  // Right name, wrong section: one inside of this section where there is any, else the outermost such key.
+  const std::string inside = '.' + parent.substr(parent.rfind('.') + 1) + '.';
+  const auto far = [&](const std::string& path) {
+    return std::count(path.begin(), path.end(), '.') + (path.find(inside) == std::string::npos ? 1000 : 0);
+  };
   if (advice.empty())
-    for (const KeyInfo& key : job_keys())  // right name, wrong section; the outermost such key
-      if (key.path.ends_with('.' + name) && (advice.empty() || depth(key.path) < depth(advice)))
+    for (const KeyInfo& key : job_keys())
+      if (key.path.ends_with('.' + name) && (advice.empty() || far(key.path) < far(advice)))
         advice = key.path;
   if (!advice.empty()) {
     advice = "did you mean " + advice + '?';

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "tessera/core/error.hpp"
+#include "tessera/core/paths.hpp"
 #include "tessera/core/units.hpp"
 
 namespace tessera::config {
@@ -107,7 +108,8 @@ void reject(const Site& site, const Value& v, const std::string& wanted, const s
       concat(v.place, ": ", site.path, " is ", show(v), " (it must be ", wanted, ") ", suggestion));
 }
 
-std::string absolute_path(const std::string& path, const std::string& folder) {
+std::string absolute_path(const std::string& said, const std::string& folder) {
+  const std::string path = expand_path(said, folder);
   return fs::path(path).is_absolute() ? fs::path(path).lexically_normal().string()
                                       : (fs::path(folder) / path).lexically_normal().string();
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tessera/core/error.hpp"
+#include "tessera/core/paths.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/io/files.hpp"
@@ -30,7 +31,9 @@ class File {
   explicit File(const std::string& path) : path_(path), folder_(std::filesystem::path(path).parent_path()) {}
   std::string where(const YAML::Mark& mark) const { return concat(path_, ":", mark.line + 1, ": "); }
   std::string where(const YAML::Node& node) const { return where(node.Mark()); }
-  std::string located(const std::string& name) const { return (folder_ / name).lexically_normal().string(); }
+  std::string located(const std::string& name) const {
+    return (folder_ / expand_path(name, folder_.string())).lexically_normal().string();
+  }
 
  private:
   std::string path_;

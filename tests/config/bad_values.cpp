@@ -60,6 +60,22 @@ const std::vector<BadJob>& bad_values() {
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\niterations: 3\n",
        {},
        "photo.yaml:4: unknown key iterations (it would be ignored) did you mean solver.iterations?"},
+      {"UnknownKeyOfASectionInside",
+       "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  operator: {type: blur, kernel: {sigma: "
+       "1.6}}\n",
+       {},
+       "photo.yaml:4: unknown key problem.operator.kernel.sigma (it would be ignored) did you mean "
+       "problem.operator.kernel.gaussian.sigma?"},
+      {"HomeOfSomebodyElse",
+       "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\noutput: {folder: ~max/results}\n",
+       {},
+       "the path ~max/results begins at ~max (only ~ alone stands for a folder, your home) write the path "
+       "itself"},
+      {"VariableThatIsNotSet",
+       "problem:\n  truth: $TESSERA_NO_SUCH/photo.png\n  noise: {gaussian: 0.01}\n",
+       {},
+       "the path $TESSERA_NO_SUCH/photo.png has $TESSERA_NO_SUCH (TESSERA_NO_SUCH is not set here) write the "
+       "path itself"},
       {"UnknownKeyFarFromAll",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndomain: {xyzzy: 3}\n",
        {},

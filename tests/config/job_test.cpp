@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdlib>
 #include <limits>
 
 #include <algorithm>
@@ -105,6 +106,22 @@ TEST_F(Job, DefaultsStandInTheStructs) {
   EXPECT_EQ(job.output.folder, folder.path() + "/runs/photo");
   EXPECT_EQ(job.folder, folder.path());
   EXPECT_EQ(job.text, simulated);
+}
+
+TEST_F(Job, PathsBeginAtHomeAndHoldVariablesAsAShellReadsThem) {
+  ::setenv("HOME", folder.path().c_str(), 1);
+  ::setenv("TESSERA_TEST_NAME", "photo", 1);
+  const std::string given = "problem: {truth: '~/${TESSERA_TEST_NAME}.jpg', noise: {gaussian: 0.01}}\n";
+  EXPECT_EQ(parse(given).problem.truth, folder.path() + "/photo.jpg");
+  const auto output = [&](const std::string& path) {
+    return parse(given, {"output.folder='" + path + "'"}).output.folder;
+  };
+  EXPECT_EQ(output("~"), folder.path());
+  EXPECT_EQ(output("$HOME/$TESSERA_TEST_NAME-2/~"), folder.path() + "/photo-2/~");
+  EXPECT_EQ(output("a~b/5$/$5"), folder.path() + "/a~b/5$/$5") << "none of them";
+  EXPECT_EQ(write_job(parse(given)).find('$'), std::string::npos) << "what is written stands for itself";
+  EXPECT_THROW(output("${TESSERA_TEST_NONE}/x"), InputError);
+  EXPECT_THROW(output("~root/x"), InputError);
 }
 
 TEST_F(Job, BoundaryIsCircularWhenSimulatedAndValidForRealData) {
