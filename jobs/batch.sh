@@ -156,12 +156,14 @@ finish() {
   [[ $code == 85 && -n $told_to_end ]] && code=86
   case $code in
     0) say "done" ;;
-    85 | 138)  # 138: USR1 came before the program could take it; there was nothing to write yet
+    85 | 138)  # 138: USR1 came before the program could take it
       if ((restarts >= SITE_RESTARTS)); then
         say "checkpointed, not requeued: restarted $restarts times (SITE_RESTARTS is $SITE_RESTARTS); submit again to go on"
         exit 3  # not 85, which a site may requeue by itself
       fi
-      say "checkpointed, requeueing (restart $((restarts + 1)) of at most $SITE_RESTARTS): as planned, this job goes on by itself"
+      local what=checkpointed
+      [[ $code == 85 ]] || what="ended before it began"
+      say "$what, requeueing (restart $((restarts + 1)) of at most $SITE_RESTARTS): as planned, this job goes on by itself"
       if [[ $SITE_REQUEUE == scontrol ]]; then
         say "CANCELLED in Slurm's next line is its word for this requeue"
         scontrol requeue "$(job_name)" && wait_for_slurm

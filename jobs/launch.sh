@@ -5,12 +5,13 @@
 #   Each rank gets its share of the cores as OMP_NUM_THREADS, unless that is set. What is decided here reaches the ranks on
 #   all nodes, also where the launcher passes no environment on (Slurm's --export=NONE).
 #   Waiting ranks yield their core. The exit code is the program's.
-#   Ctrl-C and SIGTERM reach the ranks as SIGUSR2, and tessera then writes a checkpoint; Ctrl-C after that ends all.
+#   Ctrl-C, SIGTERM, SIGHUP and SIGXCPU reach the ranks as SIGUSR2, and tessera then writes a checkpoint; Ctrl-C after that
+#   ends all. Standard input is not read.
 #   TESSERA_LAUNCHER=mpirun or srun chooses; with either, one rank is launched too (otherwise it simply runs).
 #   TESSERA_LAUNCHER_OPTIONS are passed on to mpirun or srun.
 set -euo pipefail
 case ${1:-} in
-  -h | --help) sed -n '3,10s/^# //p' "$0"; exit 0 ;;
+  -h | --help) sed -n '3,11s/^# //p' "$0"; exit 0 ;;
 esac
 if [[ ${1:-} != -n || $# -lt 3 || ! $2 =~ ^[1-9][0-9]*$ ]]; then
   echo "usage: launch.sh -n N PROGRAM [ARGUMENTS...]   (--help says more)" >&2
@@ -40,8 +41,10 @@ if [[ $ranks != 1 || -n ${TESSERA_LAUNCHER:-} || $launcher == srun ]] && ! comma
 fi
 
 # The launchers' own words on the way to standard error: none for exit codes that the program has explained. In a block
-# between dashes mpirun says that a rank returned one, or aborted; srun calls 85 and 86, after a checkpoint, errors.
+# between dashes mpirun says that a rank returned one, or aborted, and it tells of each signal; srun calls 85 and 86, after a
+# checkpoint, errors.
 read -r -d '' drop <<'SED' || :
+/^mpirun: Forwarding signal [0-9]* to job$/d
 /^srun: error: .*Exited with exit code 8[56]$/d
 /help message help-mpi-api.txt \/ mpi-abort$/d
 /^-\{74\}$/{
@@ -59,21 +62,23 @@ SED
 
 # supervise LAUNCHER...: runs it and ends with its exit code. mpirun answers Ctrl-C and SIGTERM by killing its ranks a second
 # later, so both are kept from it (blocked, which it leaves to itself: ranks get them back), and this shell passes them on as
-# SIGUSR2, which mpirun and srun forward. Killed, this shell takes the launcher with it. Older coreutils cannot block.
+# SIGUSR2, which mpirun and srun forward. In a session of its own it gets none of those that a terminal which closes, or a
+# batch system, sends to all. Killed, this shell takes the launcher with it. Older coreutils and util-linux cannot do this.
 supervise() {
   local child code=0 caught asked=0 cut=0
   local -a shield=()
   env --block-signal=INT true 2>/dev/null && shield=(env --block-signal=INT,TERM)
-  setpriv --pdeathsig HUP true 2>/dev/null && shield=(setpriv --pdeathsig HUP ${shield[@]+"${shield[@]}"})
+  setpriv --pdeathsig HUP true 2>/dev/null && shield=(setsid setpriv --pdeathsig HUP ${shield[@]+"${shield[@]}"})
   exec 3>&2
-  exec 2> >(trap '' INT TERM; exec sed --unbuffered "$drop" >&3)
+  exec 2> >(trap '' INT TERM HUP XCPU; exec sed --unbuffered "$drop" >&3)
   local filter=$!
-  ${shield[@]+"${shield[@]}"} "$@" <&0 &
+  ${shield[@]+"${shield[@]}"} "$@" </dev/null &
   child=$!
   pass() { caught=1; kill "-$1" "$child" 2>/dev/null || :; }
   trap 'if ((asked)); then cut=1; pass HUP; else asked=1; pass USR2; fi' INT
-  trap 'asked=1; pass USR2' TERM
+  trap 'asked=1; pass USR2' TERM HUP XCPU
   trap 'pass USR1' USR1
+  trap 'pass USR2' USR2
   while :; do
     caught='' code=0
     wait "$child" || code=$?

@@ -140,8 +140,9 @@ class Study:
         self.folder = Path(arguments.folder).resolve()
         self.child = None
         self.code = 0  # that a signal asked for
-        for number, code in ((signal.SIGUSR1, 85), (signal.SIGTERM, 86)):
-            signal.signal(number, lambda *_, code=code: self.interrupt(code))
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU):
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
+                signal.signal(number, lambda *_, code=85 if number == signal.SIGUSR1 else 86: self.interrupt(code))
 
     def interrupt(self, code):
         self.code = self.code or code

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "tessera/core/error.hpp"
+#include "tessera/core/leftovers.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/io/posix_file.hpp"
 
@@ -184,7 +185,9 @@ std::string temporary_name(const std::string& path) {
   static const unsigned mine = std::random_device()();
   char text[16];  // a forked process is another one
   std::snprintf(text, sizeof text, ".%08x.tmp", mine ^ (2654435761U * static_cast<unsigned>(::getpid())));
-  return path + text;
+  const std::string name = path + text;
+  remember_leftover(name);
+  return name;
 }
 
 bool is_temporary(const std::string& name) {

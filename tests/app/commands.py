@@ -7,12 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import h5py
 import numpy as np
 
-from harness import (image, job, launch, photo, pictures, program, ranks_of, recorded, run, start, summary, tessera, TV,
+from harness import (image, JOB, job, launch, photo, pictures, program, ranks_of, recorded, run, start, summary, tessera, TV,
                      wait_for, work)
 
 ENDLESS = TV.replace("iterations: 4", "iterations: 100000, stop: {rounding: false}")
@@ -230,3 +231,42 @@ def folder_moves():
     (work / "there/owner.json").unlink()
     shutil.rmtree(work / "here", ignore_errors=True)
     run("there", "--resume", "--set", f"solver.iterations={steps + 1}", ranks=2)
+
+
+def commands_stop():
+    """Every command ends on every signal that ends a run, with its exit code, one line, and nothing left half done."""
+    photo(64, 72)
+    path = job(JOB)
+    large = job("problem: {truth: {scene: {seed: 1, size: [6000, 6000]}}, operator: {type: blur, kernel: {gaussian: {sigma: 6}}}, noise: {gaussian: 0.02}}\n", "large.yaml")
+
+    def up(child, ranks):
+        """Whether all ranks listen."""
+        found = subprocess.run(["pgrep", "-f", f"^{re.escape(program)} "], text=True, capture_output=True).stdout.split()
+        caught = 0
+        for rank in found:
+            try:
+                if os.readlink(f"/proc/{rank}/cwd") == str(work):
+                    caught += bool(int(re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{rank}/status").read_text())[1], 16) & 1 << signal.SIGXCPU - 1)
+            except OSError:
+                pass
+        return caught == ranks or child.poll() is not None
+
+    for sent, ranks, wanted, words in ((signal.SIGUSR1, 2, 85, ("simulate", large, "y.h5")), (signal.SIGTERM, 2, 86, ("scene", "s.h5", "--size", "20000x20000")),
+                                       (signal.SIGHUP, 1, 86, ("scene", "s.png", "--size", "20000x20000")), (signal.SIGXCPU, 1, 86, ("tune", path, "--seconds", "60")),
+                                       (signal.SIGINT, 2, 86, ("probe", path, "--passes", "100000")), (signal.SIGHUP, 2, 86, ("run", path, "--set", "output.checkpoint.keep=0", "--set", "solver.iterations=100000")),
+                                       (signal.SIGXCPU, 2, 86, ("denoise", "s_large.npy", "d.h5", "--sigma", "0.1"))):
+        if words[0] == "denoise":
+            np.save(work / "s_large.npy", np.zeros((3, 4000, 4000), np.float32))
+        child = subprocess.Popen([launch, "-n", str(ranks), program, *words], cwd=work, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        try:
+            wait_for(lambda: up(child, ranks))
+            time.sleep(0.3)
+            assert child.poll() is None, child.communicate()
+            os.kill(child.pid, sent)
+            out, err = child.communicate(timeout=60)
+        finally:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+        assert child.returncode == wanted, (words, sent, child.returncode, out, err)
+        assert [line[:18] for line in err.splitlines() if line] == ["tessera: ended by "], (words, err)
+        assert not list(work.glob("*.tmp")) and not list(work.glob("*.h5")) and not list(work.glob("s.png")), words

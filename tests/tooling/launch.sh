@@ -53,6 +53,22 @@ for pinned in OMP_PROC_BIND=Close OMP_PLACES=cores GOMP_CPU_AFFINITY=0-3; do
 done
 expect "nothing to set aside" "unset" "$("$launch" -n 2 bash -c 'echo ${OMP_PROC_BIND-unset}' | sort -u)"
 
+# Signals that a terminal or a batch system sends to all reach the ranks, once, as SIGUSR2; standard input stays the caller's.
+taker='trap "exit 86" USR2; trap "exit 99" HUP TERM XCPU; touch "$0.$OMPI_COMM_WORLD_RANK"; for i in {1..200}; do sleep 0.1; done'
+work=$(mktemp -d)
+for signal in HUP XCPU TERM; do
+  rm -f "$work"/up.*
+  setsid "$launch" -n 2 bash -c "$taker" "$work/up" >/dev/null 2>&1 &
+  child=$!
+  until [[ -e $work/up.0 && -e $work/up.1 ]]; do sleep 0.1; done
+  kill "-$signal" -- "-$child"
+  ended=0
+  wait "$child" || ended=$?
+  expect "$signal to the whole group" 86 "$ended"
+done
+rm -r "$work"
+expect "lines of a list that is read" "a b" "$(printf 'a\nb\n' | while read -r line; do "$launch" -n 2 true; echo "$line"; done | xargs)"
+
 # Launchers that pass nothing on: an srun as after sbatch --export=NONE, and an mpirun over ssh.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -16,6 +16,7 @@
 #include "command/command.hpp"
 #include "tessera/app/commands.hpp"
 #include "tessera/app/operator_table.hpp"
+#include "tessera/app/signals.hpp"
 #include "tessera/comm/launch.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
@@ -105,6 +106,8 @@ std::string misunderstood(const CLI::ParseError& error, const CLI::App& app, con
 
 int tessera_main(int argc, char** argv, const Communicator& comm) {
   std::set_terminate(give_up);
+  const EndSignals signals(comm.rank() ==
+                           0);  // runs and trainings listen themselves, once they have something to save
   const Communicator errors = comm.duplicate();
   know_choices();
   CLI::App app{

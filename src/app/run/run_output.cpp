@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -84,10 +85,17 @@ void say_what_runs(Log& log, const JobRun& run, const std::vector<std::string>& 
                           "end{} (prior of strength lambda {:.4g})",
                           noise, o.sigma.at(0), o.level,
                           o.sigma.values().back() < 0.99 * o.level ? ", then less and less" : "", o.lambda)
-            : fmt::format("noise {:.4g} (white is 1): the denoiser takes away {:.4g} at the end (prior of "
-                          "strength lambda {:.4g}, step {:.4g})",
-                          noise, o.sigma.values().back(), o.lambda,
-                          o.step.set() ? o.step.values().back() : 1 / run.data->lipschitz()));
+            : fmt::format(
+                  "noise {:.4g} (white is 1): the denoiser takes noise of {:.4g} away at the end (prior of "
+                  "strength lambda {:.4g}, step {:.4g})",
+                  noise, o.sigma.values().back(), o.lambda,
+                  o.step.set() ? o.step.values().back() : 1 / run.data->lipschitz()));
+  // jobs/launch.sh keeps signals from it, and says that it has.
+  if (plan.job.output.checkpoint.keep > 0 && std::getenv("OMPI_MCA_orte_launch") &&
+      !std::getenv("TESSERA_TERMINAL"))
+    log.line(
+        "note: mpirun by itself kills its ranks a second or two after Ctrl-C or SIGTERM, and what a longer "
+        "iteration has begun is lost: send it SIGUSR2 instead, or start it by jobs/launch.sh");
   for (const std::string& line : damaged) log.line("note: passed over: " + line);
   if (run.from) log.line(fmt::format("resumed after {} iterations from {}", run.done(), run.from->path));
   for (const std::string& warning : run.started.warnings) log.line("warning: " + warning);
@@ -330,7 +338,7 @@ int RunOutput::end_stopped() {
                         folder_.file("checkpoint"), shell_word(folder_.path())));
   status_.set(code == kRequeue ? "waiting" : "stopped",
               code == kRequeue ? "checkpointed after SIGUSR1, to be started again with --resume"
-                               : "checkpointed after SIGTERM or Ctrl-C");
+                               : "checkpointed after SIGTERM, Ctrl-C or the like");
   return code;
 }
 
