@@ -278,6 +278,9 @@ class Study:
               "each launch, so that ways to use the machine are compared, not more of it", flush=True)
         if self.threads and "SLURM_JOB_ID" not in os.environ and self.threads * most > len(os.sched_getaffinity(0)):
             print(f"note: {most} ranks share {len(os.sched_getaffinity(0))} cores; efficiency counts cores", flush=True)
+        if "SLURM_JOB_ID" not in os.environ and (load := os.getloadavg()[0]) > os.cpu_count():
+            print(f"warning: this machine is busy, its load is {load:.1f} on {os.cpu_count()} cores: times and efficiency are not what it can do",
+                  flush=True)
         try:
             for number, (name, settings, shown) in enumerate(runs, 1):
                 if self.code:

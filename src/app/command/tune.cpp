@@ -6,12 +6,16 @@
 #include <ATen/ops/abs.h>
 #include <ATen/ops/rand.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "command/command.hpp"
@@ -197,6 +201,32 @@ void print_precisions(const RunPlan& plan, const Communicator& comm) {
   }
 }
 
+// What a busy machine measures is not what it can do.
+void say_busy(const Communicator& comm) {
+  const auto cores = static_cast<double>(std::thread::hardware_concurrency());
+  double load = 0;
+  if (::getloadavg(&load, 1) != 1 || load <= cores) return;
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  if (comm.local_rank() == 0)
+    std::printf(
+        "warning: %s is busy, its load is %.1f on %.0f cores: what is measured now is slower than it can "
+        "be\n",
+        host, load, cores);
+}
+
+// Files of later runs: what was measured is worth more than its place. Whether it was written.
+bool try_to_store(const char* what, const std::function<void()>& store) {
+  try {
+    store();
+    return true;
+  } catch (const std::exception& e) {
+    std::printf("note: %s could not be stored: %s\n", what, e.what());
+    return false;
+  }
+}
+
+// Measured anew where nothing is known, or a file is to be written. That file alone is; else later runs find it in the cache.
 Machine machine_for(const RunPlan& plan, const Communicator& comm,
                     const std::shared_ptr<Transport>& transport, const NetworkWork& network,
                     const std::string& file, bool anew) {
@@ -217,11 +247,11 @@ Machine machine_for(const RunPlan& plan, const Communicator& comm,
   }
   comm.together([&] {
     if (comm.rank() != 0) return;
+    if (!file.empty()) return write_text(file, write_machine(machine));
     const std::string path = measured_machine_path(place.per_host, place.threads);
     std::error_code error;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-    write_text(path, write_machine(machine));
-    if (!file.empty()) write_text(file, write_machine(machine));
+    try_to_store("the measured machine", [&] { write_text(path, write_machine(machine)); });
   });
   return machine;
 }
@@ -240,6 +270,7 @@ int execute(const TuneArguments& a, const Communicator& comm) {
   if (first)
     for (const std::string& warning : plan.files->warnings()) std::printf("warning: %s\n", warning.c_str());
 
+  say_busy(comm);
   const auto transport = open_transport(plan, comm).transport;
   const Machine machine =
       machine_for(plan, comm, transport, *m.network, a.machine, a.only_machine || !a.machine.empty());
@@ -280,12 +311,15 @@ int execute(const TuneArguments& a, const Communicator& comm) {
       table.begin(), table.end(), [](const Measured& x, const Measured& y) { return x.seconds < y.seconds; });
   comm.together([&] {
     if (!first) return;
-    store_tuned(tuned_path(), {machine.fingerprint, shape, best->choice, best->seconds});
     const Measured& guess = table.front();  // the model's first
     std::printf("auto by the cost model: %s, %.3f times the best\n", text(guess.choice).c_str(),
                 guess.seconds / best->seconds);
-    std::printf("best: %s, %s per iteration; stored in %s\n", text(best->choice).c_str(),
-                format_seconds(best->seconds).c_str(), tuned_path().c_str());
+    std::printf("best: %s, %s per iteration\n", text(best->choice).c_str(),
+                format_seconds(best->seconds).c_str());
+    if (try_to_store("the choice", [&] {
+          store_tuned(tuned_path(), {machine.fingerprint, shape, best->choice, best->seconds});
+        }))
+      std::printf("stored in %s\n", tuned_path().c_str());
   });
   print_precisions(plan, comm);
   return 0;
@@ -306,7 +340,8 @@ Command tune_command(CLI::App& app) {
   options->add_option("--candidates", a->candidates, "measured at most")
       ->capture_default_str()
       ->check(above_zero());
-  options->add_option("--machine", a->machine, "write the measured machine to this file, for tessera plan");
+  options->add_option("--machine", a->machine,
+                      "write the measured machine to this file alone, for tessera plan");
   options->add_flag("--only-machine", a->only_machine, "measure the machine and stop");
   options->footer("Example: jobs/launch.sh -n 4 tessera tune photo.yaml");
   return {options, [a](const Launch& launch) { return execute(*a, launch.comm); }, Watched::together};
