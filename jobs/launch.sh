@@ -109,6 +109,10 @@ explain() {
 }
 
 if [[ -t 1 ]]; then export TESSERA_TERMINAL=${TESSERA_TERMINAL:-1}; else export TESSERA_TERMINAL=${TESSERA_TERMINAL:-0}; fi
+# mpirun's ranks do not see its width, which may change while one rank that simply runs looks at it.
+if [[ -t 1 && ($ranks != 1 || -n ${TESSERA_LAUNCHER:-} || $launcher == srun) ]] && size=$(stty size <&1 2>/dev/null); then
+  export TESSERA_COLUMNS=${TESSERA_COLUMNS:-${size#* }}
+fi
 # srun never tells Open MPI that ranks share cores; a spinning rank then costs the others milliseconds per message.
 export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1}
 # sbatch --export=NONE leaves behind that a job's srun, and that of mpirun's daemons, pass nothing on either.

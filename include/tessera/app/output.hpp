@@ -18,8 +18,9 @@ class Log {
   Log(bool speaks, const std::string& path);
   ~Log();
   void line(const std::string& text);
-  /// Overwrites the terminal's last line where it is one (else prints now and then); not in the file.
-  void progress(const std::string& text, bool last);
+  /// Overwrites the terminal's last line where it is one, cut to its width; else prints now and then. In the file too where
+  /// it is to be kept.
+  void progress(const std::string& text, bool last, bool keep = false);
   /// Whether progress() would print now.
   bool progress_due(bool last) const;
 
@@ -114,6 +115,7 @@ class Progress final : public Observer {
   Log& log_;
   int iterations_;
   std::vector<double> seconds_;
+  double kept_ = -1e9;  // when a line went into the log's file
 };
 
 /// What this rank sent and waited for so far.

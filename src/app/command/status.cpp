@@ -56,7 +56,9 @@ void find_runs(const fs::path& folder, int depth, std::vector<std::string>& out)
   for (const auto& entry : fs::directory_iterator(folder, none)) {
     if (!entry.is_directory(none)) continue;
     // A neighbor by another name: the number of an array of Slurm.
-    if (entry.is_symlink(none) && !fs::read_symlink(entry.path(), none).has_parent_path()) continue;
+    if (entry.is_symlink(none) &&
+        fs::canonical(entry.path(), none).parent_path() == fs::canonical(folder, none))
+      continue;
     inside.push_back(entry.path());
   }
   std::sort(inside.begin(), inside.end(), [](const fs::path& a, const fs::path& b) {
@@ -114,7 +116,10 @@ void read_status(const std::string& run, Json& j) {
   const double silent = age(path, status);
   if (process == ProcessState::gone) {
     j["state"] = "lost";
-    j["message"] = "its process ended without a word (killed, perhaps for memory; --resume goes on)";
+    j["message"] =
+        CheckpointFolder(run + "/checkpoint").list().empty()
+            ? "its process ended without a word (killed, perhaps for memory) before its first checkpoint"
+            : "its process ended without a word (killed, perhaps for memory; --resume goes on)";
   } else if (process == ProcessState::unknown && silent > kLost) {
     j["state"] = "lost";
     j["message"] = fmt::format("no sign of life for {}", format_seconds(silent));
@@ -162,7 +167,7 @@ int execute(const StatusArguments& arguments, const Communicator& comm) {
       std::string text;
       if (!arguments.json)
         text = fmt::format("{:<10} {:>18} {:>9} {:>8} {:>10} {:>9}  run\n", "state", "progress", "left",
-                           "restarts", "residual", "PSNR");
+                           "restarts", "change", "PSNR");
       again = false;
       bad.clear();
       for (const std::string& run : runs) {

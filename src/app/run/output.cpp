@@ -4,6 +4,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/clamp.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,6 +40,34 @@ namespace {
 bool on_terminal() {
   if (const char* said = std::getenv("TESSERA_TERMINAL")) return said == std::string("1");
   return !mpi_running() && isatty(STDOUT_FILENO) != 0;
+}
+
+// Columns of the terminal; 0: not known. jobs/launch.sh measures it for its ranks.
+std::size_t columns() {
+  if (const char* said = std::getenv("TESSERA_COLUMNS"))
+    return static_cast<std::size_t>(std::max(0, std::atoi(said)));
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+// Of a line of parts that two blanks keep apart, as many as fit: one blank, then without what stands behind the second part.
+std::string fitting(const std::string& text, std::size_t width) {
+  if (width == 0) return text;
+  std::vector<std::string> parts;
+  for (std::size_t at = 0, end = 0; end != std::string::npos; at = end + 2)
+    parts.push_back(text.substr(at, (end = text.find("  ", at)) - at));
+  std::string line = text;  // the last column would begin a new line
+  for (const char* between = "  "; line.size() >= width && parts.size() > 2; between = " ") {
+    line = fmt::format("{}", fmt::join(parts, between));
+    if (line.size() >= width && *(between + 1) == 0) parts.erase(parts.begin() + 2);
+  }
+  return line.substr(0, width - 1);
+}
+
+// Whether an iteration is worth a line of the file: 1, 2, 5, 10, 20 ...
+bool round_number(int iteration) {
+  while (iteration % 10 == 0) iteration /= 10;
+  return iteration == 1 || iteration == 2 || iteration == 5;
 }
 
 // What a run makes anew; log.txt is kept where a run that was lost early starts again.
@@ -78,11 +108,15 @@ bool Log::progress_due(bool last) const {
   return speaks_ && (last || now() - last_print_ > (terminal_ ? 0.1 : 10));
 }
 
-void Log::progress(const std::string& text, bool last) {
+void Log::progress(const std::string& text, bool last, bool keep) {
+  if (keep && file_) {
+    std::fprintf(file_, "%s\n", text.c_str());
+    std::fflush(file_);
+  }
   if (!progress_due(last)) return;
   last_print_ = now();
   if (terminal_)
-    std::printf("\r%s\033[K%s", text.c_str(), last ? "\n" : "");
+    std::printf("\r%s\033[K%s", fitting(text, columns()).c_str(), last ? "\n" : "");
   else
     std::printf("%s\n", text.c_str());
   std::fflush(stdout);
@@ -296,15 +330,17 @@ void write_measurement(const OutputFolder& folder, const RunPlan& plan, const Pr
 void Progress::on_result(const IterationResult& r) {
   seconds_.push_back(r.seconds);
   const bool last = r.iteration + 1 == iterations_;
-  if (!log_.progress_due(last)) return;  // the median of many iterations is not free
+  const bool keep = last || round_number(r.iteration + 1) || now() - kept_ > 10;
+  if (!keep && !log_.progress_due(last)) return;  // the median of many iterations is not free
+  if (keep) kept_ = now();
   const double each = seconds_per_iteration();
   std::string text =
       fmt::format("iteration {}/{}  {}/it  left {}", r.iteration + 1, iterations_, format_seconds(each),
                   format_seconds(each * (iterations_ - r.iteration - 1)));
-  text += fmt::format("  residual {:.2e}", r.residual);
+  text += fmt::format("  change {:.2e}", r.residual);
   if (!std::isnan(r.chi2)) text += fmt::format("  chi2 {:.3g}", r.chi2);
   if (!std::isnan(r.psnr)) text += fmt::format("  PSNR {:.2f} dB", r.psnr);
-  log_.progress(text, last);
+  log_.progress(text, last, keep);
 }
 
 double Progress::seconds() const { return std::accumulate(seconds_.begin(), seconds_.end(), 0.0); }

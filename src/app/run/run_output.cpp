@@ -81,7 +81,8 @@ void say_what_runs(Log& log, const JobRun& run, const std::vector<std::string>& 
   if (std::isfinite(o.lambda) && noise > 0)
     log.line(
         o.level > 0
-            ? fmt::format("noise {:.4g} (white is 1): the denoiser takes away {:.4g} at first, {:.4g} at the "
+            ? fmt::format("noise {:.4g} (white is 1): the denoiser takes noise of {:.4g} away at first, of "
+                          "{:.4g} at the "
                           "end{} (prior of strength lambda {:.4g})",
                           noise, o.sigma.at(0), o.level,
                           o.sigma.values().back() < 0.99 * o.level ? ", then less and less" : "", o.lambda)
@@ -111,7 +112,7 @@ void say_what_runs(Log& log, const JobRun& run, const std::vector<std::string>& 
 std::string how_it_ended(const LoopResult& r, std::int64_t asked) {
   const std::string done = fmt::format("{} of {}", r.iterations, counted(asked));
   if (r.reason == StopReason::limit && r.iterations > 1 && std::isfinite(r.last.residual))
-    return fmt::format("{}, of which the last moved the image by {:.2g} %", done, 100 * r.last.residual);
+    return fmt::format("{}, the last moved the image by {:.2g} %,", done, 100 * r.last.residual);
   if (r.reason == StopReason::converged && r.ended_by != "rounding")
     return fmt::format("converged after {}, by solver.stop.{},", done, r.ended_by);
   return r.reason == StopReason::limit ? done : fmt::format("{} after {}", name(r.reason), done);
@@ -264,7 +265,7 @@ RunSummary RunOutput::write_results(const LoopResult& result, bool stopped) {
 
 void RunOutput::say_results(const RunSummary& s, const LoopResult& result, bool stopped,
                             const std::string& table, const std::vector<std::string>& untraced,
-                            const std::vector<std::string>& warnings) {
+                            const std::vector<std::string>& warnings, std::optional<double> chi2) {
   for (std::size_t r = 0; r < untraced.size(); ++r)
     if (!untraced[r].empty())
       log_.line(fmt::format("note: the trace of rank {} ended before the run did: {}", r, untraced[r]));
@@ -281,6 +282,7 @@ void RunOutput::say_results(const RunSummary& s, const LoopResult& result, bool 
   if (run_.metrics) last += fmt::format(", PSNR {:.2f} dB (start {:.2f})", s.psnr, s.psnr_start);
   if (run_.metrics && !stopped && !std::isnan(s.ssim.reflected))  // volumes have none
     last += fmt::format(", SSIM {:.4f}", s.ssim.reflected);
+  if (chi2) last += fmt::format(", chi2 {:.3g}", *chi2);
   log_.line(last);
 }
 
@@ -307,13 +309,20 @@ int RunOutput::finish(const LoopResult& result) {
   run_.comm.together([&] {
     if (run_.comm.rank() == 0) write_text(folder_.file("summary.json"), json.dump(2) + "\n");
   });
-  say_results(summary, result, stopped, table, untraced, warnings);
+  std::optional<double> chi2;  // of the result, where the noise is known
+  if (json.contains("diagnostics"))
+    if (auto& judged = json["diagnostics"]; judged["noise_sigma"].is_number() && judged["chi2"].is_number())
+      chi2 = judged["chi2"].get<double>();
+  say_results(summary, result, stopped, table, untraced, warnings, chi2);
   const std::string kept = result.kept < 0 ? "the start" : concat("the image of iteration ", result.kept + 1);
   diverged_ = result.reason == StopReason::diverged;
   if (diverged_)
-    throw RunError(concat("the iteration diverged (", result.cause, ") ", kept,
-                          " was written; try a larger solver.sigma, denoiser.averaging or a smaller "
-                          "solver.step, or fewer iterations"));
+    throw RunError(
+        concat("the iteration diverged (", result.cause, ") ", kept, " was written; try ",
+               find_solver(run_.plan.job.solver.name).bare
+                   ? "fewer iterations, or solver.bounds"
+                   : "a larger solver.sigma, denoiser.averaging or a smaller solver.step, or fewer "
+                     "iterations"));
   if (!result.cause.empty()) log_.line(concat("warning: ", result.cause, ": ", kept, " was written"));
   if (result.ended_by == "rounding")
     log_.line(

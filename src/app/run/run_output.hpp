@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,7 +58,7 @@ class RunOutput {
   RunSummary write_results(const LoopResult& result, bool stopped);
   void say_results(const RunSummary& summary, const LoopResult& result, bool stopped,
                    const std::string& table, const std::vector<std::string>& untraced,
-                   const std::vector<std::string>& warnings);
+                   const std::vector<std::string>& warnings, std::optional<double> chi2);
   int end_stopped();
 
   OutputFolder& folder_;
