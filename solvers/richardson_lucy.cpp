@@ -2,6 +2,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/rsub.h>
 #include <ATen/ops/sub.h>
 
 #include <utility>
@@ -12,12 +13,15 @@ namespace tessera {
 namespace {
 
 /// Richardson and Lucy's iteration, which is expectation maximization for counts c over a background b:
-///   x = P (x / (A^T W 1)) A^T W (c / (A x + b))
+///   x = P (x / max(s, t)) (A^T W (c / (A x + b)) + max(t - s, 0)),   s = A^T W 1,   t = max(s) / 20
 ///
 /// Goes up on the likelihood of Poisson counts in every step, so that its image follows their noise in the end:
 ///   its prior is that it begins smooth, with each pixel's mean of the counts that see it, and is stopped early,
 ///   by its number of iterations or by solver.stop.chi2. The image stays where it is not below 0, pixels that no
-///   sample sees stay as they were; P keeps the bounds. W: 1 where a sample counts, else 0.
+///   sample sees stay as they were; P keeps the bounds. W: 1 where a sample counts, else 0. With t = 0 this is the
+///   iteration as published; pixels beyond the rim of the data, which next to nothing sees, would grow by whole factors
+///   in each step to explain the noise of the outermost samples. A weight t - s of ratios that are 1 slows them, and
+///   leaves every fixed point.
 /// Shapes: (C, [D,] H, W), this rank's block, no halo. The denoiser is not used.
 /// Assumes: no entry of A is below zero, and no count.
 /// Errors: a model or data that are no counts' are an InputError of the constructor, on all ranks.
@@ -33,8 +37,12 @@ class RichardsonLucy final : public Solver {
         work_(at::empty_like(x_)),
         seen_(at::empty_like(x_)) {
     in_.data.seen_by_counts(seen_);
-    unseen_ = seen_.le(0);
-    seen_.masked_fill_(unseen_, 1);
+    constexpr double kLittle = 0.05;
+    double most = seen_.numel() > 0 ? seen_.max().item().toDouble() : 0;
+    in_.space.comm().all_reduce({&most, 1}, Reduce::max);
+    const double least = most > 0 ? kLittle * most : 1;
+    rest_ = at::rsub(seen_, least).clamp_min_(0);
+    seen_.clamp_min_(least);
     // What is 0 stays 0: a factor never lifts it.
     constexpr double kLeast = 1e-3;  // of the root mean square
     const double size = in_.space.norm(x_) / in_.space.norm(at::ones_like(x_));
@@ -46,8 +54,7 @@ class RichardsonLucy final : public Solver {
 
   IterationRecord step(int) override {
     in_.data.count_ratio(x_, next_);  // A^T W (c / (A x + b))
-    next_.masked_fill_(unseen_, 1);
-    next_.mul_(x_).div_(seen_);
+    next_.add_(rest_).mul_(x_).div_(seen_);
     in_.options.bound(next_);
     at::sub_out(work_, next_, x_);
     Deferred movement = in_.space.relative_norm(work_, next_);
@@ -60,7 +67,7 @@ class RichardsonLucy final : public Solver {
  private:
   SolverInput in_;
   at::Tensor x_, next_, work_;
-  at::Tensor seen_, unseen_;  // A^T W 1, 1 where it is 0; where that is
+  at::Tensor seen_, rest_;  // max(s, t), max(t - s, 0)
 };
 
 }  // namespace
