@@ -19,6 +19,9 @@ bool has_default_weights(std::int64_t image_channels);
 /// A random or loaded network by its configuration. InputError.
 Network open_network(const DenoiserConfig& config, std::int64_t image_channels);
 
+/// What is taken for true of weights in a file, of which nothing in it tells; empty: it says what network it is of. InputError.
+std::string assumed(const Network& network, const std::string& weights);
+
 /// Which of the shipped weights a job gets that names none.
 std::string job_weights(const JobConfig& job, std::int64_t channels);
 

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/app/job_denoiser.hpp"
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
 #include "tessera/app/tuning.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/denoise/network_denoiser.hpp"
+#include "tessera/io/posix_file.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
@@ -35,6 +39,26 @@ Network open_network(const DenoiserConfig& config, std::int64_t image_channels) 
   const std::string weights =
       config.weights.empty() ? default_weights(config.network, image_channels) : config.weights;
   return load_network(config.network, weights, image_channels);
+}
+
+std::string assumed(const Network& network, const std::string& weights) {
+  if (weights == "random" || !network.weights.contains("m_head.weight"))
+    return {};  // all other names show it
+  const std::string path = find_weights(weights);
+  const io::InputFile file(path);
+  std::uint64_t length = 0;  // of the header, little-endian; load_network has checked it
+  file.read(0, sizeof length, &length);
+  std::string header(length, '\0');
+  file.read(sizeof length, static_cast<std::int64_t>(length), header.data());
+  const nlohmann::json json = nlohmann::json::parse(header, nullptr, false);
+  const auto about = json.find("__metadata__");
+  if (about != json.end() && about->contains("network")) return {};
+  for (const Node& node : network.graph.nodes())
+    if (node.op == Op::relu || node.op == Op::elu)
+      return concat(std::filesystem::path(path).filename().string(),
+                    " does not say its activation (names and shapes do not show it): ", word(node.op),
+                    " is assumed, as published; jobs/convert_weights.py tries what it is");
+  return {};
 }
 
 std::unique_ptr<Denoiser> make_denoiser(const RunPlan& plan, const Communicator& comm,

@@ -229,6 +229,8 @@ void take_network(RunPlan& plan, const Communicator& comm) {
       plan.job.denoiser.weights = job_weights(plan.job, plan.image.channels);
     comm.together([&] {
       plan.network = open_network(plan.job.denoiser, plan.image.channels);
+      const std::string note = assumed(*plan.network, plan.job.denoiser.weights);
+      if (!note.empty()) plan.notices.push_back(note);
       Planes& planes = plan.job.execution.planes;
       refuse_axes(*plan.network, plan.image, planes);
       if (!by_planes(*plan.network, plan.image))
