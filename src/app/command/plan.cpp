@@ -190,6 +190,23 @@ void print_rows(const std::vector<Row>& rows, const std::string& table) {
   }
 }
 
+// How many ranks the job deserves: of those that hold it the most that are worth their cores.
+void say_deserved(const std::vector<Row>& rows) {
+  constexpr double kWorth = 0.5;  // of what a core of the fewest ranks does
+  const Row* best = nullptr;
+  int most = 0;
+  for (const Row& r : rows) {
+    if (r.what.table != "job" || r.what.precision != rows.front().what.precision) continue;
+    most = std::max(most, r.p.ranks);
+    if (r.fits() && efficiency_in_table(rows, r) >= kWorth && (!best || r.p.seconds() < best->p.seconds()))
+      best = &r;
+  }
+  if (!best || rows.size() < 2) return;
+  std::printf(
+      "take %d ranks: %s an iteration%s\n", best->p.ranks, format_seconds(best->p.seconds()).c_str(),
+      best->p.ranks < most ? "; of more, a core does less than half of what it does on the fewest" : "");
+}
+
 std::string csv(const std::vector<Row>& rows, double inner) {
   std::string out =
       "table,machine,measured,height,width,ranks,grid_rows,grid_columns,precision,mode,patch,batch,halo_"
@@ -371,6 +388,7 @@ int execute(const PlanArguments& a, const Communicator& comm) {
     if (table != std::string("job"))
       std::printf("\n%s scaling, predicted\n", table == std::string("strong") ? "strong" : "weak");
     print_rows(predicted.rows, table);
+    if (table == std::string("job")) say_deserved(predicted.rows);
   }
   std::printf(
       "time/it is the slowest rank's; eff.: pixels per second and core against the fewest ranks listed that "

@@ -164,8 +164,12 @@ void check_widths(const OperatorRequest& in) {
   TESSERA_VALIDATE(!volume || g->depth > 0, "the kernel has two widths (the image is a volume of ",
                    sides(in.image.box), ", whose Gaussians have three) write ",
                    "'kernel: {gaussian: {sigma: [DEPTH, ROWS, COLUMNS]}}'");
-  TESSERA_VALIDATE(volume || g->depth == 0, "the kernel has three widths (the image is a picture of ",
-                   sides(in.image.box), ") write those of rows and columns");
+  TESSERA_VALIDATE(
+      volume || g->depth == 0, "the kernel has three widths (the image is a picture of ", sides(in.image.box),
+      in.image.channels > 1 ? concat(" in ", in.image.channels, " channels") : "",
+      ") write those of rows and columns",
+      in.image.channels > 1 ? "; slices of a volume are saved as (1, D, H, W), or named as FILE.tif:/all"
+                            : "");
   TESSERA_VALIDATE(!volume || g->angle == 0, "the kernel is turned by ", g->angle,
                    " degrees (Gaussians of volumes stand along the axes) remove angle");
 }
