@@ -145,7 +145,19 @@ fi
 # Threads that wait sleep instead of spinning: many operators are short, and on a machine with other work a spinning
 # thread takes the core from the one it waits for (eight blurs of 1411 x 1411, 2 busy cores: 11.9 s spinning, 2.9 s not).
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
-share=$(($(nproc) / ranks))
+# A container may run on all cores, and for less of their time: more threads than that wait for each other.
+cores=$(nproc)
+sysfs=${TESSERA_SYSFS:-/sys}  # tests put a machine of their own there
+group=$(sed -n 's/^0:://p' /proc/self/cgroup 2>/dev/null) || group=
+for quota in "$sysfs/fs/cgroup${group%/}/cpu.max" "$sysfs/fs/cgroup/cpu.max" "$sysfs/fs/cgroup/cpu/cpu.cfs_quota_us"; do
+  limit='' period=''
+  read -r limit period 2>/dev/null <"$quota" || continue
+  [[ -n $period ]] || read -r period 2>/dev/null <"${quota%quota_us}period_us" || continue
+  if [[ $limit =~ ^[1-9][0-9]*$ && $period =~ ^[1-9][0-9]*$ ]] && (((limit + period - 1) / period < cores)); then
+    cores=$(((limit + period - 1) / period))
+  fi
+done
+share=$((cores / ranks))
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-$((share > 0 ? share : 1))}}
 if [[ $ranks == 1 && -z ${TESSERA_LAUNCHER:-} ]]; then
   exec "$@"
