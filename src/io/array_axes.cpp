@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kOrder = "czyx";
 constexpr std::int64_t kFew = 4;   // axes this short are channels, never rows
-constexpr std::int64_t kFlat = 8;  // a volume is not this many times thinner along its columns
+constexpr std::int64_t kThin = 2;  // a volume is not this many times thinner along its columns
 
 using Shape = std::vector<std::int64_t>;
 
@@ -21,11 +21,12 @@ char letter_of(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
   if (name.size() > 1 && name.back() == 's') name.pop_back();
   static const std::map<std::string, char> known = {
-      {"c", 'c'},      {"channel", 'c'}, {"band", 'c'},   {"wavelength", 'c'}, {"lambda", 'c'},
-      {"energy", 'c'}, {"color", 'c'},   {"colour", 'c'}, {"spectral", 'c'},   {"rgb", 'c'},
-      {"z", 'z'},      {"depth", 'z'},   {"slice", 'z'},  {"plane", 'z'},      {"y", 'y'},
-      {"row", 'y'},    {"height", 'y'},  {"x", 'x'},      {"column", 'x'},     {"col", 'x'},
-      {"width", 'x'},  {"t", 't'},       {"time", 't'}};
+      {"c", 'c'},         {"channel", 'c'}, {"band", 'c'},   {"wavelength", 'c'}, {"lambda", 'c'},
+      {"energy", 'c'},    {"color", 'c'},   {"colour", 'c'}, {"spectral", 'c'},   {"rgb", 'c'},
+      {"z", 'z'},         {"depth", 'z'},   {"slice", 'z'},  {"plane", 'z'},      {"y", 'y'},
+      {"row", 'y'},       {"height", 'y'},  {"x", 'x'},      {"column", 'x'},     {"col", 'x'},
+      {"width", 'x'},     {"t", 't'},       {"time", 't'},   {"wave", 'c'},       {"freq", 'c'},
+      {"frequency", 'c'}, {"stoke", 'c'},   {"filter", 'c'}};
   const auto found = known.find(name);
   return found == known.end() ? '?' : found->second;
 }
@@ -53,6 +54,12 @@ std::string stated(const std::vector<std::string>& names, std::size_t axes) {
   return has('y') && has('x') ? letters : "";
 }
 
+// Slices, rows and columns that may be rows, columns and channels: a batch of one, or axes in another order.
+bool few_columns(const std::array<std::int64_t, 3>& s) {
+  const std::int64_t thin = std::min(s[0], s[1]);
+  return s[2] < thin && ((s[2] <= kFew && thin > kFew) || kThin * s[2] <= thin);
+}
+
 // What a shape that nothing explains may be beside (C, H, W) or (C, D, H, W).
 bool last_may_be_channels(const Shape& s) {
   if (s.size() == 3) {
@@ -60,8 +67,7 @@ bool last_may_be_channels(const Shape& s) {
     return s[2] < std::min(s[0], s[1]) || (s[0] == s[1] && s[2] != s[0]);
   }
   if (s.size() != 4 || s[1] == 1) return false;
-  const std::int64_t thin = std::min(s[1], s[2]);
-  return s[3] < thin && ((s[3] <= kFew && thin > kFew) || s[3] < s[0] || kFlat * s[3] <= thin);
+  return few_columns({s[1], s[2], s[3]}) || (s[3] < s[0] && s[3] < std::min(s[1], s[2]));
 }
 
 void refuse_channels_last(const std::string& path, const Shape& s) {
@@ -81,6 +87,8 @@ void refuse_channels_last(const std::string& path, const Shape& s) {
 std::string counted(std::int64_t n, const char* what) { return concat(n, " ", what, n == 1 ? "" : "s"); }
 
 }  // namespace
+
+bool last_may_be_bands(const std::array<std::int64_t, 3>& shape) { return few_columns(shape); }
 
 bool says_axes(const AxisLabels& labels, std::size_t axes) { return !stated(labels.names, axes).empty(); }
 
@@ -110,11 +118,13 @@ ArrayAxes array_axes(const std::string& path, const Shape& shape, const AxisLabe
     if (letters[axis] != 't') out.of[std::string_view(kOrder).find(letters[axis])] = static_cast<int>(axis);
   }
   const std::int64_t channels = extent(0), slices = extent(1);
-  const bool plain = (channels == 1 || channels == 3) && (slices == 1 || slices > kFew);
+  const bool deep = slices > 1 && std::min(slices, extent(2)) > extent(3);  // its last axis is the shortest
+  const bool plain = (channels == 1 || channels == 3) && (slices == 1 || slices > kFew) && !deep;
   if (said || !plain)
     out.note = concat(path, ", ", shape_text(shape), ", is taken for ", counted(channels, "channel"), " of ",
                       slices > 1 ? counted(slices, "slice") + " of " : "", extent(2), " x ", extent(3),
-                      said         ? concat(" (", letters, ", as ", labels.source, " says)")
+                      said   ? concat(" (", letters, ", as ", labels.source, " says)")
+                      : deep ? " (C, D, H, W; where its last axis is the channels, numpy.moveaxis(a, -1, 0))"
                       : slices > 1 ? " (C, D, H, W)"
                                    : " (channels stand first; a volume is (1, D, H, W))");
   return out;

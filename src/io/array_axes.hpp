@@ -32,6 +32,9 @@ bool says_axes(const AxisLabels& labels, std::size_t axes);
 ArrayAxes array_axes(const std::string& path, const std::vector<std::int64_t>& shape,
                      const AxisLabels& labels = {});
 
+/// Whether slices, rows and columns are as likely rows, columns and channels: far fewer columns than of the others.
+bool last_may_be_bands(const std::array<std::int64_t, 3>& shape);
+
 std::string shape_text(const std::vector<std::int64_t>& shape);  // (5, 96, 112)
 
 }  // namespace tessera::io

@@ -3,6 +3,8 @@
 
 #include <strings.h>
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -29,6 +31,7 @@ struct Hdu {
   int version = 1;
   std::vector<std::int64_t> axes;  // NAXIS1 (columns), NAXIS2 (rows), ...
   std::string third;               // CTYPE of the one longer axis beyond these
+  std::array<std::string, 2> own;  // CTYPE1, CTYPE2
   std::int64_t planes = 1;
   int long_axes = 0;  // beyond rows and columns, of more than one element
   int long_axis = 0;  // the only one of them, counted from 1; 0: none, or several
@@ -44,6 +47,23 @@ struct Choice {
   std::string extension;  // empty: the only one
   std::int64_t plane = 0;
 };
+
+// Axes that are no place: FITS 4.0, tables 25 and 28 (the code before the first -), and words that programs write.
+bool one_of(const std::string& type, const std::vector<std::string_view>& known) {
+  std::string name = type.substr(0, std::min(type.find('-'), type.size()));
+  while (!name.empty() && name.back() == ' ') name.pop_back();
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+  return std::find(known.begin(), known.end(), name) != known.end();
+}
+bool is_spectral(const std::string& type) {
+  return one_of(type, {"FREQ",   "ENER",       "WAVN",    "VRAD",      "WAVE",    "VOPT",    "ZOPT",
+                       "AWAV",   "VELO",       "BETA",    "FELO",      "STOKES",  "COMPLEX", "RGB",
+                       "LAMBDA", "WAVELENGTH", "WAVELEN", "FREQUENCY", "ENERGY",  "CHANNEL", "CHANNELS",
+                       "BAND",   "BANDS",      "FILTER",  "COLOR",     "SPECTRAL"});
+}
+bool is_time(const std::string& type) {
+  return one_of(type, {"TIME", "UTC", "TAI", "TT", "UT1", "TDB", "TCB", "TCG", "GPS", "FRAME", "FRAMES"});
+}
 
 class FitsImage : public StoredImage {
  public:
@@ -152,6 +172,7 @@ class FitsImage : public StoredImage {
         hdu.long_axis = hdu.long_axes == 0 ? static_cast<int>(k) + 1 : 0;
         if (++hdu.long_axes == 1) hdu.third = text(concat("CTYPE", k + 1).c_str());
       }
+      hdu.own = {text("CTYPE1"), text("CTYPE2")};
       hdu.name = text("EXTNAME");
       int none = 0;
       if (fits_read_key(get(), TINT, "EXTVER", &hdu.version, nullptr, &none)) hdu.version = 1;
@@ -244,7 +265,45 @@ class FitsImage : public StoredImage {
                      found->planes, " planes along ", found->long_axes,
                      " axes (a volume has one more than a picture) write ", whole, "/slices, or ", whole,
                      "/0 for one of them");
+    require_planes(*found, choice, whole);
     return *found;
+  }
+
+  // Many planes are taken: those of a cube whose rows and columns are places, in order.
+  void require_planes(const Hdu& h, const Choice& choice, const std::string& whole) const {
+    using Take = Choice::Take;
+    if (h.planes == 1 || (choice.take != Take::all && choice.take != Take::channels)) return;
+    for (std::size_t k = 0; k < 2; ++k)
+      TESSERA_VALIDATE(!is_spectral(h.own[k]), whole, ", ", h.size(), ", has ", h.own[k], " along its axis ",
+                       k + 1, ", its ", k == 0 ? "columns" : "rows",
+                       " (a picture's rows and columns are places, its channels the third axis) turn it: "
+                       "numpy.moveaxis(a, ",
+                       k == 0 ? -1 : -2, ", 0)");
+    if (choice.take != Take::all) return;
+    TESSERA_VALIDATE(!is_time(h.third), whole, " has ", h.planes, " planes along ", h.third,
+                     " (one image is reconstructed, and frames are no slices) name one, ", whole, "/0 to ",
+                     whole, "/", h.planes - 1, ", or write ", whole, "/slices");
+    TESSERA_VALIDATE(
+        !h.own[0].empty() || !h.third.empty() || !last_may_be_bands({h.planes, h.axes[1], h.axes[0]}), whole,
+        " has the shape ", shape_text({h.planes, h.axes[1], h.axes[0]}),
+        " and no CTYPE (the planes of a volume stand first, and its last axis may be channels) move its last "
+        "axis to the front, numpy.moveaxis(a, -1, 0); if it is a volume, write ",
+        whole, "/slices");
+  }
+
+  // What capture programs write beside the mosaic of a color sensor.
+  void note_mosaic(const Hdu& image) {
+    if (image.planes > 1) return;
+    for (const char* key : {"BAYERPAT", "COLORTYP", "CFAPAT", "CFATYPE"}) {
+      const std::string pattern = text(key);
+      const bool letters =
+          pattern.size() >= 4 && pattern.find_first_not_of("RGBCMYWErgbcmywe ") == std::string::npos;
+      if (letters || (key == std::string_view("BAYERPAT") && pattern.starts_with("TRUE")))
+        return add_note(
+            concat("the mosaic of a color sensor (", key, " ", pattern,
+                   "), taken as one channel: neighbors have different colors, which blurs and denoises "
+                   "them into each other; demosaic it first"));
+    }
   }
 
   void describe(const Hdu& image, const Choice& choice) {
@@ -257,12 +316,14 @@ class FitsImage : public StoredImage {
     first_plane_ = choice.plane;
     info_.height = image.axes[1];
     info_.width = image.axes[0];
-    const bool stokes = image.third.starts_with("STOKES") || image.third.starts_with("RGB");
+    const bool stokes = is_spectral(image.third);
     const bool channels = choice.take == Take::channels || (choice.take == Take::all && stokes);
     if (choice.take == Take::all || choice.take == Take::slices || choice.take == Take::channels)
       (channels ? info_.channels : info_.depth) = image.planes;
     if (choice.take == Take::all && stokes && image.planes > 1)
-      add_note(concat(image.planes, " planes of ", image.third, " are taken as channels"));
+      add_note(concat(image.planes, " planes of ", image.third, " are taken as channels (", path_, ":/",
+                      image.number, "/slices takes them as slices)"));
+    note_mosaic(image);
     switch (type) {
       case BYTE_IMG:
         info_.type = "uint8";

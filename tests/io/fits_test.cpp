@@ -28,7 +28,7 @@ void check(int status) { ASSERT_EQ(status, 0); }
 struct FitsImageToWrite {
   int type = FLOAT_IMG;
   std::vector<long> axes{kWidth, kHeight};
-  std::string name{}, third{};
+  std::string name{}, third{}, first{}, pattern{};  // EXTNAME, CTYPE3, CTYPE1, BAYERPAT
   int version = 1;
   int compression = 0;  // RICE_1, ...
   double scale = 1, zero = 0;
@@ -74,8 +74,9 @@ void append(const std::string& path, const FitsImageToWrite& image, std::vector<
     fits_write_key(file, TSTRING, "EXTNAME", const_cast<char*>(image.name.c_str()), nullptr, &status);
     fits_write_key(file, TINT, "EXTVER", const_cast<int*>(&image.version), nullptr, &status);
   }
-  if (!image.third.empty())
-    fits_write_key(file, TSTRING, "CTYPE3", const_cast<char*>(image.third.c_str()), nullptr, &status);
+  for (const auto& [key, text] :
+       {std::pair{"CTYPE3", image.third}, {"CTYPE1", image.first}, {"BAYERPAT", image.pattern}})
+    if (!text.empty()) fits_write_key(file, TSTRING, key, const_cast<char*>(text.c_str()), nullptr, &status);
   // NaN is missing: BLANK in integers.
   double mark = -12345678;
   std::replace_if(
@@ -236,6 +237,25 @@ TEST_F(Fits, PlanesAreNamedOrAVolumeOrChannels) {
       << refusal("t_more.fits", "slices");
   EXPECT_NE(refusal("t_both.fits", "all").find("6 planes along 2 axes"), std::string::npos);
   EXPECT_NE(refusal("t_iquv.fits", "0/4").find("it has 4 planes, counted from 0"), std::string::npos);
+}
+
+TEST_F(Fits, AxesAreWhatTheirNamesSay) {
+  const long n = kWidth * kHeight;
+  append("t_freq.fits", {.axes = {kWidth, kHeight, 5}, .third = "FREQ"}, numbers(5 * n));
+  EXPECT_EQ(read_part("t_freq.fits", "all").channels, 5);
+  EXPECT_EQ(read_part("t_freq.fits", "slices").depth, 5);
+  append("t_time.fits", {.axes = {kWidth, kHeight, 5}, .third = "TIME"}, numbers(5 * n));
+  EXPECT_NE(refusal("t_time.fits", "all").find("5 planes along TIME"), std::string::npos);
+  append("t_ifu.fits", {.axes = {5, kWidth, kHeight}, .first = "WAVE-LOG"}, numbers(5 * n));
+  for (const char* part : {"all", "channels"})
+    EXPECT_NE(refusal("t_ifu.fits", part).find("has WAVE-LOG along its axis 1, its columns"),
+              std::string::npos)
+        << refusal("t_ifu.fits", part);
+  append("t_last.fits", {.axes = {3, kWidth, kHeight}}, numbers(3 * n));
+  EXPECT_NE(refusal("t_last.fits", "all").find("its last axis may be channels"), std::string::npos);
+  EXPECT_EQ(read_part("t_last.fits", "slices").depth, kHeight);
+  append("t_mosaic.fits", {.axes = {kWidth, kHeight}, .pattern = "RGGB"}, numbers(n));
+  EXPECT_NE(read_part("t_mosaic.fits").info.note.find("BAYERPAT RGGB"), std::string::npos);
 }
 
 TEST_F(Fits, ATableIsPassedAndDamageIsSaid) {
