@@ -10,6 +10,7 @@
 
 #include "hdf5_impl.hpp"
 #include "hdf5_read.hpp"
+#include "hdf5_values.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/io/files.hpp"
@@ -213,11 +214,11 @@ DatasetInfo Hdf5File::info(const std::string& dataset) const {
   out.note = axes.note;
   out.channels = along(0);
   out.box = Box({0, 0, 0}, {along(1), along(2), along(3)});
-  for (const char* key : {"_FillValue", "missing_value"})
-    if (!out.missing) out.missing = number_attribute(dataset, key);
-  if (out.missing)
-    out.note += concat(out.note.empty() ? "" : "; ", where, ": values of ", *out.missing,
-                       " are missing ones, as its attribute says");
+  const io::StatedValues said = io::stated_values(*this, dataset, out.type, where);
+  out.type = said.type;
+  out.values = said.values;
+  for (const std::string& more : {said.note, io::StorageHoles(set.get(), where).note()})
+    if (!more.empty()) out.note += (out.note.empty() ? "" : "; ") + more;
   return out;
 }
 

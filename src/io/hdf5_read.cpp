@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <filesystem>
-#include <limits>
 
 #include "array_copy.hpp"
 #include "hdf5_impl.hpp"
+#include "hdf5_values.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 
@@ -55,26 +54,9 @@ std::string missing_filters(hid_t set) {
   return out;
 }
 
-// Parts of a virtual dataset that are not there would read as its fill value.
-void require_parts(hid_t layout, const std::string& where) {
-  std::size_t parts = 0;
-  check_h5(H5Pget_virtual_count(layout, &parts), "H5Pget_virtual_count", where);
-  const auto folder = std::filesystem::path(where.substr(0, where.rfind(":/"))).parent_path();
-  std::error_code none;
-  for (std::size_t k = 0; k < parts; ++k) {
-    std::array<char, 4096> name{};
-    if (H5Pget_virtual_filename(layout, k, name.data(), name.size()) < 0) continue;
-    const std::string file = name.data();
-    if (file == "." || file.find('%') != std::string::npos) continue;  // itself, or many by number
-    TESSERA_VALIDATE(std::filesystem::exists(folder / file, none) || std::filesystem::exists(file, none),
-                     where, " is put together from other files, of which ", file,
-                     " is missing (its part would read as empty) put it beside this one");
-  }
-}
-
 // Scatters a piece, dense in the order of the file, into the view.
-template <class T>
-void scatter(const Piece& piece, const std::array<int, 4>& axes, const T* dense, const ArrayView& to) {
+template <class Sample, class T>
+void scatter(const Piece& piece, const std::array<int, 4>& axes, const Sample* dense, const ArrayView& to) {
   const std::size_t rank = piece.count.size();
   std::vector<std::int64_t> stride(rank, 0);
   std::int64_t first = 0;
@@ -89,7 +71,7 @@ void scatter(const Piece& piece, const std::array<int, 4>& axes, const T* dense,
   for (;;) {
     T* row = static_cast<T*>(to.data) + first;
     for (std::size_t d = 0; d + 1 < rank; ++d) row += static_cast<std::int64_t>(at[d]) * stride[d];
-    for (std::int64_t k = 0; k < run; ++k) row[k * stride[rank - 1]] = *dense++;
+    for (std::int64_t k = 0; k < run; ++k) row[k * stride[rank - 1]] = static_cast<T>(*dense++);
     std::size_t d = rank - 1;
     for (; d-- > 0; at[d] = 0)
       if (++at[d] < piece.count[d]) break;
@@ -116,7 +98,7 @@ Hdf5Reader::Hdf5Reader(hid_t file, const std::string& dataset, DatasetInfo about
   space_ = H5Handle(check_read(H5Dget_space(set_.get()), "H5Dget_space", where_), H5Sclose);
   const H5Handle layout(check_read(H5Dget_create_plist(set_.get()), "H5Dget_create_plist", where_), H5Pclose);
   chunk_.assign(about_.shape.size(), 1);
-  if (H5Pget_layout(layout.get()) == H5D_VIRTUAL) require_parts(layout.get(), where_);
+  holes_ = StorageHoles(set_.get(), where_);
   if (H5Pget_layout(layout.get()) != H5D_CHUNKED) return;
   H5Pget_chunk(layout.get(), static_cast<int>(chunk_.size()), chunk_.data());
   // A packed chunk that is read in several pieces stays unpacked between them; HDF5 keeps 1 MiB by default.
@@ -131,6 +113,7 @@ Hdf5Reader::Hdf5Reader(hid_t file, const std::string& dataset, DatasetInfo about
       "H5Pset_chunk_cache", where_);
   set_.reset();
   set_ = open(access.get());
+  holes_ = StorageHoles(set_.get(), where_);
 }
 
 std::vector<Hdf5Reader::Group> Hdf5Reader::groups(const Box& region, std::int64_t most) const {
@@ -171,44 +154,52 @@ std::vector<Hdf5Reader::Group> Hdf5Reader::groups(const Box& region, std::int64_
   return out;
 }
 
-template <class T>
-void Hdf5Reader::read_as(hid_t type, const Piece& piece, T* dense) const {
+void Hdf5Reader::read_stored(hid_t type, const Piece& piece, void* dense) const {
   const int rank = static_cast<int>(piece.count.size());
   check_h5(H5Sselect_hyperslab(space_.get(), H5S_SELECT_SET, piece.start.data(), nullptr, piece.count.data(),
                                nullptr),
            "H5Sselect_hyperslab", where_);
   const H5Handle memory(
       check_h5(H5Screate_simple(rank, piece.count.data(), nullptr), "H5Screate_simple", where_), H5Sclose);
-  if (H5Dread(set_.get(), type, memory.get(), space_.get(), H5P_DEFAULT, dense) < 0) {
-    const std::string problem = h5_problem("H5Dread", where_), filters = missing_filters(set_.get());
-    TESSERA_VALIDATE(
-        filters.empty(), "cannot read ", where_, " (it is compressed by ", filters,
-        ", which this HDF5 does not have) name the folder of the filter's plug-in in "
-        "HDF5_PLUGIN_PATH (Python's hdf5plugin has bitshuffle, blosc, lz4, zstd and others; lzf is "
-        "h5py's alone), or write the file with gzip: h5repack -f GZIP=4, where the filter is known");
-    throw InputError(problem + read_advice(problem));
-  }
-  if (!about_.missing) return;
-  const T missing = static_cast<T>(*about_.missing);
-  std::replace(dense, dense + piece.elements(), missing, std::numeric_limits<T>::quiet_NaN());
+  if (H5Dread(set_.get(), type, memory.get(), space_.get(), H5P_DEFAULT, dense) >= 0) return;
+  const std::string problem = h5_problem("H5Dread", where_), filters = missing_filters(set_.get());
+  TESSERA_VALIDATE(
+      filters.empty(), "cannot read ", where_, " (it is compressed by ", filters,
+      ", which this HDF5 does not have) name the folder of the filter's plug-in in "
+      "HDF5_PLUGIN_PATH (Python's hdf5plugin has bitshuffle, blosc, lz4, zstd and others; lzf is "
+      "h5py's alone), or write the file with gzip: h5repack -f GZIP=4, where the filter is known");
+  throw InputError(problem + read_advice(problem));
+}
+
+void Hdf5Reader::read(const Piece& piece, double* dense) const {
+  read_stored(H5T_NATIVE_DOUBLE, piece, dense);
+  if (!about_.values.plain()) make_samples(about_.values, dense, piece.elements());
+  holes_.mark(piece.start, piece.count, dense);
 }
 
 void Hdf5Reader::fill(const ArrayView& to) const {
-  const auto read_into = [&](auto zero) {
-    std::vector<decltype(zero)> dense;
-    for (const Group& group : groups(to.box, kBandBytes / std::int64_t{sizeof zero}))
+  const auto each_piece = [&](auto& dense, const auto& read_piece) {
+    for (const Group& group : groups(to.box, kBandBytes / static_cast<std::int64_t>(sizeof dense[0])))
       for (const Piece& piece : group) {
         beat();
         dense.resize(static_cast<std::size_t>(piece.elements()));
-        read(piece, dense.data());
-        scatter(piece, about_.axes, dense.data(), to);
+        read_piece(piece);
       }
   };
-  to.type == ElementType::float64 ? read_into(0.0) : read_into(0.0F);
+  if (to.type == ElementType::float32 && about_.values.plain() && holes_.note().empty()) {
+    std::vector<float> dense;
+    return each_piece(dense, [&](const Piece& piece) {
+      read_stored(H5T_NATIVE_FLOAT, piece, dense.data());
+      scatter<float, float>(piece, about_.axes, dense.data(), to);
+    });
+  }
+  std::vector<double> dense;
+  each_piece(dense, [&](const Piece& piece) {
+    read(piece, dense.data());
+    to.type == ElementType::float64 ? scatter<double, double>(piece, about_.axes, dense.data(), to)
+                                    : scatter<double, float>(piece, about_.axes, dense.data(), to);
+  });
 }
-
-void Hdf5Reader::read(const Piece& piece, float* dense) const { read_as(H5T_NATIVE_FLOAT, piece, dense); }
-void Hdf5Reader::read(const Piece& piece, double* dense) const { read_as(H5T_NATIVE_DOUBLE, piece, dense); }
 
 }  // namespace io
 

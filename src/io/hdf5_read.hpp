@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "array_axes.hpp"
+#include "hdf5_storage.hpp"
 #include "tessera/io/hdf5.hpp"
 
 namespace tessera::io {
@@ -57,16 +58,15 @@ class Hdf5Reader {
   /// A view in host memory, of the channels that the dataset has: its box. At most kBandBytes beside it.
   void fill(const ArrayView& to) const;
   /// Values in the order of the file; missing ones are NaN.
-  void read(const Piece& piece, float* dense) const;
   void read(const Piece& piece, double* dense) const;
 
  private:
-  template <class T>
-  void read_as(hid_t type, const Piece& piece, T* dense) const;
+  void read_stored(hid_t type, const Piece& piece, void* dense) const;
 
   DatasetInfo about_;
   std::string where_;
   H5Handle set_, space_;
+  StorageHoles holes_;
   std::vector<hsize_t> chunk_;  // 1 along each axis where chunks need not be kept together
 };
 

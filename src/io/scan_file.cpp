@@ -12,6 +12,7 @@
 #include "array_copy.hpp"
 #include "formats.hpp"
 #include "hdf5_read.hpp"
+#include "hdf5_values.hpp"
 #include "npy_file.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/files.hpp"
@@ -112,7 +113,7 @@ std::vector<double> numbers(const Hdf5File& file, const std::string& path, const
   std::vector<double> out(static_cast<std::size_t>(n));
   const Box box({0, 0, 0}, {1, 1, n});
   const DatasetInfo about{
-      .shape = shape, .axes = {-1, -1, -1, longest}, .box = box, .type = {}, .missing = {}, .note = {}};
+      .shape = shape, .axes = {-1, -1, -1, longest}, .box = box, .type = {}, .values = {}, .note = {}};
   io::Hdf5Reader(file.id(), dataset, about, path + ":" + dataset).fill(io::dense_view(out.data(), box, 1));
   return out;
 }
@@ -415,7 +416,7 @@ FrameReader::FrameReader(const FrameStack& stack) : state_(std::make_unique<Stat
                             .axes = {-1, axis(0), axis(1), axis(2)},
                             .box = Box({0, 0, 0}, {stack.count, stack.rows, stack.columns}),
                             .type = stack.type,
-                            .missing = s.file->number_attribute(named.part, "_FillValue"),
+                            .values = io::stated_values(*s.file, named.part, stack.type, stack.path).values,
                             .note = {}};
     s.reader.emplace(s.file->id(), named.part, about, stack.path);
   } else if (is_npy(named)) {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <hdf5.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
@@ -32,7 +34,7 @@ def made(shape, letters):
     return sum(grid.get(k, 0) * w for k, w in zip("czyx", (1, 10, 100, 10000))) + 0.0 * np.zeros(shape)
 for name, shape in {"bands_last": (60, 70, 5), "bands_31": (60, 70, 31), "square": (60, 60, 70), "rgb": (60, 70, 3),
                     "volume_last": (6, 60, 70, 1), "batch": (1, 60, 70, 3), "volume_bands": (6, 60, 70, 5), "five": (1, 1, 5, 60, 70),
-                    "slabs": (1, 60, 70, 7)}.items():
+                    "slabs": (1, 60, 70, 7), "batch_31": (1, 62, 70, 31)}.items():
     np.save(name + ".npy", np.zeros(shape, np.float32))
 for name, (shape, letters) in {"gray": ((60, 70), "yx"), "first": ((5, 60, 70), "cyx"), "many": ((20, 25, 31), "cyx"), "square_first": ((31, 15, 15), "cyx"),
                                "said": ((60, 1, 70, 5), "czyx"), "volume": ((1, 8, 60, 70), "czyx"), "thick": ((2, 67, 70, 65), "czyx"),
@@ -69,6 +71,50 @@ with h5py.File("axes.h5", "w") as f:
         d.dims[k].attach_scale(f[name])
     put("plain", (60, 70, 5), "yxc")
     d = put("fill", (60, 70), "yx", _FillValue=np.float64(10000.0))
+with h5py.File("values.h5", "w") as f:
+    y = made((60, 70), "yx") / 10000 + 1            # 1 to 70.59
+    hole, more = np.zeros(y.shape, bool), np.zeros(y.shape, bool)
+    hole[20:30, 5:25], more[40:45, 60:] = True, True   # 200 and 50 samples
+    for name, a, attributes in (
+            ("double", np.where(hole, np.float32(-9999.9), y).astype("f4"), {"missing_value": -9999.9}),
+            ("narrow", np.where(hole, np.float64(np.float32(1e20)), y), {"_FillValue": np.float32(1e20)}),
+            ("half", np.where(hole, np.float16(-999.9), y).astype("f2"), {"missing_value": -999.9}),
+            ("both", np.where(hole, 1e20, np.where(more, -999, y)).astype("f4"), {"_FillValue": np.float32(1e20), "missing_value": -999}),
+            ("list", np.where(hole, 1e20, np.where(more, -999, y)).astype("f4"), {"missing_value": np.array([1e20, -999])}),
+            ("text", np.where(hole, -5, y).astype("f4"), {"missing_value": "-5"}),
+            ("valid", np.where(hole, -50, y).astype("f4"), {"valid_min": 0.0, "valid_max": 100}),
+            ("range", np.where(hole, 500, y).astype("f4"), {"valid_range": np.array([0, 100], "f4")}),
+            ("packed", np.where(hole, -32768, np.rint(y * 100)).astype("i2"), {"scale_factor": 0.01, "add_offset": 0.0, "_FillValue": np.int16(-32768)}),
+            ("shifted", np.where(hole, 0, np.rint((y - 1) * 100) + 1).astype("u2"), {"scale_factor": 0.01, "add_offset": 0.99, "valid_min": 0.995}),
+            ("unsigned", np.where(hole, 255, np.rint(y)).astype("u1").view("i1"), {"_Unsigned": "true", "_FillValue": np.int8(-1)})):
+        f[name] = a
+        f[name].attrs.update(attributes)
+    f["counts"], f["counts_scaling_factor"], f["counts_offset"] = np.rint(y * 100).astype("i4"), 0.01, 0.0
+    f["odd"] = y
+    f["odd"].attrs["valid_range"], f["odd"].attrs["missing_value"] = "none", [1, 2, 3]
+    f["zero"] = y
+    f["zero"].attrs["scale_factor"] = 0.0
+with h5py.File("storage.h5", "w") as f:
+    f.create_dataset("chunks", shape=y.shape, dtype="f4", chunks=(20, 70))[:40] = y[:40]
+    f.create_dataset("packed", shape=y.shape, dtype="f4", chunks=(16, 16), compression="gzip")[:, :33] = y[:, :33]
+    f.create_dataset("never", shape=y.shape, dtype="f4")
+    f.create_dataset("nothing", shape=y.shape, dtype="f4", chunks=(20, 70))
+    f["top"] = y[:30]
+    f["short"] = y[30:50]
+    for name, source, there in (("absent", "not_there", 30), ("cut", "short", 30), ("inner", "chunks", 60)):
+        layout = h5py.VirtualLayout(shape=y.shape, dtype="f4")
+        if there == 30:
+            layout[:30] = h5py.VirtualSource(".", "top", shape=(30, 70))
+            layout[30:] = h5py.VirtualSource(".", source, shape=(30, 70))
+        else:
+            layout[:] = h5py.VirtualSource(".", source, shape=y.shape)
+        f.create_virtual_dataset(name, layout)
+    layout = h5py.VirtualLayout(shape=y.shape, dtype="f4")
+    layout[:30] = h5py.VirtualSource(".", "top", shape=(30, 70))
+    layout[40:50, 10:20] = h5py.VirtualSource(".", "top", shape=(30, 70))[:10, :10]
+    f.create_virtual_dataset("part", layout)
+    f.create_dataset("outside", shape=y.shape, dtype="f4", external=[("raw.bin", 0, 4 * y.size)])[...] = y
+open("raw.bin", "r+b").truncate(4 * y.size // 2)
 with h5py.File("nexus.h5", "w") as f:
     f.attrs["default"] = "entry"
     f.create_group("entry").attrs["default"] = "data"
@@ -187,8 +233,8 @@ TEST(Arrays, AxesAndDatasetsAreThoseThatTheFileStates) {
     expect_read("nexus.h5", bands, comm);
     expect_read("one_signal.h5", {1, 1, 60, 70}, comm);
 
-    for (const std::string name :
-         {"bands_last", "bands_31", "square", "rgb", "volume_last", "batch", "volume_bands", "slabs"})
+    for (const std::string name : {"bands_last", "bands_31", "square", "rgb", "volume_last", "batch",
+                                   "volume_bands", "slabs", "batch_31"})
       expect_refused(name + ".npy", {"channels stand first", "move its last axis", name}, comm);
     expect_refused("bands_last.npy", {"(60, 70, 5)", "(60, 1, 70, 5)"}, comm);
     expect_refused("five.npy", {"has 5 axes"}, comm);
@@ -231,6 +277,73 @@ TEST(Arrays, AxesAndDatasetsAreThoseThatTheFileStates) {
   });
   EXPECT_EQ(missing, 1);
   EXPECT_EQ(all, 60 * 70);
+}
+
+struct Seen {
+  std::int64_t missing = 0, all = 0;
+  double least = 1e300, most = -1e300;
+};
+Seen seen_in(const std::string& path, const Communicator& comm) {
+  Seen s;
+  visit_samples(path, comm, [&](const double* v, std::int64_t n) {
+    s.all += n;
+    for (std::int64_t k = 0; k < n; ++k) {
+      if (std::isnan(v[k])) {
+        ++s.missing;
+        continue;
+      }
+      s.least = std::min(s.least, v[k]);
+      s.most = std::max(s.most, v[k]);
+    }
+  });
+  std::array<std::int64_t, 2> counts{s.missing, s.all};
+  std::array<double, 2> ends{-s.least, s.most};
+  comm.all_reduce(counts, Reduce::sum);
+  comm.all_reduce(ends, Reduce::max);
+  return {counts[0], counts[1], -ends[0], ends[1]};
+}
+
+TEST(Arrays, ValuesAndStorageAreThoseThatTheFileStates) {
+  if (!std::ifstream("values.h5")) GTEST_SKIP() << "no h5py in .venv";
+  test::on_groups([](const Communicator& comm) {
+    for (const auto& [name, missing] : std::vector<std::pair<std::string, std::int64_t>>{{"double", 200},
+                                                                                         {"narrow", 200},
+                                                                                         {"half", 200},
+                                                                                         {"both", 250},
+                                                                                         {"list", 250},
+                                                                                         {"text", 200},
+                                                                                         {"valid", 200},
+                                                                                         {"range", 200},
+                                                                                         {"packed", 200},
+                                                                                         {"shifted", 200},
+                                                                                         {"unsigned", 200},
+                                                                                         {"counts", 0}}) {
+      const Seen s = seen_in("values.h5:/" + name, comm);
+      EXPECT_EQ(s.all, 60 * 70);
+      EXPECT_EQ(s.missing, missing) << name;
+      EXPECT_NEAR(s.least, 1, 0.02) << name;
+      EXPECT_NEAR(s.most, 70.59, name == "unsigned" ? 0.5 : 0.05) << name;
+      const SourceInfo info = image_source_info("values.h5:/" + name, comm);
+      EXPECT_NE(info.note.find(name), std::string::npos) << name << ": " << info.note;
+      EXPECT_EQ(info.type.starts_with("float"), name != "unsigned") << name << ": " << info.type;
+    }
+    EXPECT_NE(image_source_info("values.h5:/odd", comm).note.find("valid_range is not followed"),
+              std::string::npos);
+    expect_refused("values.h5:/zero", {"the scale 0", "scale_factor"}, comm);
+
+    for (const auto& [name, missing] : std::vector<std::pair<std::string, std::int64_t>>{
+             {"chunks", 20 * 70}, {"packed", 60 * 22}, {"part", 30 * 70 - 100}}) {
+      EXPECT_EQ(seen_in("storage.h5:/" + name, comm).missing, missing) << name;
+      EXPECT_NE(image_source_info("storage.h5:/" + name, comm).note.find("missing ones"), std::string::npos)
+          << name;
+    }
+    for (const std::string name : {"never", "nothing"})
+      expect_refused("storage.h5:/" + name, {name, "nothing was ever written"}, comm);
+    for (const std::string name : {"absent", "cut", "inner"})
+      expect_refused("storage.h5:/" + name, {name, "would read as empty"}, comm);
+    expect_refused("storage.h5:/outside", {"raw.bin", "8400 of 16800 bytes"}, comm);
+    comm.barrier();
+  });
 }
 
 std::atomic<std::int64_t> unpacked = 0;  // chunks

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,16 +42,29 @@ class H5Handle {
   herr_t (*close_)(hid_t) = nullptr;
 };
 
+/// What attributes say of the stored numbers of a dataset (netCDF, CF, NeXus). A sample is stored * scale + offset.
+struct StoredValues {
+  static constexpr double kNone = std::numeric_limits<double>::infinity();
+  std::vector<std::array<double, 2>> missing =
+      {};                               // from, to, both included: stored numbers that are no samples
+  double least = -kNone, most = kNone;  // stored numbers beyond are none either
+  double wrap = 0;                      // added to negative ones
+  double scale = 1, offset = 0;
+
+  bool packed() const { return scale != 1 || offset != 0 || wrap != 0; }
+  bool plain() const { return !packed() && missing.empty() && least == -kNone && most == kNone; }
+};
+
 /// A dataset of an image or measurement file: its axes as attributes state them, else (H, W), (C, H, W) or
 /// (C, D, H, W); any number type.
 struct DatasetInfo {
   std::vector<std::int64_t> shape;          // as stored
   std::array<int, 4> axes{-1, -1, -1, -1};  // that are channels, slices, rows, columns; -1: none is
   std::int64_t channels = 1;
-  Box box;                        // the pixels, origin 0
-  std::string type;               // float32, float64, uint8, bool, ...
-  std::optional<double> missing;  // the value of samples that are missing, read as NaN
-  std::string note;               // how the axes were taken, where that is not plain; or empty
+  Box box;              // the pixels, origin 0
+  std::string type;     // of a sample: float32, float64, uint8, bool, ...
+  StoredValues values;  // those that are missing are read as NaN
+  std::string note;     // how axes and values were taken, where that is not plain; or empty
 };
 
 /// Chunks of a dataset that lie one behind the other in the file.
