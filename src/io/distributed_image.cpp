@@ -13,6 +13,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/io/image_format.hpp"
+#include "tiff_geo.hpp"
 
 namespace tessera {
 namespace {
@@ -207,6 +208,10 @@ ImageRecord record_from(const std::string& path, const Communicator& comm) {
   }
   broadcast(comm, out.space, out.metadata);
   return out;
+}
+
+void forget_place(Metadata& metadata) {
+  std::erase_if(metadata.text, [](const auto& pair) { return io::is_place(pair.first); });
 }
 
 void read_image(const std::string& path, const Layout& layout, const ArrayView& block,

@@ -13,6 +13,7 @@
 #include "tessera/core/phase.hpp"
 #include "tessera/core/version.hpp"
 #include "tessera/io/hdf5.hpp"
+#include "tiff_geo.hpp"
 
 namespace tessera::io {
 namespace {
@@ -91,7 +92,9 @@ class Hdf5Sink final : public ImageSink {
     write_words(file_, kImage, record_.space);
     for (std::size_t d = 0; d < 3; ++d)  // where it begins in what it is a part of
       file_.set_attribute(kImage, concat("origin_", d), static_cast<double>(record_.space.box.lo()[d]));
-    write_metadata(file_, record_.metadata, comm_);
+    Metadata metadata = record_.metadata;
+    move_place(metadata.text, record_.space.box.lo());
+    write_metadata(file_, metadata, comm_);
     file_.set_attribute("/", "tessera_version", version());
     file_.set_attribute("/", "schema", 1.0);
     file_.close();

@@ -221,12 +221,16 @@ TiffAxes tiff_axes(const std::string& description, const std::vector<TiffPage>& 
   const auto directories = static_cast<std::int64_t>(pages.size());
   TiffAxes a;
   a.planes = directories;
+  const std::int64_t stacked = directories == 1 ? std::min(pages[0].stacked, kMostPlanes) : 1;
   const auto plain = [&] {
     a = TiffAxes();
-    a.planes = a.slices = directories;
+    a.planes = a.slices = std::max(directories, stacked);
+    if (stacked > 1) a.from = "MetaMorph";
     lay_out(a, "CZT");
   };
-  if (description.starts_with("ImageJ="))
+  if (stacked > 1)
+    plain();
+  else if (description.starts_with("ImageJ="))
     read_imagej(a, description, pages[0], file_bytes);
   else if (has_element(description, "OME") && has_element(description, "Pixels"))
     read_ome(a, description, pages[0]);

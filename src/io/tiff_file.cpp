@@ -33,6 +33,14 @@ T tag(TIFF* tiff, std::uint32_t which, T otherwise) {
   return value;
 }
 
+// The count of a tag that libtiff does not know; 0: absent.
+std::uint32_t count_of(TIFF* tiff, std::uint32_t which) {
+  const TIFFField* const field = TIFFFindField(tiff, which, TIFF_ANY);
+  std::uint32_t count = 0;
+  const void* values = nullptr;
+  return field && TIFFFieldPassCount(field) && TIFFGetField(tiff, which, &count, &values) ? count : 0;
+}
+
 // Of pictures whose channels mean something else than light; null for others.
 const char* kind_of(const TiffPage& p) {
   switch (p.photometric) {
@@ -88,6 +96,27 @@ bool TiffPage::like(const TiffPage& o) const {
          alpha == o.alpha && separate() == o.separate();
 }
 
+namespace {
+
+// NewSubfileType, or what it was before.
+std::uint32_t kind_here(TIFF* t) {
+  std::uint32_t kind = 0;
+  std::uint16_t old = 0;
+  if (TIFFGetField(t, TIFFTAG_SUBFILETYPE, &kind)) return kind;
+  return TIFFGetField(t, TIFFTAG_OSUBFILETYPE, &old) && old == OFILETYPE_REDUCEDIMAGE ? FILETYPE_REDUCEDIMAGE
+                                                                                      : 0;
+}
+
+std::int64_t not_stored(TIFF* t) {
+  std::int64_t n = 0;
+  const std::uint32_t all = TIFFIsTiled(t) ? TIFFNumberOfTiles(t) : TIFFNumberOfStrips(t);
+  for (std::uint32_t k = 0; k < all; ++k)
+    n += TIFFGetStrileOffset(t, k) == 0 && TIFFGetStrileByteCount(t, k) == 0;
+  return n;
+}
+
+}  // namespace
+
 TiffFile::TiffFile(const std::string& path) : path_(path) {
   const std::unique_ptr<TIFFOpenOptions, void (*)(TIFFOpenOptions*)> options(TIFFOpenOptionsAlloc(),
                                                                              TIFFOpenOptionsFree);
@@ -130,6 +159,10 @@ TiffPage TiffFile::here() const {
     p.photometric = p.samples == 3 ? PHOTOMETRIC_RGB : PHOTOMETRIC_MINISBLACK;
   p.depth =
       std::max(tag<std::uint32_t>(t, TIFFTAG_IMAGEDEPTH, 1), tag<std::uint32_t>(t, TIFFTAG_TILEDEPTH, 1));
+  p.kind = kind_here(t);
+  for (const std::uint32_t stack : {33629U, 33630U})  // MetaMorph's UIC2Tag, UIC3Tag: of each plane one entry
+    p.stacked = std::max<std::int64_t>(p.stacked, count_of(t, stack));
+  p.empty = not_stored(t);
   p.first_byte = static_cast<std::int64_t>(std::min(TIFFGetStrileOffset(t, 0), kFar));
   std::uint16_t *r = nullptr, *g = nullptr, *b = nullptr;
   if (p.photometric == PHOTOMETRIC_PALETTE && p.samples == 1 && p.bits >= 1 && p.bits <= 16 &&
@@ -167,15 +200,24 @@ void TiffFile::require_readable(const TiffPage& p) const {
 }
 
 std::vector<TiffPage> TiffFile::pages() {
-  std::vector<TiffPage> out;
+  std::vector<TiffPage> out, all;
   do {
     TiffPage page = here();
-    if (page.palette && !out.empty() && out.back().palette && *page.palette == *out.back().palette)
-      page.palette = out.back().palette;
-    out.push_back(std::move(page));
+    if (page.palette && !all.empty() && all.back().palette && *page.palette == *all.back().palette)
+      page.palette = all.back().palette;
+    all.push_back(std::move(page));
   } while (TIFFReadDirectory(get()));
   if (!problem_->empty()) fail();
-  return out;
+  for (const TiffPage& page : all) {
+    const bool copy = (page.kind & FILETYPE_REDUCEDIMAGE) != 0, mask = (page.kind & FILETYPE_MASK) != 0;
+    copies_ += copy && !mask;
+    if (mask && !copy && !out.empty() && page.width == out.back().width && page.height == out.back().height)
+      out.back().mask = std::make_shared<const TiffPage>(page);
+    if (!copy && !mask) out.push_back(page);
+  }
+  if (!out.empty()) return out;
+  copies_ = 0;
+  return all;
 }
 
 void TiffFile::go_to(const TiffPage& page) {

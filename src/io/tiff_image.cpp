@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -19,6 +18,8 @@
 #include "tiff_axes.hpp"
 #include "tiff_choice.hpp"
 #include "tiff_file.hpp"
+#include "tiff_geo.hpp"
+#include "tiff_samples.hpp"
 #include "tiff_sink.hpp"
 #include "tiff_words.hpp"
 
@@ -28,66 +29,6 @@ namespace {
 constexpr std::size_t kMostOpen = 128;         // channels that have a decoder of their own
 constexpr std::uint32_t kNoData = 42113;       // GDAL_NODATA
 constexpr std::int64_t kReadAtOnce = 4 << 20;  // bytes of rows as they lie in the file
-
-// Samples first, first + step, ... of a row, numbers in this machine's order or packed bits.
-struct Unpacker {
-  std::uint16_t bits = 8, format = SAMPLEFORMAT_UINT;
-  bool swapped = false;  // bytes of the other order
-
-  template <class T>
-  void numbers(const unsigned char* row, std::int64_t first, std::int64_t step, std::int64_t n,
-               double* to) const {
-    for (std::int64_t k = 0; k < n; ++k) {
-      unsigned char bytes[sizeof(T)];
-      std::memcpy(bytes, row + (first + k * step) * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
-      if (swapped) std::reverse(bytes, bytes + sizeof(T));
-      to[k] = static_cast<double>(std::bit_cast<T>(bytes));
-    }
-  }
-
-  void operator()(const unsigned char* row, std::int64_t first, std::int64_t step, std::int64_t n,
-                  double* to) const {
-    const bool real = format == SAMPLEFORMAT_IEEEFP, negative = format == SAMPLEFORMAT_INT;
-    switch (bits) {
-      case 8:
-        return negative ? numbers<std::int8_t>(row, first, step, n, to)
-                        : numbers<std::uint8_t>(row, first, step, n, to);
-      case 16:
-        if (negative) return numbers<std::int16_t>(row, first, step, n, to);
-        numbers<std::uint16_t>(row, first, step, n, to);
-        for (std::int64_t k = 0; real && k < n; ++k) to[k] = half_value(static_cast<std::uint16_t>(to[k]));
-        return;
-      case 32:
-        return real       ? numbers<float>(row, first, step, n, to)
-               : negative ? numbers<std::int32_t>(row, first, step, n, to)
-                          : numbers<std::uint32_t>(row, first, step, n, to);
-      case 64:
-        return real       ? numbers<double>(row, first, step, n, to)
-               : negative ? numbers<std::int64_t>(row, first, step, n, to)
-                          : numbers<std::uint64_t>(row, first, step, n, to);
-      case 24:
-        for (std::int64_t k = 0; k < n; ++k) {
-          const unsigned char* b = row + (first + k * step) * 3;
-          const bool big = swapped == (std::endian::native == std::endian::little);
-          const std::int32_t value = big ? b[0] << 16 | b[1] << 8 | b[2] : b[2] << 16 | b[1] << 8 | b[0];
-          to[k] = negative && value >= 1 << 23 ? value - (1 << 24) : value;
-        }
-        return;
-      default:  // the highest bit of a byte first
-        for (std::int64_t k = 0; k < n; ++k) {
-          std::uint32_t value = 0;
-          std::int64_t at = (first + k * step) * bits;
-          for (int left = bits; left > 0;) {
-            const int here = static_cast<int>(at % 8), take = std::min(left, 8 - here);
-            value = value << take | (row[at / 8] >> (8 - here - take) & ((1U << take) - 1));
-            at += take;
-            left -= take;
-          }
-          to[k] = value;
-        }
-    }
-  }
-};
 
 class TiffImage : public StoredImage {
  public:
@@ -103,6 +44,16 @@ class TiffImage : public StoredImage {
     check_pages(file);
     file.go_to(page_);
     describe(file, description);
+    say_what_is_missing(file);
+  }
+
+  // One page alone, whose samples are taken as they are.
+  TiffImage(const std::string& path, const TiffPage& page) : bytes_(path), pages_{page}, page_(page) {
+    const TiffFile file(path);
+    file.require_readable(page);
+    axes_.order = {0};
+    choice_.slices = {{{0, 0}}};
+    unpack_ = {page.bits, page.format, false};
   }
 
   void read(const Box& stored, const Sink& sink) override {
@@ -114,6 +65,7 @@ class TiffImage : public StoredImage {
           ++end;
         const Group group{z, c, end, slice[c].plane, page_.separate() ? slice[c].sample : std::uint16_t{0}};
         const Box plane({z, stored.lo()[1], stored.lo()[2]}, {z + 1, stored.hi()[1], stored.hi()[2]});
+        if (c == 0 || slice[c].plane != slice[c - 1].plane) read_mask(page_of(group.plane), plane);
         if (page_of(group.plane).plain)
           read_plain(group, plane, sink);
         else if (page_of(group.plane).tiled())
@@ -133,6 +85,20 @@ class TiffImage : public StoredImage {
     std::int64_t plane = 0;
     std::uint16_t sample = 0;  // of separate ones
   };
+
+  // Which samples of the box are measured, where a page of its own says it.
+  void read_mask(const TiffPage& page, const Box& plane) {
+    masked_.clear();
+    if (!page.mask) return;
+    auto& reader = masks_[page.mask->at];
+    if (!reader) reader = std::make_unique<TiffImage>(bytes_.path(), *page.mask);
+    mask_box_ = Box({0, plane.lo()[1], plane.lo()[2]}, {1, plane.hi()[1], plane.hi()[2]});
+    masked_.resize(static_cast<std::size_t>(mask_box_.pixels()));
+    reader->read(mask_box_, [&](std::int64_t, const Index3& at, const double* values, std::int64_t n) {
+      const std::int64_t to = (at[1] - mask_box_.lo()[1]) * mask_box_.extent(2) + at[2] - mask_box_.lo()[2];
+      for (std::int64_t k = 0; k < n; ++k) masked_[static_cast<std::size_t>(to + k)] = values[k] == 0;
+    });
+  }
 
   const TiffPage& page_of(std::int64_t plane) const {  // of TiffChoice::Plane
     return pages_[axes_.one_directory ? 0 : static_cast<std::size_t>(plane)];
@@ -175,6 +141,10 @@ class TiffImage : public StoredImage {
         info_.random_access = info_.random_access && (page_of(p.plane).plain || page_of(p.plane).tiled());
     take_words(tiff_words(file, description));
     if (axes_.one_directory) {  // a file that was cut short is refused before anything is read
+      TESSERA_VALIDATE(
+          page_.plain, file.path(), " holds ", axes_.planes,
+          " planes behind one directory, compressed (where each begins is not said) write a page "
+          "for each, or write it uncompressed");
       TESSERA_VALIDATE((bytes_.size() - page_.first_byte) / page_.bytes() >= axes_.planes, file.path(),
                        " ends at byte ", bytes_.size(), " (its ", axes_.from, " description says ",
                        axes_.planes, " planes of ", page_.bytes(), " bytes) is the file complete?");
@@ -187,7 +157,10 @@ class TiffImage : public StoredImage {
     if (page_.photometric == PHOTOMETRIC_MINISWHITE)
       add_note("its tags call the smallest value white: samples are taken as stored, not inverted");
     if (page_.photometric == PHOTOMETRIC_CFA)
-      add_note("samples of a color filter array, taken as one channel");
+      add_note(
+          "the mosaic of a color sensor, taken as one channel: neighbors have different colors, which blurs "
+          "and "
+          "denoises them into each other; demosaic it first");
     if (const std::string text = file.text(kNoData); !text.empty()) {
       char* end = nullptr;
       const double value = std::strtod(text.c_str(), &end);
@@ -199,6 +172,29 @@ class TiffImage : public StoredImage {
         add_note(concat("samples of ", value, " (GDAL_NODATA) are missing"));
       }
     }
+  }
+
+  void say_what_is_missing(const TiffFile& file) {
+    std::int64_t empty = 0, masks = 0, striles = 0;
+    std::set<std::int64_t> planes;
+    for (const auto& slice : choice_.slices)
+      for (const TiffChoice::Plane& p : slice) {
+        if (!planes.insert(p.plane).second) continue;
+        empty += page_of(p.plane).empty;
+        striles += page_of(p.plane).striles();
+        masks += page_of(p.plane).mask != nullptr;
+      }
+    TESSERA_VALIDATE(empty == 0 || empty < striles, file.path(), " has none of its ", striles, ' ',
+                     page_.tiled() ? "tiles" : "strips",
+                     " (nothing was written to it) is it the right file?");
+    if (empty > 0)
+      add_note(concat(empty, " of ", striles, page_.tiled() ? " tiles" : " strips",
+                      " are not stored: their samples are missing"));
+    if (masks > 0) add_note("samples that its mask leaves out are missing");
+    if (file.copies() > 0)
+      add_note(concat(file.copies(), file.copies() == 1 ? " smaller copy" : " smaller copies",
+                      " in the file left out"));
+    if (const std::string scale = scale_note(metadata_.text); !scale.empty()) add_note(scale);
   }
 
   // What the description says of all slices and channels holds where all of them are taken.
@@ -267,6 +263,13 @@ class TiffImage : public StoredImage {
         if (missing_ && v == *missing_) v = std::numeric_limits<double>::quiet_NaN();
         if (largest_ > 0) v = v * 255 / largest_;
       }
+      if (!masked_.empty()) {
+        const std::int64_t from =
+            (at[1] - mask_box_.lo()[1]) * mask_box_.extent(2) + at[2] - mask_box_.lo()[2];
+        for (std::int64_t k = 0; k < n; ++k)
+          if (masked_[static_cast<std::size_t>(from + k)])
+            values_[static_cast<std::size_t>(k)] = std::numeric_limits<double>::quiet_NaN();
+      }
       if (!colors_) {
         sink(static_cast<std::int64_t>(c), at, values_.data(), n);
         continue;
@@ -284,6 +287,18 @@ class TiffImage : public StoredImage {
     }
   }
 
+  // A strip or tile that is not stored: its samples are missing. Where every one is, no table is asked.
+  bool empty(TIFF* tiff, const TiffPage& page, std::int64_t strile) const {
+    const auto k = static_cast<std::uint32_t>(strile);
+    return page.empty > 0 && TIFFGetStrileOffset(tiff, k) == 0 && TIFFGetStrileByteCount(tiff, k) == 0;
+  }
+  void give_none(const Group& group, const Index3& at, std::int64_t n, const Sink& sink) const {
+    const std::vector<double> none(static_cast<std::size_t>(n), std::numeric_limits<double>::quiet_NaN());
+    for (std::size_t c = group.first; c < group.end; ++c)
+      for (std::int64_t k = 0; k < (colors_ ? 3 : 1); ++k)
+        sink(colors_ ? k : static_cast<std::int64_t>(c), at, none.data(), n);
+  }
+
   // From where the rows lie in the file, without a decoder.
   void read_plain(const Group& group, const Box& box, const Sink& sink) {
     const TiffPage& page = page_of(group.plane);
@@ -298,10 +313,15 @@ class TiffImage : public StoredImage {
     for (std::int64_t y = box.lo()[1]; y < box.hi()[1];) {
       const std::int64_t strip = axes_.one_directory ? 0 : y / page.rows_per_strip,
                          in_strip = axes_.one_directory ? y : y % page.rows_per_strip;
+      const std::int64_t left = axes_.one_directory ? page.height - y : page.rows_per_strip - in_strip;
+      if (!axes_.one_directory && empty(tiff, page, strip + group.sample * strips)) {
+        for (const std::int64_t end = std::min(box.hi()[1], y + left); y < end; ++y)
+          give_none(group, {box.lo()[0], y, box.lo()[2]}, n, sink);
+        continue;
+      }
       const auto start = static_cast<std::int64_t>(
           TIFFGetStrileOffset(tiff, static_cast<std::uint32_t>(strip + group.sample * strips)));
       if (start <= 0) refuse_strip(page);
-      const std::int64_t left = axes_.one_directory ? page.height - y : page.rows_per_strip - in_strip;
       const std::int64_t rows = std::min({box.hi()[1] - y, left, whole ? at_once : 1});
       const std::int64_t from =
           start + behind + in_strip * page.row_bytes() + box.lo()[2] * sample +
@@ -322,7 +342,14 @@ class TiffImage : public StoredImage {
     TiffFile& file = decoder(group.first, page);
     buffer_.resize(
         static_cast<std::size_t>(std::max<std::int64_t>(page.row_bytes(), TIFFScanlineSize64(file.get()))));
+    const std::int64_t strips =
+        page.rows_per_strip > 0 ? (page.height + page.rows_per_strip - 1) / std::int64_t{page.rows_per_strip}
+                                : 0;
     for (std::int64_t y = box.lo()[1]; y < box.hi()[1]; ++y) {
+      if (page.empty > 0 && empty(file.get(), page, y / page.rows_per_strip + group.sample * strips)) {
+        give_none(group, {box.lo()[0], y, box.lo()[2]}, box.extent(2), sink);
+        continue;
+      }
       if (TIFFReadScanline(file.get(), buffer_.data(), static_cast<std::uint32_t>(y), group.sample) != 1)
         file.fail();
       give(group, buffer_.data(), box.lo()[2], {box.lo()[0], y, box.lo()[2]}, box.extent(2), unpack_, sink);
@@ -340,11 +367,15 @@ class TiffImage : public StoredImage {
       for (std::int64_t x = box.lo()[2] / w * w; x < box.hi()[2]; x += w) {
         const std::uint32_t tile = TIFFComputeTile(file.get(), static_cast<std::uint32_t>(x),
                                                    static_cast<std::uint32_t>(y), 0, group.sample);
-        if (TIFFReadEncodedTile(file.get(), tile, buffer_.data(), size) != size) file.fail();
+        const bool none = empty(file.get(), page, tile);
+        if (!none && TIFFReadEncodedTile(file.get(), tile, buffer_.data(), size) != size) file.fail();
         const std::int64_t left = std::max(x, box.lo()[2]), right = std::min(x + w, box.hi()[2]);
         for (std::int64_t r = std::max(y, box.lo()[1]); r < std::min(y + h, box.hi()[1]); ++r)
-          give(group, buffer_.data() + (r - y) * row, left - x, {box.lo()[0], r, left}, right - left, unpack_,
-               sink);
+          if (none)
+            give_none(group, {box.lo()[0], r, left}, right - left, sink);
+          else
+            give(group, buffer_.data() + (r - y) * row, left - x, {box.lo()[0], r, left}, right - left,
+                 unpack_, sink);
       }
   }
 
@@ -361,6 +392,9 @@ class TiffImage : public StoredImage {
   std::array<std::unique_ptr<TiffFile>, kMostOpen> decoders_;
   std::vector<unsigned char> buffer_;
   std::vector<double> values_;
+  std::map<std::uint64_t, std::unique_ptr<TiffImage>> masks_;  // by where their directories stand
+  Box mask_box_;                                               // of the plane that is being read
+  std::vector<bool> masked_;                                   // its samples; empty: it has no mask
 };
 
 }  // namespace
@@ -372,7 +406,7 @@ ImageFormat tiff_format() {
   const std::size_t at = std::min(version.find(kBefore) + kBefore.size(), version.size());
   ImageFormat f;
   f.name = "TIFF";
-  f.suffixes = {".tif", ".tiff"};
+  f.suffixes = {".tif", ".tiff", ".stk"};
   f.parts = true;
   f.knows = [](std::string_view head, bool) {
     const auto magics = {"II*\0"sv, "MM\0*"sv, "II+\0"sv, "MM\0+"sv};

@@ -8,6 +8,7 @@
 
 #include "ome_xml.hpp"
 #include "tessera/core/error.hpp"
+#include "tiff_geo.hpp"
 
 namespace tessera::io {
 namespace {
@@ -118,8 +119,8 @@ float per_unit(const ImageSpace::Axis& axis, const Length& unit, bool inches) {
 }
 
 bool is_tag(const std::string& key) {
-  return std::any_of(std::begin(kTextTags), std::end(kTextTags),
-                     [&](const TextTag& t) { return t.written && key == t.key; });
+  return is_geo(key) || std::any_of(std::begin(kTextTags), std::end(kTextTags),
+                                    [&](const TextTag& t) { return t.written && key == t.key; });
 }
 
 // What OME has a place for.
@@ -168,6 +169,7 @@ TiffWords tiff_words(const TiffFile& file, const std::string& description) {
   for (const TextTag& one : kTextTags)
     if (const std::string text = file.text(one.tag); !text.empty())
       out.metadata.text.emplace_back(one.key, text);
+  for (auto& pair : geo_texts(t)) out.metadata.text.push_back(std::move(pair));
   std::uint32_t count = 0;
   const std::uint8_t* profile = nullptr;
   if (TIFFGetField(t, TIFFTAG_ICCPROFILE, &count, &profile))
@@ -214,6 +216,9 @@ void set_tiff_words(TIFF* tiff, const ImageRecord& record, bool first_page) {
             1 / static_cast<double>(per[1]) == space.grid[1].spacing;
   }
   if (!first_page) return;
+  Texts places = data.text;
+  move_place(places, space.box.lo());
+  set_geo_tags(tiff, places);
   for (const auto& [key, text] : data.text)
     for (const TextTag& one : kTextTags)
       if (one.written && key == one.key) TIFFSetField(tiff, one.tag, text.c_str());

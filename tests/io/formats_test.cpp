@@ -283,6 +283,30 @@ TEST(Metadata, GoesFromTiffToTiffAndToHdf5AndBack) {
   });
 }
 
+TEST(Metadata, AMapKeepsItsPlaceAndAPartOfItHasItsOwn) {
+  if (test::other_rank()) return;
+  ImageRecord map;
+  map.space = ImageSpace(Box::image2d(9, 11));
+  map.metadata.text = {{"GDAL_METADATA", "<GDALMetadata><Item role=\"scale\">0.1</Item></GDALMetadata>"},
+                       {"GDAL_NODATA", "-9999"},
+                       {"GeoAsciiParams", "WGS 84|"},
+                       {"GeoKeyDirectory", "1 1 0 1 3072 0 1 32633"},
+                       {"ModelPixelScale", "10 10.5 0"},
+                       {"ModelTiepoint", "0 0 0 500000.25 5e+06 0"}};
+  for (const char* path : {"map.tif", "map.h5"}) {
+    write(path, map, Communicator());
+    expect_same(path, map);
+  }
+  EXPECT_NE(open_image("map.tif")->info().note.find("scale 0.1 and offset 0"), std::string::npos);
+  map.space.box = Box({0, 2, 3}, {1, 9, 11});
+  for (const char* path : {"part.tif", "part.h5"}) {
+    write(path, map, Communicator());
+    EXPECT_EQ(record_from(path, Communicator()).metadata.text[5].second, "-3 -2 0 500000.25 5e+06 0") << path;
+  }
+  forget_place(map.metadata);
+  EXPECT_EQ(map.metadata.text.size(), 2U);
+}
+
 TEST(Metadata, PrintResolutionStaysInTheTags) {
   if (test::other_rank()) return;
   ImageRecord photo;

@@ -21,6 +21,9 @@ SourceInfo image_source_info(const std::string& path, const Communicator& comm);
 /// nothing else. A default record where the path is empty or cannot be read (any more).
 ImageRecord record_from(const std::string& path, const Communicator& comm);
 
+/// Leaves out what holds on its own grid alone: a place on a map.
+void forget_place(Metadata& metadata);
+
 /// Collective. Reads each rank's box (float32 or float64 host view), file values divided by nothing.
 ///
 /// `block.box` is the layout's box of this rank; boxes lie in the image, may overlap and be empty. Where the

@@ -257,7 +257,10 @@ ImageRecord result_record(const RunPlan& plan, const Communicator& comm) {
   // Pixels of another grid are of another size.
   const ImageSpace found = record.space;
   record.space = ImageSpace(plan.image.box, plan.image.channels);
-  if (found.box == plan.image.box) record.space = found.with_channels(plan.image.channels);
+  if (found.box == plan.image.box)
+    record.space = found.with_channels(plan.image.channels);
+  else
+    forget_place(record.metadata);
   if (found.channels != plan.image.channels) record.metadata.profile.clear();  // of other colors
   const ImageConfig& grid = problem.image;
   for (std::size_t k = 0; k < grid.pixel.size(); ++k) {
