@@ -70,19 +70,6 @@ class DisplayedImage final : public ImageSource {
   void read(const Box& box, double* planar) override { read_as(box, planar); }
   void read_floats(const Box& box, float* planar) override { read_as(box, planar); }
 
-  bool visit(int rank, int ranks, const Visit& visit) override {
-    std::vector<float> band;
-    std::vector<double> values;
-    for (const Box& box : dealt(rank, ranks)) {
-      beat();
-      band.resize(static_cast<std::size_t>(box.pixels() * info_.channels));
-      read_floats(box, band.data());
-      values.assign(band.begin(), band.end());
-      visit(values.data(), std::ssize(values));
-    }
-    return true;
-  }
-
  private:
   Box rows_box(std::int64_t first, std::int64_t count, std::int64_t slice) const {
     const std::int64_t low = turn_.flip_rows ? image_->info().height - first - count : first;

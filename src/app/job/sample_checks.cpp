@@ -274,11 +274,26 @@ Counted count_values(const RunPlan& plan, const Measurement& y, const Measuremen
 }
 
 std::string in_file_units(const RunPlan& plan, double v) {
-  return fmt::format("{:.6g}", v * plan.factor + plan.offset);
+  const double apart = std::abs(plan.offset) / std::abs(plan.factor);  // digits that the offset takes
+  const int digits = 6 + (apart > 1 ? std::min(9, static_cast<int>(std::log10(apart))) : 0);
+  return fmt::format("{:.{}g}", v * plan.factor + plan.offset, digits);
 }
 
 double percent(std::int64_t part, std::int64_t all) {
   return 100.0 * static_cast<double>(part) / static_cast<double>(all);
+}
+
+// That the samples lie so far from what is 0 inside that float32 has few steps in their range.
+void warn_of_steps(const RunPlan& plan, const Counted& n, Problem& problem) {
+  const double size = std::max(std::abs(n.least), std::abs(n.most)), range = n.most - n.least;
+  if (!(range > 0) || size <= 2 || range >= size * 0x1p-14) return;
+  problem.warnings.push_back(
+      fmt::format("the measurement lies far from what is 0, between {:.15g} and {:.15g} in file units "
+                  "(float32 has steps of {:.3g} "
+                  "there, to which differences are rounded): write 'offset: {:.15g}' in problem.scale, and "
+                  "its range as factor",
+                  n.least * plan.factor + plan.offset, n.most * plan.factor + plan.offset,
+                  std::ldexp(1.0, std::ilogb(size) - 23) * plan.factor, n.least * plan.factor + plan.offset));
 }
 
 // That the samples fill little of the range that networks know, or leave it.
@@ -388,6 +403,7 @@ void hold_against_data(const RunPlan& plan, const Measurement& y, const Measurem
 void warn_of_values(const RunPlan& plan, const Measurement& y, const Measurement& marks, Problem& problem,
                     const Communicator& comm) {
   const Counted n = count_values(plan, y, marks, comm);
+  warn_of_steps(plan, n, problem);
   warn_of_range(plan, n, problem);
   if (!(n.least < n.most)) return;
   const std::array<double, 2> said = warn_of_piles(plan, n, problem);

@@ -276,8 +276,10 @@ void write_in_units(const std::string& path, const RunPlan& plan, const at::Tens
                     ImageRecord record, const Communicator& comm) {
   const Box block = plan.decomposition.block(comm.rank());
   const Box mine = block.intersect(part);
-  // float32 holds the units of nearly all files; not fluxes of 1e-40.
-  const bool extreme = float_exponent(std::abs(plan.factor)) != 0;
+  // float32 holds the units of nearly all files; not fluxes of 1e-40, nor small differences of large numbers.
+  constexpr double kFar = 512;
+  const bool extreme =
+      float_exponent(std::abs(plan.factor)) != 0 || std::abs(plan.offset) > kFar * std::abs(plan.factor);
   const at::Tensor units = crop(image, block, mine)
                                .to(at::kCPU, extreme ? at::kDouble : at::kFloat, false, /*copy=*/true)
                                .contiguous()
