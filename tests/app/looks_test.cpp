@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What files of masks and kernels, and empty parts of measurements, are taken for.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
@@ -165,6 +166,15 @@ TEST(KernelLook, SaysNothingOfOrdinaryKernels) {
               [](double r, double c) { return std::exp(-(r + c) * (r + c) / 60 - (r - c) * (r - c) / 8); })},
       {"bead without its offset", gaussian(21, 2).mul(2000).add(noise(gaussian(21, 2), 5))},
       {"one per channel", at::cat({gaussian(15, 1.2), gaussian(15, 1.6) * 3, gaussian(15, 2) * 9}, 0)},
+      {"donut",
+       kernel(31, 31, [](double r, double c) { return std::abs(std::hypot(r, c) - 9) < 2 ? 1 : 0; })},
+      {"coded aperture",
+       kernel(31, 31, [](double r, double c) { return std::fmod(std::abs(r * 7 + c * 13), 3) < 1 ? 1 : 0; })},
+      {"shaken", kernel(31, 31,
+                        [](double r, double c) {
+                          return std::abs(r - 8 * std::sin(c / 5)) < 0.8 ? 2 + std::sin(c) : 0;
+                        })},
+      {"box with a dead tap", kernel(9, 9, [](double r, double c) { return r == 0 && c == 0 ? 0 : 1; })},
       {"one tap", at::ones({1, 1, 1}, at::kDouble)}};
   for (const auto& [name, taps] : ordinary) {
     const KernelLook said = look(taps);
@@ -182,6 +192,7 @@ TEST(KernelLook, SaysNothingOfOrdinaryKernels) {
 TEST(KernelLook, NamesWhatIsOdd) {
   if (test::other_rank()) return;
   const at::Tensor bead = gaussian(21, 2).mul(2000), n = noise(bead, 5);
+  const at::Tensor slope = kernel(21, 21, [](double, double c) { return 100 + 4 * c; });
   const std::vector<std::tuple<std::string, at::Tensor, FileKernel>> odd = {
       {"stands on a pedestal: its rim is (9[5-9]|10[0-5])\\S* all around.* 4[678] % of", bead + 100 + n, {}},
       {"stands on a pedestal", (bead / 2000 * 200 + 12).round(), {}},
@@ -192,6 +203,11 @@ TEST(KernelLook, NamesWhatIsOdd) {
        {}},
       {"is not centered", bead, {.center = {0, 0}}},
       {"write numpy.fft.fftshift", at::roll(gaussian(64, 2), {-32, -32}, {1, 2}), {}},
+      {"stands on an uneven background: its rim goes from [56]\\d\\S* to 1[34]\\d", bead + slope + n, {}},
+      {"uneven background", bead + slope.transpose(1, 2) + slope, {}},
+      {"uneven background", bead + slope - 60, {}},
+      {"is dark on a bright ground: its rim is 2[45]\\d\\d", 2500 - bead + n, {}},
+      {"surrounded by noise that was cut at 0", (bead + noise(bead, 100)).clamp_min(0).round(), {}},
       {"is cut off: its rim still has 6\\d % of its peak", gaussian(9, 5), {}},
       {"taps below 0 that add up to", bead + noise(bead, 100), {}},
       {"has 2\\d taps at its largest value, 1000", at::clamp(bead, 0, 1000).round(), {}},
@@ -224,6 +240,10 @@ TEST(KernelLook, NamesWhatIsOdd) {
   EXPECT_NE(of_stack(stack.roll({-3}, {1})).find("shifted by 3.0 slices, "), std::string::npos)
       << of_stack(stack.roll({-3}, {1}));
   EXPECT_NE(of_stack(stack.roll({-8, -10, -10}, {1, 2, 3})).find("numpy.fft.fftshift"), std::string::npos);
+  EXPECT_NE(
+      of_stack(stack * 2000 + at::arange(17, at::kDouble).view({1, 17, 1, 1}) * 6).find("uneven background"),
+      std::string::npos);
+  EXPECT_NE(of_stack(3000 - stack * 2000).find("dark on a bright ground"), std::string::npos);
   const KernelLook two = look(at::cat({gaussian(21, 2), gaussian(21, 2, 3)}, 0));
   ASSERT_EQ(two.warnings.size(), 1U);
   EXPECT_EQ(two.warnings[0].find("channel 1 of kernel k.npy is not centered"), 0U);

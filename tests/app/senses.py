@@ -16,6 +16,47 @@ def said(text, *settings, ranks=1, expect=0):
     return "".join(run(job(text), "--force", *words, ranks=ranks, expect=expect))
 
 
+def pixels_of_another_size():
+    """A kernel whose file states other pixels than the data's is resampled to these, on every axis; other files are compared."""
+    def bead(size, sigma):
+        g = [np.exp(-0.5 * ((np.arange(n) - n // 2) / s) ** 2) for n, s in zip(size, sigma)]
+        return g[0][:, None, None] * g[1][:, None] * g[2]
+
+    def write(name, array, *pixel, unit="um"):
+        with h5py.File(work / f"{name}.h5", "w") as f:
+            d = f.create_dataset("image", data=array.astype("f4"))
+            d.attrs["unit"] = unit
+            for k, size in enumerate(pixel):
+                d.attrs[f"pixel_{k}"] = size
+
+    r = np.random.default_rng(3)
+    write("stack", 100 + r.random((1, 12, 24, 24)), 0.3, 0.1, 0.1)
+    write("same", bead((9, 13, 13), (1.2, 1.5, 1.5))[None], 0.3, 0.1, 0.1)
+    write("nano", bead((9, 13, 13), (1.2, 1.5, 1.5))[None], 300, 100, 100, unit="nm")
+    write("slices", bead((15, 13, 13), (1.8, 1.5, 1.5))[None], 0.2, 0.1, 0.1)
+    write("fine", bead((27, 25, 25), (3.6, 3, 3))[None], 0.1, 0.05, 0.05)
+    write("coarse", bead((9, 7, 7), (1.2, 0.75, 0.75))[None], 0.3, 0.2, 0.2)
+    text = "problem: {measurements: stack.h5, operator: {type: blur, kernel: {file: same.h5}, boundary: reflect}, noise: {gaussian: 0.1}}\n" + PASS
+    found = {}
+    for name in ("same", "nano", "slices", "fine", "coarse"):
+        out = said(text, f"problem.operator.kernel.file={name}.h5", ranks=2 if name == "fine" else 1)
+        found[name] = image("out")
+        resampled = re.search(r"kernel \S*h5 has pixels of (\S+ x \S+ x \S+) um, the image of 0.3 x 0.1 x 0.1 um, .* resampled to (\d+ x \d+ x \d+) taps", out)
+        assert bool(resampled) == (name in ("slices", "fine", "coarse")), out
+        assert distance(found[name], found["same"]) < (1e-6 if name == "nano" else 0.01), (name, distance(found[name], found["same"]))
+    out = said(text, "problem.operator.kernel.file=slices.h5", "problem.image.pixel=[0.2, 0.1, 0.1]", "problem.image.unit=um")
+    assert "resampled" not in out, "the job says what the image's pixels are"
+    write("weights", np.ones((1, 12, 24, 24)), 0.2, 0.1, 0.1)
+    out = said(text, "problem.weights=weights.h5:/image")
+    assert "weights.h5:/image has pixels of 0.2 x 0.1 x 0.1 um, the measurement of 0.3 x 0.1 x 0.1 um" in out, out
+    # An array of three axes is a stack, and no line says that it is channels.
+    np.save(work / "stack.npy", bead((9, 7, 7), (1.2, 1, 1)))
+    assert "channels" not in said(text, "problem.operator.kernel.file=stack.npy")
+    write("plain", 100 + r.random((12, 24, 24)))
+    out = said(text, "problem.measurements=plain.h5", expect=2)
+    assert "(1, 12, 24, 24)" in out, out
+
+
 def values_far_from_zero():
     """Differences of large numbers are kept: they are read, and written, less an offset that a line says."""
     yy, xx = np.mgrid[:64, :80]

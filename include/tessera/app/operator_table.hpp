@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <array>
 
 #include <cstdint>
 #include <functional>
@@ -32,6 +33,8 @@ class OperatorFiles {
  public:
   /// (1 or C, d, h, w), float64, as stored, the same on every rank; d = 1: a picture. Collective at the first call for a path.
   const at::Tensor& taps(const std::string& path, const Communicator& comm);
+  /// Its header; after taps().
+  const SourceInfo& kernel_info(const std::string& path) const { return kernel_infos_.at(path); }
   /// Goes through all values of the file, and says what is odd about them; likewise.
   const MaskFile& mask(const std::string& path, const Communicator& comm);
   /// This rank's box of a mask, (1 or C, [D,] H, W), float32: 1 where a sample is measured, else 0. Collective.
@@ -45,6 +48,7 @@ class OperatorFiles {
 
  private:
   SourceInfo info_of(const std::string& path, const Communicator& comm);
+  std::map<std::string, SourceInfo> kernel_infos_;
   std::map<std::string, at::Tensor> taps_;
   std::map<std::string, MaskFile> masks_;
   std::vector<std::string> notices_, warnings_;
@@ -59,6 +63,8 @@ struct OperatorRequest {
   Device device;  // that it will run on
   OperatorFiles& files;
   const Communicator& comm;
+  std::array<ImageSpace::Axis, 3> measured =
+      ImageSpace().grid;  // pixels of its measurement, as the file says
 };
 
 /// An operator of the job file, problem.operator.type: all that is known of it. `choice` has its name and

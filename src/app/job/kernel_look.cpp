@@ -9,110 +9,17 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <utility>
 
-#include "tessera/core/box.hpp"
+#include "job/kernel_background.hpp"
 #include "tessera/core/error.hpp"
 
 namespace tessera {
 namespace {
 
 constexpr std::int64_t kSmall = 5;  // taps a side: smaller kernels are all rim
-constexpr double kShare = 0.02;     // of a kernel's sum that a pedestal holds
 constexpr double kSymmetric = 0.9;  // correlation with the kernel turned around
-
-double median(std::vector<double> v) {
-  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
-  std::nth_element(v.begin(), middle, v.end());
-  return *middle;
-}
-
-// One channel's taps; of a picture one slice.
-struct Taps {
-  Index3 size{};  // slices, rows, columns
-  std::vector<double> values;
-
-  // The first axis that it has.
-  std::size_t first() const { return size[0] > 1 ? 0 : 1; }
-  double at(const Index3& p) const {
-    for (std::size_t d = 0; d < 3; ++d)
-      if (p[d] < 0 || p[d] >= size[d]) return 0;
-    return values[static_cast<std::size_t>((p[0] * size[1] + p[1]) * size[2] + p[2])];
-  }
-  template <class Visit>
-  void each(Visit visit) const {
-    each_of(Box({0, 0, 0}, size), visit);
-  }
-  template <class Visit>
-  void each_of(const Box& box, Visit visit) const {
-    for (std::int64_t z = box.lo()[0]; z < box.hi()[0]; ++z)
-      for (std::int64_t r = box.lo()[1]; r < box.hi()[1]; ++r)
-        for (std::int64_t c = box.lo()[2]; c < box.hi()[2]; ++c) visit(Index3{z, r, c}, at({z, r, c}));
-  }
-  // visit(tap) for those that touch p by a face, an edge or a corner, and p's own.
-  template <class Visit>
-  void around(const Index3& p, Visit visit) const {
-    const std::int64_t k = size[0] > 1 ? 1 : 0;
-    for (std::int64_t z = -k; z <= k; ++z)
-      for (std::int64_t r = -1; r <= 1; ++r)
-        for (std::int64_t c = -1; c <= 1; ++c) visit(at({p[0] + z, p[1] + r, p[2] + c}));
-  }
-  std::int64_t shortest() const {
-    std::int64_t n = size[2];
-    for (std::size_t d = first(); d < 2; ++d) n = std::min(n, size[d]);
-    return n;
-  }
-  double sum() const {
-    double s = 0;
-    for (const double v : values) s += v;
-    return s;
-  }
-  double peak() const { return *std::max_element(values.begin(), values.end()); }
-  double median_of(const Box& box) const {
-    std::vector<double> v;
-    each_of(box, [&](const Index3&, double value) { v.push_back(value); });
-    return median(std::move(v));
-  }
-  double median_of_ring(std::int64_t k) const {
-    std::vector<double> v;
-    each([&](const Index3& p, double value) {
-      std::int64_t depth = size[2];
-      for (std::size_t d = first(); d < 3; ++d) depth = std::min({depth, p[d], size[d] - 1 - p[d]});
-      if (depth == k) v.push_back(value);
-    });
-    return median(std::move(v));
-  }
-};
-
-// A level on which all of the kernel stands: that of its corners and of the middles of its sides, where these
-// hardly differ. Tails fall from the middles to the corners.
-double pedestal(const Taps& k) {
-  const std::int64_t m = std::max<std::int64_t>(1, k.shortest() / 6);
-  const std::size_t first = k.first(), axes = 3 - first;
-  std::vector<double> levels;
-  for (std::size_t corner = 0; corner < std::size_t{1} << axes; ++corner) {
-    Index3 lo{}, hi{1, 1, 1};
-    for (std::size_t d = first; d < 3; ++d) {
-      const bool far = (corner >> (d - first)) % 2 == 1;
-      lo[d] = far ? k.size[d] - m : 0;
-      hi[d] = far ? k.size[d] : m;
-    }
-    levels.push_back(k.median_of(Box(lo, hi)));
-  }
-  for (std::size_t face = 0; face < 2 * axes; ++face) {
-    Index3 lo{}, hi{1, 1, 1};
-    for (std::size_t d = first; d < 3; ++d) {
-      const bool across = d - first == face / 2, far = face % 2 == 1;
-      lo[d] = !across ? k.size[d] / 3 : far ? k.size[d] - 1 : 0;
-      hi[d] = !across ? k.size[d] - k.size[d] / 3 : far ? k.size[d] : 1;
-    }
-    levels.push_back(k.median_of(Box(lo, hi)));
-  }
-  std::sort(levels.begin(), levels.end(), [](double a, double b) { return std::abs(a) < std::abs(b); });
-  const double low = levels.front(), most = levels[levels.size() - 3];  // a tail may reach two of the sides
-  const bool flat = low != 0 && most / low > 0 && most / low < 1.35 && std::abs(low) < 0.3 * k.peak();
-  return flat ? levels[(levels.size() - 1) / 2] : 0;
-}
 
 struct Place {
   std::array<double, 3> center{}, spread{};
@@ -172,31 +79,8 @@ std::int64_t clipped_top(const Taps& k) {
     filled = filled || all;
     if (v != peak && any) beside.push_back(v);
   });
-  if (!whole || !filled || beside.empty() || median(beside) > 0.95 * peak) return 0;
+  if (!whole || !filled || beside.empty() || median_of(beside) > 0.95 * peak) return 0;
   return static_cast<double>(top) * peak < 0.7 * k.sum() ? top : 0;
-}
-
-using Warn = std::function<void(const std::string&)>;
-
-// A level all around the rim; the taps are then looked at without it.
-void look_at_pedestal(Taps& k, const Warn& warn) {
-  const double whole = k.sum();
-  if (const double level = pedestal(k); level != 0) {
-    const double share = level * static_cast<double>(k.values.size()) / whole;
-    if (share > kShare)
-      warn(
-          fmt::format("stands on a pedestal: its rim is {:.4g} all around, its peak {:.4g}, and {:.0f} % of "
-                      "its sum is that level (a camera's offset or a background, which the result then "
-                      "overcorrects): subtract {:.4g} from the kernel",
-                      level, k.peak(), 100 * share, level));
-    if (share < -kShare)
-      warn(
-          fmt::format("lies below 0 all around its rim, at {:.4g}, which is {:.0f} % of its sum (too much "
-                      "background was subtracted): add {:.4g} to the kernel",
-                      level, -100 * share, -level));
-    if (std::abs(share) > kShare)
-      for (double& v : k.values) v -= level;
-  }
 }
 
 // Where its middle is, and where its origin is read.
@@ -250,7 +134,7 @@ void look(const std::string& name, const FileKernel& file, Taps k, bool every_pi
         fmt::format("has {} taps at its largest value, {:.6g} (its top looks saturated, and the true one is "
                     "higher and narrower): measure it with less light",
                     top, k.peak()));
-  if (wide) look_at_pedestal(k, warn);
+  if (wide && look_at_background(k, warn)) return;
   const double peak = k.peak(), sum = k.sum();
   if (!(peak > 0) || !(sum > 0)) return;  // a filter of differences
   const Place p = place_of(k, {});

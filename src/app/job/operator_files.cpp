@@ -25,7 +25,8 @@ SourceInfo OperatorFiles::info_of(const std::string& path, const Communicator& c
 
 const at::Tensor& OperatorFiles::taps(const std::string& path, const Communicator& comm) {
   if (const auto known = taps_.find(path); known != taps_.end()) return known->second;
-  const SourceInfo info = info_of(path, comm);
+  const SourceInfo info =
+      image_source_info(path, comm);  // its note is said where it is known what the axes are
   bool fits = info.values() <= kMostTaps;
   for (std::size_t d = 0; d < 3; ++d) fits = fits && info.box.extent(d) <= kLargestKernel;
   TESSERA_VALIDATE(fits, "kernel ", path, " has ", sides(info.box), " taps (a kernel has at most ",
@@ -36,6 +37,7 @@ const at::Tensor& OperatorFiles::taps(const std::string& path, const Communicato
     if (comm.rank() == 0) read_image(path, Layout({info.box}), view(taps, info.box), Communicator());
   });
   comm.broadcast(taps.data_ptr(), taps.numel() * 8, 0);
+  kernel_infos_[path] = info;
   return taps_[path] = taps;
 }
 

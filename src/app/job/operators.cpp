@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <string_view>
 
+#include "job/pixel_sizes.hpp"
 #include "job/tomography.hpp"
 #include "tessera/app/kernel_look.hpp"
 #include "tessera/core/error.hpp"
@@ -17,19 +19,76 @@
 namespace tessera {
 namespace {
 
-// (1, d, h, w), or (C, d, h, w) with one kernel per channel of the image; d = 1 of a picture.
-at::Tensor file_kernel(const KernelConfig::File& file, const OperatorRequest& in) {
+// What to write where channels of a picture were meant as slices.
+std::string as_volume(const OperatorRequest& in) {
+  if (in.image.volume() || in.image.channels == 1) return "";
+  const Box& b = in.image.box;
+  return concat("; if its ", in.image.channels,
+                " channels are the slices of a volume, write the measurement as (1, ", in.image.channels,
+                ", ", b.extent(1), ", ", b.extent(2), "), numpy's a[None]");
+}
+
+// What a file of taps says, but for its axes where they are a volume's: a stack of slices is what it is taken for.
+void say_kernel_note(const std::string& path, const SourceInfo& info, bool stack, OperatorFiles& files) {
+  constexpr std::string_view kAxes = "(channels stand first; a volume is (1, D, H, W))";
+  std::string note = info.note;
+  if (const std::size_t at = note.find(kAxes); stack && at != std::string::npos) {
+    note.erase(0, at + kAxes.size());
+    note.erase(0, note.find_first_not_of("; "));
+  }
+  if (!note.empty()) files.note(concat(path, ": ", note));
+}
+
+struct FileTaps {
+  at::Tensor taps;  // (1, d, h, w), or (C, d, h, w) with one kernel per channel; d = 1 of a picture
+  std::vector<std::int64_t> center;  // its origin; empty: the middle
+};
+
+// The image's pixels: the job's or the truth's, else those of the first measurement. `factor`: of them in one of its.
+Grid said_pixels(const OperatorRequest& in, const Index3& factor = {1, 1, 1}) {
+  Grid image = in.image.grid;
+  const bool said =
+      std::any_of(image.begin(), image.end(), [](const auto& axis) { return axis.spacing > 0; });
+  if (said || (in.index > 0 && factor != Index3{1, 1, 1})) return image;
+  image = in.measured;
+  for (std::size_t d = 0; d < 3; ++d) image[d].spacing /= static_cast<double>(factor[d]);
+  return image;
+}
+
+// Taps on the image's pixels, where the kernel's file and that of the data state pixels of another size.
+FileTaps on_pixels_of_image(const KernelConfig::File& file, FileTaps kernel, const Grid& own,
+                            const OperatorRequest& in, const Index3& factor) {
+  const Grid image = said_pixels(in, factor);
+  std::array<double, 3> ratios = pixel_ratios(own, image);
+  for (std::size_t d = 0; d < 3; ++d)
+    if (kernel.taps.size(static_cast<std::int64_t>(d) + 1) == 1) ratios[d] = 0;
+  if (!pixels_differ(ratios)) return kernel;
+  std::array<std::int64_t, 3> origin{};
+  for (std::size_t d = 0; d < 3; ++d) origin[d] = kernel.taps.size(static_cast<std::int64_t>(d) + 1) / 2;
+  for (std::size_t k = 0, n = kernel.center.size(); k < n; ++k) origin[3 - n + k] = kernel.center[k];
+  const at::Tensor taps = resampled(kernel.taps, ratios, origin);
+  in.files.note(concat("kernel ", file.path, " has pixels of ", pixel_text(own, ratios), ", the image of ",
+                       pixel_text(image, ratios), ", as their files say: it is resampled to ",
+                       taps.size(1) > 1 ? concat(taps.size(1), " x ") : "", taps.size(2), " x ", taps.size(3),
+                       " taps (where the files are wrong, problem.image.pixel and unit say the image's)"));
+  return {taps, {}};
+}
+
+FileTaps file_kernel(const KernelConfig::File& file, const OperatorRequest& in, const Index3& factor) {
   at::Tensor taps = in.files.taps(file.path, in.comm);
+  const SourceInfo& info = in.files.kernel_info(file.path);
   // An array of three axes is a stack of slices for a volume, unless they are as many as its channels.
-  if (in.image.volume() && taps.size(1) == 1 && taps.size(0) > 1 && taps.size(0) != in.image.channels)
-    taps = taps.transpose(0, 1);
+  const bool stack =
+      in.image.volume() && taps.size(1) == 1 && taps.size(0) > 1 && taps.size(0) != in.image.channels;
+  if (stack) taps = taps.transpose(0, 1);
+  say_kernel_note(file.path, info, stack, in.files);
   if (taps.eq(taps[0]).all().item().toBool()) taps = taps.slice(0, 0, 1);  // a gray kernel saved as RGB
   TESSERA_VALIDATE(taps.size(0) == 1 || taps.size(0) == in.image.channels, "kernel ", file.path, " has ",
                    taps.size(0), " channels that differ (the image has ", in.image.channels,
-                   ") give one kernel, or one per channel of the image");
+                   ") give one kernel, or one per channel of the image", as_volume(in));
   TESSERA_VALIDATE(in.image.volume() || taps.size(1) == 1, "kernel ", file.path, " is a stack of ",
                    taps.size(1), " slices (the image is a picture of ", sides(in.image.box),
-                   ") give one of them");
+                   ") give one of them", as_volume(in));
   TESSERA_VALIDATE(file.center.empty() || file.center.size() == (in.image.volume() ? 3U : 2U),
                    "kernel.center has ", file.center.size(), " numbers (the image is a ",
                    in.image.volume() ? "volume" : "picture", ") write ",
@@ -37,16 +96,9 @@ at::Tensor file_kernel(const KernelConfig::File& file, const OperatorRequest& in
   const KernelLook look = look_at_kernel(file, taps, find_operator(in.config.type).every_pixel.empty());
   for (const std::string& line : look.warnings) in.files.warn(line);
   for (const std::string& line : look.notes) in.files.note(line);
-  return file.normalize ? taps / taps.sum(at::IntArrayRef{1, 2, 3}, /*keepdim=*/true) : taps;
-}
-
-// (h, w) or (C, h, w): of a picture.
-at::Tensor make_kernel(const OperatorRequest& in) {
-  if (const auto* file = std::get_if<KernelConfig::File>(&in.config.kernel.form))
-    return file_kernel(*file, in).squeeze(1);
-  const auto& g = std::get<KernelConfig::Gaussian>(in.config.kernel.form);
-  const double unit = g.sigma_is_share ? static_cast<double>(in.image.box.extent(2)) : 1.0;
-  return gaussian_kernel({g.sigma[0] * unit, g.sigma[1] * unit}, g.angle);
+  FileTaps out = on_pixels_of_image(file, {taps, file.center}, info.grid, in, factor);
+  if (file.normalize) out.taps = out.taps / out.taps.sum(at::IntArrayRef{1, 2, 3}, /*keepdim=*/true);
+  return out;
 }
 
 Option mask_file() {
@@ -99,6 +151,10 @@ std::unique_ptr<LocalOperator> mask(const OperatorRequest& in) {
   TESSERA_VALIDATE(file.gray || file.info.channels == in.image.channels, "mask ", path, " has ",
                    file.info.channels, " channels that differ (the image has ", in.image.channels,
                    ") give one channel, or as many as the image");
+  if (const auto ratios = pixel_ratios(file.info.grid, said_pixels(in)); pixels_differ(ratios))
+    in.files.warn(concat("mask ", path, " has pixels of ", pixel_text(file.info.grid, ratios),
+                         ", the image of ", pixel_text(said_pixels(in), ratios),
+                         ", as their files say: is it of the same grid?"));
   return make_mask([path, &files = in.files](const Layout& blocks, const Communicator& comm) {
     return files.marks(path, blocks, comm);  // they live as long as the job's description, which holds this
   });
@@ -145,11 +201,18 @@ std::optional<OptionFault> check_downsampling(const Options& o) {
   return std::nullopt;
 }
 
-BlurOptions blur_options(const OperatorRequest& in) {
+// (h, w) or (C, h, w): of a picture.
+BlurOptions blur_options(const OperatorRequest& in, std::int64_t factor = 1) {
   BlurOptions options;
-  options.kernel = make_kernel(in);
-  if (const auto* file = std::get_if<KernelConfig::File>(&in.config.kernel.form))
-    if (!file->center.empty()) options.origin = {file->center[0], file->center[1]};
+  if (const auto* file = std::get_if<KernelConfig::File>(&in.config.kernel.form)) {
+    const FileTaps kernel = file_kernel(*file, in, {1, factor, factor});
+    options.kernel = kernel.taps.squeeze(1);
+    if (const auto& c = kernel.center; !c.empty()) options.origin = {c[0], c[1]};
+  } else {
+    const auto& g = std::get<KernelConfig::Gaussian>(in.config.kernel.form);
+    const double unit = g.sigma_is_share ? static_cast<double>(in.image.box.extent(2)) : 1.0;
+    options.kernel = gaussian_kernel({g.sigma[0] * unit, g.sigma[1] * unit}, g.angle);
+  }
   options.boundary = parse_boundary(in.config.boundary);
   options.method = parse_blur_method(in.config.options.get<std::string>(method()));
   options.device = in.device;
@@ -164,21 +227,20 @@ void check_widths(const OperatorRequest& in) {
   TESSERA_VALIDATE(!volume || g->depth > 0, "the kernel has two widths (the image is a volume of ",
                    sides(in.image.box), ", whose Gaussians have three) write ",
                    "'kernel: {gaussian: {sigma: [DEPTH, ROWS, COLUMNS]}}'");
-  TESSERA_VALIDATE(
-      volume || g->depth == 0, "the kernel has three widths (the image is a picture of ", sides(in.image.box),
-      in.image.channels > 1 ? concat(" in ", in.image.channels, " channels") : "",
-      ") write those of rows and columns",
-      in.image.channels > 1 ? "; slices of a volume are saved as (1, D, H, W), or named as FILE.tif:/all"
-                            : "");
+  TESSERA_VALIDATE(volume || g->depth == 0, "the kernel has three widths (the image is a picture of ",
+                   sides(in.image.box),
+                   in.image.channels > 1 ? concat(", ", in.image.channels, " channels") : "",
+                   ") write those of rows and columns", as_volume(in));
   TESSERA_VALIDATE(!volume || g->angle == 0, "the kernel is turned by ", g->angle,
                    " degrees (Gaussians of volumes stand along the axes) remove angle");
 }
 
-VolumeBlurOptions volume_blur_options(const OperatorRequest& in) {
+VolumeBlurOptions volume_blur_options(const OperatorRequest& in, const Index3& factor = {1, 1, 1}) {
   VolumeBlurOptions options;
   if (const auto* file = std::get_if<KernelConfig::File>(&in.config.kernel.form)) {
-    options.kernel = file_kernel(*file, in);
-    if (const auto& c = file->center; !c.empty()) options.origin = {c[0], c[1], c[2]};
+    const FileTaps kernel = file_kernel(*file, in, factor);
+    options.kernel = kernel.taps;
+    if (const auto& c = kernel.center; !c.empty()) options.origin = {c[0], c[1], c[2]};
   } else {
     const auto& g = std::get<KernelConfig::Gaussian>(in.config.kernel.form);
     const auto taps = [](double sigma) { return at::tensor(gaussian_taps(sigma), at::kDouble); };
@@ -210,13 +272,13 @@ std::unique_ptr<LocalOperator> downsampling(const OperatorRequest& in) {
   // The kernel is read, and looked at, once.
   std::function<std::unique_ptr<LocalOperator>(const Index3&)> make;
   if (volume)
-    make = [options = volume_blur_options(in), factor = factors(f)](const Index3& from) mutable {
+    make = [options = volume_blur_options(in, factors(f)), factor = factors(f)](const Index3& from) mutable {
       options.factor = factor;
       options.phase = from;
       return make_volume_blur(options);
     };
   else
-    make = [options = blur_options(in), factor = f[0]](const Index3& from) mutable {
+    make = [options = blur_options(in, f[0]), factor = f[0]](const Index3& from) mutable {
       options.factor = factor;
       options.phase = {from[1], from[2]};
       return make_blur(options);

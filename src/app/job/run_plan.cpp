@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "job/full_scale.hpp"
+#include "job/pixel_sizes.hpp"
 #include "tessera/app/job_denoiser.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/image_space.hpp"
@@ -103,7 +104,8 @@ std::unique_ptr<OperatorPlan> describe(const RunPlan& plan, const std::vector<Op
                                   plan.image,
                                   device,
                                   *plan.files,
-                                  comm};
+                                  comm,
+                                  plan.scan ? ImageSpace().grid : plan.data.grid};
     if (row.local) {
       local.push_back(row.local(request));
     } else {
@@ -149,6 +151,15 @@ void say_note(RunPlan& plan, const std::string& path, const SourceInfo& info) {
       concat(std::filesystem::path(path.substr(0, path.rfind(":/"))).filename().string(), ": ", info.note);
   if (std::find(plan.notices.begin(), plan.notices.end(), note) == plan.notices.end())
     plan.notices.push_back(note);
+}
+
+// Files of samples that stand at the same places have pixels of one size.
+void warn_of_pixels(const RunPlan& plan, const std::string& path, const SourceInfo& info) {
+  const auto ratios = pixel_ratios(info.grid, plan.data.grid);
+  if (info.box == plan.data.box && pixels_differ(ratios))
+    plan.files->warn(concat(path, " has pixels of ", pixel_text(info.grid, ratios), ", the measurement of ",
+                            pixel_text(plan.data.grid, ratios),
+                            ", as their files say: is it of the same grid?"));
 }
 
 // What is 0 and 1 in the image's file, and in that of a truth that only scores.
@@ -364,6 +375,7 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
   } else if (!p.measurements.empty()) {
     const std::vector<MeasurementPartInfo> parts = measurement_info(p.measurements, comm);
     measured = parts.size();
+    plan.data = parts[0].source;
     if (!plan.truth) {
       plan.image = ImageSpace(parts[0].source.box, parts[0].source.channels);
       if (p.image.size.empty())
@@ -371,15 +383,18 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
       else
         plan.image = ImageSpace(box_of(p.image.size), plan.image.channels);
     }
-    plan.data = parts[0].source;
     say_note(plan, p.measurements, plan.data);
     sources.clear();
     for (const MeasurementPartInfo& part : parts) sources.push_back(part.path);
   }
   for (const std::string& path : {p.weights, p.dark, p.flat}) {
     const ImageFormat* const format = find_format(path);
-    if (format && !format->measurements && !plan.scan) say_note(plan, path, image_source_info(path, comm));
+    if (!format || plan.scan || (format->measurements && path.find(":/") == std::string::npos)) continue;
+    const SourceInfo info = image_source_info(path, comm);
+    say_note(plan, path, info);
+    warn_of_pixels(plan, path, info);
   }
+  if (plan.truth && !p.measurements.empty()) warn_of_pixels(plan, p.truth, *plan.truth);
   if (plan.truth && !p.image.size.empty())
     TESSERA_VALIDATE(plan.image.box == box_of(p.image.size), "problem.image.size is ",
                      sides(box_of(p.image.size)), " (the truth has ", sides(plan.image.box),
