@@ -12,6 +12,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <regex>
 #include <string>
 #include <tuple>
@@ -68,6 +69,31 @@ TEST(Marks, AreWhatIsNotZeroWhateverTheTwoValues) {
   EXPECT_NE(rule_of_mask("m", survey({1, 1})).note.find("has no 0"), std::string::npos);
   EXPECT_THROW(rule_of_mask("m", survey({nan, nan})), InputError);
   EXPECT_THROW(rule_of_mask("m", survey({-1, 0, 1})), InputError);
+}
+
+TEST(Marks, OfLabelsBesideOneFarNumberAreWhatIsNotZero) {
+  if (test::other_rank()) return;
+  // 17 classes and 255 for what has none; 100 and 65535.
+  for (const auto& [classes, aside] : {std::pair{17, 255.0}, {2, 255.0}, {100, 65535.0}}) {
+    const std::vector<float> values =
+        many(5000, [&](std::int64_t i) { return i % 91 == 0 ? aside : static_cast<double>(i % classes); });
+    const MarkRule rule = rule_of_mask("m", survey(values));
+    EXPECT_EQ(rule.threshold, 0) << rule.note;
+    EXPECT_NE(rule.note.find("labels or flags"), std::string::npos) << rule.note;
+  }
+  // Shares of 1, as a mask that was compressed and divided by 255; inverse variances of 0 to 1 are none.
+  const std::vector<float> soft = many(5000, [](std::int64_t i) {
+    const double ends = i % 3 == 0 ? 0.0 : 1.0;
+    return i % 50 == 7 ? 0.3 + 0.001 * static_cast<double>(i % 400)
+                       : std::abs(ends - 0.004 * static_cast<double>(i % 11));
+  });
+  const std::optional<MarkRule> rule = rule_of_weights(survey(soft));
+  ASSERT_TRUE(rule);
+  EXPECT_TRUE(rule->marks(0.9F) && !rule->marks(0.2F));
+  EXPECT_FALSE(rule_of_weights(
+      survey(many(5000, [](std::int64_t i) { return static_cast<double>(i % 1000) / 999; }))));
+  EXPECT_FALSE(
+      rule_of_weights(survey(many(5000, [](std::int64_t i) { return static_cast<double>(i % 4 + 1) / 4; }))));
 }
 
 TEST(Marks, OfACompressedOrResampledMaskStandAtHalf) {

@@ -16,6 +16,53 @@ def said(text, *settings, ranks=1, expect=0):
     return "".join(run(job(text), "--force", *words, ranks=ranks, expect=expect))
 
 
+def weights_held_against_data():
+    """Weights that are known up to a factor get the data's level, those that fit stay; flags of bad samples are refused."""
+    r = np.random.default_rng(4)
+    h, w = 96, 128
+    yy, xx = np.mgrid[:h, :w]
+    truth = 0.5 + 0.3 * np.sin(xx / 15) * np.cos(yy / 12)
+    seconds = 500.0 * (1 + (xx > 40) + (xx > 80) + (yy > 50))
+    sigma = 0.6 / np.sqrt(seconds)
+    y = truth + sigma * r.standard_normal((h, w))
+    np.save(work / "y.npy", y.astype("f4"))
+    for name, weights in (("ivar", 1 / sigma**2), ("relative", seconds / seconds.max()), ("hours", seconds / 3600), ("large", seconds * 1e9),
+                          ("seconds", seconds)):
+        np.save(work / f"{name}.npy", weights.astype("f4"))
+    text = "problem: {measurements: y.npy, weights: ivar.npy}\n" + TV
+    found = {}
+    for name in ("ivar", "relative", "hours", "large", "seconds"):
+        out = said(text, f"problem.weights={name}.npy", ranks=2 if name == "hours" else 1)
+        found[name] = image("out")
+        assert ("level shown by the data" in out) == (name in ("relative", "hours", "large")), out
+        assert ("which are inverse variances" in out) == (name in ("ivar", "seconds")), out
+        assert ("known up to a factor" in out) == (name == "seconds"), out
+    for name in ("relative", "hours", "large"):
+        assert distance(found[name], found["ivar"]) < 3e-3, (name, distance(found[name], found["ivar"]))
+    # A detector's flags: 1 is bad, 4 was corrected.
+    bad, jump = r.random((h, w)) < 0.02, r.random((h, w)) < 0.05
+    y[bad] = r.choice([-50.0, 200.0, 3000.0], bad.sum())
+    np.save(work / "y.npy", y.astype("f4"))
+    np.save(work / "dq.npy", (bad * 1 + jump * 4).astype(np.uint32))
+    np.save(work / "bad.npy", bad)
+    np.save(work / "good.npy", ~bad)
+    for ranks in (1, 2):
+        out = said(text, "problem.weights=dq.npy", ranks=ranks, expect=2)
+        assert re.search(r"samples count with weights of 1, 4, 5, and lie scattered .* the weights dq.npy say which samples are bad", out), out
+    out = said(text, "problem.weights=bad.npy", "problem.noise.gaussian=0.02", expect=2)
+    assert "quality flags" in out, out
+    mask = "problem: {measurements: y.npy, operator: {type: mask, file: bad.npy}, noise: {gaussian: 0.02}}\n" + TV
+    assert "the mask say which samples are bad" in said(mask, ranks=2, expect=2).replace("says", "say")
+    said(text, "problem.weights=good.npy", "problem.noise.gaussian=0.02")
+    assert np.abs(image("out")[0] - truth).max() < 0.3
+    # A tenth that is kept of a picture is no flag, nor a region of it.
+    np.save(work / "y.npy", truth.astype("f4") + 0.02 * r.standard_normal((h, w)).astype("f4"))
+    np.save(work / "bad.npy", r.random((h, w)) < 0.1)
+    said(mask)
+    np.save(work / "bad.npy", np.hypot(yy - 40, xx - 50) < 20)
+    said(mask)
+
+
 def pixels_of_another_size():
     """A kernel whose file states other pixels than the data's is resampled to these, on every axis; other files are compared."""
     def bead(size, sigma):

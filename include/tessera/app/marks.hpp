@@ -21,6 +21,7 @@ struct MarkValues {
   /// Samples up to an eighth of `most`, from seven eighths on, and the rest; not counted where they are 0 and
   /// one more, or one is below 0.
   std::int64_t low = 0, high = 0, between = 0;
+  std::int64_t at_most = 0;  // of the high ones, those that are `most`
   static constexpr std::size_t kMany = 17;
 
   /// Compressed or resampled marks of two values: nearly all samples lie beside one of two ends.

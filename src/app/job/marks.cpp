@@ -77,12 +77,16 @@ MarkValues survey_marks(const VisitValues& visit, const Communicator& comm) {
     last = value;
   }
   if (out.least < 0 || out.distinct.size() == 1 || (out.distinct.size() == 2 && out.least == 0)) return out;
-  std::array<std::int64_t, 3> near{};
+  std::array<std::int64_t, 4> near{};
   visit([&](const double* first, std::int64_t n) {
-    for (const double* v = first; v != first + n; ++v)
-      if (std::isfinite(*v)) ++near[*v <= out.most / 8 ? 0 : *v >= out.most * 7 / 8 ? 1 : 2];
+    for (const double* v = first; v != first + n; ++v) {
+      if (!std::isfinite(*v)) continue;
+      ++near[*v <= out.most / 8 ? 0 : *v >= out.most * 7 / 8 ? 1 : 2];
+      near[3] += *v == out.most;
+    }
   });
   comm.all_reduce(near, Reduce::sum);
+  out.at_most = near[3];
   out.low = near[0];
   out.high = near[1];
   out.between = near[2];
@@ -105,7 +109,10 @@ MarkRule rule_of_mask(const std::string& name, const MarkValues& v) {
   const bool few = v.distinct.size() < MarkValues::kMany;
   // Few whole numbers are labels or flags, unless they end at a picture's white: 255, 1023, 65535.
   const bool white = std::has_single_bit(static_cast<std::uint64_t>(std::max(0.0, v.most)) + 1);
-  const bool labels = v.whole && (v.most < kPictured || (few && !white));
+  // So are those beside one far number, as 255 for what has no class: compression leaves others near both ends, and
+  // resampling in between.
+  const bool aside = v.between == 0 && v.high == v.at_most && v.distinct.size() > 2;
+  const bool labels = v.whole && (v.most < kPictured || (few && !white) || aside);
   if (!two && !labels && v.two_ended()) {
     rule = at_half(v);
   } else if (two || labels || (v.whole && few)) {
@@ -128,9 +135,15 @@ MarkRule rule_of_mask(const std::string& name, const MarkValues& v) {
 
 std::optional<MarkRule> rule_of_weights(const MarkValues& v) {
   const bool bits8 = v.most >= kPictured && v.most <= 255, bits16 = v.most >= 32768 && v.most <= 65535;
-  if (!v.whole || v.distinct.size() <= 2 || !(bits8 || bits16) || !v.two_ended()) return std::nullopt;
+  // Shares of 1: many values, of which nearly all lie at both ends.
+  const bool shares = !v.whole && v.most > 0.9 && v.most < 1.01 && v.distinct.size() == MarkValues::kMany &&
+                      20 * v.between < v.samples;
+  if (v.distinct.size() <= 2 || !((v.whole && (bits8 || bits16)) || shares) || !v.two_ended())
+    return std::nullopt;
   MarkRule rule = at_half(v);
-  rule.note = "problem.weights " + rule.note + "; inverse variances are written as floats";
+  rule.note = "problem.weights " + rule.note +
+              (shares ? "; a noise.gaussian beside other weights says their level"
+                      : "; inverse variances are written as floats");
   return rule;
 }
 

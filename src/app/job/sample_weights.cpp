@@ -13,6 +13,7 @@
 
 #include "job/sample_checks.hpp"
 #include "job/simulation.hpp"
+#include "job/weight_checks.hpp"
 #include "tessera/comm/exchange.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/noise_estimate.hpp"
@@ -130,6 +131,30 @@ struct Weighing {
 Weighing from_file(const RunPlan& plan, Samples& s, Problem& problem) {
   problem.noise_source = "from the weights, which are inverse variances";
   return {std::move(s.weights), 1 / plan.factor / s.weight_unit / plan.factor};
+}
+
+// Weights that are known up to a factor, as the data show: the factor is theirs.
+void hold_weights_against_data(const RunPlan& plan, Weighing& w, const Measurement& y,
+                               const Measurement& marks, std::int64_t counted, Problem& problem,
+                               const Communicator& comm) {
+  const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
+  Measurement even, some = w.weights;
+  for (std::size_t i = 0; i < y.size(); ++i) some[i] = some[i].masked_fill(marks[i].eq(0), 0);
+  const double mean = sum(some, comm) / static_cast<double>(counted);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const at::Tensor smooth =
+        local_mean(w.weights[i], marks[i], FLT_MIN, i, problem.A->range(), comm, transport);
+    even.push_back(smooth.to(at::kDouble).div(mean).sqrt_().mul_(y[i]).to(at::kFloat).contiguous());
+  }
+  const double stated = std::sqrt(w.variance / mean);
+  const std::optional<double> found = level_of_data(plan, even, marks, stated, problem, comm);
+  if (!found) return;
+  w.variance = *found * *found * mean;
+  problem.noise_source = fmt::format(
+      "its level shown by the data, since the weights as inverse variances say {:.3g} on average{}: they are "
+      "taken to say "
+      "how samples compare",
+      stated * plan.factor, plan.factor == 1 ? "" : " in file units");
 }
 
 // Counts, whose inverse is the variance of their logarithm, but for a factor: that is found in samples which they
@@ -263,6 +288,8 @@ void weigh_samples(const RunPlan& plan, Samples s, Problem& problem, const Commu
   if (!s.weights_compare) mark_weights(s.weights, problem, comm);
   const Measurement marks = counted_samples(plan, s, raw, y, problem, comm);
   if (!s.simulated) refuse_inverted(plan, y, marks, comm);
+  if (!s.simulated && !plan.scan)
+    refuse_flags(plan, s.weight_unit == 1 ? s.weights : Measurement(), y, marks, problem.A->range(), comm);
   raw.clear();
   const std::int64_t counted = count(marks, comm);
 
@@ -277,6 +304,8 @@ void weigh_samples(const RunPlan& plan, Samples s, Problem& problem, const Commu
   Weighing w = by_counts ? from_counts(plan, s, y, marks, problem, comm)
                : by_file ? from_file(plan, s, problem)
                          : from_model(plan, s, y, marks, problem, comm);
+  if (by_file && !by_counts && !told && !s.simulated && !plan.scan)
+    hold_weights_against_data(plan, w, y, marks, counted, problem, comm);
   problem.y = s.simulated ? std::move(s.y) : y;  // simulated ones are on their device already
   // Divided by the flat field, a sample's noise is too.
   if (!s.flat.empty()) {
