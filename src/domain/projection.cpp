@@ -108,7 +108,8 @@ class Projection final : public DistributedOperator {
         g_(std::move(geometry)),
         block_(voxels(image(), image().block(rank()))),
         own_(in_samples(*g_, range().block(0, rank()))),
-        exact_(options().dtype() == at::kDouble) {
+        exact_(options().dtype() == at::kDouble),
+        choice_(choice) {
     const at::Device device = options().device();
     comm().together([&] {  // a block may be too large for one rank
       if (device.is_cuda() || choice == ProjectorChoice::kernels)
@@ -180,21 +181,30 @@ class Projection final : public DistributedOperator {
   void direct(Tensors& y, const Tensors& weights, RampWindow window, at::Tensor& x) override {
     const DirectReconstruction how = direct_reconstruction(*g_);
     if (weights[0].defined()) interpolate_unweighted(y[0], weights[0]);
+    if (how.once.empty()) return filter_back(how, window, y, x);
+    WideDetector wide = wide_detector(*g_, how);  // once in a run
+    const auto op = plan_projection(std::make_shared<const Geometry>(std::move(wide.geometry)), {}, choice_)
+                        ->place({domain(), options(), transport(), comm()});
+    Tensors all = op->make_measurement();
+    all[0].zero_();
+    all[0].narrow(-1, wide.left, g_->columns).copy_(y[0]);
+    static_cast<Projection&>(*op).filter_back(how, window, all, x);
+  }
+
+ private:
+  void filter_back(const DirectReconstruction& how, RampWindow window, Tensors& y, at::Tensor& x) {
     for (std::int64_t first = own_.empty() ? own_.hi()[0] : own_.lo()[0]; first < own_.hi()[0];
          first += kBatch) {
       Index3 lo = own_.lo(), hi = own_.hi();
       lo[0] = first;
       hi[0] = std::min(first + kBatch, hi[0]);
       const Box some(lo, hi);
-      const at::Tensor cosines = obliqueness(*g_, some).to(options());
-      at::Tensor shares = at::empty({hi[0] - lo[0], 1, 1}, at::kDouble);
-      for (std::int64_t n = lo[0]; n < hi[0]; ++n)
-        shares[n - lo[0]].fill_(how.scale * how.shares[static_cast<std::size_t>(n)]);
       at::Tensor samples = y[0];
       if (is_picture(*g_)) samples = samples.unsqueeze(2);
       samples = crop(samples, own_, some);
-      at::Tensor filtered = ramp_filtered(samples.mul(cosines), how.pitch, window).mul_(shares.to(options()));
-      samples.copy_(how.by_pixels ? filtered : filtered.mul_(cosines));
+      const at::Tensor before = direct_weights(*g_, how, some).to(options());
+      at::Tensor filtered = ramp_filtered(samples.mul(before), how.pitch, window).mul_(how.scale);
+      samples.copy_(how.by_pixels ? filtered : filtered.mul_(obliqueness(*g_, some).to(options())));
     }
     Tensors image{x};
     if (how.by_pixels)
@@ -203,7 +213,6 @@ class Projection final : public DistributedOperator {
       adjoint(y, image);
   }
 
- private:
   // A fan's pixels, which take weights of their own; once in a run, so no exchange is kept for it.
   void backproject(const Tensors& y, const at::Tensor& x) {
     x.zero_();
@@ -284,6 +293,7 @@ class Projection final : public DistributedOperator {
   std::shared_ptr<const Geometry> g_;
   Box block_, own_;  // this rank's voxels and samples
   bool exact_;
+  ProjectorChoice choice_;
   std::optional<RayProjector> rays_;    // on a GPU
   std::optional<Projector> projector_;  // on processors in float32
   std::vector<Batch> batches_;

@@ -69,20 +69,28 @@ at::Tensor ramp_filtered(const at::Tensor& rows, double pitch, RampWindow window
 
 namespace {
 
-// Angle of a view: of the rays of a parallel beam, else of the source around the axis.
-double angle_of(const ProjectionGeometry& g, const ProjectionView& view) {
-  return std::atan2(view.source[0], view.source[1]);
+// Of views around the axis, modulo `circle`: half of the way from each to its neighbors, all together the circle; views
+// that stand together have equal parts. And the longest way.
+struct Shares {
+  std::vector<double> of_view;
+  double longest = 0;
+};
+
+// The way that half of the circle is made of ways up to: repeated exposures and their jitter are not usual ways.
+double usual_way(std::vector<double> ways, double circle) {
+  std::ranges::sort(ways);
+  double sum = 0;
+  for (const double way : ways)
+    if ((sum += way) >= circle / 2) return way;
+  return circle;
 }
 
-// Half of the way from each to its neighbors on a circle, and the longest way between two neighbors. Ways of more
-// than three times the median are those of views that are missing.
-std::pair<std::vector<double>, double> shares_of(const ProjectionGeometry& g) {
-  const double circle = g.beam == Beam::parallel ? std::numbers::pi : 2 * std::numbers::pi;
+Shares shares_of(const std::vector<double>& angles, double circle) {
+  constexpr double kTogether = 0.02;  // of the usual way
   std::vector<std::pair<double, std::size_t>> order;
-  for (std::size_t v = 0; v < g.views.size(); ++v) {
-    double angle = std::fmod(angle_of(g, g.views[v]), circle);
+  for (std::size_t v = 0; v < angles.size(); ++v) {
+    double angle = std::fmod(angles[v], circle);
     if (angle < 0) angle += circle;
-    if (angle > circle * (1 - 1e-9)) angle = 0;
     order.emplace_back(angle, v);
   }
   std::ranges::sort(order);
@@ -90,17 +98,86 @@ std::pair<std::vector<double>, double> shares_of(const ProjectionGeometry& g) {
   std::vector<double> ways(n);  // to the next
   for (std::size_t k = 0; k + 1 < n; ++k) ways[k] = order[k + 1].first - order[k].first;
   ways[n - 1] = order[0].first + circle - order[n - 1].first;
-  std::vector<double> sorted;
-  for (const double way : ways)
-    if (way > 1e-9) sorted.push_back(way);  // views of one angle share
-  std::ranges::sort(sorted);
-  const double usual = sorted[sorted.size() / 2], most = sorted.back();
-  for (double& way : ways)
-    if (way > 3 * usual) way = usual;
-  std::vector<double> shares(n);
-  for (std::size_t k = 0; k < n; ++k)
-    shares[order[k].second] = 0.5 * (ways[k] + ways[(k + n - 1) % n]) * std::numbers::pi / circle;
-  return {shares, most > 3 * usual ? most : 0};
+  Shares out{std::vector<double>(n), *std::ranges::max_element(ways)};
+  const double together = kTogether * usual_way(ways, circle);
+  // Begins behind a way that is none between views that stand together: the longest is one.
+  const auto begin = static_cast<std::size_t>(std::ranges::max_element(ways) - ways.begin()) + 1;
+  double before = ways[begin - 1];
+  for (std::size_t k = 0; k < n;) {
+    std::size_t last = k;
+    double inside = 0;
+    while (last + 1 < n && ways[(begin + last) % n] <= together) inside += ways[(begin + last++) % n];
+    const double after = ways[(begin + last) % n];
+    const double share = (0.5 * (before + after) + inside) / static_cast<double>(last - k + 1);
+    for (; k <= last; ++k) out.of_view[order[(begin + k) % n].second] = share;
+    before = after;
+  }
+  return out;
+}
+
+// By how much the density of an ellipse with axes of 2 : 1 may come out wrong: what its views give to a pixel inside goes
+// with the angle as r / (cos^2 + r^2 sin^2), a Poisson kernel, whose mean over the shares is to be 1 whatever its tilt.
+double density_error(const std::vector<double>& angles, const std::vector<double>& shares, double period) {
+  constexpr double kRho = 1.0 / 3;  // (r - 1) / (r + 1)
+  constexpr int kTilts = 120;
+  double sum = 0, worst = 0;
+  for (const double share : shares) sum += share;
+  for (int k = 0; k < kTilts; ++k) {
+    double mean = 0;
+    for (std::size_t v = 0; v < angles.size(); ++v)
+      mean +=
+          shares[v] / (1 + kRho * kRho -
+                       2 * kRho * std::cos(2 * std::numbers::pi * (angles[v] / period - k / double{kTilts})));
+    worst = std::max(worst, std::abs(mean * (1 - kRho * kRho) / sum - 1));
+  }
+  return worst;
+}
+
+constexpr double kDensity = 0.01;  // what may be wrong
+
+std::vector<double> angles_of(const ProjectionGeometry& g) {
+  std::vector<double> angles;  // of the rays of a parallel beam, else of the source around the axis
+  for (const ProjectionView& view : g.views) angles.push_back(std::atan2(view.source[0], view.source[1]));
+  return angles;
+}
+
+constexpr double kHalf = std::numbers::pi, kTurn = 2 * std::numbers::pi;
+
+// Whether rays around a whole turn are there from each side.
+bool whole_turn(const std::vector<double>& angles, const std::vector<double>& shares) {
+  return density_error(angles, shares, kTurn) <= kDensity && density_error(angles, shares, kHalf) <= kDensity;
+}
+
+// In the plane, of the middle of a column: from the source, or of a parallel beam's rays, unit length.
+std::array<double, 2> ray_at(const ProjectionGeometry& g, const ProjectionView& view, double column) {
+  const double off = column - 0.5 * static_cast<double>(g.columns - 1);
+  double x = view.source[0], y = view.source[1];
+  if (g.beam != Beam::parallel) {
+    x = view.center[0] + off * view.u[0] - x;
+    y = view.center[1] + off * view.u[1] - y;
+  }
+  return {x / std::hypot(x, y), y / std::hypot(x, y)};
+}
+
+// By which a ray passes the axis, in the plane; the one that comes from the other side has the negative.
+double passes(const ProjectionGeometry& g, const ProjectionView& view, double column) {
+  const double off = column - 0.5 * static_cast<double>(g.columns - 1);
+  const auto [x, y] = ray_at(g, view, column);
+  return (view.center[0] + off * view.u[0]) * y - (view.center[1] + off * view.u[1]) * x;
+}
+
+// What all views see: rays that pass the axis by [least, most].
+std::array<double, 2> seen_by_all(const ProjectionGeometry& g) {
+  std::array<double, 2> seen{-1e300, 1e300};
+  for (const ProjectionView& view : g.views) {
+    const double a = passes(g, view, -0.5), b = passes(g, view, static_cast<double>(g.columns) - 0.5);
+    seen = {std::max(seen[0], std::min(a, b)), std::min(seen[1], std::max(a, b))};
+  }
+  return seen;
+}
+
+std::string degrees(double angle) {
+  return concat(std::round(angle * 1800 / std::numbers::pi) / 10, " degrees");
 }
 
 }  // namespace
@@ -117,10 +194,22 @@ std::string refuse_direct(const ProjectionGeometry& g) {
     if (cone && view.source[2] != g.views.front().source[2])
       return "is a helix (its rays need weights of their own) " + otherwise;
   }
-  if (g.beam != Beam::parallel && shares_of(g).second > 0)
-    return concat("is a ", word(g.beam), " beam over less than a full turn (some rays would count twice) ",
-                  otherwise);
-  return {};
+  const std::array<double, 2> seen = seen_by_all(g);
+  if (!(seen[0] < 0 && seen[1] > 0))
+    return "has views that do not see the axis (what lies around it is measured by none) " + otherwise;
+  const std::vector<double> angles = angles_of(g);
+  if (g.beam == Beam::parallel) {
+    const Shares shares = shares_of(angles, kHalf);
+    const double error = density_error(angles, shares.of_view, kHalf);
+    if (error <= kDensity) return {};
+    return concat("has ", g.views.size(), g.views.size() == 1 ? " view" : " views", " that leave out ",
+                  degrees(shares.longest), " of half a turn (densities would be wrong by up to ",
+                  std::ceil(100 * error), " %) ", otherwise);
+  }
+  const Shares shares = shares_of(angles, kTurn);
+  if (whole_turn(angles, shares.of_view)) return {};
+  return concat("is a ", word(g.beam), " beam over less than a full turn (its views leave out ",
+                degrees(shares.longest), " of it, and some rays would count twice) ", otherwise);
 }
 
 DirectReconstruction direct_reconstruction(const ProjectionGeometry& g) {
@@ -130,14 +219,89 @@ DirectReconstruction direct_reconstruction(const ProjectionGeometry& g) {
   const double u = norm(first.u), v = norm(first.v), enlarged = magnification(g, 0);
   const Vector3& side = g.volume.voxel;
   DirectReconstruction direct;
-  direct.shares = shares_of(g).first;
   direct.pitch = u / enlarged;
+  const std::vector<double> angles = angles_of(g);
+  const std::vector<double> turn = shares_of(angles, kTurn).of_view;
+  if (g.beam == Beam::parallel) {
+    direct.shares = shares_of(angles, kHalf).of_view;
+  } else {
+    direct.shares = turn;  // each ray is there twice
+    for (double& share : direct.shares) share /= 2;
+  }
+  const std::array<double, 2> seen = seen_by_all(g);
+  const double near = std::min(-seen[0], seen[1]), far = std::max(-seen[0], seen[1]);
+  if (far - near > direct.pitch && whole_turn(angles, turn)) {
+    constexpr double kColumns = 8, kPart = 0.25;
+    direct.once = turn;
+    direct.near = seen[1] > -seen[0] ? near : -near;
+    direct.fade = std::min(near, std::max({kColumns * direct.pitch, (far - near) / 2, kPart * near}));
+  }
   // A flat volume has one row of the detector on its one slice.
   const bool flat = g.volume.size[0] == 1 && g.rows == 1;
   direct.by_pixels = g.beam == Beam::fan || (g.beam == Beam::cone && g.volume.size[0] == 1);
   if (direct.by_pixels) return direct;
   direct.scale = direct.pitch / (side[0] * side[1]) * (flat ? 1 : v / enlarged / side[2]);
   return direct;
+}
+
+WideDetector wide_detector(const ProjectionGeometry& g, const DirectReconstruction& direct) {
+  WideDetector wide{g, 0};
+  if (direct.once.empty()) return wide;
+  const ProjectionView& first = g.views.front();
+  const double far = std::max(std::abs(passes(g, first, -0.5)),
+                              std::abs(passes(g, first, static_cast<double>(g.columns) - 0.5)));
+  const bool left = std::abs(passes(g, first, -0.5)) < far;
+  std::int64_t more = 0;
+  for (double at = 0; at < far && more < 4 * g.columns;) {
+    ++more;
+    at = std::abs(
+        passes(g, first,
+               (left ? 0 : static_cast<double>(g.columns)) - 0.5 + static_cast<double>(left ? -more : more)));
+  }
+  wide.geometry.columns += more;
+  wide.left = left ? more : 0;
+  for (ProjectionView& view : wide.geometry.views)
+    for (std::size_t d = 0; d < 3; ++d)
+      view.center[d] += (left ? -0.5 : 0.5) * static_cast<double>(more) * view.u[d];
+  return wide;
+}
+
+at::Tensor direct_weights(const ProjectionGeometry& g, const DirectReconstruction& direct,
+                          const Box& samples) {
+  const bool cone = g.beam == Beam::cone;
+  const std::int64_t first = cone ? samples.lo()[1] : 0, last = cone ? samples.hi()[1] : 1;
+  at::Tensor out = at::empty({samples.extent(0), last - first, samples.extent(2)}, at::kDouble);
+  auto* to = out.mutable_data_ptr<double>();
+  std::vector<double> line(static_cast<std::size_t>(samples.extent(2))), flat(line.size());
+  for (std::int64_t n = samples.lo()[0]; n < samples.hi()[0]; ++n) {
+    const auto k = static_cast<std::size_t>(n);
+    const ProjectionView& view = g.views[k];
+    const double u = norm(view.u),
+                 axis = std::abs(view.source[0] * view.u[1] - view.source[1] * view.u[0]) / u;
+    for (std::size_t c = 0; c < line.size(); ++c) {
+      const double column = static_cast<double>(samples.lo()[2]) + static_cast<double>(c);
+      double& weight = line[c] = direct.shares[k];
+      if (!direct.once.empty()) {
+        const double p = passes(g, view, column) * (direct.near < 0 ? -1 : 1),
+                     x = std::clamp((std::abs(p) - std::abs(direct.near)) / direct.fade + 1, 0.0, 1.0),
+                     outer = std::pow(std::sin(kHalf / 2 * x), 2);
+        weight = (1 - outer) * weight + (p > 0 ? outer * direct.once[k] : 0);
+      }
+      if (g.beam == Beam::parallel) continue;
+      const double off = column - 0.5 * static_cast<double>(g.columns - 1);
+      const double x = view.center[0] + off * view.u[0] - view.source[0],
+                   y = view.center[1] + off * view.u[1] - view.source[1];
+      flat[c] = std::hypot(x, y);
+      weight *= std::abs(view.source[0] * x + view.source[1] * y) / flat[c] / axis;
+    }
+    for (std::int64_t j = first; j < last; ++j) {
+      const double high = view.center[2] - view.source[2] +
+                          (static_cast<double>(j) - 0.5 * static_cast<double>(g.rows - 1)) * view.v[2];
+      for (std::size_t c = 0; c < line.size(); ++c)
+        *to++ = cone ? line[c] * flat[c] / std::hypot(flat[c], high) : line[c];
+    }
+  }
+  return out;
 }
 
 void backproject_fan(const ProjectionGeometry& g, const Box& block, const Box& samples, const at::Tensor& y,

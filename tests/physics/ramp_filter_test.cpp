@@ -46,10 +46,10 @@ at::Tensor ball_samples(const ProjectionGeometry& g, double radius, const Vector
 at::Tensor reconstruct(const std::shared_ptr<const ProjectionGeometry>& g, const at::Tensor& y,
                        RampWindow window) {
   const DirectReconstruction direct = direct_reconstruction(*g);
-  const at::Tensor cosines = obliqueness(*g, g->samples()).to(at::kFloat);
-  const at::Tensor shares = at::tensor(direct.shares).view({-1, 1, 1}).to(at::kFloat);
-  const at::Tensor q =
-      ramp_filtered(y * cosines, direct.pitch, window).mul_(cosines).mul_(shares).contiguous();
+  const at::Tensor before = direct_weights(*g, direct, g->samples()).to(at::kFloat);
+  const at::Tensor q = ramp_filtered(y * before, direct.pitch, window)
+                           .mul_(obliqueness(*g, g->samples()).to(at::kFloat))
+                           .contiguous();
   at::Tensor x = at::zeros({g->volume.size[0], g->volume.size[1], g->volume.size[2]}, at::kFloat);
   Projector projector(g, g->volume.box());
   projector.clear();
@@ -132,11 +132,11 @@ TEST(RampFilter, FansGiveADiskItsDensity) {
           y.select(1, 0).copy_(y.select(1, 1));
           y.select(1, 2).copy_(y.select(1, 1));
         }
-        const DirectReconstruction direct = direct_reconstruction(g);
+        DirectReconstruction direct = direct_reconstruction(g);
         ASSERT_TRUE(direct.by_pixels);
-        const at::Tensor q =
-            ramp_filtered(y * obliqueness(g, g.samples()).to(at::kFloat), direct.pitch, RampWindow::hann)
-                .mul_(at::tensor(direct.shares).view({-1, 1, 1}).to(at::kFloat));
+        direct.once.clear();  // the disk is seen from all sides
+        const at::Tensor q = ramp_filtered(y * direct_weights(g, direct, g.samples()).to(at::kFloat),
+                                           direct.pitch, RampWindow::hann);
         const at::Tensor x = at::zeros({slices, n, n}, at::kFloat);
         backproject_fan(g, g.volume.box(), g.samples(), q, x);
         const auto at = [&](double v) { return static_cast<std::int64_t>(std::lround(v / side)) + n / 2; };

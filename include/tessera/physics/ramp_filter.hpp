@@ -29,12 +29,14 @@ at::Tensor ramp_filtered(const at::Tensor& rows, double pitch, RampWindow window
 
 /// Direct reconstruction with the projector's own adjoint, of a parallel beam (FBP) or a cone beam over full turns
 /// (FDK), on an upright detector:
-///   x = scale A^T (share obliqueness * ramp_filtered(obliqueness * y, pitch, window)),
+///   x = scale A^T (obliqueness * ramp_filtered(direct_weights * y, pitch, window)),
 /// and of a fan beam over full turns pixel by pixel, with backproject_fan() in place of scale A^T and without the
-/// second obliqueness: in each view a pixel needs another weight than the adjoint brings.
+/// obliqueness: in each view a pixel needs another weight than the adjoint brings.
 ///
 /// A view's share is half of the way to its neighbors, of a parallel beam modulo half a turn, of a cone modulo a
-/// turn: angles may be unequal, and over more than one turn. Where views are missing it is that of the others.
+/// turn: angles may be unequal, repeated, and over more than one turn; views that stand together share evenly. Where the
+/// axis is not in the detector's middle, rays that one side alone sees have, over a whole turn, the share modulo a turn,
+/// and weights go over to it smoothly before the filter (G. Wang, Med. Phys. 29 (2002) 1634, with a narrower transition).
 /// The sum of Joseph's weights of a voxel in a view is the voxel's volume over the distance of rays there,
 /// across them. In a cone that brings FDK's weight 1 / (distance of the voxel along the axis from the
 /// source)^2 with it, and the obliqueness after the filter takes that of the rays out. Errors: InputError for
@@ -42,12 +44,31 @@ at::Tensor ramp_filtered(const at::Tensor& rows, double pitch, RampWindow window
 /// Kak, M. Slaney (above), section 3.4.2.
 struct DirectReconstruction {
   std::vector<double> shares;  // of the views; those of a whole scan add up to pi
-  double pitch = 1;            // of columns, at the axis
+  std::vector<double>
+      once;  // of rays that are seen from one side alone, up to 2 pi; empty: all are seen from both
+  double
+      near = 0,
+      fade =
+          1;  // where the detector ends that ends first, right of the axis if below 0; way of the transition
+  double pitch = 1;  // of columns, at the axis
   double scale = 1;
   bool by_pixels = false;  // a fan
 };
 DirectReconstruction direct_reconstruction(const ProjectionGeometry& geometry);
-/// What such a reconstruction has no weights for, and what to do, in words that follow `the scan `; empty: nothing.
+/// The scan with a detector that reaches as far on both sides of the axis where rays count once: columns of 0 are added, for
+/// the filter spreads what is measured into them. `left`: of those, how many stand before the first.
+struct WideDetector {
+  ProjectionGeometry geometry;
+  std::int64_t left = 0;
+};
+WideDetector wide_detector(const ProjectionGeometry& geometry, const DirectReconstruction& direct);
+/// What samples are multiplied by before the filter, float64: (views, rows, columns) of a box of them, rows 1 where all
+/// are alike. Shares, and of fans and cones how ray by ray the way past the axis grows with the angle, over the axis'
+/// distance: the cosine to the detector's normal, where the axis is on it.
+at::Tensor direct_weights(const ProjectionGeometry& geometry, const DirectReconstruction& direct,
+                          const Box& samples);
+/// What such a reconstruction has no weights for (angles by which the density of an ellipse with axes of 2 : 1 may be
+/// wrong by more than 1 % too), and what to do, in words that follow `the scan `; empty: nothing.
 std::string refuse_direct(const ProjectionGeometry& geometry);
 /// x += the samples that a fan's pixels are seen at, between the nearest columns (and rows), by (distance of the axis
 /// from the source / that of the pixel)^2, both along the detector's normal. x: (depth, rows, columns) of `block`; y:
