@@ -131,6 +131,51 @@ TEST(RotationAxis, AnObjectWiderThanTheDetectorIsSeenByItsEdges) {
   EXPECT_NEAR(found.column, axis, 1.2);
 }
 
+TEST(RotationAxis, AnglesCountModuloATurn) {
+  const double axis = 43.25;
+  for (const double step : {111.246117975, 137.50776405, 1.0 + 360, -221.0}) {
+    std::vector<double> angles;
+    for (int k = 0; k < 233; ++k) angles.push_back(k * step * kTurn / 360);
+    const RotationAxis found = find_rotation_axis(sinogram(angles, 96, axis, phantom(72)), angles);
+    ASSERT_EQ(found.problem, "") << step;
+    EXPECT_NEAR(found.column, axis, 0.1) << step;
+  }
+  // In groups of steps of 4 and 1, up to 176 degrees; three exposures of each with an encoder's reading.
+  std::vector<double> grouped, exposed;
+  for (int k = 0; k < 36; ++k)
+    for (const double within : {0.0, 1.0}) grouped.push_back((5 * k + within) * kTurn / 360);
+  std::mt19937 random(4);
+  std::normal_distribution<double> reading(0, 4e-6);
+  for (int k = 0; k < 540; ++k) exposed.push_back((k / 3) * kTurn / 360 + reading(random));
+  for (const std::vector<double>& angles : {grouped, exposed})
+    EXPECT_NEAR(find_rotation_axis(sinogram(angles, 96, axis, phantom(72)), angles).column, axis, 0.15);
+}
+
+TEST(RotationAxis, IsFoundNearAnEndOverAWholeTurn) {
+  const std::vector<double> angles = even(360, kTurn);
+  for (const double axis : {10.0, 14.0, 16.0, 20.3, 30.0, 72.0, 77.5}) {
+    const double width = 2 * std::max(axis, 87 - axis) * 0.85;
+    at::Tensor y = sinogram(angles, 88, axis, phantom(width));
+    std::mt19937 random(5);
+    std::normal_distribution<double> noise(0, 0.3);
+    for (std::int64_t k = 0; k < y.numel(); ++k) y.data_ptr<double>()[k] += noise(random);
+    const RotationAxis found = find_rotation_axis(y, angles);
+    ASSERT_EQ(found.problem, "") << axis;
+    EXPECT_NEAR(found.column, axis, 0.25) << axis;
+  }
+}
+
+TEST(RotationAxis, CentersOfMassTellItWhereAirIsOnBothSides) {
+  for (const double range : {150.0, 170.0, 180.0})
+    for (const double axis : {21.0, 50.0, 70.5}) {
+      const std::vector<double> angles = even(150, kTurn * range / 360);
+      const double width = std::min(76.0, 2 * (std::min(axis, 95 - axis) - 4));
+      const RotationAxis found = find_rotation_axis(sinogram(angles, 96, axis, phantom(width)), angles);
+      ASSERT_EQ(found.problem, "") << range << ", " << axis;
+      EXPECT_NEAR(found.column, axis, 0.2) << range << ", " << axis;
+    }
+}
+
 TEST(RotationAxis, SaysWhyThereIsNone) {
   const std::vector<double> quarter = even(90, kTurn / 4);
   EXPECT_EQ(find_rotation_axis(sinogram(quarter, 64, 31, phantom(50)), quarter).problem,
@@ -142,7 +187,8 @@ TEST(RotationAxis, SaysWhyThereIsNone) {
   EXPECT_NE(find_rotation_axis(sinogram(all, 64, 31, {}), all).problem, "");
   std::vector<double> gap = even(90, kTurn / 2);
   gap.erase(gap.begin() + 30, gap.begin() + 50);
-  EXPECT_EQ(find_rotation_axis(sinogram(gap, 64, 31, phantom(50)), gap).problem, "the angles have a gap");
+  EXPECT_EQ(find_rotation_axis(sinogram(gap, 64, 31, phantom(90)), gap).problem,
+            "the angles have gaps, and no half a turn is without one");
 }
 
 }  // namespace
