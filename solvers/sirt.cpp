@@ -4,8 +4,10 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/sub.h>
 
+#include <cmath>
 #include <utility>
 
+#include "tessera/core/error.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
@@ -31,6 +33,10 @@ class Sirt final : public Solver {
     in_.data.seen_balanced(seen_);
     const double mean =
         in_.space.dot(seen_, at::ones_like(seen_)) / in_.space.dot(at::ones_like(x_), at::ones_like(x_));
+    TESSERA_VALIDATE(
+        std::isfinite(mean) && mean > 0, "the samples see ", mean,
+        " of a pixel on average (no sample that counts depends on the image) see problem.operator, its "
+        "mask and kernel, and problem.weights");
     unseen_ = seen_.le(kHardly * mean);
     seen_.masked_fill_(unseen_, 1);
   }
@@ -60,7 +66,12 @@ class Sirt final : public Solver {
 }  // namespace
 
 SolverRow sirt() {
-  return {.name = "sirt", .make = make<Sirt>, .data_step = DataStep::gradient, .images = 5, .bare = true};
+  return {.name = "sirt",
+          .make = make<Sirt>,
+          .data_step = DataStep::gradient,
+          .images = 5,
+          .bare = true,
+          .balances = true};
 }
 
 }  // namespace tessera

@@ -104,6 +104,7 @@ struct SolverRow {
   bool bare = false;             // of data alone: no step, no denoiser
   bool counts = false;           // and these are counts: a Poisson likelihood
   bool once = false;             // one pass: nothing to start from, nothing to stop
+  bool balances = false;         // samples and pixels, so that its step needs no bound of |A|^2
 };
 
 /// The factory of a row.

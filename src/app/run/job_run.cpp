@@ -121,8 +121,9 @@ JobRun::JobRun(RunPlan run_plan, std::optional<Checkpoint> checkpoint, const Com
     plan.job.solver.iterations = Chosen::more_passes;
   pause();
   data = make_data_term(plan, problem, space);
-  // One pass takes no step.
-  const double L = find_solver(plan.job.solver.name).once ? 1 : data->lipschitz();
+  // One pass takes no step, and one that balances rays by their lengths none that depends on it.
+  const SolverRow& row = find_solver(plan.job.solver.name);
+  const double L = row.once || row.balances ? 1 : data->lipschitz();
   TESSERA_VALIDATE(std::isfinite(L) && L > 0, "the operator's squared norm is ", L,
                    " (no sample that counts depends on the image, or a value is not finite) see ",
                    "problem.operator, its mask and kernel, and problem.weights");
