@@ -129,6 +129,7 @@ struct Judged {
 
   bool known() const { return noise_sigma > 0; }
   bool counts() const { return plan.job.problem.noise.poisson > 0; }
+  bool views() const { return !in_image_range(plan); }  // of an object, from its sides
   // Whether the solver goes towards the residual of the noise: one pass of a filter does not.
   bool fits() const { return !find_solver(plan.job.solver.name).once; }
 };
@@ -207,15 +208,20 @@ void warn_of_chi2(const Judged& f, const std::string& reason, Lines& lines) {
                          : "it is stated too large, or so small that the prior takes little of it away",
                     weak ? "raise solver.lambda, or check problem.noise" : "check problem.noise"));
   if (chi2 > 1.5)
-    lines.push_back(
-        fmt::format("chi2 is {:.3g} per sample ({}", chi2,
-                    !reason.empty() ? reason
-                    : job.solver.chosen.solver && f.plan.network && !f.solved.gradient && !f.solved.stated
-                        ? "the operator is not the true one: the noise is what the data show) look at "
-                          "residual.png and mend kernel or boundary; where that cannot be, 'solver: {name: "
-                          "pgd, iterations: 40, lambda: 1}' forgives more than the solver that was chosen"
-                        : "the noise is understated, or the operator is not the true one) look at "
-                          "residual.png, state the noise if it is known"));
+    lines.push_back(fmt::format(
+        "chi2 is {:.3g} per sample ({}", chi2,
+        !reason.empty() ? reason
+        : f.views()
+            ? "the noise is understated, or the views do not fit: the axis, angles, distances, flats, a "
+              "motion, an object wider than the image, zingers) look at residual.png, where a wrong axis "
+              "or angle bends with the views, flats and dead columns go straight down and zingers are "
+              "dots; state detector.axis and views, or write 'likelihood: {type: huber}' for dots"
+        : job.solver.chosen.solver && f.plan.network && !f.solved.gradient && !f.solved.stated
+            ? "the operator is not the true one: the noise is what the data show) look at "
+              "residual.png and mend kernel or boundary; where that cannot be, 'solver: {name: "
+              "pgd, iterations: 40, lambda: 1}' forgives more than the solver that was chosen"
+            : "the noise is understated, or the operator is not the true one) look at "
+              "residual.png, state the noise if it is known"));
   else if (f.high > 2 && f.high > 2 * chi2)
     lines.push_back(fmt::format(
         "chi2 is {:.2g} per sample, but above {:.2g} in 5 % of the tiles (the noise differs over the "
@@ -234,21 +240,26 @@ void warn_of_part(const Judged& f, std::size_t i, const std::string& reason, Lin
     lines.push_back(fmt::format(
         "the residual{} is not white: correlation {:.2f} at lag ({}, {}) ({}", of, s.correlation, s.lag[0],
         s.lag[1],
-        reason.empty() ? "the kernel or the boundary is not the true one, or the picture has textures and "
-                         "edges that the prior smooths) look at residual.png"
-                       : reason));
+        !reason.empty() ? reason
+        : f.views()
+            ? "the axis, an angle or a distance is not the true one, the object moved or is wider than the "
+              "image, or the prior smooths what is there) look at residual.png"
+            : "the kernel or the boundary is not the true one, or the picture has textures and "
+              "edges that the prior smooths) look at residual.png"));
   if (f.fits() && std::abs(s.mean) > 0.1 * deviation &&
       std::abs(s.mean) * std::sqrt(static_cast<double>(s.samples)) > 5)
-    lines.push_back(
-        fmt::format("the residual{} has the mean {:.2g}, its deviation is {:.2g} ({}", of, s.mean, deviation,
-                    poisson && s.mean > 0
-                        ? "the data lie below what the model can be, as counts do from which a background "
-                          "was subtracted) "
-                          "write the mean of what was subtracted, over scale.factor, as "
-                          "likelihood.background, or give the counts as they were"
-                        : "the data have an offset that the model does not) subtract the background"));
+    lines.push_back(fmt::format(
+        "the residual{} has the mean {:.2g}, its deviation is {:.2g} ({}", of, s.mean, deviation,
+        poisson && s.mean > 0
+            ? "the data lie below what the model can be, as counts do from which a background "
+              "was subtracted) "
+              "write the mean of what was subtracted, over scale.factor, as "
+              "likelihood.background, or give the counts as they were"
+        : f.views() ? "flats of another exposure, a beam that changed, or an object wider than the image) "
+                      "give flats that belong to the views, or a larger problem.image.size"
+                    : "the data have an offset that the model does not) subtract the background"));
   // A value that a flat, noisy picture takes anyway is rarer, also than the next one: few levels have tails.
-  if (s.at_largest > 0.005 && s.at_largest > s.beside_largest && s.smallest < s.largest)
+  if (!f.views() && s.at_largest > 0.005 && s.at_largest > s.beside_largest && s.smallest < s.largest)
     lines.push_back(
         fmt::format("{:.1f} % of the samples{} have the largest value, {:.3g} (they look clipped: the true "
                     "ones may be larger) set problem.saturation for measurements",
@@ -271,7 +282,8 @@ void warn_of_range(const Judged& f, Lines& lines) {
     most = std::max(most, s.largest);
   }
   const double span = most - least, unit = f.plan.factor, zero = f.plan.offset;
-  if (f.range.smallest < least - span || f.range.largest > most + 10 * span)
+  // Densities are no line integrals.
+  if (!f.views() && (f.range.smallest < least - span || f.range.largest > most + 10 * span))
     lines.push_back(fmt::format(
         "the result reaches {:.6g} to {:.6g}, the data {:.6g} to {:.6g}, in file units (dead or hot samples "
         "that count, an operator that is not the true one, or too little noise assumed) look at residual.png "
@@ -281,8 +293,10 @@ void warn_of_range(const Judged& f, Lines& lines) {
   if (f.plan.network && f.range.far > 0.01)
     lines.push_back(fmt::format(
         "{:.1f} % of the image lies outside of [-0.1, 1.1], its values are {:.3g} to {:.3g} (networks "
-        "are trained on [0, 1]) check problem.scale",
-        100 * f.range.far, f.range.smallest, f.range.largest));
+        "are trained on [0, 1]) {}",
+        100 * f.range.far, f.range.smallest, f.range.largest,
+        f.views() ? "look for a wrong axis, angles or flats first; scale.factor is about the largest density"
+                  : "check problem.scale"));
 }
 
 // Total variation and no prior never expand; arithmetic below float32 rounds more than the changes are. A tenth of
