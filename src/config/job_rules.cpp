@@ -200,7 +200,10 @@ void finish(const Site& site, const std::string& file, const std::string& bounda
   refuse_idle(site, job_table(), job);
   c.refuse_if(simulated && problem.scale.from_data, "problem.scale.factor",
               "is data (there are no measurements whose values could say it) write a number or auto");
-  c.refuse_if(!problem.image.unit.empty() && problem.image.pixel.empty(), "problem.image.unit",
+  const std::vector<Option>& own = chosen(problem.op).options;
+  const bool lengths =
+      std::any_of(own.begin(), own.end(), [](const Option& o) { return o.name == "detector.pitch"; });
+  c.refuse_if(!problem.image.unit.empty() && problem.image.pixel.empty() && !lengths, "problem.image.unit",
               "is written without pixel (there is nothing in that unit) write pixel or remove it");
 
   c.refuse_if(problem.likelihood.type == "poisson" && !problem.flat.empty(), "problem.flat",

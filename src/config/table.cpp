@@ -157,7 +157,7 @@ JobKeys JobTable::data() const {
                "problem.image.unit",
                "height and width of a pixel, of a volume after its depth; written into the result"),
       key<Job>("problem.image.unit", TESSERA_AT(problem.image.unit), {.example = "um"}, "",
-               "of problem.image.pixel"),
+               "of problem.image.pixel, or of a scan's lengths, whose voxels then are the result's pixels"),
       key<Job>("problem.scale.offset", TESSERA_AT(problem.scale.offset), {}, "file units",
                "file value that is 0 inside; inside = (file - offset) / factor, undone on output"),
       key<Job>(

@@ -53,7 +53,7 @@ FrameStack stack_of(const std::string& path, Shape shape, TwoAxes two,
     ++first;  // a picture's, with one channel
   switch (axes - first) {
     case 1:
-      if (two == TwoAxes::one_frame) out.axes = {-1, -1, first};
+      out.axes = {-1, -1, first};
       break;
     case 2:
       out.axes = two == TwoAxes::frames ? std::array<int, 3>{first, -1, first + 1}
@@ -119,9 +119,11 @@ std::vector<double> numbers(const Hdf5File& file, const std::string& path, const
 }
 
 std::string unit_of(const Hdf5File& file, const std::string& dataset) {
-  const std::string unit = lower(file.text_attribute(dataset, "units").value_or(""));
+  std::string unit = lower(file.text_attribute(dataset, "units").value_or(""));
+  while (!unit.empty() && (std::isspace(static_cast<unsigned char>(unit.back())) || unit.back() == '\0'))
+    unit.pop_back();
   if (unit.starts_with("rad")) return "radians";
-  return unit.starts_with("deg") || unit == "\xC2\xB0" ? "degrees" : "";
+  return unit.starts_with("deg") || unit == "\xC2\xB0" ? "degrees" : unit;
 }
 
 bool is_list(const Hdf5File& file, const std::string& dataset, std::int64_t length) {
@@ -134,6 +136,7 @@ bool is_list(const Hdf5File& file, const std::string& dataset, std::int64_t leng
 void take_angles(const Hdf5File& file, const std::string& path, const std::string& dataset, ScanFile& scan) {
   scan.angles = numbers(file, path, dataset);
   scan.unit = unit_of(file, dataset);
+  scan.angles_path = path + ":" + dataset;
 }
 
 std::size_t common_start(const std::string& a, const std::string& b) {
@@ -367,9 +370,6 @@ AngleList read_angles(const std::string& path, const Communicator& comm) {
       }
     }
     TESSERA_VALIDATE(!out.values.empty(), path, " is empty (it should hold one angle per view) write them");
-    for (const double angle : out.values)
-      TESSERA_VALIDATE(std::isfinite(angle), path,
-                       " holds an angle that is no number (no view stands there) correct it");
   });
   return out;
 }

@@ -150,7 +150,7 @@ def scan_parts():
     same("two", "three")
     assert abs(axis_of("two") - 2.2) < 0.1, axis_of("two")
     # A fan's, with 0 where nothing is known.
-    said = into(scan("two.npy", "views: {last: 360}, beam: fan, source_axis: 200, source_detector: 200.5"), "fan")
+    said = into(scan("two.npy", "views: {last: 360}, beam: fan, source_axis: 200, source_detector: 400"), "fan")
     assert "taken to be in the middle" in said and axis_of("fan") == 0, said
 
 
@@ -250,3 +250,114 @@ def scan_in_words():
     assert code == 0 and "magnification 2: 0.5 at the axis" in out and "taken to be in the middle" in out, out + err
     code, out, err = tessera("check", scan("dx.h5", "detector: {rows: 1, axis: 0}"), "--ranks", 4)
     assert code == 0 and "a disk of radius 20 around the axis (voxels)" in out and re.search(r"about (1[5-9]|2\d) % of the pixels", out), out + err
+
+
+def said_by(command, path, reason, code=0):
+    got, out, err = tessera(command, path)
+    assert got == code and re.search(reason, out + err), (path, reason, got, out, err)
+    if code:
+        assert err.count("tessera:") == 1, err
+    return out + err
+
+
+def off_from(folder, truth):
+    return distance(image(folder)[0], truth)
+
+
+def scan_looks():
+    """What a scan shows is looked at: values, angles, the beam, views and samples that say nothing, how wide the object is."""
+    theta, y = sinogram(90, 1, 64, 2.5)
+    views, flats, darks = counts(y)
+    pure = ("denoiser: {network: none}\nsolver: {name: sirt, iterations: 30}", "  noise: {gaussian: 0.02}\n")
+    clean = scan("clean.h5", "", pure[1], "clean.yaml", pure[0])
+    dxchange("clean.h5", views, flats, darks, theta)
+    said = into(clean, "clean")
+    assert "left out" not in said and "zingers" not in said and "wider than" not in said and "warning: the flats" not in said, said
+    clean = image("clean")[0]
+
+    def compare(name, most, operator="", ranks=1):
+        said = into(scan(name, operator, pure[1], "look.yaml", pure[0]), "look", ranks)
+        off = distance(image("look")[0], clean)
+        assert off < most, (name, off, said)
+        return said
+
+    # Shares of the beam that nobody has called so; angles that no view stands at, or in an unknown unit.
+    np.save(work / "share.npy", np.exp(-y[:, 0]).astype(np.float32))
+    said_by("check", scan("share.npy", "views: {count: 90}"), "values is auto .*values: transmission", 2)
+    said_by("check", scan("share.npy", "views: {count: 90}, values: line_integrals"), "scan ")
+    for name, angles, units, reason in (
+            ("rad", np.deg2rad(theta), None, r"views.unit is auto .*rad.h5:/exchange/theta go from 0 to 3.1"),
+            ("mrad", 1e3 * np.deg2rad(theta), "mrad", "are in mrad"), ("nan", np.full(90, np.nan), "degrees", "nan.h5:/exchange/theta holds no angle"),
+            ("some", np.where(theta == 6, np.nan, theta), "degrees", "some.h5:/exchange/theta holds an angle"), ("still", 0 * theta, "degrees", "90 times the angle 0")):
+        dxchange(f"{name}.h5", views, flats, darks, angles, units or "")
+        for command in ("check", "run"):
+            said_by(command, scan(f"{name}.h5"), reason, 2)
+    said_by("check", scan("rad.h5", "views: {unit: radians}"), "from 0 to 178 degrees")
+    turned = scan("mute.npy", "views: {count: 90}, detector: {axis: 2.5}")
+    np.save(work / "mute.npy", np.ascontiguousarray(y[:, 0].T).astype(np.float32))
+    said_by("check", turned, "has 90 angles .*its columns are as many: write it with the views first", 2)
+    said_by("check", scan("mute.npy", "views: {last: 180}, values: line_integrals"), "warning: .*mute.npy looks transposed")
+
+    # The camera stopped before the end; hung; had its shutter closed.
+    stopped, hung = views.copy(), views.copy()
+    stopped[75:], stopped[3] = 0, darks[0]
+    hung[60:75] = hung[59]
+    dxchange("stopped.h5", stopped, flats, darks, theta)
+    dxchange("hung.h5", hung, flats, darks, theta)
+    said = compare("stopped.h5", 0.3)
+    assert "16 of 90 views show nothing" in said and "by the views' centers of mass" in said and abs(axis_of("look") - 2.5) < 0.2, said
+    assert "15 of 90 views are the one before once more" in compare("hung.h5", 0.3)
+    assert compare("stopped.h5", 0.3, ranks=3) and abs(axis_of("look") - 2.5) < 0.2
+
+    # A column at the camera's largest value; one that a flat alone has there; bright specks in flats and views.
+    stuck, specks, hit = views.copy(), flats.copy(), views.copy()
+    full = flats.copy()
+    stuck[:, 0, 20] = full[:, 0, 20] = 65535
+    specks[1, 0, 25], specks[3, 0, 40] = 60000, 65535
+    random = np.random.default_rng(2)
+    hit[random.integers(0, 90, 20), 0, random.integers(8, 56, 20)] = random.integers(40000, 65000, 20)
+    dxchange("stuck.h5", stuck, full, darks, theta)
+    dxchange("specks.h5", views, specks, darks, theta)
+    dxchange("hit.h5", hit, flats, darks, theta)
+    assert "90 of 5760 samples say nothing (90 saturated)" in compare("stuck.h5", 0.12)
+    compare("specks.h5", 0.02)
+    for ranks in (1, 2):
+        said = compare("hit.h5", 0.06, ranks=ranks)
+        assert 17 <= int(re.search(r"(\d+) zingers", said).group(1)) <= 22, said
+
+    # A beam that decays, which flats after the views tell; flats of another exposure; one with the shutter closed.
+    decay = np.linspace(1, 0.7, 90)[:, None, None]
+    random = np.random.default_rng(3)
+    dim = [random.poisson(100 + v * np.ones((n, 1, 64))).astype(np.uint16) for n, v in ((2, 20000), (3, 14000))]
+    weak = random.poisson(100 + 20000 * decay * np.exp(-y)).astype(np.uint16)
+    nxtomo("decay.nxs", weak, np.concatenate(dim), darks, theta)
+    assert "the beam changed by 4" in compare("decay.nxs", 0.12)
+    shut = flats.copy()
+    shut[2] = darks[0]
+    dxchange("shut.h5", views, shut, darks, theta)
+    assert "1 of 5 flats differ from the others" in compare("shut.h5", 0.02)
+    dxchange("both.h5", weak, np.concatenate(dim), darks, theta)
+    said_by("check", scan("both.h5"), "warning: the flats differ by 4")
+    dxchange("other.h5", views, (1.5 * flats).astype(np.uint16), darks, theta)
+    said_by("check", scan("other.h5"), "warning: both ends of all views are at 0.4")
+    dxchange("first.h5", weak, dim[0], darks, theta)
+    said_by("check", scan("first.h5"), "warning: the ends of the views go from 0.0.* to 0.3")
+
+    # Wider than the detector; over a turn about an axis near its end; slices whose axis leans.
+    theta, wide = sinogram(90, 1, 128, 0)
+    dxchange("wide.h5", *counts(wide[:, :, 36:92]), theta)
+    size = int(re.search(r"wider than the detector .*image: \{size: \[(\d+), ", said_by("check", scan("wide.h5"), "wider")).group(1))
+    assert 76 <= size <= 120, size
+    assert "wider" not in said_by("check", scan("wide.h5", "", "  image: {size: [%d, %d]}\n" % (size, size)), "scan")
+    theta, whole = sinogram(180, 1, 120, 0, turn=360.0)
+    dxchange("half.h5", *counts(whole[:, :, 48:], seed=4), theta)
+    for rest in ("solver: {name: fbp}", pure[0]):
+        said = into(scan("half.h5", "", pure[1], "look.yaml", rest), "half", 2)
+        assert abs(axis_of("half") + 24) < 0.3 and "half a turn apart" in said, said
+        side = image("half").shape[-1]
+        assert 74 <= side <= 100, side
+        middle = image("half")[0, side // 2 - 8:side // 2 + 8, side // 2 - 32:side // 2 - 26]
+        assert abs(middle.mean() / 0.03 - 1) < 0.05, middle.mean()
+    tilted = np.concatenate([sinogram(60, 1, 64, 0.15 * (row - 12))[1] for row in range(24)], axis=1)
+    dxchange("tilted.h5", *counts(tilted), np.arange(60) * 3.0)
+    said_by("check", scan("tilted.h5"), "warning: the axis of rotation leans: .* 8.* degrees")

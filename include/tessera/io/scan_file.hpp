@@ -31,7 +31,8 @@ struct ScanFile {
   FrameStack flats, darks;     // of the beam alone, of no beam; empty: the file has none
   FrameStack weights;          // inverse variances beside the samples; empty: none
   std::vector<double> angles;  // one per view, as the file has them; empty: it does not say
-  std::string unit;            // of them: "degrees", "radians", "" (it does not say)
+  std::string unit;            // of them: "degrees", "radians", another word, "" (it does not say)
+  std::string angles_path;     // FILE:/dataset
 };
 
 /// Recognizes a scan by its contents: NeXus' NXtomo (image_key, or image_key_control where that is there;
@@ -49,7 +50,7 @@ FrameStack open_frames(const std::string& path, std::int64_t rows, const Communi
 /// Numbers of a text file (apart by space, comma or semicolon; # begins a comment), an .npy or a dataset.
 struct AngleList {
   std::vector<double> values;
-  std::string unit;  // as the dataset's attribute says it: "degrees", "radians", ""
+  std::string unit;  // as the dataset's attribute says it: "degrees", "radians", another word, ""
 };
 /// Collective; InputError equal on all ranks.
 AngleList read_angles(const std::string& path, const Communicator& comm);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cfloat>
 #include <cmath>
 #include <span>
@@ -18,6 +19,7 @@
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/order_statistics.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/io/image_format.hpp"
 #include "tessera/io/measurement_file.hpp"
 
 namespace tessera {
@@ -54,9 +56,35 @@ double fit_float(Measurement& parts, const Communicator& comm) {
   return unit;
 }
 
+// Dark frames or flat fields in the measurement's layout; one frame counts for all slices of a stack.
+Measurement read_frames(const std::string& path, const ProductSpace& layout, const Communicator& comm) {
+  const Box all = layout.part(0).box(), mine = layout.block(0, comm.rank());
+  const ImageFormat* const format = find_format(path);
+  if (layout.parts() != 1 || all.extent(0) == 1 || !format ||
+      (format->measurements && path.rfind(":/") == std::string::npos))
+    return read_parts(path, "frames", layout, comm);
+  const SourceInfo info = image_source_info(path, comm);
+  const Box frame = info.box;
+  if (frame.extent(0) != 1 || frame.extent(1) != all.extent(1) || frame.extent(2) != all.extent(2) ||
+      info.channels != 1)
+    return read_parts(path, "frames", layout, comm);
+  const at::Tensor whole = empty_block(1, frame, at::kDouble, Axes::volume);
+  comm.together([&] {
+    if (comm.rank() == 0) read_image(path, Layout({frame}), view(whole, frame), Communicator());
+  });
+  comm.broadcast(whole.data_ptr(), whole.numel() * 8, 0);
+  const ImageSpace& space = layout.part(0).space;
+  at::Tensor block = empty_block(space.channels, mine, at::kDouble, space.axes);
+  if (!mine.empty())
+    block.copy_(whole.narrow(2, mine.lo()[1], mine.extent(1))
+                    .narrow(3, mine.lo()[2], mine.extent(2))
+                    .expand_as(block));
+  return {block};
+}
+
 // Divided by its mean over all parts; 0 where it is no number above 0.
 Measurement read_flat(const RunPlan& plan, const ProductSpace& layout, const Communicator& comm) {
-  Measurement flat = read_parts(plan.job.problem.flat, "frames", layout, comm);
+  Measurement flat = read_frames(plan.job.problem.flat, layout, comm);
   for (at::Tensor& part : flat) part.masked_fill_(part.gt(0).logical_and_(part.isfinite()).logical_not_(), 0);
   fit_float(flat, comm);
   double sum = 0, n = 0;
@@ -130,6 +158,50 @@ void take_weights(Samples& s, const Communicator& comm) {
   s.weight_unit = fit_float(s.weights, comm);
 }
 
+// Weights of columns that never change become 0, all ranks' views together; how many of them had one. The samples of a
+// rank are all columns of some views and rows.
+std::int64_t leave_out_still(const Scan& scan, const ImageSpace& space, const Box& mine, Samples& s,
+                             const Communicator& comm) {
+  const std::int64_t rows = scan.rows, columns = scan.file.views.columns;
+  if (std::ssize(scan.file.views.frames) < 8) return 0;
+  const auto n = static_cast<std::size_t>(rows * columns);
+  std::vector<double> ends(2 * n, -INFINITY);  // of -least and most
+  const std::size_t view = space.volume() ? 0 : 1;
+  const std::int64_t first = space.volume() && !mine.empty() ? mine.lo()[1] : 0,
+                     high = mine.empty()     ? 0
+                            : space.volume() ? mine.extent(1)
+                                             : 1,
+                     views = mine.empty() ? 0 : mine.extent(view);
+  const auto visit = [&](const auto& each) {
+    if (mine.empty()) return;
+    const float* y = s.y[0].data_ptr<float>();
+    double* w = s.weights[0].data_ptr<double>();
+    for (std::int64_t k = 0; k < views * high * columns; ++k)
+      each(static_cast<std::size_t>((first + k / columns % high) * columns + k % columns), y[k], w[k]);
+  };
+  visit([&](std::size_t at, double y, double& w) {
+    if (!(w > 0)) return;
+    ends[at] = std::max(ends[at], -y);
+    ends[n + at] = std::max(ends[n + at], y);
+  });
+  comm.all_reduce(ends, Reduce::max);
+  for (std::size_t k = 0; k < n; ++k) ends[k] = -ends[k];
+  std::vector<bool> still;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const auto wide = static_cast<std::size_t>(columns), from = static_cast<std::size_t>(r) * wide;
+    const std::vector<bool> row =
+        still_columns(std::span(ends).subspan(from, wide), std::span(ends).subspan(n + from, wide));
+    still.insert(still.end(), row.begin(), row.end());
+  }
+  std::int64_t out = 0;
+  visit([&](std::size_t at, double, double& w) {
+    if (!still[at] || !(w > 0)) return;
+    w = 0;
+    ++out;
+  });
+  return out;
+}
+
 // A scan's samples as line integrals, each rank its own, views by views.
 Samples scan_samples(const RunPlan& plan, const ProductSpace& layout, std::vector<std::string>& notices,
                      const Communicator& comm) {
@@ -142,7 +214,7 @@ Samples scan_samples(const RunPlan& plan, const ProductSpace& layout, std::vecto
   s.y = {empty_block(1, mine, at::kFloat, space.axes)};
   const bool weighs = scan.transmission || !scan.file.weights.empty();
   if (weighs) s.weights = {empty_block(1, mine, at::kDouble, space.axes)};
-  std::int64_t silent = 0;
+  SilentSamples silent;
   comm.together([&] {
     if (mine.empty()) return;
     ScanReader reader(scan);
@@ -165,11 +237,21 @@ Samples scan_samples(const RunPlan& plan, const ProductSpace& layout, std::vecto
       if (weighs) w = std::copy(band.weights.begin(), band.weights.end(), w);
     }
   });
-  comm.all_reduce(std::span<std::int64_t>(&silent, 1), Reduce::sum);
+  const std::int64_t still = scan.transmission ? leave_out_still(scan, space, mine, s, comm) : 0;
+  std::array<std::int64_t, 4> reasons{silent.unlit, silent.saturated, silent.zingers, still};
+  comm.all_reduce(reasons, Reduce::sum);
   take_weights(s, comm);
   if (!scan.transmission) return s;
   s.weights_compare = plan.job.problem.weights.empty();
-  s.weightless = "say nothing (no count above the dark, or no light in the flat)";
+  s.weightless = "say nothing (";
+  for (const auto& [samples, what] :
+       {std::pair(reasons[0], "no count above the dark, or no light in the flat or a saturated one"),
+        std::pair(reasons[1], "saturated"),
+        std::pair(reasons[2], "zingers, far brighter than their neighbors"),
+        std::pair(reasons[3], "in columns that never change")})
+    if (samples > 0)
+      s.weightless += fmt::format("{}{} {}", s.weightless.back() == '(' ? "" : "; ", samples, what);
+  s.weightless += ")";
   const auto counted = [](const FrameStack& stack, const char* what) {
     return stack.empty()
                ? fmt::format("no {}s", what)
@@ -192,7 +274,7 @@ Samples read_samples(const RunPlan& plan, const ProductSpace& layout, const Comm
   s.y = read_parts(p.measurements, "measurements", layout, comm);
   if (!p.flat.empty()) s.flat = read_flat(plan, layout, comm);
   if (!p.dark.empty()) {
-    s.dark = read_parts(p.dark, "frames", layout, comm);
+    s.dark = read_frames(p.dark, layout, comm);
     for (at::Tensor& t : s.dark) t = t.div_(plan.factor).to(at::kFloat);
   }
   if (const MaskedPixels masked = masked_pixels(s.y, parts[0].source.type, comm); masked.found()) {

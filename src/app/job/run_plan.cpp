@@ -17,6 +17,7 @@
 #include "tessera/denoise/network_denoiser.hpp"
 #include "tessera/denoise/planes.hpp"
 #include "tessera/domain/operator_algebra.hpp"
+#include "tessera/domain/projection.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/domain/torch_cuda.hpp"
 #include "tessera/io/image_format.hpp"
@@ -311,6 +312,14 @@ void take_scan(RunPlan& plan) {
   if (!plan.truth) plan.image = ImageSpace(p.image.size.empty() ? plan.scan->image() : box_of(p.image.size));
   plan.data = SourceInfo{ImageSpace(plan.scan->samples())};
   plan.data.type = "float32";
+  for (const std::string& warning : plan.scan->warnings) plan.files->warn(warning);
+  if (const std::int64_t wide = plan.scan->wide; plan.image.box.extent(2) < wide) {
+    const std::string depth = plan.image.volume() ? concat(plan.image.box.extent(0), ", ") : "";
+    plan.files->warn(concat(plan.scan->wide_reason,
+                            ": what lies outside of the image would be put on its rim; write "
+                            "'image: {size: [",
+                            depth, wide, ", ", wide, "]}' in problem"));
+  }
 }
 
 // Pixel sizes that the job says; those of a file hold where it says none.
@@ -319,6 +328,17 @@ void take_pixel_size(RunPlan& plan) {
   const std::size_t axes = said.pixel.size();
   for (std::size_t d = 0; d < axes; ++d)
     plan.image.grid[3 - axes + d] = {plan.image.grid[3 - axes + d].name, said.pixel[d], said.unit};
+}
+
+// A scan's voxels, in the unit of its lengths.
+void take_voxel_size(RunPlan& plan) {
+  const ImageConfig& said = plan.job.problem.image;
+  const auto geometry = geometry_of(*plan.op);
+  if (!said.pixel.empty() || said.unit.empty() || !geometry) return;
+  for (std::size_t d = 0; d < 3; ++d) {
+    plan.image.grid[d].spacing = geometry->volume.voxel[2 - d];
+    plan.image.grid[d].unit = said.unit;
+  }
 }
 
 // What a solver of data alone wants of the operator.
@@ -414,6 +434,7 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
   take_pixel_size(plan);
   take_network(plan, comm);
   plan.op = describe(plan, plan.parts, 0, plan.device, comm);
+  take_voxel_size(plan);
   cut_image(plan, ranks);
   if (plan.scan)
     TESSERA_VALIDATE(plan.op->range(plan.domain()).part(0).box() == plan.scan->samples(),

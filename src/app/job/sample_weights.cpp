@@ -69,7 +69,7 @@ Measurement counted_samples(const RunPlan& plan, const Samples& s, const Measure
     drop([&](std::size_t i) { return raw[i].ge(s.masked); },
          "have " + s.mark + ", far above all others, which marks masked pixels,");
   drop([&](std::size_t i) { return y[i].isfinite().logical_not_(); }, "are not numbers");
-  if (plan.job.problem.saturation > 0)
+  if (plan.job.problem.saturation > 0 && !(plan.scan && plan.scan->transmission))  // those are counts
     drop([&](std::size_t i) { return raw[i].ge(plan.job.problem.saturation); }, "are saturated");
   if (!s.flat.empty()) drop([&](std::size_t i) { return s.flat[i].le(0); }, "have no sensitivity");
   const Measurement observed = problem.A->observed();

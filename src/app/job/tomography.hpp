@@ -16,4 +16,9 @@ OperatorRow tomography();
 /// and what of the image is outside. Not collective.
 std::vector<std::string> in_words(const ProjectionGeometry& geometry);
 
+/// The row's `scan` and `complete`.
+Scan tomography_scan(const ProblemConfig& problem, ScanFile file);
+void complete_tomography(OperatorConfig& part, OperatorConfig& said, Scan* scan,
+                         std::vector<std::string>& notices, const Communicator& comm);
+
 }  // namespace tessera

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What files say of a job with projections: angles, the part of a scan, its axis.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "job/tomography.hpp"
+#include "job/tomography_keys.hpp"
+#include "tessera/app/scan.hpp"
+#include "tessera/physics/rotation_axis.hpp"
+
+namespace tessera {
+namespace {
+
+using namespace scan_keys;
+
+// Angles of a file as degrees.
+std::vector<double> in_degrees(std::vector<double> angles, const std::string& path,
+                               const std::string& file_unit, const Options& o) {
+  const std::string said = o.get<std::string>(unit());
+  const auto odd = std::count_if(angles.begin(), angles.end(), [](double a) { return !std::isfinite(a); });
+  TESSERA_VALIDATE(
+      odd == 0, path, " holds ", odd == std::ssize(angles) ? "no angle" : "an angle", " that is ",
+      odd == std::ssize(angles) ? "a" : "no", " number (", odd, " of ", angles.size(),
+      " are none, and no view stands there) correct it, or say the angles by problem.operator.views");
+  const auto [least, most] = std::minmax_element(angles.begin(), angles.end());
+  TESSERA_VALIDATE(angles.size() < 2 || *least < *most, path, " holds ", angles.size(), " times the angle ",
+                   *least,
+                   " (nothing was turned, or the encoder failed) correct it, or say the angles by "
+                   "problem.operator.views");
+  const bool known = file_unit.empty() || file_unit == "degrees" || file_unit == "radians";
+  if (said == "auto" && !known)
+    throw wrong(unit().name,
+                concat("is auto (the angles in ", path, " are in ", file_unit,
+                       ", which is not known here) write degrees or radians, and the angles in it"));
+  // 8 views or more within 6.4 degrees are hardly meant.
+  if (said == "auto" && file_unit.empty() && angles.size() >= 8 && *most - *least < 6.4)
+    throw wrong(unit().name, concat("is auto (the angles in ", path, " go from ", *least, " to ", *most,
+                                    ", which may be radians) write degrees or radians"));
+  if (said == "radians" || (said == "auto" && file_unit == "radians"))
+    for (double& angle : angles) angle *= 180 / std::numbers::pi;
+  return angles;
+}
+
+// Degrees, of all views that the options speak of; empty: they leave that to a scan, which has `measured` views.
+std::vector<double> stated_angles(const Options& o, std::int64_t measured, const Communicator& comm) {
+  std::vector<double> all = o.get<std::vector<double>>(listed());
+  if (const std::string path = o.get<std::string>(angle_file()); !path.empty()) {
+    const AngleList file = read_angles(path, comm);
+    return in_degrees(file.values, path, file.unit, o);
+  }
+  if (o.get<std::string>(unit()) == "radians")
+    for (double& angle : all) angle *= 180 / std::numbers::pi;
+  if (!all.empty()) return all;
+  const std::optional<double> end = o.get<std::optional<double>>(last());
+  const std::int64_t count_said = o.get<std::int64_t>(count()),
+                     n = count_said == 0 && end ? measured : count_said;
+  const double from = o.number(first()), to = end.value_or(beam_of(o) == Beam::parallel ? 180 : 360);
+  for (std::int64_t k = 0; k < n; ++k)
+    all.push_back(from + (to - from) * static_cast<double>(k) / static_cast<double>(n));
+  return all;
+}
+
+template <class T>
+std::vector<T> thinned(const std::vector<T>& all, std::int64_t step) {
+  std::vector<T> out;
+  for (std::size_t k = 0; k < all.size(); k += static_cast<std::size_t>(step)) out.push_back(all[k]);
+  return out;
+}
+
+}  // namespace
+
+Scan tomography_scan(const ProblemConfig& p, ScanFile file) {
+  const Options& o = p.op.options;
+  Scan scan;
+  const std::int64_t there = file.views.rows, first = o.get<std::int64_t>(first_row()),
+                     wanted = o.get<std::int64_t>(rows()), across = o.get<std::int64_t>(columns());
+  if (across != 0 && across != file.views.columns)
+    throw wrong(columns().name,
+                concat("is ", across, " (", file.views.path, " has ", file.views.columns, ") leave it out"));
+  if (first >= there)
+    throw wrong(first_row().name, concat("is ", first, " (", file.views.path, " has ", there,
+                                         there == 1 ? " row" : " rows", ") write one from 0 to ", there - 1));
+  if (wanted > there - first)
+    throw wrong(rows().name,
+                concat("is ", wanted, " (", file.views.path, " has ", there, there == 1 ? " row" : " rows",
+                       first > 0 ? concat(", of which those from ", first, " on are asked for") : "",
+                       ") write ", there - first, " at most"));
+  scan.first_row = first;
+  scan.rows = wanted == 0 ? there - first : wanted;
+  if (beam_of(o) == Beam::cone && scan.rows != there)
+    throw wrong(wanted == 0 ? first_row().name : rows().name,
+                concat("leaves out rows (those of a cone see the volume under other angles, none alone a "
+                       "slice) leave it "
+                       "out; problem.image.size says which slices are reconstructed"));
+  const std::string kind = o.get<std::string>(values());
+  const bool whole_numbers = file.views.type.find("int") != std::string::npos;
+  if (kind == "auto" && file.flats.empty() && whole_numbers)
+    throw wrong(values().name,
+                concat("is auto (", file.views.path, " holds ", file.views.type,
+                       " and no flats: counts would need them) name frames of the beam alone as "
+                       "problem.flat, or write line_integrals"));
+  scan.transmission = kind == "transmission" || (kind == "auto" && !file.flats.empty());
+  if (!scan.transmission && (!p.flat.empty() || !p.dark.empty()))
+    throw InputError(concat("problem.", p.flat.empty() ? "dark" : "flat",
+                            " is given (the samples are line integrals",
+                            kind == "auto" ? ", for there are no flats" : "",
+                            ") write 'values: transmission' in problem.operator, or leave it out"));
+  if (scan.transmission && whole_numbers && file.flats.empty())
+    throw InputError(concat("problem.flat is missing (", file.views.path, " holds counts, ", file.views.type,
+                            ", whose share of the beam is wanted) name frames of the beam alone"));
+  if (scan.transmission && p.likelihood.type == "poisson")
+    throw InputError(
+        "problem.likelihood.type is poisson (the samples are line integrals, whose noise is not that of "
+        "counts) leave it "
+        "out: their weights follow from the counts");
+  if (scan.transmission) {
+    const std::string& type = file.views.type;
+    for (const auto& [name, largest] : {std::pair("uint8", 255.0), std::pair("uint16", 65535.0),
+                                        std::pair("int16", 32767.0), std::pair("uint32", 4294967295.0)})
+      if (type == name) scan.saturated = largest;
+    if (p.saturation > 0) scan.saturated = std::min(scan.saturated, p.saturation);
+  }
+  scan.file = std::move(file);
+  return scan;
+}
+
+namespace {
+
+std::vector<double> radians_of(const Scan& scan) {
+  std::vector<double> angles;
+  for (const double angle : scan.file.angles) angles.push_back(radians(angle));
+  return angles;
+}
+
+// Whether views stand all around.
+bool whole_turn(const Scan& scan) {
+  constexpr double kGap = 12;
+  std::vector<double> angles;
+  for (const double angle : scan.file.angles) angles.push_back(angle - 360 * std::floor(angle / 360));
+  std::sort(angles.begin(), angles.end());
+  double gap = angles.front() + 360 - angles.back();
+  for (std::size_t k = 1; k < angles.size(); ++k) gap = std::max(gap, angles[k] - angles[k - 1]);
+  return gap <= kGap;
+}
+
+// Whether the axis stands at other columns above and below: of a detector that is turned in its plane.
+void look_for_tilt(Scan& scan, double column, const Communicator& comm) {
+  constexpr std::int64_t kRows = 2, kHigh = 16;
+  constexpr double kLeans = 1, kSure = 0.3, kAgree = 0.75;
+  if (scan.rows < kHigh) return;
+  const std::int64_t above = scan.rows / 8, below = scan.rows - 1 - above - kRows;
+  std::array<double, 2> at{};
+  for (const auto& [first, to] : {std::pair(above, &at[0]), std::pair(below, &at[1])}) {
+    const RotationAxis axis = find_rotation_axis(scan_rows(scan, first, kRows, comm).y, radians_of(scan));
+    if (!axis.problem.empty() || std::abs(axis.by_values - axis.by_edges) > kAgree) return;
+    *to = axis.column;
+  }
+  const double leans = at[1] - at[0];
+  if (std::abs(leans) < kLeans || std::abs(column - (at[0] + at[1]) / 2) > kSure * std::abs(leans)) return;
+  scan.warnings.push_back(
+      fmt::format("the axis of rotation leans: it is at column {:.2f} in row {} and at {:.2f} in row {}, "
+                  "{:.2f} degrees (the "
+                  "detector is turned in its plane; slices far from the middle are reconstructed about the "
+                  "wrong place) turn "
+                  "the frames by as much, or reconstruct rows one by one, each with its own axis",
+                  at[0], scan.first_row + above, at[1], scan.first_row + below,
+                  std::atan(leans / static_cast<double>(below - above)) * 180 / std::numbers::pi));
+}
+
+// The axis of a measured scan, and what is said of it.
+double found_axis(const Options& o, Scan& scan, const at::Tensor& looked, std::vector<std::string>& notices,
+                  const Communicator& comm) {
+  const bool asked = beam_of(o) == Beam::parallel;
+  RotationAxis axis;
+  if (asked) axis = find_rotation_axis(looked, radians_of(scan));
+  if (!asked || !axis.problem.empty()) {
+    notices.push_back(concat("the axis of rotation is taken to be in the middle of the detector (",
+                             asked ? axis.problem : "it is looked for in parallel beams alone",
+                             "): detector.axis says where it is"));
+    return 0;
+  }
+  const double middle = 0.5 * static_cast<double>(scan.file.views.columns - 1),
+               off = std::round((axis.column - middle) * 100) / 100 + 0.0;
+  std::string how;
+  if (axis.by == RotationAxis::By::opposite)
+    how = "by views that are half a turn apart";
+  else if (axis.by == RotationAxis::By::mass)
+    how = "by the views' centers of mass";
+  else
+    how = fmt::format("by their values {:.2f}, by their edges {:.2f}", axis.by_values, axis.by_edges);
+  notices.push_back(fmt::format(
+      "the axis of rotation is at column {:.2f}, {:.2f} {} of the middle, found in {} row{} ({}){}: "
+      "detector.axis says otherwise",
+      middle + off, std::abs(off), off < 0 ? "left" : "right", looked.size(0), looked.size(0) == 1 ? "" : "s",
+      how,
+      std::abs(axis.by_values - axis.by_edges) > 2
+          ? ", of which the edges hold, as where the object is wider than the detector"
+          : ""));
+  look_for_tilt(scan, axis.column, comm);
+  return off;
+}
+
+}  // namespace
+
+void complete_tomography(OperatorConfig& part, OperatorConfig& said, Scan* scan,
+                         std::vector<std::string>& notices, const Communicator& comm) {
+  Options& o = part.options;
+  const std::int64_t measured = scan ? scan->file.views.count : 0,
+                     own = scan ? std::ssize(scan->file.views.frames) : 0;
+  std::vector<double> angles = stated_angles(o, own, comm);
+  if (scan && angles.empty() && !scan->file.angles.empty())
+    angles = in_degrees(scan->file.angles, scan->file.angles_path, scan->file.unit, o);
+  if (angles.empty())
+    throw wrong("views",
+                scan ? concat("is missing (", scan->file.views.path, " does not say the angles of its ", own,
+                              " views) write for example 'views: {count: ", own, "}', or views.file")
+                     : "is missing (their angles say where from) write for example 'views: {count: 180}'");
+  if (scan && std::ssize(angles) != own) {
+    const std::string turned = scan->file.views.rows == std::ssize(angles)      ? "rows"
+                               : scan->file.views.columns == std::ssize(angles) ? "columns"
+                                                                                : "";
+    throw wrong("views",
+                concat("has ", angles.size(), " angles (", scan->file.views.path, " has ", own, " views",
+                       measured != own ? concat(" among ", measured, " frames") : "", ") ",
+                       !turned.empty() ? concat("its ", turned, " are as many: write it with the views first")
+                                       : "write one angle for each; every thins them out afterwards"));
+  }
+  const std::int64_t step = o.get<std::int64_t>(every());
+  ScanRows look;
+  angles = thinned(angles, step);
+  if (scan) {
+    scan->file.views.frames = thinned(scan->file.views.frames, step);
+    if (!scan->file.weights.empty()) scan->file.weights.frames = thinned(scan->file.weights.frames, step);
+    scan->file.angles = angles;
+    look = look_at_scan(*scan, o.get<std::string>(values()) != "auto", notices, comm);
+    o.slot<std::int64_t>(columns()) = scan->file.views.columns;
+    o.slot<std::int64_t>(rows()) = scan->rows;
+  } else {
+    if (o.get<std::int64_t>(first_row()) != 0)
+      throw wrong(first_row().name, "acts on nothing (the scan is simulated) remove it");
+    if (o.get<std::string>(values()) != "auto")
+      throw wrong(values().name,
+                  "acts on nothing (the scan is simulated: its samples are line integrals) remove it");
+  }
+  o.slot<std::int64_t>(first_row()) = 0;
+  o.slot<std::vector<double>>(listed()) = angles;
+  o.slot<std::string>(angle_file()).clear();
+  o.slot<std::string>(unit()) = "degrees";
+  o.slot<std::string>(values()) = "auto";
+  o.slot<std::int64_t>(count()) = 0;
+  o.slot<std::int64_t>(every()) = 1;
+  std::optional<double>& place = o.slot<std::optional<double>>(axis());
+  if (scan) {
+    o.slot<std::vector<double>>(listed()) = scan->file.angles;
+    if (!place) place = found_axis(o, *scan, look.y, notices, comm);
+    judge_width(*scan, look, *place - o.number(shift()), whole_turn(*scan), notices);
+    const double pixel = o.number(pitch()) / magnified(o),
+                 side = o.get<std::optional<double>>(voxel()).value_or(pixel);
+    scan->level /= pixel;
+    scan->side = static_cast<std::int64_t>(std::ceil(static_cast<double>(scan->side) * pixel / side));
+    scan->wide = static_cast<std::int64_t>(std::ceil(static_cast<double>(scan->wide) * pixel / side));
+    said.options.slot<std::optional<double>>(axis()) = place;
+    return;
+  }
+  if (!place) place = 0;
+  o.slot<std::optional<double>>(last()).reset();
+  said = part;
+}
+
+}  // namespace tessera
