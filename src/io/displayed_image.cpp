@@ -45,6 +45,7 @@ class DisplayedImage final : public ImageSource {
     info_.type = stored.type;
     info_.full_scale = full_scale(stored.type);
     info_.note = stored.note;
+    info_.light = stored.light;
     if (stored.orientation != 1)
       info_.note +=
           concat(stored.note.empty() ? "" : ", ", "EXIF orientation ", stored.orientation, " applied");

@@ -35,7 +35,14 @@ class Hdf5Source final : public ImageSource {
     const std::optional<double> factor = file_.number_attribute(dataset_, "factor");
     info_.says_scale = factor.has_value();
     info_.full_scale = factor.value_or(full_scale(about_.type));
-    if (factor) info_.offset = file_.number_attribute(dataset_, "offset").value_or(0);
+    if (factor) {
+      info_.offset = file_.number_attribute(dataset_, "offset").value_or(0);
+      const double gamma = file_.number_attribute(dataset_, "gamma").value_or(1);
+      info_.light = {StoredLight::Says::curve,
+                     gamma >= 0.2 && gamma <= 5 ? ToneCurve::power(gamma) : ToneCurve(), "its attributes"};
+      if (file_.text_attribute(dataset_, "curve").value_or("") == "srgb")
+        info_.light.curve = ToneCurve::srgb();
+    }
     TESSERA_VALIDATE(std::isfinite(info_.full_scale) && info_.full_scale > 0 && std::isfinite(info_.offset),
                      part.empty() ? path : where_, ": its attributes factor and offset are ",
                      info_.full_scale, " and ", info_.offset,
@@ -88,6 +95,10 @@ class Hdf5Sink final : public ImageSink {
       file_.set_attribute(kImage, "units", std::string("file"));
       file_.set_attribute(kImage, "offset", record_.offset);
       file_.set_attribute(kImage, "factor", record_.factor);
+      if (const ToneCurve& curve = record_.curve; curve.kind() == ToneCurve::Kind::srgb)
+        file_.set_attribute(kImage, "curve", std::string("srgb"));
+      else if (!curve.none())
+        file_.set_attribute(kImage, "gamma", curve.gamma());
     }
     write_words(file_, kImage, record_.space);
     for (std::size_t d = 0; d < 3; ++d)  // where it begins in what it is a part of

@@ -153,6 +153,11 @@ void require_source(const std::string& where, const std::string& file, const std
       if (last[d] != H5S_UNLIMITED && last[d] >= extent[d])
         incomplete(where, source, concat("has ", extent[d], " of ", last[d] + 1, " along its axis ", d));
   H5Eclear2(H5E_DEFAULT);
+  if (const Extent all = extent_of(wanted);
+      H5Sget_select_type(wanted) == H5S_SEL_ALL && all.size() == extent.size())
+    for (std::size_t d = 0; d < extent.size(); ++d)
+      if (all[d] > extent[d])
+        incomplete(where, source, concat("has ", extent[d], " of ", all[d], " along its axis ", d));
   if (depth >= kDeep) return;
   const StorageHoles holes(set.get(), source, depth + 1);
   if (!holes.note().empty()) incomplete(where, source, "has samples that were never written");

@@ -84,20 +84,27 @@ std::optional<double> own_fill(const Hdf5File& file, const std::string& dataset)
                                                                                  : std::nullopt;
 }
 
+// Of a type's name: float32 has 32.
+int bits_of(const std::string& type) {
+  const std::size_t digits = type.find_first_of("0123456789");
+  return digits == std::string::npos ? 0 : std::atoi(type.c_str() + digits);
+}
+
 // The stored numbers that a mark of another type stands for.
 class Marks {
  public:
-  Marks(StatedValues& out, const std::string& stored) : out_(out), stored_(stored) {
+  Marks(StatedValues& out, const std::string& stored) : out_(out) {
     real_ = stored.starts_with("float");
+    bits_ = bits_of(stored);
   }
 
   void missing(double value, bool narrow) {
     StoredValues& v = out_.values;
     if (v.wrap > 0 && value < 0) value += v.wrap;
     double from = value, to = value;
-    if (stored_ == "float32") {
+    if (real_ && bits_ == 32) {
       from = to = static_cast<double>(static_cast<float>(value));
-    } else if (stored_ == "float16") {
+    } else if (real_ && bits_ == 16) {
       from = to = nearest_half(value);
     } else if (real_ && narrow) {  // the same number in both, rounded once
       from = value - std::abs(value) * 0x1p-25;
@@ -121,14 +128,14 @@ class Marks {
       if (std::abs(value - near) < 1e-6 * std::max(1.0, std::abs(near))) value = near;
       if (v.scale < 0) upper = !upper;
     }
-    if (stored_ == "float32") value = static_cast<double>(static_cast<float>(value));
+    if (real_ && bits_ == 32) value = static_cast<double>(static_cast<float>(value));
     upper ? v.most = std::min(v.most, value) : v.least = std::max(v.least, value);
   }
 
  private:
   StatedValues& out_;
-  std::string stored_;
   bool real_ = false;
+  int bits_ = 0;
 };
 
 // How stored numbers become samples.
@@ -136,8 +143,7 @@ void read_packing(const Hdf5File& file, const std::string& dataset, const std::s
                   const std::string& where, StatedValues& out) {
   StoredValues& v = out.values;
   const std::string sign = file.text_attribute(dataset, "_Unsigned").value_or("");
-  if ((sign == "true" || sign == "True") && stored.starts_with("int"))
-    v.wrap = std::exp2(std::atoi(stored.c_str() + 3));
+  if ((sign == "true" || sign == "True") && stored.starts_with("int")) v.wrap = std::exp2(bits_of(stored));
   for (const auto& [attribute, field, to] :
        std::array{std::tuple{"scale_factor", "_scaling_factor", &v.scale},
                   std::tuple{"add_offset", "_offset", &v.offset}}) {
@@ -151,8 +157,7 @@ void read_packing(const Hdf5File& file, const std::string& dataset, const std::s
                    " of its stored numbers (scale_factor, add_offset: samples are stored * scale + offset) "
                    "correct them");
   if (v.scale != 1 || v.offset != 0) {
-    const bool narrow =
-        stored == "float32" || stored == "float16" || stored.ends_with("8") || stored.ends_with("16");
+    const bool narrow = bits_of(stored) <= (stored.starts_with("float") ? 32 : 16);
     out.type = narrow ? "float32" : "float64";
   } else if (v.wrap > 0) {
     out.type = "u" + stored;

@@ -86,6 +86,17 @@ class Packed {
     pass(info.says_scale);
     pass(info.offset);
     pass(info.note);
+    pass(info.light);
+  }
+  void pass_parts(StoredLight& light) {
+    pass(light.says);
+    pass(light.by);
+    pass(light.camera);
+    ToneCurve::Kind kind = light.curve.kind();
+    double gamma = light.curve.gamma();
+    pass(kind);
+    pass(gamma);
+    light.curve = kind == ToneCurve::Kind::srgb ? ToneCurve::srgb() : ToneCurve::power(gamma);
   }
   void pass_parts(Metadata& data) {
     pass(data.profile);

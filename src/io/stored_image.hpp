@@ -25,6 +25,7 @@ struct StoredInfo {
   std::array<ImageSpace::Axis, 3> grid = ImageSpace().grid;
   std::vector<std::string> channel_names{};
   std::string directions{};  // which way axes point
+  StoredLight light{};
 };
 
 /// An image as its file stores it: one class per library that decodes.

@@ -13,6 +13,7 @@
 #include "formats.hpp"
 #include "half.hpp"
 #include "stored_image.hpp"
+#include "stored_light.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/posix_file.hpp"
 #include "tiff_axes.hpp"
@@ -204,6 +205,8 @@ class TiffImage : public StoredImage {
     if (std::ssize(words.channel_names) == info_.channels)
       info_.channel_names = std::move(words.channel_names);
     metadata_ = std::move(words.metadata);
+    if (const std::optional<ToneCurve> curve = profile_curve(metadata_.profile))
+      info_.light = {StoredLight::Says::curve, *curve, "ICC profile"};
   }
 
   void expand() {

@@ -6,6 +6,7 @@
 
 #include "formats.hpp"
 #include "stored_image.hpp"
+#include "stored_light.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/posix_file.hpp"
 #include "vips_sink.hpp"
@@ -119,6 +120,7 @@ class VipsPicture : public StoredImage {
                      " channels (gray or RGB of 8 or 16 bits, with or without alpha, is read) convert it");
     info_.channels = bands < 3 ? 1 : 3;
     if (png_) note_expansion();
+    describe_light();
     if (bands == 2 || bands == 4) add_note("alpha channel dropped");
     info_.type = deep_ ? "uint16" : "uint8";
     info_.orientation = vips_image_get_orientation(image);
@@ -127,6 +129,29 @@ class VipsPicture : public StoredImage {
   }
 
   // PNG (ISO 15948), 11.2.2: bit depth and color type of the header.
+  void describe_light() {
+    using Says = StoredLight::Says;
+    const std::vector<std::uint8_t> profile = metadata().profile;
+    const auto tag = [this](const char* name) -> std::string {
+      const char* text = nullptr;
+      if (!vips_image_get_typeof(image_.get(), name) || vips_image_get_string(image_.get(), name, &text))
+        return {};
+      return text;
+    };
+    StoredLight& light = info_.light;
+    if (png_) {
+      light = png_light(path_, profile);
+    } else if (const std::optional<ToneCurve> curve = profile_curve(profile)) {
+      light = {Says::curve, *curve, "ICC profile"};
+    } else if (tag("exif-ifd2-ColorSpace").starts_with("1 ")) {
+      light = {Says::curve, ToneCurve::srgb(), "EXIF"};
+    } else {
+      light = {Says::convention, ToneCurve::srgb(), "JPEG"};
+    }
+    for (const char* name : {"exif-ifd0-Model", "exif-ifd2-ExposureTime", "exif-ifd2-FNumber"})
+      light.camera = light.camera || !tag(name).empty();
+  }
+
   void note_expansion() {
     unsigned char head[2] = {8, 0};
     InputFile(path_).read(24, 2, head);

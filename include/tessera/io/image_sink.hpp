@@ -15,6 +15,7 @@ struct ImageRecord {
   int bits = 32;            // 8 and 16: values in [0, 1], rounded; 32 and 64: floats, as they are
   bool says_scale = false;  // samples are in the units of a file, value = internal * factor + offset
   double factor = 1, offset = 0;
+  ToneCurve curve{};  // in which those units store light
   Metadata metadata{};
 };
 

@@ -9,6 +9,7 @@
 
 #include "tessera/comm/array.hpp"
 #include "tessera/core/image_space.hpp"
+#include "tessera/core/tone_curve.hpp"
 
 namespace tessera {
 
@@ -20,6 +21,7 @@ struct SourceInfo : ImageSpace {
   bool says_scale = false;     // the file's own attribute `factor` says full_scale, `offset` the offset
   double offset = 0;           // the file value that is 0 inside
   std::string note = {};       // what was dropped, applied or taken for granted, one line, or empty
+  StoredLight light = {};      // in which curve it stores light
 };
 
 /// What goes along with an image from file to file, and nothing computes with.
