@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/domain/data_term.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -25,6 +27,7 @@ class LeastSquares final : public DataTerm {
   LeastSquares(DataTermInput in, const Space& space)
       : A_(std::move(in.A)),
         y_(std::move(in.y)),
+        ends_(std::move(in.ends)),
         noise_sigma_(in.noise_sigma),
         prox_(in.prox),
         seed_(in.seed),
@@ -74,7 +77,17 @@ class LeastSquares final : public DataTerm {
     TESSERA_EXPECT(!out.is_alias_of(z), "prox was to overwrite its input (z is read to the end)");
     const PhaseScope phase(Phase::prox);
     if (!warm && quadratic_->iterative()) out.copy_(z);
-    quadratic_->solve(y_, adjoint_, z, gamma, out, residual_);
+    if (ends_.empty()) {
+      quadratic_->solve(y_, adjoint_, z, gamma, out, residual_);
+      return;
+    }
+    const Measurement target = target_at(z);
+    at::Tensor adjoint;
+    if (quadratic_->wants_adjoint()) {
+      for (std::size_t i = 0; i < y_.size(); ++i) residual_[i].copy_(weigh(i, target[i]));
+      A_->adjoint(residual_, adjoint = A_->make_image());
+    }
+    quadratic_->solve(target, adjoint, z, gamma, out, residual_);
   }
 
   Deferred objective() const override { return objective_; }
@@ -101,7 +114,7 @@ class LeastSquares final : public DataTerm {
     Fit fit{residual_, Measurement(y_.size()), y_, noise_sigma_};
     for (std::size_t i = 0; i < y_.size(); ++i) {
       at::Tensor& counted = fit.counted[i];
-      residual_[i].sub_(y_[i]);
+      take_data(i);
       if (noise_sigma_ > 0) residual_[i].div_(noise_sigma_);
       if (root_weights_[i].defined()) {
         residual_[i].mul_(root_weights_[i]);
@@ -166,12 +179,29 @@ class LeastSquares final : public DataTerm {
     return root.defined() ? t.mul(root).mul_(root) : t;
   }
 
+  // A x in residual_ becomes A x - y, and 0 beyond a clipped sample.
+  void take_data(std::size_t i) {
+    at::Tensor& r = residual_[i];
+    r.sub_(y_[i]);
+    if (!ends_.empty() && r.numel() > 0) r.masked_fill_(r.mul(ends_[i]).gt(0), 0);
+  }
+  // What the samples are pulled to from z: y, or A z where that lies beyond a clipped one.
+  Measurement target_at(const at::Tensor& z) {
+    A_->apply(z, residual_);
+    Measurement target;
+    for (std::size_t i = 0; i < y_.size(); ++i) {
+      const at::Tensor beyond = residual_[i].sub(y_[i]).mul_(ends_[i]).gt(0);
+      target.push_back(at::where(beyond, residual_[i], y_[i]));
+    }
+    return target;
+  }
+
   // A x in residual_ becomes W (A x - y); returns this rank's |A x - y|^2_W.
   at::Tensor weigh_residual() {
     at::Tensor chi = at::zeros({}, A_->options().dtype(at::kDouble));
     for (std::size_t i = 0; i < y_.size(); ++i) {
       at::Tensor& r = residual_[i];
-      r.sub_(y_[i]);
+      take_data(i);
       if (root_weights_[i].defined()) r.mul_(root_weights_[i]);
       chi = chi.add(local_dot(r, r));
       if (root_weights_[i].defined()) r.mul_(root_weights_[i]);
@@ -187,6 +217,7 @@ class LeastSquares final : public DataTerm {
 
   std::shared_ptr<DistributedOperator> A_;
   Measurement y_;             // 0 where the weight is 0 for want of a finite value
+  Measurement ends_;          // empty: no sample is clipped
   Measurement root_weights_;  // square roots; undefined: 1 everywhere on this rank
   bool weighted_ = false;     // on any rank
   double noise_sigma_;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <optional>
 
@@ -52,6 +53,16 @@ const std::array<Stencil, 5>& stencils() {
 const Stencil& coarse_stencil() {
   static const Stencil stencil{
       {1, 1, -4, -4, 6, 6, -4, -4, 1, 1}, {1, 1, -4, -4, 6, 6, -4, -4, 1, 1}, 6.2, 2.3, 2};
+  return stencil;
+}
+
+const Stencil& coarser_stencil() {
+  static const Stencil stencil = [] {
+    Stencil s{{}, {}, 6.2, 2.3, 4};
+    for (const double tap : {1, -4, 6, -4, 1}) s.rows.insert(s.rows.end(), 4, tap);
+    s.columns = s.rows;
+    return s;
+  }();
   return stencil;
 }
 
@@ -404,6 +415,25 @@ std::int64_t count(const Measurement& marks, const Communicator& comm) {
 }
 
 }  // namespace
+
+std::array<FlatLevel, 3> flat_levels(const Measurement& y, const Measurement& counted,
+                                     const ProductSpace& layout, const Communicator& comm) {
+  const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
+  std::array<FlatLevel, 3> out{};
+  const std::array<const Stencil*, 3> scales{&stencils()[0], &coarse_stencil(), &coarser_stencil()};
+  for (std::size_t s = 0; s < scales.size(); ++s) {
+    std::vector<float> levels;
+    for (std::size_t i = 0; i < y.size(); ++i)
+      for (const Details& d :
+           details(y[i].masked_fill(counted[i].eq(0), 0), counted[i], *scales[s], layout, i, comm, transport))
+        // Compression leaves tiles of one value, which say nothing.
+        std::copy_if(d.mid.begin(), d.mid.end(), std::back_inserter(levels), [](float v) { return v > 0; });
+    const std::int64_t n = count_values(levels, comm);
+    if (n < kFewestTiles / 4) continue;
+    out[s] = {order_statistic(levels, n / 20, comm), median(levels, comm)};
+  }
+  return out;
+}
 
 NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted, const ProductSpace& layout,
                              const Communicator& comm, double step) {

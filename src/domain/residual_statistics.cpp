@@ -18,7 +18,7 @@ namespace tessera {
 namespace {
 
 constexpr int kLags = 5;                        // whiteness: samples, in both axes
-constexpr std::int64_t kSide = 32;              // of a tile, samples; doubled for large parts
+constexpr std::int64_t kTileSide = 32;          // of a tile, samples; doubled for large parts
 constexpr std::int64_t kMostTiles = 256 * 256;  // every rank holds a number for each
 constexpr std::int64_t kBand = 1 << 20;         // samples that are compared with all their neighbors at once
 
@@ -168,7 +168,7 @@ ResidualStatistics residual_statistics(const Fit& fit, std::size_t part, const P
   ResidualStatistics s;
   const Box &all = layout.part(part).box(), block = layout.block(part, comm.rank());
   const auto tiles = [&](std::int64_t extent) { return (extent + s.side - 1) / s.side; };
-  s.side = kSide;
+  s.side = kTileSide;
   while (tiles(all.extent(1)) * tiles(all.extent(2)) > kMostTiles) s.side *= 2;
   s.rows = tiles(all.extent(1));
   s.columns = tiles(all.extent(2));

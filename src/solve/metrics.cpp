@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "ssim_sums.hpp"
+#include "tessera/domain/light.hpp"
 #include "tessera/domain/tensor.hpp"
 
 namespace tessera {
@@ -55,6 +56,7 @@ double over_ranks(const at::Tensor& sum, const Space& space) {
 double psnr_of(double squared_error, double samples) { return -10.0 * std::log10(squared_error / samples); }
 
 struct Metrics::Impl {
+  ToneCurve curve;
   at::Tensor truth;   // of `scored`
   Box block, scored;  // this rank's pixels; those of them in the region
   Box valid;          // pixels of all ranks whose window lies in the region
@@ -62,7 +64,7 @@ struct Metrics::Impl {
   double samples = 0, valid_samples = 0;
   std::unique_ptr<Exchange> exchange;
 
-  at::Tensor part(const at::Tensor& image) const { return crop(image, block, scored); }
+  at::Tensor part(const at::Tensor& image) const { return stored_of(crop(image, block, scored), curve); }
   // With its surroundings, reflected at the region's border.
   at::Tensor surround(const at::Tensor& inside) {
     const at::Tensor own = inside.to(truth.scalar_type()).contiguous();
@@ -77,9 +79,10 @@ Metrics::Metrics(at::Tensor truth, const Decomposition& decomposition, const Com
     : Metrics(truth, decomposition, comm, std::move(transport), decomposition.image()) {}
 
 Metrics::Metrics(const at::Tensor& truth, const Decomposition& decomposition, const Communicator& comm,
-                 std::shared_ptr<Transport> transport, const Box& region)
+                 std::shared_ptr<Transport> transport, const Box& region, const ToneCurve& curve)
     : impl_(std::make_unique<Impl>()) {
   Impl& m = *impl_;
+  m.curve = curve;
   const std::int64_t channels = truth.size(0);
   std::vector<Box> boxes;
   for (int r = 0; r < comm.size(); ++r) boxes.push_back(decomposition.block(r).intersect(region));

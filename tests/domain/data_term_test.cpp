@@ -122,6 +122,46 @@ TEST(DataTerm, SamplesThatAreNotFiniteCountNothing) {
   });
 }
 
+// Clipped samples pull from one side: the gradient is that of a value without what lies beyond, and proximal points from
+// their own results end where the gradient of all is 0.
+TEST(DataTerm, ClippedSamplesAreBoundsFromOneSide) {
+  on_groups([](const Communicator& comm) {
+    for (const Boundary boundary : {Boundary::circular, Boundary::valid}) {
+      Problem p(two_blurs(boundary), kImage, comm);
+      const Measurement y = p.measurement(10);
+      Measurement ends;
+      for (const at::Tensor& t : y) ends.push_back(t.lt(-0.3).to(t.options()) - t.gt(0.5).to(t.options()));
+      const auto f = make_least_squares({p.A, y, {}, 0, {500, 1e-12}, 0, ends}, p.space);
+      Measurement residual = p.A->make_measurement();
+      p.A->apply(p.x, residual);
+      double value = 0;
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        at::Tensor r = residual[i] - y[i];
+        r = r.masked_fill(r.mul(ends[i]).gt(0), 0);
+        value += 0.5 * r.square().sum().item<double>();
+      }
+      comm.all_reduce({&value, 1}, Reduce::sum);
+      EXPECT_NEAR(f->value(p.x), value, 1e-10 * value);
+      EXPECT_LT(value, 0.95 * p.term()->value(p.x)) << "the fixture has samples beyond their ends";
+      at::Tensor g = p.A->make_image();
+      f->gradient(p.x, g);
+      p.reducer.launch();
+      p.reducer.finish();
+      const double h = 1e-5, slope = (f->value(p.x + p.z * h) - f->value(p.x - p.z * h)) / (2 * h);
+      EXPECT_NEAR(slope, p.space.dot(g, p.z), 1e-4 * (1 + std::abs(slope)));
+      at::Tensor u = p.z.clone(), next = p.A->make_image();
+      for (int k = 0; k < 60; ++k) {
+        f->prox(u, 300.0, next);
+        u.copy_(next);
+      }
+      f->gradient(u, g);
+      p.reducer.launch();
+      p.reducer.finish();
+      EXPECT_LT(p.space.norm(g), 0.02 * p.space.norm(p.x)) << "iterations have come to rest at a minimizer";
+    }
+  });
+}
+
 TEST(DataTerm, RefusesBadWeightsOnAllRanks) {
   on_groups([](const Communicator& comm) {
     Problem p(two_blurs(Boundary::zero), kImage, comm);

@@ -90,11 +90,15 @@ struct DataTermInput {
   double noise_sigma = 0;  // of a sample of weight 1; 0: unknown, chi2 is then in squared units of y
   ProxOptions prox;
   std::uint64_t seed = 0;  // power iteration
+  /// Of least squares. 1: the true value is y or larger, -1: or smaller, 0: it is y; empty: 0 everywhere.
+  Measurement ends{};
 };
 
 /// Collective. Samples where y or the weight is not finite get weight 0. InputError on all ranks for weights
 /// below zero or of other shapes than y.
-/// Gradient A^T W (A x - y); the proximal point is (A^T W A + 1/gamma)^-1 (A^T W y + z/gamma).
+/// Gradient A^T W (A x - y); the proximal point is (A^T W A + 1/gamma)^-1 (A^T W y + z/gamma). Clipped samples (ends)
+/// pull from one side: their residual is 0 beyond y. The proximal point then is that of f's majorizer at z, with A z in
+/// place of y where it lies beyond, which iterations carry to f itself.
 std::unique_ptr<DataTerm> make_least_squares(DataTermInput input, const Space& space);
 
 /// The same for any convex loss (pointwise_loss.hpp): Poisson, Huber. The proximal point is in closed form

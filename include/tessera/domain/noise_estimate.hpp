@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -47,5 +48,14 @@ struct NoiseEstimate {
 /// gives the same bits. InputError where too few samples have neighbors.
 NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted, const ProductSpace& layout,
                              const Communicator& comm, double step = 0);
+
+/// Levels that fourth differences show of details of 1, 2 and 4 samples, of white noise about its deviation: in the
+/// flattest 20th of the tiles (which is 0.7 to 0.8 of it), and in the middle one of them. All channels and parts together; 0 where there are too few.
+/// Collective; the same bits for any number of ranks.
+struct FlatLevel {
+  double quiet = 0, middle = 0;
+};
+std::array<FlatLevel, 3> flat_levels(const Measurement& y, const Measurement& counted,
+                                     const ProductSpace& layout, const Communicator& comm);
 
 }  // namespace tessera

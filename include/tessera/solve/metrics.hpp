@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "tessera/comm/exchange.hpp"
+#include "tessera/core/tone_curve.hpp"
 #include "tessera/domain/decomposition.hpp"
 #include "tessera/domain/space.hpp"
 
@@ -33,8 +34,9 @@ class Metrics {
   Metrics(at::Tensor truth, const Decomposition& decomposition, const Communicator& comm,
           std::shared_ptr<Transport> transport);
   /// Only `region`, a part of the image, is scored, as if it had been cut out of both images first.
+  /// Images of light are scored as a file stores them under `curve`.
   Metrics(const at::Tensor& truth, const Decomposition& decomposition, const Communicator& comm,
-          std::shared_ptr<Transport> transport, const Box& region);
+          std::shared_ptr<Transport> transport, const Box& region, const ToneCurve& curve = {});
   ~Metrics();
 
   /// Rides on the iteration's reduction. `image`: this rank's whole block, here and below.

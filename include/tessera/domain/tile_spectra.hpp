@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tessera/comm/exchange.hpp"
+#include "tessera/domain/distributed_operator.hpp"
+
+namespace tessera {
+
+/// Power spectra of a picture's tiles: 32 x 32 samples under a Hann window, their mean taken off, half of a tile
+/// apart (further where there are many). White noise of deviation s has the expectation s^2 at every frequency.
+///
+/// Only tiles all of whose samples count. Tiles and their order in `tiles` are anchored globally; sums are exact, so
+/// that any number of ranks has the same bits.
+class TileSpectra {
+ public:
+  static constexpr std::int64_t kSide = 32, kHalf = kSide / 2 + 1;
+  static constexpr std::size_t kBins = static_cast<std::size_t>(kSide * kHalf);  // rows x half of the columns
+
+  /// Collective. Part `part` of a measurement of pictures: float32 on the host, `counted` 1 or 0.
+  TileSpectra(const at::Tensor& y, const at::Tensor& counted, const ProductSpace& layout, std::size_t part,
+              const Communicator& comm, const std::shared_ptr<Transport>& transport);
+
+  std::int64_t tiles() const { return all_; }         // of all ranks
+  std::size_t own() const { return levels_.size(); }  // of this one
+  /// Mean over all tiles, of all channels together (-1) or one of them. Collective.
+  std::vector<double> mean(const Communicator& comm, int channel = -1) const;
+  /// Power of the bins where `take` is not 0, of this rank's tiles, all channels together.
+  std::vector<float> power(const std::vector<double>& take) const;
+
+  /// Mean square over squared mean of the power of those bins: 1 where all tiles have it alike. Collective.
+  double concentration(const std::vector<double>& take, const Communicator& comm) const;
+  /// How much the power of those bins differs between the brightest and the darkest third of all tiles: the size of
+  /// the logarithm of the ratio of their medians. Collective.
+  double unevenness(const std::vector<double>& take, const Communicator& comm) const;
+
+  /// Radial frequency of a bin in cycles per sample, and how many of the whole plane's it stands for.
+  static double frequency(std::size_t bin);
+  static double times(std::size_t bin) { return bin % kHalf == 0 || bin % kHalf == kHalf - 1 ? 1 : 2; }
+  /// Expectation of such a spectrum for a stationary process, whose own power spectrum lies on an n x n grid.
+  static std::vector<double> expected(const std::vector<double>& power, std::int64_t n);
+
+ private:
+  std::size_t channels_ = 0;
+  std::int64_t all_ = 0;
+  std::vector<float> levels_;  // a tile's mean
+  std::vector<float> powers_;  // tile, channel, bin
+};
+
+}  // namespace tessera
