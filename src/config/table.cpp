@@ -144,6 +144,11 @@ JobKeys JobTable::data() const {
       key<Job>("problem.saturation", TESSERA_AT(problem.saturation),
                {.least = 0, .above = true, .word = "none", .example = "0.99"}, "internal range",
                "samples from this value on are not used", measured),
+      key<Job>("problem.clipping", TESSERA_AT(problem.clipping), {.choices = {"one-sided", "data"}}, "",
+               "samples that pile up at the smallest or largest value of their type: what lies beyond was "
+               "cut off, so that "
+               "they are a bound from one side; data: values as all others",
+               measured),
       key<Job>(
           "problem.image.size", TESSERA_AT(problem.image.size),
           {.least = 1, .word = "auto", .shortest = 2, .longest = 3, .example = "[2048, 3072]"}, "pixels",
@@ -177,6 +182,12 @@ JobKeys JobTable::data() const {
             return j.problem.scale.from_data ? Value::scalar("data")
                                              : print(j.problem.scale.factor, {.word = "auto"});
           }),
+      key<Job>(
+          {"problem.scale.curve", "word", "", "auto", "auto, none, linear, srgb or {gamma: number}",
+           "how the file stores light; inside is light, undone on output. auto: what the file says and its "
+           "samples show, where a photograph is blurred; none, linear: samples are what they are"},
+          [](const Site& s, const Value& v, Job& j) { read_curve(s, v, j.problem.scale.curve); },
+          [](const Job& j) { return print_curve(j.problem.scale.curve); }),
       key<Job>(
           {"problem.operator", "operator", "", "", "", "the physics; its keys follow"},
           [](const Site& s, const Value& v, Job& j) { j.problem.op = read_operator(s, v); },

@@ -185,6 +185,31 @@ Value print_schedule(const ScheduleConfig& s) {
   return form;
 }
 
+void read_curve(const Site& site, const Value& v, std::optional<ToneCurve>& out) {
+  out.reset();
+  if (v.kind == Kind::scalar && v.text == "auto") return;
+  double gamma = 0;
+  if (v.kind == Kind::scalar && (v.text == "none" || v.text == "linear"))
+    out = ToneCurve();
+  else if (v.kind == Kind::scalar && v.text == "srgb")
+    out = ToneCurve::srgb();
+  else if (v.kind == Kind::map && v.keys.size() == 1 && v.keys[0] == "gamma" &&
+           scan(v.items[0], {.least = 0.2, .most = 5}, gamma))
+    out = ToneCurve::power(gamma);
+  else
+    reject(site, v, "auto, none, linear, srgb or {gamma: a number from 0.2 to 5}",
+           "write for example 'curve: srgb'");
+}
+
+Value print_curve(const std::optional<ToneCurve>& curve) {
+  if (!curve) return Value::scalar("auto");
+  if (curve->none()) return Value::scalar("none");
+  if (curve->kind() == ToneCurve::Kind::srgb) return Value::scalar("srgb");
+  Value out;
+  out.put("gamma", print(curve->gamma(), {}));
+  return out;
+}
+
 void read_gaussian_widths(const Site& site, const Value& v, KernelConfig::Gaussian& out) {
   const std::vector<Value> both =
       v.kind == Kind::list ? v.items : std::vector<Value>{v, v};  // one width for rows and columns

@@ -134,6 +134,10 @@ std::string absolute_path(const std::string& path, const std::string& folder);
 // Values with a form of their own.
 void read_schedule(const Site& site, const Value& v, const Rule& rule, ScheduleConfig& out);
 Value print_schedule(const ScheduleConfig& schedule);
+
+// auto, none, linear, srgb or {gamma: number}.
+void read_curve(const Site& site, const Value& v, std::optional<ToneCurve>& out);
+Value print_curve(const std::optional<ToneCurve>& curve);
 void read_gaussian_widths(const Site& site, const Value& v, KernelConfig::Gaussian& out);
 Value print_gaussian_widths(const KernelConfig::Gaussian& gaussian);
 void read_bounds(const Site& site, const Value& v, std::optional<std::array<double, 2>>& out);

@@ -115,10 +115,10 @@ Shares shares_of(const std::vector<double>& angles, double circle) {
   return out;
 }
 
-// By how much the density of an ellipse with axes of 2 : 1 may come out wrong: what its views give to a pixel inside goes
+// By how much the density of an ellipse with axes of 2.6 : 1 may come out wrong: what its views give to a pixel inside goes
 // with the angle as r / (cos^2 + r^2 sin^2), a Poisson kernel, whose mean over the shares is to be 1 whatever its tilt.
 double density_error(const std::vector<double>& angles, const std::vector<double>& shares, double period) {
-  constexpr double kRho = 1.0 / 3;  // (r - 1) / (r + 1)
+  constexpr double kRho = 0.45;  // (r - 1) / (r + 1)
   constexpr int kTilts = 120;
   double sum = 0, worst = 0;
   for (const double share : shares) sum += share;

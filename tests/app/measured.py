@@ -280,6 +280,15 @@ def dark_and_flat():
     print(f"relative difference {d:.1e}")
     assert d < 1e-5
     assert abs(summary("frames")["chi2"] / summary("plain")["chi2"] - 1) < 1e-4
+    # One dark frame and one flat field of a stack count for all of its slices.
+    stack = rng.random((4, 12, 14)) + 1
+    frame, field = 0.1 * rng.random((12, 14)), 0.5 + rng.random((12, 14))
+    for name, array in (("stack", stack), ("frame", frame), ("field", field), ("frames4", np.stack([frame] * 4)), ("fields4", np.stack([field] * 4))):
+        np.save(work / f"{name}.npy", array)
+    for end, ranks in (("", 3), ("s4", 1)):
+        run(job(f"problem:\n  measurements: stack.npy\n  dark: frame{end}.npy\n  flat: field{end}.npy\n  operator: {{type: identity}}\n"
+                f"  noise: {{gaussian: 0.02}}\n  scale: {{factor: 1}}\n{SOLVER}", "stack.yaml"), "--set", f"output.folder=stack{end}", ranks=ranks)
+    assert distance(image("stack"), image("stacks4")) < 1e-6
 
 
 def no_inverse_crime():

@@ -5,6 +5,8 @@ import re
 import sys
 import time
 
+import numpy as np
+
 from harness import JOB, distance, image, job, photo, predicted, run, sanitized, summary, tessera, work
 
 
@@ -82,6 +84,9 @@ def plan_and_tune():
 
     code, out, err = tessera("tune", path, "--seconds", 0.2, "--candidates", 3, ranks=2)
     assert code == 0 and "best:" in out and "bfloat16" in out and "stored in" in out, out + err
+    np.save(work / "none.npy", np.full((64, 72), np.nan, np.float32))
+    code, out, err = tessera("tune", path, "--set", "problem.truth=none.npy", "--candidates", 1, ranks=2)
+    assert code == 2 and "none.npy has" in err, out + err
     entry = (work / "cache/tuned.yaml").read_text()
     mode = re.search(r"choice: \{mode: (\w+), patch: (\d+), batch: (\d+)", entry)
     out, _ = run(path, ranks=2)

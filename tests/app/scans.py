@@ -213,6 +213,9 @@ def scan_mistakes():
         ("dx.h5", "detector: {axis: 20}", "", "detector.axis is 20"), ("small.h5", "", "", "flats of 2 x 39"),
         ("dx.h5", "beam: cone, source_axis: 100, source_detector: 150, detector: {rows: 1}", "", "leaves out rows"),
         ("dx.h5", "beam: fan, source_axis: 20, source_detector: 50, voxel: 1", "", "source_axis is 20"),
+        ("dx.h5", "voxel: 1000", "", "voxel is 1000 beside a detector.pitch of 1"), ("dx.h5", "voxel: 1.0e-30", "", "voxel is 1e-30"),
+        ("dx.h5", "detector: {shift: 5}", "", "detector.shift acts on nothing"),
+        ("dx.h5", "beam: cone, source_axis: 1000, source_detector: 1001", "", "the detector would stand inside of it"),
         ("counts.npy", count, "", "values is auto"), ("counts.npy", count + ", values: transmission", "", "problem.flat is missing"),
         ("line.npy", count, "  dark: line.npy\n", "problem.dark is given"), ("turned.npy", count, "", "write it with the views first"),
         ("line.npy", "views: {file: radians.npy}", "", "views.unit is auto"), ("line.npy", "views: {file: words.txt}", "", "has two"),
@@ -248,6 +251,14 @@ def scan_in_words():
     assert abs(float(radius) - 16) < 0.2 and 25 < int(outside) < 40, out
     code, out, err = tessera("check", scan("dx.h5", "beam: cone, source_axis: 100, source_detector: 200"))
     assert code == 0 and "magnification 2: 0.5 at the axis" in out and "taken to be in the middle" in out, out + err
+    aside = "beam: fan, source_axis: 100, source_detector: 200, detector: {rows: 1, axis: %d, shift: %d}"
+    code, out, err = tessera("check", scan("dx.h5", aside % (-9, 0)))
+    assert code == 0 and "write 'detector: {axis: 0, shift: 9}'" in out, out + err
+    code, out, err = tessera("check", scan("dx.h5", aside % (0, 9)))
+    assert code == 0 and "stand aside" not in out and re.search(r"a disk of radius 10.\d* around", out), out + err
+    run(scan("dx.h5", "detector: {rows: 1, pitch: 0.5}", "  image: {unit: mm}\n"), "--set", "output.folder=mm")
+    with h5py.File(work / "mm/reconstruction.h5") as f:
+        assert "mm" in repr({**f["image"].attrs, **f.attrs}), dict(f["image"].attrs)
     code, out, err = tessera("check", scan("dx.h5", "detector: {rows: 1, axis: 0}"), "--ranks", 4)
     assert code == 0 and "a disk of radius 20 around the axis (voxels)" in out and re.search(r"about (1[5-9]|2\d) % of the pixels", out), out + err
 

@@ -123,7 +123,7 @@ output: {folder: masked}
                           cwd=work, text=True, capture_output=True)
     assert done.returncode == 0, done.stdout + done.stderr
     page = (work / "report.html").read_text()
-    assert "96 x 70 x 83 (the middle slices)" in page
+    assert "96 x 70 x 83 (the middle slices;" in page
 
 
 def measured_stacks():
@@ -300,7 +300,7 @@ problem:
     assert code == 2 and "denoiser.planes" in err, err
     done = subprocess.run([sys.executable, "-B", str(source / "jobs/report.py"), "straight", "--out", "report.html"],
                           cwd=work, text=True, capture_output=True)
-    assert done.returncode == 0 and "24 x 30 x 26 (the middle slices)" in (work / "report.html").read_text(), done.stderr
+    assert done.returncode == 0 and "24 x 30 x 26 (the middle slices;" in (work / "report.html").read_text(), done.stderr
     code, out, err = tessera("plan", path, "--ranks", "1,4")
     assert code == 0 and "drunet" in out, out + err
 

@@ -35,6 +35,8 @@ struct Solved {
   double moved = 0;       // by the last iteration, relative
   double strength = 0;    // lambda; NaN: not known
   bool stated = true;     // the noise, by the job; else it was found in the data
+  bool colored = false;   // the noise falls towards fine details
+  bool clipped = false;   // samples at the ends of their range are bounds
   bool gradient = false;  // by small steps down the gradient
 };
 

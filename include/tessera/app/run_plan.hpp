@@ -25,7 +25,9 @@ namespace tessera {
 struct RunPlan {
   JobConfig job;                  // autos of grid, scale and weights resolved
   ImageSpace image;               // the unknown
-  double offset = 0, factor = 1;  // file value = internal * factor + offset
+  double offset = 0, factor = 1;  // file value = curve.stored(internal) * factor + offset
+  ToneCurve curve;                // inside is light, or what is stored
+  bool curve_open = false;        // until the samples are seen, choose_curve()
   SourceInfo data;                // the file in whose units the image is: of measurements, else of the truth
   std::array<double, 2> truth_scale{0, 1};  // offset and factor of the truth, which may have its own
   std::optional<Network> network;           // none: tv, no prior

@@ -98,9 +98,8 @@ ScanRows look_at_scan(Scan& scan, bool values_said, std::vector<std::string>& no
                       const Communicator& comm);
 
 /// Whether those rows show an object with air on both sides, where the axis is `axis_off` columns right of the middle:
-/// sets scan.side (over a whole turn the image is as wide as both halves) or scan.wide, or warns.
-void judge_width(Scan& scan, const ScanRows& look, double axis_off, bool turn,
-                 std::vector<std::string>& notices);
+/// sets scan.side (over a whole turn the image is as wide as both halves) or scan.wide, with the reason, or warns.
+void judge_width(Scan& scan, const ScanRows& look, double axis_off, bool turn);
 
 /// About what an image of these rows reaches: the density of a disk whose views would have their mass and their
 /// peak, the largest of all views.

@@ -10,6 +10,7 @@
 
 #include "tessera/core/execution.hpp"
 #include "tessera/core/options.hpp"
+#include "tessera/core/tone_curve.hpp"
 
 namespace tessera {
 
@@ -72,8 +73,9 @@ struct SimulateConfig {
 
 struct ScaleConfig {
   double offset = 0;
-  double factor = 0;       // 0: the file format's full scale
-  bool from_data = false;  // written as "data": the measurement's own largest value
+  double factor = 0;               // 0: the file format's full scale
+  bool from_data = false;          // written as "data": the measurement's own largest value
+  std::optional<ToneCurve> curve;  // in which the file stores light; none: auto
   bool operator==(const ScaleConfig&) const = default;
 };
 
@@ -102,9 +104,10 @@ struct LikelihoodConfig {
 
 struct ProblemConfig {
   std::string truth, measurements, weights;
-  std::string dark, flat;  // y = (file - dark) / flat
-  SceneConfig scene;       // key: truth.scene, in place of a file
-  double saturation = 0;   // internal value from which samples count 0; 0: none
+  std::string dark, flat;              // y = (file - dark) / flat
+  SceneConfig scene;                   // key: truth.scene, in place of a file
+  std::string clipping = "one-sided";  // of samples at the ends of their range: one-sided | data
+  double saturation = 0;               // internal value from which samples count 0; 0: none
   ImageConfig image;
   ScaleConfig scale;
   OperatorConfig op;  // key: operator

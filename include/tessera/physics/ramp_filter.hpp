@@ -67,7 +67,7 @@ WideDetector wide_detector(const ProjectionGeometry& geometry, const DirectRecon
 /// distance: the cosine to the detector's normal, where the axis is on it.
 at::Tensor direct_weights(const ProjectionGeometry& geometry, const DirectReconstruction& direct,
                           const Box& samples);
-/// What such a reconstruction has no weights for (angles by which the density of an ellipse with axes of 2 : 1 may be
+/// What such a reconstruction has no weights for (angles by which the density of an ellipse with axes of 2.6 : 1 may be
 /// wrong by more than 1 % too), and what to do, in words that follow `the scan `; empty: nothing.
 std::string refuse_direct(const ProjectionGeometry& geometry);
 /// x += the samples that a fan's pixels are seen at, between the nearest columns (and rows), by (distance of the axis

@@ -203,7 +203,8 @@ void say_deserved(const std::vector<Row>& rows) {
   }
   if (!best || rows.size() < 2) return;
   std::printf(
-      "take %d ranks: %s an iteration%s\n", best->p.ranks, format_seconds(best->p.seconds()).c_str(),
+      "take %d rank%s: %s an iteration%s\n", best->p.ranks, best->p.ranks == 1 ? "" : "s",
+      format_seconds(best->p.seconds()).c_str(),
       best->p.ranks < most ? "; of more, a core does less than half of what it does on the fewest" : "");
 }
 

@@ -286,6 +286,7 @@ int execute(const TuneArguments& a, const Communicator& comm) {
 
   Bench bench(comm);
   std::vector<Measured> table;
+  std::string why;  // the first way could not run
   for (const TransportKind way : transports)
     for (const Prediction& p : candidates) {
       Measured row{p.execution, p.seconds(), 0};
@@ -295,7 +296,9 @@ int execute(const TuneArguments& a, const Communicator& comm) {
       try {
         bench.prepare(tried);
         row.seconds = bench.run(a.seconds, p.seconds());
-      } catch (const InputError&) {  // equal on all ranks: this way does not exist here
+      } catch (
+          const InputError& e) {  // equal on all ranks: this way does not exist here, or the data are no data
+        if (why.empty()) why = e.what();
       }
       table.push_back(row);
       if (first)
@@ -305,8 +308,7 @@ int execute(const TuneArguments& a, const Communicator& comm) {
       std::fflush(stdout);
     }
   std::erase_if(table, [](const Measured& row) { return row.seconds <= 0; });
-  TESSERA_VALIDATE(!table.empty(),
-                   "no way of running the denoiser works here (all were tried) see tessera check");
+  if (table.empty()) throw InputError(why);
   const auto best = std::min_element(
       table.begin(), table.end(), [](const Measured& x, const Measured& y) { return x.seconds < y.seconds; });
   comm.together([&] {

@@ -17,6 +17,7 @@
 #include "job/simulation.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/domain/light.hpp"
 #include "tessera/domain/order_statistics.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/image_format.hpp"
@@ -271,6 +272,7 @@ Samples read_samples(const RunPlan& plan, const ProductSpace& layout, const Comm
   check_sizes(plan, parts, layout, comm);
   Samples s;
   const MeasurementOrigin origin = measurement_origin(p.measurements, comm);
+  s.light = origin.internal;
   s.y = read_parts(p.measurements, "measurements", layout, comm);
   if (!p.flat.empty()) s.flat = read_flat(plan, layout, comm);
   if (!p.dark.empty()) {
@@ -299,9 +301,14 @@ Samples read_samples(const RunPlan& plan, const ProductSpace& layout, const Comm
 }  // namespace
 
 void keep_estimate(RunPlan& plan, const Problem& problem) {
+  plan.curve = problem.curve;
+  plan.job.problem.scale.curve = problem.curve;
+  plan.curve_open = false;
   if (!problem.noise_estimated && !problem.noise_replaced) return;
-  plan.job.problem.noise.gaussian = problem.noise.gaussian;
-  plan.job.problem.noise.poisson = problem.noise.poisson;
+  NoiseConfig& noise = plan.job.problem.noise;
+  noise.gaussian = problem.noise.gaussian * (problem.noise_stored ? plan.factor : 1);
+  noise.poisson = problem.noise.poisson;
+  noise.unit = problem.noise_stored ? "file" : "internal";
 }
 
 at::Tensor read_block(const std::string& path, const RunPlan& plan, const Communicator& comm,
@@ -314,12 +321,15 @@ at::Tensor read_block(const std::string& path, const RunPlan& plan, const Commun
   const Box block = plan.decomposition.block(comm.rank());
   at::Tensor t = empty_block(plan.image, block, at::kDouble);
   read_image(path, plan.decomposition.layout(), view(t, block), comm);
-  if (!marks) return t.sub_(plan.offset).div_(plan.factor).to(plan.options());
+  const auto inside = [&] {
+    return light_of(t.sub_(plan.offset).div_(plan.factor), plan.curve).to(plan.options());
+  };
+  if (!marks) return inside();
   if (const MaskedPixels masked = masked_pixels({t}, info.type, comm); masked.found()) {
     t.masked_fill_(t.ge(masked.mark() / 2), NAN);
     *marks = masked.text();
   }
-  return t.sub_(plan.offset).div_(plan.factor).to(plan.options());
+  return inside();
 }
 
 Problem make_problem(const RunPlan& plan, const Communicator& comm,
@@ -334,19 +344,25 @@ Problem make_problem(const RunPlan& plan, const Communicator& comm,
     problem.truth = std::move(made.truth);
     samples = std::move(made.samples);
   } else {
+    samples =
+        plan.scan ? scan_samples(plan, layout, problem.notices, comm) : read_samples(plan, layout, comm);
+  }
+  weigh_samples(plan, std::move(samples), problem, comm);
+  if (!plan.job.problem.measurements.empty()) {
     if (plan.truth) {
       RunPlan own = plan;
       own.offset = plan.truth_scale[0];
       own.factor = plan.truth_scale[1];
+      // In the curve of the data, unless its file says another one.
+      own.curve = plan.truth->light.says == StoredLight::Says::curve && !problem.curve.none()
+                      ? plan.truth->light.curve
+                      : problem.curve;
       problem.truth = plan.job.problem.truth.empty() ? scene_block(plan, comm)
                                                      : read_block(plan.job.problem.truth, own, comm);
       refuse_missing(plan.job.problem.truth, problem.truth, "no score would be one",
                      "fill them, cut them off, or leave problem.truth out", comm);
     }
-    samples =
-        plan.scan ? scan_samples(plan, layout, problem.notices, comm) : read_samples(plan, layout, comm);
   }
-  weigh_samples(plan, std::move(samples), problem, comm);
   return problem;
 }
 

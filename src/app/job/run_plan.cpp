@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "job/full_scale.hpp"
+#include "job/photograph.hpp"
 #include "job/pixel_sizes.hpp"
 #include "tessera/app/job_denoiser.hpp"
 #include "tessera/core/error.hpp"
@@ -43,7 +44,9 @@ ImageSpace image_of_measurement(RunPlan plan, const Communicator& comm) {
     TESSERA_VALIDATE(next, "a measurement of ", sides(measured),
                      " samples (no image has it under this operator, or many have) say problem.image.size");
     if (*next == plan.image.box) break;
+    const auto pixels = plan.image.grid;
     plan.image = ImageSpace(*next, plan.image.channels);
+    plan.image.grid = pixels;
   }
   return plan.image;
 }
@@ -313,6 +316,8 @@ void take_scan(RunPlan& plan) {
   plan.data = SourceInfo{ImageSpace(plan.scan->samples())};
   plan.data.type = "float32";
   for (const std::string& warning : plan.scan->warnings) plan.files->warn(warning);
+  if (!plan.truth && p.image.size.empty() && plan.scan->side > plan.scan->file.views.columns)
+    plan.notices.push_back(plan.scan->wide_reason);
   if (const std::int64_t wide = plan.scan->wide; plan.image.box.extent(2) < wide) {
     const std::string depth = plan.image.volume() ? concat(plan.image.box.extent(0), ", ") : "";
     plan.files->warn(concat(plan.scan->wide_reason,
@@ -332,13 +337,13 @@ void take_pixel_size(RunPlan& plan) {
 
 // A scan's voxels, in the unit of its lengths.
 void take_voxel_size(RunPlan& plan) {
-  const ImageConfig& said = plan.job.problem.image;
+  ImageConfig& said = plan.job.problem.image;
   const auto geometry = geometry_of(*plan.op);
   if (!said.pixel.empty() || said.unit.empty() || !geometry) return;
-  for (std::size_t d = 0; d < 3; ++d) {
-    plan.image.grid[d].spacing = geometry->volume.voxel[2 - d];
-    plan.image.grid[d].unit = said.unit;
-  }
+  const Vector3& side = geometry->volume.voxel;
+  said.pixel = {side[1], side[0]};
+  if (plan.image.volume()) said.pixel.insert(said.pixel.begin(), side[2]);
+  take_pixel_size(plan);
 }
 
 // What a solver of data alone wants of the operator.
@@ -398,6 +403,7 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
     plan.data = parts[0].source;
     if (!plan.truth) {
       plan.image = ImageSpace(parts[0].source.box, parts[0].source.channels);
+      take_pixel_size(plan);  // kernels are put on these pixels
       if (p.image.size.empty())
         plan.image = image_of_measurement(plan, comm);
       else
@@ -423,9 +429,10 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
     TESSERA_VALIDATE(p.image.channels == plan.image.channels, "problem.image.channels is ", p.image.channels,
                      " (the data have ", plan.image.channels, ") leave it out");
   set_scale(plan, sources, comm);
-  plan.job.problem.scale = {.offset = plan.offset, .factor = plan.factor};
+  plan.job.problem.scale = {.offset = plan.offset, .factor = plan.factor, .curve = p.scale.curve};
+  set_curve(plan);
   NoiseConfig& noise = plan.job.problem.noise;
-  if (noise.unit == "file") {
+  if (noise.unit == "file" && plan.curve.none() && !plan.curve_open) {
     noise.gaussian /= plan.factor;
     noise.poisson /= plan.factor;
     noise.unit = "internal";
@@ -457,7 +464,7 @@ RunPlan plan_arrays(const JobConfig& job, const ImageSpace& image, std::shared_p
   plan.grid_given = !job.domain.grid.empty();
   plan.image = image;
   static_cast<ImageSpace&>(plan.data) = image;
-  plan.job.problem.scale = {.offset = 0, .factor = 1};
+  plan.job.problem.scale = {.offset = 0, .factor = 1, .curve = ToneCurve()};
   take_network(plan, comm);
   plan.op = std::move(op);
   cut_image(plan, comm.size());

@@ -2,6 +2,7 @@
 #include "job/sample_checks.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -113,78 +114,6 @@ void warn_of_empty_areas(const RunPlan& plan, const Measurement& y, const Measur
         "empty, and count as data): give them weight 0 by problem.weights, or make them NaN",
         area.samples, 100 * static_cast<double>(area.samples) / static_cast<double>(all),
         value * plan.factor + plan.offset));
-  }
-}
-
-// The first, second, last but one and last line of samples along an axis, whole, and what of them counts.
-struct Ends {
-  std::vector<double> values, counts;  // line after line
-  std::size_t length = 0;
-
-  // Mean difference of two of them where all four count; negative: nowhere.
-  double apart(std::size_t a, std::size_t b) const {
-    double sum = 0, n = 0;
-    for (std::size_t k = 0; k < length; ++k) {
-      if (counts[k] * counts[length + k] * counts[2 * length + k] * counts[3 * length + k] == 0) continue;
-      sum += std::abs(values[a * length + k] - values[b * length + k]);
-      n += 1;
-    }
-    return n > 0 ? sum / n : -1;
-  }
-};
-
-Ends ends_of(const at::Tensor& y, const at::Tensor& marks, const Box& all, const Box& block, std::size_t axis,
-             const Communicator& comm) {
-  const std::size_t other = 3 - axis;
-  const std::int64_t planes = all.extent(0) * y.size(0), across = all.extent(other), n = all.extent(axis);
-  Ends ends;
-  ends.length = static_cast<std::size_t>(planes * across);
-  ends.values.resize(4 * ends.length);
-  ends.counts.resize(4 * ends.length);
-  const at::Tensor v = y.contiguous(), m = marks.contiguous();
-  const auto *value = v.const_data_ptr<float>(), *mark = m.const_data_ptr<float>();
-  const std::array<std::int64_t, 4> places{0, 1, n - 2, n - 1};
-  for (std::size_t line = 0; line < 4 && !block.empty(); ++line) {
-    const std::int64_t at = places[line] - block.lo()[axis];
-    if (at < 0 || at >= block.extent(axis)) continue;
-    for (std::int64_t p = 0; p < y.size(0) * block.extent(0); ++p)
-      for (std::int64_t k = 0; k < block.extent(other); ++k) {
-        const std::int64_t row = axis == 1 ? at : k, column = axis == 1 ? k : at;
-        const std::int64_t from = (p * block.extent(1) + row) * block.extent(2) + column;
-        const std::int64_t plane = p / block.extent(0) * all.extent(0) + block.lo()[0] + p % block.extent(0);
-        const auto to = line * ends.length + static_cast<std::size_t>(plane * across + block.lo()[other] + k);
-        if (mark[from] == 0) continue;
-        ends.values[to] = static_cast<double>(value[from]);
-        ends.counts[to] = 1;
-      }
-  }
-  comm.all_reduce(ends.values, Reduce::sum);
-  comm.all_reduce(ends.counts, Reduce::sum);
-  return ends;
-}
-
-// Under a circular boundary the last line goes on with the first: they differ little more than lines beside them.
-void warn_of_ends(const RunPlan& plan, const Measurement& y, const Measurement& marks, Problem& problem,
-                  const Communicator& comm) {
-  constexpr double kApart = 6;
-  const ProductSpace& layout = problem.A->range();
-  for (std::size_t i = 0; i < y.size() && i < plan.parts.size(); ++i) {
-    if (plan.parts[i].boundary != "circular") continue;
-    for (const std::size_t axis : {std::size_t{1}, std::size_t{2}}) {
-      const Box& all = layout.part(i).box();
-      if (all.extent(axis) < 8) continue;
-      const Ends ends = ends_of(y[i], marks[i], all, layout.block(i, comm.rank()), axis, comm);
-      const double seam = ends.apart(3, 0), beside = (ends.apart(0, 1) + ends.apart(2, 3)) / 2;
-      if (seam <= kApart * beside) continue;
-      const char* lines = axis == 1 ? "rows" : "columns";
-      problem.warnings.push_back(fmt::format(
-          "the first and the last {} of the measurement do not meet: they differ by {:.3g} on average, those "
-          "beside them by {:.3g} (boundary circular says that the image goes on from one to the other): "
-          "write "
-          "'boundary: valid', which assumes nothing",
-          lines, seam * plan.factor, beside * plan.factor));
-      return;
-    }
   }
 }
 
@@ -340,12 +269,23 @@ void warn_of_range(const RunPlan& plan, const Counted& n, Problem& problem) {
 }
 
 // Samples that pile up at an end of the range; which ends were spoken of, NaN where none was.
-std::array<double, 2> warn_of_piles(const RunPlan& plan, const Counted& n, Problem& problem) {
+std::array<double, 2> warn_of_piles(const RunPlan& plan, const Counted& n, Problem& problem,
+                                    const Communicator& comm) {
   const auto warn = [&](const std::string& text) { problem.warnings.push_back("the measurement " + text); };
   std::array<double, 2> said{NAN, NAN};
   // A finished photograph clips its highlights and shadows; of a detector a few samples are worth a line.
   const std::int64_t pile = plan.data.type == "uint8" ? std::max(kPile, n.all / kHighlights) : kPile;
-  if (n.at_most >= pile && n.at_most > n.near_most) {
+  const auto clipped = [&](int end) {
+    return std::any_of(problem.ends.begin(), problem.ends.end(),
+                       [&](const at::Tensor& t) { return t.eq(end).any().item().toBool(); });
+  };
+  if (!problem.ends.empty()) {  // said already
+    std::array<std::int64_t, 2> ends{clipped(-1), clipped(1)};
+    comm.all_reduce(ends, Reduce::max);
+    if (ends[0]) said[0] = n.least;
+    if (ends[1]) said[1] = n.most;
+  }
+  if (std::isnan(said[1]) && n.at_most >= pile && n.at_most > n.near_most) {
     said[1] = n.most;
     warn(
         fmt::format("has {} samples at its largest value, {}, and {} near it (they look saturated, and count "
@@ -353,7 +293,7 @@ std::array<double, 2> warn_of_piles(const RunPlan& plan, const Counted& n, Probl
                     n.at_most, in_file_units(plan, n.most), n.near_most, n.most - n.near / 2));
   }
   const bool beside = !in_image_range(plan) && n.least == 0;
-  if (n.at_least >= pile && n.at_least > n.near_least && !beside &&
+  if (std::isnan(said[0]) && n.at_least >= pile && n.at_least > n.near_least && !beside &&
       !may_be_zero(plan, problem.noise, n.least)) {
     said[0] = n.least;
     warn(fmt::format(
@@ -365,6 +305,39 @@ std::array<double, 2> warn_of_piles(const RunPlan& plan, const Counted& n, Probl
 }
 
 }  // namespace
+
+void mark_ends(const RunPlan& plan, const Measurement& stored, const Measurement& marks, Problem& problem,
+               const Communicator& comm) {
+  constexpr std::int64_t kOneIn = 1000;  // of floats, which have no ends of their own
+  const ProblemConfig& p = plan.job.problem;
+  if (p.clipping == "data" || p.likelihood.type != "gaussian" || !in_image_range(plan) || !p.dark.empty() ||
+      !p.flat.empty())
+    return;
+  const Counted n = count_values(plan, stored, marks, comm);
+  if (!(n.least < n.most)) return;
+  const bool whole = plan.data.type.find("int") != std::string::npos;
+  const std::int64_t pile = whole ? kPile : std::max(kPile, n.all / kOneIn);
+  const double low = n.least * plan.factor + plan.offset;
+  const bool at_low = n.at_least >= pile && low == 0 && n.near_least > 0,  // else they look dead
+
+      at_high = n.at_most >= pile && n.at_most > n.near_most && std::abs(n.most - 1) < 1e-6;
+  if (!at_low && !at_high) return;
+  for (const at::Tensor& part : stored) {
+    at::Tensor ends = at::zeros_like(part);
+    if (at_low) ends.masked_fill_(part.eq(n.least), -1);
+    if (at_high) ends.masked_fill_(part.eq(n.most), 1);
+    problem.ends.push_back(ends);
+  }
+  const auto said = [&](std::int64_t samples, double value, const char* way) {
+    return fmt::format("{} samples have the {} value, {}", samples, way, in_file_units(plan, value));
+  };
+  problem.notices.push_back(
+      fmt::format("clipped: {}{}{}: what lies beyond was cut off, so they are bounds from one side; "
+                  "'clipping: data' in problem "
+                  "takes them as values",
+                  at_high ? said(n.at_most, n.most, "largest") : "", at_low && at_high ? ", " : "",
+                  at_low ? said(n.at_least, n.least, "smallest") : ""));
+}
 
 void hold_against_data(const RunPlan& plan, const Measurement& y, const Measurement& marks, Problem& problem,
                        const Communicator& comm) {
@@ -383,18 +356,21 @@ void hold_against_data(const RunPlan& plan, const Measurement& y, const Measurem
   }
   const auto [least, most] = range_of(y, marks, comm);
   const double stated = problem.noise.gaussian;
-  if (shown.gain > 0 || shown.hidden > 0 || !shown.each.empty() || shown.sigma < kFar * stated ||
-      2 * passes * kDetail * (most - least) > shown.sigma)
-    return;
+  if (shown.gain > 0 || shown.hidden > 0 || !shown.each.empty() || shown.sigma < kFar * stated) return;
+  const bool sharp = 2 * passes * kDetail * (most - least) > shown.sigma;
+  if (sharp) {  // details of a picture come in, but not in its flattest tiles, where those of twice the size tell
+    constexpr double kQuiet = 0.75, kAlike = 1.35;
+    const std::array<FlatLevel, 3> flat = flat_levels(y, marks, problem.A->range(), comm);
+    if (flat[0].quiet < kFar * kQuiet * stated || flat[1].quiet > kAlike * flat[0].quiet) return;
+  }
   const bool take = plan.job.solver.chosen.solver;
-  problem.warnings.push_back(
-      fmt::format("problem.noise says {:.3g}{}, the finest details of the measurement scatter by {:.3g} (the "
-                  "kernel lets next "
-                  "to nothing of a picture through there, so that this is noise; what the job says would "
-                  "leave most of it in "
-                  "the image){} leave problem.noise out, or correct it",
-                  stated * plan.factor, plan.factor == 1 ? "" : " in file units", shown.sigma * plan.factor,
-                  take ? " the solver that was chosen takes what the data show:" : ""));
+  problem.warnings.push_back(fmt::format(
+      "problem.noise says {:.3g}{}, the finest details of the measurement scatter by {:.3g} ({}; "
+      "what the job says would leave most of it in the image){} leave problem.noise out, or correct it",
+      stated * plan.factor, plan.factor == 1 ? "" : " in file units", shown.sigma * plan.factor,
+      sharp ? "so do tiles where the picture has none, so that this is noise"
+            : "the kernel lets next to nothing of a picture through there, so that this is noise",
+      take ? " the solver that was chosen takes what the data show:" : ""));
   if (!take) return;
   problem.noise.gaussian = shown.sigma;
   problem.noise_replaced = true;
@@ -406,9 +382,8 @@ void warn_of_values(const RunPlan& plan, const Measurement& y, const Measurement
   warn_of_steps(plan, n, problem);
   warn_of_range(plan, n, problem);
   if (!(n.least < n.most)) return;
-  const std::array<double, 2> said = warn_of_piles(plan, n, problem);
+  const std::array<double, 2> said = warn_of_piles(plan, n, problem, comm);
   if (in_image_range(plan)) warn_of_empty_areas(plan, y, marks, said, problem, comm);
-  warn_of_ends(plan, y, marks, problem, comm);
 }
 
 bool weights_are_mask(const RunPlan& plan, const Measurement& weights, const Measurement& y,

@@ -21,6 +21,16 @@ void mark_weights(Measurement& weights, Problem& problem, const Communicator& co
 void refuse_inverted(const RunPlan& plan, const Measurement& y, const Measurement& marks,
                      const Communicator& comm);
 
+/// Where a job says that a picture goes on from its last line to its first and the data show that it does not: a
+/// warning, and `marks` 0 at the samples whose kernel reaches across. Collective.
+void leave_out_seam(const RunPlan& plan, const Measurement& stored, Measurement& marks, Problem& problem,
+                    const Communicator& comm);
+
+/// Marks samples that pile up at the ends of their range in problem.ends, and says so. `stored`: as the file has them.
+/// Collective.
+void mark_ends(const RunPlan& plan, const Measurement& stored, const Measurement& marks, Problem& problem,
+               const Communicator& comm);
+
 /// A line in problem.warnings for each thing about measured values that is probably not meant: they fill little
 /// of the range, leave it, pile up at their smallest or largest value, or have empty parts; or few bright ones
 /// are far above a noise that no network knows. `marks`: 1 where a sample counts. The noise is known by now.

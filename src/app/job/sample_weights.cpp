@@ -7,19 +7,22 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cfloat>
 #include <cmath>
 
+#include "job/noise_level.hpp"
+#include "job/photograph.hpp"
 #include "job/sample_checks.hpp"
 #include "job/simulation.hpp"
 #include "job/weight_checks.hpp"
 #include "tessera/comm/exchange.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/domain/light.hpp"
 #include "tessera/domain/noise_estimate.hpp"
 #include "tessera/domain/order_statistics.hpp"
 #include "tessera/domain/tensor.hpp"
-#include "tessera/io/jpeg_step.hpp"
 
 namespace tessera {
 namespace {
@@ -106,22 +109,6 @@ at::Tensor local_mean(const at::Tensor& y, const at::Tensor& marks, double gain,
   return sum.narrow(0, 0, channels).clamp_min(gain).div(sum.narrow(0, channels, channels).clamp_min(1));
 }
 
-std::string percent(double error, double value) {
-  return value > 0 ? fmt::format("{:.2g} %", 100 * error / value) : "0 %";
-}
-
-std::string level_text(const RunPlan& plan, const NoiseModel& n) {
-  std::string out;
-  const auto add = [&](const char* name, double v) {
-    if (v <= 0) return;
-    out += fmt::format("{}{} {:.4g}", out.empty() ? "" : ", ", name, v);
-    if (plan.factor != 1) out += fmt::format(" ({:.4g} in file units)", v * plan.factor);
-  };
-  add("gaussian", n.gaussian);
-  add("poisson gain", n.poisson);
-  return out;
-}
-
 // Inverse variances of the samples, up to a common factor which is returned: variance = factor / weight.
 struct Weighing {
   Measurement weights;  // float32 on the host, above 0 where a sample counts; empty: 1
@@ -180,44 +167,46 @@ Weighing from_counts(const RunPlan& plan, const Samples& s, const Measurement& y
     even.push_back(out.weights[i].to(at::kDouble).div(mean).sqrt_().mul_(y[i]).to(at::kFloat).contiguous());
   const NoiseEstimate e = estimate_noise(even, marks, layout, comm);
   out.variance = e.sigma * e.sigma * mean;
-  problem.noise_source = "estimated from the data, standard error " + percent(e.sigma_error, e.sigma) +
+  problem.noise_source = "estimated from the data, standard error " + percent_text(e.sigma_error, e.sigma) +
                          ", plus what texture adds" + compare;
   return out;
 }
 
-// Whether channels differ by more than rounding makes of a gray picture.
-bool has_color(const Measurement& y, const Communicator& comm) {
-  constexpr double kGray = 0.004;
-  std::array<double, 2> sums{};  // of differences, samples
-  for (const at::Tensor& part : y) {
-    if (part.size(0) < 3 || part.numel() == 0) continue;
-    const at::Tensor apart = part.narrow(0, 0, 2).sub(part.narrow(0, 1, 2)).abs_().nan_to_num_(0.0, 0.0, 0.0);
-    sums[0] += apart.sum(at::kDouble).item().toDouble();
-    sums[1] += static_cast<double>(apart.numel());
+// A level of stored values: that of light follows the slope of their curve, at the mean of the samples around.
+void weigh_by_slope(const Measurement& stored, const Measurement& marks, const Problem& problem,
+                    Weighing& out, const Communicator& comm) {
+  const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    const at::Tensor mean = local_mean(stored[i], marks[i], FLT_MIN, i, problem.A->range(), comm, transport)
+                                .to(at::kFloat)
+                                .contiguous();
+    float* const w = mean.data_ptr<float>();
+    std::transform(w, w + mean.numel(), w, [&](float v) {
+      const double slope = problem.curve.slope(static_cast<double>(v));
+      return static_cast<float>(1 / (slope * slope));
+    });
+    out.weights.push_back(mean);
   }
-  comm.all_reduce(sums, Reduce::sum);
-  return sums[0] > kGray * sums[1];
 }
 
-// What a JPEG was rounded to, in internal range, known to all ranks.
-JpegSteps jpeg_steps_of(const RunPlan& plan, const Communicator& comm) {
-  const JpegSteps steps = comm.rank() == 0 ? jpeg_steps(plan.job.problem.measurements) : JpegSteps{};
-  std::array<double, 3> all{steps.low / plan.factor, steps.high / plan.factor,
-                            steps.coarse_color ? 1.0 : 0.0};
-  comm.all_reduce(all, Reduce::max);
-  return {.low = all[0], .high = all[1], .coarse_color = all[2] > 0};
-}
-
-Weighing from_model(const RunPlan& plan, const Samples& s, const Measurement& y, const Measurement& marks,
-                    Problem& problem, const Communicator& comm) {
+// `y`: as inside, `stored`: as in the file, the same but for a curve of light.
+Weighing from_model(const RunPlan& plan, const Samples& s, const Measurement& y, const Measurement& stored,
+                    const Measurement& marks, Problem& problem, const Communicator& comm) {
   const ProductSpace& layout = problem.A->range();
   const NoiseConfig& job = plan.job.problem.noise;
   NoiseModel& noise = problem.noise;
   noise = s.simulated ? simulated_noise(plan) : NoiseModel{.gaussian = job.gaussian, .poisson = job.poisson};
   const bool given = noise.gaussian > 0 || noise.poisson > 0;
   std::vector<std::vector<double>> each;
-  if (given) {
-    const bool rounded = !s.simulated && jpeg_steps_of(plan, comm).high > 0;
+  if (given && job.unit == "file") {
+    noise.gaussian /= plan.factor;
+    noise.poisson /= plan.factor;
+    problem.noise_stored = !problem.curve.none();
+  }
+  if (given && problem.noise_stored) {
+    problem.noise_source = level_text(plan, noise) + " of stored values, as the job says";
+  } else if (given) {
+    const bool rounded = !s.simulated && is_jpeg(plan, comm);
     if (!s.simulated && !rounded && noise.poisson == 0) hold_against_data(plan, y, marks, problem, comm);
     problem.noise_source = level_text(plan, noise) + (s.simulated              ? ", simulated"
                                                       : problem.noise_replaced ? ", shown by the data"
@@ -226,40 +215,15 @@ Weighing from_model(const RunPlan& plan, const Samples& s, const Measurement& y,
     noise.gaussian = kNoiseless;
     problem.noise_source = fmt::format("none was simulated, a level of {} is assumed", kNoiseless);
   } else {
-    const JpegSteps steps = jpeg_steps_of(plan, comm);
-    const bool color = steps.coarse_color && has_color(y, comm);
-    // Color of fewer samples has lost its finest details whatever the tables say.
-    constexpr double kAll = 1e3;
-    NoiseEstimate e = estimate_noise(y, marks, layout, comm, color ? kAll : steps.high);
-    constexpr double kColor = 1.4;  // its noise lies at twice the size yet
-    if (e.coarse)                   // half of the rounding shows where it looked
-      e.sigma = std::hypot(e.sigma, steps.low / std::sqrt(12.0) / 2) * (color ? kColor : 1.0);
-    noise = {.gaussian = e.sigma, .poisson = e.gain};
-    const bool counts = e.gain > 0 && e.gain_error == 0;
-    problem.noise_source =
-        level_text(plan, noise) + ", estimated from the data" +
-        (counts       ? ": they are whole counts that scatter as photons do"
-         : e.gain > 0 ? ", standard error " + percent(e.gain_error, e.gain) + " of the gain"
-                      : ", standard error " + percent(e.sigma_error, e.sigma) + ", plus what texture adds");
-    if (e.hidden > 0)
-      problem.warnings.push_back(fmt::format(
-          "the finest details of the measurement hold nothing but its rounding, those of twice their size a "
-          "deviation of {:.3g}: if it was enlarged, demosaicked or compressed before, its noise is larger "
-          "than "
-          "what was found: write 'noise: {{gaussian: {:.2g}}}' in problem",
-          e.hidden, e.hidden));
-    if (e.coarse)
-      problem.noise_source +=
-          "; JPEG has taken the finest details, so it was looked for at twice their size, where the picture "
-          "itself may add to it";
-    if (!e.each.empty()) problem.noise_source += ", weighed by channel (they differ by more than a fifth)";
-    each = std::move(e.each);
+    each = estimate_level(plan, y, stored, marks, problem, comm);
   }
   problem.noise_estimated = !given && !s.simulated && each.empty();
 
   Weighing out;
   out.variance = noise.gaussian * noise.gaussian;
-  if (noise.poisson > 0) {
+  if (problem.noise_stored) {
+    weigh_by_slope(stored, marks, problem, out, comm);
+  } else if (noise.poisson > 0) {
     out.variance = 1;
     const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
     for (std::size_t i = 0; i < y.size(); ++i) {
@@ -282,15 +246,25 @@ Weighing from_model(const RunPlan& plan, const Samples& s, const Measurement& y,
 }  // namespace
 
 void weigh_samples(const RunPlan& plan, Samples s, Problem& problem, const Communicator& comm) {
-  Measurement raw, y;
+  Measurement raw, stored;
   for (const at::Tensor& part : s.y) raw.push_back(part.to(at::kCPU, at::kFloat).contiguous());
-  for (std::size_t i = 0; i < raw.size(); ++i) y.push_back(s.dark.empty() ? raw[i] : raw[i].sub(s.dark[i]));
+  for (std::size_t i = 0; i < raw.size(); ++i)
+    stored.push_back(s.dark.empty() ? raw[i] : raw[i].sub(s.dark[i]));
   if (!s.weights_compare) mark_weights(s.weights, problem, comm);
-  const Measurement marks = counted_samples(plan, s, raw, y, problem, comm);
-  if (!s.simulated) refuse_inverted(plan, y, marks, comm);
-  if (!s.simulated && !plan.scan)
-    refuse_flags(plan, s.weight_unit == 1 ? s.weights : Measurement(), y, marks, problem.A->range(), comm);
+  Measurement marks = counted_samples(plan, s, raw, stored, problem, comm);
+  if (!s.simulated) {
+    leave_out_seam(plan, stored, marks, problem, comm);
+    refuse_inverted(plan, stored, marks, comm);
+    if (!plan.scan)
+      refuse_flags(plan, s.weight_unit == 1 ? s.weights : Measurement(), stored, marks, problem.A->range(),
+                   comm);
+  }
   raw.clear();
+  if (!s.simulated) mark_ends(plan, stored, marks, problem, comm);
+  const bool is_light = s.simulated || s.light;
+  problem.curve = is_light ? plan.curve : choose_curve(plan, stored, marks, problem, comm);
+  Measurement y;  // as inside
+  for (const at::Tensor& part : stored) y.push_back(is_light ? part : light_of(part, problem.curve));
   const std::int64_t counted = count(marks, comm);
 
   const bool by_counts = s.weights_compare;
@@ -303,7 +277,14 @@ void weigh_samples(const RunPlan& plan, Samples s, Problem& problem, const Commu
   const bool told = by_file && plan.job.problem.noise.gaussian > 0;
   Weighing w = by_counts ? from_counts(plan, s, y, marks, problem, comm)
                : by_file ? from_file(plan, s, problem)
-                         : from_model(plan, s, y, marks, problem, comm);
+                         : from_model(plan, s, y, stored, marks, problem, comm);
+  // Variances that a file says are of what it stores.
+  if (by_file && !by_counts && !is_light && !problem.curve.none()) {
+    Weighing slope;
+    weigh_by_slope(stored, marks, problem, slope, comm);
+    for (std::size_t i = 0; i < w.weights.size(); ++i)
+      w.weights[i] = w.weights[i].mul(slope.weights[i]).contiguous();
+  }
   if (by_file && !by_counts && !told && !s.simulated && !plan.scan)
     hold_weights_against_data(plan, w, y, marks, counted, problem, comm);
   problem.y = s.simulated ? std::move(s.y) : y;  // simulated ones are on their device already
@@ -341,14 +322,15 @@ void weigh_samples(const RunPlan& plan, Samples s, Problem& problem, const Commu
                            " on average, as the job says; the " + (by_counts ? "counts" : "weights") +
                            " say how samples compare";
   }
-  if (!s.simulated) warn_of_values(plan, y, marks, problem, comm);
+  if (!s.simulated) warn_of_values(plan, stored, marks, problem, comm);
   const auto all = static_cast<double>(problem.A->range().values());
   ask_for_mask_rule(plan, 1 - static_cast<double>(counted) / all, problem);
-  const bool on_average = by_file ? !told : problem.noise.poisson > 0;
+  const bool on_average = by_file ? !told : problem.noise.poisson > 0 || problem.noise_stored;
   if (!s.simulated || problem.noise.gaussian == kNoiseless)
     problem.notices.push_back("noise: " + problem.noise_source +
                               (on_average ? fmt::format("; {:.4g} on average", problem.noise_sigma) : ""));
   for (at::Tensor& part : problem.y) part = part.to(plan.options());
+  for (at::Tensor& part : problem.ends) part = part.to(plan.options());
   for (at::Tensor& part : w.weights) part = part.to(plan.options());
   problem.weights = std::move(w.weights);
 }

@@ -21,6 +21,7 @@ struct Samples {
   double masked = INFINITY;      // y from here on are marks of masked pixels
   std::string mark = {};         // what such a sample has in the file
   bool simulated = false;
+  bool light = false;  // y is light already, whatever curve its file has
 };
 
 /// Decides which samples count, what the noise is, and what each sample weighs; fills in Problem::y, weights,

@@ -202,7 +202,11 @@ std::int64_t leave_out_zingers(std::span<double> y, std::span<double> weights, d
     const double deviation = noise / std::sqrt(weight), high = near[count - 2];
     const bool one = low > kDeviations * deviation && low > kRanges * (high - near[1]),
                some = low > 2 * kDeviations * deviation && low > 2 * kRanges * (high - near[2]);
-    if (low > kLeast && (one || some)) found.push_back(i);
+    // Brighter than the beam itself, and than the air beside it.
+    const bool beyond =
+        y[at] < kBrighter && near[1] - y[at] > std::max(2 * kDeviations * deviation, -kBrighter);
+    if ((low > kLeast && (one || some)) || beyond || dips(y, weights, i, 2 * kDeviations * deviation))
+      found.push_back(i);
   }
   for (const std::int64_t i : found)
     y[static_cast<std::size_t>(i)] = weights[static_cast<std::size_t>(i)] = 0;

@@ -333,8 +333,7 @@ ScanRows look_at_scan(Scan& scan, bool values_said, std::vector<std::string>& no
   return look;
 }
 
-void judge_width(Scan& scan, const ScanRows& look, double axis_off, bool turn,
-                 std::vector<std::string>& notices) {
+void judge_width(Scan& scan, const ScanRows& look, double axis_off, bool turn) {
   constexpr double kFar = 0.05;
   const Ends e = ends_of(look);
   if (judge_air(scan, e) || !(e.peak > 0)) return;
@@ -347,11 +346,11 @@ void judge_width(Scan& scan, const ScanRows& look, double axis_off, bool turn,
   if (turn && std::abs(axis_off) > 0.5 && !(right_far ? right : left)) {  // each side sees its half
     const double reach = reach_of(look.y.mean(0), axis, std::max(0.02 * e.peak, 0.0));
     scan.side = std::max(columns, even(2 * reach + 4));
-    if (scan.side > columns)
-      notices.push_back(
-          fmt::format("the axis stands near an end of the detector, and the views of a whole turn show the "
-                      "object up to {:.0f} columns from it: an image of {} x {} (problem.image.size)",
-                      reach, scan.side, scan.side));
+    scan.wide_reason = fmt::format(
+        "the axis stands near an end of the detector, and the views of a whole turn show the object up to "
+        "{:.0f} "
+        "columns from it: the image is as wide (problem.image.size says otherwise)",
+        reach);
     return;
   }
   // A disk whose views had these values in the middle and at the end: p^2 = 4 (R^2 - s^2).

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "job/sample_checks.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
@@ -23,7 +24,8 @@ std::unique_ptr<DataTerm> make_data_term(const RunPlan& plan, Problem& problem, 
                       .weights = problem.weights,
                       .noise_sigma = problem.noise_sigma,
                       .prox = {static_cast<int>(s.prox_iterations), s.prox_tolerance},
-                      .seed = static_cast<std::uint64_t>(plan.job.problem.seed)};
+                      .seed = static_cast<std::uint64_t>(plan.job.problem.seed),
+                      .ends = problem.ends};
   if (l.type == "gaussian") return make_least_squares(std::move(input), space);
   std::unique_ptr<PointwiseLoss> loss;
   if (l.type == "huber") {
@@ -119,6 +121,15 @@ Schedule schedule(const ScheduleConfig& c, int iterations) {
 }
 
 }  // namespace
+
+std::optional<std::array<double, 2>> default_bounds(const RunPlan& plan, double noise) {
+  // A picture of 8 bits holds its range: what leaves it by more than its noise was not there.
+  constexpr double kNoise = 3;
+  if (plan.job.solver.bounds || !plan.job.solver.chosen.solver || plan.data.type != "uint8" ||
+      plan.job.problem.measurements.empty() || !in_image_range(plan))
+    return plan.job.solver.bounds;
+  return std::array{-kNoise * noise, 1 + kNoise * noise};
+}
 
 // A schedule 'dpir' of either key ends at the noise level and sets what belongs to it.
 SolverOptions solver_options(const RunPlan& plan, double noise, double L, bool missing) {

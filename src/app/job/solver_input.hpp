@@ -3,7 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "tessera/app/problem.hpp"
@@ -19,6 +21,10 @@ std::unique_ptr<DataTerm> make_data_term(const RunPlan& plan, Problem& problem, 
 
 /// solver.start. Collective.
 at::Tensor starting_image(const RunPlan& plan, const Problem& problem, DataTerm& data, const Space& space);
+
+/// The bounds that the job says, else, with a solver that the program chose, those of a picture of 8 bits: its range and
+/// three noise levels.
+std::optional<std::array<double, 2>> default_bounds(const RunPlan& plan, double noise);
 
 /// The job's solver section with step, sigma and lambda settled. `noise`: that of a sample of weight 1, 0:
 /// not known; L: Lipschitz constant of the data term's gradient; `missing`: some samples do not count, which the

@@ -140,7 +140,7 @@ void refuse_flags(const RunPlan& plan, const Measurement& weights, const Measure
                   "where some of the bits alone are of bad samples",
                   counted, counted + other,
                   flags ? fmt::format(" with weights of {:g}", fmt::join(values, ", ")) : std::string(),
-                  100 * far, 100 * usually, weights.empty() ? "the mask" : "the weights",
+                  100 * far, 100 * usually, weights.empty() ? "the marks of the mask" : "the weights",
                   file.empty() || weights.empty() ? "" : " " + file));
 }
 

@@ -188,6 +188,28 @@ nlohmann::ordered_json to_json(const Judged& f, const ProductSpace& layout) {
 
 using Lines = std::vector<std::string>;
 
+bool has_kernel(const RunPlan& plan) {
+  return std::any_of(plan.parts.begin(), plan.parts.end(),
+                     [](const OperatorConfig& part) { return find_operator(part.type).choice.kernel; });
+}
+
+// A blurred photograph whose values are taken as they are stored.
+bool may_be_a_curve(const RunPlan& plan) {
+  return plan.curve.none() && plan.data.light.says != StoredLight::Says::nothing && has_kernel(plan);
+}
+
+// What a picture's residual says where the prior was right: the likely cause, and the remedy.
+std::string of_the_model(const Judged& f) {
+  if (may_be_a_curve(f.plan))
+    return "a lens blurs light, and the file stores a curve of it; or the kernel or the boundary is not the "
+           "true one) try "
+           "'curve: srgb' in problem.scale, then look at residual.png";
+  return has_kernel(f.plan)
+             ? "the kernel or the boundary is not the true one) look at residual.png and mend them"
+             : "samples are off by more than noise, or the noise differs over the picture) look at "
+               "residual.png and give bad samples weight 0 by problem.weights";
+}
+
 // `reason`: what the solver did to the residual, if anything.
 void warn_of_chi2(const Judged& f, const std::string& reason, Lines& lines) {
   if (!f.known() || !f.fits()) return;
@@ -217,11 +239,8 @@ void warn_of_chi2(const Judged& f, const std::string& reason, Lines& lines) {
               "or angle bends with the views, flats and dead columns go straight down and zingers are "
               "dots; state detector.axis and views, or write 'likelihood: {type: huber}' for dots"
         : job.solver.chosen.solver && f.plan.network && !f.solved.gradient && !f.solved.stated
-            ? "the operator is not the true one: the noise is what the data show) look at "
-              "residual.png and mend kernel or boundary; where that cannot be, 'solver: {name: "
-              "pgd, iterations: 40, lambda: 1}' forgives more than the solver that was chosen"
-            : "the noise is understated, or the operator is not the true one) look at "
-              "residual.png, state the noise if it is known"));
+            ? of_the_model(f)
+            : concat("the noise is understated, or ", of_the_model(f), ", state the noise if it is known")));
   else if (f.high > 2 && f.high > 2 * chi2)
     lines.push_back(fmt::format(
         "chi2 is {:.2g} per sample, but above {:.2g} in 5 % of the tiles (the noise differs over the "
@@ -236,7 +255,7 @@ void warn_of_part(const Judged& f, std::size_t i, const std::string& reason, Lin
   const std::string of = f.parts.size() > 1 ? fmt::format(" of part {}", i) : "";
   const bool poisson = f.plan.job.problem.likelihood.type == "poisson";
   const double deviation = deviation_of(s);
-  if (f.fits() && std::abs(s.correlation) > std::max(0.15, 5 * s.white))
+  if (f.fits() && !f.solved.colored && std::abs(s.correlation) > std::max(0.15, 5 * s.white))
     lines.push_back(fmt::format(
         "the residual{} is not white: correlation {:.2f} at lag ({}, {}) ({}", of, s.correlation, s.lag[0],
         s.lag[1],
@@ -244,8 +263,9 @@ void warn_of_part(const Judged& f, std::size_t i, const std::string& reason, Lin
         : f.views()
             ? "the axis, an angle or a distance is not the true one, the object moved or is wider than the "
               "image, or the prior smooths what is there) look at residual.png"
-            : "the kernel or the boundary is not the true one, or the picture has textures and "
-              "edges that the prior smooths) look at residual.png"));
+        : has_kernel(f.plan)
+            ? concat("the prior smooths textures and edges, or ", of_the_model(f))
+            : "the prior smooths textures and edges, or the noise is not white) look at residual.png"));
   if (f.fits() && std::abs(s.mean) > 0.1 * deviation &&
       std::abs(s.mean) * std::sqrt(static_cast<double>(s.samples)) > 5)
     lines.push_back(fmt::format(
@@ -259,14 +279,15 @@ void warn_of_part(const Judged& f, std::size_t i, const std::string& reason, Lin
                       "give flats that belong to the views, or a larger problem.image.size"
                     : "the data have an offset that the model does not) subtract the background"));
   // A value that a flat, noisy picture takes anyway is rarer, also than the next one: few levels have tails.
-  if (!f.views() && s.at_largest > 0.005 && s.at_largest > s.beside_largest && s.smallest < s.largest)
+  if (!f.views() && !f.solved.clipped && s.at_largest > 0.005 && s.at_largest > s.beside_largest &&
+      s.smallest < s.largest)
     lines.push_back(
         fmt::format("{:.1f} % of the samples{} have the largest value, {:.3g} (they look clipped: the true "
                     "ones may be larger) set problem.saturation for measurements",
                     100 * s.at_largest, of, s.largest));
   const bool beside = s.smallest == 0 && !in_image_range(f.plan);  // what a ray beside the object has
-  if (s.at_smallest > 0.05 && s.at_smallest > s.beside_smallest && s.smallest < s.largest && !beside &&
-      !may_be_zero(f.plan, {.poisson = noise.poisson}, s.smallest))
+  if (!f.solved.clipped && s.at_smallest > 0.05 && s.at_smallest > s.beside_smallest &&
+      s.smallest < s.largest && !beside && !may_be_zero(f.plan, {.poisson = noise.poisson}, s.smallest))
     lines.push_back(
         fmt::format("{:.1f} % of the samples{} have the smallest value, {:.3g} (they look clipped: noise "
                     "below it is lost, and dark regions come out too bright) keep the camera's offset in "
@@ -281,15 +302,15 @@ void warn_of_range(const Judged& f, Lines& lines) {
     least = std::min(least, s.smallest);
     most = std::max(most, s.largest);
   }
-  const double span = most - least, unit = f.plan.factor, zero = f.plan.offset;
+  const double span = most - least;
+  const auto file = [&](double v) { return f.plan.curve.stored(v) * f.plan.factor + f.plan.offset; };
   // Densities are no line integrals.
   if (!f.views() && (f.range.smallest < least - span || f.range.largest > most + 10 * span))
     lines.push_back(fmt::format(
         "the result reaches {:.6g} to {:.6g}, the data {:.6g} to {:.6g}, in file units (dead or hot samples "
         "that count, an operator that is not the true one, or too little noise assumed) look at residual.png "
         "and give bad samples weight 0 by problem.weights",
-        f.range.smallest * unit + zero, f.range.largest * unit + zero, least * unit + zero,
-        most * unit + zero));
+        file(f.range.smallest), file(f.range.largest), file(least), file(most)));
   if (f.plan.network && f.range.far > 0.01)
     lines.push_back(fmt::format(
         "{:.1f} % of the image lies outside of [-0.1, 1.1], its values are {:.3g} to {:.3g} (networks "

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <utility>
 
+#include "job/sample_checks.hpp"
 #include "job/solver_input.hpp"
 #include "tessera/app/job_denoiser.hpp"
 #include "tessera/core/error.hpp"
@@ -120,6 +121,14 @@ JobRun::JobRun(RunPlan run_plan, std::optional<Checkpoint> checkpoint, const Com
   if (plan.job.solver.chosen.one_pass && !problem.weights.empty())
     plan.job.solver.iterations = Chosen::more_passes;
   pause();
+  if (from) {
+    const auto number = [&](const char* key) {
+      return from->numbers.contains(key) ? from->numbers.at(key) : 1.0;
+    };
+    raised = number("raised");
+    raised_apart_ = number("raised_apart");
+  }
+  problem.noise_sigma *= raised_apart_;
   data = make_data_term(plan, problem, space);
   // One pass takes no step, and one that balances rays by their lengths none that depends on it.
   const SolverRow& row = find_solver(plan.job.solver.name);
@@ -131,15 +140,24 @@ JobRun::JobRun(RunPlan run_plan, std::optional<Checkpoint> checkpoint, const Com
   fields = named("data/", data->state());
   if (from) restore_numbers(*from, fields);
   start_ = from ? problem.A->make_image().zero_() : starting_image(plan, problem, *data, space);
-  measured = problem.y.front();
-  problem.y.clear();  // the data term holds them
-  problem.weights.clear();
   start_rms_ =
       space.norm(start_) / std::sqrt(static_cast<double>(plan.image.box.pixels() * plan.image.channels));
   TESSERA_VALIDATE(std::isfinite(start_rms_),
                    "the start of the iteration is not finite (a value of the measurement "
                    "or of solver.start is not) mask such samples by problem.weights, or correct the file");
+  const auto said = plan.job.solver.bounds;
+  plan.job.solver.bounds = default_bounds(plan, problem.noise_sigma);
   options = solver_options(plan, problem.noise_sigma, L, problem.marked);
+  if (!from && raise_noise(L)) {
+    plan.job.solver.bounds = said;
+    plan.job.solver.bounds = default_bounds(plan, problem.noise_sigma);
+    options = solver_options(plan, problem.noise_sigma, L, problem.marked);
+  }
+  measured = problem.y.front();
+  problem.y.clear();  // the data term holds them
+  problem.weights.clear();
+  clipped = !problem.ends.empty();
+  problem.ends.clear();
   if (from) keep_schedules(*from, options);
   continued_ = make_continued(*denoiser, options.level);
   solver_ = make_solver(plan.job.solver.name, {*data, *continued_, space, options, start_});
@@ -160,9 +178,59 @@ JobRun::JobRun(RunPlan run_plan, std::optional<Checkpoint> checkpoint, const Com
   pause();
 }
 
+// By measurement (docs/defaults.md): where operator and noise are right, the first proximal step, to which the prior is
+// next to nothing, leaves 0.05 to 0.95 of the noise's variance; where light was blurred and its curve is taken for it,
+// where compression took the noise or a kernel lets through what the true one does not, 1.8 and more.
+bool JobRun::raise_noise(double L) {
+  constexpr double kExplained = 1.3, kMost = 0.2;
+  constexpr double kColored = 2;  // an error of the model is not white
+  constexpr int kTurns = 4;
+  const SolverRow& row = find_solver(plan.job.solver.name);
+  if (!plan.job.solver.chosen.solver || row.once || row.data_step != DataStep::prox || !options.step.set() ||
+      plan.job.problem.measurements.empty() || plan.job.problem.likelihood.type != "gaussian" ||
+      !in_image_range(plan))
+    return false;
+  at::Tensor u = problem.A->make_image();
+  const auto misfit = [&](double gamma) {
+    data->prox(start_, gamma, u);
+    data->value(u);
+    return data->chi2().value();
+  };
+  const double found = problem.noise_sigma, first = misfit(options.step.values().front());
+  if (!(first > kExplained)) return false;
+  double left = first;
+  for (int turn = 0; turn <= kTurns && problem.noise_sigma < kMost; ++turn) {
+    const bool last = turn == kTurns || left <= 1;
+    const double by = last ? kColored : std::sqrt(std::max(left, misfit(options.step.values().back())));
+    problem.noise_sigma = std::min(kMost, problem.noise_sigma * by);
+    data = make_data_term(plan, problem, space);
+    fields = named("data/", data->state());
+    data->lipschitz();
+    options = solver_options(plan, problem.noise_sigma, L, problem.marked);
+    if (last) break;
+    left = misfit(options.step.values().front());
+  }
+  raised = problem.noise_sigma / found;
+  // Where all samples have one level the job says it from now on.
+  if (problem.weights.empty() || problem.marked)
+    plan.job.problem.noise = {.gaussian = problem.noise_sigma};
+  else
+    raised_apart_ = raised;
+  denoiser->set_noise(problem.noise_sigma / std::sqrt(L));
+  problem.warnings.push_back(
+      fmt::format("no image explains the data: the best one leaves {:.2g} times the noise of {:.3g} (the "
+                  "model is wrong somewhere: a "
+                  "curve of light, the kernel, the boundary, or noise that is larger than it shows) its "
+                  "error counts as noise, {:.3g} "
+                  "from here on; mend the model for more",
+                  std::sqrt(first), found, problem.noise_sigma));
+  return true;
+}
+
 void JobRun::score() {
   if (!problem.truth.defined()) return;
-  metrics = std::make_unique<Metrics>(problem.truth, plan.decomposition, comm, started.transport, scored);
+  metrics = std::make_unique<Metrics>(problem.truth, plan.decomposition, comm, started.transport, scored,
+                                      plan.curve);
   psnr_start = from ? from->numbers.at("psnr_start") : metrics->psnr(start_, space);
 }
 

@@ -43,6 +43,7 @@ struct JobRun {
   LoopResult iterate(const std::vector<Observer*>& observers, const std::function<bool()>& stop_requested);
 
   bool goes_on() const { return from.has_value(); }
+  double raised_apart() const { return raised_apart_; }
   int done() const { return from ? from->loop.iterations : 0; }
 
   RunPlan plan;
@@ -61,8 +62,14 @@ struct JobRun {
   Box scored;  // the pixels that samples stand on
   std::unique_ptr<Metrics> metrics;
   double psnr_start = NAN;
+  bool clipped = false;  // samples at the ends of their range are bounds
+  double raised = 1;     // the noise, to the misfit that no image takes away
 
  private:
+  /// Raises the noise, and what follows from it, until a first step explains the data; whether it had to. Collective.
+  bool raise_noise(double L);
+
+  double raised_apart_ = 1;  // of it what the job does not say
   at::Tensor start_, best_;  // best_: the loop's
   double start_rms_ = 0;
   std::unique_ptr<Denoiser> continued_;

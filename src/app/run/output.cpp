@@ -23,6 +23,7 @@
 #include "tessera/core/memory.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/core/version.hpp"
+#include "tessera/domain/light.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/distributed_image.hpp"
 #include "tessera/io/files.hpp"
@@ -280,7 +281,7 @@ void write_in_units(const std::string& path, const RunPlan& plan, const at::Tens
   constexpr double kFar = 512;
   const bool extreme =
       float_exponent(std::abs(plan.factor)) != 0 || std::abs(plan.offset) > kFar * std::abs(plan.factor);
-  const at::Tensor units = crop(image, block, mine)
+  const at::Tensor units = stored_of(crop(image, block, mine), plan.curve)
                                .to(at::kCPU, extreme ? at::kDouble : at::kFloat, false, /*copy=*/true)
                                .contiguous()
                                .mul_(plan.factor)
@@ -292,6 +293,7 @@ void write_in_units(const std::string& path, const RunPlan& plan, const at::Tens
   record.says_scale = true;
   record.factor = plan.factor;
   record.offset = plan.offset;
+  record.curve = plan.curve;
   write_image(path, record, Layout(kept), view(units, mine), comm);
 }
 
@@ -309,8 +311,9 @@ void write_reconstruction(const OutputFolder& folder, const RunPlan& plan, const
   write_in_units(folder.file("reconstruction.h5"), plan, image, part, record, comm);
   const OutputConfig& out = plan.job.output;
   if (!out.preview.empty() && (plan.image.channels == 1 || plan.image.channels == 3))
-    write_preview(folder.file(out.preview), image, plan.decomposition.block(comm.rank()),
-                  plan.decomposition.layout(), middle_slice(part), preview_form(plan), comm, record);
+    write_preview(folder.file(out.preview), stored_of(image, plan.curve),
+                  plan.decomposition.block(comm.rank()), plan.decomposition.layout(), middle_slice(part),
+                  preview_form(plan), comm, record);
 }
 
 void write_measurement(const OutputFolder& folder, const RunPlan& plan, const ProductSpace& layout,
@@ -328,7 +331,8 @@ void write_measurement(const OutputFolder& folder, const RunPlan& plan, const Pr
     comm.all_reduce({&most, 1}, Reduce::max);
     if (most > 0) form.gain = 1 / most;
   }
-  write_preview(folder.file("measurement.png"), shown.values, shown.layout.box(comm.rank()), shown.layout,
+  const at::Tensor values = in_image_range(plan) ? stored_of(shown.values, plan.curve) : shown.values;
+  write_preview(folder.file("measurement.png"), values, shown.layout.box(comm.rank()), shown.layout,
                 shown.box, form, comm, record_from(plan.job.problem.truth, comm));
 }
 

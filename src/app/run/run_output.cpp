@@ -23,6 +23,7 @@
 #include "tessera/core/reason.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/core/version.hpp"
+#include "tessera/domain/light.hpp"
 #include "tessera/io/files.hpp"
 
 namespace tessera {
@@ -49,9 +50,9 @@ class Snapshots final : public Observer {
     if (ended_ || every <= 0 || (k + 1) % every != 0) return;
     const PhaseScope phase(Phase::write);
     try {
-      write_preview(folder_.file(fmt::format("iteration-{:05}.png", k + 1)), solver.image(),
-                    plan_.decomposition.block(comm_.rank()), plan_.decomposition.layout(),
-                    middle_slice(plan_.image.box), {}, comm_);
+      write_preview(folder_.file(fmt::format("iteration-{:05}.png", k + 1)),
+                    stored_of(solver.image(), plan_.curve), plan_.decomposition.block(comm_.rank()),
+                    plan_.decomposition.layout(), middle_slice(plan_.image.box), {}, comm_);
     } catch (const Error& e) {
       if (!e.everywhere) throw;  // else the run is worth more than its snapshots
       ended_ = true;
@@ -121,10 +122,14 @@ std::string how_it_ended(const LoopResult& r, std::int64_t asked) {
 Checkpoint fixed_part(const JobRun& run, const RunFiles& files, int restarts) {
   Checkpoint fixed;
   fixed.texts = {{"job", files.resolved}, {"inputs", files.inputs}};
-  fixed.numbers = {
-      {"psnr_start", run.psnr_start}, {"ranks", run.comm.size()},
-      {"restarts", restarts},         {"passes", static_cast<double>(run.plan.job.solver.iterations)},
-      {"weight", run.options.weight}, {"strength", run.options.lambda}};
+  fixed.numbers = {{"psnr_start", run.psnr_start},
+                   {"raised", run.raised},
+                   {"raised_apart", run.raised_apart()},
+                   {"ranks", run.comm.size()},
+                   {"restarts", restarts},
+                   {"passes", static_cast<double>(run.plan.job.solver.iterations)},
+                   {"weight", run.options.weight},
+                   {"strength", run.options.lambda}};
   for (const auto& [key, value] : run.denoiser->choices()) fixed.numbers[key] = static_cast<double>(value);
   if (run.problem.noise_replaced || (run.from && run.from->numbers.contains(kReplacedNoise)))
     fixed.numbers[kReplacedNoise] = run.problem.noise.gaussian;
@@ -284,6 +289,27 @@ void RunOutput::say_results(const RunSummary& s, const LoopResult& result, bool 
     last += fmt::format(", SSIM {:.4f}", s.ssim.reflected);
   if (chi2) last += fmt::format(", chi2 {:.3g}", *chi2);
   log_.line(last);
+  if (const std::string words = believed(chi2, warnings); !stopped && !words.empty()) log_.line(words);
+}
+
+std::string RunOutput::believed(std::optional<double> chi2, const std::vector<std::string>& warnings) const {
+  constexpr double kFar = 1.5;
+  if (!chi2 || find_solver(run_.plan.job.solver.name).once) return {};
+  const std::string noise =
+      fmt::format("a noise of {:.3g}{}", run_.problem.noise_sigma, run_.plan.curve.none() ? "" : " of light");
+  if (run_.raised > 1)
+    return fmt::format(
+        "with care: no image explains the data under this operator, so what it gets wrong counts as {}, and "
+        "the prior carries "
+        "the rest (see the warning at the start)",
+        noise);
+  if (*chi2 > kFar)
+    return fmt::format(
+        "not to be trusted yet: the picture leaves {:.2g} times {} unexplained (see the warnings)",
+        std::sqrt(*chi2), noise);
+  return fmt::format(
+      "the picture explains the data to within {}{}: what the operator removed is the prior's word alone",
+      noise, warnings.empty() ? "" : ", with the warnings above");
 }
 
 int RunOutput::finish(const LoopResult& result) {
@@ -304,6 +330,8 @@ int RunOutput::finish(const LoopResult& result) {
                   .moved = result.last.residual,
                   .strength = run_.options.lambda,
                   .stated = !run_.problem.noise_estimated && !run_.problem.noise_replaced,
+                  .colored = run_.problem.noise_colored,
+                  .clipped = run_.clipped,
                   .gradient = !takes_prox(find_solver(run_.plan.job.solver.name).data_step)},
                  folder_, run_.space, warnings);
   run_.comm.together([&] {

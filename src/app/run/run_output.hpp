@@ -56,6 +56,8 @@ class RunOutput {
 
  private:
   RunSummary write_results(const LoopResult& result, bool stopped);
+  /// How the answer was reached and whether to believe it, in a sentence; empty: not known.
+  std::string believed(std::optional<double> chi2, const std::vector<std::string>& warnings) const;
   void say_results(const RunSummary& summary, const LoopResult& result, bool stopped,
                    const std::string& table, const std::vector<std::string>& untraced,
                    const std::vector<std::string>& warnings, std::optional<double> chi2);

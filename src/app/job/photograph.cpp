@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Light and noise of photographs as people have them.
+#include "job/photograph.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+
+#include "tessera/core/error.hpp"
+#include "tessera/domain/blur_spectrum.hpp"
+#include "tessera/domain/light.hpp"
+#include "tessera/domain/noise_estimate.hpp"
+#include "tessera/domain/order_statistics.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kFewTiles = 12;
+
+// The first part that is a picture under a convolution on its own grid.
+std::optional<std::size_t> blurred_part(const Problem& problem) {
+  const ProductSpace& layout = problem.A->range();
+  const OperatorTraits traits = problem.A->traits();
+  for (std::size_t i = 0; i < layout.parts() && i < traits.parts.size(); ++i) {
+    const auto& kernel = traits.parts[i].convolution;
+    if (kernel && !kernel->decimates() && kernel->taps.size(1) == 1 &&
+        kernel->taps.numel() > kernel->taps.size(0) && layout.part(i).box().extent(0) == 1)
+      return i;
+  }
+  return std::nullopt;
+}
+
+struct Blurred {
+  TileSpectra tiles;
+  BlurSpectrum spectrum;
+};
+
+std::optional<Blurred> look(const Measurement& y, const Measurement& marks, const Problem& problem,
+                            const Communicator& comm) {
+  const std::optional<std::size_t> part = blurred_part(problem);
+  if (!part) return std::nullopt;
+  TileSpectra tiles(y[*part], marks[*part], problem.A->range(), *part, comm,
+                    make_transport(comm, {}, TransportKind::mpi));
+  if (tiles.tiles() < kFewTiles) return std::nullopt;
+  BlurSpectrum spectrum = read_blur_spectrum(tiles.mean(comm), *problem.A->traits().parts[*part].convolution);
+  return Blurred{std::move(tiles), std::move(spectrum)};
+}
+
+std::vector<double> coarse_bins() {
+  constexpr double kLeast = 0.03, kMost = 0.12;  // cycles per sample
+  std::vector<double> out(TileSpectra::kBins, 0.0);
+  for (std::size_t b = 0; b < out.size(); ++b)
+    out[b] = TileSpectra::frequency(b) > kLeast && TileSpectra::frequency(b) < kMost ? 1 : 0;
+  return out;
+}
+
+// How much less of a picture's contrast lies beyond what the kernel lets through if its samples are made light first:
+// decades of power, a mean over the tenth of the tiles that have most contrast. A curve makes new details of strong
+// edges; within a tile of little contrast it is a factor, and cancels.
+std::optional<double> evidence(const Blurred& stored, const TileSpectra& light, const Communicator& comm) {
+  constexpr double kShift = 4;  // decades, so that the values that are summed are above 0
+  const std::vector<double> coarse = coarse_bins(), &beyond = stored.spectrum.beyond;
+  if (std::count(beyond.begin(), beyond.end(), 1.0) < 16) return std::nullopt;
+  const auto fine_a = stored.tiles.power(beyond), fine_b = light.power(beyond),
+             rough_a = stored.tiles.power(coarse), rough_b = light.power(coarse);
+  const std::int64_t n = stored.tiles.tiles(),
+                     most = std::max<std::int64_t>(n / 10, std::min<std::int64_t>(n, 8));
+  const float least = order_statistic(rough_a, n - most, comm);
+  std::vector<float> decades;
+  for (std::size_t k = 0; k < rough_a.size(); ++k) {
+    if (rough_a[k] < least || !(rough_a[k] > 0) || !(rough_b[k] > 0) || !(fine_b[k] > 0) || !(fine_a[k] > 0))
+      continue;
+    const double d = std::log10(static_cast<double>(fine_a[k]) / static_cast<double>(rough_a[k]) /
+                                (static_cast<double>(fine_b[k]) / static_cast<double>(rough_b[k])));
+    decades.push_back(static_cast<float>(std::clamp(d, -kShift, kShift) + kShift));
+  }
+  const std::int64_t found = count_values(decades, comm);
+  if (found == 0) return std::nullopt;
+  return ordered_sum(decades, comm) / static_cast<double>(found) - kShift;
+}
+
+std::string curve_name(const ToneCurve& curve) {
+  return curve.kind() == ToneCurve::Kind::srgb ? "sRGB"
+                                               : fmt::format("the power 1/{:.4g} of light", curve.gamma());
+}
+
+// Details of an enlarged picture stop falling at the size of its pixels before, those of a picture go on rising.
+constexpr double kFallsBlurred = 2.5;
+
+double plateau(const std::array<FlatLevel, 3>& flat, double falls, bool sharp) {
+  constexpr double kStays = 2, kGoesOn = 4, kMore = 1.2;
+  if (flat[1].quiet < falls * flat[0].quiet) return 0;
+  if (!sharp) return flat[2].quiet < kStays * flat[1].quiet ? kMore * flat[1].quiet : 0;
+  if (flat[2].quiet > kGoesOn * flat[1].quiet) return kMore * flat[2].quiet;
+  return std::max(kMore * flat[1].quiet, flat[1].middle);
+}
+
+}  // namespace
+
+void set_curve(RunPlan& plan) {
+  const ProblemConfig& p = plan.job.problem;
+  std::optional<ToneCurve>& curve = plan.job.problem.scale.curve;
+  if (curve) {
+    plan.curve = *curve;
+    if (curve->none()) return;
+    TESSERA_VALIDATE(
+        !plan.scan, "problem.scale.curve stands beside a scan (its samples are line integrals) leave it out");
+    TESSERA_VALIDATE(p.dark.empty() && p.flat.empty(), "problem.scale.curve stands beside ",
+                     p.dark.empty() ? "problem.flat" : "problem.dark",
+                     " (frames of a camera are of light, not of a curve of it) leave one of them out");
+    return;
+  }
+  // Photographs: blurred pictures of which the file says a curve, or whose format has one by convention.
+  plan.curve_open = !p.measurements.empty() && !plan.scan && p.dark.empty() && p.flat.empty() &&
+                    p.likelihood.type == "gaussian" && p.noise.poisson == 0 &&
+                    plan.data.light.says != StoredLight::Says::nothing && !plan.data.light.curve.none() &&
+                    !plan.parts.empty() &&
+                    std::all_of(plan.parts.begin(), plan.parts.end(), [](const OperatorConfig& part) {
+                      return find_operator(part.type).choice.kernel;
+                    });
+  if (!plan.curve_open) curve = ToneCurve();
+}
+
+ToneCurve choose_curve(const RunPlan& plan, const Measurement& stored, const Measurement& marks,
+                       Problem& problem, const Communicator& comm) {
+  // Nine photographs under four kernels: blurred as they are stored they lie between -0.26 and 0.08; as light from 0.06 to
+  // 1.3 where the noise is white, from -0.12 to 0.7 where they were compressed. In between the careful choice is what
+  // is stored: high contrast loses 8 dB if it is wrongly made light, 4 dB if it wrongly is not.
+  constexpr double kOfLight = 0.09, kAsStored = -0.13;
+  if (!plan.curve_open) return plan.curve;
+  const StoredLight& says = plan.data.light;
+  const std::string file = std::filesystem::path(plan.job.problem.measurements).filename().string();
+  std::optional<double> shown;
+  if (const std::optional<Blurred> found = look(stored, marks, problem, comm)) {
+    const std::size_t part = *blurred_part(problem);
+    const TileSpectra light(light_of(stored[part], says.curve), marks[part], problem.A->range(), part, comm,
+                            make_transport(comm, {}, TransportKind::mpi));
+    shown = evidence(*found, light, comm);
+  }
+  const bool said = says.says == StoredLight::Says::curve;
+  const bool of_light = shown && *shown > kOfLight, as_stored = shown && *shown < kAsStored;
+  const bool take = of_light || (!as_stored && (said || says.camera));
+  const std::string why = of_light    ? "its details show that it was blurred as light"
+                          : as_stored ? "its details show that its stored values were blurred"
+                          : said      ? concat("its ", says.by, " says so, and a lens blurs light")
+                                      : std::string("a camera made it, and a lens blurs light");
+  problem.notices.push_back(
+      take ? fmt::format("light: {} stores {} ({}): inside is light, and the result is stored the same way; "
+                         "scale.curve decides otherwise",
+                         file, curve_name(says.curve), why)
+      : as_stored
+          ? fmt::format(
+                "light: the values of {} are taken as they are stored ({}); scale.curve decides otherwise",
+                file, why)
+          : fmt::format(
+                "light: the values of {} are taken as they are stored (nothing says whether light was "
+                "blurred or they were): of a camera's photograph write 'curve: srgb' in problem.scale",
+                file));
+  return take ? says.curve : ToneCurve();
+}
+
+std::optional<ColoredNoise> colored_noise(const RunPlan& plan, const Measurement& stored,
+                                          const Measurement& light, const Measurement& marks,
+                                          const ToneCurve& curve, double white, const Problem& problem,
+                                          const Communicator& comm) {
+  // Of the flattest tiles, details of twice the size over the finest ones: white noise has 0.8 to 1.2, up to 1.6 where a
+  // blurred picture's own come in, compressed, demosaicked and enlarged ones 1.4 to 6. A sharp picture has up to 2.5
+  // by itself, but not where its finest details are next to the rounding of 8 bits.
+  constexpr double kFalls = 1.3, kSharp = 4, kSharp8 = 2, kRounded = 0.65 / 255, kUneven = 1.5, kUsual = 1.75;
+  // A tile of little contrast is as flat in both; dark ones are not the flattest of what is stored.
+  const std::array<FlatLevel, 3> flat = flat_levels(stored, marks, problem.A->range(), comm);
+  const std::optional<Blurred> found = look(light, marks, problem, comm);
+  const bool rounded = plan.data.type == "uint8" && flat[0].quiet < kRounded;
+  const bool falls = flat[0].quiet > 0 && flat[1].quiet > kFalls * flat[0].quiet;
+  ColoredNoise out{.level = falls ? plateau(flat,
+                                            found     ? kFallsBlurred
+                                            : rounded ? kSharp8
+                                                      : kSharp,
+                                            !found)
+                                  : 0};
+  if (found) {
+    const BlurSpectrum& seen = found->spectrum;
+    out.uneven = seen.far > kUneven * white && !(falls && seen.colored());
+    // Where compression took nothing from most tiles, the mean of all is less than what the others have.
+    const double share = found->tiles.concentration(seen.beyond, comm) / kUsual,
+                 few = std::clamp(share * share, 1.0, 4.0);
+    const double level = falls && seen.colored() ? few * seen.coarse
+                         : out.uneven            ? std::max(seen.near, seen.far)
+                                                 : 0;
+    if (level > out.level) {
+      out.level = level;
+      out.beyond = true;
+      // Compression errs in what is stored, a sensor in light: where bright and dark tiles are more alike.
+      if (const std::optional<Blurred> as_stored =
+              curve.none() ? std::nullopt : look(stored, marks, problem, comm)) {
+        const auto uneven = [&](const Blurred& b) { return b.tiles.unevenness(b.spectrum.beyond, comm); };
+        out.of_stored = uneven(*as_stored) < uneven(*found);
+        if (out.of_stored) out.level = as_stored->spectrum.coarse;
+      }
+    }
+  }
+  return out.level > 1.3 * white ? std::optional(out) : std::nullopt;
+}
+
+}  // namespace tessera

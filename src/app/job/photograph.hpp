@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <optional>
+
+#include "tessera/app/problem.hpp"
+
+namespace tessera {
+
+/// The job's curve, or whether it is open until the samples are seen: of blurred photographs, of which the file says one
+/// or whose format has one by convention. InputError where it cannot be.
+void set_curve(RunPlan& plan);
+
+/// In which curve the measurement stores light: the job's, or, where it leaves that open, what the samples of a
+/// blurred photograph show, and where they do not, what its file says. `stored`: as the file has them, white 1.
+/// Says in a line what was chosen.
+ToneCurve choose_curve(const RunPlan& plan, const Measurement& stored, const Measurement& marks,
+                       Problem& problem, const Communicator& comm);
+
+/// Noise that is not white, as compression, demosaicking and enlarging leave it.
+struct ColoredNoise {
+  double level = 0;        // of white noise that is as strong where it meets the picture
+  bool beyond = false;     // seen beyond what a kernel lets through
+  bool uneven = false;     // it is white, but stronger in places than where the picture is flat
+  bool of_stored = false;  // it is about the same at all stored values, not of light
+};
+/// Nothing where the noise is white as far as can be seen. `white`: the level that the finest details show.
+std::optional<ColoredNoise> colored_noise(const RunPlan& plan, const Measurement& stored,
+                                          const Measurement& light, const Measurement& marks,
+                                          const ToneCurve& curve, double white, const Problem& problem,
+                                          const Communicator& comm);
+
+}  // namespace tessera

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Scenarios of photographs as people have them: light, clipped ends, noise that is not white, models that are wrong."""
+import io
+import re
+import struct
+import zlib
+
+import numpy as np
+from PIL import Image
+
+from harness import distance, image, job, pictures, run, summary, work
+
+END = "output: {folder: out, preview: p.png}\n"
+BLUR = "problem: {measurements: y.png, operator: {type: blur, kernel: {file: k.npy}}}\n" + END
+
+
+def light(v):
+    return np.where(v <= 0.04045, v / 12.92, ((np.maximum(v, 0.04045) + 0.055) / 1.055) ** 2.4)
+
+
+def stored(v):
+    return np.where(v <= 0.0031308, 12.92 * v, 1.055 * np.maximum(v, 0.0031308) ** (1 / 2.4) - 0.055)
+
+
+def said(text, *settings, ranks=1, expect=0):
+    words = [word for setting in settings for word in ("--set", setting)]
+    return "".join(run(job(text), "--force", *words, ranks=ranks, expect=expect))
+
+
+def psnr(x, truth):
+    return -10 * np.log10(np.mean((x[8:-8, 8:-8] - truth[8:-8, 8:-8]) ** 2))
+
+
+def picture(name="astronaut.png", size=160):
+    x = pictures.photograph(name) / 255
+    return x[60 : 60 + size, 150 : 150 + size, :3]
+
+
+def kernel(sigma):
+    i = np.arange(13) - 6
+    k = np.exp(-(i[:, None] ** 2 + i**2) / 2 / sigma**2)
+    np.save(work / "k.npy", k / k.sum())
+    return k / k.sum()
+
+
+def blurred(x, k):
+    n = x.shape[0] - 12
+    return sum(k[a, b] * x[a : a + n, b : b + n] for a in range(13) for b in range(13))
+
+
+def write_png(x, name="y.png", chunk=b""):
+    Image.fromarray(np.rint(255 * x.clip(0, 1)).astype(np.uint8)).save(work / name)
+    if chunk:
+        data = (work / name).read_bytes()
+        body = chunk[:4] + chunk[4:]
+        (work / name).write_bytes(data[:33] + struct.pack(">I", len(chunk) - 4) + body + struct.pack(">I", zlib.crc32(body)) + data[33:])
+    return np.asarray(Image.open(work / name)) / 255
+
+
+def result(folder="out"):
+    return np.moveaxis(image(folder), 0, -1) / 255
+
+
+def photographs_are_light():
+    """A picture that was blurred as light and stored as sRGB is told by its details, restored as light and stored again."""
+    x, k = picture(), kernel(1.2)
+    truth = x[6:-6, 6:-6]
+    noise = 0.005 * np.random.default_rng(1).standard_normal(truth.shape)
+    y = write_png(stored(blurred(light(x), k) + noise))
+    out = said(BLUR)
+    one = result()
+    assert "light: y.png stores sRGB (its details show that it was blurred as light)" in out, out
+    assert "clipped: " in out and "look saturated" not in out and "the picture explains the data" in out, out
+    assert psnr(one, truth) > psnr(y, truth) + 3, (psnr(y, truth), psnr(one, truth))
+    assert psnr(pictures.imread(work / "out/p.png") / 255.0, truth) > psnr(one, truth) - 0.1, "the picture is stored alike"
+    resolved = (work / "out/resolved.yaml").read_text()
+    assert "curve: srgb" in resolved, resolved
+    said(BLUR, ranks=3)
+    three = result()
+    assert distance(three, one) < 1e-4, "the same on 3 ranks"
+    run("out/resolved.yaml", "--force", "--set", f"output.folder={work / 'again'}", ranks=3)
+    assert distance(result("again"), three) < 1e-6, "resolved.yaml gives the same run"
+    # Stated.
+    said(BLUR, "problem.scale.curve={gamma: 2.2}", "problem.noise={gaussian: 0.005}")
+    assert psnr(result(), truth) > psnr(y, truth) + 2.5
+    out = said(BLUR, "problem.scale.curve=none")
+    assert re.search("no image explains the data|in places it is stronger", out), out
+    assert psnr(result(), truth) > psnr(y, truth) - 0.3, "what no image explains counts as noise"
+    out = said(BLUR, "problem.scale.curve=bright", expect=2)
+    assert "auto, none, linear, srgb or {gamma" in out, out
+    # Blurred as stored: the values are what they are, whatever a chunk says.
+    y = write_png(blurred(x, k) + noise, chunk=b"sRGB\0")
+    out = said(BLUR)
+    assert "are taken as they are stored" in out and psnr(result(), truth) > psnr(y, truth) + 3, out
+    # Denoising stays as stored; so does a TIFF that says nothing.
+    out = said(BLUR.replace("{type: blur, kernel: {file: k.npy}}", "{type: identity}"), ranks=2)
+    assert "light:" not in out, out
+
+
+def noise_that_is_not_white():
+    """Compressed, demosaicked or enlarged before it became a PNG: the level that restores is found, not that of the finest
+    details; no result is below its input."""
+    x, k = picture(), kernel(1.6)
+    truth = x[6:-6, 6:-6]
+    clean = blurred(x, k)
+    noisy = clean + 0.005 * np.random.default_rng(2).standard_normal(clean.shape)
+
+    def through(form, **how):
+        file = io.BytesIO()
+        Image.fromarray(np.rint(255 * noisy.clip(0, 1)).astype(np.uint8)).save(file, form, **how)
+        file.seek(0)
+        return np.asarray(Image.open(file).convert("RGB")) / 255
+
+    def larger(v, f):
+        n = round(v.shape[0] * f)
+        return np.stack([np.asarray(Image.fromarray(v[..., c].astype(np.float32)).resize((n, n), Image.BICUBIC)) for c in range(3)], -1)
+
+    for name, y, t in (("jpg", through("JPEG", quality=80), truth), ("webp", through("WEBP", quality=75), truth),
+                       ("larger", larger(noisy, 1.5), larger(truth, 1.5))):
+        y = write_png(y)
+        out = said(BLUR, ranks=2 if name == "webp" else 1)
+        level = float(re.search(r"noise: gaussian ([0-9.e-]+)", out).group(1))
+        assert 0.004 < level < 0.04 and "scatter more than finer ones" in out, (name, out)
+        assert psnr(result(), t) > psnr(y, t) + 0.3, (name, psnr(y, t), psnr(result(), t))
+    # White noise is what it was, also where there is little of it.
+    np.save(work / "y.npy", np.moveaxis(clean + 0.002 * np.random.default_rng(3).standard_normal(clean.shape), -1, 0).astype(np.float32))
+    out = said(BLUR.replace("y.png", "y.npy"))
+    level = float(re.search(r"noise: gaussian ([0-9.e-]+)", out).group(1))
+    assert abs(level - 0.002) < 0.0002 and "scatter more than" not in out and summary("out")["chi2"] < 1.3, out
+
+
+def wrong_models_do_no_harm():
+    """A boundary that is none, a noise stated at half: the data say it, and the result is the better one."""
+    x, k = picture(size=140).mean(-1), kernel(2)
+    truth = x[6:-6, 6:-6]
+    y = blurred(x, k) + 0.01 * np.random.default_rng(4).standard_normal(truth.shape)
+    np.save(work / "y.npy", y.astype(np.float32))
+    text = BLUR.replace("y.png", "y.npy").replace("{file: k.npy}}", "{file: k.npy}, boundary: circular}")
+    out = said(text)
+    one = image("out")[0]
+    assert "whose kernel reaches across count 0" in out and psnr(one, truth) > psnr(y, truth) + 1, (out, psnr(one, truth))
+    said(text, ranks=2)
+    assert distance(image("out"), one[None]) < 1e-4
+    np.save(work / "y.npy", (x + 0.1 * np.random.default_rng(5).standard_normal(x.shape)).astype(np.float32))
+    text = "problem: {measurements: y.npy, noise: {gaussian: 0.05}, operator: {type: identity}}\n" + END
+    out = said(text)
+    assert "problem.noise says 0.05" in out and psnr(image("out")[0], x) > 27, (out, psnr(image("out")[0], x))
