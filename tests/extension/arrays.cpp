@@ -21,7 +21,7 @@ using namespace tessera;
 // This rank's samples of an image that is 0.6 everywhere, which a blur leaves as it is.
 Tensors samples(const ProductSpace& range, int rank) {
   const Box& block = range.block(0, rank);
-  return {at::full({1, block.extent(0), block.extent(1), block.extent(2)}, 0.6, at::kFloat)};
+  return {at::full({1, block.extent(1), block.extent(2)}, 0.6, at::kFloat)};  // (C, H, W)
 }
 
 // The blocks of all ranks, as one file. With comm.gather() rank 0 could have them in its memory.
@@ -43,8 +43,11 @@ void write(const Reconstruction& r, const ImageSpace& image, const Communicator&
 int run(const Communicator& comm) {
   ArrayProblem problem;
   problem.image = ImageSpace(Box::image2d(60, 83));
+  BlurOptions blur;
+  blur.kernel = gaussian_kernel({1.5, 1.5});
+  blur.boundary = Boundary::reflect;
   std::vector<std::unique_ptr<LocalOperator>> parts;
-  parts.push_back(make_blur({.kernel = gaussian_kernel({1.5, 1.5}), .boundary = Boundary::reflect}));
+  parts.push_back(make_blur(blur));
   problem.op = plan_local_stack(std::move(parts));
   problem.noise = 0.01;
   problem.samples = samples;
