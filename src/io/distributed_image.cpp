@@ -13,7 +13,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/io/image_format.hpp"
-#include "tiff_geo.hpp"
+#include "tiff/tiff_geo.hpp"
 
 namespace tessera {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "array_copy.hpp"
 #include "formats.hpp"
-#include "hdf5_words.hpp"
+#include "hdf5/hdf5_words.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/distributed_image.hpp"
 #include "tessera/io/hdf5.hpp"

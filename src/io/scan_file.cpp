@@ -11,9 +11,9 @@
 
 #include "array_copy.hpp"
 #include "formats.hpp"
-#include "hdf5_read.hpp"
-#include "hdf5_values.hpp"
-#include "npy_file.hpp"
+#include "hdf5/hdf5_read.hpp"
+#include "hdf5/hdf5_values.hpp"
+#include "npy/npy_file.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/files.hpp"
 

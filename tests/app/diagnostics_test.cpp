@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "domain/operators.hpp"
-#include "tessera/domain/residual_statistics.hpp"
 #include "tessera/physics/noise.hpp"
 #include "tessera/physics/operators.hpp"
+#include "tessera/samples/residual_statistics.hpp"
 
 namespace tessera {
 namespace {

@@ -23,9 +23,9 @@
 #include "tessera/app/marks.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/random.hpp"
-#include "tessera/domain/noise_estimate.hpp"
-#include "tessera/domain/repeats.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/samples/noise_estimate.hpp"
+#include "tessera/samples/repeats.hpp"
 
 namespace tessera {
 namespace {

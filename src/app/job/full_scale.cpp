@@ -11,7 +11,7 @@
 
 #include "job/masked_pixels.hpp"
 #include "tessera/core/error.hpp"
-#include "tessera/domain/order_statistics.hpp"
+#include "tessera/samples/order_statistics.hpp"
 
 namespace tessera {
 namespace {

@@ -13,9 +13,9 @@
 #include "job/photograph.hpp"
 #include "job/sample_checks.hpp"
 #include "tessera/core/error.hpp"
-#include "tessera/domain/noise_estimate.hpp"
-#include "tessera/domain/order_statistics.hpp"
 #include "tessera/io/jpeg_step.hpp"
+#include "tessera/samples/noise_estimate.hpp"
+#include "tessera/samples/order_statistics.hpp"
 
 namespace tessera {
 namespace {

@@ -10,10 +10,10 @@
 #include <filesystem>
 
 #include "tessera/core/error.hpp"
-#include "tessera/domain/blur_spectrum.hpp"
 #include "tessera/domain/light.hpp"
-#include "tessera/domain/noise_estimate.hpp"
-#include "tessera/domain/order_statistics.hpp"
+#include "tessera/samples/blur_spectrum.hpp"
+#include "tessera/samples/noise_estimate.hpp"
+#include "tessera/samples/order_statistics.hpp"
 
 namespace tessera {
 namespace {

@@ -18,10 +18,10 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/light.hpp"
-#include "tessera/domain/order_statistics.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/image_format.hpp"
 #include "tessera/io/measurement_file.hpp"
+#include "tessera/samples/order_statistics.hpp"
 
 namespace tessera {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "tessera/app/marks.hpp"
 #include "tessera/core/error.hpp"
-#include "tessera/domain/noise_estimate.hpp"
-#include "tessera/domain/repeats.hpp"
+#include "tessera/samples/noise_estimate.hpp"
+#include "tessera/samples/repeats.hpp"
 
 namespace tessera {
 namespace {

@@ -20,9 +20,9 @@
 #include "tessera/comm/exchange.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/light.hpp"
-#include "tessera/domain/noise_estimate.hpp"
-#include "tessera/domain/order_statistics.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/samples/noise_estimate.hpp"
+#include "tessera/samples/order_statistics.hpp"
 
 namespace tessera {
 namespace {

@@ -14,8 +14,8 @@
 #include "job/sample_checks.hpp"
 #include "job/shown_part.hpp"
 #include "tessera/core/phase.hpp"
-#include "tessera/domain/residual_statistics.hpp"
 #include "tessera/io/image_format.hpp"
+#include "tessera/samples/residual_statistics.hpp"
 
 namespace tessera {
 namespace {

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "fits/fits_words.hpp"
+
+#include <cmath>
+#include <optional>
+
+#include "tessera/core/error.hpp"
+
+namespace tessera::io {
+namespace {
+
+constexpr std::size_t kMostPairs = 256;  // of text that goes along with an image
+
+std::string text_of(fitsfile* file, const std::string& key) {
+  char value[FLEN_VALUE] = {};
+  int status = 0;
+  if (fits_read_key(file, TSTRING, key.c_str(), value, nullptr, &status)) fits_clear_errmsg();
+  return status ? "" : value;
+}
+
+std::optional<double> number_of(fitsfile* file, const std::string& key) {
+  double value = 0;
+  int status = 0;
+  if (fits_read_key(file, TDOUBLE, key.c_str(), &value, nullptr, &status)) fits_clear_errmsg();
+  if (status || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+// Whether the file's axis k runs along an axis of the world's and no other does: nothing beside the diagonal.
+bool alone(fitsfile* file, const char* matrix, int k, int axes) {
+  for (int other = 1; other <= axes; ++other) {
+    if (other == k) continue;
+    if (number_of(file, concat(matrix, k, '_', other)).value_or(0) != 0 ||
+        number_of(file, concat(matrix, other, '_', k)).value_or(0) != 0)
+      return false;
+  }
+  return true;
+}
+
+// Of a pixel along the file's axis k; 0: not known.
+// Source: FITS 4.0, section 8.1: CD is the whole matrix, PC is times CDELT.
+double step_of(fitsfile* file, int k, int axes) {
+  if (!alone(file, "CD", k, axes) || !alone(file, "PC", k, axes)) return 0;
+  if (const std::optional<double> cd = number_of(file, concat("CD", k, '_', k))) return *cd;
+  return number_of(file, concat("CDELT", k)).value_or(0) *
+         number_of(file, concat("PC", k, '_', k)).value_or(1);
+}
+
+}  // namespace
+
+FitsWords fits_words(fitsfile* file, const std::array<int, 3>& numbers) {
+  FitsWords out;
+  int axes = 0, status = 0;
+  fits_get_img_dim(file, &axes, &status);
+  for (std::size_t k = 0; k < 3 && status == 0; ++k) {
+    if (numbers[k] == 0) continue;
+    ImageSpace::Axis& axis = out.grid[2 - k];
+    const std::string name = text_of(file, concat("CTYPE", numbers[k]));
+    const double step = step_of(file, numbers[k], axes);
+    if (!name.empty()) axis.name = name;
+    if (step == 0) continue;
+    axis.spacing = std::abs(step);
+    axis.unit = text_of(file, concat("CUNIT", numbers[k]));
+    out.directions += concat(out.directions.empty() ? "" : " ", step < 0 ? '-' : '+', axis.name);
+  }
+  return out;
+}
+
+std::vector<std::pair<std::string, std::string>> fits_text(fitsfile* file) {
+  std::vector<std::pair<std::string, std::string>> out;
+  int cards = 0, more = 0, status = 0;
+  fits_get_hdrspace(file, &cards, &more, &status);
+  for (int k = 1; k <= cards && status == 0 && out.size() < kMostPairs; ++k) {
+    char card[FLEN_CARD] = {}, key[FLEN_KEYWORD] = {}, raw[FLEN_VALUE] = {};
+    int length = 0, bad = 0;
+    fits_read_record(file, k, card, &status);
+    const int kind = fits_get_keyclass(card);
+    if (kind != TYP_USER_KEY && kind != TYP_REFSYS_KEY && kind != TYP_UNIT_KEY) continue;
+    if (fits_get_keyname(card, key, &length, &bad) || fits_parse_value(card, raw, nullptr, &bad) || !raw[0]) {
+      fits_clear_errmsg();
+      continue;
+    }
+    if (const std::string text = text_of(file, key); !text.empty()) out.emplace_back(key, text);
+  }
+  fits_clear_errmsg();
+  return out;
+}
+
+}  // namespace tessera::io

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Datasets of HDF5 files as images: any of them is read, /image is written.
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "array_copy.hpp"
+#include "formats.hpp"
+#include "hdf5/hdf5_read.hpp"
+#include "hdf5/hdf5_words.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/core/phase.hpp"
+#include "tessera/core/version.hpp"
+#include "tessera/io/hdf5.hpp"
+#include "tiff/tiff_geo.hpp"
+
+namespace tessera::io {
+namespace {
+
+class Hdf5Source final : public ImageSource {
+ public:
+  Hdf5Source(const std::string& path, const std::string& part)
+      : file_(Hdf5File::open(path, Communicator())), dataset_(part.empty() ? default_dataset(file_) : part) {
+    where_ = concat(path, ":", dataset_);
+    about_ = file_.info(dataset_);
+    info_ = {ImageSpace(about_.box, about_.channels)};
+    read_words(file_, dataset_, info_);
+    info_.type = about_.type;
+    info_.note = about_.note;
+    if (dataset_ != "/image" && part.empty())
+      info_.note = concat(path, ": ", dataset_, " is read, which its attributes default and signal say",
+                          about_.note.empty() ? "" : "; ", about_.note);
+    // A reconstruction says itself which values were 0 and 1.
+    const std::optional<double> factor = file_.number_attribute(dataset_, "factor");
+    info_.says_scale = factor.has_value();
+    info_.full_scale = factor.value_or(full_scale(about_.type));
+    if (factor) {
+      info_.offset = file_.number_attribute(dataset_, "offset").value_or(0);
+      const double gamma = file_.number_attribute(dataset_, "gamma").value_or(1);
+      info_.light = {StoredLight::Says::curve,
+                     gamma >= 0.2 && gamma <= 5 ? ToneCurve::power(gamma) : ToneCurve(), "its attributes"};
+      if (file_.text_attribute(dataset_, "curve").value_or("") == "srgb")
+        info_.light.curve = ToneCurve::srgb();
+    }
+    TESSERA_VALIDATE(std::isfinite(info_.full_scale) && info_.full_scale > 0 && std::isfinite(info_.offset),
+                     part.empty() ? path : where_, ": its attributes factor and offset are ",
+                     info_.full_scale, " and ", info_.offset,
+                     " (the file's values of what is 1 and 0 inside, factor above 0) correct or remove them");
+  }
+
+  Metadata metadata() override { return read_metadata(file_); }
+  void read(const Box& box, double* planar) override { fill(dense_view(planar, box, info_.channels)); }
+  void read_floats(const Box& box, float* planar) override { fill(dense_view(planar, box, info_.channels)); }
+  void fill(const ArrayView& block) override { file_.read(dataset_, block); }
+
+  // Chunks in turn, each read and unpacked once; a part of one may hold a part of the channels.
+  bool visit(int rank, int ranks, const Visit& visit) override {
+    const Hdf5Reader reader(file_.id(), dataset_, about_, where_);
+    std::vector<double> dense;
+    int turn = 0;
+    for (const Hdf5Reader::Group& group : reader.groups(about_.box, Hdf5Reader::kBandBytes / 4 / 8)) {
+      if (turn++ % ranks != rank) continue;
+      for (const Hdf5Reader::Piece& piece : group) {
+        beat();
+        dense.resize(static_cast<std::size_t>(piece.elements()));
+        reader.read(piece, dense.data());
+        visit(dense.data(), std::ssize(dense));
+      }
+    }
+    return info_.channels == 1;
+  }
+
+ private:
+  Hdf5File file_;
+  std::string dataset_, where_;
+  DatasetInfo about_;
+};
+
+class Hdf5Sink final : public ImageSink {
+ public:
+  Hdf5Sink(const std::string& path, const ImageRecord& record, const Communicator& comm)
+      : comm_(comm), record_(record), file_(Hdf5File::create(path, comm)) {}
+
+  void write_block(const ArrayView& block) override {
+    const Box& whole = record_.space.box;
+    const Index3 back = Index3{} - whole.lo();
+    ArrayView moved = block;
+    moved.box = block.box.shift(back);
+    file_.write(kImage, whole.shift(back), moved);
+  }
+
+  void finish() override {
+    if (record_.says_scale) {
+      file_.set_attribute(kImage, "units", std::string("file"));
+      file_.set_attribute(kImage, "offset", record_.offset);
+      file_.set_attribute(kImage, "factor", record_.factor);
+      if (const ToneCurve& curve = record_.curve; curve.kind() == ToneCurve::Kind::srgb)
+        file_.set_attribute(kImage, "curve", std::string("srgb"));
+      else if (!curve.none())
+        file_.set_attribute(kImage, "gamma", curve.gamma());
+    }
+    write_words(file_, kImage, record_.space);
+    for (std::size_t d = 0; d < 3; ++d)  // where it begins in what it is a part of
+      file_.set_attribute(kImage, concat("origin_", d), static_cast<double>(record_.space.box.lo()[d]));
+    Metadata metadata = record_.metadata;
+    move_place(metadata.text, record_.space.box.lo());
+    write_metadata(file_, metadata, comm_);
+    file_.set_attribute("/", "tessera_version", version());
+    file_.set_attribute("/", "schema", 1.0);
+    file_.close();
+  }
+
+ private:
+  static constexpr const char* kImage = "/image";
+  Communicator comm_;
+  ImageRecord record_;
+  Hdf5File file_;
+};
+
+}  // namespace
+
+ImageFormat hdf5_format() {
+  ImageFormat f;
+  f.name = "HDF5";
+  f.suffixes = {".h5", ".hdf5", ".hdf", ".nxs", ".nx"};
+  f.parts = true;
+  f.measurements = true;
+  f.open = [](const std::string& file, const std::string& part) {
+    return std::make_unique<Hdf5Source>(file, part);
+  };
+  f.create = [](const std::string& file, const ImageRecord& record, const Communicator& comm) {
+    return std::make_unique<Hdf5Sink>(file, record, comm);
+  };
+  f.shared = true;
+  f.bits = {32, 64};
+  f.volumes = true;
+  return f;
+}
+
+}  // namespace tessera::io
