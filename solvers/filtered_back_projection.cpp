@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "tessera/core/error.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
@@ -41,7 +42,12 @@ class FilteredBackProjection final : public Solver {
   const at::Tensor& previous() const override { return next_; }
 
   IterationRecord step(int) override {
-    in_.data.direct(window_, next_);
+    const DataSamples s = in_.data.samples();
+    TESSERA_VALIDATE(s.linear,
+                     "a direct reconstruction is of linear samples (problem.likelihood.type is another than "
+                     "gaussian) leave it out, or take another solver");
+    for (std::size_t i = 0; i < s.y.size(); ++i) s.left[i].copy_(s.y[i]);
+    s.A.direct(s.left, s.weights, window_, next_);
     in_.options.bound(next_);
     in_.data.measure(next_);
     x_.sub_(next_);

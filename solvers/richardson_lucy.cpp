@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/rsub.h>
 #include <ATen/ops/sub.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 
+#include <array>
 #include <utility>
 
+#include "tessera/core/error.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
@@ -36,7 +41,7 @@ class RichardsonLucy final : public Solver {
         next_(at::empty_like(x_)),
         work_(at::empty_like(x_)),
         seen_(at::empty_like(x_)) {
-    in_.data.seen_by_counts(seen_);
+    see_counts();
     constexpr double kLittle = 0.05;
     double most = seen_.numel() > 0 ? seen_.max().item().toDouble() : 0;
     in_.space.comm().all_reduce({&most, 1}, Reduce::max);
@@ -53,7 +58,16 @@ class RichardsonLucy final : public Solver {
   const at::Tensor& previous() const override { return next_; }
 
   IterationRecord step(int) override {
-    in_.data.count_ratio(x_, next_);  // A^T W (c / (A x + b))
+    in_.data.measure(x_);  // leaves A x
+    const double b = *samples_.background;
+    for (std::size_t i = 0; i < samples_.y.size(); ++i) {
+      at::Tensor& mean = samples_.left[i];
+      mean.add_(b);
+      const at::Tensor ratio = at::where(mean > 0, (samples_.y[i] + b) / mean, at::zeros_like(mean));
+      const at::Tensor& w = samples_.weights[i];
+      mean.copy_(w.defined() ? ratio.masked_fill(w.eq(0), 0).mul_(w) : ratio);
+    }
+    samples_.A.adjoint(samples_.left, next_);  // A^T W (c / (A x + b))
     next_.add_(rest_).mul_(x_).div_(seen_);
     in_.options.bound(next_);
     at::sub_out(work_, next_, x_);
@@ -65,7 +79,31 @@ class RichardsonLucy final : public Solver {
   std::vector<StateField> state() override { return {{.name = "x", .image = &x_}}; }
 
  private:
+  // A^T W 1.
+  void see_counts() {
+    TESSERA_VALIDATE(
+        samples_.background,
+        "the solver is for counts (problem.likelihood.type is another than poisson) write poisson, "
+        "or another solver");
+    std::array<std::int64_t, 2> n{!samples_.A.traits().not_negative, 0};  // operators, samples below zero
+    for (std::size_t i = 0; i < samples_.y.size(); ++i) {
+      at::Tensor below = samples_.y[i].lt(-*samples_.background);
+      const at::Tensor& w = samples_.weights[i];
+      if (w.defined()) below = below.logical_and(w.ne(0));
+      n[1] += below.sum().item().toLong();
+      samples_.left[i].copy_(w.defined() ? w.expand_as(samples_.left[i]) : at::ones_like(samples_.left[i]));
+    }
+    in_.space.comm().all_reduce(n, Reduce::sum);
+    TESSERA_VALIDATE(
+        n[0] == 0 && n[1] == 0, n[0] > 0 ? "the operator may have entries below zero" : "",
+        n[0] > 0 && n[1] > 0 ? ", and " : "", n[1] > 0 ? concat(n[1], " samples lie below zero") : "",
+        " (the solver multiplies by ratios of counts) take 'solver: {name: admm}'",
+        n[1] > 0 ? ", or write the mean of what was subtracted as problem.likelihood.background" : "");
+    samples_.A.adjoint(samples_.left, seen_);
+  }
+
   SolverInput in_;
+  DataSamples samples_ = in_.data.samples();
   at::Tensor x_, next_, work_;
   at::Tensor seen_, rest_;  // max(s, t), max(t - s, 0)
 };

@@ -4,10 +4,12 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/sub.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "tessera/core/error.hpp"
+#include "tessera/physics/ramp_filter.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
@@ -30,7 +32,7 @@ class Sirt final : public Solver {
   explicit Sirt(const SolverInput& in)
       : in_(in), x_(in.start), next_(at::empty_like(x_)), seen_(at::empty_like(x_)) {
     constexpr double kHardly = 1e-6;  // of a pixel's mean
-    in_.data.seen_balanced(seen_);
+    balance_rays();
     const double mean =
         in_.space.dot(seen_, at::ones_like(seen_)) / in_.space.dot(at::ones_like(x_), at::ones_like(x_));
     TESSERA_VALIDATE(
@@ -45,7 +47,9 @@ class Sirt final : public Solver {
   const at::Tensor& previous() const override { return next_; }
 
   IterationRecord step(int) override {
-    in_.data.balanced_gradient(x_, next_);
+    in_.data.measure(x_);  // leaves W (A x - y)
+    for (std::size_t i = 0; i < balance_.size(); ++i) samples_.left[i].mul_(balance_[i]);
+    samples_.A.adjoint(samples_.left, next_);
     next_.div_(seen_).masked_fill_(unseen_, 0);
     at::sub_out(next_, x_, next_);
     in_.options.bound(next_);
@@ -58,7 +62,35 @@ class Sirt final : public Solver {
   std::vector<StateField> state() override { return {{.name = "x", .image = &x_}}; }
 
  private:
+  // R = 1 / (A 1), 0 where that is next to nothing, and A^T W R A 1.
+  void balance_rays() {
+    TESSERA_VALIDATE(
+        samples_.linear,
+        "the solver is for linear samples (problem.likelihood.type is another than gaussian) leave "
+        "it out, or take another solver");
+    TESSERA_VALIDATE(
+        samples_.A.traits().not_negative,
+        "the solver balances rays by their lengths (an entry of the operator is below zero) take "
+        "another solver, for example pgd");
+    balance_ = samples_.A.make_measurement();
+    samples_.A.apply(seen_.fill_(1), balance_);
+    double largest = 0;
+    for (const at::Tensor& sums : balance_)
+      if (sums.numel() > 0) largest = std::max(largest, sums.max().item<double>());
+    in_.space.comm().all_reduce({&largest, 1}, Reduce::max);
+    for (std::size_t i = 0; i < balance_.size(); ++i) {
+      // R A 1: 1 where a ray meets the image.
+      samples_.left[i].copy_(balance_[i].gt(1e-6 * largest));
+      if (samples_.weights[i].defined()) samples_.left[i].mul_(samples_.weights[i]);
+      balance_[i] = sirt_scaling(balance_[i], largest);
+    }
+    samples_.A.adjoint(samples_.left, seen_);
+    samples_.weights.clear();
+  }
+
   SolverInput in_;
+  DataSamples samples_ = in_.data.samples();
+  Measurement balance_;
   at::Tensor x_, next_, work_ = at::empty_like(x_);
   at::Tensor seen_, unseen_;  // A^T W R A 1, 1 where it is next to 0; where that is
 };

@@ -132,33 +132,11 @@ class LeastSquares final : public DataTerm {
     A_->adjoint(residual_, out);
   }
   void sensitivity(at::Tensor& out) override { normal(at::ones_like(out), out); }
-  void direct(RampWindow window, at::Tensor& out) override {
-    for (std::size_t i = 0; i < y_.size(); ++i) residual_[i].copy_(y_[i]);
-    A_->direct(residual_, root_weights_, window, out);
-  }
-  void balanced_gradient(const at::Tensor& x, at::Tensor& out) override {
-    A_->apply(x, residual_);
-    report(weigh_residual());
-    for (std::size_t i = 0; i < y_.size(); ++i) residual_[i].mul_(balance_[i]);
-    A_->adjoint(residual_, out);
-  }
-  void seen_balanced(at::Tensor& out) override {
-    TESSERA_VALIDATE(
-        A_->traits().not_negative,
-        "the solver balances rays by their lengths (an entry of the operator is below zero) take "
-        "another solver, for example pgd");
-    balance_ = A_->make_measurement();
-    A_->apply(out.fill_(1), balance_);
-    double largest = 0;
-    for (const at::Tensor& sums : balance_)
-      if (sums.numel() > 0) largest = std::max(largest, sums.max().item<double>());
-    A_->comm().all_reduce({&largest, 1}, Reduce::max);
-    for (std::size_t i = 0; i < y_.size(); ++i) {
-      // R A 1: 1 where a ray meets the image.
-      residual_[i].copy_(weigh(i, balance_[i].gt(1e-6 * largest).to(y_[i].options())));
-      balance_[i] = sirt_scaling(balance_[i], largest);
-    }
-    A_->adjoint(residual_, out);
+  DataSamples samples() override {
+    Measurement weights;
+    for (const at::Tensor& root : root_weights_)
+      weights.push_back(root.defined() ? root.mul(root) : at::Tensor());
+    return {.A = *A_, .y = y_, .weights = std::move(weights), .left = residual_, .linear = true};
   }
   const DistributedOperator& op() const override { return *A_; }
   ProxReport prox_report() const override { return quadratic_->report(); }
@@ -228,36 +206,11 @@ class LeastSquares final : public DataTerm {
   Measurement residual_;      // workspace of the layout
   at::Tensor adjoint_;        // A^T W y, where the proximal point in closed form needs it
   std::optional<QuadraticProx> quadratic_;
-  Measurement balance_;  // 1 / (A 1), where a solver asks for it
   Deferred objective_, chi2_;
   double lipschitz_ = std::numeric_limits<double>::quiet_NaN();  // until it is asked for
 };
 
 }  // namespace
-
-void DataTerm::count_ratio(const at::Tensor&, at::Tensor& out) { seen_by_counts(out); }
-
-void DataTerm::seen_by_counts(at::Tensor&) {
-  throw InputError(
-      "the solver is for counts (problem.likelihood.type is another than poisson) write poisson, or another "
-      "solver");
-}
-
-void DataTerm::direct(RampWindow, at::Tensor&) {
-  throw InputError(
-      "a direct reconstruction is of linear samples (problem.likelihood.type is another than gaussian) leave "
-      "it "
-      "out, or take another solver");
-}
-
-void DataTerm::balanced_gradient(const at::Tensor&, at::Tensor& out) { seen_balanced(out); }
-
-void DataTerm::seen_balanced(at::Tensor&) {
-  throw InputError(
-      "the solver is for linear samples (problem.likelihood.type is another than gaussian) leave it out, or "
-      "take "
-      "another solver");
-}
 
 std::unique_ptr<DataTerm> make_least_squares(DataTermInput input, const Space& space) {
   return std::make_unique<LeastSquares>(std::move(input), space);

@@ -89,36 +89,8 @@ class PointwiseTerm final : public DataTerm {
     newton(z, gamma, out);
   }
 
-  void count_ratio(const at::Tensor& x, at::Tensor& out) override {
-    measure(x);
-    const double b = loss_->background().value();
-    for (std::size_t i = 0; i < y_.size(); ++i) {
-      const at::Tensor v = means_[i] + b;
-      const at::Tensor ratio = at::where(v > 0, (y_[i] + b) / v, at::zeros_like(v));
-      work_[i].copy_(weights_[i].defined() ? ratio.masked_fill(weights_[i].eq(0), 0).mul_(weights_[i])
-                                           : ratio);
-    }
-    A_->adjoint(work_, out);
-  }
-
-  void seen_by_counts(at::Tensor& out) override {
-    if (!loss_->background()) return DataTerm::seen_by_counts(out);
-    const double b = *loss_->background();
-    std::array<std::int64_t, 2> n{!A_->traits().not_negative, 0};  // operators, samples below zero
-    for (std::size_t i = 0; i < y_.size(); ++i) {
-      at::Tensor below = y_[i].lt(-b);
-      if (weights_[i].defined()) below = below.logical_and(weights_[i].ne(0));
-      n[1] += below.sum().item().toLong();
-    }
-    A_->comm().all_reduce(n, Reduce::sum);
-    TESSERA_VALIDATE(
-        n[0] == 0 && n[1] == 0, n[0] > 0 ? "the operator may have entries below zero" : "",
-        n[0] > 0 && n[1] > 0 ? ", and " : "", n[1] > 0 ? concat(n[1], " samples lie below zero") : "",
-        " (the solver multiplies by ratios of counts) take 'solver: {name: admm}'",
-        n[1] > 0 ? ", or write the mean of what was subtracted as problem.likelihood.background" : "");
-    for (std::size_t i = 0; i < y_.size(); ++i)
-      work_[i].copy_(weights_[i].defined() ? weights_[i].expand_as(work_[i]) : at::ones_like(work_[i]));
-    A_->adjoint(work_, out);
+  DataSamples samples() override {
+    return {.A = *A_, .y = y_, .weights = weights_, .left = means_, .background = loss_->background()};
   }
 
   // Its residual is the signed root of the squared deviation over the variance that the loss expects.

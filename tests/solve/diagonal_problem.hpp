@@ -46,6 +46,7 @@ class DiagonalTerm final : public DataTerm {
   double lipschitz() override { return 1.0; }
   void adjoint_start(at::Tensor& out) override { out.copy_(a * y); }
   void sensitivity(at::Tensor& out) override { out.copy_(a * a); }
+  DataSamples samples() override { throw std::logic_error("a diagonal term has no samples"); }
   const DistributedOperator& op() const override {
     throw std::logic_error("a diagonal term has no operator");
   }

@@ -21,12 +21,13 @@ struct Counts {
   Decomposition cut;
   Reducer reducer;
   Space space;
+  std::shared_ptr<DistributedOperator> A;
   at::Tensor y;  // background taken off
   std::unique_ptr<DataTerm> data;
 
   Counts(const Communicator& c, test::Stack parts, double background, double least)
       : comm(c), cut(test::cut(Box::image2d(23, 19), c.size())), reducer(c), space(c, &reducer) {
-    std::shared_ptr<DistributedOperator> A = test::place(parts, cut, 1, comm);
+    A = test::place(parts, cut, 1, comm);
     const at::Tensor whole = (test::random_tensor({1, 23, 19}, 4) * 10 + 3).clamp_min(least);
     y = test::part_of(whole, cut.image(), cut.block(comm.rank()));
     data = make_pointwise_term({.A = A, .y = {y}, .weights = {}, .noise_sigma = 1, .prox = {}},
@@ -103,8 +104,12 @@ TEST(RichardsonLucy, IsForCountsAlone) {
   };
   Reducer reducer(comm);
   const Space space(comm, &reducer);
-  test::DiagonalTerm squares(comm, space, 60);
-  EXPECT_NE(refusal(squares, space, squares.y).find("the solver is for counts"), std::string::npos);
+  test::Stack pixels;
+  pixels.push_back(make_identity());
+  const Counts of(comm, std::move(pixels), 0, 0);
+  const auto squares =
+      make_least_squares({.A = of.A, .y = {of.y}, .weights = {}, .noise_sigma = 1, .prox = {}}, space);
+  EXPECT_NE(refusal(*squares, space, of.y).find("the solver is for counts"), std::string::npos);
   const auto counts = [&](double least, double tap) {
     test::Stack parts;
     at::Tensor taps = at::ones({1, 1, 3}, at::kDouble);

@@ -24,6 +24,17 @@ struct Fit {
   double noise_sigma = 0;  // 0: unknown, residuals are not divided by it
 };
 
+/// What a data term is made of. References hold as long as the term.
+struct DataSamples {
+  DistributedOperator& A;
+  const Measurement& y;  // of parts; 0 where the weight is 0 for want of a finite value
+  Measurement weights;   // W; undefined: 1 everywhere on this rank
+  /// What the last measure() or gradient() left, to be overwritten: W (A x - y) of least squares, A x of others.
+  Measurement& left;
+  std::optional<double> background{};  // of counts; none: the samples are no counts
+  bool linear = false;                 // least squares
+};
+
 /// f(x) = sum_i w_i phi((A x)_i; y_i), w = weight per sample (default 1; 0 for masked, saturated or NaN
 /// samples), such that f / noise_sigma^2 is the negative log-likelihood up to a constant. Least squares:
 /// f(x) = 1/2 |A x - y|^2_W.
@@ -45,19 +56,8 @@ class DataTerm {
   /// gradient.
   virtual void measure(const at::Tensor& x) = 0;
 
-  /// For methods of counts c over a background b, which other terms refuse as the constructor of such a method
-  /// does: A^T W (c / (A x + b)) into out, and objective() and chi2() then belong to this x; and A^T W 1, an
-  /// InputError on all ranks where an entry of A or a count is below zero.
-  virtual void count_ratio(const at::Tensor& x, at::Tensor& out);
-  virtual void seen_by_counts(at::Tensor& out);
-
-  /// For methods of linear samples alone, which terms of other likelihoods refuse. A direct reconstruction of y into
-  /// out, see DistributedOperator::direct(): InputError on all ranks where the operator has none.
-  virtual void direct(RampWindow window, at::Tensor& out);
-  /// A^T W R (A x - y) into out with R = 1 / (A 1), 0 where that is next to nothing, and objective() and chi2() then
-  /// belong to this x; and A^T W R A 1. InputError on all ranks where an entry of A is below zero.
-  virtual void balanced_gradient(const at::Tensor& x, at::Tensor& out);
-  virtual void seen_balanced(at::Tensor& out);
+  /// For methods that go another way than down on f.
+  virtual DataSamples samples() = 0;
 
   /// f, and |A x - y|^2_W / noise_sigma^2 per sample with weight, at the last point of gradient() or
   /// measure(), one iteration late, or of value().
