@@ -98,13 +98,13 @@ struct Choice {
   std::int64_t iterations;
 };
 
-Choice choice_for(const JobConfig& job, Purpose purpose, bool step_written) {
+Choice choice_for(const JobConfig& job) {
   const DenoiserChoice& denoiser = chosen(job.denoiser);
   // A number as step means a gradient's; what has no noise level to go down needs small steps.
-  if (step_written && job.solver.step.form != "dpir") return {"pgd", kUsual};
+  if (!job.solver.step.automatic && job.solver.step.form != "dpir") return {"pgd", kUsual};
   if (!denoiser.network) return {denoiser.takes_sigma ? "admm" : "pgd", denoiser.takes_sigma ? 60 : kUsual};
   if (!denoiser.takes_sigma) return {"pgd", kUsual};
-  if (purpose == Purpose::arrays) return {"hqs", Chosen::more_passes};  // nothing is known of the operator
+  if (job.solver.chosen.arrays) return {"hqs", Chosen::more_passes};  // nothing is known of the operator
   const ScheduleConfig& sigma = job.solver.sigma;
   const bool pointwise = chosen(job.problem.op).pointwise;
   if (pointwise && job.problem.likelihood.type == "huber")
@@ -116,35 +116,48 @@ Choice choice_for(const JobConfig& job, Purpose purpose, bool step_written) {
   return {"hqs", Chosen::more_passes};
 }
 
+/// Options that nobody wrote get their defaults, so that jobs which say the same are equal.
+void fill(const std::vector<Option>& known, Options& options) {
+  for (const Option& o : known)
+    std::visit([&](const auto& value) { options.slot<std::remove_cvref_t<decltype(value)>>(o); }, o.fallback);
+}
+
 /// What `solver.name: auto` and `solver.iterations: auto` stand for, by what the file says of operator, denoiser and
 /// data; other keys stay as they are. docs/solvers.md has the rule and its figures.
-void choose_solver(const Site& site, Purpose purpose, JobConfig& job) {
-  SolverConfig& solver = job.solver;
-  const auto written = [&](const std::string& key) {
-    return site.present->count(join(site.path, "solver." + key)) > 0;
-  };
-  solver.chosen = {.solver = solver.name == kAutoSolver,
-                   .iterations = solver.iterations == 0,
-                   .prior = site.present->count(join(site.path, "denoiser")) == 0};
+void choose_solver(SolverConfig& solver, const JobConfig& job) {
   std::int64_t usual = kUsual;
-  if (solver.name == kAutoSolver) {
-    const Choice choice = choice_for(job, purpose, written("step"));
+  if (solver.chosen.solver) {
+    const Choice choice = choice_for(job);
     solver.name = choice.solver;
     usual = choice.iterations;
-    solver.chosen.one_pass = usual == 1 && solver.iterations == 0;
-    // An option says whose it is.
-    for (const SolverChoice& row : choices().solvers)
-      if (row.name != solver.name &&
-          std::ranges::any_of(row.options, [&](const Option& o) { return written(o.name); })) {
-        solver.name = row.name;
-        usual = kUsual;
-        solver.chosen.one_pass = solver.chosen.solver = false;
-        break;
-      }
   }
   if (chosen(solver).once) usual = 1;
   const std::size_t listed = std::max(solver.step.values.size(), solver.sigma.values.size());
-  if (solver.iterations == 0) solver.iterations = std::max(usual, static_cast<std::int64_t>(listed));
+  if (solver.chosen.iterations) solver.iterations = std::max(usual, static_cast<std::int64_t>(listed));
+}
+
+/// What the job leaves open, and a first choice of it.
+void choose_solver(const Site& site, Purpose purpose, JobConfig& job) {
+  SolverConfig& solver = job.solver;
+  const auto written = [&](const std::string& key) { return site.present->count(join(site.path, key)) > 0; };
+  solver.chosen = {.solver = solver.name == kAutoSolver,
+                   .iterations = solver.iterations == 0,
+                   .prior = !written("denoiser"),
+                   .arrays = purpose == Purpose::arrays};
+  // An option says whose it is, unless the solver that is chosen has it too.
+  if (solver.chosen.solver) {
+    const auto has_one = [&](const SolverChoice& row) {
+      return std::ranges::any_of(row.options, [&](const Option& o) { return written("solver." + o.name); });
+    };
+    const std::string usual = choice_for(job).solver;
+    for (const SolverChoice& row : choices().solvers) {
+      if (row.name == usual || !has_one(row)) continue;
+      solver.name = row.name;
+      solver.chosen.solver = false;
+      break;
+    }
+  }
+  choose_solver(solver, job);
 }
 
 /// A solver of data alone brings no denoiser along, one of counts their likelihood.
@@ -167,12 +180,6 @@ void for_bare(const Complaints& c, JobConfig& job) {
   c.refuse_if(!solver.counts && likelihood != "gaussian", "problem.likelihood.type",
               "is " + likelihood + " (" + job.solver.name +
                   " is for linear samples of any scatter) leave it out, or take another solver");
-}
-
-/// Options that nobody wrote get their defaults, so that jobs which say the same are equal.
-void fill(const std::vector<Option>& known, Options& options) {
-  for (const Option& o : known)
-    std::visit([&](const auto& value) { options.slot<std::remove_cvref_t<decltype(value)>>(o); }, o.fallback);
 }
 
 }  // namespace
@@ -300,6 +307,22 @@ namespace tessera {
 bool is_denoising(const ProblemConfig& problem) {
   return problem.op.type == "identity" && problem.weights.empty() && problem.flat.empty() &&
          problem.saturation == 0 && problem.likelihood.type == "gaussian" && problem.noise.poisson == 0;
+}
+
+JobConfig with_denoiser(JobConfig job, const std::string& network) {
+  job.denoiser = DenoiserConfig();
+  job.denoiser.network = network;
+  config::fill(config::chosen(job.denoiser).options, job.denoiser.options);
+  config::choose_solver(job.solver, job);
+  config::fill(config::chosen(job.solver).options, job.solver.options);
+  return job;
+}
+
+JobConfig with_solver(JobConfig job, const std::string& name, std::int64_t iterations) {
+  job.solver.name = name;
+  if (job.solver.chosen.iterations) job.solver.iterations = iterations;
+  config::fill(config::chosen(job.solver).options, job.solver.options);
+  return job;
 }
 
 }  // namespace tessera

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 
-from harness import image, JOB, job, launch, photo, program, ranks_of, recorded, run, same, start, summary, tessera, TV, wait_for, work
+from harness import image, JOB, job, launch, np, photo, program, ranks_of, recorded, run, same, start, summary, tessera, TV, wait_for, work
 
 ENDLESS = JOB.replace("iterations: 4", "iterations: 100000, stop: {rounding: false}")
 
@@ -169,6 +169,26 @@ def resume_from_folder():
     (work / "moved/checkpoint/job.yaml").unlink()
     _, err = run("moved", "--resume", expect=2)
     assert "moved keeps no job" in err, err
+    # What the data decided holds: bounds of a picture of 8 bits, a noise that a wrong model raised, a solver for holes.
+    measured = ("schema: 1\nproblem: {{measurements: photo.png{mask}, operator: {operator}}}\n"
+                "output: {{folder: full, checkpoint: {{iterations: 4, keep: 9}}}}\n")
+    for operator, mask, ranks, told in (
+            ("{type: blur, boundary: circular, kernel: {gaussian: {sigma: 6}}}", "", 2, "no image explains"),
+            ("{type: identity}", ", weights: weights.npy", 3, "as for a mask")):
+        photo(96, 88, gray=bool(mask))
+        np.save(work / "weights.npy", (np.arange(96 * 88).reshape(96, 88) % 5 > 1).astype(np.float32))
+        path = job(measured.format(operator=operator, mask=mask), "measured.yaml")
+        out, _ = run(path, "--force", ranks=ranks)
+        assert told in out, out
+        shutil.rmtree(work / "rest", ignore_errors=True)
+        shutil.copytree(work / "full", work / "rest")
+        for later in sorted((work / "rest/checkpoint").glob("*.h5"))[1:]:
+            later.unlink()
+        out, _ = run("rest", "--resume", ranks=ranks)
+        assert "resumed after 4 iterations" in out, out
+        same("rest", "full")
+        assert [(work / f / "resolved.yaml").read_text().split("\n#")[0].replace("/rest", "/full")
+                for f in ("rest", "full")].count((work / "full/resolved.yaml").read_text().split("\n#")[0]) == 2
 
 
 def moves_nothing():

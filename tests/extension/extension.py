@@ -145,6 +145,21 @@ def read_plain(name):
     return lines, np.frombuffer(samples, {"uint8": np.uint8, "float32": np.float32}[lines["type"]]).reshape(size)[:, 0]
 
 
+def small_images():
+    """A rule: a small picture gets total variation, a larger one and one whose job names a denoiser do not."""
+    for side, more, wanted in ((60, "", "tv"), (70, "", "drunet"), (60, "denoiser: {network: none}\n", "none")):
+        photo(side, 83)
+        path = job("schema: 1\nproblem: {truth: photo.png, operator: {type: identity}, noise: {gaussian: 0.05}}\n"
+                   f"{more}output: {{folder: out-{side}}}\n")
+        code, out, err = tessera("check", path)
+        assert code == 0 and f"denoiser {wanted}" in out, out + err
+        assert ("the picture is small" in out) == (wanted == "tv"), out
+    path = job("schema: 1\nproblem: {truth: photo.png, operator: {type: identity}, noise: {gaussian: 0.05}}\n"
+               "solver: {iterations: 3}\noutput: {folder: out}\n")
+    run(path, ranks=2)
+    assert "admm" in (work / "out/resolved.yaml").read_text()
+
+
 def plain():
     """A file format: as truth, measurement, mask and preview; size of a pixel and text from file to file."""
     import h5py
@@ -255,4 +270,4 @@ def mistakes():
             assert code == 2 and reason in err and err.count("tessera:") == 1, (reason, code, err)
 
 
-{f.__name__: f for f in (blend, difference, means, coils, exposures, plain, mixed_stack, real_data, side_by_side, mistakes)}[scenario]()
+{f.__name__: f for f in (blend, difference, means, coils, exposures, plain, small_images, mixed_stack, real_data, side_by_side, mistakes)}[scenario]()

@@ -4,6 +4,7 @@
 #include "tessera/app/operator_table.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/io/image_format.hpp"
+#include "tessera/settings/settings.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
@@ -17,6 +18,7 @@ OperatorRow means();
 SolverRow douglas_rachford();
 DenoiserRow shrink();
 DenoiserRow sketch();
+SettingsRule small_images();
 
 }  // namespace tessera
 
@@ -31,5 +33,6 @@ int main(int argc, char** argv) {
   tessera::denoiser_table().push_back(tessera::blend());
   tessera::denoiser_table().push_back(tessera::shrink());
   tessera::denoiser_table().push_back(tessera::sketch());
+  tessera::rule_table().push_back(tessera::small_images());
   session.end(tessera::tessera_main(argc, argv, tessera::Communicator::world()));
 }

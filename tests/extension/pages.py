@@ -21,7 +21,7 @@ def complaints(page, text):
 
 pages = sorted([*(source / "docs").glob("add_*.md"), source / "docs/arrays_in_memory.md"])
 names = {page.name for page in pages}
-assert names == {"add_a_denoiser.md", "add_a_format.md", "add_a_global_operator.md", "arrays_in_memory.md", "add_a_network.md", "add_a_solver.md", "add_an_operator.md"}, names
+assert names == {"add_a_denoiser.md", "add_a_format.md", "add_a_global_operator.md", "arrays_in_memory.md", "add_a_network.md", "add_a_rule.md", "add_a_solver.md", "add_an_operator.md"}, names
 # The check itself must notice a changed listing.
 text = pages[0].read_text()
 assert complaints("a page", text.replace("namespace", "name space", 1)) and complaints("a page", "no listing")

@@ -10,7 +10,7 @@ import re
 import sys
 
 # The way of the data: a folder includes those before it. scene, config and perf stand beside what they do not need.
-ORDER = ["core", "scene", "comm", "io", "config", "physics", "domain", "samples", "denoise", "solve", "solvers", "trace", "perf",
+ORDER = ["core", "scene", "comm", "io", "config", "physics", "domain", "samples", "denoise", "solve", "solvers", "settings", "trace", "perf",
          "train", "app"]
 # Tests of insides from elsewhere: benchmarks of one function, and hostile input for one reader.
 LOOK_INSIDE = {"bench", "fuzz"}

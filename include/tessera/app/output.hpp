@@ -64,7 +64,7 @@ class OutputFolder {
 
 /// resolved.yaml: the job with every choice, then (as comments) versions and `inputs`, SHA-256 and path of
 /// what was read, one a line.
-std::string resolved_text(const RunPlan& plan, int ranks, const std::string& denoiser,
+std::string resolved_text(const JobConfig& job, int ranks, const std::string& denoiser,
                           const std::string& inputs);
 
 /// How a picture holds an image in internal range: its sample, as ImageSink takes it, is internal * gain +

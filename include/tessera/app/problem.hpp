@@ -11,15 +11,9 @@
 #include "tessera/app/run_plan.hpp"
 #include "tessera/domain/distributed_operator.hpp"
 #include "tessera/physics/noise.hpp"
+#include "tessera/settings/facts.hpp"
 
 namespace tessera {
-
-/// What data ask for where the job leaves a choice open and what was chosen without them does not fit.
-struct OtherChoice {
-  std::vector<std::string> overrides;  // of the job: the choice, written out
-  std::string reason;                  // one line for the user
-};
-inline constexpr const char* kTotalVariation = "denoiser.network=tv";
 
 /// The job's data on this rank: truth, operator, measurement.
 struct Problem {
@@ -37,7 +31,8 @@ struct Problem {
   bool noise_colored = false;    // it is weaker in fine details than white noise of its level
   bool noise_stored = false;     // `noise` is of stored values, and of y by the curve's slope
   bool marked = false;           // weights are 0 and 1: they only say which samples count
-  std::optional<OtherChoice> other;
+  double missing = 0;            // share of the samples that does not count
+  std::optional<Facts::FewBright> few_bright;
   at::Tensor truth;                   // undefined without one
   std::vector<std::string> notices;   // one line each, for the user
   std::vector<std::string> warnings;  // of values that are probably not meant
@@ -48,8 +43,12 @@ struct Problem {
 Problem make_problem(const RunPlan& plan, const Communicator& comm,
                      const std::shared_ptr<Transport>& transport);
 
-/// Writes an estimated noise into the job, for resolved.yaml: with it the same run needs no estimate.
-void keep_estimate(RunPlan& plan, const Problem& problem);
+/// The plan with what the samples showed of noise and light, for resolved.yaml: with it the same run needs no estimate.
+RunPlan with_estimate(RunPlan plan, const Problem& problem);
+
+/// The problem on the blocks of another plan of the same image. Collective.
+Problem on_blocks(Problem problem, const RunPlan& plan, const Communicator& comm,
+                  const std::shared_ptr<Transport>& transport);
 
 /// This rank's block of a picture, .npy or HDF5 image, in internal range. `marks`: of measured ones, samples
 /// that a detector marks become NaN, and it is told what they have; null: they are values. Collective.

@@ -26,12 +26,8 @@ std::string input_sums(const RunPlan& plan);
 /// placement (blocks, device, memory, windows), or where an input has changed. Collective.
 void check_same_run(const Checkpoint& checkpoint, const RunPlan& plan, const Communicator& comm);
 
-/// What the run chose by its data where the job leaves it open: a resumed one does not choose anew. Collective.
-OtherChoice made_choices(const Checkpoint& checkpoint, const JobConfig& job, const Communicator& comm);
-
-/// The noise that the run took in place of what the job says, into the job.
-inline constexpr const char* kReplacedNoise = "replaced_noise";
-void keep_replaced_noise(const Checkpoint& checkpoint, RunPlan& plan);
+/// What the run chose where the job leaves it open: a resumed one does not choose anew. Collective.
+Settings settings_of(const Checkpoint& checkpoint, const JobConfig& asked, const Communicator& comm);
 
 /// Whether the folder holds the results of a run that has nothing left to do, pictures included. Collective.
 bool nothing_left(const OutputFolder& folder, const Checkpoint& checkpoint, const JobConfig& job,

@@ -18,12 +18,15 @@
 #include "tessera/denoise/network.hpp"
 #include "tessera/domain/decomposition.hpp"
 #include "tessera/io/distributed_image.hpp"
+#include "tessera/settings/settings.hpp"
 
 namespace tessera {
 
 /// What a job is before anything is computed: file headers, weights, arithmetic. Equal on all ranks.
 struct RunPlan {
-  JobConfig job;                  // autos of grid, scale and weights resolved
+  JobConfig asked;                // the job as it was given
+  Settings settings;              // what it leaves open, as far as is known
+  JobConfig job;                  // with these; autos of grid, scale and weights resolved
   ImageSpace image;               // the unknown
   double offset = 0, factor = 1;  // file value = curve.stored(internal) * factor + offset
   ToneCurve curve;                // inside is light, or what is stored
@@ -55,6 +58,9 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
 /// range. Collective.
 RunPlan plan_arrays(const JobConfig& job, const ImageSpace& image, std::shared_ptr<OperatorPlan> op,
                     const Communicator& comm);
+
+/// The same job under other settings: its network, its blocks. Choices of execution are open again. Collective.
+RunPlan with_settings(const RunPlan& plan, const Settings& settings, const Communicator& comm);
 
 /// Sizes and grids as the job writes them: [rows, columns], of a volume [depth, rows, columns].
 Box box_of(const std::vector<std::int64_t>& size);

@@ -142,13 +142,16 @@ struct StopConfig {
 
 /// What nobody wrote: no part of what a job says, so that jobs that say the same are equal.
 struct Chosen {
-  bool one_pass = false;    // one iteration, unless samples turn out to differ: more_passes
   bool solver = false;      // solver.name
   bool iterations = false;  // solver.iterations
   bool prior = false;       // the section denoiser
+  bool arrays = false;      // operator and data are in memory: the job names neither
   static constexpr std::int64_t more_passes = 12;
   static constexpr const char* masked_solver = "admm";  // where pixels are missing
   static constexpr std::int64_t masked_passes = 16;
+  /// One number for a checkpoint, and back.
+  int bits() const { return int{solver} | int{iterations} << 1 | int{prior} << 2 | int{arrays} << 3; }
+  static Chosen of(int bits) { return {(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0}; }
   bool operator==(const Chosen&) const { return true; }
 };
 

@@ -77,14 +77,12 @@ OutputFolder::Use folder_use(bool force, ResumeMode mode) {
 std::optional<RunPlan> plan_or_finish(const JobConfig& job, const std::optional<Checkpoint>& from,
                                       const OutputFolder& folder, RunFiles& files, const Communicator& comm) {
   RunPlan plan = plan_run(job, comm, comm.size());
-  files.resolved = write_job(plan.job);
   if (from) {
-    // One pass that became more when the samples were seen.
-    if (const auto passes = from->numbers.find("passes");
-        plan.job.solver.iterations == 1 && passes != from->numbers.end())
-      plan.job.solver.iterations = static_cast<std::int64_t>(passes->second);
+    if (const Settings made = settings_of(*from, job, comm); !made.same(plan.settings))
+      plan = with_settings(plan, made, comm);
+    else
+      plan.settings = made;
     check_same_run(*from, plan, comm);
-    keep_replaced_noise(*from, plan);
     if (nothing_left(folder, *from, plan.job, comm)) {
       if (comm.rank() == 0)
         std::printf("%s is finished after %d iterations: nothing to do (%s to go on)\n",
@@ -113,7 +111,7 @@ int execute(const RunArguments& arguments, const Launch& launch) {
   std::string path = arguments.job;
   std::vector<std::string> overrides = arguments.overrides;
   const bool from_folder = open_run_folder(path, overrides, mode, comm);
-  JobConfig job = load_job(path, overrides, comm);
+  const JobConfig job = load_job(path, overrides, comm);
   TESSERA_VALIDATE(!job.output.folder.empty(),
                    "output.folder is not given (a run writes its results there) add for example "
                    "'output: {folder: runs/photo}'");
@@ -129,34 +127,18 @@ int execute(const RunArguments& arguments, const Launch& launch) {
   };
 
   OutputFolder folder(job.output.folder, folder_use(arguments.force, mode), comm);
-  RunFiles files{
-      .text = from_folder ? "" : job.text, .asked = write_job(job), .command_line = launch.command_line};
+  RunFiles files{.text = from_folder ? "" : job.text, .command_line = launch.command_line};
   std::optional<Checkpoint> from = find_checkpoint(folder, mode, comm, files.damaged);
-  const auto take = [&](const OtherChoice& other) {
-    job = load_job(path, other, overrides, comm);
-    files.asked = write_job(job);
-  };
-  if (from)
-    if (const OtherChoice other = made_choices(*from, job, comm); !other.overrides.empty()) take(other);
   try {
-    std::optional<JobRun> built;
-    const auto build = [&] {
-      std::optional<RunPlan> plan = plan_or_finish(job, from, folder, files, comm);
-      if (!plan) return;
-      pause();
-      if (const int device = plan->device.index; plan->device.is_cuda())
-        set_device_clock(make_device_clock(plan->device, [device] { return current_stream(device); }));
-      built.emplace(std::move(*plan), std::move(from), comm, pause);
-    };
-    try {
-      build();
-    } catch (const OtherChoice& other) {
-      from.reset();  // there was none
-      take(other);
-      build();
-    }
-    if (!built) return 0;
-    JobRun& run = *built;
+    std::optional<RunPlan> plan = plan_or_finish(job, from, folder, files, comm);
+    if (!plan) return 0;
+    pause();
+    if (const int device = plan->device.index; plan->device.is_cuda())
+      set_device_clock(make_device_clock(plan->device, [device] { return current_stream(device); }));
+    Measured measured =
+        measure(*std::move(plan), from ? SettingsFrom::checkpoint : SettingsFrom::data, comm, pause);
+    files.asked = write_job(with_settings(job, measured.plan.settings));
+    JobRun run(std::move(measured), std::move(from), comm, pause);
     const int restarts = make_run_folder(folder, run, files);
     watch(folder.file(fmt::format("log/rank-{}.txt", comm.rank())));
     Log log(comm.rank() == 0, folder.file("log.txt"));

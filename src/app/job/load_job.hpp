@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "tessera/app/problem.hpp"
 #include "tessera/comm/communicator.hpp"
 #include "tessera/config/job.hpp"
 #include "tessera/config/parse.hpp"
@@ -14,8 +13,5 @@ namespace tessera {
 /// Reads a job file on rank 0, parses it everywhere. Collective; InputError.
 JobConfig load_job(const std::string& path, const std::vector<std::string>& overrides,
                    const Communicator& comm, Purpose purpose = Purpose::reconstruct);
-/// The same with what the data ask for, and a notice that says so.
-JobConfig load_job(const std::string& path, const OtherChoice& other, std::vector<std::string> overrides,
-                   const Communicator& comm);
 
 }  // namespace tessera

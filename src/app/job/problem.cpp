@@ -300,15 +300,16 @@ Samples read_samples(const RunPlan& plan, const ProductSpace& layout, const Comm
 
 }  // namespace
 
-void keep_estimate(RunPlan& plan, const Problem& problem) {
+RunPlan with_estimate(RunPlan plan, const Problem& problem) {
   plan.curve = problem.curve;
   plan.job.problem.scale.curve = problem.curve;
   plan.curve_open = false;
-  if (!problem.noise_estimated && !problem.noise_replaced) return;
+  if (!problem.noise_estimated && !problem.noise_replaced) return plan;
   NoiseConfig& noise = plan.job.problem.noise;
   noise.gaussian = problem.noise.gaussian * (problem.noise_stored ? plan.factor : 1);
   noise.poisson = problem.noise.poisson;
   noise.unit = problem.noise_stored ? "file" : "internal";
+  return plan;
 }
 
 at::Tensor read_block(const std::string& path, const RunPlan& plan, const Communicator& comm,

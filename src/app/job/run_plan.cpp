@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "job/facts.hpp"
 #include "job/full_scale.hpp"
 #include "job/photograph.hpp"
 #include "job/pixel_sizes.hpp"
@@ -236,6 +237,14 @@ ImageSpace with_spacing(const RunPlan& plan) {
   return image;
 }
 
+// What headers and the operator decide, or what has been decided.
+void take_settings(RunPlan& plan, Settings settings) {
+  plan.job.denoiser = settings.denoiser;
+  plan.job.solver = settings.solver;
+  plan.notices.insert(plan.notices.end(), settings.reasons.begin(), settings.reasons.end());
+  plan.settings = std::move(settings);
+}
+
 // The network, and what computes: everything that the image decides before an operator is described on it.
 void take_network(RunPlan& plan, const Communicator& comm) {
   const JobConfig job = plan.job;
@@ -360,7 +369,7 @@ void fit_solver(const RunPlan& plan) {
 RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
                  std::shared_ptr<OperatorFiles> files) {
   RunPlan plan;
-  plan.job = job;
+  plan.asked = plan.job = job;
   plan.notices = job.notices;
   plan.parts = flatten(job.problem.op);
   plan.files = files ? std::move(files) : std::make_shared<OperatorFiles>();
@@ -439,6 +448,7 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
   }
 
   take_pixel_size(plan);
+  take_settings(plan, decide(plan.asked, facts_of(plan)));
   take_network(plan, comm);
   plan.op = describe(plan, plan.parts, 0, plan.device, comm);
   take_voxel_size(plan);
@@ -458,18 +468,33 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
 RunPlan plan_arrays(const JobConfig& job, const ImageSpace& image, std::shared_ptr<OperatorPlan> op,
                     const Communicator& comm) {
   RunPlan plan;
-  plan.job = job;
+  plan.asked = plan.job = job;
   plan.notices = job.notices;
   plan.files = std::make_shared<OperatorFiles>();
   plan.grid_given = !job.domain.grid.empty();
   plan.image = image;
   static_cast<ImageSpace&>(plan.data) = image;
   plan.job.problem.scale = {.offset = 0, .factor = 1, .curve = ToneCurve()};
-  take_network(plan, comm);
   plan.op = std::move(op);
+  plan.decomposition = Decomposition::choose(  // until there is a network
+      image.box, {1, 1, 1}, comm.size(), [](const Box& b) { return static_cast<double>(b.pixels()); });
+  take_settings(plan, decide(plan.asked, facts_of(plan)));
+  take_network(plan, comm);
   cut_image(plan, comm.size());
   fit_solver(plan);
   return plan;
+}
+
+RunPlan with_settings(const RunPlan& plan, const Settings& settings, const Communicator& comm) {
+  RunPlan other = plan;
+  other.network.reset();
+  other.job.execution = plan.asked.execution;
+  other.job.domain = plan.asked.domain;
+  take_settings(other, settings);
+  take_network(other, comm);
+  cut_image(other, comm.size());
+  fit_solver(other);
+  return other;
 }
 
 RunPlan with_image(const RunPlan& plan, const Box& image, int ranks) {

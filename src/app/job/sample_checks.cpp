@@ -119,21 +119,6 @@ void warn_of_empty_areas(const RunPlan& plan, const Measurement& y, const Measur
 
 }  // namespace
 
-void ask_for_mask_rule(const RunPlan& plan, double missing, Problem& problem) {
-  // By measurement: little noise, or much to be filled. A few holes in strong noise are denoising.
-  constexpr double kLittle = 0.015, kMuch = 1.0 / 3;
-  if (problem.noise_sigma > kLittle && missing < kMuch) return;
-  const SolverConfig& s = plan.job.solver;
-  const bool open = s.chosen.solver && s.chosen.iterations && s.sigma.automatic && s.step.automatic;
-  if (!open || problem.other || !plan.network || !plan.network->takes_sigma() || !problem.marked ||
-      plan.job.problem.op.type != "identity" || plan.job.problem.likelihood.type != "gaussian")
-    return;
-  problem.other = OtherChoice{
-      {concat("solver.name=", Chosen::masked_solver), concat("solver.iterations=", Chosen::masked_passes)},
-      concat("solver ", Chosen::masked_solver, ", ", Chosen::masked_passes,
-             " iterations, as for a mask: some samples do not count")};
-}
-
 namespace {
 
 // How much of an image's finest details, those that estimate_noise() looks at, a kernel lets through: the ratio of
@@ -233,14 +218,11 @@ void warn_of_range(const RunPlan& plan, const Counted& n, Problem& problem) {
   // Of the brightest sample, whatever the range: total variation knows none. A few hot pixels are no stars.
   if (in_range && plan.network && plan.job.solver.chosen.prior && n.brightest >= kPile &&
       n.brightest * 10'000 >= n.all && n.brightest * 100 < n.all && problem.noise_sigma < kFaint * n.most)
-    problem.other = OtherChoice{
-        {kTotalVariation},
-        fmt::format("denoiser tv: {:.2g} % of the samples lie above an eighth of the brightest, {}, and the "
-                    "noise is {:.2g} of it, {:.3g} in file units (networks are trained on pictures whose "
-                    "noise is above {}, and leave marks beside such samples): a section denoiser decides "
-                    "otherwise",
-                    percent(n.brightest, n.all), file(n.most), problem.noise_sigma / n.most,
-                    problem.noise_sigma * plan.factor, kFaint)};
+    problem.few_bright = Facts::FewBright{.percent = percent(n.brightest, n.all),
+                                          .brightest = file(n.most),
+                                          .noise = problem.noise_sigma / n.most,
+                                          .noise_file = problem.noise_sigma * plan.factor,
+                                          .least = kFaint};
   else if (in_range && n.bright * 10'000 < n.all)
     warn(
         fmt::format("fills little of the range: all but one sample in 10,000 stay below {}, an eighth of it "

@@ -38,10 +38,6 @@ void mark_ends(const RunPlan& plan, const Measurement& stored, const Measurement
 void warn_of_values(const RunPlan& plan, const Measurement& y, const Measurement& marks, Problem& problem,
                     const Communicator& comm);
 
-/// Where weights turn out to be marks alone (problem.marked) and the job leaves the solver open: what a mask gets,
-/// if there is little noise or if many samples are missing, of which `missing` is the share.
-void ask_for_mask_rule(const RunPlan& plan, double missing, Problem& problem);
-
 /// Holds a Gaussian noise that the job states against the data's own, where a blur leaves nothing else in their
 /// finest details: a line in problem.warnings where that is far larger, and with a solver that the program chose
 /// it replaces what is stated. Collective.

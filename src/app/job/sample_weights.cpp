@@ -323,8 +323,7 @@ void weigh_samples(const RunPlan& plan, Samples s, Problem& problem, const Commu
                            " say how samples compare";
   }
   if (!s.simulated) warn_of_values(plan, stored, marks, problem, comm);
-  const auto all = static_cast<double>(problem.A->range().values());
-  ask_for_mask_rule(plan, 1 - static_cast<double>(counted) / all, problem);
+  problem.missing = 1 - static_cast<double>(counted) / static_cast<double>(problem.A->range().values());
   const bool on_average = by_file ? !told : problem.noise.poisson > 0 || problem.noise_stored;
   if (!s.simulated || problem.noise.gaussian == kNoiseless)
     problem.notices.push_back("noise: " + problem.noise_source +

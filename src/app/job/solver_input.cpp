@@ -139,9 +139,9 @@ SolverOptions solver_options(const RunPlan& plan, double noise, double L, bool m
   SolverOptions o;
   o.iterations = n;
   o.own = s.options;
-  if (s.bounds) {
-    o.least = (*s.bounds)[0];
-    o.most = (*s.bounds)[1];
+  if (const auto bounds = default_bounds(plan, noise)) {
+    o.least = (*bounds)[0];
+    o.most = (*bounds)[1];
   }
   Strength said{schedule(s.step, n), schedule(s.sigma, n), s.lambda};
   const auto level = [&](const ScheduleConfig& c) { return c.last > 0 ? c.last : noise; };

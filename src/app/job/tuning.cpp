@@ -113,7 +113,7 @@ std::string device_name(Device device) {
   return "cpu";
 }
 
-struct Decision {
+struct ChosenWay {
   Execution choice;
   std::string why;
   bool found = false, tuned = false;
@@ -126,11 +126,11 @@ bool obeys(const Execution& e, const Execution& wanted) {
          e.precision == wanted.precision;
 }
 
-Decision decide(const RunPlan& plan, const Modelled& m, const std::string& shape, double features,
-                const Place& place) {
+ChosenWay choose_way(const RunPlan& plan, const Modelled& m, const std::string& shape, double features,
+                     const Place& place) {
   const auto fingerprint = machine_fingerprint(place.per_host, place.threads, device_name(plan.device));
   const Machine machine = planning_machine(plan, place);
-  Decision d;
+  ChosenWay d;
   std::string remark;
   try {
     std::string stale;
@@ -167,7 +167,7 @@ Decision decide(const RunPlan& plan, const Modelled& m, const std::string& shape
 }
 
 // Rank 0's decision, on all ranks.
-void share(Decision& d, const Communicator& comm) {
+void share(ChosenWay& d, const Communicator& comm) {
   static_assert(std::is_trivially_copyable_v<Execution>);
   std::array<bool, 2> flags{d.found, d.tuned};
   comm.broadcast(&d.choice, sizeof d.choice, 0);
@@ -282,9 +282,9 @@ void choose_execution(RunPlan& plan, const Communicator& comm, const Place& plac
   const double features = feature_budget(plan, comm, place);
   const Modelled m = model_job(plan, plan.device.is_cuda());
   const std::string shape = shape_key(plan, place);
-  Decision d;
+  ChosenWay d;
   comm.together([&] {
-    if (comm.rank() == 0) d = decide(plan, m, shape, features, place);
+    if (comm.rank() == 0) d = choose_way(plan, m, shape, features, place);
   });
   share(d, comm);
   if (!d.found) return;  // the denoiser says why nothing fits

@@ -11,7 +11,6 @@
 
 #include "job/sample_checks.hpp"
 #include "job/solver_input.hpp"
-#include "tessera/app/job_denoiser.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/physics/operators.hpp"
 
@@ -25,6 +24,10 @@ void keep_schedules(const Checkpoint& from, SolverOptions& o) {
   o.sigma = Schedule(from.lists.at("sigma"));
   o.weight = from.numbers.at("weight");
   o.lambda = from.numbers.at("strength");
+  if (const auto bounds = from.lists.find("bounds"); bounds != from.lists.end()) {
+    o.least = bounds->second.at(0);
+    o.most = bounds->second.at(1);
+  }
 }
 
 std::vector<StateField> named(const std::string& prefix, std::vector<StateField> fields) {
@@ -104,31 +107,23 @@ StopRule stop_rule(const JobConfig& job) {
   return {static_cast<int>(job.solver.iterations), stop.residual, stop.chi2, stop.rounding};
 }
 
-JobRun::JobRun(RunPlan run_plan, std::optional<Checkpoint> checkpoint, const Communicator& communicator,
-               const std::function<void()>& pause, const ProblemMaker& make)
-    : plan(std::move(run_plan)),
+JobRun::JobRun(Measured measured_data, std::optional<Checkpoint> checkpoint, const Communicator& communicator,
+               const std::function<void()>& pause)
+    : plan(std::move(measured_data.plan)),
+      said(std::move(measured_data.said)),
       from(std::move(checkpoint)),
       comm(communicator),
-      started(open_transport(plan, comm)),
-      denoiser(make_denoiser(plan, comm, started.transport)),
+      started(std::move(measured_data.started)),
+      denoiser(std::move(measured_data.denoiser)),
+      problem(std::move(measured_data.problem)),
       reducer(comm),
       space(comm, &reducer) {
   pause();
-  problem = make(plan, comm, started.transport);
-  if (problem.other && !from) throw OtherChoice(*std::move(problem.other));
-  keep_estimate(plan, problem);
-  // One pass is the answer where all samples have one noise; not where some count more.
-  if (plan.job.solver.chosen.one_pass && !problem.weights.empty())
-    plan.job.solver.iterations = Chosen::more_passes;
-  pause();
   if (from) {
-    const auto number = [&](const char* key) {
-      return from->numbers.contains(key) ? from->numbers.at(key) : 1.0;
-    };
-    raised = number("raised");
-    raised_apart_ = number("raised_apart");
+    raised = from->numbers.at("raised");
+    problem.noise_sigma = from->numbers.at("noise");
+    level_said_ = raised > 1 && (problem.weights.empty() || problem.marked);
   }
-  problem.noise_sigma *= raised_apart_;
   data = make_data_term(plan, problem, space);
   // One pass takes no step, and one that balances rays by their lengths none that depends on it.
   const SolverRow& row = find_solver(plan.job.solver.name);
@@ -145,14 +140,8 @@ JobRun::JobRun(RunPlan run_plan, std::optional<Checkpoint> checkpoint, const Com
   TESSERA_VALIDATE(std::isfinite(start_rms_),
                    "the start of the iteration is not finite (a value of the measurement "
                    "or of solver.start is not) mask such samples by problem.weights, or correct the file");
-  const auto said = plan.job.solver.bounds;
-  plan.job.solver.bounds = default_bounds(plan, problem.noise_sigma);
   options = solver_options(plan, problem.noise_sigma, L, problem.marked);
-  if (!from && raise_noise(L)) {
-    plan.job.solver.bounds = said;
-    plan.job.solver.bounds = default_bounds(plan, problem.noise_sigma);
-    options = solver_options(plan, problem.noise_sigma, L, problem.marked);
-  }
+  if (!from) raise_noise(L);
   measured = problem.y.front();
   problem.y.clear();  // the data term holds them
   problem.weights.clear();
@@ -181,7 +170,7 @@ JobRun::JobRun(RunPlan run_plan, std::optional<Checkpoint> checkpoint, const Com
 // By measurement (docs/defaults.md): where operator and noise are right, the first proximal step, to which the prior is
 // next to nothing, leaves 0.05 to 0.95 of the noise's variance; where light was blurred and its curve is taken for it,
 // where compression took the noise or a kernel lets through what the true one does not, 1.8 and more.
-bool JobRun::raise_noise(double L) {
+void JobRun::raise_noise(double L) {
   constexpr double kExplained = 1.3, kMost = 0.2;
   constexpr double kColored = 2;  // an error of the model is not white
   constexpr int kTurns = 4;
@@ -189,7 +178,7 @@ bool JobRun::raise_noise(double L) {
   if (!plan.job.solver.chosen.solver || row.once || row.data_step != DataStep::prox || !options.step.set() ||
       plan.job.problem.measurements.empty() || plan.job.problem.likelihood.type != "gaussian" ||
       !in_image_range(plan))
-    return false;
+    return;
   at::Tensor u = problem.A->make_image();
   const auto misfit = [&](double gamma) {
     data->prox(start_, gamma, u);
@@ -197,7 +186,7 @@ bool JobRun::raise_noise(double L) {
     return data->chi2().value();
   };
   const double found = problem.noise_sigma, first = misfit(options.step.values().front());
-  if (!(first > kExplained)) return false;
+  if (!(first > kExplained)) return;
   double left = first;
   for (int turn = 0; turn <= kTurns && problem.noise_sigma < kMost; ++turn) {
     const bool last = turn == kTurns || left <= 1;
@@ -211,11 +200,7 @@ bool JobRun::raise_noise(double L) {
     left = misfit(options.step.values().front());
   }
   raised = problem.noise_sigma / found;
-  // Where all samples have one level the job says it from now on.
-  if (problem.weights.empty() || problem.marked)
-    plan.job.problem.noise = {.gaussian = problem.noise_sigma};
-  else
-    raised_apart_ = raised;
+  level_said_ = problem.weights.empty() || problem.marked;  // all samples have one
   denoiser->set_noise(problem.noise_sigma / std::sqrt(L));
   problem.warnings.push_back(
       fmt::format("no image explains the data: the best one leaves {:.2g} times the noise of {:.3g} (the "
@@ -224,7 +209,14 @@ bool JobRun::raise_noise(double L) {
                   "error counts as noise, {:.3g} "
                   "from here on; mend the model for more",
                   std::sqrt(first), found, problem.noise_sigma));
-  return true;
+}
+
+JobConfig JobRun::resolved() const {
+  JobConfig job = plan.job;
+  if (level_said_) job.problem.noise = {.gaussian = problem.noise_sigma};
+  if (std::isfinite(options.least) || std::isfinite(options.most))
+    job.solver.bounds = std::array{options.least, options.most};
+  return job;
 }
 
 void JobRun::score() {

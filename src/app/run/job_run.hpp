@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "run/measure.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/app/run_plan.hpp"
 #include "tessera/comm/transport_start.hpp"
@@ -19,21 +20,15 @@
 
 namespace tessera {
 
-/// What reads, simulates or is given a problem.
-using ProblemMaker =
-    std::function<Problem(const RunPlan&, const Communicator&, const std::shared_ptr<Transport>&)>;
-
 /// When the job's iterations end.
 StopRule stop_rule(const JobConfig& job);
 
 /// A job with everything there that iterates: built from what is known of it, and restored from the checkpoint
 /// where it goes on from one. Nothing is written yet.
 struct JobRun {
-  /// Reads or simulates. `pause` is called between long steps, at the same places on all ranks, and may throw.
-  /// Collective; InputError; OtherChoice on all ranks where the data ask for one and it does not go on from a
-  /// checkpoint, which has made it.
-  JobRun(RunPlan run_plan, std::optional<Checkpoint> checkpoint, const Communicator& communicator,
-         const std::function<void()>& pause, const ProblemMaker& make = make_problem);
+  /// `pause`: as of measure(). Collective; InputError.
+  JobRun(Measured measured, std::optional<Checkpoint> checkpoint, const Communicator& communicator,
+         const std::function<void()>& pause);
   JobRun(const JobRun&) = delete;
   JobRun& operator=(const JobRun&) = delete;
 
@@ -43,10 +38,13 @@ struct JobRun {
   LoopResult iterate(const std::vector<Observer*>& observers, const std::function<bool()>& stop_requested);
 
   bool goes_on() const { return from.has_value(); }
-  double raised_apart() const { return raised_apart_; }
   int done() const { return from ? from->loop.iterations : 0; }
 
-  RunPlan plan;
+  /// The job as it is run, for resolved.yaml: with bounds, and the noise that the misfit asked for.
+  JobConfig resolved() const;
+
+  const RunPlan plan;
+  const std::string said;  // the job before what the samples show, Measured::said
   std::optional<Checkpoint> from;
   Communicator comm;
   StartedTransport started;
@@ -66,10 +64,10 @@ struct JobRun {
   double raised = 1;     // the noise, to the misfit that no image takes away
 
  private:
-  /// Raises the noise, and what follows from it, until a first step explains the data; whether it had to. Collective.
-  bool raise_noise(double L);
+  /// Raises the noise, and what follows from it, until a first step explains the data. Collective.
+  void raise_noise(double L);
 
-  double raised_apart_ = 1;  // of it what the job does not say
+  bool level_said_ = false;  // the resolved job says the level that was raised
   at::Tensor start_, best_;  // best_: the loop's
   double start_rms_ = 0;
   std::unique_ptr<Denoiser> continued_;

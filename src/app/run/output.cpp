@@ -194,9 +194,9 @@ void OutputFolder::require_owner() const {
   if (owner_) owner_->require();
 }
 
-std::string resolved_text(const RunPlan& plan, int ranks, const std::string& denoiser,
+std::string resolved_text(const JobConfig& job, int ranks, const std::string& denoiser,
                           const std::string& inputs) {
-  std::string text = write_job(plan.job);
+  std::string text = write_job(job);
   text +=
       fmt::format("\n# tessera {} ({}), {} ranks\n# denoiser: {}\n", version(), commit(), ranks, denoiser);
   for (std::size_t at = 0, end = 0; (end = inputs.find('\n', at)) != std::string::npos; at = end + 1)

@@ -5,6 +5,7 @@
 
 #include "job/sample_weights.hpp"
 #include "run/job_run.hpp"
+#include "run/measure.hpp"
 #include "tessera/app/operator_table.hpp"
 #include "tessera/app/tuning.hpp"
 #include "tessera/config/parse.hpp"
@@ -33,7 +34,6 @@ Reconstruction reconstruct(const ArrayProblem& problem, const std::string& setti
   JobConfig job;
   comm.together([&] { job = parse_job("schema: 1\n" + settings, "settings", {}, {}, Purpose::arrays); });
   job.problem.noise.gaussian = problem.noise;
-  job.solver.chosen = {};  // nothing is chosen anew when the samples are seen
   RunPlan plan = plan_arrays(job, problem.image, problem.op, comm);
   choose_execution(plan, comm, this_launch(comm));
   const ProblemMaker take = [&](const RunPlan& plan, const Communicator& ranks,
@@ -48,12 +48,12 @@ Reconstruction reconstruct(const ArrayProblem& problem, const std::string& setti
     weigh_samples(plan, std::move(samples), taken, ranks);
     return taken;
   };
-  JobRun run(
-      std::move(plan), std::nullopt, comm, [] {}, take);
+  const auto go_on = [] {};
+  JobRun run(measure(std::move(plan), SettingsFrom::data, comm, go_on, take), std::nullopt, comm, go_on);
   Reconstruction out;
   out.block = run.plan.decomposition.block(comm.rank());
-  for (const std::vector<std::string>* lines :
-       {&run.plan.notices, &run.problem.notices, &run.problem.warnings})
+  for (const auto* const lines : {&std::as_const(run.plan.notices), &std::as_const(run.problem.notices),
+                                  &std::as_const(run.problem.warnings)})
     out.notices.insert(out.notices.end(), lines->begin(), lines->end());
   out.loop = run.iterate(observers, {});
   out.image = out.loop.image;

@@ -110,31 +110,29 @@ void check_same_run(const Checkpoint& checkpoint, const RunPlan& plan, const Com
   });
 }
 
-OtherChoice made_choices(const Checkpoint& checkpoint, const JobConfig& job, const Communicator& comm) {
-  const Chosen& open = job.solver.chosen;
-  OtherChoice made{.overrides = {}, .reason = "as before: "};
+Settings settings_of(const Checkpoint& checkpoint, const JobConfig& asked, const Communicator& comm) {
+  JobConfig job = asked;
+  std::string changes;
   comm.together([&] {
+    const Chosen open = asked.solver.chosen;
     const JobConfig before = parse_job(checkpoint.texts.at("job"), checkpoint.path, {});
-    const auto keep = [&](bool differs, const std::string& choice) {
-      if (!differs) return;
-      made.reason += (made.overrides.empty() ? "" : ", ") + choice;
-      made.overrides.push_back(choice);
+    const auto change = [&](const std::string& words) {
+      changes += (changes.empty() ? "as before: " : ", ") + words;
     };
-    const bool prior = open.prior && before.denoiser.network != job.denoiser.network;
-    const bool solver = open.solver && before.solver.name != job.solver.name;
-    keep(prior, "denoiser.network=" + before.denoiser.network);
-    keep(solver, "solver.name=" + before.solver.name);
-    keep(open.iterations && (prior || solver),
-         "solver.iterations=" + std::to_string(before.solver.iterations));
+    if (open.prior && before.denoiser.network != job.denoiser.network) {
+      job = with_denoiser(std::move(job), before.denoiser.network);
+      change("denoiser " + before.denoiser.network);
+    }
+    if (open.solver && before.solver.name != job.solver.name) {
+      job = with_solver(std::move(job), before.solver.name, before.solver.iterations);
+      change("solver " + before.solver.name);
+    }
+    if (open.iterations) job.solver.iterations = before.solver.iterations;
+    job.solver.chosen = Chosen::of(static_cast<int>(checkpoint.numbers.at("chosen")));
   });
+  Settings made{.denoiser = std::move(job.denoiser), .solver = std::move(job.solver), .reasons = {}};
+  if (!changes.empty()) made.reasons.push_back(changes);
   return made;
-}
-
-void keep_replaced_noise(const Checkpoint& checkpoint, RunPlan& plan) {
-  const auto noise = checkpoint.numbers.find(kReplacedNoise);
-  if (noise == checkpoint.numbers.end()) return;
-  plan.job.problem.noise.gaussian = noise->second;
-  plan.job.solver.chosen.solver = false;  // nothing is to be replaced again
 }
 
 bool nothing_left(const OutputFolder& folder, const Checkpoint& checkpoint, const JobConfig& job,

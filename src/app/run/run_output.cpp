@@ -121,19 +121,19 @@ std::string how_it_ended(const LoopResult& r, std::int64_t asked) {
 
 Checkpoint fixed_part(const JobRun& run, const RunFiles& files, int restarts) {
   Checkpoint fixed;
-  fixed.texts = {{"job", files.resolved}, {"inputs", files.inputs}};
+  fixed.texts = {{"job", run.said}, {"inputs", files.inputs}};
   fixed.numbers = {{"psnr_start", run.psnr_start},
                    {"raised", run.raised},
-                   {"raised_apart", run.raised_apart()},
+                   {"noise", run.problem.noise_sigma},
+                   {"chosen", static_cast<double>(run.plan.settings.solver.chosen.bits())},
                    {"ranks", run.comm.size()},
                    {"restarts", restarts},
-                   {"passes", static_cast<double>(run.plan.job.solver.iterations)},
                    {"weight", run.options.weight},
                    {"strength", run.options.lambda}};
   for (const auto& [key, value] : run.denoiser->choices()) fixed.numbers[key] = static_cast<double>(value);
-  if (run.problem.noise_replaced || (run.from && run.from->numbers.contains(kReplacedNoise)))
-    fixed.numbers[kReplacedNoise] = run.problem.noise.gaussian;
   fixed.lists = {{"step", run.options.step.values()}, {"sigma", run.options.sigma.values()}};
+  if (std::isfinite(run.options.least) && std::isfinite(run.options.most))
+    fixed.lists["bounds"] = {run.options.least, run.options.most};
   return fixed;
 }
 
@@ -202,7 +202,7 @@ int make_run_folder(OutputFolder& folder, const JobRun& run, const RunFiles& fil
     if (!files.text.empty()) write_text(folder.file("job.yaml"), files.text);
     write_text(folder.path() + kKeptJob, files.asked);
     write_text(folder.file("resolved.yaml"),
-               resolved_text(run.plan, run.comm.size(), run.denoiser->description(), files.inputs) +
+               resolved_text(run.resolved(), run.comm.size(), run.denoiser->description(), files.inputs) +
                    "# noise: " + run.problem.noise_source + "\n");
   });
   return restarts;

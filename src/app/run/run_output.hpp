@@ -18,10 +18,9 @@ namespace tessera {
 
 /// What a run keeps of where it comes from.
 struct RunFiles {
-  std::string text{};      // of the job file, to be kept; empty: the folder has it
-  std::string asked{};     // the job as it was asked for
-  std::string resolved{};  // and with what its files say
-  std::string inputs{};    // sums of what it reads; rank 0
+  std::string text{};    // of the job file, to be kept; empty: the folder has it
+  std::string asked{};   // the job as it was asked for
+  std::string inputs{};  // sums of what it reads; rank 0
   std::string command_line{};
   std::vector<std::string> damaged{};  // checkpoints that were passed over
 };

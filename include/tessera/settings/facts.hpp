@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "tessera/core/image_space.hpp"
+
+namespace tessera {
+
+/// What rules look at: what headers and the operator say, and once they are read what the samples show. Equal on all
+/// ranks.
+struct Facts {
+  ImageSpace image;           // the unknown
+  std::string operator_name;  // for a line
+  bool on_grid = true;        // each sample is one of the image's own grid
+  bool identity = false;      // it is the pixel itself
+  bool pointwise = false;     // A^T A is a product at each pixel
+  bool takes_level = false;   // the denoiser of the job takes a noise level
+  bool shipped = true;        // weights come with the program for so many channels
+
+  /// Few samples far above all others, and above their noise.
+  struct FewBright {
+    double percent = 0;     // of the samples
+    std::string brightest;  // in file units
+    double noise = 0;       // of the brightest
+    double noise_file = 0;  // in file units
+    double least = 0;       // noise of the brightest that networks were trained on
+  };
+  struct Samples {
+    double noise = 0;      // standard deviation of one of weight 1, internal range
+    double missing = 0;    // share of them that does not count
+    bool marked = false;   // weights say nothing but which count
+    bool weighed = false;  // some count more than others, or not at all
+    std::optional<FewBright> few_bright{};
+  };
+  std::optional<Samples> samples{};  // nothing: not seen yet
+};
+
+}  // namespace tessera

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/settings/settings.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tessera/app/operator_table.hpp"
+#include "tessera/config/parse.hpp"
+
+namespace tessera {
+namespace {
+
+JobConfig job_of(const std::string& rest, const std::string& op = "identity") {
+  know_choices();
+  return parse_job(
+      "schema: 1\nproblem: {truth: {scene: {size: [64, 64]}}, noise: {gaussian: 0.01}, operator: {type: " +
+          op + "}}\noutput: {folder: out}\n" + rest,
+      "job.yaml", {});
+}
+
+Facts picture(std::int64_t channels = 3) {
+  Facts facts;
+  facts.image = ImageSpace(Box::image2d(100, 120), channels);
+  facts.identity = facts.pointwise = facts.takes_level = true;
+  facts.shipped = channels == 1 || channels == 3;
+  return facts;
+}
+
+Facts seen(const Facts::Samples& samples) {
+  Facts facts = picture();
+  facts.samples = samples;
+  return facts;
+}
+
+struct Row {
+  const char* name;
+  std::string job;
+  Facts facts;
+  std::string denoiser, solver;
+  std::int64_t iterations;
+};
+
+TEST(Settings, RulesDecideWhatTheJobLeavesOpenAndNothingElse) {
+  const Facts::FewBright stars{
+      .percent = 0.1, .brightest = "60000", .noise = 1e-4, .noise_file = 6, .least = 1e-3};
+  const Facts::Samples holes{.noise = 0.004, .missing = 0.02, .marked = true, .weighed = true};
+  Facts::Samples strong = holes, most_missing = holes;
+  strong.noise = 0.05;
+  most_missing.noise = 0.05;
+  most_missing.missing = 0.5;
+  const Facts::Samples uneven{.noise = 0.05, .missing = 0, .marked = false, .weighed = true};
+  const Facts::Samples bright{
+      .noise = 1e-4, .missing = 0, .marked = false, .weighed = false, .few_bright = stars};
+  const std::vector<Row> rows{
+      {"denoising is one pass", "", picture(), "drunet", "hqs", 1},
+      {"nothing new is seen", "", seen({.noise = 0.05}), "drunet", "hqs", 1},
+      {"no network for five channels", "", picture(5), "tv", "admm", 60},
+      {"unless the job names one", "denoiser: {network: none}\n", picture(5), "none", "pgd", 20},
+      {"holes in little noise", "", seen(holes), "drunet", "admm", 16},
+      {"a few holes in strong noise are denoising", "", seen(strong), "drunet", "hqs", 12},
+      {"much to be filled", "", seen(most_missing), "drunet", "admm", 16},
+      {"a named solver stays", "solver: {name: hqs}\n", seen(holes), "drunet", "hqs", 20},
+      {"named iterations stay", "solver: {iterations: 5}\n", seen(holes), "drunet", "hqs", 5},
+      {"samples that differ", "", seen(uneven), "drunet", "hqs", 12},
+      {"one pass that was asked for", "solver: {iterations: 1}\n", seen(uneven), "drunet", "hqs", 1},
+      {"stars", "", seen(bright), "tv", "admm", 60},
+      {"stars under a network by name", "denoiser: {network: drunet}\n", seen(bright), "drunet", "hqs", 1},
+  };
+  for (const Row& row : rows) {
+    const JobConfig asked = job_of(row.job);
+    const Settings settings = decide(asked, row.facts);
+    EXPECT_EQ(settings.denoiser.network, row.denoiser) << row.name;
+    EXPECT_EQ(settings.solver.name, row.solver) << row.name;
+    EXPECT_EQ(settings.solver.iterations, row.iterations) << row.name;
+    const bool other =
+        settings.denoiser.network != asked.denoiser.network || settings.solver.name != asked.solver.name;
+    EXPECT_EQ(other, !settings.reasons.empty()) << row.name;
+    // Whoever asks twice gets the same answer, and a job that says it decides nothing.
+    EXPECT_TRUE(decide(asked, row.facts).same(settings)) << row.name;
+    const JobConfig said = parse_job(write_job(with_settings(asked, settings)), "job.yaml", {});
+    EXPECT_TRUE(decide(said, row.facts).same(settings)) << row.name;
+  }
+}
+
+TEST(Settings, ArraysGetWhatAJobOfTheirKindGets) {
+  know_choices();
+  const JobConfig asked = parse_job("schema: 1\n", "settings", {}, {}, Purpose::arrays);
+  Facts facts = picture();
+  EXPECT_EQ(decide(asked, facts).solver.iterations, 1);
+  facts.identity = false;
+  EXPECT_EQ(decide(asked, facts).solver.name, "admm");
+  facts.pointwise = false;
+  EXPECT_EQ(decide(asked, facts).solver.name, "hqs");
+  EXPECT_EQ(decide(asked, facts).solver.iterations, Chosen::more_passes);
+}
+
+TEST(Settings, EveryRowHasANameOfItsOwn) {
+  std::vector<std::string> names;
+  for (const SettingsRule& rule : rule_table()) {
+    EXPECT_EQ(std::count(names.begin(), names.end(), rule.name), 0) << rule.name;
+    EXPECT_TRUE(rule.decide) << rule.name;
+    names.push_back(rule.name);
+  }
+  EXPECT_GE(names.size(), 5U);
+}
+
+}  // namespace
+}  // namespace tessera
