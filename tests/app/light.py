@@ -145,3 +145,44 @@ def wrong_models_do_no_harm():
     text = "problem: {measurements: y.npy, noise: {gaussian: 0.05}, operator: {type: identity}}\n" + END
     out = said(text)
     assert "problem.noise says 0.05" in out and psnr(image("out")[0], x) > 27, (out, psnr(image("out")[0], x))
+
+
+def gray_saved_as_color():
+    """Three equal channels are one measurement, whatever the type; what differs, or is asked for, stays color."""
+    x = picture(size=96).mean(-1)
+    one = np.rint(255 * (x + 0.05 * np.random.default_rng(6).standard_normal(x.shape)).clip(0, 1)).astype(np.uint8)
+    three = np.stack([one] * 3, -1)
+    text = "problem: {measurements: Y, operator: {type: identity}}\ndenoiser: {network: tv}\n" + END
+    Image.fromarray(one).save(work / "gray.png")
+    said(text.replace("Y", "gray.png"))
+    right = image("out")
+    Image.fromarray(three).save(work / "three.png")
+    Image.fromarray(three).save(work / "three.tif")
+    np.save(work / "three.npy", np.moveaxis(three, -1, 0))
+    for name, ranks in (("three.png", 1), ("three.tif", 2), ("three.npy", 1)):
+        out = said(text.replace("Y", name), ranks=ranks)
+        assert f"gray: the three channels of {name} are the same" in out and "1 x 96 x 96" in out, (name, out)
+        assert image("out").shape == right.shape and distance(image("out"), right) < 1e-5, name
+    run("out/resolved.yaml", "--force", "--set", f"output.folder={work / 'again'}")
+    assert distance(image("again"), right) < 1e-5, "resolved.yaml gives the same run"
+    # A compression and a rounding lie between them, or a weak color: gray; truth and weights are read alike.
+    near = three.astype(int) + np.random.default_rng(7).integers(-1, 2, three.shape) * (np.random.default_rng(8).random(x.shape) < 0.5)[..., None]
+    Image.fromarray(near.clip(0, 255).astype(np.uint8)).save(work / "near.png")
+    Image.fromarray(np.rint(255 * np.stack([x] * 3, -1)).astype(np.uint8)).save(work / "truth.png")
+    np.save(work / "w.npy", np.ones((3, *x.shape), np.float32))
+    text_near = text.replace("Y", "near.png, weights: w.npy, truth: truth.png")
+    out = said(text_near, ranks=2)
+    assert "near.png are the same but for 2 at most" in out and summary("out")["psnr"] > 27, out
+    assert np.abs(image("out") - right).mean() < 1, np.abs(image("out") - right).mean()
+    # Colors: asked for, seen, or told apart by the weights.
+    assert "gray:" not in said(text.replace("Y", "three.png, image: {channels: 3}")) and image("out").shape[0] == 3
+    tinted = three.copy()
+    tinted[:10, :10, 0] //= 2
+    Image.fromarray(tinted).save(work / "tinted.png")
+    assert "gray:" not in said(text.replace("Y", "tinted.png"), ranks=2) and image("out").shape[0] == 3
+    out = said(text.replace("Y", "tinted.png, image: {channels: 1}"), expect=2)
+    assert "problem.image.channels is 1 (the channels of tinted.png differ) leave it out" in out, out
+    weights = np.ones((3, *x.shape), np.float32)
+    weights[0, :4] = 0
+    np.save(work / "w.npy", weights)
+    assert "gray:" not in said(text.replace("Y", "three.png, weights: w.npy")) and image("out").shape[0] == 3

@@ -31,6 +31,7 @@ struct RunPlan {
   double offset = 0, factor = 1;  // file value = curve.stored(internal) * factor + offset
   ToneCurve curve;                // inside is light, or what is stored
   bool curve_open = false;        // until the samples are seen, choose_curve()
+  bool gray = false;              // files of three equal channels are read as one
   SourceInfo data;                // the file in whose units the image is: of measurements, else of the truth
   std::array<double, 2> truth_scale{0, 1};  // offset and factor of the truth, which may have its own
   std::optional<Network> network;           // none: tv, no prior

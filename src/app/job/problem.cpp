@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "job/gray.hpp"
 #include "job/masked_pixels.hpp"
 #include "job/missing.hpp"
 #include "job/simulation.hpp"
@@ -28,16 +29,21 @@ namespace {
 
 // A file in the measurement's layout, this rank's samples on the host, as they are stored: in float64, since
 // fluxes of 1e-18 have inverse variances of 1e39, which float32 does not hold before they are rescaled.
-Measurement read_parts(const std::string& path, const std::string& kind, const ProductSpace& layout,
-                       const Communicator& comm) {
+Measurement read_parts(const RunPlan& plan, const std::string& path, const std::string& kind,
+                       const ProductSpace& layout, const Communicator& comm) {
   Measurement out;
   std::vector<MeasurementPart> parts;
+  std::vector<MeasurementPartInfo> stored;
+  if (plan.gray && kind == "measurements") stored = measurement_info(path, comm);
   for (std::size_t i = 0; i < layout.parts(); ++i) {
-    out.push_back(empty_block(layout.part(i).space.channels, layout.block(i, comm.rank()), at::kDouble,
-                              layout.part(i).space.axes));
+    const std::int64_t channels = stored_channels(
+        plan, i < stored.size() ? stored[i].source.channels : kColors, layout.part(i).space.channels);
+    out.push_back(
+        empty_block(channels, layout.block(i, comm.rank()), at::kDouble, layout.part(i).space.axes));
     parts.push_back({layout.part(i).box(), layout.layout(i), view(out.back(), layout.block(i, comm.rank()))});
   }
   read_measurements(path, kind, parts, comm);
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = with_channels(out[i], layout.part(i).space.channels);
   return out;
 }
 
@@ -58,17 +64,18 @@ double fit_float(Measurement& parts, const Communicator& comm) {
 }
 
 // Dark frames or flat fields in the measurement's layout; one frame counts for all slices of a stack.
-Measurement read_frames(const std::string& path, const ProductSpace& layout, const Communicator& comm) {
+Measurement read_frames(const RunPlan& plan, const std::string& path, const ProductSpace& layout,
+                        const Communicator& comm) {
   const Box all = layout.part(0).box(), mine = layout.block(0, comm.rank());
   const ImageFormat* const format = find_format(path);
   if (layout.parts() != 1 || all.extent(0) == 1 || !format ||
       (format->measurements && path.rfind(":/") == std::string::npos))
-    return read_parts(path, "frames", layout, comm);
+    return read_parts(plan, path, "frames", layout, comm);
   const SourceInfo info = image_source_info(path, comm);
   const Box frame = info.box;
   if (frame.extent(0) != 1 || frame.extent(1) != all.extent(1) || frame.extent(2) != all.extent(2) ||
       info.channels != 1)
-    return read_parts(path, "frames", layout, comm);
+    return read_parts(plan, path, "frames", layout, comm);
   const at::Tensor whole = empty_block(1, frame, at::kDouble, Axes::volume);
   comm.together([&] {
     if (comm.rank() == 0) read_image(path, Layout({frame}), view(whole, frame), Communicator());
@@ -85,7 +92,7 @@ Measurement read_frames(const std::string& path, const ProductSpace& layout, con
 
 // Divided by its mean over all parts; 0 where it is no number above 0.
 Measurement read_flat(const RunPlan& plan, const ProductSpace& layout, const Communicator& comm) {
-  Measurement flat = read_frames(plan.job.problem.flat, layout, comm);
+  Measurement flat = read_frames(plan, plan.job.problem.flat, layout, comm);
   for (at::Tensor& part : flat) part.masked_fill_(part.gt(0).logical_and_(part.isfinite()).logical_not_(), 0);
   fit_float(flat, comm);
   double sum = 0, n = 0;
@@ -273,10 +280,10 @@ Samples read_samples(const RunPlan& plan, const ProductSpace& layout, const Comm
   Samples s;
   const MeasurementOrigin origin = measurement_origin(p.measurements, comm);
   s.light = origin.internal;
-  s.y = read_parts(p.measurements, "measurements", layout, comm);
+  s.y = read_parts(plan, p.measurements, "measurements", layout, comm);
   if (!p.flat.empty()) s.flat = read_flat(plan, layout, comm);
   if (!p.dark.empty()) {
-    s.dark = read_frames(p.dark, layout, comm);
+    s.dark = read_frames(plan, p.dark, layout, comm);
     for (at::Tensor& t : s.dark) t = t.div_(plan.factor).to(at::kFloat);
   }
   if (const MaskedPixels masked = masked_pixels(s.y, parts[0].source.type, comm); masked.found()) {
@@ -292,8 +299,8 @@ Samples read_samples(const RunPlan& plan, const ProductSpace& layout, const Comm
     t = t.to(at::kFloat);
   }
   if (p.weights.empty() && has_weights(p.measurements, comm))
-    s.weights = read_parts(p.measurements, "weights", layout, comm);
-  if (!p.weights.empty()) s.weights = read_parts(p.weights, "weights", layout, comm);
+    s.weights = read_parts(plan, p.measurements, "weights", layout, comm);
+  if (!p.weights.empty()) s.weights = read_parts(plan, p.weights, "weights", layout, comm);
   take_weights(s, comm);
   return s;
 }
@@ -316,12 +323,14 @@ at::Tensor read_block(const std::string& path, const RunPlan& plan, const Commun
                       std::string* marks) {
   const PhaseScope phase(Phase::load);
   const SourceInfo info = image_source_info(path, comm);
-  TESSERA_VALIDATE(info.box == plan.image.box && info.channels == plan.image.channels, path, " is ",
-                   info.channels, " x ", sides(info.box), " (the image is ", plan.image.channels, " x ",
-                   sides(plan.image.box), ") give a file of that size");
+  const std::int64_t stored = stored_channels(plan, info.channels, plan.image.channels);
+  TESSERA_VALIDATE(info.box == plan.image.box && info.channels == stored, path, " is ", info.channels, " x ",
+                   sides(info.box), " (the image is ", plan.image.channels, " x ", sides(plan.image.box),
+                   ") give a file of that size");
   const Box block = plan.decomposition.block(comm.rank());
-  at::Tensor t = empty_block(plan.image, block, at::kDouble);
+  at::Tensor t = empty_block(plan.image.with_channels(stored), block, at::kDouble);
   read_image(path, plan.decomposition.layout(), view(t, block), comm);
+  t = with_channels(t, plan.image.planes());
   const auto inside = [&] {
     return light_of(t.sub_(plan.offset).div_(plan.factor), plan.curve).to(plan.options());
   };

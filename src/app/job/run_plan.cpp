@@ -10,6 +10,7 @@
 
 #include "job/facts.hpp"
 #include "job/full_scale.hpp"
+#include "job/gray.hpp"
 #include "job/photograph.hpp"
 #include "job/pixel_sizes.hpp"
 #include "tessera/app/job_denoiser.hpp"
@@ -430,6 +431,7 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
     warn_of_pixels(plan, path, info);
   }
   if (plan.truth && !p.measurements.empty()) warn_of_pixels(plan, p.truth, *plan.truth);
+  if (!plan.scan) take_gray(plan, sources, comm);
   if (plan.truth && !p.image.size.empty())
     TESSERA_VALIDATE(plan.image.box == box_of(p.image.size), "problem.image.size is ",
                      sides(box_of(p.image.size)), " (the truth has ", sides(plan.image.box),
