@@ -17,7 +17,7 @@ constexpr std::int64_t kGrid = 128;  // of the kernel's own spectrum
 constexpr double kRing = 0.04, kFirst = 0.03;
 constexpr std::size_t kRings = 18, kSectors = 8;
 constexpr double kAlone = 0.1, kMostly = 0.3;  // of what is there: what the picture may have
-constexpr double kFineFrom = 0.54;                 // cycles per sample from which details are the finest
+constexpr double kFineFrom = 0.54;             // cycles per sample from which details are the finest
 
 // |K|^2 on kGrid x kGrid, the largest of the channels; taps beyond the grid fold, which samples the same spectrum.
 std::vector<double> kernel_power(const at::Tensor& taps) {
