@@ -160,13 +160,16 @@ void choose_solver(const Site& site, Purpose purpose, JobConfig& job) {
   choose_solver(solver, job);
 }
 
+void without_denoiser(JobConfig& job) {
+  for (const DenoiserChoice& row : choices().denoisers)
+    if (!row.network && !row.takes_sigma) job.denoiser.network = row.name;
+}
+
 /// A solver of data alone brings no denoiser along, one of counts their likelihood.
 void for_bare(const Complaints& c, JobConfig& job) {
   const SolverChoice& solver = chosen(job.solver);
   if (!solver.bare) return;
-  if (job.solver.chosen.prior)
-    for (const DenoiserChoice& row : choices().denoisers)
-      if (!row.network && !row.takes_sigma) job.denoiser.network = row.name;
+  if (job.solver.chosen.prior) without_denoiser(job);
   const DenoiserChoice& denoiser = chosen(job.denoiser);
   c.refuse_if(denoiser.network || denoiser.takes_sigma, "denoiser.network",
               "is " + denoiser.name + " (" + job.solver.name +
@@ -321,6 +324,9 @@ JobConfig with_denoiser(JobConfig job, const std::string& network) {
 JobConfig with_solver(JobConfig job, const std::string& name, std::int64_t iterations) {
   job.solver.name = name;
   if (job.solver.chosen.iterations) job.solver.iterations = iterations;
+  const SolverChoice& row = config::chosen(job.solver);
+  if (row.bare) config::without_denoiser(job);
+  if (row.counts) job.problem.likelihood.type = "poisson";
   config::fill(config::chosen(job.solver).options, job.solver.options);
   return job;
 }

@@ -14,7 +14,8 @@ std::optional<Decision> no_shipped_network(const JobConfig& job, const Facts& fa
 /// The solver of operators in memory: what a job gets that names the like.
 std::optional<Decision> operator_of_arrays(const JobConfig& job, const Facts& facts);
 
-/// Total variation where few samples are far above all others and above a noise that no network knows, as of stars.
+/// Where few samples are far above all others and above their noise: Richardson-Lucy of counts of stars, else total
+/// variation where no network knows so little noise.
 std::optional<Decision> few_bright_samples(const JobConfig& job, const Facts& facts);
 
 /// What a mask gets, where weights turn out to be marks alone.

@@ -21,12 +21,14 @@ Settings decide(const JobConfig& asked, const Facts& facts) {
   }
   settings.denoiser = std::move(job.denoiser);
   settings.solver = std::move(job.solver);
+  settings.likelihood = std::move(job.problem.likelihood);
   return settings;
 }
 
 JobConfig with_settings(JobConfig job, const Settings& settings) {
   job.denoiser = settings.denoiser;
   job.solver = settings.solver;
+  job.problem.likelihood = settings.likelihood;
   return job;
 }
 

@@ -207,13 +207,23 @@ def counts_and_stars():
     np.save(work / "stars.npy", (r.poisson(sky) + r.normal(0, 3, sky.shape)).astype(np.float32))
     stars = ("problem: {measurements: stars.npy, operator: {type: blur, kernel: {gaussian: {sigma: 1.2}}}}\n"
              "solver: {name: hqs, iterations: 1}\n" + END)
-    note = r"warning: the measurement has few bright samples far above its noise: .* write 'network: tv' in denoiser"
+    note = r"warning: the measurement has few bright samples far above its noise: .* 'name: richardson_lucy, iterations: 100' in solver"
     assert re.search(note, said(stars, "denoiser.network=drunet", ranks=2)), "a network that the job names"
-    # One that nobody named gives way to total variation, the same on any ranks, and a resumed run does not choose anew.
+    # Counts of stars are richardson_lucy's: its image holds what was drawn.
+    drawn = stars.replace("solver: {name: hqs, iterations: 1}\n", "")
+    for ranks in (1, 2):
+        out = said(drawn, ranks=ranks)
+        assert "note: solver richardson_lucy, 100 iterations: " in out and "solver richardson_lucy, 100 iterations, denoiser none" in out, out
+        if ranks == 2:
+            assert distance(image("out"), lucy) < 1e-4
+        lucy = image("out")
+    assert lucy.min() >= 0 and abs(lucy.sum() / sky.sum() - 1) < 0.02, lucy.sum() / sky.sum()
+    # With iterations that the job says, a network that nobody named gives way to total variation, the same on any ranks,
+    # and a resumed run does not choose anew.
     line = r"note: denoiser tv: \S+ % of the samples lie above an eighth of the brightest"
-    shortest = stars.replace("solver: {name: hqs, iterations: 1}\n", "")
+    shortest = drawn
     for ranks in (1, 3):
-        out = said(shortest, ranks=ranks)
+        out = said(shortest, "solver.iterations=60", ranks=ranks)
         assert len(re.findall(line, out)) == 1 and "solver admm, 60 iterations, denoiser tv" in out, out
         assert not re.search(note, out)
         result = image("out")[0]
@@ -231,6 +241,8 @@ def counts_and_stars():
     for folder in ("half", "again"):
         assert np.array_equal(image(folder), image("straight")), folder
     assert "few bright" not in said(stars, "denoiser.network=tv"), "total variation"
+    # A gain that is not known is asked for.
+    assert "write 'noise: {poisson: GAIN, unit: file}'" in said(drawn, "problem.noise={gaussian: 12, unit: file}", ranks=2)
     photo = pictures.photograph("camera.png")[60:188, 150:294] / np.float32(255)
     np.save(work / "stars.npy", photo)
     assert "few bright" not in said(stars, "problem.noise.gaussian=1e-4"), "a photograph without noise"

@@ -35,7 +35,8 @@ bool is_denoising(const ProblemConfig& problem);
 
 /// The job with another denoiser, at its defaults; a solver that the job leaves open is chosen anew for it.
 JobConfig with_denoiser(JobConfig job, const std::string& network);
-/// The job with another solver, and with `iterations` where it leaves their number open.
+/// The job with another solver, and with `iterations` where it leaves their number open; one of data alone has no denoiser,
+/// one of counts their likelihood.
 JobConfig with_solver(JobConfig job, const std::string& name, std::int64_t iterations);
 
 /// problem.measurements of a job file, absolute; empty where it has none. Nothing else is checked.

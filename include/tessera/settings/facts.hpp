@@ -19,13 +19,13 @@ struct Facts {
   bool takes_level = false;   // the denoiser of the job takes a noise level
   bool shipped = true;        // weights come with the program for so many channels
 
-  /// Few samples far above all others, and above their noise.
+  /// Few samples far above all others, and above their noise, as of stars.
   struct FewBright {
-    double percent = 0;     // of the samples
-    std::string brightest;  // in file units
-    double noise = 0;       // of the brightest
-    double noise_file = 0;  // in file units
-    double least = 0;       // noise of the brightest that networks were trained on
+    std::string seen;         // for a line: how many, how bright, how much noise
+    bool faint = false;       // so little noise that networks leave marks beside them
+    double least = 0;         // noise, of the brightest, that networks were trained on
+    bool starry = false;      // blurred, and they may be counts
+    bool gain_known = false;  // of the counts
   };
   struct Samples {
     double noise = 0;      // standard deviation of one of weight 1, internal range

@@ -16,15 +16,19 @@ namespace tessera {
 struct Settings {
   DenoiserConfig denoiser;
   SolverConfig solver;
+  LikelihoodConfig likelihood;
   std::vector<std::string> reasons;  // one line for each rule that decided, for the user
 
-  bool same(const Settings& other) const { return denoiser == other.denoiser && solver == other.solver; }
+  bool same(const Settings& other) const {
+    return denoiser == other.denoiser && solver == other.solver && likelihood == other.likelihood;
+  }
 };
 
 /// What a rule decides; the rest stays as it is.
 struct Decision {
   std::optional<std::string> denoiser{};
-  std::optional<std::string> solver{};
+  std::optional<std::string>
+      solver{};  // with what belongs to it: of data alone no denoiser, of counts their likelihood
   std::optional<std::int64_t> iterations{};  // where the job leaves their number open
   std::string reason{};                      // one line for the user; empty: nothing is said
 };

@@ -240,8 +240,7 @@ ImageSpace with_spacing(const RunPlan& plan) {
 
 // What headers and the operator decide, or what has been decided.
 void take_settings(RunPlan& plan, Settings settings) {
-  plan.job.denoiser = settings.denoiser;
-  plan.job.solver = settings.solver;
+  plan.job = with_settings(std::move(plan.job), settings);
   plan.notices.insert(plan.notices.end(), settings.reasons.begin(), settings.reasons.end());
   plan.settings = std::move(settings);
 }

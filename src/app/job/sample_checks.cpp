@@ -210,20 +210,48 @@ void warn_of_steps(const RunPlan& plan, const Counted& n, Problem& problem) {
                   std::ldexp(1.0, std::ilogb(size) - 23) * plan.factor, n.least * plan.factor + plan.offset));
 }
 
+// By measurement (docs/defaults.md): above such a noise, of the brightest sample, richardson_lucy is worse than a network
+// where the kernel is narrow; below it 3 to 30 dB better on star fields.
+constexpr double kStarry = 2e-3;
+
+// Whether richardson_lucy can be run, or could where the gain is known: counts none of which lies below what it takes
+// for 0, and a kernel that is not negative.
+bool may_be_counts(const RunPlan& plan, const Counted& n, const Problem& problem) {
+  const NoiseModel& noise = problem.noise;
+  const double zero = noise.poisson > 0 ? noise.gaussian * noise.gaussian / noise.poisson : 0;
+  return plan.data.type != "uint8" && plan.job.problem.likelihood.type == "gaussian" && n.least + zero >= 0 &&
+         problem.A->traits().not_negative && problem.ends.empty();
+}
+
+// Few samples far above all others. A few hot pixels are none.
+void look_for_stars(const RunPlan& plan, const Counted& n, Problem& problem) {
+  // Drawn star fields have up to 5 %, fluorescence from 22 % on.
+  const bool few = n.brightest >= kPile && n.brightest * 10'000 >= n.all && n.brightest * 20 < n.all;
+  if (!in_image_range(plan) || !plan.network || !plan.job.solver.chosen.prior || !few) return;
+  const bool blurred = std::ranges::all_of(
+      plan.parts, [](const OperatorConfig& part) { return find_operator(part.type).choice.kernel; });
+  Facts::FewBright found{
+      .seen =
+          fmt::format("{:.2g} % of the samples lie above an eighth of the brightest, {}, and the noise is "
+                      "{:.2g} of it, {:.3g} in file units",
+                      percent(n.brightest, n.all), in_file_units(plan, n.most), problem.noise_sigma / n.most,
+                      problem.noise_sigma * plan.factor),
+      .faint = problem.noise_sigma < kFaint * n.most && n.brightest * 100 < n.all,
+      .least = kFaint,
+      .starry = !plan.parts.empty() && blurred && problem.noise_sigma < kStarry * n.most &&
+                may_be_counts(plan, n, problem),
+      .gain_known = problem.noise.poisson > 0};
+  if (found.faint || found.starry) problem.few_bright = std::move(found);
+}
+
 // That the samples fill little of the range that networks know, or leave it.
 void warn_of_range(const RunPlan& plan, const Counted& n, Problem& problem) {
   const auto file = [&](double v) { return in_file_units(plan, v); };
   const auto warn = [&](const std::string& text) { problem.warnings.push_back("the measurement " + text); };
   const bool in_range = in_image_range(plan);  // 0 is what a ray beside the object has
-  // Of the brightest sample, whatever the range: total variation knows none. A few hot pixels are no stars.
-  if (in_range && plan.network && plan.job.solver.chosen.prior && n.brightest >= kPile &&
-      n.brightest * 10'000 >= n.all && n.brightest * 100 < n.all && problem.noise_sigma < kFaint * n.most)
-    problem.few_bright = Facts::FewBright{.percent = percent(n.brightest, n.all),
-                                          .brightest = file(n.most),
-                                          .noise = problem.noise_sigma / n.most,
-                                          .noise_file = problem.noise_sigma * plan.factor,
-                                          .least = kFaint};
-  else if (in_range && n.bright * 10'000 < n.all)
+  look_for_stars(plan, n, problem);
+  if (problem.few_bright) return;
+  if (in_range && n.bright * 10'000 < n.all)
     warn(
         fmt::format("fills little of the range: all but one sample in 10,000 stay below {}, an eighth of it "
                     "(largest {}); networks are trained on all of it: write 'factor: data' in problem.scale",
@@ -234,7 +262,9 @@ void warn_of_range(const RunPlan& plan, const Counted& n, Problem& problem) {
         "noise is "
         "{:.2g} of it, {:.3g} in file units (networks are trained on pictures that fill the range, with "
         "noise "
-        "above {}, and may leave marks beside the bright samples): write 'network: tv' in denoiser",
+        "above {}, and may leave marks beside the bright samples): of stars in counts 'name: "
+        "richardson_lucy, "
+        "iterations: 100' in solver makes 3 dB more, of others 'network: tv' in denoiser may",
         percent(n.bright, n.all), file(kDim), problem.noise_sigma, problem.noise_sigma * plan.factor,
         kFaint));
   // Whole numbers of 16 bits that are read with a sign: those from 32768 on come out below 0.

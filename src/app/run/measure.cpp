@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "run/measure.hpp"
 
+#include <ATen/TensorOperators.h>
+
 #include <utility>
 
 #include "job/facts.hpp"
@@ -10,6 +12,16 @@
 #include "tessera/settings/settings.hpp"
 
 namespace tessera {
+namespace {
+
+// Under a likelihood of counts weights say no more than which of them count.
+void know_how_counts_scatter(Problem& problem) {
+  for (at::Tensor& w : problem.weights) w = w.ne(0).to(w.scalar_type());
+  problem.marked = problem.missing > 0;
+  if (!problem.marked) problem.weights.clear();
+}
+
+}  // namespace
 
 Measured measure(RunPlan plan, SettingsFrom from, const Communicator& comm,
                  const std::function<void()>& pause, const ProblemMaker& make) {
@@ -26,6 +38,7 @@ Measured measure(RunPlan plan, SettingsFrom from, const Communicator& comm,
       started = open_transport(plan, comm);
       denoiser = make_denoiser(plan, comm, started.transport);
       problem = on_blocks(std::move(problem), plan, comm, started.transport);
+      if (plan.job.problem.likelihood.type == "poisson") know_how_counts_scatter(problem);
     }
   }
   pause();

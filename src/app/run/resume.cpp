@@ -130,7 +130,10 @@ Settings settings_of(const Checkpoint& checkpoint, const JobConfig& asked, const
     if (open.iterations) job.solver.iterations = before.solver.iterations;
     job.solver.chosen = Chosen::of(static_cast<int>(checkpoint.numbers.at("chosen")));
   });
-  Settings made{.denoiser = std::move(job.denoiser), .solver = std::move(job.solver), .reasons = {}};
+  Settings made{.denoiser = std::move(job.denoiser),
+                .solver = std::move(job.solver),
+                .likelihood = std::move(job.problem.likelihood),
+                .reasons = {}};
   if (!changes.empty()) made.reasons.push_back(changes);
   return made;
 }
