@@ -5,7 +5,7 @@
   .venv/bin/python tests/bench/points.py PROGRAM [--half rule|check] [--only s01,t03] [--jobs N]     (minutes of a core)
 
 Counts in a TIFF of 16 bits, drawn by numpy. PSNR in dB, peak: the brightest of what was drawn, without a rim of 8 pixels.
-Cases `s` chose the rule, cases `t` were set aside until it stood."""
+Cases `s` gave the rule; its limit of 5 % was set with both halves in sight."""
 
 import argparse
 import multiprocessing
