@@ -162,7 +162,10 @@ void choose_solver(const Site& site, Purpose purpose, JobConfig& job) {
 
 void without_denoiser(JobConfig& job) {
   for (const DenoiserChoice& row : choices().denoisers)
-    if (!row.network && !row.takes_sigma) job.denoiser.network = row.name;
+    if (!row.network && !row.takes_sigma) {
+      job.denoiser = DenoiserConfig();
+      job.denoiser.network = row.name;
+    }
 }
 
 /// A solver of data alone brings no denoiser along, one of counts their likelihood.
@@ -327,6 +330,7 @@ JobConfig with_solver(JobConfig job, const std::string& name, std::int64_t itera
   const SolverChoice& row = config::chosen(job.solver);
   if (row.bare) config::without_denoiser(job);
   if (row.counts) job.problem.likelihood.type = "poisson";
+  config::fill(config::chosen(job.denoiser).options, job.denoiser.options);
   config::fill(config::chosen(job.solver).options, job.solver.options);
   return job;
 }

@@ -446,6 +446,14 @@ NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted, c
       repeats.enlarged == (std::array{1, 1}), "the noise cannot be estimated (each sample is there ",
       repeats.enlarged[0], " x ", repeats.enlarged[1],
       " times: the measurement was enlarged by repeating its pixels) give it as it was measured, or", wanted);
+  constexpr double kSome = 0.05;  // of lines, in both axes; twice that in one
+  const auto [less, more] = std::minmax(repeats.repeated[0], repeats.repeated[1]);
+  TESSERA_VALIDATE(more < kSome || (less < kSome && more < 2 * kSome), "the noise cannot be estimated (",
+                   std::round(100 * repeats.repeated[0]), " % of the rows and ",
+                   std::round(100 * repeats.repeated[1]),
+                   " % of the columns repeat their neighbors: the measurement was enlarged by its nearest "
+                   "pixels) give it as it was measured, or",
+                   wanted);
   const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
   if (const double gain = step_of_counts(y, counted, repeats.step, layout, comm, transport); gain > 0)
     return {.gain = gain};

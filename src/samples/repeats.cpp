@@ -88,6 +88,10 @@ class Pairs {
     ++counts_[phase];
     counts_[kPhases + phase] += differs;
   }
+  // Whether two neighbors within the line at `place` differ.
+  void take_line(std::int64_t place, bool differs) {
+    counts_[2 * kPhases + static_cast<std::size_t>(place) % kPhases] += differs;
+  }
   void sum(const Communicator& comm) { comm.all_reduce(counts_, Reduce::sum); }
   // Blocks of so many samples: all that differ stand at one place of them, and a tenth there does. Each other
   // place has pairs enough to say so: of masks, and of two rows, all pairs may stand at one.
@@ -97,6 +101,19 @@ class Pairs {
                               [&](auto first) { return repeat(f, first); }))
         return static_cast<int>(f);
     return 1;
+  }
+  // Share of the lines that vary and are the next one's equals; 0 where more than 16 in a row are, as in drawings.
+  double repeated() const {
+    std::int64_t lines = 0, equal = 0, run = 0;
+    for (std::size_t k = 0; k < kPhases; ++k) {
+      if (counts_[k] == 0) continue;
+      ++lines;
+      const bool same = counts_[kPhases + k] == 0 && counts_[2 * kPhases + k] > 0;
+      run = same ? run + 1 : 0;
+      if (run > 16) return 0;
+      equal += same;
+    }
+    return equal < 8 ? 0.0 : static_cast<double>(equal) / static_cast<double>(lines);
   }
 
  private:
@@ -113,7 +130,7 @@ class Pairs {
     return differ[first] > 0 && 10 * differ[first] >= pairs[first];
   }
 
-  std::vector<std::int64_t> counts_ = std::vector<std::int64_t>(2 * kPhases);
+  std::vector<std::int64_t> counts_ = std::vector<std::int64_t>(3 * kPhases);
 };
 
 }  // namespace
@@ -141,6 +158,7 @@ Repeats find_repeats(const Measurement& y, const Measurement& counted, const Pro
           for (std::size_t d = 0; d < 2; ++d) {
             if (std::isnan(next[d])) continue;
             pairs[d].take(d == 0 ? n.block.lo()[1] + r : n.block.lo()[2] + c, v != next[d]);
+            pairs[1 - d].take_line(d == 0 ? n.block.lo()[2] + c : n.block.lo()[1] + r, v != next[d]);
             if (v != next[d])
               step = std::min(step, std::abs(static_cast<double>(v) - static_cast<double>(next[d])));
           }
@@ -153,6 +171,7 @@ Repeats find_repeats(const Measurement& y, const Measurement& counted, const Pro
   for (std::size_t d = 0; d < 2; ++d) {
     pairs[d].sum(comm);
     out.enlarged[d] = pairs[d].block();
+    out.repeated[d] = pairs[d].repeated();
   }
   while (out.areas.size() < kMostAreas) {
     const std::int64_t n = count_values(flat, comm);

@@ -39,6 +39,15 @@ def weights_held_against_data():
         assert ("known up to a factor" in out) == (name == "seconds"), out
     for name in ("relative", "hours", "large"):
         assert distance(found[name], found["ivar"]) < 3e-3, (name, distance(found[name], found["ivar"]))
+    for name, power in (("deviation", 1), ("variance", 2)):  # not their inverse
+        np.save(work / f"{name}.npy", (sigma**power).astype("f4"))
+        assert f"these look like {'standard deviations' if power == 1 else 'variances'}" in said(
+            text, f"problem.weights={name}.npy", ranks=power, expect=2)
+    # Noise that differs over the picture without a map of it: the larger level, and where.
+    np.save(work / "halves.npy", (truth + np.where(xx < 64, 0.02, 0.08) * r.standard_normal((h, w))).astype("f4"))
+    out = said(text.replace(", weights: ivar.npy", ""), "problem.measurements=halves.npy", ranks=2)
+    assert re.search(r"noise: gaussian 0.08\d*, estimated from the data where they have most noise", out), out
+    assert "columns 64 and 127), and the larger one is taken" in out, out
     # A detector's flags: 1 is bad, 4 was corrected.
     bad, jump = r.random((h, w)) < 0.02, r.random((h, w)) < 0.05
     y[bad] = r.choice([-50.0, 200.0, 3000.0], bad.sum())

@@ -23,6 +23,9 @@ struct Repeats {
   double step = 0;
   /// Every sample is there so often, along rows and columns: an image enlarged by repeating pixels. 1: not.
   std::array<int, 2> enlarged{1, 1};
+  /// Share of rows and columns that are the next one's equals, sample by sample, though they vary: an image enlarged by
+  /// its nearest pixels, whatever the factor.
+  std::array<double, 2> repeated{};
 };
 
 /// Over the samples that count (`counted` is 1, else 0); both float32 on the host, planes apart. Collective;

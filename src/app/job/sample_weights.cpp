@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "job/noise_level.hpp"
+#include "job/noise_places.hpp"
 #include "job/photograph.hpp"
 #include "job/sample_checks.hpp"
 #include "job/simulation.hpp"
@@ -216,6 +217,8 @@ Weighing from_model(const RunPlan& plan, const Samples& s, const Measurement& y,
     problem.noise_source = fmt::format("none was simulated, a level of {} is assumed", kNoiseless);
   } else {
     each = estimate_level(plan, y, stored, marks, problem, comm);
+    if (each.empty() && !problem.noise_stored && !is_jpeg(plan, comm))
+      hold_noise_against_places(plan, y, marks, problem, comm);
   }
   problem.noise_estimated = !given && !s.simulated && each.empty();
 
@@ -260,6 +263,7 @@ void weigh_samples(const RunPlan& plan, Samples s, Problem& problem, const Commu
                    comm);
   }
   raw.clear();
+  if (!s.simulated) leave_out_empty_part(plan, stored, marks, problem, comm);
   if (!s.simulated) mark_ends(plan, stored, marks, problem, comm);
   const bool is_light = s.simulated || s.light;
   problem.curve = is_light ? plan.curve : choose_curve(plan, stored, marks, problem, comm);
@@ -275,6 +279,8 @@ void weigh_samples(const RunPlan& plan, Samples s, Problem& problem, const Commu
                    "problem.noise.poisson stands beside weights that are inverse variances (both say how the "
                    "samples' noise differs) remove one of them");
   const bool told = by_file && plan.job.problem.noise.gaussian > 0;
+  if (by_file && !by_counts && !s.simulated && !plan.scan && s.weight_unit == 1)
+    hold_weights_against_scatter(plan, s.weights, y, marks, told, problem, comm);
   Weighing w = by_counts ? from_counts(plan, s, y, marks, problem, comm)
                : by_file ? from_file(plan, s, problem)
                          : from_model(plan, s, y, stored, marks, problem, comm);
