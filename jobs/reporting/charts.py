@@ -90,7 +90,7 @@ def curve(run, index, column, against):
     rows = rows[thin(len(rows))]
     if not np.isfinite(values[rows]).any():
         return None
-    x = run.whole[against][rows]
+    x = run.whole[against][rows] + (against == "iteration")  # from 1, as in the log
     hover = "iteration %{x}" if against == "iteration" else "%{x:.4g} s"
     return {
         "type": "scatter",
@@ -109,7 +109,7 @@ def restart_lines(runs, against):
     shapes = []
     for index, run in enumerate(runs):
         for at in run.whole_restarts[:50]:
-            x = float(run.whole["iteration"][at] if against == "iteration" else run.whole["elapsed"][at - 1])
+            x = float(run.whole["iteration"][at] + 1 if against == "iteration" else run.whole["elapsed"][at - 1])
             shapes.append(
                 {
                     "type": "line",
@@ -210,7 +210,7 @@ def schedule(runs):
                 "marker": {"size": 6, "symbol": symbol},
                 "mode": "lines+markers",
                 "yaxis": "y" if column == "step" else "y2",
-                "line": trace["line"] | {"width": 1.5},
+                "line": trace["line"] | {"width": 1.5} | ({"dash": "dash"} if column == "sigma" else {}),
             }
             data.append(trace)
     scale = {key: scale_for([y for trace in data if trace["yaxis"] == key for y in trace["y"]]) for key in ("y", "y2")}
@@ -273,7 +273,7 @@ def time_of(run):
                         "mode": "lines",
                         "stackgroup": "phases",
                         "name": label(phase),
-                        "x": digits(run.columns),
+                        "x": digits(run.columns + 1),
                         "y": packed(row),
                         "line": {"width": 0.5, "color": PHASE_COLORS[phase]},
                         "fillcolor": PHASE_COLORS[phase],
@@ -287,7 +287,7 @@ def time_of(run):
         heat = [
             {
                 "type": "heatmap",
-                "x": digits(run.columns),
+                "x": digits(run.columns + 1),
                 "y": run.ranks,
                 "z": packed(run.busy, run.busy.shape),
                 "colorscale": "Viridis",
@@ -456,7 +456,7 @@ def memory_of(run):
                     "type": "scatter",
                     "mode": "lines",
                     "name": "tracked peak, highest rank",
-                    "x": digits(run.columns),
+                    "x": digits(run.columns + 1),
                     "y": packed(run.memory_curve / GIB),
                     "line": {"color": "#0072B2", "width": 2},
                     "showlegend": False,

@@ -91,7 +91,7 @@ class States(Pages):
         data, text, _ = self.page("a")
         self.assertIn("resumed 2 times", text)
         curve = self.chart(data, "psnr_iteration")
-        self.assertEqual(curve["data"][0]["x"], list(range(8)), "each iteration once")
+        self.assertEqual(curve["data"][0]["x"], list(range(1, 9)), "each iteration once, from 1 as in the log")
         self.assertEqual(len(curve["layout"]["shapes"]), 2)
         self.assertEqual(len(self.chart(data, "psnr_time")["data"][0]["x"]), 12, "against time, what was done")
 
