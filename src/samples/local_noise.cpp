@@ -172,7 +172,7 @@ Alternation alternation(const Measurement& y, const Measurement& counted, const 
                         const Communicator& comm) {
   const std::vector<Middle> tiles = middles(y, counted, layout, comm);
   const std::vector<float> fine = listed(tiles, [](const Middle& t) { return t.fine; });
-  if (count_values(fine, comm) < kFewPlaces) return {};
+  if (count_values(fine, comm) < kFewPlaces / 10) return {};
   return {static_cast<double>(median(fine, comm)),
           static_cast<double>(median(listed(tiles, [](const Middle& t) { return t.twice; }), comm))};
 }

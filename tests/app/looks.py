@@ -131,6 +131,9 @@ def empty_parts():
             looks = rf"has \d+ samples .* of exactly {fill} side by side, without noise .* give them weight 0" if fill == 0 else \
                 r"samples are exactly -30000, side by side and far below all others .* an empty part, which counts 0"
             assert len(re.findall(looks, out)) == 1, out
+    # A drawing's ground is none.
+    np.save(work / "y.npy", (np.hypot(yy - 80, xx - 100) < 40) | (yy > 130))
+    assert "empty part" not in said(text, "problem.noise.gaussian=0.1")
     # 8 bits with little noise repeat themselves, and are no empty parts.
     found, out = noise((100 + 20 * np.sin(xx / 40) + r.normal(0, 0.8, (h, w))).round().astype(np.uint8))
     assert 0.75 < found < 0.95 and "side by side" not in out, out

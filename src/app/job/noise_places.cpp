@@ -30,10 +30,9 @@ bool alternates(const RunPlan& plan, const Measurement& y, const Measurement& ma
   const Alternation found = alternation(y, marks, problem.A->range(), comm);
   if (!(found.every_second > 0) || found.every_second > kLess * found.neighbors) return false;
   problem.warnings.push_back(fmt::format(
-      "neighbors in the measurement differ by {}, every second sample by {} (rows or columns take turns, as "
-      "the "
-      "colors of a sensor's mosaic do, or the fields of a video): separate them first, or demosaic it; the "
-      "noise is taken from every second sample",
+      "neighbors in the measurement differ by {}, every second sample by {} (as the colors of a sensor's "
+      "mosaic do): "
+      "demosaic it, or separate the two kinds, first; the noise is taken from every second sample",
       in_file(plan, found.neighbors), in_file(plan, found.every_second)));
   problem.noise = {.gaussian = found.every_second};
   problem.noise_source = level_text(plan, problem.noise) + ", estimated from every second sample";
@@ -126,6 +125,11 @@ void leave_out_empty_part(const RunPlan& plan, const Measurement& stored, Measur
   const std::int64_t rest = count_values(others, comm);
   const double middle = static_cast<double>(median(others, comm));
   if (empty * kOneIn < empty + rest || rest < empty / 100 || next - least < kGap * (middle - least)) return;
+  // Drawings, labels and the like have areas too, but no noise.
+  Measurement left;
+  for (std::size_t i = 0; i < marks.size(); ++i)
+    left.push_back(marks[i].masked_fill(stored[i].eq(static_cast<float>(least)), 0));
+  if (!(alternation(stored, left, layout, comm).neighbors > 0)) return;
   for (std::size_t i = 0; i < marks.size(); ++i)
     marks[i].masked_fill_(stored[i].eq(static_cast<float>(least)), 0);
   problem.notices.push_back(
