@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Links between documents lead somewhere, to a heading where they name one, scripts that documents name exist, and all files name the same version.
+"""Links between documents lead somewhere, to a heading where they name one, scripts that documents name exist, pages of folders stay short, and all files name the same version.
 
 usage: documents.py SOURCE_DIR
 """
@@ -34,6 +34,13 @@ def script_complaints(source, path, text):
     return [f"{path.name} names {name} (no such file)" for name in named if "NAME" not in name and not (source / name).exists()]
 
 
+def length_complaints(name, text):
+    """`name`: of the page below docs. What is read before a change has to be read in a few minutes."""
+    most = 300 if name.startswith("folders/") else 900 if name == "architecture.md" else None
+    words = len(text.split())
+    return [f"docs/{name} has {words} words ({most} at most)"] if most and words > most else []
+
+
 def version_complaints(header, citation, changelog):
     """The header is what CMake reads; the program's own answer is compared by programs.sh."""
     version = ".".join(re.findall(r"^#define TESSERA_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", header, re.M))
@@ -56,12 +63,17 @@ def version_complaints(header, citation, changelog):
 def main():
     source = pathlib.Path(sys.argv[1])
     documents = [source / "README.md", source / "CONTRIBUTING.md", source / "tests/README.md", source / "data/weights/README.md", *sorted((source / "docs").glob("*.md"))]
-    assert len(documents) > 5, documents
+    folders = sorted((source / "docs/folders").glob("*.md"))
+    assert len(documents) > 5 and len(folders) > 5, (documents, folders)
+    documents += folders
     # The checks themselves must notice what is wrong.
     assert link_complaints(source / "README.md", "see [x](docs/nowhere.md)")
     assert link_complaints(source / "README.md", "see [x](docs/gpu.md#nowhere) and [y](#none)\n# Nowhere")[1:]
     assert not link_complaints(source / "README.md", "see [x](docs/solvers.md#how-long) and [y](#a-b)\n## A, `B`")
     assert script_complaints(source, source / "README.md", "run `jobs/nothing.sh`")
+    assert length_complaints("folders/core.md", "word " * 301) and length_complaints("architecture.md", "word " * 901)
+    assert not length_complaints("folders/core.md", "word " * 300) and not length_complaints("architecture.md", "word " * 900)
+    assert not length_complaints("job_file.md", "word " * 5000)
     header = "".join(f"#define TESSERA_VERSION_{part} {n}\n" for part, n in (("MAJOR", 1), ("MINOR", 2), ("PATCH", 3)))
     citation = "version: 1.2.3\ndate-released: 2000-01-01\n"
     assert not version_complaints(header, citation, "## [1.2.3] - 2000-01-01\n\n### Added\n")
@@ -73,6 +85,8 @@ def main():
     for path in documents:
         text = path.read_text()
         complaints += link_complaints(path, text) + script_complaints(source, path, text)
+        if path.is_relative_to(source / "docs"):
+            complaints += length_complaints(path.relative_to(source / "docs").as_posix(), text)
     print("\n".join(complaints) or f"{len(documents)} documents")
     return 1 if complaints else 0
 
