@@ -10,7 +10,7 @@ std::optional<Decision> missing_samples(const JobConfig& job, const Facts& facts
   constexpr double kLittle = 0.015, kMuch = 1.0 / 3;
   const SolverConfig& s = job.solver;
   const bool open = s.chosen.solver && s.chosen.iterations && s.sigma.automatic && s.step.automatic;
-  if (!facts.samples || !facts.samples->marked || !open || !facts.takes_level || !facts.identity ||
+  if (!facts.samples || !facts.samples->marked || !open || !facts.network_takes_level || !facts.identity ||
       !find_denoiser(job.denoiser.network).network() || job.problem.likelihood.type != "gaussian")
     return std::nullopt;
   if (facts.samples->noise > kLittle && facts.samples->missing < kMuch) return std::nullopt;

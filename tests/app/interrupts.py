@@ -179,7 +179,7 @@ def resume_from_folder():
         np.save(work / "weights.npy", (np.arange(96 * 88).reshape(96, 88) % 5 > 1).astype(np.float32))
         path = job(measured.format(operator=operator, mask=mask), "measured.yaml")
         out, _ = run(path, "--force", ranks=ranks)
-        assert told in out, out
+        assert told in out and out.count("note: mode ") <= 1, out
         shutil.rmtree(work / "rest", ignore_errors=True)
         shutil.copytree(work / "full", work / "rest")
         for later in sorted((work / "rest/checkpoint").glob("*.h5"))[1:]:

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/settings/settings.hpp"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tessera/app/operator_table.hpp"
+#include "tessera/app/reconstruct.hpp"
 #include "tessera/config/parse.hpp"
+#include "tessera/core/error.hpp"
+#include "tessera/physics/operators.hpp"
 
 namespace tessera {
 namespace {
@@ -20,7 +27,7 @@ JobConfig job_of(const std::string& rest, const std::string& op = "identity") {
 Facts picture(std::int64_t channels = 3) {
   Facts facts;
   facts.image = ImageSpace(Box::image2d(100, 120), channels);
-  facts.identity = facts.pointwise = facts.takes_level = true;
+  facts.identity = facts.pointwise = facts.takes_level = facts.network_takes_level = true;
   facts.shipped = channels == 1 || channels == 3;
   return facts;
 }
@@ -97,6 +104,44 @@ TEST(Settings, ArraysGetWhatAJobOfTheirKindGets) {
   facts.pointwise = false;
   EXPECT_EQ(decide(asked, facts).solver.name, "hqs");
   EXPECT_EQ(decide(asked, facts).solver.iterations, Chosen::more_passes);
+}
+
+// Of an image that is no constant, this rank's pixels; every fifth is not measured.
+Tensors with_holes(const ProductSpace& range, int rank) {
+  const Box& block = range.block(0, rank);
+  at::Tensor y = at::arange(block.pixels(), at::kFloat).reshape({1, block.extent(1), block.extent(2)});
+  y = y.div(40).sin().mul(0.3).add(0.5);
+  y.view(-1).slice(0, 0, std::nullopt, 5).fill_(NAN);
+  return {y};
+}
+
+TEST(Settings, ArraysWithHolesAreReconstructedAsMasks) {
+  ArrayProblem problem;
+  problem.image = ImageSpace(Box::image2d(48, 40));
+  std::vector<std::unique_ptr<LocalOperator>> parts;
+  parts.push_back(make_identity());
+  problem.op = plan_local_stack(std::move(parts));
+  problem.noise = 0.005;
+  problem.samples = with_holes;
+  const Reconstruction r = reconstruct(problem, "", Communicator());
+  EXPECT_EQ(r.loop.iterations, Chosen::masked_passes);
+  EXPECT_TRUE(r.image.isfinite().all().item<bool>());
+  const auto said = std::count_if(r.notices.begin(), r.notices.end(), [](const std::string& line) {
+    return line.find("as for a mask") != std::string::npos;
+  });
+  EXPECT_EQ(said, 1);
+
+  problem.samples = [](const ProductSpace& range, int rank) {
+    return Tensors{with_holes(range, rank)[0][0]};  // no channels
+  };
+  try {
+    reconstruct(problem, "", Communicator());
+    ADD_FAILURE() << "was taken";
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("has 2 axes (channels, rows, columns are wanted)"),
+              std::string::npos)
+        << e.what();
+  }
 }
 
 TEST(Settings, EveryRowHasANameOfItsOwn) {

@@ -45,6 +45,7 @@ struct RunPlan {
   std::optional<SourceInfo> truth;
   std::optional<Scan> scan;          // the measurements, where they are one
   std::vector<std::string> notices;  // one line each, for the user
+  std::size_t of_files = 0;          // how many of them are of the files, whatever the settings
 
   at::TensorOptions options() const;
   ProductSpace domain() const;  // the image, cut by the decomposition

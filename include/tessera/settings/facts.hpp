@@ -34,6 +34,7 @@ struct Facts {
     bool weighed = false;  // some count more than others, or not at all
     std::optional<FewBright> few_bright{};
   };
+  bool network_takes_level = false;  // once it is loaded: its weights may know none
   std::optional<Samples> samples{};  // nothing: not seen yet
 };
 

@@ -23,8 +23,7 @@ Facts facts_of(const RunPlan& plan) {
   facts.image = plan.image;
   facts.operator_name = plan.job.problem.op.type;
   facts.shipped = has_default_weights(plan.image.channels);
-  facts.takes_level =
-      plan.network ? plan.network->takes_sigma() : find_denoiser(plan.job.denoiser.network).takes_sigma;
+  facts.takes_level = find_denoiser(plan.job.denoiser.network).takes_sigma;
   if (plan.parts.empty()) {  // in memory
     const OperatorTraits traits = plan.op->traits(plan.domain());
     facts.pointwise = traits.pointwise();
@@ -43,6 +42,7 @@ Facts facts_of(const RunPlan& plan) {
 
 Facts facts_of(const RunPlan& plan, const Problem& problem) {
   Facts facts = facts_of(plan);
+  facts.network_takes_level = plan.network && plan.network->takes_sigma();
   facts.samples = Facts::Samples{.noise = problem.noise_sigma,
                                  .missing = problem.missing,
                                  .marked = problem.marked,

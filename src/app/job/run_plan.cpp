@@ -241,6 +241,7 @@ ImageSpace with_spacing(const RunPlan& plan) {
 // What headers and the operator decide, or what has been decided.
 void take_settings(RunPlan& plan, Settings settings) {
   plan.job = with_settings(std::move(plan.job), settings);
+  plan.of_files = plan.notices.size();
   plan.notices.insert(plan.notices.end(), settings.reasons.begin(), settings.reasons.end());
   plan.settings = std::move(settings);
 }
@@ -489,6 +490,7 @@ RunPlan plan_arrays(const JobConfig& job, const ImageSpace& image, std::shared_p
 RunPlan with_settings(const RunPlan& plan, const Settings& settings, const Communicator& comm) {
   RunPlan other = plan;
   other.network.reset();
+  other.notices.resize(plan.of_files);
   other.job.execution = plan.asked.execution;
   other.job.domain = plan.asked.domain;
   take_settings(other, settings);

@@ -120,8 +120,12 @@ JobRun::JobRun(Measured measured_data, std::optional<Checkpoint> checkpoint, con
       space(comm, &reducer) {
   pause();
   if (from) {
-    raised = from->numbers.at("raised");
-    problem.noise_sigma = from->numbers.at("noise");
+    const auto number = [&](const char* key, double otherwise) {
+      const auto found = from->numbers.find(key);
+      return found == from->numbers.end() ? otherwise : found->second;
+    };
+    raised = number("raised", 1);
+    problem.noise_sigma = number("noise", problem.noise_sigma);
     level_said_ = raised > 1 && (problem.weights.empty() || problem.marked);
   }
   data = make_data_term(plan, problem, space);

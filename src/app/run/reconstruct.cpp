@@ -20,6 +20,10 @@ void check_samples(const Tensors& y, const ProductSpace& range, int rank) {
   for (std::size_t i = 0; i < y.size(); ++i) {
     const ProductSpace::Part& part = range.part(i);
     const std::int64_t wanted = part.space.values(part.block(rank));
+    const std::int64_t axes = part.space.volume() ? 4 : 3;
+    TESSERA_VALIDATE(!y[i].defined() || y[i].numel() != wanted || y[i].dim() == axes, "part ", i,
+                     " of the samples has ", y[i].dim(), " axes (",
+                     axes == 4 ? "channels, slices, " : "channels, ", "rows, columns are wanted) reshape it");
     TESSERA_VALIDATE(y[i].defined() && y[i].numel() == wanted, "part ", i, " of the samples has ",
                      y[i].defined() ? y[i].numel() : 0, " values (rank ", rank, " owns ", part.block(rank),
                      " of it, ", wanted, " values) give the rank's own");

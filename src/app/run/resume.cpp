@@ -128,7 +128,8 @@ Settings settings_of(const Checkpoint& checkpoint, const JobConfig& asked, const
       change("solver " + before.solver.name);
     }
     if (open.iterations) job.solver.iterations = before.solver.iterations;
-    job.solver.chosen = Chosen::of(static_cast<int>(checkpoint.numbers.at("chosen")));
+    if (const auto chosen = checkpoint.numbers.find("chosen"); chosen != checkpoint.numbers.end())
+      job.solver.chosen = Chosen::of(static_cast<int>(chosen->second));
   });
   Settings made{.denoiser = std::move(job.denoiser),
                 .solver = std::move(job.solver),
