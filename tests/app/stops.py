@@ -95,7 +95,7 @@ def resume():
     same("parts", "straight")
     assert summary("parts")["restarts"] == 1 and summary("parts")["iterations"] == 6
     # Of both parts, but for what the first one took behind its last checkpoint.
-    assert summary("parts")["seconds"] > 0.8 * first + summary("parts")["seconds_per_iteration"]
+    assert summary("parts")["seconds"] > 0.5 * first + summary("parts")["seconds_per_iteration"]
     log = (work / "parts/log.txt").read_text()
     assert "3 of 3 iterations" in log and "resumed after 3 iterations" in log and "6 of 6 iterations" in log, log
     for rank in (0, 1):

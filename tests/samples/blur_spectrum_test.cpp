@@ -44,8 +44,10 @@ struct Made {
 };
 
 Convolution gaussian_blur(double sigma) {
-  return *make_blur({.kernel = gaussian_kernel({sigma, sigma}, 0), .boundary = Boundary::valid})
-              ->convolution();
+  BlurOptions blur;
+  blur.kernel = gaussian_kernel({sigma, sigma}, 0);
+  blur.boundary = Boundary::valid;
+  return *make_blur(std::move(blur))->convolution();
 }
 
 TEST(TileSpectra, AreFlatForWhiteNoiseAndTheSameOnAnyRanks) {

@@ -132,6 +132,7 @@ std::vector<std::vector<double>> estimate_level(const RunPlan& plan, const Measu
     noise = {.gaussian = colored->level};
     problem.noise_stored = colored->of_stored;
     problem.noise_colored = !colored->uneven;
+    problem.noise_uneven = colored->uneven;
     e.each.clear();
     problem.noise_source = level_text(plan, noise) + colored_text(*colored);
   } else if (e.hidden > 0)

@@ -45,8 +45,8 @@ void hold_noise_against_places(const RunPlan& plan, const Measurement& y, const 
                                Problem& problem, const Communicator& comm) {
   // Photographs with white noise, and as they are, stay below 0.07 of the tiles, or below 0.25 of those that scatter.
   constexpr double kShare = 0.09, kWhite = 0.4, kMuch = 0.25;
-  if (!in_image_range(plan) || problem.noise_colored || alternates(plan, y, marks, problem, comm) ||
-      problem.noise.poisson > 0)
+  if (!in_image_range(plan) || problem.noise_colored || problem.noise_uneven ||
+      alternates(plan, y, marks, problem, comm) || problem.noise.poisson > 0)
     return;
   const double sigma = problem.noise.gaussian;
   const auto found = stronger_places(y, marks, sigma, problem.A->range(), comm);
