@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "job/facts.hpp"
-#include "job/full_scale.hpp"
 #include "job/gray.hpp"
 #include "job/photograph.hpp"
 #include "job/pixel_sizes.hpp"
+#include "job/set_scale.hpp"
 #include "tessera/app/job_denoiser.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/image_space.hpp"
@@ -166,44 +166,6 @@ void warn_of_pixels(const RunPlan& plan, const std::string& path, const SourceIn
     plan.files->warn(concat(path, " has pixels of ", pixel_text(info.grid, ratios), ", the measurement of ",
                             pixel_text(plan.data.grid, ratios),
                             ", as their files say: is it of the same grid?"));
-}
-
-// What is 0 and 1 in the image's file, and in that of a truth that only scores.
-void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Communicator& comm) {
-  const ProblemConfig& p = plan.job.problem;
-  FullScale scale{p.scale.offset, p.scale.factor};
-  if (plan.scan && p.scale.factor == 0) {
-    scale.factor = plan.scan->level;
-    scale.note = fmt::format(
-        "full scale: the samples are line integrals, whose peaks and masses are those of an image that "
-        "reaches about {:.4g}, "
-        "which is taken for 1 (scale.factor)",
-        scale.factor);
-  } else if (p.scale.from_data) {
-    const MeasurementOrigin origin = measurement_origin(p.measurements, comm);
-    const double most = origin.internal ? brightest_samples(sources, origin.factor, origin.offset, comm)
-                                        : brightest_samples(sources, 1, 0, comm);
-    TESSERA_VALIDATE(most > p.scale.offset, "problem.scale.factor is data (no sample of ", p.measurements,
-                     " lies above the offset ", p.scale.offset, ") write a number");
-    scale.factor = most - p.scale.offset;
-  } else if (p.scale.factor == 0) {
-    scale = full_scale_of(plan.data, sources, p.scale.offset, comm);
-  }
-  if (!scale.note.empty()) plan.notices.push_back(scale.note);
-  plan.offset = scale.offset;
-  plan.factor = scale.factor;
-  plan.truth_scale = {plan.offset, plan.factor};
-  // A truth of another kind of number has a white of its own; measurement and truth need not share units.
-  if (!p.measurements.empty() && !p.truth.empty() &&
-      (plan.truth->says_scale || plan.truth->type != plan.data.type)) {
-    const FullScale own = full_scale_of(*plan.truth, {p.truth}, 0, comm);
-    const bool real = !plan.truth->says_scale && plan.truth->type.starts_with("float");
-    if (!real || (own.factor == 1 && plan.factor > 8)) plan.truth_scale = {own.offset, own.factor};
-    if (plan.truth_scale != std::array{plan.offset, plan.factor})
-      plan.notices.push_back(concat("the truth is in units of its own (", plan.truth->type,
-                                    ", the measurement is ", plan.data.type, "): ", plan.truth_scale[0],
-                                    " is 0 and ", plan.truth_scale[0] + plan.truth_scale[1], " is 1"));
-  }
 }
 
 // A solver that goes down on a potential reads it from the network's pass.
