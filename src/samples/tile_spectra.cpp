@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <limits>
 #include <numbers>
 #include <span>
 
@@ -214,6 +215,54 @@ double TileSpectra::unevenness(const std::vector<double>& take, const Communicat
     if (levels_[k] <= dark || levels_[k] >= bright) thirds[levels_[k] >= bright ? 1 : 0].push_back(powers[k]);
   const double a = median(thirds[0], comm), b = median(thirds[1], comm);
   return a > 0 && b > 0 ? std::abs(std::log(b / a)) : 0;
+}
+
+double TileSpectra::grain(const Communicator& comm) const {
+  constexpr std::int64_t kLeast = 8, kThirds = 3, kFlattest = 4;  // tiles, groups, one of so many
+  constexpr std::array<double, 2> kRough{0.06, 0.16}, kFine{0.24, 0.45};
+  if (all_ < kThirds * kLeast) return 0;
+  std::vector<double> all(kBins, 1.0);
+  std::array<std::vector<double>, 2> band{std::vector<double>(kBins, 0.0), std::vector<double>(kBins, 0.0)};
+  std::array<double, 2> width{};
+  for (std::size_t b = 0; b < kBins; ++b)
+    for (std::size_t k = 0; k < 2; ++k) {
+      const auto& [from, to] = k == 0 ? kRough : kFine;
+      if (frequency(b) < from || frequency(b) >= to) continue;
+      band[k][b] = 1;
+      width[k] += times(b);
+    }
+  const std::vector<float> total = power(all), rough = power(band[0]), fine = power(band[1]);
+  const auto ratio = [&](const std::vector<std::size_t>& tiles) {
+    std::vector<float> a, b;
+    for (const std::size_t k : tiles) {
+      a.push_back(rough[k]);
+      b.push_back(fine[k]);
+    }
+    const double below = ordered_sum(a, comm) / width[0], above = ordered_sum(b, comm) / width[1];
+    return below > 0 ? std::sqrt(above / below) : 0.0;
+  };
+  const auto among = [&](float over, float up_to) {
+    std::vector<std::size_t> out;
+    for (std::size_t k = 0; k < levels_.size(); ++k)
+      if (levels_[k] > over && levels_[k] <= up_to) out.push_back(k);
+    return out;
+  };
+  constexpr float kEnd = std::numeric_limits<float>::infinity();
+  double most = ratio(among(-kEnd, kEnd));
+  float from = -kEnd;
+  for (std::int64_t third = 0; third < kThirds; ++third) {
+    const float to = order_statistic(levels_, (third + 1) * all_ / kThirds - 1, comm);
+    std::vector<std::size_t> group = among(from, to);
+    from = to;
+    std::vector<float> totals;
+    for (const std::size_t k : group) totals.push_back(total[k]);
+    const std::int64_t n = count_values(totals, comm);
+    if (n < kLeast) continue;
+    const float flat = order_statistic(totals, n / kFlattest, comm);
+    std::erase_if(group, [&](std::size_t k) { return total[k] > flat; });
+    most = std::max(most, ratio(group));
+  }
+  return most;
 }
 
 double TileSpectra::frequency(std::size_t bin) {

@@ -163,7 +163,10 @@ void choose_schedules(const ScheduleRequest& in, SolverOptions& o) {
   o.step = settled.step;
   o.sigma = settled.sigma;
   o.lambda = *settled.lambda;
-  if (falls && !one_pass && in.network) o.level = last;
+  // Of ten photographs with a noise of 0.002 networks at that level lose 1.4 dB, continued from 0.005 none loses; at
+  // 0.005 all gain.
+  constexpr double kAble = 0.005;
+  if (falls && !one_pass && in.network) o.level = pixels ? std::max(last, kAble) : last;
   if (falls && !prox) {  // its step follows sigma below the level, gradient_steps()
     o.sigma = falling(last, n, fall);
     o.step = {};

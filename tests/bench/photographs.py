@@ -4,10 +4,12 @@
 became a PNG, demosaicked, enlarged. Beside each its input and the same job with the true curve and noise stated.
 
   .venv/bin/python tests/bench/photographs.py PROGRAM [--half rule|check] [--only f01,g03]     (ten minutes of a core)
+  .venv/bin/python tests/bench/photographs.py PROGRAM --draw 40 --seed 1 --pictures FOLDER     (any photographs)
 
 Pictures come from the scikit-image wheel, files from numpy and Pillow. PSNR in dB of stored values, without a rim of 8
-pixels. Cases `f` chose the rules, cases `g` were set aside until they stood. The exit code says whether no result lies below its
-input. With --work the files stay there."""
+pixels. Cases `f` chose the rules, cases `g` were set aside until they stood; cases `d` are drawn, picture, blur, noise and
+losses, from a folder of photographs of 256 x 256 pixels or more. The exit code says whether no result lies below its input. With
+--work the files stay there."""
 
 import argparse
 import dataclasses
@@ -29,6 +31,7 @@ import skimage.io
 from PIL import Image
 
 RIM = 8
+FOLDER = None  # of drawn cases
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +66,20 @@ def cases():
     return [Case(f"{half}{k + 1:02}", *row) for half, all_of in rows.items() for k, row in enumerate(all_of)]
 
 
+def drawn(folder, n, seed):
+    """Enlarged ones are denoised: a kernel is in pixels of the file."""
+    rng = np.random.default_rng(seed)
+    names = sorted(p.name for p in folder.iterdir() if p.suffix in (".jpg", ".png", ".tif"))
+    losses = ["bits 8", "bits 8", "bits 16", "jpg 95", "jpg 85", "jpg 70", "jpg 60", "webp 90", "webp 70", "demosaic"]
+    out = []
+    for k in range(n):
+        operator = str(rng.choice(["b1", "b16", "b25", "mo", "id"], p=[0.25, 0.25, 0.15, 0.25, 0.1]))
+        larger = ["bil 1.25", "bic 1.5", "lan 2", "bil 2", "bic 3"] if operator == "id" else []
+        out.append(Case(f"d{k + 1:02}", str(rng.choice(names)), operator, operator != "id" and bool(rng.random() < 0.5),
+                        float(rng.choice([0.003, 0.005, 0.01, 0.02])), str(rng.choice(losses + larger))))
+    return out
+
+
 def light(stored):
     v = np.maximum(stored, 0.0)
     return np.where(v <= 0.04045, v / 12.92, ((v + 0.055) / 1.055) ** 2.4)
@@ -74,7 +91,7 @@ def stored(of_light):
 
 
 def picture(name, size=256):
-    file = next(Path(skimage.__file__).parent.glob(f"data/{name}.[pj][np]g"))
+    file = FOLDER / name if FOLDER else next(Path(skimage.__file__).parent.glob(f"data/{name}.[pj][np]g"))
     x = skimage.io.imread(file) / 255
     x = x[..., :3] if x.ndim == 3 else x
     top, left = (x.shape[0] - size) // 2, (x.shape[1] - size) // 2
@@ -182,10 +199,17 @@ def main():
     parser.add_argument("--half", choices=["rule", "check", "both"], default="both")
     parser.add_argument("--only", default="", help="names of cases, separated by commas")
     parser.add_argument("--work", type=Path, help="where files and results stay; else they are removed")
+    parser.add_argument("--draw", type=int, default=0, metavar="N", help="so many drawn cases in place of both halves")
+    parser.add_argument("--seed", type=int, default=1, help="of what is drawn")
+    parser.add_argument("--pictures", type=Path, help="the folder they are drawn from")
     o = parser.parse_args()
-    chosen = [c for c in cases() if o.half == "both" or c.name[0] == {"rule": "f", "check": "g"}[o.half]]
+    if o.draw and not (o.pictures and o.pictures.is_dir()):
+        parser.error("--draw wants --pictures FOLDER, with photographs in it")
+    global FOLDER
+    FOLDER = o.pictures if o.draw else None
+    chosen = drawn(FOLDER, o.draw, o.seed) if o.draw else [c for c in cases() if o.half == "both" or c.name[0] == {"rule": "f", "check": "g"}[o.half]]
     chosen = [c for c in chosen if not o.only or c.name in o.only.split(",")]
-    below, gaps = [], {"f": [], "g": []}
+    below, gaps = [], {"f": [], "g": [], "d": []}
     print("| case | what | true noise | input | default | all stated | gap |\n|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as temporary:
         work = o.work or Path(temporary)
@@ -203,7 +227,7 @@ def main():
             print(f"| {case.name} | {case.picture} {case.operator}, {'light' if case.light else 'stored values'}; {case.process} | "
                   f"{file.rms:.4f} | {entry:.2f} | **{own:.2f}**{' light' if curve else ''}, {found:.4f} | {stated:.2f} | {stated - own:.2f} |",
                   flush=True)
-    for half, title in (("f", "by which the rules were chosen"), ("g", "set aside")):
+    for half, title in (("f", "by which the rules were chosen"), ("g", "set aside"), ("d", "drawn")):
         if gaps[half]:
             print(f"\nHalf {title}: {np.mean(gaps[half]):.2f} dB below the same with curve and noise stated on average, "
                   f"{max(gaps[half]):.2f} at worst.")

@@ -21,12 +21,12 @@ namespace {
 
 const Box kImage = Box::image2d(203, 181);
 
-// Noise of 0.02, alone or as the mean of 2 x 2 (which falls towards fine details), on one rank's block.
+// Noise of 0.02, alone or as the mean of 2 x 2 (which falls towards fine details), so many times, on one rank's block.
 struct Made {
   ProductSpace layout;
   at::Tensor y, marks;
 
-  Made(const Communicator& comm, bool smooth, std::int64_t channels = 1) {
+  Made(const Communicator& comm, int means, std::int64_t channels = 1) {
     const Decomposition blocks =
         Decomposition::choose(kImage, {1, 4, 4}, comm.size(), [](const Box& b) { return b.pixels(); });
     layout = ProductSpace({{"identity", ImageSpace(kImage, channels), blocks.layout()}});
@@ -34,7 +34,8 @@ struct Made {
     at::Tensor whole = empty_block(channels, kImage, at::kDouble).fill_(0.5);
     for (std::int64_t c = 0; c < channels; ++c)
       add_noise(whole.narrow(0, c, 1), {.gaussian = 0.02}, 5, static_cast<std::uint32_t>(c), kImage, kImage);
-    if (smooth) whole = (whole + whole.roll(1, 1) + whole.roll(1, 2) + whole.roll({1, 1}, {1, 2})) / 4;
+    for (int k = 0; k < means; ++k)
+      whole = (whole + whole.roll(1, 1) + whole.roll(1, 2) + whole.roll({1, 1}, {1, 2})) / 4;
     y = crop(whole, kImage, block).to(at::kFloat).contiguous();
     marks = at::ones_like(y);
   }
@@ -54,7 +55,7 @@ TEST(TileSpectra, AreFlatForWhiteNoiseAndTheSameOnAnyRanks) {
   std::vector<double> first;
   double uneven = 0;
   test::on_groups([&](const Communicator& comm) {
-    const Made made(comm, false, 2);
+    const Made made(comm, 0, 2);
     const TileSpectra tiles = made.spectra(comm);
     EXPECT_EQ(tiles.tiles(), 11 * 10);
     const std::vector<double> mean = tiles.mean(comm), ones(TileSpectra::kBins, 1.0);
@@ -76,9 +77,25 @@ TEST(TileSpectra, AreFlatForWhiteNoiseAndTheSameOnAnyRanks) {
   });
 }
 
+TEST(TileSpectra, TellGrainFromWhatPicturesHave) {
+  double picture = 0, grain = 0;
+  test::on_groups([&](const Communicator& comm) {
+    Made smooth(comm, 8), grained(comm, 8);
+    grained.y = grained.y + 0.5 * Made(comm, 0).y;
+    const double a = smooth.spectra(comm).grain(comm), b = grained.spectra(comm).grain(comm);
+    if (comm.size() == 1) picture = a, grain = b;
+    EXPECT_LT(a, 0.2);
+    EXPECT_GT(b, 0.5);
+    if (comm.rank() == 0) {
+      EXPECT_EQ(a, picture);
+      EXPECT_EQ(b, grain);
+    }
+  });
+}
+
 TEST(TileSpectra, LeaveOutTilesThatDoNotCount) {
   if (test::other_rank()) return;
-  Made made(Communicator(), false);
+  Made made(Communicator(), 0);
   made.marks.narrow(1, 0, 100).zero_();
   EXPECT_EQ(made.spectra(Communicator()).tiles(), 4 * 10);
 }

@@ -122,19 +122,20 @@ std::vector<std::vector<double>> estimate_level(const RunPlan& plan, const Measu
        : e.gain > 0
            ? ", standard error " + percent_text(e.gain_error, e.gain) + " of the gain"
            : ", standard error " + percent_text(e.sigma_error, e.sigma) + ", plus what texture adds");
-  const std::optional<ColoredNoise> colored =
+  const ColoredNoise colored =
       e.coarse || counts || !in_image_range(plan)
-          ? std::nullopt
+          ? ColoredNoise{.alike = counts}
           : colored_noise(plan, stored, y, marks, problem.curve,
                           std::sqrt(e.sigma * e.sigma + e.gain * mean_of(y, marks, comm)), problem, comm);
-  if (!smooth.empty() && !(colored && colored->beyond)) throw InputError(smooth);
-  if (colored) {
-    noise = {.gaussian = colored->level};
-    problem.noise_stored = colored->of_stored;
-    problem.noise_colored = !colored->uneven;
-    problem.noise_uneven = colored->uneven;
+  problem.noise_doubtful = !colored.alike;
+  if (!smooth.empty() && !colored.beyond) throw InputError(smooth);
+  if (colored.level > 0) {
+    noise = {.gaussian = colored.level};
+    problem.noise_stored = colored.of_stored;
+    problem.noise_colored = !colored.uneven;
+    problem.noise_uneven = colored.uneven;
     e.each.clear();
-    problem.noise_source = level_text(plan, noise) + colored_text(*colored);
+    problem.noise_source = level_text(plan, noise) + colored_text(colored);
   } else if (e.hidden > 0)
     problem.warnings.push_back(fmt::format(
         "the finest details of the measurement hold nothing but its rounding, those of twice their size a "

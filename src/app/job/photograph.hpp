@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <optional>
-
 #include "tessera/app/problem.hpp"
 
 namespace tessera {
@@ -19,15 +17,16 @@ ToneCurve choose_curve(const RunPlan& plan, const Measurement& stored, const Mea
 
 /// Noise that is not white, as compression, demosaicking and enlarging leave it.
 struct ColoredNoise {
-  double level = 0;        // of white noise that is as strong where it meets the picture
+  double level =
+      0;  // of white noise that is as strong where it meets the picture; 0: it is white, as it seems
+  bool alike = false;      // details of one sample and of two scatter alike, as white noise has it
   bool beyond = false;     // seen beyond what a kernel lets through
   bool uneven = false;     // it is white, but stronger in places than where the picture is flat
   bool of_stored = false;  // it is about the same at all stored values, not of light
 };
-/// Nothing where the noise is white as far as can be seen. `white`: the level that the finest details show.
-std::optional<ColoredNoise> colored_noise(const RunPlan& plan, const Measurement& stored,
-                                          const Measurement& light, const Measurement& marks,
-                                          const ToneCurve& curve, double white, const Problem& problem,
-                                          const Communicator& comm);
+/// `white`: the level that the finest details show.
+ColoredNoise colored_noise(const RunPlan& plan, const Measurement& stored, const Measurement& light,
+                           const Measurement& marks, const ToneCurve& curve, double white,
+                           const Problem& problem, const Communicator& comm);
 
 }  // namespace tessera

@@ -30,11 +30,6 @@ void keep_schedules(const Checkpoint& from, SolverOptions& o) {
   }
 }
 
-std::vector<StateField> named(const std::string& prefix, std::vector<StateField> fields) {
-  for (StateField& f : fields) f.name = prefix + f.name;
-  return fields;
-}
-
 CheckpointPlace checkpoint_place(const RunPlan& plan, int rank) {
   const Index3 lo = plan.image.box.lo(), back{-lo[0], -lo[1], -lo[2]};
   return {plan.image.box.shift(back), plan.decomposition.block(rank).shift(back)};
@@ -102,6 +97,11 @@ std::string coarse_notice(const RunPlan& plan, const DistributedOperator& A, con
 
 }  // namespace
 
+std::vector<StateField> prefixed(const std::string& prefix, std::vector<StateField> fields) {
+  for (StateField& f : fields) f.name = prefix + f.name;
+  return fields;
+}
+
 StopRule stop_rule(const JobConfig& job) {
   const StopConfig& stop = job.solver.stop;
   return {static_cast<int>(job.solver.iterations), stop.residual, stop.chi2, stop.rounding};
@@ -136,7 +136,7 @@ JobRun::JobRun(Measured measured_data, std::optional<Checkpoint> checkpoint, con
                    " (no sample that counts depends on the image, or a value is not finite) see ",
                    "problem.operator, its mask and kernel, and problem.weights");
   denoiser->set_noise(problem.noise_sigma / std::sqrt(L));
-  fields = named("data/", data->state());
+  fields = prefixed("data/", data->state());
   if (from) restore_numbers(*from, fields);
   start_ = from ? problem.A->make_image().zero_() : starting_image(plan, problem, *data, space);
   start_rms_ =
@@ -154,7 +154,7 @@ JobRun::JobRun(Measured measured_data, std::optional<Checkpoint> checkpoint, con
   if (from) keep_schedules(*from, options);
   continued_ = make_continued(*denoiser, options.level);
   solver_ = make_solver(plan.job.solver.name, {*data, *continued_, space, options, start_});
-  for (const auto& more : {named("solver/", solver_->state()), named("denoiser/", denoiser->state())})
+  for (const auto& more : {prefixed("solver/", solver_->state()), prefixed("denoiser/", denoiser->state())})
     fields.insert(fields.end(), more.begin(), more.end());
   best_ = start_.clone();  // the loop's, so that a resumed run keeps it
   fields.push_back({.name = "loop/best", .image = &best_});
@@ -169,50 +169,6 @@ JobRun::JobRun(Measured measured_data, std::optional<Checkpoint> checkpoint, con
       !notice.empty())
     problem.notices.push_back(notice);
   pause();
-}
-
-// By measurement (docs/defaults.md): where operator and noise are right, the first proximal step, to which the prior is
-// next to nothing, leaves 0.05 to 0.95 of the noise's variance; where light was blurred and its curve is taken for it,
-// where compression took the noise or a kernel lets through what the true one does not, 1.8 and more.
-void JobRun::raise_noise(double L) {
-  constexpr double kExplained = 1.3, kMost = 0.2;
-  constexpr double kColored = 2;  // an error of the model is not white
-  constexpr int kTurns = 4;
-  const SolverRow& row = find_solver(plan.job.solver.name);
-  if (!plan.job.solver.chosen.solver || row.once || row.data_step != DataStep::prox || !options.step.set() ||
-      plan.job.problem.measurements.empty() || plan.job.problem.likelihood.type != "gaussian" ||
-      !in_image_range(plan))
-    return;
-  at::Tensor u = problem.A->make_image();
-  const auto misfit = [&](double gamma) {
-    data->prox(start_, gamma, u);
-    data->value(u);
-    return data->chi2().value();
-  };
-  const double found = problem.noise_sigma, first = misfit(options.step.values().front());
-  if (!(first > kExplained)) return;
-  double left = first;
-  for (int turn = 0; turn <= kTurns && problem.noise_sigma < kMost; ++turn) {
-    const bool last = turn == kTurns || left <= 1;
-    const double by = last ? kColored : std::sqrt(std::max(left, misfit(options.step.values().back())));
-    problem.noise_sigma = std::min(kMost, problem.noise_sigma * by);
-    data = make_data_term(plan, problem, space);
-    fields = named("data/", data->state());
-    data->lipschitz();
-    options = solver_options(plan, problem.noise_sigma, L, problem.marked);
-    if (last) break;
-    left = misfit(options.step.values().front());
-  }
-  raised = problem.noise_sigma / found;
-  level_said_ = problem.weights.empty() || problem.marked;  // all samples have one
-  denoiser->set_noise(problem.noise_sigma / std::sqrt(L));
-  problem.warnings.push_back(
-      fmt::format("no image explains the data: the best one leaves {:.2g} times the noise of {:.3g} (the "
-                  "model is wrong somewhere: a "
-                  "curve of light, the kernel, the boundary, or noise that is larger than it shows) its "
-                  "error counts as noise, {:.3g} "
-                  "from here on; mend the model for more",
-                  std::sqrt(first), found, problem.noise_sigma));
 }
 
 JobConfig JobRun::resolved() const {

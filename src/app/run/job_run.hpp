@@ -20,6 +20,9 @@
 
 namespace tessera {
 
+/// The same fields, `prefix` before their names.
+std::vector<StateField> prefixed(const std::string& prefix, std::vector<StateField> fields);
+
 /// When the job's iterations end.
 StopRule stop_rule(const JobConfig& job);
 
@@ -64,8 +67,12 @@ struct JobRun {
   double raised = 1;     // the noise, to the misfit that no image takes away
 
  private:
-  /// Raises the noise, and what follows from it, until a first step explains the data. Collective.
+  /// Raises the noise, and what follows from it, until an image explains the data, and one without grain does.
+  /// Where the model is right it changes nothing. Collective.
   void raise_noise(double L);
+  void raise_to_misfit(double L);
+  void raise_over_grain(double L);
+  void set_noise(double noise, double L);
 
   bool level_said_ = false;  // the resolved job says the level that was raised
   at::Tensor start_, best_;  // best_: the loop's
