@@ -129,7 +129,15 @@ std::vector<std::vector<double>> estimate_level(const RunPlan& plan, const Measu
                           std::sqrt(e.sigma * e.sigma + e.gain * mean_of(y, marks, comm)), problem, comm);
   problem.noise_doubtful = !colored.alike;
   if (!smooth.empty() && !colored.beyond) throw InputError(smooth);
-  if (colored.level > 0) {
+  constexpr double kQuiet = 1.3;  // white noise over that of the flattest tiles
+  if (colored.level == 0 && colored.textured > 0 && e.gain > 0) {
+    // Texture that is stronger where the picture is brighter looks like the noise of photons.
+    noise = {.gaussian = kQuiet * colored.textured};
+    problem.noise_source =
+        level_text(plan, noise) +
+        ", estimated from the data where they are flattest: texture hides how it depends on "
+        "brightness";
+  } else if (colored.level > 0) {
     noise = {.gaussian = colored.level};
     problem.noise_stored = colored.of_stored;
     problem.noise_colored = !colored.uneven;

@@ -212,13 +212,15 @@ ColoredNoise colored_noise(const RunPlan& plan, const Measurement& stored, const
       }
     }
   }
-  // White noise shows alike at one sample and at two, and beyond a kernel: 0.8 to 1.12, up to 1.06 and up to 1.03 in 70
-  // files; what was compressed or enlarged is above one of them. Who is not alike is tried (raise_noise).
-  constexpr double kLeast = 0.7, kMost = 1.12, kNear = 1.05, kFar = 1.04;
+  // White noise shows alike beyond a kernel, near it and far: 0.9 to 1.05 of the level; and at one sample and at two of
+  // flat places, 0.8 to 1.12, unless they have texture. What was compressed or enlarged is above one of them.
+  constexpr double kLeast = 0.7, kMost = 1.12, kSame = 0.9, kNear = 1.05, kFar = 1.04, kTextured = 1.5;
   const double ratio = flat[0].quiet > 0 ? flat[1].quiet / flat[0].quiet : 0;
-  out.alike = ratio > kLeast && ratio < kMost &&
-              (!found || (found->spectrum.near < kNear * white && found->spectrum.far < kFar * white));
-  if (out.level <= 1.3 * white) out = {.alike = out.alike};
+  const double near = found ? found->spectrum.near / white : 0, far = found ? found->spectrum.far / white : 0;
+  out.alike = (ratio > kLeast && ratio < kMost && near < kNear && far < kFar) ||
+              (near > kSame && near < kNear && far > kSame && far < kFar);
+  out.textured = !found && ratio > kTextured ? flat[0].quiet : 0;
+  if (out.level <= 1.3 * white) out = {.alike = out.alike, .textured = out.textured};
   return out;
 }
 

@@ -19,9 +19,10 @@ ToneCurve choose_curve(const RunPlan& plan, const Measurement& stored, const Mea
 struct ColoredNoise {
   double level =
       0;  // of white noise that is as strong where it meets the picture; 0: it is white, as it seems
-  bool alike = false;      // details of one sample and of two scatter alike, as white noise has it
-  bool beyond = false;     // seen beyond what a kernel lets through
-  bool uneven = false;     // it is white, but stronger in places than where the picture is flat
+  bool alike = false;   // details of one sample and of two scatter alike, as white noise has it
+  double textured = 0;  // above 0: no place of a sharp picture is flat; what its finest details have at most
+  bool beyond = false;  // seen beyond what a kernel lets through
+  bool uneven = false;  // it is white, but stronger in places than where the picture is flat
   bool of_stored = false;  // it is about the same at all stored values, not of light
 };
 /// `white`: the level that the finest details show.

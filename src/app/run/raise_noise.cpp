@@ -107,12 +107,13 @@ void JobRun::raise_to_misfit(double L) {
 }
 
 // Where noise was found that is not white, as compression, demosaicking and enlarging leave it, a deconvolution may
-// take what is left of it for the picture. Four steps show it, and four more with 1.6 times the noise. By 160 pictures:
-// grain that noise makes is above 0.5, or falls to 0.6 and less where more noise is taken away; a picture's own, such as
-// a printed page's, stays. A chi2 above 2 says that the picture leaves the data, where right models have 1.4 at most.
+// take what is left of it for the picture. Four steps show it, and four more with 1.6 times the noise. By 200 pictures:
+// grain that noise makes is above 0.2 and falls to 0.6 of it and less where more noise is taken away, a picture's own,
+// such as a printed page's or that of reeds, to 0.8 and more. Where the picture leaves the data, chi2 is above 2.6 and
+// more of the noise is the remedy; right models have 1.4 at most.
 void JobRun::raise_over_grain(double L) {
-  constexpr double kGrain = 0.5, kSome = 0.2, kEnough = 0.15, kChi2 = 2, kBy = 1.6;
-  constexpr double kFalls = 0.95, kFallsMuch = 0.65;  // of the grain before
+  constexpr double kSome = 0.2, kEnough = 0.15, kChi2 = 2, kBy = 1.6;
+  constexpr double kFalls = 0.7, kFallsOn = 0.95;  // of the grain before: at first, and then
   constexpr int kTurns = 9;
   if (!problem.noise_doubtful || !plan.network || options.pixels || plan.image.volume() ||
       !(options.level > 0))
@@ -125,13 +126,12 @@ void JobRun::raise_over_grain(double L) {
   };
   Trial now = tried(found);
   const auto leaves = [&] { return now.chi2 > kChi2; };
-  const bool certain = now.grain > kGrain || leaves();
-  if (!certain && now.grain < kSome) return;
+  if (!leaves() && now.grain < kSome) return;
   for (int turn = 0; turn < kTurns && (leaves() || now.grain > kEnough); ++turn) {
     const double before = problem.noise_sigma, next = before * kBy;
     if (next > kMostNoise) break;
     const Trial more = tried(next);
-    if (!leaves() && more.grain > (certain || turn > 0 ? kFalls : kFallsMuch) * now.grain) {
+    if (!leaves() && more.grain > (turn == 0 ? kFalls : kFallsOn) * now.grain) {
       set_noise(before, L);
       break;
     }
