@@ -4,6 +4,7 @@
 #include <ATen/ops/sub.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "tessera/solve/solver.hpp"
@@ -11,9 +12,18 @@
 namespace tessera {
 namespace {
 
-/// Half-quadratic splitting, plug-and-play:
-///   u = prox_{gamma f}(x)
-///   x = P D(u, sigma)
+Option inertia() {
+  return {"inertia",
+          std::optional<double>(),
+          {.least = 0, .most = 0.95, .word = "auto", .example = "0.3"},
+          "",
+          "share of the last movement that is added before the data step; auto: 0.2 to 0.5, less with more "
+          "noise, where a network's sigma falls by itself, else 0"};
+}
+
+/// Half-quadratic splitting, plug-and-play, with inertia beta:
+///   u  = prox_{gamma f}(x_k + beta (x_k - x_{k-1})),   x_{-1} = x_0
+///   x_{k+1} = P D(u, sigma)
 ///
 /// Solves min over x, u of f(u) / s_n^2 + lambda g(x) + |u - x|^2 / (2 gamma s_n^2) with
 ///   sigma^2 = gamma lambda s_n^2 (tessera/solve/strength.hpp), which is min f / s_n^2 + lambda g as gamma
@@ -22,18 +32,27 @@ namespace {
 ///   > 0.
 /// Collective: step().
 /// Source: Geman, Yang, IEEE Trans. Image Process. 4 (1995) 932; with a denoiser: Zhang, Li, Zuo, Zhang, Van
-///   Gool, Timofte, "Plug-and-play image restoration with deep denoiser prior", arXiv 2008.13751.
+///   Gool, Timofte, "Plug-and-play image restoration with deep denoiser prior", arXiv 2008.13751. The inertia is that
+///   of the heavy ball: Polyak, USSR Comput. Math. Math. Phys. 4 (1964) 1; six iterations with it make the picture of
+///   twelve without (docs/solvers.md).
 class HalfQuadraticSplitting final : public Solver {
  public:
   explicit HalfQuadraticSplitting(const SolverInput& in)
-      : in_(in), gamma_(penalties(in)), x_(in.start), u_(in.start.clone()), next_(at::empty_like(x_)) {}
+      : in_(in),
+        gamma_(penalties(in)),
+        beta_(in.options.own.get<std::optional<double>>(inertia()).value_or(in.options.inertia)),
+        x_(in.start),
+        u_(in.start.clone()),
+        next_(at::empty_like(x_)) {}
 
   const at::Tensor& image() const override { return x_; }
   const at::Tensor& previous() const override { return next_; }
 
   IterationRecord step(int k) override {
     const double gamma = gamma_.at(k), sigma = in_.options.sigma.at(k);
-    in_.data.prox(x_, gamma, u_);
+    const bool moves = beta_ > 0 && k > 0;
+    if (moves) next_.mul_(-beta_).add_(x_, 1 + beta_);  // the image before has done its work
+    in_.data.prox(moves ? next_ : x_, gamma, u_);
     in_.denoiser.apply(u_, sigma, next_);
     in_.options.bound(next_);
     in_.data.measure(next_);
@@ -44,19 +63,26 @@ class HalfQuadraticSplitting final : public Solver {
     return {.step = gamma, .sigma = sigma, .residual = std::move(movement), .prior = std::move(prior)};
   }
 
-  std::vector<StateField> state() override { return {{.name = "x", .image = &x_}}; }
+  std::vector<StateField> state() override {
+    return {{.name = "x", .image = &x_}, {.name = "previous", .image = &next_}};
+  }
 
  private:
   SolverInput in_;
   Schedule gamma_;
+  double beta_;
   at::Tensor x_, u_;  // image; data-consistent image
-  at::Tensor next_;
+  at::Tensor next_;   // between two steps: the image before
 };
 
 }  // namespace
 
 SolverRow half_quadratic_splitting() {
-  return {.name = "hqs", .make = make<HalfQuadraticSplitting>, .data_step = DataStep::prox};
+  return {.name = "hqs",
+          .make = make<HalfQuadraticSplitting>,
+          .data_step = DataStep::prox,
+          .state_images = 2,
+          .options = {inertia()}};
 }
 
 }  // namespace tessera

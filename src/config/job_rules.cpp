@@ -116,10 +116,15 @@ Choice choice_for(const JobConfig& job) {
   return {"hqs", Chosen::more_passes};
 }
 
-/// Options that nobody wrote get their defaults, so that jobs which say the same are equal.
+/// Options of a row, with defaults where nobody wrote them, so that jobs which say the same are equal; those of
+/// another row go.
 void fill(const std::vector<Option>& known, Options& options) {
+  Options filled;
   for (const Option& o : known)
-    std::visit([&](const auto& value) { options.slot<std::remove_cvref_t<decltype(value)>>(o); }, o.fallback);
+    std::visit(
+        [&](const auto& value) { filled.set(o.name, options.get<std::remove_cvref_t<decltype(value)>>(o)); },
+        o.fallback);
+  options = std::move(filled);
 }
 
 /// What `solver.name: auto` and `solver.iterations: auto` stand for, by what the file says of operator, denoiser and

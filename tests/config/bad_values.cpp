@@ -104,7 +104,7 @@ const std::vector<BadJob>& bad_values() {
        {},
        "photo.yaml:4: solver is pgd (it must be a map of keys) write its keys below it; known here: name, "
        "iterations, step, sigma, lambda, bounds, prox_iterations, prox_tolerance, start, stop, relaxation, "
-       "momentum, dual_step, window"},
+       "momentum, inertia, dual_step, window"},
       {"ValueMissing",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\nsolver:\n  iterations:\n",
        {},

@@ -146,7 +146,7 @@ struct Chosen {
   bool iterations = false;  // solver.iterations
   bool prior = false;       // the section denoiser
   bool arrays = false;      // operator and data are in memory: the job names neither
-  static constexpr std::int64_t more_passes = 12;
+  static constexpr std::int64_t more_passes = 6;
   static constexpr const char* masked_solver = "admm";  // where pixels are missing
   static constexpr std::int64_t masked_passes = 16;
   /// One number for a checkpoint, and back.

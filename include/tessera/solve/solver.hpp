@@ -27,6 +27,7 @@ struct SolverOptions {
   Schedule sigma;    // denoiser's noise level
   double level = 0;  // below it the denoiser is continued (make_continued), and a run comes to its end
   double lambda = std::numeric_limits<double>::quiet_NaN();  // of Strength, for the record
+  double inertia = 0;                                        // of hqs, where the job leaves it open
   double weight = 1.0;                                       // red, gspnp, proxpnp: weight of x - D(x)
   Options own{};                                             // of the solver that its row declares
   bool pixels = false;                                       // every sample is a pixel, a network the prior

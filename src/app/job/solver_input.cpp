@@ -158,6 +158,7 @@ SolverOptions solver_options(const RunPlan& plan, double noise, double L, bool m
                     .takes_sigma = plan.network ? plan.network->takes_sigma()
                                                 : find_denoiser(plan.job.denoiser.network).takes_sigma,
                     .pixels = plan.network && plan.op->traits(plan.domain()).pointwise(),
+                    .volume = plan.image.volume(),
                     .denoising = !missing && is_denoising(plan.job.problem),
                     .noise = noise,
                     .L = L},
