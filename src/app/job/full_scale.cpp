@@ -72,11 +72,11 @@ class Top {
 };
 
 // Streams the files.
-Reached reached(const std::vector<std::string>& paths, const Communicator& comm) {
+Reached reached(const std::vector<std::string>& paths, FileHeaders& headers, const Communicator& comm) {
   std::int64_t samples = 0;
   std::vector<std::string> types;
   for (const std::string& path : paths) {
-    const SourceInfo info = image_source_info(path, comm);
+    const SourceInfo& info = headers.image(path, comm);
     samples += info.box.pixels() * info.channels;
     types.push_back(info.type);
   }
@@ -136,17 +136,17 @@ int type_bits(const std::string& type) {
 }  // namespace
 
 double brightest_samples(const std::vector<std::string>& paths, double factor, double offset,
-                         const Communicator& comm) {
-  return reached(paths, comm).bright * factor + offset;
+                         FileHeaders& headers, const Communicator& comm) {
+  return reached(paths, headers, comm).bright * factor + offset;
 }
 
 FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>& paths, double offset,
-                        const Communicator& comm) {
+                        FileHeaders& headers, const Communicator& comm) {
   if (about.says_scale) return {offset != 0 ? offset : about.offset, about.full_scale};
   const bool real = about.type.starts_with("float");
   FullScale out{offset, about.full_scale};
   if (real || (about.type.find("int") != std::string::npos && about.type != "uint8")) {
-    const Reached r = reached(paths, comm);
+    const Reached r = reached(paths, headers, comm);
     const double range = r.bright - r.dark, size = std::max(std::abs(r.bright), std::abs(r.dark));
     // Whole numbers up to 2^24 are what they are in float32, up to 2^53 in float64.
     if (r.far && !real && size > 0x1p53) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tessera/comm/communicator.hpp"
-#include "tessera/io/distributed_image.hpp"
+#include "tessera/io/file_headers.hpp"
 
 namespace tessera {
 
@@ -20,10 +20,10 @@ struct FullScale {
 /// not about [0, 1], 32-bit integers), what the values say, which are then read once. `factor` is above
 /// `offset`. Collective; InputError where nothing lies above the offset.
 FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>& paths, double offset,
-                        const Communicator& comm);
+                        FileHeaders& headers, const Communicator& comm);
 
 /// scale.factor: data. File values are first made stored * factor + offset. Collective.
 double brightest_samples(const std::vector<std::string>& paths, double factor, double offset,
-                         const Communicator& comm);
+                         FileHeaders& headers, const Communicator& comm);
 
 }  // namespace tessera

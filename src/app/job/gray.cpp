@@ -18,6 +18,7 @@
 #include "tessera/core/phase.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/io/image_format.hpp"
+#include "tessera/io/keep_open.hpp"
 
 namespace tessera {
 namespace {
@@ -44,7 +45,7 @@ double most_apart(const std::string& type, double value) {
 // Nothing where the channels differ, or there are not three.
 std::optional<Apart> apart(const std::string& path) {
   constexpr double kSteps = 1.2, kOfContrast = 0.03;
-  const std::unique_ptr<ImageSource> source = open_image(path);
+  const std::shared_ptr<ImageSource> source = shared_image(path);
   const SourceInfo& info = source->info();
   if (info.channels != kColors) return std::nullopt;
   Apart out;
@@ -85,7 +86,7 @@ Channels channels_of(const std::string& path, const Communicator& comm) {
   Channels out;
   comm.together([&] {
     if (comm.rank() != 0) return;
-    const std::int64_t stored = open_image(path)->info().channels;
+    const std::int64_t stored = shared_image(path)->info().channels;
     out.one = stored == 1;
     if (stored != kColors) return;
     const std::optional<Apart> found = apart(path);
@@ -114,7 +115,8 @@ bool alike(const RunPlan& plan, const Communicator& comm) {
     OperatorConfig own = part;
     const std::vector<std::string*> files = files_of(own);
     return std::any_of(files.begin(), files.end(), [&](const std::string* file) {
-      return !file->empty() && find_format(*file) && image_source_info(*file, comm).channels == kColors &&
+      return !file->empty() && find_format(*file) &&
+             plan.files->headers().image(*file, comm).channels == kColors &&
              !plan.files->mask(*file, comm).gray;
     });
   });

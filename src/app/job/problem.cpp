@@ -34,7 +34,7 @@ Measurement read_parts(const RunPlan& plan, const std::string& path, const std::
   Measurement out;
   std::vector<MeasurementPart> parts;
   std::vector<MeasurementPartInfo> stored;
-  if (plan.gray && kind == "measurements") stored = measurement_info(path, comm);
+  if (plan.gray && kind == "measurements") stored = plan.files->headers().parts(path, comm);
   for (std::size_t i = 0; i < layout.parts(); ++i) {
     const std::int64_t channels = stored_channels(
         plan, i < stored.size() ? stored[i].source.channels : kColors, layout.part(i).space.channels);
@@ -71,7 +71,7 @@ Measurement read_frames(const RunPlan& plan, const std::string& path, const Prod
   if (layout.parts() != 1 || all.extent(0) == 1 || !format ||
       (format->measurements && path.rfind(":/") == std::string::npos))
     return read_parts(plan, path, "frames", layout, comm);
-  const SourceInfo info = image_source_info(path, comm);
+  const SourceInfo& info = plan.files->headers().image(path, comm);
   const Box frame = info.box;
   if (frame.extent(0) != 1 || frame.extent(1) != all.extent(1) || frame.extent(2) != all.extent(2) ||
       info.channels != 1)
@@ -215,7 +215,7 @@ Samples scan_samples(const RunPlan& plan, const ProductSpace& layout, std::vecto
                      const Communicator& comm) {
   constexpr std::int64_t kBand = 8 << 20;  // samples that are held in float64 at once
   const Scan& scan = *plan.scan;
-  const MeasurementOrigin origin = measurement_origin(plan.job.problem.measurements, comm);
+  const MeasurementOrigin& origin = plan.files->headers().origin(plan.job.problem.measurements, comm);
   const Box mine = layout.block(0, comm.rank());
   const ImageSpace& space = layout.part(0).space;
   Samples s;
@@ -275,10 +275,11 @@ Samples scan_samples(const RunPlan& plan, const ProductSpace& layout, std::vecto
 
 Samples read_samples(const RunPlan& plan, const ProductSpace& layout, const Communicator& comm) {
   const ProblemConfig& p = plan.job.problem;
-  const std::vector<MeasurementPartInfo> parts = measurement_info(p.measurements, comm);
+  FileHeaders& headers = plan.files->headers();
+  const std::vector<MeasurementPartInfo>& parts = headers.parts(p.measurements, comm);
   check_sizes(plan, parts, layout, comm);
   Samples s;
-  const MeasurementOrigin origin = measurement_origin(p.measurements, comm);
+  const MeasurementOrigin& origin = headers.origin(p.measurements, comm);
   s.light = origin.internal;
   s.y = read_parts(plan, p.measurements, "measurements", layout, comm);
   if (!p.flat.empty()) s.flat = read_flat(plan, layout, comm);
@@ -298,7 +299,7 @@ Samples read_samples(const RunPlan& plan, const ProductSpace& layout, const Comm
     }
     t = t.to(at::kFloat);
   }
-  if (p.weights.empty() && has_weights(p.measurements, comm))
+  if (p.weights.empty() && headers.weighs(p.measurements, comm))
     s.weights = read_parts(plan, p.measurements, "weights", layout, comm);
   if (!p.weights.empty()) s.weights = read_parts(plan, p.weights, "weights", layout, comm);
   take_weights(s, comm);
@@ -322,7 +323,7 @@ RunPlan with_estimate(RunPlan plan, const Problem& problem) {
 at::Tensor read_block(const std::string& path, const RunPlan& plan, const Communicator& comm,
                       std::string* marks) {
   const PhaseScope phase(Phase::load);
-  const SourceInfo info = image_source_info(path, comm);
+  const SourceInfo& info = plan.files->headers().image(path, comm);
   const std::int64_t stored = stored_channels(plan, info.channels, plan.image.channels);
   TESSERA_VALIDATE(info.box == plan.image.box && info.channels == stored, path, " is ", info.channels, " x ",
                    sides(info.box), " (the image is ", plan.image.channels, " x ", sides(plan.image.box),

@@ -7,12 +7,12 @@
 
 #include "job/full_scale.hpp"
 #include "tessera/core/error.hpp"
-#include "tessera/io/measurement_file.hpp"
 
 namespace tessera {
 
 void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Communicator& comm) {
   const ProblemConfig& p = plan.job.problem;
+  FileHeaders& headers = plan.files->headers();
   FullScale scale{p.scale.offset, p.scale.factor};
   if (plan.scan && p.scale.factor == 0) {
     scale.factor = plan.scan->level;
@@ -22,14 +22,15 @@ void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Com
         "which is taken for 1 (scale.factor)",
         scale.factor);
   } else if (p.scale.from_data) {
-    const MeasurementOrigin origin = measurement_origin(p.measurements, comm);
-    const double most = origin.internal ? brightest_samples(sources, origin.factor, origin.offset, comm)
-                                        : brightest_samples(sources, 1, 0, comm);
+    const MeasurementOrigin& origin = headers.origin(p.measurements, comm);
+    const double most = origin.internal
+                            ? brightest_samples(sources, origin.factor, origin.offset, headers, comm)
+                            : brightest_samples(sources, 1, 0, headers, comm);
     TESSERA_VALIDATE(most > p.scale.offset, "problem.scale.factor is data (no sample of ", p.measurements,
                      " lies above the offset ", p.scale.offset, ") write a number");
     scale.factor = most - p.scale.offset;
   } else if (p.scale.factor == 0) {
-    scale = full_scale_of(plan.data, sources, p.scale.offset, comm);
+    scale = full_scale_of(plan.data, sources, p.scale.offset, headers, comm);
   }
   if (!scale.note.empty()) plan.notices.push_back(scale.note);
   plan.offset = scale.offset;
@@ -38,7 +39,7 @@ void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Com
   // A truth of another kind of number has a white of its own; measurement and truth need not share units.
   if (!p.measurements.empty() && !p.truth.empty() &&
       (plan.truth->says_scale || plan.truth->type != plan.data.type)) {
-    const FullScale own = full_scale_of(*plan.truth, {p.truth}, 0, comm);
+    const FullScale own = full_scale_of(*plan.truth, {p.truth}, 0, headers, comm);
     const bool real = !plan.truth->says_scale && plan.truth->type.starts_with("float");
     if (!real || (own.factor == 1 && plan.factor > 8)) plan.truth_scale = {own.offset, own.factor};
     if (plan.truth_scale != std::array{plan.offset, plan.factor})
