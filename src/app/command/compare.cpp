@@ -9,12 +9,12 @@
 #include <memory>
 
 #include "command/command.hpp"
-#include "job/full_scale.hpp"
 #include "job/same_files.hpp"
 #include "tessera/app/run_plan.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/distributed_image.hpp"
+#include "tessera/samples/full_scale.hpp"
 #include "tessera/solve/metrics.hpp"
 
 namespace tessera {

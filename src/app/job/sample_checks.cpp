@@ -11,8 +11,8 @@
 #include <span>
 #include <tuple>
 
-#include "tessera/app/marks.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/samples/marks.hpp"
 #include "tessera/samples/noise_estimate.hpp"
 #include "tessera/samples/repeats.hpp"
 

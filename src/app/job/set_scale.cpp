@@ -5,8 +5,8 @@
 
 #include <array>
 
-#include "job/full_scale.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/samples/full_scale.hpp"
 
 namespace tessera {
 

@@ -14,7 +14,6 @@
 #include <filesystem>
 #include <numeric>
 
-#include "job/masked_pixels.hpp"
 #include "job/sample_checks.hpp"
 #include "job/shown_part.hpp"
 #include "run/folder_owner.hpp"
@@ -28,6 +27,7 @@
 #include "tessera/io/distributed_image.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/io/image_format.hpp"
+#include "tessera/samples/masked_pixels.hpp"
 #include "tessera/solve/checkpoint.hpp"
 
 namespace tessera {

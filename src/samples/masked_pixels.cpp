@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "job/masked_pixels.hpp"
+#include "tessera/samples/masked_pixels.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "job/full_scale.hpp"
+#include "tessera/samples/full_scale.hpp"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <span>
 
-#include "job/masked_pixels.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/samples/masked_pixels.hpp"
 #include "tessera/samples/order_statistics.hpp"
 
 namespace tessera {

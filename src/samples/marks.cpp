@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tessera/app/marks.hpp"
+#include "tessera/samples/marks.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
