@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "job/sample_checks.hpp"
+#include "job/survey.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/fill.hpp"
@@ -47,7 +48,7 @@ std::vector<std::string> make_whole(const RunPlan& plan, const std::string& path
         "note: {} of {} samples are not numbers: they are filled from their neighbors", missing, all));
   }
   problem.noise_sigma = plan.job.solver.sigma.values.front();  // what the network is asked to take away
-  warn_of_values(plan, {block.to(at::kCPU, at::kFloat).contiguous()},
+  warn_of_values(survey_of(plan), {block.to(at::kCPU, at::kFloat).contiguous()},
                  {marks.to(at::kCPU, at::kFloat).contiguous()}, problem, comm);
   const std::vector<std::string>& warnings = problem.warnings;
   for (const std::string& warning : warnings) lines.push_back("warning: " + warning);

@@ -50,9 +50,9 @@ double mean_of(const Measurement& y, const Measurement& marks, const Communicato
 }
 
 // What a JPEG was rounded to, in internal range, known to all ranks.
-JpegSteps jpeg_steps_of(const RunPlan& plan, const Communicator& comm) {
-  const JpegSteps steps = comm.rank() == 0 ? jpeg_steps(plan.job.problem.measurements) : JpegSteps{};
-  std::array<double, 3> all{steps.low / plan.factor, steps.high / plan.factor,
+JpegSteps jpeg_steps_of(const Survey& survey, const Communicator& comm) {
+  const JpegSteps steps = comm.rank() == 0 ? jpeg_steps(survey.problem.measurements) : JpegSteps{};
+  std::array<double, 3> all{steps.low / survey.factor, steps.high / survey.factor,
                             steps.coarse_color ? 1.0 : 0.0};
   comm.all_reduce(all, Reduce::max);
   return {.low = all[0], .high = all[1], .coarse_color = all[2] > 0};
@@ -70,12 +70,12 @@ std::string colored_text(const ColoredNoise& noise) {
 
 }  // namespace
 
-std::string level_text(const RunPlan& plan, const NoiseModel& n) {
+std::string level_text(const Survey& survey, const NoiseModel& n) {
   std::string out;
   const auto add = [&](const char* name, double v) {
     if (v <= 0) return;
     out += fmt::format("{}{} {:.4g}", out.empty() ? "" : ", ", name, v);
-    if (plan.factor != 1) out += fmt::format(" ({:.4g} in file units)", v * plan.factor);
+    if (survey.factor != 1) out += fmt::format(" ({:.4g} in file units)", v * survey.factor);
   };
   add("gaussian", n.gaussian);
   add("poisson gain", n.poisson);
@@ -86,27 +86,27 @@ std::string percent_text(double error, double value) {
   return value > 0 ? fmt::format("{:.2g} %", 100 * error / value) : "0 %";
 }
 
-bool is_jpeg(const RunPlan& plan, const Communicator& comm) { return jpeg_steps_of(plan, comm).high > 0; }
+bool is_jpeg(const Survey& survey, const Communicator& comm) { return jpeg_steps_of(survey, comm).high > 0; }
 
-std::vector<std::vector<double>> estimate_level(const RunPlan& plan, const Measurement& y,
+std::vector<std::vector<double>> estimate_level(const Survey& survey, const Measurement& y,
                                                 const Measurement& stored, const Measurement& marks,
-                                                Problem& problem, const Communicator& comm) {
-  const ProductSpace& layout = problem.A->range();
-  NoiseModel& noise = problem.noise;
-  const JpegSteps steps = jpeg_steps_of(plan, comm);
+                                                Surveyed& seen, const Communicator& comm) {
+  const ProductSpace& layout = seen.A->range();
+  NoiseModel& noise = seen.noise;
+  const JpegSteps steps = jpeg_steps_of(survey, comm);
   const bool color = steps.coarse_color && has_color(y, comm);
   // Color of fewer samples has lost its finest details whatever the tables say.
   constexpr double kAll = 1e3;
   // What was rounded are stored values.
-  problem.noise_stored = steps.high > 0 && !problem.curve.none();
+  seen.noise_stored = steps.high > 0 && !seen.curve.none();
   NoiseEstimate e;
   std::string smooth;  // why the finest details say nothing
   try {
-    e = estimate_noise(problem.noise_stored ? stored : y, marks, layout, comm, color ? kAll : steps.high);
+    e = estimate_noise(seen.noise_stored ? stored : y, marks, layout, comm, color ? kAll : steps.high);
   } catch (const InputError& error) {
     smooth = error.what();
   }
-  if (problem.noise_stored) {
+  if (seen.noise_stored) {
     e.sigma = std::sqrt(e.sigma * e.sigma + e.gain * mean_of(stored, marks, comm));
     e.gain = 0;
     e.each.clear();
@@ -116,37 +116,37 @@ std::vector<std::vector<double>> estimate_level(const RunPlan& plan, const Measu
     e.sigma = std::hypot(e.sigma, steps.low / std::sqrt(12.0) / 2) * (color ? kColor : 1.0);
   noise = {.gaussian = e.sigma, .poisson = e.gain};
   const bool counts = e.gain > 0 && e.gain_error == 0;
-  problem.noise_source =
-      level_text(plan, noise) + ", estimated from the data" +
+  seen.noise_source =
+      level_text(survey, noise) + ", estimated from the data" +
       (counts ? ": they are whole counts that scatter as photons do"
        : e.gain > 0
            ? ", standard error " + percent_text(e.gain_error, e.gain) + " of the gain"
            : ", standard error " + percent_text(e.sigma_error, e.sigma) + ", plus what texture adds");
   const std::optional<ColoredNoise> colored =
-      e.coarse || counts || !in_image_range(plan)
+      e.coarse || counts || !survey.in_image_range()
           ? std::nullopt
-          : colored_noise(plan, stored, y, marks, problem.curve,
-                          std::sqrt(e.sigma * e.sigma + e.gain * mean_of(y, marks, comm)), problem, comm);
+          : colored_noise(survey, stored, y, marks, seen.curve,
+                          std::sqrt(e.sigma * e.sigma + e.gain * mean_of(y, marks, comm)), seen, comm);
   if (!smooth.empty() && !(colored && colored->beyond)) throw InputError(smooth);
   if (colored) {
     noise = {.gaussian = colored->level};
-    problem.noise_stored = colored->of_stored;
-    problem.noise_colored = !colored->uneven;
-    problem.noise_uneven = colored->uneven;
+    seen.noise_stored = colored->of_stored;
+    seen.noise_colored = !colored->uneven;
+    seen.noise_uneven = colored->uneven;
     e.each.clear();
-    problem.noise_source = level_text(plan, noise) + colored_text(*colored);
+    seen.noise_source = level_text(survey, noise) + colored_text(*colored);
   } else if (e.hidden > 0)
-    problem.warnings.push_back(fmt::format(
+    seen.warnings.push_back(fmt::format(
         "the finest details of the measurement hold nothing but its rounding, those of twice their size a "
         "deviation of {:.3g}: if it was enlarged, demosaicked or compressed before, its noise is larger "
         "than "
         "what was found: write 'noise: {{gaussian: {:.2g}}}' in problem",
         e.hidden, e.hidden));
   if (e.coarse)
-    problem.noise_source +=
+    seen.noise_source +=
         "; JPEG has taken the finest details, so it was looked for at twice their size, where the picture "
         "itself may add to it";
-  if (!e.each.empty()) problem.noise_source += ", weighed by channel (they differ by more than a fifth)";
+  if (!e.each.empty()) seen.noise_source += ", weighed by channel (they differ by more than a fifth)";
   return std::move(e.each);
 }
 

@@ -21,9 +21,9 @@ namespace {
 constexpr std::int64_t kFewTiles = 12;
 
 // The first part that is a picture under a convolution on its own grid.
-std::optional<std::size_t> blurred_part(const Problem& problem) {
-  const ProductSpace& layout = problem.A->range();
-  const OperatorTraits traits = problem.A->traits();
+std::optional<std::size_t> blurred_part(const Surveyed& seen) {
+  const ProductSpace& layout = seen.A->range();
+  const OperatorTraits traits = seen.A->traits();
   for (std::size_t i = 0; i < layout.parts() && i < traits.parts.size(); ++i) {
     const auto& kernel = traits.parts[i].convolution;
     if (kernel && !kernel->decimates() && kernel->taps.size(1) == 1 &&
@@ -38,14 +38,14 @@ struct Blurred {
   BlurSpectrum spectrum;
 };
 
-std::optional<Blurred> look(const Measurement& y, const Measurement& marks, const Problem& problem,
+std::optional<Blurred> look(const Measurement& y, const Measurement& marks, const Surveyed& seen,
                             const Communicator& comm) {
-  const std::optional<std::size_t> part = blurred_part(problem);
+  const std::optional<std::size_t> part = blurred_part(seen);
   if (!part) return std::nullopt;
-  TileSpectra tiles(y[*part], marks[*part], problem.A->range(), *part, comm,
+  TileSpectra tiles(y[*part], marks[*part], seen.A->range(), *part, comm,
                     make_transport(comm, {}, TransportKind::mpi));
   if (tiles.tiles() < kFewTiles) return std::nullopt;
-  BlurSpectrum spectrum = read_blur_spectrum(tiles.mean(comm), *problem.A->traits().parts[*part].convolution);
+  BlurSpectrum spectrum = read_blur_spectrum(tiles.mean(comm), *seen.A->traits().parts[*part].convolution);
   return Blurred{std::move(tiles), std::move(spectrum)};
 }
 
@@ -100,43 +100,19 @@ double plateau(const std::array<FlatLevel, 3>& flat, double falls, bool sharp) {
 
 }  // namespace
 
-void set_curve(RunPlan& plan) {
-  const ProblemConfig& p = plan.job.problem;
-  std::optional<ToneCurve>& curve = plan.job.problem.scale.curve;
-  if (curve) {
-    plan.curve = *curve;
-    if (curve->none()) return;
-    TESSERA_VALIDATE(
-        !plan.scan, "problem.scale.curve stands beside a scan (its samples are line integrals) leave it out");
-    TESSERA_VALIDATE(p.dark.empty() && p.flat.empty(), "problem.scale.curve stands beside ",
-                     p.dark.empty() ? "problem.flat" : "problem.dark",
-                     " (frames of a camera are of light, not of a curve of it) leave one of them out");
-    return;
-  }
-  // Photographs: blurred pictures of which the file says a curve, or whose format has one by convention.
-  plan.curve_open = !p.measurements.empty() && !plan.scan && p.dark.empty() && p.flat.empty() &&
-                    p.likelihood.type == "gaussian" && p.noise.poisson == 0 &&
-                    plan.data.light.says != StoredLight::Says::nothing && !plan.data.light.curve.none() &&
-                    !plan.parts.empty() &&
-                    std::all_of(plan.parts.begin(), plan.parts.end(), [](const OperatorConfig& part) {
-                      return find_operator(part.type).choice.kernel;
-                    });
-  if (!plan.curve_open) curve = ToneCurve();
-}
-
-ToneCurve choose_curve(const RunPlan& plan, const Measurement& stored, const Measurement& marks,
-                       Problem& problem, const Communicator& comm) {
+ToneCurve choose_curve(const Survey& survey, const Measurement& stored, const Measurement& marks,
+                       Surveyed& seen, const Communicator& comm) {
   // Nine photographs under four kernels: blurred as they are stored they lie between -0.26 and 0.08; as light from 0.06 to
   // 1.3 where the noise is white, from -0.12 to 0.7 where they were compressed. In between the careful choice is what
   // is stored: high contrast loses 8 dB if it is wrongly made light, 4 dB if it wrongly is not.
   constexpr double kOfLight = 0.09, kAsStored = -0.13;
-  if (!plan.curve_open) return plan.curve;
-  const StoredLight& says = plan.data.light;
-  const std::string file = std::filesystem::path(plan.job.problem.measurements).filename().string();
+  if (!survey.curve_open) return survey.curve;
+  const StoredLight& says = survey.data.light;
+  const std::string file = std::filesystem::path(survey.problem.measurements).filename().string();
   std::optional<double> shown;
-  if (const std::optional<Blurred> found = look(stored, marks, problem, comm)) {
-    const std::size_t part = *blurred_part(problem);
-    const TileSpectra light(light_of(stored[part], says.curve), marks[part], problem.A->range(), part, comm,
+  if (const std::optional<Blurred> found = look(stored, marks, seen, comm)) {
+    const std::size_t part = *blurred_part(seen);
+    const TileSpectra light(light_of(stored[part], says.curve), marks[part], seen.A->range(), part, comm,
                             make_transport(comm, {}, TransportKind::mpi));
     shown = evidence(*found, light, comm);
   }
@@ -147,7 +123,7 @@ ToneCurve choose_curve(const RunPlan& plan, const Measurement& stored, const Mea
                           : as_stored ? "its details show that its stored values were blurred"
                           : said      ? concat("its ", says.by, " says so, and a lens blurs light")
                                       : std::string("a camera made it, and a lens blurs light");
-  problem.notices.push_back(
+  seen.notices.push_back(
       take ? fmt::format("light: {} stores {} ({}): inside is light, and the result is stored the same way; "
                          "scale.curve decides otherwise",
                          file, curve_name(says.curve), why)
@@ -162,18 +138,18 @@ ToneCurve choose_curve(const RunPlan& plan, const Measurement& stored, const Mea
   return take ? says.curve : ToneCurve();
 }
 
-std::optional<ColoredNoise> colored_noise(const RunPlan& plan, const Measurement& stored,
+std::optional<ColoredNoise> colored_noise(const Survey& survey, const Measurement& stored,
                                           const Measurement& light, const Measurement& marks,
-                                          const ToneCurve& curve, double white, const Problem& problem,
+                                          const ToneCurve& curve, double white, const Surveyed& seen,
                                           const Communicator& comm) {
   // Of the flattest tiles, details of twice the size over the finest ones: white noise has 0.8 to 1.2, up to 1.6 where a
   // blurred picture's own come in, compressed, demosaicked and enlarged ones 1.4 to 6. A sharp picture has up to 2.5
   // by itself, but not where its finest details are next to the rounding of 8 bits.
   constexpr double kFalls = 1.3, kSharp = 4, kSharp8 = 2, kRounded = 0.65 / 255, kUneven = 1.5, kUsual = 1.75;
   // A tile of little contrast is as flat in both; dark ones are not the flattest of what is stored.
-  const std::array<FlatLevel, 3> flat = flat_levels(stored, marks, problem.A->range(), comm);
-  const std::optional<Blurred> found = look(light, marks, problem, comm);
-  const bool rounded = plan.data.type == "uint8" && flat[0].quiet < kRounded;
+  const std::array<FlatLevel, 3> flat = flat_levels(stored, marks, seen.A->range(), comm);
+  const std::optional<Blurred> found = look(light, marks, seen, comm);
+  const bool rounded = survey.data.type == "uint8" && flat[0].quiet < kRounded;
   const bool falls = flat[0].quiet > 0 && flat[1].quiet > kFalls * flat[0].quiet;
   ColoredNoise out{.level = falls ? plateau(flat,
                                             found     ? kFallsBlurred
@@ -182,20 +158,20 @@ std::optional<ColoredNoise> colored_noise(const RunPlan& plan, const Measurement
                                             !found)
                                   : 0};
   if (found) {
-    const BlurSpectrum& seen = found->spectrum;
-    out.uneven = seen.far > kUneven * white && !(falls && seen.colored());
+    const BlurSpectrum& spectrum = found->spectrum;
+    out.uneven = spectrum.far > kUneven * white && !(falls && spectrum.colored());
     // Where compression took nothing from most tiles, the mean of all is less than what the others have.
-    const double share = found->tiles.concentration(seen.beyond, comm) / kUsual,
+    const double share = found->tiles.concentration(spectrum.beyond, comm) / kUsual,
                  few = std::clamp(share * share, 1.0, 4.0);
-    const double level = falls && seen.colored() ? few * seen.coarse
-                         : out.uneven            ? std::max(seen.near, seen.far)
-                                                 : 0;
+    const double level = falls && spectrum.colored() ? few * spectrum.coarse
+                         : out.uneven                ? std::max(spectrum.near, spectrum.far)
+                                                     : 0;
     if (level > out.level) {
       out.level = level;
       out.beyond = true;
       // Compression errs in what is stored, a sensor in light: where bright and dark tiles are more alike.
       if (const std::optional<Blurred> as_stored =
-              curve.none() ? std::nullopt : look(stored, marks, problem, comm)) {
+              curve.none() ? std::nullopt : look(stored, marks, seen, comm)) {
         const auto uneven = [&](const Blurred& b) { return b.tiles.unevenness(b.spectrum.beyond, comm); };
         out.of_stored = uneven(*as_stored) < uneven(*found);
         if (out.of_stored) out.level = as_stored->spectrum.coarse;

@@ -3,19 +3,15 @@
 
 #include <optional>
 
-#include "tessera/app/problem.hpp"
+#include "tessera/samples/survey.hpp"
 
 namespace tessera {
-
-/// The job's curve, or whether it is open until the samples are seen: of blurred photographs, of which the file says one
-/// or whose format has one by convention. InputError where it cannot be.
-void set_curve(RunPlan& plan);
 
 /// In which curve the measurement stores light: the job's, or, where it leaves that open, what the samples of a
 /// blurred photograph show, and where they do not, what its file says. `stored`: as the file has them, white 1.
 /// Says in a line what was chosen.
-ToneCurve choose_curve(const RunPlan& plan, const Measurement& stored, const Measurement& marks,
-                       Problem& problem, const Communicator& comm);
+ToneCurve choose_curve(const Survey& survey, const Measurement& stored, const Measurement& marks,
+                       Surveyed& seen, const Communicator& comm);
 
 /// Noise that is not white, as compression, demosaicking and enlarging leave it.
 struct ColoredNoise {
@@ -25,9 +21,9 @@ struct ColoredNoise {
   bool of_stored = false;  // it is about the same at all stored values, not of light
 };
 /// Nothing where the noise is white as far as can be seen. `white`: the level that the finest details show.
-std::optional<ColoredNoise> colored_noise(const RunPlan& plan, const Measurement& stored,
+std::optional<ColoredNoise> colored_noise(const Survey& survey, const Measurement& stored,
                                           const Measurement& light, const Measurement& marks,
-                                          const ToneCurve& curve, double white, const Problem& problem,
+                                          const ToneCurve& curve, double white, const Surveyed& seen,
                                           const Communicator& comm);
 
 }  // namespace tessera

@@ -15,6 +15,7 @@
 #include "job/gray.hpp"
 #include "job/missing.hpp"
 #include "job/simulation.hpp"
+#include "job/survey.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/light.hpp"
@@ -358,7 +359,7 @@ Problem make_problem(const RunPlan& plan, const Communicator& comm,
     samples =
         plan.scan ? scan_samples(plan, layout, problem.notices, comm) : read_samples(plan, layout, comm);
   }
-  weigh_samples(plan, std::move(samples), problem, comm);
+  weigh_samples(survey_of(plan), std::move(samples), problem, comm);
   if (!plan.job.problem.measurements.empty()) {
     if (plan.truth) {
       RunPlan own = plan;

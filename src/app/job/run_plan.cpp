@@ -10,7 +10,6 @@
 
 #include "job/facts.hpp"
 #include "job/gray.hpp"
-#include "job/photograph.hpp"
 #include "job/pixel_sizes.hpp"
 #include "job/set_scale.hpp"
 #include "tessera/app/job_denoiser.hpp"

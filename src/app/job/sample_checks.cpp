@@ -49,12 +49,7 @@ std::array<double, 2> range_of(const Measurement& parts, const Measurement& mark
   return {-ends[0], ends[1]};
 }
 
-bool in_image_range(const RunPlan& plan) {
-  return std::none_of(plan.parts.begin(), plan.parts.end(),
-                      [](const OperatorConfig& part) { return find_operator(part.type).own_range; });
-}
-
-void mark_weights(Measurement& weights, Problem& problem, const Communicator& comm) {
+void mark_weights(Measurement& weights, Surveyed& seen, const Communicator& comm) {
   if (weights.empty()) return;
   const MarkValues values = survey_marks(
       [&](const auto& take) {
@@ -66,14 +61,14 @@ void mark_weights(Measurement& weights, Problem& problem, const Communicator& co
       comm);
   const std::optional<MarkRule> mask = rule_of_weights(values);
   if (!mask) return;
-  problem.notices.push_back(mask->note);
+  seen.notices.push_back(mask->note);
   for (at::Tensor& w : weights) {
     float* v = w.data_ptr<float>();
     std::transform(v, v + w.numel(), v, [&](float x) { return mask->marks(x) ? 1.0F : 0.0F; });
   }
 }
 
-void refuse_inverted(const RunPlan& plan, const Measurement& y, const Measurement& marks,
+void refuse_inverted(const Survey& survey, const Measurement& y, const Measurement& marks,
                      const Communicator& comm) {
   const auto [least, most] = range_of(y, marks, comm);
   if (least != most) return;
@@ -81,7 +76,7 @@ void refuse_inverted(const RunPlan& plan, const Measurement& y, const Measuremen
   for (std::size_t i = 0; i < y.size(); ++i)
     others.push_back(marks[i].eq(0).logical_and(y[i].isfinite()).to(at::kFloat).contiguous());
   const auto [low, high] = range_of(y, others, comm);
-  const auto file = [&](double v) { return v * plan.factor + plan.offset; };
+  const auto file = [&](double v) { return v * survey.factor + survey.offset; };
   TESSERA_VALIDATE(
       !(low < high), "all samples that count have the value ", file(least),
       " while those that do not go from ", file(low), " to ", file(high),
@@ -89,31 +84,26 @@ void refuse_inverted(const RunPlan& plan, const Measurement& y, const Measuremen
       "in the file");
 }
 
-bool may_be_zero(const RunPlan& plan, const NoiseModel& noise, double least) {
-  const bool counts = plan.job.problem.likelihood.type == "poisson" || noise.poisson > 0;
-  return counts && least <= noise.poisson / 2;  // below one count
-}
-
 namespace {
 
 // Parts of one value beside others that have noise.
-void warn_of_empty_areas(const RunPlan& plan, const Measurement& y, const Measurement& marks,
-                         std::array<double, 2> said, Problem& problem, const Communicator& comm) {
+void warn_of_empty_areas(const Survey& survey, const Measurement& y, const Measurement& marks,
+                         std::array<double, 2> said, Surveyed& seen, const Communicator& comm) {
   constexpr std::int64_t kOneIn = 200;  // samples: what is less changes little
-  const Repeats repeats = find_repeats(y, marks, problem.A->range(), comm);
-  if (!empty_areas(repeats, problem.noise_sigma)) return;
+  const Repeats repeats = find_repeats(y, marks, seen.A->range(), comm);
+  if (!empty_areas(repeats, seen.noise_sigma)) return;
   std::int64_t all = 0;
   for (const at::Tensor& m : marks) all += m.ne(0).sum().item().toLong();
   comm.all_reduce(std::span<std::int64_t>(&all, 1), Reduce::sum);
   for (const Repeats::Area& area : repeats.areas) {
     const double value = area.value;
     if (area.samples * kOneIn < all || value == said[0] || value == said[1]) continue;
-    if (value <= 0 && may_be_zero(plan, problem.noise, value)) continue;
-    problem.warnings.push_back(fmt::format(
+    if (value <= 0 && survey.may_be_zero(seen.noise, value)) continue;
+    seen.warnings.push_back(fmt::format(
         "the measurement has {} samples ({:.1f} %) of exactly {:.6g} side by side, without noise (they look "
         "empty, and count as data): give them weight 0 by problem.weights, or make them NaN",
         area.samples, 100 * static_cast<double>(area.samples) / static_cast<double>(all),
-        value * plan.factor + plan.offset));
+        value * survey.factor + survey.offset));
   }
 }
 
@@ -155,7 +145,7 @@ struct Counted {
   std::int64_t at_least = 0, near_least = 0, at_most = 0, near_most = 0;
 };
 
-Counted count_values(const RunPlan& plan, const Measurement& y, const Measurement& marks,
+Counted count_values(const Survey& survey, const Measurement& y, const Measurement& marks,
                      const Communicator& comm) {
   Counted n;
   const auto [least, most] = range_of(y, marks, comm);
@@ -163,12 +153,12 @@ Counted count_values(const RunPlan& plan, const Measurement& y, const Measuremen
   n.most = most;
   std::array<double, 1> fraction{};  // largest distance from a whole number, file units
   each_counted(y, marks, [&](double v) {
-    const double file = v * plan.factor + plan.offset;
+    const double file = v * survey.factor + survey.offset;
     fraction[0] = std::max(fraction[0], std::abs(file - std::round(file)) / std::max(1.0, std::abs(file)));
   });
   comm.all_reduce(fraction, Reduce::max);
   const bool whole = fraction[0] < 1e-6;
-  n.near = std::max(kNear * (n.most - n.least), whole ? 2.5 / plan.factor : 0);
+  n.near = std::max(kNear * (n.most - n.least), whole ? 2.5 / survey.factor : 0);
   each_counted(y, marks, [&n](double v) {
     ++n.all;
     n.bright += v > kDim;
@@ -187,10 +177,10 @@ Counted count_values(const RunPlan& plan, const Measurement& y, const Measuremen
   return n;
 }
 
-std::string in_file_units(const RunPlan& plan, double v) {
-  const double apart = std::abs(plan.offset) / std::abs(plan.factor);  // digits that the offset takes
+std::string in_file_units(const Survey& survey, double v) {
+  const double apart = std::abs(survey.offset) / std::abs(survey.factor);  // digits that the offset takes
   const int digits = 6 + (apart > 1 ? std::min(9, static_cast<int>(std::log10(apart))) : 0);
-  return fmt::format("{:.{}g}", v * plan.factor + plan.offset, digits);
+  return fmt::format("{:.{}g}", v * survey.factor + survey.offset, digits);
 }
 
 double percent(std::int64_t part, std::int64_t all) {
@@ -198,16 +188,16 @@ double percent(std::int64_t part, std::int64_t all) {
 }
 
 // That the samples lie so far from what is 0 inside that float32 has few steps in their range.
-void warn_of_steps(const RunPlan& plan, const Counted& n, Problem& problem) {
+void warn_of_steps(const Survey& survey, const Counted& n, Surveyed& seen) {
   const double size = std::max(std::abs(n.least), std::abs(n.most)), range = n.most - n.least;
   if (!(range > 0) || size <= 2 || range >= size * 0x1p-14) return;
-  problem.warnings.push_back(
-      fmt::format("the measurement lies far from what is 0, between {:.15g} and {:.15g} in file units "
-                  "(float32 has steps of {:.3g} "
-                  "there, to which differences are rounded): write 'offset: {:.15g}' in problem.scale, and "
-                  "its range as factor",
-                  n.least * plan.factor + plan.offset, n.most * plan.factor + plan.offset,
-                  std::ldexp(1.0, std::ilogb(size) - 23) * plan.factor, n.least * plan.factor + plan.offset));
+  seen.warnings.push_back(fmt::format(
+      "the measurement lies far from what is 0, between {:.15g} and {:.15g} in file units "
+      "(float32 has steps of {:.3g} "
+      "there, to which differences are rounded): write 'offset: {:.15g}' in problem.scale, and "
+      "its range as factor",
+      n.least * survey.factor + survey.offset, n.most * survey.factor + survey.offset,
+      std::ldexp(1.0, std::ilogb(size) - 23) * survey.factor, n.least * survey.factor + survey.offset));
 }
 
 // By measurement (docs/defaults.md): above such a noise, of the brightest sample, richardson_lucy is worse than a network
@@ -216,47 +206,46 @@ constexpr double kStarry = 2e-3;
 
 // Whether richardson_lucy can be run, or could where the gain is known: counts none of which lies below what it takes
 // for 0, and a kernel that is not negative.
-bool may_be_counts(const RunPlan& plan, const Counted& n, const Problem& problem) {
-  const NoiseModel& noise = problem.noise;
+bool may_be_counts(const Survey& survey, const Counted& n, const Surveyed& seen) {
+  const NoiseModel& noise = seen.noise;
   const double zero = noise.poisson > 0 ? noise.gaussian * noise.gaussian / noise.poisson : 0;
-  return plan.data.type != "uint8" && plan.job.problem.likelihood.type == "gaussian" && n.least + zero >= 0 &&
-         problem.A->traits().not_negative && problem.ends.empty();
+  return survey.data.type != "uint8" && survey.problem.likelihood.type == "gaussian" && n.least + zero >= 0 &&
+         seen.A->traits().not_negative && seen.ends.empty();
 }
 
 // Few samples far above all others. A few hot pixels are none.
-void look_for_stars(const RunPlan& plan, const Counted& n, Problem& problem) {
+void look_for_stars(const Survey& survey, const Counted& n, Surveyed& seen) {
   // Drawn star fields have up to 5 %, fluorescence from 22 % on.
   const bool few = n.brightest >= kPile && n.brightest * 10'000 >= n.all && n.brightest * 20 < n.all;
-  if (!in_image_range(plan) || !plan.network || !plan.job.solver.chosen.prior || !few) return;
-  const bool blurred = std::ranges::all_of(
-      plan.parts, [](const OperatorConfig& part) { return find_operator(part.type).choice.kernel; });
-  Facts::FewBright found{
-      .seen =
-          fmt::format("{:.2g} % of the samples lie above an eighth of the brightest, {}, and the noise is "
+  if (!survey.in_image_range() || !survey.network || !survey.chosen.prior || !few) return;
+  const bool blurred =
+      std::ranges::all_of(survey.parts, [](const Survey::Part& part) { return part.kernel; });
+  FewBright found{.seen = fmt::format(
+                      "{:.2g} % of the samples lie above an eighth of the brightest, {}, and the noise is "
                       "{:.2g} of it, {:.3g} in file units",
-                      percent(n.brightest, n.all), in_file_units(plan, n.most), problem.noise_sigma / n.most,
-                      problem.noise_sigma * plan.factor),
-      .faint = problem.noise_sigma < kFaint * n.most && n.brightest * 100 < n.all,
-      .least = kFaint,
-      .starry = !plan.parts.empty() && blurred && problem.noise_sigma < kStarry * n.most &&
-                may_be_counts(plan, n, problem),
-      .gain_known = problem.noise.poisson > 0};
-  if (found.faint || found.starry) problem.few_bright = std::move(found);
+                      percent(n.brightest, n.all), in_file_units(survey, n.most), seen.noise_sigma / n.most,
+                      seen.noise_sigma * survey.factor),
+                  .faint = seen.noise_sigma < kFaint * n.most && n.brightest * 100 < n.all,
+                  .least = kFaint,
+                  .starry = !survey.parts.empty() && blurred && seen.noise_sigma < kStarry * n.most &&
+                            may_be_counts(survey, n, seen),
+                  .gain_known = seen.noise.poisson > 0};
+  if (found.faint || found.starry) seen.few_bright = std::move(found);
 }
 
 // That the samples fill little of the range that networks know, or leave it.
-void warn_of_range(const RunPlan& plan, const Counted& n, Problem& problem) {
-  const auto file = [&](double v) { return in_file_units(plan, v); };
-  const auto warn = [&](const std::string& text) { problem.warnings.push_back("the measurement " + text); };
-  const bool in_range = in_image_range(plan);  // 0 is what a ray beside the object has
-  look_for_stars(plan, n, problem);
-  if (problem.few_bright) return;
+void warn_of_range(const Survey& survey, const Counted& n, Surveyed& seen) {
+  const auto file = [&](double v) { return in_file_units(survey, v); };
+  const auto warn = [&](const std::string& text) { seen.warnings.push_back("the measurement " + text); };
+  const bool in_range = survey.in_image_range();  // 0 is what a ray beside the object has
+  look_for_stars(survey, n, seen);
+  if (seen.few_bright) return;
   if (in_range && n.bright * 10'000 < n.all)
     warn(
         fmt::format("fills little of the range: all but one sample in 10,000 stay below {}, an eighth of it "
                     "(largest {}); networks are trained on all of it: write 'factor: data' in problem.scale",
                     file(kDim), file(n.most)));
-  else if (in_range && plan.network && n.bright * 100 < n.all && problem.noise_sigma < kFaint)
+  else if (in_range && survey.network && n.bright * 100 < n.all && seen.noise_sigma < kFaint)
     warn(fmt::format(
         "has few bright samples far above its noise: {:.2g} % lie above {}, an eighth of the range, and the "
         "noise is "
@@ -265,11 +254,10 @@ void warn_of_range(const RunPlan& plan, const Counted& n, Problem& problem) {
         "above {}, and may leave marks beside the bright samples): of stars in counts 'name: "
         "richardson_lucy, "
         "iterations: 100' in solver makes 3 dB more, of others 'network: tv' in denoiser may",
-        percent(n.bright, n.all), file(kDim), problem.noise_sigma, problem.noise_sigma * plan.factor,
-        kFaint));
+        percent(n.bright, n.all), file(kDim), seen.noise_sigma, seen.noise_sigma * survey.factor, kFaint));
   // Whole numbers of 16 bits that are read with a sign: those from 32768 on come out below 0.
-  const bool wrapped = plan.data.type == "int16" && n.least * plan.factor + plan.offset < -16384 &&
-                       n.most * plan.factor + plan.offset > 16384;
+  const bool wrapped = survey.data.type == "int16" && n.least * survey.factor + survey.offset < -16384 &&
+                       n.most * survey.factor + survey.offset > 16384;
   if (in_range && n.beyond * 1000 > n.all)
     warn(fmt::format(
         "leaves the range: {:.3g} % of the samples are far outside of {} to {}, which are 0 and 1 "
@@ -281,17 +269,17 @@ void warn_of_range(const RunPlan& plan, const Counted& n, Problem& problem) {
 }
 
 // Samples that pile up at an end of the range; which ends were spoken of, NaN where none was.
-std::array<double, 2> warn_of_piles(const RunPlan& plan, const Counted& n, Problem& problem,
+std::array<double, 2> warn_of_piles(const Survey& survey, const Counted& n, Surveyed& seen,
                                     const Communicator& comm) {
-  const auto warn = [&](const std::string& text) { problem.warnings.push_back("the measurement " + text); };
+  const auto warn = [&](const std::string& text) { seen.warnings.push_back("the measurement " + text); };
   std::array<double, 2> said{NAN, NAN};
   // A finished photograph clips its highlights and shadows; of a detector a few samples are worth a line.
-  const std::int64_t pile = plan.data.type == "uint8" ? std::max(kPile, n.all / kHighlights) : kPile;
+  const std::int64_t pile = survey.data.type == "uint8" ? std::max(kPile, n.all / kHighlights) : kPile;
   const auto clipped = [&](int end) {
-    return std::any_of(problem.ends.begin(), problem.ends.end(),
+    return std::any_of(seen.ends.begin(), seen.ends.end(),
                        [&](const at::Tensor& t) { return t.eq(end).any().item().toBool(); });
   };
-  if (!problem.ends.empty()) {  // said already
+  if (!seen.ends.empty()) {  // said already
     std::array<std::int64_t, 2> ends{clipped(-1), clipped(1)};
     comm.all_reduce(ends, Reduce::max);
     if (ends[0]) said[0] = n.least;
@@ -302,34 +290,34 @@ std::array<double, 2> warn_of_piles(const RunPlan& plan, const Counted& n, Probl
     warn(
         fmt::format("has {} samples at its largest value, {}, and {} near it (they look saturated, and count "
                     "as data): write 'saturation: {:.5g}' in problem, or give them weight 0",
-                    n.at_most, in_file_units(plan, n.most), n.near_most, n.most - n.near / 2));
+                    n.at_most, in_file_units(survey, n.most), n.near_most, n.most - n.near / 2));
   }
-  const bool beside = !in_image_range(plan) && n.least == 0;
+  const bool beside = !survey.in_image_range() && n.least == 0;
   if (std::isnan(said[0]) && n.at_least >= pile && n.at_least > n.near_least && !beside &&
-      !may_be_zero(plan, problem.noise, n.least)) {
+      !survey.may_be_zero(seen.noise, n.least)) {
     said[0] = n.least;
     warn(fmt::format(
         "has {} samples at its smallest value, {}, and {} near it (they look dead or clipped, and "
         "count as data): give dead ones weight 0 by problem.weights",
-        n.at_least, in_file_units(plan, n.least), n.near_least));
+        n.at_least, in_file_units(survey, n.least), n.near_least));
   }
   return said;
 }
 
 }  // namespace
 
-void mark_ends(const RunPlan& plan, const Measurement& stored, const Measurement& marks, Problem& problem,
+void mark_ends(const Survey& survey, const Measurement& stored, const Measurement& marks, Surveyed& seen,
                const Communicator& comm) {
   constexpr std::int64_t kOneIn = 1000;  // of floats, which have no ends of their own
-  const ProblemConfig& p = plan.job.problem;
-  if (p.clipping == "data" || p.likelihood.type != "gaussian" || !in_image_range(plan) || !p.dark.empty() ||
-      !p.flat.empty())
+  const ProblemConfig& p = survey.problem;
+  if (p.clipping == "data" || p.likelihood.type != "gaussian" || !survey.in_image_range() ||
+      !p.dark.empty() || !p.flat.empty())
     return;
-  const Counted n = count_values(plan, stored, marks, comm);
+  const Counted n = count_values(survey, stored, marks, comm);
   if (!(n.least < n.most)) return;
-  const bool whole = plan.data.type.find("int") != std::string::npos;
+  const bool whole = survey.data.type.find("int") != std::string::npos;
   const std::int64_t pile = whole ? kPile : std::max(kPile, n.all / kOneIn);
-  const double low = n.least * plan.factor + plan.offset;
+  const double low = n.least * survey.factor + survey.offset;
   const bool at_low = n.at_least >= pile && low == 0 && n.near_least > 0,  // else they look dead
 
       at_high = n.at_most >= pile && n.at_most > n.near_most && std::abs(n.most - 1) < 1e-6;
@@ -338,12 +326,12 @@ void mark_ends(const RunPlan& plan, const Measurement& stored, const Measurement
     at::Tensor ends = at::zeros_like(part);
     if (at_low) ends.masked_fill_(part.eq(n.least), -1);
     if (at_high) ends.masked_fill_(part.eq(n.most), 1);
-    problem.ends.push_back(ends);
+    seen.ends.push_back(ends);
   }
   const auto said = [&](std::int64_t samples, double value, const char* way) {
-    return fmt::format("{} samples have the {} value, {}", samples, way, in_file_units(plan, value));
+    return fmt::format("{} samples have the {} value, {}", samples, way, in_file_units(survey, value));
   };
-  problem.notices.push_back(
+  seen.notices.push_back(
       fmt::format("clipped: {}{}{}: what lies beyond was cut off, so they are bounds from one side; "
                   "'clipping: data' in problem "
                   "takes them as values",
@@ -351,59 +339,59 @@ void mark_ends(const RunPlan& plan, const Measurement& stored, const Measurement
                   at_low ? said(n.at_least, n.least, "smallest") : ""));
 }
 
-void hold_against_data(const RunPlan& plan, const Measurement& y, const Measurement& marks, Problem& problem,
+void hold_against_data(const Survey& survey, const Measurement& y, const Measurement& marks, Surveyed& seen,
                        const Communicator& comm) {
   constexpr double kFar = 1.6;      // of what is stated: less changes little
   constexpr double kDetail = 0.05;  // of the data's range: what is in the finest details of a rough picture
   double passes = 0;
-  for (const OperatorTraits::Part& part : problem.A->traits().parts) {
+  for (const OperatorTraits::Part& part : seen.A->traits().parts) {
     if (!part.convolution || part.convolution->decimates()) return;
     passes = std::max(passes, passes_details(part.convolution->taps));
   }
   NoiseEstimate shown;
   try {
-    shown = estimate_noise(y, marks, problem.A->range(), comm);
+    shown = estimate_noise(y, marks, seen.A->range(), comm);
   } catch (const InputError&) {
     return;  // too few samples, or none that differ
   }
   const auto [least, most] = range_of(y, marks, comm);
-  const double stated = problem.noise.gaussian;
+  const double stated = seen.noise.gaussian;
   if (shown.gain > 0 || shown.hidden > 0 || !shown.each.empty() || shown.sigma < kFar * stated) return;
   const bool sharp = 2 * passes * kDetail * (most - least) > shown.sigma;
   if (sharp) {  // details of a picture come in, but not in its flattest tiles, where those of twice the size tell
     constexpr double kQuiet = 0.75, kAlike = 1.35;
-    const std::array<FlatLevel, 3> flat = flat_levels(y, marks, problem.A->range(), comm);
+    const std::array<FlatLevel, 3> flat = flat_levels(y, marks, seen.A->range(), comm);
     if (flat[0].quiet < kFar * kQuiet * stated || flat[1].quiet > kAlike * flat[0].quiet) return;
   }
-  const bool take = plan.job.solver.chosen.solver;
-  problem.warnings.push_back(fmt::format(
+  const bool take = survey.chosen.solver;
+  seen.warnings.push_back(fmt::format(
       "problem.noise says {:.3g}{}, the finest details of the measurement scatter by {:.3g} ({}; "
       "what the job says would leave most of it in the image){} leave problem.noise out, or correct it",
-      stated * plan.factor, plan.factor == 1 ? "" : " in file units", shown.sigma * plan.factor,
+      stated * survey.factor, survey.factor == 1 ? "" : " in file units", shown.sigma * survey.factor,
       sharp ? "so do tiles where the picture has none, so that this is noise"
             : "the kernel lets next to nothing of a picture through there, so that this is noise",
       take ? " the solver that was chosen takes what the data show:" : ""));
   if (!take) return;
-  problem.noise.gaussian = shown.sigma;
-  problem.noise_replaced = true;
+  seen.noise.gaussian = shown.sigma;
+  seen.noise_replaced = true;
 }
 
-void warn_of_values(const RunPlan& plan, const Measurement& y, const Measurement& marks, Problem& problem,
+void warn_of_values(const Survey& survey, const Measurement& y, const Measurement& marks, Surveyed& seen,
                     const Communicator& comm) {
-  const Counted n = count_values(plan, y, marks, comm);
-  warn_of_steps(plan, n, problem);
-  warn_of_range(plan, n, problem);
+  const Counted n = count_values(survey, y, marks, comm);
+  warn_of_steps(survey, n, seen);
+  warn_of_range(survey, n, seen);
   if (!(n.least < n.most)) return;
-  const std::array<double, 2> said = warn_of_piles(plan, n, problem, comm);
-  if (in_image_range(plan)) warn_of_empty_areas(plan, y, marks, said, problem, comm);
+  const std::array<double, 2> said = warn_of_piles(survey, n, seen, comm);
+  if (survey.in_image_range()) warn_of_empty_areas(survey, y, marks, said, seen, comm);
 }
 
-bool weights_are_mask(const RunPlan& plan, const Measurement& weights, const Measurement& y,
-                      const Measurement& marks, Problem& problem, const Communicator& comm) {
+bool weights_are_mask(const Survey& survey, const Measurement& weights, const Measurement& y,
+                      const Measurement& marks, Surveyed& seen, const Communicator& comm) {
   const auto [least, most] = range_of(weights, marks, comm);  // of those above 0
   const bool one = least == most, mask = one && (most == 1 || most == 255 || most == 65535);
   if (mask && most != 1)
-    problem.notices.push_back(
+    seen.notices.push_back(
         fmt::format("the weights are 0 and {} only: they are taken for a mask that says which samples count, "
                     "not for inverse variances",
                     most));
@@ -415,13 +403,13 @@ bool weights_are_mask(const RunPlan& plan, const Measurement& weights, const Mea
   }
   comm.all_reduce(n, Reduce::sum);
   const bool marked = one ? n[2] > 0 : 2 * n[1] > n[0];
-  if (mask || !marked || plan.job.problem.noise.gaussian > 0) return mask;
+  if (mask || !marked || survey.problem.noise.gaussian > 0) return mask;
   try {
     constexpr double kApart = 3;
-    const NoiseEstimate shown = estimate_noise(y, marks, problem.A->range(), comm);
-    const double said = 1 / std::sqrt(most), found = shown.sigma * plan.factor;
+    const NoiseEstimate shown = estimate_noise(y, marks, seen.A->range(), comm);
+    const double said = 1 / std::sqrt(most), found = shown.sigma * survey.factor;
     if (shown.gain == 0 && (said > kApart * found || found > kApart * said))
-      problem.warnings.push_back(
+      seen.warnings.push_back(
           fmt::format("the weights are {} {:.6g}{}, which as inverse variances say a noise of {:.3g} in file "
                       "units; the data "
                       "show about {:.3g}: if they are a mask, write 0 and 1",

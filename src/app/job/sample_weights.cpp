@@ -16,7 +16,6 @@
 #include "job/noise_places.hpp"
 #include "job/photograph.hpp"
 #include "job/sample_checks.hpp"
-#include "job/simulation.hpp"
 #include "job/weight_checks.hpp"
 #include "tessera/comm/exchange.hpp"
 #include "tessera/core/error.hpp"
@@ -50,18 +49,18 @@ std::int64_t count(const Measurement& marks, const Communicator& comm) {
 
 // 1 at samples that count, and a line for each reason why others do not.
 // `raw` is what the detector gave, `y` without its dark frame.
-Measurement counted_samples(const RunPlan& plan, const Samples& s, const Measurement& raw,
-                            const Measurement& y, Problem& problem, const Communicator& comm) {
+Measurement counted_samples(const Survey& survey, const Samples& s, const Measurement& raw,
+                            const Measurement& y, Surveyed& seen, const Communicator& comm) {
   Measurement marks;
   for (const at::Tensor& part : y) marks.push_back(at::ones_like(part));
-  const std::int64_t all = problem.A->range().values();
+  const std::int64_t all = seen.A->range().values();
   std::int64_t left = all;
   const auto drop = [&](const auto& where, const std::string& what) {
     for (std::size_t i = 0; i < marks.size(); ++i)
       if (const at::Tensor out = where(i); out.defined()) marks[i].masked_fill_(out.expand_as(marks[i]), 0);
     const std::int64_t now = count(marks, comm);
     if (now < left)
-      problem.notices.push_back(concat(left - now, " of ", all, " samples ", what, " and count 0"));
+      seen.notices.push_back(concat(left - now, " of ", all, " samples ", what, " and count 0"));
     left = now;
   };
   if (!s.weights.empty())
@@ -73,14 +72,14 @@ Measurement counted_samples(const RunPlan& plan, const Samples& s, const Measure
     drop([&](std::size_t i) { return raw[i].ge(s.masked); },
          "have " + s.mark + ", far above all others, which marks masked pixels,");
   drop([&](std::size_t i) { return y[i].isfinite().logical_not_(); }, "are not numbers");
-  if (plan.job.problem.saturation > 0 && !(plan.scan && plan.scan->transmission))  // those are counts
-    drop([&](std::size_t i) { return raw[i].ge(plan.job.problem.saturation); }, "are saturated");
+  if (survey.problem.saturation > 0 && !(survey.scan && survey.counts))  // those are counts
+    drop([&](std::size_t i) { return raw[i].ge(survey.problem.saturation); }, "are saturated");
   if (!s.flat.empty()) drop([&](std::size_t i) { return s.flat[i].le(0); }, "have no sensitivity");
-  const Measurement observed = problem.A->observed();
+  const Measurement observed = seen.A->observed();
   drop([&](std::size_t i) { return observed[i].defined() ? observed[i].to(at::kCPU).eq(0) : at::Tensor(); },
        "are masked");
   TESSERA_VALIDATE(left > 0, "all ", all, " samples count 0 (nothing is measured",
-                   problem.notices.empty() ? "" : ": " + fmt::format("{}", fmt::join(problem.notices, "; ")),
+                   seen.notices.empty() ? "" : ": " + fmt::format("{}", fmt::join(seen.notices, "; ")),
                    ") check problem.weights, problem.saturation and the mask");
   return marks;
 }
@@ -116,14 +115,14 @@ struct Weighing {
   double variance = 1;  // of a sample of weight 1
 };
 
-Weighing from_file(const RunPlan& plan, Samples& s, Problem& problem) {
-  problem.noise_source = "from the weights, which are inverse variances";
-  return {std::move(s.weights), 1 / plan.factor / s.weight_unit / plan.factor};
+Weighing from_file(const Survey& survey, Samples& s, Surveyed& seen) {
+  seen.noise_source = "from the weights, which are inverse variances";
+  return {std::move(s.weights), 1 / survey.factor / s.weight_unit / survey.factor};
 }
 
 // Weights that are known up to a factor, as the data show: the factor is theirs.
-void hold_weights_against_data(const RunPlan& plan, Weighing& w, const Measurement& y,
-                               const Measurement& marks, std::int64_t counted, Problem& problem,
+void hold_weights_against_data(const Survey& survey, Weighing& w, const Measurement& y,
+                               const Measurement& marks, std::int64_t counted, Surveyed& seen,
                                const Communicator& comm) {
   const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
   Measurement even, some = w.weights;
@@ -131,36 +130,36 @@ void hold_weights_against_data(const RunPlan& plan, Weighing& w, const Measureme
   const double mean = sum(some, comm) / static_cast<double>(counted);
   for (std::size_t i = 0; i < y.size(); ++i) {
     const at::Tensor smooth =
-        local_mean(w.weights[i], marks[i], FLT_MIN, i, problem.A->range(), comm, transport);
+        local_mean(w.weights[i], marks[i], FLT_MIN, i, seen.A->range(), comm, transport);
     even.push_back(smooth.to(at::kDouble).div(mean).sqrt_().mul_(y[i]).to(at::kFloat).contiguous());
   }
   const double stated = std::sqrt(w.variance / mean);
-  const std::optional<double> found = level_of_data(plan, even, marks, stated, problem, comm);
+  const std::optional<double> found = level_of_data(survey, even, marks, stated, seen, comm);
   if (!found) return;
   w.variance = *found * *found * mean;
-  problem.noise_source = fmt::format(
+  seen.noise_source = fmt::format(
       "its level shown by the data, since the weights as inverse variances say {:.3g} on average{}: they are "
       "taken to say "
       "how samples compare",
-      stated * plan.factor, plan.factor == 1 ? "" : " in file units");
+      stated * survey.factor, survey.factor == 1 ? "" : " in file units");
 }
 
 // Counts, whose inverse is the variance of their logarithm, but for a factor: that is found in samples which they
 // make alike.
-Weighing from_counts(const RunPlan& plan, const Samples& s, const Measurement& y, const Measurement& marks,
-                     Problem& problem, const Communicator& comm) {
-  TESSERA_VALIDATE(plan.job.problem.noise.poisson == 0,
+Weighing from_counts(const Survey& survey, const Samples& s, const Measurement& y, const Measurement& marks,
+                     Surveyed& seen, const Communicator& comm) {
+  TESSERA_VALIDATE(survey.problem.noise.poisson == 0,
                    "problem.noise.poisson stands beside a scan of counts (it is a gain of line integrals, "
                    "which have none) "
                    "leave it out, or write gaussian, the level of a line integral on average");
-  const ProductSpace& layout = problem.A->range();
+  const ProductSpace& layout = seen.A->range();
   const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
   Weighing out;
   for (std::size_t i = 0; i < y.size(); ++i)
     out.weights.push_back(
         local_mean(s.weights[i], marks[i], FLT_MIN, i, layout, comm, transport).to(at::kFloat).contiguous());
   const std::string compare = "; the counts say how samples compare";
-  if (plan.job.problem.noise.gaussian > 0) return out;
+  if (survey.problem.noise.gaussian > 0) return out;
   Measurement even, some = out.weights;
   for (std::size_t i = 0; i < y.size(); ++i) some[i] = some[i].masked_fill(marks[i].eq(0), 0);
   const double mean = sum(some, comm) / static_cast<double>(count(marks, comm));
@@ -168,22 +167,22 @@ Weighing from_counts(const RunPlan& plan, const Samples& s, const Measurement& y
     even.push_back(out.weights[i].to(at::kDouble).div(mean).sqrt_().mul_(y[i]).to(at::kFloat).contiguous());
   const NoiseEstimate e = estimate_noise(even, marks, layout, comm);
   out.variance = e.sigma * e.sigma * mean;
-  problem.noise_source = "estimated from the data, standard error " + percent_text(e.sigma_error, e.sigma) +
-                         ", plus what texture adds" + compare;
+  seen.noise_source = "estimated from the data, standard error " + percent_text(e.sigma_error, e.sigma) +
+                      ", plus what texture adds" + compare;
   return out;
 }
 
 // A level of stored values: that of light follows the slope of their curve, at the mean of the samples around.
-void weigh_by_slope(const Measurement& stored, const Measurement& marks, const Problem& problem,
-                    Weighing& out, const Communicator& comm) {
+void weigh_by_slope(const Measurement& stored, const Measurement& marks, const Surveyed& seen, Weighing& out,
+                    const Communicator& comm) {
   const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
   for (std::size_t i = 0; i < stored.size(); ++i) {
-    const at::Tensor mean = local_mean(stored[i], marks[i], FLT_MIN, i, problem.A->range(), comm, transport)
+    const at::Tensor mean = local_mean(stored[i], marks[i], FLT_MIN, i, seen.A->range(), comm, transport)
                                 .to(at::kFloat)
                                 .contiguous();
     float* const w = mean.data_ptr<float>();
     std::transform(w, w + mean.numel(), w, [&](float v) {
-      const double slope = problem.curve.slope(static_cast<double>(v));
+      const double slope = seen.curve.slope(static_cast<double>(v));
       return static_cast<float>(1 / (slope * slope));
     });
     out.weights.push_back(mean);
@@ -191,41 +190,41 @@ void weigh_by_slope(const Measurement& stored, const Measurement& marks, const P
 }
 
 // `y`: as inside, `stored`: as in the file, the same but for a curve of light.
-Weighing from_model(const RunPlan& plan, const Samples& s, const Measurement& y, const Measurement& stored,
-                    const Measurement& marks, Problem& problem, const Communicator& comm) {
-  const ProductSpace& layout = problem.A->range();
-  const NoiseConfig& job = plan.job.problem.noise;
-  NoiseModel& noise = problem.noise;
-  noise = s.simulated ? simulated_noise(plan) : NoiseModel{.gaussian = job.gaussian, .poisson = job.poisson};
+Weighing from_model(const Survey& survey, const Samples& s, const Measurement& y, const Measurement& stored,
+                    const Measurement& marks, Surveyed& seen, const Communicator& comm) {
+  const ProductSpace& layout = seen.A->range();
+  const NoiseConfig& job = survey.problem.noise;
+  NoiseModel& noise = seen.noise;
+  noise = s.simulated ? s.noise : NoiseModel{.gaussian = job.gaussian, .poisson = job.poisson};
   const bool given = noise.gaussian > 0 || noise.poisson > 0;
   std::vector<std::vector<double>> each;
   if (given && job.unit == "file") {
-    noise.gaussian /= plan.factor;
-    noise.poisson /= plan.factor;
-    problem.noise_stored = !problem.curve.none();
+    noise.gaussian /= survey.factor;
+    noise.poisson /= survey.factor;
+    seen.noise_stored = !seen.curve.none();
   }
-  if (given && problem.noise_stored) {
-    problem.noise_source = level_text(plan, noise) + " of stored values, as the job says";
+  if (given && seen.noise_stored) {
+    seen.noise_source = level_text(survey, noise) + " of stored values, as the job says";
   } else if (given) {
-    const bool rounded = !s.simulated && is_jpeg(plan, comm);
-    if (!s.simulated && !rounded && noise.poisson == 0) hold_against_data(plan, y, marks, problem, comm);
-    problem.noise_source = level_text(plan, noise) + (s.simulated              ? ", simulated"
-                                                      : problem.noise_replaced ? ", shown by the data"
-                                                                               : ", as the job says");
+    const bool rounded = !s.simulated && is_jpeg(survey, comm);
+    if (!s.simulated && !rounded && noise.poisson == 0) hold_against_data(survey, y, marks, seen, comm);
+    seen.noise_source = level_text(survey, noise) + (s.simulated           ? ", simulated"
+                                                     : seen.noise_replaced ? ", shown by the data"
+                                                                           : ", as the job says");
   } else if (s.simulated) {
     noise.gaussian = kNoiseless;
-    problem.noise_source = fmt::format("none was simulated, a level of {} is assumed", kNoiseless);
+    seen.noise_source = fmt::format("none was simulated, a level of {} is assumed", kNoiseless);
   } else {
-    each = estimate_level(plan, y, stored, marks, problem, comm);
-    if (each.empty() && !problem.noise_stored && !is_jpeg(plan, comm))
-      hold_noise_against_places(plan, y, marks, problem, comm);
+    each = estimate_level(survey, y, stored, marks, seen, comm);
+    if (each.empty() && !seen.noise_stored && !is_jpeg(survey, comm))
+      hold_noise_against_places(survey, y, marks, seen, comm);
   }
-  problem.noise_estimated = !given && !s.simulated && each.empty();
+  seen.noise_estimated = !given && !s.simulated && each.empty();
 
   Weighing out;
   out.variance = noise.gaussian * noise.gaussian;
-  if (problem.noise_stored) {
-    weigh_by_slope(stored, marks, problem, out, comm);
+  if (seen.noise_stored) {
+    weigh_by_slope(stored, marks, seen, out, comm);
   } else if (noise.poisson > 0) {
     out.variance = 1;
     const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
@@ -248,52 +247,52 @@ Weighing from_model(const RunPlan& plan, const Samples& s, const Measurement& y,
 
 }  // namespace
 
-void weigh_samples(const RunPlan& plan, Samples s, Problem& problem, const Communicator& comm) {
+void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Communicator& comm) {
   Measurement raw, stored;
   for (const at::Tensor& part : s.y) raw.push_back(part.to(at::kCPU, at::kFloat).contiguous());
   for (std::size_t i = 0; i < raw.size(); ++i)
     stored.push_back(s.dark.empty() ? raw[i] : raw[i].sub(s.dark[i]));
-  if (!s.weights_compare) mark_weights(s.weights, problem, comm);
-  Measurement marks = counted_samples(plan, s, raw, stored, problem, comm);
+  if (!s.weights_compare) mark_weights(s.weights, seen, comm);
+  Measurement marks = counted_samples(survey, s, raw, stored, seen, comm);
   if (!s.simulated) {
-    leave_out_seam(plan, stored, marks, problem, comm);
-    refuse_inverted(plan, stored, marks, comm);
-    if (!plan.scan)
-      refuse_flags(plan, s.weight_unit == 1 ? s.weights : Measurement(), stored, marks, problem.A->range(),
+    leave_out_seam(survey, stored, marks, seen, comm);
+    refuse_inverted(survey, stored, marks, comm);
+    if (!survey.scan)
+      refuse_flags(survey, s.weight_unit == 1 ? s.weights : Measurement(), stored, marks, seen.A->range(),
                    comm);
   }
   raw.clear();
-  if (!s.simulated) leave_out_empty_part(plan, stored, marks, problem, comm);
-  if (!s.simulated) mark_ends(plan, stored, marks, problem, comm);
+  if (!s.simulated) leave_out_empty_part(survey, stored, marks, seen, comm);
+  if (!s.simulated) mark_ends(survey, stored, marks, seen, comm);
   const bool is_light = s.simulated || s.light;
-  problem.curve = is_light ? plan.curve : choose_curve(plan, stored, marks, problem, comm);
+  seen.curve = is_light ? survey.curve : choose_curve(survey, stored, marks, seen, comm);
   Measurement y;  // as inside
-  for (const at::Tensor& part : stored) y.push_back(is_light ? part : light_of(part, problem.curve));
+  for (const at::Tensor& part : stored) y.push_back(is_light ? part : light_of(part, seen.curve));
   const std::int64_t counted = count(marks, comm);
 
   const bool by_counts = s.weights_compare;
   const bool by_file =
       by_counts || (!s.weights.empty() && (s.weight_unit != 1 ||  // no mask is that large
-                                           !weights_are_mask(plan, s.weights, y, marks, problem, comm)));
-  TESSERA_VALIDATE(!by_file || by_counts || plan.job.problem.noise.poisson == 0,
+                                           !weights_are_mask(survey, s.weights, y, marks, seen, comm)));
+  TESSERA_VALIDATE(!by_file || by_counts || survey.problem.noise.poisson == 0,
                    "problem.noise.poisson stands beside weights that are inverse variances (both say how the "
                    "samples' noise differs) remove one of them");
-  const bool told = by_file && plan.job.problem.noise.gaussian > 0;
-  if (by_file && !by_counts && !s.simulated && !plan.scan && s.weight_unit == 1)
-    hold_weights_against_scatter(plan, s.weights, y, marks, told, problem, comm);
-  Weighing w = by_counts ? from_counts(plan, s, y, marks, problem, comm)
-               : by_file ? from_file(plan, s, problem)
-                         : from_model(plan, s, y, stored, marks, problem, comm);
+  const bool told = by_file && survey.problem.noise.gaussian > 0;
+  if (by_file && !by_counts && !s.simulated && !survey.scan && s.weight_unit == 1)
+    hold_weights_against_scatter(survey, s.weights, y, marks, told, seen, comm);
+  Weighing w = by_counts ? from_counts(survey, s, y, marks, seen, comm)
+               : by_file ? from_file(survey, s, seen)
+                         : from_model(survey, s, y, stored, marks, seen, comm);
   // Variances that a file says are of what it stores.
-  if (by_file && !by_counts && !is_light && !problem.curve.none()) {
+  if (by_file && !by_counts && !is_light && !seen.curve.none()) {
     Weighing slope;
-    weigh_by_slope(stored, marks, problem, slope, comm);
+    weigh_by_slope(stored, marks, seen, slope, comm);
     for (std::size_t i = 0; i < w.weights.size(); ++i)
       w.weights[i] = w.weights[i].mul(slope.weights[i]).contiguous();
   }
-  if (by_file && !by_counts && !told && !s.simulated && !plan.scan)
-    hold_weights_against_data(plan, w, y, marks, counted, problem, comm);
-  problem.y = s.simulated ? std::move(s.y) : y;  // simulated ones are on their device already
+  if (by_file && !by_counts && !told && !s.simulated && !survey.scan)
+    hold_weights_against_data(survey, w, y, marks, counted, seen, comm);
+  seen.y = s.simulated ? std::move(s.y) : y;  // simulated ones are on their device already
   // Divided by the flat field, a sample's noise is too.
   if (!s.flat.empty()) {
     for (std::size_t i = 0; i < y.size(); ++i) {
@@ -302,7 +301,7 @@ void weigh_samples(const RunPlan& plan, Samples s, Problem& problem, const Commu
         w.weights.push_back(square.contiguous());
       else
         w.weights[i] = w.weights[i].mul(square).contiguous();
-      problem.y[i] = y[i].div(s.flat[i]);
+      seen.y[i] = y[i].div(s.flat[i]);
     }
   }
   for (std::size_t i = 0; i < w.weights.size(); ++i) w.weights[i].masked_fill_(marks[i].eq(0), 0);
@@ -318,26 +317,26 @@ void weigh_samples(const RunPlan& plan, Samples s, Problem& problem, const Commu
     else
       for (at::Tensor& part : w.weights) part = part.to(at::kDouble).div_(mean).to(at::kFloat);
   }
-  if (plan.job.problem.likelihood.type == "poisson") w.weights.clear();  // it knows how counts scatter
-  problem.marked = w.weights.empty() && counted < problem.A->range().values();
-  if (problem.marked) w.weights = marks;
-  problem.noise_sigma = even ? problem.noise.gaussian : std::sqrt(w.variance);
+  if (survey.problem.likelihood.type == "poisson") w.weights.clear();  // it knows how counts scatter
+  seen.marked = w.weights.empty() && counted < seen.A->range().values();
+  if (seen.marked) w.weights = marks;
+  seen.noise_sigma = even ? seen.noise.gaussian : std::sqrt(w.variance);
   if (told) {  // the weights then say only how samples compare
-    problem.noise_sigma = plan.job.problem.noise.gaussian;
-    problem.noise_source = level_text(plan, {.gaussian = problem.noise_sigma}) +
-                           " on average, as the job says; the " + (by_counts ? "counts" : "weights") +
-                           " say how samples compare";
+    seen.noise_sigma = survey.problem.noise.gaussian;
+    seen.noise_source = level_text(survey, {.gaussian = seen.noise_sigma}) +
+                        " on average, as the job says; the " + (by_counts ? "counts" : "weights") +
+                        " say how samples compare";
   }
-  if (!s.simulated) warn_of_values(plan, stored, marks, problem, comm);
-  problem.missing = 1 - static_cast<double>(counted) / static_cast<double>(problem.A->range().values());
-  const bool on_average = by_file ? !told : problem.noise.poisson > 0 || problem.noise_stored;
-  if (!s.simulated || problem.noise.gaussian == kNoiseless)
-    problem.notices.push_back("noise: " + problem.noise_source +
-                              (on_average ? fmt::format("; {:.4g} on average", problem.noise_sigma) : ""));
-  for (at::Tensor& part : problem.y) part = part.to(plan.options());
-  for (at::Tensor& part : problem.ends) part = part.to(plan.options());
-  for (at::Tensor& part : w.weights) part = part.to(plan.options());
-  problem.weights = std::move(w.weights);
+  if (!s.simulated) warn_of_values(survey, stored, marks, seen, comm);
+  seen.missing = 1 - static_cast<double>(counted) / static_cast<double>(seen.A->range().values());
+  const bool on_average = by_file ? !told : seen.noise.poisson > 0 || seen.noise_stored;
+  if (!s.simulated || seen.noise.gaussian == kNoiseless)
+    seen.notices.push_back("noise: " + seen.noise_source +
+                           (on_average ? fmt::format("; {:.4g} on average", seen.noise_sigma) : ""));
+  for (at::Tensor& part : seen.y) part = part.to(survey.options);
+  for (at::Tensor& part : seen.ends) part = part.to(survey.options);
+  for (at::Tensor& part : w.weights) part = part.to(survey.options);
+  seen.weights = std::move(w.weights);
 }
 
 }  // namespace tessera

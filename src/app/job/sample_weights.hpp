@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "tessera/app/problem.hpp"
+#include "tessera/samples/survey.hpp"
 
 namespace tessera {
 
@@ -21,11 +21,12 @@ struct Samples {
   double masked = INFINITY;      // y from here on are marks of masked pixels
   std::string mark = {};         // what such a sample has in the file
   bool simulated = false;
+  NoiseModel noise{};  // that was simulated, quantization included; both 0: none
   bool light = false;  // y is light already, whatever curve its file has
 };
 
-/// Decides which samples count, what the noise is, and what each sample weighs; fills in Problem::y, weights,
+/// Decides which samples count, what the noise is, and what each sample weighs; fills in Surveyed::y, weights,
 /// noise, noise_sigma, noise_source and notices. Collective; the same bits for any number of ranks.
-void weigh_samples(const RunPlan& plan, Samples samples, Problem& problem, const Communicator& comm);
+void weigh_samples(const Survey& survey, Samples samples, Surveyed& seen, const Communicator& comm);
 
 }  // namespace tessera

@@ -63,13 +63,13 @@ EdgeLines edge_lines_of(const at::Tensor& y, const at::Tensor& marks, const Box&
 }  // namespace
 
 // Under a circular boundary the last line goes on with the first: they differ little more than lines beside them.
-void leave_out_seam(const RunPlan& plan, const Measurement& stored, Measurement& marks, Problem& problem,
+void leave_out_seam(const Survey& survey, const Measurement& stored, Measurement& marks, Surveyed& seen,
                     const Communicator& comm) {
   constexpr double kApart = 6;
-  const ProductSpace& layout = problem.A->range();
-  const OperatorTraits traits = problem.A->traits();
-  for (std::size_t i = 0; i < stored.size() && i < plan.parts.size(); ++i) {
-    if (plan.parts[i].boundary != "circular") continue;
+  const ProductSpace& layout = seen.A->range();
+  const OperatorTraits traits = seen.A->traits();
+  for (std::size_t i = 0; i < stored.size() && i < survey.parts.size(); ++i) {
+    if (survey.parts[i].boundary != "circular") continue;
     for (const std::size_t axis : {std::size_t{1}, std::size_t{2}}) {
       const Box& all = layout.part(i).box();
       const Box block = layout.block(i, comm.rank());
@@ -82,10 +82,10 @@ void leave_out_seam(const RunPlan& plan, const Measurement& stored, Measurement&
       const std::string apart = fmt::format(
           "the first and the last {} of the measurement do not meet: they differ by {:.3g} on average, those "
           "beside them by {:.3g} (boundary circular says that the image goes on from one to the other)",
-          lines, seam * plan.factor, beside * plan.factor);
+          lines, seam * survey.factor, beside * survey.factor);
       const auto& kernel = traits.parts[i].convolution;
       if (!kernel || kernel->decimates()) {
-        problem.warnings.push_back(apart + ": write 'boundary: valid', which assumes nothing");
+        seen.warnings.push_back(apart + ": write 'boundary: valid', which assumes nothing");
         continue;
       }
       // Sample k sees pixels k + origin - tap.
@@ -94,7 +94,7 @@ void leave_out_seam(const RunPlan& plan, const Measurement& stored, Measurement&
       const std::int64_t first = std::min(n, std::max<std::int64_t>(0, taps - 1 - origin)),
                          last = std::max<std::int64_t>(first, n - std::max<std::int64_t>(0, origin));
       if (last - first < n / 4) {  // hardly anything would be left
-        problem.warnings.push_back(apart + ": write 'boundary: valid', which assumes nothing");
+        seen.warnings.push_back(apart + ": write 'boundary: valid', which assumes nothing");
         continue;
       }
       if (!block.empty()) {
@@ -106,7 +106,7 @@ void leave_out_seam(const RunPlan& plan, const Measurement& stored, Measurement&
           marks[i].narrow(side, from, length - from).zero_();
         }
       }
-      problem.warnings.push_back(
+      seen.warnings.push_back(
           fmt::format("{}: the {} {} whose kernel reaches across count 0, which is as good as 'boundary: "
                       "valid'; write that",
                       apart, first + n - last, lines));

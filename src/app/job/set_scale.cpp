@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "tessera/core/error.hpp"
@@ -47,6 +48,30 @@ void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Com
                                     ", the measurement is ", plan.data.type, "): ", plan.truth_scale[0],
                                     " is 0 and ", plan.truth_scale[0] + plan.truth_scale[1], " is 1"));
   }
+}
+
+void set_curve(RunPlan& plan) {
+  const ProblemConfig& p = plan.job.problem;
+  std::optional<ToneCurve>& curve = plan.job.problem.scale.curve;
+  if (curve) {
+    plan.curve = *curve;
+    if (curve->none()) return;
+    TESSERA_VALIDATE(
+        !plan.scan, "problem.scale.curve stands beside a scan (its samples are line integrals) leave it out");
+    TESSERA_VALIDATE(p.dark.empty() && p.flat.empty(), "problem.scale.curve stands beside ",
+                     p.dark.empty() ? "problem.flat" : "problem.dark",
+                     " (frames of a camera are of light, not of a curve of it) leave one of them out");
+    return;
+  }
+  // Photographs: blurred pictures of which the file says a curve, or whose format has one by convention.
+  plan.curve_open = !p.measurements.empty() && !plan.scan && p.dark.empty() && p.flat.empty() &&
+                    p.likelihood.type == "gaussian" && p.noise.poisson == 0 &&
+                    plan.data.light.says != StoredLight::Says::nothing && !plan.data.light.curve.none() &&
+                    !plan.parts.empty() &&
+                    std::all_of(plan.parts.begin(), plan.parts.end(), [](const OperatorConfig& part) {
+                      return find_operator(part.type).choice.kernel;
+                    });
+  if (!plan.curve_open) curve = ToneCurve();
 }
 
 }  // namespace tessera

@@ -100,7 +100,7 @@ std::int64_t above(const std::vector<float>& values, double limit, const Communi
 
 }  // namespace
 
-void refuse_flags(const RunPlan& plan, const Measurement& weights, const Measurement& y,
+void refuse_flags(const Survey& survey, const Measurement& weights, const Measurement& y,
                   const Measurement& marks, const ProductSpace& layout, const Communicator& comm) {
   std::int64_t counted = 0, other = 0;  // samples that are numbers
   for (std::size_t i = 0; i < y.size(); ++i) {
@@ -129,7 +129,7 @@ void refuse_flags(const RunPlan& plan, const Measurement& weights, const Measure
                      std::all_of(values.begin(), values.end(), [](double v) { return v == std::floor(v); });
   const bool outliers = far >= 0.1 && far >= 10 * usually;
   if (!flags && !outliers) return;
-  const std::string& file = plan.job.problem.weights;
+  const std::string& file = survey.problem.weights;
   throw InputError(
       fmt::format("{} of {} samples count{}, and lie scattered among others that hold a picture; {:.0f} % of "
                   "them are outliers of "
@@ -144,13 +144,13 @@ void refuse_flags(const RunPlan& plan, const Measurement& weights, const Measure
                   file.empty() || weights.empty() ? "" : " " + file));
 }
 
-std::optional<double> level_of_data(const RunPlan& plan, const Measurement& even, const Measurement& marks,
-                                    double stated, Problem& problem, const Communicator& comm) {
+std::optional<double> level_of_data(const Survey& survey, const Measurement& even, const Measurement& marks,
+                                    double stated, Surveyed& seen, const Communicator& comm) {
   // What the finest details show is the noise and what texture adds: it may well be larger, hardly smaller.
   constexpr double kLess = 3, kMore = 10, kLine = 1.5, kLineMore = 3;
   NoiseEstimate e;
   try {
-    e = estimate_noise(even, marks, problem.A->range(), comm);
+    e = estimate_noise(even, marks, seen.A->range(), comm);
   } catch (const InputError&) {
     return std::nullopt;  // too few samples, or none that differ
   }
@@ -170,13 +170,13 @@ std::optional<double> level_of_data(const RunPlan& plan, const Measurement& even
   const double ratio = stated / found;
   if (ratio > kLess || ratio * kMore < 1) return found;
   if (ratio > kLine || ratio * kLineMore < 1)
-    problem.warnings.push_back(
+    seen.warnings.push_back(
         fmt::format("the weights say, as inverse variances, a noise of {:.3g} on average{}, the data show "
                     "{:.3g}{}: where the "
                     "weights are known up to a factor, as exposure times are, write 'noise: {{gaussian: "
                     "{:.3g}}}' in problem, the "
                     "level on average",
-                    stated * plan.factor, plan.factor == 1 ? "" : " in file units", found * plan.factor,
+                    stated * survey.factor, survey.factor == 1 ? "" : " in file units", found * survey.factor,
                     ratio < 1 ? ", texture included" : "", found));
   return std::nullopt;
 }

@@ -14,8 +14,8 @@
 #include <filesystem>
 #include <numeric>
 
-#include "job/sample_checks.hpp"
 #include "job/shown_part.hpp"
+#include "job/survey.hpp"
 #include "run/folder_owner.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
