@@ -19,8 +19,8 @@ namespace {
 constexpr std::int64_t kOneIn = 10'000;  // brightest samples that may lie above 1
 constexpr int kNarrow = 2;               // unused bits that make a type wider than its contents
 constexpr double kSteps = 0x1p-14;  // of the values' size: float32 has 512 steps in a range that is smaller
-constexpr double kFine = 1000;      // steps that a range should have
-constexpr double kDimmest = 0.125, kMost = 2;  // floats in between are taken to be in [0, 1]
+constexpr double kWantedSteps = 1000;               // steps that a range should have
+constexpr double kDimmest = 0.125, kBrightest = 2;  // floats in between are taken to be in [0, 1]
 
 struct Reached {
   double most = 0, bright = 0;  // the largest value; what all but one in kOneIn do not exceed
@@ -151,7 +151,7 @@ FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>&
     // Whole numbers up to 2^24 are what they are in float32, up to 2^53 in float64.
     if (r.far && !real && size > 0x1p53) {
       const double step = std::ldexp(1.0, std::ilogb(size) - 52);
-      TESSERA_VALIDATE(range >= kFine * step, name_of(paths), " (", about.type, ") lies at ", r.dark,
+      TESSERA_VALIDATE(range >= kWantedSteps * step, name_of(paths), " (", about.type, ") lies at ", r.dark,
                        " and differs by ", range, " (float64, in which it is read, has steps of ", step,
                        " there) write it less ", fmt::format("{:.0f}", r.dark), ", in a smaller type");
     }
@@ -165,7 +165,7 @@ FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>&
               name_of(paths), about.type, r.dark, r.bright, kOneIn, std::ldexp(1.0, std::ilogb(size) - 23),
               r.dark, range)};
     const std::string marked = r.masked.found() ? fmt::format(" beside {}", r.masked.text()) : std::string();
-    if (real && (r.bright < kDimmest || r.bright > kMost) && r.bright > offset) {
+    if (real && (r.bright < kDimmest || r.bright > kBrightest) && r.bright > offset) {
       out.factor = r.bright;
       out.note = fmt::format(
           "full scale: {} ({}, a type without one) reaches {:.6g}{}, and all but one sample in {} stay below "

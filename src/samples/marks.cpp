@@ -21,7 +21,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 std::string share(std::int64_t part, std::int64_t all) { return fmt::format("{} of {} samples", part, all); }
 
-std::string listed(const MarkValues& v) {
+std::string words(const MarkValues& v) {
   constexpr std::size_t kShown = 5;
   if (v.distinct.size() <= kShown + 1) return fmt::format("{:g}", fmt::join(v.distinct, ", "));
   const auto first = v.distinct.begin();
@@ -117,7 +117,7 @@ MarkRule rule_of_mask(const std::string& name, const MarkValues& v) {
     rule = at_half(v);
   } else if (two || labels || (v.whole && few)) {
     if (!two)
-      rule.note = "has the values " + listed(v) + " (labels or flags): those that are not 0 are measured";
+      rule.note = "has the values " + words(v) + " (labels or flags): those that are not 0 are measured";
     if (v.least > 0) rule.note = "has no 0: all samples are measured";
   } else {
     throw InputError(

@@ -4,12 +4,12 @@
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
-#include "job/sample_checks.hpp"
 #include "job/survey.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/fill.hpp"
 #include "tessera/physics/operators.hpp"
+#include "tessera/samples/weigh_samples.hpp"
 
 namespace tessera {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "job/sample_weights.hpp"
 #include "tessera/app/run_plan.hpp"
+#include "tessera/samples/weigh_samples.hpp"
 
 namespace tessera {
 

@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "job/sample_weights.hpp"
 #include "job/survey.hpp"
 #include "run/job_run.hpp"
 #include "run/measure.hpp"
@@ -11,6 +10,7 @@
 #include "tessera/app/tuning.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/samples/weigh_samples.hpp"
 
 namespace tessera {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "job/sample_weights.hpp"
+#include "tessera/samples/weigh_samples.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
@@ -12,23 +12,23 @@
 #include <cfloat>
 #include <cmath>
 
-#include "job/noise_level.hpp"
-#include "job/noise_places.hpp"
-#include "job/photograph.hpp"
-#include "job/sample_checks.hpp"
-#include "job/weight_checks.hpp"
+#include "noise_level.hpp"
+#include "noise_places.hpp"
+#include "photograph.hpp"
+#include "sample_checks.hpp"
 #include "tessera/comm/exchange.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/light.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/samples/noise_estimate.hpp"
 #include "tessera/samples/order_statistics.hpp"
+#include "weight_checks.hpp"
 
 namespace tessera {
 namespace {
 
 constexpr double kNoiseless = 1e-3;  // what data without noise are taken to have: a quarter of an 8-bit step
-constexpr std::int64_t kReach = 2;   // of the mean that stands for a sample's own: 5 x 5
+constexpr std::int64_t kAround = 2;  // of the mean that stands for a sample's own: 5 x 5
 
 std::span<const float> values(const at::Tensor& host) {
   return {host.const_data_ptr<float>(), static_cast<std::size_t>(host.numel())};
@@ -40,7 +40,7 @@ double sum(const Measurement& parts, const Communicator& comm) {
   return all;
 }
 
-std::int64_t count(const Measurement& marks, const Communicator& comm) {
+std::int64_t counting(const Measurement& marks, const Communicator& comm) {
   std::int64_t n = 0;
   for (const at::Tensor& m : marks) n += m.ne(0).sum().item().toLong();
   comm.all_reduce(std::span<std::int64_t>(&n, 1), Reduce::sum);
@@ -58,7 +58,7 @@ Measurement counted_samples(const Survey& survey, const Samples& s, const Measur
   const auto drop = [&](const auto& where, const std::string& what) {
     for (std::size_t i = 0; i < marks.size(); ++i)
       if (const at::Tensor out = where(i); out.defined()) marks[i].masked_fill_(out.expand_as(marks[i]), 0);
-    const std::int64_t now = count(marks, comm);
+    const std::int64_t now = counting(marks, comm);
     if (now < left)
       seen.notices.push_back(concat(left - now, " of ", all, " samples ", what, " and count 0"));
     left = now;
@@ -90,7 +90,7 @@ at::Tensor local_mean(const at::Tensor& y, const at::Tensor& marks, double gain,
                       const ProductSpace& layout, const Communicator& comm,
                       const std::shared_ptr<Transport>& transport) {
   const Layout own = layout.layout(i);
-  const Layout need = own.grow({{0, kReach, kReach}, {0, kReach, kReach}});
+  const Layout need = own.grow({{0, kAround, kAround}, {0, kAround, kAround}});
   const std::int64_t channels = y.size(0);
   const Box block = own.box(comm.rank()), around = need.box(comm.rank());
   const at::Tensor both = at::cat({y.masked_fill(marks.eq(0), 0), marks}, 0).contiguous();
@@ -103,7 +103,7 @@ at::Tensor local_mean(const at::Tensor& y, const at::Tensor& marks, double gain,
   for (const int axis : {-2, -1}) {
     const std::int64_t length = y.size(axis);
     at::Tensor line = sum.narrow(axis, 0, length).clone();
-    for (std::int64_t k = 1; k <= 2 * kReach; ++k) line.add_(sum.narrow(axis, k, length));
+    for (std::int64_t k = 1; k <= 2 * kAround; ++k) line.add_(sum.narrow(axis, k, length));
     sum = line;
   }
   return sum.narrow(0, 0, channels).clamp_min(gain).div(sum.narrow(0, channels, channels).clamp_min(1));
@@ -162,7 +162,7 @@ Weighing from_counts(const Survey& survey, const Samples& s, const Measurement& 
   if (survey.problem.noise.gaussian > 0) return out;
   Measurement even, some = out.weights;
   for (std::size_t i = 0; i < y.size(); ++i) some[i] = some[i].masked_fill(marks[i].eq(0), 0);
-  const double mean = sum(some, comm) / static_cast<double>(count(marks, comm));
+  const double mean = sum(some, comm) / static_cast<double>(counting(marks, comm));
   for (std::size_t i = 0; i < y.size(); ++i)
     even.push_back(out.weights[i].to(at::kDouble).div(mean).sqrt_().mul_(y[i]).to(at::kFloat).contiguous());
   const NoiseEstimate e = estimate_noise(even, marks, layout, comm);
@@ -268,7 +268,7 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
   seen.curve = is_light ? survey.curve : choose_curve(survey, stored, marks, seen, comm);
   Measurement y;  // as inside
   for (const at::Tensor& part : stored) y.push_back(is_light ? part : light_of(part, seen.curve));
-  const std::int64_t counted = count(marks, comm);
+  const std::int64_t counted = counting(marks, comm);
 
   const bool by_counts = s.weights_compare;
   const bool by_file =

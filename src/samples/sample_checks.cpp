@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "job/sample_checks.hpp"
+#include "sample_checks.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros_like.h>
@@ -15,6 +15,7 @@
 #include "tessera/samples/marks.hpp"
 #include "tessera/samples/noise_estimate.hpp"
 #include "tessera/samples/repeats.hpp"
+#include "tessera/samples/weigh_samples.hpp"
 
 namespace tessera {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "job/noise_places.hpp"
+#include "noise_places.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
@@ -9,8 +9,8 @@
 #include <limits>
 #include <span>
 
-#include "job/noise_level.hpp"
-#include "job/sample_checks.hpp"
+#include "noise_level.hpp"
+#include "sample_checks.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/samples/local_noise.hpp"
 #include "tessera/samples/order_statistics.hpp"

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <vector>
 
-#include "job/sample_checks.hpp"
+#include "sample_checks.hpp"
 
 namespace tessera {
 namespace {

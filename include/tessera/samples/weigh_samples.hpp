@@ -29,4 +29,11 @@ struct Samples {
 /// noise, noise_sigma, noise_source and notices. Collective; the same bits for any number of ranks.
 void weigh_samples(const Survey& survey, Samples samples, Surveyed& seen, const Communicator& comm);
 
+/// A line in seen.warnings for each thing about measured values that is probably not meant: they fill little
+/// of the range, leave it, pile up at their smallest or largest value, or have empty parts; or few bright ones
+/// are far above a noise that no network knows. `marks`: 1 where a sample counts. The noise is known by now.
+/// Collective.
+void warn_of_values(const Survey& survey, const Measurement& y, const Measurement& marks, Surveyed& seen,
+                    const Communicator& comm);
+
 }  // namespace tessera

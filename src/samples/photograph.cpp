@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Light and noise of photographs as people have them.
-#include "job/photograph.hpp"
+#include "photograph.hpp"
 
 #include <fmt/format.h>
 

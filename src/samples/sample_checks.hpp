@@ -28,13 +28,6 @@ void leave_out_seam(const Survey& survey, const Measurement& stored, Measurement
 void mark_ends(const Survey& survey, const Measurement& stored, const Measurement& marks, Surveyed& seen,
                const Communicator& comm);
 
-/// A line in seen.warnings for each thing about measured values that is probably not meant: they fill little
-/// of the range, leave it, pile up at their smallest or largest value, or have empty parts; or few bright ones
-/// are far above a noise that no network knows. `marks`: 1 where a sample counts. The noise is known by now.
-/// Collective.
-void warn_of_values(const Survey& survey, const Measurement& y, const Measurement& marks, Surveyed& seen,
-                    const Communicator& comm);
-
 /// Holds a Gaussian noise that the job states against the data's own, where a blur leaves nothing else in their
 /// finest details: a line in seen.warnings where that is far larger, and with a solver that the program chose
 /// it replaces what is stated. Collective.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "job/noise_level.hpp"
+#include "noise_level.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
@@ -10,8 +10,8 @@
 #include <optional>
 #include <span>
 
-#include "job/photograph.hpp"
-#include "job/sample_checks.hpp"
+#include "photograph.hpp"
+#include "sample_checks.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/jpeg_step.hpp"
 #include "tessera/samples/noise_estimate.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "job/weight_checks.hpp"
+#include "weight_checks.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
@@ -12,7 +12,7 @@
 #include <set>
 #include <span>
 
-#include "job/sample_checks.hpp"
+#include "sample_checks.hpp"
 #include "tessera/comm/exchange.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
