@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "layers/features.hpp"
+#include "engines/features.hpp"
 #include "tessera/comm/recorded_work.hpp"
 
 namespace tessera {

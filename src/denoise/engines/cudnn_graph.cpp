@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "run/cudnn_graph.hpp"
+#include "engines/cudnn_graph.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAEvent.h>

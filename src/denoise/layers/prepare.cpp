@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is right for a layer that says nothing else.
-#include "tessera/denoise/layer.hpp"
-
-#include <algorithm>
+// The fast form of a layer that has none of its own: its definition, on blocks where it has to be.
 #include <map>
 
-#include "layer/layer_halos.hpp"
-#include "layers/features.hpp"
+#include "engines/features.hpp"
+#include "layers/layer_halos.hpp"
 #include "layers/on_block.hpp"
-#include "tessera/core/error.hpp"
+#include "tessera/denoise/layer.hpp"
 #include "tessera/denoise/layer_step.hpp"
 
 namespace tessera {
@@ -27,44 +24,6 @@ class FunctionStep final : public LayerStep {
 
 std::unique_ptr<LayerStep> make_step(std::function<at::Tensor(const StepCall&)> run) {
   return std::make_unique<FunctionStep>(std::move(run));
-}
-
-std::int64_t StepSizes::pixels(int below) const {
-  std::int64_t pixels = 1;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    const int by = axis < first_axis(axes) ? 0 : below;
-    pixels *= by >= 0 ? block[axis] >> by : block[axis] << -by;
-  }
-  return pixels;
-}
-
-std::string Layer::complete(Node& node, const Inputs& in) const {
-  if (!in.empty()) node.channels = in[0]->channels;
-  return {};
-}
-
-void Layer::transpose(const Transposing&) const {
-  throw ContractError(concat("the transpose of a ", name(), " (there is none) write it first"));
-}
-
-bool Layer::in_parts(const Node&, std::int64_t, at::ScalarType, ConvolutionLibrary) const { return false; }
-
-StepWork Layer::work(const Node& node, const Inputs& in, at::ScalarType, bool) const {
-  StepWork work;
-  for (const Node* input : in) work.in += input->channels;
-  work.passed = static_cast<double>(work.in) + static_cast<double>(node.channels);
-  return work;
-}
-
-std::int64_t Layer::reach(const Node& node) const {
-  if (level_change() != 0) return 0;
-  std::int64_t reach = 0;
-  const std::int64_t side = unit(node);
-  for (std::size_t axis = first_axis(node.axes); axis < 3; ++axis) {
-    const Interval in = reads(node, {0, side}, axis);
-    reach = std::max({reach, -in.lo, in.hi - side});
-  }
-  return reach;
 }
 
 std::unique_ptr<LayerStep> Layer::prepare(const Node& node, const StepSettings& settings) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "graph/drunet.hpp"
+#include "networks/drunet.hpp"
 
 #include <string>
 #include <vector>

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "run/cudnn_graph.hpp"
+#include "engines/cudnn_graph.hpp"
 #include "tessera/denoise/layer.hpp"
 #include "winograd/patches.hpp"
 #include "winograd/winograd.hpp"

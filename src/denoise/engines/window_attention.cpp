@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "run/window_attention.hpp"
+#include "engines/window_attention.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/amax.h>

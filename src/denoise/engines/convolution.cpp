@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "run/convolution.hpp"
+#include "engines/convolution.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -21,7 +21,7 @@
 #include <string_view>
 #include <utility>
 
-#include "run/cudnn_graph.hpp"
+#include "engines/cudnn_graph.hpp"
 #include "tessera/domain/precision.hpp"
 
 namespace tessera {

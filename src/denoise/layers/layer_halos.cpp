@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "layer/layer_halos.hpp"
+#include "layers/layer_halos.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>
@@ -12,7 +12,7 @@
 #include <span>
 #include <utility>
 
-#include "layers/features.hpp"
+#include "engines/features.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/image_space.hpp"
 #include "tessera/core/phase.hpp"

@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "run/convolution.hpp"
-#include "run/window_attention.hpp"
+#include "engines/convolution.hpp"
+#include "engines/window_attention.hpp"
 #include "tessera/comm/exchange.hpp"
 #include "tessera/denoise/layer_schedule.hpp"
 #include "tessera/denoise/side_stream.hpp"

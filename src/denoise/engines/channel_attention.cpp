@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "run/channel_attention.hpp"
+#include "engines/channel_attention.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/bmm.h>
