@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "tessera/app/scan.hpp"
 #include "tessera/comm/communicator.hpp"
 #include "tessera/config/choices.hpp"
 #include "tessera/config/job.hpp"
 #include "tessera/domain/operator_plan.hpp"
 #include "tessera/io/file_headers.hpp"
 #include "tessera/samples/marks.hpp"
+#include "tessera/samples/scan.hpp"
 
 namespace tessera {
 

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "command/command.hpp"
-#include "job/missing.hpp"
+#include "job/make_whole.hpp"
 #include "job/same_files.hpp"
 #include "job/solver_input.hpp"
 #include "tessera/app/job_denoiser.hpp"

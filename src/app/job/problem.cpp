@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "job/gray.hpp"
-#include "job/missing.hpp"
 #include "job/simulation.hpp"
 #include "job/survey.hpp"
 #include "tessera/core/error.hpp"
@@ -23,6 +22,7 @@
 #include "tessera/io/image_format.hpp"
 #include "tessera/io/measurement_file.hpp"
 #include "tessera/samples/masked_pixels.hpp"
+#include "tessera/samples/missing.hpp"
 #include "tessera/samples/order_statistics.hpp"
 
 namespace tessera {

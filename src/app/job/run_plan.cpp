@@ -10,6 +10,7 @@
 
 #include "job/facts.hpp"
 #include "job/gray.hpp"
+#include "job/job_scan.hpp"
 #include "job/pixel_sizes.hpp"
 #include "job/set_scale.hpp"
 #include "tessera/app/job_denoiser.hpp"

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <utility>
 
-#include "job/missing.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/samples/missing.hpp"
 
 namespace tessera {
 namespace {

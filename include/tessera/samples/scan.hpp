@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "tessera/comm/communicator.hpp"
-#include "tessera/config/job.hpp"
 #include "tessera/core/box.hpp"
 #include "tessera/io/scan_file.hpp"
 
@@ -36,10 +35,6 @@ struct Scan {
   /// A box of samples as the stacks have it: (k, row, column) of the whole detector.
   Box in_stack(const Box& samples) const;
 };
-
-/// The scan of a job whose operator takes one (takes_scan); nothing where there are no measurements, or their file holds
-/// several parts or channels. By headers alone. Collective; InputError equal on all ranks.
-std::optional<Scan> job_scan(const JobConfig& job, const Communicator& comm);
 
 /// How many samples say nothing, by reason.
 struct SilentSamples {

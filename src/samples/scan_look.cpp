@@ -9,8 +9,8 @@
 #include <cstring>
 #include <utility>
 
-#include "tessera/app/scan.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/samples/scan.hpp"
 
 namespace tessera {
 namespace {
