@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from harness import h5py, job, np, pictures, program, run, sanitized, work
+from harness import h5py, job, np, pictures, program, sanitized, tessera, work
 from scans import counts, dxchange, sinogram
 
 JOB = """\
@@ -29,13 +29,14 @@ def fits(name, values):
     (work / "in" / name).write_bytes(whole)
 
 
-def opened(path, ranks):
+def opened(path, ranks, *command):
     """{(rank, name): times}"""
     log = work / "in.opens"
     log.unlink(missing_ok=True)
     os.environ.update(LD_PRELOAD=str(Path(program).parent / "libtessera_opens.so"), TESSERA_OPENS=str(work / "in"))
     try:
-        run(path, "--force", ranks=ranks)
+        code, out, err = tessera(*command or ("run", "--force"), path, ranks=ranks)
+        assert code == 0, out + err
     finally:
         del os.environ["LD_PRELOAD"]
     return Counter(tuple(line.split(" ", 1)) for line in log.read_text().splitlines())
@@ -67,8 +68,9 @@ def opened_once():
     # Whatever else a job reads, on one rank too.
     more = "  truth: in/y.tif\n  weights: in/parts.h5:/weights/0\n  dark: in/dark.npy\n  flat: in/y.fits\n"
     np.save(work / "in/dark.npy", np.full(y.shape, 0.01, np.float32))
-    seen = opened(job(JOB.format("y.npy", BLUR, more)), 1)
-    assert seen == {("0", n): one.get(n, 1) for n in ("y.npy", "y.tif", "parts.h5", "dark.npy", "y.fits")}, seen
+    for command in ((), ("check",)):
+        seen = opened(job(JOB.format("y.npy", BLUR, more)), 1, *command)
+        assert seen == {("0", n): one.get(n, 1) for n in ("y.npy", "y.tif", "parts.h5", "dark.npy", "y.fits")}, (command, seen)
     angles, lines = sinogram(24, 2, 40, 0.0)
     dxchange("in/scan.h5", *counts(lines), angles)
     for ranks in (1, 2):
