@@ -18,7 +18,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kBand = 8 << 20;  // samples of frames that are held at once
+constexpr std::int64_t kFramesHeld = 8 << 20;  // samples of frames that are held at once
 
 // The median of values, in place.
 double median_of(std::span<double> values) {
@@ -55,7 +55,7 @@ std::vector<double> mean_frame(const FrameStack& stack, const Box& box, double s
                      groups = std::min(frames, kGroups);
   std::vector<double> out(static_cast<std::size_t>(rows * columns)), all, frame, pixel, room;
   FrameReader reader(stack);
-  const std::int64_t some = std::clamp<std::int64_t>(kBand / (groups * columns), 1, rows);
+  const std::int64_t some = std::clamp<std::int64_t>(kFramesHeld / (groups * columns), 1, rows);
   for (std::int64_t row = 0; row < rows; row += some) {
     const std::int64_t end = std::min(row + some, rows), pixels = (end - row) * columns;
     all.assign(static_cast<std::size_t>(groups * pixels), 0);
@@ -260,7 +260,7 @@ ScanRows scan_rows(const Scan& scan, std::int64_t first, std::int64_t rows, cons
     if (from == to) return;
     ScanReader reader(scan);
     SilentSamples silent;
-    const std::int64_t some = std::max<std::int64_t>(1, kBand / (rows * columns));
+    const std::int64_t some = std::max<std::int64_t>(1, kFramesHeld / (rows * columns));
     for (std::int64_t v = from; v < to; v += some) {
       const std::int64_t end = std::min(v + some, to);
       ScanSamples s = reader.read(scan.rows == 1 ? Box({0, v, 0}, {1, end, columns})
