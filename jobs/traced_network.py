@@ -186,7 +186,7 @@ class Layers:
         return 2 ** max(levels)
 
     def evaluate(self, image, sigma, padding="zeros"):
-        """The list by torch, as src/denoise/graph/evaluate.cpp has it; with another padding, as torch names it."""
+        """The list by torch, as src/denoise/networks/evaluate.cpp has it; with another padding, as torch names it."""
         values = []
         for node, tensors in zip(self.nodes, self.tensors):
             op, x = node["op"], [values[i] for i in node.get("inputs", [])]

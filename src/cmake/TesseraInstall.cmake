@@ -21,8 +21,8 @@ install(DIRECTORY ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   PATTERN app EXCLUDE PATTERN perf EXCLUDE PATTERN trace EXCLUDE PATTERN train EXCLUDE
   REGEX "/comm/check_cuda\\.hpp$" EXCLUDE REGEX "/io/(posix_file|hdf5_output)\\.hpp$" EXCLUDE
   REGEX "/denoise/(cuda_graph|layer_schedule|layer_traffic|memory_model|network_work|runner|side_stream|windows)\\.hpp$" EXCLUDE)
-install(FILES ${headers}/app/commands.hpp ${headers}/app/marks.hpp ${headers}/app/operator_table.hpp ${headers}/app/reconstruct.hpp
-  ${headers}/app/scan.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera/app)
+install(FILES ${headers}/app/commands.hpp ${headers}/app/operator_table.hpp ${headers}/app/reconstruct.hpp
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera/app)
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/jobs/launch.sh DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME tessera-launch)
 if(EXISTS ${PROJECT_SOURCE_DIR}/data/weights)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/data/weights DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera)

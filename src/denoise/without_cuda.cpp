@@ -3,7 +3,7 @@
 // no tensors on a GPU, so none of this is ever called.
 #include <optional>
 
-#include "run/cudnn_graph.hpp"
+#include "engines/cudnn_graph.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/cuda_graph.hpp"
 #include "tessera/denoise/side_stream.hpp"

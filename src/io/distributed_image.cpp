@@ -13,6 +13,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/io/image_format.hpp"
+#include "tessera/io/keep_open.hpp"
 #include "tiff/tiff_geo.hpp"
 
 namespace tessera {
@@ -31,7 +32,7 @@ void broadcast(const Communicator& comm, Values&... values) {
 
 // A file that rank 0 has opened, and what all ranks know of it.
 struct Opened {
-  std::unique_ptr<ImageSource> source;  // null on the other ranks
+  std::shared_ptr<ImageSource> source;  // null on the other ranks
   SourceInfo info;
   bool random_access = false;
 };
@@ -40,7 +41,7 @@ Opened open_on_rank_0(const std::string& path, const Communicator& comm) {
   Opened out;
   comm.together([&] {
     if (comm.rank() != 0) return;
-    out.source = open_image(path);
+    out.source = shared_image(path);
     out.info = out.source->info();
     out.random_access = out.source->random_access();
   });
@@ -199,7 +200,7 @@ ImageRecord record_from(const std::string& path, const Communicator& comm) {
   ImageRecord out;
   if (comm.rank() == 0 && !path.empty()) {
     try {
-      const std::unique_ptr<ImageSource> source = open_image(path);
+      const std::shared_ptr<ImageSource> source = shared_image(path);
       out.metadata = source->metadata();
       out.space = source->info();
     } catch (const Error&) {
@@ -229,7 +230,7 @@ void read_image(const std::string& path, const Layout& layout, const ArrayView& 
   if (!file.random_access) return read_from_the_top(file.source.get(), layout, block, comm);
   comm.together([&] {
     if (block.box.empty()) return;
-    if (!file.source) file.source = open_image(path);
+    if (!file.source) file.source = shared_image(path);
     file.source->fill(block);
   });
 }
@@ -238,7 +239,7 @@ bool visit_samples(const std::string& path, const Communicator& comm, const Imag
   Opened file = open_on_rank_0(path, comm);
   bool whole_pixels = true;
   comm.together([&] {
-    if (!file.source && file.random_access) file.source = open_image(path);
+    if (!file.source && file.random_access) file.source = shared_image(path);
     if (file.source) whole_pixels = file.source->visit(comm.rank(), comm.size(), visit);
   });
   broadcast(comm, whole_pixels);

@@ -25,36 +25,6 @@
 namespace tessera {
 namespace io {
 
-InputFile::InputFile(const std::string& path) : path_(path) {
-  // O_NONBLOCK: a named pipe without a writer must be refused below, not waited for.
-  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  TESSERA_VALIDATE(fd_ >= 0, "cannot read ", path, " (", std::strerror(errno),
-                   ") check the path; relative paths start at the job file");
-  struct stat status {};
-  const bool regular = ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode);
-  if (!regular) ::close(fd_);
-  TESSERA_VALIDATE(regular, "cannot read ", path, " (it is not a regular file) name a file");
-  size_ = status.st_size;
-}
-
-InputFile::~InputFile() { ::close(fd_); }
-
-void InputFile::read(std::int64_t offset, std::int64_t count, void* to) const {
-  auto* out = static_cast<char*>(to);
-  while (count > 0) {
-    beat();
-    const ssize_t got = ::pread(fd_, out, static_cast<std::size_t>(std::min<std::int64_t>(count, 1 << 30)),
-                                static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    TESSERA_VALIDATE(got >= 0, "cannot read ", path_, " (", std::strerror(errno), ") check the disk");
-    TESSERA_VALIDATE(got > 0, "cannot read ", path_, " (it ends at byte ", offset, ", ", count,
-                     " more are needed) is it complete?");
-    out += got;
-    offset += got;
-    count -= got;
-  }
-}
-
 OutputFile::OutputFile(const std::string& path, Use use, std::string said) : said_(std::move(said)) {
   const int how = use == Use::make ? O_CREAT | O_EXCL | O_NOFOLLOW : 0;
   do fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC | how, 0666);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/io/jpeg_step.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <fstream>
 #include <vector>
+
+#include "tessera/core/error.hpp"
+#include "tessera/io/posix_file.hpp"
 
 namespace tessera {
 namespace {
@@ -32,24 +35,52 @@ JpegSteps steps_of(const unsigned char* table, bool wide) {
   return {.low = std::sqrt(low / 16), .high = std::sqrt(high / 16)};
 }
 
-}  // namespace
+// Byte after byte; -1 behind the end.
+class Bytes {
+ public:
+  explicit Bytes(const std::string& path) : file_(path) {}
+  int get() {
+    unsigned char c = 0;
+    return read(1, &c) ? c : -1;
+  }
+  bool read(std::int64_t count, unsigned char* to) {
+    constexpr std::int64_t kAtOnce = 1 << 12;
+    while (count > 0) {
+      if (next_ == std::ssize(ahead_)) {
+        at_ += next_;
+        ahead_.resize(static_cast<std::size_t>(std::min(kAtOnce, file_.size() - at_)));
+        next_ = 0;
+        if (ahead_.empty()) return false;
+        file_.read(at_, std::ssize(ahead_), ahead_.data());
+      }
+      const std::int64_t n = std::min(count, std::ssize(ahead_) - next_);
+      to = std::copy_n(ahead_.data() + next_, n, to);
+      next_ += n;
+      count -= n;
+    }
+    return true;
+  }
 
-JpegSteps jpeg_steps(const std::string& path) {
+ private:
+  io::InputFile file_;
+  std::int64_t at_ = 0, next_ = 0;  // in the file, in what was read ahead
+  std::vector<unsigned char> ahead_;
+};
+
+JpegSteps read_steps(Bytes file) {
   constexpr int kStart = 0xD8, kTables = 0xDB, kScan = 0xDA, kFrame = 0xC0, kLastFrame = 0xC2;
   JpegSteps found;
-  std::ifstream file(path, std::ios::binary);
   if (file.get() != 0xFF || file.get() != kStart) return {};
-  while (file) {
+  for (;;) {
     int marker = file.get();
     while (marker == 0xFF) marker = file.get();  // fill bytes
     const int high = file.get(), low = file.get();
-    if (!file) return {};
+    if (low < 0) return {};
     if (marker == kScan) return found;
     const std::size_t length = static_cast<std::size_t>(256 * high + low);
     if (length < 2) return {};
     std::vector<unsigned char> segment(length - 2);
-    file.read(reinterpret_cast<char*>(segment.data()), static_cast<std::streamsize>(segment.size()));
-    if (!file) return {};
+    if (!file.read(std::ssize(segment), segment.data())) return {};
     for (std::size_t at = 0; marker == kTables && at < segment.size();) {
       const bool wide = segment[at] >> 4 != 0;
       const std::size_t size = wide ? 128 : 64;
@@ -65,7 +96,16 @@ JpegSteps jpeg_steps(const std::string& path) {
     if (marker >= kFrame && marker <= kLastFrame && segment.size() >= 15 && segment[5] == 3)
       found.coarse_color = segment[7] != segment[10];
   }
-  return {};
+}
+
+}  // namespace
+
+JpegSteps jpeg_steps(const std::string& path) {
+  try {
+    return read_steps(Bytes(path));
+  } catch (const InputError&) {
+    return {};  // a part of a file, or none
+  }
 }
 
 }  // namespace tessera

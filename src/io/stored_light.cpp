@@ -107,12 +107,11 @@ std::optional<ToneCurve> profile_curve(Bytes profile) {
   return std::nullopt;
 }
 
-StoredLight png_light(const std::string& path, Bytes profile) {
+StoredLight png_light(const InputFile& file, Bytes profile) {
   using Says = StoredLight::Says;
   constexpr std::size_t kSignature = 8, kHead = 8, kEnd = 4;
   constexpr int kMostChunks = 10'000;
   std::optional<StoredLight> coded, named, gamma;  // cICP, sRGB, gAMA
-  const InputFile file(path);
   std::int64_t at = kSignature;
   const std::int64_t size = file.size();
   for (int k = 0; k < kMostChunks && at + static_cast<std::int64_t>(kHead) <= size; ++k) {

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 
 #include "tessera/core/tone_curve.hpp"
+#include "tessera/io/posix_file.hpp"
 
 namespace tessera::io {
 
@@ -17,6 +17,6 @@ std::optional<ToneCurve> profile_curve(std::span<const std::uint8_t> profile);
 
 /// What the chunks of a PNG before its samples say, the first of cICP, iCCP (the profile as its reader unpacked it),
 /// sRGB and gAMA; sRGB by convention where it has none. Not collective. Source: W3C PNG (2025), 4.3.
-StoredLight png_light(const std::string& path, std::span<const std::uint8_t> profile);
+StoredLight png_light(const InputFile& file, std::span<const std::uint8_t> profile);
 
 }  // namespace tessera::io

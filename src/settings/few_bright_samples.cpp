@@ -17,7 +17,7 @@ std::optional<Decision> few_bright_samples(const JobConfig& job, const Facts& fa
   if (!facts.samples || !facts.samples->few_bright || !s.chosen.prior ||
       !find_denoiser(job.denoiser.network).network())
     return std::nullopt;
-  const Facts::FewBright& found = *facts.samples->few_bright;
+  const FewBright& found = *facts.samples->few_bright;
   const bool open =
       s.chosen.solver && s.chosen.iterations && s.step.automatic && s.sigma.automatic && !s.lambda;
   const bool stars = found.starry && open && job.problem.likelihood.type == "gaussian";

@@ -20,10 +20,10 @@
 
 #include "support/groups.hpp"
 #include "tessera/app/kernel_look.hpp"
-#include "tessera/app/marks.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/random.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/samples/marks.hpp"
 #include "tessera/samples/noise_estimate.hpp"
 #include "tessera/samples/repeats.hpp"
 

@@ -17,7 +17,7 @@
 #include <tuple>
 #include <vector>
 
-#include "run/convolution.hpp"
+#include "engines/convolution.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/network.hpp"
 #include "tessera/denoise/pass_plan.hpp"

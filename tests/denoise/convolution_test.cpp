@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "run/convolution.hpp"
+#include "engines/convolution.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/conv2d.h>

@@ -9,8 +9,8 @@
 #include <map>
 
 #include "cudnn_devices.hpp"
+#include "engines/cudnn_graph.hpp"
 #include "run/convolution_problems.hpp"
-#include "run/cudnn_graph.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/layer_engines.hpp"
 #include "tessera/denoise/layer_schedule.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "layer/layer_halos.hpp"
+#include "layers/layer_halos.hpp"
 #include "support/groups.hpp"
 #include "support/once.hpp"
 #include "tessera/core/memory.hpp"

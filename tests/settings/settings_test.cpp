@@ -47,7 +47,7 @@ struct Row {
 };
 
 TEST(Settings, RulesDecideWhatTheJobLeavesOpenAndNothingElse) {
-  const Facts::FewBright faint{.seen = "0.1 % are bright", .faint = true, .least = 1e-3},
+  const FewBright faint{.seen = "0.1 % are bright", .faint = true, .least = 1e-3},
       stars{.seen = "0.1 % are bright", .starry = true, .gain_known = true},
       unknown{.seen = "0.1 % are bright", .starry = true};
   const Facts::Samples holes{.noise = 0.004, .missing = 0.02, .marked = true, .weighed = true};
@@ -56,7 +56,7 @@ TEST(Settings, RulesDecideWhatTheJobLeavesOpenAndNothingElse) {
   most_missing.noise = 0.05;
   most_missing.missing = 0.5;
   const Facts::Samples uneven{.noise = 0.05, .missing = 0, .marked = false, .weighed = true};
-  const auto few = [](const Facts::FewBright& found) {
+  const auto few = [](const FewBright& found) {
     return seen({.noise = 1e-4, .missing = 0, .marked = false, .weighed = false, .few_bright = found});
   };
   const std::vector<Row> rows{

@@ -89,6 +89,37 @@ def include_complaints(sources):
     return complaints
 
 
+def room_complaints(sources):
+    """The rooms of a folder (src/denoise/run) include each other in one direction. A public header is of the room where its
+    source lies. What lies in none (beside the rooms, or without a source) leads on to what it includes."""
+    homes = {}
+    for path in sources.texts:
+        if path.parts[0] == "src" and path.suffix != ".hpp":
+            homes.setdefault((folder_of(path), path.stem), []).append(path.parent)
+
+    def room(path):
+        if path.parts[0] == "src":
+            return path.parent if len(path.parts) > 3 else None
+        home = homes.get((folder_of(path), path.stem), []) if path.parts[0] == "include" else []
+        return home[0] if len(home) == 1 and len(home[0].parts) > 2 else None
+
+    def reached(path, seen):
+        for other in sources.includes[path]:
+            if folder_of(other) != folder_of(path) or other in seen:
+                continue
+            seen.add(other)
+            if room(other):
+                yield room(other)
+            else:
+                yield from reached(other, seen)
+
+    edges = {}
+    for path in sources.texts:
+        if path.parts[0] in ("src", "include") and room(path):
+            edges.setdefault(room(path), set()).update(r for r in reached(path, set()) if r != room(path))
+    return [f"{c} (rooms include each other) move what both need to one of them" for c in circles(edges)]
+
+
 def tables(texts):
     """{enum: its words} of all kWords<...>, each of which stands beside its enum."""
     found = {}
@@ -152,6 +183,11 @@ def self_check():
     private["src/perf/y.cpp"] = '#include "../denoise/run/x.hpp"'
     assert include_complaints(made(private))
     assert include_complaints(made({a: '#include "tessera/app/c.hpp"', "include/tessera/app/c.hpp": ""}))
+    inner = {"src/denoise/run/a.cpp": '#include "graph/b.hpp"', "src/denoise/graph/b.hpp": "",
+             "include/tessera/denoise/c.hpp": '#include "tessera/denoise/a.hpp"', "include/tessera/denoise/a.hpp": ""}
+    assert not room_complaints(made(inner))
+    inner["src/denoise/graph/b.hpp"] = '#include "tessera/denoise/c.hpp"'
+    assert room_complaints(made(inner))
     enum = 'enum class E { one, two };\ninline constexpr std::array kWords<E>{"one", "two"};'
     assert not word_complaints({p(a): enum})
     assert word_complaints({p(a): enum, p(b): enum})
@@ -172,7 +208,7 @@ def main():
     assert len(tables(texts)) > 3, tables(texts)
     sources = Sources(texts)
     assert sum(map(len, sources.includes.values())) > 1000
-    complaints = include_complaints(sources) + word_complaints(texts) + type_complaints(texts)
+    complaints = include_complaints(sources) + room_complaints(sources) + word_complaints(texts) + type_complaints(texts)
     print("\n".join(complaints) or f"{len(texts)} files, {sum(map(len, sources.includes.values()))} includes")
     return 1 if complaints else 0
 

@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "tessera/app/marks.hpp"
-#include "tessera/app/scan.hpp"
 #include "tessera/comm/communicator.hpp"
 #include "tessera/config/choices.hpp"
 #include "tessera/config/job.hpp"
 #include "tessera/domain/operator_plan.hpp"
-#include "tessera/io/distributed_image.hpp"
+#include "tessera/io/file_headers.hpp"
+#include "tessera/samples/marks.hpp"
+#include "tessera/samples/scan.hpp"
 
 namespace tessera {
 
@@ -27,10 +27,11 @@ struct MaskFile {
   MarkRule rule;
 };
 
-/// Files that describe operators, each looked at once per job: what marks in masks, taps of kernels; and what
-/// is to be said of them.
+/// Files of a job, each looked at once: their headers; of those that describe operators, what marks in masks, taps of
+/// kernels; and what is to be said of them.
 class OperatorFiles {
  public:
+  FileHeaders& headers() { return headers_; }
   /// (1 or C, d, h, w), float64, as stored, the same on every rank; d = 1: a picture. Collective at the first call for a path.
   const at::Tensor& taps(const std::string& path, const Communicator& comm);
   /// Its header; after taps().
@@ -47,7 +48,8 @@ class OperatorFiles {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  SourceInfo info_of(const std::string& path, const Communicator& comm);
+  const SourceInfo& info_of(const std::string& path, const Communicator& comm);
+  FileHeaders headers_;
   std::map<std::string, SourceInfo> kernel_infos_;
   std::map<std::string, at::Tensor> taps_;
   std::map<std::string, MaskFile> masks_;

@@ -88,9 +88,9 @@ ImageRecord result_record(const RunPlan& plan, const Communicator& comm);
 /// values mean where the format can say it. `part`: what to keep. Collective.
 void write_image(const std::string& path, const RunPlan& plan, const at::Tensor& image, const Box& part,
                  const Communicator& comm);
-/// reconstruction.h5 and the preview. Collective. `part`: what to keep.
+/// reconstruction.h5 and the preview. Collective. `part`: what to keep; `record`: result_record().
 void write_reconstruction(const OutputFolder& folder, const RunPlan& plan, const at::Tensor& image,
-                          const Box& part, const Communicator& comm);
+                          const Box& part, const ImageRecord& record, const Communicator& comm);
 /// measurement.png, which reports show: the first part of y, clamped to [0, 1]. Nothing without a preview, or
 /// where the part is no picture or has more than 4096 x 4096 samples (a big PNG takes minutes). Collective.
 void write_measurement(const OutputFolder& folder, const RunPlan& plan, const ProductSpace& layout,

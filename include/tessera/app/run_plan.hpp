@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "tessera/app/operator_table.hpp"
-#include "tessera/app/scan.hpp"
 #include "tessera/comm/communicator.hpp"
 #include "tessera/comm/gpu.hpp"
 #include "tessera/comm/transport_start.hpp"
@@ -18,6 +17,7 @@
 #include "tessera/denoise/network.hpp"
 #include "tessera/domain/decomposition.hpp"
 #include "tessera/io/distributed_image.hpp"
+#include "tessera/samples/scan.hpp"
 #include "tessera/settings/settings.hpp"
 
 namespace tessera {

@@ -75,10 +75,6 @@ Network with_potential(Network network);
 /// Batch norms folded into the convolution before them; the graph without them.
 Network fold_batch_norm(const Network& network);
 
-/// The weight (out, in, [k,] k, k) of what a convolution computes: `weight` as the state dict has it, or of its
-/// transpose.
-at::Tensor applied_weight(const Node& node, const at::Tensor& weight);
-
 /// Plain evaluation with at:: operators, any device, differentiable; the definition that the fast runner is
 /// tested against and that training uses. x (N, C, [D,] H, W) with sides multiples of the alignment; sigma: one
 /// value per item (N).

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -12,19 +13,23 @@ namespace tessera::io {
 class InputFile {
  public:
   explicit InputFile(const std::string& path);
-  ~InputFile();
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
   const std::string& path() const { return path_; }
-  std::int64_t size() const { return size_; }
+  std::int64_t size() const;
   /// Bytes [offset, offset + count), all of them.
   void read(std::int64_t offset, std::int64_t count, void* to) const;
+  /// As many of them as the file has.
+  std::int64_t read_some(std::int64_t offset, std::int64_t count, void* to) const;
+
+  struct Opened;
+  /// What the system opened; others of the path have the same while it is kept (KeepOpen).
+  const std::shared_ptr<const Opened>& opened() const { return opened_; }
 
  private:
   std::string path_;
-  int fd_ = -1;
-  std::int64_t size_ = 0;
+  std::shared_ptr<const Opened> opened_;
 };
 
 /// A file opened for writing. Writes all or throws: interrupted and short writes go on. Not collective.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tessera/core/image_space.hpp"
+#include "tessera/samples/few_bright.hpp"
 
 namespace tessera {
 
@@ -19,14 +20,6 @@ struct Facts {
   bool takes_level = false;   // the denoiser of the job takes a noise level
   bool shipped = true;        // weights come with the program for so many channels
 
-  /// Few samples far above all others, and above their noise, as of stars.
-  struct FewBright {
-    std::string seen;         // for a line: how many, how bright, how much noise
-    bool faint = false;       // so little noise that networks leave marks beside them
-    double least = 0;         // noise, of the brightest, that networks were trained on
-    bool starry = false;      // blurred, and they may be counts
-    bool gain_known = false;  // of the counts
-  };
   struct Samples {
     double noise = 0;      // standard deviation of one of weight 1, internal range
     double missing = 0;    // share of them that does not count

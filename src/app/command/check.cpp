@@ -24,6 +24,7 @@
 #include "tessera/denoise/windows.hpp"
 #include "tessera/domain/projection.hpp"
 #include "tessera/io/files.hpp"
+#include "tessera/io/keep_open.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
@@ -153,6 +154,7 @@ void print_checkpoint(const RunPlan& plan) {
 }
 
 int execute(const CheckArguments& arguments, const Communicator& comm) {
+  const KeepOpen reading;
   const JobConfig job = load_job(arguments.job, arguments.overrides, comm);
   const int ranks = arguments.ranks > 0 ? arguments.ranks : comm.size();
   RunPlan plan = plan_run(job, comm, ranks);

@@ -9,12 +9,12 @@
 #include <memory>
 
 #include "command/command.hpp"
-#include "job/full_scale.hpp"
 #include "job/same_files.hpp"
 #include "tessera/app/run_plan.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/distributed_image.hpp"
+#include "tessera/samples/full_scale.hpp"
 #include "tessera/solve/metrics.hpp"
 
 namespace tessera {
@@ -37,8 +37,9 @@ struct Pair {
 Pair read_pair(const CompareArguments& arguments, const Communicator& comm) {
   Pair p;
   require_same_files({file_of(arguments.a), file_of(arguments.b)}, comm);
-  p.a = image_source_info(arguments.a, comm);
-  p.b = image_source_info(arguments.b, comm);
+  FileHeaders headers;
+  p.a = headers.image(arguments.a, comm);
+  p.b = headers.image(arguments.b, comm);
   TESSERA_VALIDATE(p.a.channels == p.b.channels, arguments.a, " has ", p.a.channels, " channels and ",
                    arguments.b, " has ", p.b.channels, " (only equal ones can be compared) convert one");
   Index3 shift_a{}, shift_b{}, size{};
@@ -51,8 +52,8 @@ Pair read_pair(const CompareArguments& arguments, const Communicator& comm) {
                                 [](const Box& x) { return static_cast<double>(x.pixels()); });
   p.scale_a = p.scale_b = {0, arguments.range};
   if (arguments.range <= 0) {
-    p.scale_a = full_scale_of(p.a, {arguments.a}, 0, comm);
-    p.scale_b = full_scale_of(p.b, {arguments.b}, 0, comm);
+    p.scale_a = full_scale_of(p.a, {arguments.a}, 0, headers, comm);
+    p.scale_b = full_scale_of(p.b, {arguments.b}, 0, headers, comm);
     // One whose white is only guessed from its values takes the other's.
     if (!p.scale_b.note.empty())
       p.scale_b = p.scale_a;

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "command/command.hpp"
-#include "job/missing.hpp"
+#include "job/make_whole.hpp"
 #include "job/same_files.hpp"
 #include "job/solver_input.hpp"
 #include "tessera/app/job_denoiser.hpp"
@@ -20,6 +20,7 @@
 #include "tessera/domain/tensor_memory.hpp"
 #include "tessera/io/distributed_image.hpp"
 #include "tessera/io/image_format.hpp"
+#include "tessera/io/keep_open.hpp"
 #include "tessera/physics/noise.hpp"
 #include "tessera/solve/metrics.hpp"
 
@@ -77,6 +78,7 @@ JobConfig job_of(const DenoiseArguments& a) {
 }
 
 int execute(const DenoiseArguments& a, const Communicator& comm) {
+  const KeepOpen reading;
   track_tensor_memory();
   const ImageFormat* format = nullptr;
   comm.together([&] { format = &checked_format(a); });

@@ -19,6 +19,7 @@
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/io/files.hpp"
+#include "tessera/io/keep_open.hpp"
 #include "tessera/perf/published.hpp"
 
 namespace tessera {
@@ -355,6 +356,7 @@ void print_sources(const std::vector<Row>& rows) {
 }
 
 int execute(const PlanArguments& a, const Communicator& comm) {
+  const KeepOpen reading;
   check_arguments(a);
   const JobConfig config = load_job(a.job, a.overrides, comm);
   TESSERA_VALIDATE(find_denoiser(config.denoiser.network).steady, "the denoiser is ", config.denoiser.network,

@@ -19,6 +19,7 @@
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/tensor_memory.hpp"
 #include "tessera/domain/torch_cuda.hpp"
+#include "tessera/io/keep_open.hpp"
 
 namespace tessera {
 namespace {
@@ -110,6 +111,7 @@ int execute(const RunArguments& arguments, const Launch& launch) {
                    "--force stands beside --resume (one starts over, the other goes on) leave one out");
   std::string path = arguments.job;
   std::vector<std::string> overrides = arguments.overrides;
+  std::optional<KeepOpen> reading(std::in_place);  // until the iteration
   const bool from_folder = open_run_folder(path, overrides, mode, comm);
   const JobConfig job = load_job(path, overrides, comm);
   TESSERA_VALIDATE(!job.output.folder.empty(),
@@ -144,6 +146,7 @@ int execute(const RunArguments& arguments, const Launch& launch) {
     Log log(comm.rank() == 0, folder.file("log.txt"));
     say_start(log, folder, run, files);
     RunOutput output(folder, run, log, files, restarts);
+    reading.reset();
     try {
       return output.finish(run.iterate(output.observers(), signals ? &StopSignals::seen : nullptr));
     } catch (const std::exception& e) {

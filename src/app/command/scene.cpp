@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// tessera scene: a synthetic picture as a file; and the blocks of one that stands in a job.
-#include "tessera/scene/scene.hpp"
-
-#include <ATen/Parallel.h>
-
+// tessera scene: a synthetic picture as a file.
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 
 #include "command/command.hpp"
+#include "job/scene_block.hpp"
 #include "tessera/app/output.hpp"
-#include "tessera/app/problem.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/core/units.hpp"
@@ -21,27 +17,6 @@
 
 namespace tessera {
 namespace {
-
-// Parts of the block that a thread renders at once, pixels.
-constexpr std::int64_t kRows = 64, kColumns = 1024;
-
-void render(const Scene& scene, const ArrayView& block) {
-  if (block.box.empty()) return;
-  const Index3 lo = block.box.lo(), hi = block.box.hi();
-  const std::int64_t across = (hi[2] - lo[2] + kColumns - 1) / kColumns;
-  const std::int64_t parts = across * ((hi[1] - lo[1] + kRows - 1) / kRows);
-  auto* out = static_cast<float*>(block.data);
-  at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t part = begin; part < end; ++part) {
-      const std::int64_t row = part / across * kRows, column = part % across * kColumns;
-      const Box box({0, lo[1] + row, lo[2] + column},
-                    {1, std::min(lo[1] + row + kRows, hi[1]), std::min(lo[2] + column + kColumns, hi[2])});
-      scene.render(box, block.channels, out + row * block.stride[1] + column, block.channel_stride,
-                   block.stride[1]);
-      beat();
-    }
-  });
-}
 
 // "2048x3072": rows, columns.
 Box parse_size(const std::string& text) {
@@ -57,18 +32,6 @@ Box parse_size(const std::string& text) {
   TESSERA_VALIDATE(good, "--size is ", text, " (rows x columns are wanted) write for example 2048x3072");
   return Box::image2d(size[0], size[1]);
 }
-
-}  // namespace
-
-at::Tensor scene_block(const RunPlan& plan, const Communicator& comm) {
-  const PhaseScope phase(Phase::load);
-  const Box block = plan.decomposition.block(comm.rank());
-  const at::Tensor t = empty_block(plan.image.channels, block, at::kFloat);
-  render(Scene(static_cast<std::uint64_t>(plan.job.problem.scene.seed)), view(t, block));
-  return t.to(plan.options());
-}
-
-namespace {
 
 struct SceneArguments {
   std::string out, size;
@@ -92,7 +55,7 @@ int execute(const SceneArguments& a, const Communicator& comm) {
   const Box block = rows.block(comm.rank());
   const at::Tensor t = empty_block(a.channels, block, at::kFloat);
   const double start = now();
-  render(Scene(static_cast<std::uint64_t>(a.seed)), view(t, block));
+  render_scene(Scene(static_cast<std::uint64_t>(a.seed)), view(t, block));
   comm.barrier();
   const double seconds = now() - start;
   write_image(a.out, {.space = ImageSpace(image, a.channels), .bits = format->writes(8) ? 8 : 32},

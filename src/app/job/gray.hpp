@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "tessera/app/run_plan.hpp"
+#include "tessera/samples/gray_channels.hpp"
 
 namespace tessera {
-
-constexpr std::int64_t kColors = 3;
 
 /// Makes a plan of a gray image where files have three channels that are equal, as microscopes, scanners and screenshots
 /// save it: they are one measurement, not three. `files`: of the image's units; with what else is read on the grid

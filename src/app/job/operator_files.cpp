@@ -17,16 +17,16 @@ constexpr std::int64_t kMostTaps = 1 << 26;  // ... and to be transformed there
 
 }  // namespace
 
-SourceInfo OperatorFiles::info_of(const std::string& path, const Communicator& comm) {
-  SourceInfo info = image_source_info(path, comm);
+const SourceInfo& OperatorFiles::info_of(const std::string& path, const Communicator& comm) {
+  const SourceInfo& info = headers_.image(path, comm);
   if (!info.note.empty()) note(concat(path, ": ", info.note));
   return info;
 }
 
 const at::Tensor& OperatorFiles::taps(const std::string& path, const Communicator& comm) {
   if (const auto known = taps_.find(path); known != taps_.end()) return known->second;
-  const SourceInfo info =
-      image_source_info(path, comm);  // its note is said where it is known what the axes are
+  const SourceInfo& info =
+      headers_.image(path, comm);  // its note is said where it is known what the axes are
   bool fits = info.values() <= kMostTaps;
   for (std::size_t d = 0; d < 3; ++d) fits = fits && info.box.extent(d) <= kLargestKernel;
   TESSERA_VALIDATE(fits, "kernel ", path, " has ", sides(info.box), " taps (a kernel has at most ",

@@ -5,24 +5,22 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-#include <cfloat>
 #include <cmath>
-#include <span>
 #include <utility>
 
 #include "job/gray.hpp"
-#include "job/masked_pixels.hpp"
-#include "job/missing.hpp"
 #include "job/simulation.hpp"
+#include "job/survey.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/light.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/image_format.hpp"
 #include "tessera/io/measurement_file.hpp"
+#include "tessera/samples/masked_pixels.hpp"
+#include "tessera/samples/missing.hpp"
 #include "tessera/samples/order_statistics.hpp"
+#include "tessera/samples/scan_samples.hpp"
 
 namespace tessera {
 namespace {
@@ -34,7 +32,7 @@ Measurement read_parts(const RunPlan& plan, const std::string& path, const std::
   Measurement out;
   std::vector<MeasurementPart> parts;
   std::vector<MeasurementPartInfo> stored;
-  if (plan.gray && kind == "measurements") stored = measurement_info(path, comm);
+  if (plan.gray && kind == "measurements") stored = plan.files->headers().parts(path, comm);
   for (std::size_t i = 0; i < layout.parts(); ++i) {
     const std::int64_t channels = stored_channels(
         plan, i < stored.size() ? stored[i].source.channels : kColors, layout.part(i).space.channels);
@@ -47,22 +45,6 @@ Measurement read_parts(const RunPlan& plan, const std::string& path, const std::
   return out;
 }
 
-// float64 becomes float32, in place: by a power of two, which is returned, where the units are extreme.
-double fit_float(Measurement& parts, const Communicator& comm) {
-  double largest = 0;
-  for (const at::Tensor& t : parts)
-    if (t.numel() > 0) largest = std::max(largest, t.max().item().toDouble());
-  comm.all_reduce({&largest, 1}, Reduce::max);
-  const double unit = std::ldexp(1.0, float_exponent(largest));
-  for (at::Tensor& t : parts) {
-    if (unit != 1) t.div_(unit);
-    const at::Tensor positive = t.gt(0);  // stays so
-    t = t.to(at::kFloat);
-    t.masked_fill_(t.lt(FLT_MIN).logical_and_(positive), FLT_MIN);
-  }
-  return unit;
-}
-
 // Dark frames or flat fields in the measurement's layout; one frame counts for all slices of a stack.
 Measurement read_frames(const RunPlan& plan, const std::string& path, const ProductSpace& layout,
                         const Communicator& comm) {
@@ -71,7 +53,7 @@ Measurement read_frames(const RunPlan& plan, const std::string& path, const Prod
   if (layout.parts() != 1 || all.extent(0) == 1 || !format ||
       (format->measurements && path.rfind(":/") == std::string::npos))
     return read_parts(plan, path, "frames", layout, comm);
-  const SourceInfo info = image_source_info(path, comm);
+  const SourceInfo& info = plan.files->headers().image(path, comm);
   const Box frame = info.box;
   if (frame.extent(0) != 1 || frame.extent(1) != all.extent(1) || frame.extent(2) != all.extent(2) ||
       info.channels != 1)
@@ -150,135 +132,13 @@ MaskedPixels masked_pixels(const Measurement& stored, const std::string& type, c
   return masked;
 }
 
-// What is no number counts 0; float64 becomes float32.
-void take_weights(Samples& s, const Communicator& comm) {
-  comm.together([&] {
-    for (std::size_t i = 0; i < s.weights.size(); ++i) {
-      at::Tensor& w = s.weights[i];
-      const at::Tensor none = w.isfinite().logical_not_();
-      s.no_weight += none.sum().item().toLong();
-      w.masked_fill_(none, 0);
-      TESSERA_VALIDATE(!(w < 0).any().item().toBool(), "weights of part ", i,
-                       " are negative (they are inverse variances) correct the file");
-    }
-  });
-  comm.all_reduce(std::span<std::int64_t>(&s.no_weight, 1), Reduce::sum);
-  s.weight_unit = fit_float(s.weights, comm);
-}
-
-// Weights of columns that never change become 0, all ranks' views together; how many of them had one. The samples of a
-// rank are all columns of some views and rows.
-std::int64_t leave_out_still(const Scan& scan, const ImageSpace& space, const Box& mine, Samples& s,
-                             const Communicator& comm) {
-  const std::int64_t rows = scan.rows, columns = scan.file.views.columns;
-  if (std::ssize(scan.file.views.frames) < 8) return 0;
-  const auto n = static_cast<std::size_t>(rows * columns);
-  std::vector<double> ends(2 * n, -INFINITY);  // of -least and most
-  const std::size_t view = space.volume() ? 0 : 1;
-  const std::int64_t first = space.volume() && !mine.empty() ? mine.lo()[1] : 0,
-                     high = mine.empty()     ? 0
-                            : space.volume() ? mine.extent(1)
-                                             : 1,
-                     views = mine.empty() ? 0 : mine.extent(view);
-  const auto visit = [&](const auto& each) {
-    if (mine.empty()) return;
-    const float* y = s.y[0].data_ptr<float>();
-    double* w = s.weights[0].data_ptr<double>();
-    for (std::int64_t k = 0; k < views * high * columns; ++k)
-      each(static_cast<std::size_t>((first + k / columns % high) * columns + k % columns), y[k], w[k]);
-  };
-  visit([&](std::size_t at, double y, double& w) {
-    if (!(w > 0)) return;
-    ends[at] = std::max(ends[at], -y);
-    ends[n + at] = std::max(ends[n + at], y);
-  });
-  comm.all_reduce(ends, Reduce::max);
-  for (std::size_t k = 0; k < n; ++k) ends[k] = -ends[k];
-  std::vector<bool> still;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const auto wide = static_cast<std::size_t>(columns), from = static_cast<std::size_t>(r) * wide;
-    const std::vector<bool> row =
-        still_columns(std::span(ends).subspan(from, wide), std::span(ends).subspan(n + from, wide));
-    still.insert(still.end(), row.begin(), row.end());
-  }
-  std::int64_t out = 0;
-  visit([&](std::size_t at, double, double& w) {
-    if (!still[at] || !(w > 0)) return;
-    w = 0;
-    ++out;
-  });
-  return out;
-}
-
-// A scan's samples as line integrals, each rank its own, views by views.
-Samples scan_samples(const RunPlan& plan, const ProductSpace& layout, std::vector<std::string>& notices,
-                     const Communicator& comm) {
-  constexpr std::int64_t kBand = 8 << 20;  // samples that are held in float64 at once
-  const Scan& scan = *plan.scan;
-  const MeasurementOrigin origin = measurement_origin(plan.job.problem.measurements, comm);
-  const Box mine = layout.block(0, comm.rank());
-  const ImageSpace& space = layout.part(0).space;
-  Samples s;
-  s.y = {empty_block(1, mine, at::kFloat, space.axes)};
-  const bool weighs = scan.transmission || !scan.file.weights.empty();
-  if (weighs) s.weights = {empty_block(1, mine, at::kDouble, space.axes)};
-  SilentSamples silent;
-  comm.together([&] {
-    if (mine.empty()) return;
-    ScanReader reader(scan);
-    const std::size_t view = space.volume() ? 0 : 1;
-    const std::int64_t each = mine.pixels() / mine.extent(view),
-                       some = std::max<std::int64_t>(1, kBand / each);
-    float* y = s.y[0].data_ptr<float>();
-    double* w = weighs ? s.weights[0].data_ptr<double>() : nullptr;
-    for (std::int64_t v = mine.lo()[view]; v < mine.hi()[view]; v += some) {
-      beat();
-      Index3 lo = mine.lo(), hi = mine.hi();
-      lo[view] = v;
-      hi[view] = std::min(v + some, hi[view]);
-      const ScanSamples band = reader.read(Box(lo, hi), silent);
-      for (const double value : band.y) {
-        const bool as_it_is = origin.internal && origin.factor == plan.factor && origin.offset == plan.offset;
-        const double file = origin.internal && !as_it_is ? value * origin.factor + origin.offset : value;
-        *y++ = static_cast<float>(as_it_is ? value : (file - plan.offset) / plan.factor);
-      }
-      if (weighs) w = std::copy(band.weights.begin(), band.weights.end(), w);
-    }
-  });
-  const std::int64_t still = scan.transmission ? leave_out_still(scan, space, mine, s, comm) : 0;
-  std::array<std::int64_t, 4> reasons{silent.unlit, silent.saturated, silent.zingers, still};
-  comm.all_reduce(reasons, Reduce::sum);
-  take_weights(s, comm);
-  if (!scan.transmission) return s;
-  s.weights_compare = plan.job.problem.weights.empty();
-  s.weightless = "say nothing (";
-  for (const auto& [samples, what] :
-       {std::pair(reasons[0], "no count above the dark, or no light in the flat or a saturated one"),
-        std::pair(reasons[1], "saturated"),
-        std::pair(reasons[2], "zingers, far brighter than their neighbors"),
-        std::pair(reasons[3], "in columns that never change")})
-    if (samples > 0)
-      s.weightless += fmt::format("{}{} {}", s.weightless.back() == '(' ? "" : "; ", samples, what);
-  s.weightless += ")";
-  const auto counted = [](const FrameStack& stack, const char* what) {
-    return stack.empty()
-               ? fmt::format("no {}s", what)
-               : fmt::format("{} {}{}", stack.frames.size(), what, stack.frames.size() == 1 ? "" : "s");
-  };
-  notices.push_back(
-      fmt::format("{}: line integrals are -log((counts - dark) / (flat - dark)), of {} and {}{}",
-                  scan.file.kind.empty() ? "transmission" : scan.file.kind, counted(scan.file.flats, "flat"),
-                  counted(scan.file.darks, "dark"),
-                  scan.file.flats.frames.size() + scan.file.darks.frames.size() > 2 ? ", averaged" : ""));
-  return s;
-}
-
 Samples read_samples(const RunPlan& plan, const ProductSpace& layout, const Communicator& comm) {
   const ProblemConfig& p = plan.job.problem;
-  const std::vector<MeasurementPartInfo> parts = measurement_info(p.measurements, comm);
+  FileHeaders& headers = plan.files->headers();
+  const std::vector<MeasurementPartInfo>& parts = headers.parts(p.measurements, comm);
   check_sizes(plan, parts, layout, comm);
   Samples s;
-  const MeasurementOrigin origin = measurement_origin(p.measurements, comm);
+  const MeasurementOrigin& origin = headers.origin(p.measurements, comm);
   s.light = origin.internal;
   s.y = read_parts(plan, p.measurements, "measurements", layout, comm);
   if (!p.flat.empty()) s.flat = read_flat(plan, layout, comm);
@@ -298,7 +158,7 @@ Samples read_samples(const RunPlan& plan, const ProductSpace& layout, const Comm
     }
     t = t.to(at::kFloat);
   }
-  if (p.weights.empty() && has_weights(p.measurements, comm))
+  if (p.weights.empty() && headers.weighs(p.measurements, comm))
     s.weights = read_parts(plan, p.measurements, "weights", layout, comm);
   if (!p.weights.empty()) s.weights = read_parts(plan, p.weights, "weights", layout, comm);
   take_weights(s, comm);
@@ -322,7 +182,7 @@ RunPlan with_estimate(RunPlan plan, const Problem& problem) {
 at::Tensor read_block(const std::string& path, const RunPlan& plan, const Communicator& comm,
                       std::string* marks) {
   const PhaseScope phase(Phase::load);
-  const SourceInfo info = image_source_info(path, comm);
+  const SourceInfo& info = plan.files->headers().image(path, comm);
   const std::int64_t stored = stored_channels(plan, info.channels, plan.image.channels);
   TESSERA_VALIDATE(info.box == plan.image.box && info.channels == stored, path, " is ", info.channels, " x ",
                    sides(info.box), " (the image is ", plan.image.channels, " x ", sides(plan.image.box),
@@ -354,10 +214,12 @@ Problem make_problem(const RunPlan& plan, const Communicator& comm,
     problem.truth = std::move(made.truth);
     samples = std::move(made.samples);
   } else {
-    samples =
-        plan.scan ? scan_samples(plan, layout, problem.notices, comm) : read_samples(plan, layout, comm);
+    samples = plan.scan ? scan_samples(survey_of(plan), *plan.scan,
+                                       plan.files->headers().origin(plan.job.problem.measurements, comm),
+                                       layout, problem.notices, comm)
+                        : read_samples(plan, layout, comm);
   }
-  weigh_samples(plan, std::move(samples), problem, comm);
+  weigh_samples(survey_of(plan), std::move(samples), problem, comm);
   if (!plan.job.problem.measurements.empty()) {
     if (plan.truth) {
       RunPlan own = plan;

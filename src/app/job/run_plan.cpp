@@ -10,7 +10,7 @@
 
 #include "job/facts.hpp"
 #include "job/gray.hpp"
-#include "job/photograph.hpp"
+#include "job/job_scan.hpp"
 #include "job/pixel_sizes.hpp"
 #include "job/set_scale.hpp"
 #include "tessera/app/job_denoiser.hpp"
@@ -24,7 +24,6 @@
 #include "tessera/domain/tensor.hpp"
 #include "tessera/domain/torch_cuda.hpp"
 #include "tessera/io/image_format.hpp"
-#include "tessera/io/measurement_file.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
@@ -341,7 +340,7 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
   std::vector<std::string> sources;  // of the image's units
 
   if (!p.truth.empty()) {
-    plan.truth = image_source_info(p.truth, comm);
+    plan.truth = plan.files->headers().image(p.truth, comm);
     say_note(plan, p.truth, *plan.truth);
     plan.image = *plan.truth;
     plan.data = *plan.truth;
@@ -370,7 +369,7 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
     measured = 1;
     take_scan(plan);
   } else if (!p.measurements.empty()) {
-    const std::vector<MeasurementPartInfo> parts = measurement_info(p.measurements, comm);
+    const std::vector<MeasurementPartInfo>& parts = plan.files->headers().parts(p.measurements, comm);
     measured = parts.size();
     plan.data = parts[0].source;
     if (!plan.truth) {
@@ -388,7 +387,7 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
   for (const std::string& path : {p.weights, p.dark, p.flat}) {
     const ImageFormat* const format = find_format(path);
     if (!format || plan.scan || (format->measurements && path.find(":/") == std::string::npos)) continue;
-    const SourceInfo info = image_source_info(path, comm);
+    const SourceInfo& info = plan.files->headers().image(path, comm);
     say_note(plan, path, info);
     warn_of_pixels(plan, path, info);
   }

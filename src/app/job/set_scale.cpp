@@ -3,16 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
-#include "job/full_scale.hpp"
 #include "tessera/core/error.hpp"
-#include "tessera/io/measurement_file.hpp"
+#include "tessera/samples/full_scale.hpp"
 
 namespace tessera {
 
 void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Communicator& comm) {
   const ProblemConfig& p = plan.job.problem;
+  FileHeaders& headers = plan.files->headers();
   FullScale scale{p.scale.offset, p.scale.factor};
   if (plan.scan && p.scale.factor == 0) {
     scale.factor = plan.scan->level;
@@ -22,14 +23,15 @@ void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Com
         "which is taken for 1 (scale.factor)",
         scale.factor);
   } else if (p.scale.from_data) {
-    const MeasurementOrigin origin = measurement_origin(p.measurements, comm);
-    const double most = origin.internal ? brightest_samples(sources, origin.factor, origin.offset, comm)
-                                        : brightest_samples(sources, 1, 0, comm);
+    const MeasurementOrigin& origin = headers.origin(p.measurements, comm);
+    const double most = origin.internal
+                            ? brightest_samples(sources, origin.factor, origin.offset, headers, comm)
+                            : brightest_samples(sources, 1, 0, headers, comm);
     TESSERA_VALIDATE(most > p.scale.offset, "problem.scale.factor is data (no sample of ", p.measurements,
                      " lies above the offset ", p.scale.offset, ") write a number");
     scale.factor = most - p.scale.offset;
   } else if (p.scale.factor == 0) {
-    scale = full_scale_of(plan.data, sources, p.scale.offset, comm);
+    scale = full_scale_of(plan.data, sources, p.scale.offset, headers, comm);
   }
   if (!scale.note.empty()) plan.notices.push_back(scale.note);
   plan.offset = scale.offset;
@@ -38,7 +40,7 @@ void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Com
   // A truth of another kind of number has a white of its own; measurement and truth need not share units.
   if (!p.measurements.empty() && !p.truth.empty() &&
       (plan.truth->says_scale || plan.truth->type != plan.data.type)) {
-    const FullScale own = full_scale_of(*plan.truth, {p.truth}, 0, comm);
+    const FullScale own = full_scale_of(*plan.truth, {p.truth}, 0, headers, comm);
     const bool real = !plan.truth->says_scale && plan.truth->type.starts_with("float");
     if (!real || (own.factor == 1 && plan.factor > 8)) plan.truth_scale = {own.offset, own.factor};
     if (plan.truth_scale != std::array{plan.offset, plan.factor})
@@ -46,6 +48,30 @@ void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Com
                                     ", the measurement is ", plan.data.type, "): ", plan.truth_scale[0],
                                     " is 0 and ", plan.truth_scale[0] + plan.truth_scale[1], " is 1"));
   }
+}
+
+void set_curve(RunPlan& plan) {
+  const ProblemConfig& p = plan.job.problem;
+  std::optional<ToneCurve>& curve = plan.job.problem.scale.curve;
+  if (curve) {
+    plan.curve = *curve;
+    if (curve->none()) return;
+    TESSERA_VALIDATE(
+        !plan.scan, "problem.scale.curve stands beside a scan (its samples are line integrals) leave it out");
+    TESSERA_VALIDATE(p.dark.empty() && p.flat.empty(), "problem.scale.curve stands beside ",
+                     p.dark.empty() ? "problem.flat" : "problem.dark",
+                     " (frames of a camera are of light, not of a curve of it) leave one of them out");
+    return;
+  }
+  // Photographs: blurred pictures of which the file says a curve, or whose format has one by convention.
+  plan.curve_open = !p.measurements.empty() && !plan.scan && p.dark.empty() && p.flat.empty() &&
+                    p.likelihood.type == "gaussian" && p.noise.poisson == 0 &&
+                    plan.data.light.says != StoredLight::Says::nothing && !plan.data.light.curve.none() &&
+                    !plan.parts.empty() &&
+                    std::all_of(plan.parts.begin(), plan.parts.end(), [](const OperatorConfig& part) {
+                      return find_operator(part.type).choice.kernel;
+                    });
+  if (!plan.curve_open) curve = ToneCurve();
 }
 
 }  // namespace tessera

@@ -12,4 +12,8 @@ namespace tessera {
 /// which are read where their headers do not say it. Collective; InputError.
 void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Communicator& comm);
 
+/// The job's curve, or whether it is open until the samples are seen: of blurred photographs, of which the file says one
+/// or whose format has one by convention. InputError where it cannot be.
+void set_curve(RunPlan& plan);
+
 }  // namespace tessera

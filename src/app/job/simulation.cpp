@@ -6,9 +6,9 @@
 #include <cmath>
 #include <utility>
 
-#include "job/missing.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/samples/missing.hpp"
 
 namespace tessera {
 namespace {
@@ -90,8 +90,7 @@ at::Tensor sampled(const at::Tensor& image, const Box& block, const ProductSpace
   return out.contiguous();
 }
 
-}  // namespace
-
+// Quantization included; both 0 where there is none.
 NoiseModel simulated_noise(const RunPlan& plan) {
   const ProblemConfig& p = plan.job.problem;
   NoiseModel noise{.gaussian = p.noise.gaussian, .poisson = p.noise.poisson};
@@ -101,6 +100,8 @@ NoiseModel simulated_noise(const RunPlan& plan) {
   }
   return noise;
 }
+
+}  // namespace
 
 Simulation simulate_samples(const RunPlan& plan, const ProductSpace& layout, const Communicator& comm) {
   const ProblemConfig& p = plan.job.problem;
@@ -116,6 +117,7 @@ Simulation simulate_samples(const RunPlan& plan, const ProductSpace& layout, con
   Simulation out;
   out.truth = how.finer == 1 ? fine_truth : x.to(plan.options());
   out.samples.simulated = true;
+  out.samples.noise = simulated_noise(plan);
   const Box block = plan.decomposition.block(comm.rank());
   for (std::size_t i = 0; i < plan.parts.size(); ++i) {
     const bool blurs = find_operator(plan.parts[i].type).choice.kernel;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "job/sample_weights.hpp"
+#include "tessera/app/run_plan.hpp"
+#include "tessera/samples/weigh_samples.hpp"
 
 namespace tessera {
 
@@ -15,8 +16,5 @@ struct Simulation {
 /// finer truth, a blur is computed on the whole of the truth's grid, averaged over the pixels of the unknown,
 /// and sampled where `layout`, which is that of the reconstructing operator, has its samples. Collective.
 Simulation simulate_samples(const RunPlan& plan, const ProductSpace& layout, const Communicator& comm);
-
-/// The noise of simulated samples, quantization included; both 0 where there is none.
-NoiseModel simulated_noise(const RunPlan& plan);
 
 }  // namespace tessera

@@ -8,7 +8,7 @@
 #include <limits>
 #include <utility>
 
-#include "job/sample_checks.hpp"
+#include "job/survey.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/denoiser_table.hpp"

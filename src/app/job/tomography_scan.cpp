@@ -9,8 +9,8 @@
 
 #include "job/tomography.hpp"
 #include "job/tomography_keys.hpp"
-#include "tessera/app/scan.hpp"
 #include "tessera/physics/rotation_axis.hpp"
+#include "tessera/samples/scan.hpp"
 
 namespace tessera {
 namespace {

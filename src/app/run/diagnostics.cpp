@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "job/sample_checks.hpp"
 #include "job/shown_part.hpp"
+#include "job/survey.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/io/image_format.hpp"
 #include "tessera/samples/residual_statistics.hpp"
@@ -287,7 +287,8 @@ void warn_of_part(const Judged& f, std::size_t i, const std::string& reason, Lin
                     100 * s.at_largest, of, s.largest));
   const bool beside = s.smallest == 0 && !in_image_range(f.plan);  // what a ray beside the object has
   if (!f.solved.clipped && s.at_smallest > 0.05 && s.at_smallest > s.beside_smallest &&
-      s.smallest < s.largest && !beside && !may_be_zero(f.plan, {.poisson = noise.poisson}, s.smallest))
+      s.smallest < s.largest && !beside &&
+      !survey_of(f.plan).may_be_zero({.poisson = noise.poisson}, s.smallest))
     lines.push_back(
         fmt::format("{:.1f} % of the samples{} have the smallest value, {:.3g} (they look clipped: noise "
                     "below it is lost, and dark regions come out too bright) keep the camera's offset in "

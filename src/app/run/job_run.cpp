@@ -9,8 +9,8 @@
 #include <cmath>
 #include <utility>
 
-#include "job/sample_checks.hpp"
 #include "job/solver_input.hpp"
+#include "job/survey.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/physics/operators.hpp"
 

@@ -14,9 +14,8 @@
 #include <filesystem>
 #include <numeric>
 
-#include "job/masked_pixels.hpp"
-#include "job/sample_checks.hpp"
 #include "job/shown_part.hpp"
+#include "job/survey.hpp"
 #include "run/folder_owner.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
@@ -28,7 +27,7 @@
 #include "tessera/io/distributed_image.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/io/image_format.hpp"
-#include "tessera/io/measurement_file.hpp"
+#include "tessera/samples/masked_pixels.hpp"
 #include "tessera/solve/checkpoint.hpp"
 
 namespace tessera {
@@ -248,12 +247,8 @@ PictureForm preview_form(const RunPlan& plan) {
 ImageRecord result_record(const RunPlan& plan, const Communicator& comm) {
   const ProblemConfig& problem = plan.job.problem;
   std::string path = problem.truth;
-  try {
-    if (path.empty() && !problem.measurements.empty() && !plan.scan)
-      path = measurement_info(problem.measurements, comm).front().path;
-  } catch (const Error& e) {
-    if (!e.everywhere) throw;  // the file is not there any more: nothing goes along with the result
-  }
+  if (path.empty() && !problem.measurements.empty() && !plan.scan)
+    path = plan.files->headers().parts(problem.measurements, comm).front().path;
   ImageRecord record = record_from(path, comm);
   // Pixels of another grid are of another size.
   const ImageSpace found = record.space;
@@ -305,9 +300,8 @@ void write_image(const std::string& path, const RunPlan& plan, const at::Tensor&
 }
 
 void write_reconstruction(const OutputFolder& folder, const RunPlan& plan, const at::Tensor& image,
-                          const Box& part, const Communicator& comm) {
+                          const Box& part, const ImageRecord& record, const Communicator& comm) {
   const PhaseScope phase(Phase::write);
-  const ImageRecord record = result_record(plan, comm);
   write_in_units(folder.file("reconstruction.h5"), plan, image, part, record, comm);
   const OutputConfig& out = plan.job.output;
   if (!out.preview.empty() && (plan.image.channels == 1 || plan.image.channels == 3))

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <utility>
 
-#include "job/sample_checks.hpp"
 #include "job/solver_input.hpp"
+#include "job/survey.hpp"
 #include "run/job_run.hpp"
 #include "tessera/domain/light.hpp"
 #include "tessera/samples/tile_spectra.hpp"

@@ -3,13 +3,14 @@
 
 #include <utility>
 
-#include "job/sample_weights.hpp"
+#include "job/survey.hpp"
 #include "run/job_run.hpp"
 #include "run/measure.hpp"
 #include "tessera/app/operator_table.hpp"
 #include "tessera/app/tuning.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/samples/weigh_samples.hpp"
 
 namespace tessera {
 namespace {
@@ -49,7 +50,7 @@ Reconstruction reconstruct(const ArrayProblem& problem, const std::string& setti
       samples.y = problem.samples(taken.A->range(), ranks.rank());
       check_samples(samples.y, taken.A->range(), ranks.rank());
     });
-    weigh_samples(plan, std::move(samples), taken, ranks);
+    weigh_samples(survey_of(plan), std::move(samples), taken, ranks);
     return taken;
   };
   const auto go_on = [] {};

@@ -221,6 +221,7 @@ RunOutput::RunOutput(OutputFolder& folder, JobRun& run, Log& log, const RunFiles
       run_(run),
       log_(log),
       restarts_(restarts),
+      record_(result_record(run.plan, run.comm)),
       clock_(run.from ? earlier_seconds(*run.from, run.comm) : 0),
       trace_(open_trace(folder, trace_header(run.plan, files.command_line, run.comm),
                         static_cast<int>(run.plan.job.output.trace_every), {run.done(), clock_, restarts},
@@ -264,7 +265,8 @@ RunSummary RunOutput::write_results(const LoopResult& result, bool stopped) {
   run_.comm.together([&] { folder_.require_owner(); });
   const bool crop_it = plan.job.output.crop && !plan.truth;
   if (!stopped)
-    write_reconstruction(folder_, plan, result.image, crop_it ? run_.scored : plan.image.box, run_.comm);
+    write_reconstruction(folder_, plan, result.image, crop_it ? run_.scored : plan.image.box, record_,
+                         run_.comm);
   return s;
 }
 

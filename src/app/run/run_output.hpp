@@ -66,7 +66,8 @@ class RunOutput {
   JobRun& run_;
   Log& log_;
   int restarts_;
-  double clock_;  // seconds of earlier programs of this run
+  ImageRecord record_;  // of the result, as the file of the data says it
+  double clock_;        // seconds of earlier programs of this run
   std::unique_ptr<TraceWriter> trace_;
   Progress progress_;
   std::unique_ptr<Observer> snapshots_;

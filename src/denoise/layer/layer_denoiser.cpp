@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "executors.hpp"
-#include "layer/layer_halos.hpp"
+#include "layers/layer_halos.hpp"
 #include "symmetries.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "run/channel_attention.hpp"
+#include "engines/channel_attention.hpp"
 #include "graph/attention.hpp"
-#include "layer/layer_halos.hpp"
+#include "layers/layer_halos.hpp"
 #include "layers/rows.hpp"
 #include "tessera/denoise/layer_step.hpp"
 

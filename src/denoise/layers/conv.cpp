@@ -9,16 +9,22 @@
 #include <array>
 #include <optional>
 
-#include "layer/layer_halos.hpp"
+#include "engines/convolution.hpp"
+#include "engines/features.hpp"
 #include "layers/convolutions.hpp"
-#include "layers/features.hpp"
+#include "layers/layer_halos.hpp"
 #include "layers/rows.hpp"
-#include "run/convolution.hpp"
 #include "tessera/core/error.hpp"
-#include "tessera/denoise/network.hpp"
 
 namespace tessera {
 namespace {
+
+// The weight (out, in, [k,] k, k) of what a convolution computes: `weight` as the state dict has it, or of its transpose.
+at::Tensor applied_weight(const Node& node, const at::Tensor& weight) {
+  if (!node.adjoint) return weight;
+  const at::Tensor w = weight.narrow(1, 0, node.channels).transpose(0, 1);
+  return w.dim() == 5 ? w.flip({2, 3, 4}) : w.flip({2, 3});
+}
 
 bool winograd(const Node& node, std::int64_t inputs, at::ScalarType type) {
   return Winograd::suits(type, inputs, node.kernel) && Winograd::runs(type);
@@ -164,12 +170,6 @@ class Conv final : public ConvolutionalLayer {
 };
 
 }  // namespace
-
-at::Tensor applied_weight(const Node& node, const at::Tensor& weight) {
-  if (!node.adjoint) return weight;
-  const at::Tensor w = weight.narrow(1, 0, node.channels).transpose(0, 1);
-  return w.dim() == 5 ? w.flip({2, 3, 4}) : w.flip({2, 3});
-}
 
 std::unique_ptr<const Layer> conv_layer() { return std::make_unique<Conv>(); }
 

@@ -6,12 +6,12 @@
 #include <ATen/ops/conv_transpose2d.h>
 #include <ATen/ops/conv_transpose3d.h>
 
+#include "engines/convolution.hpp"
+#include "engines/features.hpp"
 #include "layers/convolutions.hpp"
-#include "layers/features.hpp"
 #include "layers/levels.hpp"
 #include "layers/on_block.hpp"
 #include "layers/rows.hpp"
-#include "run/convolution.hpp"
 
 namespace tessera {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "run/convolution.hpp"
+#include "engines/convolution.hpp"
 #include "tessera/denoise/layer_step.hpp"
 
 namespace tessera {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "layers/on_block.hpp"
 
-#include "layer/layer_halos.hpp"
-#include "layers/features.hpp"
+#include "engines/features.hpp"
+#include "layers/layer_halos.hpp"
 #include "tessera/domain/tensor_memory.hpp"
 
 namespace tessera {

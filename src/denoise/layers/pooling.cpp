@@ -5,7 +5,7 @@
 #include <ATen/ops/upsample_nearest2d.h>
 #include <ATen/ops/upsample_nearest3d.h>
 
-#include "layers/features.hpp"
+#include "engines/features.hpp"
 #include "layers/levels.hpp"
 #include "layers/on_block.hpp"
 #include "layers/rows.hpp"

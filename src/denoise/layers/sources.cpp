@@ -2,7 +2,7 @@
 // input: the image. sigma_map: one channel, constant, the noise level.
 #include <ATen/ops/full.h>
 
-#include "layers/features.hpp"
+#include "engines/features.hpp"
 #include "layers/rows.hpp"
 #include "tessera/denoise/layer_step.hpp"
 

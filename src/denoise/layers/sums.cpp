@@ -4,7 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
-#include "layers/features.hpp"
+#include "engines/features.hpp"
 #include "layers/rows.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/layer_step.hpp"

@@ -9,9 +9,9 @@
 #include <array>
 #include <memory>
 
-#include "layer/layer_halos.hpp"
+#include "engines/features.hpp"
 #include "layers/convolutions.hpp"
-#include "layers/features.hpp"
+#include "layers/layer_halos.hpp"
 #include "winograd/winograd.hpp"
 
 namespace tessera {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "run/window_attention.hpp"
+#include "engines/window_attention.hpp"
 #include "graph/attention.hpp"
-#include "layer/layer_halos.hpp"
+#include "layers/layer_halos.hpp"
 #include "layers/rows.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/layer_step.hpp"

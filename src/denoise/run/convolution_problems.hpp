@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "run/cudnn_graph.hpp"
+#include "engines/cudnn_graph.hpp"
 #include "tessera/core/execution.hpp"
 #include "tessera/denoise/network.hpp"
 

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <set>
 
-#include "run/cudnn_graph.hpp"
+#include "engines/cudnn_graph.hpp"
 #include "tessera/denoise/layer.hpp"
 
 namespace tessera {

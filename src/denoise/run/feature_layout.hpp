@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "run/convolution.hpp"
+#include "engines/convolution.hpp"
 #include "tessera/denoise/layer_schedule.hpp"
 #include "tessera/denoise/pass_plan.hpp"
 

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "run/convolution.hpp"
+#include "engines/convolution.hpp"
 #include "run/convolution_problems.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/denoise/execution.hpp"

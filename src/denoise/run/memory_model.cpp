@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "run/convolution.hpp"
+#include "engines/convolution.hpp"
 #include "run/feature_layout.hpp"
 #include "tessera/denoise/layer_schedule.hpp"
 #include "tessera/denoise/pass_plan.hpp"

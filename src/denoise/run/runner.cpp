@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "layer/layer_halos.hpp"
-#include "layers/features.hpp"
-#include "run/convolution.hpp"
+#include "engines/convolution.hpp"
+#include "engines/features.hpp"
+#include "layers/layer_halos.hpp"
 #include "run/feature_layout.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"

@@ -117,14 +117,48 @@ std::int64_t not_stored(TIFF* t) {
 
 }  // namespace
 
-TiffFile::TiffFile(const std::string& path) : path_(path) {
+// The file as libtiff reads it: with a place of its own, so that what is open can be shared.
+struct TiffFile::Bytes {
+  InputFile file;
+  std::int64_t at = 0;
+  std::string* problem = nullptr;
+
+  static Bytes& of(thandle_t handle) { return *static_cast<Bytes*>(handle); }
+  static tmsize_t read(thandle_t handle, void* to, tmsize_t count) {
+    Bytes& b = of(handle);
+    try {
+      const std::int64_t got = b.file.read_some(b.at, count, to);
+      b.at += got;
+      return got;
+    } catch (const std::exception& e) {
+      if (b.problem->empty()) *b.problem = e.what();
+      return -1;
+    }
+  }
+  static tmsize_t write(thandle_t, void*, tmsize_t) { return -1; }
+  static toff_t seek(thandle_t handle, toff_t offset, int from) {
+    Bytes& b = of(handle);
+    const auto by = static_cast<std::int64_t>(offset);
+    b.at = from == SEEK_SET ? by : by + (from == SEEK_CUR ? b.at : b.file.size());
+    return static_cast<toff_t>(b.at);
+  }
+  static int close(thandle_t) { return 0; }
+  static toff_t size(thandle_t handle) { return static_cast<toff_t>(of(handle).file.size()); }
+};
+
+TiffFile::~TiffFile() = default;
+
+TiffFile::TiffFile(const std::string& path) : path_(path), bytes_(new Bytes{InputFile(path)}) {
+  bytes_->problem = problem_.get();
   const std::unique_ptr<TIFFOpenOptions, void (*)(TIFFOpenOptions*)> options(TIFFOpenOptionsAlloc(),
                                                                              TIFFOpenOptionsFree);
   TIFFOpenOptionsSetErrorHandlerExtR(options.get(), keep_message, problem_.get());
   TIFFOpenOptionsSetWarningHandlerExtR(options.get(), drop_message, nullptr);
   // A header may claim anything; nothing that is read at once is larger than a row, a tile or the file.
-  TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), std::max(2 * kUnit, InputFile(path).size() + kUnit));
-  tiff_.reset(TIFFOpenExt(path.c_str(), "rm", options.get()));  // m: no mapping, which a cut file would kill
+  TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), std::max(2 * kUnit, bytes_->file.size() + kUnit));
+  tiff_.reset(TIFFClientOpenExt(path.c_str(), "rm", bytes_.get(), Bytes::read, Bytes::write, Bytes::seek,
+                                Bytes::close, Bytes::size, nullptr, nullptr,
+                                options.get()));  // m: no mapping
   if (!tiff_) fail();
 }
 

@@ -51,6 +51,7 @@ struct TiffPage {
 class TiffFile {
  public:
   explicit TiffFile(const std::string& path);
+  ~TiffFile();
   TIFF* get() const { return tiff_.get(); }
   const std::string& path() const { return path_; }
   /// The images of the chain of directories, in order; smaller copies of them (overviews, thumbnails) and masks
@@ -69,10 +70,12 @@ class TiffFile {
   struct Close {
     void operator()(TIFF* tiff) const { TIFFClose(tiff); }
   };
+  struct Bytes;
   TiffPage here() const;
 
   std::int64_t copies_ = 0;
   std::string path_;
+  std::unique_ptr<Bytes> bytes_;
   std::unique_ptr<std::string> problem_ = std::make_unique<std::string>();  // the first since go_to()
   std::unique_ptr<TIFF, Close> tiff_;
 };

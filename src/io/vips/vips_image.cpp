@@ -41,9 +41,50 @@ namespace {
 
 constexpr std::int64_t kBandBytes = 4 << 20;  // what libvips decodes at once
 
+// The file as libvips reads it: with a place of its own, so that what is open can be shared.
+class VipsBytes {
+ public:
+  explicit VipsBytes(const InputFile& file) : file_(file), source_(vips_source_custom_new()) {
+    g_signal_connect(source_.get(), "read",
+                     G_CALLBACK(+[](VipsSourceCustom*, void* to, gint64 count, VipsBytes* own) {
+                       return own->read(to, count);
+                     }),
+                     this);
+    g_signal_connect(source_.get(), "seek",
+                     G_CALLBACK(+[](VipsSourceCustom*, gint64 offset, int from, VipsBytes* own) {
+                       return own->seek(offset, from);
+                     }),
+                     this);
+  }
+  VipsBytes(const VipsBytes&) = delete;
+  VipsBytes& operator=(const VipsBytes&) = delete;
+
+  VipsSource* source() const { return VIPS_SOURCE(source_.get()); }
+
+ private:
+  gint64 read(void* to, gint64 count) {
+    try {
+      const std::int64_t got = file_.read_some(at_, count, to);
+      at_ += got;
+      return got;
+    } catch (const std::exception& e) {
+      vips_error("read", "%s", e.what());
+      return -1;
+    }
+  }
+  gint64 seek(gint64 offset, int from) {
+    at_ = offset + (from == SEEK_SET ? 0 : from == SEEK_CUR ? at_ : file_.size());
+    return at_;
+  }
+
+  const InputFile& file_;
+  std::int64_t at_ = 0;
+  std::unique_ptr<VipsSourceCustom, Unref> source_;
+};
+
 class VipsPicture : public StoredImage {
  public:
-  VipsPicture(const std::string& path, bool png) : path_(path), png_(png) {
+  VipsPicture(const std::string& path, bool png) : path_(path), file_(path), png_(png) {
     start_vips();
     load();
     describe();
@@ -96,13 +137,14 @@ class VipsPicture : public StoredImage {
   void load() {
     region_.reset();
     image_.reset();
+    bytes_ = std::make_unique<VipsBytes>(file_);
     next_row_ = 0;
     VipsImage* loaded = nullptr;
-    // Typed loaders: the generic one takes options from brackets in a file's name.
-    const int code = png_ ? vips_pngload(path_.c_str(), &loaded, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on",
-                                         VIPS_FAIL_ON_ERROR, "unlimited", TRUE, nullptr)
-                          : vips_jpegload(path_.c_str(), &loaded, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on",
-                                          VIPS_FAIL_ON_ERROR, nullptr);
+    VipsSource* const source = bytes_->source();
+    const int code = png_ ? vips_pngload_source(source, &loaded, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on",
+                                                VIPS_FAIL_ON_ERROR, "unlimited", TRUE, nullptr)
+                          : vips_jpegload_source(source, &loaded, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on",
+                                                 VIPS_FAIL_ON_ERROR, nullptr);
     image_.reset(loaded);
     if (code) fail();
     region_.reset(vips_region_new(loaded));
@@ -140,7 +182,7 @@ class VipsPicture : public StoredImage {
     };
     StoredLight& light = info_.light;
     if (png_) {
-      light = png_light(path_, profile);
+      light = png_light(file_, profile);
     } else if (const std::optional<ToneCurve> curve = profile_curve(profile)) {
       light = {Says::curve, *curve, "ICC profile"};
     } else if (tag("exif-ifd2-ColorSpace").starts_with("1 ")) {
@@ -154,7 +196,7 @@ class VipsPicture : public StoredImage {
 
   void note_expansion() {
     unsigned char head[2] = {8, 0};
-    InputFile(path_).read(24, 2, head);
+    file_.read(24, 2, head);
     if (head[1] == 3)
       add_note("palette expanded to RGB");
     else if (head[0] < 8)
@@ -163,7 +205,9 @@ class VipsPicture : public StoredImage {
   }
 
   std::string path_;
+  InputFile file_;
   bool png_ = false, deep_ = false;
+  std::unique_ptr<VipsBytes> bytes_;  // outlives what reads from it
   VipsPointer image_;
   std::unique_ptr<VipsRegion, Unref> region_;
   std::int64_t next_row_ = 0;  // of the stored picture; above it only a new start can decode

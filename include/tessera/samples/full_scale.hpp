@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/comm/communicator.hpp"
+#include "tessera/io/file_headers.hpp"
+
+namespace tessera {
+
+/// Which file values are 0 and 1 inside, and how that is known where it was not plain.
+struct FullScale {
+  double offset = 0, factor = 1;
+  std::string note = {};
+};
+
+/// problem.scale of files of one kind that say nothing: what the file says of itself, the full scale of its
+/// type, or where the type is wider than its contents (12 bits in a file of 16) or has none (floats that are
+/// not about [0, 1], 32-bit integers), what the values say, which are then read once. `factor` is above
+/// `offset`. Collective; InputError where nothing lies above the offset.
+FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>& paths, double offset,
+                        FileHeaders& headers, const Communicator& comm);
+
+/// scale.factor: data. File values are first made stored * factor + offset. Collective.
+double brightest_samples(const std::vector<std::string>& paths, double factor, double offset,
+                         FileHeaders& headers, const Communicator& comm);
+
+}  // namespace tessera

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tessera/samples/full_scale.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <span>
+
+#include "tessera/core/error.hpp"
+#include "tessera/samples/masked_pixels.hpp"
+#include "tessera/samples/order_statistics.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kOneIn = 10'000;  // brightest samples that may lie above 1
+constexpr int kNarrow = 2;               // unused bits that make a type wider than its contents
+constexpr double kSteps = 0x1p-14;  // of the values' size: float32 has 512 steps in a range that is smaller
+constexpr double kWantedSteps = 1000;               // steps that a range should have
+constexpr double kDimmest = 0.125, kBrightest = 2;  // floats in between are taken to be in [0, 1]
+
+struct Reached {
+  double most = 0, bright = 0;  // the largest value; what all but one in kOneIn do not exceed
+  double dark = 0;              // what all but one in kOneIn do not fall below; of values far from 0 alone
+  bool far = false;             // their differences are lost in float32
+  MaskedPixels masked;          // which are left out
+};
+
+// The largest of the numbers that this rank sees, enough for the quantile of all.
+class Top {
+ public:
+  explicit Top(std::size_t kept) : kept_(kept) {}
+  void add(double v) {
+    if (v <= least_) return;
+    values_.push_back(v);
+    if (values_.size() >= 2 * kept_ + 1024) shorten();
+  }
+  void shorten() {
+    if (values_.size() > kept_) {
+      std::nth_element(values_.begin(), values_.begin() + static_cast<std::ptrdiff_t>(kept_), values_.end(),
+                       std::greater<>());
+      values_.resize(kept_);
+    }
+    least_ = values_.size() < kept_ ? -INFINITY : *std::min_element(values_.begin(), values_.end());
+  }
+  const std::vector<double>& values() const { return values_; }
+
+  // Without and with its sign, over all ranks.
+  std::array<double, 2> largest(const Communicator& comm) const {
+    std::array<double, 2> out{0, -INFINITY};
+    for (const double v : values_) out = {std::max(out[0], std::abs(v)), std::max(out[1], v)};
+    comm.all_reduce(out, Reduce::max);
+    return out;
+  }
+  // In float32 beyond `base`, which order_statistic takes, by a power of two that is 1 for all but extreme units.
+  double place(std::int64_t from_top, double base, const Communicator& comm) const {
+    const int exponent = float_exponent(largest(comm)[0]);
+    std::vector<float> fitted;
+    for (const double v : values_) fitted.push_back(static_cast<float>(std::ldexp(v - base, -exponent)));
+    const std::int64_t last = count_values(fitted, comm) - 1;
+    const float found = order_statistic(fitted, last - std::min(from_top, last), comm);
+    return base + std::ldexp(static_cast<double>(found), exponent);
+  }
+
+ private:
+  std::size_t kept_;
+  double least_ = -INFINITY;
+  std::vector<double> values_;
+};
+
+// Streams the files.
+Reached reached(const std::vector<std::string>& paths, FileHeaders& headers, const Communicator& comm) {
+  std::int64_t samples = 0;
+  std::vector<std::string> types;
+  for (const std::string& path : paths) {
+    const SourceInfo& info = headers.image(path, comm);
+    samples += info.box.pixels() * info.channels;
+    types.push_back(info.type);
+  }
+  const auto kept = static_cast<std::size_t>(samples / kOneIn + 1);
+  Reached out;
+  Top top(kept), bottom(kept);  // of the values, and of their negatives
+  MaskedPixels& masked = out.masked = MaskedPixels(types.front());
+  for (const std::string& path : paths)
+    visit_samples(path, comm, [&](const double* first, std::int64_t n) {
+      for (const double v : std::span(first, static_cast<std::size_t>(n))) {
+        if (!masked.count(v)) continue;
+        top.add(v);
+        bottom.add(-v);
+      }
+      top.shorten();
+      bottom.shorten();
+    });
+  masked.sum(comm);
+  const std::int64_t finite = masked.others() + (masked.found() ? 0 : masked.marked());
+  if (finite == 0) return out;
+  // Where they are none, all that stand at the end of the type are the largest samples.
+  const std::int64_t above = finite / kOneIn - (masked.found() ? 0 : masked.marked());
+  if (!masked.found() && masked.marked() > 0) out.most = out.bright = masked.mark();
+  if (masked.others() == 0) return out;
+  const double most = top.largest(comm)[1];
+  if (masked.found() || masked.marked() == 0) out.most = most;
+  if (above < 0) return out;
+  out.bright = top.place(above, 0, comm);
+  out.dark = -bottom.place(finite / kOneIn, 0, comm);
+  const double size = std::max(std::abs(out.bright), std::abs(out.dark));
+  out.far = out.bright - out.dark < size * kSteps && out.dark < out.bright + size * 0x1p-20;
+  if (!out.far) return out;
+  const double base = out.dark;
+  out.bright = top.place(above, base, comm);
+  out.dark = -bottom.place(finite / kOneIn, -base, comm);
+  return out;
+}
+
+std::string name_of(const std::vector<std::string>& paths) {
+  const std::size_t part = paths.front().rfind(":/");  // a dataset or a page
+  const std::string file = std::filesystem::path(paths.front().substr(0, part)).filename();
+  return part == std::string::npos ? file : file + paths.front().substr(part);
+}
+
+// Bits that hold a whole number. Files of 25 bits and more may have come through float32, where 2^25 - 1 is
+// 2^25: no more than a rounding above a power of two is below it.
+int bits_of(double most) {
+  return std::max(1,
+                  static_cast<int>(std::floor(std::log2(most >= 0x1p24 ? most * (1 - 0x1p-24) : most))) + 1);
+}
+
+int type_bits(const std::string& type) {
+  const std::size_t digits = type.find_first_of("0123456789");
+  return digits == std::string::npos ? 32 : std::stoi(type.substr(digits));
+}
+
+}  // namespace
+
+double brightest_samples(const std::vector<std::string>& paths, double factor, double offset,
+                         FileHeaders& headers, const Communicator& comm) {
+  return reached(paths, headers, comm).bright * factor + offset;
+}
+
+FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>& paths, double offset,
+                        FileHeaders& headers, const Communicator& comm) {
+  if (about.says_scale) return {offset != 0 ? offset : about.offset, about.full_scale};
+  const bool real = about.type.starts_with("float");
+  FullScale out{offset, about.full_scale};
+  if (real || (about.type.find("int") != std::string::npos && about.type != "uint8")) {
+    const Reached r = reached(paths, headers, comm);
+    const double range = r.bright - r.dark, size = std::max(std::abs(r.bright), std::abs(r.dark));
+    // Whole numbers up to 2^24 are what they are in float32, up to 2^53 in float64.
+    if (r.far && !real && size > 0x1p53) {
+      const double step = std::ldexp(1.0, std::ilogb(size) - 52);
+      TESSERA_VALIDATE(range >= kWantedSteps * step, name_of(paths), " (", about.type, ") lies at ", r.dark,
+                       " and differs by ", range, " (float64, in which it is read, has steps of ", step,
+                       " there) write it less ", fmt::format("{:.0f}", r.dark), ", in a smaller type");
+    }
+    if (r.far && offset == 0 && range > 0 && (real || size >= 0x1p24))
+      return {
+          r.dark, range,
+          fmt::format(
+              "full scale: {} ({}) lies far from 0, between {:.15g} and {:.15g} but for one sample in {}, "
+              "and float32 has steps of {:.3g} there: {:.15g} is taken for 0 and {:.6g} above it for 1 "
+              "(scale.offset, scale.factor)",
+              name_of(paths), about.type, r.dark, r.bright, kOneIn, std::ldexp(1.0, std::ilogb(size) - 23),
+              r.dark, range)};
+    const std::string marked = r.masked.found() ? fmt::format(" beside {}", r.masked.text()) : std::string();
+    if (real && (r.bright < kDimmest || r.bright > kBrightest) && r.bright > offset) {
+      out.factor = r.bright;
+      out.note = fmt::format(
+          "full scale: {} ({}, a type without one) reaches {:.6g}{}, and all but one sample in {} stay below "
+          "{:.6g}, which is taken for 1 (scale.factor)",
+          name_of(paths), about.type, r.most, marked, kOneIn, r.bright);
+    } else if (!real && r.most > 0) {
+      const int wide = type_bits(about.type), bits = std::min(bits_of(r.most), wide);
+      if (about.full_scale == 1 || bits <= wide - kNarrow) {
+        out.factor = std::exp2(bits) - 1;
+        out.note = fmt::format(
+            "full scale: {} ({}) reaches {:.10g}{}, {} of {} bits: {:.10g} is taken for 1 (scale.factor)",
+            name_of(paths), about.type, r.most, marked, bits, wide, out.factor);
+      }
+    }
+  }
+  TESSERA_VALIDATE(out.factor > offset, "problem.scale.offset is ", offset, " (the full scale of ",
+                   name_of(paths), " is ", out.factor, ") write a smaller one, or problem.scale.factor");
+  out.factor -= offset;
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+
+#include "tessera/samples/survey.hpp"
+
+namespace tessera {
+
+/// Smallest and largest where `marks` is not 0; of host tensors. Collective.
+std::array<double, 2> range_of(const Measurement& parts, const Measurement& marks, const Communicator& comm);
+
+/// Weights that are a compressed mask become 0 and 1, said in seen.notices; others stay. Collective.
+void mark_weights(Measurement& weights, Surveyed& seen, const Communicator& comm);
+
+/// InputError where all samples that count have one value and the others do not: marks the other way around.
+/// Collective.
+void refuse_inverted(const Survey& survey, const Measurement& y, const Measurement& marks,
+                     const Communicator& comm);
+
+/// Where a job says that a picture goes on from its last line to its first and the data show that it does not: a
+/// warning, and `marks` 0 at the samples whose kernel reaches across. Collective.
+void leave_out_seam(const Survey& survey, const Measurement& stored, Measurement& marks, Surveyed& seen,
+                    const Communicator& comm);
+
+/// Marks samples that pile up at the ends of their range in seen.ends, and says so. `stored`: as the file has them.
+/// Collective.
+void mark_ends(const Survey& survey, const Measurement& stored, const Measurement& marks, Surveyed& seen,
+               const Communicator& comm);
+
+/// Holds a Gaussian noise that the job states against the data's own, where a blur leaves nothing else in their
+/// finest details: a line in seen.warnings where that is far larger, and with a solver that the program chose
+/// it replaces what is stated. Collective.
+void hold_against_data(const Survey& survey, const Measurement& y, const Measurement& marks, Surveyed& seen,
+                       const Communicator& comm);
+
+/// Whether weights of a file only say which samples count: nothing but 0 and one of 1, 255, 65535. Where most
+/// of those above 0 are one other number, inverse variances are assumed and held against the noise that the
+/// data show. Says so in seen.notices or warnings. Collective.
+bool weights_are_mask(const Survey& survey, const Measurement& weights, const Measurement& y,
+                      const Measurement& marks, Surveyed& seen, const Communicator& comm);
+
+}  // namespace tessera
