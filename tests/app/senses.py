@@ -43,6 +43,13 @@ def weights_held_against_data():
         np.save(work / f"{name}.npy", (sigma**power).astype("f4"))
         assert f"these look like {'standard deviations' if power == 1 else 'variances'}" in said(
             text, f"problem.weights={name}.npy", ranks=power, expect=2)
+    # Samples that do not count set no scale: flagged ones of 3000 beside a picture of 0 to 1.
+    bad = r.random((h, w)) < 0.02
+    for name, array in (("hot", np.where(bad, 3000, y)), ("weighed", np.where(bad, 0, 1 / sigma**2)), ("good", ~bad)):
+        np.save(work / f"{name}.npy", array.astype("f4"))
+    for more in (["problem.weights=weighed.npy"], ["problem.weights=null", "problem.operator={type: mask, file: good.npy}"]):
+        out = said(text, "problem.measurements=hot.npy", *more, ranks=2)
+        assert "full scale" not in out and np.sqrt(np.mean((image("out")[0] - truth) ** 2)) < sigma.mean(), (more, out)
     # Noise that differs over the picture without a map of it: the larger level, and where.
     np.save(work / "halves.npy", (truth + np.where(xx < 64, 0.02, 0.08) * r.standard_normal((h, w))).astype("f4"))
     out = said(text.replace(", weights: ivar.npy", ""), "problem.measurements=halves.npy", ranks=2)

@@ -11,6 +11,8 @@
 
 #include "job/masked_pixels.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/domain/tensor.hpp"
+#include "tessera/io/measurement_file.hpp"
 #include "tessera/samples/order_statistics.hpp"
 
 namespace tessera {
@@ -71,8 +73,56 @@ class Top {
   std::vector<double> values_;
 };
 
+// Of the samples of file `i` of `paths` each to one rank, those of weight 0 or masked as NaN.
+void visit_counted(const std::vector<std::string>& paths, std::size_t i, const CountedBy& counted,
+                   const Communicator& comm, const ImageSource::Visit& visit) {
+  constexpr std::int64_t kAtOnce = 1 << 24;  // samples of a rank
+  const SourceInfo info = image_source_info(paths[i], comm);
+  if (!counted.mask.empty()) {
+    const MaskFile& file = counted.files->mask(counted.mask, comm);
+    if (file.info.box != info.box || !(file.gray || file.info.channels == info.channels)) {
+      visit_samples(paths[i], comm, visit);  // the mask is refused later
+      return;
+    }
+  }
+  const std::size_t along = info.box.extent(0) > 1 ? 0 : 1;
+  const std::int64_t lines = info.box.extent(along),
+                     each = std::max<std::int64_t>(
+                         1, kAtOnce / std::max<std::int64_t>(1, info.values() / lines)),
+                     band = std::min(each, (lines + comm.size() - 1) / comm.size());
+  for (std::int64_t first = 0; first < lines; first += band * comm.size()) {
+    std::vector<Box> boxes;
+    for (int r = 0; r < comm.size(); ++r) {
+      Index3 lo = info.box.lo(), hi = info.box.hi();
+      lo[along] = std::min(first + r * band, lines);
+      hi[along] = std::min(lo[along] + band, lines);
+      boxes.emplace_back(lo, hi);
+    }
+    const Layout layout(boxes);
+    const Box& mine = layout.box(comm.rank());
+    const at::Tensor y = empty_block(info, mine, at::kDouble);
+    read_image(paths[i], layout, view(y, mine), comm);
+    at::Tensor marks = empty_block(info, mine, at::kDouble);
+    if (counted.mask.empty()) {
+      std::vector<MeasurementPart> parts;
+      for (const std::string& path : paths) {
+        const SourceInfo other = image_source_info(path, comm);
+        parts.push_back({other.box, Layout(std::vector<Box>(boxes.size())),
+                         view(empty_block(other, Box(), at::kDouble), Box())});
+      }
+      parts[i] = {info.box, layout, view(marks, mine)};
+      read_measurements(counted.weights, "weights", parts, comm);
+    } else {
+      marks = counted.files->marks(counted.mask, layout, comm).expand_as(y);
+    }
+    if (mine.empty()) continue;
+    y.masked_fill_(marks.gt(0).logical_not_(), NAN);
+    visit(y.const_data_ptr<double>(), y.numel());
+  }
+}
+
 // Streams the files.
-Reached reached(const std::vector<std::string>& paths, const Communicator& comm) {
+Reached reached(const std::vector<std::string>& paths, const CountedBy& counted, const Communicator& comm) {
   std::int64_t samples = 0;
   std::vector<std::string> types;
   for (const std::string& path : paths) {
@@ -84,8 +134,8 @@ Reached reached(const std::vector<std::string>& paths, const Communicator& comm)
   Reached out;
   Top top(kept), bottom(kept);  // of the values, and of their negatives
   MaskedPixels& masked = out.masked = MaskedPixels(types.front());
-  for (const std::string& path : paths)
-    visit_samples(path, comm, [&](const double* first, std::int64_t n) {
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const auto take = [&](const double* first, std::int64_t n) {
       for (const double v : std::span(first, static_cast<std::size_t>(n))) {
         if (!masked.count(v)) continue;
         top.add(v);
@@ -93,7 +143,12 @@ Reached reached(const std::vector<std::string>& paths, const Communicator& comm)
       }
       top.shorten();
       bottom.shorten();
-    });
+    };
+    if (counted.weights.empty() && counted.mask.empty())
+      visit_samples(paths[i], comm, take);
+    else
+      visit_counted(paths, i, counted, comm, take);
+  }
   masked.sum(comm);
   const std::int64_t finite = masked.others() + (masked.found() ? 0 : masked.marked());
   if (finite == 0) return out;
@@ -136,17 +191,17 @@ int type_bits(const std::string& type) {
 }  // namespace
 
 double brightest_samples(const std::vector<std::string>& paths, double factor, double offset,
-                         const Communicator& comm) {
-  return reached(paths, comm).bright * factor + offset;
+                         const Communicator& comm, const CountedBy& counted) {
+  return reached(paths, counted, comm).bright * factor + offset;
 }
 
 FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>& paths, double offset,
-                        const Communicator& comm) {
+                        const Communicator& comm, const CountedBy& counted) {
   if (about.says_scale) return {offset != 0 ? offset : about.offset, about.full_scale};
   const bool real = about.type.starts_with("float");
   FullScale out{offset, about.full_scale};
   if (real || (about.type.find("int") != std::string::npos && about.type != "uint8")) {
-    const Reached r = reached(paths, comm);
+    const Reached r = reached(paths, counted, comm);
     const double range = r.bright - r.dark, size = std::max(std::abs(r.bright), std::abs(r.dark));
     // Whole numbers up to 2^24 are what they are in float32, up to 2^53 in float64.
     if (r.far && !real && size > 0x1p53) {

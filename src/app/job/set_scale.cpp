@@ -11,8 +11,24 @@
 
 namespace tessera {
 
+namespace {
+
+// Weights of the samples, or the mask that an operator of nothing else is.
+CountedBy counted_by(const RunPlan& plan, const Communicator& comm) {
+  const ProblemConfig& p = plan.job.problem;
+  if (p.measurements.empty() || plan.scan) return {};
+  if (!p.weights.empty()) return {.weights = p.weights};
+  if (has_weights(p.measurements, comm)) return {.weights = p.measurements};
+  if (plan.parts.size() != 1) return {};
+  const std::optional<Option>& marks = find_operator(plan.parts[0].type).marks;
+  return {.mask = marks ? plan.parts[0].options.get<std::string>(*marks) : "", .files = plan.files.get()};
+}
+
+}  // namespace
+
 void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Communicator& comm) {
   const ProblemConfig& p = plan.job.problem;
+  const CountedBy counted = counted_by(plan, comm);
   FullScale scale{p.scale.offset, p.scale.factor};
   if (plan.scan && p.scale.factor == 0) {
     scale.factor = plan.scan->level;
@@ -23,13 +39,14 @@ void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Com
         scale.factor);
   } else if (p.scale.from_data) {
     const MeasurementOrigin origin = measurement_origin(p.measurements, comm);
-    const double most = origin.internal ? brightest_samples(sources, origin.factor, origin.offset, comm)
-                                        : brightest_samples(sources, 1, 0, comm);
+    const double most = origin.internal
+                            ? brightest_samples(sources, origin.factor, origin.offset, comm, counted)
+                            : brightest_samples(sources, 1, 0, comm, counted);
     TESSERA_VALIDATE(most > p.scale.offset, "problem.scale.factor is data (no sample of ", p.measurements,
                      " lies above the offset ", p.scale.offset, ") write a number");
     scale.factor = most - p.scale.offset;
   } else if (p.scale.factor == 0) {
-    scale = full_scale_of(plan.data, sources, p.scale.offset, comm);
+    scale = full_scale_of(plan.data, sources, p.scale.offset, comm, counted);
   }
   if (!scale.note.empty()) plan.notices.push_back(scale.note);
   plan.offset = scale.offset;
