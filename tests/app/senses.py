@@ -43,6 +43,13 @@ def weights_held_against_data():
         np.save(work / f"{name}.npy", (sigma**power).astype("f4"))
         assert f"these look like {'standard deviations' if power == 1 else 'variances'}" in said(
             text, f"problem.weights={name}.npy", ranks=power, expect=2)
+    # Rows or columns that take turns.
+    for name, gain, words in (("rows", np.where(yy % 2, 1, 0.85), "every second row of"),
+                              ("pairs", np.where(xx // 2 % 2, 1, 0.3), "every second pair of columns of")):
+        np.save(work / f"{name}.npy", (truth * gain + 0.02 * r.standard_normal((h, w))).astype("f4"))
+        out = said(text.replace(", weights: ivar.npy", ""), f"problem.measurements={name}.npy", ranks=2)
+        assert f"warning: {words} the measurement lies" in out, out
+    assert "every second" not in said(text, ranks=2), "nothing takes turns here"
     # Samples that do not count set no scale: flagged ones of 3000 beside a picture of 0 to 1.
     bad = r.random((h, w)) < 0.02
     for name, array in (("hot", np.where(bad, 3000, y)), ("weighed", np.where(bad, 0, 1 / sigma**2)), ("good", ~bad)):

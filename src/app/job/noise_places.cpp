@@ -34,6 +34,7 @@ bool alternates(const RunPlan& plan, const Measurement& y, const Measurement& ma
       "mosaic do): "
       "demosaic it, or separate the two kinds, first; the noise is taken from every second sample",
       in_file(plan, found.neighbors), in_file(plan, found.every_second)));
+  problem.mosaic = true;
   problem.noise = {.gaussian = found.every_second};
   problem.noise_source = level_text(plan, problem.noise) + ", estimated from every second sample";
   return true;

@@ -38,6 +38,11 @@ void mark_ends(const RunPlan& plan, const Measurement& stored, const Measurement
 void warn_of_values(const RunPlan& plan, const Measurement& y, const Measurement& marks, Problem& problem,
                     const Communicator& comm);
 
+/// A line in problem.warnings where every second row or column, or pair of them, lies above those beside it by half the
+/// noise or more. `y`: as inside. The noise is known by now. Collective.
+void warn_of_alternate_lines(const RunPlan& plan, const Measurement& y, const Measurement& marks,
+                             Problem& problem, const Communicator& comm);
+
 /// Holds a Gaussian noise that the job states against the data's own, where a blur leaves nothing else in their
 /// finest details: a line in problem.warnings where that is far larger, and with a solver that the program chose
 /// it replaces what is stated. Collective.

@@ -328,7 +328,10 @@ void weigh_samples(const RunPlan& plan, Samples s, Problem& problem, const Commu
                            " on average, as the job says; the " + (by_counts ? "counts" : "weights") +
                            " say how samples compare";
   }
-  if (!s.simulated) warn_of_values(plan, stored, marks, problem, comm);
+  if (!s.simulated) {
+    warn_of_values(plan, stored, marks, problem, comm);
+    warn_of_alternate_lines(plan, problem.y, marks, problem, comm);
+  }
   problem.missing = 1 - static_cast<double>(counted) / static_cast<double>(problem.A->range().values());
   const bool on_average = by_file ? !told : problem.noise.poisson > 0 || problem.noise_stored;
   if (!s.simulated || problem.noise.gaussian == kNoiseless)
