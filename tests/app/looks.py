@@ -289,6 +289,7 @@ def compressed_and_few():
         out = said(text, "problem.measurements=y.jpg", ranks=1 + (percent == 85))
         assert 0.007 < found(out) < 0.013 and "JPEG has taken the finest details" in out, (percent, out)
         assert quality() > start + 1.5, (percent, quality(), start)
+    assert "chi2 is" not in said(text, "problem.measurements=y.jpg", "problem.noise.gaussian=0.02", "output.diagnostics=true"), "JPEG took the noise"
     Image.fromarray(bytes_).save(work / "y.jpg", quality=100, subsampling=0)
     out = said(text, "problem.measurements=y.jpg")
     assert abs(found(out) - 0.01) < 0.001 and "JPEG has taken" not in out, out

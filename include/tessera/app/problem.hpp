@@ -30,6 +30,7 @@ struct Problem {
   ToneCurve curve;               // in which the file of y stores light, which y is
   bool noise_colored = false;    // it is weaker in fine details than white noise of its level
   bool noise_uneven = false;     // its level is that of places where it is stronger
+  bool compressed = false;       // by JPEG, which takes some of its noise
   bool mosaic = false;           // neighbors are of two kinds, which was said
   bool noise_stored = false;     // `noise` is of stored values, and of y by the curve's slope
   bool marked = false;           // weights are 0 and 1: they only say which samples count

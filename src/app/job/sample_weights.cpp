@@ -207,8 +207,8 @@ Weighing from_model(const RunPlan& plan, const Samples& s, const Measurement& y,
   if (given && problem.noise_stored) {
     problem.noise_source = level_text(plan, noise) + " of stored values, as the job says";
   } else if (given) {
-    const bool rounded = !s.simulated && is_jpeg(plan, comm);
-    if (!s.simulated && !rounded && noise.poisson == 0) hold_against_data(plan, y, marks, problem, comm);
+    problem.compressed = !s.simulated && is_jpeg(plan, comm);
+    if (!s.simulated && !problem.compressed && noise.poisson == 0) hold_against_data(plan, y, marks, problem, comm);
     problem.noise_source = level_text(plan, noise) + (s.simulated              ? ", simulated"
                                                       : problem.noise_replaced ? ", shown by the data"
                                                                                : ", as the job says");

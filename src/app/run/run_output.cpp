@@ -331,6 +331,7 @@ int RunOutput::finish(const LoopResult& result) {
                   .strength = run_.options.lambda,
                   .stated = !run_.problem.noise_estimated && !run_.problem.noise_replaced,
                   .colored = run_.problem.noise_colored,
+                  .compressed = run_.problem.compressed,
                   .clipped = run_.clipped,
                   .gradient = !takes_prox(find_solver(run_.plan.job.solver.name).data_step)},
                  folder_, run_.space, warnings);
