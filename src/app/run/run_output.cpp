@@ -195,7 +195,12 @@ int make_run_folder(OutputFolder& folder, const JobRun& run, const RunFiles& fil
   const int restarts = run.from ? 1 + restarts_so_far(folder, *run.from, run.comm) : 0;
   check_disk(folder, run);
   folder.create(run.goes_on());
-  check_shared(folder, run.comm);
+  try {
+    check_shared(folder, run.comm);
+  } catch (...) {
+    folder.take_back();
+    throw;
+  }
   run.comm.together([&] {
     if (run.comm.rank() != 0) return;
     if (run.from) CheckpointFolder(folder.file("checkpoint")).set_aside(run.done());
