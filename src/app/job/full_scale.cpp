@@ -150,15 +150,17 @@ Reached reached(const std::vector<std::string>& paths, const CountedBy& counted,
       visit_counted(paths, i, counted, comm, take);
   }
   masked.sum(comm);
-  const std::int64_t finite = masked.others() + (masked.found() ? 0 : masked.marked());
+  if (!masked.found())  // they are samples as others are
+    masked.visit_own([&](double value, std::int64_t n) {
+      for (std::int64_t k = 0; k < std::min(n, static_cast<std::int64_t>(kept)); ++k) {
+        top.add(value);
+        bottom.add(-value);
+      }
+    });
+  const std::int64_t finite = masked.others() + (masked.found() ? 0 : masked.marked()),
+                     above = finite / kOneIn;
   if (finite == 0) return out;
-  // Where they are none, all that stand at the end of the type are the largest samples.
-  const std::int64_t above = finite / kOneIn - (masked.found() ? 0 : masked.marked());
-  if (!masked.found() && masked.marked() > 0) out.most = out.bright = masked.mark();
-  if (masked.others() == 0) return out;
-  const double most = top.largest(comm)[1];
-  if (masked.found() || masked.marked() == 0) out.most = most;
-  if (above < 0) return out;
+  out.most = top.largest(comm)[1];
   out.bright = top.place(above, 0, comm);
   out.dark = -bottom.place(finite / kOneIn, 0, comm);
   const double size = std::max(std::abs(out.bright), std::abs(out.dark));
