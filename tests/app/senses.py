@@ -39,6 +39,8 @@ def weights_held_against_data():
         assert ("known up to a factor" in out) == (name == "seconds"), out
     for name in ("relative", "hours", "large"):
         assert distance(found[name], found["ivar"]) < 3e-3, (name, distance(found[name], found["ivar"]))
+    np.save(work / "rms.npy", np.where(r.random((h, w)) < 0.01, 1e30, sigma).astype("f4"))  # bad ones as SExtractor marks them
+    assert "times the middle one" in said(text, "problem.weights=rms.npy", ranks=2, expect=2)
     for name, power in (("deviation", 1), ("variance", 2)):  # not their inverse
         np.save(work / f"{name}.npy", (sigma**power).astype("f4"))
         assert f"these look like {'standard deviations' if power == 1 else 'variances'}" in said(

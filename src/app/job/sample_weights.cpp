@@ -208,7 +208,8 @@ Weighing from_model(const RunPlan& plan, const Samples& s, const Measurement& y,
     problem.noise_source = level_text(plan, noise) + " of stored values, as the job says";
   } else if (given) {
     problem.compressed = !s.simulated && is_jpeg(plan, comm);
-    if (!s.simulated && !problem.compressed && noise.poisson == 0) hold_against_data(plan, y, marks, problem, comm);
+    if (!s.simulated && !problem.compressed && noise.poisson == 0)
+      hold_against_data(plan, y, marks, problem, comm);
     problem.noise_source = level_text(plan, noise) + (s.simulated              ? ", simulated"
                                                       : problem.noise_replaced ? ", shown by the data"
                                                                                : ", as the job says");
@@ -258,6 +259,8 @@ void weigh_samples(const RunPlan& plan, Samples s, Problem& problem, const Commu
   if (!s.simulated) {
     leave_out_seam(plan, stored, marks, problem, comm);
     refuse_inverted(plan, stored, marks, comm);
+    if (!s.weights.empty() && !s.weights_compare && plan.job.problem.noise.gaussian == 0)
+      refuse_few_heavy(plan, s.weights, marks, comm);
     if (!plan.scan)
       refuse_flags(plan, s.weight_unit == 1 ? s.weights : Measurement(), stored, marks, problem.A->range(),
                    comm);
