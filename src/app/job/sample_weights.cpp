@@ -60,8 +60,12 @@ Measurement counted_samples(const RunPlan& plan, const Samples& s, const Measure
     for (std::size_t i = 0; i < marks.size(); ++i)
       if (const at::Tensor out = where(i); out.defined()) marks[i].masked_fill_(out.expand_as(marks[i]), 0);
     const std::int64_t now = count(marks, comm);
-    if (now < left)
-      problem.notices.push_back(concat(left - now, " of ", all, " samples ", what, " and count 0"));
+    const std::string line = concat(left - now, " of ", all, " samples ", what, " and count 0");
+    if (plan.scan && 2 * (left - now) > all)
+      problem.warnings.push_back(
+          line + ", more than half of the scan: are its flats and darks the right ones, and not saturated?");
+    else if (now < left)
+      problem.notices.push_back(line);
     left = now;
   };
   if (!s.weights.empty())
