@@ -52,6 +52,18 @@ def weights_held_against_data():
         out = said(text.replace(", weights: ivar.npy", ""), f"problem.measurements={name}.npy", ranks=2)
         assert f"warning: {words} the measurement lies" in out, out
     assert "every second" not in said(text, ranks=2), "nothing takes turns here"
+    stack = np.stack([truth * (0.3 if k % 2 else 1) + 0.02 * r.standard_normal((h, w)) for k in range(8)])
+    np.save(work / "turns.npy", stack[None, :, ::2, ::2].astype("f4"))
+    assert "warning: every second slice of" in said(text.replace("y.npy, weights: ivar.npy", "turns.npy"), "solver.iterations=1", ranks=2)
+    # Numbers that wrapped around, hot samples at one value.
+    dim = np.rint(2000 * (truth - 0.3)).astype(np.int32)
+    assert 0.05 < (dim < 0).mean() < 0.5
+    np.save(work / "wrapped.npy", dim.astype(np.uint16))
+    out = said(text.replace(", weights: ivar.npy", ""), "problem.measurements=wrapped.npy", ranks=2)
+    assert re.search(rf"warning: {(dim < 0).sum()} samples of the measurement lie from \d+ to 65535, .* a.view\('int16'\)", out), out
+    np.save(work / "hot.npy", np.where(r.random((h, w)) < 0.01, 3e4, 1000 * y).astype("f4"))
+    out = said(text.replace(", weights: ivar.npy", ""), "problem.measurements=hot.npy")
+    assert "clipped:" not in out and "at its largest value, 30000" in out, out
     # Samples that do not count set no scale: flagged ones of 3000 beside a picture of 0 to 1.
     bad = r.random((h, w)) < 0.02
     for name, array in (("hot", np.where(bad, 3000, y)), ("weighed", np.where(bad, 0, 1 / sigma**2)), ("good", ~bad)):

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rows or columns that take turns: two exposures in one picture, fields of a video, columns of two amplifiers.
+// Slices, rows or columns that take turns: channels in turn in one stack, two exposures in one picture, fields of a
+// video, columns of two amplifiers.
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
@@ -15,7 +16,7 @@
 namespace tessera {
 namespace {
 
-// Means of the samples that count in each line across an axis of a plane, over slices and channels; NaN where few do.
+// Means of the samples that count in each slice, row or column, over all else; NaN where few do.
 std::vector<double> line_means(const Measurement& y, const Measurement& marks, const ProductSpace& layout,
                                std::size_t part, std::size_t axis, const Communicator& comm) {
   const Box& all = layout.part(part).box();
@@ -26,7 +27,9 @@ std::vector<double> line_means(const Measurement& y, const Measurement& marks, c
   const std::int64_t rows = block.extent(1), columns = block.extent(2);
   for (std::int64_t k = 0; k < y[part].numel(); ++k) {
     if (mark[k] == 0) continue;
-    const std::int64_t at = axis == 1 ? k / columns % rows : k % columns;
+    const std::int64_t at = axis == 0   ? k / columns / rows % block.extent(0)
+                            : axis == 1 ? k / columns % rows
+                                        : k % columns;
     const auto line = static_cast<std::size_t>(block.lo()[axis] + at);
     sums[line] += static_cast<double>(value[k]);
     sums[n + line] += 1;
@@ -42,8 +45,8 @@ std::vector<double> line_means(const Measurement& y, const Measurement& marks, c
 // What the lines of one kind have more than those of the other where kinds of lines, each `run` lines wide, take turns: nearly
 // every line differs from those of the other kind to both sides of it in the same sense. Else 0.
 double turns(const std::vector<double>& means, std::size_t run, std::size_t phase) {
-  constexpr std::size_t kLeast = 16;
-  constexpr double kSame = 0.8;
+  constexpr std::size_t kLeast = 6, kMany = 16;
+  constexpr double kSame = 0.8, kAlike = 0.3;
   std::vector<double> apart;
   for (std::size_t k = run; k + run < means.size(); ++k) {
     const double d = means[k] - (means[k - run] + means[k + run]) / 2;
@@ -54,9 +57,13 @@ double turns(const std::vector<double>& means, std::size_t run, std::size_t phas
   const auto n = static_cast<double>(apart.size());
   const auto above = static_cast<double>(std::ranges::count_if(apart, [](double d) { return d > 0; }));
   if (std::max(above, n - above) < kSame * n) return 0;
+  const bool many = apart.size() >= kMany;
+  if (!many && above > 0 && above < n) return 0;
   const auto middle = apart.begin() + static_cast<std::ptrdiff_t>(apart.size() / 2);
   std::nth_element(apart.begin(), middle, apart.end());
-  return std::abs(*middle);
+  const double by = std::abs(*middle);
+  const bool alike = std::ranges::all_of(apart, [&](double d) { return std::abs(d) > kAlike * by; });
+  return many || alike ? by : 0;
 }
 
 }  // namespace
@@ -71,6 +78,15 @@ void warn_of_alternate_lines(const RunPlan& plan, const Measurement& y, const Me
   for (std::size_t part = 0; part < y.size(); ++part) {
     const std::string of = y.size() > 1 ? fmt::format(", part {},", part) : "";
     std::vector<std::string> found;
+    if (layout.part(part).box().extent(0) > 1) {
+      const double by = turns(line_means(y, marks, layout, part, 0, comm), 1, 0);
+      if (by > kShows * problem.noise_sigma)
+        problem.warnings.push_back(
+            fmt::format("every second slice of the measurement{} lies {:.3g}{} above those beside it "
+                        "(channels, exposures or views "
+                        "in turn, which are taken for one volume): give each kind as a volume of its own",
+                        of, by * plan.factor, units));
+    }
     for (const std::size_t axis : {std::size_t{1}, std::size_t{2}}) {
       const std::vector<double> means = line_means(y, marks, layout, part, axis, comm);
       for (const auto& [run, phase] : {std::pair<std::size_t, std::size_t>{1, 0}, {2, 0}, {2, 1}}) {

@@ -38,7 +38,12 @@ void mark_ends(const RunPlan& plan, const Measurement& stored, const Measurement
 void warn_of_values(const RunPlan& plan, const Measurement& y, const Measurement& marks, Problem& problem,
                     const Communicator& comm);
 
-/// A line in problem.warnings where every second row or column, or pair of them, lies above those beside it by half the
+/// A line in problem.warnings where numbers below 0 were written in a type without a sign. `stored`: as the file has
+/// them, internal range. Collective.
+void warn_of_wrapped(const RunPlan& plan, const Measurement& stored, const Measurement& marks, Problem& problem,
+                     const Communicator& comm);
+
+/// A line in problem.warnings where every second slice, row or column, or pair of them, lies above those beside it by half the
 /// noise or more. `y`: as inside. The noise is known by now. Collective.
 void warn_of_alternate_lines(const RunPlan& plan, const Measurement& y, const Measurement& marks,
                              Problem& problem, const Communicator& comm);

@@ -337,6 +337,7 @@ void weigh_samples(const RunPlan& plan, Samples s, Problem& problem, const Commu
   }
   if (!s.simulated) {
     warn_of_values(plan, stored, marks, problem, comm);
+    warn_of_wrapped(plan, stored, marks, problem, comm);
     warn_of_alternate_lines(plan, problem.y, marks, problem, comm);
   }
   problem.missing = 1 - static_cast<double>(counted) / static_cast<double>(problem.A->range().values());
