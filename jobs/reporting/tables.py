@@ -81,6 +81,7 @@ def tiles_of_one(run):
     median, low, high = run.seconds_per_iteration()
     grid = run.attributes[0] if run.attributes and "grid_rows" in run.attributes[0] else None
     start = run.number("psnr_start")
+    truth = "problem.truth" in run.job or any(k.startswith("problem.truth.") for k in run.job) or math.isfinite(start)
     spread = (
         f"10th to 90th percentile: {seconds(low)} to {seconds(high)}"
         if math.isfinite(median)
@@ -96,19 +97,7 @@ def tiles_of_one(run):
     return "".join(
         [
             tile("Status", status_text(run), iterations_text(run), status_class(run)),
-            tile(
-                "PSNR",
-                decibel(psnr(run)),
-                (
-                    f"start {decibel(start)}"
-                    if math.isfinite(start)
-                    else (
-                        "the job has no truth"
-                        if "problem.truth" not in run.job and not any(k.startswith("problem.truth.") for k in run.job)
-                        else ""
-                    )
-                ),
-            ),
+            *([tile("PSNR", decibel(psnr(run)), f"start {decibel(start)}" if math.isfinite(start) else "")] if truth else []),
             tile("Time per iteration", seconds(median), spread),
             tile(
                 "Ranks",
