@@ -51,7 +51,13 @@ def weights_held_against_data():
         np.save(work / f"{name}.npy", (truth * gain + 0.02 * r.standard_normal((h, w))).astype("f4"))
         out = said(text.replace(", weights: ivar.npy", ""), f"problem.measurements={name}.npy", ranks=2)
         assert f"warning: {words} the measurement lies" in out, out
-    assert "every second" not in said(text, ranks=2), "nothing takes turns here"
+    out = said(text, ranks=2)
+    assert "every second" not in out and "all along" not in out, "nothing takes turns here"
+    flawed = y.copy()
+    flawed[:, 40] = 0.2  # a dead column; an edge is none
+    flawed[:, 90:] += 0.3
+    np.save(work / "flawed.npy", flawed.astype("f4"))
+    assert "warning: column 40 of the measurement differs from those" in said(text, "problem.measurements=flawed.npy", ranks=2)
     stack = np.stack([truth * (0.3 if k % 2 else 1) + 0.02 * r.standard_normal((h, w)) for k in range(8)])
     np.save(work / "turns.npy", stack[None, :, ::2, ::2].astype("f4"))
     assert "warning: every second slice of" in said(text.replace("y.npy, weights: ivar.npy", "turns.npy"), "solver.iterations=1", ranks=2)

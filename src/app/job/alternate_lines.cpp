@@ -3,6 +3,7 @@
 // video, columns of two amplifiers.
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -16,29 +17,48 @@
 namespace tessera {
 namespace {
 
-// Means of the samples that count in each slice, row or column, over all else; NaN where few do.
-std::vector<double> line_means(const Measurement& y, const Measurement& marks, const ProductSpace& layout,
-                               std::size_t part, std::size_t axis, const Communicator& comm) {
+// Means of the samples that count in each slice, row and column, over all else; NaN where few do.
+std::array<std::vector<double>, 3> line_means(const Measurement& y, const Measurement& marks,
+                                              const ProductSpace& layout, std::size_t part,
+                                              const Communicator& comm) {
   const Box& all = layout.part(part).box();
   const Box block = layout.block(part, comm.rank());
-  const auto n = static_cast<std::size_t>(all.extent(axis));
-  std::vector<double> sums(2 * n);
+  std::array<std::vector<double>, 3> sums, means;
+  for (std::size_t d = 0; d < 3; ++d) sums[d].resize(2 * static_cast<std::size_t>(all.extent(d)));
   const auto *value = y[part].const_data_ptr<float>(), *mark = marks[part].const_data_ptr<float>();
-  const std::int64_t rows = block.extent(1), columns = block.extent(2);
-  for (std::int64_t k = 0; k < y[part].numel(); ++k) {
-    if (mark[k] == 0) continue;
-    const std::int64_t at = axis == 0   ? k / columns / rows % block.extent(0)
-                            : axis == 1 ? k / columns % rows
-                                        : k % columns;
-    const auto line = static_cast<std::size_t>(block.lo()[axis] + at);
-    sums[line] += static_cast<double>(value[k]);
-    sums[n + line] += 1;
+  const auto columns = static_cast<std::size_t>(block.extent(2));
+  const std::int64_t lines = block.empty() ? 0 : y[part].numel() / block.extent(2);
+  std::vector<double> sum(columns), n(columns);
+  for (std::int64_t k = 0; k < lines; ++k) {
+    double of_line = 0, counted = 0;
+    for (std::size_t c = 0; c < columns; ++c, ++value, ++mark) {
+      if (*mark == 0) continue;
+      const auto v = static_cast<double>(*value);
+      of_line += v;
+      counted += 1;
+      sum[c] += v;
+      n[c] += 1;
+    }
+    const std::array<std::int64_t, 2> at{block.lo()[0] + k / block.extent(1) % block.extent(0),
+                                         block.lo()[1] + k % block.extent(1)};
+    for (std::size_t d = 0; d < 2; ++d) {
+      sums[d][static_cast<std::size_t>(at[d])] += of_line;
+      sums[d][sums[d].size() / 2 + static_cast<std::size_t>(at[d])] += counted;
+    }
   }
-  comm.all_reduce(sums, Reduce::sum);
-  const double most = *std::max_element(sums.begin() + static_cast<std::ptrdiff_t>(n), sums.end());
-  std::vector<double> means(n, NAN);
-  for (std::size_t k = 0; k < n; ++k)
-    if (2 * sums[n + k] >= most && most > 0) means[k] = sums[k] / sums[n + k];
+  for (std::size_t c = 0; c < columns; ++c) {
+    const std::size_t at = static_cast<std::size_t>(block.lo()[2]) + c;
+    sums[2][at] = sum[c];
+    sums[2][sums[2].size() / 2 + at] = n[c];
+  }
+  for (std::size_t d = 0; d < 3; ++d) {
+    comm.all_reduce(sums[d], Reduce::sum);
+    const std::size_t half = sums[d].size() / 2;
+    const double most = *std::max_element(sums[d].begin() + static_cast<std::ptrdiff_t>(half), sums[d].end());
+    means[d].assign(half, NAN);
+    for (std::size_t k = 0; k < half; ++k)
+      if (2 * sums[d][half + k] >= most && most > 0) means[d][k] = sums[d][k] / sums[d][half + k];
+  }
   return means;
 }
 
@@ -66,6 +86,71 @@ double turns(const std::vector<double>& means, std::size_t run, std::size_t phas
   return many || alike ? by : 0;
 }
 
+// The samples of one row or column, over slices and channels; NaN where one does not count.
+std::vector<double> samples_of(const at::Tensor& y, const at::Tensor& marks, const Box& all, const Box& block,
+                               std::size_t axis, std::size_t line, const Communicator& comm) {
+  const std::size_t other = 3 - axis;
+  const std::int64_t across = all.extent(other), at = static_cast<std::int64_t>(line) - block.lo()[axis];
+  const auto n = static_cast<std::size_t>(all.extent(0) * y.size(0) * across);
+  std::vector<double> out(2 * n);
+  const auto *value = y.const_data_ptr<float>(), *mark = marks.const_data_ptr<float>();
+  if (!block.empty() && at >= 0 && at < block.extent(axis))
+    for (std::int64_t p = 0; p < y.size(0) * block.extent(0); ++p)
+      for (std::int64_t k = 0; k < block.extent(other); ++k) {
+        const std::int64_t row = axis == 1 ? at : k, column = axis == 1 ? k : at;
+        const std::int64_t from = (p * block.extent(1) + row) * block.extent(2) + column;
+        const std::int64_t plane = p / block.extent(0) * all.extent(0) + block.lo()[0] + p % block.extent(0);
+        const auto to = static_cast<std::size_t>(plane * across + block.lo()[other] + k);
+        if (mark[from] == 0) continue;
+        out[to] = static_cast<double>(value[from]);
+        out[n + to] = 1;
+      }
+  comm.all_reduce(out, Reduce::sum);
+  for (std::size_t k = 0; k < n; ++k)
+    if (out[n + k] == 0) out[k] = NAN;
+  out.resize(n);
+  return out;
+}
+
+// Whether nearly all samples of a line differ from those to both sides in one sense.
+bool differs(const std::vector<double>& line, const std::vector<double>& before,
+             const std::vector<double>& after) {
+  constexpr double kSame = 0.9;
+  double n = 0, above = 0;
+  for (std::size_t k = 0; k < line.size(); ++k) {
+    const double d = line[k] - (before[k] + after[k]) / 2;
+    if (!std::isfinite(d)) continue;
+    n += 1;
+    above += d > 0;
+  }
+  return n > 0 && std::max(above, n - above) >= kSame * n;
+}
+
+// Single lines that differ from both beside them, as columns of a camera do that are dead or have another gain: edges
+// of a picture differ from one side.
+std::vector<std::size_t> odd_lines(const std::vector<double>& means, double least) {
+  constexpr std::size_t kLeast = 16, kOneIn = 20;
+  constexpr double kFar = 15;
+  if (means.size() < kLeast) return {};
+  std::vector<double> apart(means.size(), NAN), sizes;
+  for (std::size_t k = 1; k + 1 < means.size(); ++k) {
+    apart[k] = means[k] - (means[k - 1] + means[k + 1]) / 2;
+    if (std::isfinite(apart[k])) sizes.push_back(std::abs(apart[k]));
+  }
+  if (sizes.size() < kLeast) return {};
+  const auto middle = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
+  std::nth_element(sizes.begin(), middle, sizes.end());
+  const auto beside = [&](std::size_t k, std::size_t at) {
+    const double share = -apart[at] / apart[k];
+    return share > 0.3 && share < 0.7;
+  };
+  std::vector<std::size_t> out;
+  for (std::size_t k = 2; k + 2 < means.size(); ++k)
+    if (std::abs(apart[k]) > std::max(least, kFar * *middle) && beside(k, k - 1) && beside(k, k + 1))
+      out.push_back(k);
+  return out.size() * kOneIn > means.size() ? std::vector<std::size_t>() : out;
+}
+
 }  // namespace
 
 void warn_of_alternate_lines(const RunPlan& plan, const Measurement& y, const Measurement& marks,
@@ -78,8 +163,9 @@ void warn_of_alternate_lines(const RunPlan& plan, const Measurement& y, const Me
   for (std::size_t part = 0; part < y.size(); ++part) {
     const std::string of = y.size() > 1 ? fmt::format(", part {},", part) : "";
     std::vector<std::string> found;
+    const std::array<std::vector<double>, 3> means = line_means(y, marks, layout, part, comm);
     if (layout.part(part).box().extent(0) > 1) {
-      const double by = turns(line_means(y, marks, layout, part, 0, comm), 1, 0);
+      const double by = turns(means[0], 1, 0);
       if (by > kShows * problem.noise_sigma)
         problem.warnings.push_back(
             fmt::format("every second slice of the measurement{} lies {:.3g}{} above those beside it "
@@ -88,15 +174,35 @@ void warn_of_alternate_lines(const RunPlan& plan, const Measurement& y, const Me
                         of, by * plan.factor, units));
     }
     for (const std::size_t axis : {std::size_t{1}, std::size_t{2}}) {
-      const std::vector<double> means = line_means(y, marks, layout, part, axis, comm);
       for (const auto& [run, phase] : {std::pair<std::size_t, std::size_t>{1, 0}, {2, 0}, {2, 1}}) {
-        const double by = turns(means, run, phase);
+        const double by = turns(means[axis], run, phase);
         if (!(by > kShows * problem.noise_sigma)) continue;
         found.push_back(fmt::format(
             "every second {}{}{} of the measurement{} lies {:.3g}{} above those beside it",
             run == 1 ? "" : "pair of ", words[axis], run == 1 ? "" : "s", of, by * plan.factor, units));
         break;
       }
+    }
+    for (const std::size_t axis : {std::size_t{1}, std::size_t{2}}) {
+      if (!found.empty()) break;
+      std::vector<std::size_t> odd = odd_lines(means[axis], problem.noise_sigma);
+      const auto samples = [&](std::size_t line) {
+        return samples_of(y[part], marks[part], layout.part(part).box(), layout.block(part, comm.rank()),
+                          axis, line, comm);
+      };
+      std::erase_if(odd, [&](std::size_t k) { return !differs(samples(k), samples(k - 1), samples(k + 1)); });
+      if (odd.empty()) continue;
+      const auto shown = std::min<std::size_t>(odd.size(), 5);
+      problem.warnings.push_back(
+          fmt::format("{}{} {}{} of the measurement{} differ{} from those on both sides all along (dead, or "
+                      "of another gain, as a "
+                      "camera's are): the result keeps {}; give {} weight 0 by problem.weights, or {} gain "
+                      "by problem.flat",
+                      words[axis], odd.size() == 1 ? "" : "s",
+                      fmt::join(odd.begin(), odd.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+                      odd.size() > shown ? fmt::format(" and {} more", odd.size() - shown) : "", of,
+                      odd.size() == 1 ? "s" : "", odd.size() == 1 ? "it" : "them",
+                      odd.size() == 1 ? "it" : "them", odd.size() == 1 ? "its" : "their"));
     }
     if (found.size() == 1)
       problem.warnings.push_back(found[0] +
