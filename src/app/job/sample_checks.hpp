@@ -40,8 +40,8 @@ void warn_of_values(const RunPlan& plan, const Measurement& y, const Measurement
 
 /// A line in problem.warnings where numbers below 0 were written in a type without a sign. `stored`: as the file has
 /// them, internal range. Collective.
-void warn_of_wrapped(const RunPlan& plan, const Measurement& stored, const Measurement& marks, Problem& problem,
-                     const Communicator& comm);
+void warn_of_wrapped(const RunPlan& plan, const Measurement& stored, const Measurement& marks,
+                     Problem& problem, const Communicator& comm);
 
 /// A line in problem.warnings where every second slice, row or column, or pair of them, lies above those beside it by half the
 /// noise or more. `y`: as inside. The noise is known by now. Collective.
