@@ -107,14 +107,14 @@
 
   // --- pictures: all show the same region ------------------------------------------------------------------------------
   const view = { zoom: 1, x: 0, y: 0 };  // x, y: what part of the picture, 0 to 1, lies at the left and upper edge
-  let panels = [];
+  let panels = [], compared = [];  // boxes with a picture each; of the slider, the two that lie in one box
 
   function place() {
     view.zoom = Math.min(Math.max(view.zoom, 1), 64);
     const most = 1 - 1 / view.zoom;
     view.x = Math.min(Math.max(view.x, 0), most);
     view.y = Math.min(Math.max(view.y, 0), most);
-    for (const { box, image, labels } of panels) {
+    for (const { box, image, labels } of [...panels, ...compared]) {
       const scale = view.zoom * box.clientWidth / image.naturalWidth;
       image.style.transform = `translate(${-view.x * view.zoom * box.clientWidth}px, ${-view.y * view.zoom * box.clientHeight}px) scale(${scale}, ${view.zoom * box.clientHeight / image.naturalHeight})`;
       image.classList.toggle("close", scale >= 2);
@@ -168,11 +168,33 @@
       if (keys[e.key]) { e.preventDefault(); keys[e.key](); }
     });
   }
+  // Before and after in one box, parted by a line that a slider moves: of pictures of one shape.
+  function compare(figures, place_for) {
+    const [before, after] = ["before", "after"].map((title) => figures.find((f) => f.title === title));
+    if (!before || !after || Math.abs(before.width * after.height / (before.height * after.width) - 1) > 0.01) return;
+    const card = document.createElement("div");
+    card.className = "card picture compare";
+    card.innerHTML = "<figure><h3>before | after</h3><div class=view tabindex=0><img draggable=false alt=after><div class=left><img draggable=false alt=before></div><div class=part></div></div>" +
+      "<input type=range min=0 max=100 value=50 aria-label='how much of the picture is shown as it was before'></figure>";
+    const box = card.querySelector(".view"), slider = card.querySelector("input"), images = [...card.querySelectorAll("img")];
+    box.style.aspectRatio = `${after.width} / ${after.height}`;
+    [after, before].forEach((figure, i) => {
+      images[i].addEventListener("load", place);
+      images[i].src = report.sources[figure.src];
+      compared.push({ box, image: images[i], labels: [] });
+    });
+    const part = () => box.style.setProperty("--part", `${slider.value}%`);
+    slider.addEventListener("input", part);
+    part();
+    place_for.append(card);
+    listen(box);
+  }
   function show_pictures() {
     const { figures, missing } = report.pictures[run] || { figures: [], missing: ["No pictures were made for this run."] };
     const place_for = $("pictures-here");
     place_for.replaceChildren();
     panels = [];
+    compared = [];
     for (const figure of figures) {
       const card = document.createElement("div");
       card.className = "card picture";
@@ -202,6 +224,7 @@
       panels.push({ box, image, labels });
       listen(box);
     }
+    compare(figures, place_for);
     $("picture-tools").hidden = figures.length === 0;
     const list = $("pictures-missing");
     list.replaceChildren(...missing.map((text) => { const li = document.createElement("li"); li.textContent = text; return li; }));
@@ -239,13 +262,14 @@
       charts[box.dataset.chart] = plot.hidden ? { empty: box.querySelector(".empty").textContent } : { traces: points.length, points };
     }
     const fit = [...document.querySelectorAll(".fit:not([hidden]) img")].map((i) => [i.naturalWidth, i.naturalHeight]);
-    return { charts, errors, fit, pictures: panels.map((p) => [p.image.naturalWidth, p.image.naturalHeight]) };
+    const cut = [...document.querySelectorAll("nav, .wide")].filter((b) => b.scrollWidth > b.clientWidth + 1).map((b) => b.className || b.tagName);
+    return { charts, errors, fit, cut, compared: compared.map((p) => [p.image.naturalWidth, p.image.naturalHeight]), pictures: panels.map((p) => [p.image.naturalWidth, p.image.naturalHeight]) };
   }
   window.tesseraReport = { report, self_check, view, zoom_at };
 
   show_pictures();
   show_fit();
-  draw_all().then(() => Promise.all([...panels.map((p) => p.image.decode()), ...[...document.querySelectorAll(".fit img")].map(loaded)])).catch((e) => errors.push(String(e))).finally(() => {
+  draw_all().then(() => Promise.all([...[...panels, ...compared].map((p) => p.image.decode()), ...[...document.querySelectorAll(".fit img")].map(loaded)])).catch((e) => errors.push(String(e))).finally(() => {
     place();
     const said = document.createElement("script");
     said.type = "application/json";

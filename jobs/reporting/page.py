@@ -249,6 +249,8 @@ def page(runs, plans, pictures, fits, made):
         ("compare", "Comparison", compare(runs)),
         ("machine", "Machine", machine(runs)),
     ]
+    if many and len({row["ranks"] for row in rows_of(series, plans)}) > 1:  # a study
+        sections.insert(1, sections.pop([name for name, _, _ in sections].index("scaling")))
     leave_out = set() if many else {"compare"} | (set() if plans else {"scaling"})  # with itself
     if all(run.rank_count == 1 for run in runs):
         leave_out.add("communication")

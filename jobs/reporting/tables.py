@@ -81,6 +81,7 @@ def tiles_of_one(run):
     median, low, high = run.seconds_per_iteration()
     grid = run.attributes[0] if run.attributes and "grid_rows" in run.attributes[0] else None
     start = run.number("psnr_start")
+    truth = "problem.truth" in run.job or any(k.startswith("problem.truth.") for k in run.job) or math.isfinite(start)
     spread = (
         f"10th to 90th percentile: {seconds(low)} to {seconds(high)}"
         if math.isfinite(median)
@@ -96,19 +97,7 @@ def tiles_of_one(run):
     return "".join(
         [
             tile("Status", status_text(run), iterations_text(run), status_class(run)),
-            tile(
-                "PSNR",
-                decibel(psnr(run)),
-                (
-                    f"start {decibel(start)}"
-                    if math.isfinite(start)
-                    else (
-                        "the job has no truth"
-                        if "problem.truth" not in run.job and not any(k.startswith("problem.truth.") for k in run.job)
-                        else ""
-                    )
-                ),
-            ),
+            *([tile("PSNR", decibel(psnr(run)), f"start {decibel(start)}" if math.isfinite(start) else "")] if truth else []),
             tile("Time per iteration", seconds(median), spread),
             tile(
                 "Ranks",
@@ -262,10 +251,16 @@ def scaling_table(rows):
             amount(r["tracked_bytes"]),
             amount(r["resident_bytes"]),
         ]
-        figures = "".join(f"<td class=n>{e(c)}</td>" for c in cells)
-        body.append(f"<tr><td>{e(r['scaling'])}, {e(r['series'])}</td>{figures}</tr>")
-    heads = "".join(f"<th{'' if h == 'series' else ' class=n'}>{e(h)}</th>" for h in head)
-    return f'<div class="card scroll" style="margin-bottom:.9rem"><table><tr>{heads}</tr>{"".join(body)}</table></div>'
+        body.append([f"{r['scaling']}, {r['series']}", *map(str, cells)])
+    # What is the same in all rows, or in none, takes no column.
+    same = {k for k in range(len(head)) if head[k] in ("threads", "sockets", "runs") and len({row[k] for row in body}) == 1}
+    same |= {k for k in range(1, len(head)) if not any(row[k] for row in body)}
+    kept = [k for k in range(len(head)) if k not in same]
+    heads = "".join(f"<th{' class=n' if k else ''}>{e(head[k])}</th>" for k in kept)
+    lines = "".join("<tr>" + "".join(f"<td class={'n' if k else 'wrap'}>{e(row[k])}</td>" for k in kept) + "</tr>" for row in body)
+    of_all = ", ".join(f"{head[k]} {body[0][k]}" for k in sorted(same) if body[0][k])
+    note = f"<p class=note>In all rows: {e(of_all)}.</p>" if of_all else ""
+    return f'<div class="card scroll wide" style="margin-bottom:.9rem"><table><tr>{heads}</tr>{lines}</table>{note}</div>'
 
 
 def notes(runs):

@@ -10,6 +10,8 @@
 #include <span>
 
 #include "tessera/core/error.hpp"
+#include "tessera/domain/tensor.hpp"
+#include "tessera/io/measurement_file.hpp"
 #include "tessera/samples/masked_pixels.hpp"
 #include "tessera/samples/order_statistics.hpp"
 
@@ -71,8 +73,51 @@ class Top {
   std::vector<double> values_;
 };
 
+// Of the samples of file `i` of `paths` each to one rank, those of weight 0 or masked as NaN.
+void visit_counted(const std::vector<std::string>& paths, std::size_t i, const CountedBy& counted,
+                   FileHeaders& headers, const Communicator& comm, const ImageSource::Visit& visit) {
+  constexpr std::int64_t kAtOnce = 1 << 24;  // samples of a rank
+  const SourceInfo info = headers.image(paths[i], comm);
+  const std::size_t along = info.box.extent(0) > 1 ? 0 : 1;
+  const std::int64_t lines = info.box.extent(along),
+                     each = std::max<std::int64_t>(
+                         1, kAtOnce / std::max<std::int64_t>(1, info.values() / lines)),
+                     band = std::min(each, (lines + comm.size() - 1) / comm.size());
+  for (std::int64_t first = 0; first < lines; first += band * comm.size()) {
+    std::vector<Box> boxes;
+    for (int r = 0; r < comm.size(); ++r) {
+      Index3 lo = info.box.lo(), hi = info.box.hi();
+      lo[along] = std::min(first + r * band, lines);
+      hi[along] = std::min(lo[along] + band, lines);
+      boxes.emplace_back(lo, hi);
+    }
+    const Layout layout(boxes);
+    const Box& mine = layout.box(comm.rank());
+    const at::Tensor y = empty_block(info, mine, at::kDouble);
+    read_image(paths[i], layout, view(y, mine), comm);
+    at::Tensor marks = empty_block(info, mine, at::kDouble);
+    if (!counted.marks) {
+      std::vector<MeasurementPart> parts;
+      for (const std::string& path : paths) {
+        const SourceInfo& other = headers.image(path, comm);
+        parts.push_back({other.box, Layout(std::vector<Box>(boxes.size())),
+                         view(empty_block(other, Box(), at::kDouble), Box())});
+      }
+      parts[i] = {info.box, layout, view(marks, mine)};
+      read_measurements(counted.weights, "weights", parts, comm);
+    } else {
+      const at::Tensor own = counted.marks(info, layout);
+      marks = own.defined() ? own.expand_as(y) : at::ones_like(y);
+    }
+    if (mine.empty()) continue;
+    y.masked_fill_(marks.gt(0).logical_not_(), NAN);
+    visit(y.const_data_ptr<double>(), y.numel());
+  }
+}
+
 // Streams the files.
-Reached reached(const std::vector<std::string>& paths, FileHeaders& headers, const Communicator& comm) {
+Reached reached(const std::vector<std::string>& paths, const CountedBy& counted, FileHeaders& headers,
+                const Communicator& comm) {
   std::int64_t samples = 0;
   std::vector<std::string> types;
   for (const std::string& path : paths) {
@@ -84,8 +129,8 @@ Reached reached(const std::vector<std::string>& paths, FileHeaders& headers, con
   Reached out;
   Top top(kept), bottom(kept);  // of the values, and of their negatives
   MaskedPixels& masked = out.masked = MaskedPixels(types.front());
-  for (const std::string& path : paths)
-    visit_samples(path, comm, [&](const double* first, std::int64_t n) {
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const auto take = [&](const double* first, std::int64_t n) {
       for (const double v : std::span(first, static_cast<std::size_t>(n))) {
         if (!masked.count(v)) continue;
         top.add(v);
@@ -93,17 +138,24 @@ Reached reached(const std::vector<std::string>& paths, FileHeaders& headers, con
       }
       top.shorten();
       bottom.shorten();
-    });
+    };
+    if (counted.weights.empty() && counted.mask.empty())
+      visit_samples(paths[i], comm, take);
+    else
+      visit_counted(paths, i, counted, comm, take);
+  }
   masked.sum(comm);
-  const std::int64_t finite = masked.others() + (masked.found() ? 0 : masked.marked());
+  if (!masked.found())  // they are samples as others are
+    masked.visit_own([&](double value, std::int64_t n) {
+      for (std::int64_t k = 0; k < std::min(n, static_cast<std::int64_t>(kept)); ++k) {
+        top.add(value);
+        bottom.add(-value);
+      }
+    });
+  const std::int64_t finite = masked.others() + (masked.found() ? 0 : masked.marked()),
+                     above = finite / kOneIn;
   if (finite == 0) return out;
-  // Where they are none, all that stand at the end of the type are the largest samples.
-  const std::int64_t above = finite / kOneIn - (masked.found() ? 0 : masked.marked());
-  if (!masked.found() && masked.marked() > 0) out.most = out.bright = masked.mark();
-  if (masked.others() == 0) return out;
-  const double most = top.largest(comm)[1];
-  if (masked.found() || masked.marked() == 0) out.most = most;
-  if (above < 0) return out;
+  out.most = top.largest(comm)[1];
   out.bright = top.place(above, 0, comm);
   out.dark = -bottom.place(finite / kOneIn, 0, comm);
   const double size = std::max(std::abs(out.bright), std::abs(out.dark));
@@ -136,17 +188,17 @@ int type_bits(const std::string& type) {
 }  // namespace
 
 double brightest_samples(const std::vector<std::string>& paths, double factor, double offset,
-                         FileHeaders& headers, const Communicator& comm) {
-  return reached(paths, headers, comm).bright * factor + offset;
+                         FileHeaders& headers, const Communicator& comm, const CountedBy& counted) {
+  return reached(paths, counted, headers, comm).bright * factor + offset;
 }
 
 FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>& paths, double offset,
-                        FileHeaders& headers, const Communicator& comm) {
+                        FileHeaders& headers, const Communicator& comm, const CountedBy& counted) {
   if (about.says_scale) return {offset != 0 ? offset : about.offset, about.full_scale};
   const bool real = about.type.starts_with("float");
   FullScale out{offset, about.full_scale};
   if (real || (about.type.find("int") != std::string::npos && about.type != "uint8")) {
-    const Reached r = reached(paths, headers, comm);
+    const Reached r = reached(paths, counted, headers, comm);
     const double range = r.bright - r.dark, size = std::max(std::abs(r.bright), std::abs(r.dark));
     // Whole numbers up to 2^24 are what they are in float32, up to 2^53 in float64.
     if (r.far && !real && size > 0x1p53) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cfloat>
 #include <cmath>
 
 namespace tessera {
@@ -13,34 +14,40 @@ namespace {
 constexpr double kFar = 0.125;  // of the mark: what no other sample reaches
 constexpr int kExtreme = 96;    // powers of two beyond which 30 bits below the largest leave float32
 
-// The largest number of a type; floats may hold what a detector wrote as whole numbers of 32 bits.
-double mark_of(const std::string& type) {
+// The largest number of a type; floats may hold what a detector wrote as whole numbers of 32 bits, and have no largest
+// number that programs agree on.
+std::vector<double> marks_of(const std::string& type) {
   const bool real = type.starts_with("float");
-  if (real) return type.ends_with("16") ? 0 : 0x1p32 - 1;
+  if (real && type.ends_with("16")) return {};
+  if (real) return {0x1p32 - 1, 1e20, 1e30, 0x1.ep122, static_cast<double>(FLT_MAX), DBL_MAX};
   const std::size_t at = type.find("int");
-  if (at == std::string::npos || type == "uint8" || type == "int8") return 0;
+  if (at == std::string::npos || type == "uint8" || type == "int8") return {};
   const int bits = std::stoi(type.substr(at + 3));
-  return std::exp2(type.front() == 'u' ? bits : bits - 1) - 1;
+  return {std::exp2(type.front() == 'u' ? bits : bits - 1) - 1};
 }
 
 }  // namespace
 
-MaskedPixels::MaskedPixels(const std::string& type) : mark_(mark_of(type)) {}
+MaskedPixels::MaskedPixels(const std::string& type) : marks_(marks_of(type)) {}
 
 bool MaskedPixels::count(double v) {
   if (!std::isfinite(v)) return false;
-  // 2^32 - 1 may have come through float32.
-  if (mark_ > 0 && (v == mark_ || v == static_cast<double>(static_cast<float>(mark_)))) {
-    ++marked_;
-    return false;
-  }
+  if (!marks_.empty() && v >= static_cast<double>(static_cast<float>(marks_.front())) * (1 - FLT_EPSILON))
+    for (const double mark : marks_)  // which may have come through float32
+      if (v == mark || (mark < FLT_MAX && v == static_cast<double>(static_cast<float>(mark)))) {
+        ++own_[v];
+        return false;
+      }
   largest_ = std::max(largest_, v);
   ++others_;
   return true;
 }
 
 void MaskedPixels::sum(const Communicator& comm) {
-  std::array<std::int64_t, 2> n{marked_, others_};
+  std::array<std::int64_t, 2> n{0, others_};
+  mark_ = own_.empty() ? INFINITY : own_.begin()->first;
+  for (const auto& [value, seen] : own_) n[0] += seen;
+  comm.all_reduce({&mark_, 1}, Reduce::min);
   comm.all_reduce(n, Reduce::sum);
   marked_ = n[0];
   others_ = n[1];
@@ -51,7 +58,11 @@ bool MaskedPixels::found() const {
   return marked_ > 0 && marked_ < others_ && largest_ > 0 && largest_ < kFar * mark_;
 }
 
-std::string MaskedPixels::text() const { return fmt::format("{} samples of {:.0f}", marked_, mark_); }
+std::string MaskedPixels::mark_text() const {
+  return mark_ < 0x1p53 ? fmt::format("{:.0f}", mark_) : fmt::format("{:.6g}", mark_);
+}
+
+std::string MaskedPixels::text() const { return fmt::format("{} samples of {}", marked_, mark_text()); }
 
 int float_exponent(double largest) {
   if (!(largest > 0) || !std::isfinite(largest)) return 0;

@@ -63,7 +63,7 @@ std::string colored_text(const ColoredNoise& noise) {
       noise.of_stored ? " of stored values" : "",
       noise.uneven
           ? ", estimated from the data: in places it is stronger than where the picture is flat, and the "
-            "stronger one is taken"
+            "stronger one is taken (problem.weights, 1 / noise^2, give each sample its own)"
           : ", estimated from the data: details of more than a pixel scatter more than finer ones, as "
             "compression, demosaicking or enlarging leave it");
 }

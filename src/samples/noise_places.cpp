@@ -34,6 +34,7 @@ bool alternates(const Survey& survey, const Measurement& y, const Measurement& m
       "mosaic do): "
       "demosaic it, or separate the two kinds, first; the noise is taken from every second sample",
       in_file(survey, found.neighbors), in_file(survey, found.every_second)));
+  seen.mosaic = true;
   seen.noise = {.gaussian = found.every_second};
   seen.noise_source = level_text(survey, seen.noise) + ", estimated from every second sample";
   return true;

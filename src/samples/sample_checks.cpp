@@ -319,9 +319,10 @@ void mark_ends(const Survey& survey, const Measurement& stored, const Measuremen
   const bool whole = survey.data.type.find("int") != std::string::npos;
   const std::int64_t pile = whole ? kPile : std::max(kPile, n.all / kOneIn);
   const double low = n.least * survey.factor + survey.offset;
-  const bool at_low = n.at_least >= pile && low == 0 && n.near_least > 0,  // else they look dead
-
-      at_high = n.at_most >= pile && n.at_most > n.near_most && std::abs(n.most - 1) < 1e-6;
+  // Floats of which no other reaches an eighth are hot, or marks.
+  const bool hot = !whole && n.at_most == n.brightest && n.at_most * 20 < n.all;
+  const bool at_low = n.at_least >= pile && low == 0 && n.near_least > 0;  // else they look dead
+  const bool at_high = n.at_most >= pile && n.at_most > n.near_most && std::abs(n.most - 1) < 1e-6 && !hot;
   if (!at_low && !at_high) return;
   for (const at::Tensor& part : stored) {
     at::Tensor ends = at::zeros_like(part);

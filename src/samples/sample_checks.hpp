@@ -28,6 +28,16 @@ void leave_out_seam(const Survey& survey, const Measurement& stored, Measurement
 void mark_ends(const Survey& survey, const Measurement& stored, const Measurement& marks, Surveyed& seen,
                const Communicator& comm);
 
+/// A line in seen.warnings where numbers below 0 were written in a type without a sign. `stored`: as the file has
+/// them, internal range. Collective.
+void warn_of_wrapped(const Survey& survey, const Measurement& stored, const Measurement& marks,
+                     Surveyed& seen, const Communicator& comm);
+
+/// A line in seen.warnings where every second slice, row or column, or pair of them, lies above those beside it by
+/// half the noise or more. `y`: as inside. The noise is known by now. Collective.
+void warn_of_alternate_lines(const Survey& survey, const Measurement& y, const Measurement& marks,
+                             Surveyed& seen, const Communicator& comm);
+
 /// Holds a Gaussian noise that the job states against the data's own, where a blur leaves nothing else in their
 /// finest details: a line in seen.warnings where that is far larger, and with a solver that the program chose
 /// it replaces what is stated. Collective.

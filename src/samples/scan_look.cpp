@@ -336,7 +336,9 @@ ScanRows look_at_scan(Scan& scan, bool values_said, std::vector<std::string>& no
 void judge_width(Scan& scan, const ScanRows& look, double axis_off, bool turn) {
   constexpr double kFar = 0.05;
   const Ends e = ends_of(look);
-  if (judge_air(scan, e) || !(e.peak > 0)) return;
+  if (judge_air(scan, e)) return;
+  judge_light(scan, look);
+  if (!(e.peak > 0)) return;
   const std::int64_t columns = look.y.size(2);
   const double axis = 0.5 * static_cast<double>(columns - 1) + axis_off, cut = kFar * e.peak;
   const double to_left = axis + 0.5, to_right = static_cast<double>(columns) - 0.5 - axis;

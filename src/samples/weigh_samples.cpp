@@ -59,8 +59,12 @@ Measurement counted_samples(const Survey& survey, const Samples& s, const Measur
     for (std::size_t i = 0; i < marks.size(); ++i)
       if (const at::Tensor out = where(i); out.defined()) marks[i].masked_fill_(out.expand_as(marks[i]), 0);
     const std::int64_t now = counting(marks, comm);
-    if (now < left)
-      seen.notices.push_back(concat(left - now, " of ", all, " samples ", what, " and count 0"));
+    const std::string line = concat(left - now, " of ", all, " samples ", what, " and count 0");
+    if (survey.scan && 2 * (left - now) > all)
+      seen.warnings.push_back(
+          line + ", more than half of the scan: are its flats and darks the right ones, and not saturated?");
+    else if (now < left)
+      seen.notices.push_back(line);
     left = now;
   };
   if (!s.weights.empty())
@@ -206,8 +210,9 @@ Weighing from_model(const Survey& survey, const Samples& s, const Measurement& y
   if (given && seen.noise_stored) {
     seen.noise_source = level_text(survey, noise) + " of stored values, as the job says";
   } else if (given) {
-    const bool rounded = !s.simulated && is_jpeg(survey, comm);
-    if (!s.simulated && !rounded && noise.poisson == 0) hold_against_data(survey, y, marks, seen, comm);
+    seen.compressed = !s.simulated && is_jpeg(survey, comm);
+    if (!s.simulated && !seen.compressed && noise.poisson == 0)
+      hold_against_data(survey, y, marks, seen, comm);
     seen.noise_source = level_text(survey, noise) + (s.simulated           ? ", simulated"
                                                      : seen.noise_replaced ? ", shown by the data"
                                                                            : ", as the job says");
@@ -257,6 +262,8 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
   if (!s.simulated) {
     leave_out_seam(survey, stored, marks, seen, comm);
     refuse_inverted(survey, stored, marks, comm);
+    if (!s.weights.empty() && !s.weights_compare && survey.problem.noise.gaussian == 0)
+      refuse_few_heavy(survey, s.weights, marks, comm);
     if (!survey.scan)
       refuse_flags(survey, s.weight_unit == 1 ? s.weights : Measurement(), stored, marks, seen.A->range(),
                    comm);
@@ -327,7 +334,11 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
                         " on average, as the job says; the " + (by_counts ? "counts" : "weights") +
                         " say how samples compare";
   }
-  if (!s.simulated) warn_of_values(survey, stored, marks, seen, comm);
+  if (!s.simulated) {
+    warn_of_values(survey, stored, marks, seen, comm);
+    warn_of_wrapped(survey, stored, marks, seen, comm);
+    warn_of_alternate_lines(survey, seen.y, marks, seen, comm);
+  }
   seen.missing = 1 - static_cast<double>(counted) / static_cast<double>(seen.A->range().values());
   const bool on_average = by_file ? !told : seen.noise.poisson > 0 || seen.noise_stored;
   if (!s.simulated || seen.noise.gaussian == kNoiseless)

@@ -144,6 +144,32 @@ void refuse_flags(const Survey& survey, const Measurement& weights, const Measur
                   file.empty() || weights.empty() ? "" : " " + file));
 }
 
+void refuse_few_heavy(const Survey& survey, const Measurement& weights, const Measurement& marks,
+                      const Communicator& comm) {
+  constexpr double kHeavy = 1e4;  // times the middle weight: a hundredth of the noise
+  constexpr std::int64_t kOneIn = 10;
+  std::vector<float> used;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const auto *w = weights[i].const_data_ptr<float>(), *m = marks[i].const_data_ptr<float>();
+    for (std::int64_t k = 0; k < weights[i].numel(); ++k)
+      if (m[k] != 0) used.push_back(w[k]);
+  }
+  const std::int64_t all = sum_of(std::ssize(used), comm);
+  const double middle = static_cast<double>(median(used, comm));
+  const std::int64_t heavy = above(used, kHeavy * middle, comm);
+  double most = used.empty() ? 0 : static_cast<double>(*std::max_element(used.begin(), used.end()));
+  comm.all_reduce({&most, 1}, Reduce::max);
+  TESSERA_VALIDATE(
+      heavy == 0 || heavy * kOneIn > all, heavy, " of ", all, " samples have a weight of up to ",
+      fmt::format("{:.3g} times the middle one", most / middle), " (",
+      survey.problem.weights.empty() ? survey.problem.measurements : survey.problem.weights,
+      ": weights are inverse variances, and these would count alone; maps of standard deviations or "
+      "variances mark bad "
+      "samples so) write 0 there, and 1 / map^2 or 1 / map elsewhere; where they are meant so, say their "
+      "level as well, "
+      "by seen.noise");
+}
+
 std::optional<double> level_of_data(const Survey& survey, const Measurement& even, const Measurement& marks,
                                     double stated, Surveyed& seen, const Communicator& comm) {
   // What the finest details show is the noise and what texture adds: it may well be larger, hardly smaller.

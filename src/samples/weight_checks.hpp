@@ -13,6 +13,11 @@ namespace tessera {
 void refuse_flags(const Survey& survey, const Measurement& weights, const Measurement& y,
                   const Measurement& marks, const ProductSpace& layout, const Communicator& comm);
 
+/// InputError where few samples have weights of 1e4 times the middle one and more, which would count alone: maps of
+/// standard deviations mark bad samples by 1e30. Collective.
+void refuse_few_heavy(const Survey& survey, const Measurement& weights, const Measurement& marks,
+                      const Communicator& comm);
+
 /// Inverse variances of a file held against the data: `stated` is the deviation of a sample of average weight, internal
 /// range, `even` the samples times the root of the (smoothed) weight over their mean. The deviation that the data show,
 /// where it is another by so much that the weights are known up to a factor; else nothing. In between a line in

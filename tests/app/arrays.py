@@ -56,6 +56,10 @@ def array_files():
         out, _ = read_as_it_is(f"counts.h5:/{name}", ranks=ranks)
         assert re.search(rf"reaches \d\d\d beside {holes.sum()} samples of (4294967295|65535), 9 of (32|16) bits: 511", out), out
         assert f"{holes.sum()} of {holes.size} samples have" in out and "marks masked pixels" in out, out
+    for fill, ranks in ((1e20, 2), (9.969209968386869e36, 1)):  # numpy.ma, netCDF
+        np.save(work / "filled.npy", np.where(holes, fill, counts / 400).astype(np.float32))
+        out, _ = read_as_it_is("filled.npy", ranks=ranks)
+        assert f"{holes.sum()} of {holes.size} samples have {fill:.6g}" in out and "full scale" not in out, out
     code, out, err = tessera("run", job(PLAIN.replace("FILE", "counts.h5:/marked")), "--force", "--set", "problem.scale.factor=400",
                              "--set", "problem.noise.gaussian=0.01")
     assert code == 0 and "marks masked pixels" in out and "leaves the range" not in out, out + err  # the scale said: no difference

@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 from PIL import Image
 
-from harness import distance, image, job, pictures, run, summary, work
+from harness import distance, image, job, pictures, run, summary, tessera, work
 
 END = "output: {folder: out, preview: p.png}\n"
 BLUR = "problem: {measurements: y.png, operator: {type: blur, kernel: {file: k.npy}}}\n" + END
@@ -199,6 +199,10 @@ def gray_saved_as_color():
     out = said(text_near, ranks=2)
     assert "near.png are the same but for 2 at most" in out and summary("out")["psnr"] > 27, out
     assert np.abs(image("out") - right).mean() < 1, np.abs(image("out") - right).mean()
+    for ranks, pair in ((2, ("truth.png", "out/reconstruction.h5")), (1, ("out/reconstruction.h5", "truth.png"))):
+        code, out = tessera("compare", *pair, ranks=ranks)[:2]
+        assert code == 0 and "note: the channels of truth.png are the same: its gray was compared" in out, out
+        assert abs(float(re.search(r"PSNR (\S+)", out)[1]) - summary("out")["psnr"]) < 0.01, out
     # Colors: asked for, seen, or told apart by the weights.
     assert "gray:" not in said(text.replace("Y", "three.png, image: {channels: 3}")) and image("out").shape[0] == 3
     tinted = three.copy()
@@ -207,6 +211,7 @@ def gray_saved_as_color():
     assert "gray:" not in said(text.replace("Y", "tinted.png"), ranks=2) and image("out").shape[0] == 3
     out = said(text.replace("Y", "tinted.png, image: {channels: 1}"), expect=2)
     assert "problem.image.channels is 1 (the channels of tinted.png differ) leave it out" in out, out
+    assert tessera("compare", "tinted.png", "gray.png", ranks=2)[0] == 2
     weights = np.ones((3, *x.shape), np.float32)
     weights[0, :4] = 0
     np.save(work / "w.npy", weights)

@@ -207,8 +207,9 @@ def nodes_differ():
     assert code == 2 and "there is no file" in said and "[rank 1, on other]" in said, (code, said)
     code, said = two(f"{at}/old.npy {scratch}/y.npy", keep / "new.npy", command="compare", of=scratch / "y.npy")
     assert code == 2 and "not the same file" in said, (code, said)
-    code, said = two(good, "--set", "output.folder=scratch/out")
-    assert code == 2 and "scratch/out is another folder here, or none" in said and "[rank 1, on other]" in said, (code, said)
+    code, said = two(good, "--set", "output.folder=scratch/new/out")
+    assert code == 2 and "scratch/new/out is another folder here, or none" in said and "[rank 1, on other]" in said, (code, said)
+    assert not (scratch / "new").exists(), "a refused run leaves no folder behind"
     # Copies with other times are the same file; nothing is made of halves.
     code, said = two(good, *weights)
     assert code == 0, (code, said)

@@ -354,6 +354,15 @@ def scan_looks():
     dxchange("first.h5", weak, dim[0], darks, theta)
     said_by("check", scan("first.h5"), "warning: the ends of the views go from 0.0.* to 0.3")
 
+    # Light that changes from view to view; flats that are full.
+    gain, random = 1 + 0.2 * np.random.default_rng(1).random(y.shape[1:]), np.random.default_rng(5)  # that of the flats
+    for name, light in (("trembles.h5", 1 + 0.05 * random.normal(size=90)), ("dims.h5", np.where(np.arange(90) // 9 == 4, 0.4, 1))):
+        dxchange(name, (random.poisson(20000 * gain * light[:, None, None] * np.exp(-y)) + 100).astype(np.uint16), flats, darks, theta)
+        said_by("check", scan(name), r"warning: \d+ of 90 views have .* more than the others at both of their ends")
+    assert "of 90 views have" not in said_by("check", scan("clean.h5"), "scan ")
+    dxchange("full.h5", views, np.full_like(flats, 65535), darks, theta)
+    said_by("run", scan("full.h5"), "all 5760 samples count 0", 2)
+
     # Wider than the detector; over a turn about an axis near its end; slices whose axis leans.
     theta, wide = sinogram(90, 1, 128, 0)
     dxchange("wide.h5", *counts(wide[:, :, 36:92]), theta)

@@ -39,10 +39,44 @@ def weights_held_against_data():
         assert ("known up to a factor" in out) == (name == "seconds"), out
     for name in ("relative", "hours", "large"):
         assert distance(found[name], found["ivar"]) < 3e-3, (name, distance(found[name], found["ivar"]))
+    np.save(work / "rms.npy", np.where(r.random((h, w)) < 0.01, 1e30, sigma).astype("f4"))  # bad ones as SExtractor marks them
+    assert "times the middle one" in said(text, "problem.weights=rms.npy", ranks=2, expect=2)
     for name, power in (("deviation", 1), ("variance", 2)):  # not their inverse
         np.save(work / f"{name}.npy", (sigma**power).astype("f4"))
         assert f"these look like {'standard deviations' if power == 1 else 'variances'}" in said(
             text, f"problem.weights={name}.npy", ranks=power, expect=2)
+    # Rows or columns that take turns.
+    for name, gain, words in (("rows", np.where(yy % 2, 1, 0.85), "every second row of"),
+                              ("pairs", np.where(xx // 2 % 2, 1, 0.3), "every second pair of columns of")):
+        np.save(work / f"{name}.npy", (truth * gain + 0.02 * r.standard_normal((h, w))).astype("f4"))
+        out = said(text.replace(", weights: ivar.npy", ""), f"problem.measurements={name}.npy", ranks=2)
+        assert f"warning: {words} the measurement lies" in out, out
+    out = said(text, ranks=2)
+    assert "every second" not in out and "all along" not in out, "nothing takes turns here"
+    flawed = y.copy()
+    flawed[:, 40] = 0.2  # a dead column; an edge is none
+    flawed[:, 90:] += 0.3
+    np.save(work / "flawed.npy", flawed.astype("f4"))
+    assert "warning: column 40 of the measurement differs from those" in said(text, "problem.measurements=flawed.npy", ranks=2)
+    stack = np.stack([truth * (0.3 if k % 2 else 1) + 0.02 * r.standard_normal((h, w)) for k in range(8)])
+    np.save(work / "turns.npy", stack[None, :, ::2, ::2].astype("f4"))
+    assert "warning: every second slice of" in said(text.replace("y.npy, weights: ivar.npy", "turns.npy"), "solver.iterations=1", ranks=2)
+    # Numbers that wrapped around, hot samples at one value.
+    dim = np.rint(2000 * (truth - 0.3)).astype(np.int32)
+    assert 0.05 < (dim < 0).mean() < 0.5
+    np.save(work / "wrapped.npy", dim.astype(np.uint16))
+    out = said(text.replace(", weights: ivar.npy", ""), "problem.measurements=wrapped.npy", ranks=2)
+    assert re.search(rf"warning: {(dim < 0).sum()} samples of the measurement lie from \d+ to 65535, .* a.view\('int16'\)", out), out
+    np.save(work / "hot.npy", np.where(r.random((h, w)) < 0.01, 3e4, 1000 * y).astype("f4"))
+    out = said(text.replace(", weights: ivar.npy", ""), "problem.measurements=hot.npy")
+    assert "clipped:" not in out and "at its largest value, 30000" in out, out
+    # Samples that do not count set no scale: flagged ones of 3000 beside a picture of 0 to 1.
+    bad = r.random((h, w)) < 0.02
+    for name, array in (("hot", np.where(bad, 3000, y)), ("weighed", np.where(bad, 0, 1 / sigma**2)), ("good", ~bad)):
+        np.save(work / f"{name}.npy", array.astype("f4"))
+    for more in (["problem.weights=weighed.npy"], ["problem.weights=null", "problem.operator={type: mask, file: good.npy}"]):
+        out = said(text, "problem.measurements=hot.npy", *more, ranks=2)
+        assert "full scale" not in out and np.sqrt(np.mean((image("out")[0] - truth) ** 2)) < sigma.mean(), (more, out)
     # Noise that differs over the picture without a map of it: the larger level, and where.
     np.save(work / "halves.npy", (truth + np.where(xx < 64, 0.02, 0.08) * r.standard_normal((h, w))).astype("f4"))
     out = said(text.replace(", weights: ivar.npy", ""), "problem.measurements=halves.npy", ranks=2)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a TIFF or a FITS says of its axes, channels and missing data, in whole runs."""
+import h5py
 import numpy as np
 from harness import image, job, run, tessera, work
 
@@ -54,6 +55,23 @@ def tagged_files():
     blank = planes[0, 0].astype(np.int16)
     blank[5:9, 7:20] = -99
     write_fits("blank.fits", [("SCI", blank)], BLANK=-99)
+    # What changes what samples mean, and is not followed: a line. A thumbnail alone is no picture.
+    write_fits("full.fits", [("SCI", sky)], SATURATE=12.5)
+    Image.fromarray(gray).save(work / "moving.png", save_all=True, append_images=[Image.fromarray(255 - gray)])
+    with h5py.File(work / "words.h5", "w") as f:
+        for name in ("white", "index", "counts"):
+            f[name] = gray
+        f["white"].attrs["IMAGE_WHITE_IS_ZERO"] = np.uint8(1)
+        f["index"].attrs["IMAGE_SUBCLASS"] = np.bytes_("IMAGE_INDEXED")
+        f["counts_errors"] = sky
+    with tifffile.TiffWriter(work / "raw.tif") as tiff:
+        tiff.write(gray[::4, ::4], subfiletype=1, photometric="minisblack", metadata=None, subifds=1)
+        tiff.write(planes[0, 0], photometric="minisblack", metadata=None)
+    for path, code, words in (("full.fits", 0, "saturated, as its header says"), ("moving.png", 0, "the first of 2 frames is read"),
+                              ("words.h5:/white", 0, "not inverted"), ("words.h5:/index", 0, "indices of a palette"),
+                              ("words.h5:/counts", 0, "stand in /counts_errors, and are not used"), ("raw.tif", 2, "in a directory below")):
+        got, out, err = tessera("check", job(f"problem: {{measurements: '{path}', operator: {{type: identity}}}}\n" + PASS))
+        assert got == code and words in out + err, (path, got, out, err)
     swapped = np.moveaxis(planes, 1, 0)
     wanted = {"planar.tif": (bands, ""),
               "dyes.tif": (planes[:, 0], "dyes.tif: 4 samples of a pixel are its channels"),

@@ -361,6 +361,11 @@ TEST(Metadata, GoesFromFitsToHdf5) {
   EXPECT_EQ(file.text_attribute("/image", "unit"), "deg");
   EXPECT_EQ(file.text_attribute("/metadata", "EXPTIME"), "30.5");
   EXPECT_EQ(with({"CD1_1   =               -0.001", "CD2_2   =                0.002"}).space, r.space);
+  write_cards("bare.fits", {"CTYPE1  = 'RA---TAN'", "CDELT1  =               -0.001", "CTYPE2  = 'LINEAR'",
+                            "CDELT2  =                0.002"});
+  const ImageRecord bare = record_from("bare.fits", Communicator());
+  EXPECT_EQ(bare.space.grid[2].unit, "deg") << "the sky's unit, where none is said";
+  EXPECT_EQ(bare.space.grid[1].unit, "");
   // A turned grid has no step along an axis of the file.
   for (const auto& axis : with({"CD1_1   =                0.001", "CD1_2   =                0.001",
                                 "CD2_1   =               -0.001", "CD2_2   =                0.001"})

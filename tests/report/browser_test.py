@@ -124,6 +124,9 @@ class Browser(unittest.TestCase):
         self.assertIn("weak_efficiency", full)
         self.assertEqual(len(drawn["pictures"]), 4)
         self.assertIn("predicted", dom)
+        self.assertEqual(drawn["cut"], [], "table and menu fit into 1280 pixels")
+        self.assertLess(dom.index("<section id=\"scaling\""), dom.index("<section id=\"pictures\""), "a study begins with what it is of")
+        self.assertEqual(len(drawn["compared"]), 2, "before and after lie in one box")
 
     def test_details_of_another_run(self):
         drawn, dom = self.check("many.html", "?run=resumed", run="resumed")

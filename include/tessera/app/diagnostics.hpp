@@ -32,12 +32,13 @@ Expansion expansion(Denoiser& denoiser, const at::Tensor& x, double sigma, int p
 struct Solved {
   double sigma = 0;  // the level of the denoiser at the end
   int iterations = 0;
-  double moved = 0;       // by the last iteration, relative
-  double strength = 0;    // lambda; NaN: not known
-  bool stated = true;     // the noise, by the job; else it was found in the data
-  bool colored = false;   // the noise falls towards fine details
-  bool clipped = false;   // samples at the ends of their range are bounds
-  bool gradient = false;  // by small steps down the gradient
+  double moved = 0;         // by the last iteration, relative
+  double strength = 0;      // lambda; NaN: not known
+  bool stated = true;       // the noise, by the job; else it was found in the data
+  bool colored = false;     // the noise falls towards fine details
+  bool compressed = false;  // the file has less of it than its camera had
+  bool clipped = false;     // samples at the ends of their range are bounds
+  bool gradient = false;    // by small steps down the gradient
 };
 
 /// Judges a result without knowing the truth: the `diagnostics` of summary.json. Writes residual.png (gray is

@@ -78,6 +78,8 @@ struct OperatorRow {
   std::function<std::unique_ptr<OperatorPlan>(const OperatorRequest&)> global{};
   std::string every_pixel{};  // the operator whose samples it thins out; empty: itself
   bool own_range = false;     // its samples are not in the range of the image
+  std::optional<Option>
+      marks{};  // that that names a file of 0 where a pixel is not measured, if it does no more
   /// Of an operator that measures views: which part of a scan its options ask for. By headers alone; not
   /// collective; InputError.
   std::function<Scan(const ProblemConfig&, ScanFile)> scan{};

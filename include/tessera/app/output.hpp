@@ -49,6 +49,8 @@ class OutputFolder {
   /// Makes it; results of an earlier run are removed unless this one goes on with it, and what a killed
   /// program left unfinished. Collective.
   void create(bool goes_on);
+  /// Removes what create() made, folders above it too, as far as they are empty: the run was refused. Not collective.
+  void take_back();
   /// RunError where another program has taken it over. On rank 0.
   void require_owner() const;
   std::string file(const std::string& name) const { return path_ + "/" + name; }
@@ -59,6 +61,7 @@ class OutputFolder {
   std::string path_;
   Use use_;
   Communicator comm_;
+  std::vector<std::string> made_;       // on rank 0: folders that were not there, innermost first
   std::unique_ptr<FolderOwner> owner_;  // on rank 0
 };
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,15 +18,24 @@ struct FullScale {
   std::string note = {};
 };
 
+/// What says which samples count: a file of weights, or else marks; samples that do not count say nothing about the
+/// scale (marked ones reach 3000 beside a picture of 0 to 1).
+struct CountedBy {
+  std::string weights = {};
+  /// This rank's box of samples of such a file, 1 where one counts, else 0; undefined where they do not fit.
+  /// Collective.
+  std::function<at::Tensor(const SourceInfo&, const Layout&)> marks = {};
+};
+
 /// problem.scale of files of one kind that say nothing: what the file says of itself, the full scale of its
 /// type, or where the type is wider than its contents (12 bits in a file of 16) or has none (floats that are
 /// not about [0, 1], 32-bit integers), what the values say, which are then read once. `factor` is above
 /// `offset`. Collective; InputError where nothing lies above the offset.
 FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>& paths, double offset,
-                        FileHeaders& headers, const Communicator& comm);
+                        FileHeaders& headers, const Communicator& comm, const CountedBy& counted = {});
 
 /// scale.factor: data. File values are first made stored * factor + offset. Collective.
 double brightest_samples(const std::vector<std::string>& paths, double factor, double offset,
-                         FileHeaders& headers, const Communicator& comm);
+                         FileHeaders& headers, const Communicator& comm, const CountedBy& counted = {});
 
 }  // namespace tessera

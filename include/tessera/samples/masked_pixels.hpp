@@ -2,14 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "tessera/comm/communicator.hpp"
 
 namespace tessera {
 
 /// Detectors mark pixels that measure nothing by the largest number of their type: 2^32 - 1 (Dectris, NeXus),
-/// 65535. Such samples are marks where the type is wider than 8 bits, they are less than half of all, and no
+/// 65535; programs fill what is missing in floats by 1e20 (numpy.ma, CF), 1e30, 9.96921e36 (netCDF) or the largest
+/// number. Such samples are marks where the type is wider than 8 bits, they are less than half of all, and no
 /// other sample that is a number reaches an eighth of them: what saturates has neighbors in between.
 class MaskedPixels {
  public:
@@ -20,13 +23,21 @@ class MaskedPixels {
   void sum(const Communicator& comm);  // over all ranks. Collective
 
   bool found() const;
-  double mark() const { return mark_; }
+  double mark() const { return mark_; }  // the least of those that were seen
+  /// visit(value, how many): of those that this rank saw.
+  template <class Visit>
+  void visit_own(const Visit& visit) const {
+    for (const auto& [value, n] : own_) visit(value, n);
+  }
   std::int64_t marked() const { return marked_; }
   std::int64_t others() const { return others_; }
-  std::string text() const;  // "500 samples of 4294967295"
+  std::string mark_text() const;  // "4294967295"
+  std::string text() const;       // "500 samples of 4294967295"
 
  private:
-  double mark_ = 0;  // 0: the type has none
+  std::vector<double> marks_;  // of the type, ascending; empty: none
+  std::map<double, std::int64_t> own_;
+  double mark_ = 0;
   double largest_ = 0;
   std::int64_t marked_ = 0, others_ = 0;
 };

@@ -96,6 +96,9 @@ ScanRows look_at_scan(Scan& scan, bool values_said, std::vector<std::string>& no
 /// sets scan.side (over a whole turn the image is as wide as both halves) or scan.wide, with the reason, or warns.
 void judge_width(Scan& scan, const ScanRows& look, double axis_off, bool turn);
 
+/// A line in scan.warnings where single views have more or less light than the others, as both of their ends show.
+void judge_light(Scan& scan, const ScanRows& look);
+
 /// About what an image of these rows reaches: the density of a disk whose views would have their mass and their
 /// peak, the largest of all views.
 double image_level(const at::Tensor& rows);

@@ -65,6 +65,8 @@ struct Surveyed {
   bool noise_uneven = false;     // its level is that of places where it is stronger
   bool noise_doubtful = false;   // it was estimated, and what shows of it is not white
   bool noise_stored = false;     // `noise` is of stored values, and of y by the curve's slope
+  bool compressed = false;       // by JPEG, which takes some of its noise
+  bool mosaic = false;           // neighbors are of two kinds, which was said
   bool marked = false;           // weights are 0 and 1: they only say which samples count
   double missing = 0;            // share of the samples that does not count
   std::optional<FewBright> few_bright;

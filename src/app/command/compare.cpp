@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "command/command.hpp"
+#include "job/gray.hpp"
 #include "job/same_files.hpp"
 #include "tessera/app/run_plan.hpp"
 #include "tessera/core/error.hpp"
@@ -29,6 +30,7 @@ struct CompareArguments {
 struct Pair {
   SourceInfo a, b;
   Decomposition cut;  // of the common part
+  bool gray = false;  // one has three channels that are the same, the other one
   FullScale scale_a, scale_b;
   at::Tensor x, y;
   std::int64_t all = 0, missing = 0;  // values of all ranks; those that are no number in one of them, 0 here
@@ -40,8 +42,12 @@ Pair read_pair(const CompareArguments& arguments, const Communicator& comm) {
   FileHeaders headers;
   p.a = headers.image(arguments.a, comm);
   p.b = headers.image(arguments.b, comm);
-  TESSERA_VALIDATE(p.a.channels == p.b.channels, arguments.a, " has ", p.a.channels, " channels and ",
-                   arguments.b, " has ", p.b.channels, " (only equal ones can be compared) convert one");
+  p.gray = p.a.channels != p.b.channels &&
+           (p.a.channels == 1 ? three_alike(arguments.b, comm)
+                              : p.b.channels == 1 && three_alike(arguments.a, comm));
+  TESSERA_VALIDATE(p.a.channels == p.b.channels || p.gray, arguments.a, " has ", p.a.channels,
+                   " channels and ", arguments.b, " has ", p.b.channels,
+                   " (only equal ones can be compared, and one with three that are the same) convert one");
   Index3 shift_a{}, shift_b{}, size{};
   for (std::size_t d = 0; d < 3; ++d) {
     const std::int64_t difference = p.a.box.extent(d) - p.b.box.extent(d);
@@ -66,7 +72,8 @@ Pair read_pair(const CompareArguments& arguments, const Communicator& comm) {
     for (int r = 0; r < comm.size(); ++r) boxes.push_back(p.cut.block(r).shift(shift));
     at::Tensor t = empty_block(info.on(p.cut.image()), p.cut.block(comm.rank()), at::kDouble);
     read_image(path, Layout(boxes), view(t, boxes[static_cast<std::size_t>(comm.rank())]), comm);
-    return t.sub_(scale.offset).div_(scale.factor).to(at::kFloat);
+    t.sub_(scale.offset).div_(scale.factor);
+    return with_channels(t, p.gray ? 1 : info.channels).to(at::kFloat);
   };
   p.x = read(arguments.a, p.a, shift_a, p.scale_a);
   p.y = read(arguments.b, p.b, shift_b, p.scale_b);
@@ -85,7 +92,7 @@ Pair read_pair(const CompareArguments& arguments, const Communicator& comm) {
 
 int execute(const CompareArguments& arguments, const Communicator& comm) {
   const Pair p = read_pair(arguments, comm);
-  const auto& [a, b, cut, scale_a, scale_b, x, y, all, missing] = p;
+  const auto& [a, b, cut, gray, scale_a, scale_b, x, y, all, missing] = p;
   if (comm.rank() == 0)
     for (const auto& [path, info] : {std::pair(&arguments.a, &a), std::pair(&arguments.b, &b)})
       if (!info->note.empty()) std::printf("note: %s: %s\n", path->c_str(), info->note.c_str());
@@ -104,7 +111,7 @@ int execute(const CompareArguments& arguments, const Communicator& comm) {
     std::printf("as 8-bit pictures: PSNR %.4f dB; without a rim of 5 pixels: SSIM %.6f (docs/metrics.md)\n",
                 psnr_8bit, ssim.valid);
     std::printf("(%s pixels, %lld channels; %s)\n", sides(cut.image()).c_str(),
-                static_cast<long long>(a.channels),
+                static_cast<long long>(x.size(0)),
                 arguments.range > 0 ? fmt::format("both divided by {:g}", arguments.range).c_str()
                                     : fmt::format("white is {:g} and {:g}", scale_a.offset + scale_a.factor,
                                                   scale_b.offset + scale_b.factor)
@@ -117,6 +124,9 @@ int execute(const CompareArguments& arguments, const Communicator& comm) {
           "note: %lld of %lld values are not numbers in one of the files: they are left out of all but SSIM, "
           "which has no value then\n",
           static_cast<long long>(missing), static_cast<long long>(all));
+    if (gray)
+      std::printf("note: the channels of %s are the same: its gray was compared\n",
+                  (a.channels == 1 ? arguments.b : arguments.a).c_str());
     if (a.box != b.box)
       std::printf("sizes differ: %s and %s, the centered common part was compared\n", sides(a.box).c_str(),
                   sides(b.box).c_str());

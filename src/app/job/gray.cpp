@@ -105,6 +105,10 @@ void take_gray(RunPlan& plan, std::vector<std::string> files, const Communicator
     plan.job.problem.image.channels = 1;
 }
 
+bool three_alike(const std::string& path, const Communicator& comm) {
+  return gray_channels(path, comm).three;
+}
+
 std::int64_t stored_channels(const RunPlan& plan, std::int64_t stored, std::int64_t wanted) {
   return plan.gray && wanted == 1 && stored == kColors ? kColors : wanted;
 }

@@ -19,6 +19,9 @@ namespace tessera {
 /// Collective; InputError where problem.image.channels is 1 and they differ.
 void take_gray(RunPlan& plan, std::vector<std::string> files, const Communicator& comm);
 
+/// Whether a file has three channels that are equal. Collective.
+bool three_alike(const std::string& path, const Communicator& comm);
+
 /// With how many channels a file is read that has `stored`, where `wanted` are needed ...
 std::int64_t stored_channels(const RunPlan& plan, std::int64_t stored, std::int64_t wanted);
 /// ... and what is made of it: their mean. (C, ...) -> (wanted, ...)

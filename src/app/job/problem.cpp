@@ -148,7 +148,7 @@ Samples read_samples(const RunPlan& plan, const ProductSpace& layout, const Comm
   }
   if (const MaskedPixels masked = masked_pixels(s.y, parts[0].source.type, comm); masked.found()) {
     s.masked = (masked.mark() / 2 - plan.offset) / plan.factor;
-    s.mark = fmt::format("{:.0f}", masked.mark());
+    s.mark = masked.mark_text();
   }
   for (at::Tensor& t : s.y) {
     // Bit for bit, where the job's units are those of a file in internal ones.

@@ -11,9 +11,31 @@
 
 namespace tessera {
 
+namespace {
+
+// Weights of the samples, or the mask that an operator of nothing else is.
+CountedBy counted_by(const RunPlan& plan, const Communicator& comm) {
+  const ProblemConfig& p = plan.job.problem;
+  if (p.measurements.empty() || plan.scan) return {};
+  if (!p.weights.empty()) return {.weights = p.weights};
+  if (plan.files->headers().weighs(p.measurements, comm)) return {.weights = p.measurements};
+  if (plan.parts.size() != 1) return {};
+  const std::optional<Option>& marks = find_operator(plan.parts[0].type).marks;
+  const std::string mask = marks ? plan.parts[0].options.get<std::string>(*marks) : "";
+  if (mask.empty()) return {};
+  return {.marks = [&files = *plan.files, mask, comm](const SourceInfo& info, const Layout& layout) {
+    const MaskFile& file = files.mask(mask, comm);
+    const bool fits = file.info.box == info.box && (file.gray || file.info.channels == info.channels);
+    return fits ? files.marks(mask, layout, comm) : at::Tensor();  // another one is refused later
+  }};
+}
+
+}  // namespace
+
 void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Communicator& comm) {
   const ProblemConfig& p = plan.job.problem;
   FileHeaders& headers = plan.files->headers();
+  const CountedBy counted = counted_by(plan, comm);
   FullScale scale{p.scale.offset, p.scale.factor};
   if (plan.scan && p.scale.factor == 0) {
     scale.factor = plan.scan->level;
@@ -25,13 +47,13 @@ void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Com
   } else if (p.scale.from_data) {
     const MeasurementOrigin& origin = headers.origin(p.measurements, comm);
     const double most = origin.internal
-                            ? brightest_samples(sources, origin.factor, origin.offset, headers, comm)
-                            : brightest_samples(sources, 1, 0, headers, comm);
+                            ? brightest_samples(sources, origin.factor, origin.offset, headers, comm, counted)
+                            : brightest_samples(sources, 1, 0, headers, comm, counted);
     TESSERA_VALIDATE(most > p.scale.offset, "problem.scale.factor is data (no sample of ", p.measurements,
                      " lies above the offset ", p.scale.offset, ") write a number");
     scale.factor = most - p.scale.offset;
   } else if (p.scale.factor == 0) {
-    scale = full_scale_of(plan.data, sources, p.scale.offset, headers, comm);
+    scale = full_scale_of(plan.data, sources, p.scale.offset, headers, comm, counted);
   }
   if (!scale.note.empty()) plan.notices.push_back(scale.note);
   plan.offset = scale.offset;

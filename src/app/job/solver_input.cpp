@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "job/survey.hpp"
@@ -16,6 +17,24 @@
 #include "tessera/solve/choose_schedules.hpp"
 
 namespace tessera {
+namespace {
+
+// What solvers of counts do with samples below zero, of which they refuse more than a few.
+void say_below_zero(double background, Problem& problem, const Communicator& comm) {
+  std::int64_t n = 0;
+  for (std::size_t i = 0; i < problem.y.size(); ++i) {
+    at::Tensor below = problem.y[i].lt(-background);
+    if (!problem.weights.empty()) below = below.logical_and(problem.weights[i].ne(0));
+    n += below.sum().item().toLong();
+  }
+  comm.all_reduce(std::span<std::int64_t>(&n, 1), Reduce::sum);
+  if (n > 0)
+    problem.notices.push_back(concat(n, n == 1 ? " sample lies" : " samples lie",
+                                     " below zero, as noise around an offset does, and count as zero"));
+}
+
+}  // namespace
+
 std::unique_ptr<DataTerm> make_data_term(const RunPlan& plan, Problem& problem, const Space& space) {
   const LikelihoodConfig& l = plan.job.problem.likelihood;
   const SolverConfig& s = plan.job.solver;
@@ -35,7 +54,9 @@ std::unique_ptr<DataTerm> make_data_term(const RunPlan& plan, Problem& problem, 
     const double gain = problem.noise.poisson, read = problem.noise.gaussian;
     TESSERA_VALIDATE(gain > 0, "problem.likelihood.type is poisson (the gain of the counts is not known, ",
                      "and was not found in the data) write problem.noise.poisson");
-    loss = make_poisson_loss(gain, l.background + read * read / gain, problem.noise_sigma);
+    const double background = l.background + read * read / gain;
+    if (find_solver(s.name).counts) say_below_zero(background, problem, space.comm());
+    loss = make_poisson_loss(gain, background, problem.noise_sigma);
   }
   return make_pointwise_term(std::move(input), std::move(loss), space);
 }

@@ -218,12 +218,13 @@ void warn_of_chi2(const Judged& f, const std::string& reason, Lines& lines) {
   const bool weak = !(f.solved.strength >= kWeak) || !f.plan.network;  // or there is none
   // Where hardly a photon came, a sample's variance is taken for that of one.
   const bool few = f.counts() && f.parts[0].at_smallest > 0.05;
+  constexpr double kCompressed = 0.05;  // photographs of 0.01 to 0.03 as JPEG leave 0.1 to 0.4
   if (chi2 < 0.5 && !few && find_solver(job.solver.name).counts)
     lines.push_back(
         fmt::format("chi2 is {:.2g} per sample (the image follows the noise: {} went on for too long) lower "
                     "solver.iterations, or write 'stop: {{chi2: 1}}' in solver",
                     chi2, job.solver.name));
-  else if (chi2 < 0.5 && !few && (weak || f.solved.stated))
+  else if (chi2 < (f.solved.compressed ? kCompressed : 0.5) && !few && (weak || f.solved.stated))
     lines.push_back(
         fmt::format("chi2 is {:.2g} per sample (the image follows the noise: {}) {}", chi2,
                     weak ? "the prior does little, or the noise is overstated"

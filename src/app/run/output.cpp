@@ -159,10 +159,21 @@ void OutputFolder::look() const {
         "another output.folder, or add --force");
 }
 
+void OutputFolder::take_back() {
+  if (made_.empty()) return;
+  std::error_code none;
+  for (const char* name : {"trace", "checkpoint"}) fs::remove(file(name), none);
+  owner_.reset();  // with its file
+  for (const std::string& folder : made_) fs::remove(folder, none);
+}
+
 void OutputFolder::create(bool goes_on) {
   comm_.together([&] {
     if (comm_.rank() != 0) return;
     std::error_code error;
+    for (fs::path p = fs::absolute(path_).lexically_normal();
+         !p.empty() && !fs::exists(p, error) && p != p.root_path(); p = p.parent_path())
+      made_.push_back(p);
     fs::create_directories(path_, error);
     TESSERA_VALIDATE(!error, "cannot make ", path_, " (", error.message(), ") name another output.folder");
     if (!owner_) {  // it was not there before

@@ -195,7 +195,12 @@ int make_run_folder(OutputFolder& folder, const JobRun& run, const RunFiles& fil
   const int restarts = run.from ? 1 + restarts_so_far(folder, *run.from, run.comm) : 0;
   check_disk(folder, run);
   folder.create(run.goes_on());
-  check_shared(folder, run.comm);
+  try {
+    check_shared(folder, run.comm);
+  } catch (...) {
+    folder.take_back();
+    throw;
+  }
   run.comm.together([&] {
     if (run.comm.rank() != 0) return;
     if (run.from) CheckpointFolder(folder.file("checkpoint")).set_aside(run.done());
@@ -333,6 +338,7 @@ int RunOutput::finish(const LoopResult& result) {
                   .strength = run_.options.lambda,
                   .stated = !run_.problem.noise_estimated && !run_.problem.noise_replaced,
                   .colored = run_.problem.noise_colored,
+                  .compressed = run_.problem.compressed,
                   .clipped = run_.clipped,
                   .gradient = !takes_prox(find_solver(run_.plan.job.solver.name).data_step)},
                  folder_, run_.space, warnings);

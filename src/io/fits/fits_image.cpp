@@ -306,6 +306,18 @@ class FitsImage : public StoredImage {
     }
   }
 
+  // The level at which the header says that pixels are full.
+  void note_saturation() {
+    double level = 0;
+    int status = 0;
+    if (fits_read_key(get(), TDOUBLE, "SATURATE", &level, nullptr, &status))
+      fits_clear_errmsg();
+    else if (std::isfinite(level) && level > 0)
+      add_note(concat("samples from ", level,
+                      " on are saturated, as its header says (SATURATE): 'saturation: ", level,
+                      "' in problem leaves them out"));
+  }
+
   void describe(const Hdu& image, const Choice& choice) {
     using Take = Choice::Take;
     int status = 0, type = 0;
@@ -324,6 +336,7 @@ class FitsImage : public StoredImage {
       add_note(concat(image.planes, " planes of ", image.third, " are taken as channels (", path_, ":/",
                       image.number, "/slices takes them as slices)"));
     note_mosaic(image);
+    note_saturation();
     switch (type) {
       case BYTE_IMG:
         info_.type = "uint8";

@@ -61,6 +61,10 @@ FitsWords fits_words(fitsfile* file, const std::array<int, 3>& numbers) {
     if (step == 0) continue;
     axis.spacing = std::abs(step);
     axis.unit = text_of(file, concat("CUNIT", numbers[k]));
+    // The standard's unit of places in the sky, where none is said.
+    if (axis.unit.empty())
+      for (const char* sky : {"RA--", "DEC-", "GLON", "GLAT", "ELON", "ELAT"})
+        if (name.starts_with(sky)) axis.unit = "deg";
     out.directions += concat(out.directions.empty() ? "" : " ", step < 0 ? '-' : '+', axis.name);
   }
   return out;

@@ -31,6 +31,7 @@ class Hdf5Source final : public ImageSource {
     if (dataset_ != "/image" && part.empty())
       info_.note = concat(path, ": ", dataset_, " is read, which its attributes default and signal say",
                           about_.note.empty() ? "" : "; ", about_.note);
+    note_words();
     // A reconstruction says itself which values were 0 and 1.
     const std::optional<double> factor = file_.number_attribute(dataset_, "factor");
     info_.says_scale = factor.has_value();
@@ -72,6 +73,26 @@ class Hdf5Source final : public ImageSource {
   }
 
  private:
+  // What HDF5's images and NeXus say that changes what samples mean, and is not followed.
+  void note_words() {
+    const auto add = [&](const std::string& text) {
+      info_.note += concat(info_.note.empty() ? "" : "; ", where_, text);
+    };
+    const std::string kind = file_.text_attribute(dataset_, "IMAGE_SUBCLASS").value_or("");
+    if (kind == "IMAGE_INDEXED")
+      add(": its samples are indices of a palette (IMAGE_INDEXED), taken as stored: look its colors up "
+          "first");
+    else if (file_.number_attribute(dataset_, "IMAGE_WHITE_IS_ZERO").value_or(0) != 0)
+      add(": its attributes call the smallest value white: samples are taken as stored, not inverted");
+    const std::size_t slash = dataset_.rfind('/');
+    const std::string group = dataset_.substr(0, slash + 1);
+    for (const std::string& errors : {dataset_ + "_errors", group + "errors", dataset_ + "_error"})
+      if (file_.has(errors))
+        return add(concat(": deviations of its samples stand in ", errors,
+                          ", and are not used: 1 / their squares are "
+                          "weights (problem.weights)"));
+  }
+
   Hdf5File file_;
   std::string dataset_, where_;
   DatasetInfo about_;

@@ -235,7 +235,11 @@ void TiffFile::require_readable(const TiffPage& p) const {
 
 std::vector<TiffPage> TiffFile::pages() {
   std::vector<TiffPage> out, all;
+  bool below = false;  // directories that are not in the chain
   do {
+    std::uint16_t inner = 0;
+    void* places = nullptr;
+    below = below || (TIFFGetField(get(), TIFFTAG_SUBIFD, &inner, &places) == 1 && inner > 0);
     TiffPage page = here();
     if (page.palette && !all.empty() && all.back().palette && *page.palette == *all.back().palette)
       page.palette = all.back().palette;
@@ -250,6 +254,9 @@ std::vector<TiffPage> TiffFile::pages() {
     if (!copy && !mask) out.push_back(page);
   }
   if (!out.empty()) return out;
+  TESSERA_VALIDATE(!below, path(),
+                   " has smaller copies of a picture alone in its pages (it is itself in a directory below "
+                   "them, as in raw files of cameras) convert it, for example by dcraw -T or tifffile");
   copies_ = 0;
   return all;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // PNG and JPEG.
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <string_view>
 
@@ -162,6 +163,7 @@ class VipsPicture : public StoredImage {
                      " channels (gray or RGB of 8 or 16 bits, with or without alpha, is read) convert it");
     info_.channels = bands < 3 ? 1 : 3;
     if (png_) note_expansion();
+    if (png_) note_frames();
     describe_light();
     if (bands == 2 || bands == 4) add_note("alpha channel dropped");
     info_.type = deep_ ? "uint16" : "uint8";
@@ -192,6 +194,21 @@ class VipsPicture : public StoredImage {
     }
     for (const char* name : {"exif-ifd0-Model", "exif-ifd2-ExposureTime", "exif-ifd2-FNumber"})
       light.camera = light.camera || !tag(name).empty();
+  }
+
+  // An animated PNG has a chunk of it before its samples; what a reader of pictures gets is the first one.
+  void note_frames() {
+    const InputFile file(path_);
+    std::array<unsigned char, 12> head{};  // length, name and the first word of a chunk
+    const auto word = [&](std::size_t at) {
+      return std::int64_t{head[at]} << 24 | head[at + 1] << 16 | head[at + 2] << 8 | head[at + 3];
+    };
+    for (std::int64_t at = 8; at + 12 <= file.size(); at += 12 + word(0)) {
+      file.read(at, 12, head.data());
+      const std::string_view name(reinterpret_cast<const char*>(head.data()) + 4, 4);
+      if (name == "IDAT") return;
+      if (name == "acTL" && word(8) > 1) return add_note(concat("the first of ", word(8), " frames is read"));
+    }
   }
 
   void note_expansion() {
