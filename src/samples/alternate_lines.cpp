@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "samples/sample_checks.hpp"
+#include "sample_checks.hpp"
 
 namespace tessera {
 namespace {

@@ -139,10 +139,10 @@ Reached reached(const std::vector<std::string>& paths, const CountedBy& counted,
       top.shorten();
       bottom.shorten();
     };
-    if (counted.weights.empty() && counted.mask.empty())
+    if (counted.weights.empty() && !counted.marks)
       visit_samples(paths[i], comm, take);
     else
-      visit_counted(paths, i, counted, comm, take);
+      visit_counted(paths, i, counted, headers, comm, take);
   }
   masked.sum(comm);
   if (!masked.found())  // they are samples as others are

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "samples/sample_checks.hpp"
+#include "sample_checks.hpp"
 
 namespace tessera {
 namespace {
