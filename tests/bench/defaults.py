@@ -9,6 +9,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -109,6 +110,39 @@ def run(task):
     return row
 
 
+def timed(task):
+    """The shortest job by one build: PSNR, seconds of CPU (one thread), passes of the network over the image."""
+    o, case, build = task
+    m = Measured(case)
+    folder = o.work / "runs" / f"{case.name}-by-{'now' if build == o.build else 'older'}"
+    unit = job(m, folder, DEFAULT, False)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([build / "bin" / "tessera", "run", "job.yaml", "--force"], cwd=folder, check=True, stdin=subprocess.DEVNULL,
+                   capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with h5py.File(folder / "out" / "reconstruction.h5") as file:
+        x = file["image"][:] / unit
+    passes = json.loads((folder / "out" / "summary.json").read_text())["iterations"]
+    shutil.rmtree(folder / "out", ignore_errors=True)
+    score = m.score(x) if x.shape == m.truth.shape or not m.origin else float("nan")
+    return score, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, passes
+
+
+def compare(o, cases):
+    """This build beside an older one, in turn: a line per case, and what it comes to."""
+    print("| case | dB older | now | CPU s older | now | passes older | now |\n|---|---|---|---|---|---|---|")
+    rows = []
+    for case in cases:
+        (a, s, n), (b, t, m) = timed((o, case, o.older)), timed((o, case, o.build))
+        rows.append((case.is_right, b - a, s, t, n, m))
+        print(f"| {case.name} | {a:.2f} | {b - a:+.2f} | {s:.2f} | {t:.2f} | {n} | {m} |", flush=True)
+    for right, title in ((True, "right"), (False, "wrong")):
+        own = np.array([r[1:] for r in rows if r[0] == right])
+        if len(own):
+            print(f"\n{len(own)} {title} models: {np.nanmean(own[:, 0]):+.3f} dB on average, {np.nanmin(own[:, 0]):+.2f} at worst; "
+                  f"{own[:, 2].sum() / own[:, 1].sum():.2f} of the CPU seconds, {own[:, 4].sum() / own[:, 3].sum():.2f} of the passes.")
+
+
 def classical(task):
     """The best of Wiener, total variation and Richardson-Lucy, each with the strength that the truth likes best."""
     o, case = task
@@ -191,7 +225,7 @@ def summary(halves):
         text.append(f"{title}: {len(right)} cases with a right model: {gaps.mean():.2f} dB below the best setting on average, "
                     f"{gaps.max():.2f} at worst; above the best classical method in {sum(over)} of {len(over)}.")
         if wrong:
-            old = np.array([d for *_, d in wrong if np.isfinite(d)])
+            old = np.array([d for *_, d in wrong if np.isfinite(d)] or [np.nan])
             text.append(f"{title}: {len(wrong)} with a wrong model: {old.mean():+.2f} dB on average against `pgd` with 20 steps, "
                         f"{old.min():+.2f} at worst; {np.mean([g for _, g, _, _ in wrong]):.2f} dB below the best setting.")
     return text
@@ -205,6 +239,7 @@ def main():
     parser.add_argument("--only", default="", help="names of cases, separated by commas")
     parser.add_argument("--settings", default="", help="only these, separated by commas")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--older", type=Path, help="the folder of another build: the default by both, in turn, with times")
     parser.add_argument("--again", default="", help="settings whose kept results are made anew")
     o = parser.parse_args()
     o.build = o.build.resolve()
@@ -213,6 +248,10 @@ def main():
     cases = [c for c in CASES if o.half == "both" or c.rule == (o.half == "rule")]
     if o.only:
         cases = [c for c in cases if c.name in o.only.split(",")]
+    if o.older:
+        o.older = o.older.resolve()
+        compare(o, cases)
+        return
     tasks = []
     for case in cases:
         names = FOR_VOLUMES if case.picture == "volume" else list(SETTINGS)
