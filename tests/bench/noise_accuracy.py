@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How well the noise of measurements is estimated: noise_accuracy.py TESSERA writes the table of docs/your_data.md.
+"""How well the noise of measurements is estimated: noise_accuracy.py TESSERA writes the tables of docs/noise.md.
 
 Four photographs (camera, astronaut, coffee, chelsea of scikit-image), blurred and with noise of a known level, each
 written as a file that says nothing of its noise; the run's own line is compared with the truth.
