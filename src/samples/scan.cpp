@@ -152,18 +152,20 @@ std::int64_t leave_out_zingers(std::span<double> y, std::span<double> weights, d
   constexpr double kDeviations = 8, kRanges = 3, kLeast = 0.02, kBrighter = -0.3;
   const std::int64_t n = std::ssize(y);
   std::vector<std::int64_t> found;
+  std::vector<double> near;
+  near.reserve(2 * kNear);
   for (std::int64_t i = 0; i < n; ++i) {
-    std::array<double, 2 * kNear> near{};
-    std::size_t count = 0;
+    near.clear();
     double weight = 0;
     for (std::int64_t k = std::max<std::int64_t>(0, i - kNear); k <= std::min(n - 1, i + kNear); ++k)
       if (const auto at = static_cast<std::size_t>(k); k != i && weights[at] > 0) {
-        near[count++] = y[at];
+        near.push_back(y[at]);
         weight = weight > 0 ? std::min(weight, weights[at]) : weights[at];
       }
     const auto at = static_cast<std::size_t>(i);
+    const std::size_t count = near.size();
     if (count < 5 || !(weights[at] > 0)) continue;
-    std::sort(near.begin(), near.begin() + count);
+    std::sort(near.begin(), near.end());
     const double low = (near[count / 2] + near[(count - 1) / 2]) / 2 - y[at];
     const double deviation = noise / std::sqrt(weight), high = near[count - 2];
     const bool one = low > kDeviations * deviation && low > kRanges * (high - near[1]),
