@@ -131,12 +131,18 @@ StoredLight png_light(const InputFile& file, Bytes profile) {
       if (!(gamma->curve.gamma() >= 0.2 && gamma->curve.gamma() <= 5)) gamma.reset();
     }
     if (name == "cICP" && length == 4) {
-      constexpr int kLinear = 8, kSrgb = 13, k709 = 1, k22 = 4, k28 = 5;  // ITU-T H.273, table 3
+      // ITU-T H.273, table 3; 601 and 2020 have the curve of 709.
+      constexpr int kLinear = 8, kSrgb = 13, k709 = 1, k601 = 6, k2020 = 14, k2020Of12 = 15, k22 = 4, k28 = 5,
+                    kPq = 16, kHlg = 18;
       const int transfer = data[1];
       if (transfer == kLinear) coded = {Says::curve, ToneCurve(), "cICP"};
-      if (transfer == kSrgb || transfer == k709) coded = {Says::curve, ToneCurve::srgb(), "cICP"};
+      if (transfer == kSrgb || transfer == k709 || transfer == k601 || transfer == k2020 ||
+          transfer == k2020Of12)
+        coded = {Says::curve, ToneCurve::srgb(), "cICP"};
       if (transfer == k22) coded = {Says::curve, ToneCurve::power(2.2), "cICP"};
       if (transfer == k28) coded = {Says::curve, ToneCurve::power(2.8), "cICP"};
+      if (transfer == kPq || transfer == kHlg)
+        coded = {Says::nothing, ToneCurve(), transfer == kPq ? "cICP: PQ" : "cICP: HLG"};
     }
     at += static_cast<std::int64_t>(kHead + kEnd) + length;
   }

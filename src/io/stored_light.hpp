@@ -16,7 +16,7 @@ namespace tessera::io {
 std::optional<ToneCurve> profile_curve(std::span<const std::uint8_t> profile);
 
 /// What the chunks of a PNG before its samples say, the first of cICP, iCCP (the profile as its reader unpacked it),
-/// sRGB and gAMA; sRGB by convention where it has none. Not collective. Source: W3C PNG (2025), 4.3.
+/// sRGB and gAMA; sRGB by convention where it has none; nothing, and its name, of PQ and HLG. Not collective. Source: W3C PNG (2025), 4.3.
 StoredLight png_light(const InputFile& file, std::span<const std::uint8_t> profile);
 
 }  // namespace tessera::io

@@ -117,6 +117,9 @@ TEST(StoredLight, PngSaysItByItsChunks) {
   EXPECT_TRUE(with({{"sRGB", {0}}, {"cICP", {1, 8, 0, 1}}}).curve.none()) << "cICP comes first";
   EXPECT_EQ(with({{"gAMA", gamma(100000)}, {"cICP", {1, 13, 0, 1}}}).curve, ToneCurve::srgb());
   EXPECT_EQ(with({{"gAMA", gamma(0)}}).says, Says::convention) << "no gamma";
+  EXPECT_EQ(with({{"cICP", {9, 14, 0, 1}}}).curve, ToneCurve::srgb()) << "the curve of 709";
+  EXPECT_EQ(with({{"gAMA", gamma(45455)}, {"cICP", {9, 16, 0, 1}}}).says, Says::nothing) << "PQ is no gamma";
+  EXPECT_EQ(with({{"cICP", {9, 18, 0, 1}}}).by, "cICP: HLG");
 }
 
 TEST(StoredLight, ProfilesSayItByTablesAndParameters) {

@@ -185,6 +185,9 @@ class VipsPicture : public StoredImage {
     StoredLight& light = info_.light;
     if (png_) {
       light = png_light(file_, profile);
+      if (light.says == Says::nothing)
+        add_note("stores light by a curve that is not followed (" + light.by +
+                 "): make it linear, or sRGB, first");
     } else if (const std::optional<ToneCurve> curve = profile_curve(profile)) {
       light = {Says::curve, *curve, "ICC profile"};
     } else if (tag("exif-ifd2-ColorSpace").starts_with("1 ")) {
