@@ -58,6 +58,7 @@ void JobRun::set_noise(double noise, double L) {
   fields = prefixed("data/", data->state());
   data->lipschitz();
   options = solver_options(plan, problem.noise_sigma, L, problem.marked);
+  denoiser->set_noise(noise / std::sqrt(L));
 }
 
 void JobRun::raise_noise(double L) {
@@ -72,7 +73,6 @@ void JobRun::raise_noise(double L) {
   raised = problem.noise_sigma / found;
   if (raised == 1) return;
   level_said_ = problem.weights.empty() || problem.marked;  // all samples have one
-  denoiser->set_noise(problem.noise_sigma / std::sqrt(L));
 }
 
 // By measurement (docs/defaults.md): where operator and noise are right, the first proximal step, to which the prior is
@@ -121,7 +121,6 @@ void JobRun::raise_over_grain(double L) {
   const double found = problem.noise_sigma;
   const auto tried = [&](double noise) {
     if (noise != problem.noise_sigma) set_noise(noise, L);
-    denoiser->set_noise(noise / std::sqrt(L));
     return try_noise(*this, *denoiser, options, start_);
   };
   Trial now = tried(found);
@@ -140,8 +139,8 @@ void JobRun::raise_over_grain(double L) {
   if (problem.noise_sigma > found)
     problem.warnings.push_back(fmt::format(
         "with the noise of {:.3g} that was found the picture would be full of grain (compression, "
-        "demosaicking "
-        "or enlarging hide noise, or the model is wrong somewhere: the kernel, a curve of light) {:.3g} is "
+        "demosaicking or enlarging hide noise, or the model is wrong somewhere: the kernel, a curve of "
+        "light) {:.3g} is "
         "taken; state the noise if you know it",
         found, problem.noise_sigma));
 }
