@@ -17,7 +17,7 @@ Option inertia() {
           std::optional<double>(),
           {.least = 0, .most = 0.95, .word = "auto", .example = "0.3"},
           "",
-          "share of the last movement that is added before the data step; auto: 0.2 to 0.5, less with more "
+          "share of the last movement that is added before the data step; auto: 0.32 to 0.6, less with more "
           "noise, where a network's sigma falls by itself, else 0"};
 }
 
@@ -33,7 +33,7 @@ Option inertia() {
 /// Collective: step().
 /// Source: Geman, Yang, IEEE Trans. Image Process. 4 (1995) 932; with a denoiser: Zhang, Li, Zuo, Zhang, Van
 ///   Gool, Timofte, "Plug-and-play image restoration with deep denoiser prior", arXiv 2008.13751. The inertia is that
-///   of the heavy ball: Polyak, USSR Comput. Math. Math. Phys. 4 (1964) 1; six iterations with it make the picture of
+///   of the heavy ball: Polyak, USSR Comput. Math. Math. Phys. 4 (1964) 1; five iterations with it make the picture of
 ///   twelve without (docs/solvers.md).
 class HalfQuadraticSplitting final : public Solver {
  public:

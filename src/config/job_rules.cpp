@@ -245,6 +245,8 @@ void finish(const Site& site, const std::string& file, const std::string& bounda
       concat("is ", word(transport), " (it moves device memory, device is cpu) write mpi"));
   c.refuse_if(job.device == "cpu" && job.execution.precision == Precision::tf32, "denoiser.precision",
               "is tf32 (only GPUs have it, device is cpu) write float32");
+  c.refuse_if(job.device == "cpu" && job.denoiser.early_precision == Precision::tf32,
+              "denoiser.early_precision", "is tf32 (only GPUs have it, device is cpu) write float32");
 
   const std::string& preview = job.output.preview;
   c.refuse_if(!preview.empty() && (fs::path(preview).has_parent_path() || !is_picture(preview)),

@@ -305,6 +305,11 @@ JobKeys JobTable::denoiser() const {
       key<Job>("denoiser.precision", TESSERA_AT(execution.precision), {}, "",
                "of the network; float32 is IEEE float32", network),
       key<Job>(
+          "denoiser.early_precision", TESSERA_AT(denoiser.early_precision), {}, "",
+          "of the first iterations, while a sigma that falls by itself is 3 times its last level or more, "
+          "0.06 at least; float32: as precision",
+          network),
+      key<Job>(
           "denoiser.averaging", TESSERA_AT(execution.averaging), {}, "",
           "mean over flips (4, of a network of volumes 8) or over these with quarter turns as well (8; 48, "
           "or 16 where spacing along one axis differs by more than 1.5); cycle: the next of all at each call",

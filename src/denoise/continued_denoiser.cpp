@@ -29,6 +29,7 @@ class ContinuedDenoiser final : public Denoiser {
   bool bytes_are_exact() const override { return inner_.bytes_are_exact(); }
   std::string description() const override { return inner_.description(); }
   std::string notice() const override { return inner_.notice(); }
+  void release() override { inner_.release(); }
   std::vector<StateField> state() override { return inner_.state(); }
   std::vector<std::pair<std::string, std::int64_t>> choices() const override { return inner_.choices(); }
 

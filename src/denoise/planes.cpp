@@ -51,6 +51,9 @@ class PlanesDenoiser final : public Denoiser {
     return out;
   }
   std::string notice() const override { return parts_[0]->notice(); }
+  void release() override {
+    for (const auto& part : parts_) part->release();
+  }
   std::vector<StateField> state() override {
     std::vector<StateField> all;
     for (std::size_t i = 0; i < parts_.size(); ++i)

@@ -51,10 +51,14 @@ Fall fall_of(const SolverRow& solver, bool pixels) {
   return {24, pixels ? 0.1 : 0.3};
 }
 
-// What hqs adds of its last movement, by the noise r of a pixel: a network that goes down in six iterations comes as
-// far as in twelve without (40 right models: 0.06 dB further on average, 0.11 less at worst); strong noise wants less.
-// Of two volumes plane by plane 0.2 and 0.4 dB further, of which three networks' mean wants more.
-double usual_inertia(double r, bool volume) { return volume ? 0.6 : std::clamp(0.5 - 10 * r, 0.2, 0.5); }
+// What hqs adds of its last movement, by the noise r of a pixel: a network that goes down in kFew iterations comes as
+// far as in twelve without (docs/defaults.md); strong noise wants less, and a kernel that is too wide, whose error grows
+// as the data are followed, bears no more. Of volumes plane by plane three networks' mean wants more. Where there are
+// more iterations it has less to replace.
+constexpr double kFew = 5;
+double usual_inertia(double r, bool volume, int iterations) {
+  return (volume ? 0.6 : std::clamp(0.7 - 40 * r, 0.32, 0.6)) * std::min(1.0, kFew / iterations);
+}
 
 // From strong denoising down to `last`, then on to nothing, so that a longer run ends at rounding with the
 // best that it had reached instead of leaving it.
@@ -172,7 +176,7 @@ void choose_schedules(const ScheduleRequest& in, SolverOptions& o) {
   // 0.005 all gain.
   constexpr double kAble = 0.005;
   if (falls && !one_pass && in.network) o.level = pixels ? std::max(last, kAble) : last;
-  if (falls && prox && !one_pass && in.network && !pixels) o.inertia = usual_inertia(r, in.volume);
+  if (falls && prox && !one_pass && in.network && !pixels) o.inertia = usual_inertia(r, in.volume, n);
   if (falls && !prox) {  // its step follows sigma below the level, gradient_steps()
     o.sigma = falling(last, n, fall);
     o.step = {};

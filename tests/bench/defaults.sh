@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # How good the shortest job is (problem and output, nothing else), beside the best setting of the same program and the best
-# classical method, on 52 cases: tests/bench/defaults.sh [--half rule|check] [--only r01,c03] [--jobs N]   (hours of a core)
+# classical method, on 52 cases: tests/bench/defaults.sh [--half rule|check|new] [--only r01,c03] [--jobs N]   (hours of a core)
 # Results are kept in build/release/bench/defaults: what was run is not run again; --again default runs the default anew.
-# --older BUILD: the default by this build and by another one, in turn, with seconds of CPU and passes of the network.
+# --older BUILD [--half new]: the default by this build and by another one, in turn, with seconds of CPU and passes of the network.
 # defaults.md there is the table of docs/defaults.md. tests/bench/defaults.sh photographs | points: files as people have
 # them; stars and fluorescence (minutes).
 set -euo pipefail

@@ -20,11 +20,12 @@ RIM = 8  # pixels at the border of what was measured that are not scored
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """rule: the half by which the rule was chosen; the other half was not looked at before it stood."""
+    """rule: the half by which the rule was chosen; the other half was not looked at before it stood; r, c or n begins its
+    name: the two halves, and those of neither."""
 
     name: str
     picture: str
-    operator: str  # b1: Gaussian of 1 pixel; br; mo: motion; sr2, sr3: coarser; in50: half missing; id
+    operator: str  # b1: Gaussian of 1 pixel; br; mo, mt: motion; de: out of focus; sr2, sr3: coarser; in50: half missing; id
     noise: float  # standard deviation, white 1; of counts: 0
     rule: bool
     peak: float = 0  # counts at white
@@ -66,8 +67,21 @@ def _cases():
         ("astronaut", "b16", 0.01, {"wrong": "kernel 0.75"}), ("coins", "b1", 0.02, {"wrong": "noise 0.5"}),
         ("chelsea", "b25", 0.01, {"wrong": "noise 2"}), ("rocket", "b16", 0.01, {"wrong": "boundary"}),
     ]
+    # Neither chose a rule: what a rule for time must not cost (defaults.sh --older BUILD --half new).
+    new = [
+        ("motorcycle_left", "b12", 0.01, {}), ("ihc", "b12", 0.01, {"color": True}), ("clock_motion", "b20", 0.01, {}),
+        ("microaneurysms", "de", 0.01, {"size": 96}), ("cell", "de", 0.003, {}), ("text", "b12", 0.02, {"size": 160}),
+        ("motorcycle_left", "de", 0.003, {}), ("ihc", "mt", 0.02, {}), ("clock_motion", "b12", 0.05, {}),
+        ("motorcycle_right", "mt", 0.01, {"color": True}), ("cell", "b20", 0.001, {}), ("ihc", "sr2", 0.01, {}),
+        ("fluorescence", "de", 0, {"peak": 100}), ("stars", "b12", 0, {"peak": 2000, "file": "u16"}),
+        ("phantom", "de", 0.01, {}), ("fluorescence", "b20", 0, {"peak": 3000, "file": "u16"}),
+        ("motorcycle_left", "b12", 0.01, {"file": "png"}), ("camera", "de", 0.02, {"size": 400}),
+        ("coffee", "mt", 0.005, {"color": True, "size": 384}), ("moon", "b20", 0.005, {}),
+        ("gravel", "de", 0.01, {}), ("volume", "b12", 0.02, {"size": 40}),
+        ("motorcycle_right", "sr3", 0.005, {}), ("astronaut", "de", 0.005, {"size": 500}),
+    ]
     out = []
-    for letter, half in (("r", rows), ("c", checks)):
+    for letter, half in (("r", rows), ("c", checks), ("n", new)):
         for k, (picture, operator, noise, rest) in enumerate(half):
             out.append(Case(f"{letter}{k + 1:02}", picture, operator, noise, letter == "r", **rest))
     return out
@@ -140,7 +154,7 @@ def picture(case):
     return _wheel(name, case.size, case.color)
 
 
-KERNELS = {"b1": 1.0, "b16": 1.6, "b25": 2.5}
+KERNELS = {"b1": 1.0, "b12": 1.2, "b16": 1.6, "b20": 2.0, "b25": 2.5}
 
 
 def kernel(operator, stretch=1.0):
@@ -153,6 +167,12 @@ def kernel(operator, stretch=1.0):
         return g / g.sum()
     if operator == "mo":
         return methods.hand_shake()
+    if operator == "de":  # out of focus: a disk of 3 pixels, its rim shared by area
+        i = (np.arange(7 * 8) + 0.5) / 8 - 3.5
+        fine = (np.hypot(i[:, None], i[None]) < 3 * stretch).astype(float)
+        return fine.reshape(7, 8, 7, 8).sum(axis=(1, 3)) / fine.sum()
+    if operator == "mt":
+        return np.rot90(methods.hand_shake()).copy()
     if operator.startswith("sr"):
         return methods.gaussian(1.2 if operator == "sr2" else 1.6, 13)
     return methods.DELTA

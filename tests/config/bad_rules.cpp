@@ -199,6 +199,11 @@ const std::vector<BadJob>& bad_rules() {
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndevice: cpu\ndenoiser: {precision: tf32}\n",
        {},
        "photo.yaml:5: denoiser.precision is tf32 (only GPUs have it, device is cpu) write float32"},
+      {"EarlyTf32OnACpu",
+       "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\ndevice: cpu\ndenoiser: {early_precision: "
+       "tf32}\n",
+       {},
+       "photo.yaml:5: denoiser.early_precision is tf32 (only GPUs have it, device is cpu) write float32"},
       {"PreviewBitsOfJpeg",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\noutput: {preview: b.jpg, preview_bits: "
        "16}\n",

@@ -56,7 +56,7 @@ const Texts good_jobs = {
     "problem: {truth: photo.jpg, noise: {gaussian: 0.1}, operator: {type: blur, method: fft, boundary: zero, "
     "kernel: {file: k.npy, normalize: false, center: [3, 4]}}}\n"
     "denoiser: {network: drunet, weights: random, widths: [8, 16], blocks: 2, mode: patch, patch: 64, batch: "
-    "4, precision: bfloat16, averaging: cycle}\n"
+    "4, precision: bfloat16, early_precision: float16, averaging: cycle}\n"
     "solver: {name: fista, momentum: 4, step: 0.5, sigma: [0.1, 0.05], iterations: 2, stop: {residual: 1e-4, "
     "chi2: 1}}\n",
     "problem: {measurements: y.h5, weights: w.tif, saturation: 0.99, image: {size: [64, 96], channels: 3, "

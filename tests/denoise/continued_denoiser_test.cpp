@@ -52,5 +52,49 @@ TEST(ContinuedDenoiser, ChangesByTheSquareOfSigmaBelow) {
   EXPECT_EQ(change(*D, 0), 0);
 }
 
+// With a state that two of them could not share.
+class Counts final : public Denoiser {
+ public:
+  void apply(const at::Tensor& in, double sigma, at::Tensor& out) override { out.copy_(in); }
+  std::int64_t bytes_sent() const override { return 0; }
+  std::string description() const override { return "counts"; }
+  std::vector<StateField> state() override { return {{.name = "calls", .scalar = &calls}}; }
+  double calls = 0;
+};
+
+class Halves final : public Denoiser {
+ public:
+  explicit Halves(std::vector<std::string>& log) : log_(log) {}
+  void apply(const at::Tensor& in, double sigma, at::Tensor& out) override {
+    log_.push_back("half");
+    out.copy_(in).mul_(0.5);
+  }
+  void release() override { log_.push_back("release"); }
+  std::int64_t bytes_sent() const override { return 3; }
+  std::string description() const override { return "halves"; }
+
+ private:
+  std::vector<std::string>& log_;
+};
+
+TEST(EarlyDenoiser, IsTheEarlyOneFromTheLevelUpAndTheExactOneBelow) {
+  Shrink exact;
+  std::vector<std::string> log;
+  const auto D = make_early(std::make_unique<Halves>(log), exact, kLevel);
+  Halves halves(log);
+  for (const double sigma : {1.0, kLevel}) EXPECT_EQ(change(*D, sigma), change(halves, sigma)) << sigma;
+  log.clear();
+  for (const double sigma : {0.2, 0.1}) EXPECT_EQ(change(*D, sigma), change(exact, sigma)) << sigma;
+  EXPECT_EQ(log, std::vector<std::string>{"release"});  // its features make room, once
+  EXPECT_EQ(change(*D, 0.5), change(halves, 0.5));      // and it is there again
+  EXPECT_EQ(D->bytes_sent(), 7);
+  EXPECT_FALSE(D->bytes_are_exact());
+}
+
+TEST(EarlyDenoiser, RefusesStatesThatACheckpointWouldHaveToTellApart) {
+  Shrink exact;
+  EXPECT_ANY_THROW(make_early(std::make_unique<Counts>(), exact, kLevel));
+}
+
 }  // namespace
 }  // namespace tessera

@@ -7,6 +7,7 @@
 
 #include "tessera/app/run_plan.hpp"
 #include "tessera/denoise/denoiser.hpp"
+#include "tessera/solve/solver.hpp"
 
 namespace tessera {
 
@@ -28,5 +29,10 @@ std::string job_weights(const JobConfig& job, std::int64_t channels);
 /// Its windows are as large as its memory allows: execution_options(). Collective.
 std::unique_ptr<Denoiser> make_denoiser(const RunPlan& plan, const Communicator& comm,
                                         const std::shared_ptr<Transport>& transport);
+/// With denoiser.early_precision in the first iterations, `exact` in the others, which must outlive it; none where the job
+/// asks for no other precision. InputError where the solver's sigma does not fall by itself. Collective.
+std::unique_ptr<Denoiser> make_early_denoiser(const RunPlan& plan, Denoiser& exact,
+                                              const SolverOptions& options, const Communicator& comm,
+                                              const std::shared_ptr<Transport>& transport);
 
 }  // namespace tessera

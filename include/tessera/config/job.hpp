@@ -123,6 +123,8 @@ struct DenoiserConfig {
   std::string network = "drunet";
   Options options{};    // of this network: DenoiserChoice
   std::string weights;  // shipped name, path, "random" (seeded); "": auto
+  Precision early_precision =
+      Precision::float32;  // while sigma is far above its last level; float32: as precision
   bool operator==(const DenoiserConfig&) const = default;
 };
 
@@ -146,7 +148,7 @@ struct Chosen {
   bool iterations = false;  // solver.iterations
   bool prior = false;       // the section denoiser
   bool arrays = false;      // operator and data are in memory: the job names neither
-  static constexpr std::int64_t more_passes = 6;
+  static constexpr std::int64_t more_passes = 5;
   static constexpr const char* masked_solver = "admm";  // where pixels are missing
   static constexpr std::int64_t masked_passes = 16;
   /// One number for a checkpoint, and back.

@@ -45,6 +45,8 @@ class Denoiser {
   virtual std::string notice() const { return {}; }
   /// What the next call depends on beside its arguments, for checkpoints.
   virtual std::vector<StateField> state() { return {}; }
+  /// Gives back what the last call left for the next one: its features, not the weights.
+  virtual void release() {}
   /// Automatic choices that the result's last bits depend on, by their key in the job: a resumed run keeps
   /// them.
   virtual std::vector<std::pair<std::string, std::int64_t>> choices() const { return {}; }
@@ -64,6 +66,10 @@ struct DenoiserContext {
 /// below it. So |D(in, sigma) - in| falls with sigma^2, the bounded denoiser of Chan, Wang, Elgendy, IEEE
 /// Trans. Comput. Imaging 3 (2017) 84. `inner` must outlive it.
 std::unique_ptr<Denoiser> make_continued(Denoiser& inner, double level);
+
+/// `early` from `level` on, `exact` below: strong noise levels forgive a coarser arithmetic, the last ones make the
+/// result. Working memory is that of one of them. Neither may have a state of its own. `exact` must outlive it.
+std::unique_ptr<Denoiser> make_early(std::unique_ptr<Denoiser> early, Denoiser& exact, double level);
 
 /// out <- f(in, sigma), pixel by pixel or block by block: f sees this rank's block alone, (C, [D,] H, W), and
 /// may be any callable. `description`: what it is, for the log.

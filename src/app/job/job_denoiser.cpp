@@ -72,4 +72,28 @@ std::unique_ptr<Denoiser> make_denoiser(const RunPlan& plan, const Communicator&
   return make_network_denoiser(*plan.network, options, context);
 }
 
+// By measurement: bfloat16 down to three times the last level moves the pictures of 40 right models by 0.02 dB at most,
+// to the last step but one by 0.06. Where noise is strong, levels that are above all rounding are few multiples of it.
+std::unique_ptr<Denoiser> make_early_denoiser(const RunPlan& plan, Denoiser& exact,
+                                              const SolverOptions& options, const Communicator& comm,
+                                              const std::shared_ptr<Transport>& transport) {
+  constexpr double kFar = 3, kStrong = 0.06;
+  const Precision precision = plan.job.denoiser.early_precision;
+  if (precision == Precision::float32 || precision == plan.job.execution.precision) return {};
+  TESSERA_VALIDATE(
+      options.level > 0 && options.sigma.values().size() > 1, "denoiser.early_precision is ", word(precision),
+      " (the network's sigma does not fall by itself here, so that no iteration is an early one) ",
+      "leave it out, or leave solver.sigma and solver.step open");
+  TESSERA_VALIDATE(
+      plan.job.execution.averaging != Averaging::cycle, "denoiser.early_precision is ", word(precision),
+      " (denoiser.averaging is cycle: two networks would count its turns) write none, flips or all");
+  RunPlan early = plan;
+  Execution& e = early.job.execution;
+  e.precision = precision;
+  for (const auto& [key, value] : exact.choices())  // the same cut, in a resumed run too
+    (key == "patch" ? e.patch : key == "batch" ? e.batch : e.halo_depth) = value;
+  const double from = std::max(std::min(kFar * options.level, kStrong), 1.01 * options.level);
+  return make_early(make_denoiser(early, comm, transport), exact, from);
+}
+
 }  // namespace tessera

@@ -78,7 +78,10 @@ std::int64_t other_bytes(const RunPlan& plan) {
     most = std::max(most, static_cast<double>(data_memory(plan.decomposition, m.data, halo,
                                                           plan.job.execution.planes, rank)) +
                               data_moment(m.data, plan.decomposition, rank));
-  if (m.network) most += weight_memory(*m.network, plan.job.execution.precision, plan.device.is_cuda());
+  const Precision precision = plan.job.execution.precision, early = plan.job.denoiser.early_precision;
+  if (m.network) most += weight_memory(*m.network, precision, plan.device.is_cuda());
+  if (m.network && early != Precision::float32 && early != precision)
+    most += weight_memory(*m.network, early, plan.device.is_cuda());
   return static_cast<std::int64_t>(kMargin * most) + (std::int64_t{16} << 20);
 }
 

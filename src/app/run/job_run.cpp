@@ -11,6 +11,7 @@
 
 #include "job/solver_input.hpp"
 #include "job/survey.hpp"
+#include "tessera/app/job_denoiser.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/physics/operators.hpp"
 
@@ -152,7 +153,8 @@ JobRun::JobRun(Measured measured_data, std::optional<Checkpoint> checkpoint, con
   clipped = !problem.ends.empty();
   problem.ends.clear();
   if (from) keep_schedules(*from, options);
-  continued_ = make_continued(*denoiser, options.level);
+  early_ = make_early_denoiser(plan, *denoiser, options, comm, started.transport);
+  continued_ = make_continued(early_ ? *early_ : *denoiser, options.level);
   solver_ = make_solver(plan.job.solver.name, {*data, *continued_, space, options, start_});
   for (const auto& more : {prefixed("solver/", solver_->state()), prefixed("denoiser/", denoiser->state())})
     fields.insert(fields.end(), more.begin(), more.end());

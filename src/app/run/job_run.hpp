@@ -77,7 +77,7 @@ struct JobRun {
   bool level_said_ = false;  // the resolved job says the level that was raised
   at::Tensor start_, best_;  // best_: the loop's
   double start_rms_ = 0;
-  std::unique_ptr<Denoiser> continued_;
+  std::unique_ptr<Denoiser> early_, continued_;
   std::unique_ptr<Solver> solver_;
 };
 

@@ -62,6 +62,11 @@ class TurnedRunners {
     if (!stays) other_symmetry_ = symmetry;
     return *runner;
   }
+  void release() {
+    for (std::optional<Runner>& runner : runners_)
+      if (runner) runner->release();
+    if (other_) other_->release();
+  }
 
  private:
   static constexpr int kStay = 8;
@@ -145,6 +150,11 @@ class LayerDenoiser final : public Denoiser {
     return concat(name_, ", layer, halo depth ", depth_, ", ", halos_->count(), " exchanges per pass, ",
                   c10::toString(options_.type), options_.tf32 ? " as tf32" : "",
                   runners_->of(0).fused() ? ", fused" : "", runners_->of(0).graphs() > 0 ? ", replayed" : "");
+  }
+  void release() override {
+    if (options_.device.is_cuda()) return;  // recorded passes hold messages that all ranks agreed on
+    runners_->release();
+    region_.reset();
   }
   std::vector<StateField> state() override { return symmetries_.state(); }
   std::vector<std::pair<std::string, std::int64_t>> choices() const override {

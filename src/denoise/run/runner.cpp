@@ -255,6 +255,7 @@ void Runner::release() {
   Impl& m = *impl_;
   if (m.graphs) m.graphs.emplace(m.options.device, m.tensor);
   m.sizes.clear();
+  m.arena.resize(0);
   release_kept_tensors();
   if (m.options.device.is_cuda()) release_device_memory();
 }

@@ -227,6 +227,10 @@ class WindowDenoiser final : public Denoiser {
                   " without remote pixels), halo ", halo_text_, ", ", c10::toString(options_.type),
                   options_.tf32 ? " as tf32" : "", passes_->runner.fused() ? ", fused" : "");
   }
+  void release() override {
+    passes_->runner.release();
+    region_.reset();
+  }
   std::vector<StateField> state() override { return symmetries_.state(); }
   std::vector<std::pair<std::string, std::int64_t>> choices() const override {
     return {{"patch", patch_}, {"batch", batch_}};
