@@ -24,4 +24,7 @@ std::optional<Decision> missing_samples(const JobConfig& job, const Facts& facts
 /// More than one pass where samples turn out to differ: then one pass of a denoiser is not the answer.
 std::optional<Decision> samples_that_differ(const JobConfig& job, const Facts& facts);
 
+/// More iterations where samples are few for the pixels that they are to tell, and of operators of which nothing is known.
+std::optional<Decision> operator_of_few_samples(const JobConfig& job, const Facts& facts);
+
 }  // namespace tessera::rules

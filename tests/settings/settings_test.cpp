@@ -94,6 +94,24 @@ TEST(Settings, RulesDecideWhatTheJobLeavesOpenAndNothingElse) {
   }
 }
 
+TEST(Settings, IterationsFollowWhatAnOperatorTells) {
+  const auto iterations = [](bool convolves, bool scans, double per_pixel, const std::string& more = "") {
+    Facts facts = seen({.noise = 0.01, .per_pixel = per_pixel});
+    facts.identity = facts.pointwise = false;
+    facts.convolves = convolves;
+    facts.scans = scans;
+    const Settings settings = decide(job_of(more, "blur, kernel: {gaussian: {sigma: 1}}"), facts);
+    return settings.solver.name == "hqs" ? settings.solver.iterations : -1;
+  };
+  EXPECT_EQ(iterations(true, false, 1), 5);
+  EXPECT_EQ(iterations(true, false, 0.1), 5);  // coarser samples
+  EXPECT_EQ(iterations(false, true, 0.5), 5);
+  EXPECT_EQ(iterations(false, true, 0.3), 12);  // few views
+  EXPECT_EQ(iterations(false, false, 1), 12);   // nothing is known
+  EXPECT_EQ(iterations(false, true, 0.3, "solver: {iterations: 5}\n"), 5);
+  EXPECT_EQ(iterations(false, true, 0.3, "solver: {name: hqs}\n"), 20);
+}
+
 TEST(Settings, ArraysGetWhatAJobOfTheirKindGets) {
   know_choices();
   const JobConfig asked = parse_job("schema: 1\n", "settings", {}, {}, Purpose::arrays);

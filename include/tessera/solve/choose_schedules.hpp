@@ -14,6 +14,7 @@ struct ScheduleRequest {
   bool takes_sigma = true;  // the denoiser
   bool pixels = false;      // every sample is a pixel of the image
   bool volume = false;      // the image has a depth
+  bool convolves = false;   // every part of the operator is a convolution or a mask
   bool denoising = false;   // and every pixel has one, of equal noise
   double noise = 0;         // standard deviation of a sample of weight 1; 0: not known
   double L = 1;             // Lipschitz constant of the data term's gradient

@@ -16,6 +16,13 @@ bool is_identity(const OperatorTraits& traits) {
   return taps.numel() == taps.size(0) && taps.eq(1).all().item().toBool();
 }
 
+double samples_per_pixel(const ProductSpace& range, const ImageSpace& image) {
+  double samples = 0;
+  for (std::size_t i = 0; i < range.parts(); ++i)
+    samples += static_cast<double>(range.part(i).box().pixels() * range.part(i).space.channels);
+  return samples / static_cast<double>(image.box.pixels() * image.channels);
+}
+
 }  // namespace
 
 Facts facts_of(const RunPlan& plan) {
@@ -43,7 +50,11 @@ Facts facts_of(const RunPlan& plan) {
 Facts facts_of(const RunPlan& plan, const Problem& problem) {
   Facts facts = facts_of(plan);
   facts.network_takes_level = plan.network && plan.network->takes_sigma();
+  const OperatorTraits& traits = problem.A->traits();
+  facts.convolves = traits.convolutional();
+  facts.scans = traits.radial.has_value();
   facts.samples = Facts::Samples{.noise = problem.noise_sigma,
+                                 .per_pixel = samples_per_pixel(problem.A->range(), plan.image),
                                  .missing = problem.missing,
                                  .marked = problem.marked,
                                  .weighed = !problem.weights.empty(),

@@ -172,14 +172,16 @@ SolverOptions solver_options(const RunPlan& plan, double noise, double L, bool m
       said.step = dpir_schedule(level(s.sigma), n).gamma;
   }
   if (s.step.form == "dpir") said.step = dpir_schedule(level(s.step), n).gamma;
+  const OperatorTraits traits = plan.op->traits(plan.domain());
   choose_schedules({.said = said,
                     .sigma_open = s.sigma.automatic,
                     .solver = row,
                     .network = plan.network.has_value(),
                     .takes_sigma = plan.network ? plan.network->takes_sigma()
                                                 : find_denoiser(plan.job.denoiser.network).takes_sigma,
-                    .pixels = plan.network && plan.op->traits(plan.domain()).pointwise(),
+                    .pixels = plan.network && traits.pointwise(),
                     .volume = plan.image.volume(),
+                    .convolves = traits.convolutional(),
                     .denoising = !missing && is_denoising(plan.job.problem),
                     .noise = noise,
                     .L = L},
