@@ -27,7 +27,7 @@ for program in "$build"/bin/*; do
   [[ -f $program && -x $program ]] && cp "$program" "$root/$build/bin/"
 done
 strip "$root/$build"/bin/*
-cp -r jobs "$root/"
+cp -r jobs python "$root/"
 cp -r tests "$root/" && find "$root/tests" -name '*.cpp' -delete
 rm -rf "$root/tests/report"  # its tests are Python and stay at home
 cp -r data include "$root/"

@@ -41,12 +41,14 @@ def length_complaints(name, text):
     return [f"docs/{name} has {words} words ({most} at most)"] if most and words > most else []
 
 
-def version_complaints(header, citation, changelog):
+def version_complaints(header, citation, changelog, package):
     """The header is what CMake reads; the program's own answer is compared by programs.sh."""
     version = ".".join(re.findall(r"^#define TESSERA_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", header, re.M))
     complaints = []
     if re.search(r"^version: (.*)$", citation, re.M).group(1) != version:
         complaints.append(f"CITATION.cff does not say version {version}, as version.hpp does")
+    if f'version = "{version}"' not in package:
+        complaints.append(f"python/pyproject.toml does not say version {version}, as version.hpp does")
     versions = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - (\d{4}-\d\d-\d\d)$", changelog, re.M)
     if not versions or versions[0][0] != version:
         complaints.append(f"the first version of docs/changelog.md is not '## [{version}] - DATE', as version.hpp says")
@@ -76,12 +78,12 @@ def main():
     assert not length_complaints("job_file.md", "word " * 5000)
     header = "".join(f"#define TESSERA_VERSION_{part} {n}\n" for part, n in (("MAJOR", 1), ("MINOR", 2), ("PATCH", 3)))
     citation = "version: 1.2.3\ndate-released: 2000-01-01\n"
-    assert not version_complaints(header, citation, "## [1.2.3] - 2000-01-01\n\n### Added\n")
-    assert len(version_complaints(header, "version: 1.1", "## [1.3.0] - 2000-01-01")) == 2
-    assert len(version_complaints(header, citation, "## [1.2.3] - 2000-01-02\n### News\n## [1.2.2] - 2001-01-01")) == 3
+    assert not version_complaints(header, citation, "## [1.2.3] - 2000-01-01\n\n### Added\n", 'version = "1.2.3"')
+    assert len(version_complaints(header, "version: 1.1", "## [1.3.0] - 2000-01-01", "")) == 3
+    assert len(version_complaints(header, citation, "## [1.2.3] - 2000-01-02\n### News\n## [1.2.2] - 2001-01-01", 'version = "1.2.3"')) == 3
 
     complaints = version_complaints((source / "include/tessera/core/version.hpp").read_text(), (source / "CITATION.cff").read_text(),
-                                    (source / "docs/changelog.md").read_text())
+                                    (source / "docs/changelog.md").read_text(), (source / "python/pyproject.toml").read_text())
     for path in documents:
         text = path.read_text()
         complaints += link_complaints(path, text) + script_complaints(source, path, text)

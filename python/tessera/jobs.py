@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A job as a dict, with arrays in the place of files: written as the job file and files that the program reads."""
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from .program import Error
+
+# Keys whose words are paths where a file of that name is there.
+PATHS = {"measurements", "truth", "weights", "file", "start", "flats", "darks", "angles"}
+
+
+def as_array(value: Any, name: str) -> tuple[np.ndarray, bool]:
+    """numpy's view of an array of any kind, channels first, and whether they were last: (H, W), (C, H, W), (C, D, H, W), or
+    colors last, (H, W, 3) and (H, W, 4), whose alpha is left out with a warning. Error of what is no image."""
+    if getattr(value, "requires_grad", False):
+        raise Error(f"{name} is a tensor that requires a gradient (a run has none) pass {name}.detach()")
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    dims = [str(d) for d in getattr(value, "dims", ())]  # xarray's
+    array = np.asarray(value)
+    if array.dtype == object or array.dtype.kind in "USV":
+        raise Error(f"{name} has the type {array.dtype} (no numbers) pass an array of numbers")
+    if array.dtype.kind == "c":
+        raise Error(f"{name} is complex (images are real) pass its real part or its absolute value")
+    if array.size == 0:
+        raise Error(f"{name} has the shape {array.shape} (it holds nothing) pass an image")
+    if dims and len(set(dims)) == array.ndim and set(dims) <= {"c", "z", "y", "x", "channel", "band"}:
+        order = sorted(range(array.ndim), key=lambda d: {"z": 1, "y": 2, "x": 3}.get(dims[d], 0))
+        return np.ascontiguousarray(np.transpose(array, order)), False
+    if array.ndim == 3 and array.shape[2] in (3, 4) and array.shape[0] > 4:
+        if array.shape[2] == 4:
+            warnings.warn(f"{name}: the fourth channel is taken for alpha and left out; pass (C, H, W) if it is data", stacklevel=4)
+        return np.ascontiguousarray(np.moveaxis(array[..., :3], 2, 0)), True
+    if array.ndim not in (1, 2, 3, 4):
+        raise Error(f"{name} has the shape {array.shape} (images have two to four axes) pass (H, W), (C, H, W) or (C, D, H, W)")
+    return np.ascontiguousarray(array), False
+
+
+def is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or (hasattr(value, "__array__") and hasattr(value, "shape") and len(value.shape) > 0)
+
+
+class Job:
+    """The job in `folder`: `path` is its file, `last` whether the measurement's channels came last."""
+
+    def __init__(self, job: dict | str | Path, folder: Path, output: Path):
+        self.last = False
+        self.path = folder / "job.yaml"
+        self._folder = folder
+        if isinstance(job, dict):
+            tree = self._written(job, ())
+        elif isinstance(job, (str, Path)):
+            self.path = Path(job)
+            if not self.path.is_file():
+                raise Error(f"{job} (no such job file) pass the path of one, or a dict")
+            return
+        else:
+            raise Error(f"the job is of type {type(job).__name__} (no job) pass a dict, or the path of a job file")
+        section = tree.setdefault("output", {})
+        if not isinstance(section, dict):
+            raise Error("output is no section (its keys are folder, preview, ...) pass a dict")
+        section["folder"] = str(Path(section["folder"]).absolute()) if "folder" in section else str(output)
+        tree.setdefault("schema", 1)
+        self.path.write_text(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))
+
+    def _written(self, value: Any, keys: tuple) -> Any:
+        if isinstance(value, dict):
+            return {str(k): self._written(v, (*keys, str(k))) for k, v in value.items()}
+        if isinstance(value, (list, tuple)) and not any(isinstance(v, (dict, list, tuple, str, Path)) or is_array(v) for v in value):
+            return [self._scalar(v) for v in value]
+        if isinstance(value, (list, tuple)):
+            return [self._written(v, (*keys, str(k))) for k, v in enumerate(value)]
+        if is_array(value):
+            if keys and keys[-1] in ("angles", "size", "spacing", "pixel", "sigma", "step") and np.ndim(value) == 1:
+                return [self._scalar(v) for v in np.asarray(value)]
+            array, last = as_array(value, ".".join(keys))
+            self.last = self.last or (last and keys[-1] in ("measurements", "truth"))
+            file = "_".join(keys) + ".npy"
+            np.save(self._folder / file, array)
+            return file
+        if isinstance(value, Path):
+            return str(value.absolute())
+        if isinstance(value, str) and keys and keys[-1] in PATHS and Path(value.split(":/")[0]).is_file():
+            return str(Path(value.split(":/")[0]).absolute()) + value[len(value.split(":/")[0]):]
+        return self._scalar(value)
+
+    @staticmethod
+    def _scalar(value: Any) -> Any:
+        return value.item() if isinstance(value, np.generic) else value

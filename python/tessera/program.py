@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The program, and how it is started."""
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+BAD_INPUT, FAILED, CHECKPOINTED, STOPPED = 2, 3, 85, 86
+
+
+class Error(Exception):
+    """What the program refused, or why it failed, in its own words: <problem> (<why>) <what to do>. `code`: its exit code."""
+
+    def __init__(self, message: str, code: int = BAD_INPUT):
+        super().__init__(message)
+        self.code = code
+
+
+def find_program() -> Path:
+    """$TESSERA, else the build of the clone that this package lies in, else `tessera` on the PATH."""
+    named = os.environ.get("TESSERA")
+    if named:
+        if not os.access(named, os.X_OK) or Path(named).is_dir():
+            raise Error(f"TESSERA is {named} (no program is there) name the built program, build/release/bin/tessera")
+        return Path(named).resolve()
+    built = Path(__file__).resolve().parents[2] / "build/release/bin/tessera"
+    if os.access(built, os.X_OK):
+        return built
+    on_path = shutil.which("tessera")
+    if on_path:
+        return Path(on_path).resolve()
+    raise Error("no program tessera was found (it is neither in $TESSERA nor on the PATH) build it with jobs/quickstart.sh and "
+                "set TESSERA to build/release/bin/tessera of that clone")
+
+
+def launcher(program: Path, ranks: int) -> list[str]:
+    """The command before the program on so many ranks: launch.sh of the program's clone, else mpirun."""
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
+        raise Error(f"ranks is {ranks!r} (a run has one rank or more) write a whole number")
+    for folder in program.parents:
+        script = folder / "jobs/launch.sh"
+        if script.exists():
+            return [str(script), "-n", str(ranks)]
+    if ranks == 1:
+        return []
+    mpirun = shutil.which("mpirun")
+    if mpirun is None:
+        raise Error(f"ranks is {ranks} (there is no launcher: neither jobs/launch.sh beside {program} nor mpirun on the PATH) "
+                    "install Open MPI, or write ranks=1")
+    return [mpirun, "-n", str(ranks)]
+
+
+def message(text: str) -> str:
+    """Of what a failed run said, its last word without the progress."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    own = [line.removeprefix("tessera: ").removeprefix("error: ") for line in lines
+           if not line.startswith(("iteration ", "note: ", "---", "prterun", "mpirun"))]
+    return own[-1] if own else "the run failed without a word"
+
+
+def ask(arguments: list[str], folder: Path | str = ".", ranks: int = 1) -> str:
+    """What a command prints. Error: what it refused."""
+    program = find_program()
+    done = subprocess.run([*launcher(program, ranks), str(program), *arguments], cwd=folder, text=True, capture_output=True,
+                          stdin=subprocess.DEVNULL, errors="replace")
+    if done.returncode:
+        raise Error(message(done.stderr or done.stdout), done.returncode)
+    return done.stdout
