@@ -5,6 +5,7 @@ best classical method, on the cases of defaults_cases.py. The best is chosen wit
 
 import argparse
 import csv
+import dataclasses
 import hashlib
 import json
 import multiprocessing
@@ -13,6 +14,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import h5py
@@ -111,35 +113,39 @@ def run(task):
 
 
 def timed(task):
-    """The shortest job by one build: PSNR, seconds of CPU (one thread), passes of the network over the image."""
+    """The shortest job by one build: PSNR, seconds of CPU (all ranks) and of the clock, passes of the network over the image."""
     o, case, build = task
     m = Measured(case)
     folder = o.work / "runs" / f"{case.name}-by-{'now' if build == o.build else 'older'}"
     unit = job(m, folder, DEFAULT, False)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([build / "bin" / "tessera", "run", "job.yaml", "--force"], cwd=folder, check=True, stdin=subprocess.DEVNULL,
-                   capture_output=True)
+    launch = ["jobs/launch.sh", "-n", str(o.ranks)] if o.ranks > 1 else []
+    command = [*(Path(w).resolve() if "/" in w else w for w in launch), build / "bin" / "tessera", "run", "job.yaml", "--force"]
+    before, clock = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    subprocess.run(command, cwd=folder, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+    clock = time.monotonic() - clock
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     with h5py.File(folder / "out" / "reconstruction.h5") as file:
         x = file["image"][:] / unit
-    passes = json.loads((folder / "out" / "summary.json").read_text())["iterations"]
+    summary = json.loads((folder / "out" / "summary.json").read_text())
+    passes = summary["iterations"] + summary.get("trial_iterations", 0)
     shutil.rmtree(folder / "out", ignore_errors=True)
-    return m.score(x), after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, passes
+    return m.score(x), after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, clock, passes
 
 
 def compare(o, cases):
     """This build beside an older one, in turn: a line per case, and what it comes to."""
-    print("| case | dB older | now | CPU s older | now | passes older | now |\n|---|---|---|---|---|---|---|")
+    print("| case | dB older | now | CPU s older | now | clock s older | now | passes older | now |\n|---|---|---|---|---|---|---|---|---|")
     rows = []
     for case in cases:
-        (a, s, n), (b, t, m) = timed((o, case, o.older)), timed((o, case, o.build))
-        rows.append((case.is_right, b - a, s, t, n, m))
-        print(f"| {case.name} | {a:.2f} | {b - a:+.2f} | {s:.2f} | {t:.2f} | {n} | {m} |", flush=True)
+        (a, s, w, n), (b, t, v, m) = timed((o, case, o.older)), timed((o, case, o.build))
+        rows.append((case.is_right, b - a, s, t, w, v, n, m))
+        print(f"| {case.name} | {a:.2f} | {b - a:+.2f} | {s:.2f} | {t:.2f} | {w:.2f} | {v:.2f} | {n} | {m} |", flush=True)
     for right, title in ((True, "right"), (False, "wrong")):
         own = np.array([r[1:] for r in rows if r[0] == right])
         if len(own):
             print(f"\n{len(own)} {title} models: {np.nanmean(own[:, 0]):+.3f} dB on average, {np.nanmin(own[:, 0]):+.2f} at worst; "
-                  f"{own[:, 2].sum() / own[:, 1].sum():.2f} of the CPU seconds, {own[:, 4].sum() / own[:, 3].sum():.2f} of the passes.")
+                  f"{own[:, 2].sum() / own[:, 1].sum():.2f} of the CPU seconds, {own[:, 4].sum() / own[:, 3].sum():.2f} of the clock's, "
+                  f"{own[:, 6].sum() / own[:, 5].sum():.2f} of the passes.")
 
 
 def classical(task):
@@ -239,17 +245,19 @@ def main():
     parser.add_argument("--settings", default="", help="only these, separated by commas")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--older", type=Path, help="the folder of another build: the default by both, in turn, with times")
+    parser.add_argument("--size", type=int, help="with --older: sides of the pictures in place of the cases' own")
+    parser.add_argument("--ranks", type=int, default=1, help="with --older")
     parser.add_argument("--again", default="", help="settings whose kept results are made anew")
     o = parser.parse_args()
     o.build = o.build.resolve()
     o.work = (o.work or o.build / "bench" / "defaults").resolve()
     o.work.mkdir(parents=True, exist_ok=True)
-    cases = [c for c in CASES if c.name[0] in {"rule": "r", "check": "c", "both": "rc", "new": "n"}[o.half]]
+    cases = [c for c in CASES if o.only or c.name[0] in {"rule": "r", "check": "c", "both": "rc", "new": "n"}[o.half]]
     if o.only:
         cases = [c for c in cases if c.name in o.only.split(",")]
     if o.older:
         o.older = o.older.resolve()
-        compare(o, cases)
+        compare(o, [dataclasses.replace(c, size=o.size) for c in cases] if o.size else cases)
         return
     tasks = []
     for case in cases:

@@ -64,7 +64,9 @@ struct JobRun {
   std::unique_ptr<Metrics> metrics;
   double psnr_start = NAN;
   bool clipped = false;  // samples at the ends of their range are bounds
-  double raised = 1;     // the noise, to the misfit that no image takes away
+  int trial_iterations =
+      0;              // of steps that told whether the noise has to be raised, before the first iteration
+  double raised = 1;  // the noise, to the misfit that no image takes away
 
  private:
   /// Raises the noise, and what follows from it, until an image explains the data, and one without grain does.

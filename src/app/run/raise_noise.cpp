@@ -36,6 +36,7 @@ Trial try_noise(JobRun& run, Denoiser& denoiser, const SolverOptions& options, c
   const auto continued = make_continued(denoiser, options.level);
   const auto solver =
       make_solver(run.plan.job.solver.name, {*run.data, *continued, run.space, o, start.clone()});
+  run.trial_iterations += kSteps;
   for (int k = 0; k < kSteps; ++k) {
     solver->step(k);
     run.reducer.finish();

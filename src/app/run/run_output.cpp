@@ -261,6 +261,7 @@ RunSummary RunOutput::write_results(const LoopResult& result, bool stopped) {
                                                             : 0.0;
   s.noise = run_.problem.noise_sigma;
   s.strength = run_.options.lambda;
+  s.trial_iterations = run_.trial_iterations;
   s.prox = run_.data->prox_report();
   s.restarts = restarts_;
   s.ranks = run_.comm.size();

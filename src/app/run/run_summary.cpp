@@ -25,6 +25,7 @@ nlohmann::ordered_json to_json(const RunSummary& summary, const LoopResult& resu
       region.push_back({summary.scored->lo()[d], summary.scored->hi()[d]});
   }
   s["iterations"] = result.iterations;
+  s["trial_iterations"] = summary.trial_iterations;
   s["written_iteration"] = result.kept + 1;
   s["cause"] = result.cause;
   s["residual"] = number(result.last.residual);

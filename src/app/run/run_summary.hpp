@@ -22,7 +22,7 @@ struct RunSummary {
   double seconds_per_iteration = 0;
   double noise = 0, strength = NAN;
   ProxReport prox;
-  int restarts = 0, ranks = 1;
+  int restarts = 0, ranks = 1, trial_iterations = 0;
   LoopSummary loop;
   std::int64_t checkpoint_bytes = 0;
   double checkpoint_seconds = 0;
