@@ -96,7 +96,7 @@ FileTaps file_kernel(const KernelConfig::File& file, const OperatorRequest& in, 
   const KernelLook look = look_at_kernel(file, taps, find_operator(in.config.type).every_pixel.empty());
   for (const std::string& line : look.warnings) in.files.warn(line);
   for (const std::string& line : look.notes) in.files.note(line);
-  FileTaps out = on_pixels_of_image(file, {taps, file.center}, info.grid, in, factor);
+  FileTaps out = on_pixels_of_image(file, {look.taps, file.center}, info.grid, in, factor);
   if (file.normalize) out.taps = out.taps / out.taps.sum(at::IntArrayRef{1, 2, 3}, /*keepdim=*/true);
   return out;
 }
