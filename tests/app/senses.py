@@ -134,6 +134,20 @@ def pixels_of_another_size():
         resampled = re.search(r"kernel \S*h5 has pixels of (\S+ x \S+ x \S+) um, the image of 0.3 x 0.1 x 0.1 um, .* resampled to (\d+ x \d+ x \d+) taps", out)
         assert bool(resampled) == (name in ("slices", "fine", "coarse")), out
         assert distance(found[name], found["same"]) < (1e-6 if name == "nano" else 0.01), (name, distance(found[name], found["same"]))
+    # As Fiji says it, and as scales with units beside the axes do.
+    with h5py.File(work / "others.h5", "w") as f:
+        for name in ("sizes", "scaled"):
+            d = f.create_dataset(name, data=bead((27, 25, 25), (3.6, 3, 3)))
+            if name == "sizes":
+                d.attrs["element_size_um"] = [0.1, 0.05, 0.05]
+            for k, step in enumerate((100.0, 50.0, 50.0) if name == "scaled" else ()):
+                scale = f.create_dataset("zyx"[k], data=step * np.arange(d.shape[k]) + 7)
+                scale.attrs["units"] = "nm"
+                scale.make_scale("zyx"[k])
+                d.dims[k].attach_scale(scale)
+    for name in ("sizes", "scaled"):
+        out = said(text, f"problem.operator.kernel.file=others.h5:/{name}", ranks=2 if name == "scaled" else 1)
+        assert "it is resampled to 9 x 13 x 13 taps" in out and distance(image("out"), found["fine"]) < 1e-5, out
     out = said(text, "problem.operator.kernel.file=slices.h5", "problem.image.pixel=[0.2, 0.1, 0.1]", "problem.image.unit=um")
     assert "resampled" not in out, "the job says what the image's pixels are"
     write("weights", np.ones((1, 12, 24, 24)), 0.2, 0.1, 0.1)
