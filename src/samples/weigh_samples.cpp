@@ -12,6 +12,7 @@
 #include <cfloat>
 #include <cmath>
 
+#include "mark_sense.hpp"
 #include "noise_level.hpp"
 #include "noise_places.hpp"
 #include "photograph.hpp"
@@ -264,9 +265,12 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
     refuse_inverted(survey, stored, marks, comm);
     if (!s.weights.empty() && !s.weights_compare && survey.problem.noise.gaussian == 0)
       refuse_few_heavy(survey, s.weights, marks, comm);
-    if (!survey.scan)
-      refuse_flags(survey, s.weight_unit == 1 ? s.weights : Measurement(), stored, marks, seen.A->range(),
-                   comm);
+    if (!survey.scan) {
+      const Measurement said = s.weight_unit == 1 ? s.weights : Measurement();
+      refuse_flags(survey, said, stored, marks, seen.A->range(), comm);
+      refuse_marked_flaws(survey, stored, marks, seen.A->range(), comm);
+      refuse_class_codes(survey, said, stored, marks, seen, comm);
+    }
   }
   raw.clear();
   if (!s.simulated) leave_out_empty_part(survey, stored, marks, seen, comm);

@@ -98,6 +98,24 @@ def weights_held_against_data():
     assert "the marks of the mask say which samples are bad" in said(mask, ranks=2, expect=2)
     said(text, "problem.weights=good.npy", "problem.noise.gaussian=0.02", "problem.scale.factor=1")
     assert np.abs(image("out")[0] - truth).max() < 0.3
+    # Scratches whose values scatter, marked by 1; wider than they are, too. Codes of classes as weights.
+    scene = truth + 0.02 * r.standard_normal((h, w))
+    scratch = (np.abs(xx - 30 - yy // 3) < 2) | (np.abs(xx - 90 + yy // 4) < 2)
+    for name, marks in (("scratch", scratch), ("wide", (np.abs(xx - 30 - yy // 3) < 4) | (np.abs(xx - 90 + yy // 4) < 4))):
+        np.save(work / "y.npy", np.where(scratch, 0.95 + 0.02 * r.random((h, w)), scene).astype("f4"))
+        np.save(work / "bad.npy", marks)
+        assert "look like scratches or writing" in said(mask, ranks=2, expect=2), name
+    cloud = np.hypot(yy - 40, xx - 50) < 20
+    np.save(work / "y.npy", np.where(cloud, 0.95 + 0.02 * r.random((h, w)), scene).astype("f4"))
+    for name, codes in (("two", 1 + cloud), ("qa", 21824 + 456 * cloud)):
+        np.save(work / f"{name}.npy", codes.astype(np.uint16))
+        assert "codes of classes or quality, it seems" in said(text, f"problem.weights={name}.npy", ranks=2, expect=2), name
+    with h5py.File(work / "codes.h5", "w") as f:
+        for name, meanings in (("codes", "clear cloud"), ("good", "cloud clear")):
+            d = f.create_dataset(name, data=np.uint8(cloud == (name == "codes")))
+            d.attrs["flag_values"], d.attrs["flag_meanings"] = np.uint8([0, 1]), meanings
+    assert "holds codes, as its attributes say (flag_values 0 clear, 1 cloud" in said(text, "problem.weights=codes.h5:/codes", expect=2)
+    said(text, "problem.weights=codes.h5:/good", "problem.noise.gaussian=0.02")
     # A tenth that is kept of a picture is no flag, nor a region of it.
     np.save(work / "y.npy", truth.astype("f4") + 0.02 * r.standard_normal((h, w)).astype("f4"))
     np.save(work / "bad.npy", r.random((h, w)) < 0.1)
