@@ -12,6 +12,7 @@
 #include <cfloat>
 #include <cmath>
 
+#include "kernel_sense.hpp"
 #include "mark_sense.hpp"
 #include "noise_level.hpp"
 #include "noise_places.hpp"
@@ -342,6 +343,7 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
     warn_of_values(survey, stored, marks, seen, comm);
     warn_of_wrapped(survey, stored, marks, seen, comm);
     warn_of_alternate_lines(survey, seen.y, marks, seen, comm);
+    warn_of_turned_kernel(seen.y, marks, seen, comm);
   }
   seen.missing = 1 - static_cast<double>(counted) / static_cast<double>(seen.A->range().values());
   const bool on_average = by_file ? !told : seen.noise.poisson > 0 || seen.noise_stored;
