@@ -200,6 +200,11 @@ TEST(KernelLook, SaysNothingOfOrdinaryKernels) {
                         [](double r, double c) {
                           return std::abs(r - 8 * std::sin(c / 5)) < 0.8 ? 2 + std::sin(c) : 0;
                         })},
+      {"faint bead", kernel(17, 17,
+                            [](double r, double c) {
+                              return std::floor(20 * std::exp(-(r * r + c * c) / 8) +
+                                                (r == 4 && c == 5 ? 2 : 0));
+                            })},
       {"box with a dead tap", kernel(9, 9, [](double r, double c) { return r == 0 && c == 0 ? 0 : 1; })},
       {"one tap", at::ones({1, 1, 1}, at::kDouble)}};
   for (const auto& [name, taps] : ordinary) {

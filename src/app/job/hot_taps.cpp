@@ -35,8 +35,21 @@ double second_largest(std::vector<double> values) {
   return std::max(0.0, values[1]);
 }
 
-std::vector<Tap> lonely_taps(const Taps& k, double noise) {
+// What counts differ by: all taps are whole multiples of the smallest one. 0: they are none.
+double count_of(const Taps& k) {
+  double least = INFINITY;
+  for (const double v : k.values)
+    if (v > 0) least = std::min(least, v);
+  const bool whole = std::all_of(k.values.begin(), k.values.end(), [&](double v) {
+    return v >= 0 && std::abs(v / least - std::round(v / least)) < 1e-4;
+  });
+  return whole ? least : 0;
+}
+
+// `count`: of photons, which scatter by the root of their number.
+std::vector<Tap> lonely_taps(const Taps& k, double noise, double count) {
   constexpr std::ptrdiff_t kSpot = 5;  // taps of the narrowest spot
+  constexpr double kPhotons = 5;       // deviations
   std::vector<double> values = k.values;
   std::nth_element(values.begin(), values.begin() + kSpot, values.end(), std::greater<>());
   const double least = std::max(kNoise * noise, kMatters / 5 * values[kSpot]);
@@ -44,7 +57,8 @@ std::vector<Tap> lonely_taps(const Taps& k, double noise) {
   k.each([&](const Index3& at, double v) {
     if (!(v > least)) return;
     const Tap one{at, v, second_largest(touching(k, at))};
-    if (v > kSteep * one.beside && v - one.beside > kNoise * noise) out.push_back(one);
+    if (v > kSteep * one.beside && v - one.beside > std::max(kNoise * noise, kPhotons * std::sqrt(count * v)))
+      out.push_back(one);
   });
   return out;
 }
@@ -109,7 +123,7 @@ bool mend_hot_taps(Taps& k, const Warn& warn) {
   for (double& v : clean.values) v -= level;
   Taps sizes = clean;
   for (double& v : sizes.values) v = std::abs(v);
-  std::vector<Tap> lonely = lonely_taps(clean, 1.5 * sizes.median_of_ring(0));
+  std::vector<Tap> lonely = lonely_taps(clean, 1.5 * sizes.median_of_ring(0), count_of(k));
   if (lonely.empty() || lonely.size() > std::max<std::size_t>(3, k.values.size() / 50)) return false;
   Taps rest = without(clean, lonely);
   // A core that is narrower than a pixel, or stands on a halo, is in the middle of what surrounds it.
