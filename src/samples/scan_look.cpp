@@ -318,7 +318,7 @@ ScanRows look_at_scan(Scan& scan, bool values_said, std::vector<std::string>& no
                       const Communicator& comm) {
   const std::int64_t rows = std::min(kLooked, scan.rows);
   scan.noise = 0;
-  refuse_wrong_frames(scan, comm);
+  check_frames(scan, values_said, notices, comm);
   ScanRows look = scan_rows(scan, (scan.rows - rows) / 2, rows, comm);
   leave_out(scan, look, notices);
   const Ends before = ends_of(look);

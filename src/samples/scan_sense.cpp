@@ -79,9 +79,10 @@ double deviation(const at::Tensor& t) {
 
 }  // namespace
 
-void refuse_wrong_frames(const Scan& scan, const Communicator& comm) {
-  constexpr double kFew = 0.02;  // of the beam's counts
-  const ScanFile& file = scan.file;
+void check_frames(Scan& scan, bool values_said, std::vector<std::string>& notices, const Communicator& comm) {
+  constexpr double kFew = 0.1;      // of the beam's counts
+  constexpr double kIntegral = 15;  // no line integral is larger: 3e-7 of the beam
+  ScanFile& file = scan.file;
   if (!scan.transmission || file.flats.empty()) return;
   const StoredLevels flat = stored_levels(file.flats, scan, comm),
                      views = stored_levels(file.views, scan, comm);
@@ -91,26 +92,27 @@ void refuse_wrong_frames(const Scan& scan, const Communicator& comm) {
       " at ", dark.all,
       " (flats are of the beam alone and darks of no beam, so that flats are brighter: the two are "
       "exchanged) exchange problem.flat and problem.dark, or the two arrays in the file");
-  // Counts that are next to none of the beam's, and not noise about the darks.
+  // Counts that are next to none of the beam's would be of an object that fills the detector and lets nothing through.
   const double beam = flat.all - dark.all;
-  const bool none = beam > 0 && views.most - std::min(dark.all, 0.0) < kFew * beam &&
-                    views.most < dark.all + kFew * beam,
+  const bool none = beam > 0 && views.most < kIntegral && views.most < dark.all + kFew * beam,
              decimal = file.views.type.starts_with("float") && flat.all > 20;
   if (!none || !decimal) return;
   const bool share = views.ends > 0.5 && views.ends < 2 && views.amid < 0.98 * views.ends;
-  const std::string own = file.views.path.substr(0, file.views.path.rfind(":/"));
-  throw InputError(fmt::format(
+  if (!share && !(views.amid > views.ends)) return;  // line integrals rise inward
+  const auto name = [](const std::string& path) { return path.substr(0, path.rfind(":/")); };
+  const bool own = name(file.flats.path) == name(file.views.path);
+  const std::string seen = fmt::format(
       "{} goes from {:.3g} to {:.3g}, and its flats are at {:.4g}{} (counts of a detector lie between the "
-      "two: "
-      "these look like {} already) {}",
+      "two: these "
+      "look like {})",
       file.views.path, views.least, views.most, flat.all,
       file.darks.empty() ? std::string() : fmt::format(", its darks at {:.4g}", dark.all),
-      share ? "the share of the beam that is left," : "line integrals,",
-      share ? fmt::format(
-                  "name the array alone, 'measurements: {}', with 'values: transmission' and its angles by "
-                  "views.file, without flats and darks",
-                  file.views.path)
-            : "write 'values: line_integrals' in problem.operator, without problem.flat and problem.dark"));
+      share ? "the share of the beam that is left" : "line integrals already");
+  TESSERA_VALIDATE(share && own && values_said, seen,
+                   " write 'values: ", share ? "transmission" : "line_integrals", "' in problem.operator",
+                   own ? "" : ", without problem.flat and problem.dark");
+  notices.push_back(seen + ": flats and darks are not used");
+  file.flats = file.darks = {};
 }
 
 void judge_gains(Scan& scan, const ScanRows& look) {
@@ -132,7 +134,8 @@ void judge_gains(Scan& scan, const ScanRows& look) {
   const double found = deviation(both), noise = deviation(fine - fine.mean(1, true)),
                flats = static_cast<double>(std::max<std::size_t>(1, scan.file.flats.frames.size()));
   const double left = noise * std::sqrt(1 / static_cast<double>(views) + 1 / flats);
-  if (!(alike > kAlike) || found < kAbove * left || found < kLeast) return;
+  const double unit = scan.transmission ? 1 : look.y.mean(0).amax(1).median().item<double>();
+  if (!(noise > 0) || !(alike > kAlike) || found < kAbove * left || found < kLeast * unit) return;
   scan.warnings.push_back(fmt::format(
       "columns of the detector differ from their neighbors alike in all views, by {:.2g} of a line integral, "
       "{:.0f} "
