@@ -213,12 +213,12 @@ void refuse_marked_flaws(const Survey& survey, const Measurement& y, const Measu
       n[0], n[0] + n[1], found.times));
 }
 
-void refuse_class_codes(const Survey& survey, const Measurement& weights, const Measurement& y,
+bool refuse_class_codes(const Survey& survey, const Measurement& weights, const Measurement& y,
                         const Measurement& marks, Surveyed& seen, const Communicator& comm) {
   constexpr double kMuchLess = 0.1, kAlike = 1.1, kCodes = 256;
-  if (weights.empty() || !survey.in_image_range()) return;
+  if (weights.empty() || !survey.in_image_range()) return false;
   const std::map<double, std::int64_t> values = whole_weights(weights, comm);
-  if (values.size() < 2) return;
+  if (values.size() < 2) return false;
   const auto most = std::max_element(values.begin(), values.end(), [](const auto& a, const auto& b) {
                       return a.second < b.second;
                     })->first;
@@ -231,6 +231,7 @@ void refuse_class_codes(const Survey& survey, const Measurement& weights, const 
                         "write 1 where the code is a good one and 0 elsewhere, for example "
                         "(codes == {:.10g}), or (codes & BITS) == 0",
                         most);
+  bool doubtful = false;
   const Measurement usual = equal_to(weights, most, marks);
   for (const double value : listed) {
     if (value == most || value < kMuchLess * most) continue;
@@ -248,10 +249,16 @@ void refuse_class_codes(const Survey& survey, const Measurement& weights, const 
     TESSERA_VALIDATE(meant, odd, " ", cure,
                      "; where they are meant so, say their level as well, by problem.noise");
     seen.warnings.push_back(odd + " if they are codes, " + cure);
+    doubtful = true;
   }
+  if (doubtful) return true;
   if (least >= kCodes && largest < kAlike * least)
-    seen.warnings.push_back(fmt::format(
-        "{}, which as inverse variances are next to the same: if they are codes, {}", what, cure));
+    seen.warnings.push_back(what + ", which as inverse variances are next to the same: if they are codes, " +
+                            cure);
+  else
+    seen.notices.push_back(
+        what + ": they are taken for weights, as numbers of exposures are; if they are codes, " + cure);
+  return false;
 }
 
 }  // namespace tessera

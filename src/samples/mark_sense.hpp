@@ -13,9 +13,9 @@ void refuse_marked_flaws(const Survey& survey, const Measurement& y, const Measu
 
 /// InputError where weights are few whole numbers of which one stands at samples that are no part of the picture that
 /// most hold, and is larger than theirs: codes of quality or classes. A line in seen.warnings where it is less, but not
-/// much, where the job states a noise, and where the numbers alone tell it: large ones that differ by less than a tenth.
-/// Collective.
-void refuse_class_codes(const Survey& survey, const Measurement& weights, const Measurement& y,
+/// much, where the job states a noise, and where the numbers alone tell it: large ones that differ by less than a tenth; a notice of others.
+/// True: samples of one of them are another picture, whose noise says nothing of the weights. Collective.
+bool refuse_class_codes(const Survey& survey, const Measurement& weights, const Measurement& y,
                         const Measurement& marks, Surveyed& seen, const Communicator& comm);
 
 }  // namespace tessera

@@ -261,6 +261,7 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
     stored.push_back(s.dark.empty() ? raw[i] : raw[i].sub(s.dark[i]));
   if (!s.weights_compare) mark_weights(s.weights, seen, comm);
   Measurement marks = counted_samples(survey, s, raw, stored, seen, comm);
+  bool codes = false;
   if (!s.simulated) {
     leave_out_seam(survey, stored, marks, seen, comm);
     refuse_inverted(survey, stored, marks, comm);
@@ -270,7 +271,7 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
       const Measurement said = s.weight_unit == 1 ? s.weights : Measurement();
       refuse_flags(survey, said, stored, marks, seen.A->range(), comm);
       refuse_marked_flaws(survey, stored, marks, seen.A->range(), comm);
-      refuse_class_codes(survey, said, stored, marks, seen, comm);
+      codes = refuse_class_codes(survey, said, stored, marks, seen, comm);
     }
   }
   raw.clear();
@@ -290,7 +291,7 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
                    "problem.noise.poisson stands beside weights that are inverse variances (both say how the "
                    "samples' noise differs) remove one of them");
   const bool told = by_file && survey.problem.noise.gaussian > 0;
-  if (by_file && !by_counts && !s.simulated && !survey.scan && s.weight_unit == 1)
+  if (by_file && !by_counts && !s.simulated && !survey.scan && s.weight_unit == 1 && !codes)
     hold_weights_against_scatter(survey, s.weights, y, marks, told, seen, comm);
   Weighing w = by_counts ? from_counts(survey, s, y, marks, seen, comm)
                : by_file ? from_file(survey, s, seen)

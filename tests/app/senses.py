@@ -37,6 +37,7 @@ def weights_held_against_data():
         assert ("level shown by the data" in out) == (name in ("relative", "hours", "large")), out
         assert ("which are inverse variances" in out) == (name in ("ivar", "seconds")), out
         assert ("known up to a factor" in out) == (name == "seconds"), out
+        assert ("note: problem.weights" in out and "if they are codes" in out) == (name == "seconds") and "warning: problem.weights" not in out, out
     for name in ("relative", "hours", "large"):
         assert distance(found[name], found["ivar"]) < 3e-3, (name, distance(found[name], found["ivar"]))
     np.save(work / "rms.npy", np.where(r.random((h, w)) < 0.01, 1e30, sigma).astype("f4"))  # bad ones as SExtractor marks them
@@ -110,6 +111,9 @@ def weights_held_against_data():
     for name, codes in (("two", 1 + cloud), ("qa", 21824 + 456 * cloud)):
         np.save(work / f"{name}.npy", codes.astype(np.uint16))
         assert "codes of classes or quality, it seems" in said(text, f"problem.weights={name}.npy", ranks=2, expect=2), name
+    np.save(work / "less.npy", (2 - cloud).astype(np.uint16))
+    out = said(text, "problem.weights=less.npy", ranks=2)
+    assert re.search("warning: .*codes of classes .* count 0.5 times as much", out) and "these look like" not in out, out
     with h5py.File(work / "codes.h5", "w") as f:
         for name, meanings in (("codes", "clear cloud"), ("good", "cloud clear")):
             d = f.create_dataset(name, data=np.uint8(cloud == (name == "codes")))
