@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "scan_sense.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/samples/scan.hpp"
 
@@ -317,6 +318,7 @@ ScanRows look_at_scan(Scan& scan, bool values_said, std::vector<std::string>& no
                       const Communicator& comm) {
   const std::int64_t rows = std::min(kLooked, scan.rows);
   scan.noise = 0;
+  check_frames(scan, values_said, notices, comm);
   ScanRows look = scan_rows(scan, (scan.rows - rows) / 2, rows, comm);
   leave_out(scan, look, notices);
   const Ends before = ends_of(look);
@@ -329,6 +331,7 @@ ScanRows look_at_scan(Scan& scan, bool values_said, std::vector<std::string>& no
     bridge_still_columns(look);
   }
   judge_axes(scan, look.y.mean(0));
+  judge_gains(scan, look);
   if (const double level = image_level(look.y); level > 0) scan.level = level;
   return look;
 }

@@ -12,6 +12,8 @@
 #include <cfloat>
 #include <cmath>
 
+#include "kernel_sense.hpp"
+#include "mark_sense.hpp"
 #include "noise_level.hpp"
 #include "noise_places.hpp"
 #include "photograph.hpp"
@@ -259,14 +261,18 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
     stored.push_back(s.dark.empty() ? raw[i] : raw[i].sub(s.dark[i]));
   if (!s.weights_compare) mark_weights(s.weights, seen, comm);
   Measurement marks = counted_samples(survey, s, raw, stored, seen, comm);
+  bool codes = false;
   if (!s.simulated) {
     leave_out_seam(survey, stored, marks, seen, comm);
     refuse_inverted(survey, stored, marks, comm);
     if (!s.weights.empty() && !s.weights_compare && survey.problem.noise.gaussian == 0)
       refuse_few_heavy(survey, s.weights, marks, comm);
-    if (!survey.scan)
-      refuse_flags(survey, s.weight_unit == 1 ? s.weights : Measurement(), stored, marks, seen.A->range(),
-                   comm);
+    if (!survey.scan) {
+      const Measurement said = s.weight_unit == 1 ? s.weights : Measurement();
+      refuse_flags(survey, said, stored, marks, seen.A->range(), comm);
+      refuse_marked_flaws(survey, stored, marks, seen.A->range(), comm);
+      codes = refuse_class_codes(survey, said, stored, marks, seen, comm);
+    }
   }
   raw.clear();
   if (!s.simulated) leave_out_empty_part(survey, stored, marks, seen, comm);
@@ -285,7 +291,7 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
                    "problem.noise.poisson stands beside weights that are inverse variances (both say how the "
                    "samples' noise differs) remove one of them");
   const bool told = by_file && survey.problem.noise.gaussian > 0;
-  if (by_file && !by_counts && !s.simulated && !survey.scan && s.weight_unit == 1)
+  if (by_file && !by_counts && !s.simulated && !survey.scan && s.weight_unit == 1 && !codes)
     hold_weights_against_scatter(survey, s.weights, y, marks, told, seen, comm);
   Weighing w = by_counts ? from_counts(survey, s, y, marks, seen, comm)
                : by_file ? from_file(survey, s, seen)
@@ -338,6 +344,7 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
     warn_of_values(survey, stored, marks, seen, comm);
     warn_of_wrapped(survey, stored, marks, seen, comm);
     warn_of_alternate_lines(survey, seen.y, marks, seen, comm);
+    warn_of_turned_kernel(seen.y, marks, seen, comm);
   }
   seen.missing = 1 - static_cast<double>(counted) / static_cast<double>(seen.A->range().values());
   const bool on_average = by_file ? !told : seen.noise.poisson > 0 || seen.noise_stored;

@@ -105,6 +105,21 @@ def kernels_are_looked_at():
     # The kernel that only makes the data is looked at too.
     other = made.replace("bead.npy", "good.npy").replace("noise:", "simulate: {kernel: {file: bead.npy}}\n  noise:")
     assert re.search(warning, said(other)), "of problem.simulate.kernel"
+    # Of a bent kernel the picture tells whether it is turned by half a turn; it is not asked of one that is symmetric.
+    bent = np.zeros((13, 13))
+    for s in np.linspace(0, 1, 200):
+        bent[int(6 + 5 * np.sin(2.6 * s - 1.9)), int(1.5 + 9 * s)] += 1 - 0.7 * s
+    spread = np.exp(-0.7 * (np.arange(-3, 4)[:, None] ** 2 + np.arange(-3, 4) ** 2))
+    bent = sum(w * np.roll(np.roll(bent, r - 3, 0), c - 3, 1) for (r, c), w in np.ndenumerate(spread))
+    r = np.random.default_rng(2)
+    scene = sum(v * ((np.abs(np.arange(172)[:, None] - y0) < a) & (np.abs(np.arange(172) - x0) < b))
+                for y0, x0, a, b, v in zip(*r.integers(6, 166, (2, 60)), *r.integers(3, 20, (2, 60)), r.normal(0, 0.2, 60)))
+    blurred = np.fft.irfft2(np.fft.rfft2(scene) * np.fft.rfft2(bent / bent.sum(), scene.shape), scene.shape)[12:, 12:]
+    np.save(work / "shaken.npy", (0.5 + blurred + r.normal(0, 0.01, blurred.shape)).astype(np.float32))
+    for name, kernel in (("bent.npy", bent), ("turned.npy", bent[::-1, ::-1])):
+        np.save(work / name, kernel)
+        out = said(text, "problem.measurements=shaken.npy", f"problem.operator.kernel.file={name}", ranks=2)
+        assert ("looks turned by half a turn" in out) == (name == "turned.npy"), (name, out)
     volume = text.replace("y.npy", "v.npy")
     np.save(work / "v.npy", np.ones((1, 8, 16, 16), np.float32))
     assert re.search(warning, said(volume, "problem.noise.gaussian=0.1", "solver.iterations=1")), "slice by slice"

@@ -200,6 +200,11 @@ TEST(KernelLook, SaysNothingOfOrdinaryKernels) {
                         [](double r, double c) {
                           return std::abs(r - 8 * std::sin(c / 5)) < 0.8 ? 2 + std::sin(c) : 0;
                         })},
+      {"faint bead", kernel(17, 17,
+                            [](double r, double c) {
+                              return std::floor(20 * std::exp(-(r * r + c * c) / 8) +
+                                                (r == 4 && c == 5 ? 2 : 0));
+                            })},
       {"box with a dead tap", kernel(9, 9, [](double r, double c) { return r == 0 && c == 0 ? 0 : 1; })},
       {"one tap", at::ones({1, 1, 1}, at::kDouble)}};
   for (const auto& [name, taps] : ordinary) {
@@ -251,6 +256,31 @@ TEST(KernelLook, NamesWhatIsOdd) {
     EXPECT_TRUE(std::regex_search(all, std::regex(wanted))) << all << " lacks " << wanted;
     EXPECT_EQ(said.warnings.size() + said.notes.size(), 1U) << all;
   }
+  // Of hot pixels the first line says what they became; lines, sparse kernels and a sharp core on a halo keep theirs.
+  const auto with = [](at::Tensor taps, const std::vector<std::array<double, 3>>& hot) {
+    for (const auto& [row, column, value] : hot)
+      taps[0][static_cast<std::int64_t>(row)][static_cast<std::int64_t>(column)] = value;
+    return taps;
+  };
+  for (const auto& hot : {std::vector<std::array<double, 3>>{{4, 4, 9000}},
+                          {{12, 3, 1200}, {18, 9, 700}},
+                          {{8, 8, 5000}},
+                          {{2, 15, 3000}, {3, 15, 2500}}})
+    for (const at::Tensor& clean : {bead + n, (bead + n).clamp_min(0).round(), gaussian(21, 0.6) * 2000}) {
+      const KernelLook said = look(with(clean.clone(), hot));
+      ASSERT_EQ(said.warnings.size(), 1U) << hot[0][2];
+      EXPECT_NE(
+          said.warnings[0].find(hot.size() == 1 ? " a single tap far above" : " 2 single taps far above"),
+          std::string::npos)
+          << said.warnings[0];
+      EXPECT_LT((said.taps[0][0] - clean[0]).abs().max().item().toDouble(), 200);
+    }
+  for (const at::Tensor& kept :
+       {with(gaussian(21, 3), {{10, 10, 20}}),
+        with(at::zeros({1, 21, 21}, at::kDouble), {{3, 4, 1}, {9, 17, 0.5}}),
+        with(kernel(21, 21, [](double r, double) { return r == 0 ? 1 : 0; }), {{10, 15, 8}}),
+        gaussian(21, 0.45), gaussian(21, 2)})
+    EXPECT_TRUE(look(kept).taps.equal(kept.unsqueeze(1)));
   // Stacks of volumes: along the slices too.
   at::Tensor stack = at::empty({1, 17, 21, 21}, at::kDouble);
   for (std::int64_t z = 0; z < 17; ++z)

@@ -363,6 +363,31 @@ def scan_looks():
     dxchange("full.h5", views, np.full_like(flats, 65535), darks, theta)
     said_by("run", scan("full.h5"), "all 5760 samples count 0", 2)
 
+    # Flats and darks exchanged; what is no count beside flats; gains that changed since; an object that drifts, or slips.
+    dxchange("exchanged.h5", views, darks[:, :, :], flats, theta)
+    said_by("run", scan("exchanged.h5"), r"flats are of the beam alone .* the two are exchanged\) exchange problem.flat", 2)
+    for name, floats, why in (("integrals.h5", y, "write 'values: line_integrals'"), ("shares.h5", np.exp(-y), "write 'values: transmission'")):
+        dxchange(name, floats.astype(np.float32), flats, darks, theta)
+        said_by("check", scan(name), f"its flats are at .*{why}", 2)
+    said_by("check", scan("integrals.h5", "values: line_integrals"), "scan ")
+    said = into(scan("shares.h5", "values: transmission", pure[1], "look.yaml", pure[0]), "look", 2)
+    assert "flats and darks are not used" in said and off_from("look", clean) < 0.1, said
+    random = np.random.default_rng(6)
+    later = random.poisson(100 + 20000 * gain * (1 + 0.03 * random.normal(size=64)) * np.exp(-y)).astype(np.uint16)
+    even = random.poisson(100 + 20000 * gain * np.ones((5, 1, 1))).astype(np.uint16)
+    dxchange("gains.h5", later, even, darks, theta)
+    said_by("check", scan("gains.h5"), "warning: columns of the detector differ from their neighbors alike in all views, by 0.0[234]")
+    theta, small = sinogram(90, 2, 96, 0)
+    for name, moved, why in (("drift.h5", 5 * np.arange(90) / 89, r"warning: the object moves by (4.[89]|5.[012]) columns"),
+                             ("slip.h5", 5.0 * (np.arange(90) > 40), "warning: .*columns")):
+        columns = np.arange(96)
+        dxchange(name, *counts(np.array([[np.interp(columns - m, columns, line) for line in v] for m, v in zip(moved, small)])), theta)
+        said_by("check", scan(name), why)
+    dxchange("still.h5", *counts(small), theta)
+    for name in ("still.h5", "clean.h5"):
+        said = said_by("check", scan(name), "scan ")
+        assert "the object moves" not in said and "a sine" not in said and "alike in all views" not in said, said
+
     # Wider than the detector; over a turn about an axis near its end; slices whose axis leans.
     theta, wide = sinogram(90, 1, 128, 0)
     dxchange("wide.h5", *counts(wide[:, :, 36:92]), theta)

@@ -37,6 +37,7 @@ def weights_held_against_data():
         assert ("level shown by the data" in out) == (name in ("relative", "hours", "large")), out
         assert ("which are inverse variances" in out) == (name in ("ivar", "seconds")), out
         assert ("known up to a factor" in out) == (name == "seconds"), out
+        assert ("note: problem.weights" in out and "if they are codes" in out) == (name == "seconds") and "warning: problem.weights" not in out, out
     for name in ("relative", "hours", "large"):
         assert distance(found[name], found["ivar"]) < 3e-3, (name, distance(found[name], found["ivar"]))
     np.save(work / "rms.npy", np.where(r.random((h, w)) < 0.01, 1e30, sigma).astype("f4"))  # bad ones as SExtractor marks them
@@ -98,6 +99,27 @@ def weights_held_against_data():
     assert "the marks of the mask say which samples are bad" in said(mask, ranks=2, expect=2)
     said(text, "problem.weights=good.npy", "problem.noise.gaussian=0.02", "problem.scale.factor=1")
     assert np.abs(image("out")[0] - truth).max() < 0.3
+    # Scratches whose values scatter, marked by 1; wider than they are, too. Codes of classes as weights.
+    scene = truth + 0.02 * r.standard_normal((h, w))
+    scratch = (np.abs(xx - 30 - yy // 3) < 2) | (np.abs(xx - 90 + yy // 4) < 2)
+    for name, marks in (("scratch", scratch), ("wide", (np.abs(xx - 30 - yy // 3) < 4) | (np.abs(xx - 90 + yy // 4) < 4))):
+        np.save(work / "y.npy", np.where(scratch, 0.95 + 0.02 * r.random((h, w)), scene).astype("f4"))
+        np.save(work / "bad.npy", marks)
+        assert "look like scratches or writing" in said(mask, ranks=2, expect=2), name
+    cloud = np.hypot(yy - 40, xx - 50) < 20
+    np.save(work / "y.npy", np.where(cloud, 0.95 + 0.02 * r.random((h, w)), scene).astype("f4"))
+    for name, codes in (("two", 1 + cloud), ("qa", 21824 + 456 * cloud)):
+        np.save(work / f"{name}.npy", codes.astype(np.uint16))
+        assert "codes of classes or quality, it seems" in said(text, f"problem.weights={name}.npy", ranks=2, expect=2), name
+    np.save(work / "less.npy", (2 - cloud).astype(np.uint16))
+    out = said(text, "problem.weights=less.npy", ranks=2)
+    assert re.search("warning: .*codes of classes .* count 0.5 times as much", out) and "these look like" not in out, out
+    with h5py.File(work / "codes.h5", "w") as f:
+        for name, meanings in (("codes", "clear cloud"), ("good", "cloud clear")):
+            d = f.create_dataset(name, data=np.uint8(cloud == (name == "codes")))
+            d.attrs["flag_values"], d.attrs["flag_meanings"] = np.uint8([0, 1]), meanings
+    assert "holds codes, as its attributes say (flag_values 0 clear, 1 cloud" in said(text, "problem.weights=codes.h5:/codes", expect=2)
+    said(text, "problem.weights=codes.h5:/good", "problem.noise.gaussian=0.02")
     # A tenth that is kept of a picture is no flag, nor a region of it.
     np.save(work / "y.npy", truth.astype("f4") + 0.02 * r.standard_normal((h, w)).astype("f4"))
     np.save(work / "bad.npy", r.random((h, w)) < 0.1)
@@ -134,6 +156,20 @@ def pixels_of_another_size():
         resampled = re.search(r"kernel \S*h5 has pixels of (\S+ x \S+ x \S+) um, the image of 0.3 x 0.1 x 0.1 um, .* resampled to (\d+ x \d+ x \d+) taps", out)
         assert bool(resampled) == (name in ("slices", "fine", "coarse")), out
         assert distance(found[name], found["same"]) < (1e-6 if name == "nano" else 0.01), (name, distance(found[name], found["same"]))
+    # As Fiji says it, and as scales with units beside the axes do.
+    with h5py.File(work / "others.h5", "w") as f:
+        for name in ("sizes", "scaled"):
+            d = f.create_dataset(name, data=bead((27, 25, 25), (3.6, 3, 3)))
+            if name == "sizes":
+                d.attrs["element_size_um"] = [0.1, 0.05, 0.05]
+            for k, step in enumerate((100.0, 50.0, 50.0) if name == "scaled" else ()):
+                scale = f.create_dataset("zyx"[k], data=step * np.arange(d.shape[k]) + 7)
+                scale.attrs["units"] = "nm"
+                scale.make_scale("zyx"[k])
+                d.dims[k].attach_scale(scale)
+    for name in ("sizes", "scaled"):
+        out = said(text, f"problem.operator.kernel.file=others.h5:/{name}", ranks=2 if name == "scaled" else 1)
+        assert "it is resampled to 9 x 13 x 13 taps" in out and distance(image("out"), found["fine"]) < 1e-5, out
     out = said(text, "problem.operator.kernel.file=slices.h5", "problem.image.pixel=[0.2, 0.1, 0.1]", "problem.image.unit=um")
     assert "resampled" not in out, "the job says what the image's pixels are"
     write("weights", np.ones((1, 12, 24, 24)), 0.2, 0.1, 0.1)

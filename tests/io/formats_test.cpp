@@ -371,6 +371,21 @@ TEST(Metadata, GoesFromFitsToHdf5) {
                                 "CD2_1   =               -0.001", "CD2_2   =                0.001"})
                               .space.grid)
     EXPECT_EQ(axis.spacing, 0);
+  // The size of its pixels may be said otherwise, as that of a kernel that stands on no sky.
+  for (const auto& [cards, size] :
+       {std::pair<std::vector<std::string>, double>{
+            {"PIXELSCL=               0.0158", "OVERSAMP=                    4"}, 0.0158},
+        {{"CTYPE1  = 'RA---TAN'", "CD1_1   =                0.001", "CD1_2   =                0.001",
+          "PIXAR_A2=               0.0009"},
+         0.03}}) {
+    write_cards("pixels.fits", cards);
+    const auto grid = record_from("pixels.fits", Communicator()).space.grid;
+    for (const std::size_t d : {std::size_t{1}, std::size_t{2}}) {
+      EXPECT_NEAR(grid[d].spacing, size, 1e-12);
+      EXPECT_EQ(grid[d].unit, "arcsec");
+      EXPECT_EQ(grid[d].name, ImageSpace().grid[d].name);
+    }
+  }
   write("sky.tif", r, Communicator());  // degrees are no lengths: carried, not written
   for (const auto& axis : record_from("sky.tif", Communicator()).space.grid) EXPECT_EQ(axis.spacing, 0);
 }

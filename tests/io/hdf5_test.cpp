@@ -152,8 +152,26 @@ TEST(Hdf5, NumbersOfEveryTypeAreConverted) {
         H5Dclose);
     ASSERT_GE(H5Dwrite(set.get(), H5T_NATIVE_UINT16, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), 0);
   }
+  // PyTables' bool, and flags of 16 bits.
+  const std::array<std::uint8_t, 6> bits{0, 1, 1, 0, 0, 1};
+  for (const auto& [name, type] :
+       std::map<std::string, hid_t>{{"bits", H5T_STD_B8LE}, {"flags", H5T_STD_B16BE}}) {
+    const H5Handle set(
+        H5Dcreate2(file.id(), name.c_str(), type, space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+        H5Dclose);
+    ASSERT_GE(H5Dwrite(set.get(), H5T_NATIVE_B8, H5S_ALL, H5S_ALL, H5P_DEFAULT, bits.data()), 0);
+  }
   file.close();
   Hdf5File back = Hdf5File::open(path, Communicator());
+  for (const std::string name : {"bits", "flags"}) {
+    EXPECT_EQ(back.info(name).type, name == "bits" ? "bool" : "uint16");
+    Block<float> read(Box::image2d(2, 3), 1);
+    back.read(name, read.view);
+    EXPECT_EQ(read.data, (std::vector<float>{0, 1, 1, 0, 0, 1})) << name;
+    Block<double> wide(Box::image2d(2, 3), 1);
+    back.read(name, wide.view);
+    EXPECT_EQ(wide.data, (std::vector<double>{0, 1, 1, 0, 0, 1})) << name;
+  }
   for (const std::string name : {"uint16", "int32", "float64"}) {
     EXPECT_EQ(back.info(name).type, name);
     EXPECT_EQ(back.info(name).shape, (std::vector<std::int64_t>{2, 3}));

@@ -12,8 +12,9 @@ namespace tessera {
 
 /// What is odd about a kernel, a line each with what it does to the picture and what to write.
 struct KernelLook {
-  std::vector<std::string> warnings;  // probably a fault
-  std::vector<std::string> notes;     // meant by some
+  std::vector<std::string> warnings{};  // probably a fault
+  std::vector<std::string> notes{};     // meant by some
+  at::Tensor taps{};                    // without hot pixels, as the first line then says
 };
 
 /// Looks at a kernel from a file before it is used. Gaussians, disks, boxes, motion, interpolation kernels and

@@ -21,6 +21,7 @@ struct SourceInfo : ImageSpace {
   bool says_scale = false;     // the file's own attribute `factor` says full_scale, `offset` the offset
   double offset = 0;           // the file value that is 0 inside
   std::string note = {};       // what was dropped, applied or taken for granted, one line, or empty
+  std::string codes = {};      // what says that samples are codes of quality or classes, or empty
   StoredLight light = {};      // in which curve it stores light
 };
 

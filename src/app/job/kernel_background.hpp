@@ -30,6 +30,9 @@ struct Taps {
       if (p[d] < 0 || p[d] >= size[d]) return 0;
     return values[static_cast<std::size_t>((p[0] * size[1] + p[1]) * size[2] + p[2])];
   }
+  void set(const Index3& p, double v) {
+    values[static_cast<std::size_t>((p[0] * size[1] + p[1]) * size[2] + p[2])] = v;
+  }
   template <class Visit>
   void each(Visit visit) const {
     each_of(Box({0, 0, 0}, size), visit);

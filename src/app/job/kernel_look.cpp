@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "job/hot_taps.hpp"
 #include "job/kernel_background.hpp"
 #include "tessera/core/error.hpp"
 
@@ -173,7 +174,7 @@ KernelLook look_at_kernel(const FileKernel& file, const at::Tensor& taps, bool e
   TESSERA_VALIDATE(odd == 0, kernel, " has ", odd, " of ", taps.numel(),
                    " taps that are not numbers (the blur would be NaN everywhere) set them to 0, or to the "
                    "mean of their neighbors");
-  KernelLook out;
+  KernelLook out{.taps = taps.contiguous().clone()};
   for (std::int64_t c = 0; c < taps.size(0); ++c) {
     const at::Tensor one = taps[c].contiguous();
     const std::string name = taps.size(0) > 1 ? concat("channel ", c, " of ", kernel) : kernel;
@@ -189,6 +190,8 @@ KernelLook look_at_kernel(const FileKernel& file, const at::Tensor& taps, bool e
                      " (taps are divided by their sum, which must be above 0) correct the file, or, where it "
                      "is a filter of "
                      "differences, write 'normalize: false' beside kernel.file");
+    if (mend_hot_taps(k, [&](const std::string& text) { out.warnings.push_back(name + " " + text); }))
+      std::copy(k.values.begin(), k.values.end(), out.taps[c].mutable_data_ptr<double>());
     look(name, file, std::move(k), every_pixel, out);
   }
   return out;

@@ -96,7 +96,7 @@ FileTaps file_kernel(const KernelConfig::File& file, const OperatorRequest& in, 
   const KernelLook look = look_at_kernel(file, taps, find_operator(in.config.type).every_pixel.empty());
   for (const std::string& line : look.warnings) in.files.warn(line);
   for (const std::string& line : look.notes) in.files.note(line);
-  FileTaps out = on_pixels_of_image(file, {taps, file.center}, info.grid, in, factor);
+  FileTaps out = on_pixels_of_image(file, {look.taps, file.center}, info.grid, in, factor);
   if (file.normalize) out.taps = out.taps / out.taps.sum(at::IntArrayRef{1, 2, 3}, /*keepdim=*/true);
   return out;
 }
@@ -151,6 +151,9 @@ std::unique_ptr<LocalOperator> mask(const OperatorRequest& in) {
   TESSERA_VALIDATE(file.gray || file.info.channels == in.image.channels, "mask ", path, " has ",
                    file.info.channels, " channels that differ (the image has ", in.image.channels,
                    ") give one channel, or as many as the image");
+  TESSERA_VALIDATE(
+      file.info.codes.empty(), "mask ", path, " holds codes, as its attributes say (", file.info.codes,
+      ": a mask has not 0 where it measures) write 1 where the code is a good one and 0 elsewhere");
   if (const auto ratios = pixel_ratios(file.info.grid, said_pixels(in)); pixels_differ(ratios))
     in.files.warn(concat("mask ", path, " has pixels of ", pixel_text(file.info.grid, ratios),
                          ", the image of ", pixel_text(said_pixels(in), ratios),

@@ -167,6 +167,13 @@ void warn_of_pixels(const RunPlan& plan, const std::string& path, const SourceIn
                             ", as their files say: is it of the same grid?"));
 }
 
+void refuse_codes(const std::string& path, const SourceInfo& info) {
+  TESSERA_VALIDATE(info.codes.empty(), path, " holds codes, as its attributes say (", info.codes,
+                   ": weights are inverse variances, 0 says nothing, and a mask has not 0 where it measures) "
+                   "write 1 where the code is a good one and 0 elsewhere, or (codes & BITS) == 0 where bits "
+                   "of it say what is bad");
+}
+
 // A solver that goes down on a potential reads it from the network's pass.
 void ask_for_potential(RunPlan& plan) {
   const SolverRow& solver = find_solver(plan.job.solver.name);
@@ -390,6 +397,7 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
     const SourceInfo& info = plan.files->headers().image(path, comm);
     say_note(plan, path, info);
     warn_of_pixels(plan, path, info);
+    if (path == p.weights) refuse_codes(path, info);
   }
   if (plan.truth && !p.measurements.empty()) warn_of_pixels(plan, p.truth, *plan.truth);
   if (!plan.scan) take_gray(plan, sources, comm);

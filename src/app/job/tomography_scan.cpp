@@ -257,6 +257,7 @@ void complete_tomography(OperatorConfig& part, OperatorConfig& said, Scan* scan,
   if (scan) {
     o.slot<std::vector<double>>(listed()) = scan->file.angles;
     if (!place) place = found_axis(o, *scan, look.y, notices, comm);
+    if (beam_of(o) == Beam::parallel) judge_motion(*scan, look);
     judge_width(*scan, look, *place - o.number(shift()), whole_turn(*scan));
     const double pixel = o.number(pitch()) / magnified(o),
                  side = o.get<std::optional<double>>(voxel()).value_or(pixel);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fits/fits_words.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -46,6 +47,17 @@ double step_of(fitsfile* file, int k, int axes) {
          number_of(file, concat("PC", k, '_', k)).value_or(1);
 }
 
+// Of a square pixel in seconds of arc, as point spread functions of telescopes have it where they stand on no sky
+// (STPSF, poppy: that of the extension, oversampled or not); 0: not known, or of another unit.
+double sky_pixel(fitsfile* file) {
+  const std::string unit = text_of(file, "PIXUNIT");
+  if (!unit.empty() && unit != "arcsec") return 0;
+  for (const char* key : {"PIXELSCL", "PIXSCALE", "SECPIX"})
+    if (const double size = number_of(file, key).value_or(0); size > 0) return size;
+  const double area = number_of(file, "PIXAR_A2").value_or(0);  // of pixels that are turned on the sky
+  return area > 0 ? std::sqrt(area) : 0;
+}
+
 }  // namespace
 
 FitsWords fits_words(fitsfile* file, const std::array<int, 3>& numbers) {
@@ -67,6 +79,14 @@ FitsWords fits_words(fitsfile* file, const std::array<int, 3>& numbers) {
         if (name.starts_with(sky)) axis.unit = "deg";
     out.directions += concat(out.directions.empty() ? "" : " ", step < 0 ? '-' : '+', axis.name);
   }
+  const bool said =
+      std::any_of(out.grid.begin(), out.grid.end(), [](const auto& axis) { return axis.spacing > 0; });
+  if (const double pixel = said ? 0 : sky_pixel(file); pixel > 0)
+    for (const std::size_t d : {std::size_t{1}, std::size_t{2}}) {
+      out.grid[d] = ImageSpace().grid[d];  // it runs along no axis of the sky
+      out.grid[d].spacing = pixel;
+      out.grid[d].unit = "arcsec";
+    }
   return out;
 }
 

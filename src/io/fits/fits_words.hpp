@@ -14,6 +14,7 @@ namespace tessera::io {
 
 /// What a FITS header says of an image's axes: steps of CDELT, or of a CD matrix without turns, in the unit of
 /// CUNIT; names of CTYPE. Turned and sheared grids have no step along an axis of the file: none is said.
+/// Without one, seconds of arc of PIXELSCL, PIXSCALE, SECPIX or PIXAR_A2.
 struct FitsWords {
   std::array<ImageSpace::Axis, 3> grid = ImageSpace().grid;
   std::string directions{};  // "-RA---TAN +DEC--TAN": how the world's coordinates run along columns and rows

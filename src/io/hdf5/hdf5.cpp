@@ -56,6 +56,8 @@ std::string number_type(hid_t type) {
   if (kind == H5T_FLOAT) return "float" + bits;
   if (kind == H5T_INTEGER) return (H5Tget_sign(type) == H5T_SGN_NONE ? "uint" : "int") + bits;
   if (kind == H5T_ENUM) return "bool";  // h5py's way of storing numpy's bool; numbers either way
+  if (kind == H5T_BITFIELD && bits == "8") return "bool";  // that of PyTables
+  if (kind == H5T_BITFIELD && H5Tget_size(type) <= 8) return "uint" + bits;
   return "";
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "hdf5/hdf5_read.hpp"
+#include "hdf5/hdf5_values.hpp"
 #include "tessera/core/error.hpp"
 
 namespace tessera::io {
@@ -32,7 +33,7 @@ std::vector<std::string> keys_of(const std::string& axistags) {
   return names;
 }
 
-// Names of the scales that stand beside the axes (netCDF, h5py's attach_scale).
+// The scales that stand beside the axes (netCDF, h5py's attach_scale).
 std::vector<std::string> scales_of(const Hdf5File& file, const std::string& dataset) {
   std::vector<std::string> names;
   const H5Handle attribute(
@@ -53,11 +54,15 @@ std::vector<std::string> scales_of(const Hdf5File& file, const std::string& data
       const H5Handle scale(H5Rdereference2(file.id(), H5P_DEFAULT, H5R_OBJECT, list.p), H5Oclose);
       if (scale.get() >= 0) H5Iget_name(scale.get(), name.data(), name.size());
     }
-    const std::string path = name.data();
-    names.push_back(path.substr(path.rfind('/') + 1));
+    names.emplace_back(name.data());
   }
   H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, lists.data());
   return names;
+}
+
+std::vector<std::string> last_names(std::vector<std::string> paths) {
+  for (std::string& path : paths) path = path.substr(path.rfind('/') + 1);
+  return paths;
 }
 
 // A list, or one text of names with colons or commas (old NeXus), or of letters.
@@ -98,7 +103,7 @@ std::vector<std::int64_t> shape_of(const Hdf5File& file, const std::string& obje
   if (opened.get() < 0 || H5Iget_type(opened.get()) != H5I_DATASET) return {};
   const H5Handle type(H5Dget_type(opened.get()), H5Tclose), space(H5Dget_space(opened.get()), H5Sclose);
   const H5T_class_t kind = H5Tget_class(type.get());
-  if (kind != H5T_FLOAT && kind != H5T_INTEGER && kind != H5T_ENUM) return {};
+  if (kind != H5T_FLOAT && kind != H5T_INTEGER && kind != H5T_ENUM && kind != H5T_BITFIELD) return {};
   std::array<hsize_t, H5S_MAX_RANK> extent{};
   const int axes = H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr);
   return {extent.begin(), extent.begin() + std::max(0, axes)};
@@ -118,6 +123,10 @@ AxisLabels stated_axes(const Hdf5File& file, const std::string& dataset, int ran
   if (axes == 3 && interlace == "INTERLACE_PIXEL") interlaced = {"y", "x", "c"};
   if (axes == 3 && interlace == "INTERLACE_LINE") interlaced = {"y", "c", "x"};
   if (axes == 3 && interlace == "INTERLACE_PLANE") interlaced = {"c", "y", "x"};
+  // Sizes of slices, rows and columns (Fiji, ilastik).
+  const bool sized = axes == 3 && numbers_in(file, dataset, "element_size_um").size() == 3;
+  const std::vector<std::string> volume =
+      sized ? std::vector<std::string>{"z", "y", "x"} : std::vector<std::string>();
   for (AxisLabels labels :
        {AxisLabels{keys_of(text("axistags")), "its attribute axistags"},
         AxisLabels{file.text_attributes(dataset, "DIMENSION_LABELS"), "its attribute DIMENSION_LABELS"},
@@ -126,9 +135,24 @@ AxisLabels stated_axes(const Hdf5File& file, const std::string& dataset, int ran
         AxisLabels{meant, "its attribute interpretation"},
         AxisLabels{names_in(file.text_attributes(parent_of(dataset), "axes"), axes),
                    "the attribute axes of its group"},
-        AxisLabels{scales_of(file, dataset), "the names of its scales"}})
+        AxisLabels{last_names(scales_of(file, dataset)), "the names of its scales"},
+        AxisLabels{volume, "its attribute element_size_um"}})
     if (says_axes(labels, axes)) return labels;
   return {};
+}
+
+std::vector<std::string> coordinates_of(const Hdf5File& file, const std::string& dataset, std::size_t axes) {
+  std::vector<std::string> out = scales_of(file, dataset);
+  const std::string group = parent_of(dataset);
+  for (const std::string& object : {dataset, group}) {
+    if (out.size() == axes) break;
+    out = names_in(file.text_attributes(object, "axes"), axes);
+    for (std::string& name : out) name = name.empty() || name == "." ? "" : join(group, name);
+  }
+  out.resize(axes);
+  for (std::string& path : out)
+    if (!path.empty() && !file.has(path)) path.clear();
+  return out;
 }
 
 std::string default_dataset(const Hdf5File& file) {

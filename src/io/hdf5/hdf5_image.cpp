@@ -26,6 +26,8 @@ class Hdf5Source final : public ImageSource {
     about_ = file_.info(dataset_);
     info_ = {ImageSpace(about_.box, about_.channels)};
     read_words(file_, dataset_, info_);
+    read_grid(file_, dataset_, about_, info_);
+    info_.codes = codes_of(file_, dataset_);
     info_.type = about_.type;
     info_.note = about_.note;
     if (dataset_ != "/image" && part.empty())

@@ -99,6 +99,8 @@ Hdf5Reader::Hdf5Reader(hid_t file, const std::string& dataset, DatasetInfo about
   const H5Handle layout(check_read(H5Dget_create_plist(set_.get()), "H5Dget_create_plist", where_), H5Pclose);
   chunk_.assign(about_.shape.size(), 1);
   holes_ = StorageHoles(set_.get(), where_);
+  const H5Handle stored(check_read(H5Dget_type(set_.get()), "H5Dget_type", where_), H5Tclose);
+  bits_ = H5Tget_class(stored.get()) == H5T_BITFIELD;
   if (H5Pget_layout(layout.get()) != H5D_CHUNKED) return;
   H5Pget_chunk(layout.get(), static_cast<int>(chunk_.size()), chunk_.data());
   // A packed chunk that is read in several pieces stays unpacked between them; HDF5 keeps 1 MiB by default.
@@ -154,6 +156,15 @@ std::vector<Hdf5Reader::Group> Hdf5Reader::groups(const Box& region, std::int64_
   return out;
 }
 
+// HDF5 makes no numbers of bit fields.
+template <class T>
+void Hdf5Reader::read_numbers(hid_t type, const Piece& piece, T* dense) const {
+  if (!bits_) return read_stored(type, piece, dense);
+  std::vector<std::uint64_t> bits(static_cast<std::size_t>(piece.elements()));
+  read_stored(H5T_NATIVE_B64, piece, bits.data());
+  std::transform(bits.begin(), bits.end(), dense, [](std::uint64_t b) { return static_cast<T>(b); });
+}
+
 void Hdf5Reader::read_stored(hid_t type, const Piece& piece, void* dense) const {
   const int rank = static_cast<int>(piece.count.size());
   check_h5(H5Sselect_hyperslab(space_.get(), H5S_SELECT_SET, piece.start.data(), nullptr, piece.count.data(),
@@ -172,7 +183,7 @@ void Hdf5Reader::read_stored(hid_t type, const Piece& piece, void* dense) const 
 }
 
 void Hdf5Reader::read(const Piece& piece, double* dense) const {
-  read_stored(H5T_NATIVE_DOUBLE, piece, dense);
+  read_numbers(H5T_NATIVE_DOUBLE, piece, dense);
   if (!about_.values.plain()) make_samples(about_.values, dense, piece.elements());
   holes_.mark(piece.start, piece.count, dense);
 }
@@ -189,7 +200,7 @@ void Hdf5Reader::fill(const ArrayView& to) const {
   if (to.type == ElementType::float32 && about_.values.plain() && holes_.note().empty()) {
     std::vector<float> dense;
     return each_piece(dense, [&](const Piece& piece) {
-      read_stored(H5T_NATIVE_FLOAT, piece, dense.data());
+      read_numbers(H5T_NATIVE_FLOAT, piece, dense.data());
       scatter<float, float>(piece, about_.axes, dense.data(), to);
     });
   }

@@ -26,9 +26,13 @@ std::vector<std::int64_t> shape_of(const Hdf5File& file, const std::string& obje
 std::string number_type(hid_t type);
 
 /// What attributes of the dataset or of its group say of its axes: axistags (ilastik), DIMENSION_LABELS and
-/// scales (HDF5's dimensions, netCDF), axes, interpretation (NeXus), INTERLACE_MODE (HDF5's images). Nothing
-/// where none does.
+/// scales (HDF5's dimensions, netCDF), axes, interpretation (NeXus), INTERLACE_MODE (HDF5's images), three sizes in
+/// element_size_um. Nothing where none does.
 AxisLabels stated_axes(const Hdf5File& file, const std::string& dataset, int axes);
+
+/// The datasets of the places along each axis: its scales (HDF5's dimensions, netCDF), else those that the attribute
+/// `axes` of the dataset or its group names (NeXus). Empty where there is none.
+std::vector<std::string> coordinates_of(const Hdf5File& file, const std::string& dataset, std::size_t axes);
 
 /// The dataset that a file means where none is named: /image, else what NeXus's `default` and `signal` lead
 /// to. "/image" where there is neither.
@@ -61,12 +65,15 @@ class Hdf5Reader {
   void read(const Piece& piece, double* dense) const;
 
  private:
+  template <class T>
+  void read_numbers(hid_t type, const Piece& piece, T* dense) const;
   void read_stored(hid_t type, const Piece& piece, void* dense) const;
 
   DatasetInfo about_;
   std::string where_;
   H5Handle set_, space_;
   StorageHoles holes_;
+  bool bits_ = false;           // it holds bit fields
   std::vector<hsize_t> chunk_;  // 1 along each axis where chunks need not be kept together
 };
 

@@ -224,6 +224,11 @@ StatedValues stated_values(const Hdf5File& file, const std::string& dataset, con
   return out;
 }
 
+std::vector<double> numbers_in(const Hdf5File& file, const std::string& object, const std::string& key) {
+  const auto found = numbers_of(file, object, key);
+  return found ? found->values : std::vector<double>();
+}
+
 void make_samples(const StoredValues& v, double* first, std::int64_t count) {
   for (double& x : std::span(first, static_cast<std::size_t>(count))) {
     if (x < 0) x += v.wrap;

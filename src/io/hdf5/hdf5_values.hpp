@@ -22,6 +22,9 @@ struct StatedValues {
 StatedValues stated_values(const Hdf5File& file, const std::string& dataset, const std::string& stored,
                            const std::string& where);
 
+/// The numbers of an attribute, few of them, of any type or as text; empty where there is none.
+std::vector<double> numbers_in(const Hdf5File& file, const std::string& object, const std::string& key);
+
 /// Stored numbers to samples, in place.
 void make_samples(const StoredValues& values, double* first, std::int64_t count);
 

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/samples/scan.hpp"
+
+namespace tessera {
+
+/// InputError where flats are darker than darks, or where the views do not lie between the two as what a detector counts
+/// does, but hold line integrals or the share of the beam already. Of a share that the job says (`values_said`) the
+/// file's own flats and darks are left out of `scan`, with a notice. Looks at some rows. Collective.
+void check_frames(Scan& scan, bool values_said, std::vector<std::string>& notices, const Communicator& comm);
+
+/// A line in scan.warnings where columns of the detector stand out from their neighbors in all views: gains that are not
+/// those of the flats, which become rings.
+void judge_gains(Scan& scan, const ScanRows& look);
+
+}  // namespace tessera
