@@ -57,6 +57,8 @@ def tagged_files():
     write_fits("blank.fits", [("SCI", blank)], BLANK=-99)
     # What changes what samples mean, and is not followed: a line. A thumbnail alone is no picture.
     write_fits("full.fits", [("SCI", sky)], SATURATE=12.5)
+    write_fits("raw.fits", [("SCI", sky)], TRIMSEC="'[1:50,3:48]'", BIASSEC="'[51:60,1:48]'")
+    write_fits("cut.fits", [("SCI", sky)], DATASEC="'[11:70,1:48]'")  # of the frame before it was cut
     Image.fromarray(gray).save(work / "moving.png", save_all=True, append_images=[Image.fromarray(255 - gray)])
     with h5py.File(work / "words.h5", "w") as f:
         for name in ("white", "index", "counts"):
@@ -67,7 +69,7 @@ def tagged_files():
     with tifffile.TiffWriter(work / "raw.tif") as tiff:
         tiff.write(gray[::4, ::4], subfiletype=1, photometric="minisblack", metadata=None, subifds=1)
         tiff.write(planes[0, 0], photometric="minisblack", metadata=None)
-    for path, code, words in (("full.fits", 0, "saturated, as its header says"), ("moving.png", 0, "the first of 2 frames is read"),
+    for path, code, words in (("full.fits", 0, "saturated, as its header says"), ("raw.fits", 0, "what lies outside of [1:50,3:48] was not exposed"), ("moving.png", 0, "the first of 2 frames is read"),
                               ("words.h5:/white", 0, "not inverted"), ("words.h5:/index", 0, "indices of a palette"),
                               ("words.h5:/counts", 0, "stand in /counts_errors, and are not used"), ("raw.tif", 2, "in a directory below")):
         got, out, err = tessera("check", job(f"problem: {{measurements: '{path}', operator: {{type: identity}}}}\n" + PASS))
@@ -83,6 +85,7 @@ def tagged_files():
               "double.tif": (planes[0, :1], ""),
               "indexed.tif:/all": (np.moveaxis(maps[:, gray], -1, 0), "indexed.tif: palette expanded to RGB"),
               "single.tif": (gray[None], "single.tif: its ImageJ description says 10 slices, and it holds 1 plane"),
+              "cut.fits": (sky[None], ""),
               "mef.fits:/ERR": (sky[None] + 1, ""),
               "mef.fits:/3/1": (sky[None] + 2, ""),
               "mef.fits:/IV/channels": (np.stack([sky, sky + 2]), "")}
