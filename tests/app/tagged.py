@@ -49,6 +49,8 @@ def tagged_files():
         page.putpalette(colors.tobytes())
     indexed[0].save(work / "indexed.tif", save_all=True, append_images=indexed[1:])
     tifffile.imwrite(work / "single.tif", gray, description="ImageJ=1.54f\nimages=10\nslices=10\n", metadata=None)
+    for name, c0, c1 in (("signed.tif", -32768, 1), ("density.tif", 3, 0.5)):
+        tifffile.imwrite(work / name, gray.astype(np.uint16), description=f"ImageJ=1.54f\ncf=0\nc0={c0}\nc1={c1}\nvunit=a\n", metadata=None)
     tifffile.imwrite(work / "bricks.tif", np.stack([gray] * 16), tile=(16, 16, 16), volumetric=True, photometric="minisblack")
     sky = rng.normal(10, 1, (48, 60)).astype(np.float32)
     write_fits("mef.fits", [("SCI", sky), ("ERR", sky + 1), ("IV", np.stack([sky, sky + 2]))])
@@ -85,6 +87,8 @@ def tagged_files():
               "double.tif": (planes[0, :1], ""),
               "indexed.tif:/all": (np.moveaxis(maps[:, gray], -1, 0), "indexed.tif: palette expanded to RGB"),
               "single.tif": (gray[None], "single.tif: its ImageJ description says 10 slices, and it holds 1 plane"),
+              "signed.tif": (gray[None] - 32768.0, "values are the stored numbers less 32768, as ImageJ's calibration says"),
+              "density.tif": (gray[None] * 0.5 + 3, "values are the stored numbers times 0.5 plus 3"),
               "cut.fits": (sky[None], ""),
               "mef.fits:/ERR": (sky[None] + 1, ""),
               "mef.fits:/3/1": (sky[None] + 2, ""),
