@@ -204,7 +204,17 @@ ColoredNoise colored_noise(const Survey& survey, const Measurement& stored, cons
   out.alike = (ratio > kLeast && ratio < kMost && near < kNear && far < kFar) ||
               (near > kSame && near < kNear && far > kSame && far < kFar);
   out.textured = !found && ratio > kTextured ? flat[0].quiet : 0;
-  if (out.level <= 1.3 * white) out = {.alike = out.alike, .textured = out.textured};
+  if (out.level <= 1.3 * white) {
+    out = {.alike = out.alike, .textured = out.textured};
+    // White noise of 8 bits: their rounding is of stored values, and in the dark all that there is.
+    if (const std::optional<Blurred> as_stored = found && !curve.none() && survey.data.type == "uint8"
+                                                     ? look(stored, marks, seen, comm)
+                                                     : std::nullopt) {
+      const std::vector<double>& beyond = as_stored->spectrum.beyond;
+      out.of_stored =
+          is_of_stored(as_stored->tiles.unevenness(beyond, comm), found->tiles.unevenness(beyond, comm));
+    }
+  }
   return out;
 }
 
