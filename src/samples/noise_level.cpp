@@ -136,6 +136,16 @@ std::vector<std::vector<double>> estimate_level(const Survey& survey, const Meas
     seen.noise_source = level_text(survey, noise) +
                         ", estimated from the data where they are flattest: texture hides how it depends on "
                         "brightness";
+  } else if (colored.level == 0 && colored.of_stored && !seen.noise_stored && e.hidden == 0) {
+    const double rounding = 1 / survey.factor / std::sqrt(12.0);
+    const NoiseEstimate s = estimate_noise(stored, marks, layout, comm);
+    const double level = std::sqrt(s.sigma * s.sigma + s.gain * mean_of(stored, marks, comm));
+    noise = {.gaussian = std::max(rounding, level)};
+    seen.noise_stored = true;
+    e.each.clear();
+    seen.noise_source = level_text(survey, noise) +
+                        " of stored values, estimated from the data, standard error " +
+                        percent_text(s.sigma_error, s.sigma) + ", plus what texture adds";
   } else if (colored.level > 0) {
     noise = {.gaussian = colored.level};
     seen.noise_stored = colored.of_stored;

@@ -19,7 +19,7 @@ struct ColoredNoise {
   double textured = 0;  // above 0: no place of a sharp picture is flat; what its finest details have at most
   bool beyond = false;  // seen beyond what a kernel lets through
   bool uneven = false;  // it is white, but stronger in places than where the picture is flat
-  bool of_stored = false;  // it is about the same at all stored values, not of light
+  bool of_stored = false;  // it is about the same at all stored values, not of light; also where it is white
 };
 /// `white`: the level that the finest details show.
 ColoredNoise colored_noise(const Survey& survey, const Measurement& stored, const Measurement& light,

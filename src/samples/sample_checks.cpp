@@ -8,12 +8,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <span>
 #include <tuple>
+#include <vector>
 
 #include "tessera/core/error.hpp"
 #include "tessera/samples/marks.hpp"
 #include "tessera/samples/noise_estimate.hpp"
+#include "tessera/samples/order_statistics.hpp"
 #include "tessera/samples/repeats.hpp"
 #include "tessera/samples/weigh_samples.hpp"
 
@@ -234,8 +237,22 @@ void look_for_stars(const Survey& survey, const Counted& n, Surveyed& seen) {
   if (found.faint || found.starry) seen.few_bright = std::move(found);
 }
 
+// Between what nearly all samples lie, where that is little of the range and far above 0.
+std::optional<std::array<double, 2>> narrow_ends(const Survey& survey, const Counted& n, const Measurement& y,
+                                                 const Measurement& marks, const Communicator& comm) {
+  constexpr std::int64_t kOneIn = 10'000;
+  if (!survey.in_image_range() || n.bright * kOneIn < n.all) return std::nullopt;
+  std::vector<float> values;
+  each_counted(y, marks, [&](double v) { values.push_back(static_cast<float>(v)); });
+  const double low = static_cast<double>(order_statistic(values, n.all / kOneIn, comm)),
+               high = static_cast<double>(order_statistic(values, n.all - 1 - n.all / kOneIn, comm));
+  if (low < kDim || high - low >= kDim || !(low < high)) return std::nullopt;
+  return std::array{low, high};
+}
+
 // That the samples fill little of the range that networks know, or leave it.
-void warn_of_range(const Survey& survey, const Counted& n, Surveyed& seen) {
+void warn_of_range(const Survey& survey, const Counted& n, const Measurement& y, const Measurement& marks,
+                   Surveyed& seen, const Communicator& comm) {
   const auto file = [&](double v) { return in_file_units(survey, v); };
   const auto warn = [&](const std::string& text) { seen.warnings.push_back("the measurement " + text); };
   const bool in_range = survey.in_image_range();  // 0 is what a ray beside the object has
@@ -256,6 +273,12 @@ void warn_of_range(const Survey& survey, const Counted& n, Surveyed& seen) {
         "richardson_lucy, "
         "iterations: 100' in solver makes 3 dB more, of others 'network: tv' in denoiser may",
         percent(n.bright, n.all), file(kDim), seen.noise_sigma, seen.noise_sigma * survey.factor, kFaint));
+  else if (const auto ends = narrow_ends(survey, n, y, marks, comm))
+    warn(fmt::format(
+        "fills little of the range: all but one sample in 10,000 lie between {} and {}, less than an eighth "
+        "of it; "
+        "networks are trained on all of it: write 'offset: {}, factor: {:.6g}' in problem.scale",
+        file((*ends)[0]), file((*ends)[1]), file((*ends)[0]), ((*ends)[1] - (*ends)[0]) * survey.factor));
   // Whole numbers of 16 bits that are read with a sign: those from 32768 on come out below 0.
   const bool wrapped = survey.data.type == "int16" && n.least * survey.factor + survey.offset < -16384 &&
                        n.most * survey.factor + survey.offset > 16384;
@@ -382,7 +405,7 @@ void warn_of_values(const Survey& survey, const Measurement& y, const Measuremen
                     const Communicator& comm) {
   const Counted n = count_values(survey, y, marks, comm);
   warn_of_steps(survey, n, seen);
-  warn_of_range(survey, n, seen);
+  warn_of_range(survey, n, y, marks, seen, comm);
   if (!(n.least < n.most)) return;
   const std::array<double, 2> said = warn_of_piles(survey, n, seen, comm);
   if (survey.in_image_range()) warn_of_empty_areas(survey, y, marks, said, seen, comm);

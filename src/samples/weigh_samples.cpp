@@ -24,6 +24,7 @@
 #include "tessera/domain/tensor.hpp"
 #include "tessera/samples/noise_estimate.hpp"
 #include "tessera/samples/order_statistics.hpp"
+#include "unblurred.hpp"
 #include "weight_checks.hpp"
 
 namespace tessera {
@@ -275,6 +276,7 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
     }
   }
   raw.clear();
+  if (!s.simulated && s.weights.empty()) leave_out_unblurred(survey, stored, marks, seen, comm);
   if (!s.simulated) leave_out_empty_part(survey, stored, marks, seen, comm);
   if (!s.simulated) mark_ends(survey, stored, marks, seen, comm);
   const bool is_light = s.simulated || s.light;

@@ -88,6 +88,7 @@ def range_of_values():
     factor = ("--set", "problem.scale.factor=65535")
     assert "warning" not in said(picture, "--set", "problem.scale.factor=255")
     assert re.search(r"warning: the measurement fills little of the range: .* 'factor: data'", said(picture * 16, *factor, ranks=3))
+    assert re.search(r"little of the range: all but one .* between 3\S+ and 3\S+, .* 'offset: 3\S+, factor: \d+", said(picture * 16 + 32768, *factor, ranks=2))
     assert re.search(r"warning: the measurement leaves the range: \d\d+\.?\d* % of the samples are far outside of 0 to 1,",
                      said(picture, "--set", "problem.scale.factor=1"))
     hot = picture.copy()

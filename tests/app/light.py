@@ -92,6 +92,27 @@ def photographs_are_light():
     y = write_png(blurred(x, k) + noise, chunk=b"sRGB\0")
     out = said(BLUR)
     assert "are taken as they are stored" in out and psnr(result(), truth) > psnr(y, truth) + 3, out
+    # What the file says counts more than noise that was added to stored values.
+    gamma = b"gAMA" + struct.pack(">I", 45455)
+    short = ("denoiser.network=tv", "solver.name=hqs", "solver.iterations=1")
+
+    def of_gamma(v, sigma, noise, seed):
+        n, wide = v.shape[0] - 12, kernel(sigma)
+        seen = blurred(v**2.2, wide).clip(0, 1) ** (1 / 2.2)
+        write_png(seen + noise / 255 * np.random.default_rng(seed).normal(size=(n, n)), chunk=gamma)
+        return v[6:-6, 6:-6]
+
+    of_gamma(pictures.photograph("camera.png")[74:214, 144:284] / 255, 1.6, 1.5, 14)
+    out = said(BLUR, *short)
+    assert "light: y.png stores sRGB (its gAMA says so" in out, out
+    # Little noise of stored values is not taken for that of photons, which dark places have none of.
+    truth = of_gamma(pictures.photograph("astronaut.png")[90:230, 120:260, 1] / 255, 1.6, 0.5, 6)
+    out = said(BLUR, ranks=2)
+    level = re.search(r"note: noise: gaussian \S+ \((\S+) in file units\) of stored values", out)
+    assert level and 0.5 < float(level[1]) < 0.7 and "no image explains" not in out, out
+    y = pictures.imread(work / "y.png") / 255
+    assert psnr(result()[..., 0], truth) > psnr(y, truth) + 5, (psnr(y, truth), psnr(result()[..., 0], truth))
+    write_png(blurred(x, kernel(1.2)) + noise)
     # Denoising stays as stored; so does a TIFF that says nothing.
     out = said(BLUR.replace("{type: blur, kernel: {file: k.npy}}", "{type: identity}"), ranks=2)
     assert "light:" not in out, out

@@ -161,6 +161,50 @@ def empty_parts():
         noise(y.ravel()[:256].reshape(shape), "problem.scale.factor=200", ranks=2)
 
 
+def parts_that_no_blur_made():
+    """Bars, marks, a dark outside and corners beside a blurred picture count 0, and its noise is that of the picture."""
+    r = np.random.default_rng(11)
+    i = np.arange(13) - 6
+    k = np.exp(-(i[:, None] ** 2 + i**2) / 2 / 1.6**2)
+    k /= k.sum()
+    np.save(work / "k.npy", k)
+    x = pictures.photograph("camera.png")[80:232, 150:302].astype(float)
+    n = x.shape[0] - 12
+    y = sum(k[a, b] * x[a : a + n, b : b + n] for a in range(13) for b in range(13)) * 0.8 + 20 + r.normal(0, 2, (n, n))
+    yy, xx = np.mgrid[:n, :n]
+    text = "problem: {measurements: y.png, operator: {type: blur, kernel: {file: k.npy}}, scale: {curve: none}}\n" + TV + \
+        "solver: {name: hqs, iterations: 1}\n" + END
+
+    def look(picture, *settings, ranks=1):
+        Image.fromarray(picture.round().clip(0, 255).astype(np.uint8)).save(work / "y.png")
+        out = said(text, *settings, ranks=ranks)
+        found = re.search(r"note: (\d+) of \d+ samples are not of the blurred picture: (.*?)[.] Their", out)
+        level = re.search(r"note: noise: gaussian \S+ \((\S+) in file units\)", out)
+        return (int(found[1]), found[2]) if found else None, float(level[1]) if level else None, out
+
+    bars = np.pad(y, ((11, 17), (0, 0)))
+    marked = y.copy()
+    marked[100:104, 80:120] = marked[10:22, 12:14] = marked[10:22, 18:20] = 255
+    turned = np.where(xx + yy < 60, 255, y)
+    outside = np.where(np.hypot(yy - 70, xx - 70) > 66, 4 + r.normal(0, 1.5, y.shape), y)
+    for picture, wanted, words, ranks in ((bars, 28 * n, "rows 0 to 10 at 0, rows 151 to 167 at 0", 2),
+                                          (marked, 42 * 6 + 2 * 14 * 4, "marks burnt in at 255", 1), (turned, 60 * 61 / 2, "corners or an outside at 255", 1),
+                                          (outside, (np.hypot(yy - 70, xx - 70) > 66).sum(), "corners or an outside at 4", 2)):
+        found, level, out = look(picture, ranks=ranks)
+        assert found and abs(found[0] - wanted) <= 0.08 * wanted + 20 and found[1] == words and 1.8 < level < 2.2, (words, found, level, out)
+    # Weights decide otherwise; blurred lamps, black scenes and pictures without any of it are as they were.
+    Image.fromarray(np.ones(bars.shape, np.uint8)).save(work / "w.png")
+    assert look(bars, "problem.weights=w.png")[0] is None
+    sky = np.full_like(x, 2.0)
+    for row, column, light in ((40, 50, 4e4), (90, 100, 2e5), (60, 120, 3e3)):
+        sky[row : row + 3, column : column + 3] = light
+    dark = np.where(np.arange(x.shape[0])[:, None] < 60, 0, x)
+    for scene in (x, sky, dark):
+        seen = sum(k[a, b] * scene[a : a + n, b : b + n] for a in range(13) for b in range(13)) + r.normal(0, 2, (n, n))
+        found, _, out = look(seen)
+        assert found is None, out
+
+
 def counts_and_stars():
     """Under a Poisson likelihood zeros are data; few bright samples far above the noise are said where that is so."""
     h, w, n = 96, 112, 9

@@ -49,6 +49,8 @@ def tagged_files():
         page.putpalette(colors.tobytes())
     indexed[0].save(work / "indexed.tif", save_all=True, append_images=indexed[1:])
     tifffile.imwrite(work / "single.tif", gray, description="ImageJ=1.54f\nimages=10\nslices=10\n", metadata=None)
+    for name, c0, c1 in (("signed.tif", -32768, 1), ("density.tif", 3, 0.5)):
+        tifffile.imwrite(work / name, gray.astype(np.uint16), description=f"ImageJ=1.54f\ncf=0\nc0={c0}\nc1={c1}\nvunit=a\n", metadata=None)
     tifffile.imwrite(work / "bricks.tif", np.stack([gray] * 16), tile=(16, 16, 16), volumetric=True, photometric="minisblack")
     sky = rng.normal(10, 1, (48, 60)).astype(np.float32)
     write_fits("mef.fits", [("SCI", sky), ("ERR", sky + 1), ("IV", np.stack([sky, sky + 2]))])
@@ -57,6 +59,8 @@ def tagged_files():
     write_fits("blank.fits", [("SCI", blank)], BLANK=-99)
     # What changes what samples mean, and is not followed: a line. A thumbnail alone is no picture.
     write_fits("full.fits", [("SCI", sky)], SATURATE=12.5)
+    write_fits("raw.fits", [("SCI", sky)], TRIMSEC="'[1:50,3:48]'", BIASSEC="'[51:60,1:48]'")
+    write_fits("cut.fits", [("SCI", sky)], DATASEC="'[11:70,1:48]'")  # of the frame before it was cut
     Image.fromarray(gray).save(work / "moving.png", save_all=True, append_images=[Image.fromarray(255 - gray)])
     with h5py.File(work / "words.h5", "w") as f:
         for name in ("white", "index", "counts"):
@@ -67,7 +71,7 @@ def tagged_files():
     with tifffile.TiffWriter(work / "raw.tif") as tiff:
         tiff.write(gray[::4, ::4], subfiletype=1, photometric="minisblack", metadata=None, subifds=1)
         tiff.write(planes[0, 0], photometric="minisblack", metadata=None)
-    for path, code, words in (("full.fits", 0, "saturated, as its header says"), ("moving.png", 0, "the first of 2 frames is read"),
+    for path, code, words in (("full.fits", 0, "saturated, as its header says"), ("raw.fits", 0, "what lies outside of [1:50,3:48] was not exposed"), ("moving.png", 0, "the first of 2 frames is read"),
                               ("words.h5:/white", 0, "not inverted"), ("words.h5:/index", 0, "indices of a palette"),
                               ("words.h5:/counts", 0, "stand in /counts_errors, and are not used"), ("raw.tif", 2, "in a directory below")):
         got, out, err = tessera("check", job(f"problem: {{measurements: '{path}', operator: {{type: identity}}}}\n" + PASS))
@@ -83,6 +87,9 @@ def tagged_files():
               "double.tif": (planes[0, :1], ""),
               "indexed.tif:/all": (np.moveaxis(maps[:, gray], -1, 0), "indexed.tif: palette expanded to RGB"),
               "single.tif": (gray[None], "single.tif: its ImageJ description says 10 slices, and it holds 1 plane"),
+              "signed.tif": (gray[None] - 32768.0, "values are the stored numbers less 32768, as ImageJ's calibration says"),
+              "density.tif": (gray[None] * 0.5 + 3, "values are the stored numbers times 0.5 plus 3"),
+              "cut.fits": (sky[None], ""),
               "mef.fits:/ERR": (sky[None] + 1, ""),
               "mef.fits:/3/1": (sky[None] + 2, ""),
               "mef.fits:/IV/channels": (np.stack([sky, sky + 2]), "")}

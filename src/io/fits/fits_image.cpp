@@ -111,6 +111,12 @@ class FitsImage : public StoredImage {
           fits_read_subset_dbl(get(), 1, static_cast<int>(axes_.size()), axes_.data(), first.data(),
                                last.data(), step.data(), missing, values.data(), &any, &status);
           check(status);
+          for (const Box& box : unexposed_) {
+            const Box out = box.intersect(Box({0, y, lo[2]}, {1, end, hi[2]}));
+            for (std::int64_t r = out.lo()[1]; r < out.hi()[1]; ++r)
+              std::fill_n(values.begin() + (r - y) * width + out.lo()[2] - lo[2], out.extent(2),
+                          std::numeric_limits<double>::quiet_NaN());
+          }
           for (std::int64_t k = 0; y < end; ++k, ++y)
             sink(c, {z, y, lo[2]}, values.data() + k * width, width);
         }
@@ -337,6 +343,9 @@ class FitsImage : public StoredImage {
                       image.number, "/slices takes them as slices)"));
     note_mosaic(image);
     note_saturation();
+    FitsSections sections = fits_sections(get(), info_.height, info_.width);
+    unexposed_ = std::move(sections.unexposed);
+    if (!sections.note.empty()) add_note(sections.note);
     switch (type) {
       case BYTE_IMG:
         info_.type = "uint8";
@@ -396,6 +405,7 @@ class FitsImage : public StoredImage {
   std::vector<long> axes_;  // without those of 1 at the end that are more than cfitsio's subsets have
   std::int64_t first_plane_ = 0;
   bool marks_missing_ = true;
+  std::vector<Box> unexposed_;  // within rows and columns
 };
 
 }  // namespace

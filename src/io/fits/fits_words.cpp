@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "tessera/core/error.hpp"
 
@@ -58,7 +61,50 @@ double sky_pixel(fitsfile* file) {
   return area > 0 ? std::sqrt(area) : 0;
 }
 
+// "[1:128,1:120]": columns and rows, counted from 1. Nothing where it does not lie in the image.
+std::optional<Box> section_of(const std::string& text, std::int64_t height, std::int64_t width) {
+  std::array<long long, 4> n{};
+  char end = 0;
+  if (std::sscanf(text.c_str(), " [ %lld : %lld , %lld : %lld %c", n.data(), &n[1], &n[2], &n[3], &end) !=
+          5 ||
+      end != ']')
+    return std::nullopt;
+  if (n[0] > n[1]) std::swap(n[0], n[1]);
+  if (n[2] > n[3]) std::swap(n[2], n[3]);
+  if (n[0] < 1 || n[2] < 1 || n[1] > width || n[3] > height) return std::nullopt;
+  return Box({0, n[2] - 1, n[0] - 1}, {1, n[3], n[1]});
+}
+
 }  // namespace
+
+FitsSections fits_sections(fitsfile* file, std::int64_t height, std::int64_t width) {
+  FitsSections out;
+  const Box all = Box::image2d(height, width);
+  const auto add = [&](std::int64_t top, std::int64_t bottom, std::int64_t left, std::int64_t right) {
+    if (top < bottom && left < right)
+      out.unexposed.emplace_back(Index3{0, top, left}, Index3{1, bottom, right});
+  };
+  for (const char* key : {"TRIMSEC", "DATASEC", "BIASSEC"}) {
+    const std::string text = text_of(file, key);
+    const std::optional<Box> part = section_of(text, height, width);
+    if (!part) continue;
+    if (*part == all) return {};
+    const Index3 &lo = part->lo(), &hi = part->hi();
+    const bool bias = std::string_view(key) == "BIASSEC";
+    if (bias) {
+      add(lo[1], hi[1], lo[2], hi[2]);
+    } else {
+      add(0, lo[1], 0, width);
+      add(hi[1], height, 0, width);
+      add(lo[1], hi[1], 0, lo[2]);
+      add(lo[1], hi[1], hi[2], width);
+    }
+    out.note = concat(bias ? "what lies in " : "what lies outside of ", text,
+                      " was not exposed, as its header says (", key, "), and is not measured");
+    return out;
+  }
+  return out;
+}
 
 FitsWords fits_words(fitsfile* file, const std::array<int, 3>& numbers) {
   FitsWords out;

@@ -4,10 +4,12 @@
 #include <fitsio.h>
 
 #include <array>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tessera/core/box.hpp"
 #include "tessera/core/image_space.hpp"
 
 namespace tessera::io {
@@ -21,6 +23,14 @@ struct FitsWords {
 };
 /// `axes`: FITS numbers of columns, rows and slices; 0: there is none.
 FitsWords fits_words(fitsfile* file, const std::array<int, 3>& axes);
+
+/// Where a detector's frame holds no picture: outside of TRIMSEC, else of DATASEC, else in BIASSEC, where these fit into
+/// it. Rows and columns as they lie in the file.
+struct FitsSections {
+  std::vector<Box> unexposed{};
+  std::string note{};  // which keyword says so; empty: none does
+};
+FitsSections fits_sections(fitsfile* file, std::int64_t height, std::int64_t width);
 
 /// Keywords that describe the observation, units of samples among them; not those of the file's structure, of
 /// coordinates and of comments.

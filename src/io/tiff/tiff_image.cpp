@@ -140,7 +140,9 @@ class TiffImage : public StoredImage {
     for (const auto& slice : choice_.slices)
       for (const TiffChoice::Plane& p : slice)
         info_.random_access = info_.random_access && (page_of(p.plane).plain || page_of(p.plane).tiled());
-    take_words(tiff_words(file, description));
+    TiffWords words = tiff_words(file, description);
+    take_calibration(words);
+    take_words(std::move(words));
     if (axes_.one_directory) {  // a file that was cut short is refused before anything is read
       TESSERA_VALIDATE(
           page_.plain, file.path(), " holds ", axes_.planes,
@@ -209,6 +211,20 @@ class TiffImage : public StoredImage {
       info_.light = {StoredLight::Says::curve, *curve, "ICC profile"};
   }
 
+  // ImageJ keeps numbers below 0 of 16 bits as 32768 more.
+  void take_calibration(const TiffWords& words) {
+    const bool whole_type = (page_.bits == 8 || page_.bits == 16) && page_.format != SAMPLEFORMAT_IEEEFP;
+    if (!whole_type || page_.photometric == PHOTOMETRIC_PALETTE || page_.samples > 1) return;
+    if (!words.curved.empty())
+      add_note(concat("its calibration by ImageJ is no line (cf=", words.curved, "), and not applied"));
+    const auto [offset, scale] = calibration_ = words.calibration;
+    if (offset == 0 && scale == 1) return;
+    const bool whole = scale == 1 && offset == std::round(offset);
+    info_.type = whole && offset == -32768 && page_.bits == 16 ? "int16" : whole ? "int32" : "float32";
+    add_note(concat("values are the stored numbers", scale == 1 ? "" : concat(" times ", scale),
+                    offset < 0 ? " less " : " plus ", std::abs(offset), ", as ImageJ's calibration says"));
+  }
+
   void expand() {
     if (page_.bits >= 8) return;
     largest_ = (1 << page_.bits) - 1;
@@ -265,6 +281,7 @@ class TiffImage : public StoredImage {
       for (double& v : values_) {
         if (missing_ && v == *missing_) v = std::numeric_limits<double>::quiet_NaN();
         if (largest_ > 0) v = v * 255 / largest_;
+        v = v * calibration_[1] + calibration_[0];
       }
       if (!masked_.empty()) {
         const std::int64_t from =
@@ -388,8 +405,9 @@ class TiffImage : public StoredImage {
   TiffChoice choice_;
   TiffPage page_;  // the first that is read; the others are like it
   Unpacker unpack_;
-  int largest_ = 0;                // of samples of few bits, becomes 255; 0: samples are kept
-  std::optional<double> missing_;  // the value of samples without one
+  int largest_ = 0;                          // of samples of few bits, becomes 255; 0: samples are kept
+  std::array<double, 2> calibration_{0, 1};  // samples are [0] + [1] times the stored numbers
+  std::optional<double> missing_;            // the value of samples without one
   Metadata metadata_;
   bool colors_ = false;  // of a palette: what the samples are indices of
   std::array<std::unique_ptr<TiffFile>, kMostOpen> decoders_;

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "tessera/core/error.hpp"
 #include "tiff/ome_xml.hpp"
@@ -61,6 +63,21 @@ void set(ImageSpace::Axis& axis, double spacing, const std::string& unit) {
   axis.unit = unit;
 }
 
+// Coefficients of values by stored numbers. 0: a line; 20: none; others are curves. Source: ij.measure.Calibration.
+void read_calibration(TiffWords& out, std::string_view kind, std::string_view offset,
+                      std::string_view scale) {
+  const auto number = [](std::string_view text) -> std::optional<double> {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || !std::isfinite(value)) return std::nullopt;
+    return value;
+  };
+  const auto c0 = number(offset), c1 = number(scale);
+  const double line = number(kind).value_or(0);
+  if (line != 0 && line != 20) out.curved = kind;
+  if (line == 0 && c0 && c1 && *c1 != 0) out.calibration = {*c0, *c1};
+}
+
 // Lines key=value; the resolution is of pixels per `unit` where the tags have no unit of their own.
 // Source: ij.io.TiffEncoder, ij.io.FileOpener.
 void read_imagej(TiffWords& out, std::string_view text, double x, double y, std::uint16_t kind) {
@@ -70,6 +87,7 @@ void read_imagej(TiffWords& out, std::string_view text, double x, double y, std:
         return text.substr(first, std::min(text.find('\n', first), text.size()) - first);
     return std::string_view();
   };
+  read_calibration(out, value("cf="), value("c0="), value("c1="));
   std::string unit(value("unit="));
   if (const std::size_t escaped = unit.find("\\u00B5"); escaped != unit.npos)
     unit.replace(escaped, 6, "\u00b5");

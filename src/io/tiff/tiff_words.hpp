@@ -18,6 +18,9 @@ struct TiffWords {
   std::array<ImageSpace::Axis, 3> grid = ImageSpace().grid;
   std::vector<std::string> channel_names{};  // OME's, of all channels
   Metadata metadata{};
+  // ImageJ's: samples are calibration[0] + calibration[1] * stored; one of another kind than a line is only said.
+  std::array<double, 2> calibration{0, 1};
+  std::string curved{};
 };
 /// `file` stands at the page that is read, `description` is the first page's.
 TiffWords tiff_words(const TiffFile& file, const std::string& description);

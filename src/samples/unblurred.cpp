@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "unblurred.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "sharp_areas.hpp"
+#include "tessera/comm/exchange.hpp"
+#include "tessera/domain/tensor.hpp"
+#include "tessera/samples/local_noise.hpp"
+#include "tessera/samples/order_statistics.hpp"
+#include "tessera/samples/repeats.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr double kStep8 = 3 / 255.0;  // of the range: what compression leaves of one value
+constexpr std::int64_t kCorner = 6;   // samples a side that show what a corner has
+
+std::vector<NearPlane> planes_of(const at::Tensor& y, const at::Tensor& marks, const ProductSpace& layout,
+                                 std::size_t part, const Communicator& comm) {
+  const Layout own = layout.layout(part), need = own.grow(ImageSpace::in_plane(NearPlane::kBeyond));
+  const Box block = own.box(comm.rank()), around = need.box(comm.rank());
+  const std::int64_t channels = y.size(0);
+  const at::Tensor mine = at::cat({y.masked_fill(marks.eq(0), 0), marks}, 0).contiguous();
+  const at::Tensor near = empty_block(2 * channels, around, at::kFloat, layout.part(part).space.axes);
+  near.zero_();
+  Exchange exchange(ExchangePlan(own, need, layout.part(part).box(), Border::zero, comm.rank()),
+                    make_transport(comm, {}, TransportKind::mpi), 2 * channels, ElementType::float32);
+  exchange.begin(view(mine, block), view(near, around)).wait();
+  std::vector<NearPlane> out;
+  const std::int64_t size = block.empty() ? 0 : around.extent(1) * around.extent(2);
+  const float* const v = near.const_data_ptr<float>();
+  for (std::int64_t c = 0; c < channels; ++c) {
+    NearPlane plane{
+        .frame = layout.part(part).box(), .block = block, .around = around, .values = {}, .counted = {}};
+    plane.values.assign(v + c * size, v + (c + 1) * size);
+    plane.counted.resize(static_cast<std::size_t>(size));
+    std::transform(v + (channels + c) * size, v + (channels + c + 1) * size, plane.counted.begin(),
+                   [](float m) { return m != 0 ? 1 : 0; });
+    out.push_back(std::move(plane));
+  }
+  return out;
+}
+
+void paint(const std::vector<Run>& runs, NearPlane& plane) {
+  const Box& all = plane.around;
+  if (plane.block.empty()) return;
+  for (const Run& run : runs)
+    if (run.row >= all.lo()[1] && run.row < all.hi()[1])
+      for (std::int64_t c = std::max(run.begin, all.lo()[2]); c < std::min(run.end, all.hi()[2]); ++c)
+        plane.counted[plane.at(run.row, c)] = 0;
+}
+
+// Samples that count within a box.
+std::vector<float> values_in(const NearPlane& plane, const Box& box) {
+  const Box part = plane.block.intersect(box);
+  std::vector<float> out;
+  if (part.empty()) return out;
+  for (std::int64_t r = part.lo()[1]; r < part.hi()[1]; ++r)
+    for (std::int64_t c = part.lo()[2]; c < part.hi()[2]; ++c)
+      if (const std::size_t k = plane.at(r, c); plane.counted[k] != 0) out.push_back(plane.values[k]);
+  return out;
+}
+
+// Smallest, largest, middle and range but for a thousandth, of the samples that count.
+struct Spread {
+  double least = 0, most = 0, middle = 0, range = 0;
+};
+
+Spread spread_of(const NearPlane& plane, const Communicator& comm) {
+  const std::vector<float> v = values_in(plane, plane.block);
+  const std::int64_t n = count_values(v, comm);
+  if (n == 0) return {};
+  const auto place = [&](std::int64_t k) { return static_cast<double>(order_statistic(v, k, comm)); };
+  return {place(0), place(n - 1), place(n / 2), place(n - 1 - n / 1000) - place(n / 1000)};
+}
+
+// What one corner of the frame has, and all that is like it from there on; nothing where it varies.
+std::optional<Candidate> corner_of(const NearPlane& plane, std::size_t which, const Spread& spread,
+                                   const Communicator& comm) {
+  constexpr double kMost = 0.06;  // of the range
+  Index3 lo = plane.frame.lo(), hi = plane.frame.hi();
+  std::array<std::int64_t, 2> corner{};
+  for (const std::size_t d : {1U, 2U}) {
+    const bool last = ((d == 1 ? which / 2 : which) & 1) != 0;
+    corner[d - 1] = last ? hi[d] - 1 : lo[d];
+    (last ? lo : hi)[d] = last ? std::max(lo[d], hi[d] - kCorner) : std::min(hi[d], lo[d] + kCorner);
+  }
+  const Box box(lo, hi);
+  std::vector<float> v = values_in(plane, box);
+  const std::int64_t n = count_values(v, comm);
+  if (2 * n <= box.pixels()) return std::nullopt;
+  const double level = static_cast<double>(median(v, comm));
+  for (float& one : v) one = static_cast<float>(std::abs(static_cast<double>(one) - level));
+  const double apart = static_cast<double>(order_statistic(v, n * 9 / 10, comm));
+  if (apart > kMost * spread.range) return std::nullopt;
+  return Candidate{.value = level, .within = std::max(2 * apart, kStep8 * spread.range), .corner = corner};
+}
+
+// Of one plane. What is found no longer counts in it.
+std::vector<SharpArea> look_at_plane(NearPlane& plane, const std::vector<double>& values, double noise,
+                                     const EdgeKernel& kernel, const Communicator& comm) {
+  std::vector<SharpArea> out;
+  Spread spread = spread_of(plane, comm);
+  if (!(spread.range > 0) ||
+      !has_sharp_steps(plane, {spread.least, spread.most}, noise, spread.range, kernel, comm))
+    return out;
+  const auto look = [&](Candidate what) {
+    what.bright = what.value > spread.middle;
+    what.noise = noise;
+    what.range = spread.range;
+    if (!(what.range > 0)) return;
+    std::vector<SharpArea> found = sharp_areas(plane, what, kernel, comm);
+    if (found.empty()) return;
+    for (const SharpArea& area : found) paint(area.runs, plane);
+    out.insert(out.end(), std::make_move_iterator(found.begin()), std::make_move_iterator(found.end()));
+    spread = spread_of(plane, comm);
+  };
+  std::vector<double> exact{spread.most, spread.least};
+  for (const double v : values)
+    if (std::find(exact.begin(), exact.end(), v) == exact.end()) exact.push_back(v);
+  for (const double value : exact) look({.value = value});
+  for (std::size_t which = 0; which < 4; ++which)
+    if (const std::optional<Candidate> corner = corner_of(plane, which, spread, comm)) look(*corner);
+  return out;
+}
+
+// "rows 0 to 15 at 0", "marks at 4095", "corners or an outside at 2"
+std::string described(const std::vector<SharpArea>& areas, const Box& frame, const Survey& survey) {
+  constexpr std::size_t kMost = 6;
+  std::vector<std::string> out;
+  const auto add = [&](const std::string& text) {
+    if (std::find(out.begin(), out.end(), text) == out.end()) out.push_back(text);
+  };
+  for (const SharpArea& area : areas) {
+    const double value = area.value * survey.factor + survey.offset;
+    std::int64_t size = 0;
+    for (const Run& run : area.runs) size += run.size();
+    const bool full = 10 * size > 9 * area.box.pixels();
+    if (full && area.box.extent(2) == frame.extent(2))
+      add(fmt::format("rows {} to {} at {:.6g}", area.box.lo()[1], area.box.hi()[1] - 1, value));
+    else if (full && area.box.extent(1) == frame.extent(1))
+      add(fmt::format("columns {} to {} at {:.6g}", area.box.lo()[2], area.box.hi()[2] - 1, value));
+    else
+      add(fmt::format("{} at {:.6g}", area.at_frame ? "corners or an outside" : "marks burnt in", value));
+  }
+  if (out.size() > kMost) out.resize(kMost);
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
+// The first part that is a picture under a convolution on its own grid.
+std::optional<std::size_t> blurred(const Surveyed& seen) {
+  const ProductSpace& layout = seen.A->range();
+  const OperatorTraits traits = seen.A->traits();
+  for (std::size_t i = 0; i < layout.parts() && i < traits.parts.size(); ++i) {
+    const auto& kernel = traits.parts[i].convolution;
+    if (kernel && !kernel->decimates() && kernel->taps.size(1) == 1 && layout.part(i).box().extent(0) == 1)
+      return i;
+  }
+  return std::nullopt;
+}
+
+void leave_out_of_part(std::size_t part, const EdgeKernel& kernel, const Survey& survey,
+                       const Measurement& stored, Measurement& marks, Surveyed& seen,
+                       const Communicator& comm) {
+  constexpr double kMost = 0.75;  // of the picture
+  const ProductSpace& layout = seen.A->range();
+  const Repeats repeats = find_repeats(stored, marks, layout, comm);
+  std::vector<double> values;
+  values.reserve(repeats.areas.size());
+  for (const Repeats::Area& area : repeats.areas) values.push_back(static_cast<double>(area.value));
+  const Measurement rest = without_areas(stored, marks, repeats, Where::neighborhoods, layout, comm);
+  const double noise = alternation(stored, rest, layout, comm).neighbors;
+  std::vector<NearPlane> planes = planes_of(stored[part], marks[part], layout, part, comm);
+  std::vector<SharpArea> found;
+  for (NearPlane& plane : planes) {
+    std::vector<SharpArea> areas = look_at_plane(plane, values, noise, kernel, comm);
+    found.insert(found.end(), std::make_move_iterator(areas.begin()), std::make_move_iterator(areas.end()));
+  }
+  if (found.empty()) return;
+  std::vector<Run> out;
+  for (const SharpArea& area : found) out = both(std::move(out), area.runs);
+  const Box frame = layout.part(part).box();
+  out = without_holes(out, frame);
+  std::int64_t samples = 0;
+  for (const Run& run : out) samples += run.size();
+  if (static_cast<double>(samples) > kMost * static_cast<double>(frame.pixels())) return;
+  const Box block = layout.layout(part).box(comm.rank());
+  if (!block.empty())
+    for (const Run& run : out) {
+      const std::int64_t row = run.row - block.lo()[1], begin = std::max(run.begin, block.lo()[2]),
+                         end = std::min(run.end, block.hi()[2]);
+      if (row < 0 || row >= block.extent(1) || begin >= end) continue;
+      marks[part].select(-2, row).narrow(-1, begin - block.lo()[2], end - begin).zero_();
+    }
+  seen.notices.push_back(
+      fmt::format("{} of {} samples are not of the blurred picture: {}. Their edges are sharper than the "
+                  "kernel makes any, so they "
+                  "count 0; weights of 1 by problem.weights would count them",
+                  samples, frame.pixels(), described(found, frame, survey)));
+}
+
+}  // namespace
+
+void leave_out_unblurred(const Survey& survey, const Measurement& stored, Measurement& marks, Surveyed& seen,
+                         const Communicator& comm) {
+  if (!survey.problem.weights.empty() || survey.scan || !survey.in_image_range()) return;
+  const std::optional<std::size_t> part = blurred(seen);
+  if (!part) return;
+  if (const std::optional<EdgeKernel> kernel = edge_kernel(seen.A->traits().parts[*part].convolution->taps))
+    leave_out_of_part(*part, *kernel, survey, stored, marks, seen, comm);
+}
+
+}  // namespace tessera
