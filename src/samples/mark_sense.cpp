@@ -19,12 +19,12 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kAside = 4;                       // samples around one that are asked, 9 x 9
-constexpr std::size_t kAskedLeast = 12, kOwnLeast = 5;   // of them
-constexpr std::int64_t kLooked = 500'000, kFewest = 40;  // samples of a kind that are looked at
+constexpr std::int64_t kAside = 4;                             // samples around one that are asked, 9 x 9
+constexpr std::size_t kAskedLeast = 12, kOwnLeast = 5;         // of them
+constexpr std::int64_t kLooked = 500'000, kFewestOfKind = 40;  // samples of a kind that are looked at
 constexpr double kFarOff = 3, kNarrowRange = 0.5,
-                 kWhiteRange = 4;  // of distances, ranges, ranges to distances
-constexpr double kPictured = 2;    // range of a picture to distances
+                 kWhiteRange = 4;      // of distances, ranges, ranges to distances
+constexpr double kRangeOfPicture = 2;  // range of a picture to distances
 
 // Samples of one kind beside those of another, the rest of the picture.
 struct Beside {
@@ -41,20 +41,20 @@ struct Beside {
 
 double range_of_middle(const std::vector<float>& values, const Communicator& comm) {
   const std::int64_t n = count_values(values, comm);
-  return n < kFewest ? 0
-                     : static_cast<double>(order_statistic(values, n * 4 / 5, comm)) -
-                           static_cast<double>(order_statistic(values, n / 5, comm));
+  return n < kFewestOfKind ? 0
+                           : static_cast<double>(order_statistic(values, n * 4 / 5, comm)) -
+                                 static_cast<double>(order_statistic(values, n / 5, comm));
 }
 
 bool Beside::foreign(const Communicator& comm) {
   constexpr double kCore = 0.25, kUsually = 0.1;  // shares that are far off, and of the rest
   samples = count_values(values, comm);
   const std::int64_t n = count_values(off, comm), rests = count_values(rest_off, comm);
-  if (n < kFewest || rests < kFewest) return false;
+  if (n < kFewestOfKind || rests < kFewestOfKind) return false;
   const auto usual = static_cast<double>(median(rest_off, comm)),
              own = static_cast<double>(median(own_off, comm));
   const double rest = range_of_middle(rest_values, comm);
-  if (!(usual > 0) || rest <= kPictured * usual) return false;  // the rest was filled, or is noise
+  if (!(usual > 0) || rest <= kRangeOfPicture * usual) return false;  // the rest was filled, or is noise
   times = static_cast<double>(median(off, comm)) / usual;
   const double range = range_of_middle(values, comm);
   if (times > kFarOff) return range < kNarrowRange * rest || range < kWhiteRange * own;
