@@ -28,6 +28,8 @@ Trial try_noise(JobRun& run, Denoiser& denoiser, const SolverOptions& options, c
   constexpr int kSteps = 4;
   SolverOptions o = options;
   o.iterations = kSteps;
+  if (o.inertia > 0)  // what the limits below were chosen with
+    o.inertia = std::clamp(0.5 - 10 * run.problem.noise_sigma, 0.2, 0.5);
   o.sigma = Schedule::log_space(options.sigma.values().front(), options.level, kSteps);
   std::vector<double> steps;
   for (const double sigma : o.sigma.values())
