@@ -15,6 +15,7 @@
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/light.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/domain/tensor_memory.hpp"
 #include "tessera/io/image_format.hpp"
 #include "tessera/io/measurement_file.hpp"
 #include "tessera/samples/masked_pixels.hpp"
@@ -219,7 +220,11 @@ Problem make_problem(const RunPlan& plan, const Communicator& comm,
                                        layout, problem.notices, comm)
                         : read_samples(plan, layout, comm);
   }
-  weigh_samples(survey_of(plan), std::move(samples), problem, comm);
+  {
+    const ReuseScope pool;  // looks make an array of the samples' size in every line
+    weigh_samples(survey_of(plan), std::move(samples), problem, comm);
+  }
+  release_kept_tensors();
   if (!plan.job.problem.measurements.empty()) {
     if (plan.truth) {
       RunPlan own = plan;
