@@ -281,6 +281,21 @@ TEST(KernelLook, NamesWhatIsOdd) {
         with(kernel(21, 21, [](double r, double) { return r == 0 ? 1 : 0; }), {{10, 15, 8}}),
         gaussian(21, 0.45), gaussian(21, 2)})
     EXPECT_TRUE(look(kept).taps.equal(kept.unsqueeze(1)));
+  // The paths of shaken hands, drawn with pens of less than a pixel and more, turn and end in single high taps.
+  for (const double pen : {0.35, 0.45, 0.6, 0.8})
+    for (int path = 0; path < 8; ++path) {
+      const at::Tensor shaken = kernel(25, 25, [&](double r, double c) {
+        double sum = 0;
+        for (int i = 0; i < 400; ++i) {
+          const double t = i / 199.5 - 1, row = 6 * t + 1.5 * std::sin((4 + path) * t),
+                       column = 3.5 * std::sin(2.2 * t + 0.4 * path) - 1;
+          sum += std::exp(-((r - row) * (r - row) + (c - column) * (c - column)) / (2 * pen * pen));
+        }
+        return sum;
+      });
+      for (const std::string& line : look(shaken).warnings)
+        EXPECT_EQ(line.find("far above"), std::string::npos) << pen << " " << path << ": " << line;
+    }
   // Stacks of volumes: along the slices too.
   at::Tensor stack = at::empty({1, 17, 21, 21}, at::kDouble);
   for (std::int64_t z = 0; z < 17; ++z)

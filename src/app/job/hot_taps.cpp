@@ -6,13 +6,13 @@
 
 #include <array>
 #include <cmath>
+#include <numbers>
 #include <utility>
 
 namespace tessera {
 namespace {
 
-constexpr double kSteep = 1.6;        // times the taps beside it
-constexpr double kPointed = 4;        // the same beside the peak, where aberrations may be as steep as kSteep
+constexpr double kSteep = 4;          // times the taps beside it
 constexpr double kNoise = 8;          // deviations above the taps beside it
 constexpr double kMatters = 0.1;      // of the spot's peak: lower ones do little
 constexpr double kPartOfSpot = 0.03;  // of the peak, of the taps beside it
@@ -110,6 +110,34 @@ bool is_spot(const Taps& k, const Tap& peak) {
   return peak.value > 0;
 }
 
+// Whether what is higher than a tenth of the peak fills a good part of a circle around its middle, as a lens's spot does.
+// The path of a shaken hand does not: where it turns or ends a single tap may be as far above the others as a hot one.
+bool is_compact(const Taps& k) {
+  constexpr double kHigh = 0.1, kFills = 0.6;
+  const double least = kHigh * k.peak();
+  std::array<double, 3> middle{};
+  double n = 0;
+  k.each([&](const Index3& p, double v) {
+    if (v < least) return;
+    ++n;
+    for (std::size_t d = 0; d < 3; ++d) middle[d] += static_cast<double>(p[d]);
+  });
+  double far = 0;
+  k.each([&](const Index3& p, double v) {
+    if (v < least) return;
+    double square = 0;
+    for (std::size_t d = 0; d < 3; ++d) {
+      const double off = static_cast<double>(p[d]) - middle[d] / n;
+      square += off * off;
+    }
+    far = std::max(far, square);
+  });
+  const double radius = std::sqrt(far) + 0.5;
+  const double circle = k.first() == 0 ? 4.0 / 3 * std::numbers::pi * radius * radius * radius
+                                       : std::numbers::pi * radius * radius;
+  return n > kFills * circle;
+}
+
 std::string place(const Taps& k, const Index3& at) {
   return fmt::format("[{}]", fmt::join(at.begin() + static_cast<std::ptrdiff_t>(k.first()), at.end(), ", "));
 }
@@ -129,14 +157,13 @@ bool mend_hot_taps(Taps& k, const Warn& warn) {
   // A core that is narrower than a pixel, or stands on a halo, is in the middle of what surrounds it.
   const Index3 top = peak_of(rest).at;
   if (!(rest.peak() > 0)) return false;
-  std::erase_if(lonely, [&](const Tap& one) {
-    return adjacent(one.at, top) && (from_middle(rest, one.at) < 0.75 || one.value < kPointed * one.beside);
-  });
+  std::erase_if(lonely,
+                [&](const Tap& one) { return adjacent(one.at, top) && from_middle(rest, one.at) < 0.75; });
   std::erase_if(lonely, [&](const Tap& one) { return from_middle(rest, one.at) < 0.6; });
   rest = without(clean, lonely);
   const Tap peak = peak_of(rest);
   std::erase_if(lonely, [&](const Tap& one) { return one.value < kMatters * peak.value; });
-  if (lonely.empty() || !is_spot(rest, peak)) return false;
+  if (lonely.empty() || !is_spot(rest, peak) || !is_compact(rest)) return false;
   const Tap& first = *std::max_element(lonely.begin(), lonely.end(),
                                        [](const Tap& a, const Tap& b) { return a.value < b.value; });
   const bool one = lonely.size() == 1;
