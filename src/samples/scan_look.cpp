@@ -148,6 +148,7 @@ struct Ends {
   double left = 0, right = 0;              // usual values
   double left_slope = 0, right_slope = 0;  // inward, over those columns
   double scatter = 0;                      // of the ends over the views, the larger
+  double low_scatter = 0;                  // of the lower end
   double middle = 0, peak = 0, least = 0;  // usual values amid the columns, largest and smallest of a view
   std::int64_t apart = 1;                  // slopes from an end to the middle
   bool together = false;                   // whether both go from early to late alike
@@ -170,6 +171,7 @@ Ends ends_of(const ScanRows& look) {
   e.right_slope = (part(columns - wide - next, wide) - right).mean().item<double>();
   const auto scatter = [&](const at::Tensor& t) { return (t - t.median()).abs().median().item<double>(); };
   e.scatter = std::max(scatter(left), scatter(right));
+  e.low_scatter = scatter(e.left < e.right ? left : right);
   e.middle = usual(part(columns * 3 / 8, std::max<std::int64_t>(1, columns / 4)));
   e.peak = usual(p.amax(1));
   e.least = usual(p.amin(1));
@@ -260,6 +262,15 @@ bool judge_air(Scan& scan, const Ends& e) {
   constexpr double kFar = 0.04, kEven = 0.25;
   const double low = std::min(e.left, e.right), high = std::max(e.left, e.right), far = kFar * (e.peak - low),
                even = kEven * std::max(std::abs(low), std::abs(high));
+  if (low < -far && e.low_scatter < -low / 4 && high > low / 2) {
+    scan.warnings.push_back(fmt::format(
+        "one end of all views is at {:.3g}, evenly, and the other at {:.3g}, where a ray has 0 or more ({}) "
+        "{}",
+        low, high,
+        scan.transmission ? "the flats are darker there: the object stood in them" : "a background",
+        scan.transmission ? "give flats of the beam alone as problem.flat" : "subtract it"));
+    return true;
+  }
   // Behind an object that goes on, the views fall at the ends as they do before them, or faster.
   const double fall = 0.25 * (e.peak - high) / static_cast<double>(e.apart);
   const bool level = std::abs(e.left_slope) < fall && std::abs(e.right_slope) < fall;
@@ -297,6 +308,23 @@ double reach_of(const at::Tensor& p, double axis, double least) {
   return reach;
 }
 
+// An object takes from the beam: its line integrals are not below those beside it, and not below 0 as a whole.
+void judge_sign(Scan& scan, const ScanRows& look, const Ends& e) {
+  constexpr double kBelow = 0.6, kBeside = 0.5;  // of all values' sizes; of what is amid the columns
+  const double sum = look.y.sum().item<double>(), size = look.y.abs().sum().item<double>();
+  const double beside = std::max(e.left, e.right);
+  if (!(sum < -kBelow * size) || !(e.middle < 0) || !(beside > kBeside * e.middle)) return;
+  scan.warnings.push_back(fmt::format(
+      "the line integrals are negative as a whole, {:.3g} amid the columns and {:.3g} and {:.3g} at both "
+      "ends ({}) {}",
+      e.middle, e.left, e.right,
+      scan.transmission
+          ? "the object is brighter than the flats: frames that are stored inverted"
+          : "an object that weakens the beam has positive ones: log(I / I0) lacks its minus, and the "
+            "image is the negative of the object's",
+      scan.transmission ? "invert them before" : "store -1 times the samples"));
+}
+
 // All views have one mass, all columns have not: of an array whose first axis is the detector's it is the other way.
 void judge_axes(Scan& scan, const at::Tensor& p) {
   constexpr double kEven = 0.03, kUneven = 0.2;
@@ -330,7 +358,10 @@ ScanRows look_at_scan(Scan& scan, bool values_said, std::vector<std::string>& no
     look = scan_rows(scan, (scan.rows - rows) / 2, rows, comm);  // without zingers
     bridge_still_columns(look);
   }
+  judge_sign(scan, look, ends_of(look));
   judge_axes(scan, look.y.mean(0));
+  judge_order(scan, look);
+  judge_frames(scan, look, comm);
   judge_gains(scan, look);
   if (const double level = image_level(look.y); level > 0) scan.level = level;
   return look;

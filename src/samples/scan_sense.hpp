@@ -17,4 +17,10 @@ void check_frames(Scan& scan, bool values_said, std::vector<std::string>& notice
 /// those of the flats, which become rings.
 void judge_gains(Scan& scan, const ScanRows& look);
 
+/// A line in scan.warnings where views whose angles follow each other are not alike, and in another order they would be.
+void judge_order(Scan& scan, const ScanRows& look);
+
+/// A line in scan.warnings where whole frames look as of an axis along their rows, or as sinograms. Collective.
+void judge_frames(Scan& scan, const ScanRows& look, const Communicator& comm);
+
 }  // namespace tessera

@@ -388,6 +388,24 @@ def scan_looks():
         said = said_by("check", scan(name), "scan ")
         assert "the object moves" not in said and "a sine" not in said and "alike in all views" not in said, said
 
+    # The minus of the logarithm forgotten; the order of names, and none; frames on their side; sinograms; an object in the flats.
+    lines = np.random.default_rng(7).normal(0, 0.005, (90, 96)) + small[:, 0]
+    for name, array, why in (("minus", -lines, "the line integrals are negative as a whole"), ("lines", lines, None),
+                             ("names", lines[sorted(range(90), key=str)], "the views are not in the order of their angles, but as names"),
+                             ("mixed", lines[np.random.default_rng(8).permutation(90)], "the views are not in the order of their angles .*put them in that order")):
+        np.save(work / f"{name}.npy", array.astype(np.float32))
+        said = said_by("check", scan(f"{name}.npy", "values: line_integrals, views: {count: 90}"), f"warning: {why}" if why else "scan ")
+        assert why or "warning: the" not in said, said
+    size = 0.4 + 0.6 * np.sin(np.pi * np.arange(48) / 47)
+    stack = np.stack([[np.interp((np.arange(48) - 23.5) / z, np.arange(48) - 23.5, line, 0, 0) * z for z in size * (size > 0.41)[:] + 1e-9] for line in sinogram(48, 1, 48, 0)[1][:, 0]])
+    for name, array, why in (("upright", stack, None), ("lying", stack.swapaxes(1, 2), "the axis of rotation lies along the rows"), ("sinograms", stack.swapaxes(0, 1), "sinograms.npy looks like sinograms")):
+        np.save(work / f"{name}.npy", array.astype(np.float32))
+        said = said_by("check", scan(f"{name}.npy", "values: line_integrals, views: {count: 48}, detector: {first_row: 20, rows: 1}"), f"warning: .*{why}" if why else "scan ")
+        assert why or "lies along" not in said and "sinograms" not in said, said
+    shaded = flats * np.where(np.arange(64) > 50, 0.8, 1)
+    dxchange("shaded.h5", views, shaded.astype(np.uint16), darks, theta)
+    said_by("check", scan("shaded.h5"), "warning: one end of all views is at -0.2.* the object stood in them")
+
     # Wider than the detector; over a turn about an axis near its end; slices whose axis leans.
     theta, wide = sinogram(90, 1, 128, 0)
     dxchange("wide.h5", *counts(wide[:, :, 36:92]), theta)

@@ -217,7 +217,9 @@ void complete_tomography(OperatorConfig& part, OperatorConfig& said, Scan* scan,
   if (angles.empty())
     throw wrong("views",
                 scan ? concat("is missing (", scan->file.views.path, " does not say the angles of its ", own,
-                              " views) write for example 'views: {count: ", own, "}', or views.file")
+                              " views) write for example 'views: {count: ", own,
+                              "}', whose last view is a step before "
+                              "the end of the turn, or views.file")
                      : "is missing (their angles say where from) write for example 'views: {count: 180}'");
   if (scan && std::ssize(angles) != own) {
     const std::string turned = scan->file.views.rows == std::ssize(angles)      ? "rows"
