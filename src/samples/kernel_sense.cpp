@@ -12,6 +12,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <optional>
 #include <span>
 
 namespace tessera {
@@ -23,6 +24,10 @@ constexpr double kSymmetric = 0.97;
 constexpr std::int64_t kParts = 12;            // of rows and of columns
 constexpr double kPower = 0.3;                 // of a gradient's size
 constexpr double kClear = 2.5, kSome = 0.006;  // deviations of the parts' mean, and the difference itself
+// The least power, in that of the noise, of a picture where the given kernel leaves none.
+constexpr double kPicture = 1.5;
+// Deviations where there are too few places of that kind: of the pictures, and of their phases under both spectra.
+constexpr double kClearAlone = 4, kPhases = 2;
 
 using Sizes = std::array<std::int64_t, 3>;
 
@@ -90,20 +95,77 @@ at::Tensor along(const at::Tensor& line, std::size_t axis) {
   return line.view(shape);
 }
 
+// How a kernel may lie: the axes along which it is turned around, and whether rows and columns are exchanged before.
+struct Sense {
+  std::array<bool, 3> flipped;
+  bool transposed;
+  const char *looks, *with, *why, *remedy;
+};
+constexpr Sense kGiven{{false, false, false}, false, "", "", "", ""};
+constexpr std::array<Sense, 4> kSenses{
+    Sense{
+        {true, true, true},
+        false,
+        "turned by half a turn",
+        "turned around",
+        "cv2.filter2D, scipy.ndimage.correlate and conv2d of torch do not turn a kernel, a convolution does",
+        "numpy.flip(kernel)"},
+    Sense{{false, true, false},
+          false,
+          "mirrored, up and down exchanged",
+          "mirrored",
+          "FITS, plots and formulas count rows from the bottom, pictures and arrays from the top",
+          "numpy.flip(kernel, -2)"},
+    Sense{{false, false, true},
+          false,
+          "mirrored, left and right exchanged",
+          "mirrored",
+          "seen from behind, or by one mirror more, a picture's sides are exchanged",
+          "numpy.flip(kernel, -1)"},
+    Sense{{false, false, false},
+          true,
+          "transposed, rows and columns exchanged",
+          "transposed",
+          "MATLAB and Fortran store columns first",
+          "numpy.swapaxes(kernel, -1, -2)"}};
+
+// All channels' taps added up and divided by their sum, and the place of their origin.
+struct Taps {
+  at::Tensor taps;  // (d, h, w), float64
+  Sizes origin{};
+};
+Taps laid(const Convolution& kernel, const Sense& sense) {
+  at::Tensor taps = kernel.taps.to(at::kCPU, at::kDouble).sum(0);
+  taps = taps.div(taps.sum());
+  if (sense.transposed) taps = taps.transpose(1, 2);
+  Taps out;
+  for (std::size_t d = 0; d < 3; ++d) {
+    const auto axis = static_cast<std::int64_t>(d);
+    const std::int64_t n = taps.size(axis);
+    out.origin[d] = sense.flipped[d] ? n - 1 - n / 2 : n / 2;
+    if (sense.flipped[d]) taps = taps.flip({axis});
+  }
+  out.taps = taps;
+  return out;
+}
+
 // The kernel's spectrum on the grid of the samples.
-at::Tensor spectrum_of(const Convolution& kernel, const at::Tensor& like) {
-  const at::Tensor taps = kernel.taps.to(at::kCPU, at::kDouble).sum(0);
+at::Tensor spectrum_of(const at::Tensor& taps, const at::Tensor& like) {
   at::Tensor there = at::zeros(like.sizes(), at::kDouble), cut = there;
   for (std::int64_t d = 0; d < 3; ++d) cut = cut.narrow(d, 0, taps.size(d));
-  cut.copy_(taps.div(taps.sum()));
+  cut.copy_(taps);
   return at::fft_fftn(there);
 }
 
-// Of a kernel and itself turned, wherever that lies best; 1: the same.
-double symmetry(const at::Tensor& spectrum) {
-  const at::Tensor both = at::real(at::fft_ifftn(spectrum.square()));
-  const at::Tensor own = at::real(at::fft_ifftn(spectrum * spectrum.conj()));
-  return both.max().item().toDouble() / own.max().item().toDouble();
+// Of a kernel and itself in another sense, wherever that lies best; 1: the same.
+double symmetry(const at::Tensor& taps, const at::Tensor& other) {
+  Sizes both{};
+  for (std::size_t d = 0; d < 3; ++d)
+    both[d] = taps.size(static_cast<std::int64_t>(d)) + other.size(static_cast<std::int64_t>(d));
+  const at::Tensor grid = at::zeros(both, at::kDouble);
+  const at::Tensor meeting =
+      at::real(at::fft_ifftn(spectrum_of(taps, grid) * spectrum_of(other, grid).conj()));
+  return meeting.max().item().toDouble() / taps.square().sum().item().toDouble();
 }
 
 // About the power of a picture of this variance, 1 / f^2.
@@ -146,22 +208,22 @@ double deviations(const std::vector<double>& values) {
   return variance > 0 ? sum / std::sqrt(n * variance) : 0;
 }
 
-// How much less the kernel has when it is turned: the difference of its mean, and that in deviations of the parts.
-struct Verdict {
-  double less = 0, sure = 0;
-};
-Verdict compare(const at::Tensor& y, const Convolution& kernel, double sigma) {
-  constexpr double kStrength = 4, kFaint = 0.01;
+// `y` that falls to 0 at its ends, and how wide of them is not looked at; nothing where too little would be left.
+struct Tapered {
+  at::Tensor y;
   Sizes margin{};
-  at::Tensor tapered = y;
+};
+std::optional<Tapered> tapered(const at::Tensor& y, const Convolution& kernel) {
+  Tapered out{y};
   for (std::size_t d = 0; d < 3; ++d) {
-    const std::int64_t n = y.size(static_cast<std::int64_t>(d)),
-                       taps = kernel.taps.size(static_cast<std::int64_t>(d) + 1);
-    if (taps > n) return {};
+    const std::int64_t n = y.size(static_cast<std::int64_t>(d));
+    std::int64_t taps = kernel.taps.size(static_cast<std::int64_t>(d) + 1);
+    if (d > 0) taps = std::max(kernel.taps.size(2), kernel.taps.size(3));
+    if (taps > n) return std::nullopt;
     if (n == 1) continue;
     const std::int64_t h = std::min(taps + 2, n / 6);
-    margin[d] = 2 * h;
-    if (d > 0 && n - 4 * h < kLeast) return {};
+    out.margin[d] = 2 * h;
+    if (d > 0 && n - 4 * h < kLeast) return std::nullopt;
     at::Tensor window = at::ones({n}, at::kDouble);
     for (std::int64_t k = 0; k < h; ++k) {
       const double s =
@@ -169,38 +231,84 @@ Verdict compare(const at::Tensor& y, const Convolution& kernel, double sigma) {
       window[k] = s * s;
       window[n - 1 - k] = s * s;
     }
-    tapered = tapered * along(window, d);
+    out.y = out.y * along(window, d);
   }
-  const at::Tensor K = spectrum_of(kernel, y);
-  if (symmetry(K) > kSymmetric) return {};
-  const double scatter = y.square().mean().item().toDouble();
-  const double noise = std::max(sigma * sigma, kFaint * kFaint * scatter),
-               picture = std::max(scatter - noise, 0.1 * noise);
-  const at::Tensor Y = at::fft_fftn(tapered),
-                   under =
-                       at::real(K * K.conj()) + picture_power(y, picture).reciprocal().mul(kStrength * noise);
-  const auto origin = [&](const at::Tensor& x, bool turned) {  // both pictures at the same place
-    Sizes by{};
-    const Sizes axes{0, 1, 2};
-    for (std::size_t d = 0; d < 3; ++d)
-      by[d] = (turned ? -1 : 1) * (kernel.taps.size(static_cast<std::int64_t>(d) + 1) / 2);
-    return x.roll(by, axes);
-  };
-  const std::vector<double> given =
-      edges_in_parts(origin(at::real(at::fft_ifftn(Y * K.conj() / under)), false), margin);
-  const std::vector<double> turned =
-      edges_in_parts(origin(at::real(at::fft_ifftn(Y * K / under)), true), margin);
+  return out;
+}
+
+// Kernels of other spectra tell themselves by these as well: where the given one would leave noise alone and the other
+// one a picture, the power of the measurement in that of the noise. 0: there are too few such places.
+double power_of_none(const at::Tensor& Y, const at::Tensor& given, const at::Tensor& other,
+                     const at::Tensor& power, double noise) {
+  constexpr double kNone = 0.25, kMuch = 2;
+  constexpr std::int64_t kFewest = 64;
+  const at::Tensor asked = (at::real(given * given.conj()) * power)
+                               .lt(kNone * noise)
+                               .logical_and_((at::real(other * other.conj()) * power).gt(kMuch * noise));
+  const std::int64_t n = asked.sum().item().toLong();
+  if (n < kFewest) return 0;
+  const at::Tensor measured = at::real(Y * Y.conj()).masked_select(asked);
+  return measured.mean().item().toDouble() / (noise * static_cast<double>(Y.numel()));
+}
+
+// How much less the kernel has in another sense: the difference of its mean, and that in deviations of the parts.
+struct Verdict {
+  double less = 0, sure = 0;
+  std::size_t sense = 0;  // of kSenses
+};
+Verdict apart(const std::vector<double>& given, const std::vector<double>& other) {
   std::vector<double> apart, ratio;
   double sum = 0, all = 0;
   for (std::size_t k = 0; k < given.size(); ++k) {
-    if (!(given[k] > 0 && turned[k] > 0)) continue;
-    apart.push_back(given[k] - turned[k]);
-    ratio.push_back(std::log(given[k] / turned[k]));
+    if (!(given[k] > 0 && other[k] > 0)) continue;
+    apart.push_back(given[k] - other[k]);
+    ratio.push_back(std::log(given[k] / other[k]));
     sum += apart.back();
-    all += (given[k] + turned[k]) / 2;
+    all += (given[k] + other[k]) / 2;
   }
   if (apart.size() < kParts * kParts / 2) return {};
   return {sum / all, std::min(deviations(apart), deviations(ratio))};
+}
+
+Verdict compare(const at::Tensor& y, const Convolution& kernel, double sigma) {
+  constexpr double kStrength = 4, kFaint = 0.01;
+  const std::optional<Tapered> part = tapered(y, kernel);
+  if (!part) return {};
+  const double scatter = y.square().mean().item().toDouble();
+  const double noise = std::max(sigma * sigma, kFaint * kFaint * scatter),
+               picture = std::max(scatter - noise, 0.1 * noise);
+  const at::Tensor Y = at::fft_fftn(part->y), power = picture_power(y, picture),
+                   extra = power.reciprocal().mul(kStrength * noise);
+  // Wiener's filter of the phase of one kernel and the size of another; every picture at the same place.
+  const auto edges = [&](const at::Tensor& K, const Sizes& origin, const at::Tensor& size) {
+    const at::Tensor square = at::real(size * size.conj()), own = at::real(K * K.conj());
+    const at::Tensor filter = K.conj() * (square / own.clamp_min(1e-30)).sqrt() / (square + extra);
+    return edges_in_parts(at::real(at::fft_ifftn(Y * filter)).roll(origin, Sizes{0, 1, 2}), part->margin);
+  };
+  const Taps own = laid(kernel, kGiven);
+  const at::Tensor K = spectrum_of(own.taps, y);
+  std::vector<double> given;
+  Verdict best;
+  for (std::size_t k = 0; k < kSenses.size(); ++k) {
+    const Taps other = laid(kernel, kSenses[k]);
+    if (symmetry(own.taps, other.taps) > kSymmetric) continue;
+    const at::Tensor L = spectrum_of(other.taps, y);
+    if (given.empty()) given = edges(K, own.origin, K);
+    Verdict v = apart(given, edges(L, other.origin, L));
+    v.sense = k;
+    if (v.sure < kClear || v.less < kSome) continue;
+    if (k > 0) {  // of another spectrum
+      const double none = power_of_none(Y, K, L, power, noise);
+      if (none > 0 && none < kPicture) continue;
+      const auto phases = [&](const at::Tensor& size) {
+        return apart(edges(K, own.origin, size), edges(L, other.origin, size)).sure;
+      };
+      if (none == 0 && (v.sure < kClearAlone || std::min(phases(K), phases(L)) < kPhases)) continue;
+    }
+    // A mirrored kernel that is symmetric under half a turn is mirrored along both axes: the first is said.
+    if (v.less > 1.001 * best.less) best = v;
+  }
+  return best;
 }
 
 }  // namespace
@@ -214,22 +322,22 @@ void warn_of_turned_kernel(const Measurement& y, const Measurement& marks, Surve
     if (!kernel || kernel->decimates() || kernel->taps.numel() == kernel->taps.size(0)) continue;
     const MiddlePart middle =
         middle_of(y[i], marks[i], layout.block(i, comm.rank()), layout.part(i).box(), comm);
-    std::array<double, 2> said{};
+    std::array<double, 3> said{};
     comm.together([&] {
       const double channels = static_cast<double>(y[i].size(0));
       if (comm.rank() != 0 || 20 * middle.counted.eq(0).sum().item().toLong() > middle.counted.numel())
         return;
       const Verdict v = compare(filled(middle), *kernel, seen.noise_sigma * std::sqrt(channels));
-      said = {v.less, v.sure};
+      said = {v.less, v.sure, static_cast<double>(v.sense)};
     });
     comm.all_reduce(said, Reduce::sum);
-    if (said[0] < kSome || said[1] < kClear) continue;
+    if (said[0] <= 0) continue;
+    const Sense& sense = kSenses.at(static_cast<std::size_t>(said[2]));
     seen.warnings.push_back(fmt::format(
-        "the kernel{} looks turned by half a turn: deconvolved with it turned around, the middle of the "
-        "measurement has sharper edges with less ringing, by {:.1f} deviations (cv2.filter2D, "
-        "scipy.ndimage.correlate and conv2d of torch do not turn a kernel, a convolution does) write it as "
-        "numpy.flip(kernel), and try which picture is right",
-        layout.parts() > 1 ? fmt::format(" of part {}", i) : "", said[1]));
+        "the kernel{} looks {}: deconvolved with it {}, the middle of the measurement has sharper edges with "
+        "less ringing, by {:.1f} deviations ({}) write it as {}, and try which picture is right",
+        layout.parts() > 1 ? fmt::format(" of part {}", i) : "", sense.looks, sense.with, said[1], sense.why,
+        sense.remedy));
   }
 }
 

@@ -5,11 +5,13 @@
 
 namespace tessera {
 
-/// A line in seen.warnings where the samples say that a kernel is turned by half a turn, as correlation has it. Both
-/// senses have one spectrum, so the data cannot tell them; but under the wrong one a deconvolved picture's edges come
-/// apart. The middle of the measurement is deconvolved both ways (Wiener's filter for a picture of spectrum 1/f^2), and
-/// its gradients' sizes to the power 0.3 are added up: the sharper picture has less, in most parts of it. `y`: samples
-/// as light, corrected. Collective.
+/// A line in seen.warnings where the samples say that a kernel is turned by half a turn, as correlation has it,
+/// mirrored or transposed: under the wrong sense a deconvolved picture's edges come apart. The middle of the
+/// measurement is deconvolved in each (Wiener's filter for a picture of spectrum 1/f^2), and its gradients' sizes to
+/// the power 0.3 are added up: the sharper picture has less, in most parts of it. Both ends of a half turn have one
+/// spectrum. The others do not, and a picture with a grain may look sharper under a wrong one: there the
+/// measurement's power must be more than the noise's where the given kernel leaves none, or, where there are too few
+/// such places, the phases must be better under either spectrum. `y`: samples as light, corrected. Collective.
 void warn_of_turned_kernel(const Measurement& y, const Measurement& marks, Surveyed& seen,
                            const Communicator& comm);
 

@@ -38,6 +38,11 @@ void warn_of_wrapped(const Survey& survey, const Measurement& stored, const Meas
 void warn_of_alternate_lines(const Survey& survey, const Measurement& y, const Measurement& marks,
                              Surveyed& seen, const Communicator& comm);
 
+/// A line in seen.warnings where samples are darker where the flat field, by which they will be divided, is larger: it
+/// is a gain. `y`: as inside, not divided yet. Collective.
+void warn_of_inverse_flat(const Measurement& y, const Measurement& flat, const Measurement& marks,
+                          Surveyed& seen, const Communicator& comm);
+
 /// Holds a Gaussian noise that the job states against the data's own, where a blur leaves nothing else in their
 /// finest details: a line in seen.warnings where that is far larger, and with a solver that the program chose
 /// it replaces what is stated. Collective.

@@ -310,6 +310,7 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
   seen.y = s.simulated ? std::move(s.y) : y;  // simulated ones are on their device already
   // Divided by the flat field, a sample's noise is too.
   if (!s.flat.empty()) {
+    if (!s.simulated) warn_of_inverse_flat(y, s.flat, marks, seen, comm);
     for (std::size_t i = 0; i < y.size(); ++i) {
       const at::Tensor square = s.flat[i].mul(s.flat[i]).expand_as(y[i]);
       if (w.weights.size() <= i)

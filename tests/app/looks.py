@@ -105,7 +105,7 @@ def kernels_are_looked_at():
     # The kernel that only makes the data is looked at too.
     other = made.replace("bead.npy", "good.npy").replace("noise:", "simulate: {kernel: {file: bead.npy}}\n  noise:")
     assert re.search(warning, said(other)), "of problem.simulate.kernel"
-    # Of a bent kernel the picture tells whether it is turned by half a turn; it is not asked of one that is symmetric.
+    # Of a bent kernel the picture tells whether it is turned by half a turn, mirrored or transposed; it is not asked of one that is symmetric.
     bent = np.zeros((13, 13))
     for s in np.linspace(0, 1, 200):
         bent[int(6 + 5 * np.sin(2.6 * s - 1.9)), int(1.5 + 9 * s)] += 1 - 0.7 * s
@@ -116,10 +116,11 @@ def kernels_are_looked_at():
                 for y0, x0, a, b, v in zip(*r.integers(6, 166, (2, 60)), *r.integers(3, 20, (2, 60)), r.normal(0, 0.2, 60)))
     blurred = np.fft.irfft2(np.fft.rfft2(scene) * np.fft.rfft2(bent / bent.sum(), scene.shape), scene.shape)[12:, 12:]
     np.save(work / "shaken.npy", (0.5 + blurred + r.normal(0, 0.01, blurred.shape)).astype(np.float32))
-    for name, kernel in (("bent.npy", bent), ("turned.npy", bent[::-1, ::-1])):
-        np.save(work / name, kernel)
-        out = said(text, "problem.measurements=shaken.npy", f"problem.operator.kernel.file={name}", ranks=2)
-        assert ("looks turned by half a turn" in out) == (name == "turned.npy"), (name, out)
+    for name, kernel, remedy in (("bent", bent, ""), ("turned", bent[::-1, ::-1], "numpy.flip(kernel)"), ("rows", bent[::-1], "numpy.flip(kernel, -2)"),
+                                 ("columns", bent[:, ::-1], "numpy.flip(kernel, -1)"), ("transposed", bent.T, "numpy.swapaxes(kernel, -1, -2)")):
+        np.save(work / f"{name}.npy", kernel)
+        out = said(text, "problem.measurements=shaken.npy", f"problem.operator.kernel.file={name}.npy", ranks=1 if name == "columns" else 2)
+        assert f"write it as {remedy}," in out if remedy else "the kernel looks" not in out, (name, out)
     volume = text.replace("y.npy", "v.npy")
     np.save(work / "v.npy", np.ones((1, 8, 16, 16), np.float32))
     assert re.search(warning, said(volume, "problem.noise.gaussian=0.1", "solver.iterations=1")), "slice by slice"

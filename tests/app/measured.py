@@ -289,6 +289,15 @@ def dark_and_flat():
         run(job(f"problem:\n  measurements: stack.npy\n  dark: frame{end}.npy\n  flat: field{end}.npy\n  operator: {{type: identity}}\n"
                 f"  noise: {{gaussian: 0.02}}\n  scale: {{factor: 1}}\n{SOLVER}", "stack.yaml"), "--set", f"output.folder=stack{end}", ranks=ranks)
     assert distance(image("stack"), image("stacks4")) < 1e-6
+    # Of a gain, the inverse of a flat field, the picture tells.
+    yy, xx = np.mgrid[:96, :112]
+    falls = 1 - 0.4 * ((yy - 48) ** 2 + (xx - 56) ** 2) / 48**2 / 2
+    scene = 1 + sum(v * ((abs(yy - a) < h) & (abs(xx - b) < w)) for a, b, h, w, v in zip(*rng.integers(0, 100, (2, 12)), *rng.integers(4, 20, (2, 12)), rng.normal(0, 0.1, 12)))
+    for name, array in (("dim", scene * falls + rng.normal(0, 0.02, scene.shape)), ("falls", falls), ("gain", 1 / falls)):
+        np.save(work / f"{name}.npy", array)
+    for name, ranks in (("falls", 1), ("gain", 1), ("gain", 2)):
+        out = "".join(run(job(f"problem: {{measurements: dim.npy, flat: {name}.npy, noise: {{gaussian: 0.02}}}}\n{SOLVER}", "dim.yaml"), "--set", f"output.folder={name}{ranks}", ranks=ranks))
+        assert ("problem.flat looks like a gain, the inverse of a flat field" in out) == (name == "gain"), out
 
 
 def no_inverse_crime():

@@ -167,6 +167,17 @@ def pixels_of_another_size():
                 scale.attrs["units"] = "nm"
                 scale.make_scale("zyx"[k])
                 d.dims[k].attach_scale(scale)
+        # A detector's frame, and another of one that says no unit.
+        for group, unit in (("instrument/detector", "m"), ("instrument/other", "")):
+            f[f"{group}/frame"] = bead((1, 25, 25), (1, 3, 3))[0]
+            for size in ("x_pixel_size", "y_pixel_size"):
+                f[f"{group}/{size}"] = [0.05e-6]
+                f[f"{group}/{size}"].attrs["units"] = unit
+            f[f"{group[11:]}/data"] = h5py.SoftLink(f"/{group}/frame")
+    write("flat", 100 + r.random((24, 24)), 0.1, 0.1)
+    for name, right in (("instrument/detector/frame", True), ("detector/data", True), ("other/data", False)):
+        out = said(text, "problem.measurements=flat.h5", f"problem.operator.kernel.file=others.h5:/{name}")
+        assert ("pixels of 5e-08 x 5e-08 m, the image of 0.1 x 0.1 um" in out) == right, (name, out)
     for name in ("sizes", "scaled"):
         out = said(text, f"problem.operator.kernel.file=others.h5:/{name}", ranks=2 if name == "scaled" else 1)
         assert "it is resampled to 9 x 13 x 13 taps" in out and distance(image("out"), found["fine"]) < 1e-5, out

@@ -366,11 +366,37 @@ TEST(Metadata, GoesFromFitsToHdf5) {
   const ImageRecord bare = record_from("bare.fits", Communicator());
   EXPECT_EQ(bare.space.grid[2].unit, "deg") << "the sky's unit, where none is said";
   EXPECT_EQ(bare.space.grid[1].unit, "");
-  // A turned grid has no step along an axis of the file.
+  // A sheared grid has no pixel size; a turned one has, but its axes run along none of the sky's.
   for (const auto& axis : with({"CD1_1   =                0.001", "CD1_2   =                0.001",
-                                "CD2_1   =               -0.001", "CD2_2   =                0.001"})
+                                "CD2_1   =                0.000", "CD2_2   =                0.001"})
                               .space.grid)
     EXPECT_EQ(axis.spacing, 0);
+  using Cards = std::vector<std::string>;
+  for (const auto& [cards, rows, columns] :
+       {std::tuple<Cards, double, double>{
+            {"CD1_1   =               -0.003", "CD1_2   =                0.004",
+             "CD2_1   =                0.004", "CD2_2   =                0.003"},
+            0.005,
+            0.005},
+        {{"CD1_2   =               -0.003", "CD2_1   =                0.004"}, 0.003, 0.004},
+        {{"CDELT1  =                0.005", "CDELT2  =                0.005",
+          "PC1_1   =                 -0.6", "PC1_2   =                  0.8",
+          "PC2_1   =                  0.8", "PC2_2   =                  0.6"},
+         0.005,
+         0.005},
+        {{"CDELT1  =               -0.002", "CDELT2  =                0.001",
+          "CROTA2  =                 34.0"},
+         0.001,
+         0.002}}) {
+    const ImageSpace space = with(cards).space;
+    EXPECT_NEAR(space.grid[1].spacing, rows, 1e-12);
+    EXPECT_NEAR(space.grid[2].spacing, columns, 1e-12);
+    for (const std::size_t d : {std::size_t{1}, std::size_t{2}}) {
+      EXPECT_EQ(space.grid[d].unit, "deg");
+      EXPECT_EQ(space.grid[d].name, ImageSpace().grid[d].name);
+    }
+    EXPECT_EQ(space.orientation, "");
+  }
   // The size of its pixels may be said otherwise, as that of a kernel that stands on no sky.
   for (const auto& [cards, size] :
        {std::pair<std::vector<std::string>, double>{

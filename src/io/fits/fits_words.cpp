@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numbers>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -48,6 +49,63 @@ double step_of(fitsfile* file, int k, int axes) {
   if (const std::optional<double> cd = number_of(file, concat("CD", k, '_', k))) return *cd;
   return number_of(file, concat("CDELT", k)).value_or(0) *
          number_of(file, concat("PC", k, '_', k)).value_or(1);
+}
+
+// The world's unit along the file's axis k; that of places in the sky by the standard, where none is said.
+std::string unit_of(fitsfile* file, int k) {
+  const std::string unit = text_of(file, concat("CUNIT", k)), name = text_of(file, concat("CTYPE", k));
+  if (!unit.empty()) return unit;
+  for (const char* sky : {"RA--", "DEC-", "GLON", "GLAT", "ELON", "ELAT"})
+    if (name.starts_with(sky)) return "deg";
+  return "";
+}
+
+// How two axes of the file run on two axes of the world's of one unit, where these are turned: [world][file].
+// Nothing for another grid.
+std::optional<std::array<std::array<double, 2>, 2>> turned_axes(fitsfile* file, std::array<int, 2> k,
+                                                                int axes) {
+  const std::string unit = unit_of(file, k[0]);
+  if (unit.empty() || unit != unit_of(file, k[1])) return std::nullopt;
+  for (const char* matrix : {"CD", "PC"})
+    for (int other = 1; other <= axes; ++other)
+      for (const int own : k)
+        if (other != k[0] && other != k[1] &&
+            (number_of(file, concat(matrix, own, '_', other)).value_or(0) != 0 ||
+             number_of(file, concat(matrix, other, '_', own)).value_or(0) != 0))
+          return std::nullopt;
+  const std::optional<double> crota = number_of(file, concat("CROTA", k[1]));
+  bool whole = false, part = false;
+  std::array<std::array<double, 2>, 2> cd{}, pc{};
+  for (std::size_t i = 0; i < 2; ++i)
+    for (std::size_t j = 0; j < 2; ++j) {
+      const std::optional<double> c = number_of(file, concat("CD", k[i], '_', k[j])),
+                                  p = number_of(file, concat("PC", k[i], '_', k[j]));
+      whole = whole || c;
+      part = part || p;
+      cd[i][j] = c.value_or(0);
+      pc[i][j] = number_of(file, concat("CDELT", k[i])).value_or(0) * p.value_or(i == j ? 1 : 0);
+    }
+  if (!whole && !part && crota) {  // as before FITS 3.0: steps along the file's axes, then the turn
+    const double a = *crota * std::numbers::pi / 180, x = pc[0][0], y = pc[1][1];
+    pc = {{{x * std::cos(a), -y * std::sin(a)}, {x * std::sin(a), y * std::cos(a)}}};
+  }
+  const auto& m = whole ? cd : pc;
+  if (m[0][1] == 0 && m[1][0] == 0) return std::nullopt;
+  return m;
+}
+
+// Sizes of pixels along two axes of the file that are turned on the world's, but stand upright on each other; 0: not
+// known.
+std::array<double, 2> turned_pixel(fitsfile* file, const std::array<int, 2>& k, int axes) {
+  constexpr double kSame = 0.02;  // of a size, and of a right angle
+  const auto m = turned_axes(file, k, axes);
+  if (!m) return {};
+  const auto& [a, b] = *m;
+  const double first = std::hypot(a[0], b[0]), second = std::hypot(a[1], b[1]);
+  if (!(first > 0 && second > 0) || std::abs(a[0] * a[1] + b[0] * b[1]) > kSame * first * second) return {};
+  if (std::abs(first - second) > kSame * std::max(first, second)) return {first, second};
+  const double mean = std::sqrt(first * second);
+  return {mean, mean};
 }
 
 // Of a square pixel in seconds of arc, as point spread functions of telescopes have it where they stand on no sky
@@ -110,21 +168,25 @@ FitsWords fits_words(fitsfile* file, const std::array<int, 3>& numbers) {
   FitsWords out;
   int axes = 0, status = 0;
   fits_get_img_dim(file, &axes, &status);
+  const std::array<double, 2> turned = status == 0 && numbers[0] > 0 && numbers[1] > 0
+                                           ? turned_pixel(file, {numbers[0], numbers[1]}, axes)
+                                           : std::array<double, 2>{};
   for (std::size_t k = 0; k < 3 && status == 0; ++k) {
-    if (numbers[k] == 0) continue;
+    if (numbers[k] == 0 || (k < 2 && turned[0] > 0)) continue;
     ImageSpace::Axis& axis = out.grid[2 - k];
     const std::string name = text_of(file, concat("CTYPE", numbers[k]));
     const double step = step_of(file, numbers[k], axes);
     if (!name.empty()) axis.name = name;
     if (step == 0) continue;
     axis.spacing = std::abs(step);
-    axis.unit = text_of(file, concat("CUNIT", numbers[k]));
-    // The standard's unit of places in the sky, where none is said.
-    if (axis.unit.empty())
-      for (const char* sky : {"RA--", "DEC-", "GLON", "GLAT", "ELON", "ELAT"})
-        if (name.starts_with(sky)) axis.unit = "deg";
+    axis.unit = unit_of(file, numbers[k]);
     out.directions += concat(out.directions.empty() ? "" : " ", step < 0 ? '-' : '+', axis.name);
   }
+  for (const std::size_t k : {std::size_t{0}, std::size_t{1}})  // these run along no axis of the world's
+    if (turned[k] > 0) {
+      out.grid[2 - k].spacing = turned[k];
+      out.grid[2 - k].unit = unit_of(file, numbers[k]);
+    }
   const bool said =
       std::any_of(out.grid.begin(), out.grid.end(), [](const auto& axis) { return axis.spacing > 0; });
   if (const double pixel = said ? 0 : sky_pixel(file); pixel > 0)

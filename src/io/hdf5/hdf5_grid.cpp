@@ -38,6 +38,71 @@ std::string unit_in(const Hdf5File& file, const std::string& object) {
   return "";
 }
 
+// The group of the detector whose frames a dataset is: its own, else the one that holds it too, by a link; "": none
+// says the size of its pixels.
+std::string detector_of(const Hdf5File& file, const std::string& dataset) {
+  const auto says = [&](const std::string& group) {
+    return file.has(group + "/x_pixel_size") || file.has(group + "/y_pixel_size");
+  };
+  if (const std::string own = dataset.substr(0, dataset.rfind('/')); says(own)) return own;
+  H5O_info_t about;
+  if (H5Oget_info_by_name(file.id(), dataset.c_str(), &about, H5P_DEFAULT) < 0) return "";
+  std::vector<std::string> groups;
+  const auto add = [](hid_t, const char* name, const H5L_info_t*, void* to) -> herr_t {
+    const std::string path = std::string("/") + name;
+    for (const char* size : {"/x_pixel_size", "/y_pixel_size"})
+      if (path.ends_with(size))
+        static_cast<std::vector<std::string>*>(to)->push_back(path.substr(0, path.rfind('/')));
+    return 0;
+  };
+  H5Lvisit(file.id(), H5_INDEX_NAME, H5_ITER_INC, add, &groups);
+  std::string found;
+  for (const std::string& group : groups)
+    for (const std::string& name : file.list(group.empty() ? "/" : group)) {
+      H5O_info_t other;
+      if (found.empty() && file.has(group + "/" + name) &&
+          H5Oget_info_by_name(file.id(), (group + "/" + name).c_str(), &other, H5P_DEFAULT) >= 0 &&
+          other.fileno == about.fileno && other.addr == about.addr)
+        found = group;
+    }
+  H5Eclear2(H5E_DEFAULT);
+  return found;
+}
+
+// A length that a dataset says once, or of each pixel the same; 0: none.
+double size_in(const Hdf5File& file, const std::string& dataset) {
+  constexpr std::int64_t kMost = 1 << 24;
+  constexpr double kEven = 0.02;
+  const H5Handle set(H5Oopen(file.id(), dataset.c_str(), H5P_DEFAULT), H5Oclose);
+  if (set.get() < 0 || H5Iget_type(set.get()) != H5I_DATASET) return 0;
+  const H5Handle space(H5Dget_space(set.get()), H5Sclose), type(H5Dget_type(set.get()), H5Tclose);
+  const hssize_t n = H5Sget_simple_extent_npoints(space.get());
+  const H5T_class_t kind = H5Tget_class(type.get());
+  if (n < 1 || n > kMost || (kind != H5T_FLOAT && kind != H5T_INTEGER)) return 0;
+  std::vector<double> sizes(static_cast<std::size_t>(n));
+  if (H5Dread(set.get(), H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, sizes.data()) < 0) {
+    H5Eclear2(H5E_DEFAULT);
+    return 0;
+  }
+  for (const double size : sizes)
+    if (!(size > 0 && std::isfinite(size) && std::abs(size - sizes[0]) <= kEven * sizes[0])) return 0;
+  return sizes[0];
+}
+
+// Source: NeXus, NXdetector: x_pixel_size along columns, y_pixel_size along rows.
+void read_detector(const Hdf5File& file, const std::string& dataset, ImageSpace& space) {
+  const std::string group = detector_of(file, dataset);
+  for (const std::size_t d : {std::size_t{1}, std::size_t{2}}) {
+    const std::string place = group + (d == 1 ? "/y_pixel_size" : "/x_pixel_size");
+    if (!file.has(place)) continue;
+    const std::string unit = unit_in(file, place);
+    const double size = unit.empty() ? 0 : size_in(file, place);
+    if (size <= 0) continue;
+    space.grid[d].spacing = size;
+    space.grid[d].unit = unit;
+  }
+}
+
 }  // namespace
 
 void read_grid(const Hdf5File& file, const std::string& dataset, const DatasetInfo& about,
@@ -66,6 +131,7 @@ void read_grid(const Hdf5File& file, const std::string& dataset, const DatasetIn
     space.grid[d].spacing = step;
     space.grid[d].unit = unit;
   }
+  if (std::none_of(space.grid.begin(), space.grid.end(), said)) read_detector(file, dataset, space);
 }
 
 // Source: CF conventions 1.11, section 3.5: flag_values and flag_masks with flag_meanings.

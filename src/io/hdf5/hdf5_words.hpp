@@ -16,7 +16,8 @@ namespace tessera::io {
 /// Fills grid, channel names and orientation of a space whose box and channels are known.
 void read_words(const Hdf5File& file, const std::string& dataset, ImageSpace& space);
 /// Sizes of pixels as other programs say them, where read_words() found none: the attribute element_size_um (Fiji,
-/// ilastik), or places that stand evenly along an axis, with a unit (HDF5's dimension scales, NeXus's axes).
+/// ilastik), or places that stand evenly along an axis, with a unit (HDF5's dimension scales, NeXus's axes), or the
+/// pixel sizes of the detector whose frames these are (NXdetector).
 void read_grid(const Hdf5File& file, const std::string& dataset, const DatasetInfo& about, ImageSpace& space);
 /// What attributes of CF say of samples that are codes of quality or classes; empty: they are none.
 std::string codes_of(const Hdf5File& file, const std::string& dataset);
