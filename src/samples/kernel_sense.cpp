@@ -23,7 +23,7 @@ constexpr std::int64_t kLeast = 24;  // of the picture that is compared, in rows
 constexpr double kSymmetric = 0.97;
 constexpr std::int64_t kParts = 12;            // of rows and of columns
 constexpr double kPower = 0.3;                 // of a gradient's size
-constexpr double kClear = 2.5, kSome = 0.006;  // deviations of the parts' mean, and the difference itself
+constexpr double kClear = 3, kSome = 0.006;  // deviations of the parts' mean, and the difference itself
 // The least power, in that of the noise, of a picture where the given kernel leaves none.
 constexpr double kPicture = 1.5;
 // Deviations where there are too few places of that kind: of the pictures, and of their phases under both spectra.
