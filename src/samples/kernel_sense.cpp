@@ -21,8 +21,8 @@ namespace {
 constexpr std::int64_t kMostOfPicture = 384, kMostOfVolume = 96;  // samples along an axis that are looked at
 constexpr std::int64_t kLeast = 24;  // of the picture that is compared, in rows and columns
 constexpr double kSymmetric = 0.97;
-constexpr std::int64_t kParts = 12;            // of rows and of columns
-constexpr double kPower = 0.3;                 // of a gradient's size
+constexpr std::int64_t kParts = 12;          // of rows and of columns
+constexpr double kPower = 0.3;               // of a gradient's size
 constexpr double kClear = 3, kSome = 0.006;  // deviations of the parts' mean, and the difference itself
 // The least power, in that of the noise, of a picture where the given kernel leaves none.
 constexpr double kPicture = 1.5;

@@ -106,6 +106,29 @@ std::optional<Candidate> corner_of(const NearPlane& plane, std::size_t which, co
   return Candidate{.value = level, .within = std::max(2 * apart, kStep8 * spread.range), .corner = corner};
 }
 
+// Whether many samples at an end of the range are scattered among others: noise that was cut off there, not an area. In
+// stored values of light it is coarse beside that of the rest, and would pass for sharp edges.
+bool cut_noise(const NearPlane& plane, double end, const Communicator& comm) {
+  constexpr double kMany = 0.005,
+                   kSolid = 0.3;    // of all samples; of those at the end, with four neighbors there too
+  std::array<std::int64_t, 3> n{};  // all, at the end, within such an area
+  const auto at_end = [&](std::size_t k) { return static_cast<double>(plane.values[k]) == end; };
+  for (std::int64_t r = plane.block.lo()[1]; r < plane.block.hi()[1]; ++r)
+    for (std::int64_t c = plane.block.lo()[2]; c < plane.block.hi()[2]; ++c) {
+      if (plane.counted[plane.at(r, c)] == 0) continue;
+      ++n[0];
+      if (!at_end(plane.at(r, c))) continue;
+      ++n[1];
+      const std::array<std::size_t, 4> beside{plane.at(r, c - 1), plane.at(r, c + 1), plane.at(r - 1, c),
+                                              plane.at(r + 1, c)};
+      n[2] += std::all_of(beside.begin(), beside.end(),
+                          [&](std::size_t k) { return plane.counted[k] == 0 || at_end(k); });
+    }
+  comm.all_reduce(std::span<std::int64_t>(n), Reduce::sum);
+  const auto of = [&](std::size_t k) { return static_cast<double>(n[k]); };
+  return of(1) > kMany * of(0) && of(2) < kSolid * of(1);
+}
+
 // Of one plane. What is found no longer counts in it.
 std::vector<SharpArea> look_at_plane(NearPlane& plane, const std::vector<double>& values, double noise,
                                      const EdgeKernel& kernel, const Communicator& comm) {
@@ -114,7 +137,11 @@ std::vector<SharpArea> look_at_plane(NearPlane& plane, const std::vector<double>
   if (!(spread.range > 0) ||
       !has_sharp_steps(plane, {spread.least, spread.most}, noise, spread.range, kernel, comm))
     return out;
+  const std::array<bool, 2> cut{cut_noise(plane, spread.least, comm), cut_noise(plane, spread.most, comm)};
+  const std::array<double, 2> ends{spread.least, spread.most};
   const auto look = [&](Candidate what) {
+    for (std::size_t e = 0; e < 2; ++e)
+      if (cut[e] && std::abs(what.value - ends[e]) <= what.within) return;
     what.bright = what.value > spread.middle;
     what.noise = noise;
     what.range = spread.range;
