@@ -118,8 +118,8 @@ def timed(task):
     m = Measured(case)
     folder = o.work / "runs" / f"{case.name}-by-{'now' if build == o.build else 'older'}"
     unit = job(m, folder, DEFAULT, False)
-    launch = ["jobs/launch.sh", "-n", str(o.ranks)] if o.ranks > 1 else []
-    command = [*(Path(w).resolve() if "/" in w else w for w in launch), build / "bin" / "tessera", "run", "job.yaml", "--force"]
+    launch = [Path("jobs/launch.sh").resolve(), "-n", str(o.ranks)] if o.ranks > 1 else []
+    command = [*launch, build / "bin" / "tessera", "run", "job.yaml", "--force"]
     before, clock = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(command, cwd=folder, check=True, stdin=subprocess.DEVNULL, capture_output=True)
     clock = time.monotonic() - clock
