@@ -18,6 +18,15 @@ def said(text, *settings, ranks=1, expect=0):
     return "".join(run(job(text), "--force", *words, ranks=ranks, expect=expect))
 
 
+def back_to(folder, iterations):
+    """As if the run had been lost after so many iterations."""
+    kept = work / folder / "checkpoint" / f"iteration-{iterations:07}.h5"
+    assert kept.exists()
+    for file in kept.parent.glob("*.h5"):
+        if file != kept:
+            file.unlink()
+
+
 def rms(x, mask=slice(None)):
     return np.sqrt(np.mean(np.square(x[mask])))
 

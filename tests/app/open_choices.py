@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from harness import distance, image, job, pictures, run, summary, tessera, work
-from looks import END, said
+from looks import END, back_to, said
 
 
 def shortest_job():
@@ -47,15 +47,6 @@ def shortest_job():
     for iterations in (8, 16):
         said(identity, f"solver={{name: admm, iterations: {iterations}}}")
         assert psnr(image("out")[0], truth) > one - 0.5, (iterations, one, psnr(image("out")[0], truth))
-
-
-def back_to(folder, iterations):
-    """As if the run had been lost after so many iterations."""
-    kept = work / folder / "checkpoint" / f"iteration-{iterations:07}.h5"
-    assert kept.exists()
-    for file in kept.parent.glob("*.h5"):
-        if file != kept:
-            file.unlink()
 
 
 def open_choices():
