@@ -21,7 +21,8 @@ struct ArrayProblem {
   /// This rank's samples, part by part, float32 on the host: points range.block(i, rank) of part i. NaN: not
   /// measured. Called once, on every rank.
   std::function<Tensors(const ProductSpace& range, int rank)> samples;
-  double noise = 0;  // standard deviation; 0: the data's own estimate
+  double noise =
+      0;  // standard deviation; 0: what the settings say in problem.noise, else the data's own estimate
 };
 
 /// What an iteration left: this rank's block of the image.
@@ -33,9 +34,10 @@ struct Reconstruction {
 };
 
 /// Reconstructs arrays: no file is read, no folder is made. `settings`: the sections denoiser, solver, domain of
-/// a job file, YAML, or empty. `observers` see every iteration. Collective over `comm`; InputError on all ranks.
-/// Phases go to the thread's Recorder.
+/// a job file, YAML, or empty; of its problem noise, likelihood and saturation. `observers` see every iteration. Collective over `comm`; InputError on all ranks.
+/// Phases go to the thread's Recorder. `stop_requested` is asked once per iteration; one rank's yes is everybody's.
 Reconstruction reconstruct(const ArrayProblem& problem, const std::string& settings, const Communicator& comm,
-                           const std::vector<Observer*>& observers = {});
+                           const std::vector<Observer*>& observers = {},
+                           const std::function<bool()>& stop_requested = {});
 
 }  // namespace tessera

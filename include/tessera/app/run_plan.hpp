@@ -56,7 +56,10 @@ struct RunPlan {
 RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
                  std::shared_ptr<OperatorFiles> files = nullptr);
 
-/// The same where operator and data are in memory: `job` is read for Purpose::arrays. Values are in internal
+/// The operator of the job alone, on an image: `parts`, `files` and `op`. Collective; InputError.
+RunPlan plan_operator(const JobConfig& job, const ImageSpace& image, const Communicator& comm);
+
+/// The same as plan_run() where operator and data are in memory: `job` is read for Purpose::arrays. Values are in internal
 /// range. Collective.
 RunPlan plan_arrays(const JobConfig& job, const ImageSpace& image, std::shared_ptr<OperatorPlan> op,
                     const Communicator& comm);

@@ -436,6 +436,18 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
   return plan;
 }
 
+RunPlan plan_operator(const JobConfig& job, const ImageSpace& image, const Communicator& comm) {
+  RunPlan plan;
+  plan.asked = plan.job = job;
+  plan.parts = flatten(job.problem.op);
+  plan.files = std::make_shared<OperatorFiles>();
+  plan.image = image;
+  static_cast<ImageSpace&>(plan.data) = image;
+  complete_operators(plan, comm);
+  plan.op = describe(plan, plan.parts, 0, {}, comm);
+  return plan;
+}
+
 RunPlan plan_arrays(const JobConfig& job, const ImageSpace& image, std::shared_ptr<OperatorPlan> op,
                     const Communicator& comm) {
   RunPlan plan;

@@ -34,11 +34,12 @@ void check_samples(const Tensors& y, const ProductSpace& range, int rank) {
 }  // namespace
 
 Reconstruction reconstruct(const ArrayProblem& problem, const std::string& settings, const Communicator& comm,
-                           const std::vector<Observer*>& observers) {
+                           const std::vector<Observer*>& observers,
+                           const std::function<bool()>& stop_requested) {
   know_choices();
   JobConfig job;
   comm.together([&] { job = parse_job("schema: 1\n" + settings, "settings", {}, {}, Purpose::arrays); });
-  job.problem.noise.gaussian = problem.noise;
+  if (problem.noise > 0) job.problem.noise.gaussian = problem.noise;
   RunPlan plan = plan_arrays(job, problem.image, problem.op, comm);
   choose_execution(plan, comm, this_launch(comm));
   const ProblemMaker take = [&](const RunPlan& plan, const Communicator& ranks,
@@ -60,7 +61,7 @@ Reconstruction reconstruct(const ArrayProblem& problem, const std::string& setti
   for (const auto* const lines : {&std::as_const(run.plan.notices), &std::as_const(run.problem.notices),
                                   &std::as_const(run.problem.warnings)})
     out.notices.insert(out.notices.end(), lines->begin(), lines->end());
-  out.loop = run.iterate(observers, {});
+  out.loop = run.iterate(observers, stop_requested);
   out.image = out.loop.image;
   return out;
 }

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Solvers on arrays, for Python.
+#include "tessera/app/reconstruct.hpp"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "operators.hpp"
+#include "tessera/solve/observer.hpp"
+
+namespace tessera::binding {
+namespace {
+
+nb::dict as_dict(const IterationResult& r) {
+  nb::dict out;
+  out["iteration"] = r.iteration;
+  out["seconds"] = r.seconds;
+  out["objective"] = r.objective;
+  out["chi2"] = r.chi2;
+  out["residual"] = r.residual;
+  out["step"] = r.step;
+  out["sigma"] = r.sigma;
+  return out;
+}
+
+// Keeps the numbers of each iteration, and asks Python whether to go on. What Python raises ends the loop on all ranks
+// alike, and is raised at its end.
+class Watcher final : public Observer {
+ public:
+  explicit Watcher(Kept callback) : callback_(std::move(callback)) {}
+
+  void on_result(const IterationResult& result) override {
+    results.push_back(result);
+    if (!callback_ || failure) return;
+    const nb::gil_scoped_acquire lock;
+    try {
+      stop = stop || nb::cast<bool>(nb::bool_(callback_.get()(as_dict(result))));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  bool stop_requested() {
+    const nb::gil_scoped_acquire lock;
+    if (PyErr_CheckSignals() != 0) {
+      PyErr_Clear();
+      interrupted = true;
+    }
+    return interrupted || stop || failure;
+  }
+
+  std::vector<IterationResult> results;
+  bool stop = false, interrupted = false;
+  std::exception_ptr failure;
+
+ private:
+  Kept callback_;
+};
+
+nb::dict run(const Operator& op, const nb::object& samples, double noise, const std::string& settings,
+             const nb::object& denoiser, const nb::object& callback) {
+  std::optional<CalledDenoiser> called;
+  if (!denoiser.is_none()) called.emplace(denoiser);
+  const Kept kept(samples);
+  const ArrayProblem problem{.image = op.described.image,
+                             .op = op.described.plan,
+                             .samples =
+                                 [&kept](const ProductSpace& range, int rank) {
+                                   const nb::gil_scoped_acquire lock;
+                                   Tensors out;
+                                   for (std::size_t i = 0; i < range.parts(); ++i)
+                                     out.push_back(nb::cast<at::Tensor>(kept.get()(
+                                         i, ends_of(range.block(i, rank), range.part(i).space.volume()))));
+                                   return out;
+                                 },
+                             .noise = noise};
+  Watcher watcher{Kept(callback)};
+  Reconstruction found;
+  {
+    const nb::gil_scoped_release released;
+    found = reconstruct(problem, settings, op.described.comm, {&watcher}, [&watcher] { return watcher.stop_requested(); });
+  }
+  if (watcher.failure) std::rethrow_exception(watcher.failure);
+  nb::list history;
+  for (const IterationResult& r : watcher.results) history.append(as_dict(r));
+  nb::dict out;
+  out["image"] = found.image;
+  out["block"] = ends_of(found.block, op.described.image.volume());
+  out["iterations"] = found.loop.iterations;
+  out["seconds"] = found.loop.own_seconds;
+  out["ended_by"] = found.loop.ended_by;
+  out["cause"] = found.loop.cause;
+  out["interrupted"] = watcher.interrupted;
+  out["history"] = history;
+  out["notices"] = found.notices;
+  return out;
+}
+
+}  // namespace
+
+void add_reconstruct(nb::module_& m) { 
+  m.def("reconstruct", &run, nb::arg("operator"), nb::arg("samples"), nb::arg("noise"), nb::arg("settings"),
+        nb::arg("denoiser").none(), nb::arg("callback").none());
+ }
+
+}  // namespace tessera::binding
