@@ -22,8 +22,9 @@ done
 
 torch=torch==2.11.0
 # numpy, h5py, pandas: readers of traces and results. plotly, PyYAML: reports. scikit-image: photographs. matplotlib: pictures of studies. safetensors: weights.
+# nanobind: the package's module. mpi4py: ranks that Python starts.
 python_packages=(numpy==2.4.6 h5py==3.16.0 pandas==3.1.1 scikit-image==0.26.0 safetensors==0.8.0 clang-format==14.0.6
-                 plotly==7.1.0 pyyaml==6.0.3 matplotlib==3.11.2)
+                 plotly==7.1.0 pyyaml==6.0.3 matplotlib==3.11.2 nanobind==3.1.0 mpi4py==4.1.2)
 scico_packages=(scico==0.0.7 jax==0.8.1 jaxlib==0.8.1 flax==0.12.0 safetensors==0.8.0)
 cuda_parts=nvcc,cccl,crt,nvvm,cudart,cublas,cusparse,cusolver,curand,cufft,nvrtc,nvtx,nvml,cupti,profiler
 cuda_wheels="cuda-toolkit[$cuda_parts]==13.0.2"
@@ -58,6 +59,7 @@ found() {
     ccache) have ccache ;;
     pkg-config) have pkg-config ;;
     python) pick_python >/dev/null ;;
+    headers) "$(pick_python || echo false)" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' 2>/dev/null ;;
     mpi) have mpicc && have mpirun ;;
     hdf5) have h5pcc || have h5pcc.openmpi || { have h5cc && grep -q 'Parallel HDF5: *yes' <<<"$(h5cc -showconfig)"; } ;;
     vips | cfitsio) have pkg-config && pkg-config --exists "$1" 2>/dev/null ;;
@@ -79,6 +81,7 @@ ninja:Ninja:ninja-build:ninja:ninja
 ccache:ccache (optional):ccache:ccache:ccache
 pkg-config:pkg-config:pkg-config:pkg-config:pkgconf
 python:Python 3.11 to 3.14 with venv:python3 python3-venv:python=3.12:python
+headers:headers of Python (optional):python3-dev:python=3.12:python
 mpi:MPI with its compiler wrapper:libopenmpi-dev openmpi-bin:openmpi:openmpi
 hdf5:HDF5 built with MPI:libhdf5-openmpi-dev:hdf5=*=mpi_openmpi*:hdf5+mpi
 vips:libvips:libvips-dev:libvips:libvips
@@ -98,7 +101,7 @@ list_missing() {  # fills the arrays names, debian, conda, spack; required count
     [[ -z $part ]] && continue
     found "$part" && continue
     names+=("$name") debian+=($deb) conda+=("'$con'") spack+=("$spa")
-    [[ $part == ccache ]] || required=$((required + 1))
+    [[ $part == ccache || $part == headers ]] || required=$((required + 1))
   done <<<"$parts"
 }
 explain_missing() {

@@ -111,7 +111,8 @@ DenoiserRow python_row() {
             TESSERA_VALIDATE(called_denoiser, "denoiser.network is python (it is the name of a denoiser that was passed to ",
                              "tessera.reconstruct) pass one there");
             return std::make_unique<PythonDenoiser>(context, options, called_denoiser);
-          }};
+          },
+          .learned = true};
 }
 
 void add_denoisers(nb::module_& m) {

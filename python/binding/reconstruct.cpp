@@ -31,7 +31,7 @@ nb::dict as_dict(const IterationResult& r) {
 // alike, and is raised at its end.
 class Watcher final : public Observer {
  public:
-  explicit Watcher(Kept callback) : callback_(std::move(callback)) {}
+  Watcher(Kept callback, Kept interrupted) : callback_(std::move(callback)), interrupted_(std::move(interrupted)) {}
 
   void on_result(const IterationResult& result) override {
     results.push_back(result);
@@ -45,23 +45,25 @@ class Watcher final : public Observer {
   }
   bool stop_requested() {
     const nb::gil_scoped_acquire lock;
-    if (PyErr_CheckSignals() != 0) {
-      PyErr_Clear();
-      interrupted = true;
+    try {
+      if (PyErr_CheckSignals() != 0) nb::raise_python_error();
+      stop = stop || nb::cast<bool>(interrupted_.get()());
+    } catch (...) {
+      failure = std::current_exception();
     }
-    return interrupted || stop || failure;
+    return stop || failure;
   }
 
   std::vector<IterationResult> results;
-  bool stop = false, interrupted = false;
+  bool stop = false;
   std::exception_ptr failure;
 
  private:
-  Kept callback_;
+  Kept callback_, interrupted_;
 };
 
 nb::dict run(const Operator& op, const nb::object& samples, double noise, const std::string& settings,
-             const nb::object& denoiser, const nb::object& callback) {
+             const nb::object& denoiser, const nb::object& callback, const nb::object& interrupted) {
   std::optional<CalledDenoiser> called;
   if (!denoiser.is_none()) called.emplace(denoiser);
   const Kept kept(samples);
@@ -77,7 +79,7 @@ nb::dict run(const Operator& op, const nb::object& samples, double noise, const 
                                    return out;
                                  },
                              .noise = noise};
-  Watcher watcher{Kept(callback)};
+  Watcher watcher{Kept(callback), Kept(interrupted)};
   Reconstruction found;
   {
     const nb::gil_scoped_release released;
@@ -93,7 +95,6 @@ nb::dict run(const Operator& op, const nb::object& samples, double noise, const 
   out["seconds"] = found.loop.own_seconds;
   out["ended_by"] = found.loop.ended_by;
   out["cause"] = found.loop.cause;
-  out["interrupted"] = watcher.interrupted;
   out["history"] = history;
   out["notices"] = found.notices;
   return out;
@@ -103,7 +104,7 @@ nb::dict run(const Operator& op, const nb::object& samples, double noise, const 
 
 void add_reconstruct(nb::module_& m) { 
   m.def("reconstruct", &run, nb::arg("operator"), nb::arg("samples"), nb::arg("noise"), nb::arg("settings"),
-        nb::arg("denoiser").none(), nb::arg("callback").none());
+        nb::arg("denoiser").none(), nb::arg("callback").none(), nb::arg("interrupted"));
  }
 
 }  // namespace tessera::binding

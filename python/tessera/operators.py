@@ -62,7 +62,7 @@ class Operator:
         self.shape = tuple(int(n) for n in shape)
 
     @classmethod
-    def _of_words(cls, words: dict | list, shape: Sequence[int], comm: Any, like: Any, seed: int) -> "Operator":
+    def _of_words(cls, words: dict, shape: Sequence[int], comm: Any, like: Any, seed: int) -> "Operator":
         self = object.__new__(_Named)
         self._begin(shape, comm)
         folder = Path(tempfile.mkdtemp(prefix="tessera-"))  # of its arrays: read whenever it is placed
@@ -72,7 +72,7 @@ class Operator:
         self._core, said = core().Operator.of_words(text, list(self._sizes), handle(comm), _grid(like))
         for line in said:
             warnings.warn(line, stacklevel=3)
-        self.name = "+".join(str(w.get("type", "?")) for w in (words if isinstance(words, list) else [words]))
+        self.name = str(words.get("type", "?"))
         return self
 
     # What a subclass writes.
@@ -103,7 +103,7 @@ class Operator:
 
     def __matmul__(self, x):
         if getattr(x, "requires_grad", False):
-            return _derived(self, x)
+            return _linear(self, x, False)
         tensor, back = as_tensor(x, self._part(self.block, self._sizes), "x")
         return self._out(self._core.apply(tensor), back)
 
@@ -114,14 +114,15 @@ class Operator:
         return out[0] if len(out) == 1 else out
 
     def _adjoint(self, y):
+        if getattr(y, "requires_grad", False):
+            return _linear(self, y, True)
         parts = y if isinstance(y, (list, tuple)) else [y]
         if len(parts) != self._core.parts():
             raise Error(f"{len(parts)} measurements were given (the operator has {self._core.parts()}) pass a list of them")
         tensors = [as_tensor(part, self._part(self.range_block(i), tuple(self._core.shape(i))), "y") for i, part in enumerate(parts)]
         image = self._core.adjoint([tensor for tensor, _ in tensors])
-        if isinstance(parts[0], np.ndarray) or not hasattr(parts[0], "detach"):
-            image = image.numpy()
-        return image[0] if self._gray else image
+        image = image if hasattr(parts[0], "detach") else image.numpy()
+        return image[0] if self._gray and not (parts[0].ndim == image.ndim and parts[0].shape[0] == 1) else image
 
     @property
     def T(self) -> "Transposed":  # noqa: N802
@@ -191,22 +192,13 @@ class Operator:
         self._alone("deepinv's physics")
         if self._core.parts() > 1:
             raise Error(f"operator {self.name} has {self._core.parts()} measurements (deepinv's physics has one) pass one of them")
-        shape = tuple(self._core.shape(0))
 
-        class Named(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x, forward):
-                ctx.forward_pass = forward
-                one = (lambda t: self._core.apply(t)[0]) if forward else (lambda t: self._core.adjoint([t]))
-                return torch.stack([one(item.detach().contiguous()) for item in x])
+        def batched(pass_):
+            return lambda batch, **_: torch.stack([pass_(item) for item in batch])
 
-            @staticmethod
-            def backward(ctx, gradient):
-                return Named.apply(gradient, not ctx.forward_pass), None
-
-        physics = deepinv.physics.LinearPhysics(A=lambda x, **_: Named.apply(x, True), A_adjoint=lambda y, **_: Named.apply(y, False),
-                                                img_size=self._sizes, **more)
-        physics.samples = shape
+        physics = deepinv.physics.LinearPhysics(A=batched(lambda x: _linear(self, x, False)),
+                                                A_adjoint=batched(lambda y: _linear(self, y, True)), img_size=self._sizes, **more)
+        physics.samples = tuple(self._core.shape(0))
         return physics
 
     def _alone(self, what: str) -> None:
@@ -295,16 +287,15 @@ def _absolute(tree: Any, folder: Path) -> Any:
     return tree
 
 
-def _derived(operator: Operator, x):
-    """A x with a derivative: networks are trained through it."""
+def _linear(operator: Operator, x, transposed: bool):
+    """A x, or A.T x, of a tensor, with its derivative: networks are trained through it."""
     import torch
 
     class Apply(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x, transposed):
             ctx.transposed = transposed
-            with torch.no_grad():
-                return operator._adjoint(x) if transposed else operator @ x
+            return operator._adjoint(x.detach()) if transposed else operator @ x.detach()
 
         @staticmethod
         def backward(ctx, gradient):
@@ -313,7 +304,7 @@ def _derived(operator: Operator, x):
     if operator._core.parts() > 1:
         raise Error(f"x requires a gradient, and operator {operator.name} has {operator._core.parts()} measurements (a derivative "
                     "goes through one) pass x.detach(), or use operators of one")
-    return Apply.apply(x, False)
+    return Apply.apply(x, transposed)
 
 
 def operator(words: dict | list | str, shape: Sequence[int], *, comm: Any = None, like: Any = None, seed: int = 0) -> Operator:
@@ -323,7 +314,9 @@ def operator(words: dict | list | str, shape: Sequence[int], *, comm: Any = None
     shape: of the image, (H, W), (C, H, W) or (C, D, H, W). comm: an mpi4py communicator, all ranks call. like: a denoiser on whose
     blocks it stands. seed: problem.seed. Warnings are what `tessera check` would say. Error: what the program would refuse.
     """
-    words = {"type": words} if isinstance(words, str) else words
+    words = {"type": words} if isinstance(words, str) else {"type": "stack", "parts": list(words)} if isinstance(words, (list, tuple)) else words
+    if not isinstance(words, dict):
+        raise Error(f"the operator is of type {type(words).__name__} (no words of a job) pass a name, a dict of its keys, or a list")
     return Operator._of_words(words, shape, comm, like, seed)
 
 

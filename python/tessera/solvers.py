@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import signal
+import threading
 from functools import cached_property
 from typing import Any, Callable
 
@@ -19,15 +21,18 @@ from .tensors import as_tensor
 class Reconstruction:
     """What reconstruct() found: `image` (this rank's block of it), `history`, `notices`."""
 
-    def __init__(self, found: dict, operator: Operator, numpy: bool):
+    def __init__(self, found: dict, operator: Operator, numpy: bool, interrupted: bool):
         self._operator, self._found = operator, found
         tensor = found["image"][0] if operator._gray else found["image"]
         self.image = tensor.numpy() if numpy else tensor
         self.block = (slice(None),) * (not operator._gray) + tuple(slice(*ends) for ends in found["block"])
         self.iterations: int = found["iterations"]
         self.seconds: float = found["seconds"]
-        self.interrupted: bool = found["interrupted"]  # by Ctrl-C
-        self.ended_by: str = found["ended_by"]  # iterations, residual, chi2, rounding, signal (a stop that was asked for), divergence
+        self.interrupted = interrupted and found["ended_by"] == "signal"  # by Ctrl-C
+        # iterations, residual, chi2, rounding, divergence; callback where that ended it, Ctrl-C
+        self.ended_by: str = found["ended_by"]
+        if self.ended_by == "signal":
+            self.ended_by = "Ctrl-C" if self.interrupted else "callback"
         self.cause: str = found["cause"]  # why the image is not that of the last iteration; empty: it is
         self.notices: list[str] = list(found["notices"])
 
@@ -105,8 +110,30 @@ def reconstruct(y: Any, operator: Operator, *, noise: float | None = None, denoi
             return whole[part][(slice(None), *(slice(*e) for e in ends))].contiguous()
 
     text = yaml.safe_dump(_plain(tree), default_flow_style=False) if tree else ""
-    found = core().reconstruct(operator._core, samples, float(noise or 0), text, called, callback)
-    return Reconstruction(found, operator, numpy[0])
+    with _Interrupts() as interrupts:
+        found = core().reconstruct(operator._core, samples, float(noise or 0), text, called, callback, lambda: interrupts.asked)
+    return Reconstruction(found, operator, numpy[0], interrupts.asked)
+
+
+class _Interrupts:
+    """Ctrl-C asks the loop to end, a second one raises KeyboardInterrupt."""
+
+    def __init__(self):
+        self.asked = False
+
+    def _ask(self, number, frame):
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __enter__(self) -> "_Interrupts":
+        self._mine = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not None
+        self._before = signal.signal(signal.SIGINT, self._ask) if self._mine else None
+        return self
+
+    def __exit__(self, *error) -> None:
+        if self._mine:
+            signal.signal(signal.SIGINT, self._before)
 
 
 def _plain(tree: Any) -> Any:

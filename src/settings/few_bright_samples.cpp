@@ -15,7 +15,7 @@ constexpr std::int64_t kStarPasses = 100;
 std::optional<Decision> few_bright_samples(const JobConfig& job, const Facts& facts) {
   const SolverConfig& s = job.solver;
   if (!facts.samples || !facts.samples->few_bright || !s.chosen.prior ||
-      !find_denoiser(job.denoiser.network).network())
+      !find_denoiser(job.denoiser.network).like_network())
     return std::nullopt;
   const FewBright& found = *facts.samples->few_bright;
   const bool open =

@@ -11,7 +11,7 @@ std::optional<Decision> missing_samples(const JobConfig& job, const Facts& facts
   const SolverConfig& s = job.solver;
   const bool open = s.chosen.solver && s.chosen.iterations && s.sigma.automatic && s.step.automatic;
   if (!facts.samples || !facts.samples->marked || !open || !facts.network_takes_level || !facts.identity ||
-      !find_denoiser(job.denoiser.network).network() || job.problem.likelihood.type != "gaussian")
+      !find_denoiser(job.denoiser.network).like_network() || job.problem.likelihood.type != "gaussian")
     return std::nullopt;
   if (facts.samples->noise > kLittle && facts.samples->missing < kMuch) return std::nullopt;
   return Decision{.solver = Chosen::masked_solver,

@@ -7,7 +7,7 @@ namespace tessera::rules {
 std::optional<Decision> operator_of_arrays(const JobConfig& job, const Facts& facts) {
   const SolverConfig& s = job.solver;
   if (!s.chosen.arrays || !s.chosen.solver || !facts.pointwise || !facts.takes_level ||
-      !find_denoiser(job.denoiser.network).network() || !s.step.automatic)
+      !find_denoiser(job.denoiser.network).like_network() || !s.step.automatic)
     return std::nullopt;
   if (!facts.identity) return Decision{.solver = Chosen::masked_solver, .iterations = Chosen::masked_passes};
   if (s.sigma.form.empty() && s.sigma.values.size() < 2 && s.start == "auto")

@@ -11,7 +11,7 @@ std::optional<Decision> operator_of_few_samples(const JobConfig& job, const Fact
   constexpr std::int64_t kSlow = 12;
   const SolverConfig& s = job.solver;
   if (!facts.samples || facts.convolves || !s.chosen.solver || !s.chosen.iterations || s.name != "hqs" ||
-      s.iterations != Chosen::more_passes || !find_denoiser(job.denoiser.network).network())
+      s.iterations != Chosen::more_passes || !find_denoiser(job.denoiser.network).like_network())
     return std::nullopt;
   if (facts.scans && facts.samples->per_pixel >= kFew) return std::nullopt;
   return Decision{.iterations = kSlow};

@@ -43,8 +43,11 @@ struct DenoiserRow {
   std::function<std::unique_ptr<Denoiser>(const DenoiserContext&, const Options&, at::TensorOptions)> make{};
   bool steady = true;  // each call takes as long as any other; no: it iterates until it is done
   int images = 0, images_of_volume = 0;  // that it keeps beside its input and output
+  bool learned =
+      false;  // a denoiser of Gaussian noise as networks are: what was measured with those holds for it
 
   bool network() const { return graph != nullptr; }
+  bool like_network() const { return network() || learned; }
 };
 
 /// src/denoise/table.cpp: every denoiser that a job may name. A program may add rows before it parses its

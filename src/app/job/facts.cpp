@@ -49,7 +49,9 @@ Facts facts_of(const RunPlan& plan) {
 
 Facts facts_of(const RunPlan& plan, const Problem& problem) {
   Facts facts = facts_of(plan);
-  facts.network_takes_level = plan.network && plan.network->takes_sigma();
+  const DenoiserRow& denoiser = find_denoiser(plan.job.denoiser.network);
+  facts.network_takes_level =
+      plan.network ? plan.network->takes_sigma() : denoiser.learned && denoiser.takes_sigma;
   const OperatorTraits& traits = problem.A->traits();
   facts.convolves = traits.convolutional();
   facts.scans = traits.radial.has_value();

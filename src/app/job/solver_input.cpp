@@ -173,13 +173,13 @@ SolverOptions solver_options(const RunPlan& plan, double noise, double L, bool m
   }
   if (s.step.form == "dpir") said.step = dpir_schedule(level(s.step), n).gamma;
   const OperatorTraits traits = plan.op->traits(plan.domain());
+  const DenoiserRow& denoiser = find_denoiser(plan.job.denoiser.network);
   choose_schedules({.said = said,
                     .sigma_open = s.sigma.automatic,
                     .solver = row,
-                    .network = plan.network.has_value(),
-                    .takes_sigma = plan.network ? plan.network->takes_sigma()
-                                                : find_denoiser(plan.job.denoiser.network).takes_sigma,
-                    .pixels = plan.network && traits.pointwise(),
+                    .network = denoiser.like_network(),
+                    .takes_sigma = plan.network ? plan.network->takes_sigma() : denoiser.takes_sigma,
+                    .pixels = denoiser.like_network() && traits.pointwise(),
                     .volume = plan.image.volume(),
                     .convolves = traits.convolutional(),
                     .denoising = !missing && is_denoising(plan.job.problem),
