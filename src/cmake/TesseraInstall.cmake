@@ -29,6 +29,19 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/data/weights)
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/data/machines DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera)
 
+# The Python package of pyproject.toml: its program stands in it, and finds torch and NVIDIA's libraries beside it.
+if(SKBUILD)
+  set(beside $ORIGIN/../../torch/lib)
+  foreach(library nccl cudnn cu13 cuda_runtime)
+    list(APPEND beside $ORIGIN/../../nvidia/${library}/lib)
+  endforeach()
+  set_target_properties(${TESSERA_PROGRAMS} PROPERTIES INSTALL_RPATH_USE_LINK_PATH OFF INSTALL_RPATH "${beside}")
+  install(TARGETS ${TESSERA_PROGRAMS} DESTINATION tessera/bin COMPONENT python)
+  install(PROGRAMS ${PROJECT_SOURCE_DIR}/jobs/launch.sh DESTINATION tessera/bin RENAME tessera-launch COMPONENT python)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/data/weights ${PROJECT_SOURCE_DIR}/data/machines DESTINATION tessera/share/tessera
+    COMPONENT python)
+endif()
+
 install(EXPORT tessera NAMESPACE tessera:: FILE tesseraTargets.cmake DESTINATION ${package_folder})
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/tesseraConfig.cmake.in
   ${PROJECT_BINARY_DIR}/tesseraConfig.cmake INSTALL_DESTINATION ${package_folder})

@@ -48,7 +48,7 @@ def version_complaints(header, citation, changelog, package):
     if re.search(r"^version: (.*)$", citation, re.M).group(1) != version:
         complaints.append(f"CITATION.cff does not say version {version}, as version.hpp does")
     if f'version = "{version}"' not in package:
-        complaints.append(f"python/pyproject.toml does not say version {version}, as version.hpp does")
+        complaints.append(f"pyproject.toml does not say version {version}, as version.hpp does")
     versions = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - (\d{4}-\d\d-\d\d)$", changelog, re.M)
     if not versions or versions[0][0] != version:
         complaints.append(f"the first version of docs/changelog.md is not '## [{version}] - DATE', as version.hpp says")
@@ -83,7 +83,7 @@ def main():
     assert len(version_complaints(header, citation, "## [1.2.3] - 2000-01-02\n### News\n## [1.2.2] - 2001-01-01", 'version = "1.2.3"')) == 3
 
     complaints = version_complaints((source / "include/tessera/core/version.hpp").read_text(), (source / "CITATION.cff").read_text(),
-                                    (source / "docs/changelog.md").read_text(), (source / "python/pyproject.toml").read_text())
+                                    (source / "docs/changelog.md").read_text(), (source / "pyproject.toml").read_text())
     for path in documents:
         text = path.read_text()
         complaints += link_complaints(path, text) + script_complaints(source, path, text)
