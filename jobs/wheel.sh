@@ -26,5 +26,5 @@ for library in 'libtorch*' 'libc10*' 'libmpi*' 'libopen-*' 'libnccl*' 'libcu*' '
   exclude+=(--exclude "$library.so*")
 done
 glibc=$(getconf GNU_LIBC_VERSION | sed 's/glibc //; s/\./_/')
-"$python" -m auditwheel -q repair --plat "manylinux_${glibc}_$(uname -m)" "${exclude[@]}" -w "$folder" "$plain"/*.whl
+"$python" -m auditwheel repair --plat "manylinux_${glibc}_$(uname -m)" "${exclude[@]}" -w "$folder" "$plain"/*.whl
 ls -l "$folder"/*.whl

@@ -203,8 +203,7 @@ class Projection final : public DistributedOperator {
       if (is_picture(*g_)) samples = samples.unsqueeze(2);
       samples = crop(samples, own_, some);
       const at::Tensor before = direct_weights(*g_, how, some).to(options());
-      at::Tensor filtered = ramp_filtered(samples.mul(before), how.pitch, window).mul_(how.scale);
-      samples.copy_(how.by_pixels ? filtered : filtered.mul_(obliqueness(*g_, some).to(options())));
+      samples.copy_(ramp_filtered(samples.mul(before), how.pitch, window).mul_(how.scale));
     }
     Tensors image{x};
     if (how.by_pixels)
@@ -213,7 +212,7 @@ class Projection final : public DistributedOperator {
       adjoint(y, image);
   }
 
-  // A fan's pixels, which take weights of their own; once in a run, so no exchange is kept for it.
+  // Pixels of fans and cones, which take weights of their own; once in a run, so no exchange is kept for it.
   void backproject(const Tensors& y, const at::Tensor& x) {
     x.zero_();
     const ElementType type = element_type(options().dtype().toScalarType());
@@ -226,7 +225,7 @@ class Projection final : public DistributedOperator {
       for (std::int64_t c = 0; c < x.size(0); ++c) {
         exchange.begin(mine(y[0], c, batch), view(seen, s)).wait();
         if (s.empty() || block_.empty()) continue;
-        backproject_fan(*g_, block_, s, seen[0], is_picture(*g_) ? x[c].unsqueeze(0) : x[c]);
+        backproject_pixels(*g_, block_, s, seen[0], is_picture(*g_) ? x[c].unsqueeze(0) : x[c]);
       }
     }
   }

@@ -236,11 +236,10 @@ DirectReconstruction direct_reconstruction(const ProjectionGeometry& g) {
     direct.near = seen[1] > -seen[0] ? near : -near;
     direct.fade = std::min(near, std::max({kColumns * direct.pitch, (far - near) / 2, kPart * near}));
   }
+  direct.by_pixels = g.beam != Beam::parallel;
   // A flat volume has one row of the detector on its one slice.
   const bool flat = g.volume.size[0] == 1 && g.rows == 1;
-  direct.by_pixels = g.beam == Beam::fan || (g.beam == Beam::cone && g.volume.size[0] == 1);
-  if (direct.by_pixels) return direct;
-  direct.scale = direct.pitch / (side[0] * side[1]) * (flat ? 1 : v / enlarged / side[2]);
+  if (!direct.by_pixels) direct.scale = direct.pitch / (side[0] * side[1]) * (flat ? 1 : v / side[2]);
   return direct;
 }
 
@@ -302,83 +301,6 @@ at::Tensor direct_weights(const ProjectionGeometry& g, const DirectReconstructio
     }
   }
   return out;
-}
-
-void backproject_fan(const ProjectionGeometry& g, const Box& block, const Box& samples, const at::Tensor& y,
-                     const at::Tensor& x) {
-  const auto pixels = [&](std::size_t axis) {  // physical coordinates along it
-    return at::arange(block.lo()[axis], block.hi()[axis], at::kDouble)
-        .sub_(0.5 * static_cast<double>(g.volume.size[axis] - 1))
-        .mul_(g.volume.voxel[2 - axis]);
-  };
-  const at::Tensor px = pixels(2), py = pixels(1).unsqueeze(1);
-  // Of a coordinate on the samples: the sample below it and the part of the next; weight 0 beside all of them.
-  const auto below = [](const at::Tensor& at, std::int64_t count) {
-    const at::Tensor cell = at.floor(), part = at - cell;
-    const at::Tensor left = part.neg().add_(1).mul_(cell.ge(0).logical_and_(cell.lt(count)));
-    const at::Tensor right = part.mul(cell.ge(-1).logical_and_(cell.lt(count - 1)));
-    const at::Tensor first = cell.to(at::kLong);
-    return std::array{first.clamp(0, count - 1), first.add(1).clamp_(0, count - 1), left, right};
-  };
-  for (std::int64_t n = samples.lo()[0]; n < samples.hi()[0]; ++n) {
-    const ProjectionView& v = g.views[static_cast<std::size_t>(n)];
-    const double u = norm(v.u);
-    double nx = v.u[1] / u, ny = -v.u[0] / u;  // from the source to the detector
-    double far = (v.center[0] - v.source[0]) * nx + (v.center[1] - v.source[1]) * ny;
-    if (far < 0) {
-      nx = -nx;
-      ny = -ny;
-      far = -far;
-    }
-    const double axis = -v.source[0] * nx - v.source[1] * ny;
-    const at::Tensor depth = (px - v.source[0]) * nx + (py - v.source[1]) * ny;
-    const at::Tensor across = (px - v.source[0]) * v.u[0] + (py - v.source[1]) * v.u[1];
-    const double middle =
-        ((v.source[0] - v.center[0]) * v.u[0] + (v.source[1] - v.center[1]) * v.u[1]) / (u * u) +
-        0.5 * static_cast<double>(g.columns - 1) - static_cast<double>(samples.lo()[2]);
-    const auto columns = below(across.mul(far / (u * u)).div_(depth).add_(middle), samples.extent(2));
-    const at::Tensor weight = depth.reciprocal().mul_(axis).square_();
-    const at::Tensor row =
-        pixels(0)
-            .sub_(v.center[2])
-            .div_(v.v[2] != 0 ? v.v[2] : 1)
-            .add_(0.5 * static_cast<double>(g.rows - 1) - static_cast<double>(samples.lo()[1]));
-    const auto rows = below(row, samples.extent(1));
-    const at::Tensor view = y[n - samples.lo()[0]];
-    for (std::int64_t k = 0; k < 2; ++k) {
-      const at::Tensor w = columns[static_cast<std::size_t>(2 + k)].mul(weight).to(x.options());
-      const at::Tensor at = columns[static_cast<std::size_t>(k)].to(x.device()).flatten();
-      for (std::int64_t d = 0; d < block.extent(0); ++d)
-        for (std::int64_t j = 0; j < 2; ++j) {
-          const double of_row = rows[static_cast<std::size_t>(2 + j)][d].item<double>();
-          if (of_row == 0) continue;
-          const at::Tensor line = view[rows[static_cast<std::size_t>(j)][d].item<std::int64_t>()];
-          x[d].addcmul_(line.index_select(0, at).view_as(w), w, of_row);
-        }
-    }
-  }
-}
-
-at::Tensor obliqueness(const ProjectionGeometry& g, const Box& samples) {
-  if (g.beam == Beam::parallel) return at::ones({1, 1, 1}, at::kDouble);
-  at::Tensor cosines = at::empty({samples.extent(0), samples.extent(1), samples.extent(2)}, at::kDouble);
-  double* to = cosines.mutable_data_ptr<double>();
-  for (std::int64_t n = samples.lo()[0]; n < samples.hi()[0]; ++n) {
-    const ProjectionView& view = g.views[static_cast<std::size_t>(n)];
-    // Of the detector's normal, which is across u, in the plane.
-    const double u = norm(view.u), nx = view.u[1] / u, ny = -view.u[0] / u;
-    for (std::int64_t j = samples.lo()[1]; j < samples.hi()[1]; ++j) {
-      for (std::int64_t i = samples.lo()[2]; i < samples.hi()[2]; ++i) {
-        Vector3 ray{};
-        for (std::size_t d = 0; d < 3; ++d)
-          ray[d] = view.center[d] - view.source[d] +
-                   (static_cast<double>(i) - 0.5 * static_cast<double>(g.columns - 1)) * view.u[d] +
-                   (static_cast<double>(j) - 0.5 * static_cast<double>(g.rows - 1)) * view.v[d];
-        *to++ = std::abs(ray[0] * nx + ray[1] * ny) / norm(ray);
-      }
-    }
-  }
-  return cosines;
 }
 
 void interpolate_unweighted(at::Tensor& y, const at::Tensor& weights) {

@@ -87,7 +87,7 @@ at::Tensor reconstruct(const ProjectionGeometry& scan, const at::Tensor& measure
                                RampWindow::ram_lak);
   at::Tensor x = at::zeros({1, g->volume.size[1], g->volume.size[2]}, at::kFloat);
   if (direct.by_pixels) {
-    backproject_fan(*g, g->volume.box(), g->samples(), q, x);
+    backproject_pixels(*g, g->volume.box(), g->samples(), q, x);
   } else {
     q = q.mul(direct.scale).contiguous();
     Projector projector(g, g->volume.box());

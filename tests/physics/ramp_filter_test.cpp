@@ -47,10 +47,12 @@ at::Tensor reconstruct(const std::shared_ptr<const ProjectionGeometry>& g, const
                        RampWindow window) {
   const DirectReconstruction direct = direct_reconstruction(*g);
   const at::Tensor before = direct_weights(*g, direct, g->samples()).to(at::kFloat);
-  const at::Tensor q = ramp_filtered(y * before, direct.pitch, window)
-                           .mul_(obliqueness(*g, g->samples()).to(at::kFloat))
-                           .contiguous();
+  const at::Tensor q = ramp_filtered(y * before, direct.pitch, window).contiguous();
   at::Tensor x = at::zeros({g->volume.size[0], g->volume.size[1], g->volume.size[2]}, at::kFloat);
+  if (direct.by_pixels) {
+    backproject_pixels(*g, g->volume.box(), g->samples(), q, x);
+    return x;
+  }
   Projector projector(g, g->volume.box());
   projector.clear();
   projector.gather(g->samples(), q.const_data_ptr<float>());
@@ -138,7 +140,7 @@ TEST(RampFilter, FansGiveADiskItsDensity) {
         const at::Tensor q = ramp_filtered(y * direct_weights(g, direct, g.samples()).to(at::kFloat),
                                            direct.pitch, RampWindow::hann);
         const at::Tensor x = at::zeros({slices, n, n}, at::kFloat);
-        backproject_fan(g, g.volume.box(), g.samples(), q, x);
+        backproject_pixels(g, g.volume.box(), g.samples(), q, x);
         const auto at = [&](double v) { return static_cast<std::int64_t>(std::lround(v / side)) + n / 2; };
         const auto some = static_cast<std::int64_t>(16 / side);
         EXPECT_NEAR(x.narrow(1, at(-17), some).narrow(2, at(4), some).mean().item<double>(), 1, 0.006);
@@ -148,9 +150,10 @@ TEST(RampFilter, FansGiveADiskItsDensity) {
         const at::Tensor part = at::zeros({block.extent(0), block.extent(1), block.extent(2)}, at::kFloat);
         Box seen = shadow(g, block, 0, 360);
         seen = seen.grow({{0, 1, 1}, {0, 1, 1}}).intersect(g.samples());
-        backproject_fan(g, block, seen,
-                        q.narrow(1, seen.lo()[1], seen.extent(1)).narrow(2, seen.lo()[2], seen.extent(2)),
-                        part);
+        backproject_pixels(
+            g, block, seen,
+            q.narrow(1, seen.lo()[1], seen.extent(1)).narrow(2, seen.lo()[2], seen.extent(2)).contiguous(),
+            part);
         const at::Tensor same = x.narrow(0, slices / 2, block.extent(0))
                                     .narrow(1, n / 3, block.extent(1))
                                     .narrow(2, n / 2, block.extent(2));

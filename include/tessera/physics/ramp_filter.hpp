@@ -27,20 +27,17 @@ inline constexpr std::array kWords<RampWindow>{"ram-lak", "hann", "cosine"};
 /// 3.3.3.
 at::Tensor ramp_filtered(const at::Tensor& rows, double pitch, RampWindow window);
 
-/// Direct reconstruction with the projector's own adjoint, of a parallel beam (FBP) or a cone beam over full turns
-/// (FDK), on an upright detector:
-///   x = scale A^T (obliqueness * ramp_filtered(direct_weights * y, pitch, window)),
-/// and of a fan beam over full turns pixel by pixel, with backproject_fan() in place of scale A^T and without the
-/// obliqueness: in each view a pixel needs another weight than the adjoint brings.
+/// Direct reconstruction on an upright detector, of a parallel beam with the projector's own adjoint (FBP):
+///   x = scale A^T ramp_filtered(direct_weights * y, pitch, window),
+/// and of a fan or cone beam over full turns (FDK) with backproject_pixels() in place of scale A^T: in each view a pixel
+/// needs another weight than the adjoint brings, and between samples the filtered ones are interpolated, which blurs less.
 ///
 /// A view's share is half of the way to its neighbors, of a parallel beam modulo half a turn, of a cone modulo a
 /// turn: angles may be unequal, repeated, and over more than one turn; views that stand together share evenly. Where the
 /// axis is not in the detector's middle, rays that one side alone sees have, over a whole turn, the share modulo a turn,
 /// and weights go over to it smoothly before the filter (G. Wang, Med. Phys. 29 (2002) 1634, with a narrower transition).
-/// The sum of Joseph's weights of a voxel in a view is the voxel's volume over the distance of rays there,
-/// across them. In a cone that brings FDK's weight 1 / (distance of the voxel along the axis from the
-/// source)^2 with it, and the obliqueness after the filter takes that of the rays out. Errors: InputError for
-/// what refuse_direct() says. Source: L. A. Feldkamp, L. C. Davis, J. W. Kress, JOSA A 1 (1984) 612; of fans A. C.
+/// The sum of Joseph's weights of a voxel in a view is the voxel's volume over the distance of rays there, across them.
+/// Errors: InputError for what refuse_direct() says. Source: L. A. Feldkamp, L. C. Davis, J. W. Kress, JOSA A 1 (1984) 612; of fans A. C.
 /// Kak, M. Slaney (above), section 3.4.2.
 struct DirectReconstruction {
   std::vector<double> shares;  // of the views; those of a whole scan add up to pi
@@ -52,7 +49,7 @@ struct DirectReconstruction {
           1;  // where the detector ends that ends first, right of the axis if below 0; way of the transition
   double pitch = 1;  // of columns, at the axis
   double scale = 1;
-  bool by_pixels = false;  // a fan
+  bool by_pixels = false;  // a fan, a cone
 };
 DirectReconstruction direct_reconstruction(const ProjectionGeometry& geometry);
 /// The scan with a detector that reaches as far on both sides of the axis where rays count once: columns of 0 are added, for
@@ -70,15 +67,12 @@ at::Tensor direct_weights(const ProjectionGeometry& geometry, const DirectRecons
 /// What such a reconstruction has no weights for (angles by which the density of an ellipse with axes of 2.6 : 1 may be
 /// wrong by more than 1 % too), and what to do, in words that follow `the scan `; empty: nothing.
 std::string refuse_direct(const ProjectionGeometry& geometry);
-/// x += the samples that a fan's pixels are seen at, between the nearest columns (and rows), by (distance of the axis
-/// from the source / that of the pixel)^2, both along the detector's normal. x: (depth, rows, columns) of `block`; y:
-/// (views, rows, columns) of `samples`, which reach a sample beyond shadow() of the block where the detector does.
-/// Any floating type and device.
-void backproject_fan(const ProjectionGeometry& geometry, const Box& block, const Box& samples,
-                     const at::Tensor& y, const at::Tensor& x);
-/// Cosines between rays and the detector's normal, (views, rows, columns) of a box of samples, float64; 1 of a
-/// parallel beam, (1, 1, 1).
-at::Tensor obliqueness(const ProjectionGeometry& geometry, const Box& samples);
+/// x += the samples that a fan's or a cone's pixels are seen at, between the nearest columns and rows, by (distance of the
+/// axis from the source / that of the pixel)^2, both along the detector's normal. x: (depth, rows, columns) of `block`; y:
+/// (views, rows, columns) of `samples`, which reach a sample beyond shadow() of the block where the detector does; without
+/// gaps. float32 or float64, any device.
+void backproject_pixels(const ProjectionGeometry& geometry, const Box& block, const Box& samples,
+                        const at::Tensor& y, const at::Tensor& x);
 
 /// Samples of weight 0 become those of the line between their neighbors in the row, or the nearest one's; of a row
 /// without any other 0. y and weights of one shape, on the host, floating.
