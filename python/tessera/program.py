@@ -39,6 +39,14 @@ def find_program() -> Path:
                 "set TESSERA to build/release/bin/tessera of that clone")
 
 
+def environment() -> dict[str, str]:
+    """Of programs that are started: with the Open MPI that pip installed, where it did."""
+    out, folder = dict(os.environ), Path(sys.prefix) / "lib"
+    if (folder / "libmpi.so.40").exists():
+        out["LD_LIBRARY_PATH"] = ":".join(filter(None, (str(folder), out.get("LD_LIBRARY_PATH"))))
+    return out
+
+
 def launcher(program: Path, ranks: int) -> list[str]:
     """The command before the program on so many ranks: launch.sh of the program's clone, else mpirun."""
     if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
@@ -58,13 +66,13 @@ def launcher(program: Path, ranks: int) -> list[str]:
 def main() -> None:
     """The command `tessera` of an installed package."""
     program = find_program()
-    os.execv(program, [str(program), *sys.argv[1:]])
+    os.execve(program, [str(program), *sys.argv[1:]], environment())
 
 
 def launch() -> None:
     """The command `tessera-launch`: jobs/launch.sh."""
     script = INSTALLED / "tessera-launch"
-    os.execv(script, [str(script), *sys.argv[1:]])
+    os.execve(script, [str(script), *sys.argv[1:]], environment())
 
 
 def message(text: str) -> str:
@@ -79,7 +87,7 @@ def ask(arguments: list[str], folder: Path | str = ".", ranks: int = 1) -> str:
     """What a command prints. Error: what it refused."""
     program = find_program()
     done = subprocess.run([*launcher(program, ranks), str(program), *arguments], cwd=folder, text=True, capture_output=True,
-                          stdin=subprocess.DEVNULL, errors="replace")
+                          stdin=subprocess.DEVNULL, errors="replace", env=environment())
     if done.returncode:
         raise Error(message(done.stderr or done.stdout), done.returncode)
     return done.stdout

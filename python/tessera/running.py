@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from .jobs import Job
-from .program import CHECKPOINTED, STOPPED, Error, ask, find_program, launcher, message
+from .program import CHECKPOINTED, STOPPED, Error, ask, environment, find_program, launcher, message
 from .result import Result
 
 
@@ -118,7 +118,8 @@ def run(job: dict | str | Path, ranks: int = 1, *, folder: str | Path | None = N
     words = [*command, str(program), "run", str(source), *arguments]
     words += ["--resume"] if resume else ["--force"] if force else []
     with open(place / "said", "w+") as said:
-        process = subprocess.Popen(words, stdout=said, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+        process = subprocess.Popen(words, stdout=said, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment(),
+                                   start_new_session=True)
         try:
             try:
                 _watch(process, output, progress, callback)

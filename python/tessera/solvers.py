@@ -127,7 +127,8 @@ class _Interrupts:
         self.asked = True
 
     def __enter__(self) -> "_Interrupts":
-        self._mine = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not None
+        self._mine = (threading.current_thread() is threading.main_thread()
+                      and signal.getsignal(signal.SIGINT) not in (None, signal.SIG_IGN))
         self._before = signal.signal(signal.SIGINT, self._ask) if self._mine else None
         return self
 

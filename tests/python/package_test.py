@@ -14,7 +14,8 @@ import warnings
 from pathlib import Path
 
 source, program = Path(sys.argv[1]), sys.argv[2]
-sys.path.insert(0, str(source / "python"))
+if "TESSERA_INSTALLED" not in os.environ:  # else that of a wheel
+    sys.path.insert(0, str(source / "python"))
 sys.path.insert(0, str(source / "tests/support"))
 os.environ["TESSERA"] = program
 os.environ.setdefault("OMP_NUM_THREADS", "1")

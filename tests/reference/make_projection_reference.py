@@ -6,8 +6,10 @@
     projection-venv/bin/pip install astra-toolbox==2.5.0 mbirjax==0.7.3 safetensors==0.8.0
     projection-venv/bin/python tests/reference/make_projection_reference.py astra mbirjax
     REFERENCE_VENV/bin/python tests/reference/make_projection_reference.py deepinv    # that of make_reference.py
+    pip install itk-rtk==2.7.0.post1 safetensors==0.8.0, in one more, for the package rtk
 
-Each case has `x`, `y` = A x, `v` (random), `adjoint` = A^T v where the package's pair is matched, and its scan in the
+rtk's has `y`, any smooth samples, and `direct`, the volume that FDK makes of them with the plain ramp.
+Each other case has `x`, `y` = A x, `v` (random), `adjoint` = A^T v where the package's pair is matched, and its scan in the
 words of a job: `angles` (degrees), `scan` = beam (0 parallel, 1 fan, 2 cone), detector rows, columns, pitch, voxel,
 detector.axis, source_axis, source_detector. Shapes are ours, (views, [rows,] columns) and ([D,] H, W). The body is
 smooth, off the center, and wider than it is high; a point beside it says which way a package turns.
@@ -96,11 +98,44 @@ def deepinv_cases():
     return case("deepinv", x, y, degrees, [0, 1, y.shape[1], 1, 1, 0, 0, 0])
 
 
+def rtk_cases():
+    import itk
+    from itk import RTK as rtk
+    views, rows, columns, pitch, axis, detector, size = 24, 21, 51, 2.0, 100.0, 180.0, (13, 30, 41)
+    degrees = np.arange(views) * 360 / views
+    at = np.meshgrid(degrees, np.arange(rows) - 8, np.arange(columns) - 22, indexing="ij")
+    y = (np.exp(-(at[1] ** 2) / 40 - (at[2] - 6 * np.cos(np.deg2rad(at[0]))) ** 2 / 60) * (2 + np.sin(np.deg2rad(at[0])))).astype(np.float32)
+    image = itk.Image[itk.F, 3]
+    geometry = rtk.ThreeDCircularProjectionGeometry.New()
+    for angle in degrees:
+        geometry.AddProjection(axis, detector, float(angle))
+    projections = itk.image_from_array(y)
+    projections.SetSpacing([pitch, pitch, 1])
+    projections.SetOrigin([-(columns - 1) / 2 * pitch, -(rows - 1) / 2 * pitch, 0])
+    volume = rtk.ConstantImageSource[image].New()
+    sides = [size[2], size[0], size[1]]  # theirs: the axis of rotation is the second one
+    volume.SetSize(sides)
+    volume.SetOrigin([-(n - 1) / 2 for n in sides])
+    volume.SetSpacing([1, 1, 1])
+    volume.SetConstant(0)
+    fdk = rtk.FDKConeBeamReconstructionFilter[image].New()
+    fdk.SetInput(0, volume.GetOutput())
+    fdk.SetInput(1, projections)
+    fdk.SetGeometry(geometry)
+    fdk.GetRampFilter().SetTruncationCorrection(0)
+    fdk.GetRampFilter().SetHannCutFrequency(0)
+    fdk.Update()
+    x = itk.array_from_image(fdk.GetOutput()).transpose(1, 0, 2)
+    scan = [2, rows, columns, pitch, 1, 0, axis, detector]
+    return {f"cone.{k}": np.ascontiguousarray(a) for k, a in
+            {"y": y, "direct": x, "angles": degrees, "scan": np.asarray(scan, np.float64)}.items()}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("packages", nargs="+", choices=("astra", "mbirjax", "deepinv"))
+    parser.add_argument("packages", nargs="+", choices=("astra", "mbirjax", "deepinv", "rtk"))
     for package in parser.parse_args().packages:
-        tensors = {"astra": astra_cases, "mbirjax": mbirjax_cases, "deepinv": deepinv_cases}[package]()
+        tensors = {"astra": astra_cases, "mbirjax": mbirjax_cases, "deepinv": deepinv_cases, "rtk": rtk_cases}[package]()
         save_file(dict(sorted(tensors.items())), FOLDER / f"projections_{package}.safetensors")
 
 

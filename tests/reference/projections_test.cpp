@@ -29,6 +29,29 @@ at::Tensor mine(const at::Tensor& whole, const ProductSpace& space, int rank) {
   return crop(whole, space.part(0).box(), space.block(0, rank)).contiguous();
 }
 
+CircularScan scan_of(const at::Tensor& words, const at::Tensor& degrees) {
+  const auto number = [&](std::int64_t k) { return words[k].item<double>(); };
+  CircularScan circle;
+  circle.beam = number(0) == 0 ? Beam::parallel : number(0) == 1 ? Beam::fan : Beam::cone;
+  for (std::int64_t k = 0; k < degrees.size(0); ++k)
+    circle.angles.push_back(degrees[k].item<double>() * std::numbers::pi / 180);
+  circle.rows = static_cast<std::int64_t>(number(1));
+  circle.columns = static_cast<std::int64_t>(number(2));
+  circle.column_pitch = circle.row_pitch = number(3);
+  circle.axis_offset = number(5);
+  circle.source_axis = number(6);
+  circle.source_detector = number(7);
+  return circle;
+}
+
+// |got - wanted| / |wanted| of all ranks' parts.
+double off(const at::Tensor& got, const at::Tensor& wanted, const Communicator& comm) {
+  double sums[2] = {(got.to(at::kDouble) - wanted).square().sum().item<double>(),
+                    wanted.square().sum().item<double>()};
+  comm.all_reduce(sums, Reduce::sum);
+  return std::sqrt(sums[0] / sums[1]);
+}
+
 class Projections : public testing::TestWithParam<Case> {};
 
 TEST_P(Projections, AreThoseOfTheOtherPackage) {
@@ -37,44 +60,29 @@ TEST_P(Projections, AreThoseOfTheOtherPackage) {
   const auto get = [&](const std::string& key) { return reference[c.name + "." + key]; };
   const at::Tensor x = get("x").to(at::kDouble).unsqueeze(0), y = get("y").to(at::kDouble).unsqueeze(0),
                    angles = get("angles"), scan = get("scan");
-  const auto number = [&](std::int64_t k) { return scan[k].item<double>(); };
-  CircularScan circle;
-  circle.beam = number(0) == 0 ? Beam::parallel : number(0) == 1 ? Beam::fan : Beam::cone;
-  for (std::int64_t k = 0; k < angles.size(0); ++k)
-    circle.angles.push_back(angles[k].item<double>() * std::numbers::pi / 180);
-  circle.rows = static_cast<std::int64_t>(number(1));
-  circle.columns = static_cast<std::int64_t>(number(2));
-  circle.column_pitch = circle.row_pitch = number(3);
-  circle.axis_offset = number(5);
-  circle.source_axis = number(6);
-  circle.source_detector = number(7);
+  const CircularScan circle = scan_of(scan, angles);
+  const double side = scan[4].item<double>();
   const bool picture = x.dim() == 3;
   const Box box =
       picture ? Box::image2d(x.size(1), x.size(2)) : Box({0, 0, 0}, {x.size(1), x.size(2), x.size(3)});
   const auto geometry = std::make_shared<const ProjectionGeometry>(
-      circular_geometry(circle, {.size = box.extents(), .voxel = {number(4), number(4), number(4)}}));
+      circular_geometry(circle, {.size = box.extents(), .voxel = {side, side, side}}));
   const auto plan = plan_projection(geometry);
   test::on_groups([&](const Communicator& comm) {
     for (const Grid3& grid : grids(comm.size(), box)) {
       const ProductSpace domain(ImageSpace(box), Decomposition(box, {1, 1, 1}, grid));
       const auto A = plan->place(
           {domain, at::TensorOptions(at::kFloat), make_transport(comm, {}, TransportKind::mpi), comm});
-      const auto off = [&](const at::Tensor& got, const at::Tensor& wanted) {
-        double sums[2] = {(got.to(at::kDouble) - wanted).square().sum().item<double>(),
-                          wanted.square().sum().item<double>()};
-        comm.all_reduce(sums, Reduce::sum);
-        return std::sqrt(sums[0] / sums[1]);
-      };
       Tensors samples = A->make_measurement();
       A->apply(mine(x.to(at::kFloat), A->domain(), comm.rank()), samples);
-      const double error = off(samples[0], mine(y, A->range(), comm.rank()));
+      const double error = off(samples[0], mine(y, A->range(), comm.rank()), comm);
       if (comm.size() == 1) std::printf("%s %s: samples %.1e\n", c.file.c_str(), c.name.c_str(), error);
       EXPECT_LT(error, c.samples);
       if (!reference.has(c.name + ".v")) continue;
       at::Tensor back = A->make_image();
       A->adjoint(Tensors{mine(get("v").unsqueeze(0), A->range(), comm.rank())}, back);
       const at::Tensor adjoint = get("adjoint").to(at::kDouble).unsqueeze(0);
-      const double turned = off(back, mine(adjoint, A->domain(), comm.rank()));
+      const double turned = off(back, mine(adjoint, A->domain(), comm.rank()), comm);
       if (comm.size() == 1) std::printf("%s %s: adjoint %.1e\n", c.file.c_str(), c.name.c_str(), turned);
       EXPECT_LT(turned, c.adjoint);
     }
@@ -86,6 +94,30 @@ INSTANTIATE_TEST_SUITE_P(Packages, Projections,
                                          Case{"mbirjax", "parallel3", 0.005, 0},
                                          Case{"mbirjax", "cone", 0.01, 0},
                                          Case{"deepinv", "deepinv", 0.003, 0}));
+
+// Feldkamp's method is one of few choices, and RTK has made the same.
+TEST(DirectReconstruction, OfAConeIsRtks) {
+  const test::Reference reference("projections_rtk");
+  const at::Tensor y = reference["cone.y"].to(at::kFloat).unsqueeze(0),
+                   x = reference["cone.direct"].to(at::kDouble).unsqueeze(0);
+  const Box box({0, 0, 0}, {x.size(1), x.size(2), x.size(3)});
+  const auto plan = plan_projection(std::make_shared<const ProjectionGeometry>(
+      circular_geometry(scan_of(reference["cone.scan"], reference["cone.angles"]),
+                        {.size = box.extents(), .voxel = {1, 1, 1}})));
+  test::on_groups([&](const Communicator& comm) {
+    for (const Grid3& grid : grids(comm.size(), box)) {
+      const ProductSpace domain(ImageSpace(box), Decomposition(box, {1, 1, 1}, grid));
+      const auto A = plan->place(
+          {domain, at::TensorOptions(at::kFloat), make_transport(comm, {}, TransportKind::mpi), comm});
+      Tensors samples{mine(y, A->range(), comm.rank()).clone()};
+      at::Tensor found = A->make_image();
+      A->direct(samples, Tensors(1), RampWindow::ram_lak, found);
+      const double error = off(found, mine(x, A->domain(), comm.rank()), comm);
+      if (comm.size() == 1) std::printf("rtk cone: direct %.1e\n", error);
+      EXPECT_LT(error, 1e-5);
+    }
+  });
+}
 
 }  // namespace
 }  // namespace tessera
