@@ -203,16 +203,12 @@ class Projection final : public DistributedOperator {
       if (is_picture(*g_)) samples = samples.unsqueeze(2);
       samples = crop(samples, own_, some);
       const at::Tensor before = direct_weights(*g_, how, some).to(options());
-      samples.copy_(ramp_filtered(samples.mul(before), how.pitch, window).mul_(how.scale));
+      samples.copy_(ramp_filtered(samples.mul(before), how.pitch, window));
     }
-    Tensors image{x};
-    if (how.by_pixels)
-      backproject(y, x);
-    else
-      adjoint(y, image);
+    backproject(y, x);
   }
 
-  // Pixels of fans and cones, which take weights of their own; once in a run, so no exchange is kept for it.
+  // Once in a run, so no exchange is kept for it.
   void backproject(const Tensors& y, const at::Tensor& x) {
     x.zero_();
     const ElementType type = element_type(options().dtype().toScalarType());

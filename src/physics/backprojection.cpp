@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Filtered samples of fans and cones back into pixels: each pixel asks where it is seen.
+// Filtered samples back into pixels: each pixel asks where it is seen.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/full_like.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -16,12 +17,13 @@
 namespace tessera {
 namespace {
 
-// A view as its pixels need it: with the position (x, y) of a pixel
+// A view as its pixels need it: of fans and cones, with the position (x, y) of a pixel,
 //   depth = dx x + dy y + d0 (along the detector's normal, from the source),
 //   column = (ax x + ay y + a0) / depth + middle, row = (z - high) * steep / depth + first,
-// a fan's row = (z - high) * steep + first, and the weight (axis / depth)^2.
+// and the weight (axis / depth)^2; a fan's row = (z - high) * steep + first, and of a parallel beam depth and axis are 1.
+// A pixel's shadow of a parallel beam is `wide` and `narrow` columns, one box smeared by the other.
 struct Seen {
-  double dx, dy, d0, ax, ay, a0, middle, steep, high, first, axis;
+  double dx, dy, d0, ax, ay, a0, middle, steep, high, first, axis, wide, narrow;
   bool cone;
 };
 
@@ -36,15 +38,24 @@ Seen seen_by(const ProjectionGeometry& g, const ProjectionView& v, const Box& sa
   }
   Seen s{};
   s.cone = g.beam == Beam::cone;
-  s.dx = nx;
-  s.dy = ny;
-  s.d0 = -v.source[0] * nx - v.source[1] * ny;
-  s.axis = s.d0;
+  if (g.beam == Beam::parallel) {  // whose source is a direction: the detector stands where its middle is
+    s.d0 = s.axis = far = 1;
+    const double x = g.volume.voxel[0] * std::abs(v.u[0]) / (u * u),
+                 y = g.volume.voxel[1] * std::abs(v.u[1]) / (u * u);
+    s.wide = std::max(x, y);
+    s.narrow = std::min(x, y);
+  } else {
+    s.dx = nx;
+    s.dy = ny;
+    s.d0 = s.axis = -v.source[0] * nx - v.source[1] * ny;
+  }
+  const std::array<double, 2> from =
+      g.beam == Beam::parallel ? std::array{v.center[0], v.center[1]} : std::array{v.source[0], v.source[1]};
   const double part = far / (u * u);
   s.ax = part * v.u[0];
   s.ay = part * v.u[1];
-  s.a0 = -part * (v.source[0] * v.u[0] + v.source[1] * v.u[1]);
-  s.middle = ((v.source[0] - v.center[0]) * v.u[0] + (v.source[1] - v.center[1]) * v.u[1]) / (u * u) +
+  s.a0 = -part * (from[0] * v.u[0] + from[1] * v.u[1]);
+  s.middle = ((from[0] - v.center[0]) * v.u[0] + (from[1] - v.center[1]) * v.u[1]) / (u * u) +
              0.5 * static_cast<double>(g.columns - 1) - static_cast<double>(samples.lo()[2]);
   const double v2 = v.v[2] != 0 ? v.v[2] : 1;
   const double row = 0.5 * static_cast<double>(g.rows - 1) - static_cast<double>(samples.lo()[1]);
@@ -54,55 +65,151 @@ Seen seen_by(const ProjectionGeometry& g, const ProjectionView& v, const Box& sa
   return s;
 }
 
-// Of a row of pixels and one view: the columns left and right of where each is seen, their weights, and how fast its row
-// on the detector goes with the height.
+// Columns that a pixel takes at most.
+int taps_of(const Seen& s) { return s.wide > 0 ? static_cast<int>(std::ceil(s.wide + s.narrow)) + 1 : 2; }
+
+// Of a row of pixels and one view: the first column that each takes of the padded samples, the weights of that and of those
+// after it, tap after tap, and how fast its row on the detector goes with the height.
 template <class T>
 struct PixelRow {
-  explicit PixelRow(std::size_t n) : left(n), right(n), of_left(n), of_right(n), steep(n) {}
-  std::vector<int> left, right;
-  std::vector<T> of_left, of_right, steep;
+  explicit PixelRow(std::size_t pixels) : n(pixels), column(n), steep(n), off(n), before(n) {}
+  std::size_t n;
+  std::vector<int> column;
+  std::vector<T> weight, steep, off, before;
 };
 
+// Of fans and cones.
 template <class T>
-void fill(const Seen& s, const std::vector<double>& px, double y, int columns, PixelRow<T>& line) {
-  for (std::size_t k = 0; k < px.size(); ++k) {
-    const double depth = s.dx * px[k] + s.dy * y + s.d0;
-    const double at = (s.ax * px[k] + s.ay * y + s.a0) / depth + s.middle, cell = std::floor(at),
-                 next = at - cell;
-    const bool before = cell < -1 || !(cell < columns);
-    const int c = before ? -2 : static_cast<int>(cell);
-    const double weight = s.axis / depth * (s.axis / depth);
-    line.left[k] = std::clamp(c, 0, columns - 1);
-    line.right[k] = std::clamp(c + 1, 0, columns - 1);
-    line.of_left[k] = c >= 0 && c < columns ? static_cast<T>((1 - next) * weight) : T(0);
-    line.of_right[k] = c >= -1 && c < columns - 1 ? static_cast<T>(next * weight) : T(0);
-    line.steep[k] = static_cast<T>(s.cone ? s.steep / depth : s.steep);
-  }
-}
-
-template <class T>
-struct GatherPixels {
+struct FillBetween {
   template <int kBytes>
-  [[gnu::always_inline]] static void row(const PixelRow<T>* line, const T* view, T height, T first, int rows,
-                                         int columns, std::int64_t n, T* x) {
-    const int* const left = line->left.data();
-    const int* const right = line->right.data();
-    const T *const of_left = line->of_left.data(), *const of_right = line->of_right.data(),
-                   *const steep = line->steep.data();
+  [[gnu::always_inline]] static void row(const Seen* s, const double* px, double y, int columns,
+                                         std::int64_t n, int* column, T* left, T* right, T* steep) {
+    const double d0 = s->dy * y + s->d0, a0 = s->ay * y + s->a0, dx = s->dx, ax = s->ax, middle = s->middle,
+                 axis = s->axis, per_depth = s->cone ? s->steep : 0, plain = s->cone ? 0 : s->steep;
     for (std::int64_t k = 0; k < n; ++k) {
-      const T at = height * steep[k] + first;
-      const T inside = std::min(std::max(at, T(-2)), T(rows + 1));
-      const int cell = static_cast<int>(inside + 4) - 4;  // rounded down
-      const T next = inside - static_cast<T>(cell);
-      const T of_upper = cell >= 0 && cell < rows ? 1 - next : T(0);
-      const T of_lower = cell >= -1 && cell < rows - 1 ? next : T(0);
-      const int upper = std::min(std::max(cell, 0), rows - 1) * columns,
-                lower = std::min(std::max(cell + 1, 0), rows - 1) * columns;
-      x[k] += of_upper * (of_left[k] * view[upper + left[k]] + of_right[k] * view[upper + right[k]]) +
-              of_lower * (of_left[k] * view[lower + left[k]] + of_right[k] * view[lower + right[k]]);
+      const double part = 1 / (dx * px[k] + d0);
+      const double at = std::min(std::max((ax * px[k] + a0) * part + middle, -2.0), columns + 0.5);
+      const int cell = static_cast<int>(at + 2);
+      const T next = static_cast<T>(at + 2 - cell);
+      const T weight = static_cast<T>(axis * part * (axis * part));
+      column[k] = cell;
+      left[k] = (1 - next) * weight;
+      right[k] = next * weight;
+      steep[k] = static_cast<T>(per_depth * part + plain);
     }
   }
 };
+
+// Of a parallel beam: the first column.
+template <class T>
+struct FillShadow {
+  template <int kBytes>
+  [[gnu::always_inline]] static void row(const Seen* s, const double* px, double y, int columns, int taps,
+                                         std::int64_t n, int* column, T* off) {
+    const double ax = s->ax, a0 = s->ay * y + s->a0 + s->middle, half = 0.5 - 0.5 * (s->wide + s->narrow),
+                 least = -taps, most = columns;
+    for (std::int64_t k = 0; k < n; ++k) {
+      const double at = ax * px[k] + a0, from = std::min(std::max(at + half, least), most);
+      const int cell = static_cast<int>(from - least);
+      column[k] = cell;
+      off[k] = static_cast<T>(std::min(std::max(at - least, -1.0), columns + 2.0 * taps) - cell);
+    }
+  }
+};
+
+// The share of a shadow, two boxes smeared by each other, that lies left of the end of tap j, less what was before.
+template <class T>
+struct FillTap {
+  template <int kBytes>
+  [[gnu::always_inline]] static void row(T wide, T narrow, T end, const T* off, std::int64_t n, T* before,
+                                         T* weight) {
+    const T half = (wide + narrow) / 2, flat = (wide - narrow) / 2, slope = 1 / wide,
+            rest = narrow / (2 * wide), curve = narrow > 0 ? 1 / (2 * wide * narrow) : 0;
+    for (std::int64_t k = 0; k < n; ++k) {
+      const T s = end - off[k], a = std::abs(s), round = std::min(std::max(half - a, T(0)), narrow);
+      const T share = T(0.5) + std::copysign(std::min(a, flat) * slope + rest - round * round * curve, s);
+      weight[k] = share - before[k];
+      before[k] = share;
+    }
+  }
+};
+
+// x += a row of pixels of a cone, each between two rows of the detector.
+template <class T>
+struct GatherCone {
+  template <int kBytes>
+  [[gnu::always_inline]] static void row(const PixelRow<T>* line, const T* view, T height, T first, int rows,
+                                         int stride, std::int64_t n, T* x) {
+    const int* const column = line->column.data();
+    const T *const left = line->weight.data(), *const right = left + n, *const steep = line->steep.data();
+    for (std::int64_t k = 0; k < n; ++k) {
+      const T at = std::min(std::max(height * steep[k] + first, T(-2)), rows + T(0.5)) + 2;
+      const int cell = static_cast<int>(at), from = cell * stride + column[k];
+      const T lower = at - static_cast<T>(cell);
+      x[k] += (1 - lower) * (left[k] * view[from] + right[k] * view[from + 1]) +
+              lower * (left[k] * view[from + stride] + right[k] * view[from + stride + 1]);
+    }
+  }
+};
+
+// The same where all of them are seen in one row of the detector, with a weight of its own.
+template <class T>
+struct GatherRow {
+  template <int kBytes>
+  [[gnu::always_inline]] static void row(const int* column, const T* weight, const T* samples, T of_row,
+                                         std::int64_t n, T* x) {
+    for (std::int64_t k = 0; k < n; ++k) x[k] += of_row * weight[k] * samples[column[k]];
+  }
+};
+
+// Samples with zeros around them: as many rows and columns as pixels beside the detector reach for.
+struct Padded {
+  at::Tensor samples;  // (views, rows + 4, columns + 2 pad)
+  int rows, columns, pad, stride;
+};
+Padded padded(const at::Tensor& y, int taps) {
+  const int pad = taps;
+  const auto rows = static_cast<int>(y.size(1)), columns = static_cast<int>(y.size(2));
+  return {at::constant_pad_nd(y, {pad, pad, 2, 2}), rows, columns, pad, columns + 2 * pad};
+}
+
+template <class T>
+void fill(const Seen& s, const std::vector<double>& px, double y, const Padded& p, PixelRow<T>& line) {
+  const int taps = taps_of(s);
+  const auto n = static_cast<std::int64_t>(line.n);
+  line.weight.resize(static_cast<std::size_t>(taps) * line.n);
+  T* const weight = line.weight.data();
+  if (s.wide == 0)
+    return ForThisCpu<FillBetween<T>, const Seen*, const double*, double, int, std::int64_t, int*, T*, T*,
+                      T*>::row(&s, px.data(), y, p.columns, n, line.column.data(), weight, weight + n,
+                               line.steep.data());
+  ForThisCpu<FillShadow<T>, const Seen*, const double*, double, int, int, std::int64_t, int*, T*>::row(
+      &s, px.data(), y, p.columns, p.pad, n, line.column.data(), line.off.data());
+  std::fill(line.before.begin(), line.before.end(), T(0));
+  std::fill(line.steep.begin(), line.steep.end(), static_cast<T>(s.steep));
+  for (int j = 0; j < taps; ++j)
+    ForThisCpu<FillTap<T>, T, T, T, const T*, std::int64_t, T*, T*>::row(
+        static_cast<T>(s.wide), static_cast<T>(s.narrow), static_cast<T>(j + 0.5), line.off.data(), n,
+        line.before.data(), weight + j * n);
+}
+
+// A row of pixels of one slice.
+template <class T>
+void gather(const Seen& s, const PixelRow<T>& line, const T* view, double z, const Padded& p, T* x) {
+  const auto n = static_cast<std::int64_t>(line.n);
+  if (s.cone)
+    return ForThisCpu<GatherCone<T>, const PixelRow<T>*, const T*, T, T, int, int, std::int64_t, T*>::row(
+        &line, view, static_cast<T>(z - s.high), static_cast<T>(s.first), p.rows, p.stride, n, x);
+  const double at = (z - s.high) * s.steep + s.first, cell = std::floor(at);
+  for (int j = 0; j < 2; ++j) {
+    const double row = cell + j, part = j == 0 ? 1 - (at - cell) : at - cell;
+    if (part == 0 || row < 0 || !(row < p.rows)) continue;
+    for (int tap = 0; tap < taps_of(s); ++tap)
+      ForThisCpu<GatherRow<T>, const int*, const T*, const T*, T, std::int64_t, T*>::row(
+          line.column.data(), line.weight.data() + tap * n,
+          view + (static_cast<std::int64_t>(row) + 2) * p.stride + tap, static_cast<T>(part), n, x);
+  }
+}
 
 std::vector<double> positions(const ProjectionGeometry& g, const Box& block, std::size_t axis) {
   std::vector<double> out;
@@ -112,64 +219,74 @@ std::vector<double> positions(const ProjectionGeometry& g, const Box& block, std
   return out;
 }
 
+// Taps of all views: the padding, in which pixels beside the detector find zeros.
+int most_taps(const ProjectionGeometry& g, const Box& samples) {
+  int most = 2;
+  for (std::int64_t n = samples.lo()[0]; n < samples.hi()[0]; ++n)
+    most = std::max(most, taps_of(seen_by(g, g.views[static_cast<std::size_t>(n)], samples)));
+  return most;
+}
+
 template <class T>
 void on_host(const ProjectionGeometry& g, const Box& block, const Box& samples, const at::Tensor& y,
              const at::Tensor& x) {
   const std::vector<double> px = positions(g, block, 2), py = positions(g, block, 1),
                             pz = positions(g, block, 0);
   const std::int64_t width = block.extent(2), height = block.extent(1);
-  const auto rows = static_cast<int>(samples.extent(1)), columns = static_cast<int>(samples.extent(2));
-  const T* const from = y.const_data_ptr<T>();
+  const Padded p = padded(y, most_taps(g, samples));
+  const std::int64_t of_view = static_cast<std::int64_t>(p.rows + 4) * p.stride;
+  const T* const from = p.samples.const_data_ptr<T>();
   T* const to = x.mutable_data_ptr<T>();
   at::parallel_for(0, height, 1, [&](std::int64_t begin, std::int64_t end) {
     PixelRow<T> line(px.size());
     for (std::int64_t n = samples.lo()[0]; n < samples.hi()[0]; ++n) {
       const Seen s = seen_by(g, g.views[static_cast<std::size_t>(n)], samples);
-      const T* const view = from + (n - samples.lo()[0]) * rows * columns;
+      const T* const view = from + (n - samples.lo()[0]) * of_view;
       for (std::int64_t h = begin; h < end; ++h) {
-        fill(s, px, py[static_cast<std::size_t>(h)], columns, line);
+        fill(s, px, py[static_cast<std::size_t>(h)], p, line);
         for (std::size_t d = 0; d < pz.size(); ++d)
-          ForThisCpu<GatherPixels<T>, const PixelRow<T>*, const T*, T, T, int, int, std::int64_t, T*>::row(
-              &line, view, static_cast<T>(pz[d] - s.high), static_cast<T>(s.first), rows, columns, width,
-              to + (static_cast<std::int64_t>(d) * height + h) * width);
+          gather(s, line, view, pz[d], p, to + (static_cast<std::int64_t>(d) * height + h) * width);
       }
     }
   });
 }
 
-// The same by torch's kernels, slice by slice.
+// The same by torch's kernels, slice by slice; the tables of columns are made here, as above.
 void on_device(const ProjectionGeometry& g, const Box& block, const Box& samples, const at::Tensor& y,
                const at::Tensor& x) {
-  const auto line = [&](std::size_t axis) {
-    return at::tensor(positions(g, block, axis), at::kDouble).to(x.device());
-  };
-  const at::Tensor px = line(2), py = line(1).unsqueeze(1);
-  const std::vector<double> pz = positions(g, block, 0);
-  const std::int64_t rows = samples.extent(1), columns = samples.extent(2);
-  struct Between {
-    at::Tensor first, second, of_first, of_second;
-  };
-  const auto between = [&](const at::Tensor& at, std::int64_t count) {
-    const at::Tensor cell = at.floor(), part = at - cell, index = cell.to(at::kLong);
-    return Between{index.clamp(0, count - 1), index.add(1).clamp_(0, count - 1),
-                   part.neg().add_(1).mul_(cell.ge(0).logical_and_(cell.lt(count))).to(x.scalar_type()),
-                   part.mul(cell.ge(-1).logical_and_(cell.lt(count - 1))).to(x.scalar_type())};
-  };
+  const std::vector<double> px = positions(g, block, 2), py = positions(g, block, 1),
+                            pz = positions(g, block, 0);
+  const auto width = static_cast<std::int64_t>(px.size()), height = static_cast<std::int64_t>(py.size());
+  const Padded p = padded(y, most_taps(g, samples));
   for (std::int64_t n = samples.lo()[0]; n < samples.hi()[0]; ++n) {
     const Seen s = seen_by(g, g.views[static_cast<std::size_t>(n)], samples);
-    const at::Tensor depth = px.mul(s.dx) + py.mul(s.dy) + s.d0;
-    const Between c = between((px.mul(s.ax) + py.mul(s.ay) + s.a0).div_(depth).add_(s.middle), columns);
-    const at::Tensor weight = depth.reciprocal().mul_(s.axis).square_().to(x.scalar_type());
-    const at::Tensor steep = s.cone ? depth.reciprocal().mul_(s.steep) : at::full_like(depth, s.steep);
-    const at::Tensor view = y[n - samples.lo()[0]].flatten();
-    const auto seen = [&](const at::Tensor& row, const at::Tensor& column) {
-      return view.index_select(0, row.mul(columns).add_(column).flatten()).view_as(column);
-    };
+    const std::int64_t taps = taps_of(s);
+    at::Tensor column = at::empty({height, width}, at::kInt),
+               weight = at::empty({taps, height, width}, at::kDouble),
+               steep = at::empty({height, width}, at::kDouble);
+    PixelRow<double> line(px.size());
+    for (std::int64_t h = 0; h < height; ++h) {
+      fill(s, px, py[static_cast<std::size_t>(h)], p, line);
+      std::copy_n(line.column.data(), width, column.mutable_data_ptr<int>() + h * width);
+      std::copy_n(line.steep.data(), width, steep.mutable_data_ptr<double>() + h * width);
+      for (std::int64_t j = 0; j < taps; ++j)
+        std::copy_n(line.weight.data() + j * width, width,
+                    weight.mutable_data_ptr<double>() + (j * height + h) * width);
+    }
+    column = column.to(x.device()).to(at::kLong);
+    weight = weight.to(x.options());
+    steep = steep.to(x.device());
+    const at::Tensor view = p.samples[n - samples.lo()[0]].flatten();
     for (std::size_t d = 0; d < pz.size(); ++d) {
-      const Between r = between(steep.mul(pz[d] - s.high).add_(s.first), rows);
-      const at::Tensor upper = seen(r.first, c.first) * c.of_first + seen(r.first, c.second) * c.of_second,
-                       lower = seen(r.second, c.first) * c.of_first + seen(r.second, c.second) * c.of_second;
-      x[static_cast<std::int64_t>(d)].addcmul_(weight, upper * r.of_first + lower * r.of_second);
+      const at::Tensor at = steep.mul(pz[d] - s.high).add_(s.first).clamp_(-2, p.rows + 0.5).add_(2),
+                       cell = at.floor();
+      const at::Tensor lower = (at - cell).to(x.scalar_type()),
+                       start = cell.to(at::kLong).mul_(p.stride).add_(column);
+      for (std::int64_t second = 0; second < 2; ++second)
+        for (std::int64_t j = 0; j < taps; ++j)
+          x[static_cast<std::int64_t>(d)].addcmul_(
+              view.index_select(0, start.add(second * p.stride + j).flatten()).view_as(lower),
+              weight[j] * (second == 0 ? 1 - lower : lower));
     }
   }
 }
@@ -178,7 +295,6 @@ void on_device(const ProjectionGeometry& g, const Box& block, const Box& samples
 
 void backproject_pixels(const ProjectionGeometry& g, const Box& block, const Box& samples,
                         const at::Tensor& y, const at::Tensor& x) {
-  TESSERA_EXPECT(g.beam != Beam::parallel, "pixels of a parallel beam are the projector's");
   if (x.is_cuda()) return on_device(g, block, samples, y, x);
   TESSERA_EXPECT(x.is_contiguous() && y.is_contiguous(), "a block to be projected back into has gaps");
   return x.scalar_type() == at::kDouble ? on_host<double>(g, block, samples, y, x)

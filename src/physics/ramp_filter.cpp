@@ -216,10 +216,9 @@ DirectReconstruction direct_reconstruction(const ProjectionGeometry& g) {
   const std::string refusal = refuse_direct(g);
   TESSERA_VALIDATE(refusal.empty(), "the scan ", refusal);
   const ProjectionView& first = g.views.front();
-  const double u = norm(first.u), v = norm(first.v), enlarged = magnification(g, 0);
-  const Vector3& side = g.volume.voxel;
+  const double enlarged = magnification(g, 0);
   DirectReconstruction direct;
-  direct.pitch = u / enlarged;
+  direct.pitch = norm(first.u) / enlarged;
   const std::vector<double> angles = angles_of(g);
   const std::vector<double> turn = shares_of(angles, kTurn).of_view;
   if (g.beam == Beam::parallel) {
@@ -236,10 +235,6 @@ DirectReconstruction direct_reconstruction(const ProjectionGeometry& g) {
     direct.near = seen[1] > -seen[0] ? near : -near;
     direct.fade = std::min(near, std::max({kColumns * direct.pitch, (far - near) / 2, kPart * near}));
   }
-  direct.by_pixels = g.beam != Beam::parallel;
-  // A flat volume has one row of the detector on its one slice.
-  const bool flat = g.volume.size[0] == 1 && g.rows == 1;
-  if (!direct.by_pixels) direct.scale = direct.pitch / (side[0] * side[1]) * (flat ? 1 : v / side[2]);
   return direct;
 }
 

@@ -86,15 +86,7 @@ at::Tensor reconstruct(const ProjectionGeometry& scan, const at::Tensor& measure
   at::Tensor q = ramp_filtered(y * direct_weights(*g, direct, g->samples()).to(at::kFloat), direct.pitch,
                                RampWindow::ram_lak);
   at::Tensor x = at::zeros({1, g->volume.size[1], g->volume.size[2]}, at::kFloat);
-  if (direct.by_pixels) {
-    backproject_pixels(*g, g->volume.box(), g->samples(), q, x);
-  } else {
-    q = q.mul(direct.scale).contiguous();
-    Projector projector(g, g->volume.box());
-    projector.clear();
-    projector.gather(g->samples(), q.const_data_ptr<float>());
-    projector.store(x.mutable_data_ptr<float>());
-  }
+  backproject_pixels(*g, g->volume.box(), g->samples(), q.contiguous(), x);
   return x[0].to(at::kDouble);
 }
 

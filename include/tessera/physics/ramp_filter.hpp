@@ -27,16 +27,13 @@ inline constexpr std::array kWords<RampWindow>{"ram-lak", "hann", "cosine"};
 /// 3.3.3.
 at::Tensor ramp_filtered(const at::Tensor& rows, double pitch, RampWindow window);
 
-/// Direct reconstruction on an upright detector, of a parallel beam with the projector's own adjoint (FBP):
-///   x = scale A^T ramp_filtered(direct_weights * y, pitch, window),
-/// and of a fan or cone beam over full turns (FDK) with backproject_pixels() in place of scale A^T: in each view a pixel
-/// needs another weight than the adjoint brings, and between samples the filtered ones are interpolated, which blurs less.
+/// Direct reconstruction on an upright detector, of a parallel beam (FBP), and of a fan or cone beam over full turns (FDK):
+///   q = ramp_filtered(direct_weights * y, pitch, window),  x = backproject_pixels(q).
 ///
 /// A view's share is half of the way to its neighbors, of a parallel beam modulo half a turn, of a cone modulo a
 /// turn: angles may be unequal, repeated, and over more than one turn; views that stand together share evenly. Where the
 /// axis is not in the detector's middle, rays that one side alone sees have, over a whole turn, the share modulo a turn,
 /// and weights go over to it smoothly before the filter (G. Wang, Med. Phys. 29 (2002) 1634, with a narrower transition).
-/// The sum of Joseph's weights of a voxel in a view is the voxel's volume over the distance of rays there, across them.
 /// Errors: InputError for what refuse_direct() says. Source: L. A. Feldkamp, L. C. Davis, J. W. Kress, JOSA A 1 (1984) 612; of fans A. C.
 /// Kak, M. Slaney (above), section 3.4.2.
 struct DirectReconstruction {
@@ -48,8 +45,6 @@ struct DirectReconstruction {
       fade =
           1;  // where the detector ends that ends first, right of the axis if below 0; way of the transition
   double pitch = 1;  // of columns, at the axis
-  double scale = 1;
-  bool by_pixels = false;  // a fan, a cone
 };
 DirectReconstruction direct_reconstruction(const ProjectionGeometry& geometry);
 /// The scan with a detector that reaches as far on both sides of the axis where rays count once: columns of 0 are added, for
@@ -67,10 +62,11 @@ at::Tensor direct_weights(const ProjectionGeometry& geometry, const DirectRecons
 /// What such a reconstruction has no weights for (angles by which the density of an ellipse with axes of 2.6 : 1 may be
 /// wrong by more than 1 % too), and what to do, in words that follow `the scan `; empty: nothing.
 std::string refuse_direct(const ProjectionGeometry& geometry);
-/// x += the samples that a fan's or a cone's pixels are seen at, between the nearest columns and rows, by (distance of the
-/// axis from the source / that of the pixel)^2, both along the detector's normal. x: (depth, rows, columns) of `block`; y:
-/// (views, rows, columns) of `samples`, which reach a sample beyond shadow() of the block where the detector does; without
-/// gaps. float32 or float64, any device.
+/// x += the samples that pixels are seen at: of a parallel beam the mean over a pixel's shadow on the columns, so that x are
+/// means over pixels; of a fan or a cone what lies between the nearest columns and rows, by (distance of the axis from
+/// the source / that of the pixel)^2, both along the detector's normal. x: (depth, rows, columns) of `block`; y: (views,
+/// rows, columns) of `samples`, which reach a sample beyond shadow() of the block where the detector does; without gaps.
+/// float32 or float64, any device.
 void backproject_pixels(const ProjectionGeometry& geometry, const Box& block, const Box& samples,
                         const at::Tensor& y, const at::Tensor& x);
 
