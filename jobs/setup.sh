@@ -22,9 +22,10 @@ done
 
 torch=torch==2.11.0
 # numpy, h5py, pandas: readers of traces and results. plotly, PyYAML: reports. scikit-image: photographs. matplotlib: pictures of studies. safetensors: weights.
-# nanobind: the package's module. mpi4py: ranks that Python starts.
+# nanobind: the package's module. mpi4py: ranks that Python starts. ipykernel, nbclient, nbformat: notebooks, and their test.
 python_packages=(numpy==2.4.6 h5py==3.16.0 pandas==3.1.1 scikit-image==0.26.0 safetensors==0.8.0 clang-format==14.0.6
-                 plotly==7.1.0 pyyaml==6.0.3 matplotlib==3.11.2 nanobind==3.1.0 mpi4py==4.1.2)
+                 plotly==7.1.0 pyyaml==6.0.3 matplotlib==3.11.2 nanobind==3.1.0 mpi4py==4.1.2
+                 ipykernel==7.4.0 nbclient==0.11.0 nbformat==5.11.1)
 scico_packages=(scico==0.0.7 jax==0.8.1 jaxlib==0.8.1 flax==0.12.0 safetensors==0.8.0)
 cuda_parts=nvcc,cccl,crt,nvvm,cudart,cublas,cusparse,cusolver,curand,cufft,nvrtc,nvtx,nvml,cupti,profiler
 cuda_wheels="cuda-toolkit[$cuda_parts]==13.0.2"

@@ -34,7 +34,7 @@ class Operator:
 
     reach: pixels that a sample needs in each direction, one number or one per axis; None: the whole image (one rank only).
     border: what stands beyond the image for an operator with a reach: reflect, replicate, circular, zero.
-    samples: the shape of what an operator without reach measures, where it is not the image's.
+    name: that messages call it. samples: the shape of what an operator without reach measures, where it is not the image's.
     channels: of a sample, where they are not the image's.
     adjoint(y): left out, it is torch's derivative of `apply`, which then has to be written with torch.
     In both, `self.block_asked` says which samples are asked for, as slices of the whole measurement.
@@ -126,6 +126,7 @@ class Operator:
 
     @property
     def T(self) -> "Transposed":  # noqa: N802
+        """The adjoint: `A.T @ y`, and `A.T(y)`."""
         return Transposed(self)
 
     @property

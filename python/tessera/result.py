@@ -17,7 +17,10 @@ from .trace import read_trace
 
 
 class Result:
-    """An output folder: `image`, `summary`, `status`, `history`, `warnings`, `log`. It shows itself in a notebook."""
+    """An output folder: `image`, `summary`, `status`, `history`, `warnings`, `log`. It shows itself in a notebook.
+
+    `folder`: where it lies. `interrupted`: Ctrl-C ended the run, and the image is that of its last whole iteration.
+    """
 
     def __init__(self, folder: str | Path, channels_last: bool = False, keep: Any = None):
         self.folder = Path(folder)
@@ -34,10 +37,12 @@ class Result:
 
     @property
     def finished(self) -> bool:
+        """The run came to its end, and its image is there."""
         return (self.folder / "reconstruction.h5").exists() and self.status["state"] == "finished"
 
     @cached_property
     def summary(self) -> dict:
+        """What the run says of itself at its end: psnr, chi2, noise, iterations, seconds, ranks, ... Error before that."""
         file = self.folder / "summary.json"
         if not file.exists():
             raise Error(f"{self.folder} (the run there has not ended: {self.status['state']}) wait for it, or look at status")
@@ -45,6 +50,7 @@ class Result:
 
     @property
     def log(self) -> str:
+        """What the run said, line by line."""
         return (self.folder / "log.txt").read_text()
 
     @property

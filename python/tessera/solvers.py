@@ -19,7 +19,11 @@ from .tensors import as_tensor
 
 
 class Reconstruction:
-    """What reconstruct() found: `image` (this rank's block of it), `history`, `notices`."""
+    """What reconstruct() found: `image` (this rank's block of it), `history`, `notices`, `iterations` and `seconds`.
+
+    `ended_by`: iterations, residual, chi2, rounding, divergence, callback or Ctrl-C (then `interrupted` is true too). `cause`: why
+    the image is not that of the last iteration; empty: it is.
+    """
 
     def __init__(self, found: dict, operator: Operator, numpy: bool, interrupted: bool):
         self._operator, self._found = operator, found

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Links between documents lead somewhere, to a heading where they name one, scripts that documents name exist, pages of folders stay short, and all files name the same version.
+"""Links between documents and notebooks lead somewhere, to a heading where they name one, scripts that documents name exist, pages of folders stay short, and all files name the same version.
 
 usage: documents.py SOURCE_DIR
 """
+import json
 import pathlib
 import re
 import sys
@@ -89,6 +90,10 @@ def main():
         complaints += link_complaints(path, text) + script_complaints(source, path, text)
         if path.is_relative_to(source / "docs"):
             complaints += length_complaints(path.relative_to(source / "docs").as_posix(), text)
+    for path in sorted((source / "notebooks").glob("*.ipynb")):
+        cells = json.loads(path.read_text())["cells"]
+        text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        complaints += link_complaints(path, text) + script_complaints(source, path, text)
     print("\n".join(complaints) or f"{len(documents)} documents")
     return 1 if complaints else 0
 
