@@ -77,7 +77,7 @@ Measurement counted_samples(const Survey& survey, const Samples& s, const Measur
                                                                 : "have weight 0");
   if (!s.mark.empty())
     drop([&](std::size_t i) { return raw[i].ge(s.masked); },
-         "have " + s.mark + ", far above all others, which marks masked pixels,");
+         "have " + s.mark + ", far above all others, which marks masked pixels or a full counter,");
   drop([&](std::size_t i) { return y[i].isfinite().logical_not_(); }, "are not numbers");
   if (survey.problem.saturation > 0 && !(survey.scan && survey.counts))  // those are counts
     drop([&](std::size_t i) { return raw[i].ge(survey.problem.saturation); }, "are saturated");
