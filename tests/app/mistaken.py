@@ -3,7 +3,7 @@
 import re
 
 import h5py
-from harness import image, job, np, tessera, work
+from harness import distance, image, job, np, tessera, work
 from scans import counts, dxchange, said_by, scan, sinogram
 from senses import said
 
@@ -42,7 +42,7 @@ def scans_mistaken():
 
 
 def samples_mistaken():
-    """Full counters, exchanged bytes."""
+    """Full counters, exchanged bytes, speckle, weights of each sample itself."""
     r = np.random.default_rng(1)
     yy, xx = np.mgrid[:96, :128]
     truth = 0.5 + 0.3 * np.sin(xx / 9) * np.cos(yy / 7) + 0.15 * (np.hypot(yy - 50, xx - 60) < 20)
@@ -61,3 +61,48 @@ def samples_mistaken():
         code, out, err = tessera("run", job(text), "--force", "--set", "solver.iterations=1", ranks=2 if name == "u2" else 1)
         assert code == (0 if right else 2) and ("bytes of each number were exchanged" in err) == (not right), (name, right, out, err)
         assert right or re.search("write a.byteswap", err)
+    # Speckle, also above an offset; the noise of photons is none.
+    large = 0.2 + 0.8 * (np.hypot(yy - 50, xx - 60) < 30) + 0.6 * (xx > 90)
+    for name, array, ranks in (("speckle", large * r.gamma(8, 1 / 8, large.shape), 2), ("photons", r.poisson(200 * large) / 200, 1)):
+        np.save(work / "y.npy", array.astype("f4"))
+        out = said(text, ranks=ranks)
+        assert ("warning: the noise grows in proportion to the signal, 0.3" in out) == (name == "speckle"), (name, out)
+        assert name == "photons" or np.sqrt(np.mean((image("out")[0] - large) ** 2)) < 0.6 * np.std(array - large)
+    # 1 / max(counts, 1), and of what is counted on average.
+    few = r.poisson(8 * truth)
+    np.save(work / "y.npy", few.astype("f4"))
+    for name, weights in (("own", 1 / np.maximum(few, 1)), ("mean", 1 / (8 * truth))):
+        np.save(work / "w.npy", weights.astype("f4"))
+        out = said(text.replace("y.npy", "y.npy, weights: w.npy"), ranks=2 if name == "own" else 1)
+        assert ("warning: the weights are a function of each sample itself" in out) == (name == "own"), out
+
+
+def samples_no_blur_made():
+    """Behind a blur: tracks of cosmic rays count 0 while stars stay; a full well is named where it spoils the result."""
+    r = np.random.default_rng(2)
+    g = np.arange(-8, 9)
+    k = np.exp(-(g[:, None] ** 2 + g**2) / 2 / 1.8**2)
+    k /= k.sum()
+    scene = 300 + 2000 * (r.random((144, 144)) < 0.002) / k.max() + 1500 * (np.hypot(*(np.mgrid[:144, :144] - 70)) < 40)
+    y = np.real(np.fft.ifft2(np.fft.fft2(scene) * np.fft.fft2(np.pad(k, (0, 127)))))[16:, 16:]
+    np.save(work / "k.npy", k)
+    counted = r.poisson(y)
+    tracks = np.zeros(y.shape, bool)
+    for _ in range(12):
+        row, column, angle = *r.integers(8, 120, 2), r.uniform(0, np.pi)
+        for step in range(r.integers(1, 9)):
+            tracks[min(127, max(0, int(row + step * np.sin(angle)))), min(127, max(0, int(column + step * np.cos(angle))))] = True
+    text = "problem: {measurements: y.npy, operator: {type: blur, kernel: {file: k.npy}}}\ndenoiser: {network: tv, tv: {iterations: 20}}\nsolver: {name: hqs, iterations: 5}\noutput: {folder: out, preview: none}\n"
+    found = {}
+    for name, ranks in (("clean", 1), ("hit", 1), ("hit", 2)):
+        np.save(work / "y.npy", (counted + (3000 * tracks if name == "hit" else 0)).astype("f4"))
+        out = said(text, ranks=ranks)
+        hits = re.search(r"note: (\d+) samples stand above their neighbors as no point does", out)
+        assert bool(hits) == (name == "hit") and (not hits or 0.9 < int(hits[1]) / tracks.sum() < 1.3), (name, out)
+        found[name, ranks] = image("out")
+    assert distance(found["hit", 1], found["clean", 1]) < 0.15 and distance(found["hit", 2], found["hit", 1]) < 1e-3
+    bright = r.poisson(60000 * (y / y.max()).clip(0, 1) ** 0.3)
+    for name, most in (("whole", 1e9), ("full", 42000 * (1 + 0.006 * r.standard_normal(y.shape)))):
+        np.save(work / "y.npy", np.minimum(bright, most).astype(np.uint16))
+        out = said(text)
+        assert ("pile up between" in out) == (name == "full"), (name, out)
