@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <span>
 
+#include "byte_order.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/measurement_file.hpp"
@@ -115,6 +116,12 @@ void visit_counted(const std::vector<std::string>& paths, std::size_t i, const C
   }
 }
 
+std::string name_of(const std::vector<std::string>& paths) {
+  const std::size_t part = paths.front().rfind(":/");  // a dataset or a page
+  const std::string file = std::filesystem::path(paths.front().substr(0, part)).filename();
+  return part == std::string::npos ? file : file + paths.front().substr(part);
+}
+
 // Streams the files.
 Reached reached(const std::vector<std::string>& paths, const CountedBy& counted, FileHeaders& headers,
                 const Communicator& comm) {
@@ -129,8 +136,10 @@ Reached reached(const std::vector<std::string>& paths, const CountedBy& counted,
   Reached out;
   Top top(kept), bottom(kept);  // of the values, and of their negatives
   MaskedPixels& masked = out.masked = MaskedPixels(types.front());
+  ByteOrder order(types.front());
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const auto take = [&](const double* first, std::int64_t n) {
+      order.look(first, n);
       for (const double v : std::span(first, static_cast<std::size_t>(n))) {
         if (!masked.count(v)) continue;
         top.add(v);
@@ -144,14 +153,14 @@ Reached reached(const std::vector<std::string>& paths, const CountedBy& counted,
     else
       visit_counted(paths, i, counted, headers, comm, take);
   }
+  order.refuse(name_of(paths), "where it is meant so, say problem.scale.factor", comm);
   masked.sum(comm);
-  if (!masked.found())  // they are samples as others are
-    masked.visit_own([&](double value, std::int64_t n) {
-      for (std::int64_t k = 0; k < std::min(n, static_cast<std::int64_t>(kept)); ++k) {
-        top.add(value);
-        bottom.add(-value);
-      }
-    });
+  masked.visit_samples([&](double value, std::int64_t n) {
+    for (std::int64_t k = 0; k < std::min(n, static_cast<std::int64_t>(kept)); ++k) {
+      top.add(value);
+      bottom.add(-value);
+    }
+  });
   const std::int64_t finite = masked.others() + (masked.found() ? 0 : masked.marked()),
                      above = finite / kOneIn;
   if (finite == 0) return out;
@@ -165,12 +174,6 @@ Reached reached(const std::vector<std::string>& paths, const CountedBy& counted,
   out.bright = top.place(above, base, comm);
   out.dark = -bottom.place(finite / kOneIn, -base, comm);
   return out;
-}
-
-std::string name_of(const std::vector<std::string>& paths) {
-  const std::size_t part = paths.front().rfind(":/");  // a dataset or a page
-  const std::string file = std::filesystem::path(paths.front().substr(0, part)).filename();
-  return part == std::string::npos ? file : file + paths.front().substr(part);
 }
 
 // Bits that hold a whole number. Files of 25 bits and more may have come through float32, where 2^25 - 1 is

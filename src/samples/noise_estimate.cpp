@@ -13,6 +13,7 @@
 #include <limits>
 #include <optional>
 
+#include "noise_line.hpp"
 #include "tessera/comm/exchange.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
@@ -26,7 +27,6 @@ constexpr std::int64_t kTile = 16;
 constexpr std::int64_t kFewest = 1000;      // stencils that a median needs
 constexpr std::int64_t kFewestTiles = 100;  // that a 20th needs
 constexpr int kSignalBins = 12;
-constexpr double kSignificant = 5;  // standard errors
 constexpr double kFine = 50;        // steps of the samples in a deviation
 constexpr double kRounding = 0.45;  // of a step: 1.5 times the deviation of rounding to it
 constexpr double kHidden = 3;       // times the finest level
@@ -203,51 +203,13 @@ Level level_of(const Details& d, const Stencil& stencil, const Communicator& com
   return out;
 }
 
-// variance = gain * level + sigma^2 through bins of tiles, weighted, with outlying bins held down.
-struct Line {
-  double gain = 0, offset = 0, error = 0;
-};
-
-struct Bin {
-  double level = 0, variance = 0, error = 0;  // relative error
-};
-
-Line fit(const std::vector<Bin>& bins, bool through_zero) {
-  std::vector<double> weight(bins.size());
-  for (std::size_t i = 0; i < bins.size(); ++i) weight[i] = 1 / std::pow(bins[i].variance * bins[i].error, 2);
-  Line line;
-  for (int pass = 0; pass < 5; ++pass) {
-    double s = 0, sx = 0, sxx = 0, sy = 0, sxy = 0;
-    for (std::size_t i = 0; i < bins.size(); ++i) {
-      const double w = weight[i], x = bins[i].level, v = bins[i].variance;
-      s += w, sx += w * x, sxx += w * x * x, sy += w * v, sxy += w * x * v;
-    }
-    const double determinant = s * sxx - sx * sx;
-    if (through_zero ? sxx <= 0 : determinant <= 0) return {};
-    line.gain = through_zero ? sxy / sxx : (s * sxy - sx * sy) / determinant;
-    line.offset = through_zero ? 0 : (sxx * sy - sx * sxy) / determinant;
-    double least = std::numeric_limits<double>::infinity(), misfit = 0;
-    for (const Bin& b : bins) least = std::min(least, b.variance);
-    for (std::size_t i = 0; i < bins.size(); ++i) {
-      const double model = line.gain * bins[i].level + line.offset;
-      const double error = bins[i].error * std::max(model, 0.5 * least);
-      const double off = std::abs(bins[i].variance - model) / error;
-      misfit += off * off;
-      weight[i] = 1 / std::pow(error * std::max(1.0, off / 2), 2);
-    }
-    // Bins that do not lie on a line widen the error.
-    line.error = std::sqrt((through_zero ? 1 / sxx : s / determinant) *
-                           std::max(1.0, misfit / static_cast<double>(bins.size())));
-  }
-  return line;
-}
-
-std::optional<Line> signal_dependence(const Details& d, const Stencil& stencil, const Communicator& comm) {
+// Tiles by their means.
+std::vector<NoiseBin> bins_of(const Details& d, const Stencil& stencil, const Communicator& comm) {
   const std::int64_t n = count_values(d.levels, comm);
-  if (n < 4 * kSignalBins) return std::nullopt;
+  if (n < 4 * kSignalBins) return {};
   std::vector<float> edges;
   for (int b = 1; b < kSignalBins; ++b) edges.push_back(order_statistic(d.levels, b * n / kSignalBins, comm));
-  std::vector<Bin> bins;
+  std::vector<NoiseBin> bins;
   for (int b = 0; b < kSignalBins; ++b) {
     std::vector<float> low, mid, levels;
     for (std::size_t i = 0; i < d.levels.size(); ++i) {
@@ -259,18 +221,15 @@ std::optional<Line> signal_dependence(const Details& d, const Stencil& stencil, 
     }
     const std::int64_t tiles = count_values(levels, comm);
     if (tiles < 4) continue;  // equal levels can empty a bin
-    const double sigma = std::min(median(mid, comm), quiet(low, tiles, comm));
+    const auto middle = static_cast<double>(median(mid, comm)),
+               flat = static_cast<double>(quiet(low, tiles, comm)), sigma = std::min(middle, flat);
     if (sigma <= 0) continue;
     const double samples = static_cast<double>(tiles * kTile * kTile / (stencil.stride * stencil.stride));
     // 1.6: the 20th spreads more than the mean; 2 %: what texture may leave.
-    bins.push_back(
-        {median(levels, comm), sigma * sigma, 1.6 * std::sqrt(2 * stencil.overlap / samples) + 0.02});
+    bins.push_back({median(levels, comm), sigma * sigma,
+                    1.6 * std::sqrt(2 * stencil.overlap / samples) + 0.02, middle / flat});
   }
-  if (bins.size() < 4) return std::nullopt;
-  Line line = fit(bins, false);
-  if (line.gain <= kSignificant * line.error || line.error == 0) return std::nullopt;
-  if (line.offset < 0) line = fit(bins, true);
-  return line;
+  return bins;
 }
 
 // Counted samples that do not stand at the smallest or largest value, where a thousandth or more do.
@@ -355,7 +314,9 @@ Found estimate_of(std::span<const Stencil> stencils, const Measurement& y, const
   out.sigma_error = weights > 0 ? chosen->median_spread * out.sigma / std::sqrt(weights) : 0.0;
   const double level = out.sigma;
   if (!(level > 0)) return {.noise = {}, .stencils = found};
-  if (const std::optional<Line> line = signal_dependence(pooled, *chosen, comm)) {
+  const std::vector<NoiseBin> bins = bins_of(pooled, *chosen, comm);
+  if (const std::optional<NoiseLine> line = line_through(bins)) {
+    out.proportional = proportional_noise(bins);
     out.gain = line->gain;
     out.gain_error = line->error;
     out.sigma = std::sqrt(std::max(0.0, line->offset));

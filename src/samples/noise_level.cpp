@@ -68,6 +68,21 @@ std::string colored_text(const ColoredNoise& noise) {
             "compression, demosaicking or enlarging leave it");
 }
 
+// Speckle, or what looks like it.
+void take_proportional(const Survey& survey, double share, double mean, Surveyed& seen) {
+  const bool blurred =
+      std::ranges::any_of(survey.parts, [](const Survey::Part& part) { return part.kernel; });
+  seen.noise = {.gaussian = share * mean};
+  seen.noise_proportional = share;
+  seen.noise_source = fmt::format("{:.3g} of the signal, estimated from the data", share);
+  seen.warnings.push_back(fmt::format(
+      "the noise grows in proportion to the signal, {:.2g} of it (as speckle of radar, ultrasound and lasers "
+      "does, or "
+      "photons above an offset that was not subtracted) samples are weighed so; {}write an offset as "
+      "problem.scale.offset",
+      share, blurred ? "" : "of speckle give numpy.log(measurement) and take exp of the result, or else "));
+}
+
 }  // namespace
 
 std::string level_text(const Survey& survey, const NoiseModel& n) {
@@ -160,6 +175,8 @@ std::vector<std::vector<double>> estimate_level(const Survey& survey, const Meas
         "than "
         "what was found: write 'noise: {{gaussian: {:.2g}}}' in problem",
         e.hidden, e.hidden));
+  if (e.proportional > 0 && noise.poisson > 0 && !counts && survey.in_image_range() && !seen.noise_stored)
+    take_proportional(survey, e.proportional, mean_of(y, marks, comm), seen);
   if (e.coarse)
     seen.noise_source +=
         "; JPEG has taken the finest details, so it was looked for at twice their size, where the picture "

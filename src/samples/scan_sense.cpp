@@ -16,6 +16,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "byte_order.hpp"
 #include "tessera/core/error.hpp"
 
 namespace tessera {
@@ -38,6 +39,7 @@ struct StoredLevels {
 };
 StoredLevels stored_levels(const FrameStack& stack, const Scan& scan, const Communicator& comm) {
   std::array<double, 5> out{};
+  ByteOrder order(stack.type);
   comm.together([&] {
     if (comm.rank() != 0 || stack.empty()) return;
     const std::int64_t rows = std::min(kRowsAsked, scan.rows),
@@ -48,6 +50,7 @@ StoredLevels stored_levels(const FrameStack& stack, const Scan& scan, const Comm
     std::vector<double> frame(static_cast<std::size_t>(rows * columns)), all, ends, amid;
     for (std::int64_t k = 0; k < n; k += step) {
       reader.read({{k, first, 0}, {k + 1, first + rows, columns}}, frame.data());
+      order.look(frame.data(), std::ssize(frame));
       for (std::int64_t i = 0; i < rows * columns; ++i) {
         const std::int64_t c = i % columns;
         const double v = frame[static_cast<std::size_t>(i)];
@@ -63,6 +66,7 @@ StoredLevels stored_levels(const FrameStack& stack, const Scan& scan, const Comm
            all[all.size() / 100]};
   });
   comm.all_reduce(out, Reduce::sum);
+  order.refuse(stack.path, "where it is meant so, write it as floats", comm);
   return {out[0], out[1], out[2], out[3], out[4]};
 }
 
@@ -73,8 +77,39 @@ at::Tensor fine_columns(const at::Tensor& y) {
   return (at(0) - 4 * at(1) + 6 * at(2) - 4 * at(3) + at(4)).div(std::sqrt(70.0));
 }
 
+// How much values (rows, columns) are like themselves in the other order about a column; 1: the same.
+double mirrored(const at::Tensor& t, double middle) {
+  const std::int64_t n = t.size(-1), about = std::llround(2 * middle) - (n - 1);
+  double best = 0;
+  for (std::int64_t first = about - 2; first <= about + 2; ++first) {
+    const std::int64_t length = n - std::abs(first);
+    if (length < n / 2) continue;
+    const at::Tensor part = t.narrow(-1, std::max<std::int64_t>(0, first), length);
+    best = std::max(best, (part * part.flip({-1})).sum().item<double>());
+  }
+  return best / t.square().sum().item<double>();
+}
+
 double deviation(const at::Tensor& t) {
   return t.numel() > 0 ? t.abs().flatten().median().item<double>() / 0.6745 : 0;
+}
+
+// What an offset of the camera costs that no darks tell.
+void warn_of_no_darks(Scan& scan, const StoredLevels& flat, const StoredLevels& views) {
+  constexpr double kSome = 0.01, kOffset = 0.05;
+  const double least = views.least / flat.all;
+  if (!scan.file.darks.empty() || scan.file.views.type.find("int") == std::string::npos || !(flat.all > 0) ||
+      !(least > kSome) || !(least < 0.98))
+    return;
+  const double offset = std::min(kOffset, least / 2), seen = -std::log(least),
+               meant = -std::log((least - offset) / (1 - offset));
+  scan.warnings.push_back(
+      fmt::format("there are no darks, so that what the camera counts without light is taken for light (an "
+                  "offset of {:.2g} % of "
+                  "the flats' {:.4g} would make line integrals of {:.2g} {:.0f} % too small) give frames "
+                  "without light as "
+                  "problem.dark, unless it was subtracted before",
+                  100 * offset, flat.all, seen, 100 * (1 - seen / meant)));
 }
 
 }  // namespace
@@ -92,6 +127,7 @@ void check_frames(Scan& scan, bool values_said, std::vector<std::string>& notice
       " at ", dark.all,
       " (flats are of the beam alone and darks of no beam, so that flats are brighter: the two are "
       "exchanged) exchange problem.flat and problem.dark, or the two arrays in the file");
+  warn_of_no_darks(scan, flat, views);
   // Counts that are next to none of the beam's would be of an object that fills the detector and lets nothing through.
   const double beam = flat.all - dark.all;
   const bool none = beam > 0 && views.most < kIntegral && views.most < dark.all + kFew * beam,
@@ -117,7 +153,8 @@ void check_frames(Scan& scan, bool values_said, std::vector<std::string>& notice
 
 void judge_gains(Scan& scan, const ScanRows& look) {
   constexpr std::int64_t kViews = 24, kColumns = 32;
-  constexpr double kAbove = 2, kLeast = 0.002, kAlike = 0.8;
+  constexpr double kAbove = 2, kLeast = 0.002, kAlike = 0.8, kAboveSome = 3, kAlikeSome = 0.9,
+                   kMirrored = 0.6;
   const std::int64_t views = look.y.size(1);
   if (views < kViews || look.y.size(2) < kColumns) return;
   // Halves of the views show other parts of the object, and the same gains.
@@ -128,18 +165,31 @@ void judge_gains(Scan& scan, const ScanRows& look) {
   if (a.numel() < kColumns / 2) return;
   const at::Tensor both = (a + b) / 2,
                    near = both.abs().le(4 * deviation(both));  // edges of a round object are few
-  const at::Tensor x = a.masked_select(near), z = b.masked_select(near);
-  const double alike =
-      (x * z).sum().item<double>() / std::sqrt((x * x).sum().item<double>() * (z * z).sum().item<double>());
-  const double found = deviation(both), noise = deviation(fine - fine.mean(1, true)),
+  const auto alike = [](const at::Tensor& x, const at::Tensor& z) {
+    return (x * z).sum().item<double>() /
+           std::sqrt((x * x).sum().item<double>() * (z * z).sum().item<double>());
+  };
+  const double noise = deviation(fine - fine.mean(1, true)),
                flats = static_cast<double>(std::max<std::size_t>(1, scan.file.flats.frames.size()));
   const double left = noise * std::sqrt(1 / static_cast<double>(views) + 1 / flats);
   const double unit = scan.transmission ? 1 : look.y.mean(0).amax(1).median().item<double>();
-  if (!(noise > 0) || !(alike > kAlike) || found < kAbove * left || found < kLeast * unit) return;
+  if (!(noise > 0)) return;
+  double found = deviation(both);
+  if (!(alike(a.masked_select(near), b.masked_select(near)) > kAlike) || found < kAbove * left) {
+    // Some columns alone; those at the edges of a round object lie on both sides of its middle.
+    found = std::sqrt(both.square().mean().item<double>());
+    if (!(alike(a, b) > kAlikeSome) || found < kAboveSome * left) return;
+    const at::Tensor mean = look.y.mean(1).mean(0), place = at::arange(mean.size(0), at::kDouble);
+    const double middle = (mean * place).sum().item<double>() / mean.sum().item<double>();
+    if (mirrored(fine.mean(1) * known, middle - 2) > kMirrored) return;
+  }
+  if (found < kLeast * unit) return;
   scan.warnings.push_back(fmt::format(
       "columns of the detector differ from their neighbors alike in all views, by {:.2g} of a line integral, "
       "{:.0f} "
-      "times what noise leaves (gains that changed since the flats: rings in every slice) {}",
+      "times what noise leaves (gains that changed since the flats, or columns whose counts are not in "
+      "proportion to "
+      "the light: rings in every slice) {}",
       found, found / left,
       scan.transmission
           ? "give flats that were taken with the views as problem.flat, or remove the stripes of the "
@@ -176,8 +226,8 @@ double white_square(const at::Tensor& t) {
 // Source: the center of mass of a parallel view is the projection of the object's, whatever the object.
 void judge_motion(Scan& scan, const ScanRows& look) {
   constexpr std::int64_t kViews = 24;
-  constexpr double kAir = 0.02, kMass = 0.03, kSure = 8, kLeast = 1, kPart = 0.01, kWhite = 2, kFew = 0.1,
-                   kOff = 0.5;
+  constexpr double kAir = 0.02, kMass = 0.03, kSure = 8, kLeast = 1, kPart = 0.01, kWhite = 2, kOff = 0.25,
+                   kSmooth = 16, kOffPart = 0.001;
   const at::Tensor p = look.y.mean(0);
   const std::int64_t views = p.size(0), columns = p.size(1), ends = std::min<std::int64_t>(4, columns / 8);
   if (views < kViews || columns < 16) return;
@@ -202,11 +252,14 @@ void judge_motion(Scan& scan, const ScanRows& look) {
                white = white_square(with.left);
   const double drift = with.coefficients[3].item<double>(),
                least = std::max(kLeast, kPart * static_cast<double>(columns));
-  const bool steady = after < std::max(kWhite * white, kFew * before) && std::abs(drift) > least &&
+  const bool steady = after < 2 * kWhite * white && std::abs(drift) > least &&
                       std::abs(drift) > kSure * std::sqrt(after) * with.error_of_last;
   const double far = without.left.abs().amax().item<double>();
-  const double limit = std::max(kOff, kPart / 2 * static_cast<double>(columns));
-  const bool astray = before > limit * limit && before > 4 * kWhite * white_square(without.left);
+  const auto beyond = [&](double limit, double part, double whites) {
+    const double least_off = std::max(limit, part * static_cast<double>(columns));
+    return before > least_off * least_off && before > whites * white_square(without.left);
+  };
+  const bool astray = beyond(2 * kOff, kPart / 2, 4 * kWhite) || beyond(kOff, kOffPart, kSmooth);
   if (!steady && !astray) return;
   scan.warnings.push_back(
       steady

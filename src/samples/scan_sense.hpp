@@ -17,6 +17,10 @@ void check_frames(Scan& scan, bool values_said, std::vector<std::string>& notice
 /// those of the flats, which become rings.
 void judge_gains(Scan& scan, const ScanRows& look);
 
+/// Parts of judge_parallel(): a line in scan.warnings each.
+void judge_motion(Scan& scan, const ScanRows& look);
+void judge_linearity(Scan& scan, const ScanRows& look);
+
 /// A line in scan.warnings where views whose angles follow each other are not alike, and in another order they would be.
 void judge_order(Scan& scan, const ScanRows& look);
 

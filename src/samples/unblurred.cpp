@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "sharp_areas.hpp"
+#include "single_hits.hpp"
 #include "tessera/comm/exchange.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/samples/local_noise.hpp"
@@ -196,31 +197,51 @@ std::optional<std::size_t> blurred(const Surveyed& seen) {
   return std::nullopt;
 }
 
-void leave_out_of_part(std::size_t part, const EdgeKernel& kernel, const Survey& survey,
-                       const Measurement& stored, Measurement& marks, Surveyed& seen,
-                       const Communicator& comm) {
+void leave_out_hits(std::size_t part, const std::vector<NearPlane>& planes, double noise, Measurement& marks,
+                    Surveyed& seen, const Communicator& comm) {
+  const HitKernel kernel = hit_kernel(seen.A->traits().parts[part].convolution->taps);
+  std::int64_t hits = 0;
+  for (std::size_t c = 0; c < planes.size(); ++c)
+    for (const auto& [row, column] : single_hits(planes[c], noise, kernel, comm)) {
+      const Box& block = planes[c].block;
+      marks[part]
+          .select(0, static_cast<std::int64_t>(c))
+          .select(-2, row - block.lo()[1])
+          .select(-1, column - block.lo()[2])
+          .zero_();
+      ++hits;
+    }
+  comm.all_reduce(std::span<std::int64_t>(&hits, 1), Reduce::sum);
+  if (hits == 0) return;
+  seen.notices.push_back(
+      fmt::format("{} samples stand above their neighbors as no point does under this kernel (cosmic rays, "
+                  "hot pixels; or the "
+                  "kernel is too wide): they count 0; weights of 1 by problem.weights would count them",
+                  hits));
+}
+
+// Whether there were some.
+bool leave_out_areas(std::size_t part, const EdgeKernel& kernel, std::vector<NearPlane>& planes, double noise,
+                     const Repeats& repeats, const Survey& survey, Measurement& marks, Surveyed& seen,
+                     const Communicator& comm) {
   constexpr double kMost = 0.75;  // of the picture
   const ProductSpace& layout = seen.A->range();
-  const Repeats repeats = find_repeats(stored, marks, layout, comm);
   std::vector<double> values;
   values.reserve(repeats.areas.size());
   for (const Repeats::Area& area : repeats.areas) values.push_back(static_cast<double>(area.value));
-  const Measurement rest = without_areas(stored, marks, repeats, Where::neighborhoods, layout, comm);
-  const double noise = alternation(stored, rest, layout, comm).neighbors;
-  std::vector<NearPlane> planes = planes_of(stored[part], marks[part], layout, part, comm);
   std::vector<SharpArea> found;
   for (NearPlane& plane : planes) {
     std::vector<SharpArea> areas = look_at_plane(plane, values, noise, kernel, comm);
     found.insert(found.end(), std::make_move_iterator(areas.begin()), std::make_move_iterator(areas.end()));
   }
-  if (found.empty()) return;
+  if (found.empty()) return false;
   std::vector<Run> out;
   for (const SharpArea& area : found) out = both(std::move(out), area.runs);
   const Box frame = layout.part(part).box();
   out = without_holes(out, frame);
   std::int64_t samples = 0;
   for (const Run& run : out) samples += run.size();
-  if (static_cast<double>(samples) > kMost * static_cast<double>(frame.pixels())) return;
+  if (static_cast<double>(samples) > kMost * static_cast<double>(frame.pixels())) return false;
   const Box block = layout.layout(part).box(comm.rank());
   if (!block.empty())
     for (const Run& run : out) {
@@ -234,6 +255,21 @@ void leave_out_of_part(std::size_t part, const EdgeKernel& kernel, const Survey&
                   "kernel makes any, so they "
                   "count 0; weights of 1 by problem.weights would count them",
                   samples, frame.pixels(), described(found, frame, survey)));
+  return true;
+}
+
+void leave_out_of_part(std::size_t part, const EdgeKernel& kernel, const Survey& survey,
+                       const Measurement& stored, Measurement& marks, Surveyed& seen,
+                       const Communicator& comm) {
+  const ProductSpace& layout = seen.A->range();
+  const Repeats repeats = find_repeats(stored, marks, layout, comm);
+  const Measurement rest = without_areas(stored, marks, repeats, Where::neighborhoods, layout, comm);
+  const double noise = alternation(stored, rest, layout, comm).neighbors;
+  std::vector<NearPlane> planes = planes_of(stored[part], marks[part], layout, part, comm);
+  if (leave_out_areas(part, kernel, planes, noise, repeats, survey, marks, seen, comm))
+    planes = planes_of(stored[part], marks[part], layout, part, comm);
+  if (survey.data.type != "uint8")  // noise of stored light is coarse in the dark
+    leave_out_hits(part, planes, noise, marks, seen, comm);
 }
 
 }  // namespace

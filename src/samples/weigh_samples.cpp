@@ -77,7 +77,7 @@ Measurement counted_samples(const Survey& survey, const Samples& s, const Measur
                                                                 : "have weight 0");
   if (!s.mark.empty())
     drop([&](std::size_t i) { return raw[i].ge(s.masked); },
-         "have " + s.mark + ", far above all others, which marks masked pixels,");
+         "have " + s.mark + ", far above all others, which marks masked pixels or a full counter,");
   drop([&](std::size_t i) { return y[i].isfinite().logical_not_(); }, "are not numbers");
   if (survey.problem.saturation > 0 && !(survey.scan && survey.counts))  // those are counts
     drop([&](std::size_t i) { return raw[i].ge(survey.problem.saturation); }, "are saturated");
@@ -196,6 +196,21 @@ void weigh_by_slope(const Measurement& stored, const Measurement& marks, const S
   }
 }
 
+// Noise in proportion to the signal: to the mean of the samples around.
+void weigh_by_level(const Measurement& y, const Measurement& marks, const Surveyed& seen, Weighing& out,
+                    const Communicator& comm) {
+  constexpr double kDarkest = 0.02;  // of the mean of all
+  const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
+  const double share = seen.noise_proportional, least = kDarkest * seen.noise.gaussian / share;
+  out.variance = share * share;
+  for (std::size_t i = 0; i < y.size(); ++i)
+    out.weights.push_back(local_mean(y[i], marks[i], least, i, seen.A->range(), comm, transport)
+                              .square()
+                              .reciprocal()
+                              .to(at::kFloat)
+                              .contiguous());
+}
+
 // `y`: as inside, `stored`: as in the file, the same but for a curve of light.
 Weighing from_model(const Survey& survey, const Samples& s, const Measurement& y, const Measurement& stored,
                     const Measurement& marks, Surveyed& seen, const Communicator& comm) {
@@ -224,15 +239,17 @@ Weighing from_model(const Survey& survey, const Samples& s, const Measurement& y
     seen.noise_source = fmt::format("none was simulated, a level of {} is assumed", kNoiseless);
   } else {
     each = estimate_level(survey, y, stored, marks, seen, comm);
-    if (each.empty() && !seen.noise_stored && !is_jpeg(survey, comm))
+    if (each.empty() && !seen.noise_stored && seen.noise_proportional == 0 && !is_jpeg(survey, comm))
       hold_noise_against_places(survey, y, marks, seen, comm);
   }
-  seen.noise_estimated = !given && !s.simulated && each.empty();
+  seen.noise_estimated = !given && !s.simulated && each.empty() && seen.noise_proportional == 0;
 
   Weighing out;
   out.variance = noise.gaussian * noise.gaussian;
   if (seen.noise_stored) {
     weigh_by_slope(stored, marks, seen, out, comm);
+  } else if (seen.noise_proportional > 0) {
+    weigh_by_level(y, marks, seen, out, comm);
   } else if (noise.poisson > 0) {
     out.variance = 1;
     const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
@@ -295,6 +312,8 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
   const bool told = by_file && survey.problem.noise.gaussian > 0;
   if (by_file && !by_counts && !s.simulated && !survey.scan && s.weight_unit == 1 && !codes)
     hold_weights_against_scatter(survey, s.weights, y, marks, told, seen, comm);
+  if (by_file && !by_counts && !s.simulated && !survey.scan && survey.in_image_range())
+    warn_of_own_weights(s.weights, stored, marks, seen, comm);
   Weighing w = by_counts ? from_counts(survey, s, y, marks, seen, comm)
                : by_file ? from_file(survey, s, seen)
                          : from_model(survey, s, y, stored, marks, seen, comm);
@@ -350,7 +369,8 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
     warn_of_turned_kernel(seen.y, marks, seen, comm);
   }
   seen.missing = 1 - static_cast<double>(counted) / static_cast<double>(seen.A->range().values());
-  const bool on_average = by_file ? !told : seen.noise.poisson > 0 || seen.noise_stored;
+  const bool on_average =
+      by_file ? !told : seen.noise.poisson > 0 || seen.noise_stored || seen.noise_proportional > 0;
   if (!s.simulated || seen.noise.gaussian == kNoiseless)
     seen.notices.push_back("noise: " + seen.noise_source +
                            (on_average ? fmt::format("; {:.4g} on average", seen.noise_sigma) : ""));

@@ -207,4 +207,42 @@ std::optional<double> level_of_data(const Survey& survey, const Measurement& eve
   return std::nullopt;
 }
 
+void warn_of_own_weights(const Measurement& weights, const Measurement& y, const Measurement& marks,
+                         Surveyed& seen, const Communicator& comm) {
+  constexpr std::int64_t kFewest = 200;
+  constexpr double kSame = 0.99, kDifferent = 0.3,
+                   kTurns = 0.45;  // of white noise two thirds of the steps turn
+  std::array<std::int64_t, 5>
+      n{};  // steps of samples, of these the weights' too, other way, the same way, turns
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const at::Tensor value = y[i].contiguous(), weight = weights[i].expand_as(y[i]).contiguous(),
+                     mark = marks[i].contiguous();
+    const float *v = value.const_data_ptr<float>(), *w = weight.const_data_ptr<float>(),
+                *m = mark.const_data_ptr<float>();
+    const std::int64_t columns = value.size(-1);
+    for (std::int64_t k = 0; k + 2 < value.numel(); ++k) {
+      if (k % columns + 2 >= columns || m[k] == 0 || m[k + 1] == 0 || m[k + 2] == 0 || v[k] == v[k + 1])
+        continue;
+      ++n[0];
+      n[4] += (v[k + 1] - v[k]) * (v[k + 2] - v[k + 1]) < 0;
+      if (w[k] == w[k + 1]) continue;
+      ++n[1];
+      ++n[(v[k] < v[k + 1]) == (w[k] > w[k + 1]) ? 2 : 3];
+    }
+  }
+  comm.all_reduce(std::span<std::int64_t>(n), Reduce::sum);
+  const auto of = [&](std::size_t k) { return static_cast<double>(n[k]); };
+  if (n[1] < kFewest || of(1) < kDifferent * of(0) || of(4) < kTurns * of(0) ||
+      std::max(of(2), of(3)) < kSame * of(1))
+    return;
+  seen.warnings.push_back(fmt::format(
+      "the weights are a function of each sample itself (of {:.4g} % of neighbors the brighter one weighs "
+      "{}, noise and "
+      "all: {}) of counts leave problem.weights out, or write 'noise: {{poisson: 1, unit: file}}', else "
+      "take the weights from a smoothed measurement",
+      100 * std::max(of(2), of(3)) / of(1), n[2] > n[3] ? "less" : "more",
+      n[2] > n[3] ? "1 / max(counts, 1) prefers what noise has made dark, and the result is too dark"
+                  : "what noise has made bright is preferred, and the result is too bright"));
+}
+
 }  // namespace tessera

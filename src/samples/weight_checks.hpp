@@ -25,4 +25,9 @@ void refuse_few_heavy(const Survey& survey, const Measurement& weights, const Me
 std::optional<double> level_of_data(const Survey& survey, const Measurement& even, const Measurement& marks,
                                     double stated, Surveyed& seen, const Communicator& comm);
 
+/// A line in seen.warnings where weights are a function of each sample itself, as 1 / counts, while the samples have noise:
+/// those that it made dark then weigh more. Collective.
+void warn_of_own_weights(const Measurement& weights, const Measurement& y, const Measurement& marks,
+                         Surveyed& seen, const Communicator& comm);
+
 }  // namespace tessera

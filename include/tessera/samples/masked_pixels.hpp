@@ -12,8 +12,9 @@ namespace tessera {
 
 /// Detectors mark pixels that measure nothing by the largest number of their type: 2^32 - 1 (Dectris, NeXus),
 /// 65535; programs fill what is missing in floats by 1e20 (numpy.ma, CF), 1e30, 9.96921e36 (netCDF) or the largest
-/// number. Such samples are marks where the type is wider than 8 bits, they are less than half of all, and no
-/// other sample that is a number reaches an eighth of them: what saturates has neighbors in between.
+/// number. A counter that is full stands at 2^N - 1 in a wider type: 1048575 of Pilatus' 20 bits. Such samples are marks
+/// where the type is wider than 8 bits, they are less than half of all, and no other sample that is a number reaches an
+/// eighth of them: what saturates has neighbors in between.
 class MaskedPixels {
  public:
   MaskedPixels() = default;
@@ -24,10 +25,11 @@ class MaskedPixels {
 
   bool found() const;
   double mark() const { return mark_; }  // the least of those that were seen
-  /// visit(value, how many): of those that this rank saw.
+  /// visit(value, how many): of those that this rank saw and count() took for marks, which are samples after all.
   template <class Visit>
-  void visit_own(const Visit& visit) const {
-    for (const auto& [value, n] : own_) visit(value, n);
+  void visit_samples(const Visit& visit) const {
+    for (const auto& [value, n] : own_)
+      if (!found() || value < mark_) visit(value, n);
   }
   std::int64_t marked() const { return marked_; }
   std::int64_t others() const { return others_; }
@@ -36,6 +38,7 @@ class MaskedPixels {
 
  private:
   std::vector<double> marks_;  // of the type, ascending; empty: none
+  double least_ = 0;           // from which on a value may be one, or a full counter's
   std::map<double, std::int64_t> own_;
   double mark_ = 0;
   double largest_ = 0;

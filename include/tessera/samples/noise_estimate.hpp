@@ -16,6 +16,8 @@ struct NoiseEstimate {
   double sigma_error = 0;  // standard error of it, without what texture adds
   double gain = 0;         // 0: the variance does not grow significantly with the signal
   double gain_error = 0;
+  double proportional =
+      0;  // above 0: it fits better that the deviation is so much of the signal, as of speckle
   /// Without a gain, and where they differ by more than a fifth: the standard deviation of each channel of
   /// each part, [part][channel]. Empty: sigma serves all.
   std::vector<std::vector<double>> each{};

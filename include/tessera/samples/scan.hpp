@@ -96,9 +96,10 @@ ScanRows look_at_scan(Scan& scan, bool values_said, std::vector<std::string>& no
 /// sets scan.side (over a whole turn the image is as wide as both halves) or scan.wide, with the reason, or warns.
 void judge_width(Scan& scan, const ScanRows& look, double axis_off, bool turn);
 
-/// A line in scan.warnings where the centers of mass of a parallel beam's views do not follow a sine of their angles: an
-/// object that drifts in the course of the scan, or slips. Of views with air on both sides and one mass.
-void judge_motion(Scan& scan, const ScanRows& look);
+/// Of a parallel beam: a line in scan.warnings where its views' centers of mass do not follow a sine of their angles (an
+/// object that drifts, or slips), and where their masses follow what they hold (line integrals that are not linear). Of
+/// views with air on both sides.
+void judge_parallel(Scan& scan, const ScanRows& look);
 
 /// A line in scan.warnings where single views have more or less light than the others, as both of their ends show.
 void judge_light(Scan& scan, const ScanRows& look);

@@ -64,6 +64,25 @@ std::vector<double> stated_angles(const Options& o, std::int64_t measured, const
   return all;
 }
 
+// Views that a count alone spreads over a turn, whose steps would be round numbers if both of its ends were counted.
+void warn_of_both_ends(const Options& o, const std::vector<double>& angles, Scan& scan) {
+  const auto n = static_cast<double>(angles.size());
+  if (!o.get<std::vector<double>>(listed()).empty() || !o.get<std::string>(angle_file()).empty() ||
+      o.get<std::int64_t>(count()) == 0 || o.get<std::optional<double>>(last()) || n < 3)
+    return;
+  const double from = o.number(first()), to = beam_of(o) == Beam::parallel ? 180 : 360;
+  const auto is_round = [](double step) { return std::abs(20 * step - std::round(20 * step)) < 1e-9; };
+  const double both = (to - from) / (n - 1), step = (to - from) / n;
+  if (!is_round(both) || is_round(step)) return;
+  scan.warnings.push_back(
+      fmt::format("{} views are taken to stand {:.4g} degrees apart, from {:g} to {:.6g} (views.count goes "
+                  "to just before the "
+                  "end; with both ends of the turn counted they would be {:g} apart, a round number) if so, "
+                  "write 'last: {:g}' "
+                  "in problem.operator.views, where the view after the last would stand, else 'last: {:g}'",
+                  angles.size(), step, from, angles.back(), both, to + both, to));
+}
+
 template <class T>
 std::vector<T> thinned(const std::vector<T>& all, std::int64_t step) {
   std::vector<T> out;
@@ -233,6 +252,7 @@ void complete_tomography(OperatorConfig& part, OperatorConfig& said, Scan* scan,
   }
   const std::int64_t step = o.get<std::int64_t>(every());
   ScanRows look;
+  if (scan) warn_of_both_ends(o, angles, *scan);
   angles = thinned(angles, step);
   if (scan) {
     scan->file.views.frames = thinned(scan->file.views.frames, step);
@@ -259,7 +279,7 @@ void complete_tomography(OperatorConfig& part, OperatorConfig& said, Scan* scan,
   if (scan) {
     o.slot<std::vector<double>>(listed()) = scan->file.angles;
     if (!place) place = found_axis(o, *scan, look.y, notices, comm);
-    if (beam_of(o) == Beam::parallel) judge_motion(*scan, look);
+    if (beam_of(o) == Beam::parallel) judge_parallel(*scan, look);
     judge_width(*scan, look, *place - o.number(shift()), whole_turn(*scan));
     const double pixel = o.number(pitch()) / magnified(o),
                  side = o.get<std::optional<double>>(voxel()).value_or(pixel);

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "job/shown_part.hpp"
@@ -16,6 +17,7 @@
 #include "tessera/core/phase.hpp"
 #include "tessera/io/image_format.hpp"
 #include "tessera/samples/residual_statistics.hpp"
+#include "tessera/samples/top_pile.hpp"
 
 namespace tessera {
 namespace {
@@ -297,8 +299,14 @@ void warn_of_part(const Judged& f, std::size_t i, const std::string& reason, Lin
                     100 * s.at_smallest, of, s.smallest));
 }
 
+// Samples that pile up at their top as those of a full well do.
+std::optional<TopPile> pile_of(const Judged& f, const Fit& fit, const Communicator& comm) {
+  if (f.views() || f.solved.clipped) return std::nullopt;
+  return top_pile(fit.data[0], fit.counted.empty() ? at::Tensor() : fit.counted[0], comm);
+}
+
 // Deconvolved stars are far brighter than their data; nothing is far darker.
-void warn_of_range(const Judged& f, Lines& lines) {
+void warn_of_range(const Judged& f, bool piled, Lines& lines) {
   double least = f.parts[0].smallest, most = f.parts[0].largest;
   for (const ResidualStatistics& s : f.parts) {
     least = std::min(least, s.smallest);
@@ -307,12 +315,16 @@ void warn_of_range(const Judged& f, Lines& lines) {
   const double span = most - least;
   const auto file = [&](double v) { return f.plan.curve.stored(v) * f.plan.factor + f.plan.offset; };
   // Densities are no line integrals.
-  if (!f.views() && (f.range.smallest < least - span || f.range.largest > most + 10 * span))
-    lines.push_back(fmt::format(
-        "the result reaches {:.6g} to {:.6g}, the data {:.6g} to {:.6g}, in file units (dead or hot samples "
-        "that count, an operator that is not the true one, or too little noise assumed) look at residual.png "
-        "and give bad samples weight 0 by problem.weights",
-        file(f.range.smallest), file(f.range.largest), file(least), file(most)));
+  if (!f.views() && (f.range.smallest < least - span || f.range.largest > most + 10 * span)) {
+    lines.push_back(
+        fmt::format("the result reaches {:.6g} to {:.6g}, the data {:.6g} to {:.6g}, in file units ({} "
+                    "samples that count, an "
+                    "operator that is not the true one, or too little noise assumed) look at residual.png "
+                    "and give bad samples "
+                    "weight 0 by problem.weights",
+                    file(f.range.smallest), file(f.range.largest), file(least), file(most),
+                    piled ? "saturated" : "dead or hot"));
+  }
   if (f.plan.network && f.range.far > 0.01)
     lines.push_back(fmt::format(
         "{:.1f} % of the image lies outside of [-0.1, 1.1], its values are {:.3g} to {:.3g} (networks "
@@ -368,7 +380,18 @@ nlohmann::ordered_json diagnose(const RunPlan& plan, DataTerm& data, const at::T
   const std::string reason = found.known() ? of_the_solver(plan, solved) : "";
   warn_of_chi2(found, reason, lines);
   for (std::size_t i = 0; i < found.parts.size(); ++i) warn_of_part(found, i, reason, lines);
-  warn_of_range(found, lines);
+  const std::optional<TopPile> pile = pile_of(found, fit, comm);
+  warn_of_range(found, pile.has_value(), lines);
+  if (pile && !lines.empty()) {
+    const auto file = [&](double v) { return plan.curve.stored(v) * plan.factor + plan.offset; };
+    lines.insert(
+        lines.begin(),
+        fmt::format(
+            "{:.2g} % of the samples pile up between {:.6g} and {:.6g}, above which nothing lies, and "
+            "the result does not fit well (saturated ones, as by a full well, count as data) if so, write "
+            "'saturation: {:.4g}' in problem",
+            100 * pile->share, file(pile->low), file(pile->high), pile->low));
+  }
   if (nlohmann::ordered_json gain = gain_at(image, denoiser, found, space, lines); !gain.is_null())
     j["denoiser"] = std::move(gain);
   j["warnings"] = lines;

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Scenarios of inputs that look right and are not: what is said of them, and that nothing is said of good ones."""
+import re
+
+import h5py
+from harness import distance, image, job, np, tessera, work
+from scans import counts, dxchange, said_by, scan, sinogram
+from senses import said
+
+END = "denoiser: {network: tv, tv: {iterations: 20}}\nsolver: {name: hqs, iterations: 4}\noutput: {folder: out, preview: none, diagnostics: false}\n"
+
+
+def scans_mistaken():
+    """Line integrals that are not linear, no darks, columns of another response, both ends of the turn, a slow creep, exchanged bytes."""
+    theta, y = sinogram(90, 1, 96, 0)
+    views, flats, darks = counts(y)
+    odd = [f"warning: {text}" for text in ("views of one object", "there are no darks", "columns of the detector", "90 views are taken", "the views' centers", "the object moves")]
+    hard = -np.log((np.exp(-2.2 * y) + np.exp(-0.8 * y)) / 2)
+    light = np.random.default_rng(2).poisson(1600 * np.ones((4, 1, 96)))
+    some = np.where(np.random.default_rng(3).random(96) < 0.15, 1.15, 1)
+    creep = 4 * np.exp(-np.arange(90) / 15)
+    columns = np.arange(96)
+    moved = np.array([[np.interp(columns - m, columns, v[0])] for m, v in zip(creep, y)])
+    for name, file, words in (("good", (views, flats, darks), None), ("hard", counts(hard), r"less where .*the beam hardens"),
+                              ("lit", (views, flats, (light + 100).astype(np.uint16)), "more where .*the darks are too bright"),
+                              ("some", counts(y * some), r"columns of the detector .* not in proportion"), ("creeps", counts(moved), "centers of mass are up to")):
+        dxchange(f"{name}.h5", *file, theta)
+        out = said_by("check", scan(f"{name}.h5"), f"warning: .*{words}" if words else "scan ")
+        assert words or not any(text in out for text in odd), out
+    dxchange("none.h5", views + np.uint16(900), flats + np.uint16(900), darks, theta)
+    with h5py.File(work / "none.h5", "a") as f:
+        del f["exchange/data_dark"]
+    said_by("check", scan("none.h5"), r"warning: there are no darks, .* \d+ % too small")
+    np.save(work / "s.npy", y[:, 0].astype(np.float32))
+    for more, words in (("count: 90", None), ("count: 91", r"warning: 91 views .* write 'last: 182'"), ("count: 91, last: 180", None)):
+        np.save(work / "s.npy", y[np.arange(91 if "91" in more else 90) % 90, 0].astype(np.float32))
+        out = said_by("check", scan("s.npy", f"values: line_integrals, views: {{{more}}}"), words or "scan ")
+        assert words or "views are taken" not in out, out
+    dxchange("bytes.h5", views.byteswap(), flats, darks, theta)
+    for command in ("check", "run"):
+        said_by(command, scan("bytes.h5"), "bytes.h5:/exchange/data looks as if the two bytes of each number were exchanged", 2)
+
+
+def samples_mistaken():
+    """Full counters, exchanged bytes, speckle, weights of each sample itself."""
+    r = np.random.default_rng(1)
+    yy, xx = np.mgrid[:96, :128]
+    truth = 0.5 + 0.3 * np.sin(xx / 9) * np.cos(yy / 7) + 0.15 * (np.hypot(yy - 50, xx - 60) < 20)
+    text = "problem: {measurements: y.npy}\n" + END
+    full = r.random(truth.shape) < 0.001
+    assert 5 < full.sum() < 30
+    for bits, kind in ((20, "i4"), (12, "u2"), (24, "f4"), (18, "u4")):
+        np.save(work / "y.npy", np.where(full, 2**bits - 1, r.poisson(60 * truth)).astype(kind))
+        out = said(text, ranks=2 if bits == 20 else 1)
+        assert f"{full.sum()} of {full.size} samples have {2**bits - 1}, far above all others, which marks masked pixels or a full counter" in out, out
+        assert np.abs(image("out")[0] - 60 * truth).max() < 60, bits
+    noisy = (3000 * truth + r.normal(0, 15, truth.shape)).round()
+    for name, array, right in (("u2", noisy.astype("u2"), True), ("i2", (noisy - 1500).astype("i2"), True), ("noise", r.integers(0, 65536, truth.shape).astype("u2"), True),
+                               ("u2", noisy.astype("u2").byteswap(), False), ("i2", (noisy - 1500).astype("i2").byteswap(), False)):
+        np.save(work / "y.npy", array)
+        code, out, err = tessera("run", job(text), "--force", "--set", "solver.iterations=1", ranks=2 if name == "u2" else 1)
+        assert code == (0 if right else 2) and ("bytes of each number were exchanged" in err) == (not right), (name, right, out, err)
+        assert right or re.search("write a.byteswap", err)
+    # Speckle, also above an offset; the noise of photons is none.
+    large = 0.2 + 0.8 * (np.hypot(yy - 50, xx - 60) < 30) + 0.6 * (xx > 90)
+    for name, array, ranks in (("speckle", large * r.gamma(8, 1 / 8, large.shape), 2), ("photons", r.poisson(200 * large) / 200, 1)):
+        np.save(work / "y.npy", array.astype("f4"))
+        out = said(text, ranks=ranks)
+        assert ("warning: the noise grows in proportion to the signal, 0.3" in out) == (name == "speckle"), (name, out)
+        assert name == "photons" or np.sqrt(np.mean((image("out")[0] - large) ** 2)) < 0.6 * np.std(array - large)
+    # 1 / max(counts, 1), and of what is counted on average.
+    few = r.poisson(8 * truth)
+    np.save(work / "y.npy", few.astype("f4"))
+    for name, weights in (("own", 1 / np.maximum(few, 1)), ("mean", 1 / (8 * truth))):
+        np.save(work / "w.npy", weights.astype("f4"))
+        out = said(text.replace("y.npy", "y.npy, weights: w.npy"), ranks=2 if name == "own" else 1)
+        assert ("warning: the weights are a function of each sample itself" in out) == (name == "own"), out
+
+
+def samples_no_blur_made():
+    """Behind a blur: tracks of cosmic rays count 0 while stars stay; a full well is named where it spoils the result."""
+    r = np.random.default_rng(2)
+    g = np.arange(-8, 9)
+    k = np.exp(-(g[:, None] ** 2 + g**2) / 2 / 1.8**2)
+    k /= k.sum()
+    scene = 300 + 2000 * (r.random((144, 144)) < 0.002) / k.max() + 1500 * (np.hypot(*(np.mgrid[:144, :144] - 70)) < 40)
+    y = np.real(np.fft.ifft2(np.fft.fft2(scene) * np.fft.fft2(np.pad(k, (0, 127)))))[16:, 16:]
+    np.save(work / "k.npy", k)
+    counted = r.poisson(y)
+    tracks = np.zeros(y.shape, bool)
+    for _ in range(12):
+        row, column, angle = *r.integers(8, 120, 2), r.uniform(0, np.pi)
+        for step in range(r.integers(1, 9)):
+            tracks[min(127, max(0, int(row + step * np.sin(angle)))), min(127, max(0, int(column + step * np.cos(angle))))] = True
+    text = "problem: {measurements: y.npy, operator: {type: blur, kernel: {file: k.npy}}}\ndenoiser: {network: tv, tv: {iterations: 20}}\nsolver: {name: hqs, iterations: 5}\noutput: {folder: out, preview: none}\n"
+    found = {}
+    for name, ranks in (("clean", 1), ("hit", 1), ("hit", 2)):
+        np.save(work / "y.npy", (counted + (3000 * tracks if name == "hit" else 0)).astype("f4"))
+        out = said(text, ranks=ranks)
+        hits = re.search(r"note: (\d+) samples stand above their neighbors as no point does", out)
+        assert bool(hits) == (name == "hit") and (not hits or 0.9 < int(hits[1]) / tracks.sum() < 1.3), (name, out)
+        found[name, ranks] = image("out")
+    assert distance(found["hit", 1], found["clean", 1]) < 0.15 and distance(found["hit", 2], found["hit", 1]) < 1e-3
+    bright = r.poisson(60000 * (y / y.max()).clip(0, 1) ** 0.3)
+    for name, most in (("whole", 1e9), ("full", 42000 * (1 + 0.006 * r.standard_normal(y.shape)))):
+        np.save(work / "y.npy", np.minimum(bright, most).astype(np.uint16))
+        out = said(text)
+        assert ("pile up between" in out) == (name == "full"), (name, out)
