@@ -176,6 +176,64 @@ std::array<double, 2> seen_by_all(const ProjectionGeometry& g) {
   return seen;
 }
 
+// Of a fan or a cone: twice the angle by which the source that sees a ray from the other side stands off half a turn.
+double turned(const ProjectionGeometry& g, const ProjectionView& view, double column) {
+  const auto [x, y] = ray_at(g, view, column);
+  const double way = -2 * (view.source[0] * x + view.source[1] * y);
+  const double angle = std::atan2(view.source[0] + way * x, view.source[1] + way * y) -
+                       std::atan2(view.source[0], view.source[1]) - kHalf;
+  return std::remainder(angle, kTurn);
+}
+
+struct Arc {
+  double length = 0;          // 0: it is no short scan
+  std::vector<double> along;  // of the views
+  std::vector<double> shares;
+};
+
+// The part of a turn that views stand on, as evenly as they go, where it is half a turn and the detector's angle or more.
+Arc short_scan(const ProjectionGeometry& g, const std::vector<double>& angles) {
+  constexpr double kUneven = 2.5, kFew = std::numbers::pi / 30;
+  const std::array<double, 2> seen = seen_by_all(g);
+  if (g.beam == Beam::parallel || std::abs(seen[0] + seen[1]) > norm(g.views.front().u) / magnification(g, 0))
+    return {};
+  std::vector<double> order;
+  for (const double angle : angles) order.push_back(angle < 0 ? angle + kTurn : angle);
+  std::ranges::sort(order);
+  double gap = order.front() + kTurn - order.back(), begin = order.front();  // behind the longest gap
+  std::vector<double> ways{gap};
+  for (std::size_t k = 1; k < order.size(); ++k) {
+    ways.push_back(order[k] - order[k - 1]);
+    if (ways.back() > gap) gap = ways.back(), begin = order[k];
+  }
+  ways.erase(std::ranges::max_element(ways));
+  const double step = ways.empty() ? kTurn : usual_way(ways, kTurn - gap);
+  Arc arc{kTurn - gap + step, {}, {}};
+  for (const double angle : angles) {
+    double at = std::fmod(angle - begin + 2 * kTurn, kTurn);
+    if (at > arc.length) at -= kTurn;  // the first one, rounded
+    arc.along.push_back(at + step / 2);
+  }
+  const Shares shares = shares_of(arc.along, arc.length);
+  arc.shares = shares.of_view;
+  double widest = 0;
+  for (const ProjectionView& view : g.views)
+    for (const double column : {-0.5, static_cast<double>(g.columns) - 0.5})
+      widest = std::max(widest, std::abs(turned(g, view, column)));
+  if (step > kFew || shares.longest > kUneven * step || arc.length < kHalf + widest || arc.length >= kTurn)
+    return {};
+  return arc;
+}
+
+// Parker's part of a ray, of those that a short scan has twice.
+double part_of(double arc, double along, double turned) {
+  const double early = arc - kHalf - turned,
+               late = arc - kHalf + turned;  // how long rays are there again, or were before
+  if (along < early) return std::pow(std::sin(kHalf / 2 * along / early), 2);
+  if (arc - along < late) return std::pow(std::sin(kHalf / 2 * (arc - along) / late), 2);
+  return 1;
+}
+
 std::string degrees(double angle) {
   return concat(std::round(angle * 1800 / std::numbers::pi) / 10, " degrees");
 }
@@ -207,9 +265,10 @@ std::string refuse_direct(const ProjectionGeometry& g) {
                   std::ceil(100 * error), " %) ", otherwise);
   }
   const Shares shares = shares_of(angles, kTurn);
-  if (whole_turn(angles, shares.of_view)) return {};
+  if (whole_turn(angles, shares.of_view) || short_scan(g, angles).length > 0) return {};
   return concat("is a ", word(g.beam), " beam over less than a full turn (its views leave out ",
-                degrees(shares.longest), " of it, and some rays would count twice) ", otherwise);
+                degrees(shares.longest),
+                " of it, where half a turn and the angle of the detector, evenly, would do) ", otherwise);
 }
 
 DirectReconstruction direct_reconstruction(const ProjectionGeometry& g) {
@@ -223,9 +282,14 @@ DirectReconstruction direct_reconstruction(const ProjectionGeometry& g) {
   const std::vector<double> turn = shares_of(angles, kTurn).of_view;
   if (g.beam == Beam::parallel) {
     direct.shares = shares_of(angles, kHalf).of_view;
-  } else {
+  } else if (whole_turn(angles, turn)) {
     direct.shares = turn;  // each ray is there twice
     for (double& share : direct.shares) share /= 2;
+  } else {
+    Arc arc = short_scan(g, angles);
+    direct.shares = std::move(arc.shares);
+    direct.along = std::move(arc.along);
+    direct.arc = arc.length;
   }
   const std::array<double, 2> seen = seen_by_all(g);
   const double near = std::min(-seen[0], seen[1]), far = std::max(-seen[0], seen[1]);
@@ -282,6 +346,7 @@ at::Tensor direct_weights(const ProjectionGeometry& g, const DirectReconstructio
         weight = (1 - outer) * weight + (p > 0 ? outer * direct.once[k] : 0);
       }
       if (g.beam == Beam::parallel) continue;
+      if (direct.arc > 0) weight *= part_of(direct.arc, direct.along[k], turned(g, view, column));
       const double off = column - 0.5 * static_cast<double>(g.columns - 1);
       const double x = view.center[0] + off * view.u[0] - view.source[0],
                    y = view.center[1] + off * view.u[1] - view.source[1];

@@ -92,6 +92,24 @@ TEST(RampFilter, FdkGivesABallItsDensity) {
   EXPECT_NEAR(x.narrow(0, 28, 4).narrow(1, 0, 3).mean().item<double>(), 0, 0.01);
 }
 
+TEST(RampFilter, AShortScanOfAConeGivesABallItsDensity) {
+  for (const double span : {210.0, 250.0, 320.0}) {
+    CircularScan scan;
+    scan.beam = Beam::cone;
+    for (int k = 0; k < 180; ++k) scan.angles.push_back((17 + span * k / 180) * std::numbers::pi / 180);
+    scan.columns = 73;
+    scan.rows = 41;
+    scan.source_axis = 200;
+    scan.source_detector = 300;
+    scan.column_pitch = scan.row_pitch = 1.5;
+    const auto g =
+        std::make_shared<const ProjectionGeometry>(circular_geometry(scan, {{9, 64, 64}, {1, 1, 1}}));
+    const at::Tensor x = reconstruct(g, ball_samples(*g, 18, {6, -5, 0}), RampWindow::hann);
+    EXPECT_NEAR(x.narrow(1, 21, 12).narrow(2, 32, 12).mean().item<double>(), 1, 0.01) << span;
+    EXPECT_NEAR(x.narrow(1, 50, 8).narrow(2, 8, 12).mean().item<double>(), 0, 0.01) << span;
+  }
+}
+
 TEST(RampFilter, ImpulseBecomesTheKernel) {
   // Of three samples the middle one: pitch h, by hand.
   const at::Tensor y = at::zeros({1, 3}, at::kDouble);

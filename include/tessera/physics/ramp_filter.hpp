@@ -34,6 +34,8 @@ at::Tensor ramp_filtered(const at::Tensor& rows, double pitch, RampWindow window
 /// turn: angles may be unequal, repeated, and over more than one turn; views that stand together share evenly. Where the
 /// axis is not in the detector's middle, rays that one side alone sees have, over a whole turn, the share modulo a turn,
 /// and weights go over to it smoothly before the filter (G. Wang, Med. Phys. 29 (2002) 1634, with a narrower transition).
+/// A fan or a cone over half a turn and the detector's angle, or more, is a short scan: of rays that it has twice each gets a
+/// part, smoothly (D. L. Parker, Med. Phys. 9 (1982) 254, with the angle that is there in place of the detector's).
 /// Errors: InputError for what refuse_direct() says. Source: L. A. Feldkamp, L. C. Davis, J. W. Kress, JOSA A 1 (1984) 612; of fans A. C.
 /// Kak, M. Slaney (above), section 3.4.2.
 struct DirectReconstruction {
@@ -45,6 +47,8 @@ struct DirectReconstruction {
       fade =
           1;  // where the detector ends that ends first, right of the axis if below 0; way of the transition
   double pitch = 1;  // of columns, at the axis
+  double arc = 0;    // of a short scan, from half a step before its first view to half a step behind the last
+  std::vector<double> along;  // where its views stand on that
 };
 DirectReconstruction direct_reconstruction(const ProjectionGeometry& geometry);
 /// The scan with a detector that reaches as far on both sides of the axis where rays count once: columns of 0 are added, for
