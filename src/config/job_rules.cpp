@@ -252,7 +252,7 @@ void finish(const Site& site, const std::string& file, const std::string& bounda
   c.refuse_if(!preview.empty() && (fs::path(preview).has_parent_path() || !is_picture(preview)),
               "output.preview",
               concat("is ", preview, " (it must be the plain name of a ",
-                     suffix_list([](const ImageFormat& f) { return f.create && f.writes(8); }),
+                     suffix_list([](const ImageFormat& f) { return f.create && f.picture && f.writes(8); }),
                      ") write for example 'preview: result.png'"));
   const std::int64_t bits = job.output.preview_bits;
   if (const ImageFormat* const format = find_format(preview); is_picture(preview) && bits > 0)
