@@ -208,6 +208,7 @@ ImageFormat zarr_format() {
   f.shared = true;
   f.bits = {8, 16, 32, 64};
   f.volumes = true;
+  f.picture = false;
   return f;
 }
 
