@@ -10,12 +10,12 @@
 
 #include "array_copy.hpp"
 #include "packed.hpp"
+#include "places.hpp"
 #include "tessera/comm/exchange.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/io/image_format.hpp"
 #include "tessera/io/keep_open.hpp"
-#include "tiff/tiff_geo.hpp"
 
 namespace tessera {
 namespace {
@@ -32,14 +32,14 @@ void broadcast(const Communicator& comm, Values&... values) {
 }
 
 // A file that rank 0 has opened, and what all ranks know of it.
-struct Opened {
+struct OpenImage {
   std::shared_ptr<ImageSource> source;  // null on the other ranks
   SourceInfo info;
   bool random_access = false;
 };
 
-Opened open_on_rank_0(const std::string& path, const Communicator& comm) {
-  Opened out;
+OpenImage open_on_rank_0(const std::string& path, const Communicator& comm) {
+  OpenImage out;
   comm.together([&] {
     if (comm.rank() != 0) return;
     out.source = shared_image(path);
@@ -264,7 +264,7 @@ void forget_place(Metadata& metadata) {
 
 void read_image(const std::string& path, const Layout& layout, const ArrayView& block,
                 const Communicator& comm) {
-  Opened file = open_on_rank_0(path, comm);
+  OpenImage file = open_on_rank_0(path, comm);
   const SourceInfo& about = file.info;
   comm.together([&] {
     io::require_host(block);
@@ -283,7 +283,7 @@ void read_image(const std::string& path, const Layout& layout, const ArrayView& 
 }
 
 bool visit_samples(const std::string& path, const Communicator& comm, const ImageSource::Visit& visit) {
-  Opened file = open_on_rank_0(path, comm);
+  OpenImage file = open_on_rank_0(path, comm);
   bool whole_pixels = true;
   comm.together([&] {
     if (!file.source && file.random_access) file.source = shared_image(path);

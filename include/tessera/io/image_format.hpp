@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tessera/comm/communicator.hpp"
@@ -30,6 +31,8 @@ struct ImageFormat {
   std::function<std::string(const std::string& folder)> folder_mark{};
   /// Not collective. InputError where the file or the part cannot be read. Empty: the format is only written.
   std::function<std::unique_ptr<ImageSource>(const std::string& file, const std::string& part)> open{};
+  /// What else FILE:/PART can name: "/PART" and a few words each, for `tessera info`. Not collective; InputError as open().
+  std::function<std::vector<std::pair<std::string, std::string>>(const std::string& file)> list{};
   /// Empty: the format is only read. Of a shared format collective, else called on rank 0 with a communicator
   /// of its own. The record is one that holds() and writes() allow.
   std::function<std::unique_ptr<ImageSink>(const std::string& file, const ImageRecord&, const Communicator&)>

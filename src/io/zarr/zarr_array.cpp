@@ -10,7 +10,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "half.hpp"
+#include "numbers.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 
@@ -75,39 +75,6 @@ void each_index(const std::vector<std::int64_t>& lo, const std::vector<std::int6
       if (++at[d] < hi[d]) break;
     if (d == static_cast<std::size_t>(-1)) return;
   }
-}
-
-template <class Sample>
-double stored_value(const std::uint8_t* from, bool swapped) {
-  std::uint8_t bytes[sizeof(Sample)];
-  std::memcpy(bytes, from, sizeof bytes);
-  if (swapped) std::reverse(bytes, bytes + sizeof bytes);
-  Sample value;
-  std::memcpy(&value, bytes, sizeof value);
-  return static_cast<double>(value);
-}
-
-using Convert = double (*)(const std::uint8_t*, bool);
-Convert converter(const std::string& type) {
-  static const std::pair<const char*, Convert> known[] = {
-      {"bool", [](const std::uint8_t* b, bool) { return *b ? 1.0 : 0.0; }},
-      {"uint8", stored_value<std::uint8_t>},
-      {"int8", stored_value<std::int8_t>},
-      {"uint16", stored_value<std::uint16_t>},
-      {"int16", stored_value<std::int16_t>},
-      {"uint32", stored_value<std::uint32_t>},
-      {"int32", stored_value<std::int32_t>},
-      {"uint64", stored_value<std::uint64_t>},
-      {"int64", stored_value<std::int64_t>},
-      {"float16",
-       [](const std::uint8_t* b, bool swapped) {
-         return half_value(static_cast<std::uint16_t>(stored_value<std::uint16_t>(b, swapped)));
-       }},
-      {"float32", stored_value<float>},
-      {"float64", stored_value<double>}};
-  for (const auto& [name, convert] : known)
-    if (type == name) return convert;
-  throw ContractError("a Zarr array of the type " + type);
 }
 
 }  // namespace
@@ -196,7 +163,7 @@ ZarrArray::Part ZarrArray::load(const Index& chunk, std::int64_t first, std::int
 template <class T>
 void ZarrArray::read_as(const Index& start, const Index& count, const Index& stride, T* to) {
   const std::size_t axes = meta_.shape.size();
-  const Convert convert = converter(meta_.type);
+  const NumberOf convert = number_of(meta_.type);
   const std::size_t slow = meta_.order.front(), fast = meta_.order.back();
   Index first(axes), last(axes);
   for (std::size_t d = 0; d < axes; ++d) {
@@ -228,7 +195,7 @@ void ZarrArray::read_as(const Index& start, const Index& count, const Index& str
         return;
       }
       const std::uint8_t* bytes = part.bytes->data() + from * meta_.element;
-      if (std::is_same_v<T, float> && convert == stored_value<float> && !meta_.swapped && step == 1)
+      if (std::is_same_v<T, float> && convert == number_of("float32") && !meta_.swapped && step == 1)
         std::memcpy(out, bytes, static_cast<std::size_t>(run) * sizeof(T));
       else
         for (std::int64_t k = 0; k < run; ++k)

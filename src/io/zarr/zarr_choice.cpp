@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "array_axes.hpp"
 #include "stored_image.hpp"
 #include "tessera/core/error.hpp"
 #include "zarr/zarr_sink.hpp"
@@ -60,7 +61,7 @@ std::vector<ZarrAxis> axes_of(const ZarrJson& list, std::size_t count) {
   return out;
 }
 
-std::vector<double> numbers_of(const ZarrJson& list, std::size_t count) {
+std::vector<double> finite_numbers(const ZarrJson& list, std::size_t count) {
   std::vector<double> out;
   if (list.is_array() && list.size() == count)
     for (const ZarrJson& n : list)
@@ -73,7 +74,7 @@ void transform(const ZarrJson& list, std::vector<ZarrAxis>& axes, bool& placed) 
   if (!list.is_array()) return;
   for (const ZarrJson& one : list) {
     const std::string type = word_of(at_key(one, "type"));
-    const std::vector<double> v = numbers_of(at_key(one, type.c_str()), axes.size());
+    const std::vector<double> v = finite_numbers(at_key(one, type.c_str()), axes.size());
     for (std::size_t d = 0; d < v.size(); ++d) {
       if (type == "scale") {
         axes[d].scale = (axes[d].scale > 0 ? axes[d].scale : 1) * v[d];
@@ -334,6 +335,30 @@ std::string ome_unit(const std::string& unit) {
 
 ZarrChoice choose_zarr(const std::string& folder, const std::string& part) {
   return Chooser(folder, part).choose();
+}
+
+std::vector<std::pair<std::string, std::string>> list_zarr(const std::string& folder) {
+  constexpr std::size_t kMost = 256;
+  std::vector<std::pair<std::string, std::string>> out;
+  const auto walk = [&](const auto& self, const std::string& below, int deep) -> void {
+    const ZarrNode node = zarr_node(folder + below);
+    if (node.format == 0 || out.size() >= kMost) return;
+    if (node.array) {
+      const ZarrMeta meta = zarr_meta(node);
+      if (!below.empty()) out.emplace_back(below, concat(shape_text(meta.shape), ", ", meta.type));
+      return;
+    }
+    std::vector<std::string> names;
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(node.folder, none))
+      if (entry.is_directory(none)) names.push_back(entry.path().filename().string());
+    std::sort(names.begin(), names.end());
+    constexpr int kDeepest = 6;
+    for (const std::string& name : names)
+      if (deep < kDeepest) self(self, below + "/" + name, deep + 1);
+  };
+  walk(walk, "", 0);
+  return out;
 }
 
 }  // namespace tessera::io

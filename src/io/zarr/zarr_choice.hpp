@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "zarr/zarr_meta.hpp"
@@ -33,6 +34,9 @@ struct ZarrChoice {
 /// then positions along axes: t3, c1/z4. "": the finest level. Source: OME-NGFF 0.4, 0.5. InputError, with what
 /// there is to name.
 ZarrChoice choose_zarr(const std::string& folder, const std::string& part);
+
+/// The arrays and images of a store, as ImageFormat::list has them.
+std::vector<std::pair<std::string, std::string>> list_zarr(const std::string& folder);
 
 /// "micrometer" <-> "um", and so on; other words as they are.
 std::string short_unit(const std::string& ome);

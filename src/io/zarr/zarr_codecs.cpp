@@ -181,6 +181,11 @@ ZarrBytes one_encoded(ZarrCodec codec, ZarrBytes plain, [[maybe_unused]] std::in
 
 }  // namespace
 
+const char* codec_name(ZarrCodec codec) {
+  constexpr const char* kNames[] = {"gzip", "zlib", "zstd", "blosc", "crc32c"};
+  return kNames[static_cast<std::size_t>(codec)];
+}
+
 bool has_codec(ZarrCodec codec) {
 #ifndef TESSERA_BLOSC
   if (codec == ZarrCodec::blosc) return false;
@@ -192,7 +197,7 @@ bool has_codec(ZarrCodec codec) {
 }
 
 std::string codec_advice(ZarrCodec codec) {
-  const std::string name = codec == ZarrCodec::blosc ? "blosc" : "zstd";
+  const std::string name = codec_name(codec);
   return concat(name, " (this tessera was built without it) install lib", name,
                 "-dev, and configure and build tessera again");
 }

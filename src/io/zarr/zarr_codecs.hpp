@@ -11,6 +11,7 @@ namespace tessera::io {
 enum class ZarrCodec { gzip, zlib, zstd, blosc, crc32c };
 using ZarrBytes = std::vector<std::uint8_t>;
 
+const char* codec_name(ZarrCodec codec);
 /// Whether this build has the library of a codec.
 bool has_codec(ZarrCodec codec);
 /// "zstd (this tessera was built without it) install libzstd-dev, and configure and build again"

@@ -2,13 +2,13 @@
 // Arrays of Zarr stores as images, with what OME-NGFF says of them.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <memory>
 
 #include "array_axes.hpp"
 #include "array_copy.hpp"
 #include "formats.hpp"
+#include "places.hpp"
 #include "tessera/core/error.hpp"
 #include "zarr/zarr_array.hpp"
 #include "zarr/zarr_choice.hpp"
@@ -55,20 +55,28 @@ class ZarrSource final : public ImageSource {
 
   Metadata metadata() override {
     Metadata out;
-    std::string places;
-    bool moved = false;
-    for (std::size_t k = 1; k < 4; ++k) {
-      const double at = axis_[k] < 0 || choice_.axes.empty() ? 0 : choice_.axes[as_axis(k)].translation;
-      char text[32];
-      places.append(k > 1 ? " " : "").append(text, std::to_chars(text, text + sizeof text, at).ptr);
-      moved = moved || at != 0;
-    }
-    if (choice_.placed && moved) out.text.emplace_back(kTranslation, places);
+    std::vector<double> places;
+    for (std::size_t k = 1; k < 4; ++k)
+      places.push_back(axis_[k] < 0 || choice_.axes.empty() ? 0 : choice_.axes[as_axis(k)].translation);
+    if (choice_.placed && places != std::vector<double>(3, 0))
+      out.text.emplace_back(kTranslation, number_text(places));
     if (choice_.ours.is_object() && choice_.ours.contains("text") && choice_.ours["text"].is_array())
       for (const nlohmann::json& pair : choice_.ours["text"])
         if (pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_string())
           out.text.emplace_back(pair[0].get<std::string>(), pair[1].get<std::string>());
     return out;
+  }
+
+  std::vector<std::pair<std::string, std::string>> about() override {
+    const ZarrMeta& meta = array_.meta();
+    std::string text;
+    for (const ZarrCodec codec : meta.codecs) text += concat(text.empty() ? "" : ", ", codec_name(codec));
+    if (text.empty()) text = "not packed";
+    text += concat(", chunks of ", shape_text(meta.chunk));
+    if (!meta.shard.empty()) text += concat(" in shards of ", shape_text(meta.shard));
+    return {{"array", concat(choice_.array.folder, " ", shape_text(meta.shape), ", Zarr format ",
+                             choice_.array.format)},
+            {"packed", text}};
   }
 
   std::vector<Box> pieces(const Box& box, std::int64_t bytes) const override {
@@ -204,6 +212,7 @@ ImageFormat zarr_format() {
   f.open = [](const std::string& file, const std::string& part) {
     return std::make_unique<ZarrSource>(file, part);
   };
+  f.list = list_zarr;
   f.create = create_zarr;
   f.shared = true;
   f.bits = {8, 16, 32, 64};

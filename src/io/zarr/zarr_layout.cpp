@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 
+#include "places.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/version.hpp"
 #include "zarr/zarr_choice.hpp"
@@ -53,21 +53,11 @@ bool halve(const ZarrLevel& from, const std::array<bool, 3>& deep, ZarrLevel& to
 }
 
 std::array<double, 3> first_places(const ImageRecord& record) {
-  std::array<double, 3> out{};
-  for (const auto& [key, text] : record.metadata.text)
-    if (key == kTranslation) {
-      const char* at = text.c_str();
-      char* end = nullptr;
-      for (double& place : out) {
-        place = std::strtod(at, &end);
-        at = end;
-      }
-    }
-  for (std::size_t d = 0; d < 3; ++d) {
-    const double spacing = record.space.grid[d].spacing;
-    out[d] += static_cast<double>(record.space.box.lo()[d]) * (spacing > 0 ? spacing : 1);
-  }
-  return out;
+  PlaceTexts places = record.metadata.text;
+  if (numbers_of(places, kTranslation, 3).empty()) places.emplace_back(kTranslation, "0 0 0");
+  move_place(places, record.space);
+  const std::vector<double> at = numbers_of(places, kTranslation, 3);
+  return {at[0], at[1], at[2]};
 }
 
 constexpr const char* kColors[] = {"FF0000", "00FF00", "0000FF", "FF00FF", "00FFFF", "FFFF00"};
@@ -237,7 +227,9 @@ ZarrLayout::Json ZarrLayout::ours() const {
   if (!record_.space.channel_names.empty()) out["channel_names"] = record_.space.channel_names;
   if (!record_.space.orientation.empty()) out["orientation"] = record_.space.orientation;
   Json text = Json::array();
-  for (const auto& [key, value] : record_.metadata.text)
+  PlaceTexts texts = record_.metadata.text;
+  move_place(texts, record_.space);
+  for (const auto& [key, value] : texts)
     if (key != kTranslation) text.push_back(Json::array({key, value}));
   if (!text.empty()) out["text"] = text;
   return out;

@@ -11,8 +11,6 @@ namespace tessera::io {
 
 /// Attributes of ours beside OME's: scale, text and orientation.
 constexpr const char* kOurs = "tessera";
-/// Text that goes along: places of the first sample along slices, rows and columns, in the units of the spacings.
-constexpr const char* kTranslation = "translation";
 
 /// Collective. OME-Zarr 0.5 (Zarr format 3, chunks in shards where there are many) or 0.4 (format 2), with a pyramid.
 std::unique_ptr<ImageSink> create_zarr(const std::string& path, const ImageRecord& record,
