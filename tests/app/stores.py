@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Scenarios of formats that instruments write: `tessera convert` and `tessera info`."""
+"""Scenarios of formats that instruments write: results in them, `tessera convert` and `tessera info`."""
 import json
 import re
 
 import h5py
 import numpy as np
 
-from harness import tessera, work
+from harness import job, run, tessera, work
+
+TV = "denoiser: {network: tv, tv: {iterations: 5}}\n"
 
 
 def store(name, array, scale, unit="micrometer", channels=None):
@@ -35,6 +37,32 @@ def store(name, array, scale, unit="micrometer", channels=None):
 def microscope(shape, top=4000):
     z, y, x = np.mgrid[:shape[0], :shape[1], :shape[2]]
     return (top / 2 + top / 3 * np.sin(x / 5) * np.cos(y / 7) + 3 * z).astype(np.uint16)
+
+
+def results_in_stores():
+    """The result once more as OME-Zarr, on one and two ranks, with the scales and places of the data."""
+    stack = microscope((6, 40, 56))
+    store("cell.ome.zarr", stack, {"z": 2, "y": 0.5, "x": 0.5})
+    text = ("problem:\n  measurements: cell.ome.zarr\n  noise: {gaussian: 0.02}\n" + TV +
+            "solver: {name: hqs, iterations: 2}\noutput: {folder: out, preview: none, also: cell.ome.zarr}\n")
+    said = "".join(run(job(text), "--force"))
+    assert "results in" in said and ": reconstruction.h5, cell.ome.zarr" in said, said
+    first = {p.relative_to(work / "out"): p.read_bytes() for p in (work / "out/cell.ome.zarr").rglob("*") if p.is_file()}
+    assert any(p.name == "zarr.json" for p in first), first.keys()
+    with h5py.File(work / "out/reconstruction.h5") as f:
+        wanted, units = f["image"][0], dict(f["image"].attrs)
+        assert units["pixel_0"] == 2 and units["unit"] == "\u00b5m" and f["metadata"].attrs["translation"] == "20 5 5"
+    assert tessera("convert", "out/cell.ome.zarr", "again.h5")[0] == 0
+    with h5py.File(work / "again.h5") as f:
+        assert np.array_equal(f["image"][0], wanted)
+        assert {k: v for k, v in f["image"].attrs.items()} == units, (dict(f["image"].attrs), units)
+        assert f["metadata"].attrs["translation"] == "20 5 5"
+    run(job(text), "--force", "--set", "output.zarr=0.4", ranks=2)
+    assert (work / "out/cell.ome.zarr/.zattrs").exists() and not (work / "out/cell.ome.zarr/zarr.json").exists()
+    code, said, err = tessera("compare", "again.h5", "out/cell.ome.zarr")
+    assert code == 0 and float(re.search(r"PSNR (\S+)", said).group(1)) > 90, said + err
+    code, _, err = tessera("run", job(text), "--force", "--set", "output.also=cell.png")
+    assert code == 2 and "output.also is cell.png (it must be the plain name of another .tif" in err, err
 
 
 def files_converted():

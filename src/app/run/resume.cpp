@@ -143,7 +143,8 @@ bool nothing_left(const OutputFolder& folder, const Checkpoint& checkpoint, cons
                   const Communicator& comm) {
   if (!finished(checkpoint.loop, stop_rule(job))) return false;
   for (const std::string& key : differing_keys(checkpoint.texts.at("job"), write_job(job)))
-    if (key.starts_with("output.preview") || key == "output.crop" || key == "output.diagnostics")
+    if (key.starts_with("output.preview") || key == "output.also" || key == "output.zarr" ||
+        key == "output.crop" || key == "output.diagnostics")
       return false;
   double done = 0;
   if (comm.rank() == 0) {
