@@ -63,7 +63,8 @@ found() {
     headers) "$(pick_python || echo false)" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' 2>/dev/null ;;
     mpi) have mpicc && have mpirun ;;
     hdf5) have h5pcc || have h5pcc.openmpi || { have h5cc && grep -q 'Parallel HDF5: *yes' <<<"$(h5cc -showconfig)"; } ;;
-    vips | cfitsio) have pkg-config && pkg-config --exists "$1" 2>/dev/null ;;
+    vips | cfitsio | zlib | blosc) have pkg-config && pkg-config --exists "$1" 2>/dev/null ;;
+    zstd) have pkg-config && pkg-config --exists libzstd 2>/dev/null ;;
     tiff) have pkg-config && pkg-config --exists 'libtiff-4 >= 4.5' 2>/dev/null ;;
     yaml-cpp) have_library yaml-cpp yaml-cpp/yaml.h ;;
     cli11) have_library CLI11 CLI/CLI.hpp ;;
@@ -88,6 +89,9 @@ hdf5:HDF5 built with MPI:libhdf5-openmpi-dev:hdf5=*=mpi_openmpi*:hdf5+mpi
 vips:libvips:libvips-dev:libvips:libvips
 tiff:libtiff 4.5 or newer:libtiff-dev:libtiff:libtiff
 cfitsio:CFITSIO:libcfitsio-dev:cfitsio:cfitsio
+zlib:zlib:zlib1g-dev:zlib:zlib-api
+blosc:c-blosc (optional, chunks of Zarr):libblosc-dev:blosc:c-blosc
+zstd:zstd (optional, chunks of Zarr):libzstd-dev:zstd:zstd
 yaml-cpp:yaml-cpp:libyaml-cpp-dev:yaml-cpp:yaml-cpp
 cli11:CLI11:libcli11-dev:cli11:cli11
 json:nlohmann-json:nlohmann-json3-dev:nlohmann_json:nlohmann-json
@@ -102,7 +106,7 @@ list_missing() {  # fills the arrays names, debian, conda, spack; required count
     [[ -z $part ]] && continue
     found "$part" && continue
     names+=("$name") debian+=($deb) conda+=("'$con'") spack+=("$spa")
-    [[ $part == ccache || $part == headers ]] || required=$((required + 1))
+    [[ $name == *"(optional"* ]] || required=$((required + 1))
   done <<<"$parts"
 }
 explain_missing() {

@@ -63,6 +63,10 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(VIPS REQUIRED IMPORTED_TARGET vips)
 pkg_check_modules(TIFF REQUIRED IMPORTED_TARGET libtiff-4>=4.5)
 pkg_check_modules(CFITSIO REQUIRED IMPORTED_TARGET cfitsio)
+find_package(ZLIB REQUIRED)
+# What packs the chunks of Zarr stores; without one of them messages name its package.
+pkg_check_modules(BLOSC IMPORTED_TARGET blosc)
+pkg_check_modules(ZSTD IMPORTED_TARGET libzstd)
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 

@@ -252,13 +252,22 @@ void finish(const Site& site, const std::string& file, const std::string& bounda
   c.refuse_if(!preview.empty() && (fs::path(preview).has_parent_path() || !is_picture(preview)),
               "output.preview",
               concat("is ", preview, " (it must be the plain name of a ",
-                     suffix_list([](const ImageFormat& f) { return f.create && f.writes(8); }),
+                     suffix_list([](const ImageFormat& f) { return f.create && f.picture && f.writes(8); }),
                      ") write for example 'preview: result.png'"));
   const std::int64_t bits = job.output.preview_bits;
   if (const ImageFormat* const format = find_format(preview); is_picture(preview) && bits > 0)
     c.refuse_if(!format->writes(bits), "output.preview_bits",
                 concat("is ", bits, " (", format->name, " has at most ", format->bits.back(),
                        ") write auto, or a preview .tif"));
+
+  const std::string& also = job.output.also;
+  const ImageFormat* const of_also = find_format(also);
+  c.refuse_if(!also.empty() && (fs::path(also).has_parent_path() || !of_also || !of_also->create ||
+                                !of_also->writes(32) || also == preview || also == "reconstruction.h5"),
+              "output.also",
+              concat("is ", also, " (it must be the plain name of another ",
+                     suffix_list([](const ImageFormat& f) { return f.create && f.writes(32); }),
+                     ") write for example 'also: result.ome.zarr'"));
 
   if (job.output.folder.empty())
     job.output.folder = absolute_path("runs/" + fs::path(file).stem().string(), job.folder);

@@ -80,7 +80,6 @@ struct JobTable {
                     [](const Job& j) { return !chosen(j.problem.op).pointwise; }}};
   const W stepping = {solver_is(names(solvers, [](const SolverChoice& s) { return !s.bare; }))};
   const W iterating = {solver_is(names(solvers, [](const SolverChoice& s) { return !s.once; }))};
-  const W preview = {{"with output.preview", [](const Job& j) { return !j.output.preview.empty(); }}};
   const W cropped = {{"for boundary valid", [](const Job& j) { return crops(j.problem.op); }}};
   const Rule positive{.least = 0, .above = true};
   const Rule not_negative{.least = 0};
@@ -91,7 +90,6 @@ struct JobTable {
   JobKeys denoiser() const;
   JobKeys solver() const;
   JobKeys execution() const;
-  JobKeys output() const;
   JobKeys all() const;
 };
 
@@ -417,55 +415,10 @@ JobKeys JobTable::execution() const {
   };
 }
 
-JobKeys JobTable::output() const {
-  return {
-      key<Job>(
-          {"output.folder", "text", "", "runs/NAME of the job file", "a path", "made by the run"},
-          [](const Site& s, const Value& v, Job& j) {
-            if (!scan(v, {}, j.output.folder)) reject(s, v, "the path of a folder", "write one path");
-            j.output.folder = absolute_path(j.output.folder, s.folder);
-          },
-          [](const Job& j) { return print(j.output.folder, {}); }),
-      key<Job>(
-          "output.preview", TESSERA_AT(output.preview), {.word = "none"}, "",
-          "name of a picture in the folder: .png or .jpg to be looked at, 1 inside is white; .tif in the "
-          "type and units of the data"),
-      key<Job>(
-          {"output.preview_bits", "whole number", "bits", "auto", "8, 16, 32 (floats, .tif) or auto",
-           "of a sample of the preview; auto: 8 to be looked at, in .tif those of the data"},
-          [](const Site& s, const Value& v, Job& j) {
-            j.output.preview_bits = 0;
-            if (v.kind == Value::Kind::scalar && v.text == "auto") return;
-            if (!scan(v, {}, j.output.preview_bits) ||
-                (j.output.preview_bits != 8 && j.output.preview_bits != 16 && j.output.preview_bits != 32))
-              reject(s, v, "auto, 8, 16 or 32", "write for example 'preview_bits: 16'");
-          },
-          [](const Job& j) {
-            return j.output.preview_bits == 0 ? Value::scalar("auto") : print(j.output.preview_bits, {});
-          },
-          preview),
-      key<Job>("output.crop", TESSERA_AT(output.crop), {}, "", "cuts the result to the measured region",
-               cropped),
-      key<Job>("output.snapshots", TESSERA_AT(output.snapshots), not_negative, "iterations",
-               "writes the image every so many; 0: never"),
-      key<Job>("output.diagnostics", TESSERA_AT(output.diagnostics), {}, "",
-               "judges the result by its residual and the denoiser at it: a forward, up to 11 passes of the "
-               "network, two pictures; warnings in the log"),
-      key<Job>("output.trace.every", TESSERA_AT(output.trace_every), {.least = 1, .most = 1000000},
-               "iterations", "records every n-th iteration in the trace"),
-      key<Job>("output.checkpoint.minutes", TESSERA_AT(output.checkpoint.minutes), not_negative, "minutes",
-               "writes a checkpoint every so often; 0: not by time. One is also written on SIGUSR1, on "
-               "SIGTERM and at the end"),
-      key<Job>("output.checkpoint.iterations", TESSERA_AT(output.checkpoint.iterations), not_negative,
-               "iterations", "writes one every so many; 0: not by count"),
-      key<Job>("output.checkpoint.keep", TESSERA_AT(output.checkpoint.keep), not_negative, "files",
-               "how many are kept; 0: none is written, and a signal ends the run at once"),
-  };
-}
-
 JobKeys JobTable::all() const {
   JobKeys table;
-  for (const JobKeys& keys : {general(), data(), noise(), denoiser(), solver(), execution(), output()})
+  for (const JobKeys& keys :
+       {general(), data(), noise(), denoiser(), solver(), execution(), output_keys(cropped)})
     table.insert(table.end(), keys.begin(), keys.end());
   add_option_keys(table, "denoiser.", denoisers, TESSERA_AT(denoiser.options), network_is,
                   [&](const DenoiserChoice& row) { return row.network ? W{random} : W{}; });

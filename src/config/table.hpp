@@ -38,6 +38,7 @@ struct OperatorForm {
 };
 
 const std::vector<Key<JobConfig>>& job_table();  // problem.operator is one key here
+std::vector<Key<JobConfig>> output_keys(const std::vector<When<JobConfig>>& cropped);
 const std::vector<Key<OperatorForm>>& operator_table();
 
 constexpr std::int64_t kSchema = 1;

@@ -16,6 +16,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/paths.hpp"
 #include "tessera/core/units.hpp"
+#include "tessera/io/image_format.hpp"
 
 namespace tessera::config {
 namespace {
@@ -121,7 +122,7 @@ std::string existing_file(const Site& site, const Value& v, const std::vector<st
   const std::size_t colon = path.rfind(":/");
   const std::string file = colon == std::string::npos ? path : path.substr(0, colon);
   std::error_code ignored;
-  if (fs::is_regular_file(file, ignored)) return path;
+  if (fs::is_regular_file(file, ignored) || !standing_file(file).empty()) return path;
 
   std::vector<std::string> known = words;
   if (!fs::is_directory(file, ignored)) {

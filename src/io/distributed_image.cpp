@@ -10,11 +10,12 @@
 
 #include "array_copy.hpp"
 #include "packed.hpp"
+#include "places.hpp"
+#include "tessera/comm/exchange.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/io/image_format.hpp"
 #include "tessera/io/keep_open.hpp"
-#include "tiff/tiff_geo.hpp"
 
 namespace tessera {
 namespace {
@@ -31,14 +32,14 @@ void broadcast(const Communicator& comm, Values&... values) {
 }
 
 // A file that rank 0 has opened, and what all ranks know of it.
-struct Opened {
+struct OpenImage {
   std::shared_ptr<ImageSource> source;  // null on the other ranks
   SourceInfo info;
   bool random_access = false;
 };
 
-Opened open_on_rank_0(const std::string& path, const Communicator& comm) {
-  Opened out;
+OpenImage open_on_rank_0(const std::string& path, const Communicator& comm) {
+  OpenImage out;
   comm.together([&] {
     if (comm.rank() != 0) return;
     out.source = shared_image(path);
@@ -190,6 +191,52 @@ void write_by_bands(const ImageFormat& format, const std::string& path, const Im
   });
 }
 
+// Every chunk as a whole by one rank, the first of those that own most of it: its owners send it what they have.
+void write_by_chunks(ImageSink& sink, const Box& image, const Layout& layout, const ArrayView& block,
+                     const Communicator& comm) {
+  std::vector<std::vector<Box>> of_rank(static_cast<std::size_t>(comm.size()));
+  std::size_t rounds = 0;
+  const Index3 step = sink.chunk();
+  for (std::int64_t z = image.lo()[0]; z < image.hi()[0]; z += step[0])
+    for (std::int64_t y = image.lo()[1]; y < image.hi()[1]; y += step[1])
+      for (std::int64_t x = image.lo()[2]; x < image.hi()[2]; x += step[2]) {
+        const Box chunk = image.intersect(Box({z, y, x}, Index3{z, y, x} + step));
+        std::size_t best = 0;
+        std::int64_t most = -1;
+        for (const int rank : layout.overlapping(chunk))
+          if (const std::int64_t pixels = chunk.intersect(layout.box(rank)).pixels(); pixels > most) {
+            most = pixels;
+            best = static_cast<std::size_t>(rank);
+          }
+        of_rank[best].push_back(chunk);
+        rounds = std::max(rounds, of_rank[best].size());
+      }
+  const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
+  std::exception_ptr problem;  // of this rank; the others go on, and need what it has
+  std::vector<double> values;
+  for (std::size_t k = 0; k < rounds; ++k) {
+    beat();
+    std::vector<Box> needs;
+    for (const std::vector<Box>& chunks : of_rank) needs.push_back(k < chunks.size() ? chunks[k] : Box());
+    const Box mine = needs[static_cast<std::size_t>(comm.rank())];
+    values.resize(static_cast<std::size_t>(mine.pixels() * block.channels));
+    ArrayView chunk = io::dense_view(values.data(), mine, block.channels);
+    if (block.type == ElementType::float32)
+      chunk = io::dense_view(reinterpret_cast<float*>(values.data()), mine, block.channels);
+    Exchange exchange(ExchangePlan(layout, Layout(needs), image, Border::none, comm.rank()), transport,
+                      block.channels, block.type);
+    exchange.begin(block, chunk).wait();
+    try {
+      if (!problem && !mine.empty()) sink.write_chunk(chunk);
+    } catch (const std::exception&) {
+      problem = std::current_exception();
+    }
+  }
+  comm.together([&] {
+    if (problem) std::rethrow_exception(problem);
+  });
+}
+
 }  // namespace
 
 SourceInfo image_source_info(const std::string& path, const Communicator& comm) {
@@ -217,7 +264,7 @@ void forget_place(Metadata& metadata) {
 
 void read_image(const std::string& path, const Layout& layout, const ArrayView& block,
                 const Communicator& comm) {
-  Opened file = open_on_rank_0(path, comm);
+  OpenImage file = open_on_rank_0(path, comm);
   const SourceInfo& about = file.info;
   comm.together([&] {
     io::require_host(block);
@@ -236,7 +283,7 @@ void read_image(const std::string& path, const Layout& layout, const ArrayView& 
 }
 
 bool visit_samples(const std::string& path, const Communicator& comm, const ImageSource::Visit& visit) {
-  Opened file = open_on_rank_0(path, comm);
+  OpenImage file = open_on_rank_0(path, comm);
   bool whole_pixels = true;
   comm.together([&] {
     if (!file.source && file.random_access) file.source = shared_image(path);
@@ -261,7 +308,10 @@ void write_image(const std::string& path, const ImageRecord& record, const Layou
   });
   if (!format->shared) return write_by_bands(*format, path, record, layout, block, comm);
   const std::unique_ptr<ImageSink> sink = format->create(path, record, comm);
-  sink->write_block(block);
+  if (sink->chunk() == Index3{})
+    sink->write_block(block);
+  else
+    write_by_chunks(*sink, record.space.box, layout, block, comm);
   sink->finish();
 }
 

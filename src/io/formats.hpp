@@ -18,6 +18,7 @@ ImageFormat tiff_format();
 ImageFormat fits_format();
 ImageFormat npy_format();
 ImageFormat hdf5_format();
+ImageFormat zarr_format();
 
 constexpr std::int64_t kLongestSide = 10'000'000;  // pixels of a picture that is written
 

@@ -31,8 +31,27 @@ const ImageFormat* by_suffix(const std::string& file) {
   return nullptr;
 }
 
+// The format whose folder this is; null for any other.
+const ImageFormat* by_mark(const std::string& folder) {
+  std::error_code none;
+  if (!std::filesystem::is_directory(folder, none)) return nullptr;
+  for (const ImageFormat& f : image_formats())
+    if (f.folder_mark && !f.folder_mark(folder).empty()) return &f;
+  return nullptr;
+}
+
 // The format of what the file holds, whatever its suffix says.
 const ImageFormat& inside(const ImagePath& path) {
+  if (const ImageFormat* const folder = by_mark(path.file)) return *folder;
+  if (path.format->folder_mark) {
+    std::error_code none;
+    TESSERA_VALIDATE(std::filesystem::exists(path.file, none), "cannot read ", path.file,
+                     " (there is none) check the path; relative paths start at the job file");
+    throw InputError(concat("cannot read ", path.file, " (", path.format->name, " is a folder",
+                            std::filesystem::is_directory(path.file, none) ? ", and this one has no metadata"
+                                                                           : ", and this is a file",
+                            ") name the folder of a store; unpack it where it is zipped"));
+  }
   if (!path.format->knows) return *path.format;
   std::string head(10, '\0');
   {
@@ -70,7 +89,8 @@ bool ImageFormat::holds_channels(std::int64_t count) const {
 
 std::vector<ImageFormat>& image_formats() {
   static std::vector<ImageFormat> formats{io::png_format(),  io::jpeg_format(), io::tiff_format(),
-                                          io::fits_format(), io::npy_format(),  io::hdf5_format()};
+                                          io::fits_format(), io::npy_format(),  io::hdf5_format(),
+                                          io::zarr_format()};
   return formats;
 }
 
@@ -88,7 +108,7 @@ const ImageFormat& output_format(const std::string& path) {
 
 bool is_picture(const std::string& path) {
   const ImageFormat* const f = by_suffix(path);
-  return f && f->create && f->writes(8);
+  return f && f->create && f->picture && f->writes(8);
 }
 
 std::string suffix_list(const std::function<bool(const ImageFormat&)>& take) {
@@ -102,6 +122,8 @@ ImagePath image_path(const std::string& path) {
   const std::string file = file_of(path);
   if (const ImageFormat* const whole = by_suffix(file); whole && whole->parts && whole->open)
     return {whole, file, file.size() < path.size() ? path.substr(file.size() + 1) : ""};
+  if (const ImageFormat* const folder = by_mark(file))
+    return {folder, file, file.size() < path.size() ? path.substr(file.size() + 1) : ""};
   const ImageFormat* const format = by_suffix(path);
   std::vector<std::string> known;
   for (const ImageFormat& f : image_formats())
@@ -110,6 +132,15 @@ ImagePath image_path(const std::string& path) {
   TESSERA_VALIDATE(format && format->open, "cannot read ", path, " (the suffix says the format) use ",
                    listed(known, "or"));
   return {format, path};
+}
+
+std::string standing_file(const std::string& path) {
+  std::error_code none;
+  const std::string file = file_of(path);
+  for (const std::string& name : {path, file})
+    if (std::filesystem::is_regular_file(name, none)) return name;
+  const ImageFormat* const folder = by_mark(file);
+  return folder ? folder->folder_mark(file) : "";
 }
 
 std::unique_ptr<ImageSource> open_image(const std::string& path) {

@@ -94,7 +94,9 @@ std::shared_ptr<ImageSource> shared_image(const std::string& path) {
     return kept().keepers > 0;
   };
   if (!keeps()) return open_image(path);
-  const io::InputFile file(image_path(path).file);
+  std::string named = image_path(path).file;
+  if (const std::string standing = standing_file(named); !standing.empty()) named = standing;
+  const io::InputFile file(named);
   {
     const std::lock_guard lock(kept().mutex);
     const auto found = kept().images.find(path);

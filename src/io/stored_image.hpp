@@ -26,6 +26,7 @@ struct StoredInfo {
   std::vector<std::string> channel_names{};
   std::string directions{};  // which way axes point
   StoredLight light{};
+  std::string packed{};  // how samples lie in the file, for `tessera info`
 };
 
 /// An image as its file stores it: one class per library that decodes.

@@ -219,6 +219,17 @@ const std::vector<BadJob>& bad_rules() {
        {},
        "photo.yaml:4: output.preview is b.h5 (it must be the plain name of a .png, .jpg or .tif) write for "
        "example 'preview: result.png'"},
+      {"AlsoIsNoFloats",
+       "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\noutput: {also: b.png}\n",
+       {},
+       "photo.yaml:4: output.also is b.png (it must be the plain name of another .tif, .h5 or .ome.zarr) "
+       "write "
+       "for example 'also: result.ome.zarr'"},
+      {"AlsoIsTheResult",
+       "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\noutput: {also: reconstruction.h5}\n",
+       {},
+       "photo.yaml:4: output.also is reconstruction.h5 (it must be the plain name of another .tif, .h5 or "
+       ".ome.zarr) write for example 'also: result.ome.zarr'"},
       {"MaskWithoutPixels",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  operator: {type: mask}\n",
        {},

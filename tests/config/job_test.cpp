@@ -77,7 +77,7 @@ const Texts good_jobs = {
     "problem: {truth: photo.jpg, noise: {poisson: 0.01}, operator: {type: stack, parts: [{type: identity}, "
     "{type: mask, keep: 0.3}]}}\n"
     "denoiser: {weights: ./net.safetensors}\nsolver: {relaxation: 0.5, sigma: 0.05, start: zero}\n"
-    "output: {preview: a.tif, preview_bits: 16}\nmemory: 8 GiB\n",
+    "output: {preview: a.tif, preview_bits: 16, also: a.ome.zarr, zarr: 0.4}\nmemory: 8 GiB\n",
     "schema: 1\nproblem: {measurements: y.h5}\nsolver: {name: hqs, sigma: {dpir: 0.03}}\n",
     "problem: {measurements: y.h5, noise: {gaussian: 12, poisson: 2.2, unit: file}, dark: w.tif, flat: "
     "w.tif, "

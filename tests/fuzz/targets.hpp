@@ -19,6 +19,7 @@ void npy(const std::uint8_t* bytes, std::size_t count);          // read_npy, an
 void seal(const std::uint8_t* bytes, std::size_t count);     // check_seal; one that fits is put there, or not
 void job(const std::uint8_t* bytes, std::size_t count);      // parse_job(write_job(j)) == j
 void picture(const std::uint8_t* bytes, std::size_t count);  // open_image, pieces against whole
+void zarr(const std::uint8_t* bytes, std::size_t count);     // a store, all of its files in one
 void measurements(const std::uint8_t* bytes, std::size_t count);  // files that HDF5 wrote, of any content
 void checkpoint(const std::uint8_t* bytes, std::size_t count);    // flipped bits; hostile headers with a seal
 void trace(const std::uint8_t* bytes, std::size_t count);         // what a run goes on with
@@ -38,6 +39,7 @@ constexpr Named kTargets[] = {{"safetensors", safetensors},
                               {"job", job},
                               {"texts", texts},
                               {"picture", picture},
+                              {"zarr", zarr},
                               {"measurements", measurements},
                               {"checkpoint", checkpoint},
                               {"trace", trace},

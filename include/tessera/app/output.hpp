@@ -91,7 +91,9 @@ ImageRecord result_record(const RunPlan& plan, const Communicator& comm);
 /// values mean where the format can say it. `part`: what to keep. Collective.
 void write_image(const std::string& path, const RunPlan& plan, const at::Tensor& image, const Box& part,
                  const Communicator& comm);
-/// reconstruction.h5 and the preview. Collective. `part`: what to keep; `record`: result_record().
+/// InputError where the file that output.also names cannot hold the result.
+void require_also(const RunPlan& plan);
+/// reconstruction.h5, the file of output.also and the preview. Collective. `part`: what to keep; `record`: result_record().
 void write_reconstruction(const OutputFolder& folder, const RunPlan& plan, const at::Tensor& image,
                           const Box& part, const ImageRecord& record, const Communicator& comm);
 /// measurement.png, which reports show: the first part of y, clamped to [0, 1]. Nothing without a preview, or

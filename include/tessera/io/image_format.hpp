@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tessera/comm/communicator.hpp"
@@ -26,8 +27,12 @@ struct ImageFormat {
   /// suffix says so. A file named as one of the formats that have this is opened by the one that knows it.
   /// Empty: the suffix decides.
   std::function<bool(std::string_view head, bool named)> knows{};
+  /// Of a format whose files are folders: the file inside that says so, or "". Such a folder may have any name.
+  std::function<std::string(const std::string& folder)> folder_mark{};
   /// Not collective. InputError where the file or the part cannot be read. Empty: the format is only written.
   std::function<std::unique_ptr<ImageSource>(const std::string& file, const std::string& part)> open{};
+  /// What else FILE:/PART can name: "/PART" and a few words each, for `tessera info`. Not collective; InputError as open().
+  std::function<std::vector<std::pair<std::string, std::string>>(const std::string& file)> list{};
   /// Empty: the format is only read. Of a shared format collective, else called on rank 0 with a communicator
   /// of its own. The record is one that holds() and writes() allow.
   std::function<std::unique_ptr<ImageSink>(const std::string& file, const ImageRecord&, const Communicator&)>
@@ -37,7 +42,8 @@ struct ImageFormat {
   std::int64_t side = 0;                 // most pixels a side, written; 0: any number
   std::vector<std::int64_t> channels{};  // that can be written; none: any number
   bool volumes = false;                  // several slices can be written
-  std::string library{};                 // name and version of what reads pictures, for `tessera info`
+  bool picture = true;    // one in 8 bits is there to be looked at; else it holds measured values
+  std::string library{};  // name and version of what reads pictures, for `tessera info`
 
   bool writes(std::int64_t bits) const;
   bool holds_channels(std::int64_t count) const;
@@ -63,6 +69,9 @@ struct ImagePath {
 };
 /// InputError for a suffix that no format has. Not collective.
 ImagePath image_path(const std::string& path);
+/// Not collective. The file that stands for what a path names, without its part: itself, or of a folder the mark of its
+/// format; "" where neither is there. Its contents tell one image from another.
+std::string standing_file(const std::string& path);
 /// Not collective. The image that a path names, by what the file holds inside.
 std::unique_ptr<ImageSource> open_image(const std::string& path);
 /// Not collective. A file that this process writes alone. InputError for what the format does not have.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "tessera/comm/array.hpp"
 #include "tessera/core/image_space.hpp"
@@ -17,13 +18,15 @@ struct ImageRecord {
   double factor = 1, offset = 0;
   ToneCurve curve{};  // in which those units store light
   Metadata metadata{};
+  std::string version{};  // of a format that has several (OME-Zarr: 0.4, 0.5); empty: the newest
 };
 
 /// A file in the making: one class per format, made by its row (image_format.hpp).
 ///
 /// Whole or absent: the file has its name only when finish() returns; destruction without it leaves nothing
 /// behind. A format is written either by rank 0, band after band, or by every rank (ImageFormat::shared), and
-/// overrides write() or write_block(). Errors: RunError where the disk fails, with the file's name.
+/// overrides write() or write_block(), or chunk() and write_chunk(). Errors: RunError where the disk fails, with the
+/// file's name.
 class ImageSink {
  public:
   virtual ~ImageSink() = default;
@@ -32,6 +35,10 @@ class ImageSink {
   virtual void write(const Box& band, const float* planar);
   /// Collective, once: this rank's box of the image (may be empty), host memory, float32 or float64.
   virtual void write_block(const ArrayView& block);
+  /// Slices, rows and columns of what one rank writes whole, counted from the record's first pixel; 0: any box.
+  virtual Index3 chunk() const { return {}; }
+  /// One such chunk, cut to the image. Not collective; each chunk once, by any rank.
+  virtual void write_chunk(const ArrayView& chunk);
   /// Collective where the format is shared.
   virtual void finish() = 0;
 };

@@ -47,6 +47,8 @@ class ImageSource {
   virtual ~ImageSource() = default;
   const SourceInfo& info() const { return info_; }
   virtual Metadata metadata() { return {}; }
+  /// What `tessera info` says beyond that, each a word and a text: how samples are packed, what more the file holds.
+  virtual std::vector<std::pair<std::string, std::string>> about() { return {}; }
 
   /// Whether boxes can be read alone, by several ranks at once. Otherwise rank 0 reads pieces(info().box) in
   /// their order and sends every rank its part; reading above the last box starts again from the top.

@@ -41,6 +41,7 @@ Command check_command(CLI::App& app);
 Command simulate_command(CLI::App& app);
 Command denoise_command(CLI::App& app);
 Command compare_command(CLI::App& app);
+Command convert_command(CLI::App& app);
 Command probe_command(CLI::App& app);
 Command scene_command(CLI::App& app);
 Command plan_command(CLI::App& app);

@@ -82,7 +82,7 @@ int execute(const DenoiseArguments& a, const Communicator& comm) {
   track_tensor_memory();
   const ImageFormat* format = nullptr;
   comm.together([&] { format = &checked_format(a); });
-  const bool picture = is_picture(a.out);
+  const bool picture = format->writes(8);
   const JobConfig job = job_of(a);
   std::vector<std::string> files;
   comm.together([&] { files = read_by_ranks(job); });

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// tessera info: what this build and this machine are.
+// tessera info: what is in a file, or what this build and this machine are.
 #include <ATen/Parallel.h>
 #include <cuda_runtime_api.h>
 #include <mpi.h>
 #include <torch/version.h>
 
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <thread>
 #if __has_include(<mpi-ext.h>)
@@ -13,6 +14,7 @@
 #endif
 
 #include "command/command.hpp"
+#include "command/info_file.hpp"
 #include "tessera/app/about.hpp"
 #include "tessera/comm/gpu.hpp"
 #include "tessera/core/error.hpp"
@@ -30,6 +32,10 @@ std::string cuda_aware() {
   return "unknown";
 #endif
 }
+
+struct InfoArguments {
+  std::string file, picture = "auto";
+};
 
 int execute(const Communicator& comm) {
   const int here = comm.local_size();  // collective
@@ -59,8 +65,23 @@ int execute(const Communicator& comm) {
 }  // namespace
 
 Command info_command(CLI::App& app) {
-  CLI::App* options = app.add_subcommand("info", "versions, devices, MPI, NCCL, CPU features");
-  return {options, [](const Launch& launch) { return execute(launch.comm); }, Watched::never};
+  const auto a = std::make_shared<InfoArguments>();
+  CLI::App* options =
+      app.add_subcommand("info", "what is in a file; without one versions, devices, MPI, NCCL, CPU features");
+  options->add_option("FILE", a->file, "an image, or a part of one: FILE.h5:/dataset, FILE.zarr:/1, ...");
+  options->add_option("--picture", a->picture, "of its middle slice (auto: in colors on a terminal)")
+      ->check(one_of({"auto", "color", "text", "none"}))
+      ->capture_default_str();
+  options->footer("Example: tessera info cell.ome.zarr");
+  return {options,
+          [a](const Launch& launch) {
+            if (a->file.empty()) return execute(launch.comm);
+            launch.comm.together([&] {
+              if (launch.comm.rank() == 0) describe_file(a->file, a->picture);
+            });
+            return 0;
+          },
+          Watched::never};
 }
 
 }  // namespace tessera

@@ -93,6 +93,7 @@ std::optional<RunPlan> plan_or_finish(const JobConfig& job, const std::optional<
     }
     keep_choices(*from, plan, comm);
   }
+  require_also(plan);
   preview_form(plan);  // refuses what cannot be written, before anything starts
   choose_execution(plan, comm, this_launch(comm));
   comm.together([&] {

@@ -124,8 +124,8 @@ int tessera_main(int argc, char** argv, const Communicator& comm) {
   app.set_version_flag("--version", std::string(version()) + " (" + commit() + ")");
   std::vector<Command> commands;
   for (const auto& add : {run_command, check_command, simulate_command, denoise_command, compare_command,
-                          probe_command, scene_command, plan_command, tune_command, train_command,
-                          status_command, study_command, info_command})
+                          convert_command, probe_command, scene_command, plan_command, tune_command,
+                          train_command, status_command, study_command, info_command})
     commands.push_back(add(app));
   for (CLI::App* sub : app.get_subcommands({})) sub->fallthrough();
 

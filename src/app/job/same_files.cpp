@@ -16,6 +16,7 @@
 #include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/denoise/network.hpp"
 #include "tessera/io/files.hpp"
+#include "tessera/io/image_format.hpp"
 #include "tessera/io/posix_file.hpp"
 
 namespace tessera {
@@ -28,15 +29,17 @@ struct Seen {
   bool same_time(const Seen& o) const { return seconds == o.seconds && nanoseconds == o.nanoseconds; }
 };
 
+// Of a folder the file that stands for it.
 Seen look(const std::string& path, const std::string& host) {
   struct stat about {};
-  if (::stat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode)) return {};
+  if (::stat(standing_file(path).c_str(), &about) != 0 || !S_ISREG(about.st_mode)) return {};
   return {concat(host, '/', about.st_dev, '/', about.st_ino), about.st_size, about.st_mtim.tv_sec,
           about.st_mtim.tv_nsec};
 }
 
 // A number that follows from what the file holds: from its head and samples of the rest, or from all of it.
-std::string digest(const std::string& path, bool whole) {
+std::string digest(const std::string& named, bool whole) {
+  const std::string path = standing_file(named);
   if (whole) return sha256(path);
   constexpr std::int64_t kHead = 1 << 16, kPart = 4096, kParts = 64;
   const io::InputFile file(path);

@@ -185,7 +185,7 @@ void OutputFolder::create(bool goes_on) {
     owner_->require();
     for (const char* folder : {"", "checkpoint", "trace", "log"})
       for (const auto& entry : fs::directory_iterator(file(folder), error))
-        if (is_temporary(entry.path().filename().string())) fs::remove(entry.path(), error);
+        if (is_temporary(entry.path().filename().string())) fs::remove_all(entry.path(), error);
     std::vector<fs::path> old;
     for (const auto& entry : fs::directory_iterator(path_, error)) old.push_back(entry.path());
     for (const fs::path& path : old)
@@ -300,6 +300,7 @@ void write_in_units(const std::string& path, const RunPlan& plan, const at::Tens
   record.factor = plan.factor;
   record.offset = plan.offset;
   record.curve = plan.curve;
+  record.version = plan.job.output.zarr;
   write_image(path, record, Layout(kept), view(units, mine), comm);
 }
 
@@ -310,11 +311,18 @@ void write_image(const std::string& path, const RunPlan& plan, const at::Tensor&
   write_in_units(path, plan, image, part, result_record(plan, comm), comm);
 }
 
+void require_also(const RunPlan& plan) {
+  const std::string& also = plan.job.output.also;
+  if (also.empty()) return;
+  require_writable(output_format(also), also, {.space = plan.image});
+}
+
 void write_reconstruction(const OutputFolder& folder, const RunPlan& plan, const at::Tensor& image,
                           const Box& part, const ImageRecord& record, const Communicator& comm) {
   const PhaseScope phase(Phase::write);
   write_in_units(folder.file("reconstruction.h5"), plan, image, part, record, comm);
   const OutputConfig& out = plan.job.output;
+  if (!out.also.empty()) write_in_units(folder.file(out.also), plan, image, part, record, comm);
   if (!out.preview.empty() && (plan.image.channels == 1 || plan.image.channels == 3))
     write_preview(folder.file(out.preview), stored_of(image, plan.curve),
                   plan.decomposition.block(comm.rank()), plan.decomposition.layout(), middle_slice(part),

@@ -14,6 +14,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/io/files.hpp"
+#include "tessera/io/image_format.hpp"
 
 namespace tessera {
 namespace {
@@ -74,9 +75,8 @@ std::optional<Checkpoint> find_checkpoint(const OutputFolder& folder, ResumeMode
 std::string input_sums(const RunPlan& plan) {
   std::string text;
   const auto sum = [&](const std::string& path) {
-    const std::string file = path.substr(0, path.rfind(":/"));  // without dataset or page
-    std::error_code error;
-    if (!path.empty() && fs::is_regular_file(file, error)) text += sha256(file) + ' ' + file + '\n';
+    const std::string file = path.empty() ? "" : standing_file(path.substr(0, path.rfind(":/")));
+    if (!file.empty()) text += sha256(file) + ' ' + file + '\n';
   };
   const ProblemConfig& p = plan.job.problem;
   for (const std::string& path :
@@ -143,7 +143,8 @@ bool nothing_left(const OutputFolder& folder, const Checkpoint& checkpoint, cons
                   const Communicator& comm) {
   if (!finished(checkpoint.loop, stop_rule(job))) return false;
   for (const std::string& key : differing_keys(checkpoint.texts.at("job"), write_job(job)))
-    if (key.starts_with("output.preview") || key == "output.crop" || key == "output.diagnostics")
+    if (key.starts_with("output.preview") || key == "output.also" || key == "output.zarr" ||
+        key == "output.crop" || key == "output.diagnostics")
       return false;
   double done = 0;
   if (comm.rank() == 0) {

@@ -369,6 +369,7 @@ int RunOutput::finish(const LoopResult& result) {
   const std::string preview = folder_.file(run_.plan.job.output.preview);
   const bool shown = !run_.plan.job.output.preview.empty() && std::filesystem::exists(preview);
   log_.line(concat("results in ", folder_.path(), ": reconstruction.h5",
+                   run_.plan.job.output.also.empty() ? "" : ", " + run_.plan.job.output.also,
                    shown ? ", as a picture " + run_.plan.job.output.preview : ""));
   status_.set("finished", name(result.reason));
   return 0;

@@ -67,13 +67,8 @@ bool is_time(const std::string& type) {
 
 class FitsImage : public StoredImage {
  public:
-  FitsImage(const std::string& path, const std::string& part) : path_(path) {
+  FitsImage(const std::string& path, const std::string& part) : FitsImage(path) {
     int status = 0;
-    fitsfile* file = nullptr;
-    fits_clear_errmsg();
-    fits_open_diskfile(&file, path.c_str(), READONLY, &status);  // no brackets in names
-    file_.reset(file);
-    check(status);
     const std::vector<Hdu> images = list();
     const Choice choice = read_words(part, images);
     const Hdu& image = choose(choice, part, images);
@@ -81,6 +76,14 @@ class FitsImage : public StoredImage {
     fits_movabs_hdu(get(), image.number + 1, &kind, &status);
     check(status);
     describe(image, choice);
+  }
+
+  /// Images of a file, as ImageFormat::list has them; nothing where there is one.
+  static std::vector<std::pair<std::string, std::string>> parts(const std::string& path) {
+    std::vector<std::pair<std::string, std::string>> out;
+    for (const Hdu& i : FitsImage(path).list())
+      out.emplace_back(concat("/", i.number), concat(i.name, i.name.empty() ? "" : ", ", i.size()));
+    return out.size() > 1 ? out : decltype(out){};
   }
 
   Metadata metadata() override { return {.text = fits_text(get())}; }
@@ -123,6 +126,15 @@ class FitsImage : public StoredImage {
   }
 
  private:
+  explicit FitsImage(const std::string& path) : path_(path) {
+    int status = 0;
+    fitsfile* file = nullptr;
+    fits_clear_errmsg();
+    fits_open_diskfile(&file, path.c_str(), READONLY, &status);  // no brackets in names
+    file_.reset(file);
+    check(status);
+  }
+
   struct Close {
     void operator()(fitsfile* file) const {
       int status = 0;
@@ -389,6 +401,7 @@ class FitsImage : public StoredImage {
     if (tiled) {
       std::vector<long> tile(axes_.size(), 1);
       fits_get_tile_dim(get(), static_cast<int>(axes_.size()), tile.data(), &status);
+      info_.packed = concat("tiles of ", tile[1], " x ", tile[0]);
       if (tile[0] > 0 && tile[1] > 0) info_.tile = {tile[1], tile[0] < info_.width ? tile[0] : 0};
     }
     check(status);
@@ -427,6 +440,7 @@ ImageFormat fits_format() {
   f.open = [](const std::string& file, const std::string& part) {
     return displayed(std::make_unique<FitsImage>(file, part.empty() ? "" : part.substr(1)));
   };
+  f.list = FitsImage::parts;
   f.library = concat("cfitsio ", version);
   return f;
 }

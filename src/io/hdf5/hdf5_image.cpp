@@ -9,11 +9,11 @@
 #include "formats.hpp"
 #include "hdf5/hdf5_read.hpp"
 #include "hdf5/hdf5_words.hpp"
+#include "places.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/core/version.hpp"
 #include "tessera/io/hdf5.hpp"
-#include "tiff/tiff_geo.hpp"
 
 namespace tessera::io {
 namespace {
@@ -53,6 +53,24 @@ class Hdf5Source final : public ImageSource {
   }
 
   Metadata metadata() override { return read_metadata(file_); }
+  std::vector<std::pair<std::string, std::string>> about() override {
+    const H5Handle set(H5Dopen2(file_.id(), dataset_.c_str(), H5P_DEFAULT), H5Dclose);
+    const H5Handle made(H5Dget_create_plist(set.get()), H5Pclose);
+    std::string text = "not in chunks";
+    std::vector<hsize_t> chunk(about_.shape.size());
+    if (H5Pget_layout(made.get()) == H5D_CHUNKED &&
+        H5Pget_chunk(made.get(), static_cast<int>(chunk.size()), chunk.data()) > 0)
+      text = "chunks of " + shape_text({chunk.begin(), chunk.end()});
+    for (int k = 0; k < H5Pget_nfilters(made.get()); ++k) {
+      unsigned flags = 0, config = 0;
+      std::size_t values = 0;
+      char name[64] = {};
+      H5Pget_filter2(made.get(), static_cast<unsigned>(k), &flags, &values, nullptr, sizeof name, name,
+                     &config);
+      text += concat(", ", name);
+    }
+    return {{"dataset", dataset_ + " " + shape_text(about_.shape)}, {"packed", text}};
+  }
   void read(const Box& box, double* planar) override { fill(dense_view(planar, box, info_.channels)); }
   void read_floats(const Box& box, float* planar) override { fill(dense_view(planar, box, info_.channels)); }
   void fill(const ArrayView& block) override { file_.read(dataset_, block); }
@@ -127,7 +145,7 @@ class Hdf5Sink final : public ImageSink {
     for (std::size_t d = 0; d < 3; ++d)  // where it begins in what it is a part of
       file_.set_attribute(kImage, concat("origin_", d), static_cast<double>(record_.space.box.lo()[d]));
     Metadata metadata = record_.metadata;
-    move_place(metadata.text, record_.space.box.lo());
+    move_place(metadata.text, record_.space);
     write_metadata(file_, metadata, comm_);
     file_.set_attribute("/", "tessera_version", version());
     file_.set_attribute("/", "schema", 1.0);
@@ -151,6 +169,14 @@ ImageFormat hdf5_format() {
   f.measurements = true;
   f.open = [](const std::string& file, const std::string& part) {
     return std::make_unique<Hdf5Source>(file, part);
+  };
+  f.list = [](const std::string& path) {
+    std::vector<std::pair<std::string, std::string>> out;
+    const Hdf5File file = Hdf5File::open(path, Communicator());
+    for (const std::string& object : objects(file))
+      if (const std::vector<std::int64_t> shape = shape_of(file, object); shape.size() >= 2)
+        out.emplace_back(object, shape_text(shape));
+    return out;
   };
   f.create = [](const std::string& file, const ImageRecord& record, const Communicator& comm) {
     return std::make_unique<Hdf5Sink>(file, record, comm);

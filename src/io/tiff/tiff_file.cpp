@@ -267,4 +267,28 @@ void TiffFile::go_to(const TiffPage& page) {
   if (page.photometric == PHOTOMETRIC_YCBCR) TIFFSetField(get(), TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
 }
 
+std::string packed_text(const TiffPage& page) {
+  static constexpr std::pair<int, const char*> kNames[] = {
+      {COMPRESSION_NONE, "not packed"},   {COMPRESSION_LZW, "LZW"},   {COMPRESSION_ADOBE_DEFLATE, "deflate"},
+      {COMPRESSION_DEFLATE, "deflate"},   {COMPRESSION_ZSTD, "zstd"}, {COMPRESSION_PACKBITS, "PackBits"},
+      {COMPRESSION_JPEG, "JPEG"},         {COMPRESSION_LZMA, "LZMA"}, {COMPRESSION_WEBP, "WebP"},
+      {COMPRESSION_CCITTFAX4, "CCITT 4"}, {COMPRESSION_LERC, "LERC"}};
+  std::string out = concat("compression ", page.compression);
+  for (const auto& [number, name] : kNames)
+    if (number == page.compression) out = name;
+  return out + (page.tiled() ? concat(", tiles of ", page.tile_height, " x ", page.tile_width)
+                             : concat(", strips of ", std::min(page.rows_per_strip, page.height), " rows"));
+}
+
+std::vector<std::pair<std::string, std::string>> tiff_pages(const std::string& path) {
+  std::vector<std::pair<std::string, std::string>> out;
+  const std::vector<TiffPage> pages = TiffFile(path).pages();
+  for (std::size_t k = 0; pages.size() > 1 && k < pages.size(); ++k)
+    out.emplace_back(concat("/", k),
+                     concat(pages[k].height, " x ", pages[k].width, ", ", pages[k].type(),
+                            pages[k].samples > 1 ? concat(", ", pages[k].samples, " samples") : ""));
+  if (!out.empty()) out.insert(out.begin(), {"/all", concat(out.size(), " pages, as its description says")});
+  return out;
+}
+
 }  // namespace tessera::io

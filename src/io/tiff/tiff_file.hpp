@@ -80,4 +80,9 @@ class TiffFile {
   std::unique_ptr<TIFF, Close> tiff_;
 };
 
+/// "deflate, tiles of 256 x 256".
+std::string packed_text(const TiffPage& page);
+/// The pages of a file, as ImageFormat::list has them; nothing where there is one.
+std::vector<std::pair<std::string, std::string>> tiff_pages(const std::string& path);
+
 }  // namespace tessera::io

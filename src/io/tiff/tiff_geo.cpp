@@ -135,12 +135,12 @@ void set_geo_tags(TIFF* tiff, const Texts& texts) {
 }
 
 bool is_geo(const std::string& key) { return tag_of(key) != nullptr; }
-bool is_place(const std::string& key) {
+bool is_geo_place(const std::string& key) {
   const GeoTag* const one = tag_of(key);
   return one && one->place;
 }
 
-void move_place(Texts& texts, const Index3& first) {
+void move_geo(Texts& texts, const Index3& first) {
   const auto x = static_cast<double>(first[2]), y = static_cast<double>(first[1]);
   if (x == 0 && y == 0) return;
   for (auto& [key, text] : texts) {

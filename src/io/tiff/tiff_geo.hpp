@@ -21,9 +21,9 @@ Texts geo_texts(TIFF* tiff);
 void set_geo_tags(TIFF* tiff, const Texts& texts);
 /// Whether a text is one of them, and of a place: it holds on the same grid alone.
 bool is_geo(const std::string& key);
-bool is_place(const std::string& key);
+bool is_geo_place(const std::string& key);
 /// The same place for a part that begins at `first` of the grid.
-void move_place(Texts& texts, const Index3& first);
+void move_geo(Texts& texts, const Index3& first);
 /// That values have a scale and an offset which are not applied; or empty.
 std::string scale_note(const Texts& texts);
 

@@ -137,6 +137,7 @@ class TiffImage : public StoredImage {
     info_.orientation = page_.orientation;
     info_.tile = {page_.tiled() ? page_.tile_height : 1, page_.tile_width};
     info_.random_access = true;
+    info_.packed = packed_text(page_);
     for (const auto& slice : choice_.slices)
       for (const TiffChoice::Plane& p : slice)
         info_.random_access = info_.random_access && (page_of(p.plane).plain || page_of(p.plane).tiled());
@@ -436,6 +437,7 @@ ImageFormat tiff_format() {
   f.open = [](const std::string& file, const std::string& part) {
     return displayed(std::make_unique<TiffImage>(file, part.empty() ? "" : part.substr(1)));
   };
+  f.list = tiff_pages;
   f.create = create_tiff;
   f.bits = {8, 16, 32};
   f.side = kLongestSide;

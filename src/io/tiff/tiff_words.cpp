@@ -8,6 +8,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "places.hpp"
 #include "tessera/core/error.hpp"
 #include "tiff/ome_xml.hpp"
 #include "tiff/tiff_geo.hpp"
@@ -235,14 +236,16 @@ void set_tiff_words(TIFF* tiff, const ImageRecord& record, bool first_page) {
   }
   if (!first_page) return;
   Texts places = data.text;
-  move_place(places, space.box.lo());
+  move_place(places, space);
   set_geo_tags(tiff, places);
   for (const auto& [key, text] : data.text)
     for (const TextTag& one : kTextTags)
       if (one.written && key == one.key) TIFFSetField(tiff, one.tag, text.c_str());
   const bool deep = space.grid[0].spacing > 0 && length_of(space.grid[0].unit) && space.box.extent(0) > 1;
   if (!exact || deep || !tags_suffice(record)) {
-    TIFFSetField(tiff, TIFFTAG_IMAGEDESCRIPTION, ome_description(record).c_str());
+    ImageRecord there = record;
+    there.metadata.text = places;
+    TIFFSetField(tiff, TIFFTAG_IMAGEDESCRIPTION, ome_description(there).c_str());
     return;
   }
   for (const auto& [key, text] : data.text)

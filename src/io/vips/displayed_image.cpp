@@ -52,6 +52,11 @@ class DisplayedImage final : public ImageSource {
   }
 
   Metadata metadata() override { return image_->metadata(); }
+  std::vector<std::pair<std::string, std::string>> about() override {
+    const std::string& packed = image_->info().packed;
+    return packed.empty() ? std::vector<std::pair<std::string, std::string>>{}
+                          : decltype(about()){{"packed", packed}};
+  }
   bool random_access() const override { return image_->info().random_access; }
 
   // From the top: bands of stored rows, which are full columns of a picture that lies on its side.

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+namespace tessera {
+
+/// Prints what is in an image file: axes, type, range, pixel sizes, how it is packed, what else FILE:/PART names, and
+/// a small picture (`picture`: auto, color, text, none). Reads by pieces. Not collective. InputError.
+void describe_file(const std::string& path, const std::string& picture);
+
+}  // namespace tessera

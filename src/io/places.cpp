@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "places.hpp"
+
+#include <charconv>
+#include <cstdlib>
+#include <initializer_list>
+
+#include "tiff/tiff_geo.hpp"
+
+namespace tessera::io {
+
+bool is_place(const std::string& key) { return key == kTranslation || key == kAffine || is_geo_place(key); }
+
+std::vector<double> numbers_of(const PlaceTexts& texts, const std::string& key, std::size_t count) {
+  std::vector<double> out;
+  for (const auto& [name, text] : texts) {
+    if (name != key || !out.empty()) continue;
+    char* end = nullptr;
+    for (const char* at = text.c_str(); out.size() <= count; at = end) {
+      const double value = std::strtod(at, &end);
+      if (end == at) break;
+      out.push_back(value);
+    }
+  }
+  return out.size() == count ? out : std::vector<double>();
+}
+
+std::string number_text(const std::vector<double>& numbers) {
+  std::string out;
+  for (const double value : numbers) {
+    char text[32];
+    out.append(out.empty() ? "" : " ").append(text, std::to_chars(text, text + sizeof text, value).ptr);
+  }
+  return out;
+}
+
+void move_place(PlaceTexts& texts, const ImageSpace& space) {
+  const Index3& first = space.box.lo();
+  if (first == Index3{}) return;
+  move_geo(texts, first);
+  const std::vector<double> place = numbers_of(texts, kTranslation, 3),
+                            affine = numbers_of(texts, kAffine, 12);
+  for (auto& [key, text] : texts) {
+    if (key == kTranslation && !place.empty()) {
+      std::vector<double> moved = place;
+      for (std::size_t d = 0; d < 3; ++d) {
+        const double spacing = space.grid[d].spacing;
+        moved[d] += static_cast<double>(first[d]) * (spacing > 0 ? spacing : 1);
+      }
+      text = number_text(moved);
+    }
+    if (key == kAffine && !affine.empty()) {
+      std::vector<double> moved = affine;
+      for (std::size_t r = 0; r < 3; ++r)
+        for (std::size_t c = 0; c < 3; ++c)
+          moved[4 * r + 3] += affine[4 * r + c] * static_cast<double>(first[2 - c]);
+      text = number_text(moved);
+    }
+  }
+}
+
+double meters_of(const std::string& unit) {
+  static const std::vector<std::pair<double, std::initializer_list<const char*>>> known{
+      {1e-12, {"pm"}},
+      {1e-10, {"\u00c5", "\u212b", "A", "angstrom"}},
+      {1e-9, {"nm", "nanometer"}},
+      {1e-6, {"\u00b5m", "\u03bcm", "um", "micron", "micrometer"}},
+      {1e-3, {"mm", "millimeter"}},
+      {1e-2, {"cm", "centimeter"}},
+      {0.0254, {"in", "inch"}},
+      {1, {"m", "meter"}}};
+  for (const auto& [meters, words] : known)
+    for (const char* word : words)
+      if (unit == word) return meters;
+  return 0;
+}
+
+}  // namespace tessera::io

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Scenarios of formats that instruments write: results in them, `tessera convert` and `tessera info`."""
+import json
+import re
+
+import h5py
+import numpy as np
+
+from harness import job, run, tessera, work
+
+TV = "denoiser: {network: tv, tv: {iterations: 5}}\n"
+
+
+def store(name, array, scale, unit="micrometer", channels=None):
+    """OME-Zarr 0.4, one level in one chunk, by hand."""
+    axes = ["c", "z", "y", "x"][4 - array.ndim:]
+    folder = work / name / "0"
+    folder.mkdir(parents=True)
+    (work / name / ".zgroup").write_text('{"zarr_format": 2}')
+    kind = {"c": "channel"}
+    meta = {"multiscales": [{"version": "0.4", "axes": [
+        {"name": a, "type": kind.get(a, "space"), **({} if a == "c" else {"unit": unit})} for a in axes],
+        "datasets": [{"path": "0", "coordinateTransformations": [
+            {"type": "scale", "scale": [1 if a == "c" else scale[a] for a in axes]},
+            {"type": "translation", "translation": [0 if a == "c" else 10 * scale[a] for a in axes]}]}]}]}
+    if channels:
+        meta["omero"] = {"channels": [{"label": c} for c in channels]}
+    (work / name / ".zattrs").write_text(json.dumps(meta))
+    (folder / ".zarray").write_text(json.dumps({
+        "zarr_format": 2, "shape": array.shape, "chunks": array.shape, "dtype": array.dtype.str, "compressor": None,
+        "fill_value": 0, "order": "C", "filters": None, "dimension_separator": "/"}))
+    place = folder.joinpath(*["0"] * array.ndim)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(array.tobytes())
+
+
+def microscope(shape, top=4000):
+    z, y, x = np.mgrid[:shape[0], :shape[1], :shape[2]]
+    return (top / 2 + top / 3 * np.sin(x / 5) * np.cos(y / 7) + 3 * z).astype(np.uint16)
+
+
+def results_in_stores():
+    """The result once more as OME-Zarr, on one and two ranks, with the scales and places of the data."""
+    stack = microscope((6, 40, 56))
+    store("cell.ome.zarr", stack, {"z": 2, "y": 0.5, "x": 0.5})
+    text = ("problem:\n  measurements: cell.ome.zarr\n  noise: {gaussian: 0.02}\n" + TV +
+            "solver: {name: hqs, iterations: 2}\noutput: {folder: out, preview: none, also: cell.ome.zarr}\n")
+    said = "".join(run(job(text), "--force"))
+    assert "results in" in said and ": reconstruction.h5, cell.ome.zarr" in said, said
+    first = {p.relative_to(work / "out"): p.read_bytes() for p in (work / "out/cell.ome.zarr").rglob("*") if p.is_file()}
+    assert any(p.name == "zarr.json" for p in first), first.keys()
+    with h5py.File(work / "out/reconstruction.h5") as f:
+        wanted, units = f["image"][0], dict(f["image"].attrs)
+        assert units["pixel_0"] == 2 and units["unit"] == "\u00b5m" and f["metadata"].attrs["translation"] == "20 5 5"
+    assert tessera("convert", "out/cell.ome.zarr", "again.h5")[0] == 0
+    with h5py.File(work / "again.h5") as f:
+        assert np.array_equal(f["image"][0], wanted)
+        assert {k: v for k, v in f["image"].attrs.items()} == units, (dict(f["image"].attrs), units)
+        assert f["metadata"].attrs["translation"] == "20 5 5"
+    run(job(text), "--force", "--set", "output.zarr=0.4", ranks=2)
+    assert (work / "out/cell.ome.zarr/.zattrs").exists() and not (work / "out/cell.ome.zarr/zarr.json").exists()
+    code, said, err = tessera("compare", "again.h5", "out/cell.ome.zarr")
+    assert code == 0 and float(re.search(r"PSNR (\S+)", said).group(1)) > 90, said + err
+    code, _, err = tessera("run", job(text), "--force", "--set", "output.also=cell.png")
+    assert code == 2 and "output.also is cell.png (it must be the plain name of another .tif" in err, err
+
+
+def files_converted():
+    """Type, sizes, names and places go along; parts lie where they lay; what does not fit is said."""
+    stack = np.stack([microscope((3, 30, 41)), microscope((3, 30, 41), 900)])
+    store("two.zarr", stack, {"z": 3, "y": 0.25, "x": 0.25}, channels=["DAPI", "GFP"])
+    for ranks in (1, 2):
+        code, said, err = tessera("convert", "two.zarr", "two.ome.zarr", "--force", ranks=ranks)
+        assert code == 0 and "two.ome.zarr: 2 channels, 3 x 30 x 41, uint16" in said, said + err
+        assert tessera("convert", "two.ome.zarr", "two.h5", "--force", ranks=ranks)[0] == 0
+        with h5py.File(work / "two.h5") as f:
+            assert np.array_equal(f["image"][:], stack) and list(f["image"].attrs["channel_names"]) == ["DAPI", "GFP"]
+            assert f["metadata"].attrs["translation"] == "30 2.5 2.5"
+        code, said, err = tessera("convert", "two.zarr:/c1", "part.tif", "--region", "1:3,5:25,:40", "--force", ranks=ranks)
+        assert code == 0 and "1 channel, 2 x 20 x 40, uint16" in said, said + err
+        assert tessera("convert", "part.tif:/all", "part.h5", "--force")[0] == 0
+        with h5py.File(work / "part.h5") as f:
+            assert np.array_equal(f["image"][0], stack[1, 1:3, 5:25, :40]) and f["image"].attrs["pixel_0"] == 3
+            assert f["metadata"].attrs["translation"] == "33 3.75 2.5", "one slice of 3 and five rows of 0.25 further"
+    np.save(work / "wide.npy", np.arange(12, dtype=np.float64).reshape(3, 4) * (1 + 1e-12))
+    code, said, _ = tessera("convert", "wide.npy", "wide.tif")
+    assert code == 0 and "note: wide.npy is float64, wide.tif holds it as float32, rounded to 24 bits" in said, said
+    for arguments, words in (
+            (("two.zarr", "no.png"), "2 channels (a picture is gray or RGB)"),
+            (("wide.npy", "wide.tif"), "wide.tif exists (convert never overwrites)"),
+            (("wide.npy", "no.png"), "wide.npy holds float64 (PNG has 8 and 16 bits without sign"),
+            (("wide.npy", "no.tif", "--zarr", "0.4"), "--zarr is 0.4 (no.tif is TIFF)"),
+            (("wide.npy", "no.tif", "--region", "0:9,0:2"), "0:9 is no part of 0:3"),
+            (("wide.npy", "no.tif", "--region", "0:2"), "1 ranges"),
+            (("wide.npy", "no.tif", "--region", "a:2,0:1"), "a:2 is no range"),
+            (("none.zarr", "no.tif"), "cannot read none.zarr")):
+        code, _, err = tessera("convert", *arguments, ranks=2)
+        assert code == 2 and words in err and not (work / "no.tif").exists(), (arguments, err)
+
+
+def files_described():
+    """`tessera info FILE` of one image and of several, with the keys that open the parts."""
+    store("two.zarr", np.stack([microscope((3, 30, 41)), microscope((3, 30, 41), 900)]), {"z": 3, "y": 0.25, "x": 0.25},
+          channels=["DAPI", "GFP"])
+    code, said, err = tessera("info", "two.zarr")
+    for words in (r"file +two.zarr, OME-Zarr, \d", r"image +2 channels, 3 slices of 30 x 41, uint16",
+                  r"pixels +z 3 \u00b5m, y 0.25 \u00b5m, x 0.25 \u00b5m", r"channels +DAPI, GFP",
+                  r"packed +not packed, chunks of \(2, 3, 30, 41\)", r"range +\d+ to \d+, mean \d+",
+                  r"text +translation: 30 2.5 2.5", r"parts +two.zarr:/0  \(2, 3, 30, 41\), uint16"):
+        assert code == 0 and re.search(words, said), (words, said + err)
+    np.save(work / "ramp.npy", np.tile(np.arange(64, dtype=np.float32), (64, 1)))
+    code, said, _ = tessera("info", "ramp.npy", "--picture", "text")
+    drawn = said.splitlines()[-5]
+    assert code == 0 and drawn.startswith("  ") and drawn.rstrip().endswith("@"), said
+    with h5py.File(work / "many.h5", "w") as f:
+        f.create_dataset("a/b", data=np.full((4, 5), np.nan, np.float32), chunks=(2, 5), compression="gzip")
+        f["c"] = np.zeros((3, 4, 5), np.uint8)
+    code, said, err = tessera("info", "many.h5")
+    assert code == 0 and "many.h5:/a/b  (4, 5)" in said and "many.h5:/c  (3, 4, 5)" in said and "shown" in said, said + err
+    assert "no value is a number" in tessera("info", "many.h5:/a/b")[1]
+    assert "chunks of (2, 5), deflate" in tessera("info", "many.h5:/a/b")[1]
+    code, _, err = tessera("info", "none.tif")
+    assert code == 2 and "none.tif" in err, err
