@@ -4,7 +4,8 @@
 # As root on Debian or Ubuntu it uses apt-get. Elsewhere it says what is missing and how to get it without root.
 # May be run again at any time; with nothing missing it takes about a second. --check changes nothing.
 # --tests: also what only the tests need and can do without: a Slurm for the private cluster of
-#   tests/slurm, a browser for the pages of jobs/report.py, and .venv-scico (0.8 GB) with SCICO, to compare with.
+#   tests/slurm, a browser for the pages of jobs/report.py, .venv-scico (0.8 GB) with SCICO, to compare with, and
+#   .venv-formats (0.6 GB) with the readers that formats are compared with.
 set -euo pipefail
 unset PYTHONPATH PYTHONHOME  # a module's, for another Python
 cd "$(dirname "$0")/.."
@@ -27,6 +28,7 @@ python_packages=(numpy==2.4.6 h5py==3.16.0 pandas==3.1.1 scikit-image==0.26.0 sa
                  plotly==7.1.0 pyyaml==6.0.3 matplotlib==3.11.2 nanobind==3.1.0 mpi4py==4.1.2
                  ipykernel==7.4.0 nbclient==0.11.0 nbformat==5.11.1)
 scico_packages=(scico==0.0.7 jax==0.8.1 jaxlib==0.8.1 flax==0.12.0 safetensors==0.8.0)
+format_packages=(zarr==3.1.6 ome-zarr==0.18.0 nibabel==5.4.2 mrcfile==1.5.4 astropy==8.0.2 tifffile==2026.3.3)
 cuda_parts=nvcc,cccl,crt,nvvm,cudart,cublas,cusparse,cusolver,curand,cufft,nvrtc,nvtx,nvml,cupti,profiler
 cuda_wheels="cuda-toolkit[$cuda_parts]==13.0.2"
 
@@ -211,19 +213,22 @@ if [[ -n $cuda && -z $check_only ]]; then
   done
 fi
 
-# --- .venv-scico: its numpy and jax are no part of what tessera uses --------------------------------------------------
-if [[ -n $tests && -z $check_only ]]; then
-  scico=$(readlink -m .venv-scico)
-  wanted=()
-  for package in "${scico_packages[@]}"; do
-    installed "$package" "$scico" || wanted+=("$package")
+# --- .venv-scico, .venv-formats: their numpy and jax are no part of what tessera uses ---------------------------------
+for_comparison() {  # for_comparison NAME VENV PACKAGES...
+  local name=$1 venv_of=$(readlink -m "$2") package
+  local -a all=("${@:3}") wanted=()
+  for package in "${all[@]}"; do
+    installed "$package" "$venv_of" || wanted+=("$package")
   done
-  if ((${#wanted[@]})); then
-    echo "installing into .venv-scico for the tests: ${wanted[*]}"
-    if ! { "$scico/bin/python" -c '' 2>/dev/null || "$(pick_python)" -m venv --clear "$scico"; } ||
-      ! "$scico/bin/python" -m pip install -q --retries 1 --disable-pip-version-check "${scico_packages[@]}"; then
-      rm -rf "$scico/bin"  # so that the test is skipped, and the next set-up begins anew
-      echo "SCICO could not be installed (message above) the test that runs it is skipped" >&2
-    fi
+  ((${#wanted[@]})) || return 0
+  echo "installing into $2 for the tests: ${wanted[*]}"
+  if ! { "$venv_of/bin/python" -c '' 2>/dev/null || "$(pick_python)" -m venv --clear "$venv_of"; } ||
+    ! "$venv_of/bin/python" -m pip install -q --retries 1 --disable-pip-version-check "${all[@]}"; then
+    rm -rf "$venv_of/bin"  # so that the test is skipped, and the next set-up begins anew
+    echo "$name could not be installed (message above) the test that runs it is skipped" >&2
   fi
+}
+if [[ -n $tests && -z $check_only ]]; then
+  for_comparison SCICO .venv-scico "${scico_packages[@]}"
+  for_comparison "zarr, nibabel, mrcfile and others" .venv-formats "${format_packages[@]}"
 fi

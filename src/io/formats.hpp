@@ -19,6 +19,8 @@ ImageFormat fits_format();
 ImageFormat npy_format();
 ImageFormat hdf5_format();
 ImageFormat zarr_format();
+ImageFormat nifti_format();
+ImageFormat mrc_format();
 
 constexpr std::int64_t kLongestSide = 10'000'000;  // pixels of a picture that is written
 

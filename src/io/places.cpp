@@ -3,7 +3,6 @@
 
 #include <charconv>
 #include <cstdlib>
-#include <initializer_list>
 
 #include "tiff/tiff_geo.hpp"
 
@@ -60,7 +59,7 @@ void move_place(PlaceTexts& texts, const ImageSpace& space) {
 }
 
 double meters_of(const std::string& unit) {
-  static const std::vector<std::pair<double, std::initializer_list<const char*>>> known{
+  static const std::vector<std::pair<double, std::vector<const char*>>> known{
       {1e-12, {"pm"}},
       {1e-10, {"\u00c5", "\u212b", "A", "angstrom"}},
       {1e-9, {"nm", "nanometer"}},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Formats whose files are folders: one input is all of its files.
+// Formats whose files are folders, of which one input is all files; and arrays behind a header.
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -73,6 +73,14 @@ void zarr(const std::uint8_t* bytes, std::size_t count) {
   unpack({reinterpret_cast<const char*>(bytes), count}, folder);
   for (const char* part : {"", ":/1", ":/t0/c1", ":/labels/cells"})
     refused_or_fine([&] { compare_pieces(folder.string() + part); });
+}
+
+void grid(const std::uint8_t* bytes, std::size_t count) {
+  if (count < 2) return;
+  constexpr const char* kSuffix[] = {".nii", ".nii.gz", ".mrc"};
+  const std::string path = as_file(bytes + 1, count - 1, kSuffix[bytes[0] % 3]);
+  for (const char* part : {"", ":/0", ":/t1", ":/slices"})
+    refused_or_fine([&] { compare_pieces(path + part); });
 }
 
 }  // namespace tessera::fuzz

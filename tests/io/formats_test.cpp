@@ -99,7 +99,9 @@ TEST(Formats, EveryRowIsWrittenAndReadOnEveryNumberOfRanks) {
         for (const std::int64_t channels : {1, 2, 3})
           for (const std::int64_t depth : {1, 5}) {
             if (!format.holds_channels(channels) || (depth > 1 && !format.volumes)) continue;
-            if (depth > 1 && channels != 3) continue;
+            // Volumes of three channels, or of the one that there may be; stores and grids have tests of their own.
+            if (depth > 1 && channels != 3 && format.holds_channels(3)) continue;
+            if (!format.picture && bits != format.bits.front()) continue;
             const Index3 origin{depth > 1 ? 2 : 0, 5, -3};
             const Box box(origin, origin + Index3{depth, 47, 61});
             const std::string path = concat("row_", comm.size(), format.suffixes[0]);
@@ -112,7 +114,7 @@ TEST(Formats, EveryRowIsWrittenAndReadOnEveryNumberOfRanks) {
             comm.barrier();
           }
     }
-    EXPECT_EQ(rows, 6);
+    EXPECT_EQ(rows, 8);
     EXPECT_GE(volumes, 9);
     const ImageRecord volume{.space = ImageSpace(Box({0, 0, 0}, {2, 4, 4})), .bits = 8};
     EXPECT_THROW(write("volume.png", volume, comm), InputError);
