@@ -45,6 +45,7 @@ def results_in_stores():
     store("cell.ome.zarr", stack, {"z": 2, "y": 0.5, "x": 0.5})
     text = ("problem:\n  measurements: cell.ome.zarr\n  noise: {gaussian: 0.02}\n" + TV +
             "solver: {name: hqs, iterations: 2}\noutput: {folder: out, preview: none, also: cell.ome.zarr}\n")
+    assert "pixels       2 x 0.5 x 0.5 \u00b5m\n" in tessera("check", job(text))[1]
     said = "".join(run(job(text), "--force"))
     assert "results in" in said and ": reconstruction.h5, cell.ome.zarr" in said, said
     first = {p.relative_to(work / "out"): p.read_bytes() for p in (work / "out/cell.ome.zarr").rglob("*") if p.is_file()}
