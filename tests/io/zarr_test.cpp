@@ -415,6 +415,11 @@ TEST(Zarr, OnesThatCannotBeWrittenLeaveNothing) {
     EXPECT_THROW(write_drawn("no_folder_here/a.zarr", record, comm, ElementType::float32), RunError)
         << "a file";
     EXPECT_FALSE(fs::exists("no_folder_here/a.zarr"));
+    const std::string precious = concat("precious_", comm.size(), ".zarr");
+    if (comm.rank() == 0) test::put_file(precious + "/thesis.tex", "years");
+    comm.barrier();
+    EXPECT_THROW(write_drawn(precious, record, comm, ElementType::float32), InputError);
+    EXPECT_TRUE(fs::exists(precious + "/thesis.tex"));
     ImageRecord other = record;
     other.version = "0.3";
     EXPECT_THROW(write_drawn(concat("third_", comm.size(), ".zarr"), other, comm, ElementType::float32),
