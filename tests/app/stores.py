@@ -95,7 +95,7 @@ def files_converted():
             (("wide.npy", "no.tif", "--region", "0:2"), "1 ranges"),
             (("wide.npy", "no.tif", "--region", "a:2,0:1"), "a:2 is no range"),
             (("none.zarr", "no.tif"), "cannot read none.zarr")):
-        code, _, err = tessera("convert", *arguments, ranks=2)
+        code, _, err = tessera("convert", *arguments, ranks=2 if arguments[0] == "two.zarr" else 1)
         assert code == 2 and words in err and not (work / "no.tif").exists(), (arguments, err)
 
 
