@@ -213,16 +213,19 @@ void write_by_chunks(ImageSink& sink, const Box& image, const Layout& layout, co
       }
   const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
   std::exception_ptr problem;  // of this rank; the others go on, and need what it has
-  std::vector<double> values;
+  std::vector<double> doubles;
+  std::vector<float> floats;
   for (std::size_t k = 0; k < rounds; ++k) {
     beat();
     std::vector<Box> needs;
     for (const std::vector<Box>& chunks : of_rank) needs.push_back(k < chunks.size() ? chunks[k] : Box());
     const Box mine = needs[static_cast<std::size_t>(comm.rank())];
-    values.resize(static_cast<std::size_t>(mine.pixels() * block.channels));
-    ArrayView chunk = io::dense_view(values.data(), mine, block.channels);
-    if (block.type == ElementType::float32)
-      chunk = io::dense_view(reinterpret_cast<float*>(values.data()), mine, block.channels);
+    const std::int64_t count = mine.pixels() * block.channels;
+    const bool wide = block.type == ElementType::float64;
+    doubles.resize(static_cast<std::size_t>(wide ? count : 0));
+    floats.resize(static_cast<std::size_t>(wide ? 0 : count));
+    const ArrayView chunk = wide ? io::dense_view(doubles.data(), mine, block.channels)
+                                 : io::dense_view(floats.data(), mine, block.channels);
     Exchange exchange(ExchangePlan(layout, Layout(needs), image, Border::none, comm.rank()), transport,
                       block.channels, block.type);
     exchange.begin(block, chunk).wait();

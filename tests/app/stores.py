@@ -45,6 +45,7 @@ def results_in_stores():
     store("cell.ome.zarr", stack, {"z": 2, "y": 0.5, "x": 0.5})
     text = ("problem:\n  measurements: cell.ome.zarr\n  noise: {gaussian: 0.02}\n" + TV +
             "solver: {name: hqs, iterations: 2}\noutput: {folder: out, preview: none, also: cell.ome.zarr}\n")
+    assert "pixels       2 x 0.5 x 0.5 \u00b5m\n" in tessera("check", job(text))[1]
     said = "".join(run(job(text), "--force"))
     assert "results in" in said and ": reconstruction.h5, cell.ome.zarr" in said, said
     first = {p.relative_to(work / "out"): p.read_bytes() for p in (work / "out/cell.ome.zarr").rglob("*") if p.is_file()}
@@ -94,7 +95,7 @@ def files_converted():
             (("wide.npy", "no.tif", "--region", "0:2"), "1 ranges"),
             (("wide.npy", "no.tif", "--region", "a:2,0:1"), "a:2 is no range"),
             (("none.zarr", "no.tif"), "cannot read none.zarr")):
-        code, _, err = tessera("convert", *arguments, ranks=2)
+        code, _, err = tessera("convert", *arguments, ranks=2 if arguments[0] == "two.zarr" else 1)
         assert code == 2 and words in err and not (work / "no.tif").exists(), (arguments, err)
 
 

@@ -330,7 +330,8 @@ TEST(Zarr, OursHaveTheSameBytesOnAnyRanksAndMeansAtHalfPixels) {
                          .version = version};
       record.space.grid = {{{"z", 1, "um"}, {"y", 0.5, "\u00b5m"}, {"x", 0.5, "\u00b5m"}}};
       record.space.channel_names = {"DAPI", "b & \"c\""};
-      record.metadata.text = {{"translation", "1 0 100"}, {"objective", "63x"}};
+      record.metadata.text = {
+          {"translation", "1 0 100"}, {"objective", "63x"}, {"affine", "1 0 0 0 0 1 0 0 0 0 1 0"}};
       record.says_scale = true;
       record.factor = 4095;
       record.offset = 100;
@@ -360,8 +361,13 @@ TEST(Zarr, OursHaveTheSameBytesOnAnyRanksAndMeansAtHalfPixels) {
         EXPECT_EQ(whole->info().full_scale, 4095);
         EXPECT_EQ(whole->info().offset, 100);
         // Slice 2 of 1 um, row 10 of 0.5, column -3 of 0.5, onto what was there.
-        EXPECT_EQ(whole->metadata().text,
-                  (Metadata{{}, {{"translation", "3 5 98.5"}, {"objective", "63x"}}}.text));
+        EXPECT_EQ(
+            whole->metadata().text,
+            (Metadata{
+                {},
+                {{"translation", "3 5 98.5"}, {"objective", "63x"}, {"affine", "1 0 0 -3 0 1 0 10 0 0 1 2"}}}
+                 .text));
+        EXPECT_EQ(level->metadata().text.size(), 2U) << "the affine is that of the finest level";
         EXPECT_EQ(level->info().grid[1].spacing, 2);
         EXPECT_EQ(level->metadata().text[0].second, "3.5 5.75 99.25") << "half a pixel, then half of two";
       }
@@ -409,6 +415,11 @@ TEST(Zarr, OnesThatCannotBeWrittenLeaveNothing) {
     EXPECT_THROW(write_drawn("no_folder_here/a.zarr", record, comm, ElementType::float32), RunError)
         << "a file";
     EXPECT_FALSE(fs::exists("no_folder_here/a.zarr"));
+    const std::string precious = concat("precious_", comm.size(), ".zarr");
+    if (comm.rank() == 0) test::put_file(precious + "/thesis.tex", "years");
+    comm.barrier();
+    EXPECT_THROW(write_drawn(precious, record, comm, ElementType::float32), InputError);
+    EXPECT_TRUE(fs::exists(precious + "/thesis.tex"));
     ImageRecord other = record;
     other.version = "0.3";
     EXPECT_THROW(write_drawn(concat("third_", comm.size(), ".zarr"), other, comm, ElementType::float32),

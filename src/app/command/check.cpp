@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -13,7 +14,9 @@
 #include <vector>
 
 #include "command/command.hpp"
+#include "job/pixel_sizes.hpp"
 #include "job/tomography.hpp"
+#include "tessera/app/output.hpp"
 #include "tessera/app/tuning.hpp"
 #include "tessera/core/memory.hpp"
 #include "tessera/core/units.hpp"
@@ -153,6 +156,14 @@ void print_checkpoint(const RunPlan& plan) {
               format_seconds(write).c_str(), format_bytes(kDisk).c_str());
 }
 
+// Sizes that the job or its data say.
+void say_pixels(const ImageSpace& image) {
+  std::array<double, 3> known{};
+  for (std::size_t d = image.volume() ? 0 : 1; d < 3; ++d) known[d] = image.grid[d].spacing > 0 ? 1 : 0;
+  if (known != std::array<double, 3>{})
+    std::printf("pixels       %s\n", pixel_text(image.grid, known).c_str());
+}
+
 int execute(const CheckArguments& arguments, const Communicator& comm) {
   const KeepOpen reading;
   const JobConfig job = load_job(arguments.job, arguments.overrides, comm);
@@ -162,6 +173,7 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
   choose_execution(plan, comm, place);
   const double features = plan.network ? feature_budget(plan, comm, place) : 0;
   const Modelled model = model_job(plan, plan.device.is_cuda());
+  const ImageSpace space = result_record(plan, comm).space;
   if (comm.rank() != 0) return 0;
 
   const Decomposition& d = plan.decomposition;
@@ -173,6 +185,7 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
       representatives(d, std::max<std::int64_t>(plan.network ? longest(window_halo(*plan.network)) : 0, 64));
   std::printf("image        %lld x %s\n", static_cast<long long>(plan.image.channels),
               sides(plan.image.box).c_str());
+  say_pixels(space);
   std::printf("ranks        %d, %s blocks, alignment %lld\n", ranks,
               fmt::format("{}", fmt::join(plan.job.domain.grid, " x ")).c_str(),
               static_cast<long long>(d.alignment()[1]));

@@ -238,6 +238,7 @@ class Chooser {
       }
     if (!named) out.channel_names.clear();
     out.ours = at_key(group.attributes, kOurs);
+    out.finest = which == 0;
     if (list.size() > 1) out.note = concat("the first of ", list.size(), " multiscales is read");
     if (!at_key(ome, "image-label").is_null() || !at_key(group.attributes, "image-label").is_null())
       out.note += concat(out.note.empty() ? "" : ", ", "its values are labels");

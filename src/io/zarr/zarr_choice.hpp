@@ -25,6 +25,7 @@ struct ZarrChoice {
   std::vector<ZarrAxis> axes{};  // in the order of the array
   std::string says{};            // what names the axes; empty: nothing does
   std::vector<std::string> channel_names{};
+  bool finest = true;     // level 0
   bool placed = false;    // translations are said
   nlohmann::json ours{};  // what tessera wrote (kOurs)
   std::string note{};

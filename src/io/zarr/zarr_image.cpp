@@ -62,7 +62,8 @@ class ZarrSource final : public ImageSource {
       out.text.emplace_back(kTranslation, number_text(places));
     if (choice_.ours.is_object() && choice_.ours.contains("text") && choice_.ours["text"].is_array())
       for (const nlohmann::json& pair : choice_.ours["text"])
-        if (pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_string())
+        if (pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_string() &&
+            (whole_grid() || !is_place(pair[0].get<std::string>())))
           out.text.emplace_back(pair[0].get<std::string>(), pair[1].get<std::string>());
     return out;
   }
@@ -129,6 +130,12 @@ class ZarrSource final : public ImageSource {
     std::string out;
     for (const ZarrAxis& axis : choice_.axes) out += concat(out.empty() ? "" : ", ", axis.name);
     return out;
+  }
+  // The finest level with all slices, rows and columns: what places in our text speak of.
+  bool whole_grid() const {
+    return choice_.finest && std::none_of(choice_.axes.begin(), choice_.axes.end(), [](const ZarrAxis& axis) {
+             return axis.picked >= 0 && std::string_view("zyx").find(axis.letter) != std::string_view::npos;
+           });
   }
   void note(const std::string& text) {
     if (!text.empty()) info_.note += concat(info_.note.empty() ? "" : "; ", text);

@@ -17,22 +17,32 @@ namespace {
 
 constexpr std::int64_t kPictureChunk = 512, kVolumeChunk = 64;  // a side
 constexpr std::int64_t kPictureShard = 2048, kVolumeShard = 128;
-constexpr std::int64_t kManyChunks = 64;  // of a level, beyond which files hold several
-constexpr double kAlike = 1.5;            // spacings that differ by less are halved together
+constexpr std::int64_t kManyChunks = 64;         // of a level, beyond which files hold several
+constexpr std::int64_t kMostSamples = 16 << 20;  // of a file in all channels, which one rank holds
+constexpr double kAlike = 1.5;                   // spacings that differ by less are halved together
 
 Index3 sides(const Index3& size, std::int64_t picture, std::int64_t volume) {
   const std::int64_t side = size[0] > 1 ? volume : picture;
   return {std::min(size[0], side), std::min(size[1], side), std::min(size[2], side)};
 }
 
-void cut(ZarrLevel& level, int format) {
-  level.chunk = level.file = sides(level.size, kPictureChunk, kVolumeChunk);
+void cut(ZarrLevel& level, int format, std::int64_t channels) {
+  constexpr std::int64_t kLeast = 32;  // a side
+  const auto samples = [&](const Index3& box) { return box[0] * box[1] * box[2] * channels; };
+  level.chunk = sides(level.size, kPictureChunk, kVolumeChunk);
+  while (samples(level.chunk) > kMostSamples &&
+         *std::max_element(level.chunk.begin(), level.chunk.end()) > kLeast)
+    for (std::int64_t& side : level.chunk)
+      if (side > kLeast) side = (side + 1) / 2;
+  level.file = level.chunk;
   const Index3 count = level.files();
   if (format == 2 || count[0] * count[1] * count[2] <= kManyChunks) return;
+  Index3 shard = level.chunk;
   for (std::size_t d = 0; d < 3; ++d) {
     const std::int64_t most = (level.size[0] > 1 ? kVolumeShard : kPictureShard) / level.chunk[d];
-    level.file[d] = level.chunk[d] * std::max<std::int64_t>(1, std::min(count[d], most));
+    shard[d] = level.chunk[d] * std::max<std::int64_t>(1, std::min(count[d], most));
   }
+  if (samples(shard) <= kMostSamples) level.file = shard;
 }
 
 // The next level: means of two samples along the axes whose spacing is about the smallest; a last one without a
@@ -86,10 +96,10 @@ ZarrLayout::ZarrLayout(const ImageRecord& record)
     deep[d] = level.size[d] > 1;
     level.scale[d] = space.grid[d].spacing > 0 ? space.grid[d].spacing : 1;
   }
-  cut(level, format_);
+  cut(level, format_, space.channels);
   levels_.push_back(level);
   for (ZarrLevel next; halve(levels_.back(), deep, next);) {
-    cut(next, format_);
+    cut(next, format_, space.channels);
     levels_.push_back(next);
   }
 }

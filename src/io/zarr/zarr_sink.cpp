@@ -43,7 +43,10 @@ class ZarrSink final : public ImageSink {
     range_.assign(static_cast<std::size_t>(record_.space.channels), {HUGE_VAL, -HUGE_VAL});
     comm_.together([&] {
       if (comm_.rank() != 0) return;
-      std::error_code error;  // those above it are not made
+      std::error_code error, none;  // folders above it are not made
+      TESSERA_VALIDATE(
+          !fs::is_directory(path_, none) || fs::is_empty(path_, none) || !zarr_mark(path_).empty(), path_,
+          " is a folder that is no Zarr store (it would be removed) name another one");
       if (fs::create_directory(part_, error); error) fail(error.message());
       for (std::size_t k = 0; k < layout_.levels().size(); ++k) put(layout_.array_metadata(k));
     });
