@@ -106,3 +106,41 @@ def samples_no_blur_made():
         np.save(work / "y.npy", np.minimum(bright, most).astype(np.uint16))
         out = said(text)
         assert ("pile up between" in out) == (name == "full"), (name, out)
+
+
+def lines_no_blur_made():
+    """Behind a blur: rows or columns with offsets of their own, a mosaic of 6 x 6 colors, holes whose mark was mixed into their rims."""
+    r = np.random.default_rng(4)
+    g = np.arange(-6, 7)
+    k = np.exp(-(g[:, None] ** 2 + g**2) / 2 / 1.6**2)
+    np.save(work / "k.npy", k / k.sum())
+    yy, xx = np.mgrid[:108, :120]
+    blurred = 0.5 + 0.3 * np.sin(xx / 9) * np.cos(yy / 7)
+    noisy = 3000 * blurred + r.normal(0, 15, blurred.shape)
+    colors = np.array([["GBRGRB".index(c) % 3 for c in row] for row in ("GBGGRG", "RGRBGB", "GBGGRG", "GRGGBG", "BGBRGR", "GRGGBG")])
+    mosaic = noisy * np.array([1, 0.65, 0.5])[np.tile(colors, (18, 20))]
+    text = "problem: {measurements: y.npy, operator: {type: blur, kernel: {file: k.npy}}}\n" + END.replace("iterations: 4}", "iterations: 1}")
+    lines = ("rows of the measurement have an offset of their own each, of about", "columns of the measurement have an offset of their own each, of about",
+             "warning: every third row and every third column")
+    for name, array, ranks in (("clean", noisy, 1), ("rows", noisy + r.normal(0, 30, (108, 1)), 2), ("columns", noisy + r.normal(0, 30, 120), 1), ("mosaic", mosaic, 2)):
+        np.save(work / "y.npy", array.astype("f4"))
+        out = said(text, ranks=ranks)
+        shown = [line in out for line in lines]
+        assert shown == [name == "rows", name == "columns", name == "mosaic"], (name, out)
+        if name in ("rows", "columns"):
+            assert 20 < float(re.search(r"each, of about ([\d.]+)", out)[1]) < 40, out
+    hole = np.zeros(noisy.shape, bool)
+    for row, column, radius in ((30, 40, 9), (70, 90, 14)):
+        hole |= np.hypot(yy - row, xx - column) < radius
+    rim = ~hole & (np.roll(hole, 1, 0) | np.roll(hole, -1, 0) | np.roll(hole, 1, 1) | np.roll(hole, -1, 1))
+    share = np.where(rim, r.uniform(0.3, 1, hole.shape), 0)
+    found = {}
+    for name, ranks in (("cut", 1), ("blended", 1), ("blended", 2)):
+        mixed = noisy * (1 - share) - 9999 * share if name == "blended" else noisy
+        np.save(work / "y.npy", np.where(hole, np.nan, mixed).astype("f4"))
+        out = said(text, ranks=ranks)
+        told = re.search(r"note: (\d+) samples beside missing ones lie far below all others", out)
+        assert bool(told) == (name == "blended") and (not told or int(told[1]) == rim.sum()), out
+        assert "pile up between" not in out, out
+        found[name, ranks] = image("out")
+    assert distance(found["blended", 1], found["cut", 1]) < 0.05 and distance(found["blended", 2], found["blended", 1]) < 1e-3
