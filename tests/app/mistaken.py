@@ -14,19 +14,24 @@ def scans_mistaken():
     """Line integrals that are not linear, no darks, columns of another response, both ends of the turn, a slow creep, exchanged bytes."""
     theta, y = sinogram(90, 1, 96, 0)
     views, flats, darks = counts(y)
-    odd = [f"warning: {text}" for text in ("views of one object", "there are no darks", "columns of the detector", "90 views are taken", "the views' centers", "the object moves")]
+    odd = [f"warning: {text}" for text in ("views of one object", "there are no darks", "columns of the detector", "90 views are taken", "the views' centers", "the object moves", "views stand aside")]
     hard = -np.log((np.exp(-2.2 * y) + np.exp(-0.8 * y)) / 2)
     light = np.random.default_rng(2).poisson(1600 * np.ones((4, 1, 96)))
     some = np.where(np.random.default_rng(3).random(96) < 0.15, 1.15, 1)
+    shakes = np.random.default_rng(6).normal(0, 0.8, 90)
     creep = 4 * np.exp(-np.arange(90) / 15)
     columns = np.arange(96)
-    moved = np.array([[np.interp(columns - m, columns, v[0])] for m, v in zip(creep, y)])
+    moved, shaken = (np.array([[np.interp(columns - m, columns, v[0])] for m, v in zip(by, y)]) for by in (creep, shakes))
     for name, file, words in (("good", (views, flats, darks), None), ("hard", counts(hard), r"less where .*the beam hardens"),
                               ("lit", (views, flats, (light + 100).astype(np.uint16)), "more where .*the darks are too bright"),
-                              ("some", counts(y * some), r"columns of the detector .* not in proportion"), ("creeps", counts(moved), "centers of mass are up to")):
+                              ("some", counts(y * some), r"columns of the detector .* not in proportion"), ("creeps", counts(moved), "centers of mass are up to"), ("shakes", counts(shaken), "views stand aside each by itself")):
         dxchange(f"{name}.h5", *file, theta)
         out = said_by("check", scan(f"{name}.h5"), f"warning: .*{words}" if words else "scan ")
         assert words or not any(text in out for text in odd), out
+    few = np.random.default_rng(7)  # noise makes masses and sums of squares larger together
+    dim = few.poisson(400 * np.exp(-0.2 * y[:1].repeat(90, 0))), few.poisson(400 * np.ones((8, 1, 96))), np.zeros((4, 1, 96))
+    dxchange("dim.h5", *(frames.astype(np.uint16) for frames in dim), theta)
+    assert "views of one object" not in said_by("check", scan("dim.h5"), "scan ")
     dxchange("none.h5", views + np.uint16(900), flats + np.uint16(900), darks, theta)
     with h5py.File(work / "none.h5", "a") as f:
         del f["exchange/data_dark"]
@@ -36,6 +41,11 @@ def scans_mistaken():
         np.save(work / "s.npy", y[np.arange(91 if "91" in more else 90) % 90, 0].astype(np.float32))
         out = said_by("check", scan("s.npy", f"values: line_integrals, views: {{{more}}}"), words or "scan ")
         assert words or "views are taken" not in out, out
+    for name, beam in (("share", 1), ("percent", 100), ("monitor", 7)):
+        np.save(work / "s.npy", (beam * np.exp(-y[:, 0])).astype(np.float32))
+        out = said_by("check", scan("s.npy", "values: transmission, views: {count: 90}"),
+                      "scan " if beam == 1 else f"warning: a ray beside the object has {beam} in .*{'are percent' if beam == 100 else 'not divided out'}")
+        assert beam > 1 or "a ray beside" not in out, out
     dxchange("bytes.h5", views.byteswap(), flats, darks, theta)
     for command in ("check", "run"):
         said_by(command, scan("bytes.h5"), "bytes.h5:/exchange/data looks as if the two bytes of each number were exchanged", 2)
