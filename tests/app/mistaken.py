@@ -85,6 +85,10 @@ def samples_mistaken():
         np.save(work / "w.npy", weights.astype("f4"))
         out = said(text.replace("y.npy", "y.npy, weights: w.npy"), ranks=2 if name == "own" else 1)
         assert ("warning: the weights are a function of each sample itself" in out) == (name == "own"), out
+    # Half of the samples below 0: what is written is what helps.
+    np.save(work / "y.npy", (noisy - 1500).astype("f4"))
+    advice = re.search(r"leaves the range: .* write '(offset: -[\d.]+, factor: [\d.]+)' in problem.scale", said(text, ranks=2))
+    assert advice and "leaves the range" not in said(text.replace("y.npy", f"y.npy, scale: {{{advice[1]}}}"))
 
 
 def samples_no_blur_made():
