@@ -86,6 +86,33 @@ double turns(const std::vector<double>& means, std::size_t run, std::size_t phas
   return many || alike ? by : 0;
 }
 
+// The same where every third line is of one kind and those between of another, as in a mosaic of 6 x 6 colors.
+double every_third(const std::vector<double>& means) {
+  constexpr std::size_t kLeast = 24;
+  constexpr double kSame = 0.9;
+  if (means.size() < kLeast) return 0;
+  double largest = 0;
+  for (std::size_t phase = 0; phase < 3; ++phase) {
+    std::vector<double> apart;
+    std::array<double, 2> above{}, n{};  // of these lines, and of those between
+    for (std::size_t k = 1; k + 1 < means.size(); ++k) {
+      const double d = means[k] - (means[k - 1] + means[k + 1]) / 2;
+      if (!std::isfinite(d)) continue;
+      const std::size_t kind = k % 3 == phase ? 0 : 1;
+      above[kind] += d > 0;
+      n[kind] += 1;
+      if (kind == 0) apart.push_back(std::abs(d));
+    }
+    const bool high = above[0] > n[0] / 2;
+    const double these = high ? above[0] : n[0] - above[0], others = high ? n[1] - above[1] : above[1];
+    if (apart.empty() || these < kSame * n[0] || others < kSame * n[1]) continue;
+    const auto middle = apart.begin() + static_cast<std::ptrdiff_t>(apart.size() / 2);
+    std::nth_element(apart.begin(), middle, apart.end());
+    largest = std::max(largest, *middle);
+  }
+  return largest;
+}
+
 // The samples of one row or column, over slices and channels; NaN where one does not count.
 std::vector<double> samples_of(const at::Tensor& y, const at::Tensor& marks, const Box& all, const Box& block,
                                std::size_t axis, std::size_t line, const Communicator& comm) {
@@ -182,6 +209,15 @@ void warn_of_alternate_lines(const Survey& survey, const Measurement& y, const M
             run == 1 ? "" : "pair of ", words[axis], run == 1 ? "" : "s", of, by * survey.factor, units));
         break;
       }
+    }
+    const double third = std::min(every_third(means[1]), every_third(means[2]));
+    if (found.empty() && third > kShows * seen.noise_sigma) {
+      seen.warnings.push_back(fmt::format(
+          "every third row and every third column of the measurement{} differ from those beside them, by "
+          "{:.3g}{} (as in a sensor's mosaic of 6 x 6 colors, X-Trans): demosaic it first",
+          of, third * survey.factor, units));
+      seen.mosaic = true;
+      continue;
     }
     for (const std::size_t axis : {std::size_t{1}, std::size_t{2}}) {
       if (!found.empty()) break;

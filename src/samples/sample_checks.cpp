@@ -237,15 +237,24 @@ void look_for_stars(const Survey& survey, const Counted& n, Surveyed& seen) {
   if (found.faint || found.starry) seen.few_bright = std::move(found);
 }
 
-// Between what nearly all samples lie, where that is little of the range and far above 0.
-std::optional<std::array<double, 2>> narrow_ends(const Survey& survey, const Counted& n, const Measurement& y,
-                                                 const Measurement& marks, const Communicator& comm) {
-  constexpr std::int64_t kOneIn = 10'000;
-  if (!survey.in_image_range() || n.bright * kOneIn < n.all) return std::nullopt;
+constexpr std::int64_t kOneInEnds = 10'000;  // samples lies beyond an end
+
+// Between what nearly all samples lie.
+std::array<double, 2> usual_ends(const Counted& n, const Measurement& y, const Measurement& marks,
+                                 const Communicator& comm) {
   std::vector<float> values;
   each_counted(y, marks, [&](double v) { values.push_back(static_cast<float>(v)); });
-  const double low = static_cast<double>(order_statistic(values, n.all / kOneIn, comm)),
-               high = static_cast<double>(order_statistic(values, n.all - 1 - n.all / kOneIn, comm));
+  const std::int64_t beyond = n.all / kOneInEnds;
+  const float low = order_statistic(values, beyond, comm),
+              high = order_statistic(values, n.all - 1 - beyond, comm);
+  return {static_cast<double>(low), static_cast<double>(high)};
+}
+
+// The same, where that is little of the range and far above 0.
+std::optional<std::array<double, 2>> narrow_ends(const Survey& survey, const Counted& n, const Measurement& y,
+                                                 const Measurement& marks, const Communicator& comm) {
+  if (!survey.in_image_range() || n.bright * kOneInEnds < n.all) return std::nullopt;
+  const auto [low, high] = usual_ends(n, y, marks, comm);
   if (low < kDim || high - low >= kDim || !(low < high)) return std::nullopt;
   return std::array{low, high};
 }
@@ -282,14 +291,21 @@ void warn_of_range(const Survey& survey, const Counted& n, const Measurement& y,
   // Whole numbers of 16 bits that are read with a sign: those from 32768 on come out below 0.
   const bool wrapped = survey.data.type == "int16" && n.least * survey.factor + survey.offset < -16384 &&
                        n.most * survey.factor + survey.offset > 16384;
-  if (in_range && n.beyond * 1000 > n.all)
-    warn(fmt::format(
-        "leaves the range: {:.3g} % of the samples are far outside of {} to {}, which are 0 and 1 "
-        "inside (they reach {} to {}): {}",
-        percent(n.beyond, n.all), file(0), file(1), file(n.least), file(n.most),
-        wrapped ? "they are probably uint16 in a file of int16, as BigDataViewer keeps them: write them as "
-                  "what they are, a.view('uint16')"
-                : "say problem.scale"));
+  if (!in_range || n.beyond * 1000 <= n.all) return;
+  std::string cure = "say problem.scale";
+  if (wrapped) {
+    cure =
+        "they are probably uint16 in a file of int16, as BigDataViewer keeps them: write them as what they "
+        "are, a.view('uint16')";
+  } else if (n.beyond * 20 > n.all) {  // not a few wild ones
+    const auto [low, high] = usual_ends(n, y, marks, comm);
+    cure = fmt::format("write 'offset: {}, factor: {:.6g}' in problem.scale", file(low),
+                       (high - low) * survey.factor);
+  }
+  warn(
+      fmt::format("leaves the range: {:.3g} % of the samples are far outside of {} to {}, which are 0 and 1 "
+                  "inside (they reach {} to {}): {}",
+                  percent(n.beyond, n.all), file(0), file(1), file(n.least), file(n.most), cure));
 }
 
 // Samples that pile up at an end of the range; which ends were spoken of, NaN where none was.

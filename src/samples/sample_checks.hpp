@@ -38,6 +38,11 @@ void warn_of_wrapped(const Survey& survey, const Measurement& stored, const Meas
 void warn_of_alternate_lines(const Survey& survey, const Measurement& y, const Measurement& marks,
                              Surveyed& seen, const Communicator& comm);
 
+/// A line in seen.warnings where rows or columns of a blurred picture have an offset of their own each. `y`: as inside. The
+/// noise is known by now. Collective.
+void warn_of_line_offsets(const Survey& survey, const Measurement& y, const Measurement& marks,
+                          Surveyed& seen, const Communicator& comm);
+
 /// A line in seen.warnings where samples are darker where the flat field, by which they will be divided, is larger: it
 /// is a gain. `y`: as inside, not divided yet. Collective.
 void warn_of_inverse_flat(const Measurement& y, const Measurement& flat, const Measurement& marks,

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <tuple>
 
@@ -33,13 +34,32 @@ bool has_air(const at::Tensor& p) {
          p.narrow(1, columns - ends, ends).mean(1).abs().mean().item<double>() < most;
 }
 
+// What is left of y along the first axis where columns of X are fitted to it.
+at::Tensor left_of(const at::Tensor& y, const at::Tensor& X) {
+  return y - X.matmul(at::linalg_pinv(X, 1e-12).matmul(y));
+}
+
+// How masses follow sums of squares, each from every second column: noise, which makes both larger where they are of the
+// same samples, has no part in it.
+double slope_between_columns(const at::Tensor& p, const at::Tensor& drift) {
+  std::array<at::Tensor, 2> mass, square;
+  for (std::size_t k = 0; k < 2; ++k) {
+    const at::Tensor half = without_ends(p.slice(1, static_cast<std::int64_t>(k), p.size(1), 2));
+    mass[k] = left_of(half.sum(1), drift);
+    square[k] = left_of(half.square().sum(1), drift);
+  }
+  const at::Tensor together = square[0] * mass[1] + square[1] * mass[0],
+                   own = square[0].square() + square[1].square();
+  return together.sum().item<double>() / own.sum().item<double>();
+}
+
 }  // namespace
 
 // Views of one object have one mass. Where line integrals come out too small or too large the more of them there is,
 // masses follow the views' sums of squares.
 void judge_linearity(Scan& scan, const ScanRows& look) {
   constexpr std::int64_t kViews = 24;
-  constexpr double kSure = 8, kShare = 0.5, kLeast = 0.03, kVaries = 0.02;
+  constexpr double kSure = 8, kShare = 0.5, kLeast = 0.03, kVaries = 0.02, kHalf = 0.5;
   const at::Tensor p = look.y.mean(0);
   const std::int64_t views = p.size(0);
   if (views < kViews || p.size(1) < 16 || !has_air(p)) return;
@@ -49,17 +69,14 @@ void judge_linearity(Scan& scan, const ScanRows& look) {
   if (!(usual > 0) || square.std().item<double>() < kVaries * square.mean().item<double>()) return;
   const at::Tensor drift = at::stack({at::ones_like(mass), time}, 1),
                    both = at::stack({at::ones_like(mass), time, square}, 1);
-  const auto left = [&](const at::Tensor& X) {
-    return mass - X.matmul(at::linalg_pinv(X, 1e-12).matmul(mass));
-  };
-  const at::Tensor before = left(drift), after = left(both);
-  const at::Tensor own = square - drift.matmul(at::linalg_pinv(drift, 1e-12).matmul(square));
+  const at::Tensor before = left_of(mass, drift), after = left_of(mass, both), own = left_of(square, drift);
   const double slope = (own * before).sum().item<double>() / own.square().sum().item<double>(),
                scatter = std::sqrt(after.square().mean().item<double>() / own.square().sum().item<double>()),
                share = 1 - after.square().sum().item<double>() / before.square().sum().item<double>();
   const double of_peak = slope * peak;
   const double off = of_peak < 0 ? 1 - 1 / (1 - of_peak) : 1 / (1 - std::min(of_peak, 0.5)) - 1;
   if (std::abs(slope) < kSure * scatter || share < kShare || std::abs(of_peak) < kLeast) return;
+  if (slope_between_columns(p, drift) / slope < kHalf) return;
   const std::string seen = fmt::format(
       "views of one object have one mass, and these have {} where their line integrals are larger: those of "
       "{:.2g} come out about {:.0f} % too {}",

@@ -259,7 +259,7 @@ void compare_flats(Scan& scan, std::vector<std::string>& notices, const Communic
 
 // Whether what lies beside the object has another value than 0: at both ends, evenly, and not rising inward.
 bool judge_air(Scan& scan, const Ends& e) {
-  constexpr double kFar = 0.04, kEven = 0.25;
+  constexpr double kFar = 0.04, kEven = 0.25, kPercent = 0.2;
   const double low = std::min(e.left, e.right), high = std::max(e.left, e.right), far = kFar * (e.peak - low),
                even = kEven * std::max(std::abs(low), std::abs(high));
   if (low < -far && e.low_scatter < -low / 4 && high > low / 2) {
@@ -289,6 +289,19 @@ bool judge_air(Scan& scan, const Ends& e) {
   }
   if (high - low > even || std::min(std::abs(low), std::abs(high)) < far || e.scatter > even / 2)
     return false;
+  if (const double level = (low + high) / 2; scan.transmission && scan.file.flats.empty()) {
+    scan.warnings.push_back(
+        fmt::format("a ray beside the object has {:.4g} in the file, evenly, at both ends of all views, "
+                    "where the share of the beam is 1 ({}): "
+                    "all line integrals are off by {:.3g}; divide the samples by that, or give frames of the "
+                    "beam alone as "
+                    "problem.flat",
+                    std::exp(-level),
+                    std::abs(level + std::log(100)) < kPercent ? "the samples are percent"
+                                                               : "the beam is not divided out",
+                    level));
+    return true;
+  }
   scan.warnings.push_back(fmt::format(
       "both ends of all views are at {:.3g}, evenly, where a ray beside the object has 0 ({}): all line "
       "integrals are off by that; {}",

@@ -221,6 +221,20 @@ double white_square(const at::Tensor& t) {
   return mean_square(t.narrow(0, 1, n) - t.narrow(0, 0, n)) / 2;
 }
 
+// Columns that most views stand aside each by itself, beyond what noise and the beam's level make of their centers of mass; else 0.
+double shaking(const at::Tensor& p, const at::Tensor& left, const at::Tensor& mass, const at::Tensor& place) {
+  constexpr double kLeastOff = 0.4, kTimes = 6, kMedian = 0.6745;
+  const std::int64_t n = p.size(1) - 2;
+  const at::Tensor fine = p.narrow(1, 1, n) - (p.narrow(1, 0, n) + p.narrow(1, 2, n)) / 2;
+  const double noise = fine.abs().median().item<double>() / kMedian / std::sqrt(1.5);
+  const double usual = mass.mean().item<double>(), level = std::sqrt(mean_square(mass / usual - 1)),
+               middle = (p.matmul(place) / mass).mean().item<double>(),
+               aside = std::abs(middle - place.mean().item<double>());
+  const double by_noise = noise * std::sqrt((place - middle).square().sum().item<double>()) / usual;
+  const double off = left.abs().median().item<double>() / kMedian;
+  return off > std::max({kLeastOff, kTimes * by_noise, kTimes / 2 * level * std::max(1.0, aside)}) ? off : 0;
+}
+
 }  // namespace
 
 // Source: the center of mass of a parallel view is the projection of the object's, whatever the object.
@@ -260,7 +274,16 @@ void judge_motion(Scan& scan, const ScanRows& look) {
     return before > least_off * least_off && before > whites * white_square(without.left);
   };
   const bool astray = beyond(2 * kOff, kPart / 2, 4 * kWhite) || beyond(kOff, kOffPart, kSmooth);
-  if (!steady && !astray) return;
+  if (!steady && !astray) {
+    if (const double off = shaking(p, without.left, mass, place); off > 0)
+      scan.warnings.push_back(fmt::format(
+          "views stand aside each by itself, by {:.2g} columns as a rule, as their centers of mass show (of "
+          "an object that only "
+          "turns they follow a sine: a stage that shakes, a bearing with play; edges are smeared) shift each "
+          "view to the sine through all centers before",
+          off));
+    return;
+  }
   scan.warnings.push_back(
       steady
           ? fmt::format(

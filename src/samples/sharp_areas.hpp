@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "area_runs.hpp"
+#include "tessera/domain/distributed_operator.hpp"
 
 namespace tessera {
 
@@ -38,6 +39,10 @@ struct NearPlane {
     return static_cast<std::size_t>((row - around.lo()[1]) * around.extent(2) + column - around.lo()[2]);
   }
 };
+
+/// The channels of a part of a measurement. `marks` 0: does not count. Collective.
+std::vector<NearPlane> planes_of(const at::Tensor& y, const at::Tensor& marks, const ProductSpace& layout,
+                                 std::size_t part, const Communicator& comm);
 
 /// Samples that may be such areas: of one value, or within `within` of it and connected to a corner of the frame.
 struct Candidate {

@@ -14,7 +14,7 @@ namespace tessera {
 
 std::optional<TopPile> top_pile(const at::Tensor& y, const at::Tensor& counted, const Communicator& comm) {
   constexpr std::int64_t kBins = 512;
-  constexpr double kShare = 0.005, kTop = 0.85, kNarrow = 0.05, kTimes = 2;
+  constexpr double kShare = 0.005, kTop = 0.85, kNarrow = 0.05, kTimes = 2, kMost = 0.5;
   const at::Tensor v = y.to(at::kCPU, at::kFloat).contiguous(),
                    m = counted.defined() ? counted.to(at::kCPU, at::kFloat).expand_as(v).contiguous()
                                          : at::Tensor();
@@ -49,7 +49,7 @@ std::optional<TopPile> top_pile(const at::Tensor& y, const at::Tensor& counted, 
   std::int64_t wide = 1;  // half of the peak's width at half its height
   while (wide < kBins / 8 && within(top - wide - 1, top - wide + 2) > within(top - 1, top + 2) / 2) ++wide;
   const double all = static_cast<double>(bins.back()), pile = within(top - 3 * wide, kBins);
-  if (static_cast<double>(wide) > kNarrow / 2 * kBins || pile < kShare * all ||
+  if (static_cast<double>(wide) > kNarrow / 2 * kBins || pile < kShare * all || pile > kMost * all ||
       within(top + 4 * wide, kBins) > 0.01 * pile ||
       within(top - wide, top + wide) < kTimes * within(top - 9 * wide, top - 4 * wide) * 2 / 5)
     return std::nullopt;

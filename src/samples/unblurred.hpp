@@ -12,4 +12,9 @@ namespace tessera {
 void leave_out_unblurred(const Survey& survey, const Measurement& stored, Measurement& marks, Surveyed& seen,
                          const Communicator& comm);
 
+/// Leaves out samples beside missing ones that lie far below all others: their number for nothing (-9999) was mixed into
+/// them as the picture was resampled. One line in seen.notices. `stored`: as the file has them. Collective.
+void leave_out_blended(const Survey& survey, const Measurement& stored, Measurement& marks, Surveyed& seen,
+                       const Communicator& comm);
+
 }  // namespace tessera

@@ -293,6 +293,7 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
     }
   }
   raw.clear();
+  if (!s.simulated && s.weights.empty()) leave_out_blended(survey, stored, marks, seen, comm);
   if (!s.simulated && s.weights.empty()) leave_out_unblurred(survey, stored, marks, seen, comm);
   if (!s.simulated) leave_out_empty_part(survey, stored, marks, seen, comm);
   if (!s.simulated) mark_ends(survey, stored, marks, seen, comm);
@@ -366,6 +367,7 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
     warn_of_values(survey, stored, marks, seen, comm);
     warn_of_wrapped(survey, stored, marks, seen, comm);
     warn_of_alternate_lines(survey, seen.y, marks, seen, comm);
+    warn_of_line_offsets(survey, seen.y, marks, seen, comm);
     warn_of_turned_kernel(seen.y, marks, seen, comm);
   }
   seen.missing = 1 - static_cast<double>(counted) / static_cast<double>(seen.A->range().values());

@@ -14,19 +14,24 @@ def scans_mistaken():
     """Line integrals that are not linear, no darks, columns of another response, both ends of the turn, a slow creep, exchanged bytes."""
     theta, y = sinogram(90, 1, 96, 0)
     views, flats, darks = counts(y)
-    odd = [f"warning: {text}" for text in ("views of one object", "there are no darks", "columns of the detector", "90 views are taken", "the views' centers", "the object moves")]
+    odd = [f"warning: {text}" for text in ("views of one object", "there are no darks", "columns of the detector", "90 views are taken", "the views' centers", "the object moves", "views stand aside")]
     hard = -np.log((np.exp(-2.2 * y) + np.exp(-0.8 * y)) / 2)
     light = np.random.default_rng(2).poisson(1600 * np.ones((4, 1, 96)))
     some = np.where(np.random.default_rng(3).random(96) < 0.15, 1.15, 1)
+    shakes = np.random.default_rng(6).normal(0, 0.8, 90)
     creep = 4 * np.exp(-np.arange(90) / 15)
     columns = np.arange(96)
-    moved = np.array([[np.interp(columns - m, columns, v[0])] for m, v in zip(creep, y)])
+    moved, shaken = (np.array([[np.interp(columns - m, columns, v[0])] for m, v in zip(by, y)]) for by in (creep, shakes))
     for name, file, words in (("good", (views, flats, darks), None), ("hard", counts(hard), r"less where .*the beam hardens"),
                               ("lit", (views, flats, (light + 100).astype(np.uint16)), "more where .*the darks are too bright"),
-                              ("some", counts(y * some), r"columns of the detector .* not in proportion"), ("creeps", counts(moved), "centers of mass are up to")):
+                              ("some", counts(y * some), r"columns of the detector .* not in proportion"), ("creeps", counts(moved), "centers of mass are up to"), ("shakes", counts(shaken), "views stand aside each by itself")):
         dxchange(f"{name}.h5", *file, theta)
         out = said_by("check", scan(f"{name}.h5"), f"warning: .*{words}" if words else "scan ")
         assert words or not any(text in out for text in odd), out
+    few = np.random.default_rng(7)  # noise makes masses and sums of squares larger together
+    dim = few.poisson(400 * np.exp(-0.2 * y[:1].repeat(90, 0))), few.poisson(400 * np.ones((8, 1, 96))), np.zeros((4, 1, 96))
+    dxchange("dim.h5", *(frames.astype(np.uint16) for frames in dim), theta)
+    assert "views of one object" not in said_by("check", scan("dim.h5"), "scan ")
     dxchange("none.h5", views + np.uint16(900), flats + np.uint16(900), darks, theta)
     with h5py.File(work / "none.h5", "a") as f:
         del f["exchange/data_dark"]
@@ -36,6 +41,11 @@ def scans_mistaken():
         np.save(work / "s.npy", y[np.arange(91 if "91" in more else 90) % 90, 0].astype(np.float32))
         out = said_by("check", scan("s.npy", f"values: line_integrals, views: {{{more}}}"), words or "scan ")
         assert words or "views are taken" not in out, out
+    for name, beam in (("share", 1), ("percent", 100), ("monitor", 7)):
+        np.save(work / "s.npy", (beam * np.exp(-y[:, 0])).astype(np.float32))
+        out = said_by("check", scan("s.npy", "values: transmission, views: {count: 90}"),
+                      "scan " if beam == 1 else f"warning: a ray beside the object has {beam} in .*{'are percent' if beam == 100 else 'not divided out'}")
+        assert beam > 1 or "a ray beside" not in out, out
     dxchange("bytes.h5", views.byteswap(), flats, darks, theta)
     for command in ("check", "run"):
         said_by(command, scan("bytes.h5"), "bytes.h5:/exchange/data looks as if the two bytes of each number were exchanged", 2)
@@ -75,6 +85,10 @@ def samples_mistaken():
         np.save(work / "w.npy", weights.astype("f4"))
         out = said(text.replace("y.npy", "y.npy, weights: w.npy"), ranks=2 if name == "own" else 1)
         assert ("warning: the weights are a function of each sample itself" in out) == (name == "own"), out
+    # Half of the samples below 0: what is written is what helps.
+    np.save(work / "y.npy", (noisy - 1500).astype("f4"))
+    advice = re.search(r"leaves the range: .* write '(offset: -[\d.]+, factor: [\d.]+)' in problem.scale", said(text, ranks=2))
+    assert advice and "leaves the range" not in said(text.replace("y.npy", f"y.npy, scale: {{{advice[1]}}}"))
 
 
 def samples_no_blur_made():
@@ -106,3 +120,41 @@ def samples_no_blur_made():
         np.save(work / "y.npy", np.minimum(bright, most).astype(np.uint16))
         out = said(text)
         assert ("pile up between" in out) == (name == "full"), (name, out)
+
+
+def lines_no_blur_made():
+    """Behind a blur: rows or columns with offsets of their own, a mosaic of 6 x 6 colors, holes whose mark was mixed into their rims."""
+    r = np.random.default_rng(4)
+    g = np.arange(-6, 7)
+    k = np.exp(-(g[:, None] ** 2 + g**2) / 2 / 1.6**2)
+    np.save(work / "k.npy", k / k.sum())
+    yy, xx = np.mgrid[:108, :120]
+    blurred = 0.5 + 0.3 * np.sin(xx / 9) * np.cos(yy / 7)
+    noisy = 3000 * blurred + r.normal(0, 15, blurred.shape)
+    colors = np.array([["GBRGRB".index(c) % 3 for c in row] for row in ("GBGGRG", "RGRBGB", "GBGGRG", "GRGGBG", "BGBRGR", "GRGGBG")])
+    mosaic = noisy * np.array([1, 0.65, 0.5])[np.tile(colors, (18, 20))]
+    text = "problem: {measurements: y.npy, operator: {type: blur, kernel: {file: k.npy}}}\n" + END.replace("iterations: 4}", "iterations: 1}")
+    lines = ("rows of the measurement have an offset of their own each, of about", "columns of the measurement have an offset of their own each, of about",
+             "warning: every third row and every third column")
+    for name, array, ranks in (("clean", noisy, 1), ("rows", noisy + r.normal(0, 30, (108, 1)), 2), ("columns", noisy + r.normal(0, 30, 120), 1), ("mosaic", mosaic, 2)):
+        np.save(work / "y.npy", array.astype("f4"))
+        out = said(text, ranks=ranks)
+        shown = [line in out for line in lines]
+        assert shown == [name == "rows", name == "columns", name == "mosaic"], (name, out)
+        if name in ("rows", "columns"):
+            assert 20 < float(re.search(r"each, of about ([\d.]+)", out)[1]) < 40, out
+    hole = np.zeros(noisy.shape, bool)
+    for row, column, radius in ((30, 40, 9), (70, 90, 14)):
+        hole |= np.hypot(yy - row, xx - column) < radius
+    rim = ~hole & (np.roll(hole, 1, 0) | np.roll(hole, -1, 0) | np.roll(hole, 1, 1) | np.roll(hole, -1, 1))
+    share = np.where(rim, r.uniform(0.3, 1, hole.shape), 0)
+    found = {}
+    for name, ranks in (("cut", 1), ("blended", 1), ("blended", 2)):
+        mixed = noisy * (1 - share) - 9999 * share if name == "blended" else noisy
+        np.save(work / "y.npy", np.where(hole, np.nan, mixed).astype("f4"))
+        out = said(text, ranks=ranks)
+        told = re.search(r"note: (\d+) samples beside missing ones lie far below all others", out)
+        assert bool(told) == (name == "blended") and (not told or int(told[1]) == rim.sum()), out
+        assert "pile up between" not in out, out
+        found[name, ranks] = image("out")
+    assert distance(found["blended", 1], found["cut", 1]) < 0.05 and distance(found["blended", 2], found["blended", 1]) < 1e-3

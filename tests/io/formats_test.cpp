@@ -414,6 +414,20 @@ TEST(Metadata, GoesFromFitsToHdf5) {
       EXPECT_EQ(grid[d].name, ImageSpace().grid[d].name);
     }
   }
+  for (const auto& [cards, rows, columns] :
+       {std::tuple<std::vector<std::string>, double, double>{
+            {"XPIXSZ  =                 7.52", "YPIXSZ  =                 3.76",
+             "XBINNING=                    2"},
+            3.76,
+            7.52},
+        {{"XPIXSZ  =                 3.76"}, 3.76, 3.76},
+        {{"YPIXSZ  =                 3.76"}, 0, 0}}) {
+    write_cards("pixels.fits", cards);
+    const auto grid = record_from("pixels.fits", Communicator()).space.grid;
+    EXPECT_NEAR(grid[1].spacing, rows, 1e-12);
+    EXPECT_NEAR(grid[2].spacing, columns, 1e-12);
+    EXPECT_EQ(grid[2].unit, columns > 0 ? "um" : ImageSpace().grid[2].unit);
+  }
   write("sky.tif", r, Communicator());  // degrees are no lengths: carried, not written
   for (const auto& axis : record_from("sky.tif", Communicator()).space.grid) EXPECT_EQ(axis.spacing, 0);
 }

@@ -119,6 +119,14 @@ double sky_pixel(fitsfile* file) {
   return area > 0 ? std::sqrt(area) : 0;
 }
 
+// Sizes of pixels of the sensor along rows and columns in micrometers, binning included, as cameras of amateurs write
+// them; 0: not known.
+// Source: SBIG's FITS extensions, which MaxIm DL, NINA and others follow.
+std::array<double, 2> sensor_pixel(fitsfile* file) {
+  const double x = number_of(file, "XPIXSZ").value_or(0), y = number_of(file, "YPIXSZ").value_or(x);
+  return x > 0 && y > 0 ? std::array{y, x} : std::array<double, 2>{};
+}
+
 // "[1:128,1:120]": columns and rows, counted from 1. Nothing where it does not lie in the image.
 std::optional<Box> section_of(const std::string& text, std::int64_t height, std::int64_t width) {
   std::array<long long, 4> n{};
@@ -189,12 +197,15 @@ FitsWords fits_words(fitsfile* file, const std::array<int, 3>& numbers) {
     }
   const bool said =
       std::any_of(out.grid.begin(), out.grid.end(), [](const auto& axis) { return axis.spacing > 0; });
-  if (const double pixel = said ? 0 : sky_pixel(file); pixel > 0)
-    for (const std::size_t d : {std::size_t{1}, std::size_t{2}}) {
-      out.grid[d] = ImageSpace().grid[d];  // it runs along no axis of the sky
-      out.grid[d].spacing = pixel;
-      out.grid[d].unit = "arcsec";
-    }
+  if (said) return out;
+  const double sky = sky_pixel(file);
+  const std::array<double, 2> sensor = sky > 0 ? std::array<double, 2>{} : sensor_pixel(file);
+  for (const std::size_t d : {std::size_t{1}, std::size_t{2}}) {
+    if (!(std::max(sky, sensor[d - 1]) > 0)) continue;
+    out.grid[d] = ImageSpace().grid[d];  // it runs along no axis of the sky
+    out.grid[d].spacing = std::max(sky, sensor[d - 1]);
+    out.grid[d].unit = sky > 0 ? "arcsec" : "um";
+  }
   return out;
 }
 

@@ -16,7 +16,7 @@ namespace tessera::io {
 
 /// What a FITS header says of an image's axes: steps of CDELT, or of a CD matrix without turns, in the unit of
 /// CUNIT; names of CTYPE. Of a turned grid (CD, PC, CROTA) pixel sizes alone, of a sheared one nothing.
-/// Without any, seconds of arc of PIXELSCL, PIXSCALE, SECPIX or PIXAR_A2.
+/// Without any, seconds of arc of PIXELSCL, PIXSCALE, SECPIX or PIXAR_A2, else micrometers of XPIXSZ and YPIXSZ.
 struct FitsWords {
   std::array<ImageSpace::Axis, 3> grid = ImageSpace().grid;
   std::string directions{};  // "-RA---TAN +DEC--TAN": how the world's coordinates run along columns and rows

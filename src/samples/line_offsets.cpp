@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rows or columns with an offset of their own each, as sensors that read line by line leave them.
+#include <ATen/TensorOperators.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "sample_checks.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr std::size_t kPieces = 8;        // of a line, each of which shows its offset
+constexpr std::int64_t kLeastAlong = 64;  // samples along it
+
+// Means of the pieces of all lines along the other axis, [line][piece]; NaN where a piece has none that count.
+std::vector<double> piece_means(const at::Tensor& y, const at::Tensor& marks, const Box& all,
+                                const Box& block, std::size_t axis, const Communicator& comm) {
+  const std::size_t other = 3 - axis, half = static_cast<std::size_t>(all.extent(axis)) * kPieces;
+  std::vector<double> sums(2 * half);
+  const auto *value = y.const_data_ptr<float>(), *mark = marks.const_data_ptr<float>();
+  if (!block.empty())
+    for (std::int64_t c = 0; c < y.size(0); ++c)
+      for (std::int64_t row = block.lo()[1]; row < block.hi()[1]; ++row)
+        for (std::int64_t column = block.lo()[2]; column < block.hi()[2]; ++column, ++value, ++mark) {
+          if (*mark == 0) continue;
+          const std::int64_t line = axis == 1 ? row : column, along = axis == 1 ? column : row;
+          const std::size_t at =
+              static_cast<std::size_t>(line) * kPieces +
+              static_cast<std::size_t>(along * static_cast<std::int64_t>(kPieces) / all.extent(other));
+          sums[at] += static_cast<double>(*value);
+          sums[half + at] += 1;
+        }
+  comm.all_reduce(sums, Reduce::sum);
+  for (std::size_t k = 0; k < half; ++k) sums[k] = sums[half + k] > 0 ? sums[k] / sums[half + k] : NAN;
+  sums.resize(half);
+  return sums;
+}
+
+// How far lines lie apart that differ from those beside them in the same sense in all their pieces, where that is so of many;
+// else 0. By fourth differences across the lines, of which a blur leaves next to nothing.
+double offsets(const std::vector<double>& means) {
+  constexpr double kMany = 0.4, kSquares = 70, kMedian = 0.6745;
+  const std::size_t lines = means.size() / kPieces;
+  std::vector<double> sizes;
+  double alike = 0;
+  for (std::size_t k = 2; k + 2 < lines; ++k) {
+    double sum = 0;
+    std::size_t above = 0, n = 0;
+    for (std::size_t p = 0; p < kPieces; ++p) {
+      const auto at = [&](std::size_t line) { return means[line * kPieces + p]; };
+      const double d = at(k - 2) - 4 * at(k - 1) + 6 * at(k) - 4 * at(k + 1) + at(k + 2);
+      if (!std::isfinite(d)) continue;
+      sum += d;
+      above += d > 0;
+      ++n;
+    }
+    if (n < kPieces) continue;
+    alike += above == 0 || above == n;
+    sizes.push_back(std::abs(sum) / static_cast<double>(n));
+  }
+  if (sizes.size() < 16 || alike < kMany * static_cast<double>(sizes.size())) return 0;
+  const auto middle = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
+  std::nth_element(sizes.begin(), middle, sizes.end());
+  return *middle / kMedian / std::sqrt(kSquares);
+}
+
+}  // namespace
+
+void warn_of_line_offsets(const Survey& survey, const Measurement& y, const Measurement& marks,
+                          Surveyed& seen, const Communicator& comm) {
+  constexpr double kShows = 0.5;  // of the noise
+  if (!survey.in_image_range() || seen.mosaic || survey.scan) return;
+  const ProductSpace& layout = seen.A->range();
+  const OperatorTraits traits = seen.A->traits();
+  for (std::size_t part = 0; part < y.size() && part < traits.parts.size(); ++part) {
+    const Box& all = layout.part(part).box();
+    const auto& kernel = traits.parts[part].convolution;
+    if (!kernel || kernel->decimates() || kernel->taps.size(1) > 1 || all.extent(0) > 1) continue;
+    const Box block = layout.block(part, comm.rank());
+    std::array<double, 2> by{};
+    for (const std::size_t axis : {std::size_t{1}, std::size_t{2}})
+      if (all.extent(3 - axis) >= kLeastAlong)
+        by[axis - 1] = offsets(piece_means(y[part], marks[part], all, block, axis, comm));
+    const std::size_t axis = by[0] > by[1] ? 1 : 2;
+    if (!(by[axis - 1] > kShows * seen.noise_sigma)) continue;
+    const std::string line = axis == 1 ? "row" : "column";
+    seen.warnings.push_back(
+        fmt::format("{0}s of the measurement{1} have an offset of their own each, of about {2:.3g}{3}, "
+                    "{4:.2g} times the noise, which no "
+                    "blur made (a sensor's readout): subtract it, by dark columns or the median of each {0} "
+                    "less a smooth "
+                    "line through them",
+                    line, y.size() > 1 ? fmt::format(", part {},", part) : "", by[axis - 1] * survey.factor,
+                    survey.factor == 1 ? "" : " in file units", by[axis - 1] / seen.noise_sigma));
+  }
+}
+
+}  // namespace tessera
