@@ -13,7 +13,7 @@ import weakref
 from pathlib import Path
 from typing import Any, Callable
 
-from .jobs import Job
+from .jobs import Job, plain
 from .program import CHECKPOINTED, STOPPED, Error, ask, environment, find_program, launcher, message
 from .result import Result
 
@@ -26,7 +26,7 @@ class _Place:
 
 
 def settings_of(settings: dict | None) -> list[str]:
-    return [word for key, value in (settings or {}).items() for word in ("--set", f"{key}={_text(value)}")]
+    return [word for key, value in (settings or {}).items() for word in ("--set", f"{key}={_text(plain(value, str(key)))}")]
 
 
 def _text(value: Any) -> str:
@@ -36,6 +36,8 @@ def _text(value: Any) -> str:
         return "[" + ", ".join(_text(v) for v in value) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_text(v)}" for k, v in value.items()) + "}"
+    if value is None:
+        return "null"
     return str(value)
 
 
