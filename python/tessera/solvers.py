@@ -2,8 +2,11 @@
 """Solvers on arrays, in this process: reconstruct()."""
 from __future__ import annotations
 
+import base64
 import contextlib
 import copy
+import html
+import io
 import signal
 import threading
 import warnings
@@ -70,6 +73,38 @@ class Reconstruction:
         if self._comm is not None and self._comm.size > 1:
             raise Error("a reconstruction of several ranks is not copied (its image lies in blocks) take .gather()")
         return {**self.__dict__, "_comm": None}
+
+    def _repr_html_(self) -> str:
+        """The picture (of a volume the middle slice, of this rank its block) and the residuals, by iteration."""
+        parts = [f"<p>{html.escape(repr(self)[1:-1])}</p>", f'<p style="color:#a40">{html.escape(self.cause)}</p>' if self.cause else ""]
+        image = np.asarray(self.image)
+        try:
+            from PIL import Image
+        except ImportError:
+            return "".join(parts)
+        channels = image.reshape(-1, *image.shape[-2:]) if image.ndim == 2 or len(image) != 3 or image.ndim > 3 else image
+        shown = np.moveaxis(channels, 0, -1) if len(channels) == 3 and image.ndim == 3 else channels[len(channels) // 2]
+        step = max(1, -(-max(shown.shape[:2]) // 1024))  # of large ones every so many pixels
+        shown = np.nan_to_num(shown[::step, ::step])
+        low, high = (0.0, 1.0) if shown.min() >= -0.1 and 0.2 < shown.max() <= 1.1 else (float(shown.min()), float(shown.max()))
+        file = io.BytesIO()
+        Image.fromarray(np.uint8(np.clip((shown - low) / max(high - low, 1e-30), 0, 1) * 255 + 0.5)).save(file, "png")
+        data = base64.b64encode(file.getvalue()).decode()
+        parts.insert(0, f'<img alt="image" title="from {low:.3g} to {high:.3g}" style="max-width:48%;max-height:30em" '
+                        f'src="data:image/png;base64,{data}">' + self._curve())
+        return "".join(parts)
+
+    def _curve(self) -> str:
+        """The residuals by iteration, logarithmic, as SVG."""
+        found = [(row["iteration"], np.log10(row["residual"])) for row in self._history if row["residual"] and row["residual"] > 0]
+        if len(found) < 2:
+            return ""
+        n, r = np.array(found).T
+        x, y = 10 + 280 * (n - n[0]) / (n[-1] - n[0]), 25 + 150 * (r.max() - r) / max(r.max() - r.min(), 1e-9)
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y))
+        return ('<svg width="300" height="200" role="img"><title>residual by iteration</title>'
+                f'<polyline points="{points}" fill="none" stroke="#36c" stroke-width="1.5"/>'
+                f'<text x="10" y="15" font-size="11">residual {10 ** r[0]:.2g} to {10 ** r[-1]:.2g}, {len(r)} iterations</text></svg>')
 
     def __repr__(self) -> str:
         return f"<tessera.Reconstruction: {self.iterations} iterations in {self.seconds:.3g} s, ended by {self.ended_by}>"

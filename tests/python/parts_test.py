@@ -306,7 +306,14 @@ class Parts(unittest.TestCase):
         A = tessera.operator("identity", SIZE)
         found = tessera.reconstruct(x, A, noise=0.05, denoiser="tv", settings={"solver": {"name": "admm"}, "solver.iterations": np.int64(3)})
         self.assertEqual(found.iterations, 3)
+        for part in ("data:image/png;base64", "<polyline", "3 iterations"):
+            self.assertIn(part, found._repr_html_())
         np.testing.assert_array_equal(pickle.loads(pickle.dumps(found)).image, found.image)
+        numbers = tessera.compare(x, x + 0.1)
+        self.assertAlmostEqual(numbers["psnr"], 20, places=3)
+        self.assertAlmostEqual(numbers["maximum_error"], 0.1, places=4)
+        self.assertEqual(tessera.compare(torch.from_numpy(x), x[:40])["notes"][0][:12], "sizes differ")
+        self.refused("no numbers", lambda: tessera.compare(x, None))
         with self.assertWarnsRegex(UserWarning, "the image reaches"):
             tessera.reconstruct(255 * x, A, noise=5, denoiser=mean, settings={"solver.iterations": 2})
         for settings, words in (({"output": {"folder": "a"}}, "ignored"), ({"problem": {"operator": {}}}, "ignored"), ([], "no dict"),
