@@ -128,7 +128,7 @@ def reconstruct(y: Any, operator: Operator, *, noise: float | None = None, denoi
         raise Error(f"the operator is of type {type(operator).__name__} (no operator of tessera) pass tessera.operator(...), "
                     "tessera.from_deepinv(...), or an object of a subclass of tessera.Operator")
     text, called, samples, numpy, level = together(operator._comm, lambda: _taken(y, operator, noise, denoiser, settings, callback))
-    with _Interrupts() as interrupts, _alone(operator):
+    with _alone(operator), _Interrupts() as interrupts:
         try:
             found = core().reconstruct(operator._core, samples, level, text, called, callback, lambda: interrupts.asked)
         except Error as error:
@@ -203,22 +203,20 @@ def _say_scale(found: dict) -> None:
                       "the operator", stacklevel=3)
 
 
-_distributed = threading.Lock()
+_one = threading.RLock()
 
 
 @contextlib.contextmanager
 def _alone(operator: Operator):
-    """Of several ranks one loop at a time: their messages are told apart by their order."""
-    if operator._comm is None or operator._comm.size == 1:
+    """One loop at a time in a process: what it plans with is its own. Others wait; on several ranks, where they might wait for
+    each other, they are refused."""
+    ranks = operator._comm is not None and operator._comm.size > 1
+    if not _one.acquire(blocking=not ranks):
+        raise Error("a reconstruction is under way in another thread (on several ranks, two would take each other's messages) wait for it")
+    try:
         yield
-    elif not _distributed.acquire(blocking=False):
-        raise Error("a reconstruction on several ranks is under way in this process (two at once would take each other's messages) "
-                    "wait for it")
-    else:
-        try:
-            yield
-        finally:
-            _distributed.release()
+    finally:
+        _one.release()
 
 
 class _Interrupts:
