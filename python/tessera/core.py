@@ -82,4 +82,7 @@ def named(text: str, folder: Any = None) -> str:
     """A message of the program about words that came from Python: without the line of a text that nobody wrote, and with the
     keys of arrays in the place of the files that they were put into."""
     text = re.sub(r"^settings:\d+: ", "", text)
-    return text if folder is None else re.sub(re.escape(str(folder)) + r"/(\w+)\.npy", lambda m: "array " + m[1].replace("_", "."), text)
+    if folder is None:
+        return text
+    text = re.sub(re.escape(str(folder)) + r"/job\.yaml(:\d+)?: ", "", text)
+    return re.sub(re.escape(str(folder)) + r"/(\w+)\.npy", lambda m: "array " + m[1].replace("_", "."), text)

@@ -21,7 +21,7 @@ def as_array(value: Any, name: str) -> tuple[np.ndarray, bool]:
     if getattr(value, "requires_grad", False):
         raise Error(f"{name} is a tensor that requires a gradient (a run has none) pass {name}.detach()")
     if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
+        value = _of_torch(value, name)
     dims = [str(d) for d in getattr(value, "dims", ())]  # xarray's
     if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
         raise Error(f"{name} is a masked array (its mask would be lost) pass {name}.astype(float).filled(numpy.nan): in "
@@ -48,6 +48,18 @@ def as_array(value: Any, name: str) -> tuple[np.ndarray, bool]:
     if array.ndim not in (1, 2, 3, 4):
         raise Error(f"{name} has the shape {array.shape} (images have two to four axes) pass (H, W), (C, H, W) or (C, D, H, W)")
     return np.ascontiguousarray(array), False
+
+
+def _of_torch(value: Any, name: str) -> np.ndarray:
+    if str(value.layout) != "torch.strided" or value.is_quantized:
+        raise Error(f"{name} is a tensor of {value.dtype}, {value.layout} (dense ones are computed on) convert it")
+    if value.device.type == "meta":
+        raise Error(f"{name} is on meta (it has no values) pass a tensor that has")
+    value = value.detach().cpu().resolve_conj().resolve_neg()
+    try:
+        return value.numpy()
+    except TypeError:  # bfloat16, float8
+        return value.float().numpy()
 
 
 def is_array(value: Any) -> bool:
@@ -106,11 +118,11 @@ class Job:
         if isinstance(value, (list, tuple)) and not any(isinstance(v, (dict, list, tuple, str, Path)) or is_array(v) for v in value):
             return [self._scalar(v) for v in value]
         if isinstance(value, (list, tuple)):
-            if keys and keys[-1] == "file" and _is_table(value):
+            if keys and keys[-1] in PATHS and _is_table(value):
                 return self._written(np.asarray(value), keys)
             return [self._written(v, (*keys, str(k))) for k, v in enumerate(value)]
         if is_array(value):
-            if keys and keys[-1] in ("angles", "size", "spacing", "pixel", "sigma", "step") and np.ndim(value) == 1:
+            if keys and (keys[-1] == "angles" or keys[-1] not in PATHS) and np.ndim(value) == 1:
                 return [self._scalar(v) for v in np.asarray(value)]
             array, last = as_array(value, ".".join(keys))
             self.last = self.last or (last and keys[-1] in ("measurements", "truth"))

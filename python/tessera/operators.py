@@ -243,6 +243,9 @@ class _Named(Operator):
         return _again, (_loaded(self._words, self._folder), self.shape)
 
 
+_Named.__name__ = "Operator"  # as messages call it
+
+
 def _again(problem: dict, shape: tuple[int, ...]) -> Operator:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -23,6 +23,8 @@ class Result:
     """
 
     def __init__(self, folder: str | Path, channels_last: bool = False, keep: Any = None):
+        if not isinstance(folder, (str, Path)):
+            raise Error(f"the folder is of type {type(folder).__name__} (no path) pass the output folder of a run")
         self.folder = Path(folder)
         self._last = channels_last
         self.interrupted = False  # Ctrl-C ended it: the image is that of its last whole iteration
