@@ -16,12 +16,12 @@
 namespace tessera::binding {
 namespace {
 
-Kept called_denoiser;  // of the denoiser that is being made
+thread_local Kept called_denoiser;  // of the denoiser that this thread makes
 
 class PythonDenoiser final : public Denoiser {
  public:
   PythonDenoiser(const DenoiserContext& context, at::TensorOptions options, Kept object)
-      : object_(std::move(object)), volume_(context.image.volume()) {
+      : object_(std::move(object)), comm_(context.comm), volume_(context.image.volume()) {
     const nb::gil_scoped_acquire lock;
     name_ = nb::cast<std::string>(object_.get().attr("name"));
     const auto reach = nb::cast<std::int64_t>(object_.get().attr("_reach"));  // -1: the whole image
@@ -48,18 +48,24 @@ class PythonDenoiser final : public Denoiser {
       exchange_->begin(view(in, own_), view(halo_, seen_)).wait();
       seen = halo_;
     }
-    if (own_.empty()) return;
-    const nb::gil_scoped_acquire lock;
-    const auto result = nb::cast<at::Tensor>(object_.get().attr("_apply")(seen, sigma, ends_of(seen_, volume_)));
-    TESSERA_VALIDATE(result.sizes() == seen.sizes(), "denoiser ", name_, " makes ", result.sizes(), " of ",
-                     seen.sizes(), " (an image of the same shape is wanted) return one");
-    out.copy_(crop(result, seen_, own_));
+    call_together(comm_, [&] { call(seen, sigma, out); });
   }
   std::int64_t bytes_sent() const override { return bytes_; }
   std::string description() const override { return "python: " + name_; }
 
  private:
+  void call(const at::Tensor& seen, double sigma, at::Tensor& out) const {
+    if (own_.empty()) return;
+    const nb::gil_scoped_acquire lock;
+    const auto result =
+        nb::cast<at::Tensor>(object_.get().attr("_apply")(seen, sigma, ends_of(seen_, volume_)));
+    TESSERA_VALIDATE(result.sizes() == seen.sizes(), "denoiser ", name_, " makes ", result.sizes(), " of ",
+                     seen.sizes(), " (an image of the same shape is wanted) return one");
+    out.copy_(crop(result, seen_, own_));
+  }
+
   Kept object_;
+  Communicator comm_;
   std::string name_;
   bool volume_;
   Box own_, seen_;
@@ -76,9 +82,11 @@ class PlacedOne {
 
   at::Tensor apply(const at::Tensor& in, double sigma) {
     const at::Tensor wanted = empty_block(image_, block(), at::TensorOptions(at::kMeta));
-    TESSERA_VALIDATE(in.sizes() == wanted.sizes() && in.scalar_type() == at::kFloat, "the image is ", in.sizes(), " of ",
-                     in.scalar_type(), " (", wanted.sizes(), " in float32 is this rank's part of it) give that");
-    TESSERA_VALIDATE(sigma >= 0, "sigma is ", sigma, " (a noise level is 0 or above, in the image's units) correct it");
+    TESSERA_VALIDATE(in.sizes() == wanted.sizes() && in.scalar_type() == at::kFloat, "the image is ",
+                     in.sizes(), " of ", in.scalar_type(), " (", wanted.sizes(),
+                     " in float32 is this rank's part of it) give that");
+    TESSERA_VALIDATE(sigma >= 0, "sigma is ", sigma,
+                     " (a noise level is 0 or above, in the image's units) correct it");
     at::Tensor out = at::empty_like(in, at::MemoryFormat::Contiguous);
     placed_.denoiser->apply(in.contiguous(), sigma, out);
     return out;
@@ -102,13 +110,17 @@ class PlacedOne {
 
 }  // namespace
 
-CalledDenoiser::CalledDenoiser(nb::object described) { called_denoiser = Kept(std::move(described)); }
-CalledDenoiser::~CalledDenoiser() { called_denoiser = Kept(); }
+CalledDenoiser::CalledDenoiser(nb::object described) : before_(called_denoiser) {
+  called_denoiser = Kept(std::move(described));
+}
+CalledDenoiser::~CalledDenoiser() { called_denoiser = before_; }
 
 DenoiserRow python_row() {
   return {.name = "python",
-          .make = [](const DenoiserContext& context, const Options&, at::TensorOptions options) -> std::unique_ptr<Denoiser> {
-            TESSERA_VALIDATE(called_denoiser, "denoiser.network is python (it is the name of a denoiser that was passed to ",
+          .make = [](const DenoiserContext& context, const Options&,
+                     at::TensorOptions options) -> std::unique_ptr<Denoiser> {
+            TESSERA_VALIDATE(called_denoiser,
+                             "denoiser.network is python (it is the name of a denoiser that was passed to ",
                              "tessera.reconstruct) pass one there");
             return std::make_unique<PythonDenoiser>(context, options, called_denoiser);
           },

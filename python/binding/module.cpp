@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // tessera._core: operators, denoisers and solvers in the process of Python. The package says the rest.
+#include <c10/util/Exception.h>
 #include <nanobind/nanobind.h>
 
+#include <cstring>
 #include <exception>
 
 #include "parts.hpp"
@@ -22,6 +24,12 @@ void translate(const std::exception_ptr& error, void*) {
     raise(e.what(), 2);
   } catch (const tessera::Error& e) {
     raise(e.what(), 3);
+  } catch (const c10::Error& e) {
+    if (std::strstr(e.what_without_backtrace(), "allocate memory") == nullptr) throw;
+    raise(
+        "the memory is not enough (an image, its samples or a halo do not fit) make them smaller, or use "
+        "more ranks",
+        3);
   }
 }
 

@@ -120,15 +120,15 @@ void add_operators(nb::module_& m) {
             NamedOperator named = plan_operator(problem, image, comm);
             nb::list said;
             for (const auto& line : named.warnings) said.append(line);
-            return nb::make_tuple(nb::cast(new Operator({image, named.plan, comm}, grid), nb::rv_policy::take_ownership),
-                                  said);
+            return nb::make_tuple(
+                nb::cast(new Operator({image, named.plan, comm}, grid), nb::rv_policy::take_ownership), said);
           })
       .def_static("of_object",
                   [](const nb::object& object, const std::vector<std::int64_t>& shape, std::uintptr_t ranks,
                      const Grid& grid) {
                     const Communicator comm = ranks_of(ranks);
                     const ImageSpace image = image_of(shape);
-                    return new Operator({image, plan_python(object, image), comm}, grid);
+                    return new Operator({image, plan_python(object, image, comm), comm}, grid);
                   })
       .def("apply", &Operator::apply, nb::call_guard<nb::gil_scoped_release>())
       .def("adjoint", &Operator::adjoint, nb::call_guard<nb::gil_scoped_release>())

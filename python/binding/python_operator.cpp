@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <exception>
 #include <utility>
 
 #include "parts.hpp"
@@ -25,34 +26,42 @@ at::Tensor called(const Kept& object, const char* method, const at::Tensor& in, 
 
 class PlacedLocal final : public PlacedOperator {
  public:
-  PlacedLocal(Kept object, const Reach& reach, LocalOperator::Placement placement)
-      : object_(std::move(object)), p_(std::move(placement)), seen_(p_.samples[0].empty() ? Box() : p_.samples[0].grow(reach)) {}
+  PlacedLocal(Kept object, const Reach& reach, Communicator comm, LocalOperator::Placement placement)
+      : object_(std::move(object)),
+        comm_(std::move(comm)),
+        p_(std::move(placement)),
+        seen_(p_.samples[0].empty() ? Box() : p_.samples[0].grow(reach)) {}
 
   void apply(const at::Tensor& x, std::span<const at::Tensor> y) override {
-    if (p_.samples[0].empty()) return;
-    const nb::gil_scoped_acquire lock;
-    const at::Tensor in = crop(x, p_.input, seen_);
-    const at::Tensor out = y[0];
-    out.copy_(called(object_, "_apply", in, where(), out.sizes()));
+    call_together(comm_, [&] {
+      if (p_.samples[0].empty()) return;
+      const nb::gil_scoped_acquire lock;
+      const at::Tensor in = crop(x, p_.input, seen_);
+      const at::Tensor out = y[0];
+      out.copy_(called(object_, "_apply", in, where(), out.sizes()));
+    });
   }
   void adjoint(std::span<const at::Tensor> y, const at::Tensor& x) override {
-    if (p_.samples[0].empty()) return;
-    const nb::gil_scoped_acquire lock;
-    const at::Tensor to = crop(x, p_.input, seen_);
-    to.add_(called(object_, "_adjoint", y[0], where(), to.sizes()));
+    call_together(comm_, [&] {
+      if (p_.samples[0].empty()) return;
+      const nb::gil_scoped_acquire lock;
+      const at::Tensor to = crop(x, p_.input, seen_);
+      to.add_(called(object_, "_adjoint", y[0], where(), to.sizes()));
+    });
   }
 
  private:
   nb::list where() const { return ends_of(p_.samples[0], p_.image.volume()); }
 
   Kept object_;
+  Communicator comm_;
   LocalOperator::Placement p_;
   Box seen_;
 };
 
 class Local final : public LocalOperator {
  public:
-  Local(nb::object object, bool volume) {
+  Local(nb::object object, bool volume, Communicator comm) : comm_(std::move(comm)) {
     name_ = nb::cast<std::string>(object.attr("name"));
     const auto reach = nb::cast<std::vector<std::int64_t>>(object.attr("_reach"));
     for (std::size_t k = 0; k < reach.size(); ++k)
@@ -68,11 +77,12 @@ class Local final : public LocalOperator {
   bool not_negative() const override { return false; }
   std::unique_ptr<PlacedOperator> place(std::span<const LocalOperator* const>,
                                         const Placement& placement) const override {
-    return std::make_unique<PlacedLocal>(object_, reach_, placement);
+    return std::make_unique<PlacedLocal>(object_, reach_, comm_, placement);
   }
 
  private:
   Kept object_;
+  Communicator comm_;
   std::string name_;
   Reach reach_;
   Border border_ = Border::none;
@@ -90,7 +100,8 @@ class PlacedWhole final : public DistributedOperator {
   }
   void adjoint(const Tensors& y, Tensors& x) override {
     const nb::gil_scoped_acquire lock;
-    x[0].copy_(called(object_, "_adjoint", y[0], ends_of(image().box(), image().space.volume()), x[0].sizes()));
+    x[0].copy_(
+        called(object_, "_adjoint", y[0], ends_of(image().box(), image().space.volume()), x[0].sizes()));
   }
 
  private:
@@ -129,10 +140,33 @@ class WholePlan final : public OperatorPlan {
 
 }  // namespace
 
-std::unique_ptr<OperatorPlan> plan_python(const nb::object& described, const ImageSpace& image) {
+std::string what_of(const nb::python_error& error) {
+  const nb::gil_scoped_acquire lock;
+  return nb::cast<std::string>(nb::module_::import_("tessera.program").attr("raised")(error.value()));
+}
+
+void call_together(const Communicator& comm, const std::function<void()>& work) {
+  std::exception_ptr own;
+  try {
+    comm.together([&] {
+      try {
+        work();
+      } catch (const nb::python_error& e) {
+        own = std::current_exception();
+        throw InputError(what_of(e));
+      }
+    });
+  } catch (...) {
+    if (own) std::rethrow_exception(own);
+    throw;
+  }
+}
+
+std::unique_ptr<OperatorPlan> plan_python(const nb::object& described, const ImageSpace& image,
+                                          const Communicator& comm) {
   if (nb::cast<bool>(described.attr("_whole"))) return std::make_unique<WholePlan>(described, image);
   std::vector<std::unique_ptr<LocalOperator>> parts;
-  parts.push_back(std::make_unique<Local>(described, image.volume()));
+  parts.push_back(std::make_unique<Local>(described, image.volume(), comm));
   return plan_local_stack(std::move(parts));
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "operators.hpp"
+#include "tessera/core/error.hpp"
 #include "tessera/solve/observer.hpp"
 
 namespace tessera::binding {
@@ -31,7 +32,8 @@ nb::dict as_dict(const IterationResult& r) {
 // alike, and is raised at its end.
 class Watcher final : public Observer {
  public:
-  Watcher(Kept callback, Kept interrupted) : callback_(std::move(callback)), interrupted_(std::move(interrupted)) {}
+  Watcher(Kept callback, Kept interrupted)
+      : callback_(std::move(callback)), interrupted_(std::move(interrupted)) {}
 
   void on_result(const IterationResult& result) override {
     results.push_back(result);
@@ -62,30 +64,46 @@ class Watcher final : public Observer {
   Kept callback_, interrupted_;
 };
 
+Tensors samples_of(const Kept& samples, const ProductSpace& range, int rank) {
+  const nb::gil_scoped_acquire lock;
+  Tensors out;
+  for (std::size_t i = 0; i < range.parts(); ++i)
+    out.push_back(
+        nb::cast<at::Tensor>(samples.get()(i, ends_of(range.block(i, rank), range.part(i).space.volume()))));
+  return out;
+}
+
 nb::dict run(const Operator& op, const nb::object& samples, double noise, const std::string& settings,
              const nb::object& denoiser, const nb::object& callback, const nb::object& interrupted) {
   std::optional<CalledDenoiser> called;
   if (!denoiser.is_none()) called.emplace(denoiser);
   const Kept kept(samples);
+  std::exception_ptr raised;  // by `samples`
   const ArrayProblem problem{.image = op.described.image,
                              .op = op.described.plan,
                              .samples =
-                                 [&kept](const ProductSpace& range, int rank) {
-                                   const nb::gil_scoped_acquire lock;
-                                   Tensors out;
-                                   for (std::size_t i = 0; i < range.parts(); ++i)
-                                     out.push_back(nb::cast<at::Tensor>(kept.get()(
-                                         i, ends_of(range.block(i, rank), range.part(i).space.volume()))));
-                                   return out;
+                                 [&](const ProductSpace& range, int rank) {
+                                   try {
+                                     return samples_of(kept, range, rank);
+                                   } catch (const nb::python_error& e) {
+                                     raised = std::current_exception();
+                                     throw InputError(what_of(e));
+                                   }
                                  },
                              .noise = noise};
   Watcher watcher{Kept(callback), Kept(interrupted)};
   Reconstruction found;
-  {
+  try {
     const nb::gil_scoped_release released;
-    found = reconstruct(problem, settings, op.described.comm, {&watcher}, [&watcher] { return watcher.stop_requested(); });
+    found = reconstruct(problem, settings, op.described.comm, {&watcher},
+                        [&watcher] { return watcher.stop_requested(); });
+    call_together(op.described.comm, [&watcher] {
+      if (watcher.failure) std::rethrow_exception(watcher.failure);
+    });
+  } catch (...) {
+    if (raised) std::rethrow_exception(raised);
+    throw;
   }
-  if (watcher.failure) std::rethrow_exception(watcher.failure);
   nb::list history;
   for (const IterationResult& r : watcher.results) history.append(as_dict(r));
   nb::dict out;
@@ -102,9 +120,9 @@ nb::dict run(const Operator& op, const nb::object& samples, double noise, const 
 
 }  // namespace
 
-void add_reconstruct(nb::module_& m) { 
+void add_reconstruct(nb::module_& m) {
   m.def("reconstruct", &run, nb::arg("operator"), nb::arg("samples"), nb::arg("noise"), nb::arg("settings"),
         nb::arg("denoiser").none(), nb::arg("callback").none(), nb::arg("interrupted"));
- }
+}
 
 }  // namespace tessera::binding

@@ -11,6 +11,7 @@
 Keys are those of a job file (docs/job_file.md); docs/python.md is the guide.
 """
 from .denoisers import Denoiser, denoiser
+from .metrics import compare
 from .operators import Operator, from_deepinv, operator
 from .program import Error, find_program
 from .result import Result, load
@@ -18,5 +19,5 @@ from .running import check, plan, run
 from .solvers import Reconstruction, reconstruct
 from .trace import exposed_share, read_trace
 
-__all__ = ["Denoiser", "Error", "Operator", "Reconstruction", "Result", "check", "denoiser", "exposed_share", "find_program",
+__all__ = ["Denoiser", "Error", "Operator", "Reconstruction", "Result", "check", "compare", "denoiser", "exposed_share", "find_program",
            "from_deepinv", "load", "operator", "plan", "read_trace", "reconstruct", "run"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import os
+import re
 import sys
 from functools import cache
 from types import ModuleType
+from typing import Any, Callable
 
-from .program import INSTALLED, Error, find_program
+from .program import INSTALLED, Error, find_program, raised
 
 
 @cache
@@ -57,3 +59,30 @@ def handle(comm) -> int:
     if not isinstance(comm, MPI.Comm):
         raise Error(f"comm is of type {type(comm).__name__} (no communicator of mpi4py) pass MPI.COMM_WORLD")
     return MPI._handleof(comm) if comm.size > 1 else 0
+
+
+def together(comm: Any, work: Callable[[], Any]) -> Any:
+    """What work() returns. What it raises on one rank is an error on all of them."""
+    if comm is None or comm.size == 1:
+        return work()
+    own = out = None
+    try:
+        out = work()
+    except Exception as error:
+        own = error
+    said = [line for line in comm.allgather(None if own is None else raised(own)) if line is not None]
+    if own is not None:
+        raise own
+    if said:
+        raise Error(said[0])
+    return out
+
+
+def named(text: str, folder: Any = None) -> str:
+    """A message of the program about words that came from Python: without the line of a text that nobody wrote, and with the
+    keys of arrays in the place of the files that they were put into."""
+    text = re.sub(r"^settings:\d+: ", "", text)
+    if folder is None:
+        return text
+    text = re.sub(re.escape(str(folder)) + r"/job\.yaml(:\d+)?: ", "", text)
+    return re.sub(re.escape(str(folder)) + r"/(\w+)\.npy", lambda m: "array " + m[1].replace("_", "."), text)

@@ -21,10 +21,18 @@ def as_array(value: Any, name: str) -> tuple[np.ndarray, bool]:
     if getattr(value, "requires_grad", False):
         raise Error(f"{name} is a tensor that requires a gradient (a run has none) pass {name}.detach()")
     if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
+        value = _of_torch(value, name)
     dims = [str(d) for d in getattr(value, "dims", ())]  # xarray's
-    array = np.asarray(value)
-    if array.dtype == object or array.dtype.kind in "USV":
+    if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
+        raise Error(f"{name} is a masked array (its mask would be lost) pass {name}.astype(float).filled(numpy.nan): in "
+                    "measurements, what is no number is not measured")
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise Error(f"{name} is a list of rows of different lengths (no image) pass an array of numbers") from None
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        array = array.astype(np.float64)
+    if array.dtype.kind in "OUSVMmT":
         raise Error(f"{name} has the type {array.dtype} (no numbers) pass an array of numbers")
     if array.dtype.kind == "c":
         raise Error(f"{name} is complex (images are real) pass its real part or its absolute value")
@@ -42,8 +50,43 @@ def as_array(value: Any, name: str) -> tuple[np.ndarray, bool]:
     return np.ascontiguousarray(array), False
 
 
+def _of_torch(value: Any, name: str) -> np.ndarray:
+    if str(value.layout) != "torch.strided" or value.is_quantized:
+        raise Error(f"{name} is a tensor of {value.dtype}, {value.layout} (dense ones are computed on) convert it")
+    if value.device.type == "meta":
+        raise Error(f"{name} is on meta (it has no values) pass a tensor that has")
+    value = value.detach().cpu().resolve_conj().resolve_neg()
+    try:
+        return value.numpy()
+    except TypeError:  # bfloat16, float8
+        return value.float().numpy()
+
+
 def is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) or (hasattr(value, "__array__") and hasattr(value, "shape") and len(value.shape) > 0)
+
+
+def _is_table(value: Any) -> bool:
+    """Rows of numbers."""
+    return isinstance(value, (list, tuple)) and len(value) > 0 and all(
+        _is_table(v) if isinstance(v, (list, tuple)) else isinstance(v, (int, float, np.generic)) for v in value)
+
+
+def plain(value: Any, name: str) -> Any:
+    """A value as YAML has it: numpy's and torch's numbers as those of Python. Error of what no job holds."""
+    if isinstance(value, dict):
+        return {str(k): plain(v, f"{name}.{k}" if name else str(k)) for k, v in value.items()}
+    if getattr(value, "ndim", 0) > 1:
+        raise Error(f"{name} is an array of {tuple(value.shape)} (no key takes one there) leave it out")
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [plain(v, name) for v in value]
+    if isinstance(value, Path):
+        return str(value)
+    if value is not None and type(value) not in (bool, int, float, str):
+        raise Error(f"{name} is of type {type(value).__name__} (no job holds one) write a number, a word, a list or a dict")
+    return value
 
 
 class Job:
@@ -75,9 +118,11 @@ class Job:
         if isinstance(value, (list, tuple)) and not any(isinstance(v, (dict, list, tuple, str, Path)) or is_array(v) for v in value):
             return [self._scalar(v) for v in value]
         if isinstance(value, (list, tuple)):
+            if keys and keys[-1] in PATHS and _is_table(value):
+                return self._written(np.asarray(value), keys)
             return [self._written(v, (*keys, str(k))) for k, v in enumerate(value)]
         if is_array(value):
-            if keys and keys[-1] in ("angles", "size", "spacing", "pixel", "sigma", "step") and np.ndim(value) == 1:
+            if keys and (keys[-1] == "angles" or keys[-1] not in PATHS) and np.ndim(value) == 1:
                 return [self._scalar(v) for v in np.asarray(value)]
             array, last = as_array(value, ".".join(keys))
             self.last = self.last or (last and keys[-1] in ("measurements", "truth"))
@@ -88,8 +133,8 @@ class Job:
             return str(value.absolute())
         if isinstance(value, str) and keys and keys[-1] in PATHS and Path(value.split(":/")[0]).is_file():
             return str(Path(value.split(":/")[0]).absolute()) + value[len(value.split(":/")[0]):]
-        return self._scalar(value)
+        return self._scalar(value, '.'.join(keys))
 
     @staticmethod
-    def _scalar(value: Any) -> Any:
-        return value.item() if isinstance(value, np.generic) else value
+    def _scalar(value: Any, name: str = "a value") -> Any:
+        return plain(value, name)

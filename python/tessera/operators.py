@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 import warnings
 import weakref
 from pathlib import Path
@@ -12,12 +13,11 @@ from typing import Any, Sequence
 import numpy as np
 import yaml
 
-from .core import core, handle
-from .jobs import Job
+from .core import core, handle, named, together
+from .jobs import Job, is_array
+from .own import Hook, check_linear, derivative, reach_of, sums
 from .program import Error
 from .tensors import as_tensor, shape_of
-
-BORDERS = {"none": 0, "circular": 1, "reflect": 2, "replicate": 3, "zero": 4}
 
 
 class Operator:
@@ -40,6 +40,7 @@ class Operator:
     In both, `self.block_asked` says which samples are asked for, as slices of the whole measurement.
     """
 
+    __array_ufunc__ = None  # x @ A is no matter of numpy's
     reach: int | Sequence[int] | None = None
     border: str = "reflect"
     samples: Sequence[int] | None = None
@@ -50,16 +51,29 @@ class Operator:
         Error where `adjoint` is not that of `apply`, which is tried once."""
         self._begin(shape, comm)
         self.name = type(self).__name__
-        self._core = core().Operator.of_object(_Hook(self), list(self._sizes), handle(comm), _grid(like))
-        off = self.dot_test()
-        if not off < 1e-3:
-            raise Error(f"operator {self.name}: <A x, y> and <x, A.T y> differ by {off:.2g} of |A x| |y| (adjoint is not that of "
-                        "apply, or apply is not linear) correct it, or leave adjoint out and write apply with torch")
+        self._core = core().Operator.of_object(Hook(self), list(self._sizes), handle(comm), _grid(like, self._sizes))
+        check_linear(self)
 
     def _begin(self, shape: Sequence[int], comm: Any) -> None:
         self._sizes, self._comm = shape_of(shape), comm
         self._gray = len(tuple(shape)) == 2
-        self.shape = tuple(int(n) for n in shape)
+        self.shape = self._sizes[-len(tuple(shape)):]
+        self._lock = threading.RLock()  # its buffers are used by one thread at a time
+
+    def __getattr__(self, key: str):
+        if key in ("_core", "_sizes", "_gray", "_comm", "_lock", "shape", "name"):
+            raise Error(f"operator {type(self).__name__} was not begun (its __init__ does not call Operator's) write "
+                        "super().__init__(shape) there")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {key!r}")
+
+    def __copy__(self) -> "Operator":
+        raise Error(f"operator {self.name} is not copied (the copy would go on with the attributes of this one) make another")
+
+    def __deepcopy__(self, memo) -> "Operator":
+        return self.__copy__()
+
+    def __reduce__(self):
+        raise Error(f"operator {self.name} is not sent to other processes (it lies in the memory of this one) make it there")
 
     @classmethod
     def _of_words(cls, words: dict, shape: Sequence[int], comm: Any, like: Any, seed: int) -> "Operator":
@@ -68,44 +82,43 @@ class Operator:
         folder = Path(tempfile.mkdtemp(prefix="tessera-"))  # of its arrays: read whenever it is placed
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         problem = yaml.safe_load(Job({"problem": {"operator": words, "seed": seed}}, folder, folder).path.read_text())["problem"]
-        text = yaml.safe_dump({"problem": _absolute(problem, folder)}, default_flow_style=False)
-        self._core, said = core().Operator.of_words(text, list(self._sizes), handle(comm), _grid(like))
+        self._words, self._folder = _absolute(problem, folder), folder
+        text = yaml.safe_dump({"problem": self._words}, default_flow_style=False)
+        try:
+            self._core, said = core().Operator.of_words(text, list(self._sizes), handle(comm), _grid(like, self._sizes))
+        except Error as error:
+            raise Error(named(str(error), folder), error.code) from None
         for line in said:
-            warnings.warn(line, stacklevel=3)
-        self.name = str(words.get("type", "?"))
+            warnings.warn(named(line, folder), stacklevel=3)
+        self.name = str(words.get("type", "identity"))
         return self
 
     # What a subclass writes.
 
-    def apply(self, x):
+    def apply(self, x: Any) -> Any:
         """The samples of `self.block`, (C, H, W), of the pixels around them, (C, H + 2 reach, W + 2 reach): torch tensors."""
-        raise NotImplementedError
+        raise Error(f"operator {type(self).__name__} has no apply (that is what it computes) write apply(self, x), or make one of a "
+                    "job file by tessera.operator(words, shape)")
 
-    def adjoint(self, y):
+    def adjoint(self, y: Any) -> Any:
         """The transpose of apply."""
-        import torch
-
-        pixels = self._seen(y)
-        with torch.enable_grad():
-            x = torch.zeros(pixels, dtype=y.dtype, requires_grad=True)
-            out = self.apply(x)
-        if not isinstance(out, torch.Tensor) or not out.requires_grad:
-            raise Error(f"operator {self.name} has no adjoint (apply is not made of torch's functions, so that torch cannot derive "
-                        "it) write adjoint, or apply with torch")
-        return torch.autograd.grad(out, x, y.reshape(out.shape))[0]
+        return derivative(self, self._seen(y), y)
 
     def _seen(self, y) -> tuple[int, ...]:
         if self.reach is None:
             return self._sizes
-        return (self._sizes[0], *(n + 2 * r for n, r in zip(y.shape[1:], _reach(self))))
+        return (self._sizes[0], *(n + 2 * r for n, r in zip(y.shape[1:], reach_of(self))))
 
     # What everybody calls.
 
-    def __matmul__(self, x):
-        if getattr(x, "requires_grad", False):
+    def __matmul__(self, x: Any) -> Any:
+        if isinstance(x, (Operator, Transposed)):
+            raise Error("A @ B of two operators is not made (an operator is applied to an image) write A @ (B @ x)")
+        if _derived(x):
             return _linear(self, x, False)
-        tensor, back = as_tensor(x, self._part(self.block, self._sizes), "x")
-        return self._out(self._core.apply(tensor), back)
+        tensor, back = together(self._comm, lambda: as_tensor(x, self._part(self.block, self._sizes), "x"))
+        with self._lock:
+            return self._out(self._core.apply(tensor), back)
 
     __call__ = __matmul__
 
@@ -114,15 +127,30 @@ class Operator:
         return out[0] if len(out) == 1 else out
 
     def _adjoint(self, y):
-        if getattr(y, "requires_grad", False):
+        if isinstance(y, (Operator, Transposed)):
+            raise Error("A.T @ A is not made (an operator is applied to an array) write A.T @ (A @ x)")
+        if _derived(y):
             return _linear(self, y, True)
-        parts = y if isinstance(y, (list, tuple)) else [y]
-        if len(parts) != self._core.parts():
-            raise Error(f"{len(parts)} measurements were given (the operator has {self._core.parts()}) pass a list of them")
-        tensors = [as_tensor(part, self._part(self.range_block(i), tuple(self._core.shape(i))), "y") for i, part in enumerate(parts)]
-        image = self._core.adjoint([tensor for tensor, _ in tensors])
+
+        def taken():
+            parts = self._parts(y)
+            return [as_tensor(part, self._part(self.range_block(i), tuple(self._core.shape(i))), "y")[0]
+                    for i, part in enumerate(parts)], parts
+
+        tensors, parts = together(self._comm, taken)
+        double = any(str(tensor.dtype) == "torch.float64" for tensor in tensors)
+        with self._lock:
+            image = self._core.adjoint([tensor.double() if double else tensor for tensor in tensors])
         image = image if hasattr(parts[0], "detach") else image.numpy()
-        return image[0] if self._gray and not (parts[0].ndim == image.ndim and parts[0].shape[0] == 1) else image
+        return image[0] if self._gray and not (len(np.shape(parts[0])) == image.ndim and np.shape(parts[0])[0] == 1) else image
+
+    def _parts(self, y) -> list:
+        """The measurements that y is: one, or a list of as many as the operator has."""
+        count = self._core.parts()
+        parts = list(y) if isinstance(y, (list, tuple)) and (count > 1 or any(map(is_array, y))) else [y]
+        if len(parts) != count:
+            raise Error(f"{len(parts)} measurements were given (the operator has {count}) pass a list of them")
+        return parts
 
     @property
     def T(self) -> "Transposed":  # noqa: N802
@@ -154,20 +182,10 @@ class Operator:
 
     def dot_test(self, seed: int = 0) -> float:
         """|<A x, y> - <x, A.T y>| over |A x| |y| for random x and y: rounding where the adjoint is right."""
-        import torch
+        one = sums(self, seed)
+        return abs(one[0] - one[1]) / max((one[2] * one[3]) ** 0.5, 1e-300)
 
-        random = torch.Generator().manual_seed(seed + 7919 * (self._comm.rank if self._comm is not None else 0))
-        x = torch.randn(self._part(self.block, self._sizes), generator=random, dtype=torch.float64)
-        ax = self._core.apply(x)
-        y = [torch.randn(part.shape, generator=random, dtype=torch.float64) for part in ax]
-        aty = self._core.adjoint(y)
-        sums = [sum(float((a * b).sum()) for a, b in zip(ax, y)), float((x * aty).sum()),
-                sum(float((a * a).sum()) for a in ax), sum(float((b * b).sum()) for b in y)]
-        if self._comm is not None:
-            sums = [self._comm.allreduce(s) for s in sums]
-        return abs(sums[0] - sums[1]) / max((sums[2] * sums[3]) ** 0.5, 1e-300)
-
-    def aslinearoperator(self):
+    def aslinearoperator(self) -> Any:
         """scipy's LinearOperator on flat vectors; one rank."""
         from scipy.sparse.linalg import LinearOperator
 
@@ -185,7 +203,7 @@ class Operator:
 
         return LinearOperator((int(ends[-1]), int(np.prod(self._sizes))), matvec=forward, rmatvec=back, dtype=np.float64)
 
-    def to_deepinv(self, **more):
+    def to_deepinv(self, **more: Any) -> Any:
         """deepinv's LinearPhysics, on batches (N, C, H, W); one rank."""
         import deepinv
         import torch
@@ -211,7 +229,36 @@ class Operator:
 
 
 class _Named(Operator):
-    """Of a job file's words."""
+    """Of a job file's words: it does not change, so that a copy is itself."""
+
+    def __copy__(self) -> "Operator":
+        return self
+
+    def __deepcopy__(self, memo) -> "Operator":
+        return self
+
+    def __reduce__(self):
+        if self._comm is not None and self._comm.size > 1:
+            return super().__reduce__()
+        return _again, (_loaded(self._words, self._folder), self.shape)
+
+
+_Named.__name__ = "Operator"  # as messages call it
+
+
+def _again(problem: dict, shape: tuple[int, ...]) -> Operator:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return operator(problem["operator"], shape, seed=problem["seed"])
+
+
+def _loaded(tree: Any, folder: Path) -> Any:
+    """The arrays in the place of the files in a folder."""
+    if isinstance(tree, dict):
+        return {k: _loaded(v, folder) for k, v in tree.items()}
+    if isinstance(tree, list):
+        return [_loaded(v, folder) for v in tree]
+    return np.load(tree) if isinstance(tree, str) and tree.startswith(f"{folder}/") else tree
 
 
 class Transposed:
@@ -220,61 +267,35 @@ class Transposed:
     def __init__(self, operator: Operator):
         self.T = operator
 
-    def __matmul__(self, y):
+    def __matmul__(self, y: Any) -> Any:
         return self.T._adjoint(y)
 
     __call__ = __matmul__
+    __array_ufunc__ = None
+
+    def __repr__(self) -> str:
+        return f"{self.T!r}.T"
 
 
-class _Hook:
-    """What C++ calls of an operator in Python; it does not keep it alive."""
-
-    def __init__(self, operator: Operator):
-        self._operator = weakref.ref(operator)
-        self.name = operator.name
-        self._whole = operator.reach is None
-        sizes = operator._sizes
-        if self._whole:
-            self._samples = list(shape_of(operator.samples, "samples") if operator.samples is not None else sizes)
-        else:
-            self._reach = list(_reach(operator))
-            if operator.border not in BORDERS:
-                raise Error(f"border is {operator.border!r} (there are {', '.join(BORDERS)}) write one of them")
-            self._border = BORDERS[operator.border] if any(self._reach) else 0
-            if any(self._reach) and self._border == 0:
-                raise Error("border is none beside a reach (samples at the rim need something beyond it) write reflect, replicate, "
-                            "circular or zero")
-            self._channels = int(operator.channels or 0)
-
-    def _call(self, method: str, tensor, block):
-        import torch
-
-        operator = self._operator()
-        operator.__dict__["block_asked"] = tuple(slice(*ends) for ends in block)
-        with torch.no_grad():
-            out = getattr(operator, method)(tensor)
-        if not isinstance(out, torch.Tensor):
-            out = torch.from_numpy(np.ascontiguousarray(out))
-        return out.detach().to(tensor.dtype).contiguous()
-
-    def _apply(self, x, block):
-        return self._call("apply", x, block)
-
-    def _adjoint(self, y, block):
-        return self._call("adjoint", y, block)
+def _grid(like: Any, sizes: tuple[int, ...]) -> list[int] | None:
+    if like is None:
+        return None
+    grid = getattr(getattr(like, "_core", None), "grid", None)
+    if grid is None or like._sizes != sizes:
+        raise Error(f"like is {like!r} (blocks are those of a denoiser of the program on an image of this shape) pass "
+                    f"tessera.denoiser(words, {sizes[1:] if sizes[0] == 1 else sizes}, comm=comm)")
+    return list(grid())
 
 
-def _reach(operator: Operator) -> tuple[int, ...]:
-    axes = len(operator._sizes) - 1
-    reach = operator.reach
-    out = (reach,) * axes if isinstance(reach, int) else tuple(reach)
-    if len(out) != axes or any(not isinstance(r, int) or r < 0 for r in out):
-        raise Error(f"reach is {reach!r} (the image has {axes} axes beside its channels) write a whole number, or one for each")
-    return out
+def _derived(x: Any) -> bool:
+    """Torch follows it: for a derivative, or a transform such as vmap."""
+    if getattr(x, "requires_grad", False):
+        return True
+    if not hasattr(x, "detach"):
+        return False
+    import torch
 
-
-def _grid(like: Any) -> list[int] | None:
-    return None if like is None else list(like._core.grid())
+    return torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def _absolute(tree: Any, folder: Path) -> Any:
@@ -294,13 +315,24 @@ def _linear(operator: Operator, x, transposed: bool):
 
     class Apply(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, x, transposed):
-            ctx.transposed = transposed
+        def forward(x, transposed):
             return operator._adjoint(x.detach()) if transposed else operator @ x.detach()
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.transposed = inputs[1]
 
         @staticmethod
         def backward(ctx, gradient):
             return Apply.apply(gradient, not ctx.transposed), None
+
+        @staticmethod
+        def jvp(ctx, tangent, _):
+            return Apply.apply(tangent, ctx.transposed)
+
+        @staticmethod
+        def vmap(info, dims, x, transposed):
+            return torch.stack([Apply.apply(item, transposed) for item in x.unbind(dims[0])]), 0
 
     if operator._core.parts() > 1:
         raise Error(f"x requires a gradient, and operator {operator.name} has {operator._core.parts()} measurements (a derivative "
@@ -315,13 +347,15 @@ def operator(words: dict | list | str, shape: Sequence[int], *, comm: Any = None
     shape: of the image, (H, W), (C, H, W) or (C, D, H, W). comm: an mpi4py communicator, all ranks call. like: a denoiser on whose
     blocks it stands. seed: problem.seed. Warnings are what `tessera check` would say. Error: what the program would refuse.
     """
-    words = {"type": words} if isinstance(words, str) else {"type": "stack", "parts": list(words)} if isinstance(words, (list, tuple)) else words
+    if isinstance(words, (list, tuple)):
+        words = {"type": "stack", "parts": [{"type": part} if isinstance(part, str) else part for part in words]}
+    words = {"type": words} if isinstance(words, str) else words
     if not isinstance(words, dict):
         raise Error(f"the operator is of type {type(words).__name__} (no words of a job) pass a name, a dict of its keys, or a list")
     return Operator._of_words(words, shape, comm, like, seed)
 
 
-def from_deepinv(thing: Any, shape: Sequence[int] | None = None, *, reach: int | None = None):
+def from_deepinv(thing: Any, shape: Sequence[int] | None = None, *, reach: int | None = None) -> Any:
     """deepinv's LinearPhysics as an Operator of an image of `shape` (one rank), or its denoiser as one for reconstruct()."""
     import torch
 

@@ -83,6 +83,11 @@ def message(text: str) -> str:
     return own[-1] if own else "the run failed without a word"
 
 
+def raised(error: BaseException) -> str:
+    """A line of what was raised."""
+    return str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error} (a function that was passed raised it) correct it"
+
+
 def ask(arguments: list[str], folder: Path | str = ".", ranks: int = 1) -> str:
     """What a command prints. Error: what it refused."""
     program = find_program()

@@ -23,6 +23,8 @@ class Result:
     """
 
     def __init__(self, folder: str | Path, channels_last: bool = False, keep: Any = None):
+        if not isinstance(folder, (str, Path)):
+            raise Error(f"the folder is of type {type(folder).__name__} (no path) pass the output folder of a run")
         self.folder = Path(folder)
         self._last = channels_last
         self.interrupted = False  # Ctrl-C ended it: the image is that of its last whole iteration
@@ -83,7 +85,7 @@ class Result:
     def __array__(self, dtype=None, copy=None):
         return np.array(self.image, dtype=dtype) if copy else np.asarray(self.image, dtype=dtype)
 
-    def to_xarray(self):
+    def to_xarray(self) -> Any:
         """The image with its axes, and coordinates in the unit of the pixel size where the data say one, else in pixels of
         the measurement's grid."""
         import xarray
@@ -104,12 +106,12 @@ class Result:
                                 attrs={"unit": unit or "pixel", "folder": str(self.folder)})
 
     @cached_property
-    def trace(self):
+    def trace(self) -> tuple[Any, Any]:
         """(iterations, phases): pandas frames of all ranks, docs/trace.md."""
         return read_trace(self.folder)
 
     @property
-    def history(self):
+    def history(self) -> Any:
         """A pandas frame: residual, chi2, psnr, seconds, ... of each iteration."""
         iterations = self.trace[0]
         return iterations[iterations["rank"] == 0].drop(columns="rank").set_index("iteration")

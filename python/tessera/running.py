@@ -13,7 +13,8 @@ import weakref
 from pathlib import Path
 from typing import Any, Callable
 
-from .jobs import Job
+from .core import named
+from .jobs import Job, plain
 from .program import CHECKPOINTED, STOPPED, Error, ask, environment, find_program, launcher, message
 from .result import Result
 
@@ -26,7 +27,9 @@ class _Place:
 
 
 def settings_of(settings: dict | None) -> list[str]:
-    return [word for key, value in (settings or {}).items() for word in ("--set", f"{key}={_text(value)}")]
+    if settings is not None and not isinstance(settings, dict):
+        raise Error(f"settings are of type {type(settings).__name__} (keys over the job's) pass a dict, {{'solver.iterations': 8}}")
+    return [word for key, value in (settings or {}).items() for word in ("--set", f"{key}={_text(plain(value, str(key)))}")]
 
 
 def _text(value: Any) -> str:
@@ -36,6 +39,8 @@ def _text(value: Any) -> str:
         return "[" + ", ".join(_text(v) for v in value) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_text(v)}" for k, v in value.items()) + "}"
+    if value is None:
+        return "null"
     return str(value)
 
 
@@ -101,9 +106,10 @@ def run(job: dict | str | Path, ranks: int = 1, *, folder: str | Path | None = N
     command = launcher(program, ranks)
     place = Path(tempfile.mkdtemp(prefix="tessera-"))
     kept = _Place(place)
-    if folder is None and settings and "output.folder" in settings:
+    if folder is None and isinstance(settings, dict) and "output.folder" in settings:
         folder = settings["output.folder"]
-    arguments = settings_of({k: v for k, v in (settings or {}).items() if k != "output.folder"})
+    own = {k: v for k, v in settings.items() if k != "output.folder"} if isinstance(settings, dict) else settings
+    arguments = settings_of(own)
     last = False
     if resume and not isinstance(job, dict) and Path(job).is_dir():
         output, source = Path(job), Path(job)
@@ -136,7 +142,7 @@ def run(job: dict | str | Path, ranks: int = 1, *, folder: str | Path | None = N
     code = process.returncode
     stopped = code in (CHECKPOINTED, STOPPED) and (output / "status.json").exists()
     if code and not stopped:
-        raise Error(message(text), code)
+        raise Error(named(message(text), place), code)
     if stopped:
         _finish(output)
     result = Result(output, last, kept)
@@ -167,7 +173,10 @@ def _output(path: Path, otherwise: Path) -> Path:
 def _asked(command: str, job: dict | str | Path, arguments: list[str]) -> str:
     with tempfile.TemporaryDirectory(prefix="tessera-") as name:
         written = Job(job, Path(name), Path(name) / "out")
-        return ask([command, str(written.path), *arguments])
+        try:
+            return ask([command, str(written.path), *arguments])
+        except Error as error:
+            raise Error(named(str(error), Path(name)), error.code) from None
 
 
 def check(job: dict | str | Path, settings: dict | None = None) -> str:

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import h5py
 
 SCHEMA = 2
 
 
-def read_rank(path):
+def read_rank(path: str | Path) -> tuple[Any, Any, dict[str, Any]]:
     """One rank's file as (iterations, phases, attributes)."""
     import pandas as pd
 
@@ -31,7 +32,7 @@ def read_rank(path):
     return iterations, phases, attributes
 
 
-def read_trace(run_folder):
+def read_trace(run_folder: str | Path) -> tuple[Any, Any]:
     """All ranks of a run: (iterations, phases), frames with the columns of docs/trace.md and `rank`."""
     import pandas as pd
 
@@ -47,6 +48,6 @@ def read_trace(run_folder):
     return tuple(pd.concat(parts, ignore_index=True) for parts in frames)
 
 
-def exposed_share(iterations, phases):
+def exposed_share(iterations: Any, phases: Any) -> float:
     """exposed_wait_fraction of summary.json, of the rows of read_trace()."""
     return phases.loc[phases["iteration"] >= 0, "wait_seconds"].sum() / iterations["seconds"].sum()

@@ -251,7 +251,7 @@ Communicator::Pending& Communicator::Pending::operator=(Pending&& other) noexcep
   return *this;
 }
 Communicator::Pending::~Pending() {
-  if (request_ != MPI_REQUEST_NULL && running) MPI_Wait(&request_, MPI_STATUS_IGNORE);
+  if (request_ != MPI_REQUEST_NULL && mpi_running()) MPI_Wait(&request_, MPI_STATUS_IGNORE);
 }
 bool Communicator::Pending::progress() {
   int done = 1;

@@ -81,6 +81,8 @@ class Package(unittest.TestCase):
         with np.load(self._archive()) as archive:
             archive["y"].setflags(write=False)
             self.assertEqual(tessera.run(identity(archive["y"])).image.shape, self.y.shape)
+        np.testing.assert_array_equal(tessera.run(identity(self.y.tolist()), settings={"solver": {"iterations": np.int64(2)}}).image,
+                                      tessera.run(identity(self.y), settings={"solver.iterations": 2}).image)
         volume = tessera.run(identity(np.stack([self.y[:24, :24]] * 8)[None]))
         self.assertEqual(volume.image.shape, (8, 24, 24))
 
@@ -99,6 +101,14 @@ class Package(unittest.TestCase):
                            (Tensor(), "requires a gradient"), (np.zeros((1, 1, 1, 2, 2)), "two to four axes")):
             with self.assertRaisesRegex(tessera.Error, words):
                 tessera.run(identity(bad))
+        for job, words in (({"problem": {"measurements": self.y, "operator": 3}}, "^problem.operator is 3"), (identity(self.y[0]), "^array problem")):
+            with self.assertRaisesRegex(tessera.Error, words):  # without files and lines that nobody wrote
+                tessera.run(job)
+        with self.assertRaisesRegex(tessera.Error, "mask would be lost"):
+            tessera.run(identity(np.ma.masked_array(self.y, self.y > 0.5)))
+        for call in (lambda: tessera.run(identity(self.y), settings=["a"]), lambda: tessera.load(3)):
+            with self.assertRaisesRegex(tessera.Error, "of type"):
+                call()
         with self.assertRaisesRegex(tessera.Error, "did you mean blur") as refused:
             tessera.run({"problem": {"measurements": self.y, "operator": {"type": "blurr"}}})
         self.assertEqual(refused.exception.code, 2)

@@ -3,11 +3,14 @@
 
 usage: parts_test.py SOURCE_DIR PROGRAM          parts_test.py SOURCE_DIR PROGRAM ranks FILE: what each rank of a launch does
 """
+import copy
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import warnings
 from pathlib import Path
@@ -76,6 +79,43 @@ def everything(comm):
             "function": tessera.reconstruct(y, A, noise=0.01, denoiser=tessera.denoiser(mean, reach=1)).gather(),
             "samples": tessera.reconstruct(lambda part, block: y[None][block], A, noise=0.01, denoiser="tv",
                                            settings={"solver": {"name": "admm", "iterations": 4}}).gather()}
+
+
+def made(**parts):
+    """A subclass of Operator with these."""
+    return type("Mine", (tessera.Operator,), parts)
+
+
+def errors_reach_all(comm):
+    """What one rank raises ends the call on all of them, and the next call is as if nothing had been."""
+    x, four = scene(), {"solver.name": "hqs", "solver.iterations": 4}
+    blur = tessera.operator(BLUR, SIZE, comm=comm)
+    calls = [0]
+
+    def fails(*_):
+        calls[0] += 1
+        if comm.rank == 1 and calls[0] > 2:
+            raise ValueError("of rank 1")
+
+    same = made(reach=0, apply=lambda self, x: fails() or x, adjoint=lambda self, y: y)
+    denoiser = tessera.denoiser(lambda x, sigma: x if fails() is None else x, reach=0)
+    plain = {"noise": 0.01, "settings": four}
+    for call in (
+        lambda: [same(SIZE, comm=comm) @ x[blur.block] for _ in range(3)],
+        lambda: tessera.reconstruct(x, blur, denoiser=denoiser, **plain),
+        lambda: tessera.reconstruct(x, blur, denoiser="tv", callback=fails, **plain),
+        lambda: [tessera.reconstruct(lambda part, block: x[None][block] if fails() is None else x, blur, denoiser="tv", **plain)
+                 for _ in range(3)],
+        lambda: blur @ (x if comm.rank == 1 else x[blur.block]),
+        lambda: tessera.reconstruct(x, blur, noise=-1 if comm.rank == 1 else 1),
+    ):
+        calls[0] = 0
+        try:
+            call()
+        except (tessera.Error, ValueError) as error:
+            said = str(error)
+            assert isinstance(error, tessera.Error) or comm.rank == 1, type(error)
+        assert comm.allgather(any(words in said for words in ("of rank 1", "is wanted", "noise is -1"))) == [True] * comm.size, said
 
 
 class Parts(unittest.TestCase):
@@ -161,6 +201,131 @@ class Parts(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "no such thing"):
             Fails(SIZE)
 
+    def refused(self, words, call):
+        with self.assertRaisesRegex(tessera.Error, words) as error:
+            call()
+        self.assertNotIn("Traceback", str(error.exception))
+
+    def test_arrays_of_every_kind(self):
+        x = np.random.default_rng(0).random(SIZE)
+        A, t = tessera.operator(BLUR, SIZE), torch.from_numpy(x)
+        for same in (x.astype(np.longdouble), x.tolist(), x.astype(">f8"), np.asfortranarray(x), x[::-1][::-1]):
+            np.testing.assert_allclose(A @ same, A @ x, atol=1e-12)
+        np.testing.assert_allclose(A.T @ x.tolist(), A.T @ x, atol=1e-12)
+        negative = torch.view_as_complex(torch.stack([t, t], 2)).conj().imag  # -x, which torch negates when it is read
+        np.testing.assert_allclose(A @ negative, -(A @ x), atol=1e-12)
+        for bad, words in ((x.astype("M8[s]"), "no numbers"), (np.ma.masked_array(x, x > 0.5), "mask would be lost"), (t.to_sparse(), "dense"),
+                           (torch.quantize_per_tensor(t.float(), 0.1, 0, torch.quint8), "dense"), (t.to("meta"), "no values"),
+                           ([[1, 2], [3]], "different lengths"), (A, r"A @ \(B @ x\)"), (x[:5], "is wanted")):
+            self.refused(words, lambda: A @ bad)
+            self.refused(words if bad is not A else "A.T @", lambda: A.T @ bad)
+        with self.assertRaises(TypeError):
+            x @ A
+        several = tessera.operator(["identity", {"type": "mask", "keep": 0.5}], SIZE)
+        self.assertEqual((several.T @ [x.astype(np.float32), x]).dtype, np.float64)
+        table = tessera.operator({**BLUR, "kernel": {"file": TAPS.tolist()}}, SIZE)
+        np.testing.assert_array_equal(table @ x, A @ x)
+        for shape in ((4.5, 4), (True, 4), x, (10**30, 3), (2**40, 2**40)):
+            self.refused("shape", lambda: tessera.operator("identity", shape))
+        for like in (3, tessera.denoiser(mean), tessera.denoiser("tv", (8, 8))):
+            self.refused("blocks", lambda: tessera.operator("identity", SIZE, like=like))
+        self.refused("^problem.operator.keep is of type complex", lambda: tessera.operator({"type": "mask", "keep": 1j}, SIZE))
+        self.refused("^array problem.operator.kernel.file has 1 axes", lambda: tessera.operator({**BLUR, "kernel": {"file": TAPS[0]}}, SIZE))
+        D = tessera.denoiser("tv", SIZE)
+        for sigma in (-1, np.nan, np.inf, "a", None, [0.1], True):
+            self.refused("sigma", lambda: D(x, sigma))
+            self.refused("sigma", lambda: tessera.denoiser(mean)(x, sigma))
+        self.refused("no finite", lambda: D(np.where(x > 0.5, np.nan, x), 0.1))
+        both = torch.func.vmap(lambda v: A @ v)(torch.stack([t, 2 * t]))
+        np.testing.assert_allclose(both[1], 2 * (A @ x), atol=1e-12)
+        np.testing.assert_allclose(torch.func.grad(lambda v: (A @ v).sum())(t), A.T @ np.ones(SIZE), atol=1e-12)
+
+    def test_what_is_written_in_python_is_held_to_its_word(self):
+        x = np.random.default_rng(0).random(SIZE)
+        twice = made(apply=lambda self, x: x.mul_(2), adjoint=lambda self, y: y.mul_(2))(SIZE)  # in place, of a copy
+        kept = x.copy()
+        np.testing.assert_array_equal(twice.T @ (twice @ x), 4 * kept)
+        np.testing.assert_array_equal(x, kept)
+        np.testing.assert_array_equal(made(apply=lambda self, x: x.mul_(2))(SIZE).T @ x, 2 * kept)
+        pair = made(channels=2, apply=lambda self, x: torch.cat([x, 2 * x]))(SIZE)
+        self.assertEqual((pair @ x).shape, (2, *SIZE))
+        big = (256, 256)
+        taps = torch.tensor([[0, 0.1, 0], [0.1, 0.5, 0.2], [0, 0.05, 0.05]], dtype=torch.float64)[None, None]
+        conv = torch.nn.functional.conv2d
+        for parts, words in (
+            ({"apply": lambda s, x: x, "adjoint": lambda s, y: 1.05 * y}, "differ by 0.05"),
+            ({"reach": 1, "apply": lambda s, x: conv(x[None], taps)[0],
+              "adjoint": lambda s, y: conv(torch.nn.functional.pad(y[None], (2, 2, 2, 2)), taps)[0]}, "differ"),  # not mirrored
+            ({"apply": lambda s, x: x + 0.01}, "image of zeros"),
+            ({"apply": lambda s, x: torch.fft.fft2(x)}, "complex"),
+            ({"apply": lambda s, x: None}, "returned NoneType"),
+            ({"apply": lambda s, x: x.numpy() * 2}, "has no adjoint"),
+            ({}, "has no apply"),
+            ({"__init__": lambda s, shape: None}, "was not begun"),
+            ({"reach": 1.0}, "reach is 1.0"), ({"reach": True}, "reach"), ({"reach": 2**40}, "reach"),
+            ({"reach": 1, "border": ["zero"]}, "border"), ({"reach": 0, "samples": (3, 3)}, "samples"),
+            ({"channels": 0}, "channels"), ({"channels": 1.5}, "channels"), ({"channels": 2, "samples": big}, "samples"),
+        ):
+            self.refused(words, lambda: made(**parts)(big) @ np.ones(big))
+        self.assertLess(made(apply=lambda s, x: (3 * x).half())(big).dot_test(), 1e-4)  # rounding is no fault
+        for wrong, words in ((lambda x, s: x.transpose(1, 2), "makes"), (lambda x, s: x[:, 1:], "makes"), (lambda x, s: x + 1j, "complex"),
+                             (lambda x, s: "a", "returned str")):
+            self.refused(words, lambda: tessera.denoiser(wrong)(x, 0.1))
+            self.refused(words, lambda: tessera.reconstruct(x, tessera.operator("identity", SIZE), noise=0.1, denoiser=wrong))
+        self.refused("of type", lambda: tessera.denoiser(3, SIZE))
+        self.refused("reach", lambda: tessera.denoiser("tv", SIZE, reach=1))
+
+    def test_copies_and_threads(self):
+        x = np.random.default_rng(0).random(SIZE)
+        A, D = tessera.operator(BLUR, SIZE), tessera.denoiser("tv", SIZE)
+        for again in (pickle.loads(pickle.dumps(A)), copy.deepcopy(A), copy.copy(A)):
+            np.testing.assert_array_equal(again @ x, A @ x)
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(D))(x, 0.1), D(x, 0.1))
+        mine = Difference(SIZE)
+        for way in (copy.copy, copy.deepcopy, pickle.dumps):
+            self.refused("is not copied|is not sent", lambda: way(mine))
+
+        def found(k, into):  # each with a denoiser of its own
+            into[k] = tessera.reconstruct(x, A, noise=0.05, denoiser=lambda v, s: v * (0.5 + 0.1 * k), settings={"solver.iterations": 6}).image
+            into[-1 - k] = A @ (k * x)
+
+        alone, together = {}, {}
+        for k in range(4):
+            found(k, alone)
+        for _ in range(3):
+            threads = [threading.Thread(target=found, args=(k, together)) for k in range(4)]
+            for step in (threading.Thread.start, threading.Thread.join):
+                for thread in threads:
+                    step(thread)
+            self.assertEqual(sorted(together), sorted(alone))
+            for k, image in alone.items():
+                np.testing.assert_array_equal(together[k], image)
+
+    def test_a_reconstruction_is_shown_and_compared(self):
+        x = scene()
+        A = tessera.operator("identity", SIZE)
+        found = tessera.reconstruct(x, A, noise=0.05, denoiser="tv", settings={"solver": {"name": "admm"}, "solver.iterations": np.int64(3)})
+        self.assertEqual(found.iterations, 3)
+        for part in ("data:image/png;base64", "<polyline", "3 iterations"):
+            self.assertIn(part, found._repr_html_())
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(found)).image, found.image)
+        numbers = tessera.compare(x, x + 0.1)
+        self.assertAlmostEqual(numbers["psnr"], 20, places=3)
+        self.assertAlmostEqual(numbers["maximum_error"], 0.1, places=4)
+        self.assertEqual(tessera.compare(torch.from_numpy(x), x[:40])["notes"][0][:12], "sizes differ")
+        self.refused("no numbers", lambda: tessera.compare(x, None))
+        with self.assertWarnsRegex(UserWarning, "the image reaches"):
+            tessera.reconstruct(255 * x, A, noise=5, denoiser=mean, settings={"solver.iterations": 2})
+        for settings, words in (({"output": {"folder": "a"}}, "ignored"), ({"problem": {"operator": {}}}, "ignored"), ([], "no dict"),
+                                ({"solver": {"iterations": lambda: 0}}, "^solver.iterations is of type"), ({"solver": {"iteration": 3}}, "^unknown key")):
+            self.refused(words, lambda: tessera.reconstruct(x, A, noise=0.05, settings=settings))
+        for noise in ("a", [0.1], 1e-30, True):
+            self.refused("noise is", lambda: tessera.reconstruct(x, A, noise=noise))
+        self.refused("callback", lambda: tessera.reconstruct(x, A, noise=0.05, callback="a"))
+        with self.assertRaisesRegex(ZeroDivisionError, "division"):
+            tessera.reconstruct(lambda part, block: 1 / 0, A, noise=0.05)
+        self.refused("is wanted", lambda: tessera.reconstruct(lambda part, block: x[:3], A, noise=0.05))
+
     def test_the_solvers_give_the_programs_bits(self):
         x = scene()
         A = tessera.operator(BLUR, SIZE)
@@ -242,6 +407,7 @@ class Parts(unittest.TestCase):
 if len(sys.argv) > 3:
     from mpi4py import MPI
     results = everything(MPI.COMM_WORLD)
+    errors_reach_all(MPI.COMM_WORLD)
     if MPI.COMM_WORLD.rank == 0:
         np.savez(sys.argv[4], **results)
     sys.exit(0)
