@@ -2,6 +2,7 @@
 """Runs: in a process of their own, watched by their status file."""
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -87,6 +88,12 @@ def _finish(folder: Path) -> None:
         ask(["run", str(folder), "--resume", "--set", f"solver.iterations={done}"])
 
 
+def _end_with_us() -> None:
+    """In the child: it gets SIGTERM, and writes its checkpoint, where Python is killed."""
+    death = 1  # PR_SET_PDEATHSIG of Linux
+    ctypes.CDLL(None).prctl(death, signal.SIGTERM)
+
+
 def run(job: dict | str | Path, ranks: int = 1, *, folder: str | Path | None = None, settings: dict | None = None,
         resume: bool = False, force: bool = False, progress: bool | None = None,
         callback: Callable[[dict], None] | None = None) -> Result:
@@ -125,7 +132,7 @@ def run(job: dict | str | Path, ranks: int = 1, *, folder: str | Path | None = N
     words += ["--resume"] if resume else ["--force"] if force else []
     with open(place / "said", "w+") as said:
         process = subprocess.Popen(words, stdout=said, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment(),
-                                   start_new_session=True)
+                                   start_new_session=True, preexec_fn=_end_with_us)
         try:
             try:
                 _watch(process, output, progress, callback)

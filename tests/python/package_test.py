@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import warnings
 from pathlib import Path
@@ -155,6 +156,25 @@ class Package(unittest.TestCase):
         done = result.status["iteration"]
         self.assertTrue(2 <= done < 40000, done)
         self.assertEqual(tessera.run("stopped", resume=True, settings={"solver.iterations": done + 1}).status["iteration"], done + 1)
+
+    def test_a_run_ends_with_a_killed_python(self):
+        code = """if True:
+            import sys
+            sys.path[:0] = sys.argv[2:]
+            import numpy, tessera
+            tessera.run({"problem": {"measurements": numpy.random.rand(40, 40), "operator": {"type": "identity"}, "noise": {"gaussian": 0.1}},
+                         "denoiser": {"network": "tv"}, "solver": {"name": "pgd", "iterations": 10 ** 6, "stop": {"rounding": False}}},
+                        folder=sys.argv[1], callback=lambda s: print("on", flush=True) if s["iteration"] > 5 else None)"""
+        python = subprocess.Popen([sys.executable, "-c", code, "killed", *sys.path], stdout=subprocess.PIPE, text=True)
+        self.assertEqual(python.stdout.readline().strip(), "on")
+        python.kill()
+        python.wait()
+        for _ in range(200):
+            state = tessera.load("killed").status["state"]
+            if state != "running":
+                break
+            time.sleep(0.1)
+        self.assertNotEqual(state, "running")
 
     def test_a_missing_program_is_said(self):
         code = "import sys; sys.path.insert(0, sys.argv[1]); import tessera; print(tessera.find_program())"
