@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One slice by every way there is: tomography_methods.py PROGRAM SOURCE [SIDE]. Prints the table of docs/tomography.md.
+"""One slice by every way there is: tomography_methods.py PROGRAM SOURCE [SIDE]. Prints the table of docs/tomography_measured.md.
 
 The samples are no product of the program's own operator: each is a mean of line integrals through ellipses, in closed
 form, over 8 places of its column; of these Poisson counts of a beam of I0 photons, and their logarithm, weighted by the
