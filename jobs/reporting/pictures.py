@@ -15,7 +15,7 @@ from .image_files import Unreadable, on_page, open_image, sections
 
 BAND = 1 << 24  # samples read at a time
 NOTHING = 128  # between the slices of a volume
-LOSSLESS = 1 << 20  # pixels up to which a picture is kept exactly
+LOSSLESS = 256 * 256  # pixels; larger ones would make a page of 512 x 512 pixels 4.6 MB
 # The colors of "magma": dark is no error; told apart with every kind of color vision.
 MAGMA = [
     (0, 0, 4),
@@ -58,7 +58,7 @@ def encode(pixels):
     """uint8 (h, w) or (h, w, 3) -> a data URI."""
     buffer = io.BytesIO()
     exact = pixels.shape[0] * pixels.shape[1] <= LOSSLESS
-    Image.fromarray(pixels).save(buffer, "WEBP", lossless=exact, quality=50 if exact else 92, method=2)
+    Image.fromarray(pixels).save(buffer, "WEBP", lossless=exact, quality=50 if exact else 95, method=4, use_sharp_yuv=True)
     return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
