@@ -4,7 +4,9 @@
 usage: report_test.py SOURCE_DIR
 """
 
+import base64
 import csv
+import gzip
 import re
 import shutil
 import time
@@ -229,7 +231,10 @@ class Report(Pages):
         _, _, html = self.page("a")
         self.assertIn("default-src 'none'", html)
         own = html.replace((SOURCE / "jobs/reporting/page.js").read_text(), "")
-        self.assertEqual(own.count("plotly.js v"), 1, "plotly is embedded once")
+        packed = re.findall(r"<script type=text/plain id=plotly>([^<]*)</script>", own)
+        self.assertEqual(len(packed), 1, "plotly is embedded once")
+        self.assertIn("plotly.js v", gzip.decompress(base64.b64decode(packed[0])).decode())
+        self.assertLess(len(own), 2_600_000)
         page_only = re.sub(r"<script>/\*\*?.*?</script>", "", own, flags=re.S)
         self.assertIsNone(re.search(r"""(?:src|href)=["']?(?!data:|#)[^"'\s>]*//""", page_only))
 
