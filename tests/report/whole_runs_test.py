@@ -62,7 +62,7 @@ class WholeRuns(unittest.TestCase):
         pictures.imsave(WORK / "photo.png", astronaut)
         pictures.imsave(WORK / "crop.png", astronaut[40:232, 130:322])
         for ranks in (1, 2, 4):
-            run(ranks, f"runs/r{ranks}", f"problem.truth={WORK / 'crop.png'}")
+            run(ranks, f"runs/r{ranks}", f"problem.truth={WORK / 'crop.png'}", "solver.iterations=12")
 
     def test_report(self):
         jobs("report.py", "runs", "-o", "page.html")
