@@ -3,7 +3,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <array>
@@ -251,51 +253,61 @@ void on_host(const ProjectionGeometry& g, const Box& block, const Box& samples, 
   });
 }
 
-// The same by torch's kernels, slice by slice; the tables of columns are made here, as above.
-void on_device(const ProjectionGeometry& g, const Box& block, const Box& samples, const at::Tensor& y,
-               const at::Tensor& x) {
-  const std::vector<double> px = positions(g, block, 2), py = positions(g, block, 1),
-                            pz = positions(g, block, 0);
-  const auto width = static_cast<std::int64_t>(px.size()), height = static_cast<std::int64_t>(py.size());
+}  // namespace
+
+// Columns and weights are tensors too: nothing of a view's pixels passes through the host.
+void backproject_by_tensors(const ProjectionGeometry& g, const Box& block, const Box& samples,
+                            const at::Tensor& y, const at::Tensor& x) {
+  const auto line = [&](std::size_t axis) {
+    return at::tensor(positions(g, block, axis), at::kDouble).to(x.device());
+  };
+  const at::Tensor px = line(2), py = line(1).unsqueeze(1);
+  const std::vector<double> pz = positions(g, block, 0);
   const Padded p = padded(y, most_taps(g, samples));
   for (std::int64_t n = samples.lo()[0]; n < samples.hi()[0]; ++n) {
     const Seen s = seen_by(g, g.views[static_cast<std::size_t>(n)], samples);
-    const std::int64_t taps = taps_of(s);
-    at::Tensor column = at::empty({height, width}, at::kInt),
-               weight = at::empty({taps, height, width}, at::kDouble),
-               steep = at::empty({height, width}, at::kDouble);
-    PixelRow<double> line(px.size());
-    for (std::int64_t h = 0; h < height; ++h) {
-      fill(s, px, py[static_cast<std::size_t>(h)], p, line);
-      std::copy_n(line.column.data(), width, column.mutable_data_ptr<int>() + h * width);
-      std::copy_n(line.steep.data(), width, steep.mutable_data_ptr<double>() + h * width);
-      for (std::int64_t j = 0; j < taps; ++j)
-        std::copy_n(line.weight.data() + j * width, width,
-                    weight.mutable_data_ptr<double>() + (j * height + h) * width);
+    const at::Tensor depth = px.mul(s.dx) + py.mul(s.dy) + s.d0;
+    const at::Tensor at = (px.mul(s.ax) + py.mul(s.ay) + s.a0).div_(depth).add_(s.middle);
+    const at::Tensor cell = at.add(s.wide > 0 ? 0.5 - 0.5 * (s.wide + s.narrow) : 0).floor_(),
+                     off = at - cell;
+    std::vector<at::Tensor> weights;
+    if (s.wide > 0) {
+      at::Tensor before = at::zeros_like(off);
+      for (int j = 0; j < taps_of(s); ++j) {
+        const at::Tensor e = off.neg().add_(j + 0.5), a = e.abs();
+        const at::Tensor round = a.neg().add_((s.wide + s.narrow) / 2).clamp_(0, s.narrow);
+        const at::Tensor share =
+            a.clamp_max((s.wide - s.narrow) / 2).div_(s.wide).add_(s.narrow / (2 * s.wide));
+        if (s.narrow > 0) share.sub_(round.square().div_(2 * s.wide * s.narrow));
+        const at::Tensor left = share.copysign(e).add_(0.5);
+        weights.push_back((left - before).to(x.scalar_type()));
+        before = left;
+      }
+    } else {
+      const at::Tensor weight = depth.reciprocal().mul_(s.axis).square_();
+      weights = {(off.neg().add_(1) * weight).to(x.scalar_type()), (off * weight).to(x.scalar_type())};
     }
-    column = column.to(x.device()).to(at::kLong);
-    weight = weight.to(x.options());
-    steep = steep.to(x.device());
+    const at::Tensor column = cell.clamp(-p.pad, p.columns).add_(p.pad).to(at::kLong);
+    const at::Tensor steep = s.cone ? depth.reciprocal().mul_(s.steep) : at::full_like(at, s.steep);
     const at::Tensor view = p.samples[n - samples.lo()[0]].flatten();
     for (std::size_t d = 0; d < pz.size(); ++d) {
-      const at::Tensor at = steep.mul(pz[d] - s.high).add_(s.first).clamp_(-2, p.rows + 0.5).add_(2),
-                       cell = at.floor();
-      const at::Tensor lower = (at - cell).to(x.scalar_type()),
-                       start = cell.to(at::kLong).mul_(p.stride).add_(column);
+      const at::Tensor row = steep.mul(pz[d] - s.high).add_(s.first).clamp_(-2, p.rows + 0.5).add_(2),
+                       upper = row.floor();
+      const at::Tensor lower = (row - upper).to(x.scalar_type());
+      const at::Tensor start = upper.to(at::kLong).mul_(p.stride).add_(column);
       for (std::int64_t second = 0; second < 2; ++second)
-        for (std::int64_t j = 0; j < taps; ++j)
+        for (std::size_t j = 0; j < weights.size(); ++j)
           x[static_cast<std::int64_t>(d)].addcmul_(
-              view.index_select(0, start.add(second * p.stride + j).flatten()).view_as(lower),
-              weight[j] * (second == 0 ? 1 - lower : lower));
+              view.index_select(0, start.add(second * p.stride + static_cast<std::int64_t>(j)).flatten())
+                  .view_as(lower),
+              weights[j] * (second == 0 ? 1 - lower : lower));
     }
   }
 }
 
-}  // namespace
-
 void backproject_pixels(const ProjectionGeometry& g, const Box& block, const Box& samples,
                         const at::Tensor& y, const at::Tensor& x) {
-  if (x.is_cuda()) return on_device(g, block, samples, y, x);
+  if (x.is_cuda()) return backproject_by_tensors(g, block, samples, y, x);
   TESSERA_EXPECT(x.is_contiguous() && y.is_contiguous(), "a block to be projected back into has gaps");
   return x.scalar_type() == at::kDouble ? on_host<double>(g, block, samples, y, x)
                                         : on_host<float>(g, block, samples, y, x);

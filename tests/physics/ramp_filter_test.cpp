@@ -4,8 +4,10 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -108,6 +110,26 @@ TEST(RampFilter, AShortScanOfAConeGivesABallItsDensity) {
     EXPECT_NEAR(x.narrow(1, 21, 12).narrow(2, 32, 12).mean().item<double>(), 1, 0.01) << span;
     EXPECT_NEAR(x.narrow(1, 50, 8).narrow(2, 8, 12).mean().item<double>(), 0, 0.01) << span;
   }
+}
+
+TEST(RampFilter, TensorsGiveThePixelsOfTheHost) {
+  for (const Beam beam : {Beam::parallel, Beam::fan, Beam::cone})
+    for (const double side : {0.6, 1.0, 2.7}) {  // of a pixel, in columns: other numbers of taps
+      CircularScan scan;
+      scan.beam = beam;
+      scan.angles = test::angles(8, 2 * std::numbers::pi);  // two along the axes
+      scan.columns = 21;
+      scan.rows = 5;
+      scan.source_axis = 50;
+      scan.source_detector = 75;
+      const ProjectionGeometry g = circular_geometry(scan, {{3, 16, 13}, {side, side, 1}});
+      const at::Tensor y = at::randn({8, 5, 21}, at::kFloat);
+      const at::Tensor host = at::zeros({3, 16, 13}, at::kFloat), tensors = at::zeros_like(host);
+      backproject_pixels(g, g.volume.box(), g.samples(), y, host);
+      backproject_by_tensors(g, g.volume.box(), g.samples(), y, tensors);
+      EXPECT_GT(host.abs().max().item<double>(), 0.1);
+      EXPECT_LT((host - tensors).abs().max().item<double>(), 1e-4) << static_cast<int>(beam) << " " << side;
+    }
 }
 
 TEST(RampFilter, ImpulseBecomesTheKernel) {

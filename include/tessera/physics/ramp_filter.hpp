@@ -73,6 +73,9 @@ std::string refuse_direct(const ProjectionGeometry& geometry);
 /// float32 or float64, any device.
 void backproject_pixels(const ProjectionGeometry& geometry, const Box& block, const Box& samples,
                         const at::Tensor& y, const at::Tensor& x);
+/// The same by torch's kernels, which is how a GPU does it.
+void backproject_by_tensors(const ProjectionGeometry& geometry, const Box& block, const Box& samples,
+                            const at::Tensor& y, const at::Tensor& x);
 
 /// Samples of weight 0 become those of the line between their neighbors in the row, or the nearest one's; of a row
 /// without any other 0. y and weights of one shape, on the host, floating.
