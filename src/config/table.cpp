@@ -410,6 +410,16 @@ JobKeys JobTable::execution() const {
            "resident memory that one rank may use, program included; auto: what is there"},
           [](const Site& s, const Value& v, Job& j) { read_memory(s, v, j.memory); },
           [](const Job& j) { return Value::scalar(j.memory); }),
+      key<Job>("scratch", TESSERA_AT(scratch), {.choices = {"auto", "always", "never"}}, "",
+               "whether the state lies in a file: auto, where it does not fit into memory"),
+      key<Job>(
+          {"scratch_folder", "text", "", "auto", "a path, or auto",
+           "where that file lies; auto: $SLURM_TMPDIR, $TMPDIR, else beside the results"},
+          [](const Site& s, const Value& v, Job& j) {
+            if (!scan(v, {}, j.scratch_folder)) reject(s, v, "the path of a folder", "write one path");
+            if (j.scratch_folder != "auto") j.scratch_folder = absolute_path(j.scratch_folder, s.folder);
+          },
+          [](const Job& j) { return print(j.scratch_folder, {}); }),
       key<Job>("watchdog", TESSERA_AT(watchdog), not_negative, "s",
                "ends the job when a rank makes no progress for so long; 0: never"),
   };

@@ -88,18 +88,39 @@ std::int64_t memory_end_peak() {
   return highest;
 }
 
-std::int64_t resident_bytes() {
+namespace {
+
+struct Resident {
+  std::int64_t all = 0, files = 0;  // pages of files and of shared memory
+};
+Resident resident_now() {
   // statm, not status: one short read, since this is called at the end of every phase.
   static const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
   char text[128];
   const ssize_t got = file < 0 ? 0 : ::pread(file, text, sizeof text - 1, 0);
-  if (got <= 0) return 0;
+  if (got <= 0) return {};
   text[got] = 0;
   char* after = nullptr;
   std::strtoll(text, &after, 10);
-  return std::strtoll(after, nullptr, 10) * ::sysconf(_SC_PAGESIZE);
+  const std::int64_t page = ::sysconf(_SC_PAGESIZE), all = std::strtoll(after, &after, 10);
+  return {all * page, std::strtoll(after, nullptr, 10) * page};
 }
+
+std::atomic<std::int64_t> files_before_mapping{-1};  // resident; -1: no mapping has begun
+
+}  // namespace
+
+std::int64_t resident_bytes() { return resident_now().all; }
 std::int64_t resident_peak_bytes() { return status_field("VmHWM:"); }
-std::int64_t process_bytes() { return std::max<std::int64_t>(0, resident_bytes() - memory_now()); }
+std::int64_t process_bytes() {
+  const Resident now = resident_now();
+  const std::int64_t before = files_before_mapping;
+  const std::int64_t mapped = before < 0 ? 0 : std::max<std::int64_t>(0, now.files - before);
+  return std::max<std::int64_t>(0, now.all - mapped - memory_now());
+}
+void begin_mapping() {
+  std::int64_t none = -1;
+  files_before_mapping.compare_exchange_strong(none, resident_now().files);
+}
 
 }  // namespace tessera

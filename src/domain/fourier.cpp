@@ -13,8 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/core/memory.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/domain/tensor_memory.hpp"
 
 namespace tessera {
 namespace {
@@ -54,22 +56,45 @@ void move(Exchange& exchange, const at::Tensor& from, const Box& from_box, const
   exchange.begin(view(from, from_box), view(to, to_box)).wait();
 }
 
-// out <- transform(in) along axis 1 (columns) or 2 (rows), (C, H, W), in parts of about a quarter million
-// numbers: a transform makes its result anew, which for whole images would be an image more. in may be out.
-// A transform may take its channel and first line beside its part.
+// Lines that are transformed at once, about a quarter million numbers: a transform makes its result anew, which for whole
+// images would be an image more.
+std::int64_t lines_at_once(const at::Tensor& t, std::int64_t axis) {
+  return std::max<std::int64_t>(1, (std::int64_t{1} << 18) / std::max<std::int64_t>(1, t.size(axis)));
+}
+
+template <class Transform>
+at::Tensor transformed(const Transform& transform, const at::Tensor& t, std::int64_t channel, std::int64_t first) {
+  if constexpr (std::is_invocable_v<Transform, at::Tensor>)
+    return transform(t);
+  else
+    return transform(t, channel, first);
+}
+
+// out <- transform(in) along axis 1 (columns) or 2 (rows), (C, H, W), in parts. in may be out. A transform may take its
+// channel and first line beside its part.
+//
+// Columns of what lies in a file go through memory in bands as wide as its pages, so that each is read once; the parts
+// are the same, so that the bits do not say where an image lies.
 template <class Transform>
 void in_parts(const at::Tensor& in, const at::Tensor& out, std::int64_t axis, const Transform& transform) {
-  constexpr std::int64_t kPart = 1 << 18;
-  const std::int64_t across = 3 - axis, lines = in.size(across);
-  const std::int64_t most = std::max<std::int64_t>(1, kPart / std::max<std::int64_t>(1, in.size(axis)));
+  constexpr std::int64_t kBand = 512;
+  const std::int64_t across = 3 - axis, lines = in.size(across), most = lines_at_once(in, axis);
+  const std::int64_t width = axis == 1 && in_scratch(in) ? (kBand + most - 1) / most * most : most;
   for (std::int64_t c = 0; c < in.size(0); ++c)
-    for (std::int64_t begin = 0; begin < lines; begin += most) {
-      const std::int64_t count = std::min(most, lines - begin);
+    for (std::int64_t begin = 0; begin < lines; begin += width) {
+      const std::int64_t count = std::min(width, lines - begin);
       const auto part = [&](const at::Tensor& t) { return t.narrow(0, c, 1).narrow(across, begin, count); };
-      if constexpr (std::is_invocable_v<Transform, at::Tensor>)
-        part(out).copy_(transform(part(in)));
-      else
-        part(out).copy_(transform(part(in), c, begin));
+      if (count <= most) {
+        part(out).copy_(transformed(transform, part(in), c, begin));
+        continue;
+      }
+      const MemoryScope in_memory(MemoryUse::activations);
+      const at::Tensor band = part(in).contiguous();
+      for (std::int64_t k = 0; k < count; k += most) {
+        const at::Tensor some = band.narrow(across, k, std::min(most, count - k));
+        some.copy_(transformed(transform, some, c, begin + k));
+      }
+      part(out).copy_(band);
     }
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -45,7 +46,11 @@ class TensorAllocator final : public c10::Allocator {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!places.empty()) data = place(bytes);
     if (data) return {data, data, &give, c10::Device(c10::DeviceType::CPU)};
-    if (scopes_ > 0 && bytes >= kSmallestKept) {
+    if (scratch_ && static_cast<std::int64_t>(bytes) >= least_in_scratch_ &&
+        current_memory_use() == MemoryUse::data) {
+      data = scratch_->take(static_cast<std::int64_t>(bytes));
+      in_scratch_.emplace(data, scratch_);
+    } else if (scopes_ > 0 && bytes >= kSmallestKept) {
       const std::size_t whole = (bytes + kGrain - 1) / kGrain * kGrain;
       data = take(whole);
       if (!data) {
@@ -79,6 +84,22 @@ class TensorAllocator final : public c10::Allocator {
   void close() {
     const std::lock_guard<std::mutex> lock(mutex_);
     --scopes_;
+  }
+  std::int64_t scratch_size() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return scratch_ ? scratch_->largest() : 0;
+  }
+  // The file that an address lies in; null: none.
+  std::shared_ptr<Scratch> file_of(const void* data) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [piece, scratch] : in_scratch_)
+      if (scratch->holds(data)) return scratch;  // all are of one file, or of few
+    return nullptr;
+  }
+  void lay_in(std::shared_ptr<Scratch> scratch, std::int64_t least) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    scratch_ = std::move(scratch);
+    least_in_scratch_ = least;
   }
   void trim() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -182,6 +203,9 @@ class TensorAllocator final : public c10::Allocator {
   std::map<char*, Segment> segments_;        // what we keep, and
   std::map<char*, Range> free_;              // which parts of it no tensor holds
   std::map<char*, std::size_t> placed_;      // tensors that lie in arenas
+  std::shared_ptr<Scratch> scratch_;         // where large tensors lie; null: in memory
+  std::int64_t least_in_scratch_ = 0;
+  std::unordered_map<void*, std::shared_ptr<Scratch>> in_scratch_;
 };
 
 TensorAllocator& allocator() {
@@ -198,6 +222,11 @@ void TensorAllocator::give(void* data) {
   TensorAllocator& a = allocator();
   const std::lock_guard<std::mutex> lock(a.mutex_);
   if (a.placed_.erase(static_cast<char*>(data)) > 0) return;  // the arena keeps it
+  if (const auto piece = a.in_scratch_.find(data); piece != a.in_scratch_.end()) {
+    piece->second->give(data);
+    a.in_scratch_.erase(piece);
+    return;
+  }
   const auto block = a.blocks_.find(data);
   if (block == a.blocks_.end()) {
     a.inner_->raw_deallocate(data);  // older than this allocator
@@ -219,6 +248,36 @@ void track_tensor_memory() { allocator(); }
 
 ReuseScope::ReuseScope() { allocator().open(); }
 ReuseScope::~ReuseScope() { allocator().close(); }
+
+ScratchScope::ScratchScope(std::shared_ptr<Scratch> scratch, std::int64_t least) {
+  allocator().lay_in(std::move(scratch), least);
+}
+ScratchScope::~ScratchScope() { allocator().lay_in(nullptr, 0); }
+
+std::int64_t scratch_bytes() { return allocator().scratch_size(); }
+
+bool in_scratch(const at::Tensor& t) {
+  return t.is_cpu() && t.numel() > 0 && allocator().file_of(t.const_data_ptr());
+}
+
+void fetch_ahead(const at::Tensor& t) {
+  if (!t.is_cpu() || t.numel() == 0 || t.dim() < 2) return;
+  const std::shared_ptr<Scratch> file = allocator().file_of(t.const_data_ptr());
+  if (!file) return;
+  const auto last = [&](std::int64_t axis) { return (t.size(axis) - 1) * t.stride(axis); };
+  const std::int64_t element = static_cast<std::int64_t>(t.element_size());
+  const std::int64_t bytes = (last(-2) + last(-1) + 1) * element;
+  const at::Tensor planes = t.dim() == 2 ? t.unsqueeze(0) : t;
+  std::vector<std::int64_t> offsets{0};
+  for (std::int64_t d = 0; d + 2 < planes.dim(); ++d) {
+    std::vector<std::int64_t> next;
+    for (const std::int64_t offset : offsets)
+      for (std::int64_t k = 0; k < planes.size(d); ++k) next.push_back(offset + k * planes.stride(d) * element);
+    offsets = std::move(next);
+  }
+  const char* const begin = static_cast<const char*>(t.const_data_ptr());
+  for (const std::int64_t offset : offsets) file->fetch(begin + offset, bytes);
+}
 
 void release_kept_tensors() { allocator().trim(); }
 

@@ -2,12 +2,13 @@
 """Scenarios of budgets, plans and tuned choices."""
 import os
 import re
+import shutil
 import sys
 import time
 
 import numpy as np
 
-from harness import JOB, distance, image, job, photo, predicted, run, sanitized, summary, tessera, work
+from harness import JOB, NETWORK, TV, distance, image, job, photo, predicted, run, same, sanitized, summary, tessera, work
 
 
 def keeps_its_memory():
@@ -48,7 +49,7 @@ def keeps_its_memory():
         if ranks == 1:
             assert "patch, patch" in (work / "out/log.txt").read_text(), out
     for memory, reason in ((40e6, "leaves the network nothing"), (71e6, "takes more")):
-        code, _, err = tessera("run", path, "--set", f"memory={(program + memory) / 1e6:.0f} MB", "--force")
+        code, _, err = tessera("run", path, "--set", f"memory={(program + memory) / 1e6:.0f} MB", "--set", "scratch=never", "--force")
         assert code == 2 and reason in err, err
     # Nobody is refused who has room: some 14 images of 201 MB beside a network in small windows.
     large = job("problem:\n  truth: {scene: {size: [4096, 4096]}}\n  operator: {type: blur, kernel: {gaussian: {sigma: 1.6}}}\n"
@@ -148,3 +149,49 @@ def check_of_many_ranks():
     assert code == 0 and "kinds of ranks looked at" in out, out + err
     print(f"30000 ranks: {took:.1f} s")
     assert took < (300 if sanitized else 60), took
+
+
+def larger_than_memory():
+    """With its state in a file a run makes the same bits, whatever the problem, on any ranks, and resumes into memory and
+    back; what is resident stays below what the job allows; where no file can be, it says so before anything starts."""
+    photo(300, 412)
+    cases = {"blur": JOB.replace(NETWORK, NETWORK.replace("{", "{mode: patch, patch: 96, ", 1)).replace("boundary: circular", "boundary: reflect"),
+             "closed": JOB.replace(NETWORK, NETWORK.replace("{", "{mode: patch, patch: 96, ", 1)).replace("name: pgd", "name: hqs"),
+             "counts": TV.replace("name: pgd, iterations: 4, sigma: 0.1", "name: fista, iterations: 4"),
+             "scan": "problem:\n  truth: gray.png\n  operator: {type: tomography, views: {count: 9}}\n  noise: {gaussian: 0.01}\n"
+                     "denoiser: {network: tv}\nsolver: {iterations: 2}\noutput: {folder: out, diagnostics: false}\n"}
+    photo(600, 600, name="gray.png", gray=True)
+    disk = ("--set", f"scratch_folder={work}", "--set", "scratch=always")
+    for name, text in cases.items():
+        path = job(text, f"{name}.yaml")
+        for ranks in (1, 3):
+            run(path, "--set", f"output.folder={name}{ranks}", ranks=ranks)
+            out, _ = run(path, "--set", f"output.folder={name}{ranks}-disk", *disk, ranks=ranks)
+            assert f"lies in a scratch file in {work}" in out and "scratch file of" in out, out
+            same(f"{name}{ranks}", f"{name}{ranks}-disk")
+            told = summary(f"{name}{ranks}-disk")["scratch"]
+            assert len(told["bytes_per_rank"]) == ranks and min(told["bytes_per_rank"]) > 5e5, told
+            assert "scratch" not in summary(f"{name}{ranks}")
+    assert not [p for p in work.iterdir() if "scratch" in p.name], "the file has no name"
+    # From memory to the file, and back.
+    for first, then in ((disk, ()), ((), disk)):
+        shutil.rmtree(work / "parts", ignore_errors=True)
+        run(str(work / "blur.yaml"), "--set", "output.folder=parts", "--set", "solver.iterations=2", *first, ranks=3)
+        run(str(work / "blur.yaml"), "--set", "output.folder=parts", "--resume", *(then or ("--set", "scratch=never")), ranks=3)
+        same("parts", "blur3")
+    if not sanitized:  # which takes memory of its own
+        large = job("problem:\n  truth: {scene: {size: [1500, 1500], channels: 3}}\n  operator: {type: blur, kernel: {gaussian: {sigma: 1.6}}}\n"
+                    "  noise: {gaussian: 0.02}\nsolver: {iterations: 1}\noutput: {folder: large, preview: none, diagnostics: false}\n", "large.yaml")
+        told = tessera("check", large, "--set", "memory=450 MiB")[1]
+        assert re.search(r"memory +471.9 MB resident .*as the job says", told) and re.search(r"scratch +up to \d+\.\d MB", told), told
+        out, _ = run(large, "--set", "memory=450 MiB")
+        resident, file = summary("large")["resident_peak_bytes_per_rank"][0], summary("large")["scratch"]["bytes_per_rank"][0]
+        print(f"{resident / 1e6:.0f} MB resident of 472 MB, {file / 1e6:.0f} MB in the file")
+        assert resident < 1.15 * 450 * 2**20 and file > 200e6, (resident, file)  # beside other tests its thread is late
+    for more, reason in ((("scratch_folder=/nowhere",), "is not there"), (("problem.truth={scene: {size: [900000, 900000]}}",), "left \\(the state of 1 rank"),
+                         (("memory=1 MiB",), "a window of the scratch file")):
+        _, err = run(str(work / "counts.yaml"), "--set", "output.folder=none", *disk, *(w for m in more for w in ("--set", m)), expect=2)
+        assert re.search(reason, err) and not (work / "none").exists(), err
+    if os.path.isdir("/dev/shm"):
+        _, err = run(str(work / "counts.yaml"), "--set", "output.folder=none", *disk, "--set", "scratch_folder=/dev/shm", expect=2)
+        assert "is in memory" in err, err

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/app/run_plan.hpp"
+#include "tessera/core/scratch.hpp"
 #include "tessera/solve/observer.hpp"
 #include "tessera/trace/trace.hpp"
 
@@ -123,9 +124,10 @@ class Progress final : public Observer {
   double kept_ = -1e9;  // when a line went into the log's file
 };
 
-/// What this rank sent and waited for so far.
+/// What this rank sent and waited for so far, and what went between it and disks (all of it: files, scratch).
 struct Traffic {
   double bytes = 0, wait = 0;
+  DiskTraffic disk{};
 };
 Traffic traffic(const TraceWriter& trace);
 
@@ -135,6 +137,8 @@ struct LoopSummary {
   double exposed_wait_fraction = 0;                 // of the iterations' time, all ranks (docs/trace.md)
   std::vector<double> peak_bytes, peak_data_bytes;  // per rank, tracked
   std::vector<double> resident_peak_bytes;          // per rank, of the process
+  std::vector<double> scratch_bytes;                // per rank, the file's size; 0: none
+  double read_per_iteration = 0, written_per_iteration = 0;  // from disks and to them, all ranks together
 };
 LoopSummary summarize(const Traffic& before, const Traffic& after, double seconds, int iterations,
                       const Communicator& comm);

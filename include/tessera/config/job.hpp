@@ -210,6 +210,8 @@ struct JobConfig {
   std::string device = "auto";
   bool deterministic = false;   // on a GPU: the same bits every time
   std::string memory = "auto";  // auto, a share "0.5", an amount "8 GiB"
+  std::string scratch = "auto";         // auto, always, never
+  std::string scratch_folder = "auto";  // auto, a path
   double watchdog = 300;        // seconds; 0: none
   OutputConfig output;
 

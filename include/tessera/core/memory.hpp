@@ -49,5 +49,7 @@ std::int64_t resident_peak_bytes();
 /// Resident now beside what is tracked: the program, its libraries, MPI. Before the first large tensor this
 /// is what a process of any job takes on top of its tracked memory.
 std::int64_t process_bytes();
+/// From now on pages of files that become resident are data in scratch files, and none of the program's.
+void begin_mapping();
 
 }  // namespace tessera

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
+#include <memory>
 
 #include "tessera/core/memory.hpp"
+#include "tessera/core/scratch.hpp"
 
 namespace tessera {
 
@@ -23,6 +27,25 @@ class ReuseScope {
   ReuseScope(const ReuseScope&) = delete;
   ReuseScope& operator=(const ReuseScope&) = delete;
 };
+
+/// While one lives, CPU tensors of MemoryUse::data and at least `least` bytes, whoever makes them, lie in the scratch file:
+/// state, samples, images, temporary ones too. Weights and features stay in memory. The values are the same bits.
+///
+/// Tensors may outlive the scope; the file lives as long as they. One at a time; not counted as memory.
+class ScratchScope {
+ public:
+  ScratchScope(std::shared_ptr<Scratch> scratch, std::int64_t least);
+  ~ScratchScope();
+  ScratchScope(const ScratchScope&) = delete;
+  ScratchScope& operator=(const ScratchScope&) = delete;
+};
+/// Size of the file of the scope that is open; 0: none.
+std::int64_t scratch_bytes();
+/// Whether a tensor lies in a scratch file.
+bool in_scratch(const at::Tensor& t);
+/// Of a tensor that does, its rows are read from the disk beside what goes on: it is needed soon. (..., rows, columns), of
+/// any strides. Others: nothing happens.
+void fetch_ahead(const at::Tensor& t);
 
 /// Gives back the kept buffers that no tensor holds.
 void release_kept_tensors();

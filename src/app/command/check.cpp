@@ -16,6 +16,7 @@
 #include "command/command.hpp"
 #include "job/pixel_sizes.hpp"
 #include "job/tomography.hpp"
+#include "tessera/app/memory_plan.hpp"
 #include "tessera/app/output.hpp"
 #include "tessera/app/tuning.hpp"
 #include "tessera/core/memory.hpp"
@@ -100,6 +101,24 @@ std::string block_text(const Box& block, bool volume) {
   return text;
 }
 
+// Where the state lies in a file: what is resident is what the job allows, and the disk has to have the rest.
+void print_scratch(const RunPlan& plan, const MemoryPlan& where, const Place& place) {
+  const double most = static_cast<double>(where.most);
+  std::printf("memory       %s resident on the fullest rank (%s; %s program and libraries, %s for the network)\n",
+              format_bytes(most).c_str(), where.budget ? "as the job says" : "what is free",
+              format_bytes(static_cast<double>(where.program)).c_str(),
+              format_bytes(static_cast<double>(where.features + where.weights)).c_str());
+  const std::string folder = scratch_folder(plan.job);
+  const ScratchDisk disk = scratch_disk(folder);
+  const double all = static_cast<double>(where.state) * place.per_host;
+  std::printf("scratch      up to %s on the fullest rank, in %s (%s%s free%s)\n",
+              format_bytes(static_cast<double>(where.state)).c_str(), folder.c_str(),
+              disk.type.empty() ? "" : (disk.type + ", ").c_str(), format_bytes(static_cast<double>(disk.free)).c_str(),
+              static_cast<double>(disk.free) < all ? ": too little, the run will be refused"
+              : disk.remote                        ? ", over a network, whose rate may limit"
+                                                   : "");
+}
+
 // What the fullest rank's process will take, `data` bytes of it state, measurements and halos; read by
 // jobs/submit.sh. On a GPU: of the GPU's memory.
 void print_memory(const RunPlan& plan, const Modelled& model, double features, const Place& place,
@@ -114,6 +133,11 @@ void print_memory(const RunPlan& plan, const Modelled& model, double features, c
     p = predict(machine, nullptr, model.data, plan.decomposition, {});
   }
   const auto program = static_cast<double>(plan.device.is_cuda() ? 0 : process_bytes());
+  const MemoryPlan where = plan_memory(plan, available_bytes(plan, place.per_host));
+  if (where.scratch) {
+    print_scratch(plan, where, place);
+    return;
+  }
   std::string parts = fmt::format("{} state, data and halos", format_bytes(data));
   if (program > 0) parts = fmt::format("{} program and libraries, ", format_bytes(program)) + parts;
   if (p.memory > data)

@@ -11,6 +11,7 @@
 #include "command/command.hpp"
 #include "run/job_run.hpp"
 #include "run/run_output.hpp"
+#include "tessera/app/memory_plan.hpp"
 #include "tessera/app/signals.hpp"
 #include "tessera/app/tuning.hpp"
 #include "tessera/comm/gpu.hpp"
@@ -138,9 +139,12 @@ int execute(const RunArguments& arguments, const Launch& launch) {
     pause();
     if (const int device = plan->device.index; plan->device.is_cuda())
       set_device_clock(make_device_clock(plan->device, [device] { return current_stream(device); }));
+    std::string laid;
+    const std::unique_ptr<ScratchScope> scratch = open_scratch(*plan, comm, laid);
     Measured measured =
         measure(*std::move(plan), from ? SettingsFrom::checkpoint : SettingsFrom::data, comm, pause);
     files.asked = write_job(with_settings(job, measured.plan.settings));
+    if (!laid.empty()) measured.plan.notices.push_back(laid);
     JobRun run(std::move(measured), std::move(from), comm, pause);
     const int restarts = make_run_folder(folder, run, files);
     watch(folder.file(fmt::format("log/rank-{}.txt", comm.rank())));

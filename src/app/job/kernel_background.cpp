@@ -61,7 +61,7 @@ double pedestal(const Taps& k) {
 
 // A background that rises along a line: the plane through the levels of the rim, where they all lie near it, and it is
 // far from level. Tails fall from the middles of the sides to the corners, which no plane does.
-struct Plane {
+struct FittedPlane {
   double level = 0;               // at the middle
   std::array<double, 3> slope{};  // per tap
   double at(const Taps& k, const Index3& p) const {
@@ -71,9 +71,9 @@ struct Plane {
     return v;
   }
 };
-std::optional<Plane> uneven_background(const Taps& k) {
+std::optional<FittedPlane> uneven_background(const Taps& k) {
   const std::vector<Level> levels = rim_levels(k);
-  Plane plane;
+  FittedPlane plane;
   const auto n = static_cast<double>(levels.size());
   for (const Level& one : levels) plane.level += one.value / n;
   for (std::size_t d = k.first(); d < 3; ++d) {  // the places are even about the middle
@@ -118,7 +118,7 @@ void look_at_pedestal(Taps& k, const Warn& warn) {
 
 // A background that is not the same everywhere; the taps are then looked at without it.
 void look_at_slope(Taps& k, const Warn& warn) {
-  const std::optional<Plane> plane = uneven_background(k);
+  const std::optional<FittedPlane> plane = uneven_background(k);
   if (!plane) return;
   const double whole = k.sum();
   std::array<double, 2> ends{INFINITY, -INFINITY};

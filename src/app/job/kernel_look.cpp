@@ -22,15 +22,15 @@ namespace {
 constexpr std::int64_t kSmall = 5;  // taps a side: smaller kernels are all rim
 constexpr double kSymmetric = 0.9;  // correlation with the kernel turned around
 
-struct Place {
+struct LocalPlace {
   std::array<double, 3> center{}, spread{};
   double width() const { return std::hypot(spread[0], spread[1], spread[2]); }
 };
 
 // Center of mass and root mean square width of the taps that matter, moved by `roll`.
-Place place_of(const Taps& k, const Index3& roll) {
+LocalPlace place_of(const Taps& k, const Index3& roll) {
   const double least = 0.02 * k.peak();
-  Place p;
+  LocalPlace p;
   double sum = 0;
   std::array<double, 3> squares{};
   k.each([&](const Index3& p3, double v) {
@@ -51,7 +51,7 @@ Place place_of(const Taps& k, const Index3& roll) {
 
 // Correlation of f(taps) with itself turned around the center of mass.
 template <class Part>
-double symmetry(const Taps& k, const Place& p, Part part) {
+double symmetry(const Taps& k, const LocalPlace& p, Part part) {
   const Index3 twice{std::llround(2 * p.center[0]), std::llround(2 * p.center[1]),
                      std::llround(2 * p.center[2])};
   double same = 0, all = 0;
@@ -85,10 +85,10 @@ std::int64_t clipped_top(const Taps& k) {
 }
 
 // Where its middle is, and where its origin is read.
-void look_at_place(const std::string& name, const FileKernel& file, const Taps& k, const Place& p,
+void look_at_place(const std::string& name, const FileKernel& file, const Taps& k, const LocalPlace& p,
                    bool every_pixel, const Warn& warn, KernelLook& out) {
   const Index3 middle{k.size[0] / 2, k.size[1] / 2, k.size[2] / 2};
-  const Place rolled = place_of(k, middle);
+  const LocalPlace rolled = place_of(k, middle);
   const std::size_t first = k.first();
   Index3 origin = middle;
   for (std::size_t i = 0, n = file.center.size(); i < n; ++i) origin[3 - n + i] = file.center[i];
@@ -138,7 +138,7 @@ void look(const std::string& name, const FileKernel& file, Taps k, bool every_pi
   if (wide && look_at_background(k, warn)) return;
   const double peak = k.peak(), sum = k.sum();
   if (!(peak > 0) || !(sum > 0)) return;  // a filter of differences
-  const Place p = place_of(k, {});
+  const LocalPlace p = place_of(k, {});
   look_at_place(name, file, k, p, every_pixel, warn, out);
   if (wide) {
     const double rim = k.median_of_ring(0) / peak, beyond = 2 * rim - k.median_of_ring(1) / peak;

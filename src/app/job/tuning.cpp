@@ -15,9 +15,9 @@
 #include <thread>
 #include <type_traits>
 
+#include "tessera/app/memory_plan.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/host.hpp"
-#include "tessera/core/memory.hpp"
 #include "tessera/core/units.hpp"
 #include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/denoise/network_work.hpp"
@@ -64,47 +64,11 @@ std::optional<std::int64_t> memory_budget(const JobConfig& job, std::int64_t ava
   return parse_bytes(job.memory);
 }
 
-namespace {
-
-// Bytes of the fullest rank that are not features: state, truth, measurement, halos, weights, and what a step
-// or the simulation takes for a moment. By the cost model, which is within 15 %.
-std::int64_t other_bytes(const RunPlan& plan) {
-  constexpr double kMargin = 1.15;
-  const Modelled m = model_job(plan, plan.device.is_cuda());
-  const Index3 halo = plan.network ? window_halo(*plan.network) : Index3{};
-  double most = 0;
-  for (const auto& [rank, count] :
-       representatives(plan.decomposition, std::max<std::int64_t>(longest(halo), 64)))
-    most = std::max(most, static_cast<double>(data_memory(plan.decomposition, m.data, halo,
-                                                          plan.job.execution.planes, rank)) +
-                              data_moment(m.data, plan.decomposition, rank));
-  const Precision precision = plan.job.execution.precision, early = plan.job.denoiser.early_precision;
-  if (m.network) most += weight_memory(*m.network, precision, plan.device.is_cuda());
-  if (m.network && early != Precision::float32 && early != precision)
-    most += weight_memory(*m.network, early, plan.device.is_cuda());
-  return static_cast<std::int64_t>(kMargin * most) + (std::int64_t{16} << 20);
-}
-
-}  // namespace
-
 ExecutionOptions execution_options(const RunPlan& plan, int ranks_on_host) {
   ExecutionOptions o = execution_options(plan.job.execution, plan.device);
   o.deterministic = plan.job.deterministic;
-  // Features take what a budget leaves beside everything else; without one, at most half of what is free.
   const std::int64_t available = available_bytes(plan, ranks_on_host);
-  o.memory_bytes = available / 2;
-  if (!plan.network) return o;
-  const auto budget = memory_budget(plan.job, available);
-  // A budget is of the whole process; what is free is beside what it has already.
-  const std::int64_t program = budget && !plan.device.is_cuda() ? process_bytes() : 0;
-  const std::int64_t other = other_bytes(plan) + program, most = budget.value_or(available);
-  TESSERA_VALIDATE(most > other, budget ? "memory is " : "free memory is ",
-                   format_bytes(static_cast<double>(most)), " per rank (",
-                   program > 0 ? "program, libraries, state" : "state",
-                   ", data and weights of a rank take up to ", format_bytes(static_cast<double>(other)),
-                   ", which leaves the network nothing) ",
-                   budget ? "raise it, or use more ranks" : "use more ranks on more nodes");
-  o.memory_bytes = budget ? most - other : std::min(o.memory_bytes, most - other);
+  o.memory_bytes = plan.network ? plan_memory(plan, available).features : available / 2;
   return o;
 }
 

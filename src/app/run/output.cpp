@@ -23,6 +23,7 @@
 #include "tessera/core/units.hpp"
 #include "tessera/core/version.hpp"
 #include "tessera/domain/light.hpp"
+#include "tessera/domain/tensor_memory.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/io/distributed_image.hpp"
 #include "tessera/io/files.hpp"
@@ -380,18 +381,26 @@ Traffic traffic(const TraceWriter& trace) {
     t.bytes += static_cast<double>(total.bytes_sent);
     t.wait += total.wait_seconds;
   }
+  t.disk = disk_traffic();
   return t;
 }
 
 LoopSummary summarize(const Traffic& before, const Traffic& after, double seconds, int iterations,
                       const Communicator& comm) {
-  double sums[3] = {after.bytes - before.bytes, after.wait - before.wait, seconds};
+  double sums[5] = {after.bytes - before.bytes, after.wait - before.wait, seconds,
+                    static_cast<double>(after.disk.read - before.disk.read),
+                    static_cast<double>(after.disk.written - before.disk.written)};
   comm.all_reduce(sums, Reduce::sum);
   LoopSummary s;
   s.bytes_sent_per_iteration = iterations > 0 ? sums[0] / iterations : 0;
   s.exposed_wait_fraction = sums[2] > 0 ? sums[1] / sums[2] : 0;
   s.peak_bytes = comm.all_gather(static_cast<double>(memory_peak()));
   s.peak_data_bytes = comm.all_gather(static_cast<double>(memory_peak(MemoryUse::data)));
+  s.scratch_bytes = comm.all_gather(static_cast<double>(scratch_bytes()));
+  if (iterations > 0) {
+    s.read_per_iteration = sums[3] / iterations;
+    s.written_per_iteration = sums[4] / iterations;
+  }
   s.resident_peak_bytes = comm.all_gather(static_cast<double>(resident_peak_bytes()));
   return s;
 }

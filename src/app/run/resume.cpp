@@ -29,6 +29,8 @@ constexpr const char* kFree[] = {"solver.iterations",
                                  "domain",
                                  "device",
                                  "memory",
+                                 "scratch",
+                                 "scratch_folder",
                                  "watchdog",
                                  "denoiser.mode",
                                  "denoiser.patch",
@@ -96,7 +98,7 @@ void check_same_run(const Checkpoint& checkpoint, const RunPlan& plan, const Com
     TESSERA_VALIDATE(
         keys.empty(), "the job differs from the one in ", checkpoint.path, " in ", joined(keys),
         " (a resumed run may change only solver.iterations, solver.stop, output, domain, device, "
-        "memory, watchdog and the windows of the denoiser) take the change back: 'tessera run ",
+        "memory, scratch, watchdog and the windows of the denoiser) take the change back: 'tessera run ",
         shell_word(plan.job.output.folder),
         " --resume' repeats the job with every --set; or name another output.folder");
     if (comm.rank() != 0) return;

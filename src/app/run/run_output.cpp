@@ -290,6 +290,10 @@ void RunOutput::say_results(const RunSummary& s, const LoopResult& result, bool 
                     s.prox.missed, s.prox.calls, run_.plan.job.solver.prox_iterations, s.prox.worst));
   log_.line("");
   log_.line(table);
+  if (const double file = *std::max_element(s.loop.scratch_bytes.begin(), s.loop.scratch_bytes.end()); file > 0)
+    log_.line(fmt::format("scratch file of {} per rank; {} read from disks and {} written in each iteration",
+                          format_bytes(file), format_bytes(s.loop.read_per_iteration),
+                          format_bytes(s.loop.written_per_iteration)));
   std::string last = fmt::format("{} in {} ({} each)", how_it_ended(result, run_.plan.job.solver.iterations),
                                  format_seconds(result.seconds), format_seconds(s.seconds_per_iteration));
   if (run_.metrics) last += fmt::format(", PSNR {:.2f} dB (start {:.2f})", s.psnr, s.psnr_start);

@@ -24,6 +24,7 @@
 #include "tessera/denoise/runner.hpp"
 #include "tessera/denoise/windows.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/domain/tensor_memory.hpp"
 
 namespace tessera {
 namespace {
@@ -293,6 +294,10 @@ class WindowDenoiser final : public Denoiser {
         std::vector<at::Tensor> parts;
         for (std::size_t w = first; w < last; ++w) parts.push_back(items(crop(pixels, box, windows_[w].box)));
         batch = at::cat(parts, 0);
+      }
+      if (last < end) {
+        fetch_ahead(crop(pixels, box, windows_[last].box));
+        fetch_ahead(crop(out, own_, windows_[last].core.intersect(own_)));
       }
       if (image_channels_ != network_channels_) {
         std::vector<std::int64_t> sizes = batch.sizes().vec();
