@@ -28,7 +28,8 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kGrain = std::int64_t{1} << 16;  // pieces begin and end on multiples of it: the largest page size
+constexpr std::int64_t kGrain = std::int64_t{1}
+                                << 16;  // pieces begin and end on multiples of it: the largest page size
 constexpr std::int64_t kChunk = std::int64_t{4} << 20;  // taken from the mapping at once
 
 std::int64_t up(std::int64_t bytes) { return (bytes + kGrain - 1) / kGrain * kGrain; }
@@ -85,7 +86,8 @@ int open_unnamed(const std::string& folder) {
 ScratchDisk scratch_disk(const std::string& folder) {
   struct statfs found {};
   if (::statfs(folder.c_str(), &found) != 0)
-    throw RunError(concat("no scratch file can lie in ", folder, " (", reason(), ") name another scratch_folder"));
+    throw RunError(
+        concat("no scratch file can lie in ", folder, " (", reason(), ") name another scratch_folder"));
   ScratchDisk disk;
   disk.free = static_cast<std::int64_t>(found.f_bavail) * static_cast<std::int64_t>(found.f_bsize);
   const auto magic = static_cast<std::uint64_t>(found.f_type) & 0xFFFFFFFFU;
@@ -152,7 +154,8 @@ class Scratch::Pager {
         --piece;
       else
         hand_ = (piece == scratch_.pieces_.end() ? piece = scratch_.pieces_.begin() : piece)->first;
-      const std::int64_t within = hand_ - piece->first, bytes = std::min(kChunk, piece->second.bytes - within);
+      const std::int64_t within = hand_ - piece->first,
+                         bytes = std::min(kChunk, piece->second.bytes - within);
       ::madvise(hand_, static_cast<std::size_t>(bytes), MADV_DONTNEED);
       hand_ += bytes;
       seen += bytes;
@@ -218,8 +221,8 @@ void* Scratch::take(std::int64_t bytes) {
   if (data == MAP_FAILED) {
     const std::string why = reason();
     put_back(offset, whole);
-    throw RunError(concat("a piece of ", format_bytes(static_cast<double>(whole)), " of the scratch file in ", folder_,
-                          " cannot be mapped (", why, ") raise memory, so that less lies there"));
+    throw RunError(concat("a piece of ", format_bytes(static_cast<double>(whole)), " of the scratch file in ",
+                          folder_, " cannot be mapped (", why, ") raise memory, so that less lies there"));
   }
   pieces_.emplace(static_cast<char*>(data), Piece{offset, whole});
   out_ += whole;
@@ -252,16 +255,18 @@ std::int64_t Scratch::place(std::int64_t bytes) {
   }
   // A gap at the end grows with the file.
   std::int64_t offset = size_;
-  if (!gaps_.empty() && gaps_.rbegin()->first + gaps_.rbegin()->second == size_) offset = gaps_.rbegin()->first;
+  if (!gaps_.empty() && gaps_.rbegin()->first + gaps_.rbegin()->second == size_)
+    offset = gaps_.rbegin()->first;
   const std::int64_t more = offset + bytes - size_;
   // A file system fills itself before it says that it has no room.
   const int error = scratch_disk(folder_).free < more ? ENOSPC : ::posix_fallocate(file_, size_, more);
   if (error != 0) {
     static_cast<void>(::ftruncate(file_, size_));  // what it took of it already
-    throw RunError(concat("the disk of the scratch folder ", folder_, " has no room for ",
-                          format_bytes(static_cast<double>(more)), " more (", std::strerror(error), ", the file has ",
-                          format_bytes(static_cast<double>(size_)),
-                          ") free space there, or name another scratch_folder, and resume from the last checkpoint"));
+    throw RunError(
+        concat("the disk of the scratch folder ", folder_, " has no room for ",
+               format_bytes(static_cast<double>(more)), " more (", std::strerror(error), ", the file has ",
+               format_bytes(static_cast<double>(size_)),
+               ") free space there, or name another scratch_folder, and resume from the last checkpoint"));
   }
   if (offset < size_) gaps_.erase(offset);
   size_ = offset + bytes;

@@ -63,7 +63,8 @@ std::int64_t lines_at_once(const at::Tensor& t, std::int64_t axis) {
 }
 
 template <class Transform>
-at::Tensor transformed(const Transform& transform, const at::Tensor& t, std::int64_t channel, std::int64_t first) {
+at::Tensor transformed(const Transform& transform, const at::Tensor& t, std::int64_t channel,
+                       std::int64_t first) {
   if constexpr (std::is_invocable_v<Transform, at::Tensor>)
     return transform(t);
   else

@@ -272,7 +272,8 @@ void fetch_ahead(const at::Tensor& t) {
   for (std::int64_t d = 0; d + 2 < planes.dim(); ++d) {
     std::vector<std::int64_t> next;
     for (const std::int64_t offset : offsets)
-      for (std::int64_t k = 0; k < planes.size(d); ++k) next.push_back(offset + k * planes.stride(d) * element);
+      for (std::int64_t k = 0; k < planes.size(d); ++k)
+        next.push_back(offset + k * planes.stride(d) * element);
     offsets = std::move(next);
   }
   const char* const begin = static_cast<const char*>(t.const_data_ptr());

@@ -73,7 +73,8 @@ const Texts good_jobs = {
     "problem: {truth: photo.jpg, measurements: y.h5, operator: {type: mask, file: m.png}}\n"
     "denoiser: {network: tv, tv: {weight: 2, iterations: 30, tolerance: 1e-4}}\n"
     "solver: {name: red, lambda: 0.2, sigma: {log: [0.2, 0.01]}, start: photo.jpg}\n"
-    "device: cpu\ndeterministic: true\nmemory: 0.5\nwatchdog: 0\nscratch: always\nscratch_folder: /somewhere/else\n",
+    "device: cpu\ndeterministic: true\nmemory: 0.5\nwatchdog: 0\nscratch: always\nscratch_folder: "
+    "/somewhere/else\n",
     "problem: {truth: photo.jpg, noise: {poisson: 0.01}, operator: {type: stack, parts: [{type: identity}, "
     "{type: mask, keep: 0.3}]}}\n"
     "denoiser: {weights: ./net.safetensors}\nsolver: {relaxation: 0.5, sigma: 0.05, start: zero}\n"

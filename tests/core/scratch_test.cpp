@@ -23,7 +23,8 @@ std::string folder() { return std::filesystem::current_path().string(); }
 
 void fill(void* data, std::int64_t bytes, std::uint64_t seed) {
   auto* v = static_cast<std::uint64_t*>(data);
-  for (std::int64_t i = 0; i < bytes / 8; ++i) v[i] = seed + static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15U;
+  for (std::int64_t i = 0; i < bytes / 8; ++i)
+    v[i] = seed + static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15U;
 }
 bool holds(const void* data, std::int64_t bytes, std::uint64_t seed) {
   const auto* v = static_cast<const std::uint64_t*>(data);
@@ -84,7 +85,8 @@ TEST(Scratch, fills_gaps_before_it_grows) {
 
 TEST(Scratch, leaves_no_file) {
   const auto count = [] {
-    return std::distance(std::filesystem::directory_iterator(folder()), std::filesystem::directory_iterator());
+    return std::distance(std::filesystem::directory_iterator(folder()),
+                         std::filesystem::directory_iterator());
   };
   const auto before = count();
   Scratch scratch(folder(), std::int64_t{1} << 40);

@@ -12,10 +12,10 @@ namespace tessera {
 
 /// Where the bytes of a rank lie, by arithmetic: in memory, or the state in a scratch file and the rest in memory.
 struct MemoryPlan {
-  std::int64_t most = 0;      // what this rank may have resident: the job's memory, else what is free
-  bool budget = false;        // the job says it
-  std::int64_t program = 0;   // program and libraries; on a GPU 0
-  std::int64_t state = 0;     // of the fullest rank: solver, samples, images, and what a step takes for a moment
+  std::int64_t most = 0;     // what this rank may have resident: the job's memory, else what is free
+  bool budget = false;       // the job says it
+  std::int64_t program = 0;  // program and libraries; on a GPU 0
+  std::int64_t state = 0;  // of the fullest rank: solver, samples, images, and what a step takes for a moment
   std::int64_t weights = 0;   // of the network
   bool scratch = false;       // the state lies in a file
   std::int64_t features = 0;  // what a network's features may take

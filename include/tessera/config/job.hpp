@@ -208,11 +208,11 @@ struct JobConfig {
   Execution
       execution;  // keys: denoiser.mode, patch, batch, halo_depth, precision, averaging; domain.transport
   std::string device = "auto";
-  bool deterministic = false;   // on a GPU: the same bits every time
-  std::string memory = "auto";  // auto, a share "0.5", an amount "8 GiB"
+  bool deterministic = false;           // on a GPU: the same bits every time
+  std::string memory = "auto";          // auto, a share "0.5", an amount "8 GiB"
   std::string scratch = "auto";         // auto, always, never
   std::string scratch_folder = "auto";  // auto, a path
-  double watchdog = 300;        // seconds; 0: none
+  double watchdog = 300;                // seconds; 0: none
   OutputConfig output;
 
   std::string folder;                // of the job file: paths are relative to it

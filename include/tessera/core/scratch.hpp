@@ -43,8 +43,8 @@ class Scratch {
   bool holds(const void* data) const;
   void fetch(const void* data, std::int64_t bytes);
 
-  std::int64_t bytes() const;        // of pieces that are out
-  std::int64_t largest() const;      // the file's size, the most that was out at once and gaps
+  std::int64_t bytes() const;    // of pieces that are out
+  std::int64_t largest() const;  // the file's size, the most that was out at once and gaps
   const std::string& folder() const { return folder_; }
 
  private:
@@ -59,8 +59,8 @@ class Scratch {
   std::string folder_;
   int file_ = -1;
   mutable std::mutex mutex_;
-  std::map<char*, Piece> pieces_;                // that are out
-  std::map<std::int64_t, std::int64_t> gaps_;    // offset, bytes: blocks that the file has and no piece
+  std::map<char*, Piece> pieces_;              // that are out
+  std::map<std::int64_t, std::int64_t> gaps_;  // offset, bytes: blocks that the file has and no piece
   std::int64_t size_ = 0, out_ = 0;
   std::unique_ptr<Pager> pager_;
 };

@@ -104,16 +104,18 @@ std::string block_text(const Box& block, bool volume) {
 // Where the state lies in a file: what is resident is what the job allows, and the disk has to have the rest.
 void print_scratch(const RunPlan& plan, const MemoryPlan& where, const Place& place) {
   const double most = static_cast<double>(where.most);
-  std::printf("memory       %s resident on the fullest rank (%s; %s program and libraries, %s for the network)\n",
-              format_bytes(most).c_str(), where.budget ? "as the job says" : "what is free",
-              format_bytes(static_cast<double>(where.program)).c_str(),
-              format_bytes(static_cast<double>(where.features + where.weights)).c_str());
+  std::printf(
+      "memory       %s resident on the fullest rank (%s; %s program and libraries, %s for the network)\n",
+      format_bytes(most).c_str(), where.budget ? "as the job says" : "what is free",
+      format_bytes(static_cast<double>(where.program)).c_str(),
+      format_bytes(static_cast<double>(where.features + where.weights)).c_str());
   const std::string folder = scratch_folder(plan.job);
   const ScratchDisk disk = scratch_disk(folder);
   const double all = static_cast<double>(where.state) * place.per_host;
   std::printf("scratch      up to %s on the fullest rank, in %s (%s%s free%s)\n",
               format_bytes(static_cast<double>(where.state)).c_str(), folder.c_str(),
-              disk.type.empty() ? "" : (disk.type + ", ").c_str(), format_bytes(static_cast<double>(disk.free)).c_str(),
+              disk.type.empty() ? "" : (disk.type + ", ").c_str(),
+              format_bytes(static_cast<double>(disk.free)).c_str(),
               static_cast<double>(disk.free) < all ? ": too little, the run will be refused"
               : disk.remote                        ? ", over a network, whose rate may limit"
                                                    : "");

@@ -45,12 +45,14 @@ void add_bytes(const RunPlan& plan, MemoryPlan& m) {
 [[noreturn]] void refuse(const RunPlan& plan, const MemoryPlan& m) {
   const std::int64_t needed = m.program + m.weights + (m.scratch ? kWindow : m.state);
   const char* const what = m.scratch ? "a window of the scratch file" : "state, data";
-  throw InputError(concat(
-      m.budget ? "memory is " : "free memory is ", in_words(m.most), " per rank (",
-      m.program > 0 ? "program, libraries, " : "", what, m.weights > 0 ? " and weights" : "", " of a rank take up to ",
-      in_words(needed), plan.network ? ", which leaves the network nothing) " : ") ",
-      m.budget ? "raise it, or use more ranks" : "use more ranks on more nodes",
-      !m.scratch && plan.job.scratch == "never" && !plan.device.is_cuda() ? ", or leave 'scratch: never' out" : ""));
+  throw InputError(concat(m.budget ? "memory is " : "free memory is ", in_words(m.most), " per rank (",
+                          m.program > 0 ? "program, libraries, " : "", what,
+                          m.weights > 0 ? " and weights" : "", " of a rank take up to ", in_words(needed),
+                          plan.network ? ", which leaves the network nothing) " : ") ",
+                          m.budget ? "raise it, or use more ranks" : "use more ranks on more nodes",
+                          !m.scratch && plan.job.scratch == "never" && !plan.device.is_cuda()
+                              ? ", or leave 'scratch: never' out"
+                              : ""));
 }
 
 std::string existing(const std::string& folder) {
@@ -69,9 +71,10 @@ MemoryPlan plan_memory(const RunPlan& plan, std::int64_t available) {
   m.most = budget.value_or(available);
   m.budget = budget.has_value();
   const bool device = plan.device.is_cuda();
-  TESSERA_VALIDATE(!device || plan.job.scratch != "always",
-                   "scratch is always (the state lies on the GPU, and this is for what does not fit into a host's "
-                   "memory) write 'scratch: auto', or 'device: cpu'");
+  TESSERA_VALIDATE(
+      !device || plan.job.scratch != "always",
+      "scratch is always (the state lies on the GPU, and this is for what does not fit into a host's "
+      "memory) write 'scratch: auto', or 'device: cpu'");
   // A budget is of the whole process; what is free is beside what it has already.
   const std::string& scratch = plan.job.scratch;
   m.program = !device && (budget || scratch != "never") ? process_bytes() : 0;
@@ -107,7 +110,8 @@ std::string scratch_folder(const JobConfig& job) {
   }
   for (const std::string& folder : folders)
     if (!scratch_disk(folder).in_memory) return folder;
-  throw InputError(concat("the scratch folder ", folders.back(), " is in memory (", scratch_disk(folders.back()).type,
+  throw InputError(concat("the scratch folder ", folders.back(), " is in memory (",
+                          scratch_disk(folders.back()).type,
                           ", which takes what the file is to spare) name one on a disk by scratch_folder"));
 }
 
@@ -120,15 +124,15 @@ std::unique_ptr<ScratchScope> open_scratch(const RunPlan& plan, const Communicat
     const ScratchDisk disk = scratch_disk(folder);
     const std::int64_t all = m.state * comm.local_size();
     TESSERA_VALIDATE(disk.free > all, "the disk of the scratch folder ", folder, " has ", in_words(disk.free),
-                     " left (the state of ", comm.local_size(), " rank", comm.local_size() == 1 ? "" : "s", " takes ",
-                     in_words(all), ") free space there, or name another scratch_folder");
+                     " left (the state of ", comm.local_size(), " rank", comm.local_size() == 1 ? "" : "s",
+                     " takes ", in_words(all), ") free space there, or name another scratch_folder");
     const std::int64_t block = plan.image.bytes(plan.decomposition.block(comm.rank()));
     const std::int64_t least = std::max<std::int64_t>(std::int64_t{1} << 18, block / 8);
     const std::int64_t margin = m.most / 8;
     scope = std::make_unique<ScratchScope>(
         std::make_shared<Scratch>(folder, (m.budget ? 0 : m.program) + m.most - margin), least);
-    said = fmt::format("the state, about {} per rank, lies in a scratch file in {}{} ({})", in_words(m.state), folder,
-                       disk.type.empty() ? "" : ", " + disk.type,
+    said = fmt::format("the state, about {} per rank, lies in a scratch file in {}{} ({})", in_words(m.state),
+                       folder, disk.type.empty() ? "" : ", " + disk.type,
                        plan.job.scratch == "always" ? "scratch: always"
                                                     : fmt::format("memory is {} per rank", in_words(m.most)));
     if (disk.remote)

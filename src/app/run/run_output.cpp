@@ -290,7 +290,8 @@ void RunOutput::say_results(const RunSummary& s, const LoopResult& result, bool 
                     s.prox.missed, s.prox.calls, run_.plan.job.solver.prox_iterations, s.prox.worst));
   log_.line("");
   log_.line(table);
-  if (const double file = *std::max_element(s.loop.scratch_bytes.begin(), s.loop.scratch_bytes.end()); file > 0)
+  if (const double file = *std::max_element(s.loop.scratch_bytes.begin(), s.loop.scratch_bytes.end());
+      file > 0)
     log_.line(fmt::format("scratch file of {} per rank; {} read from disks and {} written in each iteration",
                           format_bytes(file), format_bytes(s.loop.read_per_iteration),
                           format_bytes(s.loop.written_per_iteration)));

@@ -45,7 +45,8 @@ nlohmann::ordered_json to_json(const RunSummary& summary, const LoopResult& resu
   s["peak_bytes_per_rank"] = summary.loop.peak_bytes;
   s["peak_data_bytes_per_rank"] = summary.loop.peak_data_bytes;
   s["resident_peak_bytes_per_rank"] = summary.loop.resident_peak_bytes;
-  if (const auto& files = summary.loop.scratch_bytes; std::any_of(files.begin(), files.end(), [](double b) { return b > 0; }))
+  if (const auto& files = summary.loop.scratch_bytes;
+      std::any_of(files.begin(), files.end(), [](double b) { return b > 0; }))
     s["scratch"] = {{"bytes_per_rank", files},
                     {"read_per_iteration", summary.loop.read_per_iteration},
                     {"written_per_iteration", summary.loop.written_per_iteration}};
