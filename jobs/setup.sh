@@ -23,9 +23,9 @@ done
 
 torch=torch==2.11.0
 # numpy, h5py, pandas: readers of traces and results. plotly, PyYAML: reports. scikit-image: photographs. matplotlib: pictures of studies. safetensors: weights.
-# nanobind: the package's module. mpi4py: ranks that Python starts. ipykernel, nbclient, nbformat: notebooks, and their test.
+# nanobind: the package's module. mpi4py: ranks that Python starts. dask: arrays in blocks. ipykernel, nbclient, nbformat: notebooks, and their test.
 python_packages=(numpy==2.4.6 h5py==3.16.0 pandas==3.1.1 scikit-image==0.26.0 safetensors==0.8.0 clang-format==14.0.6
-                 plotly==7.1.0 pyyaml==6.0.3 matplotlib==3.11.2 nanobind==3.1.0 mpi4py==4.1.2
+                 plotly==7.1.0 pyyaml==6.0.3 matplotlib==3.11.2 nanobind==3.1.0 mpi4py==4.1.2 dask==2026.8.0
                  ipykernel==7.4.0 nbclient==0.11.0 nbformat==5.11.1)
 scico_packages=(scico==0.0.7 jax==0.8.1 jaxlib==0.8.1 flax==0.12.0 safetensors==0.8.0)
 format_packages=(zarr==3.1.6 ome-zarr==0.18.0 nibabel==5.4.2 mrcfile==1.5.4 astropy==8.0.2 tifffile==2026.3.3)

@@ -2,6 +2,7 @@
 """A job as a dict, with arrays in the place of files: written as the job file and files that the program reads."""
 from __future__ import annotations
 
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ def as_array(value: Any, name: str) -> tuple[np.ndarray, bool]:
         raise Error(f"{name} is a tensor that requires a gradient (a run has none) pass {name}.detach()")
     if hasattr(value, "detach"):
         value = _of_torch(value, name)
-    dims = [str(d) for d in getattr(value, "dims", ())]  # xarray's
     if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
         raise Error(f"{name} is a masked array (its mask would be lost) pass {name}.astype(float).filled(numpy.nan): in "
                     "measurements, what is no number is not measured")
@@ -30,6 +30,13 @@ def as_array(value: Any, name: str) -> tuple[np.ndarray, bool]:
         array = np.asarray(value)
     except ValueError:
         raise Error(f"{name} is a list of rows of different lengths (no image) pass an array of numbers") from None
+    array, last = _channels_first(array, getattr(value, "dims", ()), name)
+    return np.ascontiguousarray(array), last
+
+
+def _channels_first(array: Any, dims: Any, name: str) -> tuple[Any, bool]:
+    """The same, of an array of numpy or dask, as a view. `dims`: names of its axes, as xarray has them."""
+    dims = [str(d) for d in dims]
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
         array = array.astype(np.float64)
     if array.dtype.kind in "OUSVMmT":
@@ -40,14 +47,43 @@ def as_array(value: Any, name: str) -> tuple[np.ndarray, bool]:
         raise Error(f"{name} has the shape {array.shape} (it holds nothing) pass an image")
     if dims and len(set(dims)) == array.ndim and set(dims) <= {"c", "z", "y", "x", "channel", "band"}:
         order = sorted(range(array.ndim), key=lambda d: {"z": 1, "y": 2, "x": 3}.get(dims[d], 0))
-        return np.ascontiguousarray(np.transpose(array, order)), False
+        return array.transpose(order), False
     if array.ndim == 3 and array.shape[2] in (3, 4) and array.shape[0] > 4:
         if array.shape[2] == 4:
-            warnings.warn(f"{name}: the fourth channel is taken for alpha and left out; pass (C, H, W) if it is data", stacklevel=4)
-        return np.ascontiguousarray(np.moveaxis(array[..., :3], 2, 0)), True
+            warnings.warn(f"{name}: the fourth channel is taken for alpha and left out; pass (C, H, W) if it is data", stacklevel=5)
+        return array[..., :3].transpose(2, 0, 1), True
     if array.ndim not in (1, 2, 3, 4):
         raise Error(f"{name} has the shape {array.shape} (images have two to four axes) pass (H, W), (C, H, W) or (C, D, H, W)")
-    return np.ascontiguousarray(array), False
+    return array, False
+
+
+def _blocks_of(value: Any, name: str) -> Any:
+    """The dask array of a value that is one, by itself or in an xarray; None of others."""
+    blocks = getattr(value, "data", value) if getattr(value, "dims", None) else value
+    if not (hasattr(blocks, "__dask_graph__") and hasattr(blocks, "chunks")):
+        return None
+    if any(not math.isfinite(n) for n in blocks.shape):
+        raise Error(f"{name} is a dask array of unknown size (its blocks were not counted) call its compute_chunk_sizes()")
+    return blocks
+
+
+def save(value: Any, path: Path, name: str) -> bool:
+    """Writes an array of any kind as .npy, channels first; whether they were last. One of dask is computed and written block
+    by block, so that it need not fit into memory."""
+    blocks = _blocks_of(value, name)
+    if blocks is None:
+        array, last = as_array(value, name)
+        np.save(path, array)
+        return last
+    import dask.array
+
+    array, last = _channels_first(blocks, getattr(value, "dims", ()), name)
+    if isinstance(array._meta, np.ma.MaskedArray):
+        raise Error(f"{name} is made of masked arrays (their masks would be lost) pass dask.array.ma.filled({name}, numpy.nan)")
+    file = np.lib.format.open_memmap(path, mode="w+", dtype=array.dtype.newbyteorder("="), shape=array.shape)
+    dask.array.store(array, file, lock=False)
+    file.flush()
+    return last
 
 
 def _of_torch(value: Any, name: str) -> np.ndarray:
@@ -124,10 +160,9 @@ class Job:
         if is_array(value):
             if keys and (keys[-1] == "angles" or keys[-1] not in PATHS) and np.ndim(value) == 1:
                 return [self._scalar(v) for v in np.asarray(value)]
-            array, last = as_array(value, ".".join(keys))
-            self.last = self.last or (last and keys[-1] in ("measurements", "truth"))
             file = "_".join(keys) + ".npy"
-            np.save(self._folder / file, array)
+            last = save(value, self._folder / file, ".".join(keys))
+            self.last = self.last or (last and keys[-1] in ("measurements", "truth"))
             return file
         if isinstance(value, Path):
             return str(value.absolute())

@@ -149,6 +149,14 @@ std::string StudyTable::text() const {
   return out;
 }
 
+double number_of(const Study& study, const StudyRow& row, const std::string& column) {
+  const std::vector<StudyColumn> columns = study.columns();
+  const auto found =
+      std::find_if(columns.begin(), columns.end(), [&](const StudyColumn& c) { return c.name == column; });
+  TESSERA_EXPECT(found != columns.end(), "the study has no column ", column);
+  return std::get<double>(row[static_cast<std::size_t>(found - columns.begin())]);
+}
+
 std::vector<StudyKind>& studies() {
   const auto alone = [](auto make) {
     return [make](const StudyOptions& options, const Communicator&) { return make(options); };

@@ -50,6 +50,9 @@ class BatchStudy final : public Study {
             {"limit", ""}};
   }
 
+  double pictures_per_second(const StudyRow& row) const override {
+    return number_of(*this, row, "images_per_second");
+  }
   double estimate() override {
     measure_peaks();
     double flops = 0;

@@ -2,14 +2,22 @@
 // Layers without arithmetic to speak of: from which size on does memory bandwidth limit them?
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/avg_pool2d_backward.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/max_pool2d_with_indices.h>
+#include <ATen/ops/max_pool2d_with_indices_backward.h>
 #include <ATen/ops/native_batch_norm.h>
+#include <ATen/ops/native_batch_norm_backward.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/rand_like.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/sigmoid.h>
+#include <ATen/ops/sigmoid_backward.h>
 #include <ATen/ops/tanh.h>
+#include <ATen/ops/tanh_backward.h>
+#include <ATen/ops/threshold_backward.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -62,7 +70,10 @@ class LayersStudy final : public Study {
             {"seconds", 0.0},
             {"bandwidth", 0.0},
             {"copy_bandwidth", 0.0},
-            {"bandwidth_share", 0.0}};
+            {"bandwidth_share", 0.0},
+            {"backward_bytes", std::int64_t{}},
+            {"backward_seconds", 0.0},
+            {"backward_bandwidth_share", 0.0}};
   }
   double estimate() override {
     measure();
@@ -96,8 +107,12 @@ class LayersStudy final : public Study {
       bytes = moved(c, n);
       seconds = time(work(c, x));
     }
+    // A folded norm has none: networks are trained with norms of their own.
+    const std::int64_t back_bytes = c.variant == "folded" ? 0 : moved_back(c, n);
+    const double back = c.variant == "folded" ? 0 : time(backward(c, x));
     release_kept_tensors();
     const double rate = bytes > 0 ? static_cast<double>(bytes) / seconds : 0;
+    const double back_rate = back > 0 ? static_cast<double>(back_bytes) / back : 0;
     return {c.layer,
             c.variant.empty() ? std::string("-") : c.variant,
             std::string(c.last ? "NHWC" : "NCHW"),
@@ -108,13 +123,17 @@ class LayersStudy final : public Study {
             seconds,
             rate,
             copy_,
-            rate / copy_};
+            rate / copy_,
+            back_bytes,
+            back,
+            back_rate / copy_};
   }
 
   std::string note() const override {
     return "bytes: read and written at least once by the layer; two_pass reads twice; max_pool writes "
            "positions (8 "
-           "bytes) too; folded: what a batch norm folded into its convolution adds to it";
+           "bytes) too; folded: what a batch norm folded into its convolution adds to it; backward: the pass of "
+           "gradients, which reads what it needs of the forward pass";
   }
 
  private:
@@ -140,6 +159,38 @@ class LayersStudy final : public Study {
     const bool statistics = c.variant == "two_pass";  // of the batch, as in training
     return
         [x, one, zero, statistics] { at::native_batch_norm(x, one, zero, zero, one, statistics, 0.0, 1e-5); };
+  }
+
+  // Read and written at least once by the pass of gradients.
+  static std::int64_t moved_back(const LayersCase& c, std::int64_t n) {
+    if (c.variant == "two_pass") return 5 * n;  // gradients and input for the sums, then again
+    if (c.layer == "max_pool") return n / 4 + n / 2 + n;
+    if (c.layer == "avg_pool") return n / 4 + n;
+    return c.layer == "batch_norm" ? 2 * n : 3 * n;
+  }
+  // What autograd would call, for the gradient of the input.
+  static std::function<void()> backward(const LayersCase& c, const at::Tensor& x) {
+    const auto like = [&](const at::Tensor& y) { return at::rand_like(y); };
+    if (c.layer == "relu") return [x, g = like(x)] { at::threshold_backward(g, x, 0); };
+    if (c.layer == "sigmoid") return [y = at::sigmoid(x), g = like(x)] { at::sigmoid_backward(g, y); };
+    if (c.layer == "tanh") return [y = at::tanh(x), g = like(x)] { at::tanh_backward(g, y); };
+    if (c.layer == "max_pool") {
+      const auto [y, places] = at::max_pool2d_with_indices(x, 2);
+      return [x, places = places, g = like(y)] {
+        at::max_pool2d_with_indices_backward(g, x, {2, 2}, {2, 2}, {0, 0}, {1, 1}, false, places);
+      };
+    }
+    if (c.layer == "avg_pool")
+      return [x, g = like(at::avg_pool2d(x, 2))] {
+        at::avg_pool2d_backward(g, x, {2, 2}, {2, 2}, {0, 0}, false, true, std::nullopt);
+      };
+    const at::Tensor one = at::ones({kChannels}, x.options()), zero = at::zeros({kChannels}, x.options());
+    const bool statistics = c.variant == "two_pass";
+    const auto [y, mean, deviation] = at::native_batch_norm(x, one, zero, zero, one, statistics, 0.0, 1e-5);
+    return [x, g = like(y), one, zero, mean = mean, deviation = deviation, statistics] {
+      at::native_batch_norm_backward(g, x, one, zero, one, mean, deviation, statistics, 1e-5,
+                                     {true, statistics, statistics});
+    };
   }
 
   Device device_;

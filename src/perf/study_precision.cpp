@@ -53,6 +53,9 @@ class PrecisionStudy final : public Study {
             {"psnr", 0.0},
             {"psnr_change", 0.0}};
   }
+  double pictures_per_second(const StudyRow& row) const override {
+    return 1 / number_of(*this, row, "seconds");
+  }
   double estimate() override {
     double flops = 0;
     for (const std::string& image : images_)

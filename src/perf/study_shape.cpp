@@ -46,6 +46,9 @@ class ShapeStudy final : public Study {
             {"pixels_per_second", 0.0}};
   }
 
+  double pictures_per_second(const StudyRow& row) const override {
+    return 1 / number_of(*this, row, "seconds");
+  }
   double estimate() override {
     const double peak = arithmetic_peak(device_);
     double flops = 0;

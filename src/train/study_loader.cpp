@@ -86,6 +86,9 @@ class LoaderStudy final : public Study {
             {"limit", ""}};
   }
 
+  double pictures_per_second(const StudyRow& row) const override {
+    return number_of(*this, row, "images_per_second");
+  }
   double estimate() override {
     train_alone(cases_.front());
     const double each = alone_ / static_cast<double>(o_.batch);

@@ -27,7 +27,7 @@ SHAPE = {"network", "step", "height", "width", "peak_bytes", "weight_bytes", "mo
 COLUMNS = {
     "shape": SHAPE,
     "batch": {"network", "patch", "batch", "peak_bytes", "patches_per_second", "images_per_second", "limit"},
-    "layers": {"layer", "variant", "layout", "batch", "side", "bytes", "seconds", "bandwidth_share"},
+    "layers": {"layer", "variant", "layout", "batch", "side", "bytes", "seconds", "bandwidth_share", "backward_seconds", "backward_bandwidth_share"},
     "kernels": {"kind", "variant", "bytes", "seconds", "bandwidth", "share"},
     "precision": {"image", "precision", "seconds", "peak_bytes", "psnr", "psnr_change"},
     "loader": {"precision", "batch", "workers", "loader_images_per_second", "training_images_per_second", "images_per_second",
@@ -90,11 +90,14 @@ assert {row["kind"] for row in rows} >= {"copy", "launch"}, rows
 
 rows = check("layers", "--scale", 32)
 assert {row["layout"] for row in rows} == {"NCHW", "NHWC"} and len({row["layer"] for row in rows}) == 6
+for row in rows:
+    assert (float(row["backward_seconds"]) > 0) == (row["variant"] != "folded"), row
 photograph = Path(skimage.__file__).parent / "data/astronaut.png"
 rows = check("precision", "--scale", 32, "--image", photograph)
 assert float(rows[0]["psnr"]) > float(rows[0]["psnr_noisy"]) + 5
 assert all(abs(float(row["psnr_change"])) < 0.5 for row in rows)
-rows = check("loader", "--scale", 64, "--image", photograph)
+rows = check("loader", "--scale", 64, "--image", photograph, "--price", 2.5)
+assert all(math.isclose(float(row["price_per_1000"]), 1000 / float(row["images_per_second"]) * 2.5 / 3600, rel_tol=1e-4) for row in rows), rows
 assert {row["precision"] for row in rows} == {"float32", "bfloat16"} and {"0", "1", "2"} <= {row["workers"] for row in rows}
 for row in rows:
     slower = min(("loader", "training"), key=lambda stage: float(row[f"{stage}_images_per_second"]))
@@ -106,6 +109,8 @@ code, _, err = study("halo", folder="alone")
 assert code == 2 and "launch.sh -n 2" in err, err
 code, _, err = study("precision", ranks=2, folder="many")
 assert code == 2 and "without a launcher" in err and not (work / "many").exists(), err
+code, _, err = study("kernels", "--price", 2, folder="priced")
+assert code == 2 and "runs no pictures" in err and not (work / "priced").exists(), err
 code, _, err = study("color")
 assert code == 2 and "shape, batch" in err and "loader" in err, err
 code, _, err = study("loader", "--device", "cuda", folder="cuda")

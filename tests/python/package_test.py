@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 import warnings
 from pathlib import Path
 
@@ -21,6 +22,7 @@ sys.path.insert(0, str(source / "tests/support"))
 os.environ["TESSERA"] = program
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 try:
+    import dask.array
     import h5py  # noqa: F401
     import numpy as np
     import pictures
@@ -87,6 +89,19 @@ class Package(unittest.TestCase):
                                       tessera.run(identity(self.y), settings={"solver.iterations": 2}).image)
         volume = tessera.run(identity(np.stack([self.y[:24, :24]] * 8)[None]))
         self.assertEqual(volume.image.shape, (8, 24, 24))
+
+    def test_dask_arrays_are_written_by_blocks(self):
+        color = pictures.photograph("astronaut.png")[:48, :56]
+        blocks = dask.array.from_array(color, chunks=(20, 20, 2))
+        with unittest.mock.patch.object(dask.array.Array, "__array__", side_effect=MemoryError("the whole of it")):
+            made = tessera.run(identity(blocks))
+            gray = tessera.run(identity(dask.array.from_array(self.y, chunks=17) * 2 / 2))
+        np.testing.assert_array_equal(made.image, tessera.run(identity(color)).image)
+        np.testing.assert_array_equal(gray.image, tessera.run(identity(self.y)).image)
+        for bad, why in ((blocks.astype(complex), "complex"), (blocks[blocks > 3], "unknown size"),
+                         (dask.array.ma.masked_less(blocks, 4), "masked")):
+            with self.assertRaisesRegex(tessera.Error, why):
+                tessera.run(identity(bad))
 
     def _archive(self):
         np.savez("y.npz", y=self.y.astype(np.float32))

@@ -61,9 +61,14 @@ class Study {
   virtual std::size_t rows() const = 0;
   /// The next row; called rows() times. Collective.
   virtual StudyRow next() = 0;
+  /// Of a row, where it ran pictures; 0: it did not.
+  virtual double pictures_per_second(const StudyRow&) const { return 0; }
   /// What belongs under the table; empty: nothing.
   virtual std::string note() const { return {}; }
 };
+
+/// The number of a row in the column of that name. ContractError where there is none.
+double number_of(const Study& study, const StudyRow& row, const std::string& column);
 
 /// A study by its name; `make` throws InputError where it cannot run here.
 struct StudyKind {

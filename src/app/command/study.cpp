@@ -27,6 +27,7 @@ struct StudyArguments {
   std::string name, out, weights, device = "auto";
   std::vector<std::string> networks, images;
   bool quick = false;
+  double price = 0;        // of an hour; 0: not said
   std::int64_t scale = 0;  // sizes are divided by it; 0: by 8 when quick, else by 1
   std::string command_line;
 };
@@ -37,6 +38,13 @@ void write_scene(const std::string& path, std::int64_t side, const Communicator&
   const at::Tensor t = empty_block(3, box, at::kFloat);
   Scene(1).render(box, 3, t.mutable_data_ptr<float>(), side * side, side);
   write_image(path, {.space = ImageSpace(box, 3), .bits = 8}, Layout({box}), view(t, box), comm);
+}
+
+// A row with the price of a thousand of its pictures.
+StudyRow priced(StudyRow row, const Study& study, double price) {
+  const double rate = study.pictures_per_second(row);
+  row.emplace_back(rate > 0 ? 1000 / rate * price / 3600 : 0.0);
+  return row;
 }
 
 int execute(const StudyArguments& a, const Communicator& comm) {
@@ -62,6 +70,15 @@ int execute(const StudyArguments& a, const Communicator& comm) {
     log.line("note: no --image was given; the picture is a synthetic scene, " + options.images[0]);
   }
   const std::unique_ptr<Study> study = make_study(a.name, options, comm);
+  std::vector<StudyColumn> columns = study->columns();
+  if (a.price > 0) {
+    const bool runs_pictures = std::any_of(columns.begin(), columns.end(), [](const StudyColumn& c) {
+      return c.name == "images_per_second" || c.name == "pixels_per_second";
+    });
+    TESSERA_VALIDATE(runs_pictures, "--price for study ", a.name,
+                     " (it runs no pictures) it is for shape, batch, precision and loader");
+    columns.push_back({"price_per_1000", 0.0});
+  }
 
   char host[256] = {};
   gethostname(host, sizeof host - 1);
@@ -69,7 +86,7 @@ int execute(const StudyArguments& a, const Communicator& comm) {
   std::unique_ptr<StudyTable> table;
   comm.together([&] {
     table = std::make_unique<StudyTable>(
-        folder, a.name, study->columns(),
+        folder, a.name, columns,
         std::vector<std::pair<std::string, std::string>>{
             {"tessera_version", version()},
             {"tessera_commit", commit()},
@@ -89,8 +106,8 @@ int execute(const StudyArguments& a, const Communicator& comm) {
 
   const double start = now();
   for (std::size_t k = 0; k < study->rows(); ++k) {
-    const StudyRow row = study->next();
-    table->add(row);
+    StudyRow row = study->next();
+    table->add(a.price > 0 ? priced(std::move(row), *study, a.price) : row);
     const double spent = now() - start;
     log.progress(fmt::format("row {}/{}  {} so far", k + 1, study->rows(), format_seconds(spent)),
                  k + 1 == study->rows());
@@ -119,6 +136,8 @@ Command study_command(CLI::App& app) {
       "--image", a->images,
       "of precision and loader: pictures, of loader folders too; may be repeated (synthetic scenes)");
   options->add_option("--weights", a->weights, "of precision, for drunet (drunet_small_color)");
+  options->add_option("--price", a->price, "of an hour of this machine: a column says that of a thousand pictures")
+      ->check(above_zero());
   options->add_option("--device", a->device, "where")
       ->capture_default_str()
       ->check(one_of({"auto", "cpu", "cuda"}));
