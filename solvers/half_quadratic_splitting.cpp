@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/sub.h>
 
 #include <memory>
 #include <optional>
@@ -57,8 +56,7 @@ class HalfQuadraticSplitting final : public Solver {
     in_.options.bound(next_);
     in_.data.measure(next_);
     Deferred prior = prior_value(in_, next_, gamma, sigma);
-    at::sub_out(u_, next_, x_);  // u has done its work: its memory takes the movement
-    Deferred movement = in_.space.relative_norm(u_, next_);
+    Deferred movement = in_.space.relative_change(next_, x_, u_);
     std::swap(x_, next_);
     return {.step = gamma, .sigma = sigma, .residual = std::move(movement), .prior = std::move(prior)};
   }

@@ -61,8 +61,7 @@ class ProximalGradient final : public Solver {
 
     // Movement, not grad f: it vanishes where f and the prior balance. The ratio is a promise on the
     // iteration's one reduction; the loop reads it an iteration later, so no step waits for it.
-    at::sub_out(z_, next_, x_);
-    Deferred movement = in_.space.relative_norm(z_, next_);
+    Deferred movement = in_.space.relative_change(next_, x_, z_);
     std::swap(x_, next_);
     return {.step = tau, .sigma = sigma, .residual = std::move(movement), .prior = std::move(prior)};
   }

@@ -44,8 +44,7 @@ class Red final : public Solver {
     direction_.add_(x_, weight).sub_(next_, weight);
     at::sub_out(next_, x_, direction_, tau);
     in_.options.bound(next_);
-    at::sub_out(direction_, next_, x_);  // the movement
-    Deferred movement = in_.space.relative_norm(direction_, next_);
+    Deferred movement = in_.space.relative_change(next_, x_, direction_);
     std::swap(x_, next_);
     return {.step = tau, .sigma = sigma, .residual = std::move(movement)};
   }

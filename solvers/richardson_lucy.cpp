@@ -4,7 +4,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/rsub.h>
-#include <ATen/ops/sub.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -71,8 +70,7 @@ class RichardsonLucy final : public Solver {
     samples_.A.adjoint(samples_.left, next_);  // A^T W (c / (A x + b))
     next_.add_(rest_).mul_(x_).div_(seen_);
     in_.options.bound(next_);
-    at::sub_out(work_, next_, x_);
-    Deferred movement = in_.space.relative_norm(work_, next_);
+    Deferred movement = in_.space.relative_change(next_, x_, work_);
     std::swap(x_, next_);
     return {.residual = std::move(movement)};
   }

@@ -53,8 +53,7 @@ class Sirt final : public Solver {
     next_.div_(seen_).masked_fill_(unseen_, 0);
     at::sub_out(next_, x_, next_);
     in_.options.bound(next_);
-    at::sub_out(work_, next_, x_);
-    Deferred movement = in_.space.relative_norm(work_, next_);
+    Deferred movement = in_.space.relative_change(next_, x_, work_);
     std::swap(x_, next_);
     return {.residual = std::move(movement)};
   }

@@ -292,18 +292,26 @@ bool Scratch::holds(const void* data) const {
   return after != pieces_.begin() && data < std::prev(after)->first + std::prev(after)->second.bytes;
 }
 
+Scratch::Piece Scratch::within(const void* data, std::int64_t bytes) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto after = pieces_.upper_bound(static_cast<char*>(const_cast<void*>(data)));
+  if (after == pieces_.begin()) return {};
+  const auto& [begin, piece] = *std::prev(after);
+  const std::int64_t before = static_cast<const char*>(data) - begin;
+  if (before >= piece.bytes) return {};
+  return {piece.offset + before, std::min(bytes, piece.bytes - before)};
+}
+
 void Scratch::fetch(const void* data, std::int64_t bytes) {
-  Piece wanted{};
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto after = pieces_.upper_bound(static_cast<char*>(const_cast<void*>(data)));
-    if (after == pieces_.begin()) return;
-    const auto& [begin, piece] = *std::prev(after);
-    const std::int64_t within = static_cast<const char*>(data) - begin;
-    if (within >= piece.bytes) return;
-    wanted = {piece.offset + within, std::min(bytes, piece.bytes - within)};
-  }
-  pager_->fetch(wanted);
+  if (const Piece wanted = within(data, bytes); wanted.bytes > 0) pager_->fetch(wanted);
+}
+
+void Scratch::forget(void* data, std::int64_t bytes) {
+  const Piece all = within(data, bytes);
+  const std::int64_t page = ::sysconf(_SC_PAGESIZE), begin = (all.offset + page - 1) / page * page,
+                     end = (all.offset + all.bytes) / page * page;
+  // Where a file system cannot, what lies there stays, which is as good.
+  if (begin < end) ::fallocate(file_, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, begin, end - begin);
 }
 
 std::int64_t Scratch::bytes() const {

@@ -133,6 +133,7 @@ at::Tensor DistributedFourier::lines(const at::Tensor& spectrum) const {
 void DistributedFourier::to_columns(const at::Tensor& x) {
   if (!alone_) move(*turns_.front(), x, block_, rows_, row_slab_);
   const at::Tensor spectrum = planes_of(spectrum_rows_);
+  overwritten_soon(spectrum);
   in_parts(planes_of(alone_ ? x : rows_), spectrum, 2,
            [&](const at::Tensor& t) { return at::fft_rfft(t, width_, 2); });
   if (deep_)
@@ -147,6 +148,7 @@ void DistributedFourier::from_columns(at::Tensor& x) {
   const at::Tensor spectrum = planes_of(spectrum_rows_);
   if (deep_)
     in_parts(spectrum, spectrum, 1, [](const at::Tensor& t) { return at::fft_ifft(t, std::nullopt, 1); });
+  overwritten_soon(alone_ ? x : rows_);
   in_parts(spectrum, planes_of(alone_ ? x : rows_), 2,
            [&](const at::Tensor& t) { return at::fft_irfft(t, width_, 2); });
   if (!alone_) move(*turns_.back(), rows_, row_slab_, x, block_);

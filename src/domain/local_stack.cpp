@@ -13,6 +13,7 @@
 #include "tessera/domain/operator_plan.hpp"
 #include "tessera/domain/precision.hpp"
 #include "tessera/domain/tensor.hpp"
+#include "tessera/domain/tensor_memory.hpp"
 
 namespace tessera {
 namespace {
@@ -137,8 +138,10 @@ class LocalStack final : public DistributedOperator {
     {
       const PhaseScope halo(Phase::halo);
       for (ExchangeGroup& group : groups_)
-        if (group.exchanged)
+        if (group.exchanged) {
+          overwritten_soon(group.padded);
           pending.push_back(group.exchange->begin(view(x, block), view(group.padded, group.input)));
+        }
     }
     for (ExchangeGroup& group : groups_)  // what needs no halo runs while it is on the way
       if (!group.exchanged) run(group, x, y);
@@ -157,9 +160,13 @@ class LocalStack final : public DistributedOperator {
     const PhaseScope phase(Phase::adjoint);
     at::Tensor& x = out[0];
     const Box& block = image().block(rank());
-    x.zero_();
+    const auto clear = [](at::Tensor& t) {
+      overwritten_soon(t);
+      t.zero_();
+    };
+    clear(x);
     for (ExchangeGroup& group : groups_) {
-      if (group.exchanged) group.padded.zero_();
+      if (group.exchanged) clear(group.padded);
       for (OperatorGroup& members : group.operators) {
         gather(members, y);
         members.op->adjoint(members.samples, group.exchanged ? group.padded : x);

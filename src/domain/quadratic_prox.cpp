@@ -17,6 +17,7 @@
 #include "circular_norm.hpp"
 #include "tessera/domain/fourier.hpp"
 #include "tessera/domain/prox_plan.hpp"
+#include "tessera/domain/tensor_memory.hpp"
 
 namespace tessera {
 namespace {
@@ -125,6 +126,7 @@ at::Tensor QuadraticProx::solve(const Measurement& y, const at::Tensor& adjoint,
                                 double gamma, at::Tensor& out, Measurement& work) {
   if (wants_adjoint()) {
     if (!work_.defined()) work_ = at::empty_like(z);
+    overwritten_soon(work_);
     at::add_out(work_, z, adjoint, gamma);
     if (diagonal_)
       out.copy_(work_).div_(diagonal_->mul(gamma).add_(1));

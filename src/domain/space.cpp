@@ -6,6 +6,7 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/sub.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -23,8 +24,9 @@ namespace {
 // Fixed chunks, summed in order: the result does not depend on the number of threads.
 constexpr std::int64_t kChunk = 1 << 15;
 
-template <class T>
-double dot_host(const T* a, const T* b, std::int64_t n) {
+// Sum over i of term(i) in double.
+template <class Term>
+double sum_host(std::int64_t n, const Term& term) {
   const std::int64_t chunks = (n + kChunk - 1) / kChunk;
   std::vector<double> partial(static_cast<std::size_t>(chunks));
   at::parallel_for(0, chunks, 4, [&](std::int64_t first, std::int64_t last) {
@@ -33,9 +35,9 @@ double dot_host(const T* a, const T* b, std::int64_t n) {
       double lane[8] = {};  // independent sums, so that the loop vectorizes
       std::int64_t i = c * kChunk;
       for (; i + 8 <= end; i += 8)
-        for (int l = 0; l < 8; ++l) lane[l] += static_cast<double>(a[i + l]) * static_cast<double>(b[i + l]);
+        for (int l = 0; l < 8; ++l) lane[l] += term(i + l);
       double rest = 0;
-      for (; i < end; ++i) rest += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+      for (; i < end; ++i) rest += term(i);
       partial[static_cast<std::size_t>(c)] =
           ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7])) + rest;
     }
@@ -43,6 +45,26 @@ double dot_host(const T* a, const T* b, std::int64_t n) {
   double sum = 0;
   for (const double p : partial) sum += p;
   return sum;
+}
+
+template <class T>
+double dot_host(const T* a, const T* b, std::int64_t n) {
+  return sum_host(n, [=](std::int64_t i) { return static_cast<double>(a[i]) * static_cast<double>(b[i]); });
+}
+
+template <class T>
+double distance_host(const T* a, const T* b, std::int64_t n) {
+  return sum_host(n, [=](std::int64_t i) {
+    const auto d = static_cast<double>(static_cast<T>(a[i] - b[i]));
+    return d * d;
+  });
+}
+
+// |a - b|^2 in one pass, without an image for the difference.
+double local_distance(const at::Tensor& a, const at::Tensor& b) {
+  if (a.scalar_type() == at::kFloat)
+    return distance_host(a.const_data_ptr<float>(), b.const_data_ptr<float>(), a.numel());
+  return distance_host(a.const_data_ptr<double>(), b.const_data_ptr<double>(), a.numel());
 }
 
 constexpr double kTiny = 1e-6;  // keeps a relative change finite at a zero image
@@ -169,6 +191,17 @@ Deferred Space::relative_norm(const at::Tensor& a, const at::Tensor& b) const {
   return reducer_->add({local_dot(a, a), local_dot(b, b)}, [](const std::vector<double>& s) {
     return std::sqrt(s[0]) / (std::sqrt(s[1]) + kTiny);
   });
+}
+
+Deferred Space::relative_change(const at::Tensor& x, const at::Tensor& before, at::Tensor& work) const {
+  TESSERA_EXPECT(x.sizes() == before.sizes() && x.scalar_type() == before.scalar_type(),
+                 "a change between unlike tensors");
+  const bool host = x.is_cpu() && x.is_contiguous() && before.is_contiguous() &&
+                    (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble);
+  if (!host) return relative_norm(at::sub_out(work, x, before), x);
+  return reducer_->add(
+      {at::scalar_tensor(local_distance(x, before), at::kDouble), local_dot(x, x)},
+      [](const std::vector<double>& s) { return std::sqrt(s[0]) / (std::sqrt(s[1]) + kTiny); });
 }
 
 Deferred Space::relative_norm(const std::pair<at::Tensor, at::Tensor>& ab, const at::Tensor& c) const {

@@ -280,6 +280,12 @@ void fetch_ahead(const at::Tensor& t) {
   for (const std::int64_t offset : offsets) file->fetch(begin + offset, bytes);
 }
 
+void overwritten_soon(const at::Tensor& t) {
+  if (!t.is_cpu() || t.numel() == 0 || !t.is_contiguous()) return;
+  if (const std::shared_ptr<Scratch> file = allocator().file_of(t.const_data_ptr()))
+    file->forget(t.mutable_data_ptr(), static_cast<std::int64_t>(t.nbytes()));
+}
+
 void release_kept_tensors() { allocator().trim(); }
 
 void Arena::resize(std::int64_t bytes) {

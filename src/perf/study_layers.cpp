@@ -132,7 +132,8 @@ class LayersStudy final : public Study {
   std::string note() const override {
     return "bytes: read and written at least once by the layer; two_pass reads twice; max_pool writes "
            "positions (8 "
-           "bytes) too; folded: what a batch norm folded into its convolution adds to it; backward: the pass of "
+           "bytes) too; folded: what a batch norm folded into its convolution adds to it; backward: the pass "
+           "of "
            "gradients, which reads what it needs of the forward pass";
   }
 

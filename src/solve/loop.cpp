@@ -9,6 +9,7 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/domain/tensor_memory.hpp"
 
 namespace tessera {
 namespace {
@@ -179,7 +180,10 @@ class Loop {
       return diverged(concat("the image left its range in iteration ", r.iteration + 1,
                              ", its root mean square is ", rms));
     const Watch::Verdict verdict = at_.watch.see(r.iteration, r.residual, r.chi2, r.iteration >= in_.settled);
-    if (verdict == Watch::Verdict::best) best_.copy_(image);
+    if (verdict == Watch::Verdict::best) {
+      overwritten_soon(best_);
+      best_.copy_(image);
+    }
     if (verdict == Watch::Verdict::growing)
       diverged(concat("residual or chi2 have grown since iteration ", at_.watch.best + 1, ", in iteration ",
                       r.iteration + 1, " they are no longer settling"));

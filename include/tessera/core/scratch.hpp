@@ -42,6 +42,9 @@ class Scratch {
   /// Whether `data` lies in a piece; what follows it there is then read from the disk beside what goes on.
   bool holds(const void* data) const;
   void fetch(const void* data, std::int64_t bytes);
+  /// What lies there is 0 from now on, but for the bytes of pages at its ends that others share: it is neither written to
+  /// the disk any more nor read from it before it is overwritten.
+  void forget(void* data, std::int64_t bytes);
 
   std::int64_t bytes() const;    // of pieces that are out
   std::int64_t largest() const;  // the file's size, the most that was out at once and gaps
@@ -53,7 +56,8 @@ class Scratch {
   };
   class Pager;
 
-  std::int64_t place(std::int64_t bytes);  // in the file, grown where no gap serves
+  Piece within(const void* data, std::int64_t bytes) const;  // the part of the file there; of 0 bytes: none
+  std::int64_t place(std::int64_t bytes);                    // in the file, grown where no gap serves
   void put_back(std::int64_t offset, std::int64_t bytes);
 
   std::string folder_;

@@ -61,6 +61,8 @@ class Space {
 
   /// |a| / (|b| + 1e-6), an iteration later.
   Deferred relative_norm(const at::Tensor& a, const at::Tensor& b) const;
+  /// |x - before| / (|x| + 1e-6), likewise. `work` may take the difference.
+  Deferred relative_change(const at::Tensor& x, const at::Tensor& before, at::Tensor& work) const;
   /// sqrt(|a|^2 + |b|^2) / (|c| + 1e-6), likewise.
   Deferred relative_norm(const std::pair<at::Tensor, at::Tensor>& ab, const at::Tensor& c) const;
   Deferred norm_squared(const at::Tensor& a) const;

@@ -46,6 +46,9 @@ bool in_scratch(const at::Tensor& t);
 /// Of a tensor that does, its rows are read from the disk beside what goes on: it is needed soon. (..., rows, columns), of
 /// any strides. Others: nothing happens.
 void fetch_ahead(const at::Tensor& t);
+/// All of it will be written before any of it is read. In a scratch file nothing is then read from the disk for it. Its
+/// values are undefined. Others: nothing happens.
+void overwritten_soon(const at::Tensor& t);
 
 /// Gives back the kept buffers that no tensor holds.
 void release_kept_tensors();

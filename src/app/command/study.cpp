@@ -136,7 +136,9 @@ Command study_command(CLI::App& app) {
       "--image", a->images,
       "of precision and loader: pictures, of loader folders too; may be repeated (synthetic scenes)");
   options->add_option("--weights", a->weights, "of precision, for drunet (drunet_small_color)");
-  options->add_option("--price", a->price, "of an hour of this machine: a column says that of a thousand pictures")
+  options
+      ->add_option("--price", a->price,
+                   "of an hour of this machine: a column says that of a thousand pictures")
       ->check(above_zero());
   options->add_option("--device", a->device, "where")
       ->capture_default_str()

@@ -200,6 +200,7 @@ class WindowDenoiser final : public Denoiser {
     const at::NoGradGuard no_grad;
     const std::vector<int> symmetries = symmetries_.next();
     potential_.begin(symmetries.size());
+    overwritten_soon(out);
     const at::TensorOptions options = in.options();
     if (alone_ && inside_ == windows_.size()) {  // the image is its own window: nothing to move or to fill
       while (!attempt(0, inside_, in, own_, sigma, symmetries, {}, out)) {
@@ -208,6 +209,7 @@ class WindowDenoiser final : public Denoiser {
     }
     if (!region_.defined()) region_ = empty_block(image_channels_, region_box_, options, axes_);
 
+    overwritten_soon(region_);
     Exchange::Pending halo = begin_halo(in);
     const std::function<void()> move = [&] { halo.progress(); };
     bool fits = attempt(0, inside_, in, own_, sigma, symmetries, move, out);
