@@ -11,6 +11,7 @@
 #include "job/same_files.hpp"
 #include "job/solver_input.hpp"
 #include "tessera/app/job_denoiser.hpp"
+#include "tessera/app/memory_plan.hpp"
 #include "tessera/app/output.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/app/tuning.hpp"
@@ -93,6 +94,9 @@ int execute(const DenoiseArguments& a, const Communicator& comm) {
                    ") write --unit file for a level in the units of ", a.in);
   plan.job.solver.sigma.values = {sigma};
   choose_execution(plan, comm, this_launch(comm));
+  std::string laid;
+  const std::unique_ptr<ScratchScope> scratch = open_scratch(plan, comm, laid);
+  if (!laid.empty()) plan.notices.push_back(laid);
   const auto transport = open_transport(plan, comm).transport;
   const auto denoiser = make_denoiser(plan, comm, transport);
   const Box block = plan.decomposition.block(comm.rank());

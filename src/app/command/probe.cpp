@@ -16,6 +16,7 @@
 #include "job/solver_input.hpp"
 #include "tessera/app/diagnostics.hpp"
 #include "tessera/app/job_denoiser.hpp"
+#include "tessera/app/memory_plan.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/app/tuning.hpp"
 #include "tessera/core/error.hpp"
@@ -87,6 +88,8 @@ int execute(const ProbeArguments& a, const Communicator& comm) {
   });
   if (!a.image.empty()) require_same_files({file_of(a.image)}, comm);
   choose_execution(plan, comm, this_launch(comm));
+  std::string laid;
+  const std::unique_ptr<ScratchScope> scratch = open_scratch(plan, comm, laid);
   const auto transport = open_transport(plan, comm).transport;
   const auto denoiser = make_denoiser(plan, comm, transport);
   Reducer reducer(comm);

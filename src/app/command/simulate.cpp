@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "command/command.hpp"
+#include "tessera/app/memory_plan.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/config/parse.hpp"
 #include "tessera/core/error.hpp"
@@ -82,6 +83,9 @@ int execute(const SimulateArguments& arguments, const Communicator& comm) {
   });
   const RunPlan plan = plan_run(job, comm, comm.size());
   const auto transport = open_transport(plan, comm).transport;
+  std::string laid;
+  const std::unique_ptr<ScratchScope> scratch = open_scratch(plan, comm, laid);
+  if (!laid.empty() && comm.rank() == 0) std::printf("note: %s\n", laid.c_str());
   Problem problem = make_problem(plan, comm, transport);
   say_notices(plan, problem, comm);
   const ProductSpace& layout = problem.A->range();

@@ -22,6 +22,7 @@
 #include "job/inner_iterations.hpp"
 #include "job/solver_input.hpp"
 #include "tessera/app/job_denoiser.hpp"
+#include "tessera/app/memory_plan.hpp"
 #include "tessera/app/problem.hpp"
 #include "tessera/app/tuning.hpp"
 #include "tessera/core/error.hpp"
@@ -276,6 +277,8 @@ int execute(const TuneArguments& a, const Communicator& comm) {
       machine_for(plan, comm, transport, *m.network, a.machine, a.only_machine || !a.machine.empty());
   if (a.only_machine) return 0;
 
+  std::string laid;
+  const std::unique_ptr<ScratchScope> scratch = open_scratch(plan, comm, laid);
   const double features = feature_budget(plan, comm, place);
   std::vector<TransportKind> transports{job.execution.transport};
   if (plan.device.is_cuda() && transports[0] == TransportKind::automatic && comm.size() > 1)

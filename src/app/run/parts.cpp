@@ -40,6 +40,7 @@ PlacedDenoiser place_denoiser(const std::string& settings, const ImageSpace& ima
   std::vector<std::unique_ptr<LocalOperator>> identity;
   identity.push_back(make_identity());
   RunPlan plan = plan_arrays(parse_words(settings, comm), image, plan_local_stack(std::move(identity)), comm);
+  plan.job.scratch = "never";  // its images are somebody else's
   choose_execution(plan, comm, this_launch(comm));
   PlacedDenoiser out;
   out.transport = open_transport(plan, comm).transport;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tessera/app/reconstruct.hpp"
+#include "tessera/app/memory_plan.hpp"
 
 #include <utility>
 
@@ -42,6 +43,8 @@ Reconstruction reconstruct(const ArrayProblem& problem, const std::string& setti
   if (problem.noise > 0) job.problem.noise.gaussian = problem.noise;
   RunPlan plan = plan_arrays(job, problem.image, problem.op, comm);
   choose_execution(plan, comm, this_launch(comm));
+  std::string laid;
+  const std::unique_ptr<ScratchScope> scratch = open_scratch(plan, comm, laid);
   const ProblemMaker take = [&](const RunPlan& plan, const Communicator& ranks,
                                 const std::shared_ptr<Transport>& transport) {
     Problem taken;
@@ -61,6 +64,7 @@ Reconstruction reconstruct(const ArrayProblem& problem, const std::string& setti
   for (const auto* const lines : {&std::as_const(run.plan.notices), &std::as_const(run.problem.notices),
                                   &std::as_const(run.problem.warnings)})
     out.notices.insert(out.notices.end(), lines->begin(), lines->end());
+  if (!laid.empty()) out.notices.push_back(laid);
   out.loop = run.iterate(observers, stop_requested);
   out.image = out.loop.image;
   return out;
