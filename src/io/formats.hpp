@@ -18,6 +18,8 @@ ImageFormat tiff_format();
 ImageFormat fits_format();
 ImageFormat npy_format();
 ImageFormat hdf5_format();
+std::vector<ImageFormat> hdf5_kinds();  // netCDF, MATLAB, Imaris: they are read
+ImageFormat viewer_format();            // BigDataViewer
 ImageFormat zarr_format();
 ImageFormat nifti_format();
 ImageFormat mrc_format();

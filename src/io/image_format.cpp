@@ -88,9 +88,14 @@ bool ImageFormat::holds_channels(std::int64_t count) const {
 }
 
 std::vector<ImageFormat>& image_formats() {
-  static std::vector<ImageFormat> formats{io::png_format(),  io::jpeg_format(),  io::tiff_format(),
-                                          io::fits_format(), io::npy_format(),   io::hdf5_format(),
-                                          io::zarr_format(), io::nifti_format(), io::mrc_format()};
+  static std::vector<ImageFormat> formats = [] {
+    std::vector<ImageFormat> rows{io::png_format(),  io::jpeg_format(),  io::tiff_format(),
+                                  io::fits_format(), io::npy_format(),   io::hdf5_format(),
+                                  io::zarr_format(), io::nifti_format(), io::mrc_format()};
+    for (ImageFormat& kind : io::hdf5_kinds()) rows.push_back(std::move(kind));
+    rows.push_back(io::viewer_format());
+    return rows;
+  }();
   return formats;
 }
 

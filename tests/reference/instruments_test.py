@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Files that instruments and their programs write: netCDF4, hdf5storage (MATLAB 7.3), npy2bdv (BigDataViewer), pydicom
+and astropy write them as this runs, and read what tessera makes of them. Imaris' files are made as its format's page has
+them.
+
+Usage: instruments_test.py TESSERA SOURCE
+Runs in .venv-formats (jobs/setup.sh --tests); exit code 77: skipped, with the reason."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import warnings
+
+program, source = sys.argv[1], pathlib.Path(sys.argv[2])
+python = source / ".venv-formats/bin/python"
+if pathlib.Path(sys.prefix).resolve() != python.parent.parent.resolve():
+    if not python.exists():
+        print("skipped: no .venv-formats (jobs/setup.sh --tests installs netCDF4, npy2bdv, pydicom, astropy and others)")
+        sys.exit(77)
+    os.execv(python, [str(python), "-B", __file__, *sys.argv[1:]])
+
+try:
+    import h5py
+    import hdf5storage
+    import netCDF4
+    import npy2bdv
+    import numpy as np
+except ImportError as e:
+    print(f"skipped: .venv-formats is of an older set-up ({e}); jobs/setup.sh --tests completes it")
+    sys.exit(77)
+
+warnings.simplefilter("ignore")
+rng = np.random.default_rng(5)
+checked = 0
+
+
+def made(source_file, *more, ranks=1, out="made.h5"):
+    launch = [] if ranks == 1 else [str(source / "jobs/launch.sh"), "-n", str(ranks)]
+    done = subprocess.run([*launch, program, "convert", source_file, out, "--force", *more], text=True, capture_output=True)
+    assert done.returncode == 0, (source_file, done.stderr)
+    return done.stdout
+
+
+def expect(file, wanted, ranks=1):
+    """All of it, as tessera's HDF5: (C, H, W) or (C, D, H, W)."""
+    global checked
+    made(file, "--type", "float64", ranks=ranks)
+    with h5py.File("made.h5") as f:
+        got, attributes = f["image"][:], dict(f["image"].attrs)
+    wanted = np.asarray(wanted, dtype="float64")
+    assert np.squeeze(got).shape == np.squeeze(wanted).shape, (file, got.shape, wanted.shape)
+    assert np.array_equal(np.squeeze(got), np.squeeze(wanted), equal_nan=True), (file, np.nanmax(abs(np.squeeze(got) - np.squeeze(wanted))))
+    checked += 1
+    return attributes
+
+
+def refused(file, *words):
+    global checked
+    done = subprocess.run([program, "convert", file, "refused.h5", "--force"], text=True, capture_output=True)
+    assert done.returncode == 2 and all(w in done.stderr for w in words), (file, done.returncode, done.stderr)
+    checked += 1
+
+
+def matlab():
+    for kind in ("u1", "i2", "u2", "f4", "f8"):
+        picture, stack = (1000 * rng.random((24, 40))).astype(kind), (1000 * rng.random((24, 40, 9))).astype(kind)
+        if os.path.exists("a.mat"):
+            os.remove("a.mat")
+        hdf5storage.savemat("a.mat", {"p": picture, "s": stack, "b": picture > 100, "t": "text", "z": picture + 1j}, format="7.3",
+                            store_python_metadata=False)
+        expect("a.mat:/p", picture)
+        expect("a.mat:/s", np.moveaxis(stack, 2, 0))
+        expect("a.mat:/s/slices", np.moveaxis(stack, 2, 0), ranks=2)
+        expect("a.mat:/b", picture > 100)
+    refused("a.mat:/t", "holds text")
+    refused("a.mat:/z", "complex")
+    refused("a.mat", "/p (40, 24)")
+
+
+def netcdf():
+    with netCDF4.Dataset("g.nc", "w") as d:
+        for name, n in (("time", 3), ("lat", 20), ("lon", 30)):
+            d.createDimension(name, n)
+        for name, step in (("lat", 0.5), ("lon", 0.25)):
+            v = d.createVariable(name, "f4", (name,))
+            v[:] = step * np.arange(d.dimensions[name].size)
+            v.units = "degrees_north"
+        t = d.createVariable("t2m", "i2", ("time", "lat", "lon"), zlib=True, fill_value=-999)
+        t.scale_factor, t.add_offset = 0.5, 270.0
+        t.set_auto_maskandscale(False)
+        stored = rng.integers(-900, 900, (3, 20, 30)).astype("i2")
+        stored[:, 2, 3] = -999
+        t[:] = stored
+    wanted = np.where(stored == -999, np.nan, stored * 0.5 + 270)
+    for k in range(3):
+        attributes = expect(f"g.nc:/t2m/t{k}", wanted[k], ranks=1 + k % 2)
+    assert attributes["pixel_0"] == 0.5 and attributes["pixel_1"] == 0.25 and attributes["unit"] == "deg", attributes
+    refused("g.nc", "3 frames", "name one, counted from 0: g.nc:/t2m/t0")
+    netCDF4.Dataset("old.nc", "w", format="NETCDF3_CLASSIC").close()
+    refused("old.nc", "nccopy")
+
+
+def viewer():
+    stacks = rng.integers(0, 65536, (2, 9, 30, 40)).astype("u2")
+    writer = npy2bdv.BdvWriter("v.h5", nchannels=2, subsamp=((1, 1, 1), (1, 2, 2)), blockdim=((4, 16, 16), (4, 8, 8)), overwrite=True,
+                               compression="gzip")
+    for c in range(2):
+        writer.append_view(stacks[c], time=0, channel=c, voxel_size_xyz=(0.2, 0.2, 0.6), voxel_units="um")
+    writer.write_xml()
+    writer.close()
+    attributes = expect("v.xml:/s1", stacks[1], ranks=3)
+    assert [attributes[f"pixel_{k}"] for k in range(3)] == [0.6, 0.2, 0.2] and attributes["unit"] == "um"
+    expect("v.h5:/t00000/s00/0/cells/slices", stacks[0])
+    with h5py.File("v.h5") as f:
+        half = f["t00000/s00/1/cells"][:].view("u2")
+    attributes = expect("v.xml:/1/s0/t0", half)
+    assert [attributes[f"pixel_{k}"] for k in range(3)] == [0.6, 0.4, 0.4]
+    refused("v.xml", "2 setups")
+
+
+def imaris():
+    stack = rng.integers(0, 65536, (2, 2, 9, 30, 40)).astype("u2")
+    with h5py.File("c.ims", "w") as f:
+
+        def letters(group, **words):
+            for key, text in words.items():
+                group.attrs.create(key, np.array([c.encode() for c in text], dtype="S1"))
+
+        letters(f.create_group("DataSetInfo/Image"), X="40", Y="30", Z="9", ExtMin0="-4", ExtMax0="4", ExtMin1="0", ExtMax1="6",
+                ExtMin2="10", ExtMax2="15.4", Unit="um")
+        for t in range(2):
+            for c in range(2):
+                group = f.create_group(f"DataSet/ResolutionLevel 0/TimePoint {t}/Channel {c}")
+                letters(group, ImageSizeX="40", ImageSizeY="30", ImageSizeZ="9")
+                padded = np.full((16, 32, 64), 7, "u2")
+                padded[:9, :30, :40] = stack[t, c]
+                group.create_dataset("Data", data=padded, chunks=(8, 16, 32), compression="gzip", compression_opts=2)
+    attributes = expect("c.ims:/t1", stack[1], ranks=2)
+    assert np.allclose([attributes[f"pixel_{k}"] for k in range(3)], [0.6, 0.2, 0.2], rtol=1e-12)
+    expect("c.ims:/0/t0/c1/z8", stack[0, 1, 8])
+    refused("c.ims", "2 time points")
+
+
+matlab()
+netcdf()
+viewer()
+imaris()
+assert checked > 30, checked
+print(f"{checked} files agree")
