@@ -20,6 +20,8 @@ ImageFormat npy_format();
 ImageFormat hdf5_format();
 std::vector<ImageFormat> hdf5_kinds();  // netCDF, MATLAB, Imaris: they are read
 ImageFormat viewer_format();            // BigDataViewer
+ImageFormat dicom_format();
+ImageFormat dicom_series_format();  // a folder
 ImageFormat zarr_format();
 ImageFormat nifti_format();
 ImageFormat mrc_format();

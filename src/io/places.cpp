@@ -2,6 +2,7 @@
 #include "places.hpp"
 
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 
 #include "tiff/tiff_geo.hpp"
@@ -56,6 +57,17 @@ void move_place(PlaceTexts& texts, const ImageSpace& space) {
       text = number_text(moved);
     }
   }
+}
+
+std::string directions_of(const std::vector<double>& affine) {
+  std::string out;
+  for (std::size_t c = 0; c < 3 && !affine.empty(); ++c) {
+    std::size_t most = 0;
+    for (std::size_t r = 1; r < 3; ++r)
+      if (std::abs(affine[4 * r + c]) > std::abs(affine[4 * most + c])) most = r;
+    out += affine[4 * most + c] >= 0 ? "RAS"[most] : "LPI"[most];
+  }
+  return out;
 }
 
 double meters_of(const std::string& unit) {

@@ -23,6 +23,10 @@ bool is_place(const std::string& key);
 /// The same places for what begins at space.box.lo().
 void move_place(PlaceTexts& texts, const ImageSpace& space);
 
+/// Which way columns, rows and slices run by twelve numbers of an affine to right, anterior and superior: "PRS"; "" of
+/// none.
+std::string directions_of(const std::vector<double>& affine);
+
 /// So many numbers of the text of a key; nothing where there is none, or another count.
 std::vector<double> numbers_of(const PlaceTexts& texts, const std::string& key, std::size_t count);
 /// With blanks between them, as short as they can be read back.

@@ -26,6 +26,10 @@ try:
     import netCDF4
     import npy2bdv
     import numpy as np
+    import pydicom
+    from pydicom.dataset import Dataset, FileMetaDataset
+    from pydicom.sequence import Sequence
+    from pydicom.uid import CTImageStorage, EnhancedCTImageStorage, ExplicitVRLittleEndian, ImplicitVRLittleEndian, RLELossless
 except ImportError as e:
     print(f"skipped: .venv-formats is of an older set-up ({e}); jobs/setup.sh --tests completes it")
     sys.exit(77)
@@ -142,9 +146,75 @@ def imaris():
     refused("c.ims", "2 time points")
 
 
+def slice_of(array, syntax=ExplicitVRLittleEndian, kind=CTImageStorage, **words):
+    data = Dataset()
+    data.file_meta = FileMetaDataset()
+    data.file_meta.MediaStorageSOPClassUID = data.SOPClassUID = kind
+    data.file_meta.MediaStorageSOPInstanceUID = data.SOPInstanceUID = pydicom.uid.generate_uid()
+    data.file_meta.TransferSyntaxUID = syntax
+    data.Modality, data.SeriesInstanceUID, data.PatientName = "CT", "1.2.3.4", "Nobody"
+    data.Rows, data.Columns = array.shape[-2:]
+    data.SamplesPerPixel, data.PhotometricInterpretation = 1, "MONOCHROME2"
+    data.BitsAllocated = 8 * array.itemsize
+    data.BitsStored, data.PixelRepresentation = data.BitsAllocated, int(array.dtype.kind == "i")
+    for key, word in words.items():
+        setattr(data, key, word)
+    data.HighBit = data.BitsStored - 1
+    data.PixelData = array.tobytes()
+    return data
+
+
+def dicom():
+    ct = rng.integers(-2048, 2048, (6, 24, 32)).astype("i2")
+    for syntax in (ExplicitVRLittleEndian, ImplicitVRLittleEndian):
+        folder = pathlib.Path(f"ct_{syntax.is_implicit_VR}")
+        folder.mkdir(exist_ok=True)
+        for k in range(6):  # oblique, names in another order, each slice with a slope of its own
+            turn = np.array([0.8, 0.6, 0, -0.36, 0.48, 0.8])
+            place = np.array([-100.0, 50, 20]) + 2.5 * k * np.cross(turn[:3], turn[3:])
+            slice_of(ct[k], syntax, BitsStored=12, ImagePositionPatient=[f"{v:.8g}" for v in place],
+                     ImageOrientationPatient=[str(v) for v in turn], PixelSpacing=["0.7", "0.5"], RescaleIntercept="-1024",
+                     RescaleSlope=str(0.5 + k / 8)).save_as(folder / f"IM{5 * k % 6}", enforce_file_format=True)
+        read = sorted((pydicom.dcmread(p) for p in folder.iterdir()),
+                      key=lambda d: float(np.dot(d.ImagePositionPatient, np.cross(d.ImageOrientationPatient[:3], d.ImageOrientationPatient[3:]))))
+        attributes = expect(str(folder), [pydicom.pixels.apply_rescale(d.pixel_array, d) for d in read], ranks=1 + int(syntax.is_implicit_VR))
+        assert np.allclose([attributes[f"pixel_{k}"] for k in range(3)], [2.5, 0.7, 0.5], rtol=1e-7) and attributes["unit"] == "mm"
+    (folder / "IM2").unlink()
+    refused(str(folder), "2.5 mm apart", "5: uneven, or one is missing")
+
+    frames = rng.integers(0, 65536, (5, 16, 20)).astype("u2")
+    shared, each = Dataset(), []
+    orientation, measures = Dataset(), Dataset()
+    orientation.ImageOrientationPatient, measures.PixelSpacing = ["1", "0", "0", "0", "1", "0"], ["0.4", "0.3"]
+    shared.PlaneOrientationSequence, shared.PixelMeasuresSequence = Sequence([orientation]), Sequence([measures])
+    order = [3, 0, 4, 1, 2]
+    for k in order:
+        place, values, own = Dataset(), Dataset(), Dataset()
+        place.ImagePositionPatient = ["0", "0", str(1.5 * k)]
+        values.RescaleSlope, values.RescaleIntercept, values.RescaleType = "2", "-7", "HU"
+        own.PlanePositionSequence, own.PixelValueTransformationSequence = Sequence([place]), Sequence([values])
+        each.append(own)
+    many = slice_of(frames, kind=EnhancedCTImageStorage, NumberOfFrames=5, SharedFunctionalGroupsSequence=Sequence([shared]),
+                    PerFrameFunctionalGroupsSequence=Sequence(each))
+    many.save_as("many.dcm", enforce_file_format=True)
+    attributes = expect("many.dcm", 2.0 * frames[np.argsort(order)] - 7, ranks=2)
+    assert np.allclose([attributes[f"pixel_{k}"] for k in range(3)], [1.5, 0.4, 0.3])
+    expect("many.dcm:/1", 2.0 * frames[1] - 7)
+    colors = rng.integers(0, 256, (16, 20, 3)).astype("u1")
+    rgb = slice_of(colors[:, :, 0].copy(), SamplesPerPixel=3, PhotometricInterpretation="RGB", PlanarConfiguration=0)
+    rgb.PixelData = colors.tobytes()
+    rgb.save_as("rgb.dcm", enforce_file_format=True)
+    expect("rgb.dcm", np.moveaxis(colors, 2, 0))
+    packed = slice_of(frames[0])
+    packed.compress(RLELossless)
+    packed.save_as("packed.dcm", enforce_file_format=True)
+    refused("packed.dcm", "RLE Lossless")
+
+
 matlab()
 netcdf()
 viewer()
 imaris()
-assert checked > 30, checked
+dicom()
+assert checked > 38, checked
 print(f"{checked} files agree")
