@@ -265,6 +265,15 @@ void forget_place(Metadata& metadata) {
   std::erase_if(metadata.text, [](const auto& pair) { return io::is_place(pair.first); });
 }
 
+void move_pixels(ImageRecord& record, const std::array<double, 3>& step, const std::array<double, 3>& first) {
+  std::array<double, 3> spacing{};
+  for (std::size_t d = 0; d < 3; ++d) {
+    spacing[d] = record.space.grid[d].spacing;
+    record.space.grid[d].spacing *= step[d];
+  }
+  io::move_place(record.metadata.text, spacing, step, first);
+}
+
 void read_image(const std::string& path, const Layout& layout, const ArrayView& block,
                 const Communicator& comm) {
   OpenImage file = open_on_rank_0(path, comm);

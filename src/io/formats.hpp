@@ -16,6 +16,7 @@ ImageFormat png_format();
 ImageFormat jpeg_format();
 ImageFormat tiff_format();
 ImageFormat fits_format();
+ImageFormat packed_fits_format();  // it is read
 ImageFormat npy_format();
 ImageFormat hdf5_format();
 std::vector<ImageFormat> hdf5_kinds();  // netCDF, MATLAB, Imaris: they are read

@@ -27,6 +27,8 @@ try:
     import npy2bdv
     import numpy as np
     import pydicom
+    from astropy.io import fits
+    from astropy.wcs import WCS
     from pydicom.dataset import Dataset, FileMetaDataset
     from pydicom.sequence import Sequence
     from pydicom.uid import CTImageStorage, EnhancedCTImageStorage, ExplicitVRLittleEndian, ImplicitVRLittleEndian, RLELossless
@@ -211,10 +213,102 @@ def dicom():
     refused("packed.dcm", "RLE Lossless")
 
 
+def coordinates(name):
+    """Of pixels of 3.6 seconds of arc or more, so that 1e-9 pixels are more than the last digits of degrees."""
+    w = WCS(naxis=2)
+    w.wcs.crpix, w.wcs.crval = [20.3, 33.7], [150.1, 2.2]
+    w.wcs.ctype = ["RA---TAN-SIP", "DEC--TAN-SIP"] if name == "sip" else ["RA---TAN", "DEC--TAN"]
+    if name in ("cd", "sip"):
+        w.wcs.cd = [[-1e-3, 2e-4], [3e-4, 1.2e-3]]
+    if name == "pc":
+        w.wcs.cdelt, w.wcs.pc = [-1e-3, 1.1e-3], [[0.8, -0.6], [0.6, 0.8]]
+    if name == "crota":
+        w.wcs.cdelt = [-1e-3, 1e-3]
+    header = w.to_header()
+    if name in ("cd", "sip"):  # astropy writes PC
+        for i in (1, 2):
+            for j in (1, 2):
+                header.remove(f"PC{i}_{j}", ignore_missing=True)
+                header[f"CD{i}_{j}"] = w.wcs.cd[i - 1][j - 1]
+            header.remove(f"CDELT{i}", ignore_missing=True)
+    if name == "crota":
+        header["CROTA2"] = 33.0
+    if name == "sip":
+        header["A_ORDER"], header["B_ORDER"] = 2, 2
+        header["A_2_0"], header["A_1_1"], header["B_0_2"], header["B_2_0"] = 2.1e-4, -3e-5, 1.5e-4, 4e-5
+    header["LTV1"], header["LTM1_1"] = -100.0, 1.0
+    return header
+
+
+def same_sky(old, new, step, first):
+    """A pixel k of new, counted from 0, is step k + first of old, to 1e-9 pixels."""
+    global checked
+    k = rng.random((50, 2)) * 40
+    step, first = np.array(step, dtype=float), np.array(first, dtype=float)
+    a = WCS(old).all_pix2world(k * step + first, 0)
+    b = WCS(new).all_pix2world(k, 0)
+    off = np.abs(a - b) / 1e-3
+    assert off.max() < 1e-9, (off.max(), repr(new))
+    checked += 1
+
+
+def sky():
+    picture = rng.random((64, 48)).astype("f4")
+    kernel = np.ones((5, 7)) / 35
+    np.save("psf.npy", kernel)
+    np.save("bin.npy", np.full((2, 2), 0.25))
+    for name in ("cd", "pc", "crota", "sip"):
+        header = coordinates(name)
+        header["OBJECT"], header["EXPTIME"], header["NOTE"], header["FILTER"], header["OK"] = "M 51", 30.5, "it's " + 29 * "long " + "text", "007", True
+        fits.writeto("sky.fits", picture, header, overwrite=True)
+        made("sky.fits", "--region", "10:60,7:40", out="part.fits", ranks=2)
+        with fits.open("part.fits") as f:
+            f.verify("exception")
+            assert np.array_equal(f[0].data, picture[10:60, 7:40])
+            same_sky(header, f[0].header, [1, 1], [7, 10])
+            for key in ("OBJECT", "EXPTIME", "NOTE", "FILTER", "OK"):
+                assert f[0].header[key] == header[key], (key, f[0].header[key])
+            assert f[0].header["LTV1"] == -107
+        made("part.fits", out="part.h5")
+        made("part.h5", "--region", "3:50,1:30", out="again.fits")
+        same_sky(header, fits.getheader("again.fits"), [1, 1], [8, 13])
+        if name in ("cd", "sip"):
+            for boundary, crop, place in (("valid", "true", [0, 0]), ("valid", "false", [-3, -2]), ("reflect", "true", [0, 0])):
+                kept = f", crop: {crop}" if boundary == "valid" else ""
+                same_sky(header, ran(f"{{type: blur, kernel: {{file: psf.npy}}, boundary: {boundary}}}", kept), [1, 1], place)
+        cube = header.copy()
+        cube["WCSAXES"], cube["CTYPE3"], cube["CRPIX3"], cube["CRVAL3"] = 3, "FREQ", 1.0, 1e9
+        cube["CDELT3" if name in ("pc", "crota") else "CD3_3"] = 1e6
+        fits.writeto("cube.fits", np.stack([picture, picture + 1, picture + 2]), cube, overwrite=True)
+        made("cube.fits:/0/2", "--region", "4:40,:", out="plane.fits")
+        plane = fits.getheader("plane.fits")
+        assert np.allclose([plane[f"CRPIX{k}"] for k in (1, 2, 3)], [20.3, 29.7, -1]), repr(plane)
+        assert np.array_equal(fits.getdata("plane.fits"), picture[4:40] + 2)
+        # Means of 2 x 2: the first sample is the middle of the first two pixels.
+        same_sky(header, ran("{type: downsampling, factor: 2, kernel: {file: bin.npy}, boundary: reflect}"), [0.5, 0.5], [-0.25, -0.25])
+
+
+def ran(operator, output=""):
+    """The header of one iteration's result."""
+    pathlib.Path("job.yaml").write_text(f"""
+problem:
+  measurements: sky.fits
+  operator: {operator}
+  noise: {{gaussian: 0.1}}
+denoiser: {{network: tv}}
+solver: {{iterations: 1}}
+output: {{also: result.fits, diagnostics: false, checkpoint: {{keep: 0}}{output}}}
+""")
+    done = subprocess.run([program, "run", "job.yaml", "--force"], text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return fits.getheader("runs/job/result.fits")
+
+
 matlab()
 netcdf()
 viewer()
 imaris()
 dicom()
-assert checked > 38, checked
+sky()
+assert checked > 50, checked
 print(f"{checked} files agree")
