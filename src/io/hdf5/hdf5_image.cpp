@@ -142,6 +142,9 @@ class Hdf5Sink final : public ImageSink {
       file_.set_attribute(kImage, concat("origin_", d), static_cast<double>(record_.space.box.lo()[d]));
     Metadata metadata = record_.metadata;
     move_place(metadata.text, record_.space);
+    std::erase_if(metadata.text, [&](const auto& pair) {
+      return pair.first == kTranslation && numbers_of({pair}, kTranslation, 3) == std::vector<double>(3, 0);
+    });
     write_metadata(file_, metadata, comm_);
     file_.set_attribute("/", "tessera_version", version());
     file_.set_attribute("/", "schema", 1.0);
