@@ -15,6 +15,7 @@
 #include "support/groups.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/distributed_image.hpp"
+#include "tessera/io/files.hpp"
 #include "tessera/io/hdf5.hpp"
 #include "tessera/io/image_format.hpp"
 
@@ -287,6 +288,43 @@ TEST(Instruments, BigDataViewersNumbersHaveNoSign) {
   EXPECT_REFUSED("setups.xml:/s1", "there is no /t00000/s01/0/cells in viewer.h5");
   EXPECT_REFUSED("n5.xml", "its images are of the kind bdv.n5, bdv.hdf5 is read");
   EXPECT_REFUSED("cut.xml", "no description of BigDataViewer");
+}
+
+// Smooth, so that packing tells; counted from the place of the file's first pixel.
+double smooth(std::int64_t c, const Index3& p) {
+  return static_cast<double>(c) + static_cast<double>(p[0]) / 4 + static_cast<double>(p[1] + 2 * p[2]) / 64;
+}
+
+TEST(Instruments, PackedHdf5HasTheSameBytesOnAnyRanks) {
+  std::string first;
+  test::on_groups([&](const Communicator& comm) {
+    const std::string path = concat("packed_", comm.size(), ".h5");
+    const auto make = [&](const Box& box, int bits, const std::string& to, const std::string& compression) {
+      const Layout layout = test::grid_layout(box, test::square_grid(comm.size()));
+      test::Block<float> block(layout.box(comm.rank()), 2, ElementType::float32, -1);
+      block.for_each([](std::int64_t c, const Index3& p, float& v) { v = static_cast<float>(smooth(c, p)); });
+      ImageRecord record{.space = ImageSpace(box, 2), .bits = bits};
+      record.compression = compression;
+      write_image(to, record, layout, block.view(), comm);
+      comm.barrier();
+    };
+    const Index3 at{0, 5, -3}, deep{2, 5, -3};
+    make(Box(deep, deep + Index3{70, 66, 9}), 32, path, "gzip");
+    EXPECT_EQ(differing(path, comm, [&](auto c, const Index3& p) { return smooth(c, p + deep); }), 0);
+    make(Box(at, at + Index3{1, 700, 600}), 32, path, "gzip");
+    EXPECT_EQ(differing(path, comm, [&](auto c, const Index3& p) { return smooth(c, p + at); }), 0);
+    if (comm.rank() == 0) {
+      if (first.empty()) first = sha256(path);
+      EXPECT_EQ(sha256(path), first);
+      EXPECT_LT(5 * fs::file_size(path), 700 * 600 * 2 * 4U);
+      for (const auto& entry : fs::directory_iterator("."))
+        EXPECT_FALSE(entry.path().filename().string().starts_with("packed_") &&
+                     is_temporary(entry.path().filename().string()))
+            << entry.path();
+    }
+    EXPECT_THROW(make(Box::image2d(9, 9), 32, "no_such_folder/a.h5", "gzip"), RunError);
+    comm.barrier();
+  });
 }
 
 }  // namespace

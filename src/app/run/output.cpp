@@ -344,6 +344,7 @@ void write_in_units(const std::string& path, const RunPlan& plan, const at::Tens
   record.offset = plan.offset;
   record.curve = plan.curve;
   record.version = plan.job.output.zarr;
+  if (plan.job.output.compression != "none") record.compression = plan.job.output.compression;
   write_image(path, record, Layout(kept), view(units, mine), comm);
 }
 

@@ -8,6 +8,7 @@
 #include "array_copy.hpp"
 #include "formats.hpp"
 #include "hdf5/hdf5_choice.hpp"
+#include "hdf5/hdf5_packed.hpp"
 #include "hdf5/hdf5_words.hpp"
 #include "places.hpp"
 #include "tessera/core/error.hpp"
@@ -117,7 +118,19 @@ class Hdf5Source final : public ImageSource {
 class Hdf5Sink final : public ImageSink {
  public:
   Hdf5Sink(const std::string& path, const ImageRecord& record, const Communicator& comm)
-      : comm_(comm), record_(record), file_(Hdf5File::create(path, comm)) {}
+      : comm_(comm), record_(record), file_(Hdf5File::create(path, comm)) {
+    const Box& whole = record_.space.box;
+    if (record_.compression == "gzip")
+      packed_ = std::make_unique<PackedChunks>(path, whole.shift(Index3{} - whole.lo()),
+                                               record_.space.channels, record_.bits == 64, comm);
+  }
+
+  Index3 chunk() const override { return packed_ ? packed_->side() : Index3{}; }
+  void write_chunk(const ArrayView& chunk) override {
+    ArrayView moved = chunk;
+    moved.box = chunk.box.shift(Index3{} - record_.space.box.lo());
+    packed_->add(moved);
+  }
 
   void write_block(const ArrayView& block) override {
     const Box& whole = record_.space.box;
@@ -128,6 +141,7 @@ class Hdf5Sink final : public ImageSink {
   }
 
   void finish() override {
+    if (packed_) packed_->write(file_, kImage);
     if (record_.says_scale) {
       file_.set_attribute(kImage, "units", std::string("file"));
       file_.set_attribute(kImage, "offset", record_.offset);
@@ -156,6 +170,7 @@ class Hdf5Sink final : public ImageSink {
   Communicator comm_;
   ImageRecord record_;
   Hdf5File file_;
+  std::unique_ptr<PackedChunks> packed_;
 };
 
 std::vector<std::pair<std::string, std::string>> list_hdf5(const std::string& path) {
