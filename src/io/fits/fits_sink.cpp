@@ -54,7 +54,7 @@ std::string text_cards(const std::string& key, const std::string& text) {
   return out;
 }
 
-// Cards of the observation: what FITS itself had, numbers as numbers.
+// Cards of the observation: what FITS itself had, numbers as numbers, without sections of a detector.
 std::string observation(const PlaceTexts& texts) {
   static const std::regex key_form("[A-Z0-9_-]{1,8}"),
       number("[+-]?(0|[1-9][0-9]*)?(\\.[0-9]*)?([ED][+-]?[0-9]+)?"), digits(".*[0-9].*");
@@ -65,7 +65,8 @@ std::string observation(const PlaceTexts& texts) {
   std::string out;
   for (const auto& [key, text] : texts) {
     const bool letters = std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
-    if (!std::regex_match(key, key_form) || is_wcs_key(key) || !letters ||
+    const bool section = (key.ends_with("SEC") && text.starts_with("[")) || key.starts_with("CNPIX");
+    if (section || !std::regex_match(key, key_form) || is_wcs_key(key) || !letters ||
         std::find(std::begin(kOurOwn), std::end(kOurOwn), key) != std::end(kOurOwn))
       continue;
     if (text == "T" || text == "F" ||

@@ -131,7 +131,8 @@ class Imaris {
     for (std::size_t d = 0; d < 3; ++d) {
       double n = real_at(file_, group, concat("ImageSize", kSides[d]).c_str());
       if (n == HUGE_VAL && level_ == 0) n = real_at(file_, kImaris, kSides[d]);
-      if (n == HUGE_VAL) n = static_cast<double>(stored[d]);
+      TESSERA_VALIDATE(n != HUGE_VAL, "cannot read ", path_, ":", set, " (nothing says its ImageSize",
+                       kSides[d], ", and chunks are filled up) write it again");
       TESSERA_VALIDATE(n >= 1 && n <= static_cast<double>(stored[d]) && n == std::floor(n), "cannot read ",
                        path_, ":", set, " (ImageSize", kSides[d], " is ", n, ", stored are ", stored[d],
                        ") is it complete?");
