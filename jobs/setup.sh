@@ -28,7 +28,8 @@ python_packages=(numpy==2.4.6 h5py==3.16.0 pandas==3.1.1 scikit-image==0.26.0 sa
                  plotly==7.1.0 pyyaml==6.0.3 matplotlib==3.11.2 nanobind==3.1.0 mpi4py==4.1.2 dask==2026.8.0
                  ipykernel==7.4.0 nbclient==0.11.0 nbformat==5.11.1)
 scico_packages=(scico==0.0.7 jax==0.8.1 jaxlib==0.8.1 flax==0.12.0 safetensors==0.8.0)
-format_packages=(zarr==3.1.6 ome-zarr==0.18.0 nibabel==5.4.2 mrcfile==1.5.4 astropy==8.0.2 tifffile==2026.3.3)
+format_packages=(zarr==3.1.6 ome-zarr==0.18.0 nibabel==5.4.2 mrcfile==1.5.4 astropy==8.0.2 tifffile==2026.3.3
+  h5py==3.16.0 hdf5storage==0.2.2 netCDF4==1.7.5.1.post1 npy2bdv==1.1.0 pydicom==3.0.2)
 cuda_parts=nvcc,cccl,crt,nvvm,cudart,cublas,cusparse,cusolver,curand,cufft,nvrtc,nvtx,nvml,cupti,profiler
 cuda_wheels="cuda-toolkit[$cuda_parts]==13.0.2"
 

@@ -41,6 +41,10 @@ std::vector<Key<JobConfig>> output_keys(const std::vector<When<JobConfig>>& crop
                ".ome.zarr, .tif or another by its suffix"),
       key<Job>("output.zarr", TESSERA_AT(output.zarr), {.choices = {"0.4", "0.5"}}, "",
                "version of OME-Zarr that is written", also),
+      key<Job>("output.compression", TESSERA_AT(output.compression), {.choices = {"none", "gzip"}}, "",
+               "of reconstruction.h5 and of an HDF5 file of output.also; gzip: behind a shuffle, without "
+               "loss, which "
+               "every HDF5 reads"),
       key<Job>("output.crop", TESSERA_AT(output.crop), {}, "", "cuts the result to the measured region",
                cropped),
       key<Job>("output.snapshots", TESSERA_AT(output.snapshots), not_negative, "iterations",

@@ -21,12 +21,13 @@ char letter_of(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
   if (name.size() > 1 && name.back() == 's') name.pop_back();
   static const std::map<std::string, char> known = {
-      {"c", 'c'},         {"channel", 'c'}, {"band", 'c'},   {"wavelength", 'c'}, {"lambda", 'c'},
-      {"energy", 'c'},    {"color", 'c'},   {"colour", 'c'}, {"spectral", 'c'},   {"rgb", 'c'},
-      {"z", 'z'},         {"depth", 'z'},   {"slice", 'z'},  {"plane", 'z'},      {"y", 'y'},
-      {"row", 'y'},       {"height", 'y'},  {"x", 'x'},      {"column", 'x'},     {"col", 'x'},
-      {"width", 'x'},     {"t", 't'},       {"time", 't'},   {"wave", 'c'},       {"freq", 'c'},
-      {"frequency", 'c'}, {"stoke", 'c'},   {"filter", 'c'}};
+      {"c", 'c'},         {"channel", 'c'},  {"band", 'c'},   {"wavelength", 'c'}, {"lambda", 'c'},
+      {"energy", 'c'},    {"color", 'c'},    {"colour", 'c'}, {"spectral", 'c'},   {"rgb", 'c'},
+      {"z", 'z'},         {"depth", 'z'},    {"slice", 'z'},  {"plane", 'z'},      {"y", 'y'},
+      {"row", 'y'},       {"height", 'y'},   {"x", 'x'},      {"column", 'x'},     {"col", 'x'},
+      {"width", 'x'},     {"t", 't'},        {"time", 't'},   {"wave", 'c'},       {"freq", 'c'},
+      {"frequency", 'c'}, {"stoke", 'c'},    {"filter", 'c'}, {"lat", 'y'},        {"latitude", 'y'},
+      {"lon", 'x'},       {"longitude", 'x'}};
   const auto found = known.find(name);
   return found == known.end() ? '?' : found->second;
 }
@@ -91,6 +92,8 @@ std::string counted(std::int64_t n, const char* what) { return concat(n, " ", wh
 bool last_may_be_bands(const std::array<std::int64_t, 3>& shape) { return few_columns(shape); }
 
 bool says_axes(const AxisLabels& labels, std::size_t axes) { return !stated(labels.names, axes).empty(); }
+
+std::string axis_letters(const AxisLabels& labels, std::size_t axes) { return stated(labels.names, axes); }
 
 std::string shape_text(const Shape& shape) {
   std::string out;

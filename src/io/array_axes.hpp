@@ -24,6 +24,9 @@ struct AxisLabels {
 /// Whether the labels of that many axes make an image: rows and columns, and each letter once.
 bool says_axes(const AxisLabels& labels, std::size_t axes);
 
+/// c, z, y, x or t of each axis, as the labels have them; empty where they make no image.
+std::string axis_letters(const AxisLabels& labels, std::size_t axes);
+
 /// The axes as the labels have them, else by position: (H, W), (C, H, W) or (C, D, H, W).
 ///
 /// By position the first of three axes is taken for the channels, with a note where they are not 1 or 3.

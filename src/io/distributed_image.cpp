@@ -265,6 +265,20 @@ void forget_place(Metadata& metadata) {
   std::erase_if(metadata.text, [](const auto& pair) { return io::is_place(pair.first); });
 }
 
+void move_pixels(ImageRecord& record, const std::array<double, 3>& step, const std::array<double, 3>& first) {
+  std::array<double, 3> spacing{};
+  bool known = false;
+  for (std::size_t d = 0; d < 3; ++d) {
+    spacing[d] = record.space.grid[d].spacing;
+    record.space.grid[d].spacing *= step[d];
+    known = known || spacing[d] > 0;
+  }
+  std::vector<std::pair<std::string, std::string>>& texts = record.metadata.text;
+  if (known && io::numbers_of(texts, io::kTranslation, 3).empty())
+    texts.emplace_back(io::kTranslation, "0 0 0");  // of the pixels that these were
+  io::move_place(texts, spacing, step, first);
+}
+
 void read_image(const std::string& path, const Layout& layout, const ArrayView& block,
                 const Communicator& comm) {
   OpenImage file = open_on_rank_0(path, comm);

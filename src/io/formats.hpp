@@ -16,8 +16,13 @@ ImageFormat png_format();
 ImageFormat jpeg_format();
 ImageFormat tiff_format();
 ImageFormat fits_format();
+ImageFormat packed_fits_format();  // it is read
 ImageFormat npy_format();
 ImageFormat hdf5_format();
+std::vector<ImageFormat> hdf5_kinds();  // netCDF, MATLAB, Imaris: they are read
+ImageFormat viewer_format();            // BigDataViewer
+ImageFormat dicom_format();
+ImageFormat dicom_series_format();  // a folder
 ImageFormat zarr_format();
 ImageFormat nifti_format();
 ImageFormat mrc_format();

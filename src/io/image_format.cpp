@@ -88,9 +88,16 @@ bool ImageFormat::holds_channels(std::int64_t count) const {
 }
 
 std::vector<ImageFormat>& image_formats() {
-  static std::vector<ImageFormat> formats{io::png_format(),  io::jpeg_format(),  io::tiff_format(),
-                                          io::fits_format(), io::npy_format(),   io::hdf5_format(),
-                                          io::zarr_format(), io::nifti_format(), io::mrc_format()};
+  static std::vector<ImageFormat> formats = [] {
+    std::vector<ImageFormat> rows{io::png_format(),  io::jpeg_format(),  io::tiff_format(),
+                                  io::fits_format(), io::npy_format(),   io::hdf5_format(),
+                                  io::zarr_format(), io::nifti_format(), io::mrc_format()};
+    for (ImageFormat& kind : io::hdf5_kinds()) rows.push_back(std::move(kind));
+    for (const ImageFormat& kind :
+         {io::viewer_format(), io::packed_fits_format(), io::dicom_format(), io::dicom_series_format()})
+      rows.push_back(kind);
+    return rows;
+  }();
   return formats;
 }
 
@@ -127,7 +134,7 @@ ImagePath image_path(const std::string& path) {
   const ImageFormat* const format = by_suffix(path);
   std::vector<std::string> known;
   for (const ImageFormat& f : image_formats())
-    if (f.open) known.push_back(f.suffixes.front());
+    if (f.open && !f.suffixes.empty()) known.push_back(f.suffixes.front());
   known.push_back("FILE.h5:/dataset");
   TESSERA_VALIDATE(format && format->open, "cannot read ", path, " (the suffix says the format) use ",
                    listed(known, "or"));

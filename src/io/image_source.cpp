@@ -28,6 +28,30 @@ std::vector<Box> tile_pieces(const Box& region, std::int64_t channels,
   return pieces;
 }
 
+std::vector<Box> chunk_pieces(const Box& region, std::int64_t channels, const Index3& chunk,
+                              std::int64_t bytes) {
+  constexpr std::int64_t kLarge = 4;  // a chunk beyond so many pieces is cut: it is kept while it is read
+  const std::int64_t most = std::max<std::int64_t>(1, bytes / (4 * channels));
+  Index3 step = chunk;
+  std::vector<Box> out;
+  if (region.empty()) return out;
+  const auto pixels = [&](const Index3& s) {
+    std::int64_t n = 1;
+    for (std::size_t d = 0; d < 3; ++d) n *= std::min(s[d], region.extent(d));
+    return n;
+  };
+  for (std::size_t d = 3; d-- > 0;)
+    while (step[d] < region.extent(d) && 2 * pixels(step) <= most) step[d] *= 2;
+  for (std::size_t d = 0; d < 3; ++d)
+    while (step[d] > 1 && pixels(step) > kLarge * most) step[d] = (step[d] + 1) / 2;
+  const auto first = [&](std::size_t d) { return region.lo()[d] / step[d] * step[d]; };
+  for (std::int64_t z = first(0); z < region.hi()[0]; z += step[0])
+    for (std::int64_t y = first(1); y < region.hi()[1]; y += step[1])
+      for (std::int64_t x = first(2); x < region.hi()[2]; x += step[2])
+        out.push_back(region.intersect(Box({z, y, x}, Index3{z, y, x} + step)));
+  return out;
+}
+
 }  // namespace io
 
 namespace {

@@ -14,4 +14,8 @@ namespace tessera::io {
 std::vector<Box> tile_pieces(const Box& region, std::int64_t channels,
                              const std::array<std::int64_t, 2>& tile, std::int64_t bytes);
 
+/// A region cut into boxes of whole chunks, some `bytes` of float32 each; a chunk beyond a few times that is cut.
+std::vector<Box> chunk_pieces(const Box& region, std::int64_t channels, const Index3& chunk,
+                              std::int64_t bytes);
+
 }  // namespace tessera::io

@@ -222,13 +222,15 @@ const std::vector<BadJob>& bad_rules() {
       {"AlsoIsNoFloats",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\noutput: {also: b.png}\n",
        {},
-       "photo.yaml:4: output.also is b.png (it must be the plain name of another .tif, .h5, .ome.zarr, "
+       "photo.yaml:4: output.also is b.png (it must be the plain name of another .tif, .fits, .h5, "
+       ".ome.zarr, "
        ".nii.gz or .mrc) "
        "write for example 'also: result.ome.zarr'"},
       {"AlsoIsTheResult",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\noutput: {also: reconstruction.h5}\n",
        {},
-       "photo.yaml:4: output.also is reconstruction.h5 (it must be the plain name of another .tif, .h5, "
+       "photo.yaml:4: output.also is reconstruction.h5 (it must be the plain name of another .tif, .fits, "
+       ".h5, "
        ".ome.zarr, .nii.gz or .mrc) write for example 'also: result.ome.zarr'"},
       {"MaskWithoutPixels",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  operator: {type: mask}\n",

@@ -105,7 +105,8 @@ TEST(Formats, EveryRowIsWrittenAndReadOnEveryNumberOfRanks) {
             const Index3 origin{depth > 1 ? 2 : 0, 5, -3};
             const Box box(origin, origin + Index3{depth, 47, 61});
             const std::string path = concat("row_", comm.size(), format.suffixes[0]);
-            const std::string all = format.name == "TIFF" && depth > 1 ? path + ":/all" : path;
+            const bool pages = format.name == "TIFF" || format.name == "FITS";
+            const std::string all = pages && depth > 1 ? path + ":/all" : path;
             SCOPED_TRACE(concat(all, ", ", bits, " bits, ", channels, " channels, ", depth, " slices"));
             volumes += depth > 1;
             write(path, {.space = ImageSpace(box, channels), .bits = bits}, comm);
@@ -114,7 +115,7 @@ TEST(Formats, EveryRowIsWrittenAndReadOnEveryNumberOfRanks) {
             comm.barrier();
           }
     }
-    EXPECT_EQ(rows, 8);
+    EXPECT_EQ(rows, 9);
     EXPECT_GE(volumes, 9);
     const ImageRecord volume{.space = ImageSpace(Box({0, 0, 0}, {2, 4, 4})), .bits = 8};
     EXPECT_THROW(write("volume.png", volume, comm), InputError);
@@ -351,6 +352,10 @@ TEST(Metadata, GoesFromFitsToHdf5) {
   EXPECT_EQ(r.space.grid[2], (ImageSpace::Axis{"RA---TAN", 0.001, "deg"}));
   EXPECT_EQ(r.space.grid[1], (ImageSpace::Axis{"DEC--TAN", 0.002, "deg"}));
   EXPECT_EQ(r.space.orientation, "-RA---TAN +DEC--TAN");
+  ASSERT_EQ(r.metadata.text.size(), 4U);
+  EXPECT_EQ(r.metadata.text[3].first, "wcs");
+  EXPECT_TRUE(r.metadata.text[3].second.starts_with("CDELT1  =               -0.001\nCDELT2"));
+  r.metadata.text.pop_back();
   EXPECT_EQ(r.metadata.text, (std::vector<std::pair<std::string, std::string>>{
                                  {"OBJECT", "M 51"}, {"BUNIT", "adu"}, {"EXPTIME", "30.5"}}));
   write("sky.h5", r, Communicator());

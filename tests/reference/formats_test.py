@@ -68,7 +68,7 @@ def stores():
         for order, separator in ("C.", "F/"):
             array = drawn((5, 37, 53), kinds[(3 * k + (order == "F")) % len(kinds)])
             path = f"two_{name}_{order}.zarr"
-            z = zarr.create_array(path, shape=array.shape, chunks=(2, 16, 20), dtype=array.dtype, zarr_format=2, compressors=packed,
+            z = zarr.create_array(path, shape=array.shape, chunks=(2, 16, 20), dtype=array.dtype, zarr_format=2, compressors=packed, overwrite=True,
                                   order=order, chunk_key_encoding={"name": "v2", "separator": separator})
             z[:] = array
             expect(path, array)
@@ -80,7 +80,7 @@ def stores():
         shard = codecs.ShardingCodec(chunk_shape=(2, 16, 20), codecs=[codecs.TransposeCodec(order=(2, 0, 1)), *plain],
                                      index_location=("start", "end")[k % 2])
         for path, chunks, whole in ((f"three_{name}.zarr", (2, 16, 20), plain), (f"shard_{name}.zarr", (4, 32, 40), [shard])):
-            z = zarr.create(store=path, shape=array.shape, chunks=chunks, dtype=array.dtype, zarr_format=3, codecs=whole)
+            z = zarr.create(store=path, shape=array.shape, chunks=chunks, dtype=array.dtype, zarr_format=3, codecs=whole, overwrite=True)
             z[:] = array
             expect(path, array)
     global checked

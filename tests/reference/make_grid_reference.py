@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Small NIfTI and MRC files as nibabel and mrcfile write them: tests/fuzz/corpus/grid.
+"""Small NIfTI, MRC and DICOM files as nibabel, mrcfile and pydicom write them: tests/fuzz/corpus/grid.
 
     python3 -m venv reference-venv
-    reference-venv/bin/pip install nibabel==5.4.2 mrcfile==1.5.4
+    reference-venv/bin/pip install nibabel==5.4.2 mrcfile==1.5.4 pydicom==3.0.2
     reference-venv/bin/python tests/reference/make_grid_reference.py
 
-The first byte of each says its suffix (0 .nii, 1 .nii.gz, 2 .mrc), the file follows. Numbers follow from their
+The first byte of each says its suffix (0 .nii, 1 .nii.gz, 2 .mrc, 3 .dcm, 4 .xml of BigDataViewer), the file follows. Numbers follow from their
 position in the file (value_of, as in make_store_reference.py), so that tests/io/grids_test.cpp knows them.
 """
 import tempfile
@@ -15,6 +15,9 @@ from pathlib import Path
 import mrcfile
 import nibabel
 import numpy as np
+from pydicom.dataset import Dataset, FileMetaDataset
+from pydicom.sequence import Sequence
+from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
 CORPUS = Path(__file__).resolve().parent.parent / "fuzz" / "corpus" / "grid"
 
@@ -135,6 +138,40 @@ def main():
     with mrcfile.open(top / "mrc_extended.mrc") as f:
         assert np.array_equal(f.data, value_of((5, 9, 11), "i2"))
     keep("mrc_extended", 2, top / "mrc_extended.mrc")
+    dicom(top)
+
+
+def slice_of(array, syntax, **words):
+    data = Dataset()
+    data.file_meta = FileMetaDataset()
+    data.file_meta.MediaStorageSOPClassUID = data.SOPClassUID = CTImageStorage
+    data.file_meta.MediaStorageSOPInstanceUID = data.SOPInstanceUID = "1.2.3"
+    data.file_meta.TransferSyntaxUID = syntax
+    data.SeriesInstanceUID = "1.2.3.4"
+    data.Rows, data.Columns = array.shape[-2:]
+    data.SamplesPerPixel, data.PhotometricInterpretation = 1, "MONOCHROME2"
+    data.BitsAllocated, data.BitsStored, data.HighBit, data.PixelRepresentation = 16, 12, 11, 1
+    data.RescaleSlope, data.RescaleIntercept, data.PixelSpacing = "0.5", "-7", ["0.7", "0.5"]
+    data.ImagePositionPatient, data.ImageOrientationPatient = ["1", "2", "3"], ["1", "0", "0", "0", "1", "0"]
+    for key, word in words.items():
+        setattr(data, key, word)
+    data.PixelData = array.tobytes()
+    return data
+
+
+def dicom(top):
+    """What is hostile is made of the first and the last by other lengths."""
+    picture, frames = np.arange(42, dtype="i2").reshape(6, 7), np.arange(126, dtype="i2").reshape(3, 6, 7)
+    each = []
+    for k in range(3):
+        place, own = Dataset(), Dataset()
+        place.ImagePositionPatient = ["0", "0", str(2 - k)]
+        own.PlanePositionSequence = Sequence([place])
+        each.append(own)
+    for name, data in (("explicit", slice_of(picture, ExplicitVRLittleEndian)), ("implicit", slice_of(picture, ImplicitVRLittleEndian)),
+                       ("frames", slice_of(frames, ExplicitVRLittleEndian, NumberOfFrames=3, PerFrameFunctionalGroupsSequence=Sequence(each)))):
+        data.save_as(top / f"{name}.dcm", enforce_file_format=True)
+        keep(f"dicom_{name}", 3, top / f"{name}.dcm")
 
 
 if __name__ == "__main__":

@@ -191,6 +191,7 @@ struct OutputConfig {
   std::int64_t preview_bits = 0;               // 0: by the preview's format and the data
   std::string also;                            // the result in one more file; empty: none
   std::string zarr = "0.5";                    // version of OME-Zarr, where that is one
+  std::string compression = "none";            // of results in HDF5: none, gzip
   bool crop = true;                            // to the measured region, for boundary valid
   std::int64_t snapshots = 0;                  // every n iterations; 0: none
   bool diagnostics = true;                     // of the result, at the end

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "tessera/comm/array.hpp"
@@ -23,6 +24,8 @@ ImageRecord record_from(const std::string& path, const Communicator& comm);
 
 /// Leaves out what holds on its own grid alone: a place on a map.
 void forget_place(Metadata& metadata);
+/// The same places and sizes for other pixels along slices, rows and columns: pixel k was `step k + first`.
+void move_pixels(ImageRecord& record, const std::array<double, 3>& step, const std::array<double, 3>& first);
 
 /// Collective. Reads each rank's box (float32 or float64 host view), file values divided by nothing.
 ///

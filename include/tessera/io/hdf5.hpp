@@ -105,6 +105,13 @@ class Hdf5File {
   /// that no rank has are 0, and the attribute `axes` that says so. The bytes do not depend on the number of
   /// ranks.
   void write(const std::string& dataset, const Box& global, const ArrayView& from);
+  /// Slices, rows and columns of such a dataset's chunks.
+  static Index3 chunk_side(const Box& global);
+  /// Collective. The same dataset, packed by gzip behind a shuffle of bytes: makes room for chunks of so many bytes, in
+  /// their order (channels, slices, rows, columns), and returns where each lies. put_bytes() fills them.
+  std::vector<std::int64_t> place_packed(const std::string& dataset, const Box& global, std::int64_t channels,
+                                         bool wide, const std::vector<std::int64_t>& bytes);
+  void put_bytes(std::int64_t at, const void* bytes, std::int64_t count);  // of any rank
 
   /// On a dataset or group; "/" is the file itself, a group that is missing is made. Replaces a value.
   void set_attribute(const std::string& object, const std::string& key, const std::string& value);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "tessera/io/hdf5.hpp"
 #include "tessera/io/posix_file.hpp"
@@ -28,16 +29,20 @@ class Hdf5Output {
   void require() const;
   /// For bytes that HDF5 does not know of.
   OutputFile& file() { return file_; }
+  /// While set, samples are not written: where HDF5 would put them is told here, call by call. Null: they are again.
+  void tell_places(std::vector<std::int64_t>* places) { places_ = places; }
 
   // What HDF5 calls.
   bool read(std::int64_t at, std::int64_t count, void* to);
-  void write(std::int64_t at, std::int64_t count, const void* from);
+  enum class Kind { structure, samples };
+  void write(Kind kind, std::int64_t at, std::int64_t count, const void* from);
   void resize(std::int64_t bytes);
 
  private:
   OutputFile file_;
   std::string said_;
   std::exception_ptr problem_;  // the first
+  std::vector<std::int64_t>* places_ = nullptr;
 };
 
 /// A file to be read, by our own calls as well: HDF5 1.10 crashes when the program ends where a close of its

@@ -18,7 +18,8 @@ struct ImageRecord {
   double factor = 1, offset = 0;
   ToneCurve curve{};  // in which those units store light
   Metadata metadata{};
-  std::string version{};  // of a format that has several (OME-Zarr: 0.4, 0.5); empty: the newest
+  std::string compression{};  // of a format that has a choice (HDF5: gzip); empty: its own
+  std::string version{};      // of a format that has several (OME-Zarr: 0.4, 0.5); empty: the newest
 };
 
 /// A file in the making: one class per format, made by its row (image_format.hpp).

@@ -27,7 +27,7 @@ namespace tessera {
 namespace {
 
 struct ConvertArguments {
-  std::string in, out, region, version, type = "auto";
+  std::string in, out, region, version, compression, type = "auto";
   bool force = false;
 };
 
@@ -120,6 +120,9 @@ ImageRecord record_of(const ConvertArguments& a, const SourceInfo& info, const C
   record.space = info;
   record.space.box = a.region.empty() ? info.box : region_of(a.region, info.box);
   record.version = a.version;
+  record.compression = a.compression;
+  TESSERA_VALIDATE(a.compression.empty() || format.name == "HDF5", "--compression is ", a.compression, " (",
+                   a.out, " is ", format.name, ", which has its own) name an OUT.h5, or leave it out");
   record.bits = a.type == "auto" ? bits_for(info.type, format) : bits_of(a, format);
   TESSERA_VALIDATE(a.version.empty() || format.name == "OME-Zarr", "--zarr is ", a.version, " (", a.out,
                    " is ", format.name, ") name an OUT.ome.zarr, or leave it out");
@@ -206,6 +209,7 @@ Command convert_command(CLI::App& app) {
       ->capture_default_str();
   options->add_option("--zarr", a->version, "version of OME-Zarr (default 0.5)")
       ->check(one_of({"0.4", "0.5"}));
+  options->add_option("--compression", a->compression, "of HDF5 (default: none)")->check(one_of({"gzip"}));
   options->add_flag("--force", a->force, "overwrite OUT");
   options->footer("Example: tessera convert stack.ome.zarr:/1 small.tif --region 10:20,0:512,0:512");
   return {options, [a](const Launch& launch) { return execute(*a, launch.comm); }, Watched::together};

@@ -256,6 +256,45 @@ PictureForm preview_form(const RunPlan& plan) {
   return in_file_units(plan, bits > 0 ? bits : format->writes(data_bits(plan)) ? data_bits(plan) : 32);
 }
 
+namespace {
+
+// Pixel p of the image is sample step p + first of the file, along slices, rows and columns.
+struct SampleGrid {
+  std::array<double, 3> step{1, 1, 1}, first{};
+};
+
+// From a tap's pixel to the middle of all of them, along an axis.
+double middle_of(const Convolution& samples, std::size_t d) {
+  const std::array<std::int64_t, 3> others{0, d == 0 ? 2 : 1, d == 2 ? 2 : 3};
+  const at::Tensor taps = samples.taps.sum(at::IntArrayRef(others)).to(at::kDouble).contiguous();
+  double sum = 0, moment = 0;
+  for (std::int64_t j = 0; j < taps.size(0); ++j) {
+    const double tap = taps.const_data_ptr<double>()[j];
+    sum += tap;
+    moment += tap * static_cast<double>(samples.origin[d] - j);
+  }
+  return sum == 0 ? 0 : moment / sum;
+}
+
+// Of the first part, where it is that file; nothing where its samples stand nowhere in particular.
+std::optional<SampleGrid> samples_on_image(const RunPlan& plan, const Box& file) {
+  const ProductSpace range = plan.op->range(plan.domain());
+  const ProductSpace::Part& part = range.part(0);
+  if (!part.anchor || file.empty() || part.box().extents() != file.extents()) return std::nullopt;
+  const std::vector<OperatorTraits::Part> parts = plan.op->traits(plan.domain()).parts;
+  SampleGrid out;
+  for (std::size_t d = 0; d < 3; ++d) {
+    const auto factor = static_cast<double>(part.anchor->factor[d]);
+    double own = static_cast<double>(part.anchor->offset[d]);
+    if (factor > 1 && !parts.empty() && parts[0].convolution) own += middle_of(*parts[0].convolution, d);
+    out.step[d] = 1 / factor;
+    out.first[d] = -own / factor - static_cast<double>(part.box().lo()[d]);
+  }
+  return out;
+}
+
+}  // namespace
+
 ImageRecord result_record(const RunPlan& plan, const Communicator& comm) {
   const ProblemConfig& problem = plan.job.problem;
   std::string path = problem.truth;
@@ -265,10 +304,14 @@ ImageRecord result_record(const RunPlan& plan, const Communicator& comm) {
   // Pixels of another grid are of another size.
   const ImageSpace found = record.space;
   record.space = ImageSpace(plan.image.box, plan.image.channels);
-  if (found.box == plan.image.box)
+  if (found.box == plan.image.box) {
     record.space = found.with_channels(plan.image.channels);
-  else
+  } else if (const auto grid = problem.truth.empty() ? samples_on_image(plan, found.box) : std::nullopt) {
+    record.space = found.with_channels(plan.image.channels).on(plan.image.box);
+    move_pixels(record, grid->step, grid->first);
+  } else {
     forget_place(record.metadata);
+  }
   if (found.channels != plan.image.channels) record.metadata.profile.clear();  // of other colors
   const ImageConfig& grid = problem.image;
   for (std::size_t k = 0; k < grid.pixel.size(); ++k) {
@@ -302,6 +345,7 @@ void write_in_units(const std::string& path, const RunPlan& plan, const at::Tens
   record.offset = plan.offset;
   record.curve = plan.curve;
   record.version = plan.job.output.zarr;
+  if (plan.job.output.compression != "none") record.compression = plan.job.output.compression;
   write_image(path, record, Layout(kept), view(units, mine), comm);
 }
 

@@ -146,7 +146,7 @@ bool nothing_left(const OutputFolder& folder, const Checkpoint& checkpoint, cons
   if (!finished(checkpoint.loop, stop_rule(job))) return false;
   for (const std::string& key : differing_keys(checkpoint.texts.at("job"), write_job(job)))
     if (key.starts_with("output.preview") || key == "output.also" || key == "output.zarr" ||
-        key == "output.crop" || key == "output.diagnostics")
+        key == "output.compression" || key == "output.crop" || key == "output.diagnostics")
       return false;
   double done = 0;
   if (comm.rank() == 0) {

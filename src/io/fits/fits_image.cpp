@@ -10,8 +10,11 @@
 #include <memory>
 #include <string_view>
 
+#include "fits/fits_sink.hpp"
+#include "fits/fits_wcs.hpp"
 #include "fits/fits_words.hpp"
 #include "formats.hpp"
+#include "places.hpp"
 #include "stored_image.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/posix_file.hpp"
@@ -86,7 +89,11 @@ class FitsImage : public StoredImage {
     return out.size() > 1 ? out : decltype(out){};
   }
 
-  Metadata metadata() override { return {.text = fits_text(get())}; }
+  Metadata metadata() override {
+    Metadata out{.text = fits_text(get())};
+    if (!wcs_.empty()) out.text.emplace_back(kWcs, wcs_);
+    return out;
+  }
 
   void read(const Box& stored, const Sink& sink) override {
     const Index3 &lo = stored.lo(), &hi = stored.hi();
@@ -309,6 +316,22 @@ class FitsImage : public StoredImage {
         whole, "/slices");
   }
 
+  // Coordinates of the pixels that are read.
+  void take_coordinates(const Hdu& image, const Choice& choice) {
+    const std::vector<std::string> cards = fits_cards(get());
+    const bool plane = choice.take == Choice::Take::plane;
+    const std::string tables = wcs_tables(cards);
+    if (image.planes > 1 && image.long_axis != 3) {
+      if (!cards.empty()) add_note("its coordinates do not go along: they are of more than three axes");
+      return;
+    }
+    for (const std::string& card : cards)
+      if (is_wcs_key(card_key(card))) wcs_ += (wcs_.empty() ? "" : "\n") + card;
+    if (plane) wcs_ = moved_wcs(wcs_, {1, 1, 1}, {0, 0, static_cast<double>(choice.plane)});
+    if (!tables.empty())
+      add_note(concat("a part of its coordinates stands in tables, which do not go along (", tables, ")"));
+  }
+
   // What capture programs write beside the mosaic of a color sensor.
   void note_mosaic(const Hdu& image) {
     if (image.planes > 1) return;
@@ -355,6 +378,7 @@ class FitsImage : public StoredImage {
                       image.number, "/slices takes them as slices)"));
     note_mosaic(image);
     note_saturation();
+    take_coordinates(image, choice);
     FitsSections sections = fits_sections(get(), info_.height, info_.width);
     unexposed_ = std::move(sections.unexposed);
     if (!sections.note.empty()) add_note(sections.note);
@@ -418,6 +442,7 @@ class FitsImage : public StoredImage {
   std::vector<long> axes_;  // without those of 1 at the end that are more than cfitsio's subsets have
   std::int64_t first_plane_ = 0;
   bool marks_missing_ = true;
+  std::string wcs_;             // cards
   std::vector<Box> unexposed_;  // within rows and columns
 };
 
@@ -429,8 +454,6 @@ ImageFormat fits_format() {
   ImageFormat f;
   f.name = "FITS";
   f.suffixes = {".fits", ".fit", ".fts"};
-  for (const char* packed : {".fz", ".gz"})  // fpack's and gzip's
-    for (const char* plain : {".fits", ".fit", ".fts"}) f.suffixes.push_back(concat(plain, packed));
   f.parts = true;
   f.knows = [](std::string_view head, bool named) {
     const bool packed =
@@ -441,7 +464,23 @@ ImageFormat fits_format() {
     return displayed(std::make_unique<FitsImage>(file, part.empty() ? "" : part.substr(1)));
   };
   f.list = FitsImage::parts;
+  f.create = create_fits;
+  f.bits = {8, 16, 32};
+  f.channels = {1};
+  f.volumes = true;
+  f.picture = false;
   f.library = concat("cfitsio ", version);
+  return f;
+}
+
+ImageFormat packed_fits_format() {
+  ImageFormat f = fits_format();
+  f.name = "packed FITS";
+  f.suffixes.clear();
+  for (const char* packed : {".fz", ".gz"})  // fpack's and gzip's
+    for (const char* plain : {".fits", ".fit", ".fts"}) f.suffixes.push_back(concat(plain, packed));
+  f.create = nullptr;
+  f.bits.clear();
   return f;
 }
 

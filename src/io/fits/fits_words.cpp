@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "fits/fits_wcs.hpp"
 #include "tessera/core/error.hpp"
 
 namespace tessera::io {
@@ -20,7 +21,11 @@ std::string text_of(fitsfile* file, const std::string& key) {
   char value[FLEN_VALUE] = {};
   int status = 0;
   if (fits_read_key(file, TSTRING, key.c_str(), value, nullptr, &status)) fits_clear_errmsg();
-  return status ? "" : value;
+  std::string text = status ? "" : value;
+  char* all = nullptr;
+  if (text.ends_with('&') && !fits_read_key_longstr(file, key.c_str(), &all, nullptr, &status)) text = all;
+  if (all) fits_free_memory(all, &status);
+  return text;
 }
 
 std::optional<double> number_of(fitsfile* file, const std::string& key) {
@@ -223,7 +228,23 @@ std::vector<std::pair<std::string, std::string>> fits_text(fitsfile* file) {
       fits_clear_errmsg();
       continue;
     }
+    if (kind == TYP_USER_KEY && is_wcs_key(key)) continue;  // of a distortion
     if (const std::string text = text_of(file, key); !text.empty()) out.emplace_back(key, text);
+  }
+  fits_clear_errmsg();
+  return out;
+}
+
+std::vector<std::string> fits_cards(fitsfile* file) {
+  constexpr std::size_t kMostCards = 1024;
+  std::vector<std::string> out;
+  int cards = 0, more = 0, status = 0;
+  fits_get_hdrspace(file, &cards, &more, &status);
+  for (int k = 1; k <= cards && status == 0 && out.size() < kMostCards; ++k) {
+    char card[FLEN_CARD] = {};
+    fits_read_record(file, k, card, &status);
+    const std::string text = card;
+    if (is_wcs_key(card_key(text)) || !wcs_tables({text}).empty()) out.push_back(text);
   }
   fits_clear_errmsg();
   return out;

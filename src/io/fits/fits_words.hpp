@@ -35,5 +35,7 @@ FitsSections fits_sections(fitsfile* file, std::int64_t height, std::int64_t wid
 /// Keywords that describe the observation, units of samples among them; not those of the file's structure, of
 /// coordinates and of comments.
 std::vector<std::pair<std::string, std::string>> fits_text(fitsfile* file);
+/// Cards that is_wcs_key() (fits_wcs.hpp) and wcs_tables() know, as they stand in the header.
+std::vector<std::string> fits_cards(fitsfile* file);
 
 }  // namespace tessera::io

@@ -88,18 +88,6 @@ std::vector<double> affine_of(const NiftiHeader& h) {
   return out;
 }
 
-// "RAS": where columns, rows and slices point, each to the nearest of the six directions.
-std::string directions_of(const std::vector<double>& affine) {
-  std::string out;
-  for (std::size_t c = 0; c < 3 && !affine.empty(); ++c) {
-    std::size_t most = 0;
-    for (std::size_t r = 1; r < 3; ++r)
-      if (std::abs(affine[4 * r + c]) > std::abs(affine[4 * most + c])) most = r;
-    out += affine[4 * most + c] >= 0 ? "RAS"[most] : "LPI"[most];
-  }
-  return out;
-}
-
 class Nifti {
  public:
   Nifti(const std::string& path, const std::string& part)

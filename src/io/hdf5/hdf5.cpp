@@ -8,9 +8,9 @@
 #include <cstring>
 #include <string_view>
 
+#include "hdf5/hdf5_choice.hpp"
 #include "hdf5/hdf5_impl.hpp"
 #include "hdf5/hdf5_read.hpp"
-#include "hdf5/hdf5_values.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/io/files.hpp"
@@ -41,9 +41,16 @@ bool has_signature(const io::InputFile& file) {
   return false;
 }
 
-H5Handle open_dataset(hid_t file, const std::string& dataset, const std::string& path) {
-  return {check_read(H5Dopen2(file, dataset.c_str(), H5P_DEFAULT), "H5Dopen", path + ":" + dataset),
-          H5Dclose};
+// What a file without a signature is instead, and what to do.
+std::string other_kind(const io::InputFile& file) {
+  std::array<char, 16> first{};
+  const std::int64_t n = file.read_some(0, std::ssize(first), first.data());
+  const std::string_view head(first.data(), static_cast<std::size_t>(n));
+  if (head.starts_with("CDF"))
+    return "it is netCDF of the classic kind, no HDF5) convert it: nccopy -k nc4 IN.nc OUT.nc";
+  if (head.starts_with("MATLAB 5.0"))
+    return "it is a MATLAB file before version 7.3, no HDF5) save(file, '-v7.3') writes one";
+  return "it is no HDF5 file, or was not closed by its writer) write it again";
 }
 
 }  // namespace
@@ -101,8 +108,7 @@ Hdf5File Hdf5File::open(const std::string& path, const Communicator& comm) {
   silence();
   comm.together([&] {
     const io::InputFile file(path);
-    TESSERA_VALIDATE(comm.rank() != 0 || has_signature(file), "cannot read ", path,
-                     " (it is no HDF5 file, or was not closed by its writer) write it again");
+    TESSERA_VALIDATE(comm.rank() != 0 || has_signature(file), "cannot read ", path, " (", other_kind(file));
   });
   Hdf5File out;
   out.impl_->comm = comm;
@@ -182,46 +188,7 @@ std::vector<std::string> Hdf5File::list(const std::string& group) const {
 }
 
 DatasetInfo Hdf5File::info(const std::string& dataset) const {
-  const std::string where = impl_->path + ":" + dataset;
-  if (!has(dataset)) {
-    const std::string others = io::images_in(*this);
-    throw InputError(concat("no dataset ", dataset, " in ", impl_->path, " (it was asked for; the file has ",
-                            others.empty() ? "no arrays of numbers" : others, ") name one as ", impl_->path,
-                            ":/name"));
-  }
-  const H5Handle set = open_dataset(id(), dataset, impl_->path);
-  const H5Handle type(check_read(H5Dget_type(set.get()), "H5Dget_type", where), H5Tclose);
-  const H5Handle space(check_read(H5Dget_space(set.get()), "H5Dget_space", where), H5Sclose);
-  DatasetInfo out;
-  out.type = io::number_type(type.get());
-  TESSERA_VALIDATE(!out.type.empty(), where,
-                   " holds no real numbers (text, complex or compound) write floats");
-  const int rank = std::max(0, H5Sget_simple_extent_ndims(space.get()));
-  std::array<hsize_t, H5S_MAX_RANK> extent{};
-  check_read(H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr), "H5Sget_simple_extent_dims",
-             where);
-  out.shape.assign(extent.begin(), extent.begin() + rank);
-  const io::ArrayAxes axes = io::array_axes(where, out.shape, io::stated_axes(*this, dataset, rank));
-  std::int64_t bytes = sizeof(double);
-  for (int d = 0; d < rank; ++d) {
-    const std::int64_t n = out.shape[static_cast<std::size_t>(d)];
-    TESSERA_VALIDATE(n > 0, where, " is empty along axis ", d, " (nothing can be read) write it again");
-    TESSERA_VALIDATE(!__builtin_mul_overflow(bytes, n, &bytes), where,
-                     " has a shape of more than 2^63 bytes (no file holds that) write it again");
-  }
-  const auto along = [&](std::size_t k) {
-    return axes.of[k] < 0 ? 1 : out.shape[static_cast<std::size_t>(axes.of[k])];
-  };
-  out.axes = axes.of;
-  out.note = axes.note;
-  out.channels = along(0);
-  out.box = Box({0, 0, 0}, {along(1), along(2), along(3)});
-  const io::StatedValues said = io::stated_values(*this, dataset, out.type, where);
-  out.type = said.type;
-  out.values = said.values;
-  for (const std::string& more : {said.note, io::StorageHoles(set.get(), where).note()})
-    if (!more.empty()) out.note += (out.note.empty() ? "" : "; ") + more;
-  return out;
+  return io::choose_in(*this, impl_->path, dataset, {}).about;
 }
 
 }  // namespace tessera

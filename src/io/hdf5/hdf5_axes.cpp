@@ -99,11 +99,13 @@ std::vector<std::string> objects(const Hdf5File& file) {
 }
 
 std::vector<std::int64_t> shape_of(const Hdf5File& file, const std::string& object) {
+  if (object.starts_with("/#")) return {};  // what MATLAB keeps for itself
   const H5Handle opened(H5Oopen(file.id(), object.c_str(), H5P_DEFAULT), H5Oclose);
   if (opened.get() < 0 || H5Iget_type(opened.get()) != H5I_DATASET) return {};
   const H5Handle type(H5Dget_type(opened.get()), H5Tclose), space(H5Dget_space(opened.get()), H5Sclose);
   const H5T_class_t kind = H5Tget_class(type.get());
   if (kind != H5T_FLOAT && kind != H5T_INTEGER && kind != H5T_ENUM && kind != H5T_BITFIELD) return {};
+  if (file.text_attribute(object, kMatlabClass) == "char") return {};
   std::array<hsize_t, H5S_MAX_RANK> extent{};
   const int axes = H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr);
   return {extent.begin(), extent.begin() + std::max(0, axes)};
@@ -127,8 +129,14 @@ AxisLabels stated_axes(const Hdf5File& file, const std::string& dataset, int ran
   const bool sized = axes == 3 && numbers_in(file, dataset, "element_size_um").size() == 3;
   const std::vector<std::string> volume =
       sized ? std::vector<std::string>{"z", "y", "x"} : std::vector<std::string>();
+  // MATLAB's rows stand first, and HDF5 has its dimensions backwards.
+  std::vector<std::string> matlab;
+  if (file.text_attribute(dataset, kMatlabClass))
+    for (const char c : std::string_view(axes == 2 ? "xy" : axes == 3 ? "cxy" : axes == 4 ? "czxy" : ""))
+      matlab.emplace_back(1, c);
   for (AxisLabels labels :
-       {AxisLabels{keys_of(text("axistags")), "its attribute axistags"},
+       {AxisLabels{matlab, "the order of MATLAB's dimensions"},
+        AxisLabels{keys_of(text("axistags")), "its attribute axistags"},
         AxisLabels{file.text_attributes(dataset, "DIMENSION_LABELS"), "its attribute DIMENSION_LABELS"},
         AxisLabels{interlaced, "its attribute INTERLACE_MODE"},
         AxisLabels{names_in(file.text_attributes(dataset, "axes"), axes), "its attribute axes"},
@@ -178,7 +186,12 @@ std::string default_dataset(const Hdf5File& file) {
   }
   std::sort(signals.begin(), signals.end());
   signals.erase(std::unique(signals.begin(), signals.end()), signals.end());
-  return signals.size() == 1 ? signals[0] : "/image";
+  if (signals.size() == 1) return signals[0];
+  std::vector<std::string> arrays;
+  if (signals.empty())
+    for (const std::string& object : objects(file))
+      if (shape_of(file, object).size() >= 2) arrays.push_back(object);
+  return arrays.size() == 1 && arrays[0].rfind('/') == 0 ? arrays[0] : "/image";
 }
 
 std::string images_in(const Hdf5File& file) {

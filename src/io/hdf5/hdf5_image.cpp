@@ -7,7 +7,8 @@
 
 #include "array_copy.hpp"
 #include "formats.hpp"
-#include "hdf5/hdf5_read.hpp"
+#include "hdf5/hdf5_choice.hpp"
+#include "hdf5/hdf5_packed.hpp"
 #include "hdf5/hdf5_words.hpp"
 #include "places.hpp"
 #include "tessera/core/error.hpp"
@@ -20,10 +21,13 @@ namespace {
 
 class Hdf5Source final : public ImageSource {
  public:
-  Hdf5Source(const std::string& path, const std::string& part)
-      : file_(Hdf5File::open(path, Communicator())), dataset_(part.empty() ? default_dataset(file_) : part) {
-    where_ = concat(path, ":", dataset_);
-    about_ = file_.info(dataset_);
+  Hdf5Source(Hdf5File file, const std::string& path, const std::string& part)
+      : file_(std::move(file)),
+        choice_(choose_hdf5(file_, path, part)),
+        dataset_(choice_.dataset),
+        where_(choice_.where),
+        about_(choice_.about),
+        reader_(file_.id(), dataset_, about_, where_, choice_.start) {
     info_ = {ImageSpace(about_.box, about_.channels)};
     read_words(file_, dataset_, info_);
     read_grid(file_, dataset_, about_, info_);
@@ -31,7 +35,10 @@ class Hdf5Source final : public ImageSource {
     info_.type = about_.type;
     info_.note = about_.note;
     if (dataset_ != "/image" && part.empty())
-      info_.note = concat(path, ": ", dataset_, " is read, which its attributes default and signal say",
+      info_.note = concat(path, ": ", dataset_,
+                          images_in(file_).find(", /") == std::string::npos
+                              ? " is read, its only array"
+                              : " is read, which its attributes default and signal say",
                           about_.note.empty() ? "" : "; ", about_.note);
     note_words();
     // A reconstruction says itself which values were 0 and 1.
@@ -54,38 +61,26 @@ class Hdf5Source final : public ImageSource {
 
   Metadata metadata() override { return read_metadata(file_); }
   std::vector<std::pair<std::string, std::string>> about() override {
-    const H5Handle set(H5Dopen2(file_.id(), dataset_.c_str(), H5P_DEFAULT), H5Dclose);
-    const H5Handle made(H5Dget_create_plist(set.get()), H5Pclose);
-    std::string text = "not in chunks";
-    std::vector<hsize_t> chunk(about_.shape.size());
-    if (H5Pget_layout(made.get()) == H5D_CHUNKED &&
-        H5Pget_chunk(made.get(), static_cast<int>(chunk.size()), chunk.data()) > 0)
-      text = "chunks of " + shape_text({chunk.begin(), chunk.end()});
-    for (int k = 0; k < H5Pget_nfilters(made.get()); ++k) {
-      unsigned flags = 0, config = 0;
-      std::size_t values = 0;
-      char name[64] = {};
-      H5Pget_filter2(made.get(), static_cast<unsigned>(k), &flags, &values, nullptr, sizeof name, name,
-                     &config);
-      text += concat(", ", name);
-    }
-    return {{"dataset", dataset_ + " " + shape_text(about_.shape)}, {"packed", text}};
+    return {{"dataset", dataset_ + " " + shape_text(about_.shape)},
+            {"packed", storage_text(file_, dataset_, about_.shape.size())}};
   }
   void read(const Box& box, double* planar) override { fill(dense_view(planar, box, info_.channels)); }
   void read_floats(const Box& box, float* planar) override { fill(dense_view(planar, box, info_.channels)); }
-  void fill(const ArrayView& block) override { file_.read(dataset_, block); }
+  void fill(const ArrayView& block) override {
+    require_host(block);
+    reader_.fill(block);
+  }
 
   // Chunks in turn, each read and unpacked once; a part of one may hold a part of the channels.
   bool visit(int rank, int ranks, const Visit& visit) override {
-    const Hdf5Reader reader(file_.id(), dataset_, about_, where_);
     std::vector<double> dense;
     int turn = 0;
-    for (const Hdf5Reader::Group& group : reader.groups(about_.box, Hdf5Reader::kBandBytes / 4 / 8)) {
+    for (const Hdf5Reader::Group& group : reader_.groups(about_.box, Hdf5Reader::kBandBytes / 4 / 8)) {
       if (turn++ % ranks != rank) continue;
       for (const Hdf5Reader::Piece& piece : group) {
         beat();
         dense.resize(static_cast<std::size_t>(piece.elements()));
-        reader.read(piece, dense.data());
+        reader_.read(piece, dense.data());
         visit(dense.data(), std::ssize(dense));
       }
     }
@@ -114,14 +109,28 @@ class Hdf5Source final : public ImageSource {
   }
 
   Hdf5File file_;
-  std::string dataset_, where_;
-  DatasetInfo about_;
+  Hdf5Choice choice_;
+  const std::string &dataset_, &where_;
+  const DatasetInfo& about_;
+  Hdf5Reader reader_;
 };
 
 class Hdf5Sink final : public ImageSink {
  public:
   Hdf5Sink(const std::string& path, const ImageRecord& record, const Communicator& comm)
-      : comm_(comm), record_(record), file_(Hdf5File::create(path, comm)) {}
+      : comm_(comm), record_(record), file_(Hdf5File::create(path, comm)) {
+    const Box& whole = record_.space.box;
+    if (record_.compression == "gzip")
+      packed_ = std::make_unique<PackedChunks>(path, whole.shift(Index3{} - whole.lo()),
+                                               record_.space.channels, record_.bits == 64, comm);
+  }
+
+  Index3 chunk() const override { return packed_ ? packed_->side() : Index3{}; }
+  void write_chunk(const ArrayView& chunk) override {
+    ArrayView moved = chunk;
+    moved.box = chunk.box.shift(Index3{} - record_.space.box.lo());
+    packed_->add(moved);
+  }
 
   void write_block(const ArrayView& block) override {
     const Box& whole = record_.space.box;
@@ -132,6 +141,7 @@ class Hdf5Sink final : public ImageSink {
   }
 
   void finish() override {
+    if (packed_) packed_->write(file_, kImage);
     if (record_.says_scale) {
       file_.set_attribute(kImage, "units", std::string("file"));
       file_.set_attribute(kImage, "offset", record_.offset);
@@ -146,6 +156,9 @@ class Hdf5Sink final : public ImageSink {
       file_.set_attribute(kImage, concat("origin_", d), static_cast<double>(record_.space.box.lo()[d]));
     Metadata metadata = record_.metadata;
     move_place(metadata.text, record_.space);
+    std::erase_if(metadata.text, [&](const auto& pair) {
+      return pair.first == kTranslation && numbers_of({pair}, kTranslation, 3) == std::vector<double>(3, 0);
+    });
     write_metadata(file_, metadata, comm_);
     file_.set_attribute("/", "tessera_version", version());
     file_.set_attribute("/", "schema", 1.0);
@@ -157,34 +170,53 @@ class Hdf5Sink final : public ImageSink {
   Communicator comm_;
   ImageRecord record_;
   Hdf5File file_;
+  std::unique_ptr<PackedChunks> packed_;
 };
+
+std::vector<std::pair<std::string, std::string>> list_hdf5(const std::string& path) {
+  std::vector<std::pair<std::string, std::string>> out;
+  const Hdf5File file = Hdf5File::open(path, Communicator());
+  if (is_imaris(file)) return list_imaris(file);
+  for (const std::string& object : objects(file))
+    if (const std::vector<std::int64_t> shape = shape_of(file, object); shape.size() >= 2)
+      out.emplace_back(object, shape_text(shape));
+  return out;
+}
+
+std::unique_ptr<ImageSource> open_hdf5_image(const std::string& path, const std::string& part) {
+  Hdf5File file = Hdf5File::open(path, Communicator());
+  if (is_imaris(file)) return imaris_source(std::move(file), path, part);
+  return std::make_unique<Hdf5Source>(std::move(file), path, part);
+}
+
+ImageFormat read_only(const char* name, std::vector<std::string> suffixes) {
+  ImageFormat f;
+  f.name = name;
+  f.suffixes = std::move(suffixes);
+  f.parts = true;
+  f.open = open_hdf5_image;
+  f.list = list_hdf5;
+  f.picture = false;
+  return f;
+}
 
 }  // namespace
 
 ImageFormat hdf5_format() {
-  ImageFormat f;
-  f.name = "HDF5";
-  f.suffixes = {".h5", ".hdf5", ".hdf", ".nxs", ".nx"};
-  f.parts = true;
+  ImageFormat f = read_only("HDF5", {".h5", ".hdf5", ".hdf", ".nxs", ".nx"});
   f.measurements = true;
-  f.open = [](const std::string& file, const std::string& part) {
-    return std::make_unique<Hdf5Source>(file, part);
-  };
-  f.list = [](const std::string& path) {
-    std::vector<std::pair<std::string, std::string>> out;
-    const Hdf5File file = Hdf5File::open(path, Communicator());
-    for (const std::string& object : objects(file))
-      if (const std::vector<std::int64_t> shape = shape_of(file, object); shape.size() >= 2)
-        out.emplace_back(object, shape_text(shape));
-    return out;
-  };
   f.create = [](const std::string& file, const ImageRecord& record, const Communicator& comm) {
     return std::make_unique<Hdf5Sink>(file, record, comm);
   };
   f.shared = true;
   f.bits = {32, 64};
   f.volumes = true;
+  f.picture = true;
   return f;
+}
+
+std::vector<ImageFormat> hdf5_kinds() {
+  return {read_only("netCDF", {".nc", ".nc4"}), read_only("MATLAB", {".mat"}), read_only("Imaris", {".ims"})};
 }
 
 }  // namespace tessera::io

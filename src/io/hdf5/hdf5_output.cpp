@@ -95,8 +95,9 @@ hid_t driver() {
     c.read = [](H5FD_t* f, H5FD_mem_t, hid_t, haddr_t at, size_t count, void* to) -> herr_t {
       return own(f)->read(static_cast<std::int64_t>(at), static_cast<std::int64_t>(count), to) ? 0 : -1;
     };
-    c.write = [](H5FD_t* f, H5FD_mem_t, hid_t, haddr_t at, size_t count, const void* from) -> herr_t {
-      own(f)->to->write(static_cast<std::int64_t>(at), static_cast<std::int64_t>(count), from);
+    c.write = [](H5FD_t* f, H5FD_mem_t type, hid_t, haddr_t at, size_t count, const void* from) -> herr_t {
+      const auto kind = type == H5FD_MEM_DRAW ? Hdf5Output::Kind::samples : Hdf5Output::Kind::structure;
+      own(f)->to->write(kind, static_cast<std::int64_t>(at), static_cast<std::int64_t>(count), from);
       own(f)->end_of_file = std::max(own(f)->end_of_file, static_cast<haddr_t>(at + count));
       return 0;
     };
@@ -145,7 +146,8 @@ void Hdf5Output::require() const {
 
 bool Hdf5Output::read(std::int64_t at, std::int64_t count, void* to) { return file_.read(at, count, to); }
 
-void Hdf5Output::write(std::int64_t at, std::int64_t count, const void* from) {
+void Hdf5Output::write(Kind kind, std::int64_t at, std::int64_t count, const void* from) {
+  if (places_ && kind == Kind::samples) return places_->push_back(at);
   try {
     file_.write(at, from, count);
   } catch (...) {

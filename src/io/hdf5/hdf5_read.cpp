@@ -89,8 +89,10 @@ std::int64_t Hdf5Reader::Piece::elements() const {
   return n;
 }
 
-Hdf5Reader::Hdf5Reader(hid_t file, const std::string& dataset, DatasetInfo about, std::string where)
-    : about_(std::move(about)), where_(std::move(where)) {
+Hdf5Reader::Hdf5Reader(hid_t file, const std::string& dataset, DatasetInfo about, std::string where,
+                       std::vector<hsize_t> start)
+    : about_(std::move(about)), where_(std::move(where)), start_(std::move(start)) {
+  start_.resize(about_.shape.size(), 0);
   const auto open = [&](hid_t access) {
     return H5Handle(check_read(H5Dopen2(file, dataset.c_str(), access), "H5Dopen", where_), H5Dclose);
   };
@@ -122,7 +124,7 @@ std::vector<Hdf5Reader::Group> Hdf5Reader::groups(const Box& region, std::int64_
   std::vector<Group> out;
   if (region.empty()) return out;
   const std::size_t rank = about_.shape.size();
-  Piece whole{std::vector<hsize_t>(rank, 0), std::vector<hsize_t>(rank, 1)};
+  Piece whole{start_, std::vector<hsize_t>(rank, 1)};
   for (std::size_t k = 0; k < 4; ++k) {
     if (about_.axes[k] < 0) continue;
     const auto d = static_cast<std::size_t>(about_.axes[k]);

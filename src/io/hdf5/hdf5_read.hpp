@@ -34,8 +34,11 @@ AxisLabels stated_axes(const Hdf5File& file, const std::string& dataset, int axe
 /// `axes` of the dataset or its group names (NeXus). Empty where there is none.
 std::vector<std::string> coordinates_of(const Hdf5File& file, const std::string& dataset, std::size_t axes);
 
+/// Of a variable in MATLAB's files: double, uint16, logical, char and so on.
+constexpr const char* kMatlabClass = "MATLAB_class";
+
 /// The dataset that a file means where none is named: /image, else what NeXus's `default` and `signal` lead
-/// to. "/image" where there is neither.
+/// to, else the only array, where it lies in no group. "/image" where there is none of them.
 std::string default_dataset(const Hdf5File& file);
 
 /// Every dataset of numbers with 2 axes or more, with its shape, for a message; a few of them where they are many.
@@ -54,9 +57,12 @@ class Hdf5Reader {
   };
   using Group = std::vector<Piece>;
 
-  /// `where`: FILE:/dataset, for messages.
-  Hdf5Reader(hid_t file, const std::string& dataset, DatasetInfo about, std::string where);
+  /// `where`: FILE:/dataset, for messages. `start`: where the image begins along the stored axes; empty: at 0.
+  Hdf5Reader(hid_t file, const std::string& dataset, DatasetInfo about, std::string where,
+             std::vector<hsize_t> start = {});
 
+  const std::string& missing() const { return holes_.note(); }  // what has no storage; or empty
+  const std::vector<hsize_t>& chunk() const { return chunk_; }
   /// Cuts the pixels `region`, all channels, into pieces of at most `most` elements.
   std::vector<Group> groups(const Box& region, std::int64_t most) const;
   /// A view in host memory, of the channels that the dataset has: its box. At most kBandBytes beside it.
@@ -71,6 +77,7 @@ class Hdf5Reader {
 
   DatasetInfo about_;
   std::string where_;
+  std::vector<hsize_t> start_;
   H5Handle set_, space_;
   StorageHoles holes_;
   bool bits_ = false;           // it holds bit fields

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "half.hpp"
-#include "hdf5/hdf5_read.hpp"
+#include "hdf5/hdf5_choice.hpp"
 #include "tessera/core/error.hpp"
 
 namespace tessera::io {
@@ -29,7 +29,8 @@ struct Numbers {
 };
 
 // The numbers of an attribute of any type, also as text; nothing where it is absent or holds none.
-std::optional<Numbers> numbers_of(const Hdf5File& file, const std::string& object, const std::string& key) {
+std::optional<Numbers> attribute_numbers(const Hdf5File& file, const std::string& object,
+                                         const std::string& key) {
   Numbers out;
   if (H5Aexists_by_name(file.id(), object.c_str(), key.c_str(), H5P_DEFAULT) <= 0) return std::nullopt;
   for (const std::string& text : file.text_attributes(object, key)) {
@@ -144,10 +145,11 @@ void read_packing(const Hdf5File& file, const std::string& dataset, const std::s
   StoredValues& v = out.values;
   const std::string sign = file.text_attribute(dataset, "_Unsigned").value_or("");
   if ((sign == "true" || sign == "True") && stored.starts_with("int")) v.wrap = std::exp2(bits_of(stored));
+  if (stored == "int16" && !viewer_factors(file, dataset).empty()) v.wrap = std::exp2(16);
   for (const auto& [attribute, field, to] :
        std::array{std::tuple{"scale_factor", "_scaling_factor", &v.scale},
                   std::tuple{"add_offset", "_offset", &v.offset}}) {
-    if (const auto n = numbers_of(file, dataset, attribute); n && n->values.size() == 1)
+    if (const auto n = attribute_numbers(file, dataset, attribute); n && n->values.size() == 1)
       *to = n->values[0];
     else if (const auto value = number_in(file, dataset + field))
       *to = *value;
@@ -175,7 +177,7 @@ std::string not_followed(const Hdf5File& file, const std::string& dataset) {
                                    {"scale_factor", 1},
                                    {"add_offset", 1}}) {
     if (H5Aexists_by_name(file.id(), dataset.c_str(), key, H5P_DEFAULT) <= 0) continue;
-    const auto n = numbers_of(file, dataset, key);
+    const auto n = attribute_numbers(file, dataset, key);
     if (!n || (count > 0 && std::ssize(n->values) != count)) names.emplace_back(key);
   }
   return names.empty() ? ""
@@ -195,7 +197,7 @@ StatedValues stated_values(const Hdf5File& file, const std::string& dataset, con
   std::vector<std::string> said;
   std::vector<double> missing;
   for (const char* key : {"_FillValue", "missing_value"})
-    if (const auto n = numbers_of(file, dataset, key))
+    if (const auto n = attribute_numbers(file, dataset, key))
       for (const double value : n->values) {
         marks.missing(value, n->narrow);
         if (std::find(missing.begin(), missing.end(), value) == missing.end()) missing.push_back(value);
@@ -205,9 +207,9 @@ StatedValues stated_values(const Hdf5File& file, const std::string& dataset, con
     missing.push_back(*fill);
   }
   for (const auto& [key, upper] : {std::pair{"valid_min", false}, {"valid_max", true}})
-    if (const auto n = numbers_of(file, dataset, key); n && n->values.size() == 1)
+    if (const auto n = attribute_numbers(file, dataset, key); n && n->values.size() == 1)
       marks.bound(n->values[0], n->real, upper);
-  if (const auto n = numbers_of(file, dataset, "valid_range"); n && n->values.size() == 2)
+  if (const auto n = attribute_numbers(file, dataset, "valid_range"); n && n->values.size() == 2)
     for (const bool upper : {false, true}) marks.bound(n->values[upper ? 1 : 0], n->real, upper);
   std::erase_if(missing, [](double value) { return std::isnan(value); });
   if (!missing.empty())
@@ -215,7 +217,8 @@ StatedValues stated_values(const Hdf5File& file, const std::string& dataset, con
   if (v.least != -kNone || v.most != kNone)
     said.push_back(
         fmt::format("stored numbers outside of {:g} to {:g} are not valid: missing ones", v.least, v.most));
-  if (v.wrap > 0) said.emplace_back("negative numbers are large ones (_Unsigned)");
+  if (v.wrap > 0)
+    said.emplace_back("negative numbers are large ones (_Unsigned, or a level of BigDataViewer)");
   if (v.scale != 1 || v.offset != 0)
     said.push_back(fmt::format("values are the stored numbers times {:g} plus {:g}", v.scale, v.offset));
   if (!said.empty()) out.note = fmt::format("{}: {}, as its attributes say", where, fmt::join(said, ", "));
@@ -225,7 +228,7 @@ StatedValues stated_values(const Hdf5File& file, const std::string& dataset, con
 }
 
 std::vector<double> numbers_in(const Hdf5File& file, const std::string& object, const std::string& key) {
-  const auto found = numbers_of(file, object, key);
+  const auto found = attribute_numbers(file, object, key);
   return found ? found->values : std::vector<double>();
 }
 

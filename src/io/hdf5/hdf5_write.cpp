@@ -19,7 +19,13 @@ struct Chunk {
   Index3 side;        // pixels
   int rank = 0;       // axes of the dataset
   bool wide = false;  // float64
+  bool packed = false;
 };
+
+Chunk chunk_of(const Box& global, bool wide) {
+  Chunk out{Hdf5File::chunk_side(global), global.extent(0) > 1 ? 4 : 3, wide};
+  return out;
+}
 
 /// HDF5 walks through all chunks to find one: asking for each of the 49152 of 3 x 65536 x 65536 takes 53 s.
 /// They were allocated all at once in their order, so where the last of some lies right behind the others'
@@ -67,8 +73,8 @@ class ChunkPlaces {
   H5Handle set_, space_;
 };
 
-void make_dataset(hid_t file, const std::string& dataset, const Box& global, std::int64_t channels,
-                  const Chunk& chunk, const std::string& where) {
+H5Handle make_dataset(hid_t file, const std::string& dataset, const Box& global, std::int64_t channels,
+                      const Chunk& chunk, const std::string& where) {
   const auto axes = [&](std::int64_t first, const Index3& n) {
     std::array<hsize_t, 4> out{static_cast<hsize_t>(first)};
     for (int a = 1; a < chunk.rank; ++a)
@@ -81,18 +87,24 @@ void make_dataset(hid_t file, const std::string& dataset, const Box& global, std
       check_h5(H5Screate_simple(chunk.rank, shape.data(), nullptr), "H5Screate_simple", where), H5Sclose);
   const H5Handle make(check_h5(H5Pcreate(H5P_DATASET_CREATE), "H5Pcreate", where), H5Pclose);
   check_h5(H5Pset_chunk(make.get(), chunk.rank, side.data()), "H5Pset_chunk", where);
-  check_h5(H5Pset_alloc_time(make.get(), H5D_ALLOC_TIME_EARLY), "H5Pset_alloc_time", where);
+  if (chunk.packed) {
+    check_h5(H5Pset_shuffle(make.get()), "H5Pset_shuffle", where);
+    check_h5(H5Pset_deflate(make.get(), 1), "H5Pset_deflate", where);
+  } else {
+    check_h5(H5Pset_alloc_time(make.get(), H5D_ALLOC_TIME_EARLY), "H5Pset_alloc_time", where);
+  }
   check_h5(H5Pset_fill_time(make.get(), H5D_FILL_TIME_NEVER), "H5Pset_fill_time", where);
   // A time stamp would differ between two equal runs.
   check_h5(H5Pset_obj_track_times(make.get(), false), "H5Pset_obj_track_times", where);
   const H5Handle link(check_h5(H5Pcreate(H5P_LINK_CREATE), "H5Pcreate", where), H5Pclose);
   check_h5(H5Pset_create_intermediate_group(link.get(), 1), "H5Pset_create_intermediate_group", where);
-  const H5Handle set(check_h5(H5Dcreate2(file, dataset.c_str(), chunk.wide ? H5T_IEEE_F64LE : H5T_IEEE_F32LE,
-                                         space.get(), link.get(), make.get(), H5P_DEFAULT),
-                              "H5Dcreate", where),
-                     H5Dclose);
+  H5Handle set(check_h5(H5Dcreate2(file, dataset.c_str(), chunk.wide ? H5T_IEEE_F64LE : H5T_IEEE_F32LE,
+                                   space.get(), link.get(), make.get(), H5P_DEFAULT),
+                        "H5Dcreate", where),
+               H5Dclose);
   // Extends the file to its end: what no rank writes reads as zeros.
   check_h5(H5Fflush(file, H5F_SCOPE_GLOBAL), "H5Fflush", where);
+  return set;
 }
 
 /// This rank's pixels of one chunk, rows as they lie in it.
@@ -164,10 +176,7 @@ void Hdf5File::write(const std::string& dataset, const Box& global, const ArrayV
     if (f.temporary.empty() || global.empty() || global.lo() != Index3{} || !global.contains(from.box))
       throw ContractError(concat(where, ": cannot write ", from.box, " of ", global,
                                  " (blocks lie in the image, which starts at 0, of a created file)"));
-    chunk.rank = global.extent(0) > 1 ? 4 : 3;
-    chunk.wide = from.type == ElementType::float64;
-    for (std::size_t d = 0; d < 3; ++d)
-      chunk.side[d] = std::min<std::int64_t>(global.extent(d), chunk.rank == 4 ? 64 : 512);
+    chunk = chunk_of(global, from.type == ElementType::float64);
     if (f.comm.rank() != 0) return;
     make_dataset(f.file.get(), dataset, global, from.channels, chunk, where);
     f.output->require();
@@ -185,6 +194,58 @@ void Hdf5File::write(const std::string& dataset, const Box& global, const ArrayV
   });
   // Whatever the shape, nobody has to guess.
   set_attribute(dataset, "axes", std::string(chunk.rank == 4 ? "czyx" : "cyx"));
+}
+
+Index3 Hdf5File::chunk_side(const Box& global) {
+  Index3 side{};
+  for (std::size_t d = 0; d < 3; ++d)
+    side[d] = std::min<std::int64_t>(global.extent(d), global.extent(0) > 1 ? 64 : 512);
+  return side;
+}
+
+std::vector<std::int64_t> Hdf5File::place_packed(const std::string& dataset, const Box& global,
+                                                 std::int64_t channels, bool wide,
+                                                 const std::vector<std::int64_t>& bytes) {
+  Impl& f = *impl_;
+  const std::string where = f.path + ":" + dataset;
+  std::vector<std::int64_t> places;
+  f.comm.together([&] {
+    if (f.comm.rank() != 0) return;
+    Chunk chunk = chunk_of(global, wide);
+    chunk.packed = true;
+    const H5Handle set = make_dataset(f.file.get(), dataset, global, channels, chunk, where);
+    Index3 count{};
+    for (std::size_t d = 0; d < 3; ++d) count[d] = (global.extent(d) + chunk.side[d] - 1) / chunk.side[d];
+    const std::vector<char> none(static_cast<std::size_t>(*std::max_element(bytes.begin(), bytes.end())));
+    f.output->tell_places(&places);
+    for (std::size_t k = 0; k < bytes.size(); ++k) {
+      auto rest = static_cast<std::int64_t>(k);
+      std::array<hsize_t, 4> first{};
+      auto axis = static_cast<std::size_t>(chunk.rank);
+      for (std::size_t d = 3; d-- > 0 && axis > 1; rest /= count[d])
+        first[--axis] = static_cast<hsize_t>(rest % count[d] * chunk.side[d]);
+      first[0] = static_cast<hsize_t>(rest / (chunk.rank == 3 ? count[0] : 1));
+      const herr_t code = H5Dwrite_chunk(set.get(), H5P_DEFAULT, 0, first.data(),
+                                         static_cast<std::size_t>(bytes[k]), none.data());
+      if (code < 0) f.output->tell_places(nullptr);
+      check_h5(code, "H5Dwrite_chunk", where);
+    }
+    f.output->tell_places(nullptr);
+    if (places.size() != bytes.size())
+      throw RunError(
+          concat("cannot write ", where, " (HDF5 placed ", places.size(), " of ", bytes.size(), " chunks)"));
+    f.output->require();
+  });
+  std::string sent(reinterpret_cast<const char*>(places.data()), places.size() * sizeof(std::int64_t));
+  sent = f.comm.broadcast(sent, 0);
+  places.resize(bytes.size());
+  std::memcpy(places.data(), sent.data(), sent.size());
+  set_attribute(dataset, "axes", std::string(global.extent(0) > 1 ? "czyx" : "cyx"));
+  return places;
+}
+
+void Hdf5File::put_bytes(std::int64_t at, const void* bytes, std::int64_t count) {
+  impl_->pixels().write(at, bytes, count);
 }
 
 }  // namespace tessera

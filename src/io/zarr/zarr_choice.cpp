@@ -203,8 +203,9 @@ class Chooser {
         which = static_cast<std::size_t>(named - paths.begin());
         next_ += static_cast<std::size_t>(std::count(named->begin(), named->end(), '/')) + 1;
       } else if (number >= 0) {
-        TESSERA_VALIDATE(number < std::ssize(paths), here(), ": there is no level ", number, " (it has ",
-                         paths.size(), ", ", joined_words(paths, 0, 8, ", "), ") name one of them");
+        TESSERA_VALIDATE(number < std::ssize(paths), here(), ": there is no level ", number,
+                         " (levels are counted from 0; it has ", paths.size(), ": ",
+                         joined_words(paths, 0, 8, ", "), ") name one of them");
         which = static_cast<std::size_t>(number);
         ++next_;
       }

@@ -10,6 +10,7 @@
 #include "formats.hpp"
 #include "places.hpp"
 #include "tessera/core/error.hpp"
+#include "tile_pieces.hpp"
 #include "zarr/zarr_array.hpp"
 #include "zarr/zarr_choice.hpp"
 #include "zarr/zarr_sink.hpp"
@@ -81,27 +82,9 @@ class ZarrSource final : public ImageSource {
   }
 
   std::vector<Box> pieces(const Box& box, std::int64_t bytes) const override {
-    constexpr std::int64_t kLarge = 4;  // a chunk beyond so many pieces is cut: it is kept while it is read
-    const std::int64_t most = std::max<std::int64_t>(1, bytes / (4 * info_.channels));
-    Index3 step{};
-    for (std::size_t d = 0; d < 3; ++d) step[d] = axis_[d + 1] < 0 ? 1 : array_.meta().chunk[as_axis(d + 1)];
-    std::vector<Box> out;
-    if (box.empty()) return out;
-    const auto pixels = [&](const Index3& s) {
-      std::int64_t n = 1;
-      for (std::size_t d = 0; d < 3; ++d) n *= std::min(s[d], box.extent(d));
-      return n;
-    };
-    for (std::size_t d = 3; d-- > 0;)
-      while (step[d] < box.extent(d) && 2 * pixels(step) <= most) step[d] *= 2;
-    for (std::size_t d = 0; d < 3; ++d)
-      while (step[d] > 1 && pixels(step) > kLarge * most) step[d] = (step[d] + 1) / 2;
-    const auto first = [&](std::size_t d) { return box.lo()[d] / step[d] * step[d]; };
-    for (std::int64_t z = first(0); z < box.hi()[0]; z += step[0])
-      for (std::int64_t y = first(1); y < box.hi()[1]; y += step[1])
-        for (std::int64_t x = first(2); x < box.hi()[2]; x += step[2])
-          out.push_back(box.intersect(Box({z, y, x}, Index3{z, y, x} + step)));
-    return out;
+    Index3 chunk{};
+    for (std::size_t d = 0; d < 3; ++d) chunk[d] = axis_[d + 1] < 0 ? 1 : array_.meta().chunk[as_axis(d + 1)];
+    return chunk_pieces(box, info_.channels, chunk, bytes);
   }
 
   void read(const Box& box, double* planar) override { fill(dense_view(planar, box, info_.channels)); }
