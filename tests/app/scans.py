@@ -423,4 +423,5 @@ def scan_looks():
         assert abs(middle.mean() / 0.03 - 1) < 0.05, middle.mean()
     tilted = np.concatenate([sinogram(60, 1, 64, 0.15 * (row - 12))[1] for row in range(24)], axis=1)
     dxchange("tilted.h5", *counts(tilted), np.arange(60) * 3.0)
-    said_by("check", scan("tilted.h5"), "warning: the axis of rotation leans: .* 8.* degrees")
+    turn = re.search(r"the axis of rotation leans: .*'rotation: (8\.\d+)'", said_by("check", scan("tilted.h5"), "warning: the axis of rotation leans")).group(1)
+    assert "leans" not in said_by("check", scan("tilted.h5", f"detector: {{rotation: {turn}}}"), "scan ")
