@@ -222,6 +222,23 @@ void ScanReader::to_line_integrals(const Box& box, ScanSamples& out, SilentSampl
   }
 }
 
+namespace {
+
+// Line integrals by a polynomial of those measured, and what each then says.
+void straighten(const std::vector<double>& c, ScanSamples& s) {
+  for (std::size_t k = 0; k < s.y.size(); ++k) {
+    double value = 0, slope = 0;  // by Horner's rule
+    for (std::size_t n = c.size(); n-- > 0;) {
+      slope = slope * s.y[k] + static_cast<double>(n + 1) * c[n];
+      value = (value + c[n]) * s.y[k];
+    }
+    s.y[k] = value;
+    if (k < s.weights.size()) s.weights[k] = slope != 0 ? s.weights[k] / (slope * slope) : 0;
+  }
+}
+
+}  // namespace
+
 ScanSamples ScanReader::read(const Box& samples, SilentSamples& silent) {
   ScanSamples out;
   if (samples.empty()) return out;
@@ -230,6 +247,7 @@ ScanSamples ScanReader::read(const Box& samples, SilentSamples& silent) {
   out.y.resize(n);
   views_.read(box, out.y.data());
   if (scan_.transmission) to_line_integrals(box, out, silent);
+  if (!scan_.hardening.empty()) straighten(scan_.hardening, out);
   if (weights_) {
     std::vector<double> given(n);
     weights_->read(box, given.data());

@@ -375,7 +375,7 @@ ScanRows look_at_scan(Scan& scan, bool values_said, std::vector<std::string>& no
   judge_axes(scan, look.y.mean(0));
   judge_order(scan, look);
   judge_frames(scan, look, comm);
-  judge_gains(scan, look);
+  judge_gains(scan, look, notices);
   if (const double level = image_level(look.y); level > 0) scan.level = level;
   return look;
 }

@@ -98,14 +98,15 @@ std::optional<OptionFault> check(const Options& o) {
 }  // namespace
 
 OperatorRow tomography() {
-  return {.choice = {.name = "tomography",
-                     .options = {beam(),   values(),         count(),       first(),           last(),
-                                 listed(), angle_file(),     unit(),        geometry_file(),   vectors(),
-                                 every(),  first_row(),      rows(),        columns(),         pitch(),
-                                 voxel(),  axis(),           shift(),       row_shift(),       rotation(),
-                                 tilt(),   slant(),          source_axis(), source_detector(), helix(),
-                                 lean(),   rotation_center()},
-                     .check = check},
+  return {.choice =
+              {.name = "tomography",
+               .options =
+                   {beam(),        values(),          rings(),      hardening(), count(),          first(),
+                    last(),        listed(),          angle_file(), unit(),      geometry_file(),  vectors(),
+                    every(),       first_row(),       rows(),       columns(),   pitch(),          voxel(),
+                    axis(),        shift(),           row_shift(),  rotation(),  tilt(),           slant(),
+                    source_axis(), source_detector(), helix(),      lean(),      rotation_center()},
+               .check = check},
           .global = plan_tomography,
           .own_range = true,
           .scan = tomography_scan,

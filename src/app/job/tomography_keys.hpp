@@ -11,6 +11,7 @@
 #include "tessera/app/operator_table.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/physics/projection_geometry.hpp"
+#include "tessera/samples/scan.hpp"
 
 namespace tessera::scan_keys {
 
@@ -77,6 +78,24 @@ inline Option values() {
           "what a measured scan holds; transmission: counts, or their share of the beam, whose -log is "
           "taken; auto: that "
           "where there are flats"};
+}
+inline Option rings() {
+  return {
+      "rings",
+      std::string("auto"),
+      {.choices = words<Rings>()},
+      "",
+      "of a measured scan: what columns of the detector differ from their neighbors by alike in all views is "
+      "taken from them; auto: where the samples show it"};
+}
+inline Option hardening() {
+  return {
+      "hardening",
+      std::vector<double>(),
+      {.longest = 8, .example = "[1, 0.05]"},
+      "",
+      "of a measured scan: [c1, c2, ...], where a beam of several energies measures y in place of the line "
+      "integral c1 y + c2 y^2 + ..."};
 }
 inline Option rows() {
   return {"detector.rows",

@@ -124,6 +124,12 @@ Scan tomography_scan(const ProblemConfig& p, ScanFile file) {
                 concat("is auto (", file.views.path, " holds ", file.views.type,
                        " and no flats: counts would need them) name frames of the beam alone as "
                        "problem.flat, or write line_integrals"));
+  scan.hardening = o.get<std::vector<double>>(hardening());
+  if (!scan.hardening.empty() && !(scan.hardening[0] > 0))
+    throw wrong(hardening().name,
+                concat("begins with ", scan.hardening[0],
+                       " (line integrals grow with what is measured) write for example [1, 0.05]"));
+  scan.rings = from_word<Rings>(o.get<std::string>(rings())).value();
   scan.transmission = kind == "transmission" || (kind == "auto" && !file.flats.empty());
   if (!scan.transmission && (!p.flat.empty() || !p.dark.empty()))
     throw InputError(concat("problem.", p.flat.empty() ? "dark" : "flat",
@@ -281,7 +287,8 @@ void settle(Options& o, const std::vector<double>& angles) {
   o.slot<std::vector<double>>(listed()) = by_vectors(o) ? std::vector<double>() : angles;
   o.slot<std::string>(angle_file()).clear();
   o.slot<std::string>(unit()) = "degrees";
-  o.slot<std::string>(values()) = "auto";
+  o.slot<std::string>(values()) = o.slot<std::string>(rings()) = "auto";
+  o.slot<std::vector<double>>(hardening()).clear();
   o.slot<std::int64_t>(count()) = 0;
   o.slot<std::int64_t>(every()) = 1;
 }
@@ -293,6 +300,10 @@ void check_simulated(const Options& o) {
   if (o.get<std::string>(values()) != "auto")
     throw wrong(values().name,
                 "acts on nothing (the scan is simulated: its samples are line integrals) remove it");
+  if (!o.get<std::vector<double>>(hardening()).empty())
+    throw wrong(hardening().name, "acts on nothing (the scan is simulated, of one energy) remove it");
+  if (o.get<std::string>(rings()) != "auto")
+    throw wrong(rings().name, "acts on nothing (the scan is simulated, without rings) remove it");
 }
 
 }  // namespace
