@@ -76,7 +76,7 @@ void for_fine(const RingSamples& s, std::int64_t begin, std::int64_t end, Work w
   }
 }
 
-double median_of(std::vector<double> values) {
+double usual_of(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + std::ssize(values) / 2;
   std::nth_element(values.begin(), middle, values.end());
@@ -128,9 +128,9 @@ std::vector<double> offsets_of(const RingSamples& s, std::int64_t begin, std::in
     for (std::size_t b = 0; b < kBlocks; ++b)
       if (sums[(kBlocks + b) * n + i] > 0) all.push_back(means[b * n + i]);
     if (all.size() < kBlocks / 2) continue;
-    const double middle = median_of(all);
+    const double middle = usual_of(all);
     for (const double x : all) off.push_back(std::abs(x - middle));
-    const double error = 2 * median_of(off) / 0.6745 / std::sqrt(static_cast<double>(all.size()));
+    const double error = 2 * usual_of(off) / 0.6745 / std::sqrt(static_cast<double>(all.size()));
     if (error < std::abs(middle)) out[i] = middle * (1 - error * error / (middle * middle));
   }
   return out;
@@ -142,7 +142,7 @@ void leave_edges(std::span<double> row) {
   std::vector<double> sizes;
   for (const double o : row)
     if (o != 0) sizes.push_back(std::abs(o));
-  const double most = kEdge * median_of(std::move(sizes)) / 0.6745;
+  const double most = kEdge * usual_of(std::move(sizes)) / 0.6745;
   for (double& o : row)
     if (std::abs(o) > most) o = 0;
 }

@@ -65,6 +65,13 @@ std::optional<OptionFault> check_vectors(const Options& o) {
 }
 
 std::optional<OptionFault> check(const Options& o) {
+  const std::vector<Option> phase = paganin();
+  for (const Option& key : phase)
+    for (const Option& other : phase)
+      if (!o.get<std::optional<double>>(key) && o.get<std::optional<double>>(other))
+        return OptionFault{key.name, concat("is missing (", other.name,
+                                            " is written, and the filter follows from "
+                                            "all of them) write it")};
   if (auto fault = check_ways(o)) return fault;
   if (by_vectors(o)) return check_vectors(o);
   const auto near = o.get<std::optional<double>>(source_axis()),
@@ -98,19 +105,22 @@ std::optional<OptionFault> check(const Options& o) {
 }  // namespace
 
 OperatorRow tomography() {
-  return {.choice =
-              {.name = "tomography",
-               .options =
-                   {beam(),        values(),          rings(),      hardening(), count(),          first(),
-                    last(),        listed(),          angle_file(), unit(),      geometry_file(),  vectors(),
-                    every(),       first_row(),       rows(),       columns(),   pitch(),          voxel(),
-                    axis(),        shift(),           row_shift(),  rotation(),  tilt(),           slant(),
-                    source_axis(), source_detector(), helix(),      lean(),      rotation_center()},
-               .check = check},
-          .global = plan_tomography,
-          .own_range = true,
-          .scan = tomography_scan,
-          .complete = complete_tomography};
+  OperatorRow row{
+      .choice =
+          {.name = "tomography",
+           .options =
+               {beam(),        values(),          rings(),      hardening(), count(),          first(),
+                last(),        listed(),          angle_file(), unit(),      geometry_file(),  vectors(),
+                every(),       first_row(),       rows(),       columns(),   pitch(),          voxel(),
+                axis(),        shift(),           row_shift(),  rotation(),  tilt(),           slant(),
+                source_axis(), source_detector(), helix(),      lean(),      rotation_center()},
+           .check = check},
+      .global = plan_tomography,
+      .own_range = true,
+      .scan = tomography_scan,
+      .complete = complete_tomography};
+  for (Option& key : paganin()) row.choice.options.push_back(std::move(key));
+  return row;
 }
 
 }  // namespace tessera

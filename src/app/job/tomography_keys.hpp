@@ -97,6 +97,18 @@ inline Option hardening() {
       "of a measured scan: [c1, c2, ...], where a beam of several energies measures y in place of the line "
       "integral c1 y + c2 y^2 + ..."};
 }
+/// Of phase contrast: all four, or none.
+inline std::vector<Option> paganin() {
+  const OptionRule above{.least = 0, .above = true, .word = "none"};
+  const std::optional<double> none;
+  return {
+      {"paganin.delta_beta", none, above, "",
+       "of measured counts with phase contrast: the material's delta over beta; its phases are retrieved by "
+       "Paganin's filter before the logarithm"},
+      {"paganin.energy", none, above, "keV", "of the beam"},
+      {"paganin.distance", none, above, "mm", "from the object to the detector"},
+      {"paganin.pixel", none, above, "micrometers", "from one column or row to the next, at the object"}};
+}
 inline Option rows() {
   return {"detector.rows",
           std::int64_t{0},

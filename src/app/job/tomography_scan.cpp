@@ -94,6 +94,30 @@ std::vector<T> thinned(const std::vector<T>& all, std::int64_t step) {
 
 }  // namespace
 
+namespace {
+
+// What Paganin's filter divides by, from delta / beta, energy, distance and pixel.
+void take_phase(const Options& o, Scan& scan) {
+  constexpr double kWave = 1.239842e-3;  // micrometers times keV
+  const std::vector<Option> keys = paganin();
+  std::array<double, 4> said{};
+  for (std::size_t k = 0; k < 4; ++k) {
+    const auto value = o.get<std::optional<double>>(keys[k]);
+    if (!value) return;
+    said[k] = *value;
+  }
+  if (!scan.transmission)
+    throw wrong(keys[0].name,
+                "is written (the samples are line integrals: phases are retrieved before the logarithm) "
+                "write 'values: transmission', or remove it");
+  const auto [ratio, energy, distance, pixel] = said;
+  scan.phase[1] = std::numbers::pi * ratio * (kWave / energy) * (1000 * distance) / (pixel * pixel);
+  const std::array<double, 2> apart = pitches(o);
+  scan.phase[0] = scan.phase[1] * apart[1] * apart[1] / (apart[0] * apart[0]);
+}
+
+}  // namespace
+
 Scan tomography_scan(const ProblemConfig& p, ScanFile file) {
   const Options& o = p.op.options;
   Scan scan;
@@ -151,6 +175,7 @@ Scan tomography_scan(const ProblemConfig& p, ScanFile file) {
       if (type == name) scan.saturated = largest;
     if (p.saturation > 0) scan.saturated = std::min(scan.saturated, p.saturation);
   }
+  take_phase(o, scan);
   scan.file = std::move(file);
   return scan;
 }
@@ -289,6 +314,7 @@ void settle(Options& o, const std::vector<double>& angles) {
   o.slot<std::string>(unit()) = "degrees";
   o.slot<std::string>(values()) = o.slot<std::string>(rings()) = "auto";
   o.slot<std::vector<double>>(hardening()).clear();
+  for (const Option& key : paganin()) o.slot<std::optional<double>>(key).reset();
   o.slot<std::int64_t>(count()) = 0;
   o.slot<std::int64_t>(every()) = 1;
 }
@@ -300,6 +326,9 @@ void check_simulated(const Options& o) {
   if (o.get<std::string>(values()) != "auto")
     throw wrong(values().name,
                 "acts on nothing (the scan is simulated: its samples are line integrals) remove it");
+  for (const Option& key : paganin())
+    if (o.get<std::optional<double>>(key))
+      throw wrong(key.name, "acts on nothing (the scan is simulated, without phase contrast) remove it");
   if (!o.get<std::vector<double>>(hardening()).empty())
     throw wrong(hardening().name, "acts on nothing (the scan is simulated, of one energy) remove it");
   if (o.get<std::string>(rings()) != "auto")
