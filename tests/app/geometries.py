@@ -98,6 +98,7 @@ def geometry_files():
     print("Nikon: row and column of a point in four views", [s.tolist() for s in seen])
     assert all(s[0] > 0 for s in seen) and seen[0][1] * seen[2][1] < 0 and seen[1][1] * seen[3][1] < 0, seen
 
+    np.save(work / "flat.npy", np.ones((1, 20, 20), np.float32))
     (work / "few.csv").write_text("0, 1, 0, 0, 1\n")
     (work / "nan.csv").write_text("0, 1, 0, 0, 0, 0, 1, nan, 0, 0, 0, 1\n")
     (work / "torn.xml").write_bytes((work / "helix.xml").read_bytes()[:2000])
@@ -106,10 +107,13 @@ def geometry_files():
     (work / "odd.json").write_text('{"type": "cyl_cone_vec", "Vectors": [[0]]}')
     (work / "torn.json").write_text('{"type": "cone_vec", "Vectors": [[0, 1')
     (work / "short.json").write_text('{"type": "cone_vec", "DetectorRowCount": 9, "DetectorColCount": 9, "Vectors": [[0, 1, 0, 0, 0, 0]]}')
+    (work / "rows.mat").write_bytes(b"MATLAB 5.0 MAT-file" + bytes(200))
     (work / "less.xtekct").write_text(text.replace("SrcToObject=90\n", ""))
     for name, reason in (("few.csv", "5 a row"), ("nan.csv", "not finite"), ("torn.xml", "has no </"), ("other.xml", "only RTK's"), ("changed.xml", "not of its parameters"),
-                         ("odd.json", "the type cyl_cone_vec"), ("torn.json", "is no JSON"), ("short.json", "Vectors of 6 numbers"), ("less.xtekct", "no number SrcToObject")):
+                         ("odd.json", "the type cyl_cone_vec"), ("torn.json", "is no JSON"), ("short.json", "Vectors of 6 numbers"), ("less.xtekct", "no number SrcToObject"), ("rows.mat", "a file of MATLAB")):
         refused(f"views: {{geometry: {name}}}, detector: {{rows: 9, columns: 37}}", reason)
+    np.save(work / "fan.npy", known["astra_fan.rows"])
+    refused("views: {geometry: fan.npy}, detector: {columns: 61}", "lie opposite of the detector", "flat.npy")
     refused("views: {geometry: torn.xml}, detector: {rows: 19, columns: 37}", "has no </", ranks=(1, 2))
     refused("views: {geometry: helix.xml, count: 7}, detector: {rows: 19, columns: 37}", "is written beside count")
     refused("views: {geometry: helix.xml}, beam: fan, detector: {rows: 19, columns: 37}", "is of a cone beam")
@@ -117,7 +121,6 @@ def geometry_files():
     refused("views: {geometry: circle.json}, detector: {rows: 19, columns: 40}", "whose detector has 37 columns")
     refused("views: {geometry: helix.xml}, detector: {pitch: 1.7}", "detector.columns is auto")
     refused("views: {count: 9}, beam: fan, source_axis: 90, source_detector: 160, detector: {tilt: 5}", "write 'beam: cone'")
-    np.save(work / "flat.npy", np.ones((1, 20, 20), np.float32))
     refused("views: {count: 9}, detector: {rotation: 2}", "is a picture", "flat.npy")
     np.save(work / "y.npy", np.ones((5, 19, 37), np.float32))
     code, _, err = tessera("check", path)

@@ -370,6 +370,9 @@ GeometryFile read_geometry(const std::string& path, const std::array<double, 2>&
                            const Communicator& comm) {
   const ImageFormat* const format = find_format(path);
   const bool binary = (format && format->measurements) || path.ends_with(".npy");
+  TESSERA_VALIDATE(!path.ends_with(".mat"), path,
+                   " is a file of MATLAB (which are not read here) write its rows as text, as by "
+                   "writematrix(geometry.Vectors, 'rows.csv')");
   GeometryFile out;
   bool rows = false;
   comm.together([&] {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "job/view_vectors.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
@@ -30,12 +31,28 @@ Beam beam_of_file(const GeometryFile& file, const std::string& path, Beam asked)
   return file.beam.value_or(asked);
 }
 
+// Of a parallel beam: whether the detectors stand behind the middle where rays come from, as they do of sources.
+void refuse_sources(const std::vector<std::array<double, 12>>& views, bool flat) {
+  constexpr double kOpposite = -0.99;
+  const auto opposite = [](const std::array<double, 12>& v) {
+    const double size = std::hypot(v[0], v[1], v[2]) * std::hypot(v[3], v[4], v[5]);
+    return size > 0 && v[0] * v[3] + v[1] * v[4] + v[2] * v[5] < kOpposite * size;
+  };
+  if (!views.empty() && std::ranges::all_of(views, opposite))
+    throw wrong(
+        beam().name,
+        concat("is parallel (the first three numbers of a view lie opposite of the detector, as of a source, "
+               "not of a direction) write ",
+               flat ? "fan" : "cone", ", or of a parallel beam detectors through the middle"));
+}
+
 }  // namespace
 
 void take_geometry(Options& o, const Scan* scan, const Communicator& comm) {
   const std::string path = std::exchange(o.slot<std::string>(geometry_file()), {});
   if (!path.empty()) {
     const GeometryFile file = read_geometry(path, pitches(o), comm);
+    if (!file.beam && beam_of(o) == Beam::parallel) refuse_sources(file.views, file.flat);
     o.slot<std::string>(beam()) = word(beam_of_file(file, path, beam_of(o)));
     for (const auto& [there, key, measured] :
          {std::tuple(file.rows, rows(), scan ? scan->file.views.rows : 0),
@@ -53,6 +70,8 @@ void take_geometry(Options& o, const Scan* scan, const Communicator& comm) {
     std::vector<double>& all = o.slot<std::vector<double>>(vectors());
     for (const std::array<double, 12>& view : file.views) all.insert(all.end(), view.begin(), view.end());
     o.slot<std::vector<double>>(pitch()) = {1};
+  } else if (beam_of(o) == Beam::parallel) {
+    refuse_sources(vectors_of(o), false);
   }
 }
 
