@@ -20,6 +20,7 @@
 #include "tessera/physics/projector.hpp"
 #include "tessera/physics/ramp_filter.hpp"
 #include "tessera/physics/ray_projector.hpp"
+#include "tessera/physics/upright_detector.hpp"
 
 namespace tessera {
 namespace {
@@ -179,8 +180,9 @@ class Projection final : public DistributedOperator {
   }
 
   void direct(Tensors& y, const Tensors& weights, RampWindow window, at::Tensor& x) override {
-    const DirectReconstruction how = direct_reconstruction(*g_);
     if (weights[0].defined()) interpolate_unweighted(y[0], weights[0]);
+    if (!is_upright(*g_)) return direct_of_turned(y, window, x);
+    const DirectReconstruction how = direct_reconstruction(*g_);
     if (how.once.empty()) return filter_back(how, window, y, x);
     WideDetector wide = wide_detector(*g_, how);  // once in a run
     const auto op = plan_projection(std::make_shared<const Geometry>(std::move(wide.geometry)), {}, choice_)
@@ -192,6 +194,36 @@ class Projection final : public DistributedOperator {
   }
 
  private:
+  // Of detectors that are turned: the same rays on upright ones. Once in a run.
+  void direct_of_turned(const Tensors& y, RampWindow window, at::Tensor& x) {
+    const auto upright = std::make_shared<const Geometry>(upright_detector(*g_));
+    const auto op = plan_projection(upright, {}, choice_)->place({domain(), options(), transport(), comm()});
+    Tensors all = op->make_measurement();
+    const std::vector<Box> from = owners(*g_, image()), to = owners(*upright, image());
+    const auto self = static_cast<std::size_t>(rank());
+    const ElementType type = element_type(options().dtype().toScalarType());
+    for (std::int64_t b = 0; b < batches(*g_); ++b) {
+      std::vector<Box> own, need;
+      for (const Box& box : from) own.push_back(box.intersect(of_batch(*g_, b)));
+      for (const Box& box : to)
+        need.push_back(samples_behind(*g_, *upright, box.intersect(of_batch(*upright, b))));
+      const Box mine_of_batch = own[self], have = need[self],
+                wanted = to[self].intersect(of_batch(*upright, b));
+      Exchange exchange(
+          {Layout(std::move(own)), Layout(std::move(need)), g_->samples(), Border::none, rank()}, transport(),
+          1, type);
+      const at::Tensor seen = at::empty({1, have.extent(0), have.extent(1), have.extent(2)}, options());
+      for (std::int64_t c = 0; c < y[0].size(0); ++c) {
+        exchange.begin(mine(y[0], c, {mine_of_batch, have, nullptr}), view(seen, have)).wait();
+        if (wanted.empty()) continue;
+        at::Tensor level = all[0].narrow(0, c, 1);
+        if (is_picture(*g_)) level = level.unsqueeze(2);
+        onto_upright(*g_, have, seen[0], *upright, wanted, crop(level, to[self], wanted)[0]);
+      }
+    }
+    op->direct(all, Tensors(1), window, x);
+  }
+
   void filter_back(const DirectReconstruction& how, RampWindow window, Tensors& y, at::Tensor& x) {
     for (std::int64_t first = own_.empty() ? own_.hi()[0] : own_.lo()[0]; first < own_.hi()[0];
          first += kBatch) {

@@ -49,7 +49,8 @@ Seen seen_by(const ProjectionGeometry& g, const ProjectionView& v, const Box& sa
   } else {
     s.dx = nx;
     s.dy = ny;
-    s.d0 = s.axis = -v.source[0] * nx - v.source[1] * ny;
+    s.d0 = -v.source[0] * nx - v.source[1] * ny;
+    s.axis = s.d0 + g.axis[0] * nx + g.axis[1] * ny;
   }
   const std::array<double, 2> from =
       g.beam == Beam::parallel ? std::array{v.center[0], v.center[1]} : std::array{v.source[0], v.source[1]};

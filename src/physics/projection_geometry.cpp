@@ -91,6 +91,25 @@ void validate(const ProjectionGeometry& geometry) {
   for (std::size_t k = 0; k < geometry.views.size(); ++k) check_view(geometry, k);
 }
 
+namespace {
+
+// The detector's steps along columns and rows, of unit length, by how far they go across, toward the source and down.
+std::array<Vector3, 2> turned_detector(const CircularScan& scan) {
+  std::array<Vector3, 2> steps{Vector3{std::cos(scan.rotation), 0, std::sin(scan.rotation)},
+                               Vector3{-std::sin(scan.rotation), 0, std::cos(scan.rotation)}};
+  const double ct = std::cos(scan.tilt), st = std::sin(scan.tilt), cs = std::cos(scan.slant),
+               ss = std::sin(scan.slant);
+  for (auto& [x, y, z] : steps) {
+    const double toward = y * ct + z * st;
+    z = z * ct - y * st;
+    y = toward * cs + x * ss;
+    x = x * cs - toward * ss;
+  }
+  return steps;
+}
+
+}  // namespace
+
 ProjectionGeometry circular_geometry(const CircularScan& scan, const VolumeGrid& volume) {
   const bool parallel = scan.beam == Beam::parallel;
   TESSERA_VALIDATE(scan.column_pitch > 0 && scan.row_pitch > 0, "a detector pitch of ", scan.column_pitch,
@@ -99,16 +118,21 @@ ProjectionGeometry circular_geometry(const CircularScan& scan, const VolumeGrid&
   TESSERA_VALIDATE(parallel || (scan.source_axis > 0 && scan.source_detector > 0), "distances of ",
                    scan.source_axis, " from the source to the axis and ", scan.source_detector,
                    " to the detector (both are above 0) give them in the unit of the pitch");
-  ProjectionGeometry g{scan.beam, volume, scan.rows, scan.columns, {}};
+  ProjectionGeometry g{scan.beam, volume, scan.rows, scan.columns, {}, {scan.center[0], scan.center[1], 0}};
+  const auto [columns, rows] = turned_detector(scan);
   const double scale = parallel ? 1 : scan.source_axis / scan.source_detector;
   const double aside = -scan.axis_offset * scan.column_pitch * scale;
   for (const double t : scan.angles) {
-    const Vector3 across{std::cos(t), -std::sin(t), 0}, toward{std::sin(t), std::cos(t), 0};
+    const double c = std::cos(t), s = std::sin(t), cl = std::cos(scan.lean), sl = std::sin(scan.lean);
+    const Vector3 across{c, -s, 0}, toward{s * cl, c * cl, sl}, down{-s * sl, -c * sl, cl};
+    const auto step = [&](const Vector3& by, double pitch) {
+      return along({}, pitch, along(along(along({}, by[0], across), by[1], toward), by[2], down));
+    };
     const double height = scan.helical_pitch * t / (2 * std::numbers::pi);
     ProjectionView view;
-    view.u = along({}, scan.column_pitch, across);
-    view.v = {0, 0, scan.row_pitch};
-    const Vector3 middle = along({0, 0, height}, aside, across);
+    view.u = step(columns, scan.column_pitch);
+    view.v = step(rows, scan.row_pitch);
+    const Vector3 middle = along({g.axis[0], g.axis[1], height}, aside, parallel ? step(columns, 1) : across);
     view.source = parallel ? toward : along(middle, scan.source_axis, toward);
     view.center = parallel ? middle : along(middle, scan.source_axis - scan.source_detector, toward);
     view.center = along(along(view.center, scan.detector_shift[0], view.u), scan.detector_shift[1], view.v);
@@ -121,7 +145,7 @@ ProjectionGeometry circular_geometry(const CircularScan& scan, const VolumeGrid&
 
 ProjectionGeometry vector_geometry(Beam beam, const std::vector<std::array<double, 12>>& views,
                                    std::int64_t rows, std::int64_t columns, const VolumeGrid& volume) {
-  ProjectionGeometry g{beam, volume, rows, columns, {}};
+  ProjectionGeometry g{beam, volume, rows, columns, {}, {}};
   for (const std::array<double, 12>& n : views)
     g.views.push_back({{n[0], n[1], n[2]}, {n[3], n[4], n[5]}, {n[6], n[7], n[8]}, {n[9], n[10], n[11]}});
   validate(g);
@@ -130,7 +154,7 @@ ProjectionGeometry vector_geometry(Beam beam, const std::vector<std::array<doubl
 
 double magnification(const ProjectionGeometry& geometry, std::int64_t view) {
   if (geometry.beam == Beam::parallel) return 1;
-  return 1 / depth_of(geometry.views[static_cast<std::size_t>(view)], {0, 0, 0});
+  return 1 / depth_of(geometry.views[static_cast<std::size_t>(view)], geometry.axis);
 }
 
 std::array<double, 2> project_point(const ProjectionGeometry& g, std::int64_t index, const Vector3& point) {
@@ -156,13 +180,14 @@ std::array<double, 2> project_point(const ProjectionGeometry& g, std::int64_t in
 FieldOfView field_of_view(const ProjectionGeometry& g) {
   FieldOfView seen{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
   for (std::size_t k = 0; k < g.views.size(); ++k) {
-    const std::array<double, 2> axis = project_point(g, static_cast<std::int64_t>(k), {0, 0, 0});
+    const std::array<double, 2> axis = project_point(g, static_cast<std::int64_t>(k), g.axis);
     const double wide = static_cast<double>(g.columns), high = static_cast<double>(g.rows);
     const auto edge = [&](double column) {  // distance from the axis to the ray at an edge, in the plane
       const ProjectionView& view = g.views[k];
       const Vector3 at = along(view.center, column - 0.5 * (wide - 1), view.u);
       const Vector3 way = g.beam == Beam::parallel ? view.source : minus(at, view.source);
-      return std::abs(at[0] * way[1] - at[1] * way[0]) / std::hypot(way[0], way[1]);
+      return std::abs((at[0] - g.axis[0]) * way[1] - (at[1] - g.axis[1]) * way[0]) /
+             std::hypot(way[0], way[1]);
     };
     const bool hit = axis[0] > -0.5 && axis[0] < wide - 0.5 && axis[1] > -0.5 && axis[1] < high - 0.5;
     if (!hit) return {};

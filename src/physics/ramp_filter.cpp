@@ -19,9 +19,11 @@
 #include <cmath>
 #include <cstddef>
 #include <numbers>
+#include <optional>
 #include <utility>
 
 #include "tessera/core/error.hpp"
+#include "tessera/physics/upright_detector.hpp"
 
 namespace tessera {
 namespace {
@@ -143,6 +145,26 @@ std::vector<double> angles_of(const ProjectionGeometry& g) {
 
 constexpr double kHalf = std::numbers::pi, kTurn = 2 * std::numbers::pi;
 
+// The views with the axis at the origin: the volume does not matter to their weights.
+class Centered {
+ public:
+  explicit Centered(const ProjectionGeometry& g) : given_(g) {
+    if (g.axis == Vector3{}) return;
+    moved_ = g;
+    moved_->axis = {};
+    for (ProjectionView& view : moved_->views)
+      for (std::size_t d = 0; d < 3; ++d) {
+        view.center[d] -= g.axis[d];
+        if (g.beam != Beam::parallel) view.source[d] -= g.axis[d];
+      }
+  }
+  const ProjectionGeometry& operator*() const { return moved_ ? *moved_ : given_; }
+
+ private:
+  const ProjectionGeometry& given_;
+  std::optional<ProjectionGeometry> moved_;
+};
+
 // Whether rays around a whole turn are there from each side.
 bool whole_turn(const std::vector<double>& angles, const std::vector<double>& shares) {
   return density_error(angles, shares, kTurn) <= kDensity && density_error(angles, shares, kHalf) <= kDensity;
@@ -240,18 +262,38 @@ std::string degrees(double angle) {
 
 }  // namespace
 
-std::string refuse_direct(const ProjectionGeometry& g) {
-  const std::string otherwise = "take an iterative solver, for example sirt";
+namespace {
+
+// Of rays that leave the planes of slices, or come from sources that are on no circle.
+std::string refuse_rays(const ProjectionGeometry& g) {
+  constexpr double kLevel = 1e-9, kLow = 0.1, kRound = 0.01;
   const bool cone = g.beam == Beam::cone, flat = g.volume.size[0] == 1;
+  double least = 1e300, most = 0;
+  const double first = g.views.front().source[2];
   for (const ProjectionView& view : g.views) {
-    if (view.u[2] != 0 || view.v[0] != 0 || view.v[1] != 0 || (!cone && view.source[2] != 0))
-      return "has a detector or rays that lean (rows would have to be filtered along another line) " +
-             otherwise;
-    if (cone && flat && view.source[2] != 0)
-      return "is a cone beam that sees the one slice from above or below (its rays cross it) " + otherwise;
-    if (cone && view.source[2] != g.views.front().source[2])
-      return "is a helix (its rays need weights of their own) " + otherwise;
+    const double away = std::hypot(view.source[0], view.source[1]);
+    if (g.beam == Beam::parallel && std::abs(view.source[2]) > kLevel * away)
+      return "has rays that lean (laminography: they cross slices, and a part of the frequencies is not "
+             "measured) ";
+    least = std::min(least, away);
+    most = std::max(most, away);
+    if (!cone) continue;
+    if (flat && view.source[2] != 0)
+      return "is a cone beam that sees the one slice from above or below (its rays cross it) ";
+    if (std::abs(view.source[2] - first) > kLevel * away)
+      return "is a helix (its rays need weights of their own) ";
+    if (std::abs(view.source[2]) > kLow * away)
+      return "has sources far above or below the volume (laminography: rays that cross slices need weights "
+             "of "
+             "their own) ";
   }
+  if (g.beam != Beam::parallel && most > (1 + kRound) * least)
+    return concat("has sources ", least, " to ", most,
+                  " from the axis (the weights are those of a circle around it) ");
+  return {};
+}
+
+std::string refuse_upright(const ProjectionGeometry& g, const std::string& otherwise) {
   const std::array<double, 2> seen = seen_by_all(g);
   if (!(seen[0] < 0 && seen[1] > 0))
     return "has views that do not see the axis (what lies around it is measured by none) " + otherwise;
@@ -271,9 +313,21 @@ std::string refuse_direct(const ProjectionGeometry& g) {
                 " of it, where half a turn and the angle of the detector, evenly, would do) ", otherwise);
 }
 
-DirectReconstruction direct_reconstruction(const ProjectionGeometry& g) {
-  const std::string refusal = refuse_direct(g);
+}  // namespace
+
+std::string refuse_direct(const ProjectionGeometry& g) {
+  const std::string otherwise = "take an iterative solver, for example sirt";
+  const Centered centered(g);
+  if (const std::string rays = refuse_rays(*centered); !rays.empty()) return rays + otherwise;
+  return is_upright(g) ? refuse_upright(*centered, otherwise)
+                       : refuse_upright(upright_detector(*centered), otherwise);
+}
+
+DirectReconstruction direct_reconstruction(const ProjectionGeometry& given) {
+  const std::string refusal = refuse_direct(given);
   TESSERA_VALIDATE(refusal.empty(), "the scan ", refusal);
+  const Centered centered(given);
+  const ProjectionGeometry& g = *centered;
   const ProjectionView& first = g.views.front();
   const double enlarged = magnification(g, 0);
   DirectReconstruction direct;
@@ -302,9 +356,11 @@ DirectReconstruction direct_reconstruction(const ProjectionGeometry& g) {
   return direct;
 }
 
-WideDetector wide_detector(const ProjectionGeometry& g, const DirectReconstruction& direct) {
-  WideDetector wide{g, 0};
+WideDetector wide_detector(const ProjectionGeometry& given, const DirectReconstruction& direct) {
+  WideDetector wide{given, 0};
   if (direct.once.empty()) return wide;
+  const Centered centered(given);
+  const ProjectionGeometry& g = *centered;
   const ProjectionView& first = g.views.front();
   const double far = std::max(std::abs(passes(g, first, -0.5)),
                               std::abs(passes(g, first, static_cast<double>(g.columns) - 0.5)));
@@ -324,8 +380,10 @@ WideDetector wide_detector(const ProjectionGeometry& g, const DirectReconstructi
   return wide;
 }
 
-at::Tensor direct_weights(const ProjectionGeometry& g, const DirectReconstruction& direct,
+at::Tensor direct_weights(const ProjectionGeometry& given, const DirectReconstruction& direct,
                           const Box& samples) {
+  const Centered centered(given);
+  const ProjectionGeometry& g = *centered;
   const bool cone = g.beam == Beam::cone;
   const std::int64_t first = cone ? samples.lo()[1] : 0, last = cone ? samples.hi()[1] : 1;
   at::Tensor out = at::empty({samples.extent(0), last - first, samples.extent(2)}, at::kDouble);

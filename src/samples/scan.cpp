@@ -2,6 +2,13 @@
 // Measured projections: from frames to line integrals.
 #include "tessera/samples/scan.hpp"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/fft_fftfreq.h>
+#include <ATen/ops/fft_irfft2.h>
+#include <ATen/ops/fft_rfft2.h>
+#include <ATen/ops/fft_rfftfreq.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -13,6 +20,7 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/physics/ramp_filter.hpp"
 #include "tessera/physics/transmission.hpp"
 
 namespace tessera {
@@ -222,21 +230,79 @@ void ScanReader::to_line_integrals(const Box& box, ScanSamples& out, SilentSampl
   }
 }
 
-ScanSamples ScanReader::read(const Box& samples, SilentSamples& silent) {
+namespace {
+
+// Of a frame's line integrals: what its share of the beam is without the rings of Fresnel that phases make. The frame is
+// continued by its mirror images.
+void without_phase(at::Tensor& y, const std::array<double, 2>& phase) {
+  const std::int64_t rows = y.size(0), columns = y.size(1);
+  const auto mirrored = [](const at::Tensor& t, std::int64_t axis) {
+    return at::cat({t, t.flip({axis})}, axis);
+  };
+  const at::Tensor share = mirrored(mirrored(y.neg().exp_(), 0), 1);
+  const at::Tensor down = at::fft_fftfreq(2 * rows, 1.0, at::kDouble).square_().mul_(phase[0]).unsqueeze(1),
+                   across = at::fft_rfftfreq(2 * columns, 1.0, at::kDouble).square_().mul_(phase[1]);
+  const at::Tensor clean =
+      at::fft_irfft2(at::fft_rfft2(share).div_(down + across + 1), at::IntArrayRef{2 * rows, 2 * columns});
+  y.copy_(clean.narrow(0, 0, rows).narrow(1, 0, columns).clamp_min(1e-12).log_().neg_());
+}
+
+// Line integrals by a polynomial of those measured, and what each then says.
+void straighten(const std::vector<double>& c, ScanSamples& s) {
+  for (std::size_t k = 0; k < s.y.size(); ++k) {
+    double value = 0, slope = 0;  // by Horner's rule
+    for (std::size_t n = c.size(); n-- > 0;) {
+      slope = slope * s.y[k] + static_cast<double>(n + 1) * c[n];
+      value = (value + c[n]) * s.y[k];
+    }
+    s.y[k] = value;
+    if (k < s.weights.size()) s.weights[k] = slope != 0 ? s.weights[k] / (slope * slope) : 0;
+  }
+}
+
+}  // namespace
+
+ScanSamples ScanReader::measured(const Box& box, SilentSamples& silent) {
   ScanSamples out;
-  if (samples.empty()) return out;
-  const Box box = scan_.in_stack(samples);
-  const auto n = static_cast<std::size_t>(box.pixels());
-  out.y.resize(n);
+  out.y.resize(static_cast<std::size_t>(box.pixels()));
   views_.read(box, out.y.data());
   if (scan_.transmission) to_line_integrals(box, out, silent);
+  return out;
+}
+
+ScanSamples ScanReader::retrieved(const Box& box, SilentSamples& silent) {
+  const std::int64_t rows = scan_.file.views.rows, columns = scan_.file.views.columns;
+  ScanSamples out;
+  for (std::int64_t k = box.lo()[0]; k < box.hi()[0]; ++k) {
+    SilentSamples whole;
+    ScanSamples frame = measured({{k, 0, 0}, {k + 1, rows, columns}}, whole);
+    const auto shape = {rows, columns};
+    at::Tensor y = at::from_blob(frame.y.data(), shape, at::kDouble);
+    interpolate_unweighted(y, at::from_blob(frame.weights.data(), shape, at::kDouble));
+    without_phase(y, scan_.phase);
+    for (std::int64_t row = box.lo()[1]; row < box.hi()[1]; ++row)
+      for (std::int64_t column = box.lo()[2]; column < box.hi()[2]; ++column) {
+        const auto at = static_cast<std::size_t>(row * columns + column);
+        silent.unlit += !(frame.weights[at] > 0);
+        out.y.push_back(frame.weights[at] > 0 ? frame.y[at] : 0);
+        out.weights.push_back(frame.weights[at]);
+      }
+  }
+  return out;
+}
+
+ScanSamples ScanReader::read(const Box& samples, SilentSamples& silent) {
+  if (samples.empty()) return {};
+  const Box box = scan_.in_stack(samples);
+  ScanSamples out = scan_.phase[1] > 0 ? retrieved(box, silent) : measured(box, silent);
+  if (!scan_.hardening.empty()) straighten(scan_.hardening, out);
   if (weights_) {
-    std::vector<double> given(n);
+    std::vector<double> given(out.y.size());
     weights_->read(box, given.data());
     if (out.weights.empty())
       out.weights = given;
     else
-      for (std::size_t i = 0; i < n; ++i) out.weights[i] = out.weights[i] > 0 ? given[i] : 0;
+      for (std::size_t i = 0; i < given.size(); ++i) out.weights[i] = out.weights[i] > 0 ? given[i] : 0;
   }
   return out;
 }

@@ -92,11 +92,12 @@ void judge_linearity(Scan& scan, const ScanRows& look) {
           ? seen +
                 " (what the camera counts without light was not subtracted: there are no darks; or the beam "
                 "hardens) give darks as problem.dark, or correct for beam hardening before"
-          : seen +
-                " (the beam hardens: of several energies the soft ones are gone first; or it scatters, or an "
-                "offset was not subtracted: densities fall towards the middle of thick parts) correct the "
-                "line "
-                "integrals before, as by a polynomial that makes the masses equal");
+          : seen + fmt::format(
+                       " (the beam hardens: of several energies the soft ones are gone first; or it "
+                       "scatters, or an offset was not subtracted: densities fall towards the middle of "
+                       "thick parts) write 'hardening: [1, {:.2g}]' in problem.operator, which makes the "
+                       "masses equal, or a polynomial measured with the material",
+                       -slope));
 }
 
 void judge_parallel(Scan& scan, const ScanRows& look) {

@@ -367,7 +367,8 @@ ScanRows look_at_scan(Scan& scan, bool values_said, std::vector<std::string>& no
   if (!values_said && !own && !scan.transmission) ask_for_values(scan, before);
   if (scan.transmission) {
     if (!scan.file.flats.empty()) compare_flats(scan, notices, comm);
-    scan.noise = std::max(noise_of(look), 1e-12);
+    // Bright fringes of phases look like zingers.
+    scan.noise = scan.phase[1] > 0 ? 0 : std::max(noise_of(look), 1e-12);
     look = scan_rows(scan, (scan.rows - rows) / 2, rows, comm);  // without zingers
     bridge_still_columns(look);
   }
@@ -375,7 +376,7 @@ ScanRows look_at_scan(Scan& scan, bool values_said, std::vector<std::string>& no
   judge_axes(scan, look.y.mean(0));
   judge_order(scan, look);
   judge_frames(scan, look, comm);
-  judge_gains(scan, look);
+  judge_gains(scan, look, notices);
   if (const double level = image_level(look.y); level > 0) scan.level = level;
   return look;
 }

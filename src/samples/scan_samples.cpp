@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "scan_rings.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/domain/tensor.hpp"
@@ -94,6 +95,30 @@ std::int64_t leave_out_still(const Scan& scan, const ImageSpace& space, const Bo
   return out;
 }
 
+// Takes rings, and says how much that was in line integrals, of which the samples are `unit`.
+void take_rings_of(const Scan& scan, const ImageSpace& space, const Box& mine, Samples& s, double unit,
+                   std::vector<std::string>& notices, const Communicator& comm) {
+  const auto n = static_cast<std::size_t>(mine.pixels());
+  RingSamples part;
+  part.y = std::span(s.y[0].data_ptr<float>(), n);
+  if (!s.weights.empty()) part.weights = std::span<const double>(s.weights[0].data_ptr<double>(), n);
+  part.columns = scan.file.views.columns;
+  part.all_rows = scan.rows;
+  part.all_views = std::ssize(scan.file.views.frames);
+  if (!mine.empty()) {
+    part.views = mine.extent(space.volume() ? 0 : 1);
+    part.rows = space.volume() ? mine.extent(1) : 1;
+    part.first_view = mine.lo()[space.volume() ? 0 : 1];
+    part.first_row = space.volume() ? mine.lo()[1] : 0;
+  }
+  const double taken = take_rings(part, scan.round_edges, comm) / unit;
+  if (scan.rings_said) return;
+  notices.push_back(
+      fmt::format("rings: columns of the detector were off their neighbors by {:.2g} of a line "
+                  "integral (rms), which is taken from all views",
+                  taken));
+}
+
 }  // namespace
 
 Samples scan_samples(const Survey& survey, const Scan& scan, const MeasurementOrigin& origin,
@@ -130,6 +155,11 @@ Samples scan_samples(const Survey& survey, const Scan& scan, const MeasurementOr
       if (weighs) w = std::copy(band.weights.begin(), band.weights.end(), w);
     }
   });
+  if (scan.rings == Rings::remove) {
+    const bool as_it_is = origin.internal && origin.factor == survey.factor && origin.offset == survey.offset;
+    const double unit = as_it_is ? 1 : (origin.internal ? origin.factor : 1) / survey.factor;
+    take_rings_of(scan, space, mine, s, unit, notices, comm);
+  }
   const std::int64_t still = scan.transmission ? leave_out_still(scan, space, mine, s, comm) : 0;
   std::array<std::int64_t, 4> reasons{silent.unlit, silent.saturated, silent.zingers, still};
   comm.all_reduce(reasons, Reduce::sum);

@@ -151,7 +151,7 @@ void check_frames(Scan& scan, bool values_said, std::vector<std::string>& notice
   file.flats = file.darks = {};
 }
 
-void judge_gains(Scan& scan, const ScanRows& look) {
+void judge_gains(Scan& scan, const ScanRows& look, std::vector<std::string>& notices) {
   constexpr std::int64_t kViews = 24, kColumns = 32;
   constexpr double kAbove = 2, kLeast = 0.002, kAlike = 0.8, kAboveSome = 3, kAlikeSome = 0.9,
                    kMirrored = 0.6;
@@ -182,19 +182,24 @@ void judge_gains(Scan& scan, const ScanRows& look) {
     const at::Tensor mean = look.y.mean(1).mean(0), place = at::arange(mean.size(0), at::kDouble);
     const double middle = (mean * place).sum().item<double>() / mean.sum().item<double>();
     if (mirrored(fine.mean(1) * known, middle - 2) > kMirrored) return;
+    scan.round_edges = false;
   }
   if (found < kLeast * unit) return;
-  scan.warnings.push_back(fmt::format(
+  const std::string seen = fmt::format(
       "columns of the detector differ from their neighbors alike in all views, by {:.2g} of a line integral, "
-      "{:.0f} "
-      "times what noise leaves (gains that changed since the flats, or columns whose counts are not in "
-      "proportion to "
-      "the light: rings in every slice) {}",
-      found, found / left,
-      scan.transmission
-          ? "give flats that were taken with the views as problem.flat, or remove the stripes of the "
-            "sinograms before"
-          : "remove the stripes of the sinograms before"));
+      "{:.0f} times what noise leaves (gains that changed since the flats, or counts not in proportion to "
+      "the "
+      "light: rings in every slice)",
+      found, found / left);
+  if (scan.rings == Rings::keep) {
+    scan.warnings.push_back(
+        seen + " write 'rings: remove' in problem.operator" +
+        (scan.transmission ? ", or give flats that were taken with the views as problem.flat" : ""));
+    return;
+  }
+  if ((scan.rings_said = scan.rings == Rings::found))
+    notices.push_back(seen + ": that is taken from them ('rings: keep' in problem.operator leaves it)");
+  scan.rings = Rings::remove;
 }
 
 namespace {

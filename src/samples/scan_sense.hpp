@@ -13,9 +13,9 @@ namespace tessera {
 /// file's own flats and darks are left out of `scan`, with a notice. Looks at some rows. Collective.
 void check_frames(Scan& scan, bool values_said, std::vector<std::string>& notices, const Communicator& comm);
 
-/// A line in scan.warnings where columns of the detector stand out from their neighbors in all views: gains that are not
-/// those of the flats, which become rings.
-void judge_gains(Scan& scan, const ScanRows& look);
+/// Where columns of the detector stand out from their neighbors in all views (gains that are not those of the flats, which
+/// become rings): has them taken, with a notice; a line in scan.warnings where they are to stay.
+void judge_gains(Scan& scan, const ScanRows& look, std::vector<std::string>& notices);
 
 /// Parts of judge_parallel(): a line in scan.warnings each.
 void judge_motion(Scan& scan, const ScanRows& look);

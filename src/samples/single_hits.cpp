@@ -20,7 +20,8 @@ constexpr double kTells = 0.7;      // of its height: what a hit stands above it
 constexpr double kDeviations = 8;   // of noise
 constexpr std::int64_t kNear7 = 3;  // 7 x 7 samples around one
 constexpr double kLocal = 8;        // times what those around scatter
-constexpr int kCut = 4;  // of them may have the smallest value of all: more is noise that was cut off there
+constexpr int kCutOff =
+    4;  // of them may have the smallest value of all: more is noise that was cut off there
 
 // The 7 x 7 around a place: the darkest of them, which a point would stand out of; how much they scatter, as most of them
 // stay below, along rows or columns, whichever is less; and how many have the smallest value of all.
@@ -138,7 +139,7 @@ std::vector<std::array<std::int64_t, 2>> single_hits(const NearPlane& plane, dou
                      bright = std::sqrt(std::max(1.0, beside / std::max(middle, noise)));
         if (out < least * bright) continue;
         const NearHit near = around_hit(plane, r, c, darkest, room);
-        if (near.cut > kCut || out <= kLocal * near.scatter / 4 ||
+        if (near.cut > kCutOff || out <= kLocal * near.scatter / 4 ||
             out <= kernel.most[d] * (here - near.floor))
           continue;
         if (standing.empty() || standing.back().row != r || standing.back().begin != c)

@@ -376,7 +376,21 @@ def scan_looks():
     later = random.poisson(100 + 20000 * gain * (1 + 0.03 * random.normal(size=64)) * np.exp(-y)).astype(np.uint16)
     even = random.poisson(100 + 20000 * gain * np.ones((5, 1, 1))).astype(np.uint16)
     dxchange("gains.h5", later, even, darks, theta)
-    said_by("check", scan("gains.h5"), "warning: columns of the detector differ from their neighbors alike in all views, by 0.0[234]")
+    random = np.random.default_rng(9)
+    hard = random.poisson(100 + 20000 * gain * np.exp(-(y - 0.1 * y ** 2))).astype(np.uint16)
+    dxchange("hard.h5", hard, even, darks, theta)
+    bent = re.search(r"the beam hardens.*'hardening: (\[1, 0\.\d+\])'", said_by("check", scan("hard.h5"), "warning: views of one object have one mass")).group(1)
+    off = [distance(image("look")[0], clean) for keys in ("", f"hardening: {bent}", "hardening: [1, 0.07, 0.04]") for said in [into(scan("hard.h5", keys, pure[1], "look.yaml", pure[0]), "look")]]
+    print("hardening:", bent, np.round(off, 3))
+    assert max(off[1:]) < 0.5 * off[0], off
+    said_by("check", scan("hard.h5", "hardening: [0, 1]"), "begins with 0", 2)
+    said_by("check", scan("gains.h5", "rings: keep"), "warning: columns of the detector differ from their neighbors alike in all views, by 0.0[234].*rings: remove")
+    off = {keys: distance(image("look")[0], clean) for keys in ("rings: keep", "rings: remove", "") for said in [into(scan("gains.h5", keys, pure[1], "look.yaml", pure[0]), "look")]
+           if keys or "note: columns of the detector differ" in said}
+    print("rings:", {keys or "auto": round(d, 3) for keys, d in off.items()})
+    assert off[""] == off["rings: remove"] < 0.7 * off["rings: keep"], off
+    into(scan("gains.h5", "", pure[1], "look.yaml", pure[0]), "on-3", 3)
+    assert distance(image("on-3"), image("look")) < 1e-5
     theta, small = sinogram(90, 2, 96, 0)
     for name, moved, why in (("drift.h5", 5 * np.arange(90) / 89, r"warning: the object moves by (4.[89]|5.[012]) columns"),
                              ("slip.h5", 5.0 * (np.arange(90) > 40), "warning: .*columns")):
@@ -423,4 +437,5 @@ def scan_looks():
         assert abs(middle.mean() / 0.03 - 1) < 0.05, middle.mean()
     tilted = np.concatenate([sinogram(60, 1, 64, 0.15 * (row - 12))[1] for row in range(24)], axis=1)
     dxchange("tilted.h5", *counts(tilted), np.arange(60) * 3.0)
-    said_by("check", scan("tilted.h5"), "warning: the axis of rotation leans: .* 8.* degrees")
+    turn = re.search(r"the axis of rotation leans: .*'rotation: (8\.\d+)'", said_by("check", scan("tilted.h5"), "warning: the axis of rotation leans")).group(1)
+    assert "leans" not in said_by("check", scan("tilted.h5", f"detector: {{rotation: {turn}}}"), "scan ")

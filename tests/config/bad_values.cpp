@@ -231,9 +231,9 @@ const std::vector<BadJob>& bad_values() {
        {},
        "photo.yaml:4: problem.operator is blur (it must be a map of keys) write its keys below it; known "
        "here: "
-       "type, kernel, boundary, parts, angles, file, keep, method, factor, phase, beam, values, views, "
-       "detector, "
-       "voxel, source_axis, source_detector, helix"},
+       "type, kernel, boundary, parts, angles, file, keep, method, factor, phase, beam, values, rings, "
+       "hardening, "
+       "views, detector, voxel, source_axis, source_detector, helix, lean, rotation_center, paganin"},
       {"MaskKeepsNothing",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  operator: {type: mask, keep: 0}\n",
        {},

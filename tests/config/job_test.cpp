@@ -49,6 +49,12 @@ const Texts good_jobs = {
     "source_axis: 50, source_detector: 90, helix: 2}}\n",
     "problem: {truth: photo.jpg, noise: {gaussian: 0.1}, operator: {type: tomography, views: {angles: [0, "
     "30]}}}\n",
+    "problem: {measurements: y.h5, operator: {type: tomography, rings: keep, hardening: [1, 0.05], views: "
+    "{geometry: "
+    "k.npy}, paganin: {delta_beta: 100, energy: 20, distance: 300, pixel: 2}}}\n",
+    "problem: {truth: photo.jpg, noise: {gaussian: 0.1}, operator: {type: tomography, voxel: [0.2, 0.3], "
+    "views: "
+    "{vectors: [0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]}, detector: {columns: 9}}}\n",
     simulated,
     measured,
     eight_blurs,

@@ -78,6 +78,74 @@ TEST(ProjectionGeometry, HelixRisesByItsPitchInATurn) {
   EXPECT_NEAR(project_point(g, 1, {0, 0, 0})[1], 4 - 6, 1e-9);  // twice as large on the detector
 }
 
+// The axis is where the detector sees it, whatever way that is turned; its rows run down to the right, its last row and
+// column come nearer to the source.
+TEST(ProjectionGeometry, DetectorsTurnAboutTheirMiddles) {
+  CircularScan scan;
+  scan.beam = Beam::cone;
+  scan.angles = {0, 1.3};
+  scan.source_axis = 50;
+  scan.source_detector = 100;
+  scan.columns = scan.rows = 9;
+  const VolumeGrid grid{{4, 4, 4}, {1, 1, 1}};
+  const auto near = [](const ProjectionView& view, int i, int j) {
+    double square = 0;
+    for (std::size_t d = 0; d < 3; ++d) {
+      const double off = view.center[d] + i * view.u[d] + j * view.v[d] - view.source[d];
+      square += off * off;
+    }
+    return std::sqrt(square);
+  };
+  scan.rotation = 0.1;
+  for (const ProjectionView& view : circular_geometry(scan, grid).views) {
+    EXPECT_NEAR(view.u[2], std::sin(0.1), 1e-12);
+    EXPECT_NEAR(near(view, 4, 0), near(view, -4, 0), 1e-9);
+  }
+  scan.tilt = 0.2;
+  scan.rotation = 0;
+  for (const ProjectionView& view : circular_geometry(scan, grid).views)
+    EXPECT_LT(near(view, 0, 4), near(view, 0, -4) - 1);
+  scan.tilt = 0;
+  scan.slant = 0.2;
+  for (const ProjectionView& view : circular_geometry(scan, grid).views)
+    EXPECT_LT(near(view, 4, 0), near(view, -4, 0) - 1);
+  scan.rotation = 0.1;
+  scan.tilt = 0.2;
+  for (std::int64_t v = 0; v < 2; ++v) {
+    const auto at = project_point(circular_geometry(scan, grid), v, {0, 0, 0});
+    EXPECT_NEAR(at[0], 4, 1e-9);
+    EXPECT_NEAR(at[1], 4, 1e-9);
+  }
+}
+
+TEST(ProjectionGeometry, AnAxisThatLeansTakesTheSourceBehindTheLastSlice) {
+  CircularScan scan;
+  scan.angles = {0, 2};
+  scan.columns = scan.rows = 9;
+  scan.lean = 0.5;
+  const ProjectionGeometry g = circular_geometry(scan, {{4, 4, 4}, {1, 1, 1}});
+  for (std::int64_t v = 0; v < 2; ++v) {
+    EXPECT_NEAR(g.views[static_cast<std::size_t>(v)].source[2], std::sin(0.5), 1e-12);
+    EXPECT_NEAR(project_point(g, v, {0, 0, 1})[1] - 4, std::cos(0.5), 1e-9);  // foreshortened
+  }
+}
+
+TEST(ProjectionGeometry, TheAxisPassesTheImageWhereItIsSaid) {
+  for (const Beam beam : {Beam::parallel, Beam::fan, Beam::cone}) {
+    CircularScan scan;
+    scan.beam = beam;
+    scan.angles = {0, 1, 2.5};
+    scan.source_axis = 50;
+    scan.source_detector = 100;
+    scan.columns = 33;
+    scan.axis_offset = 1.5;
+    scan.center = {0.5, -2};
+    const ProjectionGeometry g = circular_geometry(scan, {{1, 8, 8}, {1, 1, 1}});
+    for (std::int64_t v = 0; v < 3; ++v) EXPECT_NEAR(project_point(g, v, {0.5, -2, 0})[0], 16 + 1.5, 1e-9);
+    EXPECT_NEAR(magnification(g, 1), beam == Beam::parallel ? 1 : 2, 1e-9);
+  }
+}
+
 TEST(ProjectionGeometry, VectorsAreThoseOfTheCircle) {
   CircularScan scan;
   scan.beam = Beam::cone;

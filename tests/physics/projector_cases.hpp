@@ -121,6 +121,15 @@ inline std::vector<ProjectorCase> projector_cases() {
   cone.row_pitch = cone.column_pitch = 1.5;
   add("cone, wide", cone, {{41, 17, 19}, {1, 1, 1}});
 
+  CircularScan lamino = cone;
+  lamino.lean = 0.4;
+  lamino.rotation = 0.05;
+  lamino.slant = -0.1;
+  lamino.center = {1.5, -0.5};
+  lamino.source_axis = 90;
+  lamino.source_detector = 130;
+  add("cone, laminography", lamino, {{9, 19, 17}, {1, 1.1, 0.9}});
+
   // The detector's rows upside down, columns the other way; then one that leans.
   ProjectionGeometry turned = circular_geometry(cone, {{19, 17, 19}, {1, 1, 1}});
   for (ProjectionView& view : turned.views)

@@ -6,13 +6,15 @@
     projection-venv/bin/pip install astra-toolbox==2.5.0 mbirjax==0.7.3 safetensors==0.8.0
     projection-venv/bin/python tests/reference/make_projection_reference.py astra mbirjax
     REFERENCE_VENV/bin/python tests/reference/make_projection_reference.py deepinv    # that of make_reference.py
-    pip install itk-rtk==2.7.0.post1 safetensors==0.8.0, in one more, for the package rtk
+    pip install itk-rtk==2.7.0.post1 safetensors==0.8.0, in one more, for the package rtk; astra-toolbox too for vectors
 
 rtk's has `y`, any smooth samples, and `direct`, the volume that FDK makes of them with the plain ramp.
 Each other case has `x`, `y` = A x, `v` (random), `adjoint` = A^T v where the package's pair is matched, and its scan in the
 words of a job: `angles` (degrees), `scan` = beam (0 parallel, 1 fan, 2 cone), detector rows, columns, pitch, voxel,
 detector.axis, source_axis, source_detector. Shapes are ours, (views, [rows,] columns) and ([D,] H, W). The body is
 smooth, off the center, and wider than it is high; a point beside it says which way a package turns.
+vectors has scans beyond a circle, whose `scan` goes on: detector.shift, row_shift, rotation, tilt, slant, lean (degrees),
+helix. Those of astra have `rows`, 6 numbers a view, those of RTK `xml`, the text of the file that it writes.
 """
 
 import argparse
@@ -131,11 +133,92 @@ def rtk_cases():
             {"y": y, "direct": x, "angles": degrees, "scan": np.asarray(scan, np.float64)}.items()}
 
 
+def turn(axis, degrees):
+    """About x, y or z, right-handed, of columns (x, y, z)."""
+    c, s, (i, j) = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees)), [(1, 2), (2, 0), (0, 1)][axis]
+    out = np.eye(3)
+    out[i, i] = out[j, j] = c
+    out[j, i], out[i, j] = s, -s
+    return out
+
+
+def rtk_project(x, views, rows, columns, pitch):
+    """Joseph's rule of RTK, and the file of its geometry. views: (source, middle, u, v) each, our x, y, z."""
+    import itk
+    from itk import RTK as rtk
+    import tempfile
+    image = itk.Image[itk.F, 3]
+    geometry = rtk.ThreeDCircularProjectionGeometry.New()
+    theirs = lambda a: [float(a[0]), float(a[2]), float(a[1])]
+    for source, middle, u, v in views:
+        assert geometry.AddProjection(theirs(source), theirs(middle), theirs(u), theirs(v))
+    volume = itk.image_from_array(np.ascontiguousarray(x.transpose(1, 0, 2)))
+    volume.SetOrigin([-(n - 1) / 2 for n in (x.shape[2], x.shape[0], x.shape[1])])
+    samples = itk.image_from_array(np.zeros((len(views), rows, columns), np.float32))
+    samples.SetSpacing([pitch[1], pitch[0], 1])
+    samples.SetOrigin([-(columns - 1) / 2 * pitch[1], -(rows - 1) / 2 * pitch[0], 0])
+    forward = rtk.JosephForwardProjectionImageFilter[image, image].New()
+    forward.SetInput(0, samples)
+    forward.SetInput(1, volume)
+    forward.SetGeometry(geometry)
+    forward.Update()
+    with tempfile.NamedTemporaryFile(suffix=".xml") as file:
+        writer = rtk.ThreeDCircularProjectionGeometryXMLFileWriter.New()
+        writer.SetFilename(file.name)
+        writer.SetObject(geometry)
+        writer.WriteFile()
+        text = Path(file.name).read_bytes()
+    return itk.array_from_image(forward.GetOutput()), np.frombuffer(text, np.uint8)
+
+
+def vector_cases():
+    import astra
+    all = {}
+    degrees = np.array([0, 12, 37, 90, 135, 200, 271.0])
+    x = body(22, 29)
+    volume, shift, near, far, pitch = astra.create_vol_geom(22, 29), 4.3, 90, 160, 1.5
+    for beam in ("parallel", "fan"):
+        rows = []
+        for t in np.deg2rad(degrees):
+            u, toward = np.array([np.cos(t), np.sin(t)]), np.array([np.sin(t), -np.cos(t)])
+            source, middle, step = (toward, 0 * u, 1) if beam == "parallel" else (near * toward, (near - far) * toward, pitch)
+            rows.append([*source, *(middle + shift * step * u), *(step * u)])
+        flat = "parallel_vec" if beam == "parallel" else "fanflat_vec"
+        geometry = astra.create_proj_geom(flat, 61, np.array(rows))
+        projector = astra.create_projector("linear" if beam == "parallel" else "line_fanflat", geometry, volume)
+        y = astra.create_sino(x, projector)[1]
+        # A parallel beam's detector that stands aside sees the axis on the other side.
+        scan = [0, 1, 61, 1, 1, -shift, 0, 0, 0] if beam == "parallel" else [1, 1, 61, pitch, 1, 0, near, far, shift]
+        all |= case(f"astra_{beam}", x, y, degrees, scan + [0] * 6) | {f"astra_{beam}.rows": np.array(rows)}
+    # RTK's rays end at voxel centers: nothing is left at the volume's faces.
+    x = body(9, 20, 25)
+    for axis, n in enumerate(x.shape):
+        x *= (np.sin(np.pi * np.arange(n) / (n - 1)) ** 2).astype(np.float32).reshape([-1 if d == axis else 1 for d in range(3)])
+    for name, (shift, row_shift, rotation, tilt, slant, lean, helix) in (
+        ("shifted", (3.2, -1.6, 0, 0, 0, 0, 0)), ("turned", (2.1, 0, 4, 0, 0, 0, 0)), ("tilted", (0, 1.2, 3, -7, 11, 0, 0)),
+        ("lamino", (0, 0, 0, 0, 0, 25, 0)), ("helix", (0, 0, 0, 0, 0, 0, 5))):
+        rows, columns, steps = (27 if lean else 19), 37, (1.4, 1.7)
+        views = []
+        for t in degrees:
+            # At 0 degrees across is x, the source stands at y, rows of the detector go down z; a positive turn about z takes y to -x.
+            leaning = turn(0, lean)
+            detector = turn(2, slant) @ turn(0, -tilt) @ turn(1, -rotation)
+            frame = turn(2, -t) @ leaning
+            u, v = frame @ detector @ [1, 0, 0], frame @ detector @ [0, 0, 1]
+            source, middle = frame @ [0, near, 0], frame @ [0, near - far, 0]
+            rise = np.array([0, 0, helix * t / 360])
+            views.append((source + rise, middle + rise + shift * steps[1] * u + row_shift * steps[0] * v, u, v))
+        y, xml = rtk_project(x, views, rows, columns, steps)
+        scan = [2, rows, columns, steps[1], 1, 0, near, far, shift, row_shift, rotation, tilt, slant, lean, helix, steps[0]]
+        all |= case(f"rtk_{name}", x, y, degrees, scan) | {f"rtk_{name}.xml": xml.astype(np.float32)}
+    return all
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("packages", nargs="+", choices=("astra", "mbirjax", "deepinv", "rtk"))
+    parser.add_argument("packages", nargs="+", choices=("astra", "mbirjax", "deepinv", "rtk", "vectors"))
     for package in parser.parse_args().packages:
-        tensors = {"astra": astra_cases, "mbirjax": mbirjax_cases, "deepinv": deepinv_cases, "rtk": rtk_cases}[package]()
+        tensors = {"astra": astra_cases, "mbirjax": mbirjax_cases, "deepinv": deepinv_cases, "rtk": rtk_cases, "vectors": vector_cases}[package]()
         save_file(dict(sorted(tensors.items())), FOLDER / f"projections_{package}.safetensors")
 
 

@@ -42,6 +42,8 @@ struct ProjectionGeometry {
   VolumeGrid volume;
   std::int64_t rows = 1, columns = 1;  // of the detector
   std::vector<ProjectionView> views;
+  Vector3
+      axis{};  // a point of the axis of rotation, which goes along z: by it alone is a reconstruction direct
   Box samples() const { return {{0, 0, 0}, {static_cast<std::int64_t>(views.size()), rows, columns}}; }
 };
 
@@ -61,6 +63,12 @@ struct CircularScan {
                                            // axis is not on the line from source to the detector's middle
   std::array<double, 2> detector_shift{};  // columns, rows by which the detector stands off that line
   double helical_pitch = 0;                // of source and detector along z in a full turn, from angle 0 on
+  // Radians, about the point where the line from source to axis meets the detector, in this order: rotation takes the
+  // steps along columns toward those along rows; by tilt the last rows, by slant the last columns come nearer to the source.
+  double rotation = 0, tilt = 0, slant = 0;
+  double lean =
+      0;  // by which the axis leans toward the source: the source stands on the side of the last slices
+  std::array<double, 2> center{};  // x, y where the axis passes the volume, from its middle
 };
 
 /// Errors: InputError where distances, pitches or sizes are impossible.
@@ -75,7 +83,7 @@ ProjectionGeometry vector_geometry(Beam beam, const std::vector<std::array<doubl
 /// stands inside of the volume or beside it as the detector does.
 void validate(const ProjectionGeometry& geometry);
 
-/// Of a view: distance from source to detector over that from source to the origin, across the detector.
+/// Of a view: distance from source to detector over that from source to the axis, across the detector.
 /// Parallel: 1.
 double magnification(const ProjectionGeometry& geometry, std::int64_t view);
 

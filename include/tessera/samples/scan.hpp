@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,19 +11,34 @@
 
 #include "tessera/comm/communicator.hpp"
 #include "tessera/core/box.hpp"
+#include "tessera/core/words.hpp"
 #include "tessera/io/scan_file.hpp"
 
 namespace tessera {
+
+/// What is done about columns of the detector that differ from their neighbors alike in all views: `found`: they are taken
+/// where the samples show them.
+enum class Rings { found, remove, keep };
+template <>
+inline constexpr std::array kWords<Rings>{"auto", "remove", "keep"};
 
 /// Measured projections, and which part of them the job reconstructs.
 struct Scan {
   ScanFile file;                         // angles: degrees; without the views that are left out
   std::int64_t first_row = 0, rows = 1;  // of the detector
   bool transmission = false;             // frames hold what the detector counted; else line integrals
-  double level = 1;           // about what the image reaches, where the samples have been looked at
-  std::int64_t side = 0;      // of the image, where the views ask for another than the detector's width
-  double saturated = 1e300;   // counts from here on are the largest that the detector has
-  bool beam_changed = false;  // between groups of flats: those of a view lie between the nearest ones
+  double level = 1;            // about what the image reaches, where the samples have been looked at
+  std::int64_t side = 0;       // of the image, where the views ask for another than the detector's width
+  double saturated = 1e300;    // counts from here on are the largest that the detector has
+  bool beam_changed = false;   // between groups of flats: those of a view lie between the nearest ones
+  Rings rings = Rings::found;  // remove: offsets of columns are taken as the samples are read
+  bool rings_said = false;     // in a notice
+  std::vector<double>
+      hardening{};  // c1, c2, ...: line integrals are c1 y + c2 y^2 + ... of those measured; none: y
+  std::array<double, 2>
+      phase{};  // a frame's share of the beam is divided by 1 + phase . f^2 (f: cycles per row, per
+                // column) before its logarithm: Paganin's filter; 0: it is not
+  bool round_edges = true;    // of a round object, which look like rings, are to stay
   double noise = 0;           // of a line integral of weight 1, about; 0: no view is searched for zingers
   std::int64_t wide = 0;      // what the image should have at least, where the object is wider than the
   std::string wide_reason{};  // detector, and why
@@ -47,7 +63,8 @@ struct SilentSamples {
 ///
 /// Flats and darks are means of frames without what is far from their median. Where a file says that flats were taken
 /// before, between and after the views and the beam has changed, those of a view lie between the nearest ones before and after it. A zinger is a
-/// sample far brighter than its neighbors in the row.
+/// sample far brighter than its neighbors in the row. Of phase contrast whole frames are read, one after the other (D. Paganin
+/// et al., J. Microsc. 206 (2002) 33: one material, one distance).
 struct ScanSamples {
   std::vector<double> y, weights;
 };
@@ -62,6 +79,8 @@ class ScanReader {
     FrameStack frames;
     std::vector<double> mean;
   };
+  ScanSamples measured(const Box& box, SilentSamples& silent);
+  ScanSamples retrieved(const Box& box, SilentSamples& silent);
   void to_line_integrals(const Box& box, ScanSamples& out, SilentSamples& silent);
   const Scan& scan_;
   FrameReader views_;

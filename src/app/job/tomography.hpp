@@ -11,6 +11,8 @@ namespace tessera {
 
 /// The row of projections: geometry by rules, from a scan or none.
 OperatorRow tomography();
+/// The row's `global`: the geometry that its options describe.
+std::unique_ptr<OperatorPlan> plan_tomography(const OperatorRequest& request);
 
 /// What a scan is and sees, a line each for the user: beam, views and their angles, detector, magnification; field of view
 /// and what of the image is outside. Not collective.

@@ -2,6 +2,7 @@
 // Keys of problem.operator.type tomography.
 #pragma once
 
+#include <array>
 #include <numbers>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "tessera/app/operator_table.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/physics/projection_geometry.hpp"
+#include "tessera/samples/scan.hpp"
 
 namespace tessera::scan_keys {
 
@@ -77,6 +79,36 @@ inline Option values() {
           "taken; auto: that "
           "where there are flats"};
 }
+inline Option rings() {
+  return {
+      "rings",
+      std::string("auto"),
+      {.choices = words<Rings>()},
+      "",
+      "of a measured scan: what columns of the detector differ from their neighbors by alike in all views is "
+      "taken from them; auto: where the samples show it"};
+}
+inline Option hardening() {
+  return {
+      "hardening",
+      std::vector<double>(),
+      {.longest = 8, .example = "[1, 0.05]"},
+      "",
+      "of a measured scan: [c1, c2, ...], where a beam of several energies measures y in place of the line "
+      "integral c1 y + c2 y^2 + ..."};
+}
+/// Of phase contrast: all four, or none.
+inline std::vector<Option> paganin() {
+  const OptionRule above{.least = 0, .above = true, .word = "none"};
+  const std::optional<double> none;
+  return {
+      {"paganin.delta_beta", none, above, "",
+       "of measured counts with phase contrast: the material's delta over beta; its phases are retrieved by "
+       "Paganin's filter before the logarithm"},
+      {"paganin.energy", none, above, "keV", "of the beam"},
+      {"paganin.distance", none, above, "mm", "from the object to the detector"},
+      {"paganin.pixel", none, above, "micrometers", "from one column or row to the next, at the object"}};
+}
 inline Option rows() {
   return {"detector.rows",
           std::int64_t{0},
@@ -93,18 +125,19 @@ inline Option columns() {
 }
 inline Option pitch() {
   return {"detector.pitch",
-          1.0,
-          {.least = 0, .above = true},
+          std::vector<double>{1},
+          {.least = 0, .above = true, .one = true, .longest = 2},
           "problem.image.unit",
-          "from one column or row to the next"};
+          "from one row to the next and from one column to the next; one number for both"};
 }
 inline Option voxel() {
-  return {"voxel",
-          std::optional<double>(),
-          {.least = 0, .above = true, .word = "auto"},
-          "problem.image.unit",
-          "side of a pixel of the unknown; auto: the pitch over the magnification, "
-          "between slices of a fan the pitch"};
+  return {
+      "voxel",
+      std::vector<double>(),
+      {.least = 0, .above = true, .word = "auto", .one = true, .longest = 3, .example = "0.5"},
+      "problem.image.unit",
+      "sides of a pixel of the unknown, down and across, of a volume depth first; one number for all; auto: "
+      "the columns' pitch over the magnification, between slices the rows', of a fan not magnified"};
 }
 inline Option axis() {
   return {"detector.axis",
@@ -122,6 +155,72 @@ inline Option shift() {
           "columns",
           "by which the detector of a fan or a cone stands to the right while its source faces the axis "
           "(half-fan)"};
+}
+inline Option row_shift() {
+  return {"detector.row_shift",
+          0.0,
+          {},
+          "rows",
+          "by which the detector stands toward the last slices while the source faces the volume's middle"};
+}
+inline Option rotation() {
+  return {"detector.rotation",
+          0.0,
+          {.least = -180, .most = 180},
+          "degrees",
+          "by which the detector is turned in its plane: its rows then run down to the right; also of an "
+          "axis that "
+          "leans to the side"};
+}
+inline Option tilt() {
+  return {"detector.tilt",
+          0.0,
+          {.least = -80, .most = 80},
+          "degrees",
+          "by which the last row of the detector comes toward the source, about its middle"};
+}
+inline Option slant() {
+  return {"detector.slant",
+          0.0,
+          {.least = -80, .most = 80},
+          "degrees",
+          "by which the last column of the detector comes toward the source, about its middle"};
+}
+inline Option lean() {
+  return {
+      "lean",
+      0.0,
+      {.least = -80, .most = 80},
+      "degrees",
+      "by which the axis of rotation leans toward the source, as in laminography: 90 less the angle between "
+      "beam and axis"};
+}
+inline Option rotation_center() {
+  return {
+      "rotation_center",
+      std::vector<double>{0},
+      {.one = true, .longest = 2},
+      "pixels",
+      "how far down and right of the image's middle the axis of rotation passes it; one number for both; 0.5 "
+      "for an even size: pixel N // 2, as in scikit-image"};
+}
+inline Option geometry_file() {
+  return {
+      "views.geometry",
+      std::string(),
+      {.file = true},
+      "",
+      "where source and detector stand in each view: rows of 6 or 12 numbers as ASTRA's vectors (text, .npy, "
+      "FILE.h5:/dataset), its dicts (.json), RTK's .xml, Nikon's .xtekct"};
+}
+inline Option vectors() {
+  return {"views.vectors",
+          std::vector<double>(),
+          {.example = "[0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]"},
+          "problem.image.unit",
+          "12 numbers per view: rays' direction or source, detector's middle, steps along columns and along "
+          "rows, "
+          "each as x (across the image), y (down), z (along slices)"};
 }
 inline Option source_axis() {
   return {"source_axis",
@@ -149,10 +248,34 @@ inline InputError wrong(const std::string& key, const std::string& message) {
   return InputError(concat("problem.operator.", key, " ", message));
 }
 
-/// From the axis to the detector.
-inline double magnified(const Options& o) {
-  if (beam_of(o) == Beam::parallel) return 1;
-  return *o.get<std::optional<double>>(source_detector()) / *o.get<std::optional<double>>(source_axis());
+/// Whether each view stands for itself, rather than on a circle or a helix.
+inline bool by_vectors(const Options& o) {
+  return !o.get<std::vector<double>>(vectors()).empty() || !o.get<std::string>(geometry_file()).empty();
 }
+/// Those of each view, once the file is read.
+inline std::vector<std::array<double, 12>> vectors_of(const Options& o) {
+  const std::vector<double> all = o.get<std::vector<double>>(vectors());
+  std::vector<std::array<double, 12>> out(all.size() / 12);
+  for (std::size_t k = 0; k < 12 * out.size(); ++k) out[k / 12][k % 12] = all[k];
+  return out;
+}
+
+/// Between rows and between columns.
+inline std::array<double, 2> pitches(const Options& o) {
+  const std::vector<double> said = o.get<std::vector<double>>(pitch());
+  return {said.front(), said.back()};
+}
+
+/// Whether a detector row sees one slice and no other.
+inline bool level(const Options& o) {
+  return !by_vectors(o) && beam_of(o) != Beam::cone && o.number(rotation()) == 0 && o.number(tilt()) == 0 &&
+         o.number(lean()) == 0;
+}
+
+/// Columns' pitch, and how much larger than at the axis it is, of the first view.
+struct ColumnScale {
+  double pitch = 1, magnified = 1;
+};
+ColumnScale column_scale(const Options& o);
 
 }  // namespace tessera::scan_keys

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "job/tomography.hpp"
 #include "job/tomography_keys.hpp"
+#include "job/view_vectors.hpp"
 #include "tessera/physics/rotation_axis.hpp"
 #include "tessera/samples/scan.hpp"
 
@@ -92,6 +94,30 @@ std::vector<T> thinned(const std::vector<T>& all, std::int64_t step) {
 
 }  // namespace
 
+namespace {
+
+// What Paganin's filter divides by, from delta / beta, energy, distance and pixel.
+void take_phase(const Options& o, Scan& scan) {
+  constexpr double kWave = 1.239842e-3;  // micrometers times keV
+  const std::vector<Option> keys = paganin();
+  std::array<double, 4> said{};
+  for (std::size_t k = 0; k < 4; ++k) {
+    const auto value = o.get<std::optional<double>>(keys[k]);
+    if (!value) return;
+    said[k] = *value;
+  }
+  if (!scan.transmission)
+    throw wrong(keys[0].name,
+                "is written (the samples are line integrals: phases are retrieved before the logarithm) "
+                "write 'values: transmission', or remove it");
+  const auto [ratio, energy, distance, pixel] = said;
+  scan.phase[1] = std::numbers::pi * ratio * (kWave / energy) * (1000 * distance) / (pixel * pixel);
+  const std::array<double, 2> apart = pitches(o);
+  scan.phase[0] = scan.phase[1] * apart[1] * apart[1] / (apart[0] * apart[0]);
+}
+
+}  // namespace
+
 Scan tomography_scan(const ProblemConfig& p, ScanFile file) {
   const Options& o = p.op.options;
   Scan scan;
@@ -110,10 +136,10 @@ Scan tomography_scan(const ProblemConfig& p, ScanFile file) {
                        ") write ", there - first, " at most"));
   scan.first_row = first;
   scan.rows = wanted == 0 ? there - first : wanted;
-  if (beam_of(o) == Beam::cone && scan.rows != there)
+  if (!level(o) && scan.rows != there)
     throw wrong(wanted == 0 ? first_row().name : rows().name,
-                concat("leaves out rows (those of a cone see the volume under other angles, none alone a "
-                       "slice) leave it "
+                concat("leaves out rows (those of ", beam_of(o) == Beam::cone ? "a cone" : "this geometry",
+                       " see the volume under other angles, none alone a slice) leave it "
                        "out; problem.image.size says which slices are reconstructed"));
   const std::string kind = o.get<std::string>(values());
   const bool whole_numbers = file.views.type.find("int") != std::string::npos;
@@ -122,6 +148,12 @@ Scan tomography_scan(const ProblemConfig& p, ScanFile file) {
                 concat("is auto (", file.views.path, " holds ", file.views.type,
                        " and no flats: counts would need them) name frames of the beam alone as "
                        "problem.flat, or write line_integrals"));
+  scan.hardening = o.get<std::vector<double>>(hardening());
+  if (!scan.hardening.empty() && !(scan.hardening[0] > 0))
+    throw wrong(hardening().name,
+                concat("begins with ", scan.hardening[0],
+                       " (line integrals grow with what is measured) write for example [1, 0.05]"));
+  scan.rings = from_word<Rings>(o.get<std::string>(rings())).value();
   scan.transmission = kind == "transmission" || (kind == "auto" && !file.flats.empty());
   if (!scan.transmission && (!p.flat.empty() || !p.dark.empty()))
     throw InputError(concat("problem.", p.flat.empty() ? "dark" : "flat",
@@ -143,6 +175,7 @@ Scan tomography_scan(const ProblemConfig& p, ScanFile file) {
       if (type == name) scan.saturated = largest;
     if (p.saturation > 0) scan.saturated = std::min(scan.saturated, p.saturation);
   }
+  take_phase(o, scan);
   scan.file = std::move(file);
   return scan;
 }
@@ -167,7 +200,7 @@ bool whole_turn(const Scan& scan) {
 }
 
 // Whether the axis stands at other columns above and below: of a detector that is turned in its plane.
-void look_for_tilt(Scan& scan, double column, const Communicator& comm) {
+void look_for_tilt(Scan& scan, double column, double rotation, const Communicator& comm) {
   constexpr std::int64_t kRows = 2, kHigh = 16;
   constexpr double kLeans = 1, kSure = 0.3, kAgree = 0.75;
   if (scan.rows < kHigh) return;
@@ -179,26 +212,26 @@ void look_for_tilt(Scan& scan, double column, const Communicator& comm) {
     *to = axis.column;
   }
   const double leans = at[1] - at[0];
-  if (std::abs(leans) < kLeans || std::abs(column - (at[0] + at[1]) / 2) > kSure * std::abs(leans)) return;
-  scan.warnings.push_back(
-      fmt::format("the axis of rotation leans: it is at column {:.2f} in row {} and at {:.2f} in row {}, "
-                  "{:.2f} degrees (the "
-                  "detector is turned in its plane; slices far from the middle are reconstructed about the "
-                  "wrong place) turn "
-                  "the frames by as much, or reconstruct rows one by one, each with its own axis",
-                  at[0], scan.first_row + above, at[1], scan.first_row + below,
-                  std::atan(leans / static_cast<double>(below - above)) * 180 / std::numbers::pi));
+  const double known = std::tan(radians(rotation)) * static_cast<double>(below - above);
+  if (std::abs(leans - known) < kLeans || std::abs(column - (at[0] + at[1]) / 2) > kSure * std::abs(leans))
+    return;
+  scan.warnings.push_back(fmt::format(
+      "the axis of rotation leans: it is at column {:.2f} in row {} and at {:.2f} in row {} (slices far "
+      "from the middle are reconstructed about the wrong place) where the detector or the axis is "
+      "turned in the detector's plane, write 'rotation: {:.2f}', degrees, in problem.operator.detector",
+      at[0], scan.first_row + above, at[1], scan.first_row + below,
+      std::atan(leans / static_cast<double>(below - above)) * 180 / std::numbers::pi));
 }
 
 // The axis of a measured scan, and what is said of it.
 double found_axis(const Options& o, Scan& scan, const at::Tensor& looked, std::vector<std::string>& notices,
                   const Communicator& comm) {
-  const bool asked = beam_of(o) == Beam::parallel;
+  const bool asked = beam_of(o) == Beam::parallel && o.number(lean()) == 0;
   RotationAxis axis;
   if (asked) axis = find_rotation_axis(looked, radians_of(scan));
   if (!asked || !axis.problem.empty()) {
     notices.push_back(concat("the axis of rotation is taken to be in the middle of the detector (",
-                             asked ? axis.problem : "it is looked for in parallel beams alone",
+                             asked ? axis.problem : "it is looked for in parallel beams across it alone",
                              "): detector.axis says where it is"));
     return 0;
   }
@@ -219,17 +252,18 @@ double found_axis(const Options& o, Scan& scan, const at::Tensor& looked, std::v
       std::abs(axis.by_values - axis.by_edges) > 2
           ? ", of which the edges hold, as where the object is wider than the detector"
           : ""));
-  look_for_tilt(scan, axis.column, comm);
+  look_for_tilt(scan, axis.column, o.number(rotation()), comm);
   return off;
 }
 
 }  // namespace
 
-void complete_tomography(OperatorConfig& part, OperatorConfig& said, Scan* scan,
-                         std::vector<std::string>& notices, const Communicator& comm) {
-  Options& o = part.options;
-  const std::int64_t measured = scan ? scan->file.views.count : 0,
-                     own = scan ? std::ssize(scan->file.views.frames) : 0;
+namespace {
+
+// Degrees, one for each view that is there, of a scan in the order of its frames.
+std::vector<double> all_angles(const Options& o, const Scan* scan, const Communicator& comm) {
+  if (by_vectors(o)) return vector_angles(o);
+  const std::int64_t own = scan ? std::ssize(scan->file.views.frames) : 0;
   std::vector<double> angles = stated_angles(o, own, comm);
   if (scan && angles.empty() && !scan->file.angles.empty())
     angles = in_degrees(scan->file.angles, scan->file.angles_path, scan->file.unit, o);
@@ -240,58 +274,105 @@ void complete_tomography(OperatorConfig& part, OperatorConfig& said, Scan* scan,
                               "}', whose last view is a step before "
                               "the end of the turn, or views.file")
                      : "is missing (their angles say where from) write for example 'views: {count: 180}'");
-  if (scan && std::ssize(angles) != own) {
-    const std::string turned = scan->file.views.rows == std::ssize(angles)      ? "rows"
-                               : scan->file.views.columns == std::ssize(angles) ? "columns"
-                                                                                : "";
-    throw wrong("views",
-                concat("has ", angles.size(), " angles (", scan->file.views.path, " has ", own, " views",
-                       measured != own ? concat(" among ", measured, " frames") : "", ") ",
-                       !turned.empty() ? concat("its ", turned, " are as many: write it with the views first")
-                                       : "write one angle for each; every thins them out afterwards"));
-  }
+  return angles;
+}
+
+void check_count(const std::vector<double>& angles, const Options& o, const ScanFile& file) {
+  const std::int64_t own = std::ssize(file.views.frames), said = std::ssize(angles);
+  if (said == own) return;
+  const std::string turned = file.views.rows == said ? "rows" : file.views.columns == said ? "columns" : "";
+  throw wrong(
+      "views",
+      concat("has ", said, by_vectors(o) ? " vectors (" : " angles (", file.views.path, " has ", own,
+             " views", file.views.count != own ? concat(" among ", file.views.count, " frames") : "", ") ",
+             !turned.empty() ? concat("its ", turned, " are as many: write it with the views first")
+             : by_vectors(o) ? "give the geometry of each; every thins them out afterwards"
+                             : "write one angle for each; every thins them out afterwards"));
+}
+
+// What the samples show, and which views are left by that.
+ScanRows looked_at(Options& o, std::vector<double> angles, Scan& scan, std::vector<std::string>& notices,
+                   const Communicator& comm) {
   const std::int64_t step = o.get<std::int64_t>(every());
-  ScanRows look;
-  if (scan) warn_of_both_ends(o, angles, *scan);
-  angles = thinned(angles, step);
-  if (scan) {
-    scan->file.views.frames = thinned(scan->file.views.frames, step);
-    if (!scan->file.weights.empty()) scan->file.weights.frames = thinned(scan->file.weights.frames, step);
-    scan->file.angles = angles;
-    look = look_at_scan(*scan, o.get<std::string>(values()) != "auto", notices, comm);
-    o.slot<std::int64_t>(columns()) = scan->file.views.columns;
-    o.slot<std::int64_t>(rows()) = scan->rows;
-  } else {
-    if (o.get<std::int64_t>(first_row()) != 0)
-      throw wrong(first_row().name, "acts on nothing (the scan is simulated) remove it");
-    if (o.get<std::string>(values()) != "auto")
-      throw wrong(values().name,
-                  "acts on nothing (the scan is simulated: its samples are line integrals) remove it");
-  }
+  const std::vector<std::int64_t> before = scan.file.views.frames;
+  if (!by_vectors(o)) warn_of_both_ends(o, angles, scan);
+  scan.file.views.frames = thinned(scan.file.views.frames, step);
+  if (!scan.file.weights.empty()) scan.file.weights.frames = thinned(scan.file.weights.frames, step);
+  scan.file.angles = thinned(angles, step);
+  ScanRows look = look_at_scan(scan, o.get<std::string>(values()) != "auto", notices, comm);
+  if (by_vectors(o)) keep_vectors(o, before, scan.file.views.frames);
+  o.slot<std::int64_t>(columns()) = scan.file.views.columns;
+  o.slot<std::int64_t>(rows()) = scan.rows;
+  return look;
+}
+
+// What nothing reads any more.
+void settle(Options& o, const std::vector<double>& angles) {
   o.slot<std::int64_t>(first_row()) = 0;
-  o.slot<std::vector<double>>(listed()) = angles;
+  o.slot<std::vector<double>>(listed()) = by_vectors(o) ? std::vector<double>() : angles;
   o.slot<std::string>(angle_file()).clear();
   o.slot<std::string>(unit()) = "degrees";
-  o.slot<std::string>(values()) = "auto";
+  o.slot<std::string>(values()) = o.slot<std::string>(rings()) = "auto";
+  o.slot<std::vector<double>>(hardening()).clear();
+  for (const Option& key : paganin()) o.slot<std::optional<double>>(key).reset();
   o.slot<std::int64_t>(count()) = 0;
   o.slot<std::int64_t>(every()) = 1;
+}
+
+// Of a simulated one.
+void check_simulated(const Options& o) {
+  if (o.get<std::int64_t>(first_row()) != 0)
+    throw wrong(first_row().name, "acts on nothing (the scan is simulated) remove it");
+  if (o.get<std::string>(values()) != "auto")
+    throw wrong(values().name,
+                "acts on nothing (the scan is simulated: its samples are line integrals) remove it");
+  for (const Option& key : paganin())
+    if (o.get<std::optional<double>>(key))
+      throw wrong(key.name, "acts on nothing (the scan is simulated, without phase contrast) remove it");
+  if (!o.get<std::vector<double>>(hardening()).empty())
+    throw wrong(hardening().name, "acts on nothing (the scan is simulated, of one energy) remove it");
+  if (o.get<std::string>(rings()) != "auto")
+    throw wrong(rings().name, "acts on nothing (the scan is simulated, without rings) remove it");
+}
+
+}  // namespace
+
+void complete_tomography(OperatorConfig& part, OperatorConfig& said, Scan* scan,
+                         std::vector<std::string>& notices, const Communicator& comm) {
+  Options& o = part.options;
+  take_geometry(o, scan, comm);
+  const std::vector<double> angles = all_angles(o, scan, comm);
   std::optional<double>& place = o.slot<std::optional<double>>(axis());
-  if (scan) {
-    o.slot<std::vector<double>>(listed()) = scan->file.angles;
-    if (!place) place = found_axis(o, *scan, look.y, notices, comm);
-    if (beam_of(o) == Beam::parallel) judge_parallel(*scan, look);
-    judge_width(*scan, look, *place - o.number(shift()), whole_turn(*scan));
-    const double pixel = o.number(pitch()) / magnified(o),
-                 side = o.get<std::optional<double>>(voxel()).value_or(pixel);
-    scan->level /= pixel;
-    scan->side = static_cast<std::int64_t>(std::ceil(static_cast<double>(scan->side) * pixel / side));
-    scan->wide = static_cast<std::int64_t>(std::ceil(static_cast<double>(scan->wide) * pixel / side));
-    said.options.slot<std::optional<double>>(axis()) = place;
+  if (!scan) {
+    check_simulated(o);
+    if (const std::int64_t step = o.get<std::int64_t>(every()); by_vectors(o) && step > 1) {
+      std::vector<std::int64_t> all(angles.size());
+      std::iota(all.begin(), all.end(), 0);
+      keep_vectors(o, all, thinned(all, step));
+    }
+    settle(o, thinned(angles, o.get<std::int64_t>(every())));
+    if (!place) place = 0;
+    o.slot<std::optional<double>>(last()).reset();
+    said = part;
     return;
   }
-  if (!place) place = 0;
-  o.slot<std::optional<double>>(last()).reset();
-  said = part;
+  check_count(angles, o, scan->file);
+  const ScanRows look = looked_at(o, angles, *scan, notices, comm);
+  settle(o, scan->file.angles);
+  const bool vectors = by_vectors(o);
+  if (!place) place = vectors ? 0 : found_axis(o, *scan, look.y, notices, comm);
+  if (beam_of(o) == Beam::parallel && !vectors && o.number(lean()) == 0) judge_parallel(*scan, look);
+  judge_width(*scan, look, vectors ? vector_axis(o) : *place - o.number(shift()), whole_turn(*scan));
+  const ColumnScale scale = column_scale(o);
+  const std::vector<double> sides = o.get<std::vector<double>>(voxel());
+  const double pixel = scale.pitch / scale.magnified, side = sides.empty() ? pixel : sides.back();
+  scan->level /= pixel;
+  scan->side = static_cast<std::int64_t>(std::ceil(static_cast<double>(scan->side) * pixel / side));
+  scan->wide = static_cast<std::int64_t>(std::ceil(static_cast<double>(scan->wide) * pixel / side));
+  if (vectors)
+    said.options.slot<std::string>(beam()) = o.get<std::string>(beam());
+  else
+    said.options.slot<std::optional<double>>(axis()) = place;
 }
 
 }  // namespace tessera
