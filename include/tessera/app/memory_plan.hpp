@@ -18,6 +18,7 @@ struct MemoryPlan {
   std::int64_t state = 0;  // of the fullest rank: solver, samples, images, and what a step takes for a moment
   std::int64_t weights = 0;   // of the network
   bool scratch = false;       // the state lies in a file
+  std::int64_t margin = 0;    // that the thread which takes its pages away is late by
   std::int64_t features = 0;  // what a network's features may take
 };
 

@@ -43,7 +43,7 @@ void add_bytes(const RunPlan& plan, MemoryPlan& m) {
 }
 
 [[noreturn]] void refuse(const RunPlan& plan, const MemoryPlan& m) {
-  const std::int64_t needed = m.program + m.weights + (m.scratch ? kWindow : m.state);
+  const std::int64_t needed = m.program + m.weights + (m.scratch ? kWindow + m.margin : m.state);
   const char* const what = m.scratch ? "a window of the scratch file" : "state, data";
   throw InputError(concat(m.budget ? "memory is " : "free memory is ", in_words(m.most), " per rank (",
                           m.program > 0 ? "program, libraries, " : "", what,
@@ -87,7 +87,9 @@ MemoryPlan plan_memory(const RunPlan& plan, std::int64_t available) {
     if (!plan.network && !budget) return m;  // it may end, and nothing here knows better
     m.features = m.most - program - m.state - m.weights;
   } else {
-    const std::int64_t left = m.most - program - m.weights;
+    // One fault may make a folio of megabytes resident, of which a window reads a row.
+    m.margin = std::min(m.most / 4, std::int64_t{512} << 20);
+    const std::int64_t left = m.most - program - m.weights - m.margin;
     m.features = left - std::min(m.state, std::max(kWindow, left / 4));
   }
   if (m.features <= 0) refuse(plan, m);
@@ -128,9 +130,8 @@ std::unique_ptr<ScratchScope> open_scratch(const RunPlan& plan, const Communicat
                      " takes ", in_words(all), ") free space there, or name another scratch_folder");
     const std::int64_t block = plan.image.bytes(plan.decomposition.block(comm.rank()));
     const std::int64_t least = std::max<std::int64_t>(std::int64_t{1} << 18, block / 8);
-    const std::int64_t margin = m.most / 8;
     scope = std::make_unique<ScratchScope>(
-        std::make_shared<Scratch>(folder, (m.budget ? 0 : m.program) + m.most - margin), least);
+        std::make_shared<Scratch>(folder, (m.budget ? 0 : m.program) + m.most - m.margin), least);
     said = fmt::format("the state, about {} per rank, lies in a scratch file in {}{} ({})", in_words(m.state),
                        folder, disk.type.empty() ? "" : ", " + disk.type,
                        plan.job.scratch == "always" ? "scratch: always"
