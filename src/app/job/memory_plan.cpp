@@ -2,6 +2,7 @@
 #include "tessera/app/memory_plan.hpp"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -122,6 +123,9 @@ std::unique_ptr<ScratchScope> open_scratch(const RunPlan& plan, const Communicat
   comm.together([&] {
     const MemoryPlan m = plan_memory(plan, available_bytes(plan, comm.local_size()));
     if (!m.scratch) return;
+    // The heap gives back what is freed: glibc keeps up to 64 MB of it, and more between other pieces.
+    ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
+    ::mallopt(M_TRIM_THRESHOLD, 1 << 20);
     const std::string folder = scratch_folder(plan.job);
     const ScratchDisk disk = scratch_disk(folder);
     const std::int64_t all = m.state * comm.local_size();
