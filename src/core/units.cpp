@@ -64,15 +64,17 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
   std::string best;
   std::size_t best_distance = word.size() / 3 + 2;  // only what a slip of the finger explains
   for (const std::string& candidate : known) {
-    std::vector<std::size_t> row(candidate.size() + 1);
+    // Letters that changed places with their neighbors are one slip.
+    std::vector<std::size_t> row(candidate.size() + 1), before, last;  // of one letter less, and of two
     std::iota(row.begin(), row.end(), std::size_t{0});
     for (std::size_t i = 1; i <= word.size(); ++i) {
-      std::size_t diagonal = row[0];
+      last = std::exchange(before, row);
       row[0] = i;
       for (std::size_t j = 1; j <= candidate.size(); ++j) {
-        const std::size_t above = row[j];
-        row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (word[i - 1] == candidate[j - 1] ? 0 : 1)});
-        diagonal = above;
+        const bool same = word[i - 1] == candidate[j - 1];
+        row[j] = std::min({before[j] + 1, row[j - 1] + 1, before[j - 1] + (same ? 0 : 1)});
+        if (i > 1 && j > 1 && word[i - 1] == candidate[j - 2] && word[i - 2] == candidate[j - 1])
+          row[j] = std::min(row[j], last[j - 2] + 1);
       }
     }
     if (row.back() < best_distance) {

@@ -26,7 +26,7 @@ def scans_mistaken():
                               ("lit", (views, flats, (light + 100).astype(np.uint16)), "more where .*the darks are too bright"),
                               ("some", counts(y * some), r"columns of the detector .* not in proportion"), ("creeps", counts(moved), "centers of mass are up to"), ("shakes", counts(shaken), "views stand aside each by itself")):
         dxchange(f"{name}.h5", *file, theta)
-        out = said_by("check", scan(f"{name}.h5"), f"warning: .*{words}" if words else "scan ")
+        out = said_by("check", scan(f"{name}.h5"), f"(warning|note): .*{words}" if words else "scan ")
         assert words or not any(text in out for text in odd), out
     few = np.random.default_rng(7)  # noise makes masses and sums of squares larger together
     dim = few.poisson(400 * np.exp(-0.2 * y[:1].repeat(90, 0))), few.poisson(400 * np.ones((8, 1, 96))), np.zeros((4, 1, 96))

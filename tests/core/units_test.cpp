@@ -28,6 +28,7 @@ TEST(Units, BytesAndSecondsArePrintedShort) {
 TEST(Units, NearestWordIsASlipAwayOrNone) {
   EXPECT_EQ(nearest("iteration", {"iterations", "sigma"}), "iterations");
   EXPECT_EQ(nearest("zzz", {"iterations", "sigma"}), "");
+  EXPECT_EQ(nearest("gian", {"lean", "gain"}), "gain") << "letters that changed places";
 }
 
 TEST(Units, AWordOfACommandLineIsQuotedWhereAShellWouldReadMoreIntoIt) {

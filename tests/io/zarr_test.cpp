@@ -131,7 +131,8 @@ TEST(Zarr, WhatGroupsSayIsFollowed) {
     EXPECT_EQ(half->info().grid[1].spacing, 2);
     EXPECT_EQ(half->metadata().text, (Metadata{{}, {{"translation", "0 0.5 0.5"}}}.text));
     EXPECT_EQ(open_image(path + "/s1")->info().grid[2].spacing, 2) << "the folder of a level knows its group";
-    EXPECT_NE(refusal(path + ":/3").find("there is no level 3 (levels are counted from 0; it has 2: s0, s1)"), std::string::npos);
+    EXPECT_NE(refusal(path + ":/3").find("there is no level 3 (levels are counted from 0; it has 2: s0, s1)"),
+              std::string::npos);
     EXPECT_NE(refusal(path + ":/c2").find("the axis c has 2 positions"), std::string::npos);
     EXPECT_NE(refusal(path + ":/labels").find("name an array or an image of it: " + path + ":/labels/cells"),
               std::string::npos)

@@ -11,6 +11,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "command/command.hpp"
@@ -135,7 +136,9 @@ void print_memory(const RunPlan& plan, const Modelled& model, double features, c
     p = predict(machine, nullptr, model.data, plan.decomposition, {});
   }
   const auto program = static_cast<double>(plan.device.is_cuda() ? 0 : process_bytes());
-  const MemoryPlan where = plan_memory(plan, available_bytes(plan, place.per_host));
+  // More ranks than cores are of other hosts, each as this one.
+  const bool elsewhere = place.per_host > static_cast<int>(std::thread::hardware_concurrency());
+  const MemoryPlan where = plan_memory(plan, available_bytes(plan, elsewhere ? 1 : place.per_host));
   if (where.scratch) {
     print_scratch(plan, where, place);
     return;
