@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import subprocess
 import sys
 import time
 
@@ -154,6 +155,9 @@ def check_of_many_ranks():
 def larger_than_memory():
     """With its state in a file a run makes the same bits, whatever the problem, on any ranks, and resumes into memory and
     back; what is resident stays below what the job allows; where no file can be, it says so before anything starts."""
+    if subprocess.run(["stat", "-f", "-c", "%T", work], text=True, capture_output=True).stdout.strip() in ("tmpfs", "ramfs"):
+        print("skipped: the build lies in memory, where no scratch file may")
+        sys.exit(77)
     photo(300, 412)
     cases = {"blur": JOB.replace(NETWORK, NETWORK.replace("{", "{mode: patch, patch: 96, ", 1)).replace("boundary: circular", "boundary: reflect"),
              "closed": JOB.replace(NETWORK, NETWORK.replace("{", "{mode: patch, patch: 96, ", 1)).replace("name: pgd", "name: hqs"),
