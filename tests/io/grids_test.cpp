@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "io/opened.hpp"
 #include "io/zarr_stores.hpp"
 #include "support/block.hpp"
 #include "support/groups.hpp"
@@ -22,6 +23,10 @@
 
 namespace tessera {
 namespace {
+
+using test::refusal_of;
+using test::Wanted;
+using test::wrong_samples;
 
 namespace fs = std::filesystem;
 
@@ -36,26 +41,6 @@ std::string kept_file(const std::string& name) {
   const std::string path = name + kSuffix[static_cast<std::size_t>(bytes[0])];
   std::ofstream(path, std::ios::binary) << bytes.substr(1);
   return path;
-}
-
-using Wanted = std::function<double(std::int64_t, const Index3&)>;
-std::int64_t wrong_samples(const std::string& path, const Communicator& comm, const Wanted& wanted) {
-  const SourceInfo info = image_source_info(path, comm);
-  const Layout layout = test::grid_layout(info.box, test::square_grid(comm.size()));
-  test::Block<double> block(layout.box(comm.rank()), info.channels, ElementType::float64, -1e9);
-  read_image(path, layout, block.view(), comm);
-  std::int64_t wrong = 0;
-  block.for_each([&](std::int64_t c, const Index3& p, double v) { wrong += v != wanted(c, p); });
-  return wrong;
-}
-
-std::string said_of(const std::string& path) {
-  try {
-    open_image(path);
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return "";
 }
 
 // Of an array (.., 5, 9, 11), the first sample at `first`.
@@ -104,11 +89,11 @@ TEST(Grids, NiftiIsReadAsNibabelDoesOnAnyRanks) {
   EXPECT_EQ(open_image("nifti_plain.nii")->info().grid[1].spacing, 0) << "1 without a unit is nobody's";
   EXPECT_FALSE(open_image("nifti_packed.nii.gz")->random_access());
   EXPECT_NE(
-      said_of("nifti_frames.nii")
+      refusal_of("nifti_frames.nii")
           .find(
               "it has 3 frames (one image is reconstructed) name one, counted from 0: nifti_frames.nii:/t0"),
       std::string::npos);
-  EXPECT_NE(said_of("nifti_frames.nii:/t3").find("there is no t3 (it has 3 frames"), std::string::npos);
+  EXPECT_NE(refusal_of("nifti_frames.nii:/t3").find("there is no t3 (it has 3 frames"), std::string::npos);
 }
 
 TEST(Grids, MrcIsReadAsMrcfileDoesOnAnyRanks) {
@@ -148,9 +133,9 @@ TEST(Grids, MrcIsReadAsMrcfileDoesOnAnyRanks) {
   EXPECT_EQ(image->info().grid[2], (ImageSpace::Axis{"x", 1.5, "\u00c5"}));
   EXPECT_EQ(image->metadata().text[0], (std::pair<std::string, std::string>{"translation", "30 -20 10"}));
   EXPECT_EQ(open_image("mrc_turned.mrc")->info().box, Box({0, 0, 0}, {11, 5, 9}));
-  EXPECT_NE(said_of("mrc_stack.mrc").find("it is a stack of 5 images"), std::string::npos);
-  EXPECT_NE(said_of("mrc_volumes.mrc").find("it holds 3 volumes"), std::string::npos);
-  EXPECT_NE(said_of("mrc_volumes.mrc:/3").find("it has 3 volumes"), std::string::npos);
+  EXPECT_NE(refusal_of("mrc_stack.mrc").find("it is a stack of 5 images"), std::string::npos);
+  EXPECT_NE(refusal_of("mrc_volumes.mrc").find("it holds 3 volumes"), std::string::npos);
+  EXPECT_NE(refusal_of("mrc_volumes.mrc:/3").find("it has 3 volumes"), std::string::npos);
 }
 
 TEST(Grids, WhatCannotBeReadIsSaid) {
@@ -161,7 +146,7 @@ TEST(Grids, WhatCannotBeReadIsSaid) {
     file.seekp(static_cast<std::streamoff>(at));
     file << bytes;
     file.close();
-    return said_of(path);
+    return refusal_of(path);
   };
   using namespace std::string_literals;
   EXPECT_EQ(with("nifti_scaled", 344, "n+1"), "");
@@ -182,9 +167,9 @@ TEST(Grids, WhatCannotBeReadIsSaid) {
   EXPECT_NE(with("mrc_2", 92, "\xff\xff\xff\xff").find("its extended header has -1 bytes"),
             std::string::npos);
   fs::resize_file(kept_file("mrc_2"), 1100);
-  EXPECT_NE(said_of("mrc_2.mrc").find("is it complete?"), std::string::npos);
+  EXPECT_NE(refusal_of("mrc_2.mrc").find("is it complete?"), std::string::npos);
   fs::resize_file("mrc_2.mrc", 100);
-  EXPECT_NE(said_of("mrc_2.mrc").find("the header of MRC has 1024"), std::string::npos);
+  EXPECT_NE(refusal_of("mrc_2.mrc").find("the header of MRC has 1024"), std::string::npos);
 }
 
 // A file written by all ranks from one that is read, and what goes along.

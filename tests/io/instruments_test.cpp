@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "io/opened.hpp"
 #include "support/block.hpp"
 #include "support/groups.hpp"
 #include "tessera/core/error.hpp"
@@ -24,28 +25,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using Shape = std::vector<hsize_t>;
-using Wanted = std::function<double(std::int64_t, const Index3&)>;
+using test::refusal_of;
+using test::Wanted;
+using test::wrong_samples;
 
-std::int64_t differing(const std::string& path, const Communicator& comm, const Wanted& wanted) {
-  const SourceInfo info = image_source_info(path, comm);
-  const Layout layout = test::grid_layout(info.box, test::square_grid(comm.size()));
-  test::Block<double> block(layout.box(comm.rank()), info.channels, ElementType::float64, -1e9);
-  read_image(path, layout, block.view(), comm);
-  std::int64_t wrong = 0;
-  block.for_each([&](std::int64_t c, const Index3& p, double v) { wrong += v != wanted(c, p); });
-  return wrong;
-}
-
-std::string refused(const std::string& path) {
-  try {
-    open_image(path);
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return "";
-}
 #define EXPECT_REFUSED(path, words) \
-  EXPECT_NE(refused(path).find(words), std::string::npos) << path << ": " << refused(path)
+  EXPECT_NE(refusal_of(path).find(words), std::string::npos) << path << ": " << refusal_of(path)
 
 // A file in the making, by names that may lie in groups.
 class H5Made {
@@ -134,15 +119,15 @@ TEST(Instruments, ArraysOfMatlabAreTurnedOnAnyRanks) {
   }
   world.barrier();
   test::on_groups([&](const Communicator& comm) {
-    EXPECT_EQ(differing("one.mat", comm, [](auto, const Index3& p) { return p[2] * 6.0 + p[1]; }), 0);
-    EXPECT_EQ(differing("several.mat:/stack", comm,
-                        [](auto c, const Index3& p) { return (c * 8 + p[2]) * 6.0 + p[1]; }),
+    EXPECT_EQ(wrong_samples("one.mat", comm, [](auto, const Index3& p) { return p[2] * 6.0 + p[1]; }), 0);
+    EXPECT_EQ(wrong_samples("several.mat:/stack", comm,
+                            [](auto c, const Index3& p) { return (c * 8 + p[2]) * 6.0 + p[1]; }),
               0);
-    EXPECT_EQ(differing("several.mat:/stack/slices", comm,
-                        [](auto, const Index3& p) { return (p[0] * 8 + p[2]) * 6.0 + p[1]; }),
+    EXPECT_EQ(wrong_samples("several.mat:/stack/slices", comm,
+                            [](auto, const Index3& p) { return (p[0] * 8 + p[2]) * 6.0 + p[1]; }),
               0);
-    EXPECT_EQ(differing("several.mat:/stack/c7", comm,
-                        [](auto, const Index3& p) { return (7 * 8 + p[2]) * 6.0 + p[1]; }),
+    EXPECT_EQ(wrong_samples("several.mat:/stack/c7", comm,
+                            [](auto, const Index3& p) { return (7 * 8 + p[2]) * 6.0 + p[1]; }),
               0);
   });
   if (world.rank() > 0) return;
@@ -206,15 +191,15 @@ TEST(Instruments, ImarisIsReadWithoutWhatFillsItsChunksOnAnyRanks) {
   }
   world.barrier();
   test::on_groups([&](const Communicator& comm) {
-    EXPECT_EQ(differing("one.ims", comm, [](auto c, const Index3& p) { return imaris_value(0, 0, c, p); }),
-              0);
     EXPECT_EQ(
-        differing("two.ims:/1/t1/c1", comm, [](auto, const Index3& p) { return imaris_value(1, 1, 1, p); }),
-        0);
-    EXPECT_EQ(differing("two.ims:/t0/z3", comm,
-                        [](auto c, const Index3& p) {
-                          return imaris_value(0, 0, c, p + Index3{3, 0, 0});
-                        }),
+        wrong_samples("one.ims", comm, [](auto c, const Index3& p) { return imaris_value(0, 0, c, p); }), 0);
+    EXPECT_EQ(wrong_samples("two.ims:/1/t1/c1", comm,
+                            [](auto, const Index3& p) { return imaris_value(1, 1, 1, p); }),
+              0);
+    EXPECT_EQ(wrong_samples("two.ims:/t0/z3", comm,
+                            [](auto c, const Index3& p) {
+                              return imaris_value(0, 0, c, p + Index3{3, 0, 0});
+                            }),
               0);
   });
   if (world.rank() > 0) return;
@@ -269,10 +254,10 @@ TEST(Instruments, BigDataViewersNumbersHaveNoSign) {
     return 32600.0 + static_cast<double>((p[0] * 9 + p[1]) * 11 + p[2]);
   };
   test::on_groups([&](const Communicator& comm) {
-    EXPECT_EQ(differing("viewer.xml", comm, wanted), 0);
-    EXPECT_EQ(differing("viewer.h5:/t00000/s00/0/cells/slices", comm, wanted), 0);
-    EXPECT_EQ(differing("setups.xml:/1/s0/z2", comm,
-                        [](auto, const Index3& p) { return static_cast<double>((8 + p[1]) * 5 + p[2]); }),
+    EXPECT_EQ(wrong_samples("viewer.xml", comm, wanted), 0);
+    EXPECT_EQ(wrong_samples("viewer.h5:/t00000/s00/0/cells/slices", comm, wanted), 0);
+    EXPECT_EQ(wrong_samples("setups.xml:/1/s0/z2", comm,
+                            [](auto, const Index3& p) { return static_cast<double>((8 + p[1]) * 5 + p[2]); }),
               0);
   });
   if (world.rank() > 0) return;
@@ -310,9 +295,9 @@ TEST(Instruments, PackedHdf5HasTheSameBytesOnAnyRanks) {
     };
     const Index3 at{0, 5, -3}, deep{2, 5, -3};
     make(Box(deep, deep + Index3{70, 66, 9}), 32, path, "gzip");
-    EXPECT_EQ(differing(path, comm, [&](auto c, const Index3& p) { return smooth(c, p + deep); }), 0);
+    EXPECT_EQ(wrong_samples(path, comm, [&](auto c, const Index3& p) { return smooth(c, p + deep); }), 0);
     make(Box(at, at + Index3{1, 700, 600}), 32, path, "gzip");
-    EXPECT_EQ(differing(path, comm, [&](auto c, const Index3& p) { return smooth(c, p + at); }), 0);
+    EXPECT_EQ(wrong_samples(path, comm, [&](auto c, const Index3& p) { return smooth(c, p + at); }), 0);
     if (comm.rank() == 0) {
       if (first.empty()) first = sha256(path);
       EXPECT_EQ(sha256(path), first);
