@@ -123,6 +123,10 @@ class Scratch::Pager {
     }
     changed_.notify_all();
   }
+  // By the thread that is about to fill a piece: where all cores compute, the one that watches comes late.
+  void make_room() {
+    if (resident_bytes() > most_) release();
+  }
   // Nothing of it is written any more.
   void forget(const Piece& piece) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -190,7 +194,7 @@ class Scratch::Pager {
 
   Scratch& scratch_;
   const std::int64_t most_;
-  char* hand_ = nullptr;
+  char* hand_ = nullptr;  // below scratch_.mutex_
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Piece> queue_, fetched_;  // to be written; to be read
@@ -214,6 +218,7 @@ Scratch::~Scratch() {
 
 void* Scratch::take(std::int64_t bytes) {
   const std::int64_t whole = up(std::max<std::int64_t>(1, bytes));
+  pager_->make_room();
   const std::lock_guard<std::mutex> lock(mutex_);
   const std::int64_t offset = place(whole);
   void* const data =

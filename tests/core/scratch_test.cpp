@@ -33,25 +33,29 @@ bool holds(const void* data, std::int64_t bytes, std::uint64_t seed) {
   return true;
 }
 
+// A thread keeps the limit; on a busy machine it comes late, but it comes.
+std::int64_t settled(std::int64_t limit) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (resident_bytes() > limit && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return resident_bytes();
+}
+
 TEST(Scratch, keeps_what_is_written_while_little_is_resident) {
-  const std::int64_t before = resident_bytes(), allowed = 48 * kMiB, piece = 64 * kMiB;
+  const std::int64_t before = resident_bytes(), allowed = 48 * kMiB, piece = 64 * kMiB, slack = 4 * kMiB;
   Scratch scratch(folder(), before + allowed);
   std::vector<void*> pieces;
-  std::int64_t most = 0;
   for (std::uint64_t k = 0; k < 4; ++k) {
     pieces.push_back(scratch.take(piece));
+    EXPECT_LE(resident_bytes() - before, allowed + slack) << "taking a piece makes room, whoever computes";
     fill(pieces.back(), piece, k);
-    most = std::max(most, resident_bytes() - before);
   }
   EXPECT_EQ(scratch.bytes(), 4 * piece);
   for (int turn = 0; turn < 2; ++turn)
     for (std::uint64_t k = 0; k < 4; ++k) {
       EXPECT_TRUE(holds(pieces[k], piece, k)) << k;
-      most = std::max(most, resident_bytes() - before);
+      EXPECT_LE(settled(before + allowed) - before, allowed);
     }
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_LE(resident_bytes() - before, allowed);
-  EXPECT_LT(most, 2 * piece);  // of 4, between two looks of the thread
   EXPECT_LT(process_bytes(), before + 16 * kMiB) << "pages of the file are none of the program's";
   for (void* p : pieces) scratch.give(p);
   EXPECT_EQ(scratch.bytes(), 0);
