@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Convolutions of volumes and a pass of drunet3d, ours and torch's in turn (docs/volumes.md).
+# Convolutions of volumes and a pass of drunet3d, ours and torch's in turn (docs/volumes_measured.md).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

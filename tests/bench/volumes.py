@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Priors for volumes: total variation, the shipped network plane by plane, and the shipped network of volumes,
-beside each other (docs/volumes.md).
+beside each other (docs/volumes_measured.md).
 
 Volumes made here (balls, a foam of cells, filaments), and one from a file (--file NAME.tif or NAME.nii.gz, of any
 scale); blurred and noised by tessera, or noised alone (--noise 15,25,50, of 255). PSNR in dB, peak 1; one seed each.
