@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tessera/core/error.hpp"
+#include "tessera/domain/bands.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
@@ -65,20 +66,36 @@ class Admm final : public Solver {
 
   IterationRecord step(int k) override {
     const double gamma = gamma_.at(k), sigma = in_.options.sigma.at(k);
-    if (k > 0 && gamma != gamma_.at(k - 1)) z_.mul_(gamma / gamma_.at(k - 1));
-    at::sub_out(work_, x_, z_);
+    const double turned = k > 0 ? gamma / gamma_.at(k - 1) : 1;  // the dual is scaled by gamma
+    by_bands(
+        [&](at::Tensor work, at::Tensor z, const at::Tensor& x) {
+          if (turned != 1) z.mul_(turned);
+          at::sub_out(work, x, z);
+        },
+        work_, z_, x_);
     in_.data.prox(work_, gamma, u_);
     at::add_out(work_, u_, z_);
     in_.denoiser.apply(work_, sigma, next_);
     in_.options.bound(next_);
-    u_.sub_(next_);  // u has done its work: its memory takes the primal residual
-    z_.add_(u_, beta_);
-    at::sub_out(work_, next_, x_);
-    Deferred residual = in_.space.relative_norm({u_, work_}, next_);
+    BandSum primal, dual, size;
+    by_bands(
+        [&](at::Tensor z, const at::Tensor& u, const at::Tensor& next, const at::Tensor& x) {
+          const at::Tensor apart = u - next, moved = next - x;
+          z.add_(apart, beta_);
+          primal.add(local_dot(apart, apart));
+          dual.add(local_dot(moved, moved));
+          size.add(local_dot(next, next));
+        },
+        z_, u_, next_, x_);
+    Deferred residual = in_.space.relative_root({primal.value(), dual.value()}, size.value());
     in_.data.measure(next_);
     Deferred prior = prior_value(in_, next_, gamma, sigma);
     std::swap(x_, next_);
-    return {.step = gamma, .sigma = sigma, .residual = std::move(residual), .prior = std::move(prior)};
+    return {.step = gamma,
+            .sigma = sigma,
+            .residual = std::move(residual),
+            .squares = in_.space.sum(size.value()),
+            .prior = std::move(prior)};
   }
 
   std::vector<StateField> state() override {
@@ -101,6 +118,9 @@ SolverRow admm() {
           .data_step = DataStep::prox,
           .images = 5,
           .state_images = 2,
+          .passes =
+              "x z > work; prox work > u; u z > work; denoise work > previous; z u previous x > z; "
+              "measure previous",
           .options = {dual_step()},
           .multiplier = true};
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tessera/core/error.hpp"
+#include "tessera/domain/bands.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
@@ -65,15 +66,27 @@ class Fista final : public Solver {
     at::sub_out(work_, z_, work_, tau);
     in_.denoiser.apply(work_, sigma, next_);
     in_.options.bound(next_);
-    at::sub_out(work_, next_, x_);  // x+ - x
-    z_.sub_(next_);
-    against_.push(in_.space.sum(local_dot(z_, work_)));
-    Deferred residual = in_.space.relative_norm(z_, next_);  // of the plain step, free of the momentum
+    const double n = static_cast<double>(std::min(age_++, most_)), momentum = n / (n + 1 + a_);
+    BandSum against, plain, size;
+    by_bands(
+        [&](at::Tensor z, const at::Tensor& next, const at::Tensor& x) {
+          const at::Tensor moved = next - x;
+          z.sub_(next);
+          against.add(local_dot(z, moved));
+          plain.add(local_dot(z, z));
+          size.add(local_dot(next, next));
+          z.copy_(next).add_(moved, momentum);
+        },
+        z_, next_, x_);
+    against_.push(in_.space.sum(against.value()));
+    Deferred residual = in_.space.relative_root({plain.value()}, size.value());  // free of the momentum
     residual_.push(residual);
-    const double n = static_cast<double>(std::min(age_++, most_));
-    z_.copy_(next_).add_(work_, n / (n + 1 + a_));
     std::swap(x_, next_);
-    return {.step = tau, .sigma = sigma, .residual = std::move(residual), .prior = std::move(prior)};
+    return {.step = tau,
+            .sigma = sigma,
+            .residual = std::move(residual),
+            .squares = in_.space.sum(size.value()),
+            .prior = std::move(prior)};
   }
 
   std::vector<StateField> state() override {
@@ -125,6 +138,7 @@ SolverRow fista() {
           .data_step = DataStep::gradient,
           .images = 4,
           .state_images = 2,
+          .passes = "gradient z > work; z work > work; denoise work > previous; z previous x > z",
           .options = {momentum()}};
 }
 

@@ -120,12 +120,16 @@ class GradientStep final : public Solver {
 }  // namespace
 
 SolverRow gradient_step() {
-  return {.name = "gspnp",
-          .make = make<GradientStep>,
-          .data_step = DataStep::descent,
-          .images = 5,
-          .state_images = 2,
-          .needs_potential = true};
+  return {
+      .name = "gspnp",
+      .make = make<GradientStep>,
+      .data_step = DataStep::descent,
+      .images = 5,
+      .state_images = 2,
+      .passes =
+          "x u > z; z > z; z x > z; prox z > previous; denoise previous > v; previous x > z; z; previous; "
+          "measure previous",
+      .needs_potential = true};
 }
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "tessera/domain/bands.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
@@ -50,15 +51,21 @@ class HalfQuadraticSplitting final : public Solver {
   IterationRecord step(int k) override {
     const double gamma = gamma_.at(k), sigma = in_.options.sigma.at(k);
     const bool moves = beta_ > 0 && k > 0;
-    if (moves) next_.mul_(-beta_).add_(x_, 1 + beta_);  // the image before has done its work
+    if (moves)  // the image before has done its work
+      by_bands([&](at::Tensor before, const at::Tensor& x) { before.mul_(-beta_).add_(x, 1 + beta_); }, next_,
+               x_);
     in_.data.prox(moves ? next_ : x_, gamma, u_);
     in_.denoiser.apply(u_, sigma, next_);
     in_.options.bound(next_);
     in_.data.measure(next_);
     Deferred prior = prior_value(in_, next_, gamma, sigma);
-    Deferred movement = in_.space.relative_change(next_, x_, u_);
+    Movement movement = in_.space.movement(next_, x_, u_);
     std::swap(x_, next_);
-    return {.step = gamma, .sigma = sigma, .residual = std::move(movement), .prior = std::move(prior)};
+    return {.step = gamma,
+            .sigma = sigma,
+            .residual = std::move(movement.relative),
+            .squares = std::move(movement.squares),
+            .prior = std::move(prior)};
   }
 
   std::vector<StateField> state() override {
@@ -80,6 +87,8 @@ SolverRow half_quadratic_splitting() {
           .make = make<HalfQuadraticSplitting>,
           .data_step = DataStep::prox,
           .state_images = 2,
+          .passes =
+              "previous x > previous; prox previous > u; denoise u > previous; measure previous; previous x",
           .options = {inertia()}};
 }
 

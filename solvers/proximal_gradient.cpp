@@ -61,9 +61,13 @@ class ProximalGradient final : public Solver {
 
     // Movement, not grad f: it vanishes where f and the prior balance. The ratio is a promise on the
     // iteration's one reduction; the loop reads it an iteration later, so no step waits for it.
-    Deferred movement = in_.space.relative_change(next_, x_, z_);
+    Movement movement = in_.space.movement(next_, x_, z_);
     std::swap(x_, next_);
-    return {.step = tau, .sigma = sigma, .residual = std::move(movement), .prior = std::move(prior)};
+    return {.step = tau,
+            .sigma = sigma,
+            .residual = std::move(movement.relative),
+            .squares = std::move(movement.squares),
+            .prior = std::move(prior)};
   }
 
   std::vector<StateField> state() override { return {{.name = "x", .image = &x_}}; }
@@ -82,6 +86,7 @@ SolverRow proximal_gradient() {
   return {.name = "pgd",
           .make = make<ProximalGradient>,
           .data_step = DataStep::gradient,
+          .passes = "gradient x > z; x z > z; denoise z > previous; previous x",
           .options = {relaxation()}};
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tessera/core/error.hpp"
+#include "tessera/domain/bands.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
@@ -41,12 +42,19 @@ class Red final : public Solver {
     const double tau = tau_.at(k), sigma = in_.options.sigma.at(k), weight = in_.options.weight;
     in_.data.gradient(x_, direction_);
     in_.denoiser.apply(x_, sigma, next_);
-    direction_.add_(x_, weight).sub_(next_, weight);
-    at::sub_out(next_, x_, direction_, tau);
+    by_bands(
+        [&](at::Tensor next, at::Tensor direction, const at::Tensor& x) {
+          direction.add_(x, weight).sub_(next, weight);
+          at::sub_out(next, x, direction, tau);
+        },
+        next_, direction_, x_);
     in_.options.bound(next_);
-    Deferred movement = in_.space.relative_change(next_, x_, direction_);
+    Movement movement = in_.space.movement(next_, x_, direction_);
     std::swap(x_, next_);
-    return {.step = tau, .sigma = sigma, .residual = std::move(movement)};
+    return {.step = tau,
+            .sigma = sigma,
+            .residual = std::move(movement.relative),
+            .squares = std::move(movement.squares)};
   }
 
   std::vector<StateField> state() override { return {{.name = "x", .image = &x_}}; }
@@ -60,6 +68,13 @@ class Red final : public Solver {
 
 }  // namespace
 
-SolverRow red() { return {.name = "red", .make = make<Red>, .data_step = DataStep::red}; }
+SolverRow red() {
+  return {.name = "red",
+          .make = make<Red>,
+          .data_step = DataStep::red,
+          .passes =
+              "gradient x > direction; denoise x > previous; previous direction x > previous direction; "
+              "previous x"};
+}
 
 }  // namespace tessera

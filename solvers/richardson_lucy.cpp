@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tessera/core/error.hpp"
+#include "tessera/domain/bands.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
@@ -60,19 +61,22 @@ class RichardsonLucy final : public Solver {
     in_.data.measure(x_);  // leaves A x
     const double b = *samples_.background;
     for (std::size_t i = 0; i < samples_.y.size(); ++i) {
-      at::Tensor& mean = samples_.left[i];
-      mean.add_(b);
-      const at::Tensor ratio =
-          at::where(mean > 0, (samples_.y[i] + b).clamp_min_(0) / mean, at::zeros_like(mean));
-      const at::Tensor& w = samples_.weights[i];
-      mean.copy_(w.defined() ? ratio.masked_fill(w.eq(0), 0).mul_(w) : ratio);
+      by_bands(
+          [&](at::Tensor mean, const at::Tensor& y, const at::Tensor& w) {
+            mean.add_(b);
+            const at::Tensor ratio = at::where(mean > 0, (y + b).clamp_min_(0) / mean, at::zeros_like(mean));
+            mean.copy_(w.defined() ? ratio.masked_fill(w.eq(0), 0).mul_(w) : ratio);
+          },
+          samples_.left[i], samples_.y[i], samples_.weights[i]);
     }
     samples_.A.adjoint(samples_.left, next_);  // A^T W (c / (A x + b))
-    next_.add_(rest_).mul_(x_).div_(seen_);
+    by_bands([](at::Tensor next, const at::Tensor& rest, const at::Tensor& x,
+                const at::Tensor& seen) { next.add_(rest).mul_(x).div_(seen); },
+             next_, rest_, x_, seen_);
     in_.options.bound(next_);
-    Deferred movement = in_.space.relative_change(next_, x_, work_);
+    Movement movement = in_.space.movement(next_, x_, work_);
     std::swap(x_, next_);
-    return {.residual = std::move(movement)};
+    return {.residual = std::move(movement.relative), .squares = std::move(movement.squares)};
   }
 
   std::vector<StateField> state() override { return {{.name = "x", .image = &x_}}; }
@@ -119,12 +123,14 @@ class RichardsonLucy final : public Solver {
 }  // namespace
 
 SolverRow richardson_lucy() {
-  return {.name = "richardson_lucy",
-          .make = make<RichardsonLucy>,
-          .data_step = DataStep::gradient,
-          .images = 5,
-          .bare = true,
-          .counts = true};
+  return {
+      .name = "richardson_lucy",
+      .make = make<RichardsonLucy>,
+      .data_step = DataStep::gradient,
+      .images = 5,
+      .passes = "measure x; left y > left; adjoint > previous; previous rest x seen > previous; previous x",
+      .bare = true,
+      .counts = true};
 }
 
 }  // namespace tessera

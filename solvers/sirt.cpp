@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tessera/core/error.hpp"
+#include "tessera/domain/bands.hpp"
 #include "tessera/physics/ramp_filter.hpp"
 #include "tessera/solve/solver.hpp"
 
@@ -50,12 +51,16 @@ class Sirt final : public Solver {
     in_.data.measure(x_);  // leaves W (A x - y)
     for (std::size_t i = 0; i < balance_.size(); ++i) samples_.left[i].mul_(balance_[i]);
     samples_.A.adjoint(samples_.left, next_);
-    next_.div_(seen_).masked_fill_(unseen_, 0);
-    at::sub_out(next_, x_, next_);
+    by_bands(
+        [](at::Tensor next, const at::Tensor& seen, const at::Tensor& unseen, const at::Tensor& x) {
+          next.div_(seen).masked_fill_(unseen, 0);
+          at::sub_out(next, x, next);
+        },
+        next_, seen_, unseen_, x_);
     in_.options.bound(next_);
-    Deferred movement = in_.space.relative_change(next_, x_, work_);
+    Movement movement = in_.space.movement(next_, x_, work_);
     std::swap(x_, next_);
-    return {.residual = std::move(movement)};
+    return {.residual = std::move(movement.relative), .squares = std::move(movement.squares)};
   }
 
   std::vector<StateField> state() override { return {{.name = "x", .image = &x_}}; }
@@ -97,12 +102,14 @@ class Sirt final : public Solver {
 }  // namespace
 
 SolverRow sirt() {
-  return {.name = "sirt",
-          .make = make<Sirt>,
-          .data_step = DataStep::gradient,
-          .images = 5,
-          .bare = true,
-          .balances = true};
+  return {
+      .name = "sirt",
+      .make = make<Sirt>,
+      .data_step = DataStep::gradient,
+      .images = 5,
+      .passes = "measure x; left balance > left; adjoint > previous; previous seen x > previous; previous x",
+      .bare = true,
+      .balances = true};
 }
 
 }  // namespace tessera

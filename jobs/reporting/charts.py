@@ -19,13 +19,14 @@ PHASE_COLORS = {
     "halo": "#D55E00",
     "reduce": "#CC79A7",
     "metrics": "#F0E442",
+    "scratch": "#000000",
     "checkpoint": "#8A7A00",
     "write": "#7F7F7F",
     "load": "#A6A6A6",
     "other": "#BFBFBF",
     "between": "#D9D9D9",
 }
-PHASE_LABELS = {"between": "between phases", "other": "other phases"}
+PHASE_LABELS = {"between": "between phases", "other": "other phases", "scratch": "waiting for the scratch file"}
 POINTS = 2000  # of a curve
 
 
@@ -399,6 +400,36 @@ def communication_of(run):
             alone if has else none,
             run.name,
         ),
+    ]
+
+
+def disk_of(run):
+    """What went between the scratch file and the disk; no chart where there was no such file."""
+    if "bytes_read" not in run.sums or not (run.sums["bytes_read"].any() or run.sums["bytes_written"].any()):
+        return []
+    data = []
+    for name, key, opacity in (("read", "bytes_read", 1.0), ("written", "bytes_written", 0.5)):
+        each = run.sums[key].mean(axis=1) / max(run.steady, 1)
+        some = [i for i in range(len(PHASES)) if each[i] > 0]
+        data.append(
+            {
+                "type": "bar",
+                "name": name,
+                "x": [label(PHASES[i]) for i in some],
+                "y": digits(each[some]),
+                "marker": {"color": [PHASE_COLORS[PHASES[i]] for i in some], "opacity": opacity},
+                "hovertemplate": "%{x}: %{y:.3s}B<extra>" + name + "</extra>",
+            }
+        )
+    return [
+        chart(
+            "disk",
+            "Scratch file: bytes read and written",
+            data,
+            {"barmode": "group", "xaxis": axis("", type="category"), "yaxis": axis("bytes per iteration and rank", tickformat="~s")},
+            "By the phase during which they went; pages are written beside what is computed, often in a later phase.",
+            run=run.name,
+        )
     ]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from plotly.offline import get_plotlyjs
 
-from .charts import communication_of, convergence, memory_of, phases_by_run, time_of
+from .charts import communication_of, convergence, disk_of, memory_of, phases_by_run, time_of
 from .points import rows_of
 from .runs import repeats
 from .scaling import differing, series_of
@@ -234,7 +234,7 @@ def page(runs, plans, pictures, fits, made):
     ).name
     firsts = [again[0] for again in repeats(runs)]
     curves, scales, by_run = convergence(firsts), scaling_charts(series, plans), phases_by_run(repeats(runs))
-    per_run = [(time_of(run), communication_of(run), memory_of(run)) for run in runs]
+    per_run = [(time_of(run), communication_of(run), memory_of(run) + disk_of(run)) for run in runs]
     everything = curves + scales + [by_run] + [c for groups in per_run for g in groups for c in g]
     has_data = {c["name"] for c in everything if c["data"]}
     time, communication, memory = per_run[0]

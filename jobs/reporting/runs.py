@@ -22,13 +22,14 @@ PHASES = [
     "halo",
     "reduce",
     "metrics",
+    "scratch",
     "checkpoint",
     "write",
     "load",
     "other",
     "between",
 ]
-SUMS = ["own_seconds", "wait_seconds", "flight_seconds", "bytes_sent", "messages"]
+SUMS = ["own_seconds", "wait_seconds", "flight_seconds", "bytes_sent", "messages", "bytes_read", "bytes_written"]
 COLUMNS = 500  # of the map rank x iteration, and points of a curve per iteration and phase
 DONE = {"converged": "converged", "limit": "finished"}
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "pack_body.hpp"
 
@@ -57,6 +59,28 @@ bool copy_pixels(Mode mode, const Cell& cell, const Term* terms, T* to, const T*
   return true;
 }
 
+// Some rows of a cell: those of one channel and depth.
+struct Rows {
+  const Cell* cell;
+  std::int64_t c, d, begin, end;
+  std::int64_t at;  // where the first lies in the target
+};
+
+// Of a large program, in the order in which the target lies: a rim beside an image is written with the rows that it
+// touches, and each page of memory once.
+std::vector<Rows> in_order(const Program& program) {
+  constexpr std::int64_t kRows = 32;
+  std::vector<Rows> all;
+  for (const Cell& cell : program.cells)
+    for (std::int64_t c = 0; c < cell.extent[0]; ++c)
+      for (std::int64_t d = 0; d < cell.extent[1]; ++d)
+        for (std::int64_t h = 0; h < cell.extent[2]; h += kRows)
+          all.push_back({&cell, c, d, h, std::min(h + kRows, cell.extent[2]),
+                         cell.offset + c * cell.stride[0] + d * cell.stride[1] + h * cell.stride[2]});
+  std::ranges::sort(all, {}, &Rows::at);
+  return all;
+}
+
 }  // namespace
 
 void Program::append(Cell cell, const std::vector<Term>& from) {
@@ -71,6 +95,15 @@ void Program::append(Cell cell, const std::vector<Term>& from) {
 void run_host(const Program& program, ElementType type, void* to, const void* from) {
   with_type(type, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
+    constexpr std::int64_t kLarge = std::int64_t{1} << 20;
+    const bool pixels = !program.cells.empty() && program.cells.front().stride[0] == 1;
+    if (program.elements >= kLarge && program.cells.size() > 1 && !pixels) {
+      for (const Rows& rows : in_order(program))
+        for (std::int64_t h = rows.begin; h < rows.end; ++h)
+          row(program.mode, *rows.cell, program.terms.data() + rows.cell->first_term, static_cast<T*>(to),
+              static_cast<const T*>(from), rows.c, rows.d, h);
+      return;
+    }
     for (const Cell& cell : program.cells) {
       const Term* terms = program.terms.data() + cell.first_term;
       if (copy_pixels(program.mode, cell, terms, static_cast<T*>(to), static_cast<const T*>(from))) continue;

@@ -12,6 +12,7 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
+#include "tessera/core/scratch.hpp"
 
 namespace tessera {
 namespace {
@@ -24,7 +25,8 @@ const auto program_start = std::chrono::steady_clock::now();
 struct Open {
   PhaseRecord record;
   double children = 0;
-  std::int64_t begin = -1;  // the device's mark
+  DiskTraffic before{}, inside{};  // of the process when it began; of its children
+  std::int64_t begin = -1;         // the device's mark
 };
 
 // A record whose device may still be under way.
@@ -148,7 +150,7 @@ Recorder::Impl& here() { return Recorder::current().impl(); }
 const char* name(Phase phase) {
   static constexpr std::array<const char*, kKinds> names = {"load",       "halo",    "operator", "adjoint",
                                                             "prox",       "denoise", "reduce",   "metrics",
-                                                            "checkpoint", "write",   "other"};
+                                                            "checkpoint", "write",   "scratch",  "other"};
   return names.at(static_cast<std::size_t>(phase));
 }
 
@@ -162,6 +164,7 @@ PhaseScope::PhaseScope(Phase phase) {
   scope.record.iteration = r.iteration;
   scope.record.start = r.now();
   if (r.clock) scope.begin = r.clock->mark();
+  if (has_scratch()) scope.before = disk_traffic();
   memory_begin_peak();
   enter(phase);
   r.open.push_back(scope);
@@ -180,6 +183,12 @@ PhaseScope::~PhaseScope() {
   r.allocated_bytes = memory_now();
   r.peak_bytes = memory_end_peak();
   r.resident_bytes = resident_bytes();
+  DiskTraffic disk;
+  if (has_scratch() && scope.before.known()) {
+    disk = disk_traffic() - scope.before;
+    r.bytes_read = disk.read - scope.inside.read;
+    r.bytes_written = disk.written - scope.inside.written;
+  }
   auto& longest = slowest[static_cast<std::size_t>(r.phase)];
   longest.store(std::max(longest.load(std::memory_order_relaxed), r.seconds), std::memory_order_relaxed);
   while (all.finished.size() >= kKept) {
@@ -191,6 +200,7 @@ PhaseScope::~PhaseScope() {
     enter(Phase::other);
   } else {
     all.open.back().children += r.seconds;
+    all.open.back().inside += disk;
     enter(all.open.back().record.phase);
   }
 }

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -20,6 +21,7 @@
 #include <iterator>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
@@ -54,6 +56,8 @@ constexpr std::array kFileSystems = {FileSystem{0xEF53, "ext4"},
                                      FileSystem{0xFF534D42, "CIFS", false, true},
                                      FileSystem{0xFE534D42, "SMB", false, true},
                                      FileSystem{0x65735546, "FUSE", false, true}};
+
+std::atomic<int> scratches{0};
 
 std::string reason() { return std::strerror(errno); }
 
@@ -127,6 +131,15 @@ class Scratch::Pager {
   void make_room() {
     if (resident_bytes() > most_) release();
   }
+  // It is worked on now: taken last.
+  void use(const Piece& piece) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    used_ += piece.bytes;
+    const auto first = static_cast<std::size_t>(piece.offset / kChunk),
+               last = static_cast<std::size_t>((piece.offset + piece.bytes - 1) / kChunk);
+    if (used_at_.size() <= last) used_at_.resize(last + 1, kNever);
+    for (std::size_t k = first; k <= last; ++k) used_at_[k] = used_;
+  }
   // Nothing of it is written any more.
   void forget(const Piece& piece) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -152,7 +165,7 @@ class Scratch::Pager {
     const std::int64_t aim = most_ - most_ / 16;
     for (std::int64_t seen = 0; resident_bytes() > aim;) {
       const std::lock_guard<std::mutex> lock(scratch_.mutex_);  // no piece goes while its pages are taken
-      if (seen >= scratch_.out_) return false;
+      if (seen >= 2 * scratch_.out_) return false;
       auto piece = scratch_.pieces_.upper_bound(hand_);
       if (piece != scratch_.pieces_.begin() && hand_ < end_of(*std::prev(piece)))
         --piece;
@@ -160,16 +173,27 @@ class Scratch::Pager {
         hand_ = (piece == scratch_.pieces_.end() ? piece = scratch_.pieces_.begin() : piece)->first;
       const std::int64_t within = hand_ - piece->first,
                          bytes = std::min(kChunk, piece->second.bytes - within);
-      ::madvise(hand_, static_cast<std::size_t>(bytes), MADV_DONTNEED);
-      hand_ += bytes;
+      char* const data = std::exchange(hand_, hand_ + bytes);
+      const Piece part{piece->second.offset + within, bytes};
       seen += bytes;
+      if (seen <= scratch_.out_ && in_use(part)) continue;  // the second time around whatever there is
+      ::madvise(data, static_cast<std::size_t>(bytes), MADV_DONTNEED);
       {
         const std::lock_guard<std::mutex> queue(mutex_);
-        queue_.push_back({piece->second.offset + within, bytes});
+        queue_.push_back(part);
       }
       changed_.notify_all();
     }
     return true;
+  }
+  // Among the last eighth of the memory that was asked for.
+  bool in_use(const Piece& piece) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto first = static_cast<std::size_t>(piece.offset / kChunk),
+               last = static_cast<std::size_t>((piece.offset + piece.bytes - 1) / kChunk);
+    for (std::size_t k = first; k <= last && k < used_at_.size(); ++k)
+      if (used_at_[k] > used_ - most_ / 8) return true;
+    return false;
   }
   static char* end_of(const std::pair<char* const, Piece>& piece) { return piece.first + piece.second.bytes; }
   void write() {
@@ -198,6 +222,9 @@ class Scratch::Pager {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Piece> queue_, fetched_;  // to be written; to be read
+  static constexpr std::int64_t kNever = -(std::int64_t{1} << 60);
+  std::vector<std::int64_t> used_at_;  // by chunk of the file: bytes that were asked for until then
+  std::int64_t used_ = 0;              // bytes asked for
   bool ended_ = false;
   std::thread watching_, writing_;
 };
@@ -207,10 +234,12 @@ Scratch::Scratch(const std::string& folder, std::int64_t resident)
   TESSERA_VALIDATE(file_ >= 0, "no scratch file can be made in ", folder, " (", reason(),
                    ") name another scratch_folder");
   begin_mapping();
+  ++scratches;
   pager_ = std::make_unique<Pager>(*this, resident);
 }
 
 Scratch::~Scratch() {
+  --scratches;
   pager_.reset();
   for (const auto& [data, piece] : pieces_) ::munmap(data, static_cast<std::size_t>(piece.bytes));
   ::close(file_);
@@ -311,6 +340,21 @@ void Scratch::fetch(const void* data, std::int64_t bytes) {
   if (const Piece wanted = within(data, bytes); wanted.bytes > 0) pager_->fetch(wanted);
 }
 
+void Scratch::await(const void* data, std::int64_t bytes, bool written) const {
+  const Piece wanted = within(data, bytes);
+  if (wanted.bytes < bytes) return;
+  pager_->use(wanted);
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(data) / page * page,
+                       end = (reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(bytes) +
+                              page - 1) /
+                             page * page;
+  // A kernel that cannot (before 5.14) brings the pages one by one, when they are touched.
+#ifdef MADV_POPULATE_WRITE
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, written ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+#endif
+}
+
 void Scratch::forget(void* data, std::int64_t bytes) {
   const Piece all = within(data, bytes);
   const std::int64_t page = ::sysconf(_SC_PAGESIZE), begin = (all.offset + page - 1) / page * page,
@@ -327,6 +371,43 @@ std::int64_t Scratch::largest() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return size_;
 }
+
+double disk_rate(const std::string& folder) {
+  constexpr std::int64_t kPart = std::int64_t{4} << 20, kAll = std::int64_t{64} << 20;
+  constexpr double kSeconds = 0.15;  // of writing, and of reading
+  const int file = open_unnamed(folder);
+  if (file < 0) return 0;
+  // Without the cache where the file system can; else what was written goes to the disk before the clock stops.
+  ::fcntl(file, F_SETFL, ::fcntl(file, F_GETFL) | O_DIRECT);
+  void* memory = nullptr;
+  if (::posix_memalign(&memory, std::size_t{1} << 16, static_cast<std::size_t>(kPart)) != 0) memory = nullptr;
+  double seconds = 0;
+  std::int64_t bytes = 0;
+  if (memory) {
+    std::memset(memory, 1, static_cast<std::size_t>(kPart));
+    std::int64_t written = 0;
+    const auto turn = [&](auto&& one, std::int64_t most) {
+      const auto begin = std::chrono::steady_clock::now();
+      const auto passed = [&] {
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      };
+      std::int64_t done = 0;
+      while (done < most && passed() < kSeconds && one(done) == kPart) done += kPart;
+      ::fdatasync(file);
+      seconds += passed();
+      bytes += done;
+      return done;
+    };
+    written = turn([&](std::int64_t at) { return ::pwrite(file, memory, kPart, at); }, kAll);
+    ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    turn([&](std::int64_t at) { return ::pread(file, memory, kPart, at); }, written);
+  }
+  std::free(memory);
+  ::close(file);
+  return bytes > 0 ? static_cast<double>(bytes) / seconds : 0;
+}
+
+bool has_scratch() { return scratches > 0; }
 
 DiskTraffic disk_traffic() {
   DiskTraffic traffic;

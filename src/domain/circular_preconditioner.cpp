@@ -175,7 +175,7 @@ void CircularPreconditioner::prepare(double gamma) {
 
 void CircularPreconditioner::apply(const at::Tensor& r, at::Tensor& z) {
   at::mul_out(z, r, root_);
-  fourier_.divide(z, shape_, gamma_ * level_, z);
+  fourier_.divide({z}, shape_, gamma_ * level_, z);
   const std::int64_t most = lines_at_once(z);
   for (std::int64_t line = 0; line < z.size(1);
        line += most) {  // r + root (C^-1 root r - root r), in the cache

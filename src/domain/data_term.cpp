@@ -17,6 +17,7 @@
 #include "sample_weights.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/domain/bands.hpp"
 #include "tessera/domain/quadratic_prox.hpp"
 
 namespace tessera {
@@ -114,7 +115,7 @@ class LeastSquares final : public DataTerm {
     Fit fit{residual_, Measurement(y_.size()), y_, noise_sigma_};
     for (std::size_t i = 0; i < y_.size(); ++i) {
       at::Tensor& counted = fit.counted[i];
-      take_data(i);
+      take_data(residual_[i], y_[i], end(i));
       if (noise_sigma_ > 0) residual_[i].div_(noise_sigma_);
       if (root_weights_[i].defined()) {
         residual_[i].mul_(root_weights_[i]);
@@ -148,7 +149,9 @@ class LeastSquares final : public DataTerm {
   void normal(const at::Tensor& x, at::Tensor& out) {
     A_->apply(x, residual_);
     for (std::size_t i = 0; i < y_.size(); ++i)
-      if (root_weights_[i].defined()) residual_[i].mul_(root_weights_[i]).mul_(root_weights_[i]);
+      if (root_weights_[i].defined())
+        by_bands([](at::Tensor r, const at::Tensor& root) { r.mul_(root).mul_(root); }, residual_[i],
+                 root_weights_[i]);
     A_->adjoint(residual_, out);
   }
   // W t for a tensor over part i.
@@ -157,12 +160,12 @@ class LeastSquares final : public DataTerm {
     return root.defined() ? t.mul(root).mul_(root) : t;
   }
 
-  // A x in residual_ becomes A x - y, and 0 beyond a clipped sample.
-  void take_data(std::size_t i) {
-    at::Tensor& r = residual_[i];
-    r.sub_(y_[i]);
-    if (!ends_.empty() && r.numel() > 0) r.masked_fill_(r.mul(ends_[i]).gt(0), 0);
+  // A x in r becomes A x - y, and 0 beyond a clipped sample.
+  static void take_data(at::Tensor& r, const at::Tensor& y, const at::Tensor& ends) {
+    r.sub_(y);
+    if (ends.defined() && r.numel() > 0) r.masked_fill_(r.mul(ends).gt(0), 0);
   }
+  at::Tensor end(std::size_t i) const { return ends_.empty() ? at::Tensor() : ends_[i]; }
   // What the samples are pulled to from z: y, or A z where that lies beyond a clipped one.
   Measurement target_at(const at::Tensor& z) {
     A_->apply(z, residual_);
@@ -178,11 +181,14 @@ class LeastSquares final : public DataTerm {
   at::Tensor weigh_residual() {
     at::Tensor chi = at::zeros({}, A_->options().dtype(at::kDouble));
     for (std::size_t i = 0; i < y_.size(); ++i) {
-      at::Tensor& r = residual_[i];
-      take_data(i);
-      if (root_weights_[i].defined()) r.mul_(root_weights_[i]);
-      chi = chi.add(local_dot(r, r));
-      if (root_weights_[i].defined()) r.mul_(root_weights_[i]);
+      by_bands(
+          [&](at::Tensor r, const at::Tensor& y, const at::Tensor& ends, const at::Tensor& root) {
+            take_data(r, y, ends);
+            if (root.defined()) r.mul_(root);
+            chi = chi.add(local_dot(r, r));
+            if (root.defined()) r.mul_(root);
+          },
+          residual_[i], y_[i], end(i), root_weights_[i]);
     }
     return chi;
   }

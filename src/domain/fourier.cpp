@@ -3,18 +3,21 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/fft_fft.h>
 #include <ATen/ops/fft_ifft.h>
 #include <ATen/ops/fft_irfft.h>
 #include <ATen/ops/fft_rfft.h>
 
 #include <algorithm>
+#include <array>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "tessera/core/memory.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/domain/bands.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/domain/tensor_memory.hpp"
 
@@ -78,13 +81,23 @@ at::Tensor transformed(const Transform& transform, const at::Tensor& t, std::int
 // are the same, so that the bits do not say where an image lies.
 template <class Transform>
 void in_parts(const at::Tensor& in, const at::Tensor& out, std::int64_t axis, const Transform& transform) {
-  constexpr std::int64_t kBand = 512;
+  constexpr std::int64_t kBand = 512, kAhead = 8;
   const std::int64_t across = 3 - axis, lines = in.size(across), most = lines_at_once(in, axis);
   const std::int64_t width = axis == 1 && in_scratch(in) ? (kBand + most - 1) / most * most : most;
+  const bool on_disk = in_scratch(in) || in_scratch(out);
+  const std::int64_t few = axis == 1 ? width : kAhead * width;  // lines that are waited for at once
   for (std::int64_t c = 0; c < in.size(0); ++c)
     for (std::int64_t begin = 0; begin < lines; begin += width) {
       const std::int64_t count = std::min(width, lines - begin);
-      const auto part = [&](const at::Tensor& t) { return t.narrow(0, c, 1).narrow(across, begin, count); };
+      const auto lines_of = [&](const at::Tensor& t, std::int64_t from, std::int64_t wanted) {
+        const std::int64_t first = std::min(from, lines);
+        return t.narrow(0, c, 1).narrow(across, first, std::min(wanted, lines - first));
+      };
+      const auto part = [&](const at::Tensor& t) { return lines_of(t, begin, count); };
+      if (on_disk && begin % few == 0) {
+        if (axis == 2) fetch_ahead(lines_of(in, begin + few, few));
+        await(std::array{lines_of(in, begin, few)}, lines_of(out, begin, few));
+      }
       if (count <= most) {
         part(out).copy_(transformed(transform, part(in), c, begin));
         continue;
@@ -130,12 +143,17 @@ at::Tensor DistributedFourier::lines(const at::Tensor& spectrum) const {
   return deep_ ? spectrum.flatten(2, 3) : planes_of(spectrum);
 }
 
-void DistributedFourier::to_columns(const at::Tensor& x) {
-  if (!alone_) move(*turns_.front(), x, block_, rows_, row_slab_);
+void DistributedFourier::to_columns(const Sum& x) {
+  if (!alone_) move(*turns_.front(), x.in, block_, rows_, row_slab_);
   const at::Tensor spectrum = planes_of(spectrum_rows_);
+  const at::Tensor more = alone_ && x.more.defined() ? planes_of(x.more) : at::Tensor();
   overwritten_soon(spectrum);
-  in_parts(planes_of(alone_ ? x : rows_), spectrum, 2,
-           [&](const at::Tensor& t) { return at::fft_rfft(t, width_, 2); });
+  in_parts(planes_of(alone_ ? x.in : rows_), spectrum, 2,
+           [&](const at::Tensor& t, std::int64_t channel, std::int64_t begin) {
+             if (!more.defined()) return at::fft_rfft(t, width_, 2);
+             const at::Tensor there = more.narrow(0, channel, 1).narrow(1, begin, t.size(1));
+             return at::fft_rfft(at::add(t, there, x.share), width_, 2);
+           });
   if (deep_)
     in_parts(spectrum, spectrum, 1, [](const at::Tensor& t) { return at::fft_fft(t, std::nullopt, 1); });
   if (turns_.size() == 4 && !alone_)
@@ -155,7 +173,7 @@ void DistributedFourier::from_columns(at::Tensor& x) {
 }
 
 void DistributedFourier::forward(const at::Tensor& x) {
-  to_columns(x);
+  to_columns({x});
   const at::Tensor all = lines(columns_);
   in_parts(all, all, 1, [](const at::Tensor& t) { return at::fft_fft(t, std::nullopt, 1); });
 }
@@ -166,9 +184,15 @@ void DistributedFourier::inverse(at::Tensor& x) {
   from_columns(x);
 }
 
-void DistributedFourier::divide(const at::Tensor& in, const at::Tensor& symbol, double gain,
-                                at::Tensor& out) {
-  to_columns(in);
+void DistributedFourier::divide(const Sum& in, const at::Tensor& symbol, double gain, at::Tensor& out) {
+  if (!alone_ && in.more.defined()) {
+    by_bands(
+        [&](at::Tensor sum, const at::Tensor& a, const at::Tensor& b) { at::add_out(sum, a, b, in.share); },
+        out, in.in, in.more);
+    to_columns({out});
+  } else {
+    to_columns(in);
+  }
   const at::Tensor all = lines(columns_), gains = lines(symbol);
   // A line stays in the cache from its transform to its inverse.
   in_parts(all, all, 1, [&](const at::Tensor& t, std::int64_t channel, std::int64_t begin) {

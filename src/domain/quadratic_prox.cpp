@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "circular_norm.hpp"
+#include "tessera/domain/bands.hpp"
 #include "tessera/domain/fourier.hpp"
 #include "tessera/domain/prox_plan.hpp"
 #include "tessera/domain/tensor_memory.hpp"
@@ -93,7 +94,9 @@ struct QuadraticProx::Iterative {
   }
   void weigh(Measurement& y) const {
     for (std::size_t i = 0; i < y.size(); ++i)
-      if (root_weights[i].defined()) y[i].mul_(root_weights[i]).mul_(root_weights[i]);
+      if (root_weights[i].defined())
+        by_bands([](at::Tensor r, const at::Tensor& root) { r.mul_(root).mul_(root); }, y[i],
+                 root_weights[i]);
   }
 };
 
@@ -125,19 +128,20 @@ bool QuadraticProx::wants_adjoint() const { return !iterative_ && !(closed_ && c
 at::Tensor QuadraticProx::solve(const Measurement& y, const at::Tensor& adjoint, const at::Tensor& z,
                                 double gamma, at::Tensor& out, Measurement& work) {
   if (wants_adjoint()) {
-    if (!work_.defined()) work_ = at::empty_like(z);
-    overwritten_soon(work_);
-    at::add_out(work_, z, adjoint, gamma);
-    if (diagonal_)
-      out.copy_(work_).div_(diagonal_->mul(gamma).add_(1));
-    else
-      closed_->fourier.divide(work_, closed_->symbol, gamma, out);
+    if (diagonal_) {
+      overwritten_soon(out);
+      by_bands([&](at::Tensor to, const at::Tensor& at, const at::Tensor& toward,
+                   const at::Tensor& d) { at::add_out(to, at, toward, gamma).div_(d.mul(gamma).add_(1)); },
+               out, z, adjoint, *diagonal_);
+    } else {
+      closed_->fourier.divide({z, adjoint, gamma}, closed_->symbol, gamma, out);
+    }
     return {};
   }
   if (closed_) {
     A_->apply(z, work);
     at::sub_out(work[0], y[0], work[0]);
-    closed_->fourier.divide(work[0], closed_->symbol, gamma, work[0]);  // now y - A u
+    closed_->fourier.divide({work[0]}, closed_->symbol, gamma, work[0]);  // now y - A u
     A_->adjoint(work, out);
     at::add_out(out, z, out, gamma);
     return {};
@@ -157,7 +161,9 @@ at::Tensor QuadraticProx::solve(const Measurement& y, const at::Tensor& adjoint,
     for (std::size_t i = 0; i < y.size(); ++i) at::sub_out(work[i], y[i], work[i]);
     it.weigh(work);
     A_->adjoint(work, to);
-    at::add_out(to, z, to, gamma).sub_(in);
+    by_bands([&](at::Tensor r, const at::Tensor& at,
+                 const at::Tensor& x) { at::add_out(r, at, r, gamma).sub_(x); },
+             to, z, in);
   };
   double margin = 1;
   if (Preconditioner* P = it.prepared(*A_, gamma)) {

@@ -121,7 +121,7 @@ class RadialPreconditioner final : public Preconditioner {
   }
   void apply(const at::Tensor& r, at::Tensor& z) override {
     if (root_.defined()) at::mul_out(z, r, root_);
-    fourier_.divide(root_.defined() ? z : r, symbol_, gamma_, z);
+    fourier_.divide({root_.defined() ? z : r}, symbol_, gamma_, z);
     if (root_.defined()) z.mul_(root_);
   }
 

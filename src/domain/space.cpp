@@ -13,10 +13,12 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/domain/bands.hpp"
 
 namespace tessera {
 namespace {
@@ -188,27 +190,35 @@ std::vector<double> Space::dots(const std::vector<std::pair<at::Tensor, at::Tens
 }
 
 Deferred Space::relative_norm(const at::Tensor& a, const at::Tensor& b) const {
-  return reducer_->add({local_dot(a, a), local_dot(b, b)}, [](const std::vector<double>& s) {
-    return std::sqrt(s[0]) / (std::sqrt(s[1]) + kTiny);
+  return relative_root({local_dot(a, a)}, local_dot(b, b));
+}
+
+Deferred Space::relative_root(std::vector<at::Tensor> a, const at::Tensor& b) const {
+  a.push_back(b);
+  return reducer_->add(std::move(a), [](const std::vector<double>& s) {
+    return std::sqrt(std::accumulate(s.begin(), s.end() - 1, 0.0)) / (std::sqrt(s.back()) + kTiny);
   });
 }
 
-Deferred Space::relative_change(const at::Tensor& x, const at::Tensor& before, at::Tensor& work) const {
+Movement Space::movement(const at::Tensor& x, const at::Tensor& before, at::Tensor& work) const {
   TESSERA_EXPECT(x.sizes() == before.sizes() && x.scalar_type() == before.scalar_type(),
                  "a change between unlike tensors");
+  BandSum moved, size;
   const bool host = x.is_cpu() && x.is_contiguous() && before.is_contiguous() &&
                     (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble);
-  if (!host) return relative_norm(at::sub_out(work, x, before), x);
-  return reducer_->add(
-      {at::scalar_tensor(local_distance(x, before), at::kDouble), local_dot(x, x)},
-      [](const std::vector<double>& s) { return std::sqrt(s[0]) / (std::sqrt(s[1]) + kTiny); });
-}
-
-Deferred Space::relative_norm(const std::pair<at::Tensor, at::Tensor>& ab, const at::Tensor& c) const {
-  const auto& [a, b] = ab;
-  return reducer_->add({local_dot(a, a), local_dot(b, b), local_dot(c, c)}, [](const std::vector<double>& s) {
-    return std::sqrt(s[0] + s[1]) / (std::sqrt(s[2]) + kTiny);
-  });
+  if (host) {
+    read_by_bands(
+        [&](const at::Tensor& now, const at::Tensor& then) {
+          moved.add(at::scalar_tensor(local_distance(now, then), at::kDouble));
+          size.add(local_dot(now, now));
+        },
+        x, before);
+  } else {
+    at::sub_out(work, x, before);
+    moved.add(local_dot(work, work));
+    size.add(local_dot(x, x));
+  }
+  return {relative_root({moved.value()}, size.value()), sum(size.value())};
 }
 
 Deferred Space::norm_squared(const at::Tensor& a) const {

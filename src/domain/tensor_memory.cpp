@@ -18,6 +18,7 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
+#include "tessera/core/phase.hpp"
 
 namespace tessera {
 namespace {
@@ -257,13 +258,13 @@ ScratchScope::~ScratchScope() { allocator().lay_in(nullptr, 0); }
 std::int64_t scratch_bytes() { return allocator().scratch_size(); }
 
 bool in_scratch(const at::Tensor& t) {
-  return t.is_cpu() && t.numel() > 0 && allocator().file_of(t.const_data_ptr());
+  return has_scratch() && t.is_cpu() && t.numel() > 0 && allocator().file_of(t.const_data_ptr());
 }
 
-void fetch_ahead(const at::Tensor& t) {
-  if (!t.is_cpu() || t.numel() == 0 || t.dim() < 2) return;
-  const std::shared_ptr<Scratch> file = allocator().file_of(t.const_data_ptr());
-  if (!file) return;
+namespace {
+// f(address, bytes) of the rows of each plane, (..., rows, columns), of any strides, gaps between rows included.
+template <class F>
+void of_planes(const at::Tensor& t, const F& f) {
   const auto last = [&](std::int64_t axis) { return (t.size(axis) - 1) * t.stride(axis); };
   const std::int64_t element = static_cast<std::int64_t>(t.element_size());
   const std::int64_t bytes = (last(-2) + last(-1) + 1) * element;
@@ -277,7 +278,36 @@ void fetch_ahead(const at::Tensor& t) {
     offsets = std::move(next);
   }
   const char* const begin = static_cast<const char*>(t.const_data_ptr());
-  for (const std::int64_t offset : offsets) file->fetch(begin + offset, bytes);
+  for (const std::int64_t offset : offsets) f(begin + offset, bytes);
+}
+std::shared_ptr<Scratch> file_of(const at::Tensor& t) {
+  if (!has_scratch() || !t.defined() || !t.is_cpu() || t.numel() == 0 || t.dim() < 2) return nullptr;
+  return allocator().file_of(t.const_data_ptr());
+}
+}  // namespace
+
+void fetch_ahead(const at::Tensor& t) {
+  if (const std::shared_ptr<Scratch> file = file_of(t))
+    of_planes(t, [&](const char* data, std::int64_t bytes) { file->fetch(data, bytes); });
+}
+
+void await(std::span<const at::Tensor> read, const at::Tensor& written) {
+  if (!has_scratch()) return;
+  const PhaseScope phase(Phase::scratch);
+  const auto wait_for = [](const at::Tensor& t, bool written) {
+    const std::shared_ptr<Scratch> file = file_of(t);
+    if (!file) return;
+    const auto element = static_cast<std::int64_t>(t.element_size());
+    const std::int64_t rows = t.size(-2), step = t.stride(-2) * element,
+                       row = ((t.size(-1) - 1) * t.stride(-1) + 1) * element;
+    of_planes(t, [&](const char* data, std::int64_t bytes) {
+      if (step <= 2 * row) return file->await(data, bytes, written);
+      for (std::int64_t r = 0; r < rows; ++r)
+        file->await(data + r * step, row, written);  // not what lies between
+    });
+  };
+  for (const at::Tensor& t : read) wait_for(t, false);
+  wait_for(written, true);
 }
 
 void overwritten_soon(const at::Tensor& t) {

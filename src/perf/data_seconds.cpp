@@ -7,10 +7,10 @@
 
 namespace tessera {
 
-double data_moment(const DataWork& data, const Decomposition& d, int rank) {
+double data_moment(const DataWork& data, const Decomposition& d, int rank, double images) {
   const ProductSpace domain(data.image.on(d.image()), d);
   const OperatorWork work = data.op->work(domain, rank);
-  return std::max(4 * static_cast<double>(data.image.bytes(d.block(rank))), work.moment) + work.kept;
+  return std::max(images * static_cast<double>(data.image.bytes(d.block(rank))), work.moment) + work.kept;
 }
 
 double data_seconds(const Machine& machine, const DataWork& data, const Decomposition& d,

@@ -9,6 +9,7 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/domain/bands.hpp"
 #include "tessera/domain/tensor_memory.hpp"
 
 namespace tessera {
@@ -143,7 +144,8 @@ class Loop {
     {
       const PhaseScope phase(Phase::metrics);
       if (in_.metrics) next.psnr = in_.metrics->psnr(solver_.image(), in_.reducer);
-      next.squares = in_.space.norm_squared(solver_.image());
+      next.squares =
+          next.record.squares.asked() ? next.record.squares : in_.space.norm_squared(solver_.image());
       next.stop = in_.reducer.add(in_.stop_requested && in_.stop_requested() ? 1.0 : 0.0);
       bool wanted = false;
       for (Observer* o : in_.observers) wanted |= o->wants_rest(k);
@@ -182,7 +184,7 @@ class Loop {
     const Watch::Verdict verdict = at_.watch.see(r.iteration, r.residual, r.chi2, r.iteration >= in_.settled);
     if (verdict == Watch::Verdict::best) {
       overwritten_soon(best_);
-      best_.copy_(image);
+      by_bands([](at::Tensor best, const at::Tensor& now) { best.copy_(now); }, best_, image);
     }
     if (verdict == Watch::Verdict::growing)
       diverged(concat("residual or chi2 have grown since iteration ", at_.watch.best + 1, ", in iteration ",

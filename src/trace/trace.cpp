@@ -14,6 +14,7 @@
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/reason.hpp"
+#include "tessera/core/scratch.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/io/hdf5.hpp"
 #include "tessera/io/hdf5_output.hpp"
@@ -36,6 +37,7 @@ struct PhaseRow {
   std::int8_t phase, parent;
   double start, seconds, own_seconds, wait_seconds, flight_seconds, device_seconds;
   std::int64_t bytes_sent, bytes_received, messages;
+  std::int64_t bytes_read, bytes_written;
   std::int64_t allocated_bytes, peak_bytes, resident_bytes;
 };
 
@@ -71,6 +73,10 @@ std::vector<Column> phase_columns(hid_t phase) {
                                  {keys::allocated_bytes, offsetof(R, allocated_bytes), whole},
                                  {keys::peak_bytes, offsetof(R, peak_bytes), whole},
                                  {keys::resident_bytes, offsetof(R, resident_bytes), whole}};
+  if (has_scratch()) {
+    columns.push_back({keys::bytes_read, offsetof(R, bytes_read), whole});
+    columns.push_back({keys::bytes_written, offsetof(R, bytes_written), whole});
+  }
   if (has_device_clock()) columns.push_back({keys::device_seconds, offsetof(R, device_seconds), real});
   return columns;
 }
@@ -300,8 +306,8 @@ struct TraceWriter::Impl {
       if (file && recorded(r.iteration))
         file->phases.add({r.iteration, static_cast<std::int8_t>(r.phase), static_cast<std::int8_t>(r.parent),
                           clock + r.start, r.seconds, r.own_seconds, r.wait_seconds, r.flight_seconds,
-                          r.device_seconds, r.bytes_sent, r.bytes_received, r.messages, r.allocated_bytes,
-                          r.peak_bytes, r.resident_bytes});
+                          r.device_seconds, r.bytes_sent, r.bytes_received, r.messages, r.bytes_read,
+                          r.bytes_written, r.allocated_bytes, r.peak_bytes, r.resident_bytes});
     }
   }
 

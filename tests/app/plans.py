@@ -2,6 +2,7 @@
 """Scenarios of budgets, plans and tuned choices."""
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,8 @@ import time
 
 import numpy as np
 
-from harness import JOB, NETWORK, TV, distance, image, job, photo, predicted, run, same, sanitized, summary, tessera, work
+from harness import (JOB, NETWORK, TV, distance, image, job, photo, predicted, program, run, same, sanitized, summary, tessera,
+                     work)
 
 
 def keeps_its_memory():
@@ -183,15 +185,30 @@ def larger_than_memory():
         run(str(work / "blur.yaml"), "--set", "output.folder=parts", "--set", "solver.iterations=2", *first, ranks=3)
         run(str(work / "blur.yaml"), "--set", "output.folder=parts", "--resume", *(then or ("--set", "scratch=never")), ranks=3)
         same("parts", "blur3")
+    # A disk that fills up (here a limit of the process that nobody foresees): what was written before is good.
+    shutil.rmtree(work / "parts")
+    run(str(work / "blur.yaml"), "--set", "output.folder=parts", "--set", "solver.iterations=2")
+    full = subprocess.run([program, "run", str(work / "blur.yaml"), "--set", "output.folder=parts", "--resume", *disk], cwd=work,
+                          text=True, capture_output=True, restore_signals=False,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, 4 << 20)))
+    assert full.returncode == 3 and re.search(r"has no room for .* resume from the last checkpoint", full.stderr), (full.returncode, full.stderr)
+    run(str(work / "blur.yaml"), "--set", "output.folder=parts", "--resume", *disk)
+    same("parts", "blur1")
     if not sanitized:  # which takes memory of its own
         large = job("problem:\n  truth: {scene: {size: [1500, 1500], channels: 3}}\n  operator: {type: blur, kernel: {gaussian: {sigma: 1.6}}}\n"
                     "  noise: {gaussian: 0.02}\nsolver: {iterations: 1}\noutput: {folder: large, preview: none, diagnostics: false}\n", "large.yaml")
         told = tessera("check", large, "--set", "memory=450 MiB")[1]
         assert re.search(r"memory +471.9 MB resident .*as the job says", told) and re.search(r"scratch +up to \d+\.\d MB", told), told
+        foreseen, unit = re.search(r"disk .* read and ([\d.]+) (\w+) written", told).groups()
+        foreseen = float(foreseen) * {"MB": 1e6, "GB": 1e9}[unit]
         out, _ = run(large, "--set", "memory=450 MiB")
         resident, file = summary("large")["resident_peak_bytes_per_rank"][0], summary("large")["scratch"]["bytes_per_rank"][0]
         print(f"{resident / 1e6:.0f} MB resident of 472 MB, {file / 1e6:.0f} MB in the file")
         assert resident < 1.15 * 450 * 2**20 and file > 200e6, (resident, file)  # beside other tests its thread is late
+        told = summary("large")["scratch"]
+        print(f"{told['written_per_iteration'] / 1e6:.0f} MB written in an iteration, {foreseen / 1e6:.0f} MB foreseen")
+        if subprocess.run(["stat", "-f", "-c", "%T", work], text=True, capture_output=True).stdout.strip() == "ext2/ext3":
+            assert 0.6 * foreseen < told["written_per_iteration"] < 1.6 * foreseen, (told, foreseen)
     for more, reason in ((("scratch_folder=/nowhere",), "is not there"), (("problem.truth={scene: {size: [900000, 900000]}}",), "left \\(the state of 1 rank"),
                          (("memory=1 MiB",), "a window of the scratch file")):
         _, err = run(str(work / "counts.yaml"), "--set", "output.folder=none", *disk, *(w for m in more for w in ("--set", m)), expect=2)

@@ -14,6 +14,7 @@
 #include "tessera/denoise/windows.hpp"
 #include "tessera/domain/distributed_operator.hpp"
 #include "tessera/domain/fourier.hpp"
+#include "tessera/perf/disk.hpp"
 #include "tessera/perf/published.hpp"
 #include "tessera/physics/operators.hpp"
 
@@ -359,6 +360,28 @@ TEST(Published, the_anchor_is_22_percent_at_64) {
   EXPECT_NEAR(one->seconds / many->seconds, 13.99, 0.005);
   EXPECT_NEAR(one->seconds / many->seconds / 64, 0.219, 0.0005);
   EXPECT_EQ(published(4096, 3), nullptr);
+}
+
+// One image of 1 MiB, of which everything is counted in.
+TEST(Model, disk_bytes_are_the_passes_that_no_cache_holds) {
+  const Box box = Box::image2d(512, 512);
+  const Decomposition d(box, {1, 1, 1}, {1, 1, 1});
+  const double image = 512 * 512 * 4;
+  Parts mask(make_mask(at::ones({1, 512, 512}), box));
+  mask.data.image = ImageSpace(box);
+  const auto bytes = [&](const char* solver, double cache, bool truth) {
+    mask.data.solver = solver;
+    mask.data.truth = truth;
+    const DiskBytes b = disk_bytes(mask.data, d, {}, {}, cache * image, 0);
+    return std::array{b.read / image, b.written / image};
+  };
+  // x mask > left, left y > left; > z, left z mask > z; x z > z; z > next; next x; x > best.
+  using Counts = std::array<double, 2>;
+  EXPECT_EQ(bytes("pgd", 0, false), (Counts{2 + 2 + 3 + 2 + 1 + 2 + 1, 1 + 1 + 1 + 1 + 1 + 1 + 1}));
+  EXPECT_EQ(bytes("pgd", 0, true)[0], 15);
+  EXPECT_EQ(bytes("pgd", 100, true), (Counts{0, 7})) << "what fits into the cache is written all the same";
+  EXPECT_GT(bytes("pgd", 0, true)[0], bytes("pgd", 3, true)[0]);
+  EXPECT_EQ(bytes("fbp", 0, false), (Counts{0, 0})) << "nobody knows";
 }
 
 }  // namespace

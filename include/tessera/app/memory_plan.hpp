@@ -16,6 +16,7 @@ struct MemoryPlan {
   bool budget = false;       // the job says it
   std::int64_t program = 0;  // program and libraries; on a GPU 0
   std::int64_t state = 0;  // of the fullest rank: solver, samples, images, and what a step takes for a moment
+  std::int64_t file = 0;   // of that in a scratch file, where elementwise steps go by bands
   std::int64_t weights = 0;   // of the network
   bool scratch = false;       // the state lies in a file
   std::int64_t margin = 0;    // that the thread which takes its pages away is late by

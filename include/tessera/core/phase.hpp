@@ -9,7 +9,21 @@
 namespace tessera {
 
 /// What a rank is doing; the rows of the performance trace and the watchdog's heartbeat.
-enum class Phase { load, halo, op, adjoint, prox, denoise, reduce, metrics, checkpoint, write, other };
+/// `scratch`: waiting for what lies in the scratch file.
+enum class Phase {
+  load,
+  halo,
+  op,
+  adjoint,
+  prox,
+  denoise,
+  reduce,
+  metrics,
+  checkpoint,
+  write,
+  scratch,
+  other
+};
 const char* name(Phase phase);
 
 /// One finished phase on this rank.
@@ -24,6 +38,8 @@ struct PhaseRecord {
   double flight_seconds = 0;  // exchanges under way, from begun to seen complete; waits included
   double device_seconds = 0;  // of the device without children, see DeviceClock; 0 without one
   std::int64_t bytes_sent = 0, bytes_received = 0, messages = 0;
+  std::int64_t bytes_read = 0,
+               bytes_written = 0;  // from disks and to them, without children, while there is a scratch file
   std::int64_t allocated_bytes = 0, peak_bytes = 0, resident_bytes = 0;
 };
 

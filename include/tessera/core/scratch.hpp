@@ -42,6 +42,8 @@ class Scratch {
   /// Whether `data` lies in a piece; what follows it there is then read from the disk beside what goes on.
   bool holds(const void* data) const;
   void fetch(const void* data, std::int64_t bytes);
+  /// Waits until it is in memory; `written`: to be written as well.
+  void await(const void* data, std::int64_t bytes, bool written) const;
   /// What lies there is 0 from now on, but for the bytes of pages at its ends that others share: it is neither written to
   /// the disk any more nor read from it before it is overwritten.
   void forget(void* data, std::int64_t bytes);
@@ -69,10 +71,26 @@ class Scratch {
   std::unique_ptr<Pager> pager_;
 };
 
+/// Bytes per second that a folder's disk writes and reads, measured past the kernel's cache with some 64 MiB, for a third of
+/// a second at most; 0 where it cannot be.
+double disk_rate(const std::string& folder);
+
 /// Bytes that this process has read from disks and written to them, mapped files included; zeros where unknown.
 struct DiskTraffic {
   std::int64_t read = 0, written = 0;
+
+  bool known() const { return read > 0 || written > 0; }
+  DiskTraffic& operator+=(const DiskTraffic& more) {
+    read += more.read;
+    written += more.written;
+    return *this;
+  }
+  friend DiskTraffic operator-(const DiskTraffic& a, const DiskTraffic& b) {
+    return {a.read - b.read, a.written - b.written};
+  }
 };
 DiskTraffic disk_traffic();
+/// Whether this process has a scratch file.
+bool has_scratch();
 
 }  // namespace tessera

@@ -42,10 +42,16 @@ class DistributedFourier {
   at::Tensor& spectrum() { return columns_; }
   /// Writes the image of spectrum() into this rank's block of x.
   void inverse(at::Tensor& x);
+  /// in + share * more, or in alone: added up where its rows are transformed, so that it takes no image of its own.
+  struct Sum {
+    const at::Tensor& in;
+    at::Tensor more{};
+    double share = 0;
+  };
   /// out <- the image of in's spectrum over 1 + gain * symbol, which is real, as a channel of spectrum() or all
   /// of them: (1 or C, [depth,] height, columns), of slices (1, height, columns): (1 + gain A^T A)^-1 in of a
-  /// circular convolution A with symbol |K|^2. in may be out.
-  void divide(const at::Tensor& in, const at::Tensor& symbol, double gain, at::Tensor& out);
+  /// circular convolution A with symbol |K|^2. in may be out; where ranks exchange rows, a sum is made in it.
+  void divide(const Sum& in, const at::Tensor& symbol, double gain, at::Tensor& out);
 
   std::int64_t first_column() const { return first_column_; }
   std::int64_t last_column() const { return last_column_; }  // one past it
@@ -62,7 +68,7 @@ class DistributedFourier {
   static double memory(const FourierArray& array, int rank);
 
  private:
-  void to_columns(const at::Tensor& x);  // transformed along all axes but the last
+  void to_columns(const Sum& x);  // transformed along all axes but the last
   void from_columns(at::Tensor& x);
   at::Tensor lines(const at::Tensor& spectrum) const;  // the last axis as axis 1 of 3
 

@@ -68,7 +68,6 @@ class QuadraticProx {
   std::optional<at::Tensor> diagonal_;  // of A^T W A
   std::unique_ptr<Closed> closed_;      // in Fourier space
   std::unique_ptr<Iterative> iterative_;
-  at::Tensor work_;  // right-hand side
   ProxReport report_;
 };
 

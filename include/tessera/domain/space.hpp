@@ -18,6 +18,7 @@ class Deferred {
   Deferred() = default;
   /// One that is known already.
   explicit Deferred(double value);
+  bool asked() const { return read_ != nullptr; }
   bool ready() const;
   double value() const;
 
@@ -46,6 +47,11 @@ class Reducer {
   std::unique_ptr<Impl> impl_;
 };
 
+/// How far an image moved, relative to what it is now, and its squared norm.
+struct Movement {
+  Deferred relative, squares;
+};
+
 /// Inner products of images (or measurements) that are spread over ranks, accumulated in double.
 ///
 /// Cheap handle; what it refers to must outlive it. dot() and norm() are collective and wait; the deferred
@@ -61,10 +67,10 @@ class Space {
 
   /// |a| / (|b| + 1e-6), an iteration later.
   Deferred relative_norm(const at::Tensor& a, const at::Tensor& b) const;
-  /// |x - before| / (|x| + 1e-6), likewise. `work` may take the difference.
-  Deferred relative_change(const at::Tensor& x, const at::Tensor& before, at::Tensor& work) const;
-  /// sqrt(|a|^2 + |b|^2) / (|c| + 1e-6), likewise.
-  Deferred relative_norm(const std::pair<at::Tensor, at::Tensor>& ab, const at::Tensor& c) const;
+  /// The same of squares, this rank's sums of them: sqrt(a_1 + a_2 + ...) / (sqrt(b) + 1e-6).
+  Deferred relative_root(std::vector<at::Tensor> a, const at::Tensor& b) const;
+  /// |x - before| / (|x| + 1e-6), likewise, and |x|^2, in one pass. `work` may take the difference.
+  Movement movement(const at::Tensor& x, const at::Tensor& before, at::Tensor& work) const;
   Deferred norm_squared(const at::Tensor& a) const;
   Deferred sum(const at::Tensor& local_scalar) const;
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "tessera/core/memory.hpp"
 #include "tessera/core/scratch.hpp"
@@ -46,6 +47,9 @@ bool in_scratch(const at::Tensor& t);
 /// Of a tensor that does, its rows are read from the disk beside what goes on: it is needed soon. (..., rows, columns), of
 /// any strides. Others: nothing happens.
 void fetch_ahead(const at::Tensor& t);
+/// Of tensors that do, their rows are in memory when this returns, as long as there is room: a phase of its own, `scratch`,
+/// so that what a disk costs shows. `written`: one that is about to be. Others: nothing happens.
+void await(std::span<const at::Tensor> read, const at::Tensor& written = {});
 /// All of it will be written before any of it is read. In a scratch file nothing is then read from the disk for it. Its
 /// values are undefined. Others: nothing happens.
 void overwritten_soon(const at::Tensor& t);

@@ -94,8 +94,8 @@ int state_images(const std::string& solver);
 /// By planes the denoiser's halo is that of each kind of them, which has a region of its own.
 std::int64_t data_memory(const Decomposition& decomposition, const DataWork& data,
                          const Index3& denoiser_halo, const Planes& planes, int rank);
-/// Bytes that the data step takes for a moment: tiles and spectra, or a few images where it has none.
-double data_moment(const DataWork& data, const Decomposition& decomposition, int rank);
+/// Bytes that the data step takes for a moment: tiles and spectra, or `images` images where it has none.
+double data_moment(const DataWork& data, const Decomposition& decomposition, int rank, double images = 4);
 /// Bytes of a network's weights, as read and as its convolutions want them.
 double weight_memory(const NetworkWork& network, Precision precision, bool on_device);
 

@@ -53,8 +53,9 @@ struct SolverInput {
 struct IterationRecord {
   double step = 0;
   double sigma = 0;
-  Deferred residual;  // of the fixed point, |T(x) - x| / (|x+| + 1e-6); each solver says which
-  Deferred prior{};   // prior_value(), or of the solver's own, where f was last evaluated; NaN: f is all
+  Deferred residual;   // of the fixed point, |T(x) - x| / (|x+| + 1e-6); each solver says which
+  Deferred squares{};  // |x+|^2, where the step has added it up
+  Deferred prior{};    // prior_value(), or of the solver's own, where f was last evaluated; NaN: f is all
 };
 
 /// One iterative method. No printing, timing, files or ranks in it. Collective: construction and step().
@@ -95,9 +96,13 @@ double rounding(const at::Tensor& image);
 struct SolverRow {
   std::string name;
   std::function<std::unique_ptr<Solver>(const SolverInput&)> make;
-  DataStep data_step;             // how it meets the data term
-  int images = 3;                 // that it holds at once, start and work included
-  int state_images = 1;           // of them in state(): what a checkpoint takes
+  DataStep data_step;    // how it meets the data term
+  int images = 3;        // that it holds at once, start and work included
+  int state_images = 1;  // of them in state(): what a checkpoint takes
+  // Its passes over images in one iteration, as "read read > written; ...", with x the image; of the data term "measure x",
+  // "gradient x > z", "adjoint > z" and "prox z > u", of the denoiser "denoise u > previous". What a disk takes where they
+  // lie in a file (tessera/perf/disk.hpp); empty: nobody knows.
+  std::string passes{};
   std::vector<Option> options{};  // keys solver.NAME of its own
   bool multiplier =
       false;  // adds up what the denoiser changes, so that strong denoising at the start stays in it

@@ -30,6 +30,7 @@
 #include "tessera/domain/projection.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/io/keep_open.hpp"
+#include "tessera/perf/disk.hpp"
 #include "tessera/solve/solver.hpp"
 
 namespace tessera {
@@ -103,7 +104,8 @@ std::string block_text(const Box& block, bool volume) {
 }
 
 // Where the state lies in a file: what is resident is what the job allows, and the disk has to have the rest.
-void print_scratch(const RunPlan& plan, const MemoryPlan& where, const Place& place) {
+void print_scratch(const RunPlan& plan, const Modelled& model, const Prediction& p, const MemoryPlan& where,
+                   const Place& place, double available) {
   const double most = static_cast<double>(where.most);
   std::printf(
       "memory       %s resident on the fullest rank (%s; %s program and libraries, %s for the network)\n",
@@ -112,14 +114,28 @@ void print_scratch(const RunPlan& plan, const MemoryPlan& where, const Place& pl
       format_bytes(static_cast<double>(where.features + where.weights)).c_str());
   const std::string folder = scratch_folder(plan.job);
   const ScratchDisk disk = scratch_disk(folder);
-  const double all = static_cast<double>(where.state) * place.per_host;
+  const double all = static_cast<double>(where.file) * place.per_host;
   std::printf("scratch      up to %s on the fullest rank, in %s (%s%s free%s)\n",
-              format_bytes(static_cast<double>(where.state)).c_str(), folder.c_str(),
+              format_bytes(static_cast<double>(where.file)).c_str(), folder.c_str(),
               disk.type.empty() ? "" : (disk.type + ", ").c_str(),
               format_bytes(static_cast<double>(disk.free)).c_str(),
               static_cast<double>(disk.free) < all ? ": too little, the run will be refused"
               : disk.remote                        ? ", over a network, whose rate may limit"
                                                    : "");
+  if (!model.network) return;  // other denoisers go over their images as often as they converge
+  // What nobody has use for the kernel keeps as a cache.
+  const double cache = std::max(0.0, available - static_cast<double>(where.features + where.weights));
+  const DiskBytes moved =
+      most_disk_bytes(model.data, plan.decomposition, p.execution, model.network->halo, cache);
+  const double rate = disk_rate(folder), bytes = moved.both();
+  if (bytes == 0 || rate == 0) return;
+  const double seconds = bytes * place.per_host / rate;
+  std::printf(
+      "disk         %s read and %s written per rank in an iteration (estimated), %s at %s/s (measured "
+      "now)%s\n",
+      format_bytes(moved.read).c_str(), format_bytes(moved.written).c_str(), format_seconds(seconds).c_str(),
+      format_bytes(rate).c_str(),
+      seconds > p.seconds() ? ": it limits, the rest of an iteration takes less" : "");
 }
 
 // What the fullest rank's process will take, `data` bytes of it state, measurements and halos; read by
@@ -138,9 +154,10 @@ void print_memory(const RunPlan& plan, const Modelled& model, double features, c
   const auto program = static_cast<double>(plan.device.is_cuda() ? 0 : process_bytes());
   // More ranks than cores are of other hosts, each as this one.
   const bool elsewhere = place.per_host > static_cast<int>(std::thread::hardware_concurrency());
-  const MemoryPlan where = plan_memory(plan, available_bytes(plan, elsewhere ? 1 : place.per_host));
+  const std::int64_t available = available_bytes(plan, elsewhere ? 1 : place.per_host);
+  const MemoryPlan where = plan_memory(plan, available);
   if (where.scratch) {
-    print_scratch(plan, where, place);
+    print_scratch(plan, model, p, where, place, static_cast<double>(available));
     return;
   }
   std::string parts = fmt::format("{} state, data and halos", format_bytes(data));

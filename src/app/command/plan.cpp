@@ -20,6 +20,7 @@
 #include "tessera/denoise/denoiser_table.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/io/keep_open.hpp"
+#include "tessera/perf/disk.hpp"
 #include "tessera/perf/published.hpp"
 
 namespace tessera {
@@ -53,10 +54,11 @@ struct Row {
   Case what;
   Source source;
   Grid3 grid{};
-  Prediction p;
+  Prediction p{};
   double budget = 0;
   double resident =
       0;  // bytes of a rank's process, program and libraries included; on a GPU those of its memory
+  DiskBytes disk{};  // of a rank's scratch file in an iteration, where it does not fit
   bool fits() const { return budget <= 0 || resident <= budget; }
 };
 
@@ -94,7 +96,7 @@ Row plan_case(const RunPlan& job, Source source, double inner, const Case& c) {
   plan.job.execution.precision = c.precision;
   Modelled m = model_job(plan, gpu);
   if (inner > 0) m.data.inner = inner;
-  Row row{c, source, {}, {}, 0, 0};
+  Row row{.what = c, .source = source};
   const auto available = static_cast<std::int64_t>(source.memory);
   if (available > 0) row.budget = static_cast<double>(memory_budget(plan.job, available).value_or(available));
   Execution e = wanted_execution(plan, machine);
@@ -113,6 +115,8 @@ Row plan_case(const RunPlan& job, Source source, double inner, const Case& c) {
   row.grid = plan.decomposition.grid();
   row.p = predict(machine, m.network ? &*m.network : nullptr, m.data, plan.decomposition, e);
   row.resident = row.p.memory + (gpu ? 0.0 : static_cast<double>(process_bytes()));
+  if (!row.fits() && !gpu && m.network && plan.job.scratch != "never")
+    row.disk = most_disk_bytes(m.data, plan.decomposition, e, m.network->halo, row.budget / 2);
   return row;
 }
 
@@ -189,6 +193,16 @@ void print_rows(const std::vector<Row>& rows, const std::string& table) {
     }
     std::printf("%s\n", line.c_str());
   }
+}
+
+// What the disks of rows have to do that do not fit into memory; their times are those of the arithmetic.
+void say_disk(const std::vector<Row>& rows) {
+  for (const Row& r : rows)
+    if (r.disk.both() > 0)
+      std::printf(
+          "scratch: %s on %d rank%s reads %s and writes %s per rank in an iteration, beside its time above\n",
+          size_text(r.what.image).c_str(), r.p.ranks, r.p.ranks == 1 ? "" : "s",
+          format_bytes(r.disk.read).c_str(), format_bytes(r.disk.written).c_str());
 }
 
 // How many ranks the job deserves: of those that hold it the most that are worth their cores.
@@ -393,6 +407,7 @@ int execute(const PlanArguments& a, const Communicator& comm) {
     print_rows(predicted.rows, table);
     if (table == std::string("job")) say_deserved(predicted.rows);
   }
+  say_disk(predicted.rows);
   std::printf(
       "time/it is the slowest rank's; eff.: pixels per second and core against the fewest ranks listed that "
       "hold the job; limit: what costs most of the difference, where that is 5 %% or more; '!': more memory "

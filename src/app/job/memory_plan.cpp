@@ -28,13 +28,16 @@ std::string in_words(std::int64_t bytes) { return format_bytes(static_cast<doubl
 void add_bytes(const RunPlan& plan, MemoryPlan& m) {
   const Modelled model = model_job(plan, plan.device.is_cuda());
   const Index3 halo = plan.network ? window_halo(*plan.network) : Index3{};
-  double most = 0;
+  double most = 0, file = 0;
   for (const auto& [rank, count] :
-       representatives(plan.decomposition, std::max<std::int64_t>(longest(halo), 64)))
-    most = std::max(most, static_cast<double>(data_memory(plan.decomposition, model.data, halo,
-                                                          plan.job.execution.planes, rank)) +
-                              data_moment(model.data, plan.decomposition, rank));
+       representatives(plan.decomposition, std::max<std::int64_t>(longest(halo), 64))) {
+    const auto kept = static_cast<double>(
+        data_memory(plan.decomposition, model.data, halo, plan.job.execution.planes, rank));
+    most = std::max(most, kept + data_moment(model.data, plan.decomposition, rank));
+    file = std::max(file, kept + data_moment(model.data, plan.decomposition, rank, 1));
+  }
   m.state = with_margin(most) + kSlack;
+  m.file = with_margin(file) + kSlack;
   if (!model.network) return;
   const Precision precision = plan.job.execution.precision, early = plan.job.denoiser.early_precision;
   double weights = weight_memory(*model.network, precision, plan.device.is_cuda());
@@ -128,7 +131,7 @@ std::unique_ptr<ScratchScope> open_scratch(const RunPlan& plan, const Communicat
     ::mallopt(M_TRIM_THRESHOLD, 1 << 20);
     const std::string folder = scratch_folder(plan.job);
     const ScratchDisk disk = scratch_disk(folder);
-    const std::int64_t all = m.state * comm.local_size();
+    const std::int64_t all = m.file * comm.local_size();
     TESSERA_VALIDATE(disk.free > all, "the disk of the scratch folder ", folder, " has ", in_words(disk.free),
                      " left (the state of ", comm.local_size(), " rank", comm.local_size() == 1 ? "" : "s",
                      " takes ", in_words(all), ") free space there, or name another scratch_folder");
@@ -136,10 +139,15 @@ std::unique_ptr<ScratchScope> open_scratch(const RunPlan& plan, const Communicat
     const std::int64_t least = std::max<std::int64_t>(std::int64_t{1} << 18, block / 8);
     scope = std::make_unique<ScratchScope>(
         std::make_shared<Scratch>(folder, (m.budget ? 0 : m.program) + m.most - m.margin), least);
-    said = fmt::format("the state, about {} per rank, lies in a scratch file in {}{} ({})", in_words(m.state),
+    said = fmt::format("the state, about {} per rank, lies in a scratch file in {}{} ({})", in_words(m.file),
                        folder, disk.type.empty() ? "" : ", " + disk.type,
                        plan.job.scratch == "always" ? "scratch: always"
                                                     : fmt::format("memory is {} per rank", in_words(m.most)));
+    if (const double rate = comm.local_rank() == 0 ? disk_rate(folder) : 0; rate > 0) {
+      said.insert(said.size() - 1, fmt::format(", the disk goes at {}/s", format_bytes(rate)));
+      constexpr double kSlow = 200e6;
+      if (rate < kSlow) said += ": it will limit, name a faster one by scratch_folder";
+    }
     if (disk.remote)
       said += ", over a network, whose rate may limit: scratch_folder names a disk of the node";
   });

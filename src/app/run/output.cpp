@@ -450,9 +450,9 @@ LoopSummary summarize(const Traffic& before, const Traffic& after, double second
 }
 
 std::string phase_table(const TraceWriter& trace, const Communicator& comm) {
-  constexpr std::array kinds = {Phase::load,       Phase::halo,    Phase::op,     Phase::adjoint,
-                                Phase::prox,       Phase::denoise, Phase::reduce, Phase::metrics,
-                                Phase::checkpoint, Phase::write,   Phase::other};
+  constexpr std::array kinds = {Phase::load,       Phase::halo,    Phase::op,      Phase::adjoint,
+                                Phase::prox,       Phase::denoise, Phase::reduce,  Phase::metrics,
+                                Phase::checkpoint, Phase::write,   Phase::scratch, Phase::other};
   std::vector<double> sums, worst;
   for (const Phase p : kinds) {
     const auto found = trace.totals().find(p);

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <functional>
 #include <limits>
@@ -291,6 +292,8 @@ class WindowDenoiser final : public Denoiser {
       while (last < end && last - first < static_cast<std::size_t>(together) &&
              same_shape(windows_[last].box, windows_[first].box))
         ++last;
+      await(std::array{crop(pixels, box, windows_[first].box)},
+            crop(out, own_, windows_[first].core.intersect(own_)));
       at::Tensor batch = items(crop(pixels, box, windows_[first].box));
       if (last - first > 1) {
         std::vector<at::Tensor> parts;
