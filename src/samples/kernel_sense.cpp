@@ -14,6 +14,7 @@
 #include <numbers>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace tessera {
 namespace {
@@ -311,7 +312,75 @@ Verdict compare(const at::Tensor& y, const Convolution& kernel, double sigma) {
   return best;
 }
 
+// Two channels of which each looks blurred by the other's kernel; none: -1.
+struct Exchanged {
+  std::int64_t one = -1, other = -1;
+};
+// `y`: the middle of each channel. Where one channel's kernel leaves noise alone and another's a picture, the first has
+// none and the other has one, or the kernels are exchanged.
+Exchanged exchanged_channels(const std::vector<at::Tensor>& y, const Convolution& kernel, double sigma) {
+  constexpr double kNothing = 1.2;  // of the noise's power
+  if (!(sigma > 0)) return {};
+  std::vector<at::Tensor> Y, K, power;
+  for (std::size_t c = 0; c < y.size(); ++c) {
+    const std::optional<Tapered> part = tapered(y[c], kernel);
+    if (!part) return {};
+    Y.push_back(at::fft_fftn(part->y));
+    const double scatter = y[c].square().mean().item().toDouble();
+    power.push_back(picture_power(y[c], std::max(scatter - sigma * sigma, 0.1 * sigma * sigma)));
+    Convolution one = kernel;
+    one.taps = kernel.taps.narrow(0, static_cast<std::int64_t>(c), 1);
+    K.push_back(spectrum_of(laid(one, kGiven).taps, y[c]));
+  }
+  for (std::size_t a = 0; a < y.size(); ++a)
+    for (std::size_t b = 0; b < y.size(); ++b) {
+      if (a == b) continue;
+      const double own = power_of_none(Y[a], K[a], K[b], power[a], sigma * sigma),
+                   others = power_of_none(Y[b], K[a], K[b], power[b], sigma * sigma);
+      if (own > kPicture && others > 0 && others < kNothing)
+        return {static_cast<std::int64_t>(std::min(a, b)), static_cast<std::int64_t>(std::max(a, b))};
+    }
+  return {};
+}
+
 }  // namespace
+
+void warn_of_exchanged_kernels(const Measurement& y, const Measurement& marks, Surveyed& seen,
+                               const Communicator& comm) {
+  const ProductSpace& layout = seen.A->range();
+  const OperatorTraits traits = seen.A->traits();
+  for (std::size_t i = 0; i < layout.parts() && i < traits.parts.size(); ++i) {
+    const auto& kernel = traits.parts[i].convolution;
+    const std::int64_t channels = kernel ? kernel->taps.size(0) : 1;
+    if (channels == 1 || channels > 4 || kernel->decimates()) continue;
+    std::vector<at::Tensor> middles;
+    bool enough = true;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const at::Tensor& m = marks[i];
+      const MiddlePart middle = middle_of(y[i].narrow(0, c, 1), m.size(0) == channels ? m.narrow(0, c, 1) : m,
+                                          layout.block(i, comm.rank()), layout.part(i).box(), comm);
+      enough = enough && 20 * middle.counted.eq(0).sum().item().toLong() <= middle.counted.numel();
+      if (enough) middles.push_back(filled(middle));
+    }
+    if (!enough) continue;
+    std::array<double, 2> said{};
+    comm.together([&] {
+      if (comm.rank() != 0) return;
+      const Exchanged found = exchanged_channels(middles, *kernel, seen.noise_sigma);
+      said = {static_cast<double>(found.one + 1), static_cast<double>(found.other + 1)};
+    });
+    comm.all_reduce(said, Reduce::sum);
+    if (said[0] <= 0) continue;
+    seen.warnings.push_back(
+        fmt::format("the kernels of channels {:.0f} and {:.0f}{} look exchanged: one channel has a picture "
+                    "where its kernel would "
+                    "leave noise alone, the other none where its own would let one through (OpenCV's "
+                    "pictures are blue, green, "
+                    "red) write them in the order of the image's channels, as kernel[::-1], and try which "
+                    "picture is right",
+                    said[0], said[1], layout.parts() > 1 ? fmt::format(" of part {}", i) : ""));
+  }
+}
 
 void warn_of_turned_kernel(const Measurement& y, const Measurement& marks, Surveyed& seen,
                            const Communicator& comm) {

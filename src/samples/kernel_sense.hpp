@@ -14,5 +14,10 @@ namespace tessera {
 /// such places, the phases must be better under either spectrum. `y`: samples as light, corrected. Collective.
 void warn_of_turned_kernel(const Measurement& y, const Measurement& marks, Surveyed& seen,
                            const Communicator& comm);
+/// Likewise where kernels of single channels lie in another order than those of the image: where one channel's kernel
+/// leaves noise alone and another's a picture, the first has no picture and the other has one, or they are exchanged.
+/// Collective.
+void warn_of_exchanged_kernels(const Measurement& y, const Measurement& marks, Surveyed& seen,
+                               const Communicator& comm);
 
 }  // namespace tessera

@@ -369,6 +369,7 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
     warn_of_alternate_lines(survey, seen.y, marks, seen, comm);
     warn_of_line_offsets(survey, seen.y, marks, seen, comm);
     warn_of_turned_kernel(seen.y, marks, seen, comm);
+    warn_of_exchanged_kernels(seen.y, marks, seen, comm);
   }
   seen.missing = 1 - static_cast<double>(counted) / static_cast<double>(seen.A->range().values());
   const bool on_average =

@@ -130,6 +130,16 @@ def kernels_are_looked_at():
         np.save(work / f"{name}.npy", kernel)
         out = said(text, "problem.measurements=shaken.npy", f"problem.operator.kernel.file={name}.npy", ranks=1 if name == "columns" else 2)
         assert f"write it as {remedy}," in out if remedy else "the kernel looks" not in out, (name, out)
+    # Kernels of single channels in another order than the channels are said by what each channel has and has not.
+    step = np.arange(-8, 9)
+    spots = np.array([np.exp(-(step[:, None] ** 2 + step**2) / (2 * s * s)) for s in (0.9, 1.6, 2.4)])
+    spots /= spots.sum((1, 2), keepdims=True)
+    color = np.array([np.fft.irfft2(np.fft.rfft2(scene) * np.fft.rfft2(k, scene.shape), scene.shape)[16:, 16:] for k in spots])
+    np.save(work / "color.npy", (0.5 + color + r.normal(0, 0.01, color.shape)).astype(np.float32))
+    for name, order, ranks in (("rgb", [0, 1, 2], 2), ("bgr", [2, 1, 0], 2), ("grb", [1, 0, 2], 1)):
+        np.save(work / f"{name}.npy", spots[order])
+        out = said(text, "problem.measurements=color.npy", f"problem.operator.kernel.file={name}.npy", ranks=ranks)
+        assert ("look exchanged" in out) == (name != "rgb"), (name, out)
     volume = text.replace("y.npy", "v.npy")
     np.save(work / "v.npy", np.ones((1, 8, 16, 16), np.float32))
     assert re.search(warning, said(volume, "problem.noise.gaussian=0.1", "solver.iterations=1")), "slice by slice"
