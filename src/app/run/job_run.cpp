@@ -149,6 +149,7 @@ JobRun::JobRun(Measured measured_data, std::optional<Checkpoint> checkpoint, con
   if (!from) raise_noise(L);
   measured = problem.y.front();
   problem.y.clear();  // the data term holds them
+  if (plan.job.problem.bad.any() && !problem.weights.empty()) weights = problem.weights.front();
   problem.weights.clear();
   clipped = !problem.ends.empty();
   problem.ends.clear();
