@@ -122,3 +122,36 @@ def files_described():
     assert "chunks of (2, 5), deflate" in tessera("info", "many.h5:/a/b")[1]
     code, _, err = tessera("info", "none.tif")
     assert code == 2 and "none.tif" in err, err
+
+
+def plates():
+    """A plate is described by its fields and refused as a whole; its table is a sweep, each row of which runs."""
+    import csv
+    stack = microscope((2, 24, 40))
+    wells = ("A/1", "A/2", "B/2")
+    for k, well in enumerate(wells):
+        for field in ("0", "1"):
+            store(f"plate.ome.zarr/{well}/{field}", stack + 50 * k, {"z": 2, "y": 0.5, "x": 0.5})
+        (work / "plate.ome.zarr" / well / ".zgroup").write_text('{"zarr_format": 2}')
+        (work / "plate.ome.zarr" / well / ".zattrs").write_text(json.dumps({"well": {"images": [{"path": "0"}, {"path": "1"}], "version": "0.4"}}))
+    plate = {"name": "drugs", "rows": [{"name": n} for n in "AB"], "columns": [{"name": n} for n in "12"], "version": "0.4",
+             "wells": [{"path": w, "rowIndex": "AB".index(w[0]), "columnIndex": int(w[2]) - 1} for w in wells]}
+    (work / "plate.ome.zarr/.zattrs").write_text(json.dumps({"plate": plate}))
+    for folder in ("", "/A", "/B"):
+        (work / f"plate.ome.zarr{folder}/.zgroup").write_text('{"zarr_format": 2}')
+    out = tessera("info", "plate.ome.zarr", "--picture", "none")[1]
+    assert "plate 'drugs' of 2 rows and 2 columns with 3 wells and 6 fields" in out, out
+    assert re.search(r"plate.ome.zarr:/A/1/0  well A1, field 0, \(2, 24, 40\), uint16", out) and "/B/2/1  well B2, field 1" in out, out
+    text = "problem:\n  measurements: plate.ome.zarr\n  noise: {gaussian: 0.02}\n" + TV + "solver: {name: hqs, iterations: 1}\noutput: {folder: out, preview: none}\n"
+    for ranks in (1, 2):
+        code, out, err = tessera("run", job(text), "--force", ranks=ranks)
+        assert code == 2 and "name a field: " in err and ":/A/1/0" in err and "--table problem.measurements" in err, err
+    assert "is a well of 2 fields" in tessera("run", job(text.replace("plate.ome.zarr", "plate.ome.zarr:/A/2")))[2]
+    code, table, _ = tessera("info", "plate.ome.zarr", "--table", "problem.measurements")
+    rows = list(csv.reader(table.splitlines()))
+    assert code == 0 and rows[0] == ["problem.measurements"] and len(rows) == 7, table
+    run(job(text), "--force", "--set", f"problem.measurements={rows[6][0]}")
+    assert tessera("info", "plate.ome.zarr:/A/1/0", "--table", "problem.measurements")[0] == 2
+    plate["wells"][0]["path"] = "../x"
+    (work / "plate.ome.zarr/.zattrs").write_text(json.dumps({"plate": plate}))
+    assert "names the path '../x'" in tessera("info", "plate.ome.zarr")[2]
