@@ -155,3 +155,43 @@ def plates():
     plate["wells"][0]["path"] = "../x"
     (work / "plate.ome.zarr/.zattrs").write_text(json.dumps({"plate": plate}))
     assert "names the path '../x'" in tessera("info", "plate.ome.zarr")[2]
+
+
+def scans_of_microscopes():
+    """.txrm: views, angles and the reference of a compound file, in any order of sectors; damaged ones end in a message."""
+    import compound
+    r = np.random.default_rng(3)
+    views, angles = 110, np.linspace(0, 180, 110, endpoint=False)
+    disk = np.hypot(*np.meshgrid(np.arange(64) - 31.5, np.arange(64) - 31.5)) < 20
+    chord = 2 * np.sqrt(np.maximum(0, 20**2 - (np.arange(64) - 31.5) ** 2))
+    beam = np.full((3, 64), 20000, np.uint16)
+    counts = (20000 * np.exp(-0.02 * chord) + r.normal(0, 30, (views, 3, 64))).astype(np.uint16)
+    text = ("problem:\n  measurements: scan.txrm\n  operator: {type: tomography, detector: {axis: 0}}\n"
+            "solver: {name: fbp}\noutput: {folder: out, preview: none}\n")
+    found = []
+    for way, ranks in (({}, 1), ({"scatter": True}, 2), ({"version": 4}, 1)):
+        data = compound.txm(counts, angles, beam, **way)
+        (work / "scan.txrm").write_bytes(data)
+        run(job(text), "--force", ranks=ranks)
+        with h5py.File(work / "out/reconstruction.h5") as f:
+            found.append(np.squeeze(f["image"][...])[1])
+    assert all(np.abs(f - found[0]).max() < 1e-4 for f in found)
+    inside = found[0][16:48, 16:48][disk[16:48, 16:48]]
+    assert abs(inside.mean() - 0.02) < 0.001, inside.mean()
+    out = tessera("info", "scan.txrm", "--picture", "none")[1]
+    for words in ("110 slices of 3 x 64, uint16", "1.5 \u00b5m", "110 from 0 to 178.364 degrees", "source      40 mm", "detector    60 mm", ":/reference"):
+        assert words in out, (words, out)
+    volume = r.random((5, 20, 30), dtype="f4")
+    (work / "volume.txm").write_bytes(compound.txm(volume))
+    for part, wanted in (("", volume), (":/3", volume[3])):
+        assert tessera("convert", "volume.txm" + part, "again.h5", "--force", ranks=2)[0] == 0
+        with h5py.File(work / "again.h5") as f:
+            assert np.array_equal(np.squeeze(f["image"][...]), wanted)
+    data = compound.txm(counts, angles, beam)
+    loop = bytearray(data)  # the first sector's next one is itself
+    at = 512 * (1 + int.from_bytes(data[76:80], "little"))
+    loop[at:at + 4] = (0).to_bytes(4, "little")
+    for bad in (data[:3000], data[:len(data) // 2], bytes(loop), data[:44] + b"\xff\xff\xff\x7f" + data[48:], data[:60] + b"\xff" * 8 + data[68:]):
+        (work / "bad.txrm").write_bytes(bad)
+        code, out, err = tessera("info", "bad.txrm", "--picture", "none")
+        assert code == 2 and "cannot read" in err, (code, out, err)
