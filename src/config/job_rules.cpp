@@ -328,7 +328,8 @@ namespace tessera {
 
 bool is_denoising(const ProblemConfig& problem) {
   return problem.op.type == "identity" && problem.weights.empty() && problem.flat.empty() &&
-         problem.saturation == 0 && problem.likelihood.type == "gaussian" && problem.noise.poisson == 0;
+         problem.saturation == 0 && !problem.bad.any() && problem.likelihood.type == "gaussian" &&
+         problem.noise.poisson == 0;
 }
 
 JobConfig with_denoiser(JobConfig job, const std::string& network) {

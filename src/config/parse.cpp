@@ -84,6 +84,29 @@ std::vector<std::string> take_problem(Value& document, const Value& said) {
   return taken;
 }
 
+/// `bad: [hot, dead]` and `bad: all` are short for keys that are true.
+void spread_bad(Value& document) {
+  Value* problem = document.find("problem");
+  Value* bad = problem ? problem->find("bad") : nullptr;
+  if (!bad || bad->kind == Value::Kind::map || bad->kind == Value::Kind::null) return;
+  std::vector<Value> words = bad->kind == Value::Kind::list ? bad->items : std::vector<Value>{*bad};
+  const std::vector<std::string> all{"hot", "dead", "columns", "rows", "cosmic_rays", "missing_tiles"};
+  if (words.size() == 1 && words[0].text == "all") {
+    words.clear();
+    for (const std::string& name : all) words.push_back(Value::scalar(name));
+  }
+  Value out{.kind = Value::Kind::map};
+  out.place = bad->place;
+  for (const Value& word : words) {
+    if (word.kind != Value::Kind::scalar || std::find(all.begin(), all.end(), word.text) == all.end())
+      reject({"problem.bad", "", nullptr}, word.kind == Value::Kind::null ? *bad : word,
+             "all, or a list of " + enumerated(all), "write for example 'bad: [hot, cosmic_rays]'");
+    out.put(word.text, Value::scalar("true"));
+    out.items.back().place = bad->place;
+  }
+  *bad = std::move(out);
+}
+
 /// What the job says otherwise than the file of its measurements.
 std::vector<std::string> differing(const ProblemConfig& job, const ProblemConfig& file) {
   std::vector<std::string> out;
@@ -125,6 +148,7 @@ JobConfig parse_job(const std::string& text, const std::string& path,
     TESSERA_VALIDATE(!scan(*schema, {.least = kSchema + 1}, version), schema->place, ": schema is ", version,
                      " (this tessera reads schema ", kSchema, ") use a newer tessera");
   }
+  spread_bad(document);
   std::optional<JobConfig> said;
   if (!file.text.empty()) {
     Value theirs = read_document(file.text, file.path);

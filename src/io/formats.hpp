@@ -26,6 +26,7 @@ ImageFormat dicom_series_format();  // a folder
 ImageFormat zarr_format();
 ImageFormat nifti_format();
 ImageFormat mrc_format();
+ImageFormat txm_format();  // it is read
 
 constexpr std::int64_t kLongestSide = 10'000'000;  // pixels of a picture that is written
 

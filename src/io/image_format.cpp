@@ -93,8 +93,8 @@ std::vector<ImageFormat>& image_formats() {
                                   io::fits_format(), io::npy_format(),   io::hdf5_format(),
                                   io::zarr_format(), io::nifti_format(), io::mrc_format()};
     for (ImageFormat& kind : io::hdf5_kinds()) rows.push_back(std::move(kind));
-    for (const ImageFormat& kind :
-         {io::viewer_format(), io::packed_fits_format(), io::dicom_format(), io::dicom_series_format()})
+    for (const ImageFormat& kind : {io::viewer_format(), io::packed_fits_format(), io::dicom_format(),
+                                    io::dicom_series_format(), io::txm_format()})
       rows.push_back(kind);
     return rows;
   }();

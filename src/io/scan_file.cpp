@@ -16,6 +16,7 @@
 #include "npy/npy_file.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/files.hpp"
+#include "txm/txm_image.hpp"
 
 namespace tessera {
 namespace {
@@ -308,6 +309,16 @@ FrameStack array_stack(const std::string& path, const ImagePath& named, TwoAxes 
   return out;
 }
 
+// Angles and the image of the beam alone, which such files have beside the views.
+void take_txm(const std::string& file, ScanFile& scan) {
+  const io::TxmInfo about = io::txm_info(io::CompoundFile(file));
+  scan.kind = "TXRM";
+  scan.angles = about.angles;
+  scan.unit = "degrees";
+  scan.angles_path = file;
+  if (about.reference) scan.flats = image_stack(file + ":/reference", TwoAxes::one_frame);
+}
+
 }  // namespace
 
 std::optional<ScanFile> open_scan(const std::string& path, const Communicator& comm) {
@@ -315,7 +326,10 @@ std::optional<ScanFile> open_scan(const std::string& path, const Communicator& c
   comm.together([&] { named = image_path(path); });
   if (named.format->measurements) return hdf5_scan(named, comm);
   ScanFile out;
-  comm.together([&] { out.views = array_stack(path, named, TwoAxes::frames); });
+  comm.together([&] {
+    out.views = array_stack(path, named, TwoAxes::frames);
+    if (io::is_txm(named) && named.part.empty()) take_txm(named.file, out);
+  });
   return out;
 }
 

@@ -10,29 +10,40 @@
 
 namespace tessera {
 
+NearPlanes::NearPlanes(const at::Tensor& y, const at::Tensor& marks, const ProductSpace& layout,
+                       std::size_t part, const Communicator& comm, std::int64_t beyond)
+    : channels_(y.size(0)) {
+  const Layout own = layout.layout(part), need = own.grow(ImageSpace::in_plane(beyond));
+  frame_ = layout.part(part).box();
+  block_ = own.box(comm.rank());
+  around_ = need.box(comm.rank());
+  const at::Tensor mine = at::cat({y.masked_fill(marks.eq(0), 0), marks}, 0).contiguous();
+  near_ = empty_block(2 * channels_, around_, at::kFloat, layout.part(part).space.axes);
+  near_.zero_();
+  Exchange exchange(ExchangePlan(own, need, frame_, Border::zero, comm.rank()),
+                    make_transport(comm, {}, TransportKind::mpi), 2 * channels_, ElementType::float32);
+  exchange.begin(view(mine, block_), view(near_, around_)).wait();
+  if (!block_.empty()) slices_ = block_.extent(0);
+}
+
+NearPlane NearPlanes::plane(std::int64_t channel, std::int64_t slice) const {
+  NearPlane out{.frame = frame_, .block = block_, .around = around_, .values = {}, .counted = {}};
+  if (block_.empty()) return out;
+  const std::int64_t size = around_.extent(1) * around_.extent(2);
+  const float* const v = near_.const_data_ptr<float>();
+  const auto from = [&](std::int64_t c) { return v + (c * slices_ + slice) * size; };
+  out.values.assign(from(channel), from(channel) + size);
+  out.counted.resize(static_cast<std::size_t>(size));
+  const float* const m = from(channels_ + channel);
+  std::transform(m, m + size, out.counted.begin(), [](float c) { return c != 0 ? 1 : 0; });
+  return out;
+}
+
 std::vector<NearPlane> planes_of(const at::Tensor& y, const at::Tensor& marks, const ProductSpace& layout,
                                  std::size_t part, const Communicator& comm) {
-  const Layout own = layout.layout(part), need = own.grow(ImageSpace::in_plane(NearPlane::kBeyond));
-  const Box block = own.box(comm.rank()), around = need.box(comm.rank());
-  const std::int64_t channels = y.size(0);
-  const at::Tensor mine = at::cat({y.masked_fill(marks.eq(0), 0), marks}, 0).contiguous();
-  const at::Tensor near = empty_block(2 * channels, around, at::kFloat, layout.part(part).space.axes);
-  near.zero_();
-  Exchange exchange(ExchangePlan(own, need, layout.part(part).box(), Border::zero, comm.rank()),
-                    make_transport(comm, {}, TransportKind::mpi), 2 * channels, ElementType::float32);
-  exchange.begin(view(mine, block), view(near, around)).wait();
+  const NearPlanes near(y, marks, layout, part, comm);
   std::vector<NearPlane> out;
-  const std::int64_t size = block.empty() ? 0 : around.extent(1) * around.extent(2);
-  const float* const v = near.const_data_ptr<float>();
-  for (std::int64_t c = 0; c < channels; ++c) {
-    NearPlane plane{
-        .frame = layout.part(part).box(), .block = block, .around = around, .values = {}, .counted = {}};
-    plane.values.assign(v + c * size, v + (c + 1) * size);
-    plane.counted.resize(static_cast<std::size_t>(size));
-    std::transform(v + (channels + c) * size, v + (channels + c + 1) * size, plane.counted.begin(),
-                   [](float m) { return m != 0 ? 1 : 0; });
-    out.push_back(std::move(plane));
-  }
+  for (std::int64_t c = 0; c < near.channels(); ++c) out.push_back(near.plane(c, 0));
   return out;
 }
 

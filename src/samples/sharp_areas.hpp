@@ -40,7 +40,23 @@ struct NearPlane {
   }
 };
 
-/// The channels of a part of a measurement. `marks` 0: does not count. Collective.
+/// The slices of all channels of a part of a measurement, one of them at a time as a plane, with `beyond` samples around
+/// this rank's block. `marks` 0: does not count. Collective to make.
+class NearPlanes {
+ public:
+  NearPlanes(const at::Tensor& y, const at::Tensor& marks, const ProductSpace& layout, std::size_t part,
+             const Communicator& comm, std::int64_t beyond = NearPlane::kBeyond);
+  std::int64_t channels() const { return channels_; }
+  std::int64_t slices() const { return slices_; }  // of this rank; 1 where it has no block
+  NearPlane plane(std::int64_t channel, std::int64_t slice) const;
+
+ private:
+  Box frame_, block_, around_;
+  std::int64_t channels_ = 0, slices_ = 1;
+  at::Tensor near_;
+};
+
+/// The channels of a picture.
 std::vector<NearPlane> planes_of(const at::Tensor& y, const at::Tensor& marks, const ProductSpace& layout,
                                  std::size_t part, const Communicator& comm);
 

@@ -12,6 +12,7 @@
 #include <cfloat>
 #include <cmath>
 
+#include "bad_samples.hpp"
 #include "kernel_sense.hpp"
 #include "mark_sense.hpp"
 #include "noise_level.hpp"
@@ -75,6 +76,7 @@ Measurement counted_samples(const Survey& survey, const Samples& s, const Measur
                                                             : s.no_weight > 0
                                                                 ? "have weight 0, or one that is no number,"
                                                                 : "have weight 0");
+  if (!s.flagged.empty()) drop([&](std::size_t i) { return s.flagged[i].ne(0); }, "have " + s.flags);
   if (!s.mark.empty())
     drop([&](std::size_t i) { return raw[i].ge(s.masked); },
          "have " + s.mark + ", far above all others, which marks masked pixels or a full counter,");
@@ -293,6 +295,7 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
     }
   }
   raw.clear();
+  leave_out_bad(survey, stored, marks, seen, comm);
   if (!s.simulated && s.weights.empty()) leave_out_blended(survey, stored, marks, seen, comm);
   if (!s.simulated && s.weights.empty()) leave_out_unblurred(survey, stored, marks, seen, comm);
   if (!s.simulated) leave_out_empty_part(survey, stored, marks, seen, comm);

@@ -122,3 +122,76 @@ def files_described():
     assert "chunks of (2, 5), deflate" in tessera("info", "many.h5:/a/b")[1]
     code, _, err = tessera("info", "none.tif")
     assert code == 2 and "none.tif" in err, err
+
+
+def plates():
+    """A plate is described by its fields and refused as a whole; its table is a sweep, each row of which runs."""
+    import csv
+    stack = microscope((2, 24, 40))
+    wells = ("A/1", "A/2", "B/2")
+    for k, well in enumerate(wells):
+        for field in ("0", "1"):
+            store(f"plate.ome.zarr/{well}/{field}", stack + 50 * k, {"z": 2, "y": 0.5, "x": 0.5})
+        (work / "plate.ome.zarr" / well / ".zgroup").write_text('{"zarr_format": 2}')
+        (work / "plate.ome.zarr" / well / ".zattrs").write_text(json.dumps({"well": {"images": [{"path": "0"}, {"path": "1"}], "version": "0.4"}}))
+    plate = {"name": "drugs", "rows": [{"name": n} for n in "AB"], "columns": [{"name": n} for n in "12"], "version": "0.4",
+             "wells": [{"path": w, "rowIndex": "AB".index(w[0]), "columnIndex": int(w[2]) - 1} for w in wells]}
+    (work / "plate.ome.zarr/.zattrs").write_text(json.dumps({"plate": plate}))
+    for folder in ("", "/A", "/B"):
+        (work / f"plate.ome.zarr{folder}/.zgroup").write_text('{"zarr_format": 2}')
+    out = tessera("info", "plate.ome.zarr", "--picture", "none")[1]
+    assert "plate 'drugs' of 2 rows and 2 columns with 3 wells and 6 fields" in out, out
+    assert re.search(r"plate.ome.zarr:/A/1/0  well A1, field 0, \(2, 24, 40\), uint16", out) and "/B/2/1  well B2, field 1" in out, out
+    text = "problem:\n  measurements: plate.ome.zarr\n  noise: {gaussian: 0.02}\n" + TV + "solver: {name: hqs, iterations: 1}\noutput: {folder: out, preview: none}\n"
+    for ranks in (1, 2):
+        code, out, err = tessera("run", job(text), "--force", ranks=ranks)
+        assert code == 2 and "name a field: " in err and ":/A/1/0" in err and "--table problem.measurements" in err, err
+    assert "is a well of 2 fields" in tessera("run", job(text.replace("plate.ome.zarr", "plate.ome.zarr:/A/2")))[2]
+    code, table, _ = tessera("info", "plate.ome.zarr", "--table", "problem.measurements")
+    rows = list(csv.reader(table.splitlines()))
+    assert code == 0 and rows[0] == ["problem.measurements"] and len(rows) == 7, table
+    run(job(text), "--force", "--set", f"problem.measurements={rows[6][0]}")
+    assert tessera("info", "plate.ome.zarr:/A/1/0", "--table", "problem.measurements")[0] == 2
+    plate["wells"][0]["path"] = "../x"
+    (work / "plate.ome.zarr/.zattrs").write_text(json.dumps({"plate": plate}))
+    assert "names the path '../x'" in tessera("info", "plate.ome.zarr")[2]
+
+
+def scans_of_microscopes():
+    """.txrm: views, angles and the reference of a compound file, in any order of sectors; damaged ones end in a message."""
+    import compound
+    r = np.random.default_rng(3)
+    views, angles = 110, np.linspace(0, 180, 110, endpoint=False)
+    disk = np.hypot(*np.meshgrid(np.arange(64) - 31.5, np.arange(64) - 31.5)) < 20
+    chord = 2 * np.sqrt(np.maximum(0, 20**2 - (np.arange(64) - 31.5) ** 2))
+    beam = np.full((3, 64), 20000, np.uint16)
+    counts = (20000 * np.exp(-0.02 * chord) + r.normal(0, 30, (views, 3, 64))).astype(np.uint16)
+    text = ("problem:\n  measurements: scan.txrm\n  operator: {type: tomography, detector: {axis: 0}}\n"
+            "solver: {name: fbp}\noutput: {folder: out, preview: none}\n")
+    found = []
+    for way, ranks in (({}, 1), ({"scatter": True}, 2), ({"version": 4}, 1)):
+        data = compound.txm(counts, angles, beam, **way)
+        (work / "scan.txrm").write_bytes(data)
+        run(job(text), "--force", ranks=ranks)
+        with h5py.File(work / "out/reconstruction.h5") as f:
+            found.append(np.squeeze(f["image"][...])[1])
+    assert all(np.abs(f - found[0]).max() < 1e-4 for f in found)
+    inside = found[0][16:48, 16:48][disk[16:48, 16:48]]
+    assert abs(inside.mean() - 0.02) < 0.001, inside.mean()
+    out = tessera("info", "scan.txrm", "--picture", "none")[1]
+    for words in ("110 slices of 3 x 64, uint16", "1.5 \u00b5m", "110 from 0 to 178.364 degrees", "source      40 mm", "detector    60 mm", ":/reference"):
+        assert words in out, (words, out)
+    volume = r.random((5, 20, 30), dtype="f4")
+    (work / "volume.txm").write_bytes(compound.txm(volume))
+    for part, wanted in (("", volume), (":/3", volume[3])):
+        assert tessera("convert", "volume.txm" + part, "again.h5", "--force", ranks=2)[0] == 0
+        with h5py.File(work / "again.h5") as f:
+            assert np.array_equal(np.squeeze(f["image"][...]), wanted)
+    data = compound.txm(counts, angles, beam)
+    loop = bytearray(data)  # the first sector's next one is itself
+    at = 512 * (1 + int.from_bytes(data[76:80], "little"))
+    loop[at:at + 4] = (0).to_bytes(4, "little")
+    for bad in (data[:3000], data[:len(data) // 2], bytes(loop), data[:44] + b"\xff\xff\xff\x7f" + data[48:], data[:60] + b"\xff" * 8 + data[68:]):
+        (work / "bad.txrm").write_bytes(bad)
+        code, out, err = tessera("info", "bad.txrm", "--picture", "none")
+        assert code == 2 and "cannot read" in err, (code, out, err)

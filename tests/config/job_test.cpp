@@ -65,7 +65,8 @@ const Texts good_jobs = {
     "4, precision: bfloat16, early_precision: float16, averaging: cycle}\n"
     "solver: {name: fista, momentum: 4, step: 0.5, sigma: [0.1, 0.05], iterations: 2, stop: {residual: 1e-4, "
     "chi2: 1}}\n",
-    "problem: {measurements: y.h5, weights: w.tif, saturation: 0.99, image: {size: [64, 96], channels: 3, "
+    "problem: {measurements: y.h5, weights: w.tif, bad: {hot: true, flags: w.tif, bits: [DO_NOT_USE, 4]}, "
+    "saturation: 0.99, image: {size: [64, 96], channels: 3, "
     "pixel: [0.1, 0.2], unit: um}, scale: {offset: -3.5, factor: 65535}, seed: 7, "
     "operator: {type: downsampling, factor: 3, phase: [1, 2], kernel: {gaussian: {sigma: 1.6, angle: 30}}}}\n"
     "denoiser: {network: dncnn, weights: random, depth: 5, mode: layer, halo_depth: 2}\n"

@@ -77,7 +77,7 @@ void zarr(const std::uint8_t* bytes, std::size_t count) {
 
 void grid(const std::uint8_t* bytes, std::size_t count) {
   if (count < 2) return;
-  constexpr const char* kSuffix[] = {".nii", ".nii.gz", ".mrc", ".dcm", ".xml"};
+  constexpr const char* kSuffix[] = {".nii", ".nii.gz", ".mrc", ".dcm", ".xml", ".txrm"};
   const std::string path = as_file(bytes + 1, count - 1, kSuffix[bytes[0] % std::size(kSuffix)]);
   for (const char* part : {"", ":/0", ":/t1", ":/slices"})
     refused_or_fine([&] { compare_pieces(path + part); });

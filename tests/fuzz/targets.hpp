@@ -20,7 +20,7 @@ void seal(const std::uint8_t* bytes, std::size_t count);     // check_seal; one 
 void job(const std::uint8_t* bytes, std::size_t count);      // parse_job(write_job(j)) == j
 void picture(const std::uint8_t* bytes, std::size_t count);  // open_image, pieces against whole
 void zarr(const std::uint8_t* bytes, std::size_t count);     // a store, all of its files in one
-void grid(const std::uint8_t* bytes, std::size_t count);     // NIfTI, MRC, DICOM, BigDataViewer's XML
+void grid(const std::uint8_t* bytes, std::size_t count);     // NIfTI, MRC, DICOM, BigDataViewer, TXM
 void measurements(const std::uint8_t* bytes, std::size_t count);  // files that HDF5 wrote, of any content
 void checkpoint(const std::uint8_t* bytes, std::size_t count);    // flipped bits; hostile headers with a seal
 void trace(const std::uint8_t* bytes, std::size_t count);         // what a run goes on with

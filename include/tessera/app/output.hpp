@@ -101,6 +101,10 @@ void write_reconstruction(const OutputFolder& folder, const RunPlan& plan, const
 /// where the part is no picture or has more than 4096 x 4096 samples (a big PNG takes minutes). Collective.
 void write_measurement(const OutputFolder& folder, const RunPlan& plan, const ProductSpace& layout,
                        const at::Tensor& y, const Communicator& comm);
+/// bad.png, where there are weights (of the first part): black samples that count 0, however they came by that, white all
+/// others. Nothing under the same conditions. Collective.
+void write_bad(const OutputFolder& folder, const RunPlan& plan, const ProductSpace& layout,
+               const at::Tensor& weights, const Communicator& comm);
 /// A picture of a distributed image in internal range; channels 1 or 3. `about`: space and metadata of the whole
 /// image, which go along as far as the format can say them. Collective.
 void write_preview(const std::string& path, const at::Tensor& image, const Box& box, const Layout& layout,

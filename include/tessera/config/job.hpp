@@ -102,12 +102,23 @@ struct LikelihoodConfig {
   bool operator==(const LikelihoodConfig&) const = default;
 };
 
+/// What is bad in data: looked for in the samples, or as a file's flags say.
+struct BadConfig {
+  bool hot = false, dead = false, columns = false, rows = false, cosmic_rays = false, missing_tiles = false;
+  std::string flags;              // a picture of whole numbers, in the measurements' layout
+  std::vector<std::string> bits;  // names, or numbers whose bits are meant; empty: all
+  bool looked_for() const { return hot || dead || columns || rows || cosmic_rays || missing_tiles; }
+  bool any() const { return looked_for() || !flags.empty(); }
+  bool operator==(const BadConfig&) const = default;
+};
+
 struct ProblemConfig {
   std::string truth, measurements, weights;
   std::string dark, flat;              // y = (file - dark) / flat
   SceneConfig scene;                   // key: truth.scene, in place of a file
   std::string clipping = "one-sided";  // of samples at the ends of their range: one-sided | data
   double saturation = 0;               // internal value from which samples count 0; 0: none
+  BadConfig bad;
   ImageConfig image;
   ScaleConfig scale;
   OperatorConfig op;  // key: operator

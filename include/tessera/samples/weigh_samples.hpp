@@ -18,6 +18,8 @@ struct Samples {
   bool weights_compare = false;  // they say how samples compare, up to a factor
   std::string weightless = {};   // what samples of weight 0 have, for a message; empty: weight 0
   std::int64_t no_weight = 0;    // how many weights of all ranks are no numbers, which became 0
+  Measurement flagged = {};      // float32 on the host, not 0 where flags say bad; empty: no flags
+  std::string flags = {};        // what those are, for a message
   double masked = INFINITY;      // y from here on are marks of masked pixels
   std::string mark = {};         // what such a sample has in the file
   bool simulated = false;

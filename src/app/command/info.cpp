@@ -34,7 +34,7 @@ std::string cuda_aware() {
 }
 
 struct InfoArguments {
-  std::string file, picture = "auto";
+  std::string file, picture = "auto", table;
 };
 
 int execute(const Communicator& comm) {
@@ -72,12 +72,19 @@ Command info_command(CLI::App& app) {
   options->add_option("--picture", a->picture, "of its middle slice (auto: in colors on a terminal)")
       ->check(one_of({"auto", "color", "text", "none"}))
       ->capture_default_str();
+  options->add_option(
+      "--table", a->table,
+      "instead: the table of a sweep over all images in FILE, for this key: problem.measurements");
   options->footer("Example: tessera info cell.ome.zarr");
   return {options,
           [a](const Launch& launch) {
             if (a->file.empty()) return execute(launch.comm);
             launch.comm.together([&] {
-              if (launch.comm.rank() == 0) describe_file(a->file, a->picture);
+              if (launch.comm.rank() != 0) return;
+              if (a->table.empty())
+                describe_file(a->file, a->picture);
+              else
+                print_parts_table(a->file, a->table);
             });
             return 0;
           },

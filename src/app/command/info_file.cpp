@@ -220,4 +220,27 @@ void describe_file(const std::string& path, const std::string& picture) {
   if (parts.size() > kMostParts) line("", fmt::format("and {} more", parts.size() - kMostParts));
 }
 
+void print_parts_table(const std::string& path, const std::string& key) {
+  const ImagePath named = image_path(path);
+  const std::string file = std::filesystem::absolute(named.file).lexically_normal().string();
+  std::vector<std::pair<std::string, std::string>> parts;
+  const std::string below = named.part.empty() ? file : file + named.part;
+  bool one = false;
+  if (!named.part.empty()) try {
+      (void)open_image(path);
+      one = true;
+    } catch (const InputError&) {
+      one = false;  // a well, a group
+    }
+  if (named.format->list && !one) parts = named.format->list(named.part.empty() ? file : below);
+  TESSERA_VALIDATE(!parts.empty(), path, " holds one image (a table is of several) name it in the job");
+  std::printf("%s\n", key.c_str());
+  for (const auto& [part, about] : parts) {
+    std::string cell = file + ":" + named.part + part, yaml, quoted;
+    for (const char c : cell) yaml += c == '\'' ? "''" : std::string(1, c);
+    for (const char c : concat("'", yaml, "'")) quoted += c == '"' ? "\"\"" : std::string(1, c);
+    std::printf("\"%s\"\n", quoted.c_str());
+  }
+}
+
 }  // namespace tessera

@@ -9,4 +9,7 @@ namespace tessera {
 /// a small picture (`picture`: auto, color, text, none). Reads by pieces. Not collective. InputError.
 void describe_file(const std::string& path, const std::string& picture);
 
+/// Prints a sweep's table of one column: `key`, then FILE:/PART of all that is in the file. Not collective. InputError.
+void print_parts_table(const std::string& path, const std::string& key);
+
 }  // namespace tessera

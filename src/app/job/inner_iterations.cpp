@@ -39,6 +39,7 @@ RunPlan small_job(const RunPlan& plan) {
   const std::int64_t side = (4 * reach / kSide + 1) * kSide;  // a multiple, which decimations divide
   if (plan.scan) p.op = plan.parts[0];                        // which does without its file
   p.truth = p.measurements = p.weights = p.dark = p.flat = {};
+  p.bad = {};
   p.saturation = 0;
   p.image = {};
   p.scale = {};

@@ -2,9 +2,11 @@
 #include "tessera/app/problem.hpp"
 
 #include <ATen/TensorOperators.h>
-
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -18,6 +20,7 @@
 #include "tessera/domain/tensor_memory.hpp"
 #include "tessera/io/image_format.hpp"
 #include "tessera/io/measurement_file.hpp"
+#include "tessera/samples/flag_bits.hpp"
 #include "tessera/samples/masked_pixels.hpp"
 #include "tessera/samples/missing.hpp"
 #include "tessera/samples/order_statistics.hpp"
@@ -71,6 +74,35 @@ Measurement read_frames(const RunPlan& plan, const std::string& path, const Prod
                     .narrow(3, mine.lo()[2], mine.extent(2))
                     .expand_as(block));
   return {block};
+}
+
+// Samples that flags say are bad, as the job asks.
+void read_flags(const RunPlan& plan, const ProductSpace& layout, Samples& s, const Communicator& comm) {
+  const BadConfig& bad = plan.job.problem.bad;
+  if (bad.flags.empty()) return;
+  std::uint64_t bits = ~std::uint64_t{0};
+  if (!bad.bits.empty()) bits = flag_bits(bad.bits, record_from(bad.flags, comm).metadata.text);
+  std::int64_t broken = 0;
+  for (const at::Tensor& flags : read_parts(plan, bad.flags, "frames", layout, comm)) {
+    const at::Tensor marks = at::zeros_like(flags, at::kFloat);
+    const double* const f = flags.const_data_ptr<double>();
+    float* const m = marks.data_ptr<float>();
+    for (std::int64_t k = 0, n = flags.numel(); k < n; ++k) {
+      const bool number = std::isfinite(f[k]);  // missing flags say nothing
+      if (number && (f[k] != std::floor(f[k]) || std::abs(f[k]) >= 0x1p52)) ++broken;
+      if (number &&
+          (static_cast<std::uint64_t>(static_cast<std::int64_t>(std::clamp(f[k], -0x1p52, 0x1p52))) & bits) !=
+              0)
+        m[k] = 1;
+    }
+    s.flagged.push_back(marks);
+  }
+  comm.all_reduce({&broken, 1}, Reduce::sum);
+  TESSERA_VALIDATE(broken == 0, bad.flags, " has ", broken,
+                   " values that are no whole numbers (flags are bits) name the picture of the flags in "
+                   "problem.bad.flags");
+  s.flags = bad.bits.empty() ? "flags (problem.bad.flags)"
+                             : fmt::format("the flags {} (problem.bad)", fmt::join(bad.bits, ", "));
 }
 
 // Divided by its mean over all parts; 0 where it is no number above 0.
@@ -163,6 +195,7 @@ Samples read_samples(const RunPlan& plan, const ProductSpace& layout, const Comm
     s.weights = read_parts(plan, p.measurements, "weights", layout, comm);
   if (!p.weights.empty()) s.weights = read_parts(plan, p.weights, "weights", layout, comm);
   take_weights(s, comm);
+  read_flags(plan, layout, s, comm);
   return s;
 }
 

@@ -391,7 +391,7 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
     sources.clear();
     for (const MeasurementPartInfo& part : parts) sources.push_back(part.path);
   }
-  for (const std::string& path : {p.weights, p.dark, p.flat}) {
+  for (const std::string& path : {p.weights, p.dark, p.flat, p.bad.flags}) {
     const ImageFormat* const format = find_format(path);
     if (!format || plan.scan || (format->measurements && path.find(":/") == std::string::npos)) continue;
     const SourceInfo& info = plan.files->headers().image(path, comm);

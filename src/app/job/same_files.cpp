@@ -112,7 +112,8 @@ std::string file_of(const std::string& path) { return path.substr(0, path.rfind(
 std::vector<std::string> read_by_ranks(const JobConfig& job) {
   std::vector<std::string> files;
   const ProblemConfig& p = job.problem;
-  for (const std::string& path : {p.truth, p.measurements, p.weights, p.dark, p.flat, job.solver.start})
+  for (const std::string& path :
+       {p.truth, p.measurements, p.weights, p.dark, p.flat, p.bad.flags, job.solver.start})
     add(files, path);
   OperatorConfig op = p.op;
   for (const std::string* file : files_of(op)) add(files, *file);

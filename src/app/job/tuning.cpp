@@ -35,7 +35,8 @@ Modelled model_job(const RunPlan& plan, bool gpu) {
   m.data.image = plan.image;
   m.data.solver = plan.job.solver.name;
   m.data.inner = std::min(static_cast<double>(plan.job.solver.prox_iterations), kInnerIterations);
-  m.data.weighted = !plan.job.problem.weights.empty() || plan.job.problem.saturation > 0;
+  const ProblemConfig& p = plan.job.problem;
+  m.data.weighted = !p.weights.empty() || p.saturation > 0 || p.bad.any();
   m.data.truth = plan.truth.has_value();
   const DenoiserRow& row = find_denoiser(plan.job.denoiser.network);
   m.data.prior = plan.image.volume() ? row.images_of_volume : row.images;

@@ -130,9 +130,9 @@ JobRun::JobRun(Measured measured_data, std::optional<Checkpoint> checkpoint, con
     level_said_ = raised > 1 && (problem.weights.empty() || problem.marked);
   }
   data = make_data_term(plan, problem, space);
-  // One pass takes no step, and one that balances rays by their lengths none that depends on it.
+  // Up to 50 passes of operator and adjoint, where no formula says it: not for solvers without a step and a denoiser.
   const SolverRow& row = find_solver(plan.job.solver.name);
-  const double L = row.once || row.balances ? 1 : data->lipschitz();
+  const double L = row.once || row.balances || row.bare ? 1 : data->lipschitz();
   TESSERA_VALIDATE(std::isfinite(L) && L > 0, "the operator's squared norm is ", L,
                    " (no sample that counts depends on the image, or a value is not finite) see ",
                    "problem.operator, its mask and kernel, and problem.weights");
@@ -149,6 +149,7 @@ JobRun::JobRun(Measured measured_data, std::optional<Checkpoint> checkpoint, con
   if (!from) raise_noise(L);
   measured = problem.y.front();
   problem.y.clear();  // the data term holds them
+  if (plan.job.problem.bad.any() && !problem.weights.empty()) weights = problem.weights.front();
   problem.weights.clear();
   clipped = !problem.ends.empty();
   problem.ends.clear();

@@ -54,6 +54,7 @@ struct JobRun {
   std::unique_ptr<Denoiser> denoiser;
   Problem problem;      // but for measurement and weights, which the data term holds
   at::Tensor measured;  // its first part, until somebody has written it
+  at::Tensor weights;   // of the same, where the job asks for bad samples; else none
   Reducer reducer;
   Space space;
   std::unique_ptr<DataTerm> data;

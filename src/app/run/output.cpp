@@ -74,8 +74,9 @@ bool round_number(int iteration) {
 // What a run makes anew; log.txt is kept where a run that was lost early starts again.
 bool is_result(const std::string& name) {
   static const std::vector<std::string> names = {
-      "trace", "trace.h5",   "summary.json", "reconstruction.h5", "log.txt",      "resolved.yaml",
-      "log",   "checkpoint", "status.json",  "measurement.png",   "residual.png", "chi2.png"};
+      "trace",         "trace.h5",     "summary.json", "reconstruction.h5", "log.txt",
+      "resolved.yaml", "log",          "checkpoint",   "status.json",       "measurement.png",
+      "bad.png",       "residual.png", "chi2.png"};
   const bool old_trace = name.size() > 6 && name.starts_with("trace-") &&
                          name.find_first_not_of("0123456789", 6) == std::string::npos;
   return old_trace || std::find(names.begin(), names.end(), name) != names.end();
@@ -392,6 +393,18 @@ void write_measurement(const OutputFolder& folder, const RunPlan& plan, const Pr
   const at::Tensor values = in_image_range(plan) ? stored_of(shown.values, plan.curve) : shown.values;
   write_preview(folder.file("measurement.png"), values, shown.layout.box(comm.rank()), shown.layout,
                 shown.box, form, comm, record_from(plan.job.problem.truth, comm));
+}
+
+void write_bad(const OutputFolder& folder, const RunPlan& plan, const ProductSpace& layout,
+               const at::Tensor& weights, const Communicator& comm) {
+  constexpr std::int64_t kMost = 4096 * 4096;
+  if (plan.job.output.preview.empty() || !weights.defined()) return;
+  if (const std::int64_t n = layout.part(0).space.channels; n != 1 && n != 3) return;
+  const ShownPart shown = shown_part(layout, 0, weights, comm.rank());
+  if (shown.box.pixels() > kMost) return;
+  const PhaseScope phase(Phase::write);
+  write_preview(folder.file("bad.png"), shown.values.ne(0).to(at::kFloat), shown.layout.box(comm.rank()),
+                shown.layout, shown.box, {}, comm);
 }
 
 void Progress::on_result(const IterationResult& r) {

@@ -81,8 +81,8 @@ std::string input_sums(const RunPlan& plan) {
     if (!file.empty()) text += sha256(file) + ' ' + file + '\n';
   };
   const ProblemConfig& p = plan.job.problem;
-  for (const std::string& path :
-       {p.truth, p.measurements, p.weights, p.dark, p.flat, plan.job.solver.start, weights_file(plan)})
+  for (const std::string& path : {p.truth, p.measurements, p.weights, p.dark, p.flat, p.bad.flags,
+                                  plan.job.solver.start, weights_file(plan)})
     sum(path);
   for (OperatorConfig part : plan.parts) {
     for (const std::string* file : files_of(part)) sum(*file);

@@ -216,7 +216,9 @@ int make_run_folder(OutputFolder& folder, const JobRun& run, const RunFiles& fil
 void say_start(Log& log, const OutputFolder& folder, JobRun& run, const RunFiles& files) {
   say_what_runs(log, run, files.damaged);
   if (!run.from) write_measurement(folder, run.plan, run.data->op().range(), run.measured, run.comm);
+  if (!run.from) write_bad(folder, run.plan, run.data->op().range(), run.weights, run.comm);
   run.measured.reset();
+  run.weights.reset();
   run.score();
   if (run.metrics) log.line(fmt::format("PSNR of the start: {:.2f} dB", run.psnr_start));
 }

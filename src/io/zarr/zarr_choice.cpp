@@ -10,6 +10,7 @@
 #include "array_axes.hpp"
 #include "stored_image.hpp"
 #include "tessera/core/error.hpp"
+#include "zarr/zarr_plate.hpp"
 #include "zarr/zarr_sink.hpp"
 
 namespace tessera::io {
@@ -169,6 +170,17 @@ class Chooser {
     return !level && !zarr_mark(node.folder + "/" + words_[next_]).empty();
   }
 
+  void refuse_plate(const ZarrNode& node) const {
+    const ZarrPlate plate = zarr_plate(node);
+    if (!plate.is() || plate.fields.empty()) return;
+    const std::string above = joined_words(words_, 0, next_);
+    const std::string first = concat("/", above, above.empty() ? "" : "/", plate.fields.front().path);
+    throw InputError(concat(here(), " is a ", plate.text(),
+                            " (one image is reconstructed at a time) name a field: ", file_, ":", first,
+                            "; of all of them `tessera info ", here(),
+                            " --table problem.measurements` makes the table of a sweep"));
+  }
+
   ZarrNode child(const ZarrNode& node) {
     std::string name = next_ < words_.size() ? words_[next_++] : "";
     if (name.empty() && !at_key(ome_of(node), "bioformats2raw.layout").is_null()) {
@@ -176,6 +188,7 @@ class Chooser {
                        nodes_in(node.folder), ") name one: ", file_, ":/0");
       name = "0";
     }
+    if (name.empty()) refuse_plate(node);
     const std::string held = nodes_in(node.folder);
     const std::string above = joined_words(words_, 0, next_);
     TESSERA_VALIDATE(!name.empty(), here(), " is a group (", held.empty() ? "it holds nothing" : "it holds ",
@@ -359,6 +372,20 @@ std::vector<std::pair<std::string, std::string>> list_zarr(const std::string& fo
     for (const std::string& name : names)
       if (deep < kDeepest) self(self, below + "/" + name, deep + 1);
   };
+  // Of a plate its fields, each as what is read of it.
+  if (const ZarrPlate plate = zarr_plate(zarr_node(folder)); plate.is() && !plate.fields.empty()) {
+    for (const PlateField& field : plate.fields) {
+      std::string about = concat(plate.plate ? "well " + field.well + ", " : "", "field ", field.field);
+      try {
+        const ZarrMeta meta = zarr_meta(choose_zarr(folder, "/" + field.path).array);
+        about += concat(", ", shape_text(meta.shape), ", ", meta.type);
+      } catch (const InputError&) {
+        about += ", which cannot be read alone";  // several times, or not whole
+      }
+      out.emplace_back("/" + field.path, about);
+    }
+    return out;
+  }
   walk(walk, "", 0);
   return out;
 }
