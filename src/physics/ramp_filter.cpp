@@ -218,9 +218,10 @@ struct Arc {
 
 // The part of a turn that views stand on, as evenly as they go, where it is half a turn and the detector's angle or more.
 Arc short_scan(const ProjectionGeometry& g, const std::vector<double>& angles) {
-  constexpr double kUneven = 2.5, kFew = std::numbers::pi / 30;
+  constexpr double kUneven = 2.5, kFew = std::numbers::pi / 30, kAside = 0.5;
   const std::array<double, 2> seen = seen_by_all(g);
-  if (g.beam == Beam::parallel || std::abs(seen[0] + seen[1]) > norm(g.views.front().u) / magnification(g, 0))
+  // Beyond what both halves of the detector see, rays have no other half: the object is to end there.
+  if (g.beam == Beam::parallel || std::min(-seen[0], seen[1]) < kAside * std::max(-seen[0], seen[1]))
     return {};
   std::vector<double> order;
   for (const double angle : angles) order.push_back(angle < 0 ? angle + kTurn : angle);
