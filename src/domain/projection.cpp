@@ -235,7 +235,7 @@ class Projection final : public DistributedOperator {
       if (is_picture(*g_)) samples = samples.unsqueeze(2);
       samples = crop(samples, own_, some);
       const at::Tensor before = direct_weights(*g_, how, some).to(options());
-      samples.copy_(ramp_filtered(samples.mul(before), how.pitch, window));
+      samples.copy_(ramp_filtered(samples.mul(before), how.pitch, window, how.sharp));
     }
     backproject(y, x);
   }

@@ -10,6 +10,7 @@
 #include <ATen/ops/fft_rfft.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/real.h>
+#include <ATen/ops/sinc.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -31,7 +32,7 @@ namespace {
 double norm(const Vector3& a) { return std::sqrt(a[0] * a[0] + a[1] * a[1] + a[2] * a[2]); }
 
 // pitch times the spectrum of h, (length / 2 + 1), real.
-at::Tensor ramp(std::int64_t length, double pitch, RampWindow window) {
+at::Tensor ramp(std::int64_t length, double pitch, RampWindow window, double sharp) {
   at::Tensor h = at::zeros({length}, at::kDouble);
   double* at = h.mutable_data_ptr<double>();
   at[0] = 1 / (4 * pitch);
@@ -44,18 +45,20 @@ at::Tensor ramp(std::int64_t length, double pitch, RampWindow window) {
   const at::Tensor f = at::arange(spectrum.size(0), at::kDouble).mul_(last);
   if (window == RampWindow::hann) spectrum.mul_(at::cos(f).add_(1).mul_(0.5));
   if (window == RampWindow::cosine) spectrum.mul_(at::cos(f.mul(0.5)));
+  if (window != RampWindow::ram_lak && sharp != 0)
+    spectrum.div_(at::sinc(f.mul(0.5 / std::numbers::pi)).pow_(sharp));
   return spectrum;
 }
 
 }  // namespace
 
-at::Tensor ramp_filtered(const at::Tensor& rows, double pitch, RampWindow window) {
+at::Tensor ramp_filtered(const at::Tensor& rows, double pitch, RampWindow window, double sharp) {
   const std::int64_t columns = rows.size(-1);
   at::Tensor out = at::empty_like(rows, at::MemoryFormat::Contiguous);
   if (rows.numel() == 0) return out;
   std::int64_t length = 2;
   while (length < 2 * columns) length *= 2;
-  const at::Tensor spectrum = ramp(length, pitch, window).to(rows.options());
+  const at::Tensor spectrum = ramp(length, pitch, window, sharp).to(rows.options());
   const at::Tensor from = rows.reshape({-1, columns});
   at::Tensor to = out.view({-1, columns});
   const std::int64_t some =
@@ -215,9 +218,10 @@ struct Arc {
 
 // The part of a turn that views stand on, as evenly as they go, where it is half a turn and the detector's angle or more.
 Arc short_scan(const ProjectionGeometry& g, const std::vector<double>& angles) {
-  constexpr double kUneven = 2.5, kFew = std::numbers::pi / 30;
+  constexpr double kUneven = 2.5, kFew = std::numbers::pi / 30, kAside = 0.5;
   const std::array<double, 2> seen = seen_by_all(g);
-  if (g.beam == Beam::parallel || std::abs(seen[0] + seen[1]) > norm(g.views.front().u) / magnification(g, 0))
+  // Beyond what both halves of the detector see, rays have no other half: the object is to end there.
+  if (g.beam == Beam::parallel || std::min(-seen[0], seen[1]) < kAside * std::max(-seen[0], seen[1]))
     return {};
   std::vector<double> order;
   for (const double angle : angles) order.push_back(angle < 0 ? angle + kTurn : angle);
@@ -345,6 +349,9 @@ DirectReconstruction direct_reconstruction(const ProjectionGeometry& given) {
     direct.along = std::move(arc.along);
     direct.arc = arc.length;
   }
+  const double over = direct.arc > 0 ? direct.arc : whole_turn(angles, turn) ? kTurn : kHalf;
+  direct.sharp =
+      std::min(1.0, 2 * static_cast<double>(g.views.size()) / over / static_cast<double>(g.columns));
   const std::array<double, 2> seen = seen_by_all(g);
   const double near = std::min(-seen[0], seen[1]), far = std::max(-seen[0], seen[1]);
   if (far - near > direct.pitch && whole_turn(angles, turn)) {

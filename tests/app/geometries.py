@@ -6,6 +6,7 @@ import struct
 
 import h5py
 from harness import distance, image, job, np, run, source, summary, tessera, work
+from scipy.io import savemat
 
 
 def references():
@@ -85,6 +86,9 @@ def geometry_files():
         rest = "" if kind == "parallel3d" else "beam: cone, source_axis: 90, source_detector: 160, "
         ours = simulated(f"{rest}views: {{angles: [0, 20, 50, 130]}}, detector: {{rows: {shape[1]}, columns: 37, pitch: [1.0, 1.2]}}, voxel: 1", np.ascontiguousarray(x[:, ::-1]), shape)
         assert distance(by_file, ours) < 1e-5, (kind, distance(by_file, ours))
+        words = {"type": kind, "ProjectionAngles": angles} | words | ({"option": {"VoxelSuperSampling": 1}} if kind == "cone" else {})
+        savemat(work / "circle.mat", {"proj_geom": words} if kind == "cone" else words, do_compression=kind == "cone")
+        assert (simulated("views: {geometry: circle.mat}, voxel: 1", x, shape) == by_file).all(), kind
 
     # Nikon's file: distances, detector and angles; the object stands aside.
     words = {"SrcToObject": 90, "SrcToDetector": 160, "DetectorPixelsX": 37, "DetectorPixelsY": 19, "DetectorPixelSizeX": 1.7, "DetectorPixelSizeY": 1.4,
@@ -108,9 +112,10 @@ def geometry_files():
     (work / "torn.json").write_text('{"type": "cone_vec", "Vectors": [[0, 1')
     (work / "short.json").write_text('{"type": "cone_vec", "DetectorRowCount": 9, "DetectorColCount": 9, "Vectors": [[0, 1, 0, 0, 0, 0]]}')
     (work / "rows.mat").write_bytes(b"MATLAB 5.0 MAT-file" + bytes(200))
+    savemat(work / "vol.mat", {"vol_geom": {"GridRowCount": 9}})
     (work / "less.xtekct").write_text(text.replace("SrcToObject=90\n", ""))
     for name, reason in (("few.csv", "5 a row"), ("nan.csv", "not finite"), ("torn.xml", "has no </"), ("other.xml", "only RTK's"), ("changed.xml", "not of its parameters"),
-                         ("odd.json", "the type cyl_cone_vec"), ("torn.json", "is no JSON"), ("short.json", "Vectors of 6 numbers"), ("less.xtekct", "no number SrcToObject"), ("rows.mat", "a file of MATLAB")):
+                         ("odd.json", "the type cyl_cone_vec"), ("torn.json", "is no JSON"), ("short.json", "Vectors of 6 numbers"), ("less.xtekct", "no number SrcToObject"), ("rows.mat", "no file of MATLAB's versions 5"), ("vol.mat", "no geometry of ASTRA")):
         refused(f"views: {{geometry: {name}}}, detector: {{rows: 9, columns: 37}}", reason)
     np.save(work / "fan.npy", known["astra_fan.rows"])
     refused("views: {geometry: fan.npy}, detector: {columns: 61}", "lie opposite of the detector", "flat.npy")

@@ -121,7 +121,7 @@ def scan_files():
     assert image("short").shape[-2:] == (64, 64)
     sinogram_shown = pictures.imread(work / "dx/measurement.png")
     assert sinogram_shown.shape[:2] == (60, 64) and sinogram_shown.max() == 255 and 5 < sinogram_shown.mean() < 200
-    assert pictures.imread(work / "dx/residual.png").shape[:2] == (60, 64)
+    assert pictures.imread(work / "dx/residual.png").shape[:2] == (60, 64) and (work / "dx/geometry.png").exists()
 
 
 def scan_parts():
@@ -249,8 +249,16 @@ def scan_in_words():
     assert abs(off - 4) < 0.2 and abs(column - off - 19.5) < 1e-9, out
     radius, outside = re.search(r"a disk of radius (\S+) around the axis and a height of 2 there .*about (\d+) %", out).groups()
     assert abs(float(radius) - 16) < 0.2 and 25 < int(outside) < 40, out
-    code, out, err = tessera("check", scan("dx.h5", "beam: cone, source_axis: 100, source_detector: 200"))
+    code, out, err = tessera("check", scan("dx.h5", "beam: cone, source_axis: 100, source_detector: 200"), "--picture", "scan.png")
+    # The image is green amid the first panel (a line from the side), sources go all around, and the first view's detector is blue on the other side.
+    drawn, (green, orange, blue) = pictures.imread(work / "scan.png").astype(int), ((168, 222, 163), (217, 94, 0), (31, 89, 191))
+    at = lambda color: np.argwhere(abs(drawn[:480] - color).sum(2) < 12)
+    assert drawn.shape == (544, 960, 3) and np.allclose(at(green).mean(0), 240, atol=12), at(green).mean(0)
+    source, detector = (max(p[0] for p in at(c) if p[1] < 480) for c in (orange, blue))
+    assert source > 400 > 100 > min(p[0] for p in at(blue)) and detector < source, (source, detector)
     assert code == 0 and "magnification 2: 0.5 at the axis" in out and "taken to be in the middle" in out, out + err
+    code, out, err = tessera("check", scan("dx.h5"), "--picture", "scan.gif")
+    assert code == 2 and ".png" in err, err
     aside = "beam: fan, source_axis: 100, source_detector: 200, detector: {rows: 1, axis: %d, shift: %d}"
     code, out, err = tessera("check", scan("dx.h5", aside % (-9, 0)))
     assert code == 0 and "write 'detector: {axis: 0, shift: 9}'" in out, out + err

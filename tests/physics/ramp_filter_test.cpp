@@ -2,6 +2,7 @@
 #include "tessera/physics/ramp_filter.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -49,7 +50,7 @@ at::Tensor reconstruct(const std::shared_ptr<const ProjectionGeometry>& g, const
                        RampWindow window) {
   const DirectReconstruction direct = direct_reconstruction(*g);
   const at::Tensor before = direct_weights(*g, direct, g->samples()).to(at::kFloat);
-  const at::Tensor q = ramp_filtered(y * before, direct.pitch, window).contiguous();
+  const at::Tensor q = ramp_filtered(y * before, direct.pitch, window, direct.sharp).contiguous();
   at::Tensor x = at::zeros({g->volume.size[0], g->volume.size[1], g->volume.size[2]}, at::kFloat);
   backproject_pixels(*g, g->volume.box(), g->samples(), q, x);
   return x;
@@ -75,6 +76,30 @@ TEST(RampFilter, DiskHasItsDensityForAnyPixelPitchAndWindow) {
       }
     }
   }
+}
+
+// Where views are many, windows give back what means over columns take from a pixel; few views keep the plain window.
+TEST(RampFilter, WindowsAreAsSharpAsTheViewsAllow) {
+  std::vector<double> sharp;
+  for (const int views : {20, 100, 400}) {
+    CircularScan scan;
+    scan.angles = test::angles(views, std::numbers::pi);
+    scan.columns = 141;
+    const ProjectionGeometry g = circular_geometry(scan, {{1, 96, 96}, {1, 1, 1}});
+    sharp.push_back(direct_reconstruction(g).sharp);
+  }
+  EXPECT_NEAR(sharp[0], 40 / std::numbers::pi / 141, 1e-12);
+  EXPECT_NEAR(sharp[1], 200 / std::numbers::pi / 141, 1e-12);
+  EXPECT_EQ(sharp[2], 1);
+  // At half of the highest frequency Hann's window is 1/2, and f / sin f is pi / 4 over the sine of it.
+  const at::Tensor wave = at::arange(1024, at::kDouble).mul_(std::numbers::pi / 2).cos_().unsqueeze(0);
+  const auto middle = [&](RampWindow window, double power) {
+    return ramp_filtered(wave, 1, window, power)[0].narrow(0, 500, 24).abs().max().item<double>();
+  };
+  const double gain = std::numbers::pi / 4 / std::sin(std::numbers::pi / 4);
+  EXPECT_NEAR(middle(RampWindow::hann, 1) / middle(RampWindow::hann, 0), gain, 0.01);
+  EXPECT_NEAR(middle(RampWindow::cosine, 0.5) / middle(RampWindow::cosine, 0), std::sqrt(gain), 0.01);
+  EXPECT_EQ(middle(RampWindow::ram_lak, 1), middle(RampWindow::ram_lak, 0));
 }
 
 TEST(RampFilter, FdkGivesABallItsDensity) {

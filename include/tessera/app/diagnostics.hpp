@@ -43,7 +43,7 @@ struct Solved {
 
 /// Judges a result without knowing the truth: the `diagnostics` of summary.json. Writes residual.png (gray is
 /// 0, black and white are 4 noise levels; of the first part, where that is a picture of at most 4096 x 4096)
-/// and chi2.png (blue 0, white 1, red 3). expansion() of a network in float32 at its level takes a tenth of the
+/// and chi2.png (blue 0, white 1, red 3); of a scan also geometry.png. expansion() of a network in float32 at its level takes a tenth of the
 /// run's passes, 11 at most; none in runs of fewer than 30 iterations. `warnings`: a line each, what is off and
 /// what to do. Collective.
 nlohmann::ordered_json diagnose(const RunPlan& plan, DataTerm& data, const at::Tensor& image,

@@ -25,7 +25,8 @@ inline constexpr std::array kWords<RampWindow>{"ram-lak", "hann", "cosine"};
 /// 0: sampled as |f| its mean would be wrong by 2 to 6 %. Rows are continued by zeros to twice their length
 /// or more. Source: A. C. Kak, M. Slaney, Principles of Computerized Tomographic Imaging, 1988, section
 /// 3.3.3.
-at::Tensor ramp_filtered(const at::Tensor& rows, double pitch, RampWindow window);
+/// `sharp`: the power of f / sin f (f: half a turn at f_N, over 2) that windows are multiplied by, but not the plain ramp.
+at::Tensor ramp_filtered(const at::Tensor& rows, double pitch, RampWindow window, double sharp = 0);
 
 /// Direct reconstruction on an upright detector, of a parallel beam (FBP), and of a fan or cone beam over full turns (FDK):
 ///   q = ramp_filtered(direct_weights * y, pitch, window),  x = backproject_pixels(q).
@@ -49,6 +50,9 @@ struct DirectReconstruction {
   double pitch = 1;  // of columns, at the axis
   double arc = 0;    // of a short scan, from half a step before its first view to half a step behind the last
   std::vector<double> along;  // where its views stand on that
+  // What windows give back of what pixels lose as means over columns: all of it where views are as many as columns ask
+  // for, pi / 2 for each, less where the artifacts of few views would be sharper too.
+  double sharp = 0;
 };
 DirectReconstruction direct_reconstruction(const ProjectionGeometry& geometry);
 /// The scan with a detector that reaches as far on both sides of the axis where rays count once: columns of 0 are added, for

@@ -16,6 +16,7 @@
 
 #include "command/command.hpp"
 #include "job/pixel_sizes.hpp"
+#include "job/scan_picture.hpp"
 #include "job/tomography.hpp"
 #include "tessera/app/memory_plan.hpp"
 #include "tessera/app/output.hpp"
@@ -29,6 +30,7 @@
 #include "tessera/denoise/windows.hpp"
 #include "tessera/domain/projection.hpp"
 #include "tessera/io/files.hpp"
+#include "tessera/io/image_format.hpp"
 #include "tessera/io/keep_open.hpp"
 #include "tessera/perf/disk.hpp"
 #include "tessera/solve/solver.hpp"
@@ -39,7 +41,8 @@ namespace {
 struct CheckArguments {
   std::string job;
   std::vector<std::string> overrides;
-  int ranks = 0;  // pretended; 0: those of the launch
+  int ranks = 0;        // pretended; 0: those of the launch
+  std::string picture;  // of a scan's geometry
 };
 
 constexpr std::int64_t kBytes = 4;  // float32 state
@@ -210,6 +213,17 @@ void say_pixels(const ImageSpace& image) {
     std::printf("pixels       %s\n", pixel_text(image.grid, known).c_str());
 }
 
+// On every rank; the first one draws.
+void draw_geometry(const std::string& path, const RunPlan& plan, const Communicator& comm) {
+  const auto geometry = geometry_of(*plan.op);
+  TESSERA_VALIDATE(geometry, "--picture is given (", plan.job.problem.op.type,
+                   " has no geometry to draw: that is of tomography) leave it out");
+  require_writable(output_format(path), path, {.space = ImageSpace(Box::image2d(1, 1), 3), .bits = 8});
+  comm.together([&] {
+    if (comm.rank() == 0) draw_scan(path, *geometry);
+  });
+}
+
 int execute(const CheckArguments& arguments, const Communicator& comm) {
   const KeepOpen reading;
   const JobConfig job = load_job(arguments.job, arguments.overrides, comm);
@@ -220,6 +234,7 @@ int execute(const CheckArguments& arguments, const Communicator& comm) {
   const double features = plan.network ? feature_budget(plan, comm, place) : 0;
   const Modelled model = model_job(plan, plan.device.is_cuda());
   const ImageSpace space = result_record(plan, comm).space;
+  if (!arguments.picture.empty()) draw_geometry(arguments.picture, plan, comm);
   if (comm.rank() != 0) return 0;
 
   const Decomposition& d = plan.decomposition;
@@ -288,6 +303,8 @@ Command check_command(CLI::App& app) {
   options->add_option("JOB", a->job, "job file")->required();
   options->add_option("--set", a->overrides, "key.path=value");
   options->add_option("--ranks", a->ranks, "as if on so many ranks")->check(above_zero());
+  options->add_option("--picture", a->picture,
+                      "of a scan: draws its geometry into this file, for example scan.png");
   options->footer("Example: tessera check photo.yaml --ranks 16");
   return {options, [a](const Launch& launch) { return execute(*a, launch.comm); }, Watched::never};
 }

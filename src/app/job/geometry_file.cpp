@@ -13,6 +13,7 @@
 #include <sstream>
 #include <utility>
 
+#include "job/astra_matlab.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/files.hpp"
 #include "tessera/io/image_format.hpp"
@@ -369,15 +370,14 @@ GeometryFile nikon(const std::string& text, const std::string& path) {
 GeometryFile read_geometry(const std::string& path, const std::array<double, 2>& pitch,
                            const Communicator& comm) {
   const ImageFormat* const format = find_format(path);
-  const bool binary = (format && format->measurements) || path.ends_with(".npy");
-  TESSERA_VALIDATE(!path.ends_with(".mat"), path,
-                   " is a file of MATLAB (which are not read here) write its rows as text, as by "
-                   "writematrix(geometry.Vectors, 'rows.csv')");
+  bool matlab = false;
+  comm.together([&] { matlab = path.ends_with(".mat") && read_text(path).starts_with("MATLAB 5.0"); });
+  const bool binary = !matlab && ((format && format->measurements) || path.ends_with(".npy"));
   GeometryFile out;
   bool rows = false;
   comm.together([&] {
     if (binary) return;
-    const std::string text = read_text(path);
+    const std::string bytes = read_text(path), text = matlab ? astra_json(bytes, path) : bytes;
     const std::size_t first = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
     TESSERA_VALIDATE(first != std::string::npos, path,
                      " is empty (it should say where each view stands) write it");

@@ -12,9 +12,11 @@
 #include <optional>
 #include <utility>
 
+#include "job/scan_picture.hpp"
 #include "job/shown_part.hpp"
 #include "job/survey.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/domain/projection.hpp"
 #include "tessera/io/image_format.hpp"
 #include "tessera/samples/residual_statistics.hpp"
 #include "tessera/samples/top_pile.hpp"
@@ -373,6 +375,7 @@ nlohmann::ordered_json diagnose(const RunPlan& plan, DataTerm& data, const at::T
     ResidualStatistics shown = found.parts[0];
     for (double& t : shown.tiles) t /= level * level;
     write_chi2(folder.file("chi2.png"), shown);
+    if (const auto geometry = geometry_of(*plan.op)) draw_scan(folder.file("geometry.png"), *geometry);
   });
 
   nlohmann::ordered_json j = to_json(found, layout);

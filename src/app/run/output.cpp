@@ -74,9 +74,9 @@ bool round_number(int iteration) {
 // What a run makes anew; log.txt is kept where a run that was lost early starts again.
 bool is_result(const std::string& name) {
   static const std::vector<std::string> names = {
-      "trace",         "trace.h5",     "summary.json", "reconstruction.h5", "log.txt",
-      "resolved.yaml", "log",          "checkpoint",   "status.json",       "measurement.png",
-      "bad.png",       "residual.png", "chi2.png"};
+      "trace",           "trace.h5",     "summary.json", "reconstruction.h5", "log.txt",
+      "resolved.yaml",   "log",          "checkpoint",   "status.json",       "bad.png",
+      "measurement.png", "residual.png", "chi2.png",     "geometry.png"};
   const bool old_trace = name.size() > 6 && name.starts_with("trace-") &&
                          name.find_first_not_of("0123456789", 6) == std::string::npos;
   return old_trace || std::find(names.begin(), names.end(), name) != names.end();
