@@ -233,7 +233,7 @@ const std::vector<BadJob>& bad_values() {
        "here: "
        "type, kernel, boundary, parts, angles, file, keep, method, factor, phase, beam, values, rings, "
        "hardening, "
-       "views, detector, voxel, source_axis, source_detector, helix, lean, rotation_center, paganin"},
+       "views, align, detector, voxel, source_axis, source_detector, helix, lean, rotation_center, paganin"},
       {"MaskKeepsNothing",
        "problem:\n  truth: photo.png\n  noise: {gaussian: 0.01}\n  operator: {type: mask, keep: 0}\n",
        {},

@@ -47,8 +47,9 @@ const Texts good_jobs = {
     "0.2, "
     "views: {count: 12, first: 3, last: 300}, detector: {rows: 4, columns: 5, pitch: 0.5, axis: 1.5}, "
     "source_axis: 50, source_detector: 90, helix: 2}}\n",
-    "problem: {truth: photo.jpg, noise: {gaussian: 0.1}, operator: {type: tomography, views: {angles: [0, "
-    "30]}}}\n",
+    "problem: {truth: photo.jpg, noise: {gaussian: 0.1}, operator: {type: tomography, align: shifts, views: "
+    "{angles: "
+    "[0, 30], shifts: [0, 0.5]}}}\n",
     "problem: {measurements: y.h5, operator: {type: tomography, rings: keep, hardening: [1, 0.05], views: "
     "{geometry: "
     "k.npy}, paganin: {delta_beta: 100, energy: 20, distance: 300, pixel: 2}}}\n",

@@ -58,6 +58,8 @@ std::optional<OptionFault> check_vectors(const Options& o) {
     if (o.number(key) != 0) return nothing_on(key, why);
   if (o.get<std::vector<double>>(rotation_center()) != std::vector<double>{0})
     return nothing_on(rotation_center(), why);
+  if (!o.get<std::vector<double>>(shifts()).empty()) return nothing_on(shifts(), why);
+  if (o.get<std::string>(align()) != "none") return nothing_on(align(), why);
   if (o.get<std::vector<double>>(pitch()) != std::vector<double>{1} &&
       !o.get<std::string>(geometry_file()).ends_with(".xml"))
     return nothing_on(pitch(), why);
@@ -88,6 +90,11 @@ std::optional<OptionFault> check(const Options& o) {
         shift().name,
         "acts on nothing in this job (a parallel beam has no source) write detector.axis, the place "
         "of the axis on the detector"};
+  if (const std::string found = o.get<std::string>(align()); rays && (found == "rotation" || found == "both"))
+    return OptionFault{
+        align().name,
+        concat("is ", found,
+               " (a rotation is found in parallel beams alone) write shifts, or detector.rotation")};
   if (beam_of(o) == Beam::fan)
     for (const Option& key : {rotation(), tilt(), lean()})
       if (o.number(key) != 0)
@@ -106,15 +113,15 @@ std::optional<OptionFault> check(const Options& o) {
 
 OperatorRow tomography() {
   OperatorRow row{
-      .choice =
-          {.name = "tomography",
-           .options =
-               {beam(),        values(),          rings(),      hardening(), count(),          first(),
-                last(),        listed(),          angle_file(), unit(),      geometry_file(),  vectors(),
-                every(),       first_row(),       rows(),       columns(),   pitch(),          voxel(),
-                axis(),        shift(),           row_shift(),  rotation(),  tilt(),           slant(),
-                source_axis(), source_detector(), helix(),      lean(),      rotation_center()},
-           .check = check},
+      .choice = {.name = "tomography",
+                 .options = {beam(),           values(),      rings(),           hardening(),  count(),
+                             first(),          last(),        listed(),          angle_file(), unit(),
+                             shifts(),         align(),       geometry_file(),   vectors(),    every(),
+                             first_row(),      rows(),        columns(),         pitch(),      voxel(),
+                             axis(),           shift(),       row_shift(),       rotation(),   tilt(),
+                             slant(),          source_axis(), source_detector(), helix(),      lean(),
+                             rotation_center()},
+                 .check = check},
       .global = plan_tomography,
       .own_range = true,
       .scan = tomography_scan,

@@ -25,6 +25,24 @@ scan_keys::ColumnScale scan_keys::column_scale(const Options& o) {
           *o.get<std::optional<double>>(source_detector()) / *o.get<std::optional<double>>(source_axis())};
 }
 
+CircularScan scan_keys::circle_of(const Options& o) {
+  CircularScan scan;
+  scan.beam = beam_of(o);
+  for (const double angle : o.get<std::vector<double>>(listed())) scan.angles.push_back(radians(angle));
+  scan.source_axis = o.get<std::optional<double>>(source_axis()).value_or(0);
+  scan.source_detector = o.get<std::optional<double>>(source_detector()).value_or(0);
+  scan.row_pitch = pitches(o)[0];
+  scan.column_pitch = pitches(o)[1];
+  scan.axis_offset = o.get<std::optional<double>>(axis()).value_or(0);
+  scan.detector_shift = {o.number(shift()), o.number(row_shift())};
+  scan.rotation = radians(o.number(rotation()));
+  scan.tilt = radians(o.number(tilt()));
+  scan.slant = radians(o.number(slant()));
+  scan.lean = radians(o.number(lean()));
+  scan.helical_pitch = o.number(helix());
+  return scan;
+}
+
 namespace {
 
 using namespace scan_keys;
@@ -113,24 +131,6 @@ void check_seen(const CircularScan& scan) {
                                          (scan.rows + 1) / 2));
 }
 
-CircularScan circle_of(const Options& o) {
-  CircularScan scan;
-  scan.beam = beam_of(o);
-  for (const double angle : o.get<std::vector<double>>(listed())) scan.angles.push_back(radians(angle));
-  scan.source_axis = o.get<std::optional<double>>(source_axis()).value_or(0);
-  scan.source_detector = o.get<std::optional<double>>(source_detector()).value_or(0);
-  scan.row_pitch = pitches(o)[0];
-  scan.column_pitch = pitches(o)[1];
-  scan.axis_offset = o.get<std::optional<double>>(axis()).value_or(0);
-  scan.detector_shift = {o.number(shift()), o.number(row_shift())};
-  scan.rotation = radians(o.number(rotation()));
-  scan.tilt = radians(o.number(tilt()));
-  scan.slant = radians(o.number(slant()));
-  scan.lean = radians(o.number(lean()));
-  scan.helical_pitch = o.number(helix());
-  return scan;
-}
-
 // Rows and columns that nobody has said: those that see the whole image.
 void fit_detector(const Options& o, const Index3& size, const Vector3& side, CircularScan& scan) {
   const double wide = side[0] * static_cast<double>(size[2]), high = side[1] * static_cast<double>(size[1]),
@@ -189,6 +189,20 @@ Vector3 axis_of(const ProjectionGeometry& g) {
   return {a, b, 0};
 }
 
+void shift_views(const Options& o, ProjectionGeometry& g) {
+  const std::vector<double> all = o.get<std::vector<double>>(shifts());
+  if (all.empty()) return;
+  if (std::ssize(all) != std::ssize(g.views))
+    throw wrong(shifts().name, concat("has ", all.size(), " numbers (there are ", g.views.size(),
+                                      " views) write one for each"));
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    if (!(std::abs(all[k]) < static_cast<double>(g.columns)))
+      throw wrong(shifts().name, concat("has ", all[k], " (the detector has ", g.columns,
+                                        " columns, and this view would not see the image) correct it"));
+    for (std::size_t d = 0; d < 3; ++d) g.views[k].center[d] += all[k] * g.views[k].u[d];
+  }
+}
+
 ProjectionGeometry geometry_by_vectors(const Options& o, const OperatorRequest& in) {
   const Index3 size = in.image.box.extents();
   const std::int64_t high = o.get<std::int64_t>(rows()), wide = o.get<std::int64_t>(columns());
@@ -232,9 +246,10 @@ std::unique_ptr<OperatorPlan> plan_tomography(const OperatorRequest& in) {
   note_geometry(scan, in.files);
   const std::vector<double> passes = o.get<std::vector<double>>(rotation_center());
   scan.center = {passes.back() * side[0], passes.front() * side[1]};
-  return plan_projection(
-      std::make_shared<ProjectionGeometry>(circular_geometry(scan, {.size = size, .voxel = side})),
-      in.device);
+  auto geometry =
+      std::make_shared<ProjectionGeometry>(circular_geometry(scan, {.size = size, .voxel = side}));
+  shift_views(o, *geometry);
+  return plan_projection(std::move(geometry), in.device);
 }
 
 }  // namespace tessera

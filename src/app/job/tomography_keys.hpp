@@ -63,6 +63,24 @@ inline Option every() {
           "",
           "keeps one view in so many, from the first on, of what count, angles, file or the scan have"};
 }
+inline Option shifts() {
+  return {
+      "views.shifts",
+      std::vector<double>(),
+      {.example = "[0.3, -0.2, 0.1]"},
+      "columns",
+      "by which the detector stands right of where it should, one per view of what count, angles, file or "
+      "the scan have"};
+}
+inline Option align() {
+  return {
+      "align",
+      std::string("none"),
+      {.choices = {"none", "rotation", "shifts", "both"}},
+      "",
+      "of a measured scan: what is found in its samples beside the axis: detector.rotation, views.shifts, "
+      "or both"};
+}
 inline Option first_row() {
   return {"detector.first_row",
           std::int64_t{0},
@@ -146,7 +164,7 @@ inline Option axis() {
           "columns",
           "by which the image of the rotation axis lies right of the middle, of a fan and a cone because "
           "source and "
-          "detector stand aside together; auto: found in a measured parallel scan, else 0"};
+          "detector stand aside together; auto: found in a measured scan, else 0"};
 }
 inline Option shift() {
   return {"detector.shift",
@@ -277,5 +295,21 @@ struct ColumnScale {
   double pitch = 1, magnified = 1;
 };
 ColumnScale column_scale(const Options& o);
+
+/// Without rows and columns; angles as listed.
+CircularScan circle_of(const Options& o);
+
+/// Of views `before`, what belongs to those that are left; empty where there is nothing.
+template <class T>
+std::vector<T> kept(const std::vector<T>& all, const std::vector<std::int64_t>& before,
+                    const std::vector<std::int64_t>& after) {
+  std::vector<T> out;
+  std::size_t k = 0;
+  for (const std::int64_t frame : all.empty() ? std::vector<std::int64_t>() : after) {
+    while (before[k] != frame) ++k;
+    out.push_back(all[k++]);
+  }
+  return out;
+}
 
 }  // namespace tessera::scan_keys

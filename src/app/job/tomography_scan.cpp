@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "job/tomography.hpp"
+#include "job/tomography_align.hpp"
 #include "job/tomography_keys.hpp"
 #include "job/view_vectors.hpp"
-#include "tessera/physics/rotation_axis.hpp"
 #include "tessera/samples/scan.hpp"
 
 namespace tessera {
@@ -141,6 +141,11 @@ Scan tomography_scan(const ProblemConfig& p, ScanFile file) {
                 concat("leaves out rows (those of ", beam_of(o) == Beam::cone ? "a cone" : "this geometry",
                        " see the volume under other angles, none alone a slice) leave it "
                        "out; problem.image.size says which slices are reconstructed"));
+  const std::string found = o.get<std::string>(align());
+  if ((found == "rotation" || found == "both") && scan.rows != there)
+    throw wrong(align().name, concat("is ", found,
+                                     " (rows are left out, and of a turned detector none alone is a "
+                                     "slice) leave first_row and rows out, or write shifts or none"));
   const std::string kind = o.get<std::string>(values());
   const bool whole_numbers = file.views.type.find("int") != std::string::npos;
   if (kind == "auto" && file.flats.empty() && whole_numbers)
@@ -182,12 +187,6 @@ Scan tomography_scan(const ProblemConfig& p, ScanFile file) {
 
 namespace {
 
-std::vector<double> radians_of(const Scan& scan) {
-  std::vector<double> angles;
-  for (const double angle : scan.file.angles) angles.push_back(radians(angle));
-  return angles;
-}
-
 // Whether views stand all around.
 bool whole_turn(const Scan& scan) {
   constexpr double kGap = 12;
@@ -198,67 +197,6 @@ bool whole_turn(const Scan& scan) {
   for (std::size_t k = 1; k < angles.size(); ++k) gap = std::max(gap, angles[k] - angles[k - 1]);
   return gap <= kGap;
 }
-
-// Whether the axis stands at other columns above and below: of a detector that is turned in its plane.
-void look_for_tilt(Scan& scan, double column, double rotation, const Communicator& comm) {
-  constexpr std::int64_t kRows = 2, kHigh = 16;
-  constexpr double kLeans = 1, kSure = 0.3, kAgree = 0.75;
-  if (scan.rows < kHigh) return;
-  const std::int64_t above = scan.rows / 8, below = scan.rows - 1 - above - kRows;
-  std::array<double, 2> at{};
-  for (const auto& [first, to] : {std::pair(above, &at[0]), std::pair(below, &at[1])}) {
-    const RotationAxis axis = find_rotation_axis(scan_rows(scan, first, kRows, comm).y, radians_of(scan));
-    if (!axis.problem.empty() || std::abs(axis.by_values - axis.by_edges) > kAgree) return;
-    *to = axis.column;
-  }
-  const double leans = at[1] - at[0];
-  const double known = std::tan(radians(rotation)) * static_cast<double>(below - above);
-  if (std::abs(leans - known) < kLeans || std::abs(column - (at[0] + at[1]) / 2) > kSure * std::abs(leans))
-    return;
-  scan.warnings.push_back(fmt::format(
-      "the axis of rotation leans: it is at column {:.2f} in row {} and at {:.2f} in row {} (slices far "
-      "from the middle are reconstructed about the wrong place) where the detector or the axis is "
-      "turned in the detector's plane, write 'rotation: {:.2f}', degrees, in problem.operator.detector",
-      at[0], scan.first_row + above, at[1], scan.first_row + below,
-      std::atan(leans / static_cast<double>(below - above)) * 180 / std::numbers::pi));
-}
-
-// The axis of a measured scan, and what is said of it.
-double found_axis(const Options& o, Scan& scan, const at::Tensor& looked, std::vector<std::string>& notices,
-                  const Communicator& comm) {
-  const bool asked = beam_of(o) == Beam::parallel && o.number(lean()) == 0;
-  RotationAxis axis;
-  if (asked) axis = find_rotation_axis(looked, radians_of(scan));
-  if (!asked || !axis.problem.empty()) {
-    notices.push_back(concat("the axis of rotation is taken to be in the middle of the detector (",
-                             asked ? axis.problem : "it is looked for in parallel beams across it alone",
-                             "): detector.axis says where it is"));
-    return 0;
-  }
-  const double middle = 0.5 * static_cast<double>(scan.file.views.columns - 1),
-               off = std::round((axis.column - middle) * 100) / 100 + 0.0;
-  std::string how;
-  if (axis.by == RotationAxis::By::opposite)
-    how = "by views that are half a turn apart";
-  else if (axis.by == RotationAxis::By::mass)
-    how = "by the views' centers of mass";
-  else
-    how = fmt::format("by their values {:.2f}, by their edges {:.2f}", axis.by_values, axis.by_edges);
-  notices.push_back(fmt::format(
-      "the axis of rotation is at column {:.2f}, {:.2f} {} of the middle, found in {} row{} ({}){}: "
-      "detector.axis says otherwise",
-      middle + off, std::abs(off), off < 0 ? "left" : "right", looked.size(0), looked.size(0) == 1 ? "" : "s",
-      how,
-      std::abs(axis.by_values - axis.by_edges) > 2
-          ? ", of which the edges hold, as where the object is wider than the detector"
-          : ""));
-  look_for_tilt(scan, axis.column, o.number(rotation()), comm);
-  return off;
-}
-
-}  // namespace
-
-namespace {
 
 // Degrees, one for each view that is there, of a scan in the order of its frames.
 std::vector<double> all_angles(const Options& o, const Scan* scan, const Communicator& comm) {
@@ -301,6 +239,11 @@ ScanRows looked_at(Options& o, std::vector<double> angles, Scan& scan, std::vect
   scan.file.angles = thinned(angles, step);
   ScanRows look = look_at_scan(scan, o.get<std::string>(values()) != "auto", notices, comm);
   if (by_vectors(o)) keep_vectors(o, before, scan.file.views.frames);
+  std::vector<double>& aside = o.slot<std::vector<double>>(shifts());
+  if (!aside.empty() && std::ssize(aside) != std::ssize(before))
+    throw wrong(shifts().name, concat("has ", aside.size(), " numbers (", scan.file.views.path, " has ",
+                                      before.size(), " views) write one for each"));
+  aside = kept(aside, before, scan.file.views.frames);
   o.slot<std::int64_t>(columns()) = scan.file.views.columns;
   o.slot<std::int64_t>(rows()) = scan.rows;
   return look;
@@ -317,6 +260,7 @@ void settle(Options& o, const std::vector<double>& angles) {
   for (const Option& key : paganin()) o.slot<std::optional<double>>(key).reset();
   o.slot<std::int64_t>(count()) = 0;
   o.slot<std::int64_t>(every()) = 1;
+  o.slot<std::string>(align()) = "none";
 }
 
 // Of a simulated one.
@@ -333,6 +277,8 @@ void check_simulated(const Options& o) {
     throw wrong(hardening().name, "acts on nothing (the scan is simulated, of one energy) remove it");
   if (o.get<std::string>(rings()) != "auto")
     throw wrong(rings().name, "acts on nothing (the scan is simulated, without rings) remove it");
+  if (o.get<std::string>(align()) != "none")
+    throw wrong(align().name, "acts on nothing (the scan is simulated: it stands as the job says) remove it");
 }
 
 }  // namespace
@@ -350,6 +296,8 @@ void complete_tomography(OperatorConfig& part, OperatorConfig& said, Scan* scan,
       std::iota(all.begin(), all.end(), 0);
       keep_vectors(o, all, thinned(all, step));
     }
+    std::vector<double>& aside = o.slot<std::vector<double>>(shifts());
+    if (aside.size() == angles.size()) aside = thinned(aside, o.get<std::int64_t>(every()));
     settle(o, thinned(angles, o.get<std::int64_t>(every())));
     if (!place) place = 0;
     o.slot<std::optional<double>>(last()).reset();
@@ -357,10 +305,12 @@ void complete_tomography(OperatorConfig& part, OperatorConfig& said, Scan* scan,
     return;
   }
   check_count(angles, o, scan->file);
+  const std::vector<std::int64_t> all = scan->file.views.frames;
   const ScanRows look = looked_at(o, angles, *scan, notices, comm);
+  const std::string wanted = o.get<std::string>(align());
   settle(o, scan->file.angles);
-  const bool vectors = by_vectors(o);
-  if (!place) place = vectors ? 0 : found_axis(o, *scan, look.y, notices, comm);
+  const bool vectors = by_vectors(o), moved = !vectors && align_scan(o, *scan, look.y, wanted, notices, comm);
+  if (!place) place = 0;
   if (beam_of(o) == Beam::parallel && !vectors && o.number(lean()) == 0) judge_parallel(*scan, look);
   judge_width(*scan, look, vectors ? vector_axis(o) : *place - o.number(shift()), whole_turn(*scan));
   const ColumnScale scale = column_scale(o);
@@ -373,6 +323,16 @@ void complete_tomography(OperatorConfig& part, OperatorConfig& said, Scan* scan,
     said.options.slot<std::string>(beam()) = o.get<std::string>(beam());
   else
     said.options.slot<std::optional<double>>(axis()) = place;
+  if (!vectors) said.options.slot<double>(rotation()) = o.number(rotation());
+  if (moved) {
+    // Of all views: those that are left out stand where they stand.
+    std::vector<double>& each = said.options.slot<std::vector<double>>(shifts());
+    const std::vector<double>& found = o.get<std::vector<double>>(shifts());
+    each.assign(all.size(), 0);
+    for (std::size_t k = 0, n = 0; k < all.size() && n < found.size(); ++k)
+      if (all[k] == scan->file.views.frames[n]) each[k] = found[n++];
+  }
+  said.options.slot<std::string>(align()) = "none";
 }
 
 }  // namespace tessera

@@ -88,15 +88,10 @@ double vector_axis(const Options& o) {
 
 void keep_vectors(Options& o, const std::vector<std::int64_t>& before,
                   const std::vector<std::int64_t>& after) {
-  const std::vector<std::array<double, 12>> all = vectors_of(o);
-  std::vector<double>& kept = o.slot<std::vector<double>>(vectors());
-  kept.clear();
-  std::size_t k = 0;
-  for (const std::int64_t frame : after) {
-    while (before[k] != frame) ++k;
-    kept.insert(kept.end(), all[k].begin(), all[k].end());
-    ++k;
-  }
+  std::vector<double>& flat = o.slot<std::vector<double>>(vectors());
+  const std::vector<std::array<double, 12>> some = kept(vectors_of(o), before, after);
+  flat.clear();
+  for (const std::array<double, 12>& view : some) flat.insert(flat.end(), view.begin(), view.end());
 }
 
 }  // namespace tessera

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What of a scan's geometry its samples tell, but for the axis of a parallel beam (rotation_axis.hpp).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "tessera/physics/projection_geometry.hpp"
+
+namespace tessera {
+
+/// A number found in samples.
+struct Aligned {
+  double value = 0, error = 0;  // error: its standard error, by groups of views
+  std::string problem = {};     // why none is found; else empty
+};
+
+/// detector.axis of a fan, or of a cone's rows amid its detector: the columns by which source and detector stand aside of
+/// the axis together, right of the middle if above 0.
+///
+/// A line is seen by two rays, from both of its sides: that of column angle g from angle t comes again at -g - 2 d from
+/// t - 2 g - 2 d + pi, where tan d is the distance aside over source_axis. The offset is that for which the samples of
+/// both, as differences over a few columns, resemble each other the most; half a turn and the detector's angle suffice.
+/// Rows are smoothed first, so that values between columns are as noisy as those on them.
+///
+/// `rows`: (rows, views, columns), float64 on the host, line integrals. `scan`: axis_offset is not used. Not collective.
+Aligned find_fan_axis(const at::Tensor& rows, const CircularScan& scan);
+
+/// Degrees by which the detector of a parallel beam is turned in its plane, its axis `axis` columns right of the middle: that
+/// for which views from opposite sides, turned back, are mirror images of each other. (Axes found row by row tell less than
+/// the whole: a turned row crosses slices.) `frames`: (pairs, 2, rows, columns), float64 on the host, line integrals.
+/// Up to 12 degrees. Not collective.
+Aligned find_detector_rotation(const at::Tensor& frames, double axis);
+
+/// Columns by which each view stands right of where the geometry has it, by reprojection: the picture of all views is
+/// projected, each view is moved onto its projection, and so on until nothing moves. What a moved object would do (cosine
+/// and sine of the angle) is not among them, nor is a constant: `axis` asks for the axis too, that which leaves the least.
+///
+/// `row`: (views, columns), float64 on the host; a parallel beam or a fan, whose FBP is not refused. `error`: of one view,
+/// from the last residual. Not collective. Source: F. Dengler, Ultramicroscopy 30 (1989) 337.
+struct ViewShifts {
+  std::vector<double> columns;
+  double axis = 0;  // columns by which the axis stands right of where the geometry has it
+  double error = 0;
+  std::string problem = {};
+};
+ViewShifts find_view_shifts(const at::Tensor& row, const ProjectionGeometry& geometry, bool axis);
+
+}  // namespace tessera
