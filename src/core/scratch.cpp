@@ -21,7 +21,6 @@
 #include <iterator>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
@@ -189,6 +188,9 @@ class Scratch::Pager {
   // Among the last eighth of the memory that was asked for.
   bool in_use(const Piece& piece) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    return used_lately(piece);
+  }
+  bool used_lately(const Piece& piece) const {
     const auto first = static_cast<std::size_t>(piece.offset / kChunk),
                last = static_cast<std::size_t>((piece.offset + piece.bytes - 1) / kChunk);
     for (std::size_t k = first; k <= last && k < used_at_.size(); ++k)
@@ -208,6 +210,8 @@ class Scratch::Pager {
         std::deque<Piece>& from = read ? fetched_ : queue_;
         next = from.front();
         from.pop_front();
+        if (!read && used_lately(next))
+          continue;  // in use again since it was taken: it comes back when it is taken anew
       }
       if (read)
         ::posix_fadvise(scratch_.file_, next.offset, next.bytes, POSIX_FADV_WILLNEED);
@@ -223,8 +227,8 @@ class Scratch::Pager {
   std::condition_variable changed_;
   std::deque<Piece> queue_, fetched_;  // to be written; to be read
   static constexpr std::int64_t kNever = -(std::int64_t{1} << 60);
-  std::vector<std::int64_t> used_at_;  // by chunk of the file: bytes that were asked for until then
-  std::int64_t used_ = 0;              // bytes asked for
+  std::deque<std::int64_t> used_at_;  // by chunk of the file: bytes that were asked for until then
+  std::int64_t used_ = 0;             // bytes asked for
   bool ended_ = false;
   std::thread watching_, writing_;
 };
@@ -320,6 +324,8 @@ void Scratch::put_back(std::int64_t offset, std::int64_t bytes) {
   }
 }
 
+void Scratch::make_room() { pager_->make_room(); }
+
 bool Scratch::holds(const void* data) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto after = pieces_.upper_bound(static_cast<char*>(const_cast<void*>(data)));
@@ -359,6 +365,7 @@ void Scratch::forget(void* data, std::int64_t bytes) {
   const Piece all = within(data, bytes);
   const std::int64_t page = ::sysconf(_SC_PAGESIZE), begin = (all.offset + page - 1) / page * page,
                      end = (all.offset + all.bytes) / page * page;
+  pager_->forget(all);
   // Where a file system cannot, what lies there stays, which is as good.
   if (begin < end) ::fallocate(file_, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, begin, end - begin);
 }

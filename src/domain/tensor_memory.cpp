@@ -19,6 +19,7 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/memory.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/domain/large_arrays.hpp"
 
 namespace tessera {
 namespace {
@@ -70,6 +71,24 @@ class TensorAllocator final : public c10::Allocator {
     inner_->copy_data(to, from, bytes);
   }
   c10::DeleterFnPtr raw_deleter() const override { return &give; }
+
+  void* take_array(std::size_t bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!scratch_ || static_cast<std::int64_t>(bytes) < least_in_scratch_ ||
+        current_memory_use() != MemoryUse::data)
+      return nullptr;
+    void* const data = scratch_->take(static_cast<std::int64_t>(bytes));
+    in_scratch_.emplace(data, scratch_);
+    return data;
+  }
+  bool give_array(void* data) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto piece = in_scratch_.find(data);
+    if (piece == in_scratch_.end()) return false;
+    piece->second->give(data);
+    in_scratch_.erase(piece);
+    return true;
+  }
 
   char* make_arena(std::int64_t bytes) {
     auto* data = static_cast<char*>(inner_->raw_allocate(static_cast<std::size_t>(bytes)));
@@ -255,6 +274,13 @@ ScratchScope::ScratchScope(std::shared_ptr<Scratch> scratch, std::int64_t least)
 }
 ScratchScope::~ScratchScope() { allocator().lay_in(nullptr, 0); }
 
+void* take_array(std::size_t bytes) { return has_scratch() ? allocator().take_array(bytes) : nullptr; }
+bool give_array(void* data) noexcept {
+  // What malloc gives of this size does not begin on a page.
+  if (!has_scratch() || !data || reinterpret_cast<std::uintptr_t>(data) % kGrain != 0) return false;
+  return allocator().give_array(data);
+}
+
 std::int64_t scratch_bytes() { return allocator().scratch_size(); }
 
 bool in_scratch(const at::Tensor& t) {
@@ -297,6 +323,7 @@ void await(std::span<const at::Tensor> read, const at::Tensor& written) {
   const auto wait_for = [](const at::Tensor& t, bool written) {
     const std::shared_ptr<Scratch> file = file_of(t);
     if (!file) return;
+    file->make_room();
     const auto element = static_cast<std::int64_t>(t.element_size());
     const std::int64_t rows = t.size(-2), step = t.stride(-2) * element,
                        row = ((t.size(-1) - 1) * t.stride(-1) + 1) * element;

@@ -39,6 +39,9 @@ class Scratch {
   /// What take() gave; its content is dropped, and not written any more.
   void give(void* data);
 
+  /// Takes pages away where there are too many: by whoever is about to touch more, since the thread that does it comes late
+  /// where all cores compute.
+  void make_room();
   /// Whether `data` lies in a piece; what follows it there is then read from the disk beside what goes on.
   bool holds(const void* data) const;
   void fetch(const void* data, std::int64_t bytes);

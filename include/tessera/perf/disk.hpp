@@ -14,7 +14,7 @@ struct DiskBytes {
 
 /// By arithmetic: the passes over images that the solver's row names (SolverRow::passes), those of the data term, the
 /// denoiser and the loop, one after the other through a cache of `cache` bytes that drops what was used longest ago. Each
-/// pass writes what it changes, since what is taken from memory is written at once. Zeros where the row names none.
+/// pass writes what it changes, since what is taken from memory is written at once, some of it twice where little is cached. Zeros where the row names none.
 DiskBytes disk_bytes(const DataWork& data, const Decomposition& decomposition, const Execution& execution,
                      const Index3& denoiser_halo, double cache, int rank);
 /// Of the rank with most.
