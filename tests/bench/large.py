@@ -77,6 +77,14 @@ def run(program, text, folder, *settings, ranks=1, group=0):
     return json.loads((Path(folder) / "summary.json").read_text())
 
 
+def skip_in_memory(folder):
+    """Where the folder lies in memory no scratch file may."""
+    kind = subprocess.run(["stat", "-f", "-c", "%T", folder or tempfile.gettempdir()], text=True, capture_output=True).stdout.strip()
+    if kind in ("tmpfs", "ramfs"):
+        print(f"skipped: {folder or tempfile.gettempdir()} is in memory, where no scratch file may be (--folder names another)")
+        sys.exit(77)
+
+
 def bytes_of(text):
     number, unit = re.fullmatch(r"([\d.]+) *([KMGT]i?)?B?", text).groups()
     powers = {None: 1, **{u: 1000 ** k for k, u in enumerate("KMGT", 1)}, **{u + "i": 1024 ** k for k, u in enumerate("KMGT", 1)}}
@@ -101,6 +109,7 @@ def main():
     a.add_argument("--blurs", action="store_true")
     a.add_argument("--volume", type=int)
     o = a.parse_args()
+    skip_in_memory(o.folder)
     group = bytes_of(o.memory) + (1 << 29) if o.group is None else o.group
     print("| run | iteration | per pixel | resident | scratch file | read | written |\n|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(dir=o.folder) as work:

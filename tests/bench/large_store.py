@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from large import bytes_of, source
+from large import bytes_of, skip_in_memory, source
 
 python = source / ".venv-formats/bin/python"
 if Path(sys.prefix).resolve() != python.parent.parent.resolve():
@@ -112,6 +112,7 @@ def main():
     a.add_argument("--iterations", type=int, default=3)
     a.add_argument("--folder", help="where files lie (a temporary one)")
     o = a.parse_args()
+    skip_in_memory(o.folder)
     o.program = os.path.abspath(o.program)
     n = round((o.size / 32) ** (1 / 3))
     shape = (n, 4 * n, 4 * n)
