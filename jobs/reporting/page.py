@@ -8,7 +8,8 @@ from pathlib import Path
 
 from plotly.offline import get_plotlyjs
 
-from .charts import communication_of, convergence, disk_of, memory_of, phases_by_run, time_of
+from .charts import communication_of, convergence, phases_by_run, time_of
+from .memory_charts import disk_of, memory_of
 from .points import rows_of
 from .runs import repeats
 from .scaling import differing, series_of
