@@ -3,7 +3,7 @@
 
 /// Of these headers, to be compared when a program is compiled. The build takes its version from here.
 #define TESSERA_VERSION_MAJOR 0
-#define TESSERA_VERSION_MINOR 2
+#define TESSERA_VERSION_MINOR 3
 #define TESSERA_VERSION_PATCH 0
 
 namespace tessera {
