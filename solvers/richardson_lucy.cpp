@@ -2,12 +2,12 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/ones_like.h>
 #include <ATen/ops/rsub.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "tessera/core/error.hpp"
@@ -50,7 +50,9 @@ class RichardsonLucy final : public Solver {
     seen_.clamp_min_(least);
     // What is 0 stays 0: a factor never lifts it.
     constexpr double kLeast = 1e-3;  // of the root mean square
-    const double size = in_.space.norm(x_) / in_.space.norm(at::ones_like(x_));
+    auto pixels = static_cast<double>(x_.numel());
+    in_.space.comm().all_reduce({&pixels, 1}, Reduce::sum);
+    const double size = in_.space.norm(x_) / std::sqrt(pixels);
     x_.clamp_min_(kLeast * (size > 0 ? size : 1));
   }
 
@@ -91,15 +93,20 @@ class RichardsonLucy final : public Solver {
     std::array<double, 5> n{samples_.A.traits().not_negative ? 0.0
                                                              : 1.0};  // then samples below zero and all,
     for (std::size_t i = 0; i < samples_.y.size(); ++i) {             // and what they add up to
-      at::Tensor c = samples_.y[i] + *samples_.background;
-      const at::Tensor& w = samples_.weights[i];
-      if (w.defined()) c.masked_fill_(w.eq(0).expand_as(c), 0);
-      const at::Tensor below = c.lt(0);
-      n[1] += static_cast<double>(below.sum().item().toLong());
-      n[2] += static_cast<double>(w.defined() ? w.ne(0).expand_as(c).sum().item().toLong() : c.numel());
-      n[3] -= c.clamp_max(0).sum(at::kDouble).item().toDouble();
-      n[4] += c.clamp_min(0).sum(at::kDouble).item().toDouble();
-      samples_.left[i].copy_(w.defined() ? w.expand_as(samples_.left[i]) : at::ones_like(samples_.left[i]));
+      by_bands(
+          [&](at::Tensor left, const at::Tensor& y, const at::Tensor& w) {
+            at::Tensor c = y + *samples_.background;
+            if (w.defined()) c.masked_fill_(w.eq(0).expand_as(c), 0);
+            n[1] += static_cast<double>(c.lt(0).sum().item().toLong());
+            n[2] += static_cast<double>(w.defined() ? w.ne(0).expand_as(c).sum().item().toLong() : c.numel());
+            n[3] -= c.clamp_max(0).sum(at::kDouble).item().toDouble();
+            n[4] += c.clamp_min(0).sum(at::kDouble).item().toDouble();
+            if (w.defined())
+              left.copy_(w.expand_as(left));
+            else
+              left.fill_(1);
+          },
+          samples_.left[i], samples_.y[i], samples_.weights[i]);
     }
     in_.space.comm().all_reduce(n, Reduce::sum);
     // A camera's noise around its offset: so few, and so little below, that they count as zero.

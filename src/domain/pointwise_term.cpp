@@ -17,6 +17,7 @@
 #include "sample_weights.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
+#include "tessera/domain/bands.hpp"
 #include "tessera/domain/conjugate_gradients.hpp"
 #include "tessera/domain/data_term.hpp"
 
@@ -58,7 +59,8 @@ class PointwiseTerm final : public DataTerm {
 
   double value(const at::Tensor& x) override {
     A_->apply(x, means_);
-    std::array<double, 2> sums{local_value().item<double>(), local_chi().item<double>()};
+    const auto [value, chi] = local_sums();
+    std::array<double, 2> sums{value.item<double>(), chi.item<double>()};
     A_->comm().all_reduce(sums, Reduce::sum);
     objective_ = Deferred(sums[0]);
     chi2_ = Deferred(sums[1] / static_cast<double>(samples_));
@@ -72,8 +74,9 @@ class PointwiseTerm final : public DataTerm {
 
   void measure(const at::Tensor& x) override {
     A_->apply(x, means_);
-    objective_ = space_.sum(local_value());
-    chi2_ = space_.sum(local_chi().div(static_cast<double>(samples_)));
+    const auto [value, chi] = local_sums();
+    objective_ = space_.sum(value);
+    chi2_ = space_.sum(chi.div(static_cast<double>(samples_)));
   }
 
   void prox(const at::Tensor& z, double gamma, at::Tensor& out, bool warm) override {
@@ -81,8 +84,12 @@ class PointwiseTerm final : public DataTerm {
     TESSERA_EXPECT(!out.is_alias_of(z), "prox was to overwrite its input (z is read to the end)");
     const PhaseScope phase(Phase::prox);
     if (selection_) {
-      out.copy_(*selection_ ? at::where(selected_, loss_->prox(z, gamma, y_[0]), z)
-                            : loss_->prox(z, gamma, y_[0]));
+      by_bands(
+          [&](at::Tensor to, const at::Tensor& from, const at::Tensor& y, const at::Tensor& selected) {
+            const at::Tensor point = loss_->prox(from, gamma, y);
+            to.copy_(selected.defined() ? at::where(selected, point, from) : point);
+          },
+          out, z, y_[0], selected_);
       return;
     }
     if (!warm) out.copy_(z);
@@ -98,8 +105,11 @@ class PointwiseTerm final : public DataTerm {
     A_->apply(x, means_);
     Fit fit{work_, Measurement(y_.size()), y_, noise_sigma_};
     for (std::size_t i = 0; i < y_.size(); ++i) {
-      const at::Tensor sign = (means_[i] - y_[i]).sign_();
-      work_[i].copy_(weighted(i, loss_->deviation(means_[i], y_[i])).sqrt_().mul_(sign));
+      by_bands(
+          [&](at::Tensor out, const at::Tensor& m, const at::Tensor& y, const at::Tensor& w) {
+            out.copy_(weighted(loss_->deviation(m, y), w).sqrt_().mul_((m - y).sign_()));
+          },
+          work_[i], means_[i], y_[i], weights_[i]);
       if (weights_[i].defined()) fit.counted[i] = weights_[i].ne(0).to(y_[i].options());
     }
     return fit;
@@ -112,7 +122,11 @@ class PointwiseTerm final : public DataTerm {
     double steepest = 0;
     for (std::size_t i = 0; i < y_.size(); ++i)
       if (y_[i].numel() > 0)
-        steepest = std::max(steepest, weighted(i, loss_->steepest(y_[i])).max().item<double>());
+        read_by_bands(
+            [&](const at::Tensor& y, const at::Tensor& w) {
+              steepest = std::max(steepest, weighted(loss_->steepest(y), w).max().item<double>());
+            },
+            y_[i], weights_[i]);
     A_->comm().all_reduce({&steepest, 1}, Reduce::max);
     return lipschitz_ = steepest * lipschitz_of_squares();
   }
@@ -121,7 +135,9 @@ class PointwiseTerm final : public DataTerm {
     return norm_;
   }
   void adjoint_start(at::Tensor& out) override {
-    for (std::size_t i = 0; i < y_.size(); ++i) work_[i].copy_(weighted(i, y_[i]));
+    for (std::size_t i = 0; i < y_.size(); ++i)
+      by_bands([](at::Tensor to, const at::Tensor& y, const at::Tensor& w) { to.copy_(weighted(y, w)); },
+               work_[i], y_[i], weights_[i]);
     A_->adjoint(work_, out);
   }
   void sensitivity(at::Tensor& out) override {
@@ -135,30 +151,34 @@ class PointwiseTerm final : public DataTerm {
   std::vector<StateField> state() override { return {{.name = "lipschitz", .scalar = &lipschitz_}}; }
 
  private:
-  at::Tensor weighted(std::size_t i, const at::Tensor& t) const {
-    return weights_[i].defined() ? t * weights_[i] : t;
-  }
+  static at::Tensor weighted(const at::Tensor& t, const at::Tensor& w) { return w.defined() ? t * w : t; }
 
   // f of the means in means_, this rank's share.
   at::Tensor local_value() const {
-    at::Tensor sum = at::zeros({}, A_->options().dtype(at::kDouble));
-    for (std::size_t i = 0; i < y_.size(); ++i)
-      sum = sum.add(local_sum(weighted(i, loss_->value(means_[i], y_[i]))));
-    return sum;
+    return sum_of([&](const at::Tensor& m, const at::Tensor& y) { return loss_->value(m, y); });
   }
-
-  // Their squared deviations over the variance that the loss expects, likewise.
-  at::Tensor local_chi() const {
-    at::Tensor sum = at::zeros({}, A_->options().dtype(at::kDouble));
+  // And their squared deviations over the variance that the loss expects.
+  std::array<at::Tensor, 2> local_sums() const {
+    return {local_value(),
+            sum_of([&](const at::Tensor& m, const at::Tensor& y) { return loss_->deviation(m, y); })};
+  }
+  template <class F>
+  at::Tensor sum_of(const F& of) const {
+    BandSum sum;
+    sum.add(at::zeros({}, A_->options().dtype(at::kDouble)));
     for (std::size_t i = 0; i < y_.size(); ++i)
-      sum = sum.add(local_sum(weighted(i, loss_->deviation(means_[i], y_[i]))));
-    return sum;
+      read_by_bands([&](const at::Tensor& m, const at::Tensor& y,
+                        const at::Tensor& w) { sum.add(local_sum(weighted(of(m, y), w))); },
+                    means_[i], y_[i], weights_[i]);
+    return sum.value();
   }
 
   // A^T phi'(m) of the means in means_.
   void slope(at::Tensor& out) {
     for (std::size_t i = 0; i < y_.size(); ++i)
-      work_[i].copy_(weighted(i, loss_->derivative(means_[i], y_[i])));
+      by_bands([&](at::Tensor to, const at::Tensor& m, const at::Tensor& y,
+                   const at::Tensor& w) { to.copy_(weighted(loss_->derivative(m, y), w)); },
+               work_[i], means_[i], y_[i], weights_[i]);
     A_->adjoint(work_, out);
   }
 
@@ -216,8 +236,12 @@ class PointwiseTerm final : public DataTerm {
       h.mul_(gamma).add_(u).sub_(z);
       slope_norm = space_.norm(h);
       if (slope_norm <= limit) break;
-      for (std::size_t i = 0; i < y_.size(); ++i)
-        curvature[i] = weighted(i, loss_->curvature(means_[i], y_[i]));
+      for (std::size_t i = 0; i < y_.size(); ++i) {
+        if (!curvature[i].defined()) curvature[i] = at::empty_like(means_[i]);
+        by_bands([&](at::Tensor to, const at::Tensor& m, const at::Tensor& y,
+                     const at::Tensor& w) { to.copy_(weighted(loss_->curvature(m, y), w)); },
+                 curvature[i], means_[i], y_[i], weights_[i]);
+      }
       h.neg_();
       d.zero_();
       report_.iterations +=

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Convolutions that are products of one per axis, on images of any depth.
+#include <ATen/Dispatch.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
@@ -7,10 +8,13 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <utility>
+#include <vector>
 
+#include "separable_rows.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/physics/operators.hpp"
 
@@ -32,6 +36,7 @@ class PlacedSeparable final : public PlacedOperator {
   void apply(const at::Tensor& x, std::span<const at::Tensor> y) override {
     if (p_.samples[0].empty()) return;
     at::Tensor from = window(x);
+    if (from.is_cpu() && rows_of(y[0])) return by_rows(from, y[0], /*adjoint=*/false);
     for (std::size_t d = 3; d-- > 0;) {
       const std::int64_t taps = kernel_.size(d), n = p_.samples[0].extent(d);
       if (taps == 1 && kernel_.taps[d][0] == 1) continue;
@@ -45,6 +50,7 @@ class PlacedSeparable final : public PlacedOperator {
   }
   void adjoint(std::span<const at::Tensor> y, const at::Tensor& x) override {
     if (p_.samples[0].empty()) return;
+    if (x.is_cpu() && rows_of(window(x))) return by_rows(y[0], window(x), /*adjoint=*/true);
     at::Tensor from = y[0];
     for (std::size_t d = 0; d < 3; ++d) {
       const std::int64_t taps = kernel_.size(d), n = p_.samples[0].extent(d);
@@ -59,6 +65,31 @@ class PlacedSeparable final : public PlacedOperator {
   }
 
  private:
+  static bool rows_of(const at::Tensor& t) { return t.stride(-1) == 1 || t.size(-1) == 1; }
+  template <class T, class Tensor>
+  static Rows<T> rows(T* data, const Tensor& t) {
+    const bool volume = t.dim() == 4;
+    return {data,
+            t.size(0),
+            {volume ? t.size(1) : 1, t.size(-2), t.size(-1)},
+            {t.stride(0), volume ? t.stride(1) : 0, t.stride(-2)}};
+  }
+  // y = K x, or x += K^T y. Samples see taps from the last on; pixels gather from samples in the opposite order.
+  void by_rows(const at::Tensor& from, const at::Tensor& to, bool adjoint) const {
+    const at::Tensor in = rows_of(from) ? from : from.contiguous();
+    AT_DISPATCH_FLOATING_TYPES(to.scalar_type(), "separable_blur", [&] {
+      std::array<std::vector<scalar_t>, 3> taps;
+      Index3 before{};
+      for (std::size_t d = 0; d < 3; ++d) {
+        taps[d].assign(kernel_.taps[d].begin(), kernel_.taps[d].end());
+        if (!adjoint) std::reverse(taps[d].begin(), taps[d].end());
+        if (adjoint) before[d] = kernel_.size(d) - 1;
+      }
+      separable_rows<scalar_t>(rows(in.const_data_ptr<scalar_t>(), in), taps, before,
+                               rows(to.mutable_data_ptr<scalar_t>(), to),
+                               adjoint ? Into::add : Into::replace);
+    });
+  }
   double tap(std::size_t axis, std::int64_t k) const {
     return kernel_.taps[axis][static_cast<std::size_t>(k)];
   }

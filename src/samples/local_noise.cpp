@@ -3,21 +3,20 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/cat.h>
 
 #include <algorithm>
 #include <cmath>
 #include <span>
 #include <vector>
 
-#include "tessera/comm/exchange.hpp"
-#include "tessera/domain/tensor.hpp"
+#include "near_samples.hpp"
 #include "tessera/samples/order_statistics.hpp"
 
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kPlace = 16, kBeyondFirst = 4;   // samples of a detail beyond its first, in both axes
+constexpr std::int64_t kPlace = NearSamples::kTile,
+                       kBeyondFirst = 4;                // samples of a detail beyond its first, in both axes
 constexpr double kMedian = 0.6745, kQuartile = 0.3186;  // of |x|, for white noise of variance 1
 constexpr std::int64_t kFewPlaces = 40;
 
@@ -72,37 +71,29 @@ Tile details_of(const float* y, const float* marks, const float* weights, const 
 template <class Result, class Take>
 std::vector<Result> over_tiles(const Measurement& y, const Measurement& counted, const Measurement& weights,
                                const ProductSpace& layout, const Communicator& comm, const Take& take) {
-  const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
   std::vector<Result> out;
   for (std::size_t part = 0; part < y.size(); ++part) {
     const Box& all = layout.part(part).box();
-    const Layout own = layout.layout(part);
-    std::vector<Box> boxes;
-    for (int r = 0; r < comm.size(); ++r) boxes.push_back(seen_of(own.box(r), all));
-    const Box seen = boxes[static_cast<std::size_t>(comm.rank())];
-    const std::int64_t channels = y[part].size(0);
-    const at::Tensor mine =
-        at::cat({y[part].masked_fill(counted[part].eq(0), 0), counted[part], weights[part]}, 0).contiguous();
-    const at::Tensor near = empty_block(3 * channels, seen, at::kFloat, layout.part(part).space.axes);
-    Exchange exchange(ExchangePlan(own, Layout(boxes), all, Border::none, comm.rank()), transport,
-                      3 * channels, ElementType::float32);
-    exchange.begin(view(mine, own.box(comm.rank())), view(near, seen)).wait();
-    if (seen.empty()) continue;
-    const std::int64_t plane = seen.extent(1) * seen.extent(2), kind = channels * seen.extent(0) * plane;
-    const std::int64_t last = own.box(comm.rank()).hi()[1];
-    const std::int64_t bands = (next_place(last) - seen.lo()[1]) / kPlace;
-    const float* const samples = near.const_data_ptr<float>();
-    std::vector<std::vector<Result>> found(static_cast<std::size_t>(channels * seen.extent(0) * bands));
-    at::parallel_for(0, std::ssize(found), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t k = begin; k < end; ++k) {
-        const float* const values = samples + k / bands * plane;
-        const std::int64_t row = seen.lo()[1] + k % bands * kPlace;
-        for (std::int64_t c = seen.lo()[2]; c < own.box(comm.rank()).hi()[2]; c += kPlace)
-          if (const auto result = take(details_of(values, values + kind, values + 2 * kind, seen, row, c)))
-            found[static_cast<std::size_t>(k)].push_back(*result);
-      }
-    });
-    for (std::vector<Result>& band : found) out.insert(out.end(), band.begin(), band.end());
+    const auto seen_by = [&](const Box& block) { return seen_of(block, all); };
+    for (NearSamples near({y[part], counted[part], weights[part]}, layout, part, comm, seen_by, Border::none);
+         near.next();) {
+      const Box& seen = near.seen();
+      if (seen.empty()) continue;
+      const std::int64_t plane = seen.extent(1) * seen.extent(2),
+                         bands = (next_place(near.own().hi()[1]) - seen.lo()[1]) / kPlace;
+      std::vector<std::vector<Result>> found(
+          static_cast<std::size_t>(near.channels() * seen.extent(0) * bands));
+      at::parallel_for(0, std::ssize(found), 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t k = begin; k < end; ++k) {
+          const std::int64_t from = k / bands * plane, row = seen.lo()[1] + k % bands * kPlace;
+          for (std::int64_t c = seen.lo()[2]; c < near.own().hi()[2]; c += kPlace)
+            if (const auto result = take(details_of(near.at(0, 0) + from, near.at(1, 0) + from,
+                                                    near.at(2, 0) + from, seen, row, c)))
+              found[static_cast<std::size_t>(k)].push_back(*result);
+        }
+      });
+      for (std::vector<Result>& band : found) out.insert(out.end(), band.begin(), band.end());
+    }
   }
   return out;
 }

@@ -3,7 +3,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -13,8 +12,8 @@
 #include <limits>
 #include <optional>
 
+#include "near_samples.hpp"
 #include "noise_line.hpp"
-#include "tessera/comm/exchange.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/samples/order_statistics.hpp"
@@ -23,7 +22,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kTile = 16;
+constexpr std::int64_t kTile = NearSamples::kTile;
 constexpr std::int64_t kFewest = 1000;      // stencils that a median needs
 constexpr std::int64_t kFewestTiles = 100;  // that a 20th needs
 constexpr int kSignalBins = 12;
@@ -140,44 +139,36 @@ void take_tile(const Stencil& stencil, const float* y, const float* counted, con
 
 // Per channel of a part.
 std::vector<Details> details(const at::Tensor& y, const at::Tensor& counted, const Stencil& stencil,
-                             const ProductSpace& layout, std::size_t part, const Communicator& comm,
-                             const std::shared_ptr<Transport>& transport) {
+                             const ProductSpace& layout, std::size_t part, const Communicator& comm) {
   const Box& all = layout.part(part).box();
-  const std::int64_t channels = layout.part(part).space.channels;
-  const Layout own = layout.layout(part);
-  std::vector<Box> seen;
-  for (int r = 0; r < comm.size(); ++r) seen.push_back(tiles_of(own.box(r), all, stencil).seen);
-  const Tiles tiles = tiles_of(own.box(comm.rank()), all, stencil);
-  const at::Tensor both = at::cat({y, counted}, 0).contiguous();
-  const at::Tensor near = empty_block(2 * channels, tiles.seen, at::kFloat);
-  Exchange exchange(ExchangePlan(own, Layout(seen), all, Border::none, comm.rank()), transport, 2 * channels,
-                    ElementType::float32);
-  exchange.begin(view(both, own.box(comm.rank())), view(near, tiles.seen)).wait();
-
-  std::vector<Details> out(static_cast<std::size_t>(channels));
-  if (tiles.own.empty()) return out;
-  const std::int64_t plane = tiles.seen.extent(1) * tiles.seen.extent(2), depth = tiles.seen.extent(0);
-  const float* samples = near.const_data_ptr<float>();
-  for (std::int64_t c = 0; c < channels; ++c) {
-    // Bands of tiles, so that threads share the work and the order stays.
-    const std::int64_t bands = (tiles.own.extent(1) + kTile - 1) / kTile;
-    std::vector<Details> parts(static_cast<std::size_t>(bands * depth));
-    at::parallel_for(0, bands * depth, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t k = begin; k < end; ++k) {
-        const std::int64_t z = k / bands, row = tiles.own.lo()[1] + k % bands * kTile;
-        const float* values = samples + (c * depth + z) * plane;
-        const float* marks = samples + ((channels + c) * depth + z) * plane;
-        for (std::int64_t column = tiles.own.lo()[2]; column < tiles.own.hi()[2]; column += kTile)
-          take_tile(stencil, values, marks, tiles.seen,
-                    Box({0, row, column}, {1, std::min(row + kTile, tiles.own.hi()[1]),
-                                           std::min(column + kTile, tiles.own.hi()[2])}),
-                    parts[static_cast<std::size_t>(k)]);
-      }
-    });
-    Details& sum = out[static_cast<std::size_t>(c)];
-    for (const Details& d : parts)
-      for (const auto list : {&Details::sizes, &Details::low, &Details::mid, &Details::levels})
-        (sum.*list).insert((sum.*list).end(), (d.*list).begin(), (d.*list).end());
+  std::vector<Details> out(static_cast<std::size_t>(layout.part(part).space.channels));
+  const Box mine = layout.block(part, comm.rank());
+  for (Details& d : out)
+    d.sizes.reserve(static_cast<std::size_t>(mine.pixels() / (stencil.stride * stencil.stride)));
+  const auto seen = [&](const Box& block) { return tiles_of(block, all, stencil).seen; };
+  for (NearSamples near({y, counted}, layout, part, comm, seen, Border::none); near.next();) {
+    const Tiles tiles = tiles_of(near.own(), all, stencil);
+    if (tiles.own.empty()) continue;
+    const std::int64_t plane = tiles.seen.extent(1) * tiles.seen.extent(2), depth = tiles.seen.extent(0);
+    for (std::int64_t c = 0; c < near.channels(); ++c) {
+      // Bands of tiles, so that threads share the work and the order stays.
+      const std::int64_t bands = (tiles.own.extent(1) + kTile - 1) / kTile;
+      std::vector<Details> parts(static_cast<std::size_t>(bands * depth));
+      at::parallel_for(0, bands * depth, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t k = begin; k < end; ++k) {
+          const std::int64_t z = k / bands, row = tiles.own.lo()[1] + k % bands * kTile;
+          for (std::int64_t column = tiles.own.lo()[2]; column < tiles.own.hi()[2]; column += kTile)
+            take_tile(stencil, near.at(0, c) + z * plane, near.at(1, c) + z * plane, tiles.seen,
+                      Box({0, row, column}, {1, std::min(row + kTile, tiles.own.hi()[1]),
+                                             std::min(column + kTile, tiles.own.hi()[2])}),
+                      parts[static_cast<std::size_t>(k)]);
+        }
+      });
+      Details& sum = out[static_cast<std::size_t>(c)];
+      for (const Details& d : parts)
+        for (const auto list : {&Details::sizes, &Details::low, &Details::mid, &Details::levels})
+          (sum.*list).insert((sum.*list).end(), (d.*list).begin(), (d.*list).end());
+    }
   }
   return out;
 }
@@ -267,11 +258,7 @@ struct Found {
 
 // `counted`: without what is clipped or empty. The first of the stencils that enough samples bear.
 Found estimate_of(std::span<const Stencil> stencils, const Measurement& y, const Measurement& counted,
-                  const ProductSpace& layout, const Communicator& comm,
-                  const std::shared_ptr<Transport>& transport) {
-  Measurement clear(y.size());
-  for (std::size_t i = 0; i < y.size(); ++i)
-    clear[i] = y[i].masked_fill(counted[i].eq(0), 0);  // not a number where nothing counts
+                  const ProductSpace& layout, const Communicator& comm) {
   std::vector<std::vector<Details>> all;
   const Stencil* chosen = nullptr;
   std::int64_t found = 0;
@@ -279,7 +266,7 @@ Found estimate_of(std::span<const Stencil> stencils, const Measurement& y, const
     std::vector<std::vector<Details>> these;
     std::int64_t n = 0;
     for (std::size_t i = 0; i < y.size(); ++i) {
-      these.push_back(details(clear[i], counted[i], stencil, layout, i, comm, transport));
+      these.push_back(details(y[i], counted[i], stencil, layout, i, comm));
       for (const Details& d : these.back()) n += count_values(d.sizes, comm);
     }
     if (chosen && n <= found) continue;
@@ -330,8 +317,7 @@ Found estimate_of(std::span<const Stencil> stencils, const Measurement& y, const
 // Photons as a detector counts them, few per sample: whole multiples of `step` from 0 on, whose variance is their
 // mean, in steps. Most samples may be 0, which looks like an empty part, or like clipping. 0: they are none.
 double step_of_counts(const Measurement& y, const Measurement& counted, double step,
-                      const ProductSpace& layout, const Communicator& comm,
-                      const std::shared_ptr<Transport>& transport) {
+                      const ProductSpace& layout, const Communicator& comm) {
   constexpr double kFew = 50, kWhole = 0.01, kAlike = 0.3;
   if (!(step > 0)) return 0;
   double sum = 0, off = 0, n = 0;
@@ -352,8 +338,7 @@ double step_of_counts(const Measurement& y, const Measurement& counted, double s
   std::vector<float> squares, levels;
   double flat = 0;
   for (std::size_t i = 0; i < y.size(); ++i)
-    for (const Details& d : details(y[i].masked_fill(counted[i].eq(0), 0), counted[i], stencils()[0], layout,
-                                    i, comm, transport)) {
+    for (const Details& d : details(y[i], counted[i], stencils()[0], layout, i, comm)) {
       for (std::size_t k = 0; k < d.mid.size(); ++k) {
         squares.push_back(d.mid[k] * d.mid[k]);
         flat += d.mid[k] == 0 && static_cast<double>(d.levels[k]) > 0.5 * step;
@@ -370,7 +355,7 @@ double step_of_counts(const Measurement& y, const Measurement& counted, double s
 
 std::int64_t count(const Measurement& marks, const Communicator& comm) {
   std::int64_t n = 0;
-  for (const at::Tensor& m : marks) n += m.ne(0).sum().item().toLong();
+  for (const at::Tensor& m : marks) n += m.count_nonzero().item().toLong();
   comm.all_reduce(std::span<std::int64_t>(&n, 1), Reduce::sum);
   return n;
 }
@@ -379,14 +364,12 @@ std::int64_t count(const Measurement& marks, const Communicator& comm) {
 
 std::array<FlatLevel, 3> flat_levels(const Measurement& y, const Measurement& counted,
                                      const ProductSpace& layout, const Communicator& comm) {
-  const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
   std::array<FlatLevel, 3> out{};
   const std::array<const Stencil*, 3> scales{&stencils()[0], &coarse_stencil(), &coarser_stencil()};
   for (std::size_t s = 0; s < scales.size(); ++s) {
     std::vector<float> levels;
     for (std::size_t i = 0; i < y.size(); ++i)
-      for (const Details& d :
-           details(y[i].masked_fill(counted[i].eq(0), 0), counted[i], *scales[s], layout, i, comm, transport))
+      for (const Details& d : details(y[i], counted[i], *scales[s], layout, i, comm))
         // Compression leaves tiles of one value, which say nothing.
         std::copy_if(d.mid.begin(), d.mid.end(), std::back_inserter(levels), [](float v) { return v > 0; });
     const std::int64_t n = count_values(levels, comm);
@@ -415,20 +398,19 @@ NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted, c
                    " % of the columns repeat their neighbors: the measurement was enlarged by its nearest "
                    "pixels) give it as it was measured, or",
                    wanted);
-  const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
-  if (const double gain = step_of_counts(y, counted, repeats.step, layout, comm, transport); gain > 0)
+  if (const double gain = step_of_counts(y, counted, repeats.step, layout, comm); gain > 0)
     return {.gain = gain};
   Measurement marks(y.size());
   for (std::size_t i = 0; i < y.size(); ++i) marks[i] = unclipped(y[i], counted[i], comm);
   const auto estimate = [&](const Measurement& of) {
-    Found found = estimate_of(stencils(), y, of, layout, comm, transport);
+    Found found = estimate_of(stencils(), y, of, layout, comm);
     if (step == 0 && found.level < kRounding * repeats.step) {
-      const double level = estimate_of({&coarse_stencil(), 1}, y, of, layout, comm, transport).level;
+      const double level = estimate_of({&coarse_stencil(), 1}, y, of, layout, comm).level;
       if (level > kHidden * found.level) found.noise.hidden = level;
     }
     if (step == 0 || found.level >= kDithers * step) return found;
     // The finest details were rounded away: those of twice the size say what there was.
-    const Found coarse = estimate_of({&coarse_stencil(), 1}, y, of, layout, comm, transport);
+    const Found coarse = estimate_of({&coarse_stencil(), 1}, y, of, layout, comm);
     if (coarse.level <= found.level) return found;
     found = coarse;
     found.noise.coarse = true;

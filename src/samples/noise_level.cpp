@@ -43,7 +43,7 @@ double mean_of(const Measurement& y, const Measurement& marks, const Communicato
   for (std::size_t i = 0; i < counted.size(); ++i) {
     sum +=
         ordered_sum({counted[i].const_data_ptr<float>(), static_cast<std::size_t>(counted[i].numel())}, comm);
-    n += marks[i].ne(0).sum().item().toLong();
+    n += marks[i].count_nonzero().item().toLong();
   }
   comm.all_reduce(std::span<std::int64_t>(&n, 1), Reduce::sum);
   return sum / static_cast<double>(std::max<std::int64_t>(1, n));

@@ -2,15 +2,13 @@
 #include "tessera/samples/repeats.hpp"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/cat.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <ranges>
 
-#include "tessera/comm/exchange.hpp"
+#include "near_samples.hpp"
 #include "tessera/core/image_space.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/samples/order_statistics.hpp"
@@ -22,7 +20,7 @@ constexpr std::int64_t kReach = 2;  // of the neighborhoods that a sample lies i
 constexpr std::size_t kMostAreas = 3;
 constexpr std::int64_t kThousandth = 1000;
 
-// A rank's samples of a part and kReach beyond, planes (channels and slices) one behind the other.
+// Some of a rank's samples and kReach beyond, planes (channels and slices) one behind the other.
 struct Near {
   Box block, around;
   std::int64_t planes = 0, height = 0, width = 0;  // of `around`, on its last two axes
@@ -40,42 +38,36 @@ struct Near {
   }
 };
 
-Near samples_near(const at::Tensor& y, const at::Tensor& counted, const ProductSpace& layout,
-                  std::size_t part, const Communicator& comm, const std::shared_ptr<Transport>& transport) {
-  const Layout own = layout.layout(part), need = own.grow(ImageSpace::in_plane(kReach));
-  Near n;
-  n.block = own.box(comm.rank());
-  n.around = need.box(comm.rank());
-  const std::int64_t channels = y.size(0);
-  const at::Tensor both = at::cat({y.masked_fill(counted.eq(0), 0), counted}, 0).contiguous();
-  const at::Tensor near = empty_block(2 * channels, n.around, at::kFloat, layout.part(part).space.axes);
-  Exchange exchange(ExchangePlan(own, need, layout.part(part).box(), Border::zero, comm.rank()), transport,
-                    2 * channels, ElementType::float32);
-  exchange.begin(view(both, n.block), view(near, n.around)).wait();
-  if (n.block.empty()) return n;
-  n.planes = channels * n.around.extent(0);
-  n.height = n.around.extent(1);
-  n.width = n.around.extent(2);
-  const float *v = near.const_data_ptr<float>(), *m = v + n.planes * n.height * n.width;
-  n.values.assign(v, m);
-  for (std::size_t i = 0; i < n.values.size(); ++i)
-    if (m[i] == 0) n.values[i] = std::numeric_limits<float>::quiet_NaN();
-  return n;
+// Calls take(near) for this rank's samples of a part, some at a time. Collective.
+template <class Take>
+void each_near(const at::Tensor& y, const at::Tensor& counted, const ProductSpace& layout, std::size_t part,
+               const Communicator& comm, const Take& take) {
+  const auto seen = [](const Box& block) { return block.grow(ImageSpace::in_plane(kReach)); };
+  for (NearSamples near({y, counted}, layout, part, comm, seen, Border::zero); near.next();) {
+    if (near.own().empty()) continue;
+    Near n{.block = near.own(), .around = near.seen(), .values = {}};
+    n.planes = near.channels() * n.around.extent(0);
+    n.height = n.around.extent(1);
+    n.width = n.around.extent(2);
+    const float *v = near.at(0, 0), *m = near.at(1, 0);
+    n.values.assign(v, v + n.planes * n.height * n.width);
+    for (std::size_t i = 0; i < n.values.size(); ++i)
+      if (m[i] == 0) n.values[i] = std::numeric_limits<float>::quiet_NaN();
+    take(n);
+  }
 }
 
-// 1 where a sample lies in a neighborhood of equal ones; shaped as y.
-at::Tensor flat_samples(const at::Tensor& y, const Near& n) {
-  at::Tensor out = at::zeros_like(y);
-  if (n.block.empty()) return out;
+// Of the planes of a part: where a sample lies in a neighborhood of equal ones.
+std::vector<bool> flat_samples(const Near& n) {
   const std::int64_t rows = n.block.extent(1), columns = n.block.extent(2);
-  float* to = out.data_ptr<float>();
+  std::vector<bool> out(static_cast<std::size_t>(n.planes * rows * columns));
   for (std::int64_t p = 0; p < n.planes; ++p)
     for (std::int64_t r = -kReach; r < rows; ++r)
       for (std::int64_t c = -kReach; c < columns; ++c) {
         if (!n.flat(p, r, c)) continue;
         for (std::int64_t i = std::max<std::int64_t>(0, r); i < std::min(rows, r + 3); ++i)
           for (std::int64_t j = std::max<std::int64_t>(0, c); j < std::min(columns, c + 3); ++j)
-            to[(p * rows + i) * columns + j] = 1;
+            out[static_cast<std::size_t>((p * rows + i) * columns + j)] = true;
       }
   return out;
 }
@@ -137,21 +129,18 @@ class Pairs {
 
 Repeats find_repeats(const Measurement& y, const Measurement& counted, const ProductSpace& layout,
                      const Communicator& comm) {
-  const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
   std::vector<float> flat;
   double step = std::numeric_limits<double>::infinity();
   std::array<Pairs, 2> pairs;
   std::int64_t all = 0;
-  for (std::size_t part = 0; part < y.size(); ++part) {
-    const Near n = samples_near(y[part], counted[part], layout, part, comm, transport);
-    const at::Tensor marks = flat_samples(y[part], n);
-    const float* mark = marks.const_data_ptr<float>();
-    if (n.block.empty()) continue;
+  const auto take = [&](const Near& n) {
+    const std::vector<bool> marks = flat_samples(n);
+    std::size_t k = 0;
     for (std::int64_t p = 0; p < n.planes; ++p)
       for (std::int64_t r = 0; r < n.block.extent(1); ++r)
         for (std::int64_t c = 0; c < n.block.extent(2); ++c) {
           const float v = n.at(p, r, c), below = n.at(p, r + 1, c), right = n.at(p, r, c + 1);
-          if (*mark++ != 0) flat.push_back(v);
+          if (marks[k++]) flat.push_back(v);
           if (std::isnan(v)) continue;
           ++all;
           const std::array<float, 2> next{below, right};
@@ -163,7 +152,9 @@ Repeats find_repeats(const Measurement& y, const Measurement& counted, const Pro
               step = std::min(step, std::abs(static_cast<double>(v) - static_cast<double>(next[d])));
           }
         }
-  }
+  };
+  for (std::size_t part = 0; part < y.size(); ++part)
+    each_near(y[part], counted[part], layout, part, comm, take);
   comm.all_reduce({&all, 1}, Reduce::sum);
   comm.all_reduce({&step, 1}, Reduce::min);
   Repeats out;
@@ -189,16 +180,32 @@ Repeats find_repeats(const Measurement& y, const Measurement& counted, const Pro
 
 Measurement without_areas(const Measurement& y, const Measurement& counted, const Repeats& repeats,
                           Where where, const ProductSpace& layout, const Communicator& comm) {
-  const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
+  const auto is_area = [&](float v) {
+    return std::ranges::any_of(repeats.areas, [&](const Repeats::Area& area) { return v == area.value; });
+  };
   Measurement out;
   for (std::size_t part = 0; part < y.size(); ++part) {
-    at::Tensor left = counted[part].clone(), flat;
-    if (where == Where::neighborhoods)
-      flat = flat_samples(y[part], samples_near(y[part], counted[part], layout, part, comm, transport)).ne(0);
-    for (const Repeats::Area& area : repeats.areas) {
-      const at::Tensor same = y[part].eq(area.value);
-      left.masked_fill_(flat.defined() ? same.logical_and(flat) : same, 0);
-    }
+    at::Tensor left = counted[part].clone(at::MemoryFormat::Contiguous);
+    if (where == Where::everywhere)
+      for (const Repeats::Area& area : repeats.areas) left.masked_fill_(y[part].eq(area.value), 0);
+    else
+      each_near(y[part], counted[part], layout, part, comm, [&](const Near& n) {
+        const std::vector<bool> flat = flat_samples(n);
+        const Box block = layout.block(part, comm.rank());
+        float* const first = left.data_ptr<float>();
+        std::size_t k = 0;
+        for (std::int64_t p = 0; p < n.planes; ++p) {
+          const std::int64_t channel = p / n.block.extent(0),
+                             slice = n.block.lo()[0] - block.lo()[0] + p % n.block.extent(0);
+          for (std::int64_t r = 0; r < n.block.extent(1); ++r)
+            for (std::int64_t c = 0; c < n.block.extent(2); ++c)
+              if (flat[k++] && is_area(n.at(p, r, c)))
+                first[((channel * block.extent(0) + slice) * block.extent(1) + n.block.lo()[1] -
+                       block.lo()[1] + r) *
+                          block.extent(2) +
+                      n.block.lo()[2] - block.lo()[2] + c] = 0;
+        }
+      });
     out.push_back(left);
   }
   return out;

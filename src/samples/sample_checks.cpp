@@ -97,7 +97,7 @@ void warn_of_empty_areas(const Survey& survey, const Measurement& y, const Measu
   const Repeats repeats = find_repeats(y, marks, seen.A->range(), comm);
   if (!empty_areas(repeats, seen.noise_sigma)) return;
   std::int64_t all = 0;
-  for (const at::Tensor& m : marks) all += m.ne(0).sum().item().toLong();
+  for (const at::Tensor& m : marks) all += m.count_nonzero().item().toLong();
   comm.all_reduce(std::span<std::int64_t>(&all, 1), Reduce::sum);
   for (const Repeats::Area& area : repeats.areas) {
     const double value = area.value;
@@ -438,7 +438,7 @@ bool weights_are_mask(const Survey& survey, const Measurement& weights, const Me
                     most));
   std::array<std::int64_t, 3> n{};  // above 0, of these the largest, 0
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    n[0] += marks[i].ne(0).sum().item().toLong();
+    n[0] += marks[i].count_nonzero().item().toLong();
     n[1] += weights[i].eq(most).logical_and(marks[i].ne(0)).sum().item().toLong();
     n[2] += weights[i].eq(0).sum().item().toLong();
   }

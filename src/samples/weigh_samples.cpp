@@ -2,7 +2,8 @@
 #include "tessera/samples/weigh_samples.hpp"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,12 +16,13 @@
 #include "bad_samples.hpp"
 #include "kernel_sense.hpp"
 #include "mark_sense.hpp"
+#include "near_samples.hpp"
 #include "noise_level.hpp"
 #include "noise_places.hpp"
 #include "photograph.hpp"
 #include "sample_checks.hpp"
-#include "tessera/comm/exchange.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/domain/bands.hpp"
 #include "tessera/domain/light.hpp"
 #include "tessera/domain/tensor.hpp"
 #include "tessera/samples/noise_estimate.hpp"
@@ -46,7 +48,7 @@ double sum(const Measurement& parts, const Communicator& comm) {
 
 std::int64_t counting(const Measurement& marks, const Communicator& comm) {
   std::int64_t n = 0;
-  for (const at::Tensor& m : marks) n += m.ne(0).sum().item().toLong();
+  for (const at::Tensor& m : marks) n += m.count_nonzero().item().toLong();
   comm.all_reduce(std::span<std::int64_t>(&n, 1), Reduce::sum);
   return n;
 }
@@ -59,9 +61,12 @@ Measurement counted_samples(const Survey& survey, const Samples& s, const Measur
   for (const at::Tensor& part : y) marks.push_back(at::ones_like(part));
   const std::int64_t all = seen.A->range().values();
   std::int64_t left = all;
-  const auto drop = [&](const auto& where, const std::string& what) {
+  // Samples where `out` holds of the numbers beside them.
+  const auto drop = [&](const Measurement& beside, const auto& out, const std::string& what) {
     for (std::size_t i = 0; i < marks.size(); ++i)
-      if (const at::Tensor out = where(i); out.defined()) marks[i].masked_fill_(out.expand_as(marks[i]), 0);
+      if (beside[i].defined())
+        by_bands([&](at::Tensor mark, const at::Tensor& v) { mark.masked_fill_(out(v), 0); }, marks[i],
+                 beside[i].to(at::kCPU));
     const std::int64_t now = counting(marks, comm);
     const std::string line = concat(left - now, " of ", all, " samples ", what, " and count 0");
     if (survey.scan && 2 * (left - now) > all)
@@ -71,51 +76,63 @@ Measurement counted_samples(const Survey& survey, const Samples& s, const Measur
       seen.notices.push_back(line);
     left = now;
   };
+  const auto is_zero = [](const at::Tensor& v) { return v.eq(0); };
   if (!s.weights.empty())
-    drop([&](std::size_t i) { return s.weights[i].eq(0); }, !s.weightless.empty() ? s.weightless
-                                                            : s.no_weight > 0
-                                                                ? "have weight 0, or one that is no number,"
-                                                                : "have weight 0");
-  if (!s.flagged.empty()) drop([&](std::size_t i) { return s.flagged[i].ne(0); }, "have " + s.flags);
+    drop(s.weights, is_zero,
+         !s.weightless.empty() ? s.weightless
+         : s.no_weight > 0     ? "have weight 0, or one that is no number,"
+                               : "have weight 0");
+  if (!s.flagged.empty())
+    drop(
+        s.flagged, [](const at::Tensor& v) { return v.ne(0); }, "have " + s.flags);
   if (!s.mark.empty())
-    drop([&](std::size_t i) { return raw[i].ge(s.masked); },
-         "have " + s.mark + ", far above all others, which marks masked pixels or a full counter,");
-  drop([&](std::size_t i) { return y[i].isfinite().logical_not_(); }, "are not numbers");
+    drop(
+        raw, [&](const at::Tensor& v) { return v.ge(s.masked); },
+        "have " + s.mark + ", far above all others, which marks masked pixels or a full counter,");
+  drop(
+      y, [](const at::Tensor& v) { return v.isfinite().logical_not_(); }, "are not numbers");
   if (survey.problem.saturation > 0 && !(survey.scan && survey.counts))  // those are counts
-    drop([&](std::size_t i) { return raw[i].ge(survey.problem.saturation); }, "are saturated");
-  if (!s.flat.empty()) drop([&](std::size_t i) { return s.flat[i].le(0); }, "have no sensitivity");
-  const Measurement observed = seen.A->observed();
-  drop([&](std::size_t i) { return observed[i].defined() ? observed[i].to(at::kCPU).eq(0) : at::Tensor(); },
-       "are masked");
+    drop(
+        raw, [&](const at::Tensor& v) { return v.ge(survey.problem.saturation); }, "are saturated");
+  if (!s.flat.empty())
+    drop(
+        s.flat, [](const at::Tensor& v) { return v.le(0); }, "have no sensitivity");
+  drop(seen.A->observed(), is_zero, "are masked");
   TESSERA_VALIDATE(left > 0, "all ", all, " samples count 0 (nothing is measured",
                    seen.notices.empty() ? "" : ": " + fmt::format("{}", fmt::join(seen.notices, "; ")),
                    ") check problem.weights, problem.saturation and the mask");
   return marks;
 }
 
-// Mean over 5 x 5 samples that count, at least one count of this gain in all of them: Poisson weights from a
-// sample itself would prefer those that noise has made dark. Sums are in one order for all ranks.
+// finish(mean, box) of the mean over 5 x 5 samples that count, in float64, at least one count of this gain in all of them:
+// Poisson weights from a sample itself would prefer those that noise has made dark. Sums are in one order for all ranks.
+template <class Finish>
 at::Tensor local_mean(const at::Tensor& y, const at::Tensor& marks, double gain, std::size_t i,
-                      const ProductSpace& layout, const Communicator& comm,
-                      const std::shared_ptr<Transport>& transport) {
-  const Layout own = layout.layout(i);
-  const Layout need = own.grow({{0, kAround, kAround}, {0, kAround, kAround}});
-  const std::int64_t channels = y.size(0);
-  const Box block = own.box(comm.rank()), around = need.box(comm.rank());
-  const at::Tensor both = at::cat({y.masked_fill(marks.eq(0), 0), marks}, 0).contiguous();
-  const at::Tensor near = empty_block(2 * channels, around, at::kFloat, layout.part(i).space.axes);
-  Exchange exchange(ExchangePlan(own, need, layout.part(i).box(), Border::zero, comm.rank()), transport,
-                    2 * channels, ElementType::float32);
-  exchange.begin(view(both, block), view(near, around)).wait();
-  if (block.empty()) return y;
-  at::Tensor sum = near.to(at::kDouble);
-  for (const int axis : {-2, -1}) {
-    const std::int64_t length = y.size(axis);
-    at::Tensor line = sum.narrow(axis, 0, length).clone();
-    for (std::int64_t k = 1; k <= 2 * kAround; ++k) line.add_(sum.narrow(axis, k, length));
-    sum = line;
+                      const ProductSpace& layout, const Communicator& comm, const Finish& finish) {
+  const Box block = layout.block(i, comm.rank());
+  const auto seen = [](const Box& box) { return box.grow(ImageSpace::in_plane(kAround)); };
+  at::Tensor out = at::empty(y.sizes(), at::kFloat);
+  for (NearSamples near({y, marks}, layout, i, comm, seen, Border::zero); near.next();) {
+    if (near.own().empty()) continue;
+    std::array<at::Tensor, 2> sums;  // of samples, of marks
+    for (std::size_t kind = 0; kind < 2; ++kind) {
+      at::Tensor& sum = sums[kind] = near.of(kind).to(at::kDouble);
+      for (const std::size_t axis : {1U, 2U}) {
+        const std::int64_t length = near.own().extent(axis), at = static_cast<std::int64_t>(axis) - 3;
+        at::Tensor line = sum.narrow(at, 0, length).clone();
+        for (std::int64_t k = 1; k <= 2 * kAround; ++k) line.add_(sum.narrow(at, k, length));
+        sum = line;
+      }
+    }
+    const at::Tensor mean = sums[0].clamp_min_(gain).div_(sums[1].clamp_min_(1));
+    crop(out, block, near.own()).copy_(finish(mean, near.own()));
   }
-  return sum.narrow(0, 0, channels).clamp_min(gain).div(sum.narrow(0, channels, channels).clamp_min(1));
+  return out;
+}
+
+at::Tensor local_mean(const at::Tensor& y, const at::Tensor& marks, double gain, std::size_t i,
+                      const ProductSpace& layout, const Communicator& comm) {
+  return local_mean(y, marks, gain, i, layout, comm, [](const at::Tensor& mean, const Box&) { return mean; });
 }
 
 // Inverse variances of the samples, up to a common factor which is returned: variance = factor / weight.
@@ -133,14 +150,15 @@ Weighing from_file(const Survey& survey, Samples& s, Surveyed& seen) {
 void hold_weights_against_data(const Survey& survey, Weighing& w, const Measurement& y,
                                const Measurement& marks, std::int64_t counted, Surveyed& seen,
                                const Communicator& comm) {
-  const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
   Measurement even, some = w.weights;
   for (std::size_t i = 0; i < y.size(); ++i) some[i] = some[i].masked_fill(marks[i].eq(0), 0);
   const double mean = sum(some, comm) / static_cast<double>(counted);
   for (std::size_t i = 0; i < y.size(); ++i) {
-    const at::Tensor smooth =
-        local_mean(w.weights[i], marks[i], FLT_MIN, i, seen.A->range(), comm, transport);
-    even.push_back(smooth.to(at::kDouble).div(mean).sqrt_().mul_(y[i]).to(at::kFloat).contiguous());
+    const Box block = seen.A->range().block(i, comm.rank());
+    even.push_back(local_mean(w.weights[i], marks[i], FLT_MIN, i, seen.A->range(), comm,
+                              [&](const at::Tensor& smooth, const Box& box) {
+                                return smooth.div(mean).sqrt_().mul_(crop(y[i], block, box));
+                              }));
   }
   const double stated = std::sqrt(w.variance / mean);
   const std::optional<double> found = level_of_data(survey, even, marks, stated, seen, comm);
@@ -162,18 +180,20 @@ Weighing from_counts(const Survey& survey, const Samples& s, const Measurement& 
                    "which have none) "
                    "leave it out, or write gaussian, the level of a line integral on average");
   const ProductSpace& layout = seen.A->range();
-  const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
   Weighing out;
   for (std::size_t i = 0; i < y.size(); ++i)
-    out.weights.push_back(
-        local_mean(s.weights[i], marks[i], FLT_MIN, i, layout, comm, transport).to(at::kFloat).contiguous());
+    out.weights.push_back(local_mean(s.weights[i], marks[i], FLT_MIN, i, layout, comm));
   const std::string compare = "; the counts say how samples compare";
   if (survey.problem.noise.gaussian > 0) return out;
   Measurement even, some = out.weights;
   for (std::size_t i = 0; i < y.size(); ++i) some[i] = some[i].masked_fill(marks[i].eq(0), 0);
   const double mean = sum(some, comm) / static_cast<double>(counting(marks, comm));
-  for (std::size_t i = 0; i < y.size(); ++i)
-    even.push_back(out.weights[i].to(at::kDouble).div(mean).sqrt_().mul_(y[i]).to(at::kFloat).contiguous());
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    even.push_back(at::empty_like(y[i]));
+    by_bands([&](at::Tensor to, const at::Tensor& weight,
+                 const at::Tensor& of) { to.copy_(weight.to(at::kDouble).div_(mean).sqrt_().mul_(of)); },
+             even.back(), out.weights[i], y[i]);
+  }
   const NoiseEstimate e = estimate_noise(even, marks, layout, comm);
   out.variance = e.sigma * e.sigma * mean;
   seen.noise_source = "estimated from the data, standard error " + percent_text(e.sigma_error, e.sigma) +
@@ -184,11 +204,8 @@ Weighing from_counts(const Survey& survey, const Samples& s, const Measurement& 
 // A level of stored values: that of light follows the slope of their curve, at the mean of the samples around.
 void weigh_by_slope(const Measurement& stored, const Measurement& marks, const Surveyed& seen, Weighing& out,
                     const Communicator& comm) {
-  const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
   for (std::size_t i = 0; i < stored.size(); ++i) {
-    const at::Tensor mean = local_mean(stored[i], marks[i], FLT_MIN, i, seen.A->range(), comm, transport)
-                                .to(at::kFloat)
-                                .contiguous();
+    const at::Tensor mean = local_mean(stored[i], marks[i], FLT_MIN, i, seen.A->range(), comm);
     float* const w = mean.data_ptr<float>();
     std::transform(w, w + mean.numel(), w, [&](float v) {
       const double slope = seen.curve.slope(static_cast<double>(v));
@@ -202,15 +219,12 @@ void weigh_by_slope(const Measurement& stored, const Measurement& marks, const S
 void weigh_by_level(const Measurement& y, const Measurement& marks, const Surveyed& seen, Weighing& out,
                     const Communicator& comm) {
   constexpr double kDarkest = 0.02;  // of the mean of all
-  const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
   const double share = seen.noise_proportional, least = kDarkest * seen.noise.gaussian / share;
   out.variance = share * share;
   for (std::size_t i = 0; i < y.size(); ++i)
-    out.weights.push_back(local_mean(y[i], marks[i], least, i, seen.A->range(), comm, transport)
-                              .square()
-                              .reciprocal()
-                              .to(at::kFloat)
-                              .contiguous());
+    out.weights.push_back(
+        local_mean(y[i], marks[i], least, i, seen.A->range(), comm,
+                   [](const at::Tensor& mean, const Box&) { return mean.square().reciprocal_(); }));
 }
 
 // `y`: as inside, `stored`: as in the file, the same but for a curve of light.
@@ -254,12 +268,11 @@ Weighing from_model(const Survey& survey, const Samples& s, const Measurement& y
     weigh_by_level(y, marks, seen, out, comm);
   } else if (noise.poisson > 0) {
     out.variance = 1;
-    const std::shared_ptr<Transport> transport = make_transport(comm, {}, TransportKind::mpi);
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      at::Tensor mean = local_mean(y[i], marks[i], noise.poisson, i, layout, comm, transport);
-      mean = mean.to(at::kDouble).mul(noise.poisson).add(noise.gaussian * noise.gaussian);
-      out.weights.push_back(mean.reciprocal_().to(at::kFloat).contiguous());
-    }
+    for (std::size_t i = 0; i < y.size(); ++i)
+      out.weights.push_back(
+          local_mean(y[i], marks[i], noise.poisson, i, layout, comm, [&](const at::Tensor& mean, const Box&) {
+            return mean.mul(noise.poisson).add_(noise.gaussian * noise.gaussian).reciprocal_();
+          }));
   } else if (!each.empty()) {
     for (std::size_t i = 0; i < y.size(); ++i) {
       out.weights.push_back(at::ones_like(y[i]));
@@ -354,7 +367,9 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
     if (least == most)
       w.weights.clear();
     else
-      for (at::Tensor& part : w.weights) part = part.to(at::kDouble).div_(mean).to(at::kFloat);
+      for (const at::Tensor& part : w.weights)
+        by_bands([&](at::Tensor to, const at::Tensor& of) { to.copy_(of.to(at::kDouble).div_(mean)); }, part,
+                 part);
   }
   if (survey.problem.likelihood.type == "poisson") w.weights.clear();  // it knows how counts scatter
   seen.marked = w.weights.empty() && counted < seen.A->range().values();

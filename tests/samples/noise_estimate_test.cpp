@@ -74,6 +74,21 @@ TEST(NoiseEstimate, HasTheSameBitsOnAnyRanks) {
   });
 }
 
+// More samples than are looked at at once, where one rank has them all; a third of them are clipped, in areas.
+TEST(NoiseEstimate, IsTheSameOfLargePicturesInParts) {
+  const Case c{
+      .image = Box::image2d(2205, 1991), .clean = waves, .noise = {{.gaussian = 0.01}}, .most = 0.55};
+  NoiseEstimate first;
+  test::on_groups({1, 2, 3}, [&](const Communicator& comm) {
+    const NoiseEstimate e = estimate(c, comm);
+    if (comm.size() == 1) first = e;
+    if (comm.rank() == 0) {
+      EXPECT_EQ(e.sigma, first.sigma);
+    }
+    EXPECT_NEAR(e.sigma, 0.01, 0.0003);
+  });
+}
+
 TEST(NoiseEstimate, StateItsErrorRightly) {
   if (test::other_rank()) return;
   const Communicator self;

@@ -28,13 +28,19 @@ std::string in_words(std::int64_t bytes) { return format_bytes(static_cast<doubl
 void add_bytes(const RunPlan& plan, MemoryPlan& m) {
   const Modelled model = model_job(plan, plan.device.is_cuda());
   const Index3 halo = plan.network ? window_halo(*plan.network) : Index3{};
+  // A start that fills what no sample sees takes more for a moment than an iteration, whose images it has not made yet.
+  constexpr double kFilling = 5;
+  const auto thins = [](const OperatorConfig& part) { return find_operator(part.type).marks.has_value(); };
+  const bool fills =
+      plan.job.solver.start == "auto" &&
+      (!plan.job.problem.weights.empty() || std::any_of(plan.parts.begin(), plan.parts.end(), thins));
   double most = 0, file = 0;
   for (const auto& [rank, count] :
        representatives(plan.decomposition, std::max<std::int64_t>(longest(halo), 64))) {
     const auto kept = static_cast<double>(
         data_memory(plan.decomposition, model.data, halo, plan.job.execution.planes, rank));
     most = std::max(most, kept + data_moment(model.data, plan.decomposition, rank));
-    file = std::max(file, kept + data_moment(model.data, plan.decomposition, rank, 1));
+    file = std::max(file, kept + data_moment(model.data, plan.decomposition, rank, fills ? kFilling : 1));
   }
   m.state = with_margin(most) + kSlack;
   m.file = with_margin(file) + kSlack;
