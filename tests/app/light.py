@@ -224,6 +224,14 @@ def gray_saved_as_color():
         code, out = tessera("compare", *pair, ranks=ranks)[:2]
         assert code == 0 and "note: the channels of truth.png are the same: its gray was compared" in out, out
         assert abs(float(re.search(r"PSNR (\S+)", out)[1]) - summary("out")["psnr"]) < 0.01, out
+    # A mask that was made of stored rows lies the wrong way beside a picture that is turned.
+    turn = Image.Exif()
+    turn[274] = 3
+    Image.fromarray(one).save(work / "turned.jpg", exif=turn)
+    Image.fromarray(np.where(x > 0.3, 255, 0).astype(np.uint8)).save(work / "mask.png")
+    for name, says in (("turned.jpg", True), ("gray.png", False)):
+        for how in (text.replace("Y", f"{name}, weights: mask.png"), text.replace("Y", name).replace("identity", "mask, file: mask.png")):
+            assert (f"note: {work / name} is turned as its EXIF orientation says, {work / 'mask.png'} says none" in said(how)) == says, how
     # Colors: asked for, seen, or told apart by the weights.
     assert "gray:" not in said(text.replace("Y", "three.png, image: {channels: 3}")) and image("out").shape[0] == 3
     tinted = three.copy()

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "job/beside_files.hpp"
 #include "job/facts.hpp"
 #include "job/gray.hpp"
 #include "job/job_scan.hpp"
@@ -156,22 +157,6 @@ void say_note(RunPlan& plan, const std::string& path, const SourceInfo& info) {
       concat(std::filesystem::path(path.substr(0, path.rfind(":/"))).filename().string(), ": ", info.note);
   if (std::find(plan.notices.begin(), plan.notices.end(), note) == plan.notices.end())
     plan.notices.push_back(note);
-}
-
-// Files of samples that stand at the same places have pixels of one size.
-void warn_of_pixels(const RunPlan& plan, const std::string& path, const SourceInfo& info) {
-  const auto ratios = pixel_ratios(info.grid, plan.data.grid);
-  if (info.box == plan.data.box && pixels_differ(ratios))
-    plan.files->warn(concat(path, " has pixels of ", pixel_text(info.grid, ratios), ", the measurement of ",
-                            pixel_text(plan.data.grid, ratios),
-                            ", as their files say: is it of the same grid?"));
-}
-
-void refuse_codes(const std::string& path, const SourceInfo& info) {
-  TESSERA_VALIDATE(info.codes.empty(), path, " holds codes, as its attributes say (", info.codes,
-                   ": weights are inverse variances, 0 says nothing, and a mask has not 0 where it measures) "
-                   "write 1 where the code is a good one and 0 elsewhere, or (codes & BITS) == 0 where bits "
-                   "of it say what is bad");
 }
 
 // A solver that goes down on a potential reads it from the network's pass.
@@ -396,10 +381,14 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
     if (!format || plan.scan || (format->measurements && path.find(":/") == std::string::npos)) continue;
     const SourceInfo& info = plan.files->headers().image(path, comm);
     say_note(plan, path, info);
-    warn_of_pixels(plan, path, info);
+    hold_against_measurement(plan, path, info);
     if (path == p.weights) refuse_codes(path, info);
   }
-  if (plan.truth && !p.measurements.empty()) warn_of_pixels(plan, p.truth, *plan.truth);
+  if (plan.truth && !p.measurements.empty()) hold_against_measurement(plan, p.truth, *plan.truth);
+  for (const OperatorConfig& part : plan.parts)
+    if (const auto& marks = find_operator(part.type).marks; marks && !p.measurements.empty())
+      if (const std::string path = part.options.get<std::string>(*marks); !path.empty())
+        say_turn(plan, path, plan.files->headers().image(path, comm));
   if (!plan.scan) take_gray(plan, sources, comm);
   if (plan.truth && !p.image.size.empty())
     TESSERA_VALIDATE(plan.image.box == box_of(p.image.size), "problem.image.size is ",
