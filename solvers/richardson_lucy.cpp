@@ -45,9 +45,7 @@ class RichardsonLucy final : public Solver {
     constexpr double kLittle = 0.05;
     double most = seen_.numel() > 0 ? seen_.max().item().toDouble() : 0;
     in_.space.comm().all_reduce({&most, 1}, Reduce::max);
-    const double least = most > 0 ? kLittle * most : 1;
-    rest_ = at::rsub(seen_, least).clamp_min_(0);
-    seen_.clamp_min_(least);
+    least_ = most > 0 ? kLittle * most : 1;
     // What is 0 stays 0: a factor never lifts it.
     constexpr double kLeast = 1e-3;  // of the root mean square
     auto pixels = static_cast<double>(x_.numel());
@@ -72,9 +70,11 @@ class RichardsonLucy final : public Solver {
           samples_.left[i], samples_.y[i], samples_.weights[i]);
     }
     samples_.A.adjoint(samples_.left, next_);  // A^T W (c / (A x + b))
-    by_bands([](at::Tensor next, const at::Tensor& rest, const at::Tensor& x,
-                const at::Tensor& seen) { next.add_(rest).mul_(x).div_(seen); },
-             next_, rest_, x_, seen_);
+    by_bands(
+        [&](at::Tensor next, const at::Tensor& x, const at::Tensor& seen) {
+          next.add_(at::rsub(seen, least_).clamp_min_(0)).mul_(x).div_(seen.clamp_min(least_));
+        },
+        next_, x_, seen_);
     in_.options.bound(next_);
     Movement movement = in_.space.movement(next_, x_, work_);
     std::swap(x_, next_);
@@ -124,20 +124,20 @@ class RichardsonLucy final : public Solver {
   SolverInput in_;
   DataSamples samples_ = in_.data.samples();
   at::Tensor x_, next_, work_;
-  at::Tensor seen_, rest_;  // max(s, t), max(t - s, 0)
+  at::Tensor seen_;   // s
+  double least_ = 1;  // t
 };
 
 }  // namespace
 
 SolverRow richardson_lucy() {
-  return {
-      .name = "richardson_lucy",
-      .make = make<RichardsonLucy>,
-      .data_step = DataStep::gradient,
-      .images = 5,
-      .passes = "measure x; left y > left; adjoint > previous; previous rest x seen > previous; previous x",
-      .bare = true,
-      .counts = true};
+  return {.name = "richardson_lucy",
+          .make = make<RichardsonLucy>,
+          .data_step = DataStep::gradient,
+          .images = 4,
+          .passes = "measure x; left y > left; adjoint > previous; previous x seen > previous; previous x",
+          .bare = true,
+          .counts = true};
 }
 
 }  // namespace tessera

@@ -153,6 +153,38 @@ bool differs(const std::vector<double>& line, const std::vector<double>& before,
   return n > 0 && std::max(above, n - above) >= kSame * n;
 }
 
+// Which of every second row are the means of those beside them, as in a frame whose fields were brought apart: 0 or 1, of
+// nearly all samples there and few of the others; -1: none.
+int means_of_neighbors(const Survey& survey, const at::Tensor& y, const at::Tensor& marks, const Box& block,
+                       const Communicator& comm) {
+  constexpr double kAll = 0.95, kFew = 0.5, kTiny = 1e-5;
+  const bool whole = survey.data.type.find("int") != std::string::npos;
+  const double close = whole ? 0.51 / survey.factor : kTiny;  // of whole numbers what rounding makes
+  std::array<std::int64_t, 4> n{};                            // by parity: all, and means
+  if (!block.empty()) {
+    const auto *v = y.const_data_ptr<float>(), *m = marks.const_data_ptr<float>();
+    const std::int64_t columns = block.extent(2), rows = block.extent(1), lines = y.numel() / columns;
+    for (std::int64_t line = 0; line < lines; ++line) {
+      const std::int64_t r = line % rows;
+      if (r == 0 || r + 1 == rows) continue;
+      const auto parity = static_cast<std::size_t>((block.lo()[1] + r) % 2);
+      for (std::int64_t k = line * columns; k < (line + 1) * columns; ++k) {
+        if (m[k] == 0 || m[k - columns] == 0 || m[k + columns] == 0) continue;
+        const auto above = static_cast<double>(v[k - columns]), below = static_cast<double>(v[k + columns]);
+        ++n[parity];
+        n[2 + parity] += std::abs(static_cast<double>(v[k]) - (above + below) / 2) <= close;
+      }
+    }
+  }
+  comm.all_reduce(n, Reduce::sum);
+  const auto share = [&](std::size_t parity) {
+    return static_cast<double>(n[2 + parity]) / static_cast<double>(std::max<std::int64_t>(1, n[parity]));
+  };
+  for (const std::size_t parity : {std::size_t{0}, std::size_t{1}})
+    if (share(parity) > kAll && share(1 - parity) < kFew) return static_cast<int>(parity);
+  return -1;
+}
+
 // Single lines that differ from both beside them, as columns of a camera do that are dead or have another gain: edges
 // of a picture differ from one side.
 std::vector<std::size_t> odd_lines(const std::vector<double>& means, double least) {
@@ -189,6 +221,16 @@ void warn_of_alternate_lines(const Survey& survey, const Measurement& y, const M
   const std::string units = survey.factor == 1 ? "" : " in file units";
   for (std::size_t part = 0; part < y.size(); ++part) {
     const std::string of = y.size() > 1 ? fmt::format(", part {},", part) : "";
+    if (const int parity =
+            means_of_neighbors(survey, y[part], marks[part], layout.block(part, comm.rank()), comm);
+        parity >= 0)
+      seen.warnings.push_back(
+          fmt::format("rows {}, {}, ... of the measurement{} are the means of those above and below (a video "
+                      "frame whose fields were "
+                      "brought apart, or a picture stretched in height), which is no noise of its own: give "
+                      "them weight 0 by "
+                      "problem.weights, or state the noise",
+                      parity, parity + 2, of));
     std::vector<std::string> found;
     const std::array<std::vector<double>, 3> means = line_means(y, marks, layout, part, comm);
     if (layout.part(part).box().extent(0) > 1) {

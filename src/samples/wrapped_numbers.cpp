@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "sample_checks.hpp"
 
@@ -18,12 +19,62 @@ double numbers_of(const std::string& type) {
   return type.starts_with("uint") ? std::exp2(std::stoi(type.substr(4))) : 0;
 }
 
+// Numbers above the largest of a type begin again at its smallest: bright samples stand beside dark ones, while few steps of
+// half the range are there, as edges would make. Clipped pictures and drawings pile up at their ends, these do not.
+void warn_of_overflow(const Survey& survey, const Measurement& stored, const Measurement& marks,
+                      Surveyed& seen, const Communicator& comm) {
+  constexpr double kJump = 0.75, kEdge = 0.4;   // of the type's range, between neighbors
+  constexpr double kRim = 0.01, kPiled = 0.05;  // of the range; share of the rim's samples at its very end
+  constexpr std::int64_t kFew = 20,
+                         kTimes = 4;  // jumps; a share of the edges, of which photographs have a 36th at most
+  const std::string& type = survey.data.type;
+  const double all = type == "int16" ? std::exp2(16) : numbers_of(type),
+               least = type == "int16" ? -all / 2 : 0;
+  if (!(all > 0) || all > std::exp2(16)) return;
+  const ProductSpace& layout = seen.A->range();
+  std::array<std::int64_t, 6> n{};  // jumps, edges; low rim, its end; high rim, its end
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    const Box block = layout.block(i, comm.rank());
+    const auto *v = stored[i].const_data_ptr<float>(), *m = marks[i].const_data_ptr<float>();
+    const std::int64_t columns = block.empty() ? 1 : block.extent(2),
+                       rows = block.empty() ? 1 : block.extent(1);
+    const auto value = [&](std::int64_t k) {
+      return std::round(static_cast<double>(v[k]) * survey.factor + survey.offset - least);
+    };
+    for (std::int64_t k = 0; k < stored[i].numel(); ++k) {
+      if (m[k] == 0) continue;
+      const double here = value(k);
+      if (here < kRim * all) ++n[2], n[3] += here == 0;
+      if (here > (1 - kRim) * all - 1) ++n[4], n[5] += here == all - 1;
+      for (const auto& [next, there] : {std::pair(k + 1, (k + 1) % columns != 0),
+                                        std::pair(k + columns, k / columns % rows + 1 < rows)}) {
+        if (!there || m[next] == 0) continue;
+        const double step = std::abs(here - value(next));
+        n[0] += step > kJump * all;
+        n[1] += step > kEdge * all && step <= kJump * all;
+      }
+    }
+  }
+  comm.all_reduce(n, Reduce::sum);
+  const auto piled = [&](std::size_t rim) {
+    const double width = std::max(3.0, kRim * all);
+    return static_cast<double>(n[rim + 1]) > std::max(kPiled, 2 / width) * static_cast<double>(n[rim]);
+  };
+  if (n[0] < kFew || kTimes * n[0] < n[1] || n[2] == 0 || n[4] == 0 || piled(2) || piled(4)) return;
+  seen.warnings.push_back(fmt::format(
+      "{} neighbors in the measurement stand at opposite ends of {}, and few are half of it apart "
+      "(numbers beyond its largest begin again at its smallest, as when a picture was scaled and "
+      "stored without a limit): store it again, limited to its range (numpy.clip), or as float32",
+      n[0], type));
+}
+
 }  // namespace
 
 void warn_of_wrapped(const Survey& survey, const Measurement& stored, const Measurement& marks,
                      Surveyed& seen, const Communicator& comm) {
   constexpr double kLow = 0.25, kHigh = 0.75;
   constexpr std::int64_t kOneIn = 1000;
+  if (survey.in_image_range()) warn_of_overflow(survey, stored, marks, seen, comm);
   const double all = numbers_of(survey.data.type);
   if (!(all > 256) || !survey.in_image_range()) return;
   std::array<std::int64_t, 3> n{};  // below a quarter of the type, above three, between

@@ -232,6 +232,13 @@ def gray_saved_as_color():
     for name, says in (("turned.jpg", True), ("gray.png", False)):
         for how in (text.replace("Y", f"{name}, weights: mask.png"), text.replace("Y", name).replace("identity", "mask, file: mask.png")):
             assert (f"note: {work / name} is turned as its EXIF orientation says, {work / 'mask.png'} says none" in said(how)) == says, how
+    # Transparent corners are none of the picture, unless all of it is: then nobody meant it.
+    for hole, missing in ((np.s_[:30, :40], 1200), (np.s_[:], 0)):
+        seen = np.full(one.shape, 255, np.uint8)
+        seen[hole] = 0
+        Image.fromarray(np.stack([np.where(seen == 0, 0, one) if missing else one, seen], -1), "LA").save(work / "alpha.png")
+        out = said(text.replace("Y", "alpha.png"), ranks=2 if missing else 1)
+        assert "alpha channel dropped" in out and (f"{missing} of {one.size} samples are not numbers" in out) == (missing > 0), out
     # Colors: asked for, seen, or told apart by the weights.
     assert "gray:" not in said(text.replace("Y", "three.png, image: {channels: 3}")) and image("out").shape[0] == 3
     tinted = three.copy()

@@ -85,6 +85,22 @@ def samples_mistaken():
         np.save(work / "w.npy", weights.astype("f4"))
         out = said(text.replace("y.npy", "y.npy, weights: w.npy"), ranks=2 if name == "own" else 1)
         assert ("warning: the weights are a function of each sample itself" in out) == (name == "own"), out
+    # Numbers beyond the largest of their type begin again at 0; limited ones do not, nor does a drawing of two values.
+    bright = 1.25 * truth + 0.01 * r.standard_normal(truth.shape)
+    for kind, top in (("u1", 255), ("u2", 65535)):
+        for name, array, wrong in (("wrapped", np.rint(top * bright).astype(int), True), ("limited", np.rint(top * bright.clip(0, 1)), False),
+                                   ("drawn", top * (truth > 0.5), False)):
+            np.save(work / "y.npy", array.astype(kind))
+            out = said(text.replace("y.npy", "y.npy, noise: {gaussian: 0.01}"), ranks=2 if kind == "u1" else 1)
+            assert ("beyond its largest begin again at its smallest" in out) == wrong, (kind, name, out)
+    # Rows that are the means of those beside them.
+    for name, kind, ranks in (("fields", "f4", 2), ("fields", "u2", 1), ("all", "f4", 1)):
+        stretched = noisy.copy()
+        if name == "fields":
+            stretched[1:-1:2] = (noisy[:-2:2] + noisy[2::2]) / 2
+        np.save(work / "y.npy", stretched.astype(kind))
+        out = said(text, ranks=ranks)
+        assert ("rows 1, 3, ... of the measurement are the means of those above and below" in out) == (name == "fields"), (name, kind, out)
     # Half of the samples below 0: what is written is what helps.
     np.save(work / "y.npy", (noisy - 1500).astype("f4"))
     advice = re.search(r"leaves the range: .* write '(offset: -[\d.]+, factor: [\d.]+)' in problem.scale", said(text, ranks=2))

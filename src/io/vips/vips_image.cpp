@@ -2,6 +2,7 @@
 // PNG and JPEG.
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <mutex>
 #include <string_view>
 
@@ -84,6 +85,8 @@ class VipsBytes {
 };
 
 class VipsPicture : public StoredImage {
+  static constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+
  public:
   VipsPicture(const std::string& path, bool png) : path_(path), file_(path), png_(png) {
     start_vips();
@@ -107,7 +110,8 @@ class VipsPicture : public StoredImage {
           const void* line = VIPS_REGION_ADDR(region_.get(), rect.left, static_cast<int>(y + k));
           const auto copy = [&](const auto* from) {
             for (std::int64_t x = 0; x < width; ++x)
-              values[static_cast<std::size_t>(x)] = from[x * bands + c];
+              values[static_cast<std::size_t>(x)] =
+                  holes_ && from[x * bands + bands - 1] == 0 ? kMissing : from[x * bands + c];
           };
           if (deep_)
             copy(static_cast<const std::uint16_t*>(line));
@@ -165,11 +169,34 @@ class VipsPicture : public StoredImage {
     if (png_) note_expansion();
     if (png_) note_frames();
     describe_light();
-    if (bands == 2 || bands == 4) add_note("alpha channel dropped");
+    if (bands == 2 || bands == 4) look_for_holes(bands - 1);
     info_.type = deep_ ? "uint16" : "uint8";
-    info_.orientation = vips_image_get_orientation(image);
-    info_.height = vips_image_get_height(image);
-    info_.width = vips_image_get_width(image);
+    info_.orientation = vips_image_get_orientation(image_.get());
+    info_.height = vips_image_get_height(image_.get());
+    info_.width = vips_image_get_width(image_.get());
+  }
+
+  // Transparent pixels are none of the picture, as corners of one that was turned; where all are, nothing was meant.
+  void look_for_holes(int alpha) {
+    VipsImage* loaded = nullptr;
+    double least = 0, most = 0;
+    const auto end = [&](VipsImage* in, double& value, auto of) {
+      VipsImage* band = nullptr;
+      if (vips_extract_band(in, &band, alpha, nullptr)) fail();
+      const VipsPointer held(band);
+      if (of(band, &value, nullptr)) fail();
+    };
+    for (double* const value : {&least, &most}) {
+      load();
+      loaded = image_.get();
+      if (value == &least)
+        end(loaded, *value, [](auto... of) { return vips_min(of...); });
+      else
+        end(loaded, *value, [](auto... of) { return vips_max(of...); });
+    }
+    load();
+    holes_ = least == 0 && most > 0;
+    add_note(holes_ ? "alpha channel dropped, transparent pixels are missing" : "alpha channel dropped");
   }
 
   // PNG (ISO 15948), 11.2.2: bit depth and color type of the header.
@@ -227,6 +254,7 @@ class VipsPicture : public StoredImage {
   std::string path_;
   InputFile file_;
   bool png_ = false, deep_ = false;
+  bool holes_ = false;                // of its last band
   std::unique_ptr<VipsBytes> bytes_;  // outlives what reads from it
   VipsPointer image_;
   std::unique_ptr<VipsRegion, Unref> region_;
