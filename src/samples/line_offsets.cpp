@@ -69,6 +69,49 @@ double offsets(const std::vector<double>& means) {
   return *middle / kMedian / std::sqrt(kSquares);
 }
 
+// Between two lines, all along and without a slope: where a blur would have left one. By third differences, which are
+// h, -2 h and h around a step of h.
+struct LineStep {
+  std::size_t line = 0;  // the first beyond it
+  double by = 0;
+};
+LineStep step_of(const std::vector<double>& means) {
+  constexpr double kFar = 8, kLeast = -0.75,
+                   kMost = -0.3;   // of the usual; neighbors' share of the middle one, -0.5
+  constexpr std::size_t kRim = 6;  // lines at both ends, where pictures are framed
+  const std::size_t lines = means.size() / kPieces;
+  if (lines < 4 * kRim) return {};
+  std::vector<double> all(lines, NAN), sizes;
+  std::vector<bool> alike(lines);
+  for (std::size_t k = 1; k + 2 < lines; ++k) {
+    double sum = 0;
+    std::size_t above = 0, n = 0;
+    for (std::size_t p = 0; p < kPieces; ++p) {
+      const auto at = [&](std::size_t line) { return means[line * kPieces + p]; };
+      const double d = 3 * (at(k) - at(k + 1)) - at(k - 1) + at(k + 2);
+      if (!std::isfinite(d)) continue;
+      sum += d;
+      above += d > 0;
+      ++n;
+    }
+    if (n < kPieces) continue;
+    all[k] = sum / static_cast<double>(n);
+    alike[k] = above == 0 || above == n;
+    sizes.push_back(std::abs(all[k]));
+  }
+  if (sizes.size() < 12) return {};
+  const auto middle = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
+  std::nth_element(sizes.begin(), middle, sizes.end());
+  LineStep most;
+  for (std::size_t k = kRim; k + kRim < lines; ++k) {
+    const double beside = (all[k - 1] + all[k + 1]) / 2 / all[k];
+    if (alike[k] && std::abs(all[k]) > std::max(kFar * *middle, 2 * std::abs(most.by)) && beside > kLeast &&
+        beside < kMost)
+      most = {k + 1, -all[k] / 2};
+  }
+  return most;
+}
+
 }  // namespace
 
 void warn_of_line_offsets(const Survey& survey, const Measurement& y, const Measurement& marks,
@@ -83,9 +126,24 @@ void warn_of_line_offsets(const Survey& survey, const Measurement& y, const Meas
     if (!kernel || kernel->decimates() || kernel->taps.size(1) > 1 || all.extent(0) > 1) continue;
     const Box block = layout.block(part, comm.rank());
     std::array<double, 2> by{};
-    for (const std::size_t axis : {std::size_t{1}, std::size_t{2}})
-      if (all.extent(3 - axis) >= kLeastAlong)
-        by[axis - 1] = offsets(piece_means(y[part], marks[part], all, block, axis, comm));
+    for (const std::size_t axis : {std::size_t{1}, std::size_t{2}}) {
+      if (all.extent(3 - axis) < kLeastAlong) continue;
+      const std::vector<double> means = piece_means(y[part], marks[part], all, block, axis, comm);
+      by[axis - 1] = offsets(means);
+      constexpr double kWide =
+          0.12;  // the largest tap: narrower kernels leave edges of a picture that look so
+      if (kernel->taps.abs().max().item().toDouble() > kWide * kernel->taps.sum().item().toDouble()) continue;
+      const LineStep step = step_of(means);
+      if (by[axis - 1] > kShows * seen.noise_sigma || !(std::abs(step.by) > kShows * seen.noise_sigma))
+        continue;
+      seen.warnings.push_back(fmt::format(
+          "{}s from {} on lie {:.3g}{} {} those before, all along and from one to the next, which no blur "
+          "made (two "
+          "amplifiers, or detectors side by side): bring both parts to one level, by problem.dark or "
+          "problem.flat, or restore each by itself",
+          axis == 1 ? "row" : "column", step.line, std::abs(step.by) * survey.factor,
+          survey.factor == 1 ? "" : " in file units", step.by > 0 ? "above" : "below"));
+    }
     const std::size_t axis = by[0] > by[1] ? 1 : 2;
     if (!(by[axis - 1] > kShows * seen.noise_sigma)) continue;
     const std::string line = axis == 1 ? "row" : "column";

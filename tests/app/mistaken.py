@@ -159,6 +159,10 @@ def lines_no_blur_made():
         assert shown == [name == "rows", name == "columns", name == "mosaic"], (name, out)
         if name in ("rows", "columns"):
             assert 20 < float(re.search(r"each, of about ([\d.]+)", out)[1]) < 40, out
+    for name, step, where in (("gain", 1 + 0.1 * (xx >= 60), "columns from 60 on lie"), ("smooth", 1 + 0.1 / (1 + np.exp(60.0 - xx)), None)):
+        np.save(work / "y.npy", (noisy * step).astype("f4"))
+        out = said(text, ranks=2 if where else 1)
+        assert ("all along and from one to the next" in out) == bool(where) and (not where or where in out), (name, out)
     hole = np.zeros(noisy.shape, bool)
     for row, column, radius in ((30, 40, 9), (70, 90, 14)):
         hole |= np.hypot(yy - row, xx - column) < radius
