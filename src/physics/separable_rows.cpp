@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "tap_rows.hpp"
+#include "tessera/core/scratch.hpp"
 
 namespace tessera {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 // Of a part: slices, rows and columns of `out` that are made together. Slices follow one another, of which as many as there
 // are taps are kept: some 0.7 MB with eleven taps.
 constexpr Index3 kPart{64, 24, 512};
+constexpr std::int64_t kFewSlices = 16;  // of an image in a file
 
 template <class T>
 class SeparablePart {
@@ -26,6 +28,8 @@ class SeparablePart {
     rows_ = {n(1), 1, taps[1]};
     columns_ = {1, n(2), taps[2]};
     for (std::size_t d = 0; d < 3; ++d) part_[d] = std::min(kPart[d], out.extent[d]);
+    // Slices that are gone over again for their next rows are not to be taken from memory meanwhile.
+    if (has_scratch()) part_[0] = std::min(kFewSlices, part_[0]);
     kept_ = depth_.height + kTapRows - 1;
     edge_ = part_[2] + columns_.width - 1;
     lines_ = part_[1] + rows_.height - 1;

@@ -122,6 +122,7 @@ def main():
     a.add_argument("--blurs", action="store_true")
     a.add_argument("--volume", type=int)
     o = a.parse_args()
+    o.folder = o.folder and os.path.abspath(o.folder)
     skip_in_memory(o.folder)
     group = bytes_of(o.memory) + (1 << 29) if o.group is None else o.group
     print("| run | iteration | per pixel | resident | scratch file | read | written |\n|---|---|---|---|---|---|---|")

@@ -6,8 +6,7 @@ by ranks with a fixed memory each, opened by the reference reader. Counted: what
   tests/bench/large_store.py PROGRAM                          20 GB, 4 ranks of 2 GiB
   tests/bench/large_store.py PROGRAM --size 8MB --memory 300MiB        seconds
 
-Needs 60 times the size free in --folder, nearly all of it for the scratch files of the ranks (float32; most while the samples
-are looked at)."""
+Needs 25 times the size free in --folder, nearly all of it for the scratch files of the ranks: ten images in float32."""
 import argparse
 import json
 import os

@@ -125,11 +125,12 @@ void print_scratch(const RunPlan& plan, const Modelled& model, const Prediction&
               static_cast<double>(disk.free) < all ? ": too little, the run will be refused"
               : disk.remote                        ? ", over a network, whose rate may limit"
                                                    : "");
-  if (!model.network) return;  // other denoisers go over their images as often as they converge
+  // Denoisers but networks go over their images as often as they converge.
+  if (!model.network && !find_solver(plan.job.solver.name).bare) return;
   // What nobody has use for the kernel keeps as a cache.
   const double cache = std::max(0.0, available - static_cast<double>(where.features + where.weights));
-  const DiskBytes moved =
-      most_disk_bytes(model.data, plan.decomposition, p.execution, model.network->halo, cache);
+  const DiskBytes moved = most_disk_bytes(model.data, plan.decomposition, p.execution,
+                                          model.network ? model.network->halo : Index3{}, cache);
   const double rate = disk_rate(folder), bytes = moved.both();
   if (bytes == 0 || rate == 0) return;
   const double seconds = bytes * place.per_host / rate;
