@@ -138,6 +138,8 @@ def main():
             beads(f"{work}/beads.npy", o.volume)
             s = run(o.program, VOLUME.format(truth=f"{work}/beads.npy", folder=folder), folder, f"memory={o.memory}", *disk, group=group)
             line(f"{o.volume}^3, memory {o.memory}", s, o.volume ** 3)
+            most = max(s["resident_peak_bytes_per_rank"]) / bytes_of(o.memory)
+            sys.exit(not s.get("scratch") or most > 1.25)
         else:
             small, large = o.side // 4, o.side
             rates = []
