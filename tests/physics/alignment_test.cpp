@@ -146,7 +146,20 @@ TEST(Alignment, AConesDetectorIsTurnedByWhatMakesRaysFromBothSidesSeeTheSame) {
   EXPECT_NE(find_cone_rotation(at::randn({90, 8, 60}, at::kFloat), scan).problem, "");
 }
 
-TEST(Alignment, ViewsThatStandAsideAreMovedOntoTheirReprojection) {
+TEST(Alignment, RaysThatAreAboutParallelTellNoShiftsOfAFan) {
+  CircularScan scan = scan_of(Beam::fan, 90, 360);
+  scan.source_axis = 20000;
+  scan.source_detector = 20100;
+  const at::Tensor y = samples_of(circular_geometry(scan, {{1, 90, 90}, {1, 1, 1}}))[0].contiguous();
+  at::manual_seed(5);
+  EXPECT_NE(find_fan_shifts(y + 0.1 * at::randn(y.sizes(), at::kDouble), scan, false).problem, "");
+  scan = scan_of(Beam::fan, 90, 230);
+  EXPECT_NE(
+      find_fan_shifts(samples_of(circular_geometry(scan, {{1, 90, 90}, {1, 1, 1}}))[0], scan, false).problem,
+      "");
+}
+
+TEST(Alignment, ViewsThatStandAsideAreFoundByReprojectionAndByRaysFromBothSides) {
   for (const Beam beam : {Beam::parallel, Beam::fan}) {
     const CircularScan scan = scan_of(beam, 90, beam == Beam::parallel ? 180 : 360);
     const ProjectionGeometry g = circular_geometry(scan, {{1, 90, 90}, {1, 1, 1}});
@@ -158,7 +171,9 @@ TEST(Alignment, ViewsThatStandAsideAreMovedOntoTheirReprojection) {
     }
     const at::Tensor y = samples_of(shaken)[0].contiguous();
     at::manual_seed(5);
-    const ViewShifts found = find_view_shifts(y + 0.1 * at::randn(y.sizes(), at::kDouble), g, false);
+    const at::Tensor noisy = y + 0.1 * at::randn(y.sizes(), at::kDouble);
+    const ViewShifts found =
+        beam == Beam::parallel ? find_view_shifts(noisy, g, false) : find_fan_shifts(noisy, scan, false);
     ASSERT_EQ(found.problem, "");
     // But for what a constant, cosine and sine say: the rest of both is compared by differences to the third view on.
     double squares = 0, of_all = 0;

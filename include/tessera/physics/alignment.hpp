@@ -54,4 +54,9 @@ struct ViewShifts {
 };
 ViewShifts find_view_shifts(const at::Tensor& row, const ProjectionGeometry& geometry, bool axis);
 
+/// The same of fans that see rays from both sides in all views: those shifts for which both see the same, least squares.
+/// (By reprojection what moves opposite views' edges against each other and apart, a wave of the angle that depends on how
+/// far from the axis the edges are, hardly leaves a trace.) `scan`: axis_offset to a few columns; not more than 4,000 views.
+ViewShifts find_fan_shifts(const at::Tensor& row, const CircularScan& scan, bool axis);
+
 }  // namespace tessera

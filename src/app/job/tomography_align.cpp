@@ -233,16 +233,22 @@ bool find_shifts(Options& o, const Scan& scan, const at::Tensor& looked, bool pl
   const ColumnScale scale = column_scale(o);
   const double voxel = static_cast<double>(larger) * scale.pitch / scale.magnified;
   ViewShifts found;
+  bool pairs = false;
   comm.together([&] {
-    if (comm.rank() == 0)
-      found = find_view_shifts(looked.mean(0).contiguous(),
-                               circular_geometry(circle, {{1, side, side}, {voxel, voxel, voxel}}), place);
+    if (comm.rank() != 0) return;
+    const at::Tensor row = looked.mean(0).contiguous();
+    if (circle.beam == Beam::fan) found = find_fan_shifts(row, circle, place);
+    pairs = circle.beam == Beam::fan && found.problem.empty();
+    if (!pairs)
+      found =
+          find_view_shifts(row, circular_geometry(circle, {{1, side, side}, {voxel, voxel, voxel}}), place);
   });
   found.problem = comm.broadcast(found.problem, 0);
   found.columns.resize(scan.file.angles.size());
   comm.broadcast(found.columns.data(), static_cast<std::int64_t>(found.columns.size() * sizeof(double)), 0);
   comm.broadcast(&found.error, sizeof(double), 0);
   comm.broadcast(&found.axis, sizeof(double), 0);
+  comm.broadcast(&pairs, sizeof(bool), 0);
   if (!found.problem.empty()) {
     notices.push_back(concat("no view is taken to stand aside (", found.problem, ")"));
     return false;
@@ -254,14 +260,15 @@ bool find_shifts(Options& o, const Scan& scan, const at::Tensor& looked, bool pl
     most = std::max(most, std::abs(shift));
     squares += shift * shift;
   }
-  notices.push_back(fmt::format(
-      "views stand aside by {:.2f} columns on average and {:.2f} at most, found by reprojection, "
-      "each to about {:.2f}: "
-      "views.shifts says otherwise",
-      std::sqrt(squares / static_cast<double>(found.columns.size())), most, std::max(found.error, 0.01),
-      place ? fmt::format(", and the axis {:.2f} columns right of the middle",
-                          *o.get<std::optional<double>>(axis()))
-            : ""));
+  notices.push_back(
+      fmt::format("views stand aside by {:.2f} columns on average and {:.2f} at most, found by {}, "
+                  "each to about {:.2f}{}: "
+                  "views.shifts says otherwise",
+                  std::sqrt(squares / static_cast<double>(found.columns.size())), most,
+                  pairs ? "rays from both sides" : "reprojection", std::max(found.error, 0.01),
+                  place ? fmt::format(", and the axis {:.2f} columns right of the middle",
+                                      *o.get<std::optional<double>>(axis()))
+                        : ""));
   o.slot<std::vector<double>>(shifts()) = std::move(found.columns);
   return true;
 }
