@@ -191,8 +191,9 @@ def scan_turned():
     np.save(work / "cone.npy", (np.array(y) + np.random.default_rng(1).normal(0, 0.05, (60, 56, 72))).astype(np.float32))
     cone = "beam: cone, source_axis: 150, source_detector: 250, views: {last: 360}, values: line_integrals, "
     for ranks in (1, 2, 3):
-        said = into(scan("cone.npy", cone + "detector: {pitch: 1.3}, align: rotation", rest="solver: {name: fbp}"), f"turned-{ranks}", ranks)
+        said = into(scan("cone.npy", cone + "detector: {pitch: 1.3}, align: both", rest="solver: {name: fbp}"), f"turned-{ranks}", ranks)
         assert "by rays from opposite sides: detector.rotation" in said and abs(found_keys("turned-1")["detector"]["rotation"] - 2.4) < 0.15, said
+        assert "found by rays from both sides" in said and np.std(found_keys("turned-1")["views"]["shifts"]) < 0.1, found_keys("turned-1")
         assert found_keys(f"turned-{ranks}") == found_keys("turned-1") and distance(image(f"turned-{ranks}"), image("turned-1")) < 1e-5
     for words, why in ((cone + "lean: 30, align: rotation", "align asks for a rotation (lean is 30"), (cone.replace("cone", "fan") + "align: both", "align is both (a fan's rows"),
                        (cone + "helix: 9, align: shifts", "align asks for shifts (helix is 9")):
