@@ -13,7 +13,7 @@ namespace {
 
 Option window() {
   return {"window",
-          std::string(word(RampWindow::hann)),
+          std::string(word(RampWindow::cosine)),
           {.choices = words<RampWindow>()},
           "",
           "what the ramp is multiplied by: ram-lak by nothing, the others fall toward the highest frequency"};

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstddef>
 #include <numbers>
-#include <vector>
 
+#include "opposite_views.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/physics/alignment.hpp"
 
@@ -16,7 +16,6 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kSide = 300;  // samples of a frame's longer side, after means over squares
-constexpr std::size_t kBands = 16;   // of heights, for the error
 constexpr double kMostDegrees = 12;
 
 class Mirrors {
@@ -36,25 +35,17 @@ class Mirrors {
     axis_ = axis / static_cast<double>(larger);
   }
 
-  struct Energy {
-    std::array<double, kBands> apart{}, all{};
-    double share() const {
-      double a = 0, b = 0;
-      for (std::size_t k = 0; k < kBands; ++k) a += apart[k], b += all[k];
-      return b > 0 ? a / b : 2;
-    }
-  };
   // more: columns (of means) by which the axis stands right of where it was said to.
-  Energy at(double degrees, double more) const {
+  OppositeEnergy at(double degrees, double more) const {
     const double c = std::cos(degrees * std::numbers::pi / 180),
                  s = std::sin(degrees * std::numbers::pi / 180);
-    Energy out;
+    OppositeEnergy out;
     for (std::int64_t pair = 0; pair < small_.size(0); ++pair) {
       const double* const one = small_.const_data_ptr<double>() + pair * 2 * high_ * wide_;
       const double* const other = one + high_ * wide_;
       for (std::int64_t j = 0; j < high_; ++j) {
         const double z = static_cast<double>(j) - middle_[0];
-        const auto band = static_cast<std::size_t>(j) * kBands / static_cast<std::size_t>(high_);
+        const std::size_t band = OppositeEnergy::group(j, high_);
         for (std::int64_t i = 0; i < wide_; ++i) {
           const double x = static_cast<double>(i) - middle_[1] - axis_;
           double a = 0, b = 0;
@@ -62,8 +53,7 @@ class Mirrors {
           if (!sample(one, down - x * s, across + x * c, a) ||
               !sample(other, down + x * s, across - x * c, b))
             continue;
-          out.apart[band] += (a - b) * (a - b);
-          out.all[band] += a * a + b * b;
+          out.add(band, a, b);
         }
       }
     }
@@ -110,31 +100,11 @@ Aligned find_detector_rotation(const at::Tensor& frames, double axis) {
     out.problem = "views from opposite sides do not resemble each other more for one angle than for others";
     return out;
   }
-  const auto lower = [&](double& x, double h, double limit) {
-    const double start = x;
-    const auto share = [&](double value) {
-      x = value;
-      return pairs.at(at, more).share();
-    };
-    const double before = share(start - h), here = share(start), after = share(start + h),
-                 bend = before - 2 * here + after;
-    x = bend > 0 ? start + std::clamp(0.5 * h * (before - after) / bend, -limit, limit) : start;
-  };
   for (double h = kCoarse; h > 0.03; h *= 0.5) {
-    lower(more, h, 2 * h);
-    lower(at, h, 2 * h);
+    more = lowered(more, h, 2 * h, [&](double columns) { return pairs.at(at, columns).share(); });
+    at = lowered(at, h, 2 * h, [&](double angle) { return pairs.at(angle, more).share(); });
   }
-  constexpr double kApart = 0.25;
-  const Mirrors::Energy before = pairs.at(at - kApart, more), here = pairs.at(at, more),
-                        after = pairs.at(at + kApart, more);
-  double slopes = 0, bend = 0;
-  for (std::size_t k = 0; k < kBands; ++k) {
-    const double slope = (after.apart[k] - before.apart[k]) / (2 * kApart);
-    slopes += slope * slope;
-    bend += (after.apart[k] - 2 * here.apart[k] + before.apart[k]) / (kApart * kApart);
-  }
-  out.value = at;
-  out.error = bend > 0 ? std::sqrt(slopes) / bend : 1e300;
+  out = with_error(at, 0.25, 1, [&](double angle) { return pairs.at(angle, more); });
   if (!(out.error < 1)) out.problem = "views from opposite sides do not tell it to a degree";
   return out;
 }

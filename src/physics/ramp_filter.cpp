@@ -272,8 +272,7 @@ namespace {
 std::string refuse_rays(const ProjectionGeometry& g) {
   constexpr double kLevel = 1e-9, kLow = 0.1, kRound = 0.01;
   const bool cone = g.beam == Beam::cone, flat = g.volume.size[0] == 1;
-  double least = 1e300, most = 0;
-  const double first = g.views.front().source[2];
+  double least = 1e300, most = 0, low = 1e300, high = -1e300;
   for (const ProjectionView& view : g.views) {
     const double away = std::hypot(view.source[0], view.source[1]);
     if (g.beam == Beam::parallel && std::abs(view.source[2]) > kLevel * away)
@@ -281,16 +280,15 @@ std::string refuse_rays(const ProjectionGeometry& g) {
              "measured) ";
     least = std::min(least, away);
     most = std::max(most, away);
-    if (!cone) continue;
-    if (flat && view.source[2] != 0)
-      return "is a cone beam that sees the one slice from above or below (its rays cross it) ";
-    if (std::abs(view.source[2] - first) > kLevel * away)
-      return "is a helix (its rays need weights of their own) ";
-    if (std::abs(view.source[2]) > kLow * away)
-      return "has sources far above or below the volume (laminography: rays that cross slices need weights "
-             "of "
-             "their own) ";
+    low = std::min(low, view.source[2]);
+    high = std::max(high, view.source[2]);
   }
+  if (cone && high - low > kLevel * most) return "is a helix (its rays need weights of their own) ";
+  if (cone && flat && high != 0)
+    return "is a cone beam that sees the one slice from above or below (its rays cross it) ";
+  if (cone && std::abs(high) > kLow * least)
+    return "has sources far above or below the volume (laminography: rays that cross slices need weights of "
+           "their own) ";
   if (g.beam != Beam::parallel && most > (1 + kRound) * least)
     return concat("has sources ", least, " to ", most,
                   " from the axis (the weights are those of a circle around it) ");

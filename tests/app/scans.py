@@ -177,6 +177,30 @@ def scan_parts():
     assert distance(image("again"), image("found")) < 1e-6
 
 
+def scan_turned():
+    """How a cone's detector is turned is found in its frames, on any ranks; what has no such rays is refused, and so is a fan."""
+    c, s, radius = np.cos(np.deg2rad(2.4)), np.sin(np.deg2rad(2.4)), np.array([26, 8, 6, 4, 5])
+    balls = np.array([(0, 0, 0), (-12, 8, 9), (13, -8, -12), (3, 15, 2), (-6, -14, -4)])
+    u, v, y = 1.3 * (np.arange(72) - 35.5), 1.3 * (np.arange(56) - 27.5)[:, None], []
+    for t in np.deg2rad(6.0 * np.arange(60)):
+        across, toward = np.array([np.cos(t), -np.sin(t), 0]), np.array([np.sin(t), np.cos(t), 0])
+        way = (c * u - s * v)[..., None] * across + (s * u + c * v)[..., None] * np.array([0, 0, 1]) - 250 * toward
+        off = balls - 150 * toward
+        rest = 1 - ((off ** 2).sum(-1) - (way @ off.T) ** 2 / (way ** 2).sum(-1)[..., None]) / radius ** 2
+        y.append((16 / 15 * radius * np.maximum(rest, 0) ** 2.5).sum(-1))
+    np.save(work / "cone.npy", (np.array(y) + np.random.default_rng(1).normal(0, 0.05, (60, 56, 72))).astype(np.float32))
+    cone = "beam: cone, source_axis: 150, source_detector: 250, views: {last: 360}, values: line_integrals, "
+    for ranks in (1, 2, 3):
+        said = into(scan("cone.npy", cone + "detector: {pitch: 1.3}, align: both", rest="solver: {name: fbp}"), f"turned-{ranks}", ranks)
+        assert "by rays from opposite sides: detector.rotation" in said and abs(found_keys("turned-1")["detector"]["rotation"] - 2.4) < 0.15, said
+        assert "found by rays from both sides" in said and np.std(found_keys("turned-1")["views"]["shifts"]) < 0.1, found_keys("turned-1")
+        assert found_keys(f"turned-{ranks}") == found_keys("turned-1") and distance(image(f"turned-{ranks}"), image("turned-1")) < 1e-5
+    for words, why in ((cone + "lean: 30, align: rotation", "align asks for a rotation (lean is 30"), (cone.replace("cone", "fan") + "align: both", "align is both (a fan's rows"),
+                       (cone + "helix: 9, align: shifts", "align asks for shifts (helix is 9")):
+        code, out, err = tessera("check", scan("cone.npy", words))
+        assert code == 2 and why in err, (words, err)
+
+
 def scan_counts():
     """Dead columns, counts without signal and NaN say nothing; counts weigh; half the light is the same image."""
     theta, y = sinogram(72, 1, 56, 0.0)

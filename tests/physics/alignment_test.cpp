@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The axis of fans and views that stand aside, from closed forms of smooth balls with noise.
+// The axis of fans, turned detectors and views that stand aside, from closed forms of smooth balls with noise.
 #include "tessera/physics/alignment.hpp"
 
 #include <gtest/gtest.h>
@@ -92,7 +92,74 @@ TEST(Alignment, ADetectorIsTurnedByWhatMakesOppositeViewsMirrorImages) {
   EXPECT_NE(find_detector_rotation(at::zeros({0, 2, 60, 90}, at::kDouble), 0).problem, "");
 }
 
-TEST(Alignment, ViewsThatStandAsideAreMovedOntoTheirReprojection) {
+// Of balls above each other, (views, rows, columns).
+at::Tensor frames_of(const ProjectionGeometry& g) {
+  constexpr std::array<std::array<double, 4>, 5> balls{
+      {{0, 0, 0, 26}, {-12, 8, 9, 8}, {13, -8, -12, 6}, {3, 15, 2, 4}, {-6, -14, -4, 5}}};
+  at::Tensor y = at::zeros({std::ssize(g.views), g.rows, g.columns}, at::kFloat);
+  float* to = y.mutable_data_ptr<float>();
+  for (const ProjectionView& view : g.views)
+    for (std::int64_t j = 0; j < g.rows; ++j)
+      for (std::int64_t i = 0; i < g.columns; ++i, ++to) {
+        const double a = static_cast<double>(i) - 0.5 * static_cast<double>(g.columns - 1),
+                     b = static_cast<double>(j) - 0.5 * static_cast<double>(g.rows - 1);
+        double square = 0;
+        Vector3 way{};
+        for (std::size_t d = 0; d < 3; ++d) {
+          way[d] = view.center[d] + a * view.u[d] + b * view.v[d] - view.source[d];
+          square += way[d] * way[d];
+        }
+        double sum = 0;
+        for (const auto& [x, h, z, radius] : balls) {
+          const Vector3 off{x - view.source[0], h - view.source[1], z - view.source[2]};
+          const double along = off[0] * way[0] + off[1] * way[1] + off[2] * way[2],
+                       all = off[0] * off[0] + off[1] * off[1] + off[2] * off[2],
+                       rest = 1 - (all - along * along / square) / (radius * radius);
+          if (rest > 0) sum += 16.0 / 15 * radius * std::pow(rest, 2.5);
+        }
+        *to = static_cast<float>(sum);
+      }
+  return y;
+}
+
+TEST(Alignment, AConesDetectorIsTurnedByWhatMakesRaysFromBothSidesSeeTheSame) {
+  for (const double degrees : {-3.3, 0.0, 0.4, 6.2}) {
+    CircularScan scan = scan_of(Beam::cone, 72, 360);
+    scan.rows = 70;
+    scan.columns = 90;
+    scan.row_pitch = 1.1;
+    scan.axis_offset = 2.6;
+    scan.detector_shift = {3.5, -2.25};
+    scan.rotation = degrees * std::numbers::pi / 180;
+    const at::Tensor y = frames_of(circular_geometry(scan, {{60, 60, 60}, {1, 1, 1}}));
+    scan.rotation = 0;
+    scan.axis_offset += 0.3;
+    at::manual_seed(7);
+    const Aligned found = find_cone_rotation(y + 0.1 * at::randn(y.sizes(), at::kFloat), scan);
+    ASSERT_EQ(found.problem, "");
+    EXPECT_NEAR(found.value, degrees, 0.15) << found.error;
+    EXPECT_LT(found.error, 0.2);
+  }
+  const CircularScan scan = scan_of(Beam::cone, 90, 360);
+  EXPECT_NE(find_cone_rotation(at::zeros({90, 60, 60}, at::kFloat), scan).problem, "");
+  EXPECT_NE(find_cone_rotation(at::randn({90, 60, 60}, at::kFloat), scan).problem, "");
+  EXPECT_NE(find_cone_rotation(at::randn({90, 8, 60}, at::kFloat), scan).problem, "");
+}
+
+TEST(Alignment, RaysThatAreAboutParallelTellNoShiftsOfAFan) {
+  CircularScan scan = scan_of(Beam::fan, 90, 360);
+  scan.source_axis = 20000;
+  scan.source_detector = 20100;
+  const at::Tensor y = samples_of(circular_geometry(scan, {{1, 90, 90}, {1, 1, 1}}))[0].contiguous();
+  at::manual_seed(5);
+  EXPECT_NE(find_fan_shifts(y + 0.1 * at::randn(y.sizes(), at::kDouble), scan, false).problem, "");
+  scan = scan_of(Beam::fan, 90, 230);
+  EXPECT_NE(
+      find_fan_shifts(samples_of(circular_geometry(scan, {{1, 90, 90}, {1, 1, 1}}))[0], scan, false).problem,
+      "");
+}
+
+TEST(Alignment, ViewsThatStandAsideAreFoundByReprojectionAndByRaysFromBothSides) {
   for (const Beam beam : {Beam::parallel, Beam::fan}) {
     const CircularScan scan = scan_of(beam, 90, beam == Beam::parallel ? 180 : 360);
     const ProjectionGeometry g = circular_geometry(scan, {{1, 90, 90}, {1, 1, 1}});
@@ -104,7 +171,9 @@ TEST(Alignment, ViewsThatStandAsideAreMovedOntoTheirReprojection) {
     }
     const at::Tensor y = samples_of(shaken)[0].contiguous();
     at::manual_seed(5);
-    const ViewShifts found = find_view_shifts(y + 0.1 * at::randn(y.sizes(), at::kDouble), g, false);
+    const at::Tensor noisy = y + 0.1 * at::randn(y.sizes(), at::kDouble);
+    const ViewShifts found =
+        beam == Beam::parallel ? find_view_shifts(noisy, g, false) : find_fan_shifts(noisy, scan, false);
     ASSERT_EQ(found.problem, "");
     // But for what a constant, cosine and sine say: the rest of both is compared by differences to the third view on.
     double squares = 0, of_all = 0;

@@ -229,6 +229,19 @@ TEST(RampFilter, RefusesFansOverLessThanATurn) {
             std::string::npos);
 }
 
+TEST(RampFilter, SaysHelixOfAHelixThatBeginsFarBelow) {
+  CircularScan scan;
+  scan.beam = Beam::cone;
+  scan.angles = test::angles(90, 6 * std::numbers::pi);
+  for (double& angle : scan.angles) angle -= 3 * std::numbers::pi;
+  scan.columns = scan.rows = 9;
+  scan.source_axis = 50;
+  scan.source_detector = 100;
+  scan.helical_pitch = 10;
+  const std::string why = refuse_direct(circular_geometry(scan, {{4, 4, 4}, {1, 1, 1}}));
+  EXPECT_TRUE(why.starts_with("is a helix")) << why;
+}
+
 TEST(RampFilter, SirtLeavesOutWhatNoRaySees) {
   at::Tensor sums = at::ones({4}, at::kDouble).mul_(2);
   sums[3] = 0;

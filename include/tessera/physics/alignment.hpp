@@ -34,6 +34,12 @@ Aligned find_fan_axis(const at::Tensor& rows, const CircularScan& scan);
 /// Up to 12 degrees. Not collective.
 Aligned find_detector_rotation(const at::Tensor& frames, double axis);
 
+/// Degrees by which the detector of a cone is turned in its plane, about where the line from source to axis meets it: that for
+/// which rays from opposite sides, which cross beside the axis as steep as each other, see the same. They do but for how the
+/// object changes along its axis on the way from one to the other. `frames`: (views, rows, columns), float32 on the host,
+/// line integrals. `scan`: a circle, axis_offset to a few columns; rotation, rows and columns are not used. Not collective.
+Aligned find_cone_rotation(const at::Tensor& frames, const CircularScan& scan);
+
 /// Columns by which each view stands right of where the geometry has it, by reprojection: the picture of all views is
 /// projected, each view is moved onto its projection, and so on until nothing moves. What a moved object would do (cosine
 /// and sine of the angle) is not among them, nor is a constant: `axis` asks for the axis too, that which leaves the least.
@@ -47,5 +53,10 @@ struct ViewShifts {
   std::string problem = {};
 };
 ViewShifts find_view_shifts(const at::Tensor& row, const ProjectionGeometry& geometry, bool axis);
+
+/// The same of fans that see rays from both sides in all views: those shifts for which both see the same, least squares.
+/// (By reprojection what moves opposite views' edges against each other and apart, a wave of the angle that depends on how
+/// far from the axis the edges are, hardly leaves a trace.) `scan`: axis_offset to a few columns; not more than 4,000 views.
+ViewShifts find_fan_shifts(const at::Tensor& row, const CircularScan& scan, bool axis);
 
 }  // namespace tessera

@@ -90,11 +90,12 @@ std::optional<OptionFault> check(const Options& o) {
         shift().name,
         "acts on nothing in this job (a parallel beam has no source) write detector.axis, the place "
         "of the axis on the detector"};
-  if (const std::string found = o.get<std::string>(align()); rays && (found == "rotation" || found == "both"))
+  if (const std::string found = o.get<std::string>(align());
+      beam_of(o) == Beam::fan && (found == "rotation" || found == "both"))
     return OptionFault{
         align().name,
         concat("is ", found,
-               " (a rotation is found in parallel beams alone) write shifts, or detector.rotation")};
+               " (a fan's rows have sources in their planes, which a rotation would leave) write shifts")};
   if (beam_of(o) == Beam::fan)
     for (const Option& key : {rotation(), tilt(), lean()})
       if (o.number(key) != 0)
