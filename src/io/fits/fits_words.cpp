@@ -251,7 +251,7 @@ std::vector<std::pair<std::string, std::string>> fits_text(fitsfile* file) {
   std::vector<std::pair<std::string, std::string>> out;
   int cards = 0, more = 0, status = 0;
   fits_get_hdrspace(file, &cards, &more, &status);
-  for (int k = 1; k <= cards && status == 0 && out.size() < kMostPairs; ++k) {
+  for (int k = 1; k <= cards && status == 0; ++k) {
     char card[FLEN_CARD] = {}, key[FLEN_KEYWORD] = {}, raw[FLEN_VALUE] = {};
     int length = 0, bad = 0;
     fits_read_record(file, k, card, &status);
@@ -262,6 +262,10 @@ std::vector<std::pair<std::string, std::string>> fits_text(fitsfile* file) {
       continue;
     }
     if (kind == TYP_USER_KEY && is_wcs_key(key)) continue;  // of a distortion
+    // Bits of flags (LSST) stand at the end of long headers.
+    if (out.size() >= kMostPairs &&
+        !(std::string_view(key).starts_with("MP_") && out.size() < 2 * kMostPairs))
+      continue;
     if (const std::string text = text_of(file, key); !text.empty()) out.emplace_back(key, text);
   }
   fits_clear_errmsg();
