@@ -309,11 +309,39 @@ FrameStack array_stack(const std::string& path, const ImagePath& named, TwoAxes 
   return out;
 }
 
-// Angles and the image of the beam alone, which such files have beside the views.
+// The pixel size is that at the axis. A beam is parallel where rays through the rim of what the detector sees move by
+// less than a tenth of a column within it.
+StatedGeometry stated_geometry(const io::TxmInfo& about) {
+  constexpr double kMoves = 0.1, kMicrometers = 1000;
+  const bool distances = about.source > 0 && about.detector > 0;
+  const auto columns = static_cast<double>(about.columns);
+  StatedGeometry out;
+  if (!(about.pixel > 0)) {
+    out.unclear = "no pixel size";
+  } else if (distances && about.moves && about.cone.value_or(true)) {
+    out.unclear = "distances that differ between views";
+  } else if (!distances && about.cone.value_or(false)) {
+    out.unclear = "a cone without distances";
+  } else {
+    const double source = about.source * kMicrometers, detector = about.detector * kMicrometers;
+    out.cone = distances && about.cone.value_or(true) &&
+               columns / 2 * (columns / 2 * about.pixel) / source >= kMoves;
+    out.pitch = out.cone ? about.pixel * (about.source + about.detector) / about.source : about.pixel;
+    if (out.cone) {
+      out.source_axis = source;
+      out.source_detector = source + detector;
+    }
+  }
+  return out;
+}
+
+// Angles, the geometry and the image of the beam alone, which such files have beside the views.
 void take_txm(const std::string& file, ScanFile& scan) {
   const io::TxmInfo about = io::txm_info(io::CompoundFile(file));
   scan.kind = "TXRM";
-  scan.angles = about.angles;
+  for (const double angle : about.angles)
+    scan.angles.push_back(0.0 - angle);  // the object turns, as in CIL and mbirjax
+  scan.stated = stated_geometry(about);
   scan.unit = "degrees";
   scan.angles_path = file;
   if (about.reference) scan.flats = image_stack(file + ":/reference", TwoAxes::one_frame);

@@ -2,6 +2,7 @@
 """Scenarios of formats that instruments write: results in them, `tessera convert` and `tessera info`."""
 import json
 import re
+import shutil
 
 import h5py
 import numpy as np
@@ -177,7 +178,7 @@ def scans_of_microscopes():
             found.append(np.squeeze(f["image"][...])[1])
     assert all(np.abs(f - found[0]).max() < 1e-4 for f in found)
     inside = found[0][16:48, 16:48][disk[16:48, 16:48]]
-    assert abs(inside.mean() - 0.02) < 0.001, inside.mean()
+    assert abs(inside.mean() * 1.5 - 0.02) < 0.001, inside.mean()  # per micrometer, of which a column has 1.5
     out = tessera("info", "scan.txrm", "--picture", "none")[1]
     for words in ("110 slices of 3 x 64, uint16", "1.5 \u00b5m", "110 from 0 to 178.364 degrees", "source      40 mm", "detector    60 mm", ":/reference"):
         assert words in out, (words, out)
@@ -195,3 +196,79 @@ def scans_of_microscopes():
         (work / "bad.txrm").write_bytes(bad)
         code, out, err = tessera("info", "bad.txrm", "--picture", "none")
         assert code == 2 and "cannot read" in err, (code, out, err)
+
+
+def cone_of_balls(columns, rows, views, pixel, source, detector):
+    """Counts of a microscope's cone beam, micrometers: a large ball at the axis and a dense one aside, the stage turning
+    by the angle; and where the dense one stands, in voxels down and right of the middle."""
+    angle = np.arange(views) * 360 / views
+    pitch, at, total = pixel * (source + detector) / source, (8 * pixel, 12 * pixel), 0
+    u, v = np.meshgrid(pitch * (np.arange(columns) - (columns - 1) / 2), pitch * (np.arange(rows) - (rows - 1) / 2))
+    for (y, x), radius, density in (((0, 0), 24, 0.004), (at, 5, 0.03)):
+        lines = []
+        for t in -np.radians(angle):  # of source and detector, as in the tests of projectors
+            ray = np.stack([u * np.cos(t) - (source + detector) * np.sin(t), -u * np.sin(t) - (source + detector) * np.cos(t), v], -1)
+            ray /= np.linalg.norm(ray, axis=-1, keepdims=True)
+            to = np.array([x - source * np.sin(t), y - source * np.cos(t), 0])
+            off = to - (ray @ to)[..., None] * ray
+            lines.append(2 * np.sqrt(np.clip((radius * pixel) ** 2 - (off**2).sum(-1), 0, None)))
+        total = total + density / pixel * np.array(lines)
+    return angle, (40000 * np.exp(-total)).round().astype(np.uint16), np.full((rows, columns), 40000, np.uint16)
+
+
+def microscopes_state_geometry():
+    """A .txrm's pixel, distances and beam are the geometry; what the job says otherwise holds, and is told."""
+    import compound
+    angle, counts, beam = cone_of_balls(64, 9, 120, 500.0, 60000.0, 90000.0)
+    text = "problem:\n  measurements: scan.txrm\n%s  operator: {type: tomography%s}\nsolver: {name: fbp}\noutput: {folder: out, preview: none}\n"
+
+    def made(keys="", image="", ranks=1, **way):
+        way = {"pixel": 500.0, "source": -60.0, "detector": 90.0} | way
+        (work / "scan.txrm").write_bytes(compound.txm(counts, angle, beam, **way))
+        out, err = run(job(text % (image, keys)), "--force", ranks=ranks)
+        with h5py.File(work / "out/reconstruction.h5") as f:
+            return np.squeeze(f["image"][...]), dict(f["image"].attrs), out + err
+
+    def place(volume):
+        """Of the dense ball, down and right of the middle; and how sharp it is."""
+        slab = volume[volume.shape[0] // 2] * 500
+        y, x = np.unravel_index(np.argmax(slab), slab.shape)
+        inside = np.hypot(*np.meshgrid(np.arange(64) - 31.5 - 12, np.arange(64) - 31.5 - 8)) < 4
+        return y - 31.5, x - 31.5, slab[inside].mean(), slab[inside].std()
+
+    first, attributes, said = made()
+    y, x, mean, spread = place(first)
+    assert abs(y - 8) < 4 and abs(x - 12) < 4 and abs(mean - 0.034) < 0.002 and spread < 0.003, (y, x, mean, spread)
+    assert abs(attributes["pixel_1"] - 500) < 1e-3 and attributes["unit"] in ("um", "\u00b5m"), attributes
+    assert "cone beam, source_axis 60000, source_detector 150000, detector.pitch 1250 um" in said, said
+    resolved = (work / "out/resolved.yaml").read_text()
+    assert "beam: cone" in resolved and re.search(r"pitch: 1250\b", resolved) and 'unit: "um"' in resolved, resolved
+    for ranks in (2, 3):
+        assert np.abs(made(ranks=ranks)[0] - first).max() < 1e-6 * np.abs(first).max()
+    # What resolved.yaml says again is no contradiction.
+    shutil.copy(work / "out/resolved.yaml", work / "again.yaml")
+    out, err = run("again.yaml", "--force", ranks=3)
+    assert "differs from what" not in out + err and "cone beam, source_axis" not in out + err, out + err
+    # In another unit; the same by hand, with the same numbers in it.
+    other, attributes, said = made(image="  image: {unit: mm}\n", source=np.full(120, -60.0))
+    assert np.allclose(other, 1000 * first, rtol=1e-4, atol=1e-5 * np.abs(other).max()) and abs(attributes["pixel_1"] - 0.5) < 1e-6
+    own = ", beam: cone, source_axis: 60, source_detector: 150, detector: {pitch: 1.25}"
+    hand, _, said = made(own, "  image: {unit: mm}\n")
+    assert np.allclose(hand, other, rtol=1e-4, atol=1e-5 * np.abs(other).max()) and "differs from what" not in said, said
+    for keys, image, words in ((own.replace("60", "90"), "  image: {unit: mm}\n", "source_axis 90 (the file: 60)"),
+                               (own, "", ""), (own.replace("1.25", "2.5"), "", "times the pitch"),
+                               (", detector: {pitch: 500}", "", "beam parallel (the file: cone)"),
+                               ("", "  image: {unit: px}\n", "problem.image.unit is px")):
+        _, _, said = made(keys, image)
+        assert words in said and ("differs from what" in said) == (words not in ("", "problem.image.unit is px")), (keys, said)
+    # Beams that are parallel: by what the file says, by a zone plate, by distances; and what states none.
+    for way, words in (({"more": {"ImageInfo/XrayGeometry": 0}}, "parallel beam, detector.pitch 500 um"),
+                       ({"more": {"ConfigZonePlates/Name": b"zone plate"}}, "parallel beam, detector.pitch 500 um"),
+                       ({"source": -3e7, "more": {"ImageInfo/XrayGeometry": 1}}, "parallel beam, detector.pitch 500 um"),
+                       ({"source": 0.0}, "parallel beam, detector.pitch 500 um"),
+                       ({"more": {"ImageInfo/XrayGeometry": 1}}, "cone beam, source_axis 60000"),
+                       ({"source": 0.0, "more": {"ImageInfo/XrayGeometry": 1}}, "states a cone without distances"),
+                       ({"source": np.linspace(-60, -70, 120)}, "states distances that differ between views"),
+                       ({"pixel": 0.0}, "states no pixel size")):
+        _, attributes, said = made(ranks=2, **way)
+        assert words in said and ("pixel_1" in attributes) == ("states" not in words), (way, said, attributes)

@@ -289,7 +289,78 @@ def sky():
         same_sky(header, ran("{type: downsampling, factor: 2, kernel: {file: bin.npy}, boundary: reflect}"), [0.5, 0.5], [-0.25, -0.25])
 
 
-def ran(operator, output=""):
+def colors():
+    """Channels are planes of the last axis, named by cards; coordinates of the sky stay, whatever form they have."""
+    for name in ("cd", "pc", "crota", "sip"):
+        sky_header = coordinates(name)
+        for count, names in ((2, ["DAPI", "it's GFP"]), (3, []), (3, ["red", "green", "blue"]), (5, [f"band {k}" for k in range(5)])):
+            if name != "cd" and (count, names) != (3, []):
+                continue
+            picture = rng.random((count, 37, 29)).astype("f4")
+            with h5py.File("colors.h5", "w") as f:
+                f["image"] = picture
+                if names:
+                    f["image"].attrs["channel_names"] = names
+                f.create_group("metadata").attrs["wcs"] = "\n".join(str(card) for card in sky_header.cards)
+            same_bytes = []
+            for ranks in (1, 2, 3):
+                made("colors.h5", "--region", "5:37,2:29", out="colors.fits", ranks=ranks)
+                same_bytes.append(pathlib.Path("colors.fits").read_bytes())
+            assert same_bytes[0] == same_bytes[1] == same_bytes[2]
+            with fits.open("colors.fits") as f:
+                f.verify("exception")
+                header = f[0].header
+                assert header["NAXIS"] == 3 and np.array_equal(f[0].data, picture[:, 5:, 2:])
+                assert header["CTYPE3"] == ("RGB" if count == 3 else "CHANNEL"), repr(header)
+                assert [header.get(f"CHAN{k + 1}") for k in range(count)] == (names or [None] * count)
+                world = WCS(header, naxis=2)  # astropy has distortions in two dimensions alone
+                if name != "sip":
+                    assert np.allclose(WCS(header).all_pix2world([[3, 4, count - 1]], 0)[0, 2], count)
+                    world = WCS(header).celestial
+                k = rng.random((9, 2)) * 25
+                a, b = WCS(sky_header).all_pix2world(k + [2, 5], 0), world.all_pix2world(k, 0)
+                assert np.abs(a - b).max() < 1e-12, (name, np.abs(a - b).max())
+            shown = subprocess.run([program, "info", "colors.fits", "--picture", "none"], text=True, capture_output=True).stdout
+            assert f"{count} channels, 32 x 27, float32" in shown and all(n in shown for n in names), shown
+            attributes = expect("colors.fits", picture[:, 5:, 2:], ranks=2)
+            assert list(attributes.get("channel_names", [])) == names, attributes
+            expect(f"colors.fits:/0/{count - 1}", picture[-1, 5:, 2:])
+            if name == "cd" and count == len(names):  # out of a run, whose data are such a file
+                color_result(count, names, sky_header)
+    volume = rng.random((2, 4, 11, 13)).astype("f4")
+    with h5py.File("volume.h5", "w") as f:
+        f["image"] = volume
+        f["image"].attrs["channel_names"] = ["a", "b"]
+    made("volume.h5", out="volume.fits", ranks=2)
+    assert fits.getdata("volume.fits").shape == (2, 4, 11, 13) and fits.getheader("volume.fits")["CTYPE4"] == "CHANNEL"
+    assert list(expect("volume.fits:/all", volume, ranks=3)["channel_names"]) == ["a", "b"]
+    # The other way around, as radio telescopes have them, and of another kind.
+    turned = fits.PrimaryHDU(np.ascontiguousarray(np.moveaxis(volume, 0, 1)))
+    turned.header["CTYPE3"] = "STOKES"
+    turned.writeto("turned.fits", overwrite=True)
+    expect("turned.fits:/all", volume, ranks=2)
+    picture = rng.integers(0, 256, (24, 30, 3), dtype="u1")
+    planes = np.moveaxis(picture, 2, 0)
+    with h5py.File("photo.h5", "w") as f:
+        f["image"] = planes
+    made("photo.h5", "--type", "uint8", out="photo.png")
+    made("photo.png", out="photo.fits")
+    assert fits.getdata("photo.fits").dtype == np.uint8 and np.array_equal(fits.getdata("photo.fits"), planes)
+
+
+def color_result(count, names, sky_header):
+    headers = []
+    for ranks in (1, 2, 3):
+        made("colors.fits", out="sky.fits")
+        headers.append((ran("{type: identity}", ranks=ranks), fits.getdata("runs/job/result.fits")))
+    for header, data in headers:
+        assert data.shape == (count, 32, 27) and np.allclose(data, headers[0][1], atol=1e-5)
+        assert [header.get(f"CHAN{k + 1}") for k in range(count)] == (names or [None] * count), repr(header)
+        a, b = (WCS(h, naxis=2).all_pix2world([[9, 4]], 0) for h in (fits.getheader("colors.fits"), header))
+        assert np.abs(a - b).max() < 1e-12
+
+
+def ran(operator, output="", ranks=1):
     """The header of one iteration's result."""
     pathlib.Path("job.yaml").write_text(f"""
 problem:
@@ -300,7 +371,8 @@ denoiser: {{network: tv}}
 solver: {{iterations: 1}}
 output: {{also: result.fits, diagnostics: false, checkpoint: {{keep: 0}}{output}}}
 """)
-    done = subprocess.run([program, "run", "job.yaml", "--force"], text=True, capture_output=True)
+    launch = [] if ranks == 1 else [str(source / "jobs/launch.sh"), "-n", str(ranks)]
+    done = subprocess.run([*launch, program, "run", "job.yaml", "--force"], text=True, capture_output=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return fits.getheader("runs/job/result.fits")
 
@@ -311,5 +383,6 @@ viewer()
 imaris()
 dicom()
 sky()
+colors()
 assert checked > 50, checked
 print(f"{checked} files agree")

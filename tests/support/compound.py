@@ -101,7 +101,8 @@ def compound(streams, version=3, scatter=False):
     return head.ljust(size, b"\0") + body
 
 
-def txm(views, angles=None, reference=None, pixel=1.5, source=-40.0, detector=60.0, **way):
+def txm(views, angles=None, reference=None, pixel=1.5, source=-40.0, detector=60.0, more=None, **way):
+    """`source`, `detector`: of all views, or a list of each; `more`: further streams, whole numbers or bytes."""
     views = np.asarray(views)
     kind = {"uint16": 5, "float32": 10}
     n, h, w = views.shape
@@ -111,7 +112,10 @@ def txm(views, angles=None, reference=None, pixel=1.5, source=-40.0, detector=60
 
     s = {"ImageInfo/ImageWidth": i(w), "ImageInfo/ImageHeight": i(h), "ImageInfo/NoOfImages": i(n), "ImageInfo/ImagesTaken": i(n),
          "ImageInfo/DataType": i(kind[views.dtype.name]), "ImageInfo/PixelSize": struct.pack("<f", pixel),
-         "ImageInfo/StoRADistance": np.full(n, source, "<f4").tobytes(), "ImageInfo/DtoRADistance": np.full(n, detector, "<f4").tobytes()}
+         "ImageInfo/StoRADistance": np.broadcast_to(source, n).astype("<f4").tobytes(),
+         "ImageInfo/DtoRADistance": np.broadcast_to(detector, n).astype("<f4").tobytes()}
+    for name, value in (more or {}).items():
+        s[name] = value if isinstance(value, bytes) else i(value)
     if angles is not None:
         s["ImageInfo/Angles"] = np.asarray(angles, "<f4").tobytes()
     if reference is not None:

@@ -24,6 +24,14 @@ struct FrameStack {
   bool empty() const { return frames.empty(); }
 };
 
+/// Where source, axis and detector stand, as a file states it: in micrometers, 0 is not known.
+struct StatedGeometry {
+  bool cone = false;  // else parallel
+  double pitch = 0;   // of the detector's rows and columns; of a parallel beam at the axis
+  double source_axis = 0, source_detector = 0;  // of a cone
+  std::string unclear{};                        // why nothing follows from what it states
+};
+
 /// What the files of a tomographic scan hold.
 struct ScanFile {
   std::string kind;            // "NXtomo", "DXchange"; "": an array
@@ -33,6 +41,7 @@ struct ScanFile {
   std::vector<double> angles;  // one per view, as the file has them; empty: it does not say
   std::string unit;            // of them: "degrees", "radians", another word, "" (it does not say)
   std::string angles_path;     // FILE:/dataset
+  StatedGeometry stated{};
 };
 
 /// Recognizes a scan by its contents: NeXus' NXtomo (image_key, or image_key_control where that is there;

@@ -43,6 +43,7 @@ struct Scan {
   std::int64_t wide = 0;      // what the image should have at least, where the object is wider than the
   std::string wide_reason{};  // detector, and why
   std::vector<std::string> warnings{};  // of what the samples show, a line each
+  std::string unit{};                   // of file.stated, where it is taken: that of the job, or micrometers
 
   /// The samples (view, row, column), or of one row as those of a picture: (0, view, column).
   Box samples() const;

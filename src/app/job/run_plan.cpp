@@ -274,7 +274,8 @@ void complete_operators(RunPlan& plan, const Communicator& comm) {
 
 // The image and the units of a scan.
 void take_scan(RunPlan& plan) {
-  const ProblemConfig& p = plan.job.problem;
+  ProblemConfig& p = plan.job.problem;
+  if (p.image.unit.empty()) p.image.unit = plan.scan->unit;
   if (!plan.truth) plan.image = ImageSpace(p.image.size.empty() ? plan.scan->image() : box_of(p.image.size));
   plan.data = SourceInfo{ImageSpace(plan.scan->samples())};
   plan.data.type = "float32";

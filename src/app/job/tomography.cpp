@@ -2,6 +2,7 @@
 // problem.operator.type tomography: its keys, and which of them exclude each other.
 #include "job/tomography.hpp"
 
+#include <array>
 #include <optional>
 #include <string>
 #include <utility>
@@ -60,8 +61,7 @@ std::optional<OptionFault> check_vectors(const Options& o) {
     return nothing_on(rotation_center(), why);
   if (!o.get<std::vector<double>>(shifts()).empty()) return nothing_on(shifts(), why);
   if (o.get<std::string>(align()) != "none") return nothing_on(align(), why);
-  if (o.get<std::vector<double>>(pitch()) != std::vector<double>{1} &&
-      !o.get<std::string>(geometry_file()).ends_with(".xml"))
+  if (pitches(o) != std::array<double, 2>{1, 1} && !o.get<std::string>(geometry_file()).ends_with(".xml"))
     return nothing_on(pitch(), why);
   return std::nullopt;
 }

@@ -16,11 +16,13 @@
 namespace tessera::scan_keys {
 
 inline Option beam() {
+  std::vector<std::string> words{"auto"};
+  for (const char* word : kWords<Beam>) words.emplace_back(word);
   return {"beam",
-          std::string("parallel"),
-          {.choices = words<Beam>()},
+          std::string("auto"),
+          {.choices = words},
           "",
-          "fan: every detector row has a source in its plane"};
+          "fan: every detector row has a source in its plane; auto: as a .txrm states it, else parallel"};
 }
 inline Option count() {
   return {"views.count",
@@ -143,10 +145,11 @@ inline Option columns() {
 }
 inline Option pitch() {
   return {"detector.pitch",
-          std::vector<double>{1},
-          {.least = 0, .above = true, .one = true, .longest = 2},
+          std::vector<double>(),
+          {.least = 0, .above = true, .word = "auto", .one = true, .longest = 2, .example = "1.3"},
           "problem.image.unit",
-          "from one row to the next and from one column to the next; one number for both"};
+          "from one row to the next and from one column to the next; one number for both; auto: as a .txrm "
+          "states it, else 1"};
 }
 inline Option voxel() {
   return {
@@ -260,7 +263,10 @@ inline Option helix() {
 
 inline double radians(double degrees) { return degrees * std::numbers::pi / 180; }
 
-inline Beam beam_of(const Options& o) { return from_word<Beam>(o.get<std::string>(beam())).value(); }
+/// auto: until a scan's file has been asked.
+inline Beam beam_of(const Options& o) {
+  return from_word<Beam>(o.get<std::string>(beam())).value_or(Beam::parallel);
+}
 
 inline InputError wrong(const std::string& key, const std::string& message) {
   return InputError(concat("problem.operator.", key, " ", message));
@@ -281,7 +287,7 @@ inline std::vector<std::array<double, 12>> vectors_of(const Options& o) {
 /// Between rows and between columns.
 inline std::array<double, 2> pitches(const Options& o) {
   const std::vector<double> said = o.get<std::vector<double>>(pitch());
-  return {said.front(), said.back()};
+  return said.empty() ? std::array<double, 2>{1, 1} : std::array<double, 2>{said.front(), said.back()};
 }
 
 /// Whether a detector row sees one slice and no other.

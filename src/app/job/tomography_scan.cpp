@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "job/stated_geometry.hpp"
 #include "job/tomography.hpp"
 #include "job/tomography_align.hpp"
 #include "job/tomography_keys.hpp"
@@ -119,8 +120,12 @@ void take_phase(const Options& o, Scan& scan) {
 }  // namespace
 
 Scan tomography_scan(const ProblemConfig& p, ScanFile file) {
-  const Options& o = p.op.options;
   Scan scan;
+  scan.file = std::move(file);
+  weigh_stated(p, scan);
+  file = std::move(scan.file);
+  Options o = p.op.options;
+  take_stated(o, file.stated, scan.unit);
   const std::int64_t there = file.views.rows, first = o.get<std::int64_t>(first_row()),
                      wanted = o.get<std::int64_t>(rows()), across = o.get<std::int64_t>(columns());
   if (across != 0 && across != file.views.columns)
@@ -286,6 +291,9 @@ void check_simulated(const Options& o) {
 void complete_tomography(OperatorConfig& part, OperatorConfig& said, Scan* scan,
                          std::vector<std::string>& notices, const Communicator& comm) {
   Options& o = part.options;
+  for (Options* each : {&o, &said.options})
+    take_stated(*each, scan ? scan->file.stated : StatedGeometry(), scan ? scan->unit : "");
+  if (scan && !scan->unit.empty()) notices.push_back(stated_words(*scan));
   take_geometry(o, scan, comm);
   const std::vector<double> angles = all_angles(o, scan, comm);
   std::optional<double>& place = o.slot<std::optional<double>>(axis());

@@ -4,7 +4,6 @@
 #include <strings.h>
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -36,8 +35,9 @@ struct Hdu {
   std::string third;               // CTYPE of the one longer axis beyond these
   std::array<std::string, 2> own;  // CTYPE1, CTYPE2
   std::int64_t planes = 1;
-  int long_axes = 0;  // beyond rows and columns, of more than one element
-  int long_axis = 0;  // the only one of them, counted from 1; 0: none, or several
+  int long_axes = 0;             // beyond rows and columns, of more than one element
+  int long_axis = 0;             // the only one of them, counted from 1; 0: none, or several
+  int slices = 0, channels = 0;  // the same of two of them, one spectral, the other not
 
   std::string size() const {
     return concat(planes > 1 ? concat(planes, " x ") : "", axes[1], " x ", axes[0]);
@@ -51,29 +51,12 @@ struct Choice {
   std::int64_t plane = 0;
 };
 
-// Axes that are no place: FITS 4.0, tables 25 and 28 (the code before the first -), and words that programs write.
-bool one_of(const std::string& type, const std::vector<std::string_view>& known) {
-  std::string name = type.substr(0, std::min(type.find('-'), type.size()));
-  while (!name.empty() && name.back() == ' ') name.pop_back();
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
-  return std::find(known.begin(), known.end(), name) != known.end();
-}
-bool is_spectral(const std::string& type) {
-  return one_of(type, {"FREQ",   "ENER",       "WAVN",    "VRAD",      "WAVE",    "VOPT",    "ZOPT",
-                       "AWAV",   "VELO",       "BETA",    "FELO",      "STOKES",  "COMPLEX", "RGB",
-                       "LAMBDA", "WAVELENGTH", "WAVELEN", "FREQUENCY", "ENERGY",  "CHANNEL", "CHANNELS",
-                       "BAND",   "BANDS",      "FILTER",  "COLOR",     "SPECTRAL"});
-}
-bool is_time(const std::string& type) {
-  return one_of(type, {"TIME", "UTC", "TAI", "TT", "UT1", "TDB", "TCB", "TCG", "GPS", "FRAME", "FRAMES"});
-}
-
 class FitsImage : public StoredImage {
  public:
   FitsImage(const std::string& path, const std::string& part) : FitsImage(path) {
     int status = 0;
     const std::vector<Hdu> images = list();
-    const Choice choice = read_words(part, images);
+    Choice choice = read_words(part, images);
     const Hdu& image = choose(choice, part, images);
     int kind = 0;
     fits_movabs_hdu(get(), image.number + 1, &kind, &status);
@@ -91,6 +74,8 @@ class FitsImage : public StoredImage {
 
   Metadata metadata() override {
     Metadata out{.text = fits_text(get())};
+    if (!info_.channel_names.empty())
+      std::erase_if(out.text, [](const auto& t) { return is_channel_key(t.first); });
     if (!wcs_.empty()) out.text.emplace_back(kWcs, wcs_);
     return out;
   }
@@ -112,7 +97,7 @@ class FitsImage : public StoredImage {
           last[0] = hi[2];
           first[1] = y + 1;
           last[1] = end;
-          std::int64_t plane = first_plane_ + z * info_.channels + c;
+          std::int64_t plane = first_plane_ + z * planes_apart_[0] + c * planes_apart_[1];
           for (std::size_t k = 2; k < axes_.size(); ++k) {
             first[k] = last[k] = plane % axes_[k] + 1;
             plane /= axes_[k];
@@ -194,9 +179,13 @@ class FitsImage : public StoredImage {
                          " has more than ", kLongest, " planes (none has so many) is the file complete?");
         hdu.planes *= hdu.axes[k];
         if (hdu.axes[k] == 1) continue;
+        const std::string own = text(concat("CTYPE", k + 1).c_str());
         hdu.long_axis = hdu.long_axes == 0 ? static_cast<int>(k) + 1 : 0;
-        if (++hdu.long_axes == 1) hdu.third = text(concat("CTYPE", k + 1).c_str());
+        if (++hdu.long_axes == 1) hdu.third = own;
+        (is_spectral(own) ? hdu.channels : hdu.slices) = static_cast<int>(k) + 1;
       }
+      if (hdu.long_axes != 2 || hdu.slices == 0) hdu.slices = hdu.channels = 0;
+      if (hdu.channels == 0) hdu.slices = 0;
       hdu.own = {text("CTYPE1"), text("CTYPE2")};
       hdu.name = text("EXTNAME");
       int none = 0;
@@ -250,7 +239,7 @@ class FitsImage : public StoredImage {
     return out;
   }
 
-  const Hdu& choose(const Choice& choice, const std::string& part, const std::vector<Hdu>& images) const {
+  const Hdu& choose(Choice& choice, const std::string& part, const std::vector<Hdu>& images) const {
     const Hdu* found = nullptr;
     if (choice.extension.empty()) {
       TESSERA_VALIDATE(images.size() == 1, path_, " holds ", images.size(),
@@ -278,6 +267,8 @@ class FitsImage : public StoredImage {
     }
     using Take = Choice::Take;
     const std::string whole = concat(path_, ":/", found->number);
+    if (choice.take == Take::nothing && found->long_axes == 1 && is_color(found->third))
+      choice.take = Take::all;
     TESSERA_VALIDATE(found->planes == 1 || choice.take != Take::nothing, whole, " has ", found->planes,
                      " planes", found->third.empty() ? "" : concat(" (", found->third, ")"),
                      " (one picture is read) say which: ", whole, "/0 to ", whole, "/", found->planes - 1,
@@ -286,8 +277,8 @@ class FitsImage : public StoredImage {
     TESSERA_VALIDATE(choice.plane < found->planes, "cannot read ", path_, ":/", part, " (it has ",
                      found->planes, found->planes == 1 ? " plane" : " planes",
                      ", counted from 0) name one of them");
-    TESSERA_VALIDATE(choice.take != Take::all || found->long_axes <= 1, whole, "/all is an array of ",
-                     found->planes, " planes along ", found->long_axes,
+    TESSERA_VALIDATE(choice.take != Take::all || found->long_axes <= 1 || found->channels > 0, whole,
+                     "/all is an array of ", found->planes, " planes along ", found->long_axes,
                      " axes (a volume has one more than a picture) write ", whole, "/slices, or ", whole,
                      "/0 for one of them");
     require_planes(*found, choice, whole);
@@ -321,7 +312,7 @@ class FitsImage : public StoredImage {
     const std::vector<std::string> cards = fits_cards(get());
     const bool plane = choice.take == Choice::Take::plane;
     const std::string tables = wcs_tables(cards);
-    if (image.planes > 1 && image.long_axis != 3) {
+    if (image.planes > 1 && image.long_axis != 3 && image.slices != 3) {
       if (!cards.empty()) add_note("its coordinates do not go along: they are of more than three axes");
       return;
     }
@@ -369,11 +360,18 @@ class FitsImage : public StoredImage {
     first_plane_ = choice.plane;
     info_.height = image.axes[1];
     info_.width = image.axes[0];
-    const bool stokes = is_spectral(image.third);
+    const bool stokes = is_spectral(image.third), both = choice.take == Take::all && image.channels > 0;
     const bool channels = choice.take == Take::channels || (choice.take == Take::all && stokes);
-    if (choice.take == Take::all || choice.take == Take::slices || choice.take == Take::channels)
+    if (both) {
+      info_.depth = image.axes[static_cast<std::size_t>(image.slices - 1)];
+      info_.channels = image.axes[static_cast<std::size_t>(image.channels - 1)];
+    } else if (choice.take == Take::all || choice.take == Take::slices || choice.take == Take::channels) {
       (channels ? info_.channels : info_.depth) = image.planes;
-    if (choice.take == Take::all && stokes && image.planes > 1)
+    }
+    planes_apart_ = both && image.channels > image.slices ? std::array{std::int64_t{1}, info_.depth}
+                                                          : std::array{info_.channels, std::int64_t{1}};
+    if (info_.channels > 1) info_.channel_names = fits_channel_names(get(), info_.channels);
+    if (choice.take == Take::all && !both && stokes && image.planes > 1 && !is_color(image.third))
       add_note(concat(image.planes, " planes of ", image.third, " are taken as channels (", path_, ":/",
                       image.number, "/slices takes them as slices)"));
     note_mosaic(image);
@@ -429,7 +427,10 @@ class FitsImage : public StoredImage {
       if (tile[0] > 0 && tile[1] > 0) info_.tile = {tile[1], tile[0] < info_.width ? tile[0] : 0};
     }
     check(status);
-    const FitsWords words = fits_words(get(), {1, 2, info_.depth > 1 ? image.long_axis : 0});
+    const FitsWords words = fits_words(get(), {1, 2,
+                                               info_.depth <= 1 ? 0
+                                               : both           ? image.slices
+                                                                : image.long_axis});
     info_.grid = words.grid;
     info_.directions = words.directions;
     unsigned char magic[2] = {};
@@ -441,6 +442,7 @@ class FitsImage : public StoredImage {
   std::unique_ptr<fitsfile, Close> file_;
   std::vector<long> axes_;  // without those of 1 at the end that are more than cfitsio's subsets have
   std::int64_t first_plane_ = 0;
+  std::array<std::int64_t, 2> planes_apart_{1, 1};  // slices and channels that follow each other
   bool marks_missing_ = true;
   std::string wcs_;             // cards
   std::vector<Box> unexposed_;  // within rows and columns
@@ -466,7 +468,6 @@ ImageFormat fits_format() {
   f.list = FitsImage::parts;
   f.create = create_fits;
   f.bits = {8, 16, 32};
-  f.channels = {1};
   f.volumes = true;
   f.picture = false;
   f.library = concat("cfitsio ", version);

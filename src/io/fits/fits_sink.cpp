@@ -6,11 +6,15 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cctype>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <regex>
+#include <vector>
 
 #include "fits/fits_wcs.hpp"
+#include "fits/fits_words.hpp"
 #include "places.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/version.hpp"
@@ -99,6 +103,54 @@ std::string plain_grid(const ImageSpace& space, const PlaceTexts& texts) {
   return out;
 }
 
+std::vector<std::string> places_of(const PlaceTexts& texts) {
+  std::vector<std::string> out;
+  for (const auto& [key, wcs] : texts)
+    for (std::size_t at = 0; key == kWcs && at < wcs.size();) {
+      const std::size_t end = std::min(wcs.find('\n', at), wcs.size());
+      const std::string card = wcs.substr(at, end - at);
+      const bool letters = std::all_of(card.begin(), card.end(), [](char c) { return c >= ' ' && c <= '~'; });
+      if (card.size() <= kCard && letters && is_wcs_key(card_key(card))) out.push_back(padded(card));
+      at = end + 1;
+    }
+  return out;
+}
+
+// Three are colors where they have no other names.
+bool are_colors(const ImageSpace& space) {
+  std::string first;
+  for (const std::string& name : space.channel_names)
+    first += name.empty() ? ' ' : static_cast<char>(std::toupper(static_cast<unsigned char>(name[0])));
+  return space.channels == 3 && (first.empty() || first == "RGB");
+}
+
+// The axis of the channels, beside the coordinates of the others: counted from 1, where nothing else is said of it.
+std::string channel_axis(const ImageSpace& space, int axis, std::vector<std::string>& places) {
+  const auto said = [&](const std::string& start) {
+    return std::any_of(places.begin(), places.end(),
+                       [&](const std::string& card) { return card_key(card).starts_with(start); });
+  };
+  for (std::string& card : places)  // of the others alone
+    if (card_key(card) == "WCSAXES")
+      card = whole_card("WCSAXES", std::max<std::int64_t>(axis, std::atoi(&card[10])));
+  std::string out;
+  const auto add = [&](const std::string& key, const std::string& card) {
+    if (!said(key)) out += padded(card);
+  };
+  // Of a matrix what is not there is 0.
+  const std::string step =
+      said("CD1_") || said("CD2_") ? fmt::format("CD{}_{}", axis, axis) : fmt::format("CDELT{}", axis);
+  add(fmt::format("CTYPE{}", axis),
+      text_cards(fmt::format("CTYPE{}", axis), are_colors(space) ? "RGB" : "CHANNEL"));
+  for (const std::string& key : {fmt::format("CRPIX{}", axis), fmt::format("CRVAL{}", axis), step})
+    add(key, number_card(key, 1));
+  for (std::size_t c = 0; c < space.channel_names.size(); ++c)
+    if (const std::string& name = space.channel_names[c];
+        std::all_of(name.begin(), name.end(), [](char l) { return l >= ' ' && l <= '~'; }))
+      out += text_cards(fmt::format("CHAN{}", c + 1), name);
+  return out;
+}
+
 class FitsSink final : public ImageSink {
  public:
   FitsSink(const std::string& path, const ImageRecord& record)
@@ -122,21 +174,23 @@ class FitsSink final : public ImageSink {
     const Index3 at = band.lo() - whole.lo();
     const std::int64_t element = record_.bits / 8;
     bytes_.resize(static_cast<std::size_t>(band.pixels() * element));
-    std::uint8_t* to = bytes_.data();
-    for (std::int64_t k = 0; k < band.pixels(); ++k, to += element) {
-      std::uint32_t word = std::bit_cast<std::uint32_t>(planar[k]);
-      if (record_.bits == 16)
-        word = whole_number(planar[k], 16) ^ 0x8000U;  // less 32768, of two's complement
-      if (record_.bits == 8) word = whole_number(planar[k], 8);
-      for (std::int64_t b = 0; b < element; ++b)
-        to[b] = static_cast<std::uint8_t>(word >> (8 * (element - 1 - b)));
+    for (std::int64_t c = 0; c < record_.space.channels; ++c) {
+      std::uint8_t* to = bytes_.data();
+      for (std::int64_t k = 0; k < band.pixels(); ++k, to += element, ++planar) {
+        std::uint32_t word = std::bit_cast<std::uint32_t>(*planar);
+        if (record_.bits == 16)
+          word = whole_number(*planar, 16) ^ 0x8000U;  // less 32768, of two's complement
+        if (record_.bits == 8) word = whole_number(*planar, 8);
+        for (std::int64_t b = 0; b < element; ++b)
+          to[b] = static_cast<std::uint8_t>(word >> (8 * (element - 1 - b)));
+      }
+      const std::int64_t row = (c * whole.extent(0) + at[0]) * whole.extent(1) + at[1];
+      file_.write(first_ + row * whole.extent(2) * element, bytes_.data(), std::ssize(bytes_));
     }
-    file_.write(first_ + (at[0] * whole.extent(1) + at[1]) * whole.extent(2) * element, bytes_.data(),
-                std::ssize(bytes_));
   }
 
   void finish() override {
-    const std::int64_t data = record_.space.box.pixels() * (record_.bits / 8);
+    const std::int64_t data = record_.space.values() * (record_.bits / 8);
     constexpr auto kWhole = static_cast<std::int64_t>(kBlock);
     file_.resize(first_ + (data + kWhole - 1) / kWhole * kWhole);
     file_.close();
@@ -146,26 +200,25 @@ class FitsSink final : public ImageSink {
  private:
   std::string header() const {
     const ImageSpace& space = record_.space;
-    const bool deep = space.box.extent(0) > 1;
+    std::vector<std::int64_t> axes{space.box.extent(2), space.box.extent(1)};
+    if (space.box.extent(0) > 1) axes.push_back(space.box.extent(0));
+    if (space.channels > 1) axes.push_back(space.channels);
     std::string out = plain_card("SIMPLE", "T") +
                       whole_card("BITPIX", record_.bits == 32 ? -32 : record_.bits) +
-                      whole_card("NAXIS", deep ? 3 : 2) + whole_card("NAXIS1", space.box.extent(2)) +
-                      whole_card("NAXIS2", space.box.extent(1));
-    if (deep) out += whole_card("NAXIS3", space.box.extent(0));
+                      whole_card("NAXIS", std::ssize(axes));
+    for (std::size_t k = 0; k < axes.size(); ++k) out += whole_card(fmt::format("NAXIS{}", k + 1), axes[k]);
     if (record_.bits == 16) out += whole_card("BZERO", 32768) + whole_card("BSCALE", 1);
     PlaceTexts texts = record_.metadata.text;
     move_place(texts, space);
-    std::string wcs;
-    for (const auto& [key, text] : texts)
-      if (key == kWcs) wcs = text;
-    for (std::size_t at = 0; at < wcs.size();) {
-      const std::size_t end = std::min(wcs.find('\n', at), wcs.size());
-      const std::string card = wcs.substr(at, end - at);
-      const bool letters = std::all_of(card.begin(), card.end(), [](char c) { return c >= ' ' && c <= '~'; });
-      if (card.size() <= kCard && letters && is_wcs_key(card_key(card))) out += padded(card);
-      at = end + 1;
+    std::vector<std::string> places = places_of(texts);
+    std::string channels;
+    if (space.channels > 1) {
+      channels = channel_axis(space, static_cast<int>(axes.size()), places);
+      std::erase_if(texts, [](const auto& text) { return is_channel_key(text.first); });
     }
-    if (wcs.empty()) out += plain_grid(space, texts);
+    for (const std::string& card : places) out += card;
+    if (places.empty()) out += plain_grid(space, texts);
+    out += channels;
     out +=
         observation(texts) + padded(fmt::format("COMMENT written by tessera {}", version())) + padded("END");
     out.resize((out.size() + kBlock - 1) / kBlock * kBlock, ' ');

@@ -2,6 +2,7 @@
 #include "fits/fits_words.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <numbers>
@@ -34,6 +35,13 @@ std::optional<double> number_of(fitsfile* file, const std::string& key) {
   if (fits_read_key(file, TDOUBLE, key.c_str(), &value, nullptr, &status)) fits_clear_errmsg();
   if (status || !std::isfinite(value)) return std::nullopt;
   return value;
+}
+
+bool one_of(const std::string& type, const std::vector<std::string_view>& known) {
+  std::string name = type.substr(0, std::min(type.find('-'), type.size()));
+  while (!name.empty() && name.back() == ' ') name.pop_back();
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+  return std::find(known.begin(), known.end(), name) != known.end();
 }
 
 // Whether the file's axis k runs along an axis of the world's and no other does: nothing beside the diagonal.
@@ -148,6 +156,31 @@ std::optional<Box> section_of(const std::string& text, std::int64_t height, std:
 
 }  // namespace
 
+bool is_spectral(const std::string& type) {
+  return is_color(type) || one_of(type, {"FREQ", "ENER", "WAVN", "VRAD", "WAVE", "VOPT", "ZOPT", "AWAV",
+                                         "VELO", "BETA", "FELO", "STOKES", "COMPLEX", "LAMBDA", "WAVELENGTH",
+                                         "WAVELEN", "FREQUENCY", "ENERGY", "SPECTRAL"});
+}
+bool is_color(const std::string& type) {
+  return one_of(type, {"RGB", "CHANNEL", "CHANNELS", "BAND", "BANDS", "FILTER", "COLOR"});
+}
+bool is_time(const std::string& type) {
+  return one_of(type, {"TIME", "UTC", "TAI", "TT", "UT1", "TDB", "TCB", "TCG", "GPS", "FRAME", "FRAMES"});
+}
+
+std::vector<std::string> fits_channel_names(fitsfile* file, std::int64_t count) {
+  std::vector<std::string> out;
+  for (std::int64_t k = 1; k <= count; ++k) {
+    out.push_back(text_of(file, concat("CHAN", k)));
+    if (out.back().empty()) return {};
+  }
+  return out;
+}
+bool is_channel_key(const std::string& key) {
+  return key.starts_with("CHAN") && key.size() > 4 &&
+         key.find_first_not_of("0123456789", 4) == std::string::npos;
+}
+
 FitsSections fits_sections(fitsfile* file, std::int64_t height, std::int64_t width) {
   FitsSections out;
   const Box all = Box::image2d(height, width);
@@ -218,7 +251,7 @@ std::vector<std::pair<std::string, std::string>> fits_text(fitsfile* file) {
   std::vector<std::pair<std::string, std::string>> out;
   int cards = 0, more = 0, status = 0;
   fits_get_hdrspace(file, &cards, &more, &status);
-  for (int k = 1; k <= cards && status == 0 && out.size() < kMostPairs; ++k) {
+  for (int k = 1; k <= cards && status == 0; ++k) {
     char card[FLEN_CARD] = {}, key[FLEN_KEYWORD] = {}, raw[FLEN_VALUE] = {};
     int length = 0, bad = 0;
     fits_read_record(file, k, card, &status);
@@ -229,6 +262,10 @@ std::vector<std::pair<std::string, std::string>> fits_text(fitsfile* file) {
       continue;
     }
     if (kind == TYP_USER_KEY && is_wcs_key(key)) continue;  // of a distortion
+    // Bits of flags (LSST) stand at the end of long headers.
+    if (out.size() >= kMostPairs &&
+        !(std::string_view(key).starts_with("MP_") && out.size() < 2 * kMostPairs))
+      continue;
     if (const std::string text = text_of(file, key); !text.empty()) out.emplace_back(key, text);
   }
   fits_clear_errmsg();

@@ -24,6 +24,17 @@ struct FitsWords {
 /// `axes`: FITS numbers of columns, rows and slices; 0: there is none.
 FitsWords fits_words(fitsfile* file, const std::array<int, 3>& axes);
 
+/// Whether an axis of this CTYPE is no place: FITS 4.0, tables 25 and 28 (the code before the first -), and words that
+/// programs write.
+bool is_spectral(const std::string& type);
+/// Of the spectral ones those whose positions are the channels of a picture: RGB, CHANNEL and the like.
+bool is_color(const std::string& type);
+bool is_time(const std::string& type);
+
+/// Names of the channels, in cards CHAN1, CHAN2, ...; nothing where one is missing.
+std::vector<std::string> fits_channel_names(fitsfile* file, std::int64_t count);
+bool is_channel_key(const std::string& key);
+
 /// Where a detector's frame holds no picture: outside of TRIMSEC, else of DATASEC, else in BIASSEC, where these fit into
 /// it. Rows and columns as they lie in the file.
 struct FitsSections {

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "formats.hpp"
 #include "stored_image.hpp"
@@ -45,9 +47,30 @@ std::int64_t whole(const CompoundFile& file, const std::string& name, std::int64
   return v[0];
 }
 
+// As short as it is written: 0.65 and not 0.64999998.
+double real(float v) { return std::isfinite(v) ? std::stod(fmt::format("{}", v)) : 0; }
 double real(const CompoundFile& file, const std::string& name) {
   const std::vector<float> v = entries<float>(file, name, 1);
-  return !v.empty() && std::isfinite(v[0]) ? static_cast<double>(v[0]) : 0;
+  return v.empty() ? 0 : real(v[0]);
+}
+
+// Millimeters, without the sign that a stage gives them. `moves`: grows true where views differ.
+double distance(const CompoundFile& file, const std::string& name, std::int64_t images, bool& moves) {
+  constexpr float kSame = 1e-3F;
+  const std::vector<float> v = entries<float>(file, name, images);
+  if (v.empty()) return 0;
+  moves = moves || std::any_of(v.begin(), v.end(),
+                               [&](float one) { return !(std::abs(one - v[0]) <= kSame * std::abs(v[0])); });
+  return std::abs(real(v[0]));
+}
+
+// ImageInfo/XrayGeometry is 1 of a cone, as CIL reads it; a zone plate makes rays parallel, as mbirjax has it.
+std::optional<bool> spreads(const CompoundFile& file) {
+  const std::vector<std::int32_t> said = entries<std::int32_t>(file, "ImageInfo/XrayGeometry", 1);
+  if (!said.empty()) return said[0] == 1;
+  for (const std::string& name : file.names(""))
+    if (name.find("configzoneplates/") != std::string::npos) return false;
+  return std::nullopt;
 }
 
 std::string type_of(const CompoundFile& file, const std::string& name) {
@@ -173,8 +196,9 @@ TxmInfo txm_info(const CompoundFile& file) {
   for (const float a : entries<float>(file, "ImageInfo/Angles", out.images))
     out.angles.push_back(static_cast<double>(a));
   if (std::ssize(out.angles) != out.images || out.images < 2) out.angles.clear();
-  out.source = std::abs(real(file, "ImageInfo/StoRADistance"));
-  out.detector = std::abs(real(file, "ImageInfo/DtoRADistance"));
+  out.source = distance(file, "ImageInfo/StoRADistance", out.images, out.moves);
+  out.detector = distance(file, "ImageInfo/DtoRADistance", out.images, out.moves);
+  out.cone = spreads(file);
   const std::int64_t samples = out.rows * out.columns;
   out.reference = file.size(kReference) >= samples * (out.type == "uint16" ? 2 : 4) ||
                   (file.has("ReferenceData/DataType") && file.size(kReference) >= 2 * samples);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,11 @@ struct TxmInfo {
   std::string type{};               // uint16, float32
   double pixel = 0;                 // micrometers, of an image's sample at the object; 0: not said
   std::vector<double> angles{};     // degrees, one per image; empty: not said
-  double source = 0, detector = 0;  // millimeters from the axis; 0: not said
-  bool reference = false;           // it has an image of the beam alone
+  double source = 0, detector = 0;  // millimeters from the axis, of the first view; 0: not said
+  bool moves = false;               // these differ between views
+  // Whether rays spread; nothing: it does not say.
+  std::optional<bool> cone{};
+  bool reference = false;  // it has an image of the beam alone
 };
 /// InputError where numbers contradict each other or the streams.
 TxmInfo txm_info(const CompoundFile& file);
