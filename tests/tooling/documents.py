@@ -63,6 +63,12 @@ def version_complaints(header, citation, changelog, package):
     return complaints
 
 
+def package_complaints(version, place, text):
+    """What a reader copies asks for a version that is there: before 1.0 another minor one is refused."""
+    return [f"{place} finds tessera {found} (this is {version})" for found in re.findall(r"find_package\(tessera ([\d.]+)", text)
+            if found != version.rsplit(".", 1)[0]]
+
+
 def main():
     source = pathlib.Path(sys.argv[1])
     documents = [source / "README.md", source / "CONTRIBUTING.md", source / "tests/README.md", source / "data/weights/README.md", *sorted((source / "docs").glob("*.md"))]
@@ -77,6 +83,7 @@ def main():
     assert length_complaints("folders/core.md", "word " * 301) and length_complaints("architecture.md", "word " * 901)
     assert not length_complaints("folders/core.md", "word " * 300) and not length_complaints("architecture.md", "word " * 900)
     assert not length_complaints("job_file.md", "word " * 5000)
+    assert package_complaints("1.2.3", "page", "find_package(tessera 1.1 REQUIRED)") and not package_complaints("1.2.3", "page", "find_package(tessera 1.2)")
     header = "".join(f"#define TESSERA_VERSION_{part} {n}\n" for part, n in (("MAJOR", 1), ("MINOR", 2), ("PATCH", 3)))
     citation = "version: 1.2.3\ndate-released: 2000-01-01\n"
     assert not version_complaints(header, citation, "## [1.2.3] - 2000-01-01\n\n### Added\n", 'version = "1.2.3"')
@@ -85,8 +92,10 @@ def main():
 
     complaints = version_complaints((source / "include/tessera/core/version.hpp").read_text(), (source / "CITATION.cff").read_text(),
                                     (source / "docs/changelog.md").read_text(), (source / "pyproject.toml").read_text())
+    version = re.search(r'^version = "(.*)"$', (source / "pyproject.toml").read_text(), re.M).group(1)
     for path in documents:
         text = path.read_text()
+        complaints += package_complaints(version, path.name, text)
         complaints += link_complaints(path, text) + script_complaints(source, path, text)
         if path.is_relative_to(source / "docs"):
             complaints += length_complaints(path.relative_to(source / "docs").as_posix(), text)
