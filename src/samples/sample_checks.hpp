@@ -23,6 +23,10 @@ void refuse_inverted(const Survey& survey, const Measurement& y, const Measureme
 void leave_out_seam(const Survey& survey, const Measurement& stored, Measurement& marks, Surveyed& seen,
                     const Communicator& comm);
 
+/// `marks` 0, and a note, where samples were replaced by the smallest or the largest number, each alone. Collective.
+void leave_out_impulses(const Survey& survey, const Measurement& stored, Measurement& marks, Surveyed& seen,
+                        const Communicator& comm);
+
 /// Marks samples that pile up at the ends of their range in seen.ends, and says so. `stored`: as the file has them.
 /// Collective.
 void mark_ends(const Survey& survey, const Measurement& stored, const Measurement& marks, Surveyed& seen,

@@ -312,6 +312,7 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
   if (!s.simulated && s.weights.empty()) leave_out_blended(survey, stored, marks, seen, comm);
   if (!s.simulated && s.weights.empty()) leave_out_unblurred(survey, stored, marks, seen, comm);
   if (!s.simulated) leave_out_empty_part(survey, stored, marks, seen, comm);
+  if (!s.simulated) leave_out_impulses(survey, stored, marks, seen, comm);
   if (!s.simulated) mark_ends(survey, stored, marks, seen, comm);
   const bool is_light = s.simulated || s.light;
   seen.curve = is_light ? survey.curve : choose_curve(survey, stored, marks, seen, comm);

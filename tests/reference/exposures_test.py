@@ -24,6 +24,8 @@ import numpy as np  # noqa: E402
 from astropy.io import fits  # noqa: E402
 
 warnings.simplefilter("ignore")
+os.makedirs("exposures", exist_ok=True)  # others run beside this one
+os.chdir("exposures")
 rng = np.random.default_rng(5)
 shape = (64, 80)
 
