@@ -178,22 +178,12 @@ class VipsPicture : public StoredImage {
 
   // Transparent pixels are none of the picture, as corners of one that was turned; where all are, nothing was meant.
   void look_for_holes(int alpha) {
-    VipsImage* loaded = nullptr;
-    double least = 0, most = 0;
-    const auto end = [&](VipsImage* in, double& value, auto of) {
-      VipsImage* band = nullptr;
-      if (vips_extract_band(in, &band, alpha, nullptr)) fail();
-      const VipsPointer held(band);
-      if (of(band, &value, nullptr)) fail();
-    };
-    for (double* const value : {&least, &most}) {
-      load();
-      loaded = image_.get();
-      if (value == &least)
-        end(loaded, *value, [](auto... of) { return vips_min(of...); });
-      else
-        end(loaded, *value, [](auto... of) { return vips_max(of...); });
-    }
+    VipsImage *band = nullptr, *stats = nullptr;
+    if (vips_extract_band(image_.get(), &band, alpha, nullptr)) fail();
+    const VipsPointer held(band);
+    if (vips_stats(band, &stats, nullptr)) fail();
+    const VipsPointer all(stats);
+    const double least = *VIPS_MATRIX(stats, 0, 0), most = *VIPS_MATRIX(stats, 1, 0);
     load();
     holes_ = least == 0 && most > 0;
     add_note(holes_ ? "alpha channel dropped, transparent pixels are missing" : "alpha channel dropped");
