@@ -15,22 +15,37 @@ namespace tessera {
 void leave_out_impulses(const Survey& survey, const Measurement& stored, Measurement& marks, Surveyed& seen,
                         const Communicator& comm) {
   constexpr double kFar = 0.15, kAlone = 0.5;       // of the range; share of those at an end
+  constexpr std::int64_t kSpike = 4;                // times those at the next value inside
   constexpr std::int64_t kFew = 20, kOneIn = 2000;  // at each end
   constexpr std::size_t kOthers = 4;                // around one that are at no end
   const auto [least, most] = range_of(stored, marks, comm);
   if (!survey.in_image_range() || !(least < most)) return;
-  std::array<std::int64_t, 3> ends{};  // at the smallest, at the largest, all
-  for (std::size_t i = 0; i < stored.size(); ++i) {
-    const auto *v = stored[i].const_data_ptr<float>(), *m = marks[i].const_data_ptr<float>();
-    for (std::int64_t k = 0; k < stored[i].numel(); ++k) {
-      if (m[k] == 0) continue;
-      ends[0] += static_cast<double>(v[k]) == least;
-      ends[1] += static_cast<double>(v[k]) == most;
-      ++ends[2];
+  std::array<std::int64_t, 3> ends{};          // at the smallest, at the largest, all
+  std::array<double, 2> inside{-most, least};  // the values next to them, the first one negated
+  const auto each = [&](const auto& what) {
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+      const auto *v = stored[i].const_data_ptr<float>(), *m = marks[i].const_data_ptr<float>();
+      for (std::int64_t k = 0; k < stored[i].numel(); ++k)
+        if (m[k] != 0) what(static_cast<double>(v[k]));
     }
-  }
+  };
+  each([&, least = least, most = most](double v) {
+    ends[0] += v == least;
+    ends[1] += v == most;
+    ++ends[2];
+    if (v > least) inside[0] = std::max(inside[0], -v);
+    if (v < most) inside[1] = std::max(inside[1], v);
+  });
   comm.all_reduce(ends, Reduce::sum);
   if (std::min(ends[0], ends[1]) < std::max(kFew, ends[2] / kOneIn)) return;
+  comm.all_reduce(inside, Reduce::max);
+  std::array<std::int64_t, 2> next{};
+  each([&](double v) {
+    next[0] += v == -inside[0];
+    next[1] += v == inside[1];
+  });
+  comm.all_reduce(next, Reduce::sum);
+  if (ends[0] < kSpike * next[0] || ends[1] < kSpike * next[1]) return;  // few values, or all alike
   std::array<std::int64_t, 4> n{};  // at the smallest, of these alone; at the largest, of these alone
   for (std::size_t i = 0; i < stored.size(); ++i) {
     const auto around = [](const Box& box) { return box.grow(ImageSpace::in_plane(1)); };
