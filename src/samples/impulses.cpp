@@ -70,7 +70,8 @@ void leave_out_impulses(const Survey& survey, const Measurement& stored, Measure
                   others[count++] = other;
             const std::size_t end = here == least ? 0 : 2;
             ++n[end];
-            if (count < kOthers) continue;
+            const auto same = [&](std::int64_t step) { return v[step] == *v && v[-step] == *v; };
+            if (count < kOthers || same(1) || same(width) || same(width + 1) || same(width - 1)) continue;
             const auto middle = others.begin() + static_cast<std::ptrdiff_t>(count / 2);
             std::nth_element(others.begin(), middle, others.begin() + static_cast<std::ptrdiff_t>(count));
             n[end + 1] += std::abs(*middle - here) > kFar * (most - least);

@@ -403,7 +403,7 @@ void Canvas::blur(std::size_t axis, double sigma) {
 void Canvas::develop(float* out) {
   const bool hard = edge_ < 1;
   if (!hard && chance(draws_, 0.4)) {
-    const double sigma = between(draws_, 0.4, 1.3);
+    const double sigma = between_logs(draws_, 0.4, 2.2);  // from sharp optics to means of many heads
     for (const std::size_t axis : {0, 1, 2}) blur(axis, axis == 0 ? std::max(0.3, sigma / slice_) : sigma);
   }
   if (!hard && chance(draws_, slice_ > 1 ? 0.6 : 0.15)) blur(0, between(draws_, 0.4, slice_ > 1 ? 1.0 : 2.5));

@@ -96,11 +96,12 @@ def samples_mistaken():
     # Salt and pepper count 0; what a camera's range cuts off are bounds, wherever it lies.
     dots = r.random(truth.shape)
     for name, array, ranks in (("dots", np.where(dots < 0.02, 0, np.where(dots > 0.98, 1, truth + 0.03 * r.standard_normal(truth.shape))), 2),
-                               ("cut", 2 * truth - 0.5 + 0.03 * r.standard_normal(truth.shape), 1)):
+                               ("cut", 2 * truth - 0.5 + 0.03 * r.standard_normal(truth.shape), 1), ("even", r.random(truth.shape), 1),
+                               ("lines", r.random(len(truth))[:, None] * 1.2 - 0.1 + 0.02 * r.standard_normal(truth.shape), 1)):
         np.save(work / "y.npy", np.rint(255 * array.clip(0, 1)).astype("u1"))
         out = said(text, ranks=ranks)
-        assert ("note: impulses: " in out) == (name == "dots") and ("note: clipped: " in out) == (name == "cut"), (name, out)
-        assert name == "cut" or np.sqrt(np.mean((image("out")[0] / 255 - truth) ** 2)) < 0.02
+        assert ("note: impulses: " in out) == (name == "dots") and (name in ("even", "lines") or ("note: clipped: " in out) == (name == "cut")), (name, out)
+        assert name != "dots" or np.sqrt(np.mean((image("out")[0] / 255 - truth) ** 2)) < 0.02
     # Rows that are the means of those beside them.
     for name, kind, ranks in (("fields", "f4", 2), ("fields", "u2", 1), ("all", "f4", 1)):
         stretched = noisy.copy()
