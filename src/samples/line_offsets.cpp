@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -41,12 +42,33 @@ std::vector<double> piece_means(const at::Tensor& y, const at::Tensor& marks, co
   return sums;
 }
 
+// Whether lines repeat as those of lattices, fringes and fabrics do. The offsets of a sensor do not, but for its amplifiers,
+// of which there are 4, 8 or 16.
+bool regular(const std::vector<double>& fourths) {
+  constexpr double kAlike = 0.6, kFirst = 0.9;
+  const std::size_t n = fourths.size();
+  double power = 0;
+  for (const double d : fourths) power += d * d;
+  std::vector<double> alike;  // from lag 3 on: nearer ones share samples
+  for (std::size_t lag = 3; lag <= n / 3; ++lag) {
+    double sum = 0;
+    for (std::size_t k = 0; k + lag < n; ++k) sum += fourths[k] * fourths[k + lag];
+    alike.push_back(sum / power * static_cast<double>(n) / static_cast<double>(n - lag));
+  }
+  if (alike.empty()) return false;
+  const double most = *std::ranges::max_element(alike);
+  const std::size_t period =
+      3 + static_cast<std::size_t>(std::ranges::find_if(alike, [&](double v) { return v >= kFirst * most; }) -
+                                   alike.begin());
+  return most > kAlike && !std::has_single_bit(period);
+}
+
 // How far lines lie apart that differ from those beside them in the same sense in all their pieces, where that is so of many;
 // else 0. By fourth differences across the lines, of which a blur leaves next to nothing.
 double offsets(const std::vector<double>& means) {
   constexpr double kMany = 0.4, kSquares = 70, kMedian = 0.6745;
   const std::size_t lines = means.size() / kPieces;
-  std::vector<double> sizes;
+  std::vector<double> sizes, fourths;
   double alike = 0;
   for (std::size_t k = 2; k + 2 < lines; ++k) {
     double sum = 0;
@@ -61,9 +83,10 @@ double offsets(const std::vector<double>& means) {
     }
     if (n < kPieces) continue;
     alike += above == 0 || above == n;
-    sizes.push_back(std::abs(sum) / static_cast<double>(n));
+    fourths.push_back(sum / static_cast<double>(n));
+    sizes.push_back(std::abs(fourths.back()));
   }
-  if (sizes.size() < 16 || alike < kMany * static_cast<double>(sizes.size())) return 0;
+  if (sizes.size() < 16 || alike < kMany * static_cast<double>(sizes.size()) || regular(fourths)) return 0;
   const auto middle = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
   std::nth_element(sizes.begin(), middle, sizes.end());
   return *middle / kMedian / std::sqrt(kSquares);

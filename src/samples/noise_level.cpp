@@ -137,11 +137,23 @@ std::vector<std::vector<double>> estimate_level(const Survey& survey, const Meas
        : e.gain > 0
            ? ", standard error " + percent_text(e.gain_error, e.gain) + " of the gain"
            : ", standard error " + percent_text(e.sigma_error, e.sigma) + ", plus what texture adds");
-  const ColoredNoise colored =
-      e.coarse || counts || !survey.in_image_range()
-          ? ColoredNoise{.alike = counts}
-          : colored_noise(survey, stored, y, marks, seen.curve,
-                          std::sqrt(e.sigma * e.sigma + e.gain * mean_of(y, marks, comm)), seen, comm);
+  const bool looks = !e.coarse && !counts && survey.in_image_range();
+  const double white = looks ? std::sqrt(e.sigma * e.sigma + e.gain * mean_of(y, marks, comm)) : 0;
+  ColoredNoise colored = looks ? colored_noise(survey, stored, y, marks, seen.curve, white, seen, comm)
+                               : ColoredNoise{.alike = counts};
+  constexpr double kLoud = 0.1, kMore = 1.3;
+  if (looks && !survey.scan && smooth.empty() && (colored.level > 0 || white > kLoud))
+    if (const double floor = noise_of_pattern(seen.noise_stored ? stored : y, marks, seen, comm); floor > 0) {
+      colored = {.alike = true};
+      seen.noise_patterned = true;
+      if (white > kMore * floor) {
+        noise = {.gaussian = floor};
+        e.each.clear();
+        seen.noise_source =
+            level_text(survey, noise) +
+            ", estimated from the data between the peaks of a regular pattern (a lattice, fringes, a fabric)";
+      }
+    }
   seen.noise_doubtful = !colored.alike;
   if (!smooth.empty() && !colored.beyond) throw InputError(smooth);
   constexpr double kQuiet = 1.3;  // white noise over that of the flattest tiles

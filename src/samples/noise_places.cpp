@@ -46,7 +46,7 @@ void hold_noise_against_places(const Survey& survey, const Measurement& y, const
                                Surveyed& seen, const Communicator& comm) {
   // Photographs with white noise, and as they are, stay below 0.07 of the tiles, or below 0.25 of those that scatter.
   constexpr double kShare = 0.09, kWhite = 0.4, kMuch = 0.25;
-  if (!survey.in_image_range() || seen.noise_colored || seen.noise_uneven ||
+  if (!survey.in_image_range() || seen.noise_colored || seen.noise_uneven || seen.noise_patterned ||
       alternates(survey, y, marks, seen, comm) || seen.noise.poisson > 0)
     return;
   const double sigma = seen.noise.gaussian;

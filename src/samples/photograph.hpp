@@ -26,4 +26,9 @@ ColoredNoise colored_noise(const Survey& survey, const Measurement& stored, cons
                            const Measurement& marks, const ToneCurve& curve, double white,
                            const Surveyed& seen, const Communicator& comm);
 
+/// Of a picture that is a lattice, fringes or a fabric all over, whose details are no noise: the noise between the peaks
+/// of its spectrum; 0 for any other. Collective.
+double noise_of_pattern(const Measurement& y, const Measurement& marks, const Surveyed& seen,
+                        const Communicator& comm);
+
 }  // namespace tessera

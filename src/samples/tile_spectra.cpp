@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <functional>
 #include <limits>
 #include <numbers>
+#include <numeric>
 #include <span>
 
 #include "tessera/core/error.hpp"
@@ -157,11 +159,18 @@ TileSpectra::TileSpectra(const at::Tensor& y, const at::Tensor& counted, const P
 }
 
 std::vector<double> TileSpectra::mean(const Communicator& comm, int channel) const {
+  std::vector<std::size_t> each(levels_.size());
+  std::iota(each.begin(), each.end(), std::size_t{0});
+  return mean_over(each, all_, channel, comm);
+}
+
+std::vector<double> TileSpectra::mean_over(const std::vector<std::size_t>& own, std::int64_t all, int channel,
+                                           const Communicator& comm) const {
   // Whole multiples of the largest value / 2^30, whose sums are exact.
   constexpr double kSteps = 1 << 30;
   std::vector<double> largest(kBins, 0.0), sums(kBins, 0.0);
   const auto each = [&](auto&& take) {
-    for (std::size_t k = 0; k < levels_.size(); ++k)
+    for (const std::size_t k : own)
       for (std::size_t c = 0; c < channels_; ++c) {
         if (channel >= 0 && c != static_cast<std::size_t>(channel)) continue;
         const float* p = powers_.data() + (k * channels_ + c) * kBins;
@@ -174,7 +183,7 @@ std::vector<double> TileSpectra::mean(const Communicator& comm, int channel) con
     if (largest[b] > 0) sums[b] += std::round(v / largest[b] * kSteps);
   });
   comm.all_reduce(sums, Reduce::sum);
-  const double n = static_cast<double>(all_) * (channel >= 0 ? 1.0 : static_cast<double>(channels_));
+  const double n = static_cast<double>(all) * (channel >= 0 ? 1.0 : static_cast<double>(channels_));
   for (std::size_t b = 0; b < kBins; ++b) sums[b] = n > 0 ? sums[b] / kSteps * largest[b] / n : 0;
   return sums;
 }
@@ -263,6 +272,35 @@ double TileSpectra::grain(const Communicator& comm) const {
     most = std::max(most, ratio(group));
   }
   return most;
+}
+
+TileSpectra::Pattern TileSpectra::pattern(const Communicator& comm) const {
+  constexpr double kFrom = 0.08, kTo = 0.35;
+  constexpr std::int64_t kFlattest = 4, kStrongest = 12;  // one of so many tiles; bins
+  if (all_ < 2 * kFlattest) return {};
+  std::vector<double> fine(kBins, 0.0);
+  for (std::size_t b = 0; b < kBins; ++b) fine[b] = frequency(b) >= kFrom ? 1 : 0;
+  const std::vector<float> powers = power(fine);
+  const float flat = order_statistic(powers, all_ / kFlattest, comm);
+  std::vector<std::size_t> own;
+  std::vector<float> taken;
+  for (std::size_t k = 0; k < powers.size(); ++k)
+    if (powers[k] <= flat) {
+      own.push_back(k);
+      taken.push_back(powers[k]);
+    }
+  const std::vector<double> spectrum = mean_over(own, count_values(taken, comm), -1, comm);
+  std::vector<double> below, usual;
+  for (std::size_t b = 0; b < kBins; ++b) {
+    if (fine[b] == 0) continue;
+    usual.push_back(spectrum[b]);
+    if (frequency(b) < kTo) below.push_back(spectrum[b]);
+  }
+  std::ranges::sort(below, std::greater{});
+  const double sum = std::accumulate(below.begin(), below.end(), 0.0);
+  std::ranges::nth_element(usual, usual.begin() + std::ssize(usual) / 2);
+  return {.peaks = sum > 0 ? std::accumulate(below.begin(), below.begin() + kStrongest, 0.0) / sum : 0,
+          .floor = std::sqrt(std::max(0.0, usual[usual.size() / 2]))};
 }
 
 double TileSpectra::frequency(std::size_t bin) {

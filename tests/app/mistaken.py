@@ -187,3 +187,27 @@ def lines_no_blur_made():
         assert "pile up between" not in out, out
         found[name, ranks] = image("out")
     assert distance(found["blended", 1], found["cut", 1]) < 0.05 and distance(found["blended", 2], found["blended", 1]) < 1e-3
+
+
+def regular_pictures():
+    """Lattices, fringes, fabrics and hatches all over a picture are no noise and no offsets of lines; an enlarged picture's noise stays colored."""
+    from scipy import ndimage
+    r = np.random.default_rng(7)
+    yy, xx = np.mgrid[:160, :168]
+    turned = 2 * np.pi * (xx / 2 + yy * 0.866) / 5
+    lattice = 0.4 + 0.15 * np.cos(2 * np.pi * xx / 5) + 0.15 * np.cos(turned)
+    pictures = {"lattice": (lattice, 1.2), "squares": (0.2 + 0.6 * ((yy // 8 + xx // 8) % 2), 1.2), "hatch": (0.8 - 0.6 * ((xx + yy) % 7 < 1), 0),
+                "blinds": (0.3 + 0.4 * (yy % 10 < 5), 1.2), "threads": (0.5 + 0.3 * np.sin(xx / 1.7), 0)}
+    for name, (picture, blur) in pictures.items():
+        operator = f", operator: {{type: blur, kernel: {{gaussian: {{sigma: {blur}}}}}}}" if blur else ""
+        y = ndimage.gaussian_filter(picture, blur) if blur else picture
+        np.save(work / "y.npy", np.rint(255 * (y + 0.02 * r.standard_normal(y.shape)).clip(0, 1)).astype("u1"))
+        out = said(f"problem: {{measurements: y.npy{operator}}}\n" + END.replace("iterations: 4}", "iterations: 1}"), ranks=2 if name in ("lattice", "hatch") else 1)
+        assert 0.017 < float(re.search(r"note: noise: gaussian ([\d.]+)", out)[1]) < 0.025 and "offset of their own" not in out, (name, out)
+    # Eight amplifiers, and noise that was enlarged with its picture.
+    still = 0.5 + 0.2 * np.sin(xx / 19) * np.cos(yy / 17)
+    np.save(work / "y.npy", (still + 0.05 * r.standard_normal(8)[xx % 8] + 0.02 * r.standard_normal(xx.shape)).astype("f4"))
+    assert "columns of the measurement have an offset of their own" in said("problem: {measurements: y.npy}\n" + END)
+    large = ndimage.zoom(still[:64, :64] + 0.04 * r.standard_normal((64, 64)), 2.5, order=3)
+    np.save(work / "y.npy", large.astype("f4"))
+    assert "details of more than a pixel scatter more than finer ones" in said("problem: {measurements: y.npy}\n" + END)

@@ -63,14 +63,15 @@ struct Surveyed {
   double noise_proportional =
       0;            // above 0: each sample's is so much of the signal; `noise` is that of their mean
   ToneCurve curve;  // in which the file of y stores light, which y is
-  bool noise_colored = false;   // it is weaker in fine details than white noise of its level
-  bool noise_uneven = false;    // its level is that of places where it is stronger
-  bool noise_doubtful = false;  // it was estimated, and what shows of it is not white
-  bool noise_stored = false;    // `noise` is of stored values, and of y by the curve's slope
-  bool compressed = false;      // by JPEG, which takes some of its noise
-  bool mosaic = false;          // neighbors are of two kinds, which was said
-  bool marked = false;          // weights are 0 and 1: they only say which samples count
-  double missing = 0;           // share of the samples that does not count
+  bool noise_colored = false;    // it is weaker in fine details than white noise of its level
+  bool noise_uneven = false;     // its level is that of places where it is stronger
+  bool noise_patterned = false;  // it was found between the peaks of a regular pattern
+  bool noise_doubtful = false;   // it was estimated, and what shows of it is not white
+  bool noise_stored = false;     // `noise` is of stored values, and of y by the curve's slope
+  bool compressed = false;       // by JPEG, which takes some of its noise
+  bool mosaic = false;           // neighbors are of two kinds, which was said
+  bool marked = false;           // weights are 0 and 1: they only say which samples count
+  double missing = 0;            // share of the samples that does not count
   std::optional<FewBright> few_bright;
   std::vector<std::string> notices;   // one line each, for the user
   std::vector<std::string> warnings;  // of values that are probably not meant
