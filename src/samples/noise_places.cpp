@@ -94,7 +94,8 @@ void hold_weights_against_scatter(const Survey& survey, const Measurement& weigh
 void leave_out_empty_part(const Survey& survey, const Measurement& stored, Measurement& marks, Surveyed& seen,
                           const Communicator& comm) {
   constexpr std::int64_t kOneIn = 100;
-  constexpr double kGap = 0.25;  // of the way from it to the middle of all others
+  constexpr double kGap = 0.25;   // of the way from it to the middle of all others
+  constexpr double kSteps = 1.5;  // of whole numbers: after 0 photons comes 1
   if (!survey.problem.weights.empty() || !survey.in_image_range()) return;
   const auto [least, most] = range_of(stored, marks, comm);
   if (!(least < most)) return;
@@ -124,7 +125,9 @@ void leave_out_empty_part(const Survey& survey, const Measurement& stored, Measu
   comm.all_reduce(std::span<std::int64_t>(&empty, 1), Reduce::sum);
   const std::int64_t rest = count_values(others, comm);
   const double middle = static_cast<double>(median(others, comm));
-  if (empty * kOneIn < empty + rest || rest < empty / 100 || next - least < kGap * (middle - least)) return;
+  if (empty * kOneIn < empty + rest || rest < empty / 100 || next - least < kGap * (middle - least) ||
+      next - least < kSteps * repeats.step)
+    return;
   // Drawings, labels and the like have areas too, but no noise.
   Measurement left;
   for (std::size_t i = 0; i < marks.size(); ++i)

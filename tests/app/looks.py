@@ -169,6 +169,11 @@ def empty_parts():
     # A drawing's ground is none.
     np.save(work / "y.npy", (np.hypot(yy - 80, xx - 100) < 40) | (yy > 130))
     assert "empty part" not in said(text, "problem.noise.gaussian=0.1")
+    # Nor is where no photon came.
+    for level, dark in ((0.3, 0.02), (1.5, 0.05), (5, 0.1)):
+        np.save(work / "y.npy", r.poisson(np.where(xx > 120, dark, level)).astype(np.uint16))
+        out = said(text)
+        assert "empty part" not in out and "poisson gain" in out, (level, out)
     # 8 bits with little noise repeat themselves, and are no empty parts.
     found, out = noise((100 + 20 * np.sin(xx / 40) + r.normal(0, 0.8, (h, w))).round().astype(np.uint8))
     assert 0.75 < found < 0.95 and "side by side" not in out, out
