@@ -379,6 +379,11 @@ std::array<FlatLevel, 3> flat_levels(const Measurement& y, const Measurement& co
   return out;
 }
 
+double gain_of_counts(const Measurement& y, const Measurement& counted, const ProductSpace& layout,
+                      const Communicator& comm) {
+  return step_of_counts(y, counted, find_repeats(y, counted, layout, comm).step, layout, comm);
+}
+
 NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted, const ProductSpace& layout,
                              const Communicator& comm, double step) {
   const std::string wanted =

@@ -360,7 +360,10 @@ void mark_ends(const Survey& survey, const Measurement& stored, const Measuremen
   const double low = n.least * survey.factor + survey.offset;
   // Floats of which no other reaches an eighth are hot, or marks.
   const bool hot = !whole && n.at_most == n.brightest && n.at_most * 20 < n.all;
-  const bool at_low = n.at_least >= pile && low == 0 && n.near_least > 0;  // else they look dead
+  // Else they look dead; and no photon is a count.
+  const bool at_low = n.at_least >= pile && low == 0 && n.near_least > 0 &&
+                      !(p.noise.poisson > 0 && p.noise.gaussian == 0) &&
+                      gain_of_counts(stored, marks, seen.A->range(), comm) == 0;
   const bool at_high = n.at_most >= pile && n.at_most > n.near_most && std::abs(n.most - 1) < 1e-6 && !hot;
   if (!at_low && !at_high) return;
   for (const at::Tensor& part : stored) {

@@ -51,6 +51,10 @@ struct NoiseEstimate {
 NoiseEstimate estimate_noise(const Measurement& y, const Measurement& counted, const ProductSpace& layout,
                              const Communicator& comm, double step = 0);
 
+/// The gain of photons as a detector counts them, few per sample (see above); 0: the samples are none. Collective.
+double gain_of_counts(const Measurement& y, const Measurement& counted, const ProductSpace& layout,
+                      const Communicator& comm);
+
 /// Levels that fourth differences show of details of 1, 2 and 4 samples, of white noise about its deviation: in the
 /// flattest 20th of the tiles (which is 0.7 to 0.8 of it), and in the middle one of them. All channels and parts together; 0 where there are too few.
 /// Collective; the same bits for any number of ranks.
