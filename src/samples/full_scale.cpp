@@ -27,7 +27,8 @@ constexpr double kDimmest = 0.125, kBrightest = 2;  // floats in between are tak
 
 struct Reached {
   double most = 0, bright = 0;  // the largest value; what all but one in kOneIn do not exceed
-  double dark = 0;              // what all but one in kOneIn do not fall below; of values far from 0 alone
+  double dark = 0;              // what all but one in kOneIn do not fall below
+  double inner = 0;             // the same without the smallest value, where marks and limits pile up
   bool far = false;             // their differences are lost in float32
   MaskedPixels masked;          // which are left out
 };
@@ -72,6 +73,43 @@ class Top {
   std::size_t kept_;
   double least_ = -INFINITY;
   std::vector<double> values_;
+};
+
+// The smallest numbers but for the least of all.
+class AboveLeast {
+ public:
+  explicit AboveLeast(std::size_t kept) : kept_(static_cast<std::int64_t>(kept)), negative_(kept) {}
+  void add(double v) {
+    if (v == least_)
+      ++count_;
+    else if (v > least_)
+      negative_.add(-v);
+    else if (v < least_) {
+      put_back();
+      least_ = v;
+      count_ = 1;
+    }
+  }
+  // What all others but so many do not fall below; NaN where there are no others. Collective.
+  double dark(std::int64_t but, const Communicator& comm) {
+    double least = least_;
+    comm.all_reduce({&least, 1}, Reduce::min);
+    if (least_ > least) put_back();
+    negative_.shorten();
+    std::int64_t others = std::ssize(negative_.values());
+    comm.all_reduce(std::span<std::int64_t>(&others, 1), Reduce::sum);
+    return others > 0 ? -negative_.place(but, 0, comm) : NAN;
+  }
+
+ private:
+  void put_back() {
+    for (std::int64_t k = 0; k < std::min(count_, kept_); ++k) negative_.add(-least_);
+    count_ = 0;
+  }
+
+  std::int64_t kept_, count_ = 0;
+  double least_ = INFINITY;
+  Top negative_;
 };
 
 // Of the samples of file `i` of `paths` each to one rank, those of weight 0 or masked as NaN.
@@ -135,6 +173,7 @@ Reached reached(const std::vector<std::string>& paths, const CountedBy& counted,
   const auto kept = static_cast<std::size_t>(samples / kOneIn + 1);
   Reached out;
   Top top(kept), bottom(kept);  // of the values, and of their negatives
+  AboveLeast above_least(kept);
   MaskedPixels& masked = out.masked = MaskedPixels(types.front());
   ByteOrder order(types.front());
   for (std::size_t i = 0; i < paths.size(); ++i) {
@@ -144,6 +183,7 @@ Reached reached(const std::vector<std::string>& paths, const CountedBy& counted,
         if (!masked.count(v)) continue;
         top.add(v);
         bottom.add(-v);
+        above_least.add(v);
       }
       top.shorten();
       bottom.shorten();
@@ -159,6 +199,7 @@ Reached reached(const std::vector<std::string>& paths, const CountedBy& counted,
     for (std::int64_t k = 0; k < std::min(n, static_cast<std::int64_t>(kept)); ++k) {
       top.add(value);
       bottom.add(-value);
+      above_least.add(value);
     }
   });
   const std::int64_t finite = masked.others() + (masked.found() ? 0 : masked.marked()),
@@ -167,6 +208,7 @@ Reached reached(const std::vector<std::string>& paths, const CountedBy& counted,
   out.most = top.largest(comm)[1];
   out.bright = top.place(above, 0, comm);
   out.dark = -bottom.place(finite / kOneIn, 0, comm);
+  out.inner = above_least.dark(finite / kOneIn, comm);
   const double size = std::max(std::abs(out.bright), std::abs(out.dark));
   out.far = out.bright - out.dark < size * kSteps && out.dark < out.bright + size * 0x1p-20;
   if (!out.far) return out;
@@ -196,7 +238,9 @@ double brightest_samples(const std::vector<std::string>& paths, double factor, d
 }
 
 FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>& paths, double offset,
-                        FileHeaders& headers, const Communicator& comm, const CountedBy& counted) {
+                        FileHeaders& headers, const Communicator& comm, const CountedBy& counted,
+                        bool either_sign) {
+  constexpr double kBelow = 0.5;  // of the brightest
   if (about.says_scale) return {offset != 0 ? offset : about.offset, about.full_scale};
   const bool real = about.type.starts_with("float");
   FullScale out{offset, about.full_scale};
@@ -219,6 +263,14 @@ FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>&
               "(scale.offset, scale.factor)",
               name_of(paths), about.type, r.dark, r.bright, kOneIn, std::ldexp(1.0, std::ilogb(size) - 23),
               r.dark, range)};
+    const bool wraps = about.type == "int16" && r.dark < -0x1p14 && r.bright > 0x1p14;  // uint16, as it seems
+    if (either_sign && offset == 0 && r.inner < r.bright && r.inner < -kBelow * std::max(0.0, r.bright) &&
+        !wraps)
+      return {
+          r.inner, r.bright - r.inner,
+          fmt::format("full scale: {} ({}) lies between {:.6g} and {:.6g} but for one sample in {}: {:.6g} "
+                      "is taken for 0 and {:.6g} above it for 1 (scale.offset, scale.factor)",
+                      name_of(paths), about.type, r.inner, r.bright, kOneIn, r.inner, r.bright - r.inner)};
     const std::string marked = r.masked.found() ? fmt::format(" beside {}", r.masked.text()) : std::string();
     if (real && (r.bright < kDimmest || r.bright > kBrightest) && r.bright > offset) {
       out.factor = r.bright;

@@ -402,7 +402,7 @@ void Canvas::blur(std::size_t axis, double sigma) {
 
 void Canvas::develop(float* out) {
   const bool hard = edge_ < 1;
-  if (!hard && chance(draws_, 0.4)) {
+  if (!hard && chance(draws_, 0.65)) {
     const double sigma = between_logs(draws_, 0.4, 2.2);  // from sharp optics to means of many heads
     for (const std::size_t axis : {0, 1, 2}) blur(axis, axis == 0 ? std::max(0.3, sigma / slice_) : sigma);
   }

@@ -211,3 +211,39 @@ def values_far_from_zero():
     assert "write it less 11529215" in said(text, expect=2)
     np.save(work / "y.npy", y + 1e9)
     assert "write 'offset: 99" in said(text, "problem.scale.factor=100")
+
+
+def values_of_both_signs():
+    """Hounsfield units, phases and decibels fill the range by their least and largest values, unless the job counts from 0."""
+    r = np.random.default_rng(5)
+    yy, xx = np.mgrid[:96, :112]
+    away = np.hypot(yy - 48, xx - 56)
+    head = np.where(away < 40, 40 + 60 * np.sin(xx / 9) * np.cos(yy / 7), -1000)
+    text = "problem: {measurements: y.npy}\n" + TV
+    line = "is taken for 0 and "
+    kinds = {"head": (head + 25 * r.standard_normal(head.shape)).round().astype("i2"),
+             "padded": np.where(away > 50, -2000, head + 25 * r.standard_normal(head.shape)).round().astype("i2"),
+             "phase": (3 * np.sin(xx / 14) * np.cos(yy / 11) + 0.1 * r.standard_normal(head.shape)).astype("f4"),
+             "decibels": (-30 + 20 * np.sin(xx / 14) + r.standard_normal(head.shape)).astype("f4")}
+    for name, y in kinds.items():
+        np.save(work / "y.npy", y)
+        out = said(text, ranks=3 if name == "padded" else 1)
+        assert line in out and "leaves the range" not in out and "of the image lies outside" not in out, (name, out)
+        found = image("out")[0]
+        said(text, ranks=2)
+        assert distance(image("out")[0], found) < 1e-5
+        # As the same numbers above 0.
+        seen = y if name != "padded" else y[away <= 50]
+        low, high = np.sort(seen.ravel())[[1, -2]].astype(float)
+        said(text, f"problem.scale.offset={low}", f"problem.scale.factor={high - low}")
+        assert np.abs(image("out")[0] - found)[away < 38].max() < 0.05 * (high - low), name
+    np.save(work / "y.npy", kinds["phase"])
+    for more in ("problem.noise.gaussian=0.03", "solver.bounds=[-1, 1]", "solver.sigma=0.05", "problem.scale.factor=3"):
+        assert line not in said(text, more), more
+    assert line in said(text, "problem.noise.gaussian=0.1", "problem.noise.unit=file")
+    # A mark below numbers above 0, and numbers of 16 bits without a sign, are no second sign.
+    np.save(work / "y.npy", np.where(away > 50, -9999, 300 + 50 * np.sin(xx / 9) + 2 * r.standard_normal(head.shape)).astype("f4"))
+    assert line not in said(text)
+    np.save(work / "y.npy", (32768 + 30000 * np.sin(xx / 9) * np.cos(yy / 7) + 99 * r.standard_normal(head.shape)).round().astype("u2").view("i2"))
+    out = said(text)
+    assert line not in out and "uint16 in a file of int16" in out, out

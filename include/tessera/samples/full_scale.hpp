@@ -29,10 +29,12 @@ struct CountedBy {
 
 /// problem.scale of files of one kind that say nothing: what the file says of itself, the full scale of its
 /// type, or where the type is wider than its contents (12 bits in a file of 16) or has none (floats that are
-/// not about [0, 1], 32-bit integers), what the values say, which are then read once. `factor` is above
+/// not about [0, 1], 32-bit integers), what the values say, which are then read once. `either_sign`: where many
+/// values lie below 0, as Hounsfield units, phases and decibels do, the least of them is 0 inside. `factor` is above
 /// `offset`. Collective; InputError where nothing lies above the offset.
 FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>& paths, double offset,
-                        FileHeaders& headers, const Communicator& comm, const CountedBy& counted = {});
+                        FileHeaders& headers, const Communicator& comm, const CountedBy& counted = {},
+                        bool either_sign = false);
 
 /// scale.factor: data. File values are first made stored * factor + offset. Collective.
 double brightest_samples(const std::vector<std::string>& paths, double factor, double offset,

@@ -30,6 +30,17 @@ CountedBy counted_by(const RunPlan& plan, const Communicator& comm) {
   }};
 }
 
+// Whether an offset changes nothing but what is 0 inside: no word of the job counts from there.
+bool either_sign(const RunPlan& plan) {
+  const ProblemConfig& p = plan.job.problem;
+  return !p.measurements.empty() && !plan.scan && p.likelihood.type == "gaussian" && p.noise.poisson == 0 &&
+         p.dark.empty() && p.flat.empty() && !plan.job.solver.bounds && plan.job.solver.sigma.automatic &&
+         (p.noise.gaussian == 0 || p.noise.unit == "file") &&
+         std::ranges::none_of(plan.parts, [](const OperatorConfig& part) {
+           return find_operator(part.type).own_range || part.boundary == "zero";
+         });
+}
+
 }  // namespace
 
 void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Communicator& comm) {
@@ -53,7 +64,7 @@ void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Com
                      " lies above the offset ", p.scale.offset, ") write a number");
     scale.factor = most - p.scale.offset;
   } else if (p.scale.factor == 0) {
-    scale = full_scale_of(plan.data, sources, p.scale.offset, headers, comm, counted);
+    scale = full_scale_of(plan.data, sources, p.scale.offset, headers, comm, counted, either_sign(plan));
   }
   if (!scale.note.empty()) plan.notices.push_back(scale.note);
   plan.offset = scale.offset;
@@ -62,9 +73,13 @@ void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Com
   // A truth of another kind of number has a white of its own; measurement and truth need not share units.
   if (!p.measurements.empty() && !p.truth.empty() &&
       (plan.truth->says_scale || plan.truth->type != plan.data.type)) {
-    const FullScale own = full_scale_of(*plan.truth, {p.truth}, 0, headers, comm);
+    const bool signs = scale.offset < 0 && p.scale.factor == 0 && !p.scale.from_data && p.scale.offset == 0;
+    const FullScale own = full_scale_of(*plan.truth, {p.truth}, 0, headers, comm, {}, signs);
     const bool real = !plan.truth->says_scale && plan.truth->type.starts_with("float");
-    if (!real || (own.factor == 1 && plan.factor > 8)) plan.truth_scale = {own.offset, own.factor};
+    constexpr double kSame = 1.5;  // Hounsfield units are what they are, in any type
+    const bool same =
+        signs && own.offset < 0 && own.factor < kSame * plan.factor && plan.factor < kSame * own.factor;
+    if (!same && (!real || (own.factor == 1 && plan.factor > 8))) plan.truth_scale = {own.offset, own.factor};
     if (plan.truth_scale != std::array{plan.offset, plan.factor})
       plan.notices.push_back(concat("the truth is in units of its own (", plan.truth->type,
                                     ", the measurement is ", plan.data.type, "): ", plan.truth_scale[0],
