@@ -141,17 +141,18 @@ std::vector<std::vector<double>> estimate_level(const Survey& survey, const Meas
   const double white = looks ? std::sqrt(e.sigma * e.sigma + e.gain * mean_of(y, marks, comm)) : 0;
   ColoredNoise colored = looks ? colored_noise(survey, stored, y, marks, seen.curve, white, seen, comm)
                                : ColoredNoise{.alike = counts};
-  constexpr double kLoud = 0.1, kMore = 1.3;
+  constexpr double kLoud = 0.025, kMore = 1.3;
   if (looks && !survey.scan && smooth.empty() && (colored.level > 0 || white > kLoud))
-    if (const double floor = noise_of_pattern(seen.noise_stored ? stored : y, marks, seen, comm); floor > 0) {
+    if (const double floor = noise_of_pattern(white, seen.noise_stored ? stored : y, marks, seen, comm);
+        floor > 0) {
       colored = {.alike = true};
       seen.noise_patterned = true;
       if (white > kMore * floor) {
         noise = {.gaussian = floor};
         e.each.clear();
-        seen.noise_source =
-            level_text(survey, noise) +
-            ", estimated from the data between the peaks of a regular pattern (a lattice, fringes, a fabric)";
+        seen.noise_source = level_text(survey, noise) +
+                            ", estimated from the data, of which a regular pattern is left out (a lattice, "
+                            "fringes, a fabric)";
       }
     }
   seen.noise_doubtful = !colored.alike;

@@ -218,17 +218,4 @@ ColoredNoise colored_noise(const Survey& survey, const Measurement& stored, cons
   return out;
 }
 
-double noise_of_pattern(const Measurement& y, const Measurement& marks, const Surveyed& seen,
-                        const Communicator& comm) {
-  constexpr double kPeaks = 0.68;
-  const ProductSpace& layout = seen.A->range();
-  for (std::size_t i = 0; i < layout.parts(); ++i) {
-    if (layout.part(i).box().extent(0) != 1) continue;
-    const TileSpectra tiles(y[i], marks[i], layout, i, comm, make_transport(comm, {}, TransportKind::mpi));
-    const TileSpectra::Pattern pattern = tiles.pattern(comm);
-    if (tiles.tiles() >= kFewTiles) return pattern.peaks > kPeaks ? pattern.floor : 0;
-  }
-  return 0;
-}
-
 }  // namespace tessera

@@ -27,8 +27,9 @@ ColoredNoise colored_noise(const Survey& survey, const Measurement& stored, cons
                            const Surveyed& seen, const Communicator& comm);
 
 /// Of a picture that is a lattice, fringes or a fabric all over, whose details are no noise: the noise between the peaks
-/// of its spectrum; 0 for any other. Collective.
-double noise_of_pattern(const Measurement& y, const Measurement& marks, const Surveyed& seen,
+/// of its spectrum, or, where too many samples are missing, between samples a period apart; at most `white`, what the
+/// finest details show. 0 for any other. Collective.
+double noise_of_pattern(double white, const Measurement& y, const Measurement& marks, const Surveyed& seen,
                         const Communicator& comm);
 
 }  // namespace tessera

@@ -204,6 +204,13 @@ def regular_pictures():
         np.save(work / "y.npy", np.rint(255 * (y + 0.02 * r.standard_normal(y.shape)).clip(0, 1)).astype("u1"))
         out = said(f"problem: {{measurements: y.npy{operator}}}\n" + END.replace("iterations: 4}", "iterations: 1}"), ranks=2 if name in ("lattice", "hatch") else 1)
         assert 0.017 < float(re.search(r"note: noise: gaussian ([\d.]+)", out)[1]) < 0.025 and "offset of their own" not in out, (name, out)
+    # Of few samples of a lattice, those a period apart tell.
+    for share, ranks in ((0.5, 3), (0.2, 1)):
+        known = r.random(xx.shape) < share
+        np.save(work / "m.npy", known.astype("u1"))
+        np.save(work / "y.npy", np.where(known, lattice + 0.02 * r.standard_normal(xx.shape), 0).astype("f4"))
+        out = said("problem: {measurements: y.npy, operator: {type: mask, file: m.npy}}\n" + END, ranks=ranks)
+        assert 0.015 < float(re.search(r"note: noise: gaussian ([\d.]+)", out)[1]) < 0.027, (share, out)
     # Eight amplifiers, and noise that was enlarged with its picture.
     still = 0.5 + 0.2 * np.sin(xx / 19) * np.cos(yy / 17)
     np.save(work / "y.npy", (still + 0.05 * r.standard_normal(8)[xx % 8] + 0.02 * r.standard_normal(xx.shape)).astype("f4"))
