@@ -239,7 +239,7 @@ double brightest_samples(const std::vector<std::string>& paths, double factor, d
 
 FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>& paths, double offset,
                         FileHeaders& headers, const Communicator& comm, const CountedBy& counted,
-                        bool either_sign) {
+                        BothSigns signs) {
   constexpr double kBelow = 0.5;  // of the brightest
   if (about.says_scale) return {offset != 0 ? offset : about.offset, about.full_scale};
   const bool real = about.type.starts_with("float");
@@ -264,13 +264,14 @@ FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>&
               name_of(paths), about.type, r.dark, r.bright, kOneIn, std::ldexp(1.0, std::ilogb(size) - 23),
               r.dark, range)};
     const bool wraps = about.type == "int16" && r.dark < -0x1p14 && r.bright > 0x1p14;  // uint16, as it seems
-    if (either_sign && offset == 0 && r.inner < r.bright && r.inner < -kBelow * std::max(0.0, r.bright) &&
-        !wraps)
+    const double low = signs == BothSigns::of_truth ? r.dark : r.inner;
+    if (signs != BothSigns::as_others && offset == 0 && low < r.bright &&
+        low < -kBelow * std::max(0.0, r.bright) && !wraps)
       return {
-          r.inner, r.bright - r.inner,
+          low, r.bright - low,
           fmt::format("full scale: {} ({}) lies between {:.6g} and {:.6g} but for one sample in {}: {:.6g} "
                       "is taken for 0 and {:.6g} above it for 1 (scale.offset, scale.factor)",
-                      name_of(paths), about.type, r.inner, r.bright, kOneIn, r.inner, r.bright - r.inner)};
+                      name_of(paths), about.type, low, r.bright, kOneIn, low, r.bright - low)};
     const std::string marked = r.masked.found() ? fmt::format(" beside {}", r.masked.text()) : std::string();
     if (real && (r.bright < kDimmest || r.bright > kBrightest) && r.bright > offset) {
       out.factor = r.bright;

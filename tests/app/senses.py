@@ -241,6 +241,11 @@ def values_of_both_signs():
     for more in ("problem.noise.gaussian=0.03", "solver.bounds=[-1, 1]", "solver.sigma=0.05", "problem.scale.factor=3"):
         assert line not in said(text, more), more
     assert line in said(text, "problem.noise.gaussian=0.1", "problem.noise.unit=file")
+    # A truth of both signs is simulated and found again.
+    np.save(work / "truth.npy", head.astype("i2"))
+    for ranks in (1, 2):
+        said("problem: {truth: truth.npy, operator: {type: identity}, noise: {gaussian: 0.02}}\n" + TV, ranks=ranks)
+        assert np.sqrt(np.mean((image("out")[0] - head) ** 2)) < 0.02 * 1100
     # A mark below numbers above 0, and numbers of 16 bits without a sign, are no second sign.
     np.save(work / "y.npy", np.where(away > 50, -9999, 300 + 50 * np.sin(xx / 9) + 2 * r.standard_normal(head.shape)).astype("f4"))
     assert line not in said(text)

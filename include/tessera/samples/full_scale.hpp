@@ -27,14 +27,18 @@ struct CountedBy {
   std::function<at::Tensor(const SourceInfo&, const Layout&)> marks = {};
 };
 
+/// Values of both signs, as Hounsfield units, phases and decibels are: whether the least of them is 0 inside. Of samples
+/// that is the least but for a pile at the smallest value, as padding and limits make it; a truth has no noise, and
+/// large parts of one value.
+enum class BothSigns { as_others, of_samples, of_truth };
+
 /// problem.scale of files of one kind that say nothing: what the file says of itself, the full scale of its
 /// type, or where the type is wider than its contents (12 bits in a file of 16) or has none (floats that are
-/// not about [0, 1], 32-bit integers), what the values say, which are then read once. `either_sign`: where many
-/// values lie below 0, as Hounsfield units, phases and decibels do, the least of them is 0 inside. `factor` is above
+/// not about [0, 1], 32-bit integers), what the values say, which are then read once. `factor` is above
 /// `offset`. Collective; InputError where nothing lies above the offset.
 FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>& paths, double offset,
                         FileHeaders& headers, const Communicator& comm, const CountedBy& counted = {},
-                        bool either_sign = false);
+                        BothSigns signs = BothSigns::as_others);
 
 /// scale.factor: data. File values are first made stored * factor + offset. Collective.
 double brightest_samples(const std::vector<std::string>& paths, double factor, double offset,

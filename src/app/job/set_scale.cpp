@@ -30,15 +30,16 @@ CountedBy counted_by(const RunPlan& plan, const Communicator& comm) {
   }};
 }
 
-// Whether an offset changes nothing but what is 0 inside: no word of the job counts from there.
-bool either_sign(const RunPlan& plan) {
+// An offset must change nothing but what is 0 inside: no word of the job counts from there.
+BothSigns both_signs(const RunPlan& plan) {
   const ProblemConfig& p = plan.job.problem;
-  return !p.measurements.empty() && !plan.scan && p.likelihood.type == "gaussian" && p.noise.poisson == 0 &&
-         p.dark.empty() && p.flat.empty() && !plan.job.solver.bounds && plan.job.solver.sigma.automatic &&
-         (p.noise.gaussian == 0 || p.noise.unit == "file") &&
-         std::ranges::none_of(plan.parts, [](const OperatorConfig& part) {
-           return find_operator(part.type).own_range || part.boundary == "zero";
-         });
+  const bool open = !plan.scan && p.likelihood.type == "gaussian" && p.noise.poisson == 0 && p.dark.empty() &&
+                    p.flat.empty() && !plan.job.solver.bounds && plan.job.solver.sigma.automatic &&
+                    (p.noise.gaussian == 0 || p.noise.unit == "file" || p.measurements.empty()) &&
+                    std::ranges::none_of(plan.parts, [](const OperatorConfig& part) {
+                      return find_operator(part.type).own_range || part.boundary == "zero";
+                    });
+  return !open ? BothSigns::as_others : p.measurements.empty() ? BothSigns::of_truth : BothSigns::of_samples;
 }
 
 }  // namespace
@@ -64,7 +65,7 @@ void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Com
                      " lies above the offset ", p.scale.offset, ") write a number");
     scale.factor = most - p.scale.offset;
   } else if (p.scale.factor == 0) {
-    scale = full_scale_of(plan.data, sources, p.scale.offset, headers, comm, counted, either_sign(plan));
+    scale = full_scale_of(plan.data, sources, p.scale.offset, headers, comm, counted, both_signs(plan));
   }
   if (!scale.note.empty()) plan.notices.push_back(scale.note);
   plan.offset = scale.offset;
@@ -74,7 +75,8 @@ void set_scale(RunPlan& plan, const std::vector<std::string>& sources, const Com
   if (!p.measurements.empty() && !p.truth.empty() &&
       (plan.truth->says_scale || plan.truth->type != plan.data.type)) {
     const bool signs = scale.offset < 0 && p.scale.factor == 0 && !p.scale.from_data && p.scale.offset == 0;
-    const FullScale own = full_scale_of(*plan.truth, {p.truth}, 0, headers, comm, {}, signs);
+    const FullScale own = full_scale_of(*plan.truth, {p.truth}, 0, headers, comm, {},
+                                        signs ? BothSigns::of_truth : BothSigns::as_others);
     const bool real = !plan.truth->says_scale && plan.truth->type.starts_with("float");
     constexpr double kSame = 1.5;  // Hounsfield units are what they are, in any type
     const bool same =
