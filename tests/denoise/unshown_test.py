@@ -268,10 +268,10 @@ class Commands(unittest.TestCase):
     def test_a_python_without_torch_says_so_in_one_line(self):
         # Isolated and without site packages, where the project's Python is not to be found either.
         with tempfile.TemporaryDirectory() as folder:
-            for name in ("convert_weights.py", "average_weights.py", "own_python.py"):
+            for name in ("convert_weights.py", "average_weights.py", "widen_weights.py", "own_python.py"):
                 (pathlib.Path(folder) / "jobs").mkdir(exist_ok=True)
                 (pathlib.Path(folder) / "jobs" / name).write_text((ROOT / "jobs" / name).read_text())
-            for name in ("convert_weights.py", "average_weights.py"):
+            for name in ("convert_weights.py", "average_weights.py", "widen_weights.py"):
                 result = subprocess.run([sys.executable, "-S", pathlib.Path(folder) / "jobs" / name], capture_output=True, text=True, check=False)
                 self.assertEqual((result.returncode, len(result.stderr.splitlines())), (2, 1), result.stderr)
                 self.assertIn(".venv/bin/python", result.stderr)
