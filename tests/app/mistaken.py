@@ -186,3 +186,29 @@ def lines_no_blur_made():
         assert "pile up between" not in out, out
         found[name, ranks] = image("out")
     assert distance(found["blended", 1], found["cut", 1]) < 0.05 and distance(found["blended", 2], found["blended", 1]) < 1e-3
+
+
+def lines_that_do_not_go_on():
+    """Behind a blur: a frame that was filled and repeated lines count 0; shifted parts, lost rows, fields of a video, jitter are said."""
+    r = np.random.default_rng(5)
+    g = np.arange(-6, 7)
+    k = np.exp(-(g[:, None] ** 2 + g**2) / 2 / 1.7**2)
+    k /= k.sum()
+    np.save(work / "k.npy", k)
+    scene = np.kron(r.random((27, 30)), np.ones((4, 4)))
+    y = 3000 * np.real(np.fft.ifft2(np.fft.fft2(scene) * np.fft.fft2(k, scene.shape)))[12:, 12:]
+    noisy = (y + r.normal(0, 12, y.shape)).round()
+    text = "problem: {measurements: y.npy, operator: {type: blur, kernel: {file: k.npy}}}\n" + END.replace("iterations: 4}", "iterations: 1}")
+    copies = [f"note: {what} of the measurement are exact copies" for what in ("rows 0 to 8, 87 to 95, columns 0 to 8, 99 to 107", "rows 20, 60, columns 33")]
+    words = ("does not go on from one row to the next around row 5", "does not go on from one column to the next around column 5", "warning: every second row of the measurement shows another",
+             "times as much as samples along them")
+    bars = np.tile(y[:1], (96, 1))  # all rows alike, without noise
+    twice = noisy[np.r_[0:20, 19, 21:60, 59, 61:96]]
+    twice[:, 33] = twice[:, 32]
+    for name, array, ranks in (("clean", noisy, 2), ("bars", bars, 1), ("frame", np.pad(noisy[9:-9, 9:-9], 9, mode="symmetric"), 2), ("edge", np.pad(noisy[9:-9, 9:-9], 9, mode="edge"), 1),
+                               ("twice", twice, 3), ("roll", np.roll(noisy, 50, 0), 2), ("part", np.hstack([noisy[:, :50], np.roll(noisy[:, 50:], 3, 0)]), 1),
+                               ("fields", np.where(np.arange(96)[:, None] % 2, np.roll(noisy, 3, 1), noisy)[:, 3:], 2), ("jitter", np.array([np.roll(row, r.integers(-1, 2)) for row in noisy])[:, 2:-2], 1)):
+        np.save(work / "y.npy", array.astype(np.uint16 if name in ("frame", "twice") else "f4"))
+        out = said(text, *(["problem.noise.gaussian=0.004"] if name == "bars" else []), ranks=ranks)
+        shown = [line in out for line in (*copies, *words)]
+        assert shown == [name in ("frame", "edge"), name == "twice", name == "roll", name == "part", name == "fields", name == "jitter"], (name, shown, out)
