@@ -113,6 +113,14 @@ def photographs_are_light():
     y = pictures.imread(work / "y.png") / 255
     assert psnr(result()[..., 0], truth) > psnr(y, truth) + 5, (psnr(y, truth), psnr(result()[..., 0], truth))
     write_png(blurred(x, kernel(1.2)) + noise)
+    # An array says nothing: its values are what they are, with a line where they show a curve.
+    seen = blurred(light(x), k) + noise
+    for name, array, ranks in (("stored", stored(seen), 2), ("light", seen, 1), ("as stored", blurred(x, k) + noise, 1)):
+        np.save(work / "y.npy", np.rint(255 * np.moveaxis(array, -1, 0).clip(0, 1)).astype("u1"))
+        out = said(BLUR.replace("y.png", "y.npy"), *short, ranks=ranks)
+        assert ("warning: light: the details and the noise of y.npy show a photograph" in out) == (name == "stored"), (name, out)
+    out = said(BLUR.replace("y.png", "y.npy"), *short, "problem.scale.curve=none")
+    assert "light:" not in out, out
     # Denoising stays as stored; so does a TIFF that says nothing.
     out = said(BLUR.replace("{type: blur, kernel: {file: k.npy}}", "{type: identity}"), ranks=2)
     assert "light:" not in out, out
