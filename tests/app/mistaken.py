@@ -101,6 +101,11 @@ def samples_mistaken():
         out = said(text, ranks=ranks)
         assert ("note: impulses: " in out) == (name == "dots") and ("note: clipped: " in out) == (name == "cut"), (name, out)
         assert name == "cut" or np.sqrt(np.mean((image("out")[0] / 255 - truth) ** 2)) < 0.02
+    # A bit that is stuck; steps of 8 have lower ones that are all 0.
+    for name, array, ranks in (("always", noisy.astype(int) | 128, 2), ("never", noisy.astype(int) & ~256, 1), ("whole", noisy.astype(int), 1), ("steps", noisy.astype(int) & ~7, 1)):
+        np.save(work / "y.npy", array.astype(np.uint16))
+        told = re.search(r"warning: bit (\d+) of the measurement is ([01]) in all samples", said(text, ranks=ranks))
+        assert (told and told.groups()) == {"always": ("7", "1"), "never": ("8", "0")}.get(name), name
     # Rows that are the means of those beside them.
     for name, kind, ranks in (("fields", "f4", 2), ("fields", "u2", 1), ("all", "f4", 1)):
         stretched = noisy.copy()
