@@ -195,6 +195,14 @@ def wrong_models_do_no_harm():
     assert "whose kernel reaches across count 0" in out and psnr(one, truth) > psnr(y, truth) + 1, (out, psnr(one, truth))
     said(text, ranks=2)
     assert distance(image("out"), one[None]) < 1e-4
+    # A kernel that is too wide overshoots at edges; the picture's own does not.
+    blocks = np.kron(np.random.default_rng(6).random((18, 18)) < 0.5, np.ones((8, 8))) * 0.96 + 0.02
+    y = blurred(blocks, kernel(1.6))
+    np.save(work / "y.npy", (y + 0.005 * np.random.default_rng(7).standard_normal(y.shape)).astype(np.float32))
+    for sigma in (1.6, 2.1):
+        kernel(sigma)
+        out = said(BLUR.replace("y.png", "y.npy"), ranks=2 if sigma == 1.6 else 1)
+        assert ("while the data lie within (it overshoots" in out) == (sigma == 2.1), (sigma, out)
     np.save(work / "y.npy", (x + 0.1 * np.random.default_rng(5).standard_normal(x.shape)).astype(np.float32))
     text = "problem: {measurements: y.npy, noise: {gaussian: 0.05}, operator: {type: identity}}\n" + END
     out = said(text)
