@@ -27,6 +27,11 @@ void leave_out_seam(const Survey& survey, const Measurement& stored, Measurement
 void leave_out_impulses(const Survey& survey, const Measurement& stored, Measurement& marks, Surveyed& seen,
                         const Communicator& comm);
 
+/// `marks` 0, and a note, where slices, rows or columns of a blurred picture are exact copies of those beside them: a frame
+/// that was filled, lost lines. Collective.
+void leave_out_copies(const Survey& survey, const Measurement& stored, Measurement& marks, Surveyed& seen,
+                      const Communicator& comm);
+
 /// Marks samples that pile up at the ends of their range in seen.ends, and says so. `stored`: as the file has them.
 /// Collective.
 void mark_ends(const Survey& survey, const Measurement& stored, const Measurement& marks, Surveyed& seen,
@@ -41,6 +46,11 @@ void warn_of_wrapped(const Survey& survey, const Measurement& stored, const Meas
 /// half the noise or more. `y`: as inside. The noise is known by now. Collective.
 void warn_of_alternate_lines(const Survey& survey, const Measurement& y, const Measurement& marks,
                              Surveyed& seen, const Communicator& comm);
+
+/// A line in seen.warnings where rows or columns of a blurred picture do not go on from those before them: single ones, or
+/// all, unless something was `told` of lines. `y`: as inside. Collective.
+void warn_of_misfits(const Survey& survey, const Measurement& y, const Measurement& marks, bool told,
+                     Surveyed& seen, const Communicator& comm);
 
 /// A line in seen.warnings where rows or columns of a blurred picture have an offset of their own each. `y`: as inside. The
 /// noise is known by now. Collective.

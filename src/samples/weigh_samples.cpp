@@ -308,6 +308,7 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
     }
   }
   raw.clear();
+  if (!s.simulated) leave_out_copies(survey, stored, marks, seen, comm);
   leave_out_bad(survey, stored, marks, seen, comm);
   if (!s.simulated && s.weights.empty()) leave_out_blended(survey, stored, marks, seen, comm);
   if (!s.simulated && s.weights.empty()) leave_out_unblurred(survey, stored, marks, seen, comm);
@@ -385,8 +386,10 @@ void weigh_samples(const Survey& survey, Samples s, Surveyed& seen, const Commun
   if (!s.simulated) {
     warn_of_values(survey, stored, marks, seen, comm);
     warn_of_wrapped(survey, stored, marks, seen, comm);
+    const std::size_t before = seen.warnings.size();
     warn_of_alternate_lines(survey, seen.y, marks, seen, comm);
     warn_of_line_offsets(survey, seen.y, marks, seen, comm);
+    warn_of_misfits(survey, seen.y, marks, seen.warnings.size() > before, seen, comm);
     warn_of_turned_kernel(seen.y, marks, seen, comm);
     warn_of_exchanged_kernels(seen.y, marks, seen, comm);
   }

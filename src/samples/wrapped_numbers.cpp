@@ -68,6 +68,55 @@ void warn_of_overflow(const Survey& survey, const Measurement& stored, const Mea
       n[0], type));
 }
 
+// A bit that all samples have, or none, while higher and lower ones change.
+void warn_of_stuck_bit(const Survey& survey, const Measurement& stored, const Measurement& marks,
+                       Surveyed& seen, const Communicator& comm) {
+  constexpr std::size_t kBits = 16, kKinds = 64;  // values are told apart in so many kinds
+  constexpr std::int64_t kFewest = 1000, kHigher = 100,
+                         kLower = 5;  // samples; one in so many has the rarer state
+  constexpr std::int64_t kManyKinds = 40;
+  const std::string& type = survey.data.type;
+  if (type != "uint8" && type != "uint16" && type != "int16") return;
+  std::array<std::int64_t, kBits + 2> set{};  // samples that have a bit; all; below 0
+  std::array<std::int64_t, kKinds> kinds{};
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    const auto *v = stored[i].const_data_ptr<float>(), *m = marks[i].const_data_ptr<float>();
+    for (std::int64_t k = 0; k < stored[i].numel(); ++k) {
+      if (m[k] == 0) continue;
+      const auto value = std::llround(static_cast<double>(v[k]) * survey.factor + survey.offset);
+      for (std::size_t bit = 0; bit < kBits; ++bit) set[bit] += value >> bit & 1;
+      ++set[kBits];
+      set[kBits + 1] += value < 0;
+      ++kinds[static_cast<std::uint64_t>(value) * 0x9e3779b97f4a7c15U >> 58];
+    }
+  }
+  comm.all_reduce(set, Reduce::sum);
+  comm.all_reduce(kinds, Reduce::sum);
+  const std::int64_t all = set[kBits];
+  if (all < kFewest || set[kBits + 1] > 0 ||
+      std::ranges::count_if(kinds, [](auto n) { return n > 0; }) < kManyKinds)
+    return;
+  const auto changes = [&](std::size_t bit, std::int64_t one_in) {
+    return std::min(set[bit], all - set[bit]) * one_in > all;
+  };
+  bool lower = false;
+  for (std::size_t bit = 0; bit + 1 < kBits; ++bit) {
+    lower = lower || changes(bit, kLower);
+    if (!lower || (set[bit] != 0 && set[bit] != all)) continue;
+    bool higher = false;
+    for (std::size_t above = bit + 1; above < kBits; ++above) higher = higher || changes(above, kHigher);
+    if (!higher) return;
+    seen.warnings.push_back(
+        fmt::format("bit {} of the measurement is {} in all samples, while those above and below it change "
+                    "(a line of the converter "
+                    "or of a cable that is stuck: values are wrong by {} wherever it should be {}): measure "
+                    "again; until then such "
+                    "a wrong value counts as noise",
+                    bit, set[bit] == 0 ? 0 : 1, 1 << bit, set[bit] == 0 ? 1 : 0));
+    return;
+  }
+}
+
 }  // namespace
 
 void warn_of_wrapped(const Survey& survey, const Measurement& stored, const Measurement& marks,
@@ -75,6 +124,7 @@ void warn_of_wrapped(const Survey& survey, const Measurement& stored, const Meas
   constexpr double kLow = 0.25, kHigh = 0.75;
   constexpr std::int64_t kOneIn = 1000;
   if (survey.in_image_range()) warn_of_overflow(survey, stored, marks, seen, comm);
+  warn_of_stuck_bit(survey, stored, marks, seen, comm);
   const double all = numbers_of(survey.data.type);
   if (!(all > 256) || !survey.in_image_range()) return;
   std::array<std::int64_t, 3> n{};  // below a quarter of the type, above three, between

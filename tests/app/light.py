@@ -113,6 +113,14 @@ def photographs_are_light():
     y = pictures.imread(work / "y.png") / 255
     assert psnr(result()[..., 0], truth) > psnr(y, truth) + 5, (psnr(y, truth), psnr(result()[..., 0], truth))
     write_png(blurred(x, kernel(1.2)) + noise)
+    # An array says nothing: its values are what they are, with a line where they show a curve.
+    seen = blurred(light(x), k) + noise
+    for name, array, ranks in (("stored", stored(seen), 2), ("light", seen, 1), ("as stored", blurred(x, k) + noise, 1)):
+        np.save(work / "y.npy", np.rint(255 * np.moveaxis(array, -1, 0).clip(0, 1)).astype("u1"))
+        out = said(BLUR.replace("y.png", "y.npy"), *short, ranks=ranks)
+        assert ("warning: light: the details and the noise of y.npy show a photograph" in out) == (name == "stored"), (name, out)
+    out = said(BLUR.replace("y.png", "y.npy"), *short, "problem.scale.curve=none")
+    assert "light:" not in out, out
     # Denoising stays as stored; so does a TIFF that says nothing.
     out = said(BLUR.replace("{type: blur, kernel: {file: k.npy}}", "{type: identity}"), ranks=2)
     assert "light:" not in out, out
@@ -187,6 +195,14 @@ def wrong_models_do_no_harm():
     assert "whose kernel reaches across count 0" in out and psnr(one, truth) > psnr(y, truth) + 1, (out, psnr(one, truth))
     said(text, ranks=2)
     assert distance(image("out"), one[None]) < 1e-4
+    # A kernel that is too wide overshoots at edges; the picture's own does not.
+    blocks = np.kron(np.random.default_rng(6).random((18, 18)) < 0.5, np.ones((8, 8))) * 0.96 + 0.02
+    y = blurred(blocks, kernel(1.6))
+    np.save(work / "y.npy", (y + 0.005 * np.random.default_rng(7).standard_normal(y.shape)).astype(np.float32))
+    for sigma in (1.6, 2.1):
+        kernel(sigma)
+        out = said(BLUR.replace("y.png", "y.npy"), ranks=2 if sigma == 1.6 else 1)
+        assert ("while the data lie within (it overshoots" in out) == (sigma == 2.1), (sigma, out)
     np.save(work / "y.npy", (x + 0.1 * np.random.default_rng(5).standard_normal(x.shape)).astype(np.float32))
     text = "problem: {measurements: y.npy, noise: {gaussian: 0.05}, operator: {type: identity}}\n" + END
     out = said(text)

@@ -102,6 +102,11 @@ def samples_mistaken():
         out = said(text, ranks=ranks)
         assert ("note: impulses: " in out) == (name == "dots") and (name in ("even", "lines") or ("note: clipped: " in out) == (name == "cut")), (name, out)
         assert name != "dots" or np.sqrt(np.mean((image("out")[0] / 255 - truth) ** 2)) < 0.02
+    # A bit that is stuck; steps of 8 have lower ones that are all 0.
+    for name, array, ranks in (("always", noisy.astype(int) | 128, 2), ("never", noisy.astype(int) & ~256, 1), ("whole", noisy.astype(int), 1), ("steps", noisy.astype(int) & ~7, 1)):
+        np.save(work / "y.npy", array.astype(np.uint16))
+        told = re.search(r"warning: bit (\d+) of the measurement is ([01]) in all samples", said(text, ranks=ranks))
+        assert (told and told.groups()) == {"always": ("7", "1"), "never": ("8", "0")}.get(name), name
     # Rows that are the means of those beside them.
     for name, kind, ranks in (("fields", "f4", 2), ("fields", "u2", 1), ("all", "f4", 1)):
         stretched = noisy.copy()
@@ -218,3 +223,29 @@ def regular_pictures():
     large = ndimage.zoom(still[:64, :64] + 0.04 * r.standard_normal((64, 64)), 2.5, order=3)
     np.save(work / "y.npy", large.astype("f4"))
     assert "details of more than a pixel scatter more than finer ones" in said("problem: {measurements: y.npy}\n" + END)
+
+
+def lines_that_do_not_go_on():
+    """Behind a blur: a frame that was filled and repeated lines count 0; shifted parts, lost rows, fields of a video, jitter are said."""
+    r = np.random.default_rng(5)
+    g = np.arange(-6, 7)
+    k = np.exp(-(g[:, None] ** 2 + g**2) / 2 / 1.7**2)
+    k /= k.sum()
+    np.save(work / "k.npy", k)
+    scene = np.kron(r.random((27, 30)), np.ones((4, 4)))
+    y = 3000 * np.real(np.fft.ifft2(np.fft.fft2(scene) * np.fft.fft2(k, scene.shape)))[12:, 12:]
+    noisy = (y + r.normal(0, 12, y.shape)).round()
+    text = "problem: {measurements: y.npy, operator: {type: blur, kernel: {file: k.npy}}}\n" + END.replace("iterations: 4}", "iterations: 1}")
+    copies = [f"note: {what} of the measurement are exact copies" for what in ("rows 0 to 8, 87 to 95, columns 0 to 8, 99 to 107", "rows 20, 60, columns 33")]
+    words = ("does not go on from one row to the next around row 5", "does not go on from one column to the next around column 5", "warning: every second row of the measurement shows another",
+             "times as much as samples along them")
+    bars = np.tile(y[:1], (96, 1))  # all rows alike, without noise
+    twice = noisy[np.r_[0:20, 19, 21:60, 59, 61:96]]
+    twice[:, 33] = twice[:, 32]
+    for name, array, ranks in (("clean", noisy, 2), ("bars", bars, 1), ("frame", np.pad(noisy[9:-9, 9:-9], 9, mode="symmetric"), 2), ("edge", np.pad(noisy[9:-9, 9:-9], 9, mode="edge"), 1),
+                               ("twice", twice, 3), ("roll", np.roll(noisy, 50, 0), 2), ("part", np.hstack([noisy[:, :50], np.roll(noisy[:, 50:], 3, 0)]), 1),
+                               ("fields", np.where(np.arange(96)[:, None] % 2, np.roll(noisy, 3, 1), noisy)[:, 3:], 2), ("jitter", np.array([np.roll(row, r.integers(-1, 2)) for row in noisy])[:, 2:-2], 1)):
+        np.save(work / "y.npy", array.astype(np.uint16 if name in ("frame", "twice") else "f4"))
+        out = said(text, *(["problem.noise.gaussian=0.004"] if name == "bars" else []), ranks=ranks)
+        shown = [line in out for line in (*copies, *words)]
+        assert shown == [name in ("frame", "edge"), name == "twice", name == "roll", name == "part", name == "fields", name == "jitter"], (name, shown, out)

@@ -117,3 +117,12 @@ def tagged_files():
     out, _ = run(job("problem: {measurements: blank.fits, operator: {type: identity}, noise: {gaussian: 0.01}}\n" + PASS),
                  "--set", "output.folder=blank", ranks=2)
     assert "52 of 2880 samples are not numbers and count 0" in out, out
+
+    # Flags beside the extension that is measured: said, unless they are used, or of another size.
+    dq = (rng.random((48, 60)) < 0.05).astype("i2")
+    write_fits("exposure.fits", [("SCI", rng.random((48, 60)).astype("f4")), ("DQ", dq)])
+    write_fits("other.fits", [("SCI", rng.random((48, 60)).astype("f4")), ("DQ", dq[:40])])
+    for path, more, right in (("exposure.fits:/SCI", "", True), ("exposure.fits:/1", "", True), ("exposure.fits:/SCI", ", bad: {flags: 'exposure.fits:/DQ'}", False),
+                              ("other.fits:/SCI", "", False), ("mef.fits:/SCI", "", False), ("exposure.fits:/DQ", "", False)):
+        code, out, err = tessera("check", job(f"problem: {{measurements: '{path}', operator: {{type: identity}}, noise: {{gaussian: 0.1}}{more}}}\n" + PASS), ranks=2)
+        assert code == 0 and ("exposure.fits:/DQ lies beside the measurement" in out + err) == right, (path, out, err)

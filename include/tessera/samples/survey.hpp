@@ -35,6 +35,7 @@ struct Survey {
   double offset = 0, factor = 1;      // file value = curve.stored(internal) * factor + offset
   ToneCurve curve{};
   bool curve_open = false;      // until the samples are seen
+  bool curve_unsaid = false;    // neither job nor file say one, or that there is none
   at::TensorOptions options{};  // of what is made of them
 
   /// Whether samples have the range of the image, as those of a blur, or one of their own, as line integrals.

@@ -3,6 +3,7 @@
 
 #include "job/pixel_sizes.hpp"
 #include "tessera/core/error.hpp"
+#include "tessera/io/image_format.hpp"
 
 namespace tessera {
 namespace {
@@ -29,6 +30,32 @@ void say_turn(const RunPlan& plan, const std::string& path, const SourceInfo& in
                             " is turned as its EXIF orientation says, ",
                             turned(info) ? "the measurement" : path,
                             " says none: both must stand as a viewer shows them, not as rows are stored"));
+}
+
+void say_flags(const RunPlan& plan, const Communicator& comm) {
+  const ProblemConfig& p = plan.job.problem;
+  const std::size_t at = p.measurements.find(":/");
+  if (at == std::string::npos || !p.weights.empty() || !p.bad.flags.empty()) return;
+  const ImageFormat* const format = find_format(p.measurements);
+  if (!format || format->name != "FITS") return;
+  const std::string file = p.measurements.substr(0, at), part = p.measurements.substr(at + 2);
+  const std::size_t comma = part.find(',');
+  for (const char* const name : {"DQ", "MASK", "FLAGS", "BPM"}) {
+    const std::string path = concat(file, ":/", name, comma == std::string::npos ? "" : part.substr(comma));
+    if (path == p.measurements) return;
+    try {
+      const SourceInfo& info = plan.files->headers().image(path, comm);
+      if (info.box != plan.data.box || info.type.starts_with("float")) continue;
+    } catch (const InputError&) {
+      continue;  // it has none of that name
+    }
+    plan.files->note(
+        concat(path,
+               " lies beside the measurement, of the same size, and is not used: of flags of bad samples, "
+               "0 where one is good, write 'bad: {flags: \"",
+               path, "\"}' in problem"));
+    return;
+  }
 }
 
 void refuse_codes(const std::string& path, const SourceInfo& info) {

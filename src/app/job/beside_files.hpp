@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tessera/app/run_plan.hpp"
+#include "tessera/comm/communicator.hpp"
 
 namespace tessera {
 
@@ -13,6 +14,10 @@ void hold_against_measurement(const RunPlan& plan, const std::string& path, cons
 
 /// Of the two, turns alone.
 void say_turn(const RunPlan& plan, const std::string& path, const SourceInfo& info);
+
+/// A note where a FITS has flags of bad samples beside the measurement's extension and the job names no samples that do
+/// not count. Collective.
+void say_flags(const RunPlan& plan, const Communicator& comm);
 
 /// Codes of quality or classes are no weights. InputError.
 void refuse_codes(const std::string& path, const SourceInfo& info);

@@ -374,6 +374,7 @@ RunPlan plan_run(const JobConfig& job, const Communicator& comm, int ranks,
         plan.image = ImageSpace(box_of(p.image.size), plan.image.channels);
     }
     say_note(plan, p.measurements, plan.data);
+    say_flags(plan, comm);
     sources.clear();
     for (const MeasurementPartInfo& part : parts) sources.push_back(part.path);
   }

@@ -14,6 +14,8 @@ Survey survey_of(const RunPlan& plan) {
                 .factor = plan.factor,
                 .curve = plan.curve,
                 .curve_open = plan.curve_open,
+                .curve_unsaid = !plan.asked.problem.scale.curve && !plan.curve_open &&
+                                plan.data.light.says == StoredLight::Says::nothing,
                 .options = plan.options()};
   for (const OperatorConfig& part : plan.parts) {
     const OperatorRow& row = find_operator(part.type);

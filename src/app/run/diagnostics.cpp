@@ -327,13 +327,23 @@ void warn_of_range(const Judged& f, bool piled, Lines& lines) {
                     file(f.range.smallest), file(f.range.largest), file(least), file(most),
                     piled ? "saturated" : "dead or hot"));
   }
-  if (f.plan.network && f.range.far > 0.01)
-    lines.push_back(fmt::format(
-        "{:.1f} % of the image lies outside of [-0.1, 1.1], its values are {:.3g} to {:.3g} (networks "
-        "are trained on [0, 1]) {}",
-        100 * f.range.far, f.range.smallest, f.range.largest,
-        f.views() ? "look for a wrong axis, angles or flats first; scale.factor is about the largest density"
-                  : "check problem.scale"));
+  if (!f.plan.network || f.range.far <= 0.01) return;
+  const std::string values =
+      fmt::format("{:.1f} % of the image lies outside of [-0.1, 1.1], its values are {:.3g} to {:.3g}",
+                  100 * f.range.far, f.range.smallest, f.range.largest);
+  // Where the data do not, it is the deconvolution that overshoots.
+  if (!f.views() && has_kernel(f.plan) && least > -0.1 && most < 1.1)
+    lines.push_back(values +
+                    ", while the data lie within (it overshoots at edges, as under a kernel that is too "
+                    "wide: a full width "
+                    "given as sigma, taps finer than the image's pixels, a kernel's root or logarithm; or "
+                    "with a curve of "
+                    "light, or too little noise stated): correct the kernel");
+  else
+    lines.push_back(
+        values + " (networks are trained on [0, 1]) " +
+        (f.views() ? "look for a wrong axis, angles or flats first; scale.factor is about the largest density"
+                   : "check problem.scale"));
 }
 
 // Total variation and no prior never expand; arithmetic below float32 rounds more than the changes are. A tenth of
