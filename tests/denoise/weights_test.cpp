@@ -219,7 +219,9 @@ TEST(Weights, shipped_weights_load_and_say_for_which_noise) {
   for (const auto& [name, channels, halo] : {Shipped{"drunet_small_color", 3, 48},
                                              {"drunet_small_gray", 1, 48},
                                              {"drunet3d_small", 1, 24},
-                                             {"drunet3d_small_stable", 1, 24}}) {
+                                             {"drunet3d_small_stable", 1, 24},
+                                             {"drunet3d_wide", 1, 24},
+                                             {"drunet3d_wide_stable", 1, 24}}) {
     SCOPED_TRACE(name);
     const bool volume = name.starts_with("drunet3d");
     const Network network = load_network(volume ? "drunet3d" : "drunet", name, channels);
