@@ -12,6 +12,7 @@
 #include "job/tomography.hpp"
 #include "job/tomography_align.hpp"
 #include "job/tomography_keys.hpp"
+#include "job/tomography_sense.hpp"
 #include "job/view_vectors.hpp"
 #include "tessera/samples/scan.hpp"
 
@@ -65,25 +66,6 @@ std::vector<double> stated_angles(const Options& o, std::int64_t measured, const
   for (std::int64_t k = 0; k < n; ++k)
     all.push_back(from + (to - from) * static_cast<double>(k) / static_cast<double>(n));
   return all;
-}
-
-// Views that a count alone spreads over a turn, whose steps would be round numbers if both of its ends were counted.
-void warn_of_both_ends(const Options& o, const std::vector<double>& angles, Scan& scan) {
-  const auto n = static_cast<double>(angles.size());
-  if (!o.get<std::vector<double>>(listed()).empty() || !o.get<std::string>(angle_file()).empty() ||
-      o.get<std::int64_t>(count()) == 0 || o.get<std::optional<double>>(last()) || n < 3)
-    return;
-  const double from = o.number(first()), to = beam_of(o) == Beam::parallel ? 180 : 360;
-  const auto is_round = [](double step) { return std::abs(20 * step - std::round(20 * step)) < 1e-9; };
-  const double both = (to - from) / (n - 1), step = (to - from) / n;
-  if (!is_round(both) || is_round(step)) return;
-  scan.warnings.push_back(
-      fmt::format("{} views are taken to stand {:.4g} degrees apart, from {:g} to {:.6g} (views.count goes "
-                  "to just before the "
-                  "end; with both ends of the turn counted they would be {:g} apart, a round number) if so, "
-                  "write 'last: {:g}' "
-                  "in problem.operator.views, where the view after the last would stand, else 'last: {:g}'",
-                  angles.size(), step, from, angles.back(), both, to + both, to));
 }
 
 template <class T>
@@ -238,7 +220,6 @@ ScanRows looked_at(Options& o, std::vector<double> angles, Scan& scan, std::vect
                    const Communicator& comm) {
   const std::int64_t step = o.get<std::int64_t>(every());
   const std::vector<std::int64_t> before = scan.file.views.frames;
-  if (!by_vectors(o)) warn_of_both_ends(o, angles, scan);
   scan.file.views.frames = thinned(scan.file.views.frames, step);
   if (!scan.file.weights.empty()) scan.file.weights.frames = thinned(scan.file.weights.frames, step);
   scan.file.angles = thinned(angles, step);
@@ -316,11 +297,15 @@ void complete_tomography(OperatorConfig& part, OperatorConfig& said, Scan* scan,
   const std::vector<std::int64_t> all = scan->file.views.frames;
   const ScanRows look = looked_at(o, angles, *scan, notices, comm);
   const std::string wanted = o.get<std::string>(align());
+  const Options asked = o;
   settle(o, scan->file.angles);
   const bool vectors = by_vectors(o), moved = !vectors && align_scan(o, *scan, look.y, wanted, notices, comm);
   if (!place) place = 0;
+  const bool around = whole_turn(*scan);
+  if (!vectors) judge_turn(o, asked, angles, look.y, *scan);
+  if (!vectors && around) judge_rays(o, look.y, *scan);
   if (beam_of(o) == Beam::parallel && !vectors && o.number(lean()) == 0) judge_parallel(*scan, look);
-  judge_width(*scan, look, vectors ? vector_axis(o) : *place - o.number(shift()), whole_turn(*scan));
+  judge_width(*scan, look, vectors ? vector_axis(o) : *place - o.number(shift()), around);
   const ColumnScale scale = column_scale(o);
   const std::vector<double> sides = o.get<std::vector<double>>(voxel());
   const double pixel = scale.pitch / scale.magnified, side = sides.empty() ? pixel : sides.back();
