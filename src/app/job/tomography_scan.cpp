@@ -21,6 +21,15 @@ namespace {
 
 using namespace scan_keys;
 
+// Whether n angles go over pi or twice that, to the end or to a step before it.
+bool is_pi(double way, double n) {
+  constexpr double kNear = 0.003;
+  for (const double turn : {std::numbers::pi, 2 * std::numbers::pi})
+    for (const double all : {way, way * n / (n - 1)})
+      if (std::abs(all / turn - 1) < kNear) return true;
+  return false;
+}
+
 // Angles of a file as degrees.
 std::vector<double> in_degrees(std::vector<double> angles, const std::string& path,
                                const std::string& file_unit, const Options& o) {
@@ -40,10 +49,16 @@ std::vector<double> in_degrees(std::vector<double> angles, const std::string& pa
     throw wrong(unit().name,
                 concat("is auto (the angles in ", path, " are in ", file_unit,
                        ", which is not known here) write degrees or radians, and the angles in it"));
-  // 8 views or more within 6.4 degrees are hardly meant.
-  if (said == "auto" && file_unit.empty() && angles.size() >= 8 && *most - *least < 6.4)
-    throw wrong(unit().name, concat("is auto (the angles in ", path, " go from ", *least, " to ", *most,
-                                    ", which may be radians) write degrees or radians"));
+  // 8 views or more within 6.4 degrees are hardly meant; nor is pi, whatever an attribute says.
+  const auto n = static_cast<double>(angles.size());
+  if (said == "auto" && n >= 8 && *most - *least < 6.4 &&
+      (file_unit.empty() || (file_unit == "degrees" && is_pi((*most - *least), n))))
+    throw wrong(unit().name,
+                concat("is auto (the angles in ", path, " go from ", *least, " to ", *most,
+                       file_unit.empty()
+                           ? ", which may be radians"
+                           : ", half a turn or a whole one in radians, but their attribute says degrees",
+                       ") write degrees or radians"));
   if (said == "radians" || (said == "auto" && file_unit == "radians"))
     for (double& angle : angles) angle *= 180 / std::numbers::pi;
   return angles;
@@ -121,6 +136,7 @@ Scan tomography_scan(const ProblemConfig& p, ScanFile file) {
                 concat("is ", wanted, " (", file.views.path, " has ", there, there == 1 ? " row" : " rows",
                        first > 0 ? concat(", of which those from ", first, " on are asked for") : "",
                        ") write ", there - first, " at most"));
+  scan.climbs = by_vectors(o) || o.number(helix()) != 0;
   scan.first_row = first;
   scan.rows = wanted == 0 ? there - first : wanted;
   if (!level(o) && scan.rows != there)
