@@ -16,13 +16,13 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kStep = 2;  // columns on both sides, of the difference
+constexpr std::int64_t kBeside = 2;  // columns, of the difference
 
 // Differences of smoothed rows, (rows, views, columns), 0 at the rim.
 at::Tensor differences(const at::Tensor& rows, double blur) {
   const at::Tensor smooth = smoothed_rows(rows, blur);
-  const std::int64_t n = rows.size(2) - 2 * kStep;
-  return at::constant_pad_nd(smooth.narrow(2, 2 * kStep, n) - smooth.narrow(2, 0, n), {kStep, kStep})
+  const std::int64_t n = rows.size(2) - 2 * kBeside;
+  return at::constant_pad_nd(smooth.narrow(2, 2 * kBeside, n) - smooth.narrow(2, 0, n), {kBeside, kBeside})
       .contiguous();
 }
 
@@ -42,12 +42,12 @@ class Opposites {
     OppositeEnergy out;
     for (std::int64_t k = 0; k < views_; k += every) {
       const std::size_t group = OppositeEnergy::group(k, views_);
-      for (std::int64_t i = kStep; i<columns_ - kStep; i += every> 1 ? 2 : 1) {
+      for (std::int64_t i = kBeside; i<columns_ - kBeside; i += every> 1 ? 2 : 1) {
         const auto opposite = rays_.of(static_cast<std::size_t>(k),
                                        (static_cast<double>(i) - middle) * scan_.column_pitch, aside);
         if (!opposite) continue;
         const double column = opposite->x / scan_.column_pitch + middle;
-        if (!(column >= kStep + 1) || !(column < static_cast<double>(columns_ - kStep - 2))) continue;
+        if (!(column >= kBeside + 1) || !(column < static_cast<double>(columns_ - kBeside - 2))) continue;
         const auto& [low, high, part] = opposite->place;
         for (std::int64_t row = 0; row < rows_; ++row) {
           const double here = line(row, static_cast<std::size_t>(k))[i];
@@ -133,6 +133,16 @@ Aligned find_fan_axis(const at::Tensor& rows, const CircularScan& scan) {
   out = with_error(at, 0.5, 2, [&](double axis) { return pairs.at(axis, finer); });
   if (!(out.error < 2)) out.problem = "the views from opposite sides do not tell it to 2 columns";
   return out;
+}
+
+double opposite_unlikeness(const at::Tensor& rows, const CircularScan& scan) {
+  constexpr double kNear = 2, kStep = 0.5;  // columns
+  const Opposites pairs(rows.contiguous(), scan);
+  const std::int64_t every = std::max<std::int64_t>(1, rows.size(1) / 90);
+  double least = 2;
+  for (double off = -kNear; off <= kNear; off += kStep)
+    least = std::min(least, pairs.at(scan.axis_offset + off, every).share());
+  return least;
 }
 
 }  // namespace tessera

@@ -18,6 +18,7 @@
 #include <numeric>
 #include <span>
 
+#include "scan_specks.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/phase.hpp"
 #include "tessera/physics/ramp_filter.hpp"
@@ -267,6 +268,14 @@ ScanSamples ScanReader::measured(const Box& box, SilentSamples& silent) {
   out.y.resize(static_cast<std::size_t>(box.pixels()));
   views_.read(box, out.y.data());
   if (scan_.transmission) to_line_integrals(box, out, silent);
+  const auto columns = static_cast<std::size_t>(box.extent(2));
+  if (scan_.specks)
+    for (std::size_t row = 0; row < out.y.size(); row += columns)
+      for (const std::int64_t i :
+           specks_in(std::span(out.y).subspan(row, columns), scan_.noise, scan_.peak)) {
+        out.y[row + static_cast<std::size_t>(i)] = NAN;
+        ++silent.specks;
+      }
   return out;
 }
 
@@ -317,6 +326,17 @@ std::vector<bool> still_columns(std::span<const double> least, std::span<const d
                 still.begin() + static_cast<std::ptrdiff_t>(end), true);
   }
   return still;
+}
+
+bool may_be_stuck(const Scan& scan) {
+  constexpr std::size_t kViews = 8;
+  constexpr double kWay = 150;  // degrees
+  const std::vector<double>& angles = scan.file.angles;
+  if (scan.file.views.frames.size() < kViews) return false;
+  if (scan.transmission) return true;  // photons differ
+  if (angles.empty() || scan.climbs) return false;
+  const auto [least, most] = std::minmax_element(angles.begin(), angles.end());
+  return *most - *least > kWay;
 }
 
 ScanRows scan_rows(const Scan& scan, std::int64_t first, std::int64_t rows, const Communicator& comm) {

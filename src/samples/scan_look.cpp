@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "scan_sense.hpp"
+#include "scan_specks.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/samples/scan.hpp"
 
@@ -69,6 +70,14 @@ void keep(std::vector<T>& all, const std::vector<std::int64_t>& places) {
   all = std::move(out);
 }
 
+void keep_views(Scan& scan, ScanRows& look, const std::vector<std::int64_t>& left) {
+  keep(scan.file.views.frames, left);
+  keep(scan.file.angles, left);
+  if (!scan.file.weights.empty()) keep(scan.file.weights.frames, left);
+  const at::Tensor places = at::tensor(left);
+  look = {look.y.index_select(1, places).contiguous(), look.weights.index_select(1, places).contiguous()};
+}
+
 // Views without light, and those that are the one before once more, at another angle: of a camera that hung.
 void leave_out(Scan& scan, ScanRows& look, std::vector<std::string>& notices) {
   constexpr double kNoLight = 0.02;  // of the usual
@@ -96,11 +105,7 @@ void leave_out(Scan& scan, ScanRows& look, std::vector<std::string>& notices) {
   else
     repeated = 0;
   if (left.empty() || std::ssize(left) == views) return;
-  keep(scan.file.views.frames, left);
-  keep(scan.file.angles, left);
-  if (!scan.file.weights.empty()) keep(scan.file.weights.frames, left);
-  const at::Tensor places = at::tensor(left);
-  look = {look.y.index_select(1, places).contiguous(), look.weights.index_select(1, places).contiguous()};
+  keep_views(scan, look, left);
   if (empty > 0)
     notices.push_back(concat(empty, " of ", views,
                              " views show nothing (no light, no numbers, or one value) and are left out"));
@@ -110,10 +115,39 @@ void leave_out(Scan& scan, ScanRows& look, std::vector<std::string>& notices) {
                " views are the one before once more, though at another angle, and are left out"));
 }
 
+// Views of the beam alone among those of an object: flats that nobody has taken out. Views of one object have one mass.
+void leave_out_empty(Scan& scan, ScanRows& look) {
+  constexpr std::int64_t kViews = 24;
+  constexpr double kNone = 0.05, kFlat = 0.25, kErrors = 6;
+  const at::Tensor p = look.y.mean(0);
+  const std::int64_t views = p.size(0);
+  if (views < kViews || p.size(1) < 16 || scan.climbs) return;
+  const at::Tensor mass = p.sum(1), size = p.square().mean(1).sqrt();
+  const double usual = mass.median().item<double>(), usual_size = size.median().item<double>();
+  const at::Tensor none = mass.abs().lt(kNone * usual).logical_and(size.lt(kFlat * usual_size));
+  const std::int64_t n = none.sum().item<std::int64_t>();
+  if (!(usual > 0) || n == 0 || 2 * n > views) return;
+  // Of noise alone masses are on both sides of 0.
+  const at::Tensor others = mass.masked_select(none.logical_not());
+  const double scatter = (others - usual).abs().median().item<double>() / 0.6745;
+  if (!(usual > kErrors * scatter)) return;
+  std::vector<std::int64_t> left;
+  for (std::int64_t v = 0; v < views; ++v)
+    if (!none[v].item<bool>()) left.push_back(v);
+  keep_views(scan, look, left);
+  scan.warnings.push_back(
+      fmt::format("{} of {} views show no object (the beam alone, as flats among the views do) and are left "
+                  "out, with their "
+                  "angles: where angles were spread over all frames, those of the others are off; take such "
+                  "frames out of the "
+                  "file, and name them as problem.flat",
+                  n, views));
+}
+
 // Columns that never change become those beside them.
-void bridge_still_columns(ScanRows& look) {
-  const std::int64_t views = look.y.size(1), columns = look.y.size(2);
-  if (views < 8) return;
+void bridge_still_columns(const Scan& scan, ScanRows& look) {
+  const std::int64_t columns = look.y.size(2);
+  if (!may_be_stuck(scan)) return;
   const auto [least, most] = look.y.aminmax(1);
   for (std::int64_t r = 0; r < look.y.size(0); ++r) {
     const auto n = static_cast<std::size_t>(columns);
@@ -149,6 +183,7 @@ struct Ends {
   double left_slope = 0, right_slope = 0;  // inward, over those columns
   double scatter = 0;                      // of the ends over the views, the larger
   double low_scatter = 0;                  // of the lower end
+  double far_scatter = 0;                  // of the ends of nine views in ten, the larger
   double middle = 0, peak = 0, least = 0;  // usual values amid the columns, largest and smallest of a view
   std::int64_t apart = 1;                  // slopes from an end to the middle
   bool together = false;                   // whether both go from early to late alike
@@ -172,6 +207,8 @@ Ends ends_of(const ScanRows& look) {
   const auto scatter = [&](const at::Tensor& t) { return (t - t.median()).abs().median().item<double>(); };
   e.scatter = std::max(scatter(left), scatter(right));
   e.low_scatter = scatter(e.left < e.right ? left : right);
+  const auto far = [&](const at::Tensor& t) { return (t - t.median()).abs().quantile(0.9).item<double>(); };
+  e.far_scatter = std::max(far(left), far(right));
   e.middle = usual(part(columns * 3 / 8, std::max<std::int64_t>(1, columns / 4)));
   e.peak = usual(p.amax(1));
   e.least = usual(p.amin(1));
@@ -287,7 +324,9 @@ bool judge_air(Scan& scan, const Ends& e) {
         e.early, e.late, scan.transmission ? ", and the flats do not say so" : "", cure));
     return true;
   }
-  if (high - low > even || std::min(std::abs(low), std::abs(high)) < far || e.scatter > even / 2)
+  // A slab's ends rise with its tilt.
+  if (high - low > even || std::min(std::abs(low), std::abs(high)) < far || e.scatter > even / 2 ||
+      e.far_scatter > even)
     return false;
   if (const double level = (low + high) / 2; scan.transmission && scan.file.flats.empty()) {
     scan.warnings.push_back(
@@ -370,11 +409,17 @@ ScanRows look_at_scan(Scan& scan, bool values_said, std::vector<std::string>& no
     // Bright fringes of phases look like zingers.
     scan.noise = scan.phase[1] > 0 ? 0 : std::max(noise_of(look), 1e-12);
     look = scan_rows(scan, (scan.rows - rows) / 2, rows, comm);  // without zingers
-    bridge_still_columns(look);
+  } else if (!own) {
+    bridge_still_columns(scan, look);
+    scan.noise = std::max(noise_of(look), 1e-12);
+    if ((scan.specks = shows_specks(scan, look))) look = scan_rows(scan, (scan.rows - rows) / 2, rows, comm);
   }
+  bridge_still_columns(scan, look);
+  leave_out_empty(scan, look);
   judge_sign(scan, look, ends_of(look));
   judge_axes(scan, look.y.mean(0));
   judge_order(scan, look);
+  judge_returns(scan, look);
   judge_frames(scan, look, comm);
   judge_gains(scan, look, notices);
   if (const double level = image_level(look.y); level > 0) scan.level = level;
@@ -388,7 +433,9 @@ void judge_width(Scan& scan, const ScanRows& look, double axis_off, bool turn) {
   judge_light(scan, look);
   if (!(e.peak > 0)) return;
   const std::int64_t columns = look.y.size(2);
-  const double axis = 0.5 * static_cast<double>(columns - 1) + axis_off, cut = kFar * e.peak;
+  // Most views of a helix do not show what is amid the detector's rows.
+  const double peak = std::max(e.peak, look.y.mean(0).amax(1).quantile(0.9).item<double>());
+  const double axis = 0.5 * static_cast<double>(columns - 1) + axis_off, cut = kFar * peak;
   const double to_left = axis + 0.5, to_right = static_cast<double>(columns) - 0.5 - axis;
   const bool left = e.left > cut, right = e.right > cut, right_far = to_right > to_left;
   if (!left && !right) return;

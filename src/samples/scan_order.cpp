@@ -89,22 +89,31 @@ double noise_beside(const at::Tensor& y) {
   return fine.abs().median().item<double>() / 0.6745 / std::sqrt(1.5);
 }
 
-}  // namespace
-
-void judge_order(Scan& scan, const ScanRows& look) {
-  constexpr std::int64_t kViews = 24, kMost = 512, kParts = 48;
-  constexpr double kFar = 3, kNoise = 4;
+// Means over some columns, (views, parts), without the line between both ends of each view: its light is not asked here.
+// `floor`: what square_apart() finds of noise alone.
+at::Tensor parts_of(const ScanRows& look, double& floor) {
+  constexpr std::int64_t kParts = 48;
   const std::int64_t views = look.y.size(1), columns = look.y.size(2);
-  if (views < kViews || columns < 16) return;
   at::Tensor p = look.y.mean(0);
-  // The light of a view is not its order: without the line between both of its ends.
   const std::int64_t ends = std::min<std::int64_t>(9, columns / 8);
   const at::Tensor left = std::get<0>(p.narrow(1, 0, ends).median(1, true)),
                    right = std::get<0>(p.narrow(1, columns - ends, ends).median(1, true));
   p = p - left - (right - left) * at::linspace(0, 1, columns, at::kDouble);
   const std::int64_t wide = std::max<std::int64_t>(1, columns / kParts), count = columns / wide;
-  const at::Tensor parts = p.narrow(1, 0, count * wide).reshape({views, count, wide}).mean(2).contiguous();
-  const double noise = noise_beside(p), floor = 1.64 * 2 * noise * noise / static_cast<double>(wide);
+  const double noise = noise_beside(p);
+  floor = 1.64 * 2 * noise * noise / static_cast<double>(wide);
+  return p.narrow(1, 0, count * wide).reshape({views, count, wide}).mean(2).contiguous();
+}
+
+}  // namespace
+
+void judge_order(Scan& scan, const ScanRows& look) {
+  constexpr std::int64_t kViews = 24, kMost = 512;
+  constexpr double kFar = 3, kNoise = 4;
+  const std::int64_t views = look.y.size(1), columns = look.y.size(2);
+  if (views < kViews || columns < 16) return;
+  double floor = 0;
+  const at::Tensor parts = parts_of(look, floor);
   std::vector<std::int64_t> by_angle = counted(views);
   const auto turned = [&](std::int64_t k) {
     const double angle = std::fmod(scan.file.angles[static_cast<std::size_t>(k)], 360);
@@ -126,6 +135,39 @@ void judge_order(Scan& scan, const ScanRows& look) {
       names ? ", but as names with numbers are sorted: 1, 10, 100, 11" : "", std::sqrt(here / least),
       names ? "sort the files by their numbers before they become one"
             : "put them in that order, or list the angle of each in views.angles"));
+}
+
+void judge_returns(Scan& scan, const ScanRows& look) {
+  constexpr std::int64_t kViews = 24, kMost = 5;
+  constexpr double kJump = 16, kSame = 2;  // squares
+  const std::int64_t views = look.y.size(1);
+  if (views < kViews || look.y.size(2) < 16) return;
+  double floor = 0;
+  const at::Tensor parts = parts_of(look, floor);
+  const double step = std::max(square_step(parts, counted(views)), floor);
+  std::string which;
+  std::int64_t n = 0;
+  for (std::int64_t k = views - 1; k >= views - kMost; --k) {
+    if (square_apart(parts, k, k - 1) < kJump * step) break;
+    std::int64_t like = 0;
+    for (std::int64_t j = 1; j < views - kMost; ++j)
+      if (square_apart(parts, k, j) < square_apart(parts, k, like)) like = j;
+    const auto angle = [&](std::int64_t v) { return scan.file.angles[static_cast<std::size_t>(v)]; };
+    const double usual =
+        std::abs(angle(views - kMost - 1) - angle(0)) / static_cast<double>(views - kMost - 1);
+    if (square_apart(parts, k, like) > kSame * step ||
+        std::abs(std::remainder(angle(k) - angle(like), 360)) < 2 * usual)
+      break;
+    which = std::to_string(like) + (n > 0 ? " and " : "") + which;
+    ++n;
+  }
+  if (n == 0) return;
+  scan.warnings.push_back(
+      fmt::format("the last {} like {} (counted from 0), {} angle{} (a scan that goes back at its end, to "
+                  "see whether the object "
+                  "moved) take {} out of the file, and spread angles over the others alone",
+                  n == 1 ? std::string("view is") : fmt::format("{} views are", n), which,
+                  n == 1 ? "at another" : "at other", n == 1 ? "" : "s", n == 1 ? "it" : "them"));
 }
 
 namespace {

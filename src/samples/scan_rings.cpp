@@ -9,8 +9,8 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kHalf = 4;    // of the window
-constexpr std::int64_t kBlocks = 8;  // of views
+constexpr std::int64_t kHalfWindow = 4;  // of the window
+constexpr std::int64_t kBlocks = 8;      // of views
 constexpr int kTimes = 3;
 
 // The weights of a parabola's value at the middle of 2 h + 1 numbers.
@@ -48,24 +48,24 @@ bool bridge(std::span<double> row, std::span<const char> counts) {
 // Calls work(view, row, column, y less the parabola) for samples of rows [begin, end) of the detector that count.
 template <class Work>
 void for_fine(const RingSamples& s, std::int64_t begin, std::int64_t end, Work work) {
-  static const std::vector<double> weights = parabola(kHalf);
+  static const std::vector<double> weights = parabola(kHalfWindow);
   const auto columns = static_cast<std::size_t>(s.columns);
-  std::vector<double> row(columns + 2 * kHalf);
+  std::vector<double> row(columns + 2 * kHalfWindow);
   std::vector<char> counts(columns);
   for (std::int64_t k = 0; k < s.views * s.rows; ++k) {
     const std::int64_t at = s.first_row + k % s.rows;
     if (at < begin || at >= end) continue;
     const std::size_t from = static_cast<std::size_t>(k) * columns;
-    const std::span<double> inner = std::span(row).subspan(kHalf, columns);
+    const std::span<double> inner = std::span(row).subspan(kHalfWindow, columns);
     for (std::size_t i = 0; i < columns; ++i) {
       inner[i] = s.y[from + i];
       counts[i] = (s.weights.empty() || s.weights[from + i] > 0) && std::isfinite(inner[i]);
     }
     if (!bridge(inner, counts)) continue;
-    for (std::size_t j = 1; j <= kHalf; ++j) {  // mirrored through the ends, so that a slope goes on
+    for (std::size_t j = 1; j <= kHalfWindow; ++j) {  // mirrored through the ends, so that a slope goes on
       const std::size_t near = std::min(j, columns - 1);
-      row[kHalf - j] = 2 * inner.front() - inner[near];
-      row[kHalf + columns - 1 + j] = 2 * inner.back() - inner[columns - 1 - near];
+      row[kHalfWindow - j] = 2 * inner.front() - inner[near];
+      row[kHalfWindow + columns - 1 + j] = 2 * inner.back() - inner[columns - 1 - near];
     }
     for (std::size_t i = 0; i < columns; ++i) {
       if (!counts[i]) continue;

@@ -51,12 +51,11 @@ void take_weights(Samples& s, const Communicator& comm) {
 
 namespace {
 
-// Weights of columns that never change become 0, all ranks' views together; how many of them had one. The samples of a
+// Weights of columns that never change become 0, samples without weights no numbers, all ranks' views together; how many of them had one. The samples of a
 // rank are all columns of some views and rows.
 std::int64_t leave_out_still(const Scan& scan, const ImageSpace& space, const Box& mine, Samples& s,
                              const Communicator& comm) {
   const std::int64_t rows = scan.rows, columns = scan.file.views.columns;
-  if (std::ssize(scan.file.views.frames) < 8) return 0;
   const auto n = static_cast<std::size_t>(rows * columns);
   std::vector<double> ends(2 * n, -INFINITY);  // of -least and most
   const std::size_t view = space.volume() ? 0 : 1;
@@ -67,15 +66,16 @@ std::int64_t leave_out_still(const Scan& scan, const ImageSpace& space, const Bo
                      views = mine.empty() ? 0 : mine.extent(view);
   const auto visit = [&](const auto& each) {
     if (mine.empty()) return;
-    const float* y = s.y[0].data_ptr<float>();
-    double* w = s.weights[0].data_ptr<double>();
+    float* y = s.y[0].data_ptr<float>();
+    double* w = s.weights.empty() ? nullptr : s.weights[0].data_ptr<double>();
     for (std::int64_t k = 0; k < views * high * columns; ++k)
-      each(static_cast<std::size_t>((first + k / columns % high) * columns + k % columns), y[k], w[k]);
+      if (std::isfinite(y[k]) && (!w || w[k] > 0))
+        each(static_cast<std::size_t>((first + k / columns % high) * columns + k % columns), y[k],
+             w ? w + k : nullptr);
   };
-  visit([&](std::size_t at, double y, double& w) {
-    if (!(w > 0)) return;
-    ends[at] = std::max(ends[at], -y);
-    ends[n + at] = std::max(ends[n + at], y);
+  visit([&](std::size_t at, float& y, double*) {
+    ends[at] = std::max<double>(ends[at], -y);
+    ends[n + at] = std::max<double>(ends[n + at], y);
   });
   comm.all_reduce(ends, Reduce::max);
   for (std::size_t k = 0; k < n; ++k) ends[k] = -ends[k];
@@ -87,9 +87,12 @@ std::int64_t leave_out_still(const Scan& scan, const ImageSpace& space, const Bo
     still.insert(still.end(), row.begin(), row.end());
   }
   std::int64_t out = 0;
-  visit([&](std::size_t at, double, double& w) {
-    if (!still[at] || !(w > 0)) return;
-    w = 0;
+  visit([&](std::size_t at, float& y, double* w) {
+    if (!still[at]) return;
+    if (w)
+      *w = 0;
+    else
+      y = NAN;
     ++out;
   });
   return out;
@@ -160,11 +163,22 @@ Samples scan_samples(const Survey& survey, const Scan& scan, const MeasurementOr
     const double unit = as_it_is ? 1 : (origin.internal ? origin.factor : 1) / survey.factor;
     take_rings_of(scan, space, mine, s, unit, notices, comm);
   }
-  const std::int64_t still = scan.transmission ? leave_out_still(scan, space, mine, s, comm) : 0;
-  std::array<std::int64_t, 4> reasons{silent.unlit, silent.saturated, silent.zingers, still};
+  const bool own = scan.file.views.path.find(":/measurements/") != std::string::npos;  // of tessera simulate
+  const std::int64_t still = may_be_stuck(scan) && !own ? leave_out_still(scan, space, mine, s, comm) : 0;
+  std::array<std::int64_t, 5> reasons{silent.unlit, silent.saturated, silent.zingers, still, silent.specks};
   comm.all_reduce(reasons, Reduce::sum);
   take_weights(s, comm);
-  if (!scan.transmission) return s;
+  if (!scan.transmission) {
+    if (reasons[3] > 0)
+      notices.push_back(
+          fmt::format("{} samples are in columns that never change (dead pixels of the detector) and count 0",
+                      reasons[3]));
+    if (reasons[4] > 0)
+      notices.push_back(fmt::format(
+          "{} samples stand far off their neighbors in one view alone (zingers, dead pixels) and count 0",
+          reasons[4]));
+    return s;
+  }
   s.weights_compare = survey.problem.weights.empty();
   s.weightless = "say nothing (";
   for (const auto& [samples, what] :

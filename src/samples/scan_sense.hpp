@@ -24,6 +24,10 @@ void judge_linearity(Scan& scan, const ScanRows& look);
 /// A line in scan.warnings where views whose angles follow each other are not alike, and in another order they would be.
 void judge_order(Scan& scan, const ScanRows& look);
 
+/// A line in scan.warnings where the last views are earlier ones once more, at other angles: of scans that return to see
+/// whether the object moved.
+void judge_returns(Scan& scan, const ScanRows& look);
+
 /// A line in scan.warnings where whole frames look as of an axis along their rows, or as sinograms. Collective.
 void judge_frames(Scan& scan, const ScanRows& look, const Communicator& comm);
 

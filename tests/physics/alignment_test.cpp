@@ -6,10 +6,12 @@
 
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <optional>
 
 namespace tessera {
 namespace {
@@ -67,6 +69,53 @@ TEST(Alignment, WhatNoRaySeesFromBothSidesIsNotFound) {
   EXPECT_NE(find_fan_axis(at::zeros({1, 120, 141}, at::kDouble), scan).problem, "");
   scan = scan_of(Beam::fan, 120, 100);
   EXPECT_NE(find_fan_axis(samples_of(circular_geometry(scan, {{1, 80, 80}, {1, 1, 1}})), scan).problem, "");
+}
+
+TEST(Alignment, RaysFromBothSidesAreAlikeUnderTheRightDistanceAndSenseAlone) {
+  CircularScan scan = scan_of(Beam::fan, 120, 360);
+  const at::Tensor y = samples_of(circular_geometry(scan, {{1, 80, 80}, {1, 1, 1}}));
+  const double right = opposite_unlikeness(y, scan);
+  EXPECT_LT(right, 0.02);
+  CircularScan other = scan;
+  for (double& angle : other.angles) angle = -angle;
+  EXPECT_GT(opposite_unlikeness(y, other), 5 * right);
+  for (const double times : {0.5, 2.0, 1e5}) {
+    other = scan;
+    other.source_detector *= times;
+    EXPECT_GT(opposite_unlikeness(y, other), 3 * right) << times;
+  }
+  EXPECT_EQ(opposite_unlikeness(at::zeros_like(y), scan), 2);
+}
+
+TEST(Alignment, TheGapAtTheEndOfATurnIsFoundWhateverTheAnglesSay) {
+  for (const double degrees : {180.0, 360.0})
+    for (const int gap : {0, 1}) {
+      const int views = 90;
+      CircularScan scan = scan_of(Beam::parallel, views, degrees * views / (views - 1 + gap));
+      scan.axis_offset = 2.5;
+      const at::Tensor exact = samples_of(circular_geometry(scan, {{1, 80, 80}, {1, 1, 1}}));
+      at::manual_seed(7);
+      const at::Tensor y = exact + 0.02 * at::randn(exact.sizes(), at::kDouble);
+      const std::optional<double> axis = degrees < 360 ? std::optional(48 + 2.5) : std::nullopt;
+      for (const int said : {0, 1}) {
+        const CircularScan as_said = scan_of(Beam::parallel, views, degrees * views / (views - 1 + said));
+        const TurnGap found = find_turn_gap(y, as_said.angles, axis);
+        ASSERT_EQ(found.problem, "") << degrees;
+        EXPECT_NEAR(found.said, said, 1e-9);
+        EXPECT_NEAR(found.found, gap, 0.4) << degrees << ' ' << said << ' ' << found.error;
+        EXPECT_LT(found.error, 0.25);
+      }
+    }
+}
+
+TEST(Alignment, NoGapIsFoundWhereViewsAreUnevenlyApartOrAlikeOrEndElsewhere) {
+  CircularScan scan = scan_of(Beam::parallel, 90, 180);
+  const at::Tensor y = samples_of(circular_geometry(scan, {{1, 80, 80}, {1, 1, 1}}));
+  EXPECT_EQ(find_turn_gap(y, scan.angles, 48).problem, "");
+  EXPECT_NE(find_turn_gap(at::zeros_like(y), scan.angles, 48).problem, "");
+  EXPECT_NE(find_turn_gap(y, scan_of(Beam::parallel, 90, 120).angles, 48).problem, "");
+  scan.angles[40] += 0.01;
+  EXPECT_NE(find_turn_gap(y, scan.angles, 48).problem, "");
 }
 
 TEST(Alignment, ADetectorIsTurnedByWhatMakesOppositeViewsMirrorImages) {

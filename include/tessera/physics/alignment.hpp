@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,23 @@ struct Aligned {
 ///
 /// `rows`: (rows, views, columns), float64 on the host, line integrals. `scan`: axis_offset is not used. Not collective.
 Aligned find_fan_axis(const at::Tensor& rows, const CircularScan& scan);
+
+/// How unlike rays are that are seen from both sides, as find_fan_axis() compares them: 0 the same, 1 unlike, 2 there are none;
+/// the least of axes up to 2 columns beside scan.axis_offset. A source far away makes a parallel beam. Not collective.
+double opposite_unlikeness(const at::Tensor& rows, const CircularScan& scan);
+
+/// Where the first view of a turn, or of half a parallel one, of which its mirror image counts, stands once more: steps behind
+/// the last view, as the samples and as the angles have it.
+///
+/// The means of a few views at both ends and their slopes outside of these, smoothed rows, give the way between both in steps,
+/// by least squares, beside what an axis that is a little off and another light do. Slopes of either end multiplied with
+/// those of the other have no bias by noise. `rows`: (rows, views, columns), float64 on the host, line integrals. `angles`:
+/// radians, evenly apart. `axis`: the column about which half a turn is mirrored; none: a whole turn. Not collective.
+struct TurnGap {
+  double found = 0, said = 0, error = 0;  // error: of found, by what is left
+  std::string problem = {};               // why none is found; else empty
+};
+TurnGap find_turn_gap(const at::Tensor& rows, const std::vector<double>& angles, std::optional<double> axis);
 
 /// Degrees by which the detector of a parallel beam is turned in its plane, its axis `axis` columns right of the middle: that
 /// for which views from opposite sides, turned back, are mirror images of each other. (Axes found row by row tell less than

@@ -38,8 +38,12 @@ struct Scan {
   std::array<double, 2>
       phase{};  // a frame's share of the beam is divided by 1 + phase . f^2 (f: cycles per row, per
                 // column) before its logarithm: Paganin's filter; 0: it is not
-  bool round_edges = true;    // of a round object, which look like rings, are to stay
-  double noise = 0;           // of a line integral of weight 1, about; 0: no view is searched for zingers
+  bool round_edges = true;  // of a round object, which look like rings, are to stay
+  bool climbs = false;      // views may see other slices than others do
+  bool specks =
+      false;  // line integrals hold samples far off their neighbors, each in one view: those are no numbers
+  double peak = 0;   // of a view, as a rule
+  double noise = 0;  // of a line integral of weight 1, about; 0: no view is searched for zingers or specks
   std::int64_t wide = 0;      // what the image should have at least, where the object is wider than the
   std::string wide_reason{};  // detector, and why
   std::vector<std::string> warnings{};  // of what the samples show, a line each
@@ -55,8 +59,8 @@ struct Scan {
 
 /// How many samples say nothing, by reason.
 struct SilentSamples {
-  std::int64_t unlit = 0, saturated = 0, zingers = 0;
-  std::int64_t all() const { return unlit + saturated + zingers; }
+  std::int64_t unlit = 0, saturated = 0, zingers = 0, specks = 0;
+  std::int64_t all() const { return unlit + saturated + zingers + specks; }
 };
 
 /// Line integrals of a box of samples, and where the scan is of transmission or has weights how much each says;
@@ -104,6 +108,9 @@ ScanRows scan_rows(const Scan& scan, std::int64_t first, std::int64_t rows, cons
 /// Of a row of the detector, from the least and the largest value of each column in all views: columns that never change
 /// between ones that do, as a photon counter's cannot. Empty ranges (least > most) are no such columns.
 std::vector<bool> still_columns(std::span<const double> least, std::span<const double> most);
+
+/// Whether still columns are stuck ones: over half a turn or so an object passes all columns that it passes at all.
+bool may_be_stuck(const Scan& scan);
 
 /// Looks at the middle rows of the views: leaves out of `scan` (frames, weights, angles) the views that say nothing or
 /// repeat the one before, sets level and noise, and says in `notices` and scan.warnings what does not look like the

@@ -91,7 +91,7 @@ void note_geometry(const CircularScan& scan, OperatorFiles& files) {
                       ": source and detector stand aside of the axis together; where "
                       "the source faces the axis and the detector alone stands aside (half-fan), write "
                       "'detector: {axis: 0, shift: ",
-                      -scan.axis_offset, "}'"));
+                      scan.detector_shift[0] - scan.axis_offset, "}'"));
   const double opens = scan.column_pitch * static_cast<double>(scan.columns) / scan.source_detector;
   if (opens < kOpens)
     files.warn(

@@ -12,6 +12,7 @@
 #include "job/tomography.hpp"
 #include "job/tomography_align.hpp"
 #include "job/tomography_keys.hpp"
+#include "job/tomography_sense.hpp"
 #include "job/view_vectors.hpp"
 #include "tessera/samples/scan.hpp"
 
@@ -19,6 +20,15 @@ namespace tessera {
 namespace {
 
 using namespace scan_keys;
+
+// Whether n angles go over pi or twice that, to the end or to a step before it.
+bool is_pi(double way, double n) {
+  constexpr double kNear = 0.003;
+  for (const double turn : {std::numbers::pi, 2 * std::numbers::pi})
+    for (const double all : {way, way * n / (n - 1)})
+      if (std::abs(all / turn - 1) < kNear) return true;
+  return false;
+}
 
 // Angles of a file as degrees.
 std::vector<double> in_degrees(std::vector<double> angles, const std::string& path,
@@ -39,10 +49,16 @@ std::vector<double> in_degrees(std::vector<double> angles, const std::string& pa
     throw wrong(unit().name,
                 concat("is auto (the angles in ", path, " are in ", file_unit,
                        ", which is not known here) write degrees or radians, and the angles in it"));
-  // 8 views or more within 6.4 degrees are hardly meant.
-  if (said == "auto" && file_unit.empty() && angles.size() >= 8 && *most - *least < 6.4)
-    throw wrong(unit().name, concat("is auto (the angles in ", path, " go from ", *least, " to ", *most,
-                                    ", which may be radians) write degrees or radians"));
+  // 8 views or more within 6.4 degrees are hardly meant; nor is pi, whatever an attribute says.
+  const auto n = static_cast<double>(angles.size());
+  if (said == "auto" && n >= 8 && *most - *least < 6.4 &&
+      (file_unit.empty() || (file_unit == "degrees" && is_pi((*most - *least), n))))
+    throw wrong(unit().name,
+                concat("is auto (the angles in ", path, " go from ", *least, " to ", *most,
+                       file_unit.empty()
+                           ? ", which may be radians"
+                           : ", half a turn or a whole one in radians, but their attribute says degrees",
+                       ") write degrees or radians"));
   if (said == "radians" || (said == "auto" && file_unit == "radians"))
     for (double& angle : angles) angle *= 180 / std::numbers::pi;
   return angles;
@@ -65,25 +81,6 @@ std::vector<double> stated_angles(const Options& o, std::int64_t measured, const
   for (std::int64_t k = 0; k < n; ++k)
     all.push_back(from + (to - from) * static_cast<double>(k) / static_cast<double>(n));
   return all;
-}
-
-// Views that a count alone spreads over a turn, whose steps would be round numbers if both of its ends were counted.
-void warn_of_both_ends(const Options& o, const std::vector<double>& angles, Scan& scan) {
-  const auto n = static_cast<double>(angles.size());
-  if (!o.get<std::vector<double>>(listed()).empty() || !o.get<std::string>(angle_file()).empty() ||
-      o.get<std::int64_t>(count()) == 0 || o.get<std::optional<double>>(last()) || n < 3)
-    return;
-  const double from = o.number(first()), to = beam_of(o) == Beam::parallel ? 180 : 360;
-  const auto is_round = [](double step) { return std::abs(20 * step - std::round(20 * step)) < 1e-9; };
-  const double both = (to - from) / (n - 1), step = (to - from) / n;
-  if (!is_round(both) || is_round(step)) return;
-  scan.warnings.push_back(
-      fmt::format("{} views are taken to stand {:.4g} degrees apart, from {:g} to {:.6g} (views.count goes "
-                  "to just before the "
-                  "end; with both ends of the turn counted they would be {:g} apart, a round number) if so, "
-                  "write 'last: {:g}' "
-                  "in problem.operator.views, where the view after the last would stand, else 'last: {:g}'",
-                  angles.size(), step, from, angles.back(), both, to + both, to));
 }
 
 template <class T>
@@ -139,6 +136,7 @@ Scan tomography_scan(const ProblemConfig& p, ScanFile file) {
                 concat("is ", wanted, " (", file.views.path, " has ", there, there == 1 ? " row" : " rows",
                        first > 0 ? concat(", of which those from ", first, " on are asked for") : "",
                        ") write ", there - first, " at most"));
+  scan.climbs = by_vectors(o) || o.number(helix()) != 0;
   scan.first_row = first;
   scan.rows = wanted == 0 ? there - first : wanted;
   if (!level(o) && scan.rows != there)
@@ -238,7 +236,6 @@ ScanRows looked_at(Options& o, std::vector<double> angles, Scan& scan, std::vect
                    const Communicator& comm) {
   const std::int64_t step = o.get<std::int64_t>(every());
   const std::vector<std::int64_t> before = scan.file.views.frames;
-  if (!by_vectors(o)) warn_of_both_ends(o, angles, scan);
   scan.file.views.frames = thinned(scan.file.views.frames, step);
   if (!scan.file.weights.empty()) scan.file.weights.frames = thinned(scan.file.weights.frames, step);
   scan.file.angles = thinned(angles, step);
@@ -316,11 +313,15 @@ void complete_tomography(OperatorConfig& part, OperatorConfig& said, Scan* scan,
   const std::vector<std::int64_t> all = scan->file.views.frames;
   const ScanRows look = looked_at(o, angles, *scan, notices, comm);
   const std::string wanted = o.get<std::string>(align());
+  const Options asked = o;
   settle(o, scan->file.angles);
   const bool vectors = by_vectors(o), moved = !vectors && align_scan(o, *scan, look.y, wanted, notices, comm);
   if (!place) place = 0;
+  const bool around = whole_turn(*scan);
+  if (!vectors) judge_turn(o, asked, angles, look.y, *scan);
+  if (!vectors && around) judge_rays(o, look.y, *scan);
   if (beam_of(o) == Beam::parallel && !vectors && o.number(lean()) == 0) judge_parallel(*scan, look);
-  judge_width(*scan, look, vectors ? vector_axis(o) : *place - o.number(shift()), whole_turn(*scan));
+  judge_width(*scan, look, vectors ? vector_axis(o) : *place - o.number(shift()), around);
   const ColumnScale scale = column_scale(o);
   const std::vector<double> sides = o.get<std::vector<double>>(voxel());
   const double pixel = scale.pitch / scale.magnified, side = sides.empty() ? pixel : sides.back();
