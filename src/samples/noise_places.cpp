@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <span>
 
 #include "noise_level.hpp"
@@ -93,7 +95,7 @@ void hold_weights_against_scatter(const Survey& survey, const Measurement& weigh
 
 void leave_out_empty_part(const Survey& survey, const Measurement& stored, Measurement& marks, Surveyed& seen,
                           const Communicator& comm) {
-  constexpr std::int64_t kOneIn = 100;
+  constexpr std::int64_t kOneIn = 100, kFew = 30;
   constexpr double kGap = 0.25;   // of the way from it to the middle of all others
   constexpr double kSteps = 1.5;  // of whole numbers: after 0 photons comes 1
   if (!survey.problem.weights.empty() || !survey.in_image_range()) return;
@@ -104,42 +106,50 @@ void leave_out_empty_part(const Survey& survey, const Measurement& stored, Measu
   const bool lowest = std::any_of(repeats.areas.begin(), repeats.areas.end(), [&](const Repeats::Area& area) {
     return static_cast<double>(area.value) == least;
   });
-  if (!lowest) return;
-  std::vector<float> others;
   double next = std::numeric_limits<double>::infinity();
-  std::int64_t empty = 0;
-  for (std::size_t i = 0; i < stored.size(); ++i) {
-    const auto *v = stored[i].const_data_ptr<float>(), *m = marks[i].const_data_ptr<float>();
-    for (std::int64_t k = 0; k < stored[i].numel(); ++k) {
-      if (m[k] == 0) continue;
-      const auto value = static_cast<double>(v[k]);
-      if (value == least) {
-        ++empty;
-        continue;
-      }
-      next = std::min(next, value);
-      others.push_back(v[k]);
+  std::array<std::int64_t, 2> n{};  // at the least value, others
+  const auto each = [&](const auto& what) {
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+      const auto *v = stored[i].const_data_ptr<float>(), *m = marks[i].const_data_ptr<float>();
+      for (std::int64_t k = 0; k < stored[i].numel(); ++k)
+        if (m[k] != 0) what(v[k]);
     }
-  }
+  };
+  each([&, least = least](float v) {
+    const bool other = static_cast<double>(v) != least;
+    ++n[other ? 1 : 0];
+    if (other) next = std::min(next, static_cast<double>(v));
+  });
   comm.all_reduce({&next, 1}, Reduce::min);
-  comm.all_reduce(std::span<std::int64_t>(&empty, 1), Reduce::sum);
-  const std::int64_t rest = count_values(others, comm);
-  const double middle = static_cast<double>(median(others, comm));
-  if (empty * kOneIn < empty + rest || rest < empty / 100 || next - least < kGap * (middle - least) ||
-      next - least < kSteps * repeats.step)
-    return;
-  // Drawings, labels and the like have areas too, but no noise.
+  comm.all_reduce(n, Reduce::sum);
+  const auto [empty, rest] = n;
+  // Side by side, or dots of a sensor that saw nothing there.
+  if (lowest ? empty * kOneIn < empty + rest : empty < kFew || empty > rest) return;
+  if (next - least < kSteps * repeats.step) return;
+  std::vector<float> others;
+  each([&, least = least](float v) {
+    if (static_cast<double>(v) != least) others.push_back(v);
+  });
+  const auto middle = static_cast<double>(median(others, comm));
+  if (rest < empty / 100 || next - least < kGap * (middle - least)) return;
+  // Drawings, labels and the like have areas too, but no noise, and dots, but few values.
   Measurement left;
   for (std::size_t i = 0; i < marks.size(); ++i)
     left.push_back(marks[i].masked_fill(stored[i].eq(static_cast<float>(least)), 0));
-  if (!(alternation(stored, left, layout, comm).neighbors > 0)) return;
-  for (std::size_t i = 0; i < marks.size(); ++i)
-    marks[i].masked_fill_(stored[i].eq(static_cast<float>(least)), 0);
+  if (lowest && !(alternation(stored, left, layout, comm).neighbors > 0)) return;
+  if (!lowest) {
+    std::set<float> tenths;
+    for (std::int64_t k = 1; k < 10; ++k) tenths.insert(order_statistic(others, k * (rest - 1) / 10, comm));
+    if (tenths.size() < 9) return;
+  }
+  marks = left;
   seen.notices.push_back(fmt::format(
-      "{} of {} samples are exactly {:.6g}, side by side and far below all others ({:.6g} and "
-      "more): an empty "
-      "part, which counts 0; weights of 1 by problem.weights would count it",
-      empty, empty + rest, least * survey.factor + survey.offset, next * survey.factor + survey.offset));
+      "{} of {} samples are exactly {:.6g}, {}far below all others ({:.6g} and more): {} count{} 0; weights "
+      "of 1 by "
+      "problem.weights would count {}",
+      empty, empty + rest, least * survey.factor + survey.offset, lowest ? "side by side and " : "",
+      next * survey.factor + survey.offset, lowest ? "an empty part, which" : "dead or without a value, they",
+      lowest ? "s" : "", lowest ? "it" : "them"));
 }
 
 }  // namespace tessera

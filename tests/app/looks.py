@@ -174,6 +174,15 @@ def empty_parts():
         np.save(work / "y.npy", r.poisson(np.where(xx > 120, dark, level)).astype(np.uint16))
         out = said(text)
         assert "empty part" not in out and "poisson gain" in out, (level, out)
+    # Dots without a value count 0, few of them are said, and black in a picture is black.
+    depth = 3000 + 900 * np.sin(xx / 21) * np.cos(yy / 17) + r.normal(0, 20, (h, w))
+    dots = r.random((h, w)) < 0.1
+    for name, array, ranks in (("dots", np.where(dots, 0, depth), 3), ("few", np.where(dots & (xx < 9) & (yy < 25), 0, depth), 1), ("black", (depth - 2100).clip(0), 1)):
+        np.save(work / "y.npy", array.round().astype(np.uint16))
+        out = said(text, ranks=ranks)
+        assert (f"note: {dots.sum()} of {h * w} samples are exactly 0, far below all others" in out) == (name == "dots") and ("count 0; weights" in out) == (name == "dots"), out
+        assert ("look dead or clipped" in out) == (name == "few"), out
+        assert name != "dots" or np.abs(image("out")[0] - depth)[dots].mean() < 60, out
     # 8 bits with little noise repeat themselves, and are no empty parts.
     found, out = noise((100 + 20 * np.sin(xx / 40) + r.normal(0, 0.8, (h, w))).round().astype(np.uint8))
     assert 0.75 < found < 0.95 and "side by side" not in out, out
