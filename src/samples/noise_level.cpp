@@ -141,10 +141,13 @@ std::vector<std::vector<double>> estimate_level(const Survey& survey, const Meas
   const double white = looks ? std::sqrt(e.sigma * e.sigma + e.gain * mean_of(y, marks, comm)) : 0;
   ColoredNoise colored = looks ? colored_noise(survey, stored, y, marks, seen.curve, white, seen, comm)
                                : ColoredNoise{.alike = counts};
-  constexpr double kLoud = 0.025, kMore = 1.3;
+  // The blocks of a compressed picture are a pattern, too: there is next to nothing but rounding between its peaks.
+  constexpr double kLoud = 0.025, kMore = 1.3, kBlocks = 1.5, kRounding = 2.5;
+  const double rounding =
+      survey.data.type.find("int") == std::string::npos ? 0 : 1 / survey.factor / std::sqrt(12.0);
   if (looks && !survey.scan && smooth.empty() && (colored.level > 0 || white > kLoud))
     if (const double floor = noise_of_pattern(white, seen.noise_stored ? stored : y, marks, seen, comm);
-        floor > 0) {
+        floor > 0 && (colored.level == 0 || (white < kBlocks * floor && white > kRounding * rounding))) {
       colored = {.alike = true};
       seen.noise_patterned = true;
       if (white > kMore * floor) {
@@ -165,10 +168,10 @@ std::vector<std::vector<double>> estimate_level(const Survey& survey, const Meas
                         ", estimated from the data where they are flattest: texture hides how it depends on "
                         "brightness";
   } else if (colored.level == 0 && colored.of_stored && !seen.noise_stored && e.hidden == 0) {
-    const double rounding = 1 / survey.factor / std::sqrt(12.0);
+    const double step = 1 / survey.factor / std::sqrt(12.0);
     const NoiseEstimate s = estimate_noise(stored, marks, layout, comm);
     const double level = std::sqrt(s.sigma * s.sigma + s.gain * mean_of(stored, marks, comm));
-    noise = {.gaussian = std::max(rounding, level)};
+    noise = {.gaussian = std::max(step, level)};
     seen.noise_stored = true;
     e.each.clear();
     seen.noise_source = level_text(survey, noise) +

@@ -83,10 +83,11 @@ void warn_of_stuck_bit(const Survey& survey, const Measurement& stored, const Me
     const auto *v = stored[i].const_data_ptr<float>(), *m = marks[i].const_data_ptr<float>();
     for (std::int64_t k = 0; k < stored[i].numel(); ++k) {
       if (m[k] == 0) continue;
-      const auto value = std::llround(static_cast<double>(v[k]) * survey.factor + survey.offset);
+      const double number = static_cast<double>(v[k]) * survey.factor + survey.offset;
+      const auto value = static_cast<std::uint32_t>(std::max(0.0, number + 0.5));
       for (std::size_t bit = 0; bit < kBits; ++bit) set[bit] += value >> bit & 1;
       ++set[kBits];
-      set[kBits + 1] += value < 0;
+      set[kBits + 1] += number < -0.5;
       ++kinds[static_cast<std::uint64_t>(value) * 0x9e3779b97f4a7c15U >> 58];
     }
   }
