@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 #include <span>
 
 #include "byte_order.hpp"
@@ -25,12 +26,17 @@ constexpr double kSteps = 0x1p-14;  // of the values' size: float32 has 512 step
 constexpr double kWantedSteps = 1000;               // steps that a range should have
 constexpr double kDimmest = 0.125, kBrightest = 2;  // floats in between are taken to be in [0, 1]
 
+constexpr int kPowers = 256;  // of two, on both sides of 1
+
 struct Reached {
   double most = 0, bright = 0;  // the largest value; what all but one in kOneIn do not exceed
   double dark = 0;              // what all but one in kOneIn do not fall below
-  double inner = 0;             // the same without the smallest value, where marks and limits pile up
-  bool far = false;             // their differences are lost in float32
-  MaskedPixels masked;          // which are left out
+  std::int64_t samples = 0;     // that have a value
+  std::vector<std::int64_t> below =
+      {};               // of those below 0, by the power of two of their size, from -kPowers on
+  double inner = 0;     // the same without the smallest value, where marks and limits pile up
+  bool far = false;     // their differences are lost in float32
+  MaskedPixels masked;  // which are left out
 };
 
 // The largest of the numbers that this rank sees, enough for the quantile of all.
@@ -174,6 +180,7 @@ Reached reached(const std::vector<std::string>& paths, const CountedBy& counted,
   Reached out;
   Top top(kept), bottom(kept);  // of the values, and of their negatives
   AboveLeast above_least(kept);
+  out.below.assign(2 * kPowers + 1, 0);
   MaskedPixels& masked = out.masked = MaskedPixels(types.front());
   ByteOrder order(types.front());
   for (std::size_t i = 0; i < paths.size(); ++i) {
@@ -184,6 +191,8 @@ Reached reached(const std::vector<std::string>& paths, const CountedBy& counted,
         top.add(v);
         bottom.add(-v);
         above_least.add(v);
+        if (v < 0)
+          ++out.below[static_cast<std::size_t>(std::clamp(std::ilogb(v), -kPowers, kPowers) + kPowers)];
       }
       top.shorten();
       bottom.shorten();
@@ -204,6 +213,8 @@ Reached reached(const std::vector<std::string>& paths, const CountedBy& counted,
   });
   const std::int64_t finite = masked.others() + (masked.found() ? 0 : masked.marked()),
                      above = finite / kOneIn;
+  comm.all_reduce(std::span<std::int64_t>(out.below), Reduce::sum);
+  out.samples = finite;
   if (finite == 0) return out;
   out.most = top.largest(comm)[1];
   out.bright = top.place(above, 0, comm);
@@ -225,6 +236,16 @@ int bits_of(double most) {
                   static_cast<int>(std::floor(std::log2(most >= 0x1p24 ? most * (1 - 0x1p-24) : most))) + 1);
 }
 
+// Whether a good part of the samples lies far below 0, and not a few wild ones.
+bool both_signs(const Reached& r, double low) {
+  constexpr double kBelow = 0.5;            // of the brightest
+  constexpr std::int64_t kOneInBelow = 50;  // by an eighth of it
+  if (!(low < r.bright && low < -kBelow * std::max(0.0, r.bright))) return false;
+  if (r.bright <= 0) return true;
+  const int least = std::clamp(std::ilogb(r.bright) - 3, -kPowers, kPowers) + kPowers;
+  return std::accumulate(r.below.begin() + least, r.below.end(), std::int64_t{0}) * kOneInBelow > r.samples;
+}
+
 int type_bits(const std::string& type) {
   const std::size_t digits = type.find_first_of("0123456789");
   return digits == std::string::npos ? 32 : std::stoi(type.substr(digits));
@@ -240,7 +261,6 @@ double brightest_samples(const std::vector<std::string>& paths, double factor, d
 FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>& paths, double offset,
                         FileHeaders& headers, const Communicator& comm, const CountedBy& counted,
                         BothSigns signs) {
-  constexpr double kBelow = 0.5;  // of the brightest
   if (about.says_scale) return {offset != 0 ? offset : about.offset, about.full_scale};
   const bool real = about.type.starts_with("float");
   FullScale out{offset, about.full_scale};
@@ -265,8 +285,7 @@ FullScale full_scale_of(const SourceInfo& about, const std::vector<std::string>&
               r.dark, range)};
     const bool wraps = about.type == "int16" && r.dark < -0x1p14 && r.bright > 0x1p14;  // uint16, as it seems
     const double low = signs == BothSigns::of_truth ? r.dark : r.inner;
-    if (signs != BothSigns::as_others && offset == 0 && low < r.bright &&
-        low < -kBelow * std::max(0.0, r.bright) && !wraps)
+    if (signs != BothSigns::as_others && offset == 0 && both_signs(r, low) && !wraps)
       return {
           low, r.bright - low,
           fmt::format("full scale: {} ({}) lies between {:.6g} and {:.6g} but for one sample in {}: {:.6g} "
