@@ -143,10 +143,10 @@ void warn_of_line_offsets(const Survey& survey, const Measurement& y, const Meas
   if (!survey.in_image_range() || seen.mosaic || survey.scan) return;
   const ProductSpace& layout = seen.A->range();
   const OperatorTraits traits = seen.A->traits();
-  for (std::size_t part = 0; part < y.size() && part < traits.parts.size(); ++part) {
+  for (std::size_t part = 0; part < y.size(); ++part) {
     const Box& all = layout.part(part).box();
-    const auto& kernel = traits.parts[part].convolution;
-    if (!kernel || kernel->decimates() || kernel->taps.size(1) > 1 || all.extent(0) > 1) continue;
+    const Convolution* const kernel = picture_kernel(traits, layout, part);
+    if (!kernel) continue;
     const Box block = layout.block(part, comm.rank());
     std::array<double, 2> by{};
     for (const std::size_t axis : {std::size_t{1}, std::size_t{2}}) {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "sample_checks.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/domain/light.hpp"
 #include "tessera/samples/blur_spectrum.hpp"
@@ -24,12 +25,10 @@ constexpr std::int64_t kFewTiles = 12;
 std::optional<std::size_t> blurred_part(const Surveyed& seen) {
   const ProductSpace& layout = seen.A->range();
   const OperatorTraits traits = seen.A->traits();
-  for (std::size_t i = 0; i < layout.parts() && i < traits.parts.size(); ++i) {
-    const auto& kernel = traits.parts[i].convolution;
-    if (kernel && !kernel->decimates() && kernel->taps.size(1) == 1 &&
-        kernel->taps.numel() > kernel->taps.size(0) && layout.part(i).box().extent(0) == 1)
+  for (std::size_t i = 0; i < layout.parts(); ++i)
+    if (const Convolution* const kernel = picture_kernel(traits, layout, i);
+        kernel && kernel->taps.numel() > kernel->taps.size(0))
       return i;
-  }
   return std::nullopt;
 }
 

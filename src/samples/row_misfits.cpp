@@ -187,10 +187,10 @@ void warn_of_misfits(const Survey& survey, const Measurement& y, const Measureme
   if (!survey.in_image_range() || seen.mosaic || survey.scan) return;
   const ProductSpace& layout = seen.A->range();
   const OperatorTraits traits = seen.A->traits();
-  for (std::size_t part = 0; part < y.size() && part < traits.parts.size(); ++part) {
+  for (std::size_t part = 0; part < y.size(); ++part) {
     const Box& all = layout.part(part).box();
-    const auto& kernel = traits.parts[part].convolution;
-    if (!kernel || kernel->decimates() || kernel->taps.size(1) > 1 || all.extent(0) > 1) continue;
+    const Convolution* const kernel = picture_kernel(traits, layout, part);
+    if (!kernel) continue;
     if (std::min(all.extent(1), all.extent(2)) < kShortest) continue;
     const std::array<double, 2> thinnest{finest(kernel->taps, 1), finest(kernel->taps, 2)};
     if (std::min(thinnest[0], thinnest[1]) > kWidest) continue;

@@ -346,6 +346,13 @@ std::array<double, 2> warn_of_piles(const Survey& survey, const Counted& n, Surv
 
 }  // namespace
 
+const Convolution* picture_kernel(const OperatorTraits& traits, const ProductSpace& layout,
+                                  std::size_t part) {
+  if (part >= traits.parts.size() || layout.part(part).box().extent(0) != 1) return nullptr;
+  const std::optional<Convolution>& kernel = traits.parts[part].convolution;
+  return kernel && !kernel->decimates() && kernel->taps.size(1) == 1 ? &*kernel : nullptr;
+}
+
 void mark_ends(const Survey& survey, const Measurement& stored, const Measurement& marks, Surveyed& seen,
                const Communicator& comm) {
   constexpr std::int64_t kOneIn = 1000;  // of floats, which have no ends of their own

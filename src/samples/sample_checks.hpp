@@ -10,6 +10,9 @@ namespace tessera {
 /// Smallest and largest where `marks` is not 0; of host tensors. Collective.
 std::array<double, 2> range_of(const Measurement& parts, const Measurement& marks, const Communicator& comm);
 
+/// The convolution of which a part's samples are a picture, on its own grid; null: they are something else.
+const Convolution* picture_kernel(const OperatorTraits& traits, const ProductSpace& layout, std::size_t part);
+
 /// Weights that are a compressed mask become 0 and 1, said in seen.notices; others stay. Collective.
 void mark_weights(Measurement& weights, Surveyed& seen, const Communicator& comm);
 
